@@ -19,7 +19,7 @@ Manifest manifest_of_reports(const CheckpointInfo& info,
       const auto [entry, added] = manifest.tensors.try_emplace(name, part);
       ManifestTensor& tensor = entry->second;
       require(tensor.dtype == part.dtype && tensor.shape == part.shape,
-              "tensor \"{}\": two ranks give it different dtypes or global shapes",
+              "tensor \"{}\": dtype or global shape differs between ranks",
               name);
       if (!added) tensor.pieces.insert(tensor.pieces.end(), part.pieces.begin(), part.pieces.end());
     }
@@ -45,9 +45,9 @@ void check_owned_somewhere(const std::vector<DeclaredTensor>& declared,
     for (const RankFileReport& report : reports)
       if (const auto entry = report.tensors.find(tensor.name); entry != report.tensors.end())
         found = &entry->second;
-    require(found != nullptr, "tensor \"{}\": no rank owns any of it", tensor.name);
+    require(found != nullptr, "tensor \"{}\": no rank owns a piece", tensor.name);
     require(found->dtype == tensor.dtype && found->shape == tensor.shape,
-            "tensor \"{}\": it is {} {} here and {} {} on another rank",
+            "tensor \"{}\": dtype and shape are {} {} here, {} {} on another rank",
             tensor.name,
             name_of(tensor.dtype),
             tensor.shape.to_string(),
@@ -57,17 +57,16 @@ void check_owned_somewhere(const std::vector<DeclaredTensor>& declared,
 }
 
 void check_same_scalars(const Scalars& mine, const Scalars& first) {
-  // As text, so that a NaN equals itself.
+  // Compared as text, so that NaN equals itself.
   if (json_of(mine).dump() == json_of(first).dump()) return;
   for (const auto& [name, value] : mine.values()) {
     Scalars one, other;
     one.values()[name] = value;
     if (first.has(name)) other.values()[name] = first.values().at(name);
-    require(json_of(one).dump() == json_of(other).dump(),
-            "scalar \"{}\" is not what it is on rank 0",
-            name);
+    require(
+        json_of(one).dump() == json_of(other).dump(), "scalar \"{}\" differs from rank 0", name);
   }
-  throw Failure("rank 0 has scalars that this rank lacks");
+  throw Failure("rank 0 has scalars that are missing on this rank");
 }
 
 void write_manifest(const std::filesystem::path& directory,
@@ -79,14 +78,14 @@ void write_manifest(const std::filesystem::path& directory,
       open_rank_file(directory, file);
     } catch (const DataError& error) {
       throw Failure(
-          "rank 0 does not see what another rank wrote: the directory must be on a file system "
-          "that all nodes share: {}",
+          "rank 0 cannot read the file of another rank; put the directory on a file system that "
+          "all nodes share: {}",
           error.what());
     }
   }
   manifest.view = write_view(directory, manifest);
   write_text_file(directory / manifest_name, manifest_text(manifest));
-  // Reading it back is the last check of the disk and the first of the text.
+  // Reading back verifies both the disk and the format.
   read_manifest(directory);
   sync_directory(directory);
 }

@@ -1,4 +1,4 @@
-// Makes one step of what the ranks wrote.
+// Assembles the rank files of a save into a complete step.
 #pragma once
 
 #include <filesystem>
@@ -8,24 +8,24 @@
 
 namespace longspan {
 
-// What a rank says of a tensor that it does not own.
+// Metadata of a tensor that this rank declares but does not own.
 struct DeclaredTensor {
   std::string name;
   DType dtype = DType::f32;
-  Shape shape;  // of the whole
+  Shape shape;  // global shape
 };
 
-// Throws Failure when no rank owns any of a tensor that this rank declares, or when its dtype or
-// global shape differ: it would be missing, and nobody would know until it is needed.
+// Throws Failure when no rank owns any part of a declared tensor, or when its dtype or global shape
+// differ. Otherwise the missing tensor would be discovered only on restore.
 void check_owned_somewhere(const std::vector<DeclaredTensor>& declared,
                            const std::vector<RankFileReport>& reports);
 
-// Throws Failure that names the scalar in which this rank differs from rank 0.
+// Throws Failure, which names the scalar, where this rank differs from rank 0.
 void check_same_scalars(const Scalars& mine, const Scalars& first);
 
-// Checks that the reports, one a rank in rank order, make whole tensors and that their files are in
-// the directory; writes the view and the manifest. The step is complete and durable when this
-// returns. Throws Failure, DataError when the manifest does not read back.
+// Writes the view and the manifest, after checking that the reports cover complete tensors and that
+// their files exist. `reports` has one entry a rank, in rank order. On return the step is complete
+// and durable. Throws Failure, and DataError when the manifest fails to read back.
 void write_manifest(const std::filesystem::path& directory,
                     const CheckpointInfo& info,
                     const std::vector<RankFileReport>& reports);

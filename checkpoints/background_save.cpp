@@ -10,8 +10,8 @@
 namespace longspan {
 namespace {
 
-// Copies to the host. Those from a GPU have a stream of their own: they do not wait for what the
-// training queues meanwhile.
+// Copies to the host. GPU copies use a separate stream, so that they do not wait for work that
+// training queues later.
 class HostCopies {
  public:
   HostCopies() = default;
@@ -21,7 +21,7 @@ class HostCopies {
     if (stream_ != nullptr) gpu::destroy_stream(gpu_, stream_);
   }
 
-  // Complete after `wait`.
+  // The copy is complete after `wait`.
   Tensor start(const Tensor& tensor) {
     const Device& device = tensor.device();
     const Tensor copy =
@@ -46,7 +46,7 @@ class HostCopies {
   CUstream_st* stream_ = nullptr;
 };
 
-// With a copy of every piece that is owned; of the others only what they are is written.
+// Copies every owned piece. Only metadata of the others is saved.
 TrainingState host_copy(const TrainingState& state) {
   TrainingState copy = state;
   HostCopies copies;
@@ -67,7 +67,7 @@ struct BackgroundSave::State {
   std::promise<void> may_change;
   std::future<void> changeable = may_change.get_future();
   std::atomic<bool> written = false;
-  std::jthread thread;  // last: it ends before what it works on does
+  std::jthread thread;  // last: joins before its data is destroyed
 
   void copy_and_write(const std::stop_token& stop) noexcept;
 };
@@ -75,14 +75,14 @@ struct BackgroundSave::State {
 void BackgroundSave::State::copy_and_write(const std::stop_token& stop) noexcept {
   std::optional<TrainingState> copy;
   try {
-    const Span span({.kind = ActivityKind::saving, .name = "copying the state"});
+    const Span span({.kind = ActivityKind::saving, .name = "copy state"});
     copy = host_copy(live);
   } catch (const std::exception&) {
-    // Without the memory for it the training waits until all is written.
+    // Without memory for a copy, training waits until everything is written.
   }
   if (copy) may_change.set_value();
   {
-    const Span span({.kind = ActivityKind::saving, .name = "writing the checkpoint"});
+    const Span span({.kind = ActivityKind::saving, .name = "write checkpoint"});
     save.write(copy ? *copy : live, stop);
   }
   written = true;
@@ -106,9 +106,9 @@ BackgroundSave::~BackgroundSave() = default;
 
 void BackgroundSave::wait_for_copy() {
   if (!state_->changeable.valid()) return;
-  const Span span({.kind = ActivityKind::wait, .name = "the copy of what is saved"});
+  const Span span({.kind = ActivityKind::idle, .name = "wait for the state copy"});
   state_->changeable.get();
-  // Here and not on the thread: who holds a tensor alone may write into it.
+  // Not on the thread, because the sole owner of a tensor may modify it.
   state_->live = {};
 }
 
@@ -117,7 +117,7 @@ bool BackgroundSave::written() const { return state_->written; }
 std::filesystem::path BackgroundSave::commit() {
   wait_for_copy();
   {
-    const Span span({.kind = ActivityKind::wait, .name = "the checkpoint to be written"});
+    const Span span({.kind = ActivityKind::idle, .name = "wait for the checkpoint write"});
     state_->thread.join();
   }
   return state_->save.commit();

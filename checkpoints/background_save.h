@@ -1,4 +1,4 @@
-// A save whose copying and writing run on a thread beside the training.
+// A save that copies and writes on a background thread during training.
 #pragma once
 
 #include <filesystem>
@@ -11,11 +11,10 @@ namespace longspan {
 
 class BackgroundSave {
  public:
-  // Collective, throws SaveError on every rank as CheckpointSave does. Starts the thread, which
-  // copies what this rank owns into memory of the host and then writes the copy. The elements of
-  // `state` must not change before `wait_for_copy` has returned; of a GPU, what is queued on its
-  // stream is done before they are read. `timeline`: where the thread's spans are written; it
-  // outlives the save.
+  // Starts the thread, which copies the state owned by this rank into host memory and then writes
+  // the copy. `state` must not change before `wait_for_copy` returns. Work queued on a GPU stream
+  // finishes before the read. `timeline`: receives the spans of the thread; it must outlive the
+  // save. Throws SaveError on every rank, as CheckpointSave. Collective.
   BackgroundSave(const std::filesystem::path& directory,
                  const CheckpointInfo& info,
                  TrainingState state,
@@ -23,15 +22,14 @@ class BackgroundSave {
                  Timeline* timeline = nullptr);
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;
-  // Gives up what is not committed.
+  // Abandons an uncommitted save.
   ~BackgroundSave();
 
-  // Returns when the state may change: it is copied or, where there is no memory for a copy,
-  // written.
+  // Returns when the state may change: it is copied or, without memory for a copy, written.
   void wait_for_copy();
-  // Whether this rank has written its part.
+  // Returns whether this rank has written its part.
   bool written() const;
-  // Collective. Waits until all is written; then as CheckpointSave::commit.
+  // Waits for all writes, then commits as CheckpointSave::commit. Collective.
   std::filesystem::path commit();
 
  private:

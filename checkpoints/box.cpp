@@ -17,15 +17,15 @@ std::int64_t begin_of(const Box& box, int axis) {
 }
 std::int64_t end_of(const Box& box, int axis) { return begin_of(box, axis) + box.shape[axis]; }
 
-// Looks for two boxes that overlap. How a layout divides a tensor, cuts from edge to edge divide
-// the pieces again: each part is then looked at alone, and the work grows little more than with the
-// number of boxes. What no cut divides is compared box by box, as long as that is no more work than
-// pieces of a real checkpoint could give.
+// Finds overlapping boxes. Cuts that no box crosses divide the boxes recursively, as a layout
+// divides a tensor. Each part is checked separately, so that the cost is nearly linear in the
+// number of boxes. Remaining groups are compared pairwise, up to the number of comparisons that a
+// real checkpoint could need.
 class Overlaps {
  public:
   explicit Overlaps(std::int64_t boxes) : left_(std::int64_t{1 << 20} + 64 * boxes) {}
 
-  // What is wrong, or nothing. Reorders the boxes.
+  // Returns an error or "". Reorders the boxes.
   std::string among(std::span<const Box*> group, int cuts = 16) {
     if (group.size() < 2) return {};
     if (cuts > 0 && group.size() > 8)
@@ -43,7 +43,7 @@ class Overlaps {
     std::ranges::stable_sort(group, {}, [axis](const Box* box) { return begin_of(*box, axis); });
   }
 
-  // The parts between which no box crosses, along an axis.
+  // Returns the groups that no box crosses along an axis.
   static std::vector<std::span<const Box*>> cut(std::span<const Box*> group, int axis) {
     sort(group, axis);
     std::vector<std::span<const Box*>> parts;
@@ -68,14 +68,14 @@ class Overlaps {
         const Box& next = *group[j];
         if (begin_of(next, 0) >= end_of(box, 0)) break;
         if (overlap(box, next))
-          return fmt::format("the pieces {} and {} overlap", box.to_string(), next.to_string());
+          return fmt::format("pieces {} and {} overlap", box.to_string(), next.to_string());
         if (--left_ < 0)
-          return fmt::format("{} pieces lie as no layout divides a tensor", group.size());
+          return fmt::format("no layout divides a tensor into these {} pieces", group.size());
       }
     return {};
   }
 
-  std::int64_t left_;  // comparisons
+  std::int64_t left_;  // remaining comparisons
 };
 
 }  // namespace
@@ -115,7 +115,7 @@ bool overlap(const Box& a, const Box& b) {
 std::vector<Box> boxes_of_range(const Shape& whole, std::int64_t begin, std::int64_t end) {
   std::vector<Box> boxes;
   while (begin < end) {
-    // The largest step of an axis that begins here and fits.
+    // Selects the largest axis step that starts here and fits.
     int axis = 0;
     std::int64_t step = whole.elements() / whole[0];
     while (begin % step != 0 || begin + step > end) step /= whole[++axis];
@@ -178,12 +178,12 @@ std::string coverage_problem(const Shape& whole, std::span<const Box> boxes) {
   for (const Box& box : boxes) group.push_back(&box);
   auto problem = Overlaps(static_cast<std::int64_t>(boxes.size())).among(group);
   if (!problem.empty()) return problem;
-  // Boxes that do not overlap cannot have more elements than the array they lie in.
+  // Disjoint boxes have no more elements than their array.
   std::int64_t covered = 0;
   for (const Box& box : boxes) covered += box.shape.elements();
   if (covered == whole.elements()) return {};
   return fmt::format(
-      "{} of its {} elements are in no piece", whole.elements() - covered, whole.elements());
+      "no piece covers {} of its {} elements", whole.elements() - covered, whole.elements());
 }
 
 Shape chunk_shape(const Shape& piece, std::size_t element_bytes) {
@@ -191,7 +191,7 @@ Shape chunk_shape(const Shape& piece, std::size_t element_bytes) {
   Shape chunk = piece;
   for (int axis = piece.dimensions() - 1; axis >= 0; --axis) {
     const std::int64_t most = std::max<std::int64_t>(1, std::min(left, piece[axis]));
-    // Chunks of equal size waste least at the edge.
+    // Equal chunk sizes waste the least at the edge.
     const std::int64_t parts = (piece[axis] + most - 1) / most;
     const std::int64_t extent = (piece[axis] + parts - 1) / parts;
     chunk = chunk.with(axis, extent);

@@ -1,4 +1,4 @@
-// Boxes of a tensor: where a piece lies in the whole.
+// Boxes: positions of shards in a global tensor.
 #pragma once
 
 #include <cstddef>
@@ -11,45 +11,45 @@
 
 namespace longspan {
 
-// A box of a larger array. It has at least one dimension: a single value is [1].
+// A box of a larger array. It has at least one dimension: a scalar is [1].
 struct Box {
   Shape shape;
   std::vector<std::int64_t> offset;
 
-  // "[2, 3] at [0, 4]".
+  // Formats as "[2, 3] at [0, 4]".
   std::string to_string() const;
   friend bool operator==(const Box&, const Box&) = default;
 };
 
-// The box of that shape and offset; both may be empty for a single value.
+// Returns the box of a shape and offset; both may be empty for a scalar.
 Box box_of(const Shape& shape, const std::vector<std::int64_t>& offset);
-// The whole of an array of that shape.
+// Returns the box of an entire array of this shape.
 Box whole_box(const Shape& shape);
-// True when the box lies in an array of that shape (with at least one dimension).
+// Returns whether the box lies in an array of this shape (at least one dimension).
 bool lies_in(const Box& box, const Shape& whole);
 bool overlap(const Box& a, const Box& b);
-// Elements [begin, end) of a row-major array of that shape as few boxes, in the order of the
-// elements, which follow one another in each. The shape has at least one dimension.
+// Decomposes elements [begin, end) of a row-major array into few boxes, ordered by element. Each
+// box is a contiguous range. Requires at least one dimension.
 std::vector<Box> boxes_of_range(const Shape& whole, std::int64_t begin, std::int64_t end);
 
-// Copies the elements that both boxes have from one dense row-major block to the other; offsets are
-// in the same array. Returns how many.
+// Copies the intersection of two boxes from one dense row-major block to the other. Both offsets
+// refer to the same array. Returns the number of elements copied.
 std::int64_t copy_overlap(std::size_t element_bytes,
                           const Box& from,
                           const std::byte* source,
                           const Box& to,
                           std::byte* target);
 
-// Empty when the boxes cover each element of the array exactly once, otherwise what is wrong. The
-// boxes lie in the array.
+// Returns "" when the boxes cover each element of the array exactly once, otherwise an error. The
+// boxes must lie in the array.
 std::string coverage_problem(const Shape& whole, std::span<const Box> boxes);
 
-// How a piece is cut into chunks of about a mebibyte, each of which is a contiguous range of the
-// piece. No element has more than 8 bytes; no extent is 0.
+// Returns the chunk shape of a piece: about 1 MiB, each chunk a contiguous range of the piece.
+// Requires elements of at most 8 bytes and no extent 0.
 Shape chunk_shape(const Shape& piece, std::size_t element_bytes);
 
-// Calls f(box, begin) for each chunk of the piece in row-major order; `begin` is the index of its
-// first element in the piece, and its elements follow one another there.
+// Calls f(box, begin) for each chunk of the piece in row-major order. `begin` is the index of its
+// first element in the piece, where its elements are contiguous.
 template <typename F>
 void for_each_chunk(const Shape& piece, const Shape& chunk, F&& f) {
   const int dimensions = piece.dimensions();

@@ -14,8 +14,8 @@ struct Checkpoint::State {
   Manifest manifest;
   std::vector<CheckpointTensor> tensors;
   std::mutex mutex;
-  std::vector<std::vector<FilePiece>> pieces;  // of each file
-  std::vector<bool> checked;                   // a file each
+  std::vector<std::vector<FilePiece>> pieces;  // per file
+  std::vector<bool> checked;                   // per file
 
   std::string place() const { return (path / manifest_name).string(); }
   const ManifestTensor& tensor(const std::string& name) const;
@@ -24,12 +24,11 @@ struct Checkpoint::State {
 
 const ManifestTensor& Checkpoint::State::tensor(const std::string& name) const {
   const auto found = manifest.tensors.find(name);
-  if (found == manifest.tensors.end())
-    throw DataError("{}: there is no tensor \"{}\"", place(), name);
+  if (found == manifest.tensors.end()) throw DataError("{}: no such tensor \"{}\"", place(), name);
   return found->second;
 }
 
-// Nothing of a file is read that was not checked as a whole.
+// A file is verified as a whole before any part of it is read.
 hdf5::Reader Checkpoint::State::open_file(std::size_t file) {
   const std::lock_guard guard(mutex);
   const ManifestFile& entry = manifest.files[file];
@@ -44,7 +43,7 @@ hdf5::Reader Checkpoint::State::open_file(std::size_t file) {
 
 namespace {
 
-// A piece and the boxes, by index, that it has elements of.
+// A piece, and the indices of the boxes that it overlaps.
 struct Use {
   const ManifestPiece* piece;
   DType dtype;
@@ -56,20 +55,20 @@ void check_matches(const StateTensor& wanted,
                    const std::string& place) {
   check_piece(wanted);
   if (found.dtype != wanted.tensor.dtype())
-    throw DataError("{}: tensor \"{}\" is {}, the run wants {}",
+    throw DataError("{}: tensor \"{}\": expected dtype {}, found {}",
                     place,
                     wanted.name,
-                    name_of(found.dtype),
-                    name_of(wanted.tensor.dtype()));
+                    name_of(wanted.tensor.dtype()),
+                    name_of(found.dtype));
   if (found.shape != wanted.global_shape)
-    throw DataError("{}: tensor \"{}\" has shape {}, the run wants {}",
+    throw DataError("{}: tensor \"{}\": expected shape {}, found {}",
                     place,
                     wanted.name,
-                    found.shape.to_string(),
-                    wanted.global_shape.to_string());
+                    wanted.global_shape.to_string(),
+                    found.shape.to_string());
 }
 
-// What to read from each file, so that each is opened and each piece read once.
+// Groups the reads by file, so that each file is opened and each piece read once.
 std::vector<std::vector<Use>> uses_of(std::span<const StateTensor> tensors,
                                       const std::vector<Box>& boxes,
                                       const Manifest& manifest) {
@@ -100,11 +99,11 @@ Checkpoint Checkpoint::open(const std::filesystem::path& path, ReadProgress watc
   if (!path.has_filename()) state->path = path.parent_path();  // "step-000000500/"
   std::error_code error;
   if (!std::filesystem::is_directory(path, error))
-    throw DataError("{}: found no such directory, a checkpoint is one", path.string());
+    throw DataError("{}: no such directory", path.string());
   state->manifest = read_manifest(path);
   const auto entry = step_entry(state->path.filename().string());
   if (entry && entry->use == StepUse::saved && entry->step != state->manifest.info.step)
-    throw DataError("{}: the directory is named for another step than its manifest's {}",
+    throw DataError("{}: expected the directory name of step {}, as in its manifest",
                     path.string(),
                     state->manifest.info.step);
   for (const ManifestFile& file : state->manifest.files) open_rank_file(path, file);
@@ -143,8 +142,8 @@ void Checkpoint::read(TrainingState& state) const {
 
 void Checkpoint::read(std::span<const StateTensor> tensors) const {
   std::vector<Box> boxes;
-  std::vector<Tensor> here;           // where the host writes what is read
-  const Device host = Device::cpu();  // its memory does not stay taken, as pinned memory would
+  std::vector<Tensor> here;           // host destinations
+  const Device host = Device::cpu();  // unlike pinned memory, it is released after use
   for (const StateTensor& tensor : tensors) {
     check_matches(tensor, state_->tensor(tensor.name), state_->place());
     boxes.push_back(box_of(tensor.tensor.shape(), tensor.offset));
@@ -165,11 +164,11 @@ void Checkpoint::read(std::span<const StateTensor> tensors) const {
   }
   for (std::size_t i = 0; i < tensors.size(); ++i)
     if (filled[i] != tensors[i].tensor.elements())
-      throw DataError("{}: tensor \"{}\": {} elements were found for a piece of {}",
+      throw DataError("{}: tensor \"{}\": expected {} elements in the piece, found {}",
                       state_->place(),
                       tensors[i].name,
-                      filled[i],
-                      tensors[i].tensor.elements());
+                      tensors[i].tensor.elements(),
+                      filled[i]);
   for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].tensor.copy_from(here[i]);
 }
 

@@ -1,5 +1,5 @@
-// Checkpoints: saved as a transaction, read on any layout, never silently wrong. The format is
-// described in manifest.h and rank_file.h.
+// Checkpoints: saved transactionally, loaded on any layout, and verified by hashes. manifest.h and
+// rank_file.h describe the format.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,26 @@
 
 namespace longspan {
 
-// What a checkpoint says about its run.
+// Metadata of the run that saved a checkpoint.
 struct CheckpointInfo {
-  std::string run_id;         // of the run that saves it; may be empty
+  std::string run_id;         // of the run that saves; may be empty
   std::int64_t step = 0;      // 0 .. 999,999,999
-  MeshShape layout;           // of the ranks that saved it
-  std::string configuration;  // the resolved configuration as text, or nothing
-  std::int64_t saved_at = 0;  // seconds since 1970, in UTC; 0: a save sets it, or it is not known
+  MeshShape layout;           // of the ranks that saved
+  std::string configuration;  // the resolved configuration; may be empty
+  std::int64_t saved_at = 0;  // Unix time; 0: set by the save, or unknown
 };
 
-// A checkpoint that was not saved: thrown on every rank, with the same message.
+// A failed save: every rank throws it with the same message.
 class SaveError : public Failure {
   using Failure::Failure;
 };
 
-// One save, in three parts so that the middle one can run beside the training.
+// A save in three phases, so that the middle one can overlap with training.
 class CheckpointSave {
  public:
-  // Collective. Removes what killed runs left behind in `directory` (made, in its parent, when it is
-  // not there) and agrees on a temporary directory in it. Throws SaveError, the same on every rank.
+  // Removes leftovers of killed runs from `directory` and creates a temporary directory in it.
+  // Creates `directory` if missing, but not its parent. Throws an equal SaveError on every rank.
+  // Collective.
   CheckpointSave(const std::filesystem::path& directory,
                  const CheckpointInfo& info,
                  const Communicator& world);
@@ -46,15 +47,15 @@ class CheckpointSave {
   // Without a commit, rank 0 removes the temporary directory.
   ~CheckpointSave();
 
-  // Not collective, may run on another thread: writes what this rank owns, closes, opens again and
-  // compares what is in the file with what was to be written. What goes wrong is kept for `commit`,
-  // and so is that it was asked to stop.
+  // Writes the state owned by this rank, closes and reopens the file, and compares its content with
+  // the state. Not collective; may run on another thread. `commit` reports errors and a requested
+  // stop.
   void write(const TrainingState& state, const std::stop_token& stop = {}) noexcept;
 
-  // Collective. All ranks agree that all have written and that every element is there once; then
-  // rank 0 writes the manifest and the view and the step appears under its name, replacing one of
-  // the same step. Returns its path. Throws SaveError, the same on every rank, when any rank
-  // failed: nothing of the step is left then and the earlier steps are as they were.
+  // Checks that all ranks have written and that every element is saved exactly once. Rank 0 then
+  // writes the manifest and the view, and renames the directory to the step's name, replacing an
+  // equal step. Returns its path. If any rank failed, throws an equal SaveError on every rank; the
+  // step is removed and earlier steps are unchanged. Collective.
   std::filesystem::path commit();
 
  private:
@@ -62,28 +63,28 @@ class CheckpointSave {
   std::unique_ptr<State> state_;
 };
 
-// Collective: the three parts of CheckpointSave one after another. Returns the path of the step.
+// Runs the three phases of CheckpointSave. Returns the path of the step. Collective.
 std::filesystem::path save_checkpoint(const std::filesystem::path& directory,
                                       const CheckpointInfo& info,
                                       const TrainingState& state,
                                       const Communicator& world);
 
-// "step-000000500".
+// Returns "step-000000500".
 std::string step_name(std::int64_t step);
-// The steps in a directory of checkpoints, oldest first, whether they verify or not. Empty when
-// there is no such directory. Throws DataError when there is one that cannot be read.
+// Returns the steps in a checkpoint directory, oldest first, without verification. Empty for a
+// missing directory. Throws DataError for an unreadable one.
 std::vector<std::int64_t> steps_in(const std::filesystem::path& directory);
 
-// Removes the oldest steps before `last_good` so that at most `keep` (at least 1) remain up to and
-// with it, beside `best` where there is one. `last_good` itself and the steps after it are never
-// touched. Call it on one rank, after a save. Steps that cannot be removed are left. Throws
-// DataError as steps_in does, and Failure when their new names cannot be brought to the disk.
+// Removes the oldest steps before `last_good`, so that at most `keep` (at least 1) remain up to and
+// including it, in addition to `best`. `last_good` and later steps are never removed. Call it on
+// one rank after a save. Steps that cannot be removed remain. Throws DataError as steps_in, and
+// Failure when the renames cannot be synced.
 void remove_old_checkpoints(const std::filesystem::path& directory,
                             std::int64_t last_good,
                             int keep,
                             std::optional<std::int64_t> best = {});
 
-// A tensor of a checkpoint, as a whole.
+// A global tensor of a checkpoint.
 struct CheckpointTensor {
   std::string name;
   DType dtype = DType::f32;
@@ -98,31 +99,31 @@ struct CheckpointTensor {
 // One saved step, open for reading. A value: copies share the open checkpoint.
 class Checkpoint {
  public:
-  // `path` is the directory of the step. Not collective. Reads the manifest, checks its hash, that
-  // what it says can be, and that every file is there with the right size. Throws DataError.
-  // `watch` is told of what is read later to check files, and may end that by throwing.
+  // Opens the directory of a step. Reads the manifest and checks its hash, its validity and the
+  // size of every file. Throws DataError. `watch` receives the progress of later file checks, and
+  // may abort them by throwing. Not collective.
   static Checkpoint open(const std::filesystem::path& path, ReadProgress watch = {});
 
   const std::filesystem::path& path() const;
   const CheckpointInfo& info() const;
   const Scalars& scalars() const;
-  // In the order of their names.
+  // Tensors, sorted by name.
   const std::vector<CheckpointTensor>& tensors() const;
   bool has(const std::string& name) const;
-  // Throw DataError when there is no such tensor.
+  // Throw DataError when the tensor does not exist.
   const Shape& shape_of(const std::string& name) const;
   DType dtype_of(const std::string& name) const;
-  // Bytes of all files.
+  // Total bytes of all files.
   std::int64_t file_bytes() const;
 
-  // Fills this rank's box from whatever pieces overlap it, however many ranks wrote them. Not
-  // collective. Before a value counts, its file's hash and its piece's hash have been checked.
-  // Throws DataError that names the tensor when it is not there, its dtype or global shape differ,
-  // or anything is damaged; the elements are unspecified then.
+  // Fills this rank's box from all pieces that overlap it, for any number of saving ranks. Verifies
+  // the hashes of each file and piece. Throws DataError, which names the tensor, for a missing
+  // tensor, a different dtype or global shape, or corruption. The elements are unspecified then.
+  // Not collective.
   void read(const StateTensor& tensor) const;
-  // Fills all tensors: faster than one by one, each file is opened once. Replaces the scalars.
+  // Fills all tensors and replaces the scalars. Opens each file once.
   void read(TrainingState& state) const;
-  // Fills these tensors, each file opened once.
+  // Fills these tensors. Opens each file once.
   void read(std::span<const StateTensor> tensors) const;
 
  private:
@@ -131,22 +132,21 @@ class Checkpoint {
   std::shared_ptr<State> state_;
 };
 
-// One thing that is wrong with a checkpoint.
+// An error found in a checkpoint.
 struct CheckpointProblem {
   std::string message;
-  // False for what Longspan never reads: the view, files that do not belong there.
+  // False for content that Longspan never reads: the view, unexpected files.
   bool prevents_reading = true;
 };
 
-// What someone who knows what the values of a checkpoint mean finds wrong with them, a sentence
-// each.
+// Validates the values of a checkpoint. Returns error messages.
 using CheckpointValidator = std::function<std::vector<std::string>(const Checkpoint& checkpoint)>;
 
-// Collective. Checks every byte of the step directory: the manifest, each file's hash, each piece's
-// hash as HDF5 reads it, that nothing is missing and nothing is there that does not belong; then
-// what `judge` says. The ranks share the files out. The same list on every rank; empty when all is
-// well. Does not throw for what is wrong with the checkpoint. `watch` is told of what this rank
-// reads; an Error with ExitCode::stopped that it throws is passed on.
+// Verifies every byte of a step directory: the manifest, each file's hash, each piece's hash as
+// read by HDF5, missing and unexpected content. Then calls `judge`. The files are divided over the
+// ranks. Returns an equal list on every rank, empty for a valid checkpoint. Does not throw for an
+// invalid checkpoint. `watch` receives this rank's progress; an Error with ExitCode::stopped thrown
+// by it is rethrown. Collective.
 std::vector<CheckpointProblem> verify_checkpoint(const std::filesystem::path& path,
                                                  const Communicator& world = {},
                                                  const CheckpointValidator& judge = {},
@@ -159,15 +159,15 @@ struct LatestCheckpoint {
 
 struct CheckpointSearch {
   std::optional<LatestCheckpoint> found;
-  // For the log: a sentence for each newer step that was passed over, newest first, after those of
-  // steps, newer or older, that were moved aside and could not be put back.
+  // Log messages for newer steps that were skipped, newest first. Messages for steps that were
+  // moved aside and not restored come before them.
   std::vector<std::string> skipped;
-  bool goes_back = false;  // a newer step than the one found was passed over
+  bool goes_back = false;  // a newer step was skipped
 };
 
-// Collective. The newest step of the directory that verifies, the same on every rank; nothing when
-// there is none or no such directory. Also removes what killed runs left behind. Throws DataError,
-// the same on every rank, when the directory cannot be read.
+// Returns the newest step of the directory that verifies, equal on every rank. Empty if there is
+// none or no such directory. Removes leftovers of killed runs. Throws an equal DataError on every
+// rank when the directory is unreadable. Collective.
 CheckpointSearch latest_valid_checkpoint(const std::filesystem::path& directory,
                                          const Communicator& world = {},
                                          const CheckpointValidator& judge = {},

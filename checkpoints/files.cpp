@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t buffer_bytes = 1 << 20;
 
-// Calls again what a signal has interrupted: on file systems of a network any call may be.
+// Retries a call interrupted by a signal. Network file systems may interrupt any call.
 template <typename F>
 auto uninterrupted(F&& call) {
   auto result = call();
@@ -31,7 +31,7 @@ Descriptor open_file(const std::filesystem::path& path, int flags) {
   return Descriptor(uninterrupted([&] { return open(path.c_str(), flags | O_CLOEXEC, 0666); }));
 }
 
-// Bytes read at that place, fewer only at the end. Throws DataError.
+// Reads at an offset; returns fewer bytes only at the end of the file. Throws DataError.
 std::size_t read_at(const Descriptor& file,
                     std::byte* buffer,
                     std::size_t bytes,
@@ -51,7 +51,7 @@ std::size_t read_at(const Descriptor& file,
 
 void sync(const Descriptor& file, const std::filesystem::path& path) {
   if (!file.defined() || uninterrupted([&] { return fsync(file.get()); }) != 0)
-    throw Failure("{}: cannot make it durable: {}", path.string(), errno_message());
+    throw Failure("{}: fsync failed: {}", path.string(), errno_message());
 }
 
 }  // namespace
@@ -61,22 +61,22 @@ Descriptor::~Descriptor() {
 }
 
 Descriptor open_regular(const std::filesystem::path& path) {
-  // Without O_NONBLOCK a named pipe would wait for a writer.
+  // Without O_NONBLOCK, opening a named pipe would block.
   Descriptor file = open_file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!file.defined() && errno == ELOOP)
-    throw DataError("{}: found a symbolic link, a regular file is wanted", path.string());
-  if (!file.defined() && errno == ENOENT) throw DataError("{}: the file is missing", path.string());
+    throw DataError("{}: expected a regular file, found a symbolic link", path.string());
+  if (!file.defined() && errno == ENOENT) throw DataError("{}: no such file", path.string());
   if (!file.defined()) throw DataError("{}: cannot open: {}", path.string(), errno_message());
   struct stat status {};
   if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))
-    throw DataError("{}: found something that is not a regular file", path.string());
+    throw DataError("{}: expected a regular file", path.string());
   return file;
 }
 
 std::int64_t size_of_file(const Descriptor& file, const std::filesystem::path& path) {
   struct stat status {};
   if (fstat(file.get(), &status) != 0)
-    throw DataError("{}: cannot read its size: {}", path.string(), errno_message());
+    throw DataError("{}: stat failed: {}", path.string(), errno_message());
   return status.st_size;
 }
 
@@ -103,7 +103,7 @@ std::string read_text_file(const std::filesystem::path& path,
   const Descriptor file = open_regular(path);
   const std::int64_t bytes = size_of_file(file, path);
   if (bytes > most)
-    throw DataError("{}: found {} bytes, at most {} are wanted", path.string(), bytes, most);
+    throw DataError("{}: expected at most {} bytes, found {}", path.string(), most, bytes);
   std::vector<std::byte> buffer(
       static_cast<std::size_t>(std::min(bytes, static_cast<std::int64_t>(buffer_bytes))));
   std::string text;
@@ -199,9 +199,9 @@ void sync_file(const std::filesystem::path& path) { sync(open_file(path, O_RDONL
 void sync_directory(const std::filesystem::path& path) {
   const Descriptor directory = open_file(path, O_RDONLY | O_DIRECTORY);
   const int done = directory.defined() ? uninterrupted([&] { return fsync(directory.get()); }) : -1;
-  // Some file systems cannot sync a directory and say so.
+  // Some file systems cannot sync a directory and report EINVAL.
   if (done != 0 && !(directory.defined() && errno == EINVAL))
-    throw Failure("{}: cannot make it durable: {}", path.string(), errno_message());
+    throw Failure("{}: fsync failed: {}", path.string(), errno_message());
 }
 
 void sync_path_to(const std::filesystem::path& directory) {
@@ -224,15 +224,14 @@ void atomic_replace(const std::filesystem::path& from,
     std::error_code error;
     std::filesystem::rename(a, b, error);
     if (error)
-      throw Failure("{}: cannot rename it to {}: {}", a.string(), b.string(), error.message());
+      throw Failure("{}: cannot be renamed to {}: {}", a.string(), b.string(), error.message());
   };
   struct stat status {};
   if (lstat(to.c_str(), &status) != 0) return move(from, to);
 #ifdef RENAME_EXCHANGE
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
   if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP)
-    throw Failure(
-        "{}: cannot put it in the place of {}: {}", from.string(), to.string(), errno_message());
+    throw Failure("{}: cannot replace {}: {}", from.string(), to.string(), errno_message());
 #endif
   move(to, aside);
   move(from, to);
@@ -244,7 +243,7 @@ LockFile LockFile::create(const std::filesystem::path& path) {
   lock.descriptor_ = open_file(path, O_RDWR | O_CREAT | O_EXCL);
   if (!lock.descriptor_.defined())
     throw Failure("{}: cannot create the file: {}", path.string(), errno_message());
-  // Where the file system has no locks, the age of the file stands in for one: see take_abandoned.
+  // Without lock support, the age of the file is used instead: see take_abandoned.
   uninterrupted([&] { return flock(lock.descriptor_.get(), LOCK_EX); });
   struct stat mine {};
   if (fstat(lock.descriptor_.get(), &mine) != 0 || mine.st_nlink == 0)

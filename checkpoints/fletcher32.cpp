@@ -8,10 +8,10 @@ namespace longspan {
 namespace {
 
 constexpr std::size_t lanes = 32;
-// The largest number of rows after which the 32-bit sums of sums have not overflowed.
+// Largest number of rows before the 32-bit second-order sums can overflow.
 constexpr std::size_t most_rows = 256;
 
-// Sums modulo 65535, in which HDF5 takes 65535 for a zero that is not a sum of zeros alone.
+// Sum modulo 65535. HDF5 represents 0 as 65535 unless all words are 0.
 std::uint32_t folded(std::uint64_t sum) {
   return sum == 0 ? 0 : static_cast<std::uint32_t>((sum - 1) % 65535 + 1);
 }
@@ -23,10 +23,10 @@ std::uint16_t big_endian(std::uint16_t word) {
 }  // namespace
 
 std::uint32_t fletcher32(const std::byte* bytes, std::size_t size) {
-  std::uint64_t first = 0, second = 0;  // the sum of the words, the sum of those sums
+  std::uint64_t first = 0, second = 0;  // sum of the words, sum of the partial sums
   std::size_t words = size / 2;
   while (words >= lanes) {
-    // Rows of `lanes` words; each lane sums its column, and its sums.
+    // Rows of `lanes` words. Each lane sums its column and the column's partial sums.
     const std::size_t rows = std::min(words / lanes, most_rows);
     std::array<std::uint32_t, lanes> sums{}, sums_of_sums{};
     for (std::size_t row = 0; row < rows; ++row) {
@@ -39,7 +39,7 @@ std::uint32_t fletcher32(const std::byte* bytes, std::size_t size) {
     }
     second += rows * lanes * first;
     for (std::size_t lane = 0; lane < lanes; ++lane) {
-      // A word counts once for each word from it to the end.
+      // A word counts once for each word from its position to the end.
       first += sums[lane];
       second += lanes * std::uint64_t{sums_of_sums[lane]} - lane * std::uint64_t{sums[lane]};
     }

@@ -6,7 +6,7 @@
 
 namespace longspan {
 
-// Equal to what HDF5 computes over as many bytes, many times faster.
+// Equal to HDF5's checksum of these bytes, and many times faster.
 std::uint32_t fletcher32(const std::byte* bytes, std::size_t size);
 
 }  // namespace longspan

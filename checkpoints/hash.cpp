@@ -19,9 +19,9 @@ Hash Hash::from_string(std::string_view text, const std::string& place) {
     std::from_chars(text.data(), text.data() + 16, hash.high, 16);
     std::from_chars(text.data() + 16, text.data() + 32, hash.low, 16);
   }
-  // Printing it again refuses capitals, signs and whatever else is no digit.
+  // The round trip rejects capitals, signs and all other non-digits.
   if (hash.to_string() != text)
-    throw DataError("{}: found the hash {}, 32 hexadecimal digits are wanted", place, quote(text));
+    throw DataError("{}: expected a hash of 32 hexadecimal digits, found {}", place, quote(text));
   return hash;
 }
 

@@ -1,4 +1,4 @@
-// XXH3 with 128 bits: the hash of pieces, files and manifests.
+// XXH3-128: the hash of pieces, files and manifests.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@ struct Hash {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
 
-  // 32 lower-case hexadecimal digits.
+  // Returns 32 lowercase hexadecimal digits.
   std::string to_string() const;
-  // Throws DataError, beginning with `place`, unless the text is what `to_string` prints.
+  // Parses the output of `to_string`. Throws DataError, prefixed with `place`, for other text.
   static Hash from_string(std::string_view text, const std::string& place);
 
   friend bool operator==(const Hash&, const Hash&) = default;
 };
 
-// The hash of bytes that come in parts.
+// Incremental hash.
 class Hasher {
  public:
   Hasher();

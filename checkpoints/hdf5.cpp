@@ -30,7 +30,7 @@ std::string reason() {
     const auto from = begin + key.size();
     return text.substr(from, text.find('\'', from) - from);
   }
-  return text.empty() ? "HDF5 gives no reason" : text;
+  return text.empty() ? "HDF5 reports no reason" : text;
 }
 
 hid_t stored_type(DType dtype) {
@@ -94,7 +94,7 @@ void write_text(const Id& object,
       H5Acreate2(object.get(), name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
       H5Aclose,
       place,
-      "make an attribute");
+      "create an attribute");
   const std::string padded = text.empty() ? std::string(1, '\0') : std::string(text);
   check<Failure>(H5Awrite(attribute.get(), type.get(), padded.data()), place, "write an attribute");
 }
@@ -138,7 +138,7 @@ void Dataset::write(const Box& box, const std::byte* elements) {
   const Quiet quiet;
   const auto bytes = static_cast<std::size_t>(box.shape.elements()) * size_of(dtype_);
   std::memcpy(stored_.data(), elements, bytes);
-  // A chunk at the edge is stored whole.
+  // A chunk at the edge is stored in full size.
   std::memset(stored_.data() + bytes, 0, chunk_bytes_ - bytes);
   const std::uint32_t checksum = fletcher32(stored_.data(), chunk_bytes_);
   std::memcpy(stored_.data() + chunk_bytes_, &checksum, sizeof(checksum));
@@ -156,7 +156,7 @@ const std::byte* Dataset::read(const Box& box) {
   check<DataError>(
       H5Dget_chunk_storage_size(id_.get(), offset.data(), &bytes), place_, "find a chunk");
   if (bytes != stored_.size())
-    throw DataError("{}: found a chunk of {} bytes, {} are wanted", place_, bytes, stored_.size());
+    throw DataError("{}: expected a chunk of {} bytes, found {}", place_, stored_.size(), bytes);
   std::uint32_t skipped = 0;
   check<DataError>(H5Dread_chunk(id_.get(), H5P_DEFAULT, offset.data(), &skipped, stored_.data()),
                    place_,
@@ -164,7 +164,7 @@ const std::byte* Dataset::read(const Box& box) {
   std::uint32_t checksum = 0;
   std::memcpy(&checksum, stored_.data() + chunk_bytes_, sizeof(checksum));
   if (skipped != 0 || checksum != fletcher32(stored_.data(), chunk_bytes_))
-    throw DataError("{}: a chunk does not have its checksum", place_);
+    throw DataError("{}: checksum mismatch in a chunk", place_);
   return stored_.data();
 }
 
@@ -205,7 +205,7 @@ Dataset Writer::create(const std::string& name,
                                           H5P_DEFAULT),
                                H5Dclose,
                                place,
-                               "make the dataset");
+                               "create the dataset");
   write_text(dataset, dtype_attribute, name_of(dtype), place);
   return {std::move(dataset), std::move(place), dtype, chunk};
 }
@@ -239,7 +239,7 @@ void Writer::create_virtual(const std::string& name,
                                                 H5P_DEFAULT),
                                      H5Dclose,
                                      place,
-                                     "make the virtual dataset");
+                                     "create the virtual dataset");
   write_text(dataset, dtype_attribute, name_of(dtype), place);
 }
 
@@ -253,7 +253,7 @@ void Writer::describe(const std::string& name, const std::string& text) {
 void Writer::close() {
   const Quiet quiet;
   check<Failure>(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL), path_.string(), "flush the file");
-  if (!file_.close()) throw Failure("{}: cannot close the file: {}", path_.string(), reason());
+  if (!file_.close()) throw Failure("{}: cannot close: {}", path_.string(), reason());
 }
 
 }  // namespace longspan::hdf5

@@ -1,4 +1,5 @@
-// HDF5's C interface under RAII, every return checked. Only hdf5.cpp and hdf5_reader.cpp call it.
+// RAII wrapper of HDF5's C API, with checked return values. Only hdf5.cpp and hdf5_reader.cpp call
+// HDF5.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,7 @@
 
 namespace longspan::hdf5 {
 
-// Owns one identifier of HDF5.
+// Owns one HDF5 identifier.
 class Id {
  public:
   using Identifier = std::int64_t;  // hid_t
@@ -26,7 +27,7 @@ class Id {
   ~Id();
 
   Identifier get() const { return id_; }
-  // Closes it; false when HDF5 says that this failed.
+  // Closes the identifier; returns false when HDF5 reports a failure.
   bool close();
 
  private:
@@ -34,16 +35,16 @@ class Id {
   Closer closer_ = nullptr;
 };
 
-// A dataset of a rank file: chunked, with the Fletcher32 filter and no other.
+// A dataset of a rank file: chunked, with the Fletcher32 filter only.
 class Dataset {
  public:
   const Shape& chunk() const { return chunk_; }
-  // Write and read one chunk, a box as `for_each_chunk` gives it: a contiguous range of elements.
-  // They go around HDF5's own pipeline, which is slower than a disk. Throw Failure and DataError;
-  // what `read` returns lasts until the next call.
+  // Write and read one chunk, a contiguous box of `for_each_chunk`. They bypass HDF5's filter
+  // pipeline, which is slower than a disk. Throw Failure and DataError. The result of `read` is
+  // valid until the next call.
   void write(const Box& box, const std::byte* elements);
   const std::byte* read(const Box& box);
-  // Must end the writing: what is still in HDF5's cache may fail to reach the file. Throws Failure.
+  // Must follow the last write, because flushing HDF5's cache may fail. Throws Failure.
   void close();
 
  private:
@@ -59,30 +60,30 @@ class Dataset {
   std::vector<std::byte> stored_;  // a chunk and its checksum, as in the file
 };
 
-// A virtual dataset's part that lies in another file.
+// Part of a virtual dataset in another file.
 struct VirtualPart {
   std::string file;
   std::string dataset;
   Box box;
 };
 
-// A new HDF5 file of the latest format. Everything throws Failure with the path, what was tried and
-// what the system answered.
+// A new HDF5 file of the latest format. All functions throw Failure, with the path, the action and
+// the system error.
 class Writer {
  public:
-  // The file must not be there yet.
+  // Requires that the file does not exist.
   explicit Writer(const std::filesystem::path& path);
 
-  // `name` is a path of folders, made as needed. No extent is 0.
+  // Creates a dataset. Missing groups in the path `name` are created. No extent may be 0.
   Dataset create(const std::string& name, DType dtype, const Shape& shape, const Shape& chunk);
-  // A dataset that shows parts of others; elements in no part read as 0.
+  // Creates a virtual dataset that maps parts of others. Unmapped elements read as 0.
   void create_virtual(const std::string& name,
                       DType dtype,
                       const Shape& shape,
                       const std::vector<VirtualPart>& parts);
-  // An attribute of text at the root.
+  // Writes a text attribute of the root group.
   void describe(const std::string& name, const std::string& text);
-  // Flushes and closes. Datasets must be gone by then.
+  // Flushes and closes the file. Requires that all datasets are destroyed.
   void close();
 
  private:
@@ -90,22 +91,21 @@ class Writer {
   Id file_;
 };
 
-// A file opened for reading, trusted in nothing: everything throws DataError.
+// Reader of an untrusted file. All functions throw DataError.
 class Reader {
  public:
-  // `descriptor` is the same file, already opened and checked: HDF5 must get that one.
+  // `descriptor` is the already checked open file, which HDF5 must use.
   Reader(const std::filesystem::path& path, int descriptor);
 
-  // Refuses links on the way, another type or shape, any layout but chunks, external storage, any
-  // filter but Fletcher32, and chunks that are not stored.
+  // Opens a dataset. Rejects links in the path, another type or shape, layouts other than chunked,
+  // external storage, filters other than Fletcher32, and missing chunks.
   Dataset open(const std::string& name, DType dtype, const Shape& shape) const;
 
-  // Throws unless there is a virtual dataset of that name and number of parts.
+  // Throws unless a virtual dataset of this name has this number of parts.
   void require_virtual(const std::string& name, std::size_t parts) const;
 
-  // A sentence for what is neither one of the `wanted` datasets nor a folder of one, nor under one
-  // name only: links, loops, datasets and folders that do not belong there. At most 20; what is not
-  // expected is not entered.
+  // Returns up to 20 messages about unexpected content: links, loops, other datasets and groups,
+  // and objects with several names. Does not descend into unexpected groups.
   std::vector<std::string> strangers(const std::set<std::string>& wanted) const;
 
  private:

@@ -1,4 +1,4 @@
-// How the files that call HDF5 do it: quietly, each return checked.
+// Helpers to call HDF5 without its error output and with checked return values.
 #pragma once
 
 #include <hdf5.h>
@@ -14,9 +14,9 @@ namespace longspan::hdf5 {
 
 inline constexpr const char* dtype_attribute = "dtype";
 
-// While it lives, HDF5 prints nothing on this thread. Before the first call it is told to do
-// nothing at the end of the process: every file is closed here, and one that could not be (the disk
-// is full) would be written to once more.
+// Suppresses HDF5's error output on this thread. Also disables HDF5's exit handler before the first
+// call. All files are closed here, and the handler would retry one that failed to close, for
+// example on a full disk.
 class Quiet {
  public:
   Quiet() {
@@ -33,10 +33,10 @@ class Quiet {
   void* data_ = nullptr;
 };
 
-// What the innermost entry of HDF5's error stack says: the system's own message where it has one.
+// Returns the innermost entry of HDF5's error stack: the system's message, if any.
 std::string reason();
 
-// The identifier, or an error of class E that says where, what was tried and why it failed.
+// Returns the identifier, or throws E with the place, the action and the reason.
 template <typename E>
 Id opened(hid_t id, Id::Closer closer, const std::string& place, const char* action) {
   if (id < 0) throw E("{}: cannot {}: {}", place, action, reason());
@@ -47,7 +47,7 @@ void check(herr_t status, const std::string& place, const char* action) {
   if (status < 0) throw E("{}: cannot {}: {}", place, action, reason());
 }
 
-// bf16 and f16 are kept as the 16 bits they are.
+// bf16 and f16 are stored as their 16 bits.
 hid_t stored_type(DType dtype);
 
 using Extents = std::array<hsize_t, Shape::max_dimensions>;
@@ -61,7 +61,7 @@ Id access_properties(const std::string& place) {
   check<E>(H5Pset_libver_bounds(properties.get(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST),
            place,
            "choose the format");
-  // A rank file has one writer and then never changes; some parallel file systems refuse locks.
+  // A rank file has one writer and is then immutable. Some parallel file systems reject locks.
   check<E>(H5Pset_file_locking(properties.get(), false, true), place, "choose the locking");
   return properties;
 }

@@ -1,4 +1,4 @@
-// Reading what may come from anywhere.
+// Reads untrusted HDF5 files.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace longspan::hdf5 {
 namespace {
 
 constexpr std::int64_t most_chunk_bytes = std::int64_t{64} << 20;
-constexpr std::uint64_t least_chunk_bytes = std::uint64_t{64} << 10;  // of a large dataset
+constexpr std::uint64_t least_chunk_bytes = std::uint64_t{64} << 10;  // for a large dataset
 constexpr std::uint64_t most_small_chunks = 4096;
 
 }  // namespace
@@ -29,84 +29,84 @@ Reader::Reader(const std::filesystem::path& path, int descriptor) : path_(path) 
   }, found{};
   if (fstat(descriptor, &checked) != 0 || fstat(*static_cast<int*>(handle), &found) != 0 ||
       checked.st_ino != found.st_ino || checked.st_dev != found.st_dev)
-    throw DataError("{}: the file was replaced while it was read", place);
+    throw DataError("{}: replaced while reading", place);
 }
 
 namespace {
 
-// Follows the path one folder at a time: a link that is not hard leads out of what was checked.
+// Checks each component of the path, because soft and external links could leave the verified file.
 void require_hard_links(hid_t file, const std::string& name, const std::string& place) {
   for (std::size_t end = 0; end != std::string::npos;) {
     end = name.find('/', end + 1);
     const std::string prefix = name.substr(0, end);
     H5L_info_t link{};
-    check<DataError>(
-        H5Lget_info(file, prefix.c_str(), &link, H5P_DEFAULT), place, "find it in the file");
+    check<DataError>(H5Lget_info(file, prefix.c_str(), &link, H5P_DEFAULT), place, "find the link");
     if (link.type != H5L_TYPE_HARD)
-      throw DataError(
-          "{}: \"{}\" is a soft or external link, a dataset of this file is wanted", place, prefix);
+      throw DataError("{}: expected a dataset of this file, found a soft or external link \"{}\"",
+                      place,
+                      prefix);
   }
 }
 
-// The chunk shape of a dataset that is stored as ours are.
+// Returns the chunk shape of a dataset that has the layout of rank files.
 Shape checked_layout(const Id& dataset, DType dtype, const Shape& shape, const std::string& place) {
   const Id layout =
       opened<DataError>(H5Dget_create_plist(dataset.get()), H5Pclose, place, "read the layout");
   const H5D_layout_t kind = H5Pget_layout(layout.get());
   if (kind != H5D_CHUNKED)
-    throw DataError("{}: its layout is {}, chunks are wanted",
+    throw DataError("{}: expected a chunked layout, found {}",
                     place,
                     kind == H5D_VIRTUAL      ? "virtual"
                     : kind == H5D_CONTIGUOUS ? "contiguous or external"
                     : kind == H5D_COMPACT    ? "compact"
                                              : "unknown");
   if (H5Pget_external_count(layout.get()) != 0)
-    throw DataError("{}: it is stored in another file, which is not allowed", place);
+    throw DataError("{}: external storage is not allowed", place);
   unsigned flags = 0, configuration = 0;
   std::size_t values = 0;
   if (H5Pget_nfilters(layout.get()) != 1 ||
       H5Pget_filter2(layout.get(), 0, &flags, &values, nullptr, 0, nullptr, &configuration) !=
           H5Z_FILTER_FLETCHER32)
-    throw DataError("{}: its filters are not Fletcher32 alone", place);
+    throw DataError("{}: expected Fletcher32 as the only filter", place);
   Extents chunk{};
   if (H5Pget_chunk(layout.get(), Shape::max_dimensions, chunk.data()) != shape.dimensions())
-    throw DataError("{}: its chunks have another number of dimensions than it has", place);
+    throw DataError("{}: number of dimensions differs between chunks and dataset", place);
   Shape result = shape;
   std::int64_t bytes = static_cast<std::int64_t>(size_of(dtype));
   for (int axis = 0; axis < shape.dimensions(); ++axis) {
     const hsize_t extent = chunk[static_cast<std::size_t>(axis)];
     if (extent < 1 || extent > static_cast<hsize_t>(shape[axis]) ||
         extent > static_cast<hsize_t>(most_chunk_bytes / bytes))
-      throw DataError("{}: its chunks are larger than it or than 64 MiB", place);
+      throw DataError("{}: chunks exceed the dataset or 64 MiB", place);
     bytes *= static_cast<std::int64_t>(extent);
     result = result.with(axis, static_cast<std::int64_t>(extent));
   }
-  // Pieces are read in the order of their elements.
+  // Chunks must be contiguous in element order.
   bool begun = false;
   for (int axis = 0; axis < shape.dimensions(); ++axis) {
     if (begun && result[axis] != shape[axis])
-      throw DataError("{}: its chunks are no contiguous ranges of it", place);
+      throw DataError("{}: chunks are not contiguous ranges", place);
     begun = begun || result[axis] > 1;
   }
   return result;
 }
 
-// Tells bf16 from f16, which are stored alike.
+// Distinguishes bf16 from f16, whose storage type is equal.
 void check_dtype_attribute(const Id& dataset, DType dtype, const std::string& place) {
   const Id attribute = opened<DataError>(H5Aopen(dataset.get(), dtype_attribute, H5P_DEFAULT),
                                          H5Aclose,
                                          place,
-                                         "open its dtype attribute");
+                                         "open the dtype attribute");
   const Id type =
-      opened<DataError>(H5Aget_type(attribute.get()), H5Tclose, place, "read its dtype attribute");
+      opened<DataError>(H5Aget_type(attribute.get()), H5Tclose, place, "read the dtype attribute");
   const Id space =
-      opened<DataError>(H5Aget_space(attribute.get()), H5Sclose, place, "read its dtype attribute");
+      opened<DataError>(H5Aget_space(attribute.get()), H5Sclose, place, "read the dtype attribute");
   std::string found(name_of(dtype).size(), '\0');
   if (H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) != 0 ||
       H5Tget_size(type.get()) != found.size() ||
       H5Sget_simple_extent_type(space.get()) != H5S_SCALAR ||
       H5Aread(attribute.get(), type.get(), found.data()) < 0 || found != name_of(dtype))
-    throw DataError("{}: its dtype attribute is not \"{}\"", place, name_of(dtype));
+    throw DataError("{}: expected the dtype attribute \"{}\"", place, name_of(dtype));
 }
 
 void check_shape(const Id& dataset, const Shape& shape, const std::string& place) {
@@ -117,10 +117,10 @@ void check_shape(const Id& dataset, const Shape& shape, const std::string& place
   if (dimensions != shape.dimensions() ||
       H5Sget_simple_extent_dims(space.get(), found.data(), most.data()) != dimensions ||
       found != extents_of(shape) || most != found)
-    throw DataError("{}: its shape is not {}, which the manifest says", place, shape.to_string());
+    throw DataError("{}: expected shape {}, as in the manifest", place, shape.to_string());
 }
 
-// A chunk that was never written takes no bytes of the file, and a few of them may claim terabytes.
+// An unwritten chunk takes no bytes, so that a small file may declare terabytes.
 void check_stored(const Id& dataset,
                   DType dtype,
                   const Shape& shape,
@@ -129,10 +129,10 @@ void check_stored(const Id& dataset,
   std::uint64_t chunks = 1;
   for (int axis = 0; axis < shape.dimensions(); ++axis)
     chunks *= static_cast<std::uint64_t>((shape[axis] + chunk[axis] - 1) / chunk[axis]);
-  // HDF5 looks at each: a few bytes may claim more of them than anyone has time for.
+  // HDF5 visits each chunk, and a few bytes may declare an excessive number of them.
   const auto elements = static_cast<std::uint64_t>(shape.elements()) * size_of(dtype);
   if (chunks > most_small_chunks + elements / least_chunk_bytes)
-    throw DataError("{}: found {} chunks in {} bytes; wanted: chunks of 64 KiB or more",
+    throw DataError("{}: expected chunks of at least 64 KiB, found {} chunks in {} bytes",
                     place,
                     chunks,
                     elements);
@@ -140,7 +140,7 @@ void check_stored(const Id& dataset,
       chunks *
       (static_cast<std::uint64_t>(chunk.elements()) * size_of(dtype) + sizeof(std::uint32_t));
   if (const std::uint64_t found = H5Dget_storage_size(dataset.get()); found != bytes)
-    throw DataError("{}: {} bytes of it are stored, {} are wanted", place, found, bytes);
+    throw DataError("{}: expected {} stored bytes, found {}", place, bytes, found);
 }
 
 }  // namespace
@@ -154,8 +154,7 @@ Dataset Reader::open(const std::string& name, DType dtype, const Shape& shape) c
   const Id type =
       opened<DataError>(H5Dget_type(dataset.get()), H5Tclose, place, "read the element type");
   if (H5Tequal(type.get(), stored_type(dtype)) <= 0)
-    throw DataError(
-        "{}: its element type is not the one that {} is stored in", place, name_of(dtype));
+    throw DataError("{}: expected the storage type of {}", place, name_of(dtype));
   check_dtype_attribute(dataset, dtype, place);
   check_shape(dataset, shape, place);
   const Shape chunk = checked_layout(dataset, dtype, shape, place);
@@ -172,32 +171,32 @@ void Reader::require_virtual(const std::string& name, std::size_t parts) const {
       opened<DataError>(H5Dget_create_plist(dataset.get()), H5Pclose, place, "read the layout");
   std::size_t found = 0;
   if (H5Pget_virtual_count(layout.get(), &found) < 0 || found != parts)
-    throw DataError("{}: found {} parts in the view, {} are wanted", place, found, parts);
+    throw DataError("{}: expected {} parts in the view, found {}", place, parts, found);
 }
 
 namespace {
 
-// What is in one folder of a rank file, beside what is wanted there.
+// Collects unexpected content of one group of a rank file.
 struct FolderVisit {
   static constexpr std::size_t most_strangers = 20;
 
-  const std::set<std::string>& datasets;  // that are wanted, by their whole names
-  const std::set<std::string>& folders;   // of them
-  std::string prefix;                     // of the names in this folder
-  std::set<std::string> entered;          // folders that are as they should be
+  const std::set<std::string>& datasets;  // expected full names
+  const std::set<std::string>& folders;   // their groups
+  std::string prefix;                     // of the names in this group
+  std::set<std::string> entered;          // valid groups
   std::vector<std::string> strangers;
 
-  // What is wrong with a link, in a few words; empty where it is wanted.
+  // Returns why a link is unexpected, in a few words, or "".
   std::string problem(hid_t folder, const char* name, const H5L_info_t& link) {
     if (link.type != H5L_TYPE_HARD) return "is a soft or external link";
     H5O_info_t object{};
     if (H5Oget_info_by_name2(folder, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0)
-      return "cannot be looked at";
+      return "cannot be read";
     const std::string whole = prefix + name;
     const bool is_folder = object.type == H5O_TYPE_GROUP && folders.contains(whole);
     const bool is_dataset = object.type == H5O_TYPE_DATASET && datasets.contains(whole);
     if (!is_folder && !is_dataset) return "is not in the manifest";
-    if (object.rc != 1) return "is something that has another name too";
+    if (object.rc != 1) return "has several names";
     if (is_folder) entered.insert(whole);
     return {};
   }
@@ -211,7 +210,7 @@ herr_t visit_link(hid_t folder, const char* name, const H5L_info_t* link, void* 
   return visit.strangers.size() < FolderVisit::most_strangers ? 0 : 1;
 }
 
-// The folders of the names, a folder before those in it. The root is "".
+// Returns the groups of the names, parents before children. The root is "".
 std::set<std::string> folders_of(const std::set<std::string>& names) {
   std::set<std::string> folders = {""};
   for (const std::string& name : names)
@@ -228,18 +227,18 @@ std::vector<std::string> Reader::strangers(const std::set<std::string>& wanted) 
   const std::set<std::string> folders = folders_of(wanted);
   FolderVisit visit{wanted, folders, "", {""}, {}};
   for (const std::string& name : folders) {
-    // One that is missing is the datasets' to tell.
+    // Opening its datasets reports a missing group.
     if (!visit.entered.contains(name)) continue;
     const Id folder =
         opened<DataError>(H5Gopen2(file_.get(), name.empty() ? "/" : name.c_str(), H5P_DEFAULT),
                           H5Gclose,
                           place,
-                          "open a folder");
+                          "open a group");
     visit.prefix = name.empty() ? "" : name + "/";
     check<DataError>(
         H5Literate(folder.get(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, visit_link, &visit),
         place,
-        "list what is in the file");
+        "list the file");
     if (visit.strangers.size() >= FolderVisit::most_strangers) break;
   }
   std::ranges::sort(visit.strangers);

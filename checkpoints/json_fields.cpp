@@ -16,12 +16,12 @@ Json json_of(const Shape& shape) {
   return std::vector<std::int64_t>(extents.begin(), extents.end());
 }
 
-// Integers from 0 whose product, zeros aside, has room.
+// Returns nonnegative integers whose product, zeros aside, does not overflow.
 std::vector<std::int64_t> integers_of(const Json& value, const std::string& place) {
   std::vector<std::int64_t> result;
   for (const Json& entry : array_of(value, place)) {
     if (result.size() == Shape::max_dimensions)
-      throw DataError("{}: found more than {} dimensions", place, Shape::max_dimensions);
+      throw DataError("{}: expected at most {} dimensions", place, Shape::max_dimensions);
     result.push_back(integer_of(entry, 0, most_elements, place));
   }
   return result;
@@ -32,7 +32,7 @@ Shape shape_of_json(const Json& value, const std::string& place) {
   std::int64_t elements = 1;
   for (const auto extent : extents) {
     if (extent > 0 && elements > most_elements / extent)
-      throw DataError("{}: found a shape of more than 2^56 elements", place);
+      throw DataError("{}: expected a shape of at most 2^56 elements", place);
     if (extent > 0) elements *= extent;
   }
   return Shape(std::span<const std::int64_t>(extents));
@@ -61,15 +61,12 @@ ManifestPiece piece_of_json(const Json& value,
   if (suffix.size() > name.size() + 1)
     std::from_chars(suffix.data() + name.size() + 1, suffix.data() + suffix.size(), number);
   if (number < 0 || piece.dataset != dataset_name(name, number))
-    throw DataError(
-        "{}: found a piece in dataset {}, which is not one of it", place, quote(piece.dataset));
+    throw DataError("{}: unexpected dataset {} of a piece", place, quote(piece.dataset));
   piece.box.shape = shape_of_json(member(value, "shape", place), place);
   piece.box.offset = integers_of(member(value, "offset", place), place);
   if (!lies_in(piece.box, whole_box(whole).shape) || piece.box.shape.elements() == 0)
-    throw DataError("{}: found a piece {} that is no part of {}",
-                    place,
-                    piece.box.to_string(),
-                    whole.to_string());
+    throw DataError(
+        "{}: piece {} is not within {}", place, piece.box.to_string(), whole.to_string());
   piece.hash = Hash::from_string(text_of(member(value, "hash", place), place), place);
   return piece;
 }
@@ -85,7 +82,7 @@ double double_of_bits(const std::string& digits, const std::string& place) {
   std::from_chars(digits.data(), digits.data() + digits.size(), bits, 16);
   const double value = std::bit_cast<double>(bits);
   if (bits_of(value) != digits)
-    throw DataError("{}: found {}, 16 hexadecimal digits are wanted", place, quote(digits));
+    throw DataError("{}: expected 16 hexadecimal digits, found {}", place, quote(digits));
   return value;
 }
 
@@ -93,7 +90,7 @@ Json parse_json(const std::string& text, const std::string& place) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
-    throw DataError("{}: it is not JSON: {}", place, truncated(error.what(), 200));
+    throw DataError("{}: invalid JSON: {}", place, truncated(error.what(), 200));
   }
 }
 
@@ -106,7 +103,7 @@ std::string found_text(const Json& value) {
 
 const Json& member(const Json& object, const std::string& key, const std::string& place) {
   const auto found = object.find(key);
-  if (found == object.end()) throw DataError("{}: \"{}\" is missing", place, key);
+  if (found == object.end()) throw DataError("{}: missing \"{}\"", place, key);
   return *found;
 }
 
@@ -121,25 +118,25 @@ std::int64_t integer_of(const Json& value,
   const std::int64_t number = fits ? value.get<std::int64_t>() : 0;
   if (!fits || number < least || number > most)
     throw DataError(
-        "{}: found {}, an integer from {} to {} is wanted", place, found_text(value), least, most);
+        "{}: expected an integer from {} to {}, found {}", place, least, most, found_text(value));
   return number;
 }
 
 const std::string& text_of(const Json& value, const std::string& place) {
   if (!value.is_string())
-    throw DataError("{}: found a {}, text is wanted", place, value.type_name());
+    throw DataError("{}: expected a string, found {}", place, found_text(value));
   return value.get_ref<const std::string&>();
 }
 
 const Json& object_of(const Json& value, const std::string& place) {
   if (!value.is_object())
-    throw DataError("{}: found a {}, an object is wanted", place, value.type_name());
+    throw DataError("{}: expected an object, found {}", place, found_text(value));
   return value;
 }
 
 const Json& array_of(const Json& value, const std::string& place) {
   if (!value.is_array())
-    throw DataError("{}: found a {}, an array is wanted", place, value.type_name());
+    throw DataError("{}: expected an array, found {}", place, found_text(value));
   return value;
 }
 

@@ -1,5 +1,5 @@
-// Reading JSON that is trusted in nothing: each access checks type and range and throws DataError
-// with the place, what was found and what was wanted.
+// Reads untrusted JSON. Each access checks type and range, and throws DataError with the place, the
+// found and the expected value.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace longspan {
 
 using Json = nlohmann::json;
 
-// The one value of the text, which keeps the bounds of framework/core/json_bounds.h where it may
-// come from anywhere.
+// Parses one JSON value. Text from untrusted files must be within the bounds of
+// framework/core/json_bounds.h.
 Json parse_json(const std::string& text, const std::string& place);
-// A value as a message quotes it: short, whatever it is.
+// Formats a value for messages, shortened.
 std::string found_text(const Json& value);
 const Json& member(const Json& object, const std::string& key, const std::string& place);
 std::int64_t integer_of(const Json& value,
@@ -26,14 +26,14 @@ const std::string& text_of(const Json& value, const std::string& place);
 const Json& object_of(const Json& value, const std::string& place);
 const Json& array_of(const Json& value, const std::string& place);
 
-// What manifests and the reports that ranks send one another are made of.
+// Serializes scalars for manifests and the reports exchanged by ranks.
 Json json_of(const Scalars& scalars);
 Scalars scalars_of_json(const Json& value, const std::string& place);
 Json json_of(const ManifestFile& file);
 ManifestFile file_of_json(const Json& value, const std::string& place);
 Json json_of(const ManifestTensor& tensor);
-// Checks that pieces lie in the tensor and name a dataset of it in a file below `files`, not that
-// they cover it.
+// Parses a tensor. Checks that its pieces lie in the tensor and name its dataset in a file index
+// below `files`, but not coverage.
 ManifestTensor tensor_of_json(const Json& value,
                               const std::string& name,
                               int files,

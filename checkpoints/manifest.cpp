@@ -15,15 +15,15 @@ namespace {
 constexpr const char* format_name = "longspan checkpoint";
 constexpr int format_version = 1;
 constexpr int most_ranks = 99'999;
-// Some 6 million pieces of 180 bytes: 4096 ranks need a tenth of that for 10,000 tensors that 8 of
-// them divide, with an optimizer and what their streams remember.
+// About 6 million pieces of 180 bytes. 4096 ranks need a tenth of that for 10,000 tensors that 8
+// ranks shard, with an optimizer and recurrent state.
 constexpr std::int64_t most_manifest_bytes = std::int64_t{1} << 30;
 constexpr std::size_t most_name = 512;
 constexpr std::size_t most_scalars = 10'000;
 constexpr std::size_t most_run_id = 200;
-constexpr std::int64_t latest_date = 253'402'300'799;  // the end of the year 9999
-// What HDF5 adds is some hundred bytes a dataset and a folder, and what a last chunk is short of: a
-// file that is larger holds something else.
+constexpr std::int64_t latest_date = 253'402'300'799;  // end of the year 9999
+// HDF5 adds some hundred bytes per dataset and group, plus the padding of a last chunk. A larger
+// file has unexpected content.
 constexpr std::int64_t most_overhead = std::int64_t{1} << 20;
 constexpr std::int64_t most_overhead_of_piece = std::int64_t{64} << 10;
 
@@ -35,10 +35,10 @@ CheckpointInfo info_of_json(const Json& json, const std::string& place) {
   CheckpointInfo info;
   info.run_id = text_of(member(json, "run_id", place), place + ": run_id");
   if (info.run_id.size() > most_run_id)
-    throw DataError("{}: run_id: found {}, at most {} letters are wanted",
+    throw DataError("{}: run_id: expected at most {} characters, found {}",
                     place,
-                    quote(info.run_id),
-                    most_run_id);
+                    most_run_id,
+                    quote(info.run_id));
   info.step = integer_of(member(json, "step", place), 0, most_steps, place + ": step");
   if (json.contains("saved_at"))
     info.saved_at = integer_of(json["saved_at"], 0, latest_date, place + ": saved_at");
@@ -49,16 +49,16 @@ CheckpointInfo info_of_json(const Json& json, const std::string& place) {
     return static_cast<int>(integer_of(member(layout, name, where), 1, most_ranks, where));
   };
   info.layout = {axis("data"), axis("context"), axis("tensor")};
-  // Written where it is true: the format is older.
+  // Written only if true, because the format is older than the key.
   if (layout.contains("sequence")) info.layout.sequence = true;
   if (std::int64_t{info.layout.data} * info.layout.context > most_ranks ||
       std::int64_t{info.layout.data} * info.layout.context * info.layout.tensor > most_ranks)
-    throw DataError("{}: found more than {} ranks", where, most_ranks);
+    throw DataError("{}: expected at most {} ranks", where, most_ranks);
   return info;
 }
 
-// A piece's elements are in its file as they are, so the sizes bound what reading may allocate; and
-// what the pieces do not explain need not be read to be refused.
+// A file stores the elements of its pieces uncompressed, so that file sizes bound allocations.
+// Files with unexplained bytes are rejected without reading them.
 void check_file_sizes(const Manifest& manifest, const std::string& place) {
   std::vector<std::int64_t> left, explained;
   for (const ManifestFile& file : manifest.files) {
@@ -74,14 +74,12 @@ void check_file_sizes(const Manifest& manifest, const std::string& place) {
           piece.box.shape.elements() * static_cast<std::int64_t>(size_of(tensor.dtype));
       left[file] -= bytes;
       if (left[file] < 0)
-        throw DataError("{}: tensor \"{}\": its pieces are larger than {}",
-                        place,
-                        name,
-                        rank_file_name(piece.file));
+        throw DataError(
+            "{}: tensor \"{}\": pieces exceed {}", place, name, rank_file_name(piece.file));
       explained[file] += 2 * bytes + most_overhead_of_piece;
       view_explained += most_overhead_of_piece;
       if (!datasets.emplace(piece.file, piece.dataset).second)
-        throw DataError("{}: tensor \"{}\": two pieces are in dataset \"{}\" of {}",
+        throw DataError("{}: tensor \"{}\": duplicate dataset \"{}\" of {}",
                         place,
                         name,
                         piece.dataset,
@@ -90,11 +88,11 @@ void check_file_sizes(const Manifest& manifest, const std::string& place) {
   }
   const auto require_explained = [&](const ManifestFile& file, std::int64_t most) {
     if (file.content.bytes > most)
-      throw DataError("{}: {} has {} bytes, and what it holds explains at most {}",
+      throw DataError("{}: {}: expected at most {} bytes for its tensors, found {}",
                       place,
                       file.name,
-                      file.content.bytes,
-                      most);
+                      most,
+                      file.content.bytes);
   };
   for (std::size_t file = 0; file < manifest.files.size(); ++file)
     require_explained(manifest.files[file], explained[file]);
@@ -110,16 +108,16 @@ void check_coverage(const Manifest& manifest, const std::string& place) {
   }
 }
 
-// Of a text within the bounds.
+// Requires text within the JSON bounds.
 Json checked_manifest_json(const std::string& text, const std::string& place) {
   const std::size_t tail = hash_line_begin.size() + hash_digits + hash_line_end.size();
   const std::size_t body = text.size() < tail ? 0 : text.size() - tail;
   const std::string_view line = std::string_view(text).substr(body);
   if (line.size() != tail || !line.starts_with(hash_line_begin) || !line.ends_with(hash_line_end))
-    throw DataError("{}: it does not end with its hash: it is cut short or damaged", place);
+    throw DataError("{}: is truncated or corrupt: no hash at the end", place);
   const Hash wanted = Hash::from_string(line.substr(hash_line_begin.size(), hash_digits), place);
   if (hash_of(std::string_view(text).substr(0, body)) != wanted)
-    throw DataError("{}: its bytes do not have the hash that it names: it is damaged", place);
+    throw DataError("{}: is corrupt: hash mismatch", place);
   return parse_json(text, place);
 }
 
@@ -129,17 +127,17 @@ std::string rank_file_name(int rank) { return fmt::format("rank-{:05}.h5", rank)
 
 std::string name_problem(const std::string& name) {
   if (name.empty() || name.size() > most_name)
-    return fmt::format("a name has 1 to {} letters", most_name);
+    return fmt::format("expected a name of 1 to {} characters", most_name);
   std::size_t begin = 0;
   while (begin <= name.size()) {
     const std::size_t end = std::min(name.find('/', begin), name.size());
     const std::string_view part = std::string_view(name).substr(begin, end - begin);
     if (part.empty() || part == "." || part == "..")
-      return fmt::format("found {} between the '/' of a name", quote(part));
+      return fmt::format("invalid name component {}", quote(part));
     for (const char letter : part)
       if (!(letter >= 'a' && letter <= 'z') && !(letter >= 'A' && letter <= 'Z') &&
           !(letter >= '0' && letter <= '9') && letter != '_' && letter != '-' && letter != '.')
-        return "a name has letters, digits, '_', '-', '.' and '/' only";
+        return "expected a name of letters, digits, '_', '-', '.' and '/' only";
     begin = end + 1;
   }
   return {};
@@ -164,7 +162,7 @@ std::string manifest_text(const Manifest& manifest) {
     for (const ManifestFile& file : manifest.files) files.push_back(json_of(file).dump());
     for (const auto& [name, tensor] : manifest.tensors)
       tensors.push_back(Json(name).dump() + ": " + json_of(tensor).dump());
-    // A line an entry, so that people and diff can read it.
+    // One entry a line, for readability and diff.
     return with_manifest_hash(fmt::format(
         "{{\n\"format\": \"{}\",\n\"version\": {},\n\"run_id\": {},\n\"step\": {},\n{}"
         "\"layout\": {{\"data\": {}, \"context\": {}, \"tensor\": {}{}}},\n"
@@ -194,33 +192,31 @@ namespace {
 Manifest manifest_of_json(const Json& json, const std::string& place) {
   object_of(json, place);
   if (text_of(member(json, "format", place), place) != format_name)
-    throw DataError("{}: this is not the manifest of a Longspan checkpoint", place);
+    throw DataError("{}: not a manifest of a Longspan checkpoint", place);
   if (const auto& version = member(json, "version", place); version != format_version)
-    throw DataError("{}: the checkpoint has format version {}, this program reads version {}",
-                    place,
-                    found_text(version),
-                    format_version);
+    throw DataError(
+        "{}: expected format version {}, found {}", place, format_version, found_text(version));
   Manifest manifest;
   manifest.info = info_of_json(json, place);
   manifest.scalars = scalars_of_json(member(json, "scalars", place), place);
   if (manifest.scalars.values().size() > most_scalars)
-    throw DataError("{}: found more than {} scalars", place, most_scalars);
+    throw DataError("{}: expected at most {} scalars", place, most_scalars);
   const std::string where = place + ": files";
   for (const Json& entry : array_of(member(json, "files", place), where)) {
     ManifestFile file = file_of_json(entry, where);
     const std::string wanted = rank_file_name(static_cast<int>(manifest.files.size()));
     if (file.name != wanted)
-      throw DataError("{}: found {}, \"{}\" is wanted", where, quote(file.name), wanted);
+      throw DataError("{}: expected \"{}\", found {}", where, wanted, quote(file.name));
     manifest.files.push_back(std::move(file));
   }
   const auto ranks = static_cast<std::size_t>(manifest.info.layout.size());
   if (manifest.files.size() != ranks)
     throw DataError(
-        "{}: found {}, one for each of {} ranks is wanted", where, manifest.files.size(), ranks);
+        "{}: expected one for each of {} ranks, found {}", where, ranks, manifest.files.size());
   manifest.view = file_of_json(member(json, "view", place), place + ": view");
   if (manifest.view.name != view_name)
     throw DataError(
-        "{}: found the view {}, \"{}\" is wanted", place, quote(manifest.view.name), view_name);
+        "{}: expected the view \"{}\", found {}", place, view_name, quote(manifest.view.name));
   const Json& tensors = object_of(member(json, "tensors", place), place + ": tensors");
   for (const auto& [name, entry] : tensors.items())
     manifest.tensors[name] = tensor_of_json(entry, name, static_cast<int>(ranks), place);

@@ -1,12 +1,17 @@
-// manifest.json: what a checkpoint holds and the hashes of all of it.
+// manifest.json: content and hashes of a checkpoint.
 //
-// One JSON object: "format", "version", "run_id", "step", "saved_at" (seconds since 1970; not in
-// older ones), "layout" {data, context, tensor}, "configuration", "scalars" (a double as {"f64":
-// its 16 hexadecimal digits, "value": for people}), "files" [{name, bytes, hash}] in rank order,
-// "view" {name, bytes, hash}, "tensors" {name: {dtype, shape, pieces [{file, dataset, offset,
-// shape, hash}]}}; "file" is an index into "files". The last member, "manifest_hash", is the hash
-// of all bytes before its line. Hashes are XXH3 with 128 bits, of a piece's elements in row-major
-// little-endian order.
+// A JSON object with these members:
+// "format", "version", "run_id", "step"
+// "saved_at": Unix time; absent in older versions
+// "layout": {data, context, tensor}
+// "configuration"
+// "scalars": a double is {"f64": its 16 hexadecimal digits, "value": for readers}
+// "files": [{name, bytes, hash}], in rank order
+// "view": {name, bytes, hash}
+// "tensors": {name: {dtype, shape, pieces [{file, dataset, offset, shape, hash}]}}; "file" is an
+// index into "files"
+// "manifest_hash": the last member, the hash of all bytes before its line
+// Hashes are XXH3-128. That of a piece covers its elements in row-major little-endian order.
 #pragma once
 
 #include <filesystem>
@@ -51,33 +56,33 @@ struct Manifest {
   std::map<std::string, ManifestTensor> tensors;
 };
 
-// "rank-00003.h5".
+// Returns "rank-00003.h5".
 std::string rank_file_name(int rank);
-// Empty when the name is one of a tensor, otherwise what is wrong with it.
+// Returns "" for a valid tensor name, otherwise an error.
 std::string name_problem(const std::string& name);
-// The dataset of a rank's n-th piece of a tensor: its name, then "name@1", ...
+// Returns the dataset of a rank's n-th piece of a tensor: its name, then "name@1", ...
 std::string dataset_name(const std::string& tensor, int piece);
-// "0011aaff..." for the bits of a double, and back; throws DataError beginning with `place`.
+// Convert the bits of a double to "0011aaff..." and back. Throws DataError prefixed with `place`.
 std::string bits_of(double value);
 double double_of_bits(const std::string& digits, const std::string& place);
 
-// Throws Failure when the manifest cannot be written as text (such as text that is not UTF-8).
+// Throws Failure when the manifest cannot be serialized, such as for text that is not UTF-8.
 std::string manifest_text(const Manifest& manifest);
-// The text with the hash line put (again) at its end.
+// Returns the text with the hash line appended.
 std::string with_manifest_hash(const std::string& text_without_hash);
-// Checks what the text may be at all (framework/core/json_bounds.h), the hash, every type and
-// range, that names are plain, that the pieces of each tensor cover it exactly once, and that each
-// file has the bytes for its pieces and not many more. Throws DataError beginning with `place`.
+// Parses and checks a manifest: JSON bounds (framework/core/json_bounds.h), the hash, types and
+// ranges, and plain names. The pieces of each tensor must cover it exactly once. Each file must
+// have the bytes of its pieces and little overhead. Throws DataError prefixed with `place`.
 Manifest manifest_of_text(const std::string& text, const std::string& place);
-// Of the step in that directory. Throws DataError.
+// Reads the manifest of a step directory. Throws DataError.
 Manifest read_manifest(const std::filesystem::path& directory);
 
-// A piece, with what it takes to read it.
+// A piece, with the metadata to read it.
 struct FilePiece {
   const ManifestPiece* piece = nullptr;
   DType dtype = DType::f32;
 };
-// The pieces of each file, in the order of the tensors' names. The manifest must outlive them.
+// Returns the pieces of each file, sorted by tensor name. The manifest must outlive them.
 std::vector<std::vector<FilePiece>> pieces_by_file(const Manifest& manifest);
 
 }  // namespace longspan

@@ -8,7 +8,7 @@ namespace longspan {
 namespace {
 
 void require_wanted(const std::stop_token& stop) {
-  require(!stop.stop_requested(), "the save was given up");
+  require(!stop.stop_requested(), "the save was canceled");
 }
 
 ManifestPiece write_piece(hdf5::Writer& file,
@@ -23,7 +23,7 @@ ManifestPiece write_piece(hdf5::Writer& file,
   Hasher hasher;
   const Tensor here = tensor.make ? tensor.make() : tensor.tensor.to_host();
   require(here.shape() == tensor.tensor.shape() && here.dtype() == dtype,
-          "tensor \"{}\": what was made for it is of another shape or dtype",
+          "tensor \"{}\": its factory returned a different shape or dtype",
           tensor.name);
   for_each_chunk(box.shape, chunk, [&](const Box& part, std::int64_t begin) {
     require_wanted(stop);
@@ -62,7 +62,7 @@ void verify_written(const std::filesystem::path& directory, const RankFileReport
 std::string RankFileReport::to_text() const {
   Json pieces = Json::object();
   for (const auto& [name, tensor] : tensors) pieces[name] = json_of(tensor);
-  // A message of the system may hold any bytes; everything else has been checked.
+  // A system message may have arbitrary bytes. All other text is already validated.
   return Json{{"error", error},
               {"file", json_of(file)},
               {"tensors", std::move(pieces)},
@@ -71,7 +71,7 @@ std::string RankFileReport::to_text() const {
 }
 
 RankFileReport RankFileReport::from_text(const std::string& text, int rank) {
-  const std::string place = fmt::format("the report of rank {}", rank);
+  const std::string place = fmt::format("report of rank {}", rank);
   const Json json = parse_json(text, place);
   RankFileReport report;
   report.error = text_of(member(json, "error", place), place);
@@ -86,7 +86,7 @@ void check_folders(const std::set<std::string>& names) {
   for (const std::string& name : names) {
     const auto inside = names.lower_bound(name + "/");
     require(inside == names.end() || !inside->starts_with(name + "/"),
-            "tensor \"{}\" is also the folder of tensor \"{}\"",
+            "tensor \"{}\" has the name of the group of tensor \"{}\"",
             name,
             inside == names.end() ? "" : *inside);
   }
@@ -97,7 +97,7 @@ void check_piece(const StateTensor& piece) {
   require(problem.empty(), "tensor \"{}\": {}", piece.name, problem);
   require(piece.tensor.defined(), "tensor \"{}\" of the training state is undefined", piece.name);
   require(lies_in(Box{piece.tensor.shape(), piece.offset}, piece.global_shape),
-          "tensor \"{}\": the piece {} is no box of {}",
+          "tensor \"{}\": piece {} is not within {}",
           piece.name,
           Box{piece.tensor.shape(), piece.offset}.to_string(),
           piece.global_shape.to_string());
@@ -118,7 +118,7 @@ RankFileReport write_rank_file(const std::filesystem::path& directory,
     auto& tensor = report.tensors[piece.name];
     require(tensor.pieces.empty() ||
                 (tensor.dtype == piece.tensor.dtype() && tensor.shape == piece.global_shape),
-            "tensor \"{}\": two of its pieces differ in dtype or global shape",
+            "tensor \"{}\": dtype or global shape differs between pieces",
             piece.name);
     tensor.dtype = piece.tensor.dtype();
     tensor.shape = piece.global_shape;
@@ -128,14 +128,14 @@ RankFileReport write_rank_file(const std::filesystem::path& directory,
   }
   file.close();
   require_wanted(stop);
-  // What fails to reach the disk may be told by nothing but this.
+  // Only fsync may report a failed write to disk.
   sync_file(path);
   try {
     report.file.content = hash_file(open_regular(path), path);
     require_wanted(stop);
     verify_written(directory, report);
   } catch (const DataError& error) {
-    throw Failure("what was written does not read back ({} bytes are free on the file system): {}",
+    throw Failure("the written file cannot be read back ({} bytes free on the file system): {}",
                   free_bytes(directory),
                   error.what());
   }
@@ -146,8 +146,10 @@ Descriptor open_rank_file(const std::filesystem::path& directory, const Manifest
   const auto path = directory / file.name;
   Descriptor descriptor = open_regular(path);
   if (const auto bytes = size_of_file(descriptor, path); bytes != file.content.bytes)
-    throw DataError(
-        "{}: found {} bytes, the manifest says {}", path.string(), bytes, file.content.bytes);
+    throw DataError("{}: expected {} bytes, as in the manifest, found {}",
+                    path.string(),
+                    file.content.bytes,
+                    bytes);
   return descriptor;
 }
 
@@ -157,8 +159,7 @@ void check_file_hash(const Descriptor& descriptor,
                      const ReadProgress& watch) {
   const auto path = directory / file.name;
   if (hash_file(descriptor, path, watch).hash != file.content.hash)
-    throw DataError("{}: its bytes do not have the hash that the manifest says: it is damaged",
-                    path.string());
+    throw DataError("{}: is corrupt: hash differs from the manifest", path.string());
 }
 
 std::vector<std::string> rank_file_problems(const Descriptor& descriptor,
@@ -202,7 +203,7 @@ void read_piece(const hdf5::Reader& file,
     visit(part, elements);
   });
   if (hasher.result() != piece.hash)
-    throw DataError("{}: tensor \"{}\": its elements do not have the hash that the manifest says",
+    throw DataError("{}: tensor \"{}\" is corrupt: hash differs from the manifest",
                     rank_file_name(piece.file),
                     piece.dataset);
 }

@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-// Runs f and returns what went wrong, or nothing: so that every rank comes to the next collective.
+// Runs f and returns its error or "", so that every rank reaches the next collective.
 template <typename F>
 std::string error_of(F&& f) noexcept try {
   f();
@@ -18,10 +18,10 @@ std::string error_of(F&& f) noexcept try {
 } catch (const std::exception& error) {
   return error.what();
 } catch (...) {
-  return "an unknown error";
+  return "unknown error";
 }
 
-// Throws the same SaveError on every rank when any of them has an error.
+// Throws an equal SaveError on every rank when any rank has an error.
 void agree(const std::string& error, const std::filesystem::path& step, const Communicator& world) {
   const std::vector<std::string> errors = world.all_gather(error);
   const auto first = std::ranges::find_if_not(errors, &std::string::empty);
@@ -42,9 +42,9 @@ struct CheckpointSave::State {
   CheckpointInfo info;
   Communicator world;
   std::string id;
-  LockFile lock;          // rank 0's
-  bool in_place = false;  // the step is; what it replaced may be where it was
-  std::string error = "nothing was written";
+  LockFile lock;          // of rank 0
+  bool in_place = false;  // whether the new step is; a replaced step may still be at its old path
+  std::string error = "no data was written";
   RankFileReport report;
   std::vector<DeclaredTensor> declared;
 
@@ -58,11 +58,11 @@ struct CheckpointSave::State {
 
 void CheckpointSave::State::begin() {
   require(info.step >= 0 && info.step <= most_steps,
-          "a step from 0 to {} can be saved, found {}",
+          "expected a step from 0 to {}, found {}",
           most_steps,
           info.step);
   std::filesystem::create_directory(directory);
-  // The first step finds nothing on the disk that leads to it, the others do.
+  // Only the first step requires syncing of the parent directories.
   if (steps_in(directory).empty()) sync_path_to(directory);
   remove_leftovers(directory);
   while (!lock.held()) {
@@ -77,7 +77,7 @@ void CheckpointSave::State::discard() noexcept try {
   if (!in_place) remove_tree(path(StepUse::temporary));
   lock.remove();
 } catch (const std::exception&) {
-  lock = {};  // without memory for a path: the next save removes it
+  lock = {};  // no memory for a path: the next save removes it
 }
 
 CheckpointSave::CheckpointSave(const std::filesystem::path& directory,
@@ -89,7 +89,8 @@ CheckpointSave::CheckpointSave(const std::filesystem::path& directory,
   state_->world = world;
   std::string error;
   if (world.size() != info.layout.size())
-    error = fmt::format("{} ranks do not make the layout's {}", world.size(), info.layout.size());
+    error =
+        fmt::format("expected {} ranks for the layout, found {}", info.layout.size(), world.size());
   else if (world.rank() == 0)
     error = error_of([&] { state_->begin(); });
   agree(error, directory / step_name(info.step), world);
@@ -140,7 +141,7 @@ void CheckpointSave::State::commit() {
       in_place = true;
       sync_directory(directory);
       in_place = false;
-      // What the step replaced, if anything.
+      // Removes the replaced step, if any.
       remove_tree(path(StepUse::replaced));
       discard();
     });

@@ -21,7 +21,7 @@ constexpr std::string_view prefix = "step-";
 constexpr std::array<std::string_view, 5> infixes = {
     "", ".tmp-", ".lock-", ".replaced-", ".removed-"};
 
-// A directory that cannot be listed is not one without steps: a run would begin anew.
+// Throws for an unlistable directory. Treating it as empty would restart the run from scratch.
 std::vector<StepEntry> entries_in(const std::filesystem::path& directory) {
   std::vector<StepEntry> entries;
   for (const std::string& name : list_directory(directory))
@@ -29,7 +29,7 @@ std::vector<StepEntry> entries_in(const std::filesystem::path& directory) {
   return entries;
 }
 
-// Nothing, where it was removed since it was listed, is none.
+// Returns false if the entry was removed after it was listed.
 bool is_real_directory(const std::filesystem::path& path) {
   std::error_code error;
   const auto status = std::filesystem::symlink_status(path, error);
@@ -55,7 +55,7 @@ std::optional<StepEntry> step_entry(std::string_view name) {
   for (std::size_t use = 0; use < infixes.size(); ++use) {
     entry.use = static_cast<StepUse>(use);
     entry.id = rest.starts_with(infixes[use]) ? rest.substr(infixes[use].size()) : "";
-    // Printing it again refuses what only resembles a name.
+    // The round trip rejects names that only resemble a valid one.
     if (entry.id.empty() == (entry.use == StepUse::saved) && entry.step >= 0 &&
         entry.name() == name)
       return entry;
@@ -83,7 +83,7 @@ std::vector<std::pair<std::int64_t, std::string>> steps_moved_aside(
   for (const StepEntry& entry : entries_in(directory))
     if (entry.use == StepUse::replaced && !is_real_directory(directory / step_name(entry.step)))
       steps.emplace_back(entry.step,
-                         fmt::format("{}: it was moved aside and could not be put back",
+                         fmt::format("{}: was moved aside and could not be restored",
                                      (directory / entry.name()).string()));
   return steps;
 }
@@ -92,16 +92,16 @@ void remove_leftovers(const std::filesystem::path& directory) noexcept try {
   std::vector<StepEntry> entries = entries_in(directory);
   std::erase_if(entries, [](const StepEntry& entry) { return entry.use == StepUse::saved; });
   if (entries.empty()) return;
-  // What was renamed is to be found under its new name before it is gone in part.
+  // Makes the rename durable before the deletion starts.
   sync_directory(directory);
-  // Locks last: they guard the rest.
+  // Removes locks last, because they guard the rest.
   std::stable_partition(entries.begin(), entries.end(), [](const StepEntry& entry) {
     return entry.use != StepUse::lock;
   });
   for (const StepEntry& entry : entries) {
     const auto path = directory / entry.name();
     const auto lock = directory / StepEntry{entry.step, StepUse::lock, entry.id}.name();
-    std::optional<LockFile> held;  // as long as what it guards is removed
+    std::optional<LockFile> held;  // held while the guarded entries are removed
     if (entry.use != StepUse::removed && !(held = LockFile::take_abandoned(lock))) continue;
     const auto saved = directory / step_name(entry.step);
     std::error_code error;
@@ -111,14 +111,14 @@ void remove_leftovers(const std::filesystem::path& directory) noexcept try {
       remove_tree(path);
   }
 } catch (...) {
-  // Left-overs harm nothing but the disk's space: the next save tries again.
+  // Leftovers only take disk space. The next save retries.
 }
 
 void remove_old_checkpoints(const std::filesystem::path& directory,
                             std::int64_t last_good,
                             int keep,
                             std::optional<std::int64_t> best) {
-  require(keep >= 1, "at least one checkpoint is kept, found {}", keep);
+  require(keep >= 1, "expected at least 1 retained checkpoint, found {}", keep);
   std::vector<std::int64_t> steps = steps_in(directory);
   std::erase_if(steps, [&](std::int64_t step) { return step >= last_good || step == best; });
   const auto most = static_cast<std::size_t>(keep - 1);
@@ -127,7 +127,7 @@ void remove_old_checkpoints(const std::filesystem::path& directory,
   std::vector<std::filesystem::path> renamed;
   const std::string id = unique_id();
   for (const auto step : steps) {
-    // A step that is half removed must not look like one.
+    // A partially deleted step must not have the name of a valid one.
     const auto away = directory / StepEntry{step, StepUse::removed, id}.name();
     std::error_code error;
     std::filesystem::rename(directory / step_name(step), away, error);

@@ -1,9 +1,9 @@
-// The names in a directory of checkpoints, and what killed runs leave in it.
+// Names in a checkpoint directory, and leftovers of killed runs.
 //
 // step-000000500            a saved step
-// step-000000500.tmp-ID     one being saved, or what it replaced
-// step-000000500.lock-ID    locked by rank 0 of the run that saves, for as long as it lives
-// step-000000500.replaced-ID  the step that a save of the same step moved aside
+// step-000000500.tmp-ID     a step being saved, or the one that it replaced
+// step-000000500.lock-ID    locked by rank 0 of the saving run during its lifetime
+// step-000000500.replaced-ID  a step moved aside by a save of an equal step
 // step-000000500.removed-ID   a step being removed
 #pragma once
 
@@ -27,17 +27,17 @@ struct StepEntry {
   std::string name() const;
 };
 
-// Nothing when the name is none of the above.
+// Returns nothing when the name is none of the above.
 std::optional<StepEntry> step_entry(std::string_view name);
 
-// An id that no other save has.
+// Returns an id unique to this save.
 std::string unique_id();
 
-// Removes what runs that are no longer alive left behind, and puts back a step that was moved aside
-// and never replaced. What cannot be removed is left.
+// Removes leftovers of dead runs, and restores a step that was moved aside and never replaced.
+// Ignores leftovers that cannot be removed.
 void remove_leftovers(const std::filesystem::path& directory) noexcept;
-// Each step that was moved aside and is still there in no other place, with a sentence. Throws
-// DataError when the directory cannot be read.
+// Returns the steps that were moved aside and exist nowhere else, each with a message. Throws
+// DataError when the directory is unreadable.
 std::vector<std::pair<std::int64_t, std::string>> steps_moved_aside(
     const std::filesystem::path& directory);
 

@@ -3,15 +3,15 @@
 namespace longspan {
 
 const Scalars::Value& Scalars::value(const std::string& name, std::size_t type) const {
-  constexpr std::string_view types[] = {"a boolean", "an integer", "a number", "text"};
+  constexpr std::string_view types[] = {"a boolean", "an integer", "a number", "a string"};
   const auto found = values_.find(name);
   if (found == values_.end())
-    throw DataError("the training state has no scalar \"{}\", {} is wanted", name, types[type]);
+    throw DataError("training state: missing scalar \"{}\" (expected {})", name, types[type]);
   if (found->second.index() != type)
-    throw DataError("the training state's scalar \"{}\" is {}, {} is wanted",
+    throw DataError("training state: scalar \"{}\": expected {}, found {}",
                     name,
-                    types[found->second.index()],
-                    types[type]);
+                    types[type],
+                    types[found->second.index()]);
   return found->second;
 }
 

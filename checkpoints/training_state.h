@@ -1,4 +1,4 @@
-// All that must survive a run: every named, sharded tensor and every scalar.
+// State of a run that checkpoints save: named sharded tensors and scalars.
 #pragma once
 
 #include <concepts>
@@ -14,26 +14,27 @@
 
 namespace longspan {
 
-// This rank's piece of a named tensor: a box of the whole. It is a handle: reading a checkpoint
-// fills the elements in place.
+// This rank's piece of a named tensor: a box of the global tensor. It is a handle: loading a
+// checkpoint fills the elements in place.
 struct StateTensor {
   // Components of letters, digits, '_', '-' and '.', joined by '/', such as
-  // "layers/0/attention/query/weight" or "optimizer/first/layers/0/attention/query/weight". No name
-  // is the folder of another. One rank may hold several pieces of one tensor under the same name.
+  // "layers/0/attention/query/weight" or "optimizer/exp_avg/layers/0/attention/query/weight". No
+  // name is a parent directory of another. One rank may have several pieces of one tensor under an
+  // equal name.
   std::string name;
   Tensor tensor;
   Shape global_shape;                // as many dimensions as the piece
-  std::vector<std::int64_t> offset;  // where the piece begins in the whole, an entry a dimension
-  // Whether this rank writes the piece. Over all ranks each element is owned exactly once; a piece
-  // that is not owned is only read.
+  std::vector<std::int64_t> offset;  // of the piece in the global tensor, per dimension
+  // Whether this rank writes the piece. Over all ranks each element is owned exactly once. Other
+  // copies are only loaded.
   bool owned = true;
-  // Where a save gets the elements, one piece after another, so that no more than one of them need
-  // be in memory: on the host, of the shape and dtype of `tensor`, which may then lie on a dry
-  // device. Undefined: they are in `tensor`.
+  // Produces the elements for a save, so that only one piece is in memory at a time. Returns a host
+  // tensor of the shape and dtype of `tensor`, which may then be on a dry device. Undefined: the
+  // elements are in `tensor`.
   std::function<Tensor()> make = {};
 };
 
-// Named values that are the same on every rank. Doubles survive to the bit, NaN and infinity too.
+// Named values, equal on every rank. Doubles are saved bit-exactly, including NaN and infinity.
 class Scalars {
  public:
   using Value = std::variant<bool, std::int64_t, double, std::string>;
@@ -41,20 +42,20 @@ class Scalars {
   void set(const std::string& name, bool value) { values_[name] = value; }
   template <std::integral I>
   requires(!std::same_as<I, bool>) void set(const std::string& name, I value) {
-    // An unsigned value of 64 bits keeps its bits.
+    // The bits of an unsigned 64-bit value are preserved.
     values_[name] = static_cast<std::int64_t>(value);
   }
   template <std::floating_point F>
   void set(const std::string& name, F value) {
     values_[name] = static_cast<double>(value);
   }
-  // Text is UTF-8.
+  // Text must be UTF-8.
   void set(const std::string& name, std::string_view value) { values_[name] = std::string(value); }
   void set(const std::string& name, const char* value) { values_[name] = std::string(value); }
 
   bool has(const std::string& name) const { return values_.contains(name); }
-  // The value of that name; T is bool, an integer type, a floating type or std::string. Throws
-  // DataError when there is none or it is of another type.
+  // Returns the value of a name. T is bool, an integer type, a floating type or std::string. Throws
+  // DataError when it is missing or has another type.
   template <typename T>
   T get(const std::string& name) const {
     if constexpr (std::same_as<T, bool>)
@@ -84,17 +85,17 @@ struct TrainingState {
   std::vector<StateTensor> tensors;
   Scalars scalars;
 
-  // A tensor that this rank holds whole.
+  // Adds a tensor that this rank has in full.
   void add(const std::string& name, const Tensor& tensor, bool owned);
-  // A tensor of which this rank holds [begin, begin + tensor.shape()[axis]) of `extent` along one
-  // axis, and all of the others.
+  // Adds a tensor sharded along one axis. This rank has [begin, begin + tensor.shape()[axis]) of
+  // `extent`, and all of the other axes.
   void add_part(const std::string& name,
                 const Tensor& tensor,
                 int axis,
                 std::int64_t begin,
                 std::int64_t extent,
                 bool owned);
-  // Any box.
+  // Adds a tensor with any box.
   void add_box(const std::string& name,
                const Tensor& tensor,
                const Shape& global_shape,

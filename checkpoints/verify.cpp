@@ -13,9 +13,9 @@ namespace {
 
 using Problems = std::vector<CheckpointProblem>;
 
-constexpr std::size_t most_problems = 100;  // of a file: more say no more
+constexpr std::size_t most_problems = 100;  // per file; more would add no information
 
-// Runs f; what it throws becomes a problem, unless it was asked to stop.
+// Runs f and collects its error, unless a stop was requested.
 template <typename F>
 void collect(Problems& problems, bool prevents_reading, F&& f) {
   try {
@@ -60,10 +60,10 @@ void find_strangers(const std::filesystem::path& path,
   for (const std::string& name : list_directory(path))
     if (!expected.contains(name))
       problems.push_back(
-          {fmt::format("{}: it does not belong to the checkpoint", (path / name).string()), false});
+          {fmt::format("{}: unexpected file in the checkpoint", (path / name).string()), false});
 }
 
-// This rank's share.
+// Verifies this rank's share of the files.
 Problems verify_share(const std::filesystem::path& path,
                       const Communicator& world,
                       const CheckpointValidator& judge,
@@ -95,10 +95,10 @@ Problems verify_share(const std::filesystem::path& path,
 
 struct FoundSteps {
   std::vector<std::int64_t> saved;
-  std::vector<std::pair<std::int64_t, std::string>> moved_aside;  // each with a sentence
+  std::vector<std::pair<std::int64_t, std::string>> moved_aside;  // each with a message
 };
 
-// The steps as rank 0 finds them, or what it throws.
+// Returns the steps that rank 0 finds, or rethrows its error.
 FoundSteps agreed_steps(const std::filesystem::path& directory, const Communicator& world) {
   Json listed = Json::object();
   if (world.rank() == 0) try {
@@ -123,13 +123,13 @@ Problems verify_checkpoint(const std::filesystem::path& path,
                            const ReadProgress& watch) {
   Json mine = Json::array();
   for (const auto& [sentence, prevents] : verify_share(path, world, judge, watch))
-    mine.push_back({{"sentence", sentence}, {"prevents_reading", prevents}});
+    mine.push_back({{"message", sentence}, {"prevents_reading", prevents}});
   Problems problems;
   for (const std::string& text :
        world.all_gather(mine.dump(-1, ' ', false, Json::error_handler_t::replace)))
     for (const Json& entry : Json::parse(text)) {
-      const auto sentence = entry.at("sentence").get<std::string>();
-      // All ranks find the same fault of the manifest.
+      const auto sentence = entry.at("message").get<std::string>();
+      // All ranks find an equal error of the manifest.
       if (std::ranges::find(problems, sentence, &CheckpointProblem::message) == problems.end())
         problems.push_back({sentence, entry.at("prevents_reading").get<bool>()});
     }

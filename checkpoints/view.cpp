@@ -25,7 +25,7 @@ ManifestFile write_view(const std::filesystem::path& directory, const Manifest& 
       if (!tensor.pieces.empty()) reader.require_virtual(name, tensor.pieces.size());
     return {view_name, hash_file(written, path)};
   } catch (const DataError& error) {
-    throw Failure("what was written does not read back: {}", error.what());
+    throw Failure("the written view cannot be read back: {}", error.what());
   }
 }
 

@@ -1,4 +1,4 @@
-// view.h5: virtual datasets that show whole tensors to h5py and h5dump.
+// view.h5: virtual datasets that present full tensors to h5py and h5dump.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 namespace longspan {
 
-// Writes the view of what the manifest describes beside its rank files and makes it durable.
-// Tensors without elements are not in it. Throws Failure.
+// Writes and syncs the view of the manifest, next to its rank files. Omits empty tensors. Throws
+// Failure.
 ManifestFile write_view(const std::filesystem::path& directory, const Manifest& manifest);
 
 }  // namespace longspan

@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// Rows of memory beyond the longest span, as in the authors' code.
+// Memory positions beyond the longest span, as in the authors' code.
 constexpr std::int64_t slack = 64;
 
 const char* name_of(SpanKind kind) {
@@ -38,34 +38,31 @@ std::string span_problem(const SpanOptions& options, const ModelOptions& common)
   if (!options.any()) return "";
   if (const AttentionKind* const kind = first_kind_without_relative_positions(common.attention))
     return fmt::format(
-        "model.adaptive_span.type: found {} with {} in model.attention.layer_types, which knows no "
-        "distances; set it "
-        "to none",
+        "model.adaptive_span.type: {} does not support {} in "
+        "model.attention.layer_types; set it to none",
         name_of(options.kind),
         kind->name);
   if (const char* const key = softmax_form_key(common))
-    return fmt::format("model.adaptive_span.type goes with no model.{}; set one of them otherwise",
+    return fmt::format("model.adaptive_span.type does not support model.{}; set only one of them",
                        key);
   for (std::int64_t layer = 0; layer < common.layers; ++layer)
     if (projects_global(common.attention, layer))
-      return "model.adaptive_span.type goes with no "
-             "model.attention.global_local.separate_global_projections, whose queries would have "
-             "no span; set one of them otherwise";
+      return "model.adaptive_span.type does not support "
+             "model.attention.global_local.separate_global_projections; set only one of them";
   const double initial = options.whole_form().initial;
   const auto limit = static_cast<double>(options.form.limit);
   if (initial > limit)
     return fmt::format(
-        "model.adaptive_span.init_span is {}, more than model.adaptive_span.max_span = {}",
-        initial,
-        options.form.limit);
+        "model.adaptive_span.init_span: expected at most "
+        "model.adaptive_span.max_span = {}, found {}",
+        options.form.limit,
+        initial);
   if (options.kind == SpanKind::dynamic && (initial <= 0 || initial >= limit))
     return fmt::format(
-        "model.adaptive_span.init_span is {}, wanted more than 0 and less than "
-        "model.adaptive_span.max_span = {}: spans "
-        "of "
-        "tokens never reach either",
-        initial,
-        options.form.limit);
+        "model.adaptive_span.init_span: expected more than 0 and less than "
+        "model.adaptive_span.max_span = {} for dynamic spans, found {}",
+        options.form.limit,
+        initial);
   return "";
 }
 
@@ -73,32 +70,35 @@ void declare(OptionTable& table, SpanOptions& options, const ModelOptions& commo
   table.add(
       "model.adaptive_span.type",
       options.kind,
-      "how far back heads look: as far as model.attention.layer_types says (none), or as far as "
-      "each "
-      "head learns (adaptive, Sukhbaatar et al. 2019), or learns to see from the token "
-      "(dynamic); positions are then a learned key for each distance",
+      "attention span: none (given by model.attention.layer_types), adaptive (learned per head, "
+      "Sukhbaatar et al. 2019) or dynamic (predicted for each token). The last two use a learned "
+      "key per relative position",
       {{"none", SpanKind::none}, {"adaptive", SpanKind::adaptive}, {"dynamic", SpanKind::dynamic}},
       affects_weights());
   table.add("model.adaptive_span.max_span",
             options.form.limit,
-            "the longest span, in keys",
+            "maximum span in keys. Only with model.adaptive_span.type: adaptive or dynamic",
             between(1, 1 << 24),
             affects_weights());
   table.add("model.adaptive_span.ramp",
             options.form.ramp,
-            "keys beyond a span over which their weight falls to nothing",
+            "length of the soft ramp beyond a span, in keys. Only with model.adaptive_span.type: "
+            "adaptive or dynamic",
             between(1, 1 << 20));
   table.add("model.adaptive_span.init_span",
             options.initial,
-            "spans at the start, in keys; a head looks as far as that and the ramp. none: 0, for "
-            "dynamic ones model.adaptive_span.max_span / (1 + e^4)",
+            "initial span in keys, without the ramp; none: 0 for adaptive, "
+            "model.adaptive_span.max_span / (1 + e^4) for dynamic. Only with "
+            "model.adaptive_span.type: adaptive or dynamic",
             at_least(0.0));
   table.add("model.adaptive_span.attend_self",
             options.form.self,
-            "a query sees its own key too, otherwise only those before it");
+            "attention of a query to its own key; false: to earlier keys only. Only with "
+            "model.adaptive_span.type: adaptive or dynamic");
   table.add("model.adaptive_span.loss_weight",
             options.penalty,
-            "loss of a key of a layer's mean span: what makes spans short",
+            "loss per key of a layer's mean span. Only with model.adaptive_span.type: adaptive or "
+            "dynamic",
             at_least(0.0));
   for (const std::string key : {"max_span", "ramp", "init_span", "attend_self", "loss_weight"})
     table.warn("model.adaptive_span." + key, [&options]() -> std::string {
@@ -147,7 +147,10 @@ std::vector<LossTerm> AdaptiveSpanStack::terms() const {
     total = total.defined() ? add(total, mean) : mean;
   }
   if (tensor_.size() > 1) total = reduce_from_tensor_parallel_region(std::move(total), tensor_);
-  return {{.name = "span", .values = std::move(total), .count = "", .weight = options_.penalty}};
+  return {{.name = "adaptive_span",
+           .values = std::move(total),
+           .count = "",
+           .weight = options_.penalty}};
 }
 
 std::int64_t AdaptiveSpanStack::longest_memory() const {
@@ -169,7 +172,7 @@ std::vector<std::pair<std::string, double>> AdaptiveSpanStack::figures() const {
   total = tensor_.all_reduce(total, Reduction::sum);
   longest = tensor_.all_reduce(longest, Reduction::maximum);
   const auto heads = static_cast<double>(common_.heads * std::ssize(layers_));
-  return {{"span_mean", total / heads}, {"span_longest", longest}};
+  return {{"adaptive_span_mean", total / heads}, {"adaptive_span_max", longest}};
 }
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// Attention whose heads learn how far back they look, of a stack (Sukhbaatar et al. 2019).
+// Adaptive attention spans of a stack (Sukhbaatar et al. 2019).
 #pragma once
 
 #include <cstdint>
@@ -14,47 +14,47 @@ namespace longspan {
 
 enum class SpanKind : std::uint8_t {
   none,
-  adaptive,  // a span for each head
-  dynamic    // for each head and token
+  adaptive,  // one span per head
+  dynamic    // one span per head and token
 };
 
 struct SpanOptions {
   SpanKind kind = SpanKind::none;
   AdaptiveSpanOptions form = {};
-  // Of the spans, in keys; none: the form's, and where that is 0, for dynamic ones, limit / (1 +
-  // e^4), the logistic function of -4.
+  // Initial span, in keys. none: the form's default; where that is 0, for dynamic spans, limit / (1
+  // + e^4), the sigmoid of -4.
   std::optional<double> initial = {};
-  double penalty = 2e-6;  // of a layer's mean span, in keys
+  double penalty = 2e-6;  // weight of a layer's mean span, in keys
 
   bool any() const { return kind != SpanKind::none; }
   AdaptiveSpanOptions whole_form() const;
 };
 
-// The keys model.adaptive_span.*.
+// Declares the keys model.adaptive_span.*.
 void declare(OptionTable& table, SpanOptions& options, const ModelOptions& common);
 
-// What keeps a stack from having spans, as a sentence; empty where nothing does.
+// Returns why a stack does not support spans; empty if it does.
 std::string span_problem(const SpanOptions& options, const ModelOptions& common);
 
-// The spans of the layers of a stack that has them.
+// Adaptive spans of the layers of a stack.
 class AdaptiveSpanStack {
  public:
-  // Makes the keys of distances, which the layers share. Throws ConfigurationError with
+  // Creates the relative position keys, which the layers share. Throws ConfigurationError with
   // span_problem.
   AdaptiveSpanStack(const Scope& scope, const SpanOptions& options, const ModelOptions& common);
 
-  // The attention of the next layer, in the scope of its attention.
+  // Returns the attention of the next layer, in that layer's scope.
   std::unique_ptr<AttentionOp> add_layer(const Scope& attention, const AttentionPattern& pattern);
 
-  // The penalty of spans of heads: the sum over the layers of their mean, as the term "span"; none
-  // of spans of tokens, whose layers tell theirs. Collective over the tensor ranks, as what
-  // follows.
+  // Collective over the tensor ranks, as is the rest. Returns the penalty of per-head spans, the
+  // sum over the layers of their mean, as the term "adaptive_span". Empty for dynamic spans, whose
+  // layers report their own penalty.
   std::vector<LossTerm> terms() const;
-  // The memory that no head of any layer sees beyond, and some slack in which spans may grow: where
-  // nothing is computed that of the initial spans, of spans of tokens the limit.
+  // Returns the memory length that covers the spans of all layers, with slack for spans to grow.
+  // Where nothing is computed it uses the initial spans; dynamic spans use the limit.
   std::int64_t longest_memory() const;
-  // The mean and the longest span of all heads of all layers, in keys: "span_mean" and
-  // "span_longest". None of spans of tokens, which the weights alone do not tell.
+  // Returns mean and maximum span over all heads and layers, in keys: "adaptive_span_mean" and
+  // "adaptive_span_max". Empty for dynamic spans, which depend on the input.
   std::vector<std::pair<std::string, double>> figures() const;
 
  private:
@@ -62,7 +62,7 @@ class AdaptiveSpanStack {
   ModelOptions common_;
   Communicator tensor_;
   Weight positions_;
-  std::vector<AdaptiveSpans> layers_;  // none of spans of tokens
+  std::vector<AdaptiveSpans> layers_;  // empty for dynamic spans
 };
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// The attention of each layer of a stack whose positions are absolute or by distance.
+// Attention of each layer in stacks with absolute or relative positions.
 #pragma once
 
 #include "models/positions.h"
@@ -6,9 +6,9 @@
 
 namespace longspan {
 
-// By model.attention.layer_types: a mechanism of its own, or else a masked softmax over the keys of
-// a pattern. segment: as in ModelBuildOptions. `stack`: where what all layers have together is
-// made. Throws ConfigurationError where the options cannot be.
+// Creates the attention that model.attention.layer_types selects, by default masked softmax
+// attention with a key pattern. segment: as in ModelBuildOptions. stack: scope of parameters that
+// all layers share. Throws ConfigurationError for unsupported options.
 AttentionOpFactory attention_ops(const Scope& stack,
                                  const ModelOptions& options,
                                  const PositionOptions& positions,

@@ -1,4 +1,4 @@
-// What declares a family's keys and makes its body of them. Private to models.
+// Binds a family's configuration keys to its backbone factory. Private to models.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace longspan {
 
-// Family::declare of a family whose options are one struct: `declare` binds the keys to it, and
-// `body` makes a body of what was read into it.
+// Returns Family::declare for a family with one options struct. `declare` binds the keys to the
+// struct, and `body` builds the backbone from it.
 template <typename Options>
 auto declared(BackboneFactory (*body)(const Options&)) {
   return [body](OptionTable& table, const PlannedBuildOptions& planned) -> BackboneFactory {

@@ -35,7 +35,7 @@ class Decoder : public Backbone {
 
   BackboneOutput run(const ModelInput& reading, const ForwardContext& pass) const override {
     const Tensor tokens = columns_of(reading, "tokens", pass.time, setting_.device);
-    // GPT-2's learned positions are as large as its embeddings, Llama and T5 add none.
+    // Learned positions in GPT-2 have the scale of the embeddings; Llama and T5 add no positions.
     const PositionOptions& kind = options_.positions;
     const bool unscaled = kind.learned() || kind.rotary() || kind.biased();
     const double scale =
@@ -81,7 +81,7 @@ class Decoder : public Backbone {
   }
 
  private:
-  // None where distances have keys, or each layer has positions of its own.
+  // nullopt for keys of relative positions, and where each layer has its own positions.
   std::optional<PositionEmbedding> positions(const Scope& scope) const {
     if (options_.spans.any() || options_.positions_each_layer) return std::nullopt;
     return PositionEmbedding(scope, options_.positions, options_.common, setting_);
@@ -104,8 +104,8 @@ class Decoder : public Backbone {
   }
   std::vector<Layer> layers(const Scope& scope) {
     const ModelOptions& common = options_.common;
-    // GPT-2: what writes to the stream starts smaller, so that its variance does not grow with
-    // depth.
+    // GPT-2 initialization: smaller weights into the residual stream, so that its variance does not
+    // grow with depth.
     const double depth = std::sqrt(2 * static_cast<double>(common.layers));
     std::optional<Initializer> initial_out;
     if (common.initial_deviation)
@@ -130,26 +130,24 @@ class Decoder : public Backbone {
   std::optional<IntermediateLosses> auxiliary_;  // in training
 };
 
-// What predicts further on than the next token would predict another document.
+// A prediction further ahead than the next token would cross a document boundary.
 std::string further_problem(const DecoderOptions& options, bool documents_apart) {
   if (!documents_apart || options.auxiliary.targets == 1) return "";
-  return "model.num_future_tokens: found several with documents that do not look at each other; "
-         "set it to 1";
+  return "model.num_future_tokens: more than 1 cannot be combined with "
+         "data.documents.reset_attention_mask; set it to 1";
 }
 
 std::string each_layer_problem(const DecoderOptions& options, bool documents_apart) {
   if (!options.positions_each_layer) return "";
   if (documents_apart)
-    return "model.per_layer_position_embeddings is true with documents that do not look at each "
-           "other, "
-           "whose positions begin anew in each; set one of them otherwise";
+    return "model.per_layer_position_embeddings cannot be combined with "
+           "data.documents.reset_attention_mask; set only one of them";
   if (options.spans.any())
-    return "model.per_layer_position_embeddings is true, and model.adaptive_span.type has keys of "
-           "distances in place of "
-           "positions; set one of them otherwise";
+    return "model.per_layer_position_embeddings cannot be combined with model.adaptive_span.type; "
+           "set only one of them";
   if (!options.positions.learned())
-    return "model.per_layer_position_embeddings is true, which is for "
-           "model.position_embedding_type: learned; set both";
+    return "model.per_layer_position_embeddings requires model.position_embedding_type: learned; "
+           "set both";
   return "";
 }
 
@@ -169,13 +167,13 @@ void declare(OptionTable& table, DecoderOptions& options, const PlannedBuildOpti
                                 "model.rope.scaling.type"})
     table.warn(key, [&options]() -> std::string {
       return options.spans.any()
-                 ? "model.adaptive_span.type has keys of distances in place of positions"
+                 ? "model.adaptive_span.type replaces positions by relative positions"
                  : "";
     });
   table.add("model.per_layer_position_embeddings",
             options.positions_each_layer,
-            "learned positions are a table for each layer, added to its input, instead of one at "
-            "the bottom (Al-Rfou et al. 2018)",
+            "learned position table per layer, added to its input, instead of one at the bottom "
+            "(Al-Rfou et al. 2018). Only with model.position_embedding_type: learned",
             affects_weights());
   table.check({"model.per_layer_position_embeddings",
                "model.position_embedding_type",

@@ -13,14 +13,13 @@ namespace longspan {
 struct DecoderOptions {
   ModelOptions common = {.activation = FeedForwardActivation::gelu_tanh, .norm = NormPosition::pre};
   PositionOptions positions = {};
-  SpanOptions spans = {};             // in place of the positions
-  bool positions_each_layer = false;  // learned ones: a table for each layer, added to its input
+  SpanOptions spans = {};             // replaces the positions
+  bool positions_each_layer = false;  // learned positions: a table per layer, added to its input
   AuxiliaryLossOptions auxiliary = {};
 };
 
 void declare(OptionTable& table, DecoderOptions& options, const PlannedBuildOptions& planned);
 BackboneFactory decoder_body(const DecoderOptions& options);
-// A language model.
 std::unique_ptr<Model> make_decoder(const DecoderOptions& options,
                                     const ModelBuildOptions& setting);
 Family decoder_family();

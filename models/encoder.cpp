@@ -63,7 +63,7 @@ class Encoder : public Backbone {
   }
 
   OutputHeadSpec end() const override {
-    // The stack ends with its norm.
+    // The stack includes the final norm.
     return {.width = options_.common.output_width(),
             .dropout = options_.common.dropout,
             .initial = options_.common.table_initial(),
@@ -90,7 +90,7 @@ class Encoder : public Backbone {
 
 void declare(OptionTable& table, EncoderOptions& options, const PlannedBuildOptions& given) {
   PlannedBuildOptions planned;
-  // Patches are fewer than values; how many there are is known when there are images.
+  // There are fewer patches than values. Their number is known only with the images.
   if (given)
     planned = [&options, given] {
       ModelBuildOptions setting = given();
@@ -109,14 +109,14 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedBuildOpti
   table.add(
       "model.use_crf",
       options.tags,
-      "with run.task: tagging, predicts tags by a linear-chain conditional random field, which "
-      "knows which tags follow each other (Lafferty et al. 2001); false: each tag for itself",
+      "linear-chain CRF over the tags (Lafferty et al. 2001); false: independent tags. Only with "
+      "run.task: tagging",
       {{"false", TaggingHeadType::softmax}, {"true", TaggingHeadType::crf}},
       affects_weights());
   table.add("model.pooling",
             options.pooling,
-            "with run.task: classification, what stands for a text: its first position, the mean "
-            "or the maximum of all, or what a learned query sees",
+            "pooling of a sequence: first (its first position), mean, max or attention (by a "
+            "learned query). Only with run.task: classification",
             {{"first", Pooling::first},
              {"mean", Pooling::mean},
              {"max", Pooling::maximum},
@@ -124,9 +124,8 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedBuildOpti
             affects_weights());
   table.add("model.add_pooling_layer",
             options.class_layer,
-            "with run.task: classification, a layer between what stands for a text and the scores "
-            "of its classes: the hyperbolic tangent of W x + b, dropped by model.dropout (Devlin "
-            "et al. 2019)",
+            "tanh(W x + b) with model.dropout between the pooling and the classifier (Devlin et "
+            "al. 2019). Only with run.task: classification",
             affects_weights());
   std::vector<std::string> keys = {"model.patch_size",
                                    "model.position_embedding_type",
@@ -151,8 +150,7 @@ BackboneFactory encoder_body(const EncoderOptions& options) {
 
 Family encoder_family() {
   return {"encoder",
-          "an encoder whose positions all see each other (Devlin et al. 2019); for run.task: "
-          "tagging and classification",
+          "bidirectional encoder (Devlin et al. 2019), for run.task: tagging and classification",
           {"tagging", "classification"},
           declared(encoder_body)};
 }

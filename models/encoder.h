@@ -1,5 +1,5 @@
-// An encoder reads a text, or the pixels of an image, whose positions all see each other, for tags
-// and classes (the encoder of Vaswani et al. 2017; Devlin et al. 2019).
+// Bidirectional encoder of text or image pixels, for tagging and classification (the encoder of
+// Vaswani et al. 2017; Devlin et al. 2019).
 #pragma once
 
 #include "framework/modeling/family.h"

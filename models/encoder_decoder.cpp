@@ -73,7 +73,7 @@ class EncoderDecoder : public Backbone {
   }
 
   OutputHeadSpec end() const override {
-    // The decoder's stack ends with its norm.
+    // The decoder stack includes the final norm.
     OutputHeadSpec end = {.width = options_.common.output_width(),
                           .logit_scale = options_.common.logits_factor(),
                           .initial = options_.common.table_initial()};
@@ -110,7 +110,7 @@ class EncoderDecoder : public Backbone {
 
  private:
   bool masked() const { return options_.decoder == EncoderDecoderOptions::Decoder::masked; }
-  // Copying is a part of every result, the losses of training alone.
+  // Whether the pass needs cross-attention weights: copying always, losses only in training.
   bool looks(const ForwardContext& pass) const {
     return options_.source.copies || (pass.training && options_.source.is_wanted());
   }
@@ -129,14 +129,14 @@ class EncoderDecoder : public Backbone {
                       options_.common,
                       setting_);
   }
-  // `states` gets what a stack pondered.
+  // Adds the ponder cost of a stack to `states`.
   GivePondered pondered(BackboneOutput& states, const PonderedNames& names) const {
     return [this, &states, names](const ActResult& found) {
       add_ponder_loss(found, options_.recurrence.ponder_weight, names, setting_.mesh, states);
     };
   }
 
-  // What the decoder looks at. Of a reading that goes on its keys are kept already.
+  // Encoder outputs for cross-attention. During incremental decoding their keys are cached already.
   std::vector<EncoderOutput> sides(const ModelInput& reading,
                                    const ForwardContext& pass,
                                    BackboneOutput& states) const {
@@ -184,8 +184,8 @@ class EncoderDecoder : public Backbone {
     return attention_ops(stack, options, options_.positions, traits, setting_.segment);
   }
 
-  // What is read in place of tokens, of the positions that this rank has outside; undefined where
-  // nothing is.
+  // Returns soft embeddings that replace tokens, for this rank's positions outside split regions;
+  // undefined if there are none.
   Variable guessed_of(const ModelInput& reading, const SequenceShard& time) const {
     const Tensor& all = reading.soft_embeddings;
     if (!all.defined()) return {};
@@ -230,11 +230,11 @@ BackboneFactory encoder_decoder_body(const EncoderDecoderOptions& options) {
 }
 
 Family encoder_decoder_family() {
-  return {
-      "encoder_decoder",
-      "an encoder and a decoder that looks at it (Vaswani et al. 2017); for run.task: translation",
-      {"translation"},
-      declared(encoder_decoder_body)};
+  return {"encoder_decoder",
+          "encoder and decoder with cross-attention (Vaswani et al. 2017), for run.task: "
+          "translation",
+          {"translation"},
+          declared(encoder_decoder_body)};
 }
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// An encoder reads a source, a decoder says a target and looks at it (Vaswani et al. 2017).
+// Encoder-decoder with cross-attention (Vaswani et al. 2017).
 #pragma once
 
 #include "framework/modeling/family.h"
@@ -12,32 +12,34 @@ namespace longspan {
 
 struct EncoderDecoderOptions {
   enum class Embeddings : std::uint8_t { shared, apart };
-  // causal: says one word after another; masked: all at once (models/non_autoregressive_decoder.h).
+  // causal: autoregressive; masked: non-autoregressive (models/non_autoregressive_decoder.h).
   enum class Decoder : std::uint8_t { causal, masked };
 
   ModelOptions common = {.norm = NormPosition::pre,
-                         .initial_deviation = {}};             // of both, layers: of the decoder
-  std::optional<std::int64_t> encoder_layers = {};             // as many as the decoder has
+                         .initial_deviation = {}};  // of both stacks; `layers` applies to the
+                                                    // decoder
+  std::optional<std::int64_t> encoder_layers = {};  // default: as many as the decoder
   CrossAttentionMapping wiring = CrossAttentionMapping::last;  // of cross-attention
-  CrossAttentionScoreOptions scores = {};                      // likewise
-  PositionOptions positions = {};                              // of both, each with its own tables
-  InputOptions input = {};                                     // of both, each with its own norm
+  CrossAttentionScoreOptions scores = {};                      // of cross-attention
+  PositionOptions positions = {};  // of both stacks, each with its own tables
+  InputOptions input = {};         // of both stacks, each with its own norm
   RecurrenceOptions recurrence = {.count =
-                                      RecurrenceType::none};  // of both, each with its own weights
-  Embeddings embeddings = Embeddings::shared;                 // source and target have one table
+                                      // of both stacks, each with its own weights
+                                  RecurrenceType::none};
+  Embeddings embeddings = Embeddings::shared;  // source and target share one table
   Decoder decoder = Decoder::causal;
-  NatOptions masking = {};  // of a masked decoder
+  NatOptions masking = {};  // of non-autoregressive decoding
   CrossAttentionLossOptions source = {};
-  std::int64_t alignment_heads = 1;                  // that `source` is about: the first ones
-  std::optional<std::int64_t> alignment_layer = {};  // counted from 0; none: the last one
+  std::int64_t alignment_heads = 1;  // heads that `source` applies to: the first ones
+  std::optional<std::int64_t> alignment_layer = {};  // counted from 0; none: the last layer
 
-  // Of the encoder alone.
+  // Options of the encoder.
   ModelOptions encoder() const;
   static FamilyTraits encoder_traits();
   FamilyTraits decoder_traits() const;
 };
 
-// What keeps them from being, as a sentence; empty where nothing does.
+// Returns why the options are unsupported; empty if they are supported.
 std::string problem_of(const EncoderDecoderOptions& options, const MemoryOptions& memory);
 
 void declare(OptionTable& table,

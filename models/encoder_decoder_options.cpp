@@ -9,31 +9,29 @@
 namespace longspan {
 namespace {
 
-// What keeps the encoder from being computed again as the decoder is; empty where nothing does.
+// Returns why the encoder does not support the decoder's activation recomputation; empty if it
+// does.
 std::string encoder_recompute_problem(const EncoderDecoderOptions& options,
                                       const MemoryOptions& memory) {
   if (!options.encoder_layers || memory.recomputation().num_layers <= *options.encoder_layers)
     return "";
   return fmt::format(
-      "memory.recompute_num_layers is {}, but model.num_encoder_layers is {}; set it to at most "
-      "that "
-      "many",
-      memory.recompute_num_layers,
-      *options.encoder_layers);
+      "memory.recompute_num_layers: expected at most model.num_encoder_layers = {}, found {}",
+      *options.encoder_layers,
+      memory.recompute_num_layers);
 }
 
-// What keeps the decoder from writing one token after another; empty where nothing does.
+// Returns why the decoder does not support autoregressive decoding; empty if it does.
 std::string writing_problem(const EncoderDecoderOptions& options) {
   const AttentionKind* const kind = first_kind_without_kv_cache(options.common.attention);
   if (kind == nullptr || options.decoder == EncoderDecoderOptions::Decoder::masked) return "";
   return fmt::format(
-      "model.attention.layer_types: found {}, which cannot read on from kept keys, as a decoder of "
-      "pairs does "
-      "when it writes; it may be in model.attention.encoder_layer_types",
+      "model.attention.layer_types: {} does not support a KV cache, which decoding "
+      "requires; use it in model.attention.encoder_layer_types",
       kind->name);
 }
 
-// What keeps the layers of both from running several times; empty where nothing does.
+// Returns why the stacks do not support recurrence; empty if they do.
 std::string steps_problem(const EncoderDecoderOptions& options) {
   const RecurrenceOptions& recurrence = options.recurrence;
   for (const ModelOptions& stack : {options.common, options.encoder()}) {
@@ -41,22 +39,20 @@ std::string steps_problem(const EncoderDecoderOptions& options) {
     if (!problem.empty()) return problem;
   }
   if (recurrence.is_recurrent() && options.wiring != CrossAttentionMapping::last)
-    return "model.cross_attention.layer_mapping: found other than last with model.recurrence.type, "
-           "whose decoder "
-           "looks at what the encoder gives after its last step; set one of them otherwise";
+    return "model.cross_attention.layer_mapping: only last supports model.recurrence.type; change "
+           "one of them";
   if (recurrence.adaptive() && options.source.is_wanted())
-    return "model.recurrence.type: found act with a key that looks at the attention of a layer of "
-           "the decoder (model.use_pointer_generator, model.coverage_loss_weight, "
-           "model.guided_attention.type), which is of no one step; set it "
-           "to fixed";
+    return "model.recurrence.type: act does not support the alignment heads of "
+           "model.use_pointer_generator, model.coverage_loss_weight and "
+           "model.guided_attention.type; set it to fixed";
   return "";
 }
 
-// Of what is declared before anyone knows whether it is masked.
+// For declarations before the decoder type is known.
 constexpr FamilyTraits causal_decoder = {.sequences = Sequences::examples,
                                          .has_cross_attention = true};
 
-// A sentence about attention, with the keys of the encoder where it has its own.
+// Returns a message about attention with the encoder's keys, where the encoder has its own.
 std::string said_of_encoder(std::string sentence, const EncoderDecoderOptions& options) {
   const auto replace = [&](const std::string& key, const std::string& by) {
     std::size_t at = 0;
@@ -71,8 +67,8 @@ std::string said_of_encoder(std::string sentence, const EncoderDecoderOptions& o
   return sentence;
 }
 
-// What is wrong with the attention of the encoder; empty where nothing is, or where it is the
-// decoder's, of which the same is told.
+// Returns why the attention of the encoder is unsupported. Empty if it is supported, or equal to
+// the decoder's, which reports the error.
 std::string encoder_attention_problem(const EncoderDecoderOptions& options,
                                       const PlannedBuildOptions& planned) {
   const ModelOptions encoder = options.encoder();
@@ -89,19 +85,19 @@ std::string encoder_attention_problem(const EncoderDecoderOptions& options,
              : said_of_encoder(problem(encoder, EncoderDecoderOptions::encoder_traits()), options);
 }
 
-// What keeps the heads and the layer that are looked at from being there; empty where they are.
+// Returns why the alignment heads or the alignment layer do not exist; empty if they do.
 std::string alignment_problem(const EncoderDecoderOptions& options) {
   const ModelOptions& common = options.common;
   if (options.alignment_heads > common.heads)
     return fmt::format(
-        "model.alignment_heads is {}, but model.num_attention_heads is {}; set it to at most that",
-        options.alignment_heads,
-        common.heads);
+        "model.alignment_heads: expected at most model.num_attention_heads = {}, found {}",
+        common.heads,
+        options.alignment_heads);
   if (options.alignment_layer.value_or(0) >= common.layers)
     return fmt::format(
-        "model.alignment_layer is {}, but model.num_hidden_layers is {}; set it to less than that",
-        *options.alignment_layer,
-        common.layers);
+        "model.alignment_layer: expected less than model.num_hidden_layers = {}, found {}",
+        common.layers,
+        *options.alignment_layer);
   return "";
 }
 
@@ -111,8 +107,8 @@ void declare_encoder_attention(OptionTable& table,
   table.add(
       "model.attention.encoder_layer_types",
       options.common.attention.encoder_kinds,
-      "what each layer of the encoder sees, as in model.attention.layer_types, whose other keys it "
-      "shares; empty: the same as in the decoder",
+      "attention type of each encoder layer, as in model.attention.layer_types, with the same "
+      "other keys; empty: as in the decoder",
       affects_weights([&options](const std::string& kinds) {
         const ModelOptions encoder = options.encoder();
         const AttentionOptions& attention = options.common.attention;
@@ -146,19 +142,17 @@ void declare_encoder_attention(OptionTable& table,
               [&options, planned] { return encoder_attention_problem(options, planned); });
 }
 
-// What keeps the decoder from looking as it is to; empty where nothing does.
+// Returns why the decoder does not support the losses on cross-attention; empty if it does.
 std::string look_problem(const EncoderDecoderOptions& options, const MeshShape& mesh) {
   if (options.scores.kind != CrossAttentionScore::dot_product && options.source.is_wanted())
-    return "model.cross_attention.score_function: found others than dot_product with "
-           "model.use_pointer_generator, model.coverage_loss_weight or "
-           "model.guided_attention.type, which look at products of queries and keys; set one of "
-           "them otherwise";
+    return "model.cross_attention.score_function: only dot_product supports "
+           "model.use_pointer_generator, model.coverage_loss_weight and "
+           "model.guided_attention.type; change one of them";
   const ModelOptions& common = options.common;
   if (common.score_scale != ScoreScale::head && options.source.is_wanted())
-    return "model.attention.scale_attn_weights: found false with model.use_pointer_generator, "
-           "model.coverage_loss_weight or model.guided_attention.type, which "
-           "look "
-           "at scaled products of queries and keys; set one of them otherwise";
+    return "model.attention.scale_attn_weights: false does not support "
+           "model.use_pointer_generator, model.coverage_loss_weight and "
+           "model.guided_attention.type; change one of them";
   return cross_scores_problem(options.scores, common.heads, common.head_dim(), mesh);
 }
 
@@ -167,18 +161,17 @@ void declare_cross_scores(OptionTable& table,
                           const PlannedBuildOptions& planned) {
   table.add("model.cross_attention.score_function",
             options.scores.kind,
-            "how cross-attention scores a position of the source: by a product; by a small network "
-            "of query and key (additive, Bahdanau et al. 2015); or by one that also hears where "
-            "the position before has looked (location, Chorowski et al. 2015), so that positions "
-            "follow one another",
+            "score function of cross-attention: dot_product, additive (Bahdanau et al. 2015) or "
+            "location (additive, with the attention of the previous position, Chorowski et al. "
+            "2015)",
             {{"dot_product", CrossAttentionScore::dot_product},
              {"additive", CrossAttentionScore::additive},
              {"location", CrossAttentionScore::location}},
             affects_weights());
   table.add("model.cross_attention.location_kernel_size",
             options.scores.kernel_size,
-            "with model.cross_attention.score_function: location, the places around a key that are "
-            "heard; odd",
+            "kernel size of the convolution over the previous attention, odd. Only with "
+            "model.cross_attention.score_function: location",
             between(1, 255),
             affects_weights());
   table.warn("model.cross_attention.location_kernel_size", [&options]() -> std::string {
@@ -208,41 +201,42 @@ void declare_source_look(OptionTable& table, EncoderDecoderOptions& options) {
   CrossAttentionLossOptions& source = options.source;
   table.add("model.use_pointer_generator",
             source.copies,
-            "a word may be copied from the source: by a gate, from where the alignment heads look "
-            "(See et al. 2017); not with training.label_smoothing",
+            "pointer-generator output, which can copy source tokens by the attention of the "
+            "alignment heads (See et al. 2017); cannot be combined with training.label_smoothing",
             affects_weights());
   table.add("model.coverage_loss_weight",
             source.coverage,
-            "weight of a loss of looking again where the alignment heads have looked (See et al. "
-            "2017: 1); 0: there is none",
+            "weight of the coverage loss of the alignment heads (See et al. 2017: 1); 0: no loss",
             between(0, 1e6));
   table.add("model.guided_attention.type",
             source.guide,
-            "where the alignment heads are taught to look: nowhere; at the same part of the source "
-            "as the target's (Tachibana et al. 2018); on from where they have looked, never back "
-            "(after Raffel et al. 2017); or where data.train_alignments says",
+            "guided attention loss of the alignment heads: none, diagonal (Tachibana et al. "
+            "2018), monotonic (after Raffel et al. 2017) or alignment (data.train_alignments)",
             {{"none", GuidedAttentionType::none},
              {"diagonal", GuidedAttentionType::diagonal},
              {"monotonic", GuidedAttentionType::monotonic},
              {"alignment", GuidedAttentionType::alignments}});
   table.add("model.guided_attention.loss_weight",
             source.guide_weight,
-            "weight of the loss of model.guided_attention.type",
+            "weight of the guided attention loss. Only with model.guided_attention.type other "
+            "than none",
             between(0, 1e6));
   table.add("model.guided_attention.sigma",
             source.guide_width,
-            "with model.guided_attention.type: diagonal, how far from it, in parts of a sequence, "
-            "costs little",
+            "width of the diagonal, as a fraction of the sequence length. Only with "
+            "model.guided_attention.type: diagonal",
             between(1e-3, 10));
-  table.add(
-      "model.alignment_heads",
-      options.alignment_heads,
-      "the first heads of one layer's cross-attention, whose average model.use_pointer_generator, "
-      "model.coverage_loss_weight and model.guided_attention.type look at",
-      between(1, 1 << 16));
+  table.add("model.alignment_heads",
+            options.alignment_heads,
+            "number of alignment heads, the first heads of a layer's cross-attention, which are "
+            "averaged. Only with model.use_pointer_generator, model.coverage_loss_weight or "
+            "model.guided_attention.type",
+            between(1, 1 << 16));
   table.add("model.alignment_layer",
             options.alignment_layer,
-            "the decoder's layer of those heads, counted from 0; none: the last one",
+            "decoder layer of the alignment heads, counted from 0; none: the last layer. Only "
+            "with model.use_pointer_generator, model.coverage_loss_weight or "
+            "model.guided_attention.type",
             between(0, (1 << 16) - 1));
   table.check({"model.alignment_heads",
                "model.num_attention_heads",
@@ -302,16 +296,14 @@ void declare(OptionTable& table,
   declare(table, options.common, planned, causal_decoder);
   table.add("model.num_encoder_layers",
             options.encoder_layers,
-            "layers of the encoder; none: model.num_hidden_layers, which are the decoder's",
+            "number of encoder layers; none: model.num_hidden_layers, the number of decoder layers",
             between(1, 1 << 16),
             affects_weights());
   table.add(
       "model.cross_attention.layer_mapping",
       options.wiring,
-      "which of the encoder's outputs a layer of the decoder looks at: that of the last layer; "
-      "of the same layer; of the same layer counted from the end; a learned mixture of all "
-      "(transparent, Bapna et al. 2018); or "
-      "each of all",
+      "encoder layer that each decoder layer attends to: last, same, reverse (counted from the "
+      "end), transparent (learned mixture of all, Bapna et al. 2018) or full (average over all)",
       {{"last", CrossAttentionMapping::last},
        {"same", CrossAttentionMapping::same},
        {"reverse", CrossAttentionMapping::reverse},
@@ -324,7 +316,7 @@ void declare(OptionTable& table,
   declare_recurrence(table, options.recurrence, options.positions);
   table.add("model.share_encoder_decoder_embeddings",
             options.embeddings,
-            "source and target have one table; false: one each",
+            "embedding table shared by source and target; false: one table each",
             {{"true", EncoderDecoderOptions::Embeddings::shared},
              {"false", EncoderDecoderOptions::Embeddings::apart}},
             affects_weights());
@@ -355,20 +347,17 @@ void declare(OptionTable& table,
                 [&options, &table]() -> std::string {
                   const bool is_guided = options.source.guide == GuidedAttentionType::alignments;
                   if (table.is_default("data.train_alignments") != is_guided) return "";
-                  return is_guided ? "model.guided_attention.type is alignment, and "
-                                     "data.train_alignments is not set; set "
-                                     "it to the file that has them"
-                                   : "data.train_alignments is set, and "
-                                     "model.guided_attention.type is not alignment; set "
-                                     "one to the other";
+                  return is_guided ? "model.guided_attention.type: alignment requires "
+                                     "data.train_alignments"
+                                   : "data.train_alignments requires model.guided_attention.type: "
+                                     "alignment";
                 });
   if (planned)
     table.check({"model.use_pointer_generator", "training.label_smoothing"},
                 [&options, planned]() -> std::string {
                   if (!options.source.copies || planned().smoothing.share == 0) return "";
-                  return "model.use_pointer_generator is true, and training.label_smoothing is "
-                         "set; what is copied has one "
-                         "target: set training.label_smoothing to 0";
+                  return "model.use_pointer_generator cannot be combined with "
+                         "training.label_smoothing; set training.label_smoothing to 0";
                 });
   if (planned)
     table.check(

@@ -21,13 +21,11 @@ FamilyTraits traits_of(const ImageGrid& grid) {
 PixelSequence sequence_of(const ImageTransformerOptions& options,
                           const ModelBuildOptions& setting) {
   if (!setting.image)
-    throw ConfigurationError(
-        "model.family: image_transformer learns images of a shape that the data say; it is for "
-        "run.task: image_generation");
+    throw ConfigurationError("model.family: image_transformer requires run.task: image_generation");
   if (options.values == PixelValues::mixtures && setting.image->channels != 1 &&
       setting.image->channels != 3)
     throw ConfigurationError(
-        "model.pixel_distribution: logistic_mixture is for 1 or 3 channels, the images have {}",
+        "model.pixel_distribution: logistic_mixture requires images of 1 or 3 channels, found {}",
         setting.image->channels);
   PixelOrder order = {.whole_pixels = options.values == PixelValues::mixtures,
                       .shift_each_block = options.shift_each_block};
@@ -46,8 +44,8 @@ std::int64_t most_positions(const ImageTransformerOptions& options,
   return (setting.segment + together - 1) / together;
 }
 
-// Sines and cosines of `count` rows, or columns, of an image in one half of the features, zeros in
-// the other: interleaved as in Vaswani et al. 2017.
+// Sinusoids of `count` rows or columns of an image in one half of the features, zeros in the other.
+// Sines and cosines are interleaved as in Vaswani et al. 2017.
 Variable sinusoids_in_half(std::int64_t count,
                            std::int64_t width,
                            bool second,
@@ -68,8 +66,7 @@ Variable sinusoids_in_half(std::int64_t count,
   return cast(Variable(made.to(setting.device)), setting.compute);
 }
 
-// Where the values of a sequence stand in their image: a vector for the row and one for the column,
-// added.
+// Position encoding of values in their image: the sum of a row vector and a column vector.
 class PixelPlaces {
  public:
   PixelPlaces(const Scope& scope,
@@ -119,7 +116,7 @@ class PixelPlaces {
   Variable columns_;
 };
 
-// What is read at each position.
+// Input embedding of each position.
 class PixelInput {
  public:
   PixelInput(const Scope& scope,
@@ -137,8 +134,8 @@ class PixelInput {
           scope.child("embedding"), sequence.ids(), width, options.common.table_initial());
   }
 
-  // [rows, time, width] of the positions that this rank has. Embeddings are scaled by the root of
-  // the width; the product with a pixel's values is not.
+  // [rows, time, width] of this rank's positions. Embeddings are scaled by the square root of the
+  // width; the projection of pixel values is not.
   Variable of(const ModelInput& reading, double scale, const SequenceShard& time) const {
     const Tensor read = reading.fields.contains("pixels")
                             ? sequence_.read_of(field_of(reading.fields, "pixels"))
@@ -148,7 +145,7 @@ class PixelInput {
   }
 
  private:
-  // -1 .. 1 for each channel, and a 1; at the start zeros.
+  // -1 .. 1 for each channel, and a constant 1; zeros at the start.
   Variable features_of(const Tensor& read, const Ranges& positions) const {
     const std::int64_t rows = read.shape()[0], channels = sequence_.channels_per_position();
     const Tensor result = Tensor::zeros({rows, pluralize(positions), channels + 1},
@@ -228,8 +225,8 @@ class ImageTransformer : public Backbone {
   std::int64_t vocabulary() const override { return sequence_.ids(); }
 
  private:
-  // Of each row its class, at every position that this rank has inside. Throws DataError for an
-  // image without one: there are files without any.
+  // Returns the class of each row at this rank's positions inside split regions. Throws DataError
+  // for an unlabeled image, since files may lack labels.
   Tensor classes_of(const ModelInput& reading, const ForwardContext& pass) const {
     const Tensor& label = field_of(reading.fields, "label");
     const auto length = reading.fields.find("length");
@@ -238,7 +235,7 @@ class ImageTransformer : public Backbone {
         if (label.data<std::int64_t>()[row] < 0 &&
             (length == reading.fields.end() || length->second.data<std::int64_t>()[row] > 0))
           throw DataError(
-              "model.class_conditional is true, and an image has no class; name the file of labels "
+              "model.class_conditional: an image has no class; set the file of labels "
               "(data.train_target and so on, or --data-target), or set it to false");
     });
     const std::int64_t columns = pluralize(pass.time.inside());
@@ -263,19 +260,19 @@ class ImageTransformer : public Backbone {
   std::optional<TokenEmbedding> classes_;
 };
 
-// Rows without an image, which a batch may have, would count.
+// Batches may contain rows without an image, which would enter the statistics of power
+// normalization.
 std::string norm_problem(const ImageTransformerOptions& options) {
   return options.common.norm_kind == NormKind::power
-             ? "model.norm.type: found powernorm, which model.family: image_transformer does not "
-               "have; "
-               "layernorm and rmsnorm can be"
+             ? "model.norm.type: model.family: image_transformer does not support powernorm; set "
+               "it to layernorm or rmsnorm"
              : "";
 }
 
 std::string tied_problem(const ImageTransformerOptions& options) {
   return options.common.tied_embeddings
-             ? "model.tie_word_embeddings: image_transformer reads 256 ids for each channel and "
-               "predicts 256 values; set it to false"
+             ? "model.tie_word_embeddings: model.family: image_transformer does not support it "
+               "(256 input ids per channel, 256 output values); set it to false"
              : "";
 }
 
@@ -287,14 +284,14 @@ void declare(OptionTable& table,
   declare(table, options.common, planned, traits_of({}));
   table.add("model.pixel_distribution",
             options.values,
-            "what a position predicts: one of the 256 values of a channel, or a pixel with all of "
-            "its channels under a mixture of logistics (Salimans et al. 2017), which makes a "
-            "sequence of colours a third as long",
+            "output distribution: categorical (256 values of one channel) or logistic_mixture "
+            "(all channels of a pixel, Salimans et al. 2017), which makes a sequence of RGB "
+            "values a third as long",
             {{"categorical", PixelValues::categories}, {"logistic_mixture", PixelValues::mixtures}},
             affects_weights());
   table.add("model.num_mixtures",
             options.mixtures,
-            "logistics of such a mixture",
+            "number of logistic components. Only with model.pixel_distribution: logistic_mixture",
             between(1, 1 << 10),
             affects_weights());
   table.warn("model.num_mixtures", [&options]() -> std::string {
@@ -303,31 +300,28 @@ void declare(OptionTable& table,
   table.add(
       "model.pixel_position_embedding_type",
       options.positions,
-      "position embedding of the row and the column of a value, the values of a pixel's channels "
-      "being columns of their own: sines and cosines of each in one half of the features, or "
-      "a learned vector for each row and each column",
+      "embedding of row and column, with the channels of a pixel as separate columns: sinusoidal "
+      "(each in half of the features) or learned (a vector per row and per column)",
       {{"sinusoidal", PixelPositions::sinusoidal}, {"learned", PixelPositions::learned}},
       affects_weights());
   table.add("model.right_shift_blockwise",
             options.shift_each_block,
-            "with local_2d, the first value of a block is predicted from what is around the block "
-            "alone (tensor2tensor), so that no later block reads the last value of a block; false: "
-            "from the last value of the block before it too",
+            "prediction of a block's first value from the block's surroundings only "
+            "(tensor2tensor); false: also from the last value of the previous block. Only with "
+            "layer type local_2d",
             affects_weights());
   table.warn("model.right_shift_blockwise", [&options]() -> std::string {
     return has_kind(options.common.attention, "local_2d")
                ? ""
-               : "no layer of model.attention.layer_types has local_2d, whose blocks they are";
+               : "no layer of model.attention.layer_types has local_2d";
   });
   table.add("model.class_conditional",
             options.of_classes,
-            "a learned vector of an image's class is added at each position, so that images of a "
-            "class can be asked for",
+            "learned class embedding at each position, for class-conditional generation",
             affects_weights());
   table.check({"model.tie_word_embeddings"}, [&options] { return tied_problem(options); });
   table.check({"model.norm.type"}, [&options] { return norm_problem(options); });
-  table.warn("model.vocab_size",
-             []() -> std::string { return "the values of images have ids of their own"; });
+  table.warn("model.vocab_size", []() -> std::string { return "pixel values have their own ids"; });
 }
 
 BackboneFactory image_transformer_body(const ImageTransformerOptions& options) {
@@ -343,8 +337,8 @@ BackboneFactory image_transformer_body(const ImageTransformerOptions& options) {
 
 Family image_transformer_family() {
   return {"image_transformer",
-          "the values of images predicted one after another, by local attention in one or two "
-          "dimensions (Parmar et al. 2018); for run.task: image_generation",
+          "autoregressive image model with 1D or 2D local attention (Parmar et al. 2018), for "
+          "run.task: image_generation",
           {"image_generation"},
           declared(image_transformer_body)};
 }

@@ -11,8 +11,8 @@ namespace {
 using Inner = AuxiliaryLossOptions::Inner;
 using Total = AuxiliaryLossOptions::Total;
 
-// targets: [rows, time], of the next tokens. Those of the tokens `ahead` positions on, which the
-// segment has not of its last positions.
+// Shifts next-token targets [rows, time] to the tokens `ahead` positions ahead. The last positions
+// of the segment have none.
 Tensor further_targets(const Tensor& targets, std::int64_t ahead) {
   if (ahead == 1) return targets;
   const std::int64_t rows = targets.shape()[0], time = targets.shape()[1];
@@ -44,35 +44,38 @@ void declare(OptionTable& table,
              const PlannedBuildOptions& planned) {
   table.add("model.intermediate_losses.schedule",
             options.inner,
-            "whether inner layers predict too, each with a classifier of its own, in training: not "
-            "at all; until they end one after another (drop); or so and less and less (decay) "
-            "(Al-Rfou et al. 2018)",
+            "training losses of intermediate layers, each with its own classifier (Al-Rfou et al. "
+            "2018): none, drop (one layer ends after another) or decay (also with falling weight)",
             {{"none", Inner::none}, {"drop", Inner::drop}, {"decay", Inner::decay}},
             affects_weights([](const std::string& text) -> std::string {
               return text == "none" ? "none" : "some";
             }));
   table.add("model.intermediate_losses.end_fraction",
             options.end,
-            "the loss of layer l of n ends after this part of training x l / n",
+            "end of the intermediate losses, as a fraction e of training: that of layer l of n "
+            "ends at e l / n. Only with model.intermediate_losses.schedule: drop or decay",
             more_than(0.0),
             at_most(1.0));
   table.add("model.intermediate_losses.weight",
             options.weight,
-            "of the inner layers' losses beside the last one's",
+            "weight of the intermediate losses relative to that of the last layer. Only with "
+            "model.intermediate_losses.schedule: drop or decay",
             at_least(0.0));
   table.add("model.intermediate_losses.reduction",
             options.total,
-            "inner losses count as their sum, which shrinks as they end, or as their mean",
+            "reduction over the intermediate losses: sum, which shrinks as they end, or mean. "
+            "Only with model.intermediate_losses.schedule: drop or decay",
             {{"sum", Total::sum}, {"mean", Total::mean}});
   table.add("model.num_future_tokens",
             options.targets,
-            "how many tokens ahead each position predicts in training, each with a classifier of "
-            "its own",
+            "number of future tokens that each position predicts in training, each with its own "
+            "classifier",
             between(1, 64),
             affects_weights());
   table.add("model.future_token_loss_weight",
             options.target_weight,
-            "of the losses of tokens behind the next one, beside that one's",
+            "weight of the losses of tokens after the next one, relative to the next one's. Only "
+            "with model.num_future_tokens above 1",
             at_least(0.0));
   for (const std::string key : {"end_fraction", "weight", "reduction"})
     table.warn("model.intermediate_losses." + key, [&options]() -> std::string {
@@ -93,16 +96,11 @@ std::string auxiliary_problem(const AuxiliaryLossOptions& options,
                               const ModelOptions& common,
                               std::int64_t segment) {
   if (options.inner != Inner::none && common.layers == 1)
-    return "model.intermediate_losses.schedule is set and model.num_hidden_layers is 1; an inner "
-           "layer needs another one "
-           "behind it";
+    return "model.intermediate_losses.schedule requires model.num_hidden_layers of at least 2";
   if (segment > 0 && options.targets > segment)
-    return fmt::format(
-        "model.num_future_tokens is {}, wanted at most data.seq_length = {}: no position of a "
-        "segment has a "
-        "token so far ahead",
-        options.targets,
-        segment);
+    return fmt::format("model.num_future_tokens: expected at most data.seq_length = {}, found {}",
+                       segment,
+                       options.targets);
   return "";
 }
 
@@ -110,8 +108,8 @@ std::int64_t inner_loss_end(const AuxiliaryLossOptions& options,
                             std::int64_t layer,
                             std::int64_t layers,
                             std::int64_t steps) {
-  // Compared as products, which are whole numbers where `end` is 1/2 or 1: a quotient may be
-  // rounded to the wrong step.
+  // Compares products, which are integers where `end` is 1/2 or 1: a quotient could round to the
+  // wrong step.
   const double wanted = options.end * static_cast<double>(layer) * static_cast<double>(steps);
   const auto before = [&](std::int64_t step) {
     return static_cast<double>(step) * static_cast<double>(layers) < wanted;
@@ -178,7 +176,7 @@ LayerRecorder IntermediateLosses::watch(const ModelInput& reading,
   for (std::int64_t layer = 1; layer < common_.layers; ++layer)
     weights.push_back(
         inner_loss_weight(options_, layer, common_.layers, pass.step, setting_.steps));
-  // Where no inner layer has a loss any more, nothing is shown, and nothing kept for it.
+  // Without an active intermediate loss nothing is recorded or stored.
   if (std::ranges::all_of(weights, [](double weight) { return weight == 0; })) return {};
   LayerRecorder watch;
   watch.output = [this, weights, &reading, pass, &terms](std::size_t place,
@@ -218,7 +216,7 @@ void IntermediateLosses::add_terms(std::int64_t layer,
                            columns_of(further, "targets", pass.time, setting_.device),
                            pass.time,
                            setting_.smoothing);
-    // The count of the batch has the positions without a target too.
+    // The batch count includes positions without a target.
     const double share = static_cast<double>(whole) / static_cast<double>(known);
     terms.push_back({.name = term_name(layer, layer == common_.layers, head.ahead),
                      .values = head.ahead == 1 ? losses : multiply_scalar(losses, share),

@@ -1,5 +1,5 @@
-// Losses beside that of the last layer's next token: of inner layers, which end one after another
-// while training goes on, and of tokens further ahead (Al-Rfou et al. 2018).
+// Auxiliary losses (Al-Rfou et al. 2018): of intermediate layers, which end one after another
+// during training, and of tokens further ahead.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,22 @@ namespace longspan {
 struct AuxiliaryLossOptions {
   enum class Inner : std::uint8_t {
     none,
-    drop,  // an inner layer's loss counts whole until it ends
-    decay  // less and less, until nothing is left of it where it ends
+    drop,  // an intermediate layer's loss has full weight until it ends
+    decay  // the weight decays linearly to 0 at the end
   };
-  enum class Total : std::uint8_t { sum, mean };  // of the inner layers that have a loss
+  enum class Total : std::uint8_t { sum, mean };  // over the intermediate layers with a loss
 
   Inner inner = Inner::none;
   double end = 0.5;  // layer l of n has a loss in the first `end` x l / n of training
   double weight = 1;
   Total total = Total::sum;
-  std::int64_t targets = 1;    // tokens ahead that each position predicts
-  double target_weight = 0.5;  // of those behind the next one, in each layer
+  std::int64_t targets = 1;    // number of future tokens that each position predicts
+  double target_weight = 0.5;  // of tokens after the next one, in each layer
 
   bool any() const { return inner != Inner::none || targets > 1; }
 };
 
-// The keys model.intermediate_losses.schedule, model.intermediate_losses.end_fraction,
+// Declares the keys model.intermediate_losses.schedule, model.intermediate_losses.end_fraction,
 // model.intermediate_losses.weight, model.intermediate_losses.reduction, model.num_future_tokens
 // and model.future_token_loss_weight.
 void declare(OptionTable& table,
@@ -40,45 +40,46 @@ void declare(OptionTable& table,
              const ModelOptions& common,
              const PlannedBuildOptions& planned);
 
-// What keeps a stack that reads `segment` tokens from having such losses, as a sentence; empty
-// where nothing does.
+// Returns why a stack that reads `segment` tokens does not support these losses; empty if it does.
 std::string auxiliary_problem(const AuxiliaryLossOptions& options,
                               const ModelOptions& common,
                               std::int64_t segment);
 
-// Layers count from 1, steps from 0. The first step of so many in which layer `layer` of `layers`,
-// not the last, has no loss.
+// Returns the first step of `steps` in which intermediate layer `layer` of `layers` has no loss.
+// Layers count from 1, steps from 0.
 std::int64_t inner_loss_end(const AuxiliaryLossOptions& options,
                             std::int64_t layer,
                             std::int64_t layers,
                             std::int64_t steps);
-// What its loss weighs in a step of so many.
+// Returns the weight of a layer's loss in a step.
 double inner_loss_weight(const AuxiliaryLossOptions& options,
                          std::int64_t layer,
                          std::int64_t layers,
                          std::int64_t step,
                          std::int64_t steps);
 
-// A classifier for each layer and token ahead, but for the last layer's next one, which the readout
-// is: parameters "LAYER/AHEAD/weight" [classes, width] and "bias"; where the model has norms before
-// its sublayers also "LAYER/norm". Layers and tokens count from 1. Those of inner layers are read
-// as long as their layer has a loss (Parameter::active_steps). Logits are chunked as the readout's.
+// A classifier for each layer and token offset, except the last layer's next token, which the
+// output head predicts. Parameters "LAYER/AHEAD/weight" [classes, width] and "bias"; with pre-norm
+// layers also "LAYER/norm". Layers and offsets count from 1. Parameters of intermediate layers are
+// active while their layer has a loss (Parameter::active_steps). Logits are chunked as in the
+// output head.
 class IntermediateLosses {
  public:
-  // For a setting with steps of training. Throws ConfigurationError with auxiliary_problem.
+  // For settings with training steps. Throws ConfigurationError with auxiliary_problem.
   IntermediateLosses(const Scope& scope,
                      const AuxiliaryLossOptions& options,
                      const ModelOptions& common,
                      const ModelBuildOptions& setting);
 
-  // Adds to `terms` those of the inner layers that have a loss in the pass, as their outputs are
-  // shown; nothing outside of training. All must outlive the run of the layers. A term "layer3" is
-  // of the next token, "layer3_ahead2" of the one behind it. The reading's targets are those of
-  // next tokens: a loss further ahead is a mean over the positions whose token is in the segment.
+  // Returns a recorder that adds the terms of active intermediate layers to `terms` during the
+  // forward pass. It adds none outside training. All arguments must outlive the forward pass of the
+  // layers. Term "layer3" predicts the next token, "layer3_ahead2" the one after it. The input's
+  // targets are the next tokens. A loss further ahead is a mean over the positions whose target is
+  // in the segment.
   LayerRecorder watch(const ModelInput& reading,
                       const ForwardContext& pass,
                       std::vector<LossTerm>& terms) const;
-  // And those of the last layer, "ahead2" and so on. hidden: its output.
+  // Adds the terms of the last layer, "ahead2" and so on. hidden: its output.
   void add_last(const Variable& hidden,
                 const ModelInput& reading,
                 const ForwardContext& pass,

@@ -16,7 +16,7 @@ const std::vector<std::string> attention_keys = {"model.attention.layer_types",
                                                  "model.attention.summary.num_columns",
                                                  "model.attention.summary.num_patterns"};
 
-// What is wrong with fewer heads of keys than of queries; empty where nothing is.
+// Returns why grouped key heads are unsupported; empty if they are supported.
 std::string key_heads_problem(const ModelOptions& options, const MeshShape& mesh) {
   if (!options.key_heads) return "";
   AttentionOptions attention = options.attention;
@@ -25,15 +25,14 @@ std::string key_heads_problem(const ModelOptions& options, const MeshShape& mesh
       has_kind(attention, "lsh") || (has_kind(attention, "routing") && attention.routing.shared);
   if (shared && *options.key_heads != options.heads)
     return fmt::format(
-        "model.num_key_value_heads is {}, but queries are keys too in model.attention.layer_types: "
-        "{}; leave "
-        "it out",
+        "model.num_key_value_heads: {} cannot be combined with model.attention.layer_types: {}, "
+        "whose queries and keys share a projection; omit it",
         *options.key_heads,
         has_kind(attention, "lsh") ? "lsh" : "routing with model.attention.routing.share_qk");
   return longspan::key_heads_problem(*options.key_heads, options.heads, mesh);
 }
 
-// What is wrong with the options beside those of other sections.
+// Checks the options against those of other sections.
 void check_beside(OptionTable& table,
                   const ModelOptions& options,
                   const PlannedBuildOptions& planned,
@@ -64,52 +63,52 @@ void check_beside(OptionTable& table,
 void declare_sizes(OptionTable& table, ModelOptions& options) {
   table.add("model.vocab_size",
             options.vocabulary,
-            "ids of the embedding and of the output; none: the tokenizer's",
+            "vocabulary size of the embedding and the output layer; none: that of the tokenizer",
             between(1, std::int64_t{1} << 31),
             affects_weights());
   table.add("model.num_hidden_layers",
             options.layers,
-            "layers of the stack",
+            "number of layers",
             between(1, 1 << 16),
             affects_weights());
   table.add("model.hidden_size",
             options.width,
-            "features of the stream between layers",
+            "hidden size, the width of the residual stream",
             between(1, 1 << 24),
             affects_weights());
   table.add("model.num_attention_heads",
             options.heads,
-            "attention heads",
+            "number of attention heads",
             between(1, 1 << 16),
             affects_weights());
   table.add("model.head_dim",
             options.head_width,
-            "features of a head; none: model.hidden_size / model.num_attention_heads",
+            "dimension of an attention head; none: model.hidden_size / model.num_attention_heads",
             between(1, 1 << 16),
             affects_weights());
   table.add("model.num_key_value_heads",
             options.key_heads,
-            "heads of keys and values, each for as many heads of queries in a row (Ainslie et al. "
-            "2023), 1 for all of them (Shazeer 2019); none: model.num_attention_heads",
+            "number of key and value heads, each shared by a group of consecutive query heads "
+            "(GQA, Ainslie et al. 2023), 1 for all (MQA, Shazeer 2019); none: "
+            "model.num_attention_heads",
             between(1, 1 << 16),
             affects_weights());
   table.add(
       "model.attention.qk_norm",
       options.query_key_norm,
-      "a norm of model.norm.type over the features of each head of queries and of keys (Henry et "
-      "al. 2020)",
+      "normalization of queries and keys by model.norm.type over the features of each head (Henry "
+      "et al. 2020)",
       affects_weights());
   declare_scores(table, options);
   table.add("model.attention.bias",
             options.attention_bias,
-            "the projections of attention that add a bias, of query, key, value and out; []: none",
+            "attention projections that have a bias: query, key, value and out; []: none",
             one_of({"query", "key", "value", "out"}),
             affects_weights());
   table.add("model.intermediate_size",
             options.feed_forward,
-            "hidden features of the feed-forward layers; none: 4 model.hidden_size, or 8/3 of it, "
-            "rounded up "
-            "to a multiple of 8, with a model.activation that has a gate",
+            "hidden size of the feed-forward layers; none: 4 model.hidden_size, or with a gated "
+            "model.activation 8/3 of it, rounded up to a multiple of 8",
             between(1, 1 << 28),
             affects_weights());
   table.add("model.mlp_bias",
@@ -119,9 +118,9 @@ void declare_sizes(OptionTable& table, ModelOptions& options) {
   table.add(
       "model.activation",
       options.activation,
-      "feed-forward layers compute W2 f(W1 x) with f relu, gelu, gelu_tanh or silu, or W2 (f(W1 "
-      "x) * W3 x) (Shazeer 2020) with f relu (reglu), gelu (geglu), gelu_tanh (geglu_tanh) or "
-      "silu (swiglu)",
+      "activation f of the feed-forward layers W2 f(W1 x): relu, gelu, gelu_tanh or silu; or of "
+      "gated ones W2 (f(W1 x) * W3 x) (Shazeer 2020): reglu (relu), geglu (gelu), geglu_tanh "
+      "(gelu_tanh) or swiglu (silu)",
       {{"relu", FeedForwardActivation::relu},
        {"gelu", FeedForwardActivation::gelu},
        {"gelu_tanh", FeedForwardActivation::gelu_tanh},
@@ -137,40 +136,38 @@ void declare_stream(OptionTable& table, ModelOptions& options) {
   table.add(
       "model.use_parallel_residual",
       options.sublayers,
-      "attention and the feed-forward layer read the same norm of the stream and are added (GPT-J, "
-      "PaLM); false: one follows the other",
+      "attention and feed-forward sublayers in parallel, on the same norm (GPT-J, PaLM); false: "
+      "one after the other",
       {{"false", SublayerOrder::serial}, {"true", SublayerOrder::parallel}},
       affects_weights());
   table.add("model.norm.position",
             options.norm,
-            "a norm after the residual sum (post) or before each sublayer (pre)",
+            "position of the norms: post (after the residual sum) or pre (before each sublayer)",
             {{"post", NormPosition::post}, {"pre", NormPosition::pre}},
             affects_weights());
   table.add(
       "model.norm.type",
       options.norm_kind,
-      "what norms divide by: the deviation, once the mean is taken away (layernorm, Ba et al. "
-      "2016), or the root of the mean square (rmsnorm, Zhang and Sennrich 2019), which has no "
-      "bias; or, feature by feature, the root of the mean square over all tokens (powernorm, Shen "
-      "et al. 2020), a moving average that is not learned by gradients",
+      "normalization: layernorm (Ba et al. 2016), rmsnorm (no bias, Zhang and Sennrich 2019) or "
+      "powernorm (running root mean square of each feature over all tokens, Shen et al. 2020)",
       {{"layernorm", NormKind::layer}, {"rmsnorm", NormKind::rms}, {"powernorm", NormKind::power}},
       affects_weights());
   table.add("model.norm.eps",
             options.norm_epsilon,
-            "what norms add to the variance or mean square that they divide by the root of",
+            "epsilon added to the variance or the mean square",
             more_than(0.0),
             affects_weights());
   table.add("model.norm.power_alpha",
             options.power.decay,
-            "with model.norm.type: powernorm, of its moving averages",
+            "decay of the running averages. Only with model.norm.type: powernorm",
             at_least(0.0),
             less_than(1.0));
   table.add(
       "model.norm.power_warmup_steps",
       options.power.warmup,
-      "with model.norm.type: powernorm, the first steps of training, in which tokens are divided "
-      "by the mean square of their own batch, or of their part of it with "
-      "training.gradient_accumulation_steps, with its exact gradient",
+      "number of first training steps that use the mean square of the batch, or of the "
+      "micro-batch with training.gradient_accumulation_steps, and its exact gradient. Only with "
+      "model.norm.type: powernorm",
       at_least(0));
   for (const char* key : {"model.norm.power_alpha", "model.norm.power_warmup_steps"})
     table.warn(key, [&options]() -> std::string {
@@ -178,22 +175,20 @@ void declare_stream(OptionTable& table, ModelOptions& options) {
     });
   table.add("model.norm.final",
             options.final_norm,
-            "a norm on top of the stack; none: with model.norm.position pre",
+            "norm after the last layer; none: true with model.norm.position: pre",
             affects_weights());
   table.add("model.residual.type",
             options.residual,
-            "what the sublayers add to: one stream, or two in turn, which the backward pass "
-            "rebuilds so that memory does not grow with depth (Kitaev et al. 2020); or one that "
-            "they change through gates (Parisotto et al. 2019), which cannot be rebuilt, but "
-            "computed again",
+            "residual connection: standard, reversible (two streams, reconstructed in the "
+            "backward pass, Kitaev et al. 2020) or gated (Parisotto et al. 2019)",
             {{"standard", ResidualKind::plain},
              {"reversible", ResidualKind::reversible},
              {"gated", ResidualKind::gated}},
             affects_weights());
   table.add("model.residual.reversible_output",
             options.reversible_output,
-            "how the two streams become one at the end: their mean, or side by side, which makes "
-            "the output layer twice as wide",
+            "reduction of the two streams to the output: mean, or concat, which doubles the width "
+            "of the output layer. Only with model.residual.type: reversible",
             {{"mean", StreamMerge::mean}, {"concat", StreamMerge::concatenate}},
             affects_weights());
 }
@@ -202,10 +197,10 @@ void declare_gate(OptionTable& table, GateOptions& gate) {
   table.add(
       "model.residual.gate.type",
       gate.kind,
-      "with model.residual.type: gated, how the stream x and a sublayer's output y become one, s "
-      "being the logistic function: sum, x + y; input, s(W x) x + y; output, x + s(W x - b) "
-      "y; highway, s(W x + b) x + (1 - s(W x + b)) y; sigtanh, x + s(W y - b) tanh(U y); "
-      "gru, (1 - z) x + z h of a gated recurrent unit whose input is y",
+      "gate of the stream x and a sublayer's output y, with the logistic function s: sum, x + y; "
+      "input, s(W x) x + y; output, x + s(W x - b) y; highway, s(W x + b) x + (1 - s(W x + b)) y; "
+      "sigtanh, x + s(W y - b) tanh(U y); gru, (1 - z) x + z h of a GRU with input y. Only with "
+      "model.residual.type: gated",
       {{"gru", GateKind::gru},
        {"highway", GateKind::highway},
        {"input", GateKind::input},
@@ -215,20 +210,21 @@ void declare_gate(OptionTable& table, GateOptions& gate) {
       affects_weights());
   table.add("model.residual.gate.bias_init",
             gate.bias,
-            "where the gates' biases b start: the larger, the nearer each layer is to passing the "
-            "stream through; none: 2 for gru, 1 for others",
+            "initial value of the gate biases b, larger values closer to the identity; none: 2 "
+            "for gru, otherwise 1. Only with model.residual.gate.type: gru, highway, output or "
+            "sigtanh",
             between(-100.0, 100.0));
   table.add("model.residual.gate.extra_biases",
             gate.biases,
-            "biases of the reset and the candidate of gru and sigtanh too, which the paper has not",
+            "biases of the reset gate and the candidate, which the paper does not have. Only with "
+            "model.residual.gate.type: gru or sigtanh",
             affects_weights());
   table.add("model.residual.gate.relu",
             gate.relu,
-            "a relu of what a sublayer gives to its gate; without it two linear maps follow each "
-            "other");
+            "ReLU on a sublayer's output before its gate. Only with model.residual.type: gated");
 }
 
-// What is wrong with the gates; empty where nothing is.
+// Returns why the gate options are invalid; empty if they are valid.
 std::string gate_problem(const ModelOptions& options) {
   const GateOptions& gate = options.gate;
   if (options.residual != ResidualKind::gated) {
@@ -238,32 +234,29 @@ std::string gate_problem(const ModelOptions& options) {
                                                 {"relu", !gate.relu}};
     for (const auto& [key, given] : set)
       if (given)
-        return fmt::format("model.residual.gate.{} is for model.residual.type: gated", key);
+        return fmt::format("model.residual.gate.{} requires model.residual.type: gated", key);
     return "";
   }
   if (options.norm == NormPosition::post)
-    return "model.residual.type: found gated with model.norm.position post, where no stream "
-           "reaches the top "
-           "unchanged; set model.norm.position to pre";
+    return "model.residual.type: gated requires model.norm.position: pre";
   if (gate.bias && (gate.kind == GateKind::sum || gate.kind == GateKind::input))
-    return "model.residual.gate.bias_init: a gate of this kind has no bias; leave it out, or set "
-           "model.residual.gate.type to "
-           "gru, highway, output or sigtanh";
+    return "model.residual.gate.bias_init requires model.residual.gate.type: gru, highway, output "
+           "or sigtanh; omit it or change the type";
   if (gate.biases && gate.kind != GateKind::gru && gate.kind != GateKind::sigtanh)
-    return "model.residual.gate.extra_biases is for model.residual.gate.type: gru and sigtanh, "
-           "which have a candidate";
+    return "model.residual.gate.extra_biases requires model.residual.gate.type: gru or sigtanh";
   return "";
 }
 
 void declare_dropout(OptionTable& table, ModelOptions& options) {
   table.add("model.dropout",
             options.dropout,
-            "dropout of embeddings, positions, sublayers and hidden layers",
+            "dropout probability of embeddings, positions, sublayer outputs and feed-forward "
+            "hidden layers",
             at_least(0.0),
             less_than(1.0));
   table.add("model.attention.dropout",
             options.attention_dropout,
-            "dropout of the attention probabilities",
+            "dropout probability of the attention weights",
             at_least(0.0),
             less_than(1.0));
 }
@@ -290,13 +283,13 @@ void declare(OptionTable& table,
   });
   table.add("model.tie_word_embeddings",
             options.tied_embeddings,
-            "the output layer uses the table of the embedding",
+            "weight of the embedding shared with the output layer",
             affects_weights());
   table.add(
       "model.initializer_range",
       options.initial_deviation,
-      "standard deviation of the initial weights; none: that of matrices by their size (Glorot and "
-      "Bengio 2010), that of embeddings model.hidden_size to the power of -1/2",
+      "standard deviation of the initial weights; none: Xavier initialization of matrices (Glorot "
+      "and Bengio 2010), 1 / sqrt(model.hidden_size) for embeddings",
       at_least(0.0));
   table.check(attention_keys, [&options, traits] {
     return problem_of(options.attention, options.attention_setting(traits, 0));
@@ -305,33 +298,28 @@ void declare(OptionTable& table,
     table.warn("model.attention.dropout", [&options]() -> std::string {
       return has_probabilities(options.attention)
                  ? ""
-                 : "no layer of model.attention.layer_types has probabilities to drop";
+                 : "no layer of model.attention.layer_types has attention probabilities";
     });
   if (planned) check_beside(table, options, planned, traits);
   table.check({"model.residual.type", "model.norm.position"}, [&options]() -> std::string {
     if (options.residual != ResidualKind::reversible || options.norm == NormPosition::pre)
       return "";
-    return "model.residual.type: found reversible with model.norm.position post, whose norm of the "
-           "sum cannot be "
-           "undone; set model.norm.position to pre";
+    return "model.residual.type: reversible requires model.norm.position: pre";
   });
   table.check(
       {"model.residual.reversible_output", "model.residual.type", "model.tie_word_embeddings"},
       [&options]() -> std::string {
         if (options.reversible_output != StreamMerge::concatenate) return "";
         if (options.residual != ResidualKind::reversible)
-          return "model.residual.reversible_output is for model.residual.type: reversible";
+          return "model.residual.reversible_output requires model.residual.type: reversible";
         if (!options.tied_embeddings) return "";
-        return "model.residual.reversible_output: concat makes the output layer twice as wide "
-               "as the embedding; set model.tie_word_embeddings to false";
+        return "model.residual.reversible_output: concat does not support tied embeddings; set "
+               "model.tie_word_embeddings to false";
       });
   if (traits.has_cross_attention)
     table.check({"model.use_parallel_residual"}, [&options]() -> std::string {
       if (options.sublayers == SublayerOrder::serial) return "";
-      return "model.use_parallel_residual: found true in a family whose decoder looks at an "
-             "encoder "
-             "between "
-             "the two; set it to false";
+      return "model.use_parallel_residual cannot be combined with cross-attention; set it to false";
     });
   table.check({"model.attention.learned_sinks",
                "model.attention.logit_softcapping",
@@ -343,19 +331,17 @@ void declare(OptionTable& table,
       [&options] { return key_heads_problem(options, {}); });
   table.check({"model.attention.qk_norm", "model.norm.type"}, [&options]() -> std::string {
     if (!options.query_key_norm || options.norm_kind != NormKind::power) return "";
-    return "model.attention.qk_norm is true with model.norm.type: powernorm, whose averages are of "
-           "the "
-           "features of a stream; set model.norm.type to layernorm or rmsnorm";
+    return "model.attention.qk_norm does not support model.norm.type: powernorm; set "
+           "model.norm.type to layernorm or rmsnorm";
   });
   table.check({"model.hidden_size", "model.num_attention_heads", "model.head_dim"},
               [&options]() -> std::string {
                 if (options.head_width || options.width % options.heads == 0) return "";
                 return fmt::format(
-                    "model.hidden_size is {}, which does not divide by model.num_attention_heads = "
-                    "{}; set model.head_dim or "
-                    "change one",
-                    options.width,
-                    options.heads);
+                    "model.hidden_size: expected a multiple of model.num_attention_heads = {}, "
+                    "found {}; set model.head_dim or change one of them",
+                    options.heads,
+                    options.width);
               });
 }
 
@@ -374,7 +360,7 @@ Activation nonlinearity(FeedForwardActivation activation) {
     case FeedForwardActivation::swiglu:
       return Activation::silu;
   }
-  throw Failure("unknown activation of a feed-forward layer");
+  throw Failure("unknown activation of the feed-forward layers");
 }
 
 ProjectionBiases ModelOptions::projection_biases() const {
@@ -421,17 +407,14 @@ std::string recompute_problem(const ModelOptions& options, const MemoryOptions& 
   if (options.residual == ResidualKind::reversible &&
       again.granularity != RecomputeGranularity::none)
     return fmt::format(
-        "memory.recompute_granularity is {}, but model.residual.type: reversible computes every "
-        "layer "
-        "again anyway; set memory.recompute_granularity to none",
+        "memory.recompute_granularity: {} cannot be combined with "
+        "model.residual.type: reversible; set it to none",
         name_of(memory.recompute_granularity));
   if (again.num_layers > options.layers)
     return fmt::format(
-        "memory.recompute_num_layers is {}, but model.num_hidden_layers is {}; set it to at most "
-        "that "
-        "many",
-        memory.recompute_num_layers,
-        options.layers);
+        "memory.recompute_num_layers: expected at most model.num_hidden_layers = {}, found {}",
+        options.layers,
+        memory.recompute_num_layers);
   return "";
 }
 
@@ -439,16 +422,17 @@ std::string reconstruction_problem(const ModelOptions& options, const MemoryOpti
   if (options.residual == ResidualKind::reversible || memory.reconstruction_check_every == 0)
     return "";
   return fmt::format(
-      "memory.reconstruction_check_interval is {}, but only model.residual.type: reversible "
-      "rebuilds "
-      "anything; set it to 0",
+      "memory.reconstruction_check_interval: {} requires model.residual.type: "
+      "reversible; set it to 0",
       memory.reconstruction_check_every);
 }
 
 std::int64_t vocabulary_of(const ModelOptions& options, std::int64_t tokenizer_ids) {
   if (options.vocabulary && *options.vocabulary < tokenizer_ids)
     throw ConfigurationError(
-        "model.vocab_size is {}, but the tokenizer has {} ids", *options.vocabulary, tokenizer_ids);
+        "model.vocab_size: expected at least the {} ids of the tokenizer, found {}",
+        tokenizer_ids,
+        *options.vocabulary);
   return options.vocabulary.value_or(tokenizer_ids);
 }
 

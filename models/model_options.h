@@ -1,4 +1,4 @@
-// The keys of the section `model` that most families share.
+// Configuration keys of the section `model` that most families share.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@
 
 namespace longspan {
 
-// Of feed-forward layers; those from reglu on have a gate (Shazeer 2020).
+// Activation of feed-forward layers; reglu and later values are gated (Shazeer 2020).
 enum class FeedForwardActivation : std::uint8_t {
   relu,
   gelu,
@@ -32,57 +32,57 @@ enum class FeedForwardActivation : std::uint8_t {
 inline bool is_gated(FeedForwardActivation activation) {
   return activation >= FeedForwardActivation::reglu;
 }
-// The function of the gate, or of the hidden features where there is none.
+// Returns the activation of the gate, or of the hidden features without a gate.
 Activation nonlinearity(FeedForwardActivation activation);
 
-// Whether the sublayers of a layer read one another, or all the same and are summed (GPT-J, Wang
-// and Komatsuzaki 2021; PaLM, Chowdhery et al. 2022).
+// Whether the sublayers of a layer run in sequence, or in parallel on one input and are summed
+// (GPT-J, Wang and Komatsuzaki 2021; PaLM, Chowdhery et al. 2022).
 enum class SublayerOrder : std::uint8_t { serial, parallel };
 
-// What the products of queries and keys are divided by.
+// Divisor of attention scores.
 enum class ScoreScale : std::uint8_t {
-  head,  // the root of a head's features (Vaswani et al. 2017)
+  head,  // square root of the head dimension (Vaswani et al. 2017)
   none   // (Raffel et al. 2020)
 };
 
-// What logits are divided by.
+// Divisor of logits.
 enum class LogitScale : std::uint8_t {
   none,
-  width  // the root of the width, as in T5 where the embedding's table is the output layer's
+  width  // square root of the width, as in T5 with tied embeddings
 };
 
 enum class ResidualKind : std::uint8_t { plain, reversible, gated };
 
-// In tokens: what memories, positions and distances may be set to.
+// In tokens: upper limit of memory lengths, positions and relative positions.
 inline constexpr std::int64_t longest_sequence = std::int64_t{1} << 36;
 
-// What a family reads: segments of a text, or examples, each of a length of its own.
+// Input of a family: segments of a document, or examples of individual lengths.
 enum class Sequences : std::uint8_t { segments, examples };
 
-// What a family, or one of its stacks, is, beside its options.
+// Fixed traits of a family or of one of its stacks.
 struct FamilyTraits {
-  bool memory = false;  // it remembers earlier segments
-  bool causal = true;   // no position sees a later one
+  bool memory = false;  // has recurrent state of earlier segments
+  bool causal = true;   // no position attends to a later one
   Sequences sequences = Sequences::segments;
-  bool has_cross_attention = false;     // its layers look at another sequence too, by softmax
-  std::optional<ImageGrid> image = {};  // it predicts the pixels of such images
+  bool has_cross_attention = false;     // its layers also have softmax cross-attention
+  std::optional<ImageGrid> image = {};  // it predicts the pixels of images of this shape
 };
 
-// Of a gated residual.
+// Options of gated residuals.
 struct GateOptions {
   GateKind kind = GateKind::gru;
-  std::optional<double> bias = {};  // 2 for gru, 1 for others
+  std::optional<double> bias = {};  // default: 2 for gru, 1 for others
   bool biases = false;
   bool relu = true;
 };
 
 struct ModelOptions {
-  std::optional<std::int64_t> vocabulary = {};  // the tokenizer's
+  std::optional<std::int64_t> vocabulary = {};  // default: the tokenizer's
   std::int64_t layers = 6;
   std::int64_t width = 512;
   std::int64_t heads = 8;
-  std::optional<std::int64_t> head_width = {};  // width / heads
-  std::optional<std::int64_t> key_heads = {};   // heads
+  std::optional<std::int64_t> head_width = {};  // default: width / heads
+  std::optional<std::int64_t> key_heads = {};   // default: heads
   bool query_key_norm = false;
   bool attention_sinks = false;
   std::optional<double> score_cap = {};
@@ -90,16 +90,16 @@ struct ModelOptions {
   std::optional<double> logit_cap = {};
   LogitScale logit_scale = LogitScale::none;
   SublayerOrder sublayers = SublayerOrder::serial;
-  // Projections of attention that add a bias.
+  // Attention projections that have a bias.
   std::vector<std::string> attention_bias = {"query", "key", "value", "out"};
-  std::optional<std::int64_t> feed_forward = {};  // 4 width; gated, 8/3 of it
+  std::optional<std::int64_t> feed_forward = {};  // default: 4 width; with a gate, 8/3 of the width
   bool feed_forward_bias = true;
   FeedForwardActivation activation = FeedForwardActivation::relu;
   NormPosition norm = NormPosition::post;
   NormKind norm_kind = NormKind::layer;
   double norm_epsilon = 1e-5;
   PowerOptions power = {};              // of norms of kind power
-  std::optional<bool> final_norm = {};  // with norms before the sublayers
+  std::optional<bool> final_norm = {};  // of pre-norm stacks
   ResidualKind residual = ResidualKind::plain;
   StreamMerge reversible_output = StreamMerge::mean;
   GateOptions gate = {};
@@ -107,15 +107,16 @@ struct ModelOptions {
   double attention_dropout = 0;
   AttentionOptions attention = {};
   bool tied_embeddings = true;
-  std::optional<double> initial_deviation = 0.02;  // none: as Glorot & Bengio 2010
+  std::optional<double> initial_deviation = 0.02;  // none: Xavier initialization (Glorot & Bengio
+                                                   // 2010)
 
   std::int64_t head_dim() const { return head_width.value_or(width / heads); }
   bool gated() const { return is_gated(activation); }
-  // Gated there are three matrices in place of two: as many weights, in whole eights.
+  // Gated layers have three matrices instead of two; the size is rounded up to a multiple of 8.
   std::int64_t hidden() const {
     return feed_forward.value_or(gated() ? (8 * width + 23) / 24 * 8 : 4 * width);
   }
-  // Of what the stack gives to the final norm and the output layer.
+  // Width of the stack's output, before the final norm and the output head.
   std::int64_t output_width() const {
     const bool both =
         residual == ResidualKind::reversible && reversible_output == StreamMerge::concatenate;
@@ -130,7 +131,7 @@ struct ModelOptions {
   }
   // As SoftmaxOptions::scale.
   double products_scale() const { return score_scale == ScoreScale::none ? 1 : 0; }
-  // What logits are multiplied with.
+  // Returns the factor of logits.
   double logits_factor() const {
     return logit_scale == LogitScale::width ? 1 / std::sqrt(static_cast<double>(width)) : 1;
   }
@@ -148,12 +149,12 @@ struct ModelOptions {
             .examples = traits.sequences == Sequences::examples,
             .image = traits.image};
   }
-  // Of matrices; none: Xavier.
+  // Initializer of matrices; none: Xavier.
   std::optional<Initializer> initial() const {
     if (!initial_deviation) return std::nullopt;
     return Initializer::normal(*initial_deviation);
   }
-  // Of embeddings and position tables.
+  // Initializer of embeddings and position tables.
   Initializer table_initial() const {
     return Initializer::normal(
         initial_deviation.value_or(1 / std::sqrt(static_cast<double>(width))));
@@ -165,35 +166,35 @@ void declare(OptionTable& table,
              const PlannedBuildOptions& planned,
              const FamilyTraits& traits = {});
 
-// What is wrong with the attention of a stack, given the sections beside `model`, as a sentence;
-// empty where nothing is. It depends on these keys.
+// Returns why the attention of a stack is unsupported, given the other sections; empty if it is
+// supported. It reads these keys.
 std::string attention_problem(const ModelOptions& options,
                               const ModelBuildOptions& setting,
                               const FamilyTraits& traits);
 std::vector<std::string> attention_keys_beside(const FamilyTraits& traits);
 
-// The keys model.attention.learned_sinks, model.attention.logit_softcapping and
-// model.attention.scale_attn_weights; `declare` calls it.
+// Declares the keys model.attention.learned_sinks, model.attention.logit_softcapping and
+// model.attention.scale_attn_weights. `declare` calls it.
 void declare_scores(OptionTable& table, ModelOptions& options);
-// The key model.final_logit_softcapping, of families whose readout is of words alone.
+// Declares the key model.final_logit_softcapping, for families with an LM head only.
 void declare_logit_cap(OptionTable& table, ModelOptions& options);
 
-// The key model.scale_decoder_outputs, of families whose readout is of words.
+// Declares the key model.scale_decoder_outputs, for families with an LM head.
 void declare_logit_scale(OptionTable& table, ModelOptions& options);
 
-// The first key that asks for another softmax than that of scaled products, without its section;
-// nothing where none does.
+// Returns the first key, without its section, that changes the softmax from scaled dot products;
+// nullptr if none does.
 const char* softmax_form_key(const ModelOptions& options);
-// What keeps sinks, a cap and another scale of scores from the attention kinds, as a sentence;
-// empty where nothing does.
+// Returns why the attention types do not support sinks, softcapping or another score scale; empty
+// if they do.
 std::string softmax_form_problem(const ModelOptions& options);
 
-// What keeps the two from going together, as a sentence; empty where nothing does.
+// Returns why the two cannot be combined; empty if they can.
 std::string recompute_problem(const ModelOptions& options, const MemoryOptions& memory);
 std::string reconstruction_problem(const ModelOptions& options, const MemoryOptions& memory);
 
-// The ids of the model: at least those of the tokenizer, `tokenizer_ids`. Throws ConfigurationError
-// when model.vocab_size says fewer.
+// Returns the model's vocabulary size: at least `tokenizer_ids`. Throws ConfigurationError if
+// model.vocab_size is smaller.
 std::int64_t vocabulary_of(const ModelOptions& options, std::int64_t tokenizer_ids);
 
 }  // namespace longspan

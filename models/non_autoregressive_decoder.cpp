@@ -11,39 +11,35 @@ using DecoderKind = EncoderDecoderOptions::Decoder;
 void declare_lengths(OptionTable& table, EncoderDecoderOptions& options) {
   table.add("model.nat.length_loss_factor",
             options.masking.length_weight,
-            "with model.decoder_type: non_autoregressive, the weight of the loss of lengths",
+            "weight of the length loss. Only with model.decoder_type: non_autoregressive",
             between(0, 1e6));
   table.add("model.nat.pred_length_offset",
             options.masking.length_offset,
-            "with model.decoder_type: non_autoregressive, whether the length that is predicted is "
-            "how much longer "
-            "than its source a target is, from -128 to 127, or its length as it is, up to 255",
+            "prediction of the length difference between target and source, -128 to 127; false: "
+            "of the target length, up to 255. Only with model.decoder_type: non_autoregressive",
             affects_weights());
   table.add("model.nat.sg_length_pred",
             options.masking.length_detached,
-            "with model.decoder_type: non_autoregressive, whether the encoder learns nothing from "
-            "the loss of "
-            "lengths");
+            "stop-gradient between the length loss and the encoder. Only with model.decoder_type: "
+            "non_autoregressive");
 }
 
 void declare_refinement(OptionTable& table, EncoderDecoderOptions& options) {
-  table.add(
-      "model.nat.num_refinement_passes",
-      options.masking.passes,
-      "with model.nat.objective: iterative, how often training says the words of a target; the "
-      "losses of all times are summed",
-      between(1, 64));
+  table.add("model.nat.num_refinement_passes",
+            options.masking.passes,
+            "number of refinement passes in training, whose losses are summed. Only with "
+            "model.nat.objective: iterative",
+            between(1, 64));
   table.add("model.nat.dae_ratio",
             options.masking.denoised,
-            "with model.nat.objective: iterative, the part of the rows that read the true words "
-            "with some "
-            "mistakes in place of what was said the time before",
+            "fraction of rows that read corrupted gold tokens instead of the previous pass "
+            "(denoising autoencoder). Only with model.nat.objective: iterative",
             between(0, 1));
   table.add(
       "model.nat.single_random_pass",
       options.masking.one_pass,
-      "with model.nat.objective: iterative, whether a step learns from one time alone, which is "
-      "drawn, instead of from all");
+      "loss of one random pass per step; false: of all passes. Only with model.nat.objective: "
+      "iterative");
 }
 
 void warn_of_unread(OptionTable& table,
@@ -68,9 +64,8 @@ void warn_of_unread(OptionTable& table,
     table.warn(key, unrefined);
   if (planned && table.has("data.tokenizer.forced_bos_token"))
     table.warn("data.tokenizer.forced_bos_token", [&options]() -> std::string {
-      return options.decoder == DecoderKind::masked
-                 ? "model.decoder_type is non_autoregressive, which says all at once"
-                 : "";
+      return options.decoder == DecoderKind::masked ? "model.decoder_type is non_autoregressive"
+                                                    : "";
     });
   table.warn("model.nat.src_embedding_copy", [&options, unmasked]() -> std::string {
     if (const std::string reason = unmasked(); !reason.empty()) return reason;
@@ -85,15 +80,15 @@ void declare_nat(OptionTable& table,
                  const PlannedBuildOptions& planned) {
   table.add("model.decoder_type",
             options.decoder,
-            "says one word after another; or all at once, in a length that is predicted",
+            "type of decoder: autoregressive, or non_autoregressive (all tokens in parallel, with "
+            "a predicted length)",
             {{"autoregressive", DecoderKind::causal}, {"non_autoregressive", DecoderKind::masked}},
             affects_weights());
   table.add("model.nat.objective",
             options.masking.masking,
-            "with model.decoder_type: non_autoregressive, what it learns: to say the masked words "
-            "among others, of "
-            "which as many as is drawn are masked (Ghazvininejad et al. 2019); all words of none "
-            "(Gu et al. 2018); or all, again and again from what it said (Lee et al. 2018)",
+            "training objective: cmlm (a random number of masked tokens, Ghazvininejad et al. "
+            "2019), vanilla (all tokens, Gu et al. 2018) or iterative (all tokens, refined in "
+            "several passes, Lee et al. 2018). Only with model.decoder_type: non_autoregressive",
             {{"cmlm", NatObjective::random},
              {"vanilla", NatObjective::all},
              {"iterative", NatObjective::refined}},
@@ -101,8 +96,8 @@ void declare_nat(OptionTable& table,
   table.add(
       "model.nat.src_embedding_copy",
       options.masking.first,
-      "with model.nat.objective: vanilla or iterative, words that were not said yet are read as "
-      "the words of the source at like places; false: as a mask",
+      "source tokens at proportional positions as decoder input; false: mask tokens. Only with "
+      "model.nat.objective: vanilla or iterative",
       {{"false", NatDecoderInput::mask}, {"true", NatDecoderInput::source}},
       affects_weights());
   declare_lengths(table, options);
@@ -123,24 +118,20 @@ std::string masked_problem(const EncoderDecoderOptions& options,
                            const ScheduledSampling& sampling) {
   if (options.decoder == DecoderKind::causal) return "";
   if (options.source.copies || options.source.coverage > 0)
-    return "model.decoder_type is non_autoregressive, and copying and coverage are of words that "
-           "are said one after "
-           "another; set model.use_pointer_generator to false and model.coverage_loss_weight to 0";
+    return "model.decoder_type: non_autoregressive does not support copying and coverage; set "
+           "model.use_pointer_generator to false and model.coverage_loss_weight to 0";
   if (sampling.mixing != ScheduledSamplingMethod::none)
-    return "model.decoder_type is non_autoregressive, and training.scheduled_sampling.method is "
-           "for words that are said one after "
-           "another; set it to none";
+    return "model.decoder_type: non_autoregressive does not support "
+           "training.scheduled_sampling.method; set it to none";
   const bool copies = options.masking.masking != NatObjective::random &&
                       options.masking.first == NatDecoderInput::source;
   if (copies && options.embeddings == EncoderDecoderOptions::Embeddings::apart)
-    return "model.nat.src_embedding_copy is true, whose words a decoder with embeddings of its own "
-           "does not "
-           "know; set model.share_encoder_decoder_embeddings to true";
+    return "model.nat.src_embedding_copy requires model.share_encoder_decoder_embeddings: true";
   return "";
 }
 
 AuxiliaryMetric out_of_range_lengths(const Fields& fields, const NatOptions& options) {
-  AuxiliaryMetric watched = {.name = "far_lengths", .count = "rows"};
+  AuxiliaryMetric watched = {.name = "out_of_range_lengths", .count = "rows"};
   const Tensor& length = field_of(fields, "length");
   if (length.device().state().is_meta()) return watched;
   const auto sources = field_of(fields, "source_length").span<std::int64_t>();

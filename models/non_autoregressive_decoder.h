@@ -1,4 +1,4 @@
-// A decoder that says all words of a target at once: its keys, and what it cannot be with.
+// Non-autoregressive decoder: its configuration keys and unsupported combinations.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ void declare_nat(OptionTable& table,
                  EncoderDecoderOptions& options,
                  const PlannedBuildOptions& planned);
 
-// What keeps such a decoder from being there, as a sentence; empty where nothing does, and of
-// another decoder.
+// Returns why the options do not support non-autoregressive decoding; empty if they do, and for
+// causal decoders.
 std::string masked_problem(const EncoderDecoderOptions& options, const ScheduledSampling& sampling);
 
-// How many rows of the pairs have a length that is no class of its own, by the name
-// "out_of_range_lengths" over "rows".
+// Returns the number of pairs whose length is outside the length classes, as "out_of_range_lengths"
+// over "rows".
 AuxiliaryMetric out_of_range_lengths(const Fields& fields, const NatOptions& options);
 
 }  // namespace longspan

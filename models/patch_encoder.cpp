@@ -39,11 +39,11 @@ class PatchEncoder : public Backbone {
             .pooling = options_.pooling,
             .class_layer = options_.class_layer};
   }
-  // Of values.
+  // Pixel values.
   std::int64_t vocabulary() const override { return 256; }
 
  private:
-  // Of a row that has no image none of its positions is seen.
+  // Masks all positions of rows without an image.
   Tensor lengths(const ModelInput& reading) const {
     const Tensor& values = field_of(reading.fields, "length");
     std::vector<std::int64_t> lengths(static_cast<std::size_t>(values.elements()),
@@ -68,21 +68,15 @@ class PatchEncoder : public Backbone {
 std::string patch_encoder_problem(const EncoderOptions& options) {
   if (!options.patches.side) return "";
   if (!options.positions.learned())
-    return "model.patch_size is for model.position_embedding_type: learned; set it to that";
+    return "model.patch_size requires model.position_embedding_type: learned";
   if (options.positions.first != 0)
-    return "model.patch_size is set, and model.position_embedding_offset is not 0; set it to 0";
-  if (options.pooling != Pooling::first)
-    return "model.patch_size is for model.pooling: first, the token that stands for an image; set "
-           "it to "
-           "that";
+    return "model.patch_size requires model.position_embedding_offset: 0";
+  if (options.pooling != Pooling::first) return "model.patch_size requires model.pooling: first";
   if (options.recurrence.is_recurrent())
-    return "model.patch_size is set with model.recurrence.type, which adds positions at each step; "
-           "set it to "
-           "none";
+    return "model.patch_size requires model.recurrence.type: none";
   if (options.input.norm || options.input.token_types > 0)
-    return "model.patch_size is set with model.layernorm_embedding or model.type_vocab_size, which "
-           "are of tokens "
-           "of texts; leave them out";
+    return "model.patch_size cannot be combined with model.layernorm_embedding or "
+           "model.type_vocab_size; omit them";
   return "";
 }
 

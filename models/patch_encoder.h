@@ -1,4 +1,4 @@
-// An encoder of images whose tokens are patches (Dosovitskiy et al. 2021): encoder.h with
+// Vision Transformer encoder over image patches (Dosovitskiy et al. 2021): encoder.h with
 // model.patch_size.
 #pragma once
 
@@ -8,11 +8,10 @@
 
 namespace longspan {
 
-// What keeps an encoder with these options from reading patches, as a sentence; empty where nothing
-// does.
+// Returns why an encoder with these options does not support patches; empty if it does.
 std::string patch_encoder_problem(const EncoderOptions& options);
 
-// Throws ConfigurationError with that sentence and with patches_problem.
+// Throws ConfigurationError with patch_encoder_problem or patches_problem.
 std::unique_ptr<Backbone> patch_encoder(const Scope& scope,
                                         const EncoderOptions& options,
                                         const ModelBuildOptions& setting);

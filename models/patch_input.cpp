@@ -13,7 +13,7 @@
 namespace longspan {
 namespace {
 
-// Ids [rows, n] of a table with one row: 0 where it is wanted, else -1.
+// Ids [rows, n] for a table with one row: 0 where the row applies, else -1.
 Tensor ids_where(std::int64_t rows, const Ranges& positions, bool of_token, const Device& device) {
   std::vector<std::int64_t> ids;
   for (std::int64_t row = 0; row < rows; ++row)
@@ -51,38 +51,39 @@ std::int64_t PatchOptions::positions(const ImageShape& image) const {
 }
 
 std::string patches_problem(const PatchOptions& options, const std::optional<ImageShape>& image) {
-  if (!image) return "model.patch_size is for data.format: images; leave it out for texts";
+  if (!image) return "model.patch_size requires data.format: images; omit it for text";
   if (image->height % *options.side != 0 || image->width % *options.side != 0)
-    return fmt::format("model.patch_size is {}, which does not divide images of {}",
-                       *options.side,
-                       to_string(*image));
+    return fmt::format(
+        "model.patch_size: expected a divisor of the height and width of images of {}, found {}",
+        to_string(*image),
+        *options.side);
   for (const auto& [key, values] :
        {std::pair("model.image_mean", &options.mean), {"model.image_std", &options.deviation}})
     if (values->size() != 1 && std::ssize(*values) != image->channels)
-      return fmt::format("{} has {} numbers; wanted 1, or one of each channel of images of {}",
+      return fmt::format("{}: expected 1 element or one per channel of images of {}, found {}",
                          key,
-                         values->size(),
-                         to_string(*image));
+                         to_string(*image),
+                         values->size());
   return "";
 }
 
 void declare(OptionTable& table, PatchOptions& options) {
   table.add("model.patch_size",
             options.side,
-            "with data.format: images, a token is not a value but what a linear layer makes of a "
-            "square of so many pixels a side, behind one token that is learned (Dosovitskiy et al. "
-            "2021); none: each value is a token",
+            "side of a patch in pixels; patches are embedded by a linear layer and follow a "
+            "learned token (Dosovitskiy et al. 2021); none: each pixel value is a token. Only "
+            "with data.format: images",
             between(1, 1 << 12),
             affects_weights());
-  table.add(
-      "model.image_mean",
-      options.mean,
-      "with model.patch_size, what is taken from the values of pixels, which are from 0 to 1: of "
-      "all, or of each channel",
-      affects_weights());
+  table.add("model.image_mean",
+            options.mean,
+            "mean subtracted from pixel values in 0 to 1; one value, or one per channel. Only with "
+            "model.patch_size",
+            affects_weights());
   table.add("model.image_std",
             options.deviation,
-            "with model.patch_size, what they are then divided by",
+            "standard deviation that pixel values are divided by; one value, or one per channel. "
+            "Only with model.patch_size",
             more_than(0.0),
             affects_weights());
   for (const char* const key : {"model.image_mean", "model.image_std"})
@@ -104,17 +105,15 @@ PatchInput::PatchInput(const Scope& scope,
   image_ = *setting.image;
   count_ = options.positions(image_);
   if (!positions.learned())
-    throw ConfigurationError(
-        "model.patch_size is set: set model.position_embedding_type to learned");
+    throw ConfigurationError("model.patch_size requires model.position_embedding_type: learned");
   if (positions.longest.value_or(count_) != count_)
     throw ConfigurationError(
-        "model.max_position_embeddings is {}; images of {} in patches of {} have {} positions, "
-        "with the one that "
-        "stands for all",
-        *positions.longest,
+        "model.max_position_embeddings: expected {} for images of {} in "
+        "patches of {} and a class token, found {}",
+        count_,
         to_string(image_),
         *options.side,
-        count_);
+        *positions.longest);
   const std::int64_t values = image_.channels * *options.side * *options.side;
   const Scope patches = scope.child("patches");
   weight_ = patches.weight("weight",

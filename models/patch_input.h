@@ -1,5 +1,4 @@
-// What the first layer of an encoder reads of an image: patches, and a token that stands for all of
-// it (Dosovitskiy et al. 2021).
+// Patch embedding of images with a class token (Dosovitskiy et al. 2021).
 #pragma once
 
 #include <optional>
@@ -12,42 +11,41 @@
 namespace longspan {
 
 struct PatchOptions {
-  std::optional<std::int64_t> side = {};  // of a square of pixels; none: each value is a token
-  // Of values between 0 and 1, of each channel or of all; they are taken from a value, which then
-  // is divided by the second.
+  std::optional<std::int64_t> side = {};  // patch size in pixels; none: each value is a token
+  // Mean and standard deviation of values between 0 and 1, per channel or for all channels.
   std::vector<double> mean = {0.5};
   std::vector<double> deviation = {0.5};
 
-  // With the token.
+  // Number of positions, with the class token.
   std::int64_t positions(const ImageShape& image) const;
 };
 
-// What keeps such images from being cut so, as a sentence; empty where nothing does.
+// Returns why images of this shape cannot be split into patches; empty if they can.
 std::string patches_problem(const PatchOptions& options, const std::optional<ImageShape>& image);
 
-// The keys model.patch_size, model.image_mean and model.image_std.
+// Declares the keys model.patch_size, model.image_mean and model.image_std.
 void declare(OptionTable& table, PatchOptions& options);
 
-// A value.
+// Value type.
 class PatchInput {
  public:
-  // Makes "patches/weight" [width, channels * side * side], whose columns are the values of one
-  // channel after another, row by row, "patches/bias" and "class_token/weight" [1, width], and
-  // "positions/weight" [positions, width].
+  // Creates "patches/weight" [width, channels * side * side], with columns channel by channel in
+  // raster order, "patches/bias", "class_token/weight" [1, width] and "positions/weight"
+  // [positions, width].
   PatchInput(const Scope& scope,
              const PatchOptions& options,
              const PositionOptions& positions,
              const ModelOptions& common,
              const ModelBuildOptions& setting);
 
-  // pixels: [rows, values] i64 for the host, as open_images has them; what is behind an image's
-  // values is not read. Result: [rows, positions, width] of the positions that `pass` gives this
-  // rank: the token first, then patches row by row; dropped.
+  // Returns [rows, positions, width] after dropout for this rank's positions of `pass`: the class
+  // token, then patches in raster order. pixels: [rows, values] i64 on the host, as from
+  // open_images; padding after an image's values is ignored.
   Variable operator()(const Tensor& pixels, const ForwardContext& pass) const;
   std::int64_t positions() const { return count_; }
 
  private:
-  // [rows, n, channels * side * side]; zeros of the token.
+  // [rows, n, channels * side * side]; zeros for the class token.
   Tensor patches(const Tensor& pixels, const Ranges& positions) const;
 
   ImageShape image_;

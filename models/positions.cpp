@@ -11,21 +11,21 @@ namespace {
 std::string segment_problem(std::int64_t longest, std::int64_t segment) {
   if (longest >= segment) return "";
   return fmt::format(
-      "data.seq_length is {}, longer than model.max_position_embeddings = {}", segment, longest);
+      "data.seq_length: expected at most model.max_position_embeddings = {}, found {}",
+      longest,
+      segment);
 }
 
 std::string examples_problem(std::optional<std::int64_t> longest, std::int64_t segment) {
   if (segment == 0 && !longest)
-    return "model.position_embedding_type: learned needs model.max_position_embeddings, as "
-           "data.max_length is 0 and the sequences "
-           "may be of any length";
+    return "model.position_embedding_type: learned requires model.max_position_embeddings with "
+           "data.max_length: 0";
   if (!longest || *longest >= segment) return "";
   return fmt::format(
-      "model.max_position_embeddings is {}, but sequences of data.max_length tokens have up to {} "
-      "positions, their "
-      "ends and padding included; set it to at least that",
-      *longest,
-      segment);
+      "model.max_position_embeddings: expected at least {} (data.max_length with "
+      "end tokens and padding), found {}",
+      segment,
+      *longest);
 }
 
 const char* name_of(PositionEmbeddingType kind) {
@@ -62,16 +62,15 @@ std::string table_problem(const PositionOptions& options,
 std::string buckets_problem(const PositionOptions& options) {
   if (!options.biased()) return "";
   if (options.buckets % 2 != 0)
-    return fmt::format("model.relative_attention_num_buckets is {}, wanted an even number",
+    return fmt::format("model.relative_attention_num_buckets: expected an even number, found {}",
                        options.buckets);
   if (options.relative_max_distance > options.buckets / 2) return "";
   return fmt::format(
-      "model.relative_attention_max_distance is {} with model.relative_attention_num_buckets = {}, "
-      "whose nearer half have one "
-      "distance each; set it to more than {} (T5: 128)",
-      options.relative_max_distance,
+      "model.relative_attention_max_distance: expected more than {} (half of "
+      "model.relative_attention_num_buckets = {}; T5: 128), found {}",
+      options.buckets / 2,
       options.buckets,
-      options.buckets / 2);
+      options.relative_max_distance);
 }
 
 Weight position_table(const Scope& scope,
@@ -86,12 +85,12 @@ Weight position_table(const Scope& scope,
 void require_rows(const Weight& table, std::int64_t first, const ForwardContext& pass) {
   const std::int64_t longest = table->global_shape[0] - first;
   require(end_of(pass) <= longest,
-          "a sequence of {} tokens is longer than model.max_position_embeddings = {}",
-          end_of(pass),
-          longest);
+          "expected at most model.max_position_embeddings = {} tokens, found {}",
+          longest,
+          end_of(pass));
 }
 
-// Those of the positions that this rank reads.
+// Returns the rows of this rank's positions.
 Variable rows_of_pass(const Weight& table, std::int64_t first, const ForwardContext& pass) {
   require_rows(table, first, pass);
   Ranges rows = positions_of(pass);
@@ -117,13 +116,10 @@ void declare(OptionTable& table,
   table.add(
       "model.position_embedding_type",
       options.kind,
-      "absolute positions, added to the embeddings, or relative ones: a learned key and a "
-      "learned value for each distance (relative, Shaw et al. 2018), a key alone "
-      "(relative_key), which may be multiplied with the other key too (relative_key_query, "
-      "Huang et al. 2020), a learned number for each head and bucket of distances, in one table "
-      "for "
-      "all layers of a stack (relative_bias, Raffel et al. 2020), slopes that are not learned "
-      "(alibi, Press et al. 2022), or queries and keys that are turned by their positions (rope, "
+      "position embedding: sinusoidal or learned (absolute), relative (learned keys and values, "
+      "Shaw et al. 2018), relative_key (keys only), relative_key_query (also with the other key, "
+      "Huang et al. 2020), relative_bias (learned bias per head and bucket, shared by all layers "
+      "of a stack, Raffel et al. 2020), alibi (fixed slopes, Press et al. 2022) or rope (rotary, "
       "Su et al. 2021)",
       {{"sinusoidal", PositionEmbeddingType::sinusoidal},
        {"learned", PositionEmbeddingType::learned},
@@ -137,46 +133,42 @@ void declare(OptionTable& table,
   table.add("model.max_position_embeddings",
             options.longest,
             sequences == Sequences::segments
-                ? "positions in a learned table; none: data.seq_length"
-                : "positions in a learned table; none: the longest that the data have",
+                ? "number of learned positions; none: data.seq_length"
+                : "number of learned positions; none: the longest sequence of the data",
             between(1, longest_sequence),
             affects_weights());
   table.warn("model.max_position_embeddings", [&options]() -> std::string {
-    return options.learned()
-               ? ""
-               : "model.position_embedding_type is not learned: only export reads it, as the "
-                 "largest number of positions";
+    return options.learned() ? ""
+                             : "model.position_embedding_type is not learned; used only for export";
   });
-  table.add(
-      "model.position_embedding_offset",
-      options.first,
-      "with model.position_embedding_type: learned, the row of the table that the first token of a "
-      "sequence has; the table has so many rows more than model.max_position_embeddings, which are "
-      "no "
-      "position's (RoBERTa: 2)",
-      between(0, 1 << 20),
-      affects_weights());
+  table.add("model.position_embedding_offset",
+            options.first,
+            "table row of the first position of a sequence (RoBERTa: 2), which adds as many unused "
+            "rows. Only with model.position_embedding_type: learned",
+            between(0, 1 << 20),
+            affects_weights());
   table.warn("model.position_embedding_offset", [&options]() -> std::string {
     return options.learned() ? "" : "model.position_embedding_type is not learned";
   });
   table.add("model.relative_attention_max_distance",
             options.relative_max_distance,
-            "the farthest distance with a key and a value of its own, either way, for relative "
-            "positions; for relative_bias the one from which on all have the last bucket, more "
-            "than half of model.relative_attention_num_buckets (T5: 128)",
+            "maximum relative position with its own embedding, in either direction; for "
+            "relative_bias, start of the last bucket, more than half of "
+            "model.relative_attention_num_buckets (T5: 128). Only with "
+            "model.position_embedding_type: relative, relative_key, relative_key_query or "
+            "relative_bias",
             between(1, 1 << 20),
             affects_weights());
   table.warn("model.relative_attention_max_distance", [&options]() -> std::string {
     return options.has_tables() || options.biased()
                ? ""
-               : "model.position_embedding_type has no tables by distance";
+               : "model.position_embedding_type has no relative position tables";
   });
   table.add("model.relative_attention_num_buckets",
             options.buckets,
-            "with model.position_embedding_type: relative_bias, buckets of distances, an even "
-            "number: near "
-            "distances have one each, farther ones share one by their logarithm; a stack whose "
-            "positions see both sides has half of them for each",
+            "number of buckets of relative positions, even; small ones have their own bucket, "
+            "larger ones logarithmic buckets, half for each direction in a bidirectional stack. "
+            "Only with model.position_embedding_type: relative_bias",
             between(4, 1 << 16),
             affects_weights());
   table.warn("model.relative_attention_num_buckets", [&options]() -> std::string {
@@ -205,9 +197,8 @@ std::string distances_problem(const PositionOptions& options, const ModelOptions
   const AttentionKind* const kind = first_kind_without_relative_positions(common.attention);
   if (kind == nullptr) return "";
   return fmt::format(
-      "model.position_embedding_type: found {} with {} in model.attention.layer_types, which knows "
-      "no distances; set it to "
-      "sinusoidal or learned",
+      "model.position_embedding_type: {} does not support {} in "
+      "model.attention.layer_types; set it to sinusoidal or learned",
       name_of(options.kind),
       kind->name);
 }

@@ -1,5 +1,5 @@
-// How a stack knows where its tokens stand: by absolute positions, which are added to their
-// embeddings, or by distances, which attention sees.
+// Position encodings of a stack: absolute ones, added to embeddings, or relative ones, used by
+// attention.
 #pragma once
 
 #include <cstdint>
@@ -15,34 +15,34 @@ namespace longspan {
 
 enum class PositionEmbeddingType : std::uint8_t {
   sinusoidal,          // Vaswani et al. 2017
-  learned,             // a table
+  learned,             // learned table
   relative,            // Shaw et al. 2018
-  relative_key,        // the same without values (BERT)
-  relative_key_query,  // and with keys times distances (Huang et al. 2020)
-  relative_bias,       // a number for each bucket of distances (Raffel et al. 2020)
+  relative_key,        // as `relative`, without values (BERT)
+  relative_key_query,  // as `relative_key`, with key-position products as well (Huang et al. 2020)
+  relative_bias,       // a bias per bucket of relative positions (Raffel et al. 2020)
   alibi,               // Press et al. 2022
   rotary               // Su et al. 2021
 };
 
 struct PositionOptions {
   PositionEmbeddingType kind = PositionEmbeddingType::sinusoidal;
-  std::optional<std::int64_t> longest = {};  // rows of a learned table; none: as many positions as
-                                             // the training data's sequences have
-  std::int64_t first = 0;  // the row of a learned table that the first position has
-  std::int64_t relative_max_distance = 16;  // farther distances count as this one
-  std::int64_t buckets = 32;                // of distances that share a bias
+  std::optional<std::int64_t> longest = {};  // rows of a learned table; none: the sequence length
+                                             // of the training data
+  std::int64_t first = 0;                    // offset of the first position in a learned table
+  std::int64_t relative_max_distance = 16;   // relative positions are clipped to it
+  std::int64_t buckets = 32;                 // number of relative position buckets
   RotaryOptions rope = {};
 
-  // Rows of a learned table, where the training data's sequences have so many positions.
+  // Returns the rows of a learned table, given the sequence length of the training data.
   std::int64_t rows(std::int64_t segment) const { return longest.value_or(segment); }
   bool learned() const { return kind == PositionEmbeddingType::learned; }
-  // By distances, which attention sees; otherwise they are added to the embeddings.
+  // Whether attention uses relative positions. Otherwise positions are added to the embeddings.
   bool is_relative() const {
     return has_tables() || biased() || kind == PositionEmbeddingType::alibi || rotary();
   }
   bool rotary() const { return kind == PositionEmbeddingType::rotary; }
   bool biased() const { return kind == PositionEmbeddingType::relative_bias; }
-  // Whether what was read can be kept: nothing that comes later changes it.
+  // Whether earlier keys and values are independent of later input, so that they can be cached.
   bool supports_kv_cache() const { return !rotary() || !rope.by_length(); }
   bool has_tables() const {
     return kind == PositionEmbeddingType::relative || kind == PositionEmbeddingType::relative_key ||
@@ -50,7 +50,7 @@ struct PositionOptions {
   }
 };
 
-// The keys model.position_embedding_type, model.max_position_embeddings,
+// Declares the keys model.position_embedding_type, model.max_position_embeddings,
 // model.position_embedding_offset, model.relative_attention_max_distance,
 // model.relative_attention_num_buckets and model.rope.*.
 void declare(OptionTable& table,
@@ -59,34 +59,33 @@ void declare(OptionTable& table,
              Sequences sequences,
              const PlannedBuildOptions& planned);
 
-// What keeps positions by distance from the attention kinds of a stack or from its heads, as a
-// sentence; empty where nothing does.
+// Returns why the attention types or heads of a stack do not support relative positions; empty if
+// they do.
 std::string distances_problem(const PositionOptions& options, const ModelOptions& common);
-// What keeps a stack with these options from sequences of `segment` positions (0: of any length),
-// as a sentence; empty where nothing does.
+// Returns why a stack with these options does not support sequences of `segment` positions (0: any
+// length); empty if it does.
 std::string positions_problem(const PositionOptions& options,
                               const ModelOptions& common,
                               Sequences sequences,
                               std::int64_t segment);
 
-// What the first layer reads of tokens. A value.
+// Embedding of tokens and absolute positions. Value type.
 class PositionEmbedding {
  public:
-  // Makes "positions/weight" [first + longest, width] where positions are learned.
+  // Creates "positions/weight" [first + longest, width] for learned positions.
   PositionEmbedding(const Scope& scope,
                     const PositionOptions& options,
                     const ModelOptions& common,
                     const ModelBuildOptions& setting);
-  // scale * the embeddings of `tokens` [batch, time], with their positions where these are
-  // absolute: [batch, time, width] of the positions that `pass` gives this rank. `places` [batch,
-  // time] i64 (may be undefined): which positions those are, where rows have their own. Throws
-  // Failure where they are more than a learned table has.
+  // Returns scale * the embeddings of `tokens` [batch, time], plus absolute positions if any:
+  // [batch, time, width] of this rank's positions of `pass`. `places` [batch, time] i64 (may be
+  // undefined) gives positions per row. Throws Failure where positions exceed a learned table.
   Variable embed(const TokenEmbedding& embedding,
                  const Tensor& tokens,
                  double scale,
                  const ForwardContext& pass,
                  const Tensor& places = {}) const;
-  // The longest sequence; 0: any.
+  // The longest sequence; 0: unlimited.
   std::int64_t longest() const { return table_ ? table_->global_shape[0] - first_ : 0; }
 
  private:
@@ -100,29 +99,29 @@ class PositionEmbedding {
   Weight table_;
 };
 
-// Makes "positions/weight" [first + longest, width] in the scope of a layer, and what adds its rows
-// to the layer's input (Al-Rfou et al. 2018): Layer::enter. It throws Failure as Positions::embed
-// does.
+// Creates "positions/weight" [first + longest, width] in the scope of a layer. Returns the function
+// that adds its rows to the layer's input (Al-Rfou et al. 2018): Layer::enter. It throws Failure as
+// PositionEmbedding::embed does.
 std::function<Variable(const Variable& x, const ForwardContext& pass)> layer_positions(
     const Scope& layer,
     const PositionOptions& options,
     const ModelOptions& common,
     const ModelBuildOptions& setting);
 
-// Of a layer's attention to its own sequence, but for what its stack has; empty where positions are
-// absolute.
+// Returns the relative position terms of a layer's self-attention, without those that the stack
+// shares. Empty for absolute positions.
 RelativeTerms distance_terms(const Scope& attention,
                              const PositionOptions& options,
                              const ModelOptions& common);
 
-// What the layers of a stack have together; nothing where positions are not relative_bias.
-// `causal`: no position sees a later one.
+// Returns the bias that the layers of a stack share; nullopt unless positions are relative_bias.
+// causal: no position attends to a later one.
 std::optional<RelativePositionBias> distance_bias(const Scope& stack,
                                                   const PositionOptions& options,
                                                   const ModelOptions& common,
                                                   bool causal);
 
-// Of the same: what turns its queries and keys; nothing where positions are not rotary.
+// Returns the rotary embedding of queries and keys; nullopt unless positions are rotary.
 std::optional<Rotary> rotary_of(const PositionOptions& options,
                                 const ModelOptions& common,
                                 const ModelBuildOptions& setting);

@@ -1,5 +1,4 @@
-// What a model that acts reads beside what it sees: the action before, and what it was rewarded
-// with.
+// Additional inputs of an agent: the previous action and its reward.
 #pragma once
 
 #include "framework/modeling/backbone.h"
@@ -7,8 +6,8 @@
 
 namespace longspan {
 
-// Fields: `previous_action` [rows, time] i64, negative where there was none, by a table
-// "previous_action" as tokens have one; `reward` [rows, time] f64, times a vector "reward".
+// Fields: `previous_action` [rows, time] i64, negative if none, embedded with the table
+// "previous_action"; `reward` [rows, time] f64, multiplied by a vector "reward".
 class PreviousActionInputs {
  public:
   PreviousActionInputs(const Scope& scope,
@@ -16,14 +15,15 @@ class PreviousActionInputs {
                        const Initializer& initial,
                        const ModelBuildOptions& setting);
 
-  // x [rows, time, width], of what is seen, and these. `scale`: of the table's rows.
+  // Returns x [rows, time, width], the embedded observations, plus both inputs. scale: of the
+  // table's rows.
   Variable operator()(const Variable& x,
                       const ModelInput& reading,
                       double scale,
                       const SequenceShard& time) const;
 
  private:
-  // [rows, positions, 1] of the positions that this rank holds outside of split regions.
+  // [rows, positions, 1] of this rank's positions outside split regions.
   Variable rewards(const ModelInput& reading, const SequenceShard& time) const;
 
   Device device_;

@@ -11,65 +11,66 @@ namespace {
 
 void declare_halting(OptionTable& table, RecurrenceOptions& options) {
   ActOptions& halting = options.halting;
-  table.add(
-      "model.recurrence.num_steps",
-      halting.steps,
-      "how often the layers run that run several times; with model.recurrence.type: act, at most",
-      between(1, 1 << 12),
-      affects_weights([&options](const std::string& steps) {
-        const bool has_rows =
-            options.is_recurrent() && options.signals.kind == StepTimingSignalType::learned;
-        return has_rows ? steps : "";
-      }));
+  table.add("model.recurrence.num_steps",
+            halting.steps,
+            "number of recurrent steps; the maximum with model.recurrence.type: act",
+            between(1, 1 << 12),
+            affects_weights([&options](const std::string& steps) {
+              const bool has_rows =
+                  options.is_recurrent() && options.signals.kind == StepTimingSignalType::learned;
+              return has_rows ? steps : "";
+            }));
   table.add("model.act.epsilon",
             halting.slack,
-            "a position halts where its halting probabilities sum to 1 less this",
+            "halting threshold: a position halts where its halting probabilities sum to 1 - "
+            "epsilon. Only with model.recurrence.type: act",
             more_than(0.0),
             less_than(1.0));
   table.add("model.act.halting_bias_init",
             halting.bias,
-            "of the logit of the halting probability, at first: the larger, the fewer steps");
+            "initial bias of the halting logit, larger values for fewer steps. Only with "
+            "model.recurrence.type: act");
   table.add(
       "model.act.halting_input",
       halting.reads,
-      "whether a step's probability is read of the state after it (Graves) or of what its "
-      "layers read (tensor2tensor)",
+      "state that gives the halting probability of a step: state_after (Graves 2016) or "
+      "state_before (tensor2tensor). Only with model.recurrence.type: act",
       {{"state_after", ActOptions::Reads::after}, {"state_before", ActOptions::Reads::before}});
   table.add("model.act.output",
             halting.output,
-            "the mean of the states by their probabilities (Graves), the output so far and the new "
-            "state interpolated step after step (tensor2tensor), or the last state",
+            "output state: mean (weighted by the halting probabilities, Graves 2016), "
+            "interpolated (step by step, tensor2tensor) or last. Only with model.recurrence.type: "
+            "act",
             {{"mean", ActOptions::Output::mean},
              {"interpolated", ActOptions::Output::interpolated},
              {"last", ActOptions::Output::last}});
-  table.add(
-      "model.act.freeze_halted",
-      halting.freeze,
-      "keeps the state of a halted position constant for other positions to attend to; false: it "
-      "changes further (tensor2tensor)");
+  table.add("model.act.freeze_halted",
+            halting.freeze,
+            "constant state of halted positions, for other positions to attend to; false: it keeps "
+            "changing (tensor2tensor). Only with model.recurrence.type: act");
   table.add("model.act.skip_halted",
             halting.compaction,
-            "the last layer of a step computes queries, outputs and feed-forward layers of the "
-            "positions alone that take the step; false, and with "
-            "model.cross_attention.score_function: location: of all, "
-            "with the same result");
+            "computation of a step's last layer for running positions only, with the same result; "
+            "no effect with model.cross_attention.score_function: location. Only with "
+            "model.recurrence.type: act");
   table.warn("model.act.skip_halted", [&options]() -> std::string {
     if (!options.adaptive() || options.halting.freeze) return "";
-    return "model.act.freeze_halted is false: the states of all positions go on";
+    return "model.act.freeze_halted is false, so all positions are computed";
   });
   table.add("model.act.use_final_remainder",
             halting.remainder_at_end,
-            "a position that model.recurrence.num_steps stops has the remainder of its weight at "
-            "its last state "
-            "(Graves); false: none (tensor2tensor)");
+            "remainder of the weight on the last state of positions that reach "
+            "model.recurrence.num_steps (Graves 2016); false: no remainder (tensor2tensor). Only "
+            "with model.recurrence.type: act");
   table.add("model.act.loss_weight",
             options.ponder_weight,
-            "of the mean of steps and remainders in the loss: the price of a step",
+            "weight of the ponder cost, the mean of steps and remainders. Only with "
+            "model.recurrence.type: act",
             at_least(0.0));
 }
 
-// 1 at the positions of `time` that this rank has and that are no padding, [rows, positions] u8;
-// undefined where the context has none.
+// Returns 1 at this rank's positions of `time` that are not padding, [rows, positions] u8;
+// undefined if the context has no padding.
 Tensor real_positions(const AttentionContext& context, const SequenceShard& time) {
   const Tensor& length = context.mask.key_length;
   if (!length.defined()) return {};
@@ -89,8 +90,8 @@ Tensor real_positions(const AttentionContext& context, const SequenceShard& time
   return copy_async(real, device);
 }
 
-// The steps that this context rank's positions took, each at its place in the sequence. Padding
-// took none, and is no row.
+// Returns the steps of this context rank's positions, by position in the sequence. Padding took no
+// steps and does not count as a row.
 std::vector<AuxiliaryMetric::At> by_position(const ActResult& pondered, const ProcessMesh& mesh) {
   if (pondered.time.total == 0) return {};
   const std::int64_t total = pondered.time.total;
@@ -108,8 +109,8 @@ std::vector<AuxiliaryMetric::At> by_position(const ActResult& pondered, const Pr
   return at;
 }
 
-// The layers where nobody reads what the last one gives at other rows than these. The others' keys
-// are made of all rows of it.
+// Returns the layers with the last one restricted to the active rows, for outputs that are read
+// only there. Its keys cover all rows.
 std::vector<Layer> of_taken(const std::vector<Layer>& layers,
                             const std::shared_ptr<const ActiveRows>& taken) {
   std::vector<Layer> result = layers;
@@ -149,11 +150,9 @@ void declare_recurrence(OptionTable& table,
                         const PositionOptions& positions) {
   table.add("model.recurrence.type",
             options.count,
-            "whether the layers run once (none) or several times, with signals of position and "
-            "step added each time (Dehghani et al. 2019): all positions take "
-            "model.recurrence.num_steps (fixed), "
-            "or each as many as it needs (act, Graves 2016), where plans and the operations that "
-            "a run counts are those of all steps",
+            "recurrence over depth (Dehghani et al. 2019): none, fixed "
+            "(model.recurrence.num_steps for all positions) or act (adaptive computation time per "
+            "position, Graves 2016). Plans and FLOPs count all steps",
             {{"none", RecurrenceType::none},
              {"fixed", RecurrenceType::fixed},
              {"act", RecurrenceType::adaptive}},
@@ -174,24 +173,17 @@ std::string recurrence_problem(const RecurrenceOptions& options,
   if (!options.adaptive()) return "";
   if (common.residual == ResidualKind::reversible)
     return fmt::format(
-        "model.residual.type: found reversible with {} act, whose output is made of the states of "
-        "all steps, which would have to be kept; set one of them otherwise",
-        key);
+        "model.residual.type: reversible cannot be combined with {}: act; change one of them", key);
   if (options.halting.output == ActOptions::Output::last && !options.halting.freeze)
-    return "model.act.output: found last with model.act.freeze_halted false, where the last "
-           "state of a token is that of the step in which all others have halted too; set one of "
-           "them otherwise";
+    return "model.act.output: last cannot be combined with model.act.freeze_halted: false; change "
+           "one of them";
   if (has_kind(common.attention, "routing"))
     return fmt::format(
-        "model.attention.layer_types: found routing with {} act, where clusters would follow the "
-        "tokens "
-        "of as many steps as the slowest one takes; set one of them otherwise",
+        "model.attention.layer_types: routing cannot be combined with {}: act; change one of them",
         key);
   if (common.norm_kind == NormKind::power)
     return fmt::format(
-        "model.norm.type: found powernorm with {} act, where averages would follow the tokens of "
-        "as many steps as the slowest one takes; set one of them otherwise",
-        key);
+        "model.norm.type: powernorm cannot be combined with {}: act; change one of them", key);
   return "";
 }
 
@@ -207,7 +199,7 @@ std::vector<std::string> recurrence_keys(const std::string& key) {
 PositionOptions positions_of_embedding(const PositionOptions& positions,
                                        const RecurrenceOptions& recurrence) {
   PositionOptions options = positions;
-  // Positions by distance add nothing to embeddings.
+  // Relative positions add nothing to embeddings.
   if (recurrence.is_recurrent()) options.kind = PositionEmbeddingType::alibi;
   return options;
 }
@@ -217,13 +209,13 @@ void add_ponder_loss(const ActResult& pondered,
                      const PonderedNames& names,
                      const ProcessMesh& mesh,
                      BackboneOutput& states) {
-  states.terms.push_back({.name = names.prefix + "pondering",
+  states.terms.push_back({.name = names.prefix + "ponder_cost",
                           .values = sequence_losses(sum(pondered.costs), mesh),
                           .count = names.count,
                           .weight = weight});
   const std::int64_t taken =
       mesh.shape.sequence ? mesh.tensor.all_reduce(pondered.taken, Reduction::sum) : pondered.taken;
-  states.watched.push_back({.name = names.prefix + "steps",
+  states.watched.push_back({.name = names.prefix + "act_steps",
                             .sum = static_cast<double>(taken),
                             .largest = static_cast<double>(pondered.steps.size()),
                             .count = names.count,
@@ -255,8 +247,8 @@ Recurrence::Recurrence(const Scope& scope, const Options& options, const ModelBu
     halting_.emplace(scope.child("halting"), options.width, options.recurrence.halting);
 }
 
-// The layers one after another, as often as there are steps: two streams run through them without
-// a joint in between, and the first sublayer of each step hears the signals.
+// Returns the layers unrolled over the steps. Both reversible streams run through them without
+// merging in between, and the first sublayer of each step adds the timing signals.
 std::vector<Layer> Recurrence::unrolled(const std::vector<Layer>& layers,
                                         const ForwardContext& pass) const {
   std::vector<Layer> all;

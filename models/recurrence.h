@@ -1,5 +1,5 @@
-// Depth that recurs (Dehghani et al. 2019): the layers of a stack run several times, a fixed number
-// or as often as each position needs, and are told each time where they are.
+// Recurrence over depth (Dehghani et al. 2019): the layers of a stack run several times, a fixed
+// number or adaptively per position, with a timing signal each time.
 #pragma once
 
 #include "framework/nn/adaptive_computation_time.h"
@@ -8,48 +8,47 @@
 
 namespace longspan {
 
-// How often the layers run: once, as layers do; or several times, all positions as often, or each
-// as often as it needs.
+// Number of steps: one pass, a fixed number, or adaptive per position.
 enum class RecurrenceType : std::uint8_t { none, fixed, adaptive };
 
 struct RecurrenceOptions {
   StepSignalOptions signals = {};
   RecurrenceType count = RecurrenceType::fixed;
-  ActOptions halting = {};  // its steps are those of a fixed number too
+  ActOptions halting = {};  // its number of steps also applies to `fixed`
   double ponder_weight = 0.01;
 
   bool is_recurrent() const { return count != RecurrenceType::none; }
   bool adaptive() const { return count == RecurrenceType::adaptive; }
 };
 
-// The keys of signals, of steps and of halting, but for the one that says the count. `key` is that
-// one's name.
+// Declares the keys of signals, steps and halting, without the recurrence type, whose name is
+// `key`.
 void declare(OptionTable& table,
              RecurrenceOptions& options,
              const PositionOptions& positions,
              const std::string& key);
-// The same and model.recurrence.type, for families whose layers run once if nothing is said.
+// Declares these keys and model.recurrence.type, for families without recurrence by default.
 void declare_recurrence(OptionTable& table,
                         RecurrenceOptions& options,
                         const PositionOptions& positions);
 
-// What keeps a stack with these options from recurring, as a sentence; empty where nothing does.
-// `key`: as in declare.
+// Returns why a stack with these options does not support recurrence; empty if it does. key: as in
+// declare.
 std::string recurrence_problem(const RecurrenceOptions& options,
                                const ModelOptions& common,
                                const std::string& key);
-// The keys that it reads, with those of `key`.
+// Returns the keys that recurrence reads, including those of `key`.
 std::vector<std::string> recurrence_keys(const std::string& key);
 
-// The positions that are added to embeddings: none where each step adds its own.
+// Returns the positions added to embeddings: none where each step adds its own.
 PositionOptions positions_of_embedding(const PositionOptions& positions,
                                        const RecurrenceOptions& recurrence);
 
-// What halting gave, for the family to make a term of.
+// Receives the halting result, from which the family computes a loss term.
 using GivePondered = std::function<void(const ActResult&)>;
 
-// What a family says of it: the term "pondering" and the watched "steps", with `prefix` before
-// their names, over the batch's count `count`.
+// Names of the term "ponder_cost" and the metric "act_steps", with `prefix` before them, over the
+// batch's count `count`.
 struct PonderedNames {
   std::string prefix = {};
   std::string count = "tokens";
@@ -60,10 +59,10 @@ void add_ponder_loss(const ActResult& pondered,
                      const ProcessMesh& mesh,
                      BackboneOutput& states);
 
-// The batch with the sum of a field of lengths as a count, which pondering is divided by.
+// Returns the batch with the sum of a length field as a count, the divisor of the ponder cost.
 Batch counted(Batch batch, const std::string& lengths, const std::string& count);
 
-// A value.
+// Value type.
 class Recurrence {
  public:
   struct Options {
@@ -73,13 +72,13 @@ class Recurrence {
     Initializer initial = {};  // of tables
     bool reversible = false;
   };
-  // Makes the weights of StepTimingSignals and, where steps are adaptive, "halting/weight" and
+  // Creates the weights of StepTimingSignals and, for adaptive steps, "halting/weight" and
   // "halting/bias".
   Recurrence(const Scope& scope, const Options& options, const ModelBuildOptions& setting);
 
-  // The layers, as often as there are steps. x and the result: as Residual::run. The pass's place
-  // is the stack's. Padding, which the context's key_length says, takes no step of adaptive ones.
-  // `watch`: of the sides in the last one of a fixed number of steps.
+  // Runs the layers for each step. x and the result: as Residual::run. The pass has the path of the
+  // stack. Padding, given by the context's key_length, takes no adaptive steps. watch: records the
+  // last step of a fixed number of steps.
   Variable run(const std::vector<Layer>& layers,
                const Residual& residual,
                const Variable& x,
@@ -88,7 +87,7 @@ class Recurrence {
                const LayerRecorder& watch = {},
                const GivePondered& give = {}) const;
 
-  // The longest sequence; 0: any.
+  // The longest sequence; 0: unlimited.
   std::int64_t longest() const { return signals_.longest(); }
 
  private:

@@ -1,4 +1,4 @@
-// The families, by name.
+// Registry of model families, by name.
 #pragma once
 
 #include <span>
@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// In the order of the help. A new family is a line here.
+// In the order of the help. Each family is one line of the list.
 std::span<const Family> families();
 
 }  // namespace longspan

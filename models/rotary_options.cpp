@@ -11,10 +11,10 @@ void declare_scaling(OptionTable& table, RotaryOptions& turning) {
   table.add(
       "model.rope.scaling.type",
       turning.scaling,
-      "how rotary positions reach beyond the length that weights were trained for: angles "
-      "divided by a factor (linear, Chen et al. 2023); a larger base, for all lengths (ntk) or "
-      "by how much longer a sequence is (dynamic); slow pairs divided and fast ones not (yarn, "
-      "Peng et al. 2024; llama3); a divisor for each pair (longrope, Ding et al. 2024)",
+      "extension of rotary positions beyond the training length: none, linear (angles divided by "
+      "the factor, Chen et al. 2023), ntk (larger base), dynamic (larger base by sequence "
+      "length), yarn (Peng et al. 2024) or llama3 (low frequencies divided), or longrope (a "
+      "divisor per pair, Ding et al. 2024). Only with model.position_embedding_type: rope",
       {{"none", none},
        {"linear", linear},
        {"dynamic", dynamic},
@@ -25,22 +25,22 @@ void declare_scaling(OptionTable& table, RotaryOptions& turning) {
       affects_weights());
   table.add("model.rope.scaling.factor",
             turning.factor,
-            "with model.rope.scaling.type, how many times as long sequences are as "
-            "model.rope.scaling.original_max_position_embeddings",
+            "ratio of the sequence length to model.rope.scaling.original_max_position_embeddings. "
+            "Only with model.rope.scaling.type other than none",
             at_least(1.0),
             affects_weights());
-  table.add(
-      "model.rope.scaling.original_max_position_embeddings",
-      turning.original,
-      "with model.rope.scaling.type, the positions of the sequences that the weights were trained "
-      "with before",
-      between(2, longest_sequence),
-      affects_weights());
+  table.add("model.rope.scaling.original_max_position_embeddings",
+            turning.original,
+            "sequence length that the weights were originally trained with. Only with "
+            "model.rope.scaling.type other than none",
+            between(2, longest_sequence),
+            affects_weights());
   table.add(
       "model.rope.scaling.attention_factor",
       turning.attention_factor,
-      "what turned queries and keys are multiplied by; none: with yarn 0.1 ln(factor) + 1, with "
-      "longrope the root of 1 + ln(factor) / ln(original), otherwise 1",
+      "factor of the rotated queries and keys; none: 0.1 ln(factor) + 1 for yarn, sqrt(1 + "
+      "ln(factor) / ln(original)) for longrope, otherwise 1. Only with model.rope.scaling.type "
+      "other than none",
       more_than(0.0),
       affects_weights());
 }
@@ -48,39 +48,43 @@ void declare_scaling(OptionTable& table, RotaryOptions& turning) {
 void declare_ramps(OptionTable& table, RotaryOptions& turning) {
   table.add("model.rope.scaling.low_freq_factor",
             turning.low_frequency,
-            "with llama3, turns in the original length up to which a pair is divided by the factor",
+            "rotations over the original length up to which a pair's frequency is divided by the "
+            "factor. Only with model.rope.scaling.type: llama3",
             more_than(0.0),
             affects_weights());
   table.add("model.rope.scaling.high_freq_factor",
             turning.high_frequency,
-            "with llama3, turns in the original length from which on a pair is as it was",
+            "rotations over the original length from which on a pair's frequency is unchanged. "
+            "Only with model.rope.scaling.type: llama3",
             more_than(0.0),
             affects_weights());
   table.add("model.rope.scaling.beta_fast",
             turning.beta_fast,
-            "with yarn, turns in the original length from which on a pair is as it was",
+            "rotations over the original length from which on a pair's frequency is unchanged. "
+            "Only with model.rope.scaling.type: yarn",
             more_than(0.0),
             affects_weights());
   table.add("model.rope.scaling.beta_slow",
             turning.beta_slow,
-            "with yarn, turns in the original length up to which a pair is divided by the factor",
+            "rotations over the original length up to which a pair's frequency is divided by the "
+            "factor. Only with model.rope.scaling.type: yarn",
             more_than(0.0),
             affects_weights());
-  table.add(
-      "model.rope.scaling.short_factor",
-      turning.short_factors,
-      "with longrope, what the frequency of each pair is divided by in sequences of at most the "
-      "original length",
-      more_than(0.0),
-      affects_weights());
+  table.add("model.rope.scaling.short_factor",
+            turning.short_factors,
+            "divisor of each pair's frequency in sequences up to the original length. Only with "
+            "model.rope.scaling.type: longrope",
+            more_than(0.0),
+            affects_weights());
   table.add("model.rope.scaling.long_factor",
             turning.long_factors,
-            "the same in longer ones",
+            "divisor of each pair's frequency in longer sequences. Only with "
+            "model.rope.scaling.type: longrope",
             more_than(0.0),
             affects_weights());
 }
 
-// The keys that some scalings read and others do not.
+// Warns about keys that the selected scaling does not read.
 void warn_of_unread(OptionTable& table, const PositionOptions& options) {
   const std::vector<std::pair<std::string, std::vector<RotaryScaling>>> readers = {
       {"scaling.factor", {linear, dynamic, ntk, yarn, llama3, longrope}},
@@ -98,8 +102,7 @@ void warn_of_unread(OptionTable& table, const PositionOptions& options) {
     table.warn("model.rope." + key, [&options, not_rotary, scalings = scalings] {
       const std::string reason = not_rotary();
       const bool read = std::ranges::count(scalings, options.rope.scaling) > 0;
-      return reason.empty() && !read ? "model.rope.scaling.type is one that does not read it"
-                                     : reason;
+      return reason.empty() && !read ? "model.rope.scaling.type does not use it" : reason;
     });
   for (const char* const key : {"theta",
                                 "partial_rotary_factor",
@@ -118,22 +121,22 @@ void declare_rotary(OptionTable& table,
   RotaryOptions& turning = options.rope;
   table.add("model.rope.theta",
             turning.base,
-            "with model.position_embedding_type: rope, pair j of the n features of a head that are "
-            "turned is "
-            "turned by base^(-2j / n) at each position",
+            "base of the rotary frequencies: pair j of n rotated features rotates by theta^(-2j / "
+            "n) per position. Only with model.position_embedding_type: rope",
             more_than(1.0),
             affects_weights());
   table.add("model.rope.partial_rotary_factor",
             turning.share,
-            "the part of a head's features that is turned, the first ones",
+            "fraction of a head's features that is rotated, the first ones. Only with "
+            "model.position_embedding_type: rope",
             more_than(0.0),
             at_most(1.0),
             affects_weights());
   table.add(
       "model.rope.interleaved",
       turning.pairs,
-      "rotates pairs of neighboring features (RoFormer, GPT-J); false: pairs of the two halves "
-      "(GPT-NeoX, Llama)",
+      "rotation of pairs of adjacent features (RoFormer, GPT-J); false: of pairs across the two "
+      "halves (GPT-NeoX, Llama). Only with model.position_embedding_type: rope",
       {{"false", RotaryLayout::halves}, {"true", RotaryLayout::neighbours}},
       affects_weights());
   declare_scaling(table, turning);
@@ -164,10 +167,8 @@ std::string validate_rotary_kinds(const AttentionOptions& attention) {
   const AttentionKind* const kind = first_kind_without_rotary(attention);
   if (kind == nullptr) return "";
   return fmt::format(
-      "model.position_embedding_type: found rope with {} in model.attention.layer_types, whose "
-      "scores are no products of "
-      "one "
-      "query and one key; set it to sinusoidal or learned",
+      "model.position_embedding_type: rope does not support {} in "
+      "model.attention.layer_types; set it to sinusoidal or learned",
       kind->name);
 }
 
@@ -175,12 +176,11 @@ std::string rotary_problem(const PositionOptions& options,
                            const ModelOptions& common,
                            Sequences sequences) {
   if (!options.rotary()) return "";
-  // Padded rows would be turned by the length of the batch, and what is decoded by all that
-  // follows.
+  // Padded rows would be rotated by the batch length, and decoded tokens by the length of all that
+  // follow.
   if (options.rope.by_length() && sequences == Sequences::examples)
-    return "model.rope.scaling.type: dynamic and longrope turn by the length of the whole "
-           "sequence, "
-           "which batches of examples pad; set it to linear, ntk, yarn or llama3";
+    return "model.rope.scaling.type: dynamic and longrope do not support padded batches; set it to "
+           "linear, ntk, yarn or llama3";
   return rotary_problem(options.rope, common.head_dim());
 }
 

@@ -1,4 +1,4 @@
-// The keys of rotary positions.
+// Configuration keys of rotary position embeddings (RoPE).
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace longspan {
 
-// The keys model.rope.*, with what may not be.
+// Declares the keys model.rope.* and their constraints.
 void declare_rotary(OptionTable& table,
                     PositionOptions& options,
                     const ModelOptions& common,
                     Sequences sequences);
 
-// What keeps rotary positions from the attention kinds, and from the heads of a stack, as a
-// sentence; empty where nothing does or positions are others.
+// Returns why the attention types or heads of a stack do not support rotary positions; empty if
+// they do, and for other positions.
 std::string validate_rotary_kinds(const AttentionOptions& attention);
 std::string rotary_problem(const PositionOptions& options,
                            const ModelOptions& common,

@@ -7,7 +7,7 @@ namespace longspan {
 
 namespace {
 
-// Makes the sublayers of one layer. Closures are copied, the functions in them are not.
+// Creates the sublayers of one layer. Closures are copied; the modules in them are shared.
 class LayerMaker {
  public:
   LayerMaker(const Scope& layer, const StackOptions& options) : layer_(layer), options_(options) {}
@@ -67,7 +67,7 @@ class LayerMaker {
                       return (*feed)(x, pass);
                     });
   }
-  // To what the sublayer makes of its norm that of a feed-forward layer.
+  // Parallel block: adds a feed-forward branch that reads the same norm.
   void add_feed_forward(Sublayer& beside) const {
     beside.run = [feed = feed_forward(layer_.child("feed_forward")), run = beside.run](
                      const Variable& x, const SublayerInputs& reads, const ForwardContext& pass) {
@@ -216,7 +216,7 @@ Stack::Stack(const Scope& scope,
                                .width = options.common.width,
                                .initial = options.common.table_initial(),
                                .reversible = options.common.residual == ResidualKind::reversible};
-  // There each position hears where the one before it has looked, also one that halted.
+  // Location attention reads the attention weights of the previous position, even if it has halted.
   if (options.cross && options.cross->scores.kind == CrossAttentionScore::location)
     steps.recurrence.halting.compaction = false;
   recurrence_.emplace(scope, steps, setting);

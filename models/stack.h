@@ -1,4 +1,4 @@
-// What the families share: stacks of attention and feed-forward layers.
+// Stacks of attention and feed-forward layers, which the families share.
 #pragma once
 
 #include <functional>
@@ -14,11 +14,11 @@
 
 namespace longspan {
 
-// Makes the mechanism of a layer in the scope of its attention.
+// Creates a layer's attention, in that attention's scope.
 using AttentionOpFactory =
     std::function<std::unique_ptr<AttentionOp>(const Scope& attention, std::int64_t layer)>;
 
-// What a decoder's layers look at.
+// Cross-attention of a decoder's layers.
 struct CrossAttentionOptions {
   CrossAttentionMapping wiring = CrossAttentionMapping::last;
   CrossAttentionScoreOptions scores = {};
@@ -29,18 +29,19 @@ struct CrossAttentionOptions {
 struct StackOptions {
   ModelOptions common;
   bool attention_bias = true;
-  std::optional<Initializer> initial_out = {};  // of the matrices that write to the stream
+  std::optional<Initializer> initial_out = {};  // of matrices whose output is added to the residual
+                                                // stream
   MemoryOptions memory = {};
   Initializer initial_gain = {.mean = 1};  // of the norms
   std::optional<CrossAttentionOptions> cross = {};
-  // Layers that run several times, with positions that each step adds.
+  // Layers that run several times, with positions added at each step.
   std::optional<RecurrenceOptions> recurrence = {};
   PositionOptions positions = {};
-  std::optional<Rotary> rotary = {};  // of attention to the own sequence
+  std::optional<Rotary> rotary = {};  // of self-attention
 };
 
-// `layers` layers named "layers/0", "layers/1", ... of an "attention", with `cross` a
-// "cross_attention", and a "feed_forward" sublayer. Throws ConfigurationError with wiring_problem.
+// Creates `layers` layers "layers/0", "layers/1", ... with "attention", "cross_attention" (with
+// `cross`) and "feed_forward" sublayers. Throws ConfigurationError with wiring_problem.
 std::vector<Layer> make_layers(const Scope& scope,
                                const StackOptions& options,
                                const AttentionOpFactory& mechanism);
@@ -48,38 +49,38 @@ std::vector<Layer> make_layers(const Scope& scope,
 std::unique_ptr<Residual> make_residual(const ModelOptions& options,
                                         const MemoryOptions& memory = {});
 
-// The positions that this rank holds of the pass's time, behind those of kept keys.
+// Returns this rank's positions in the pass, after those in the KV cache.
 Ranges positions_of(const ForwardContext& pass);
-// The position behind the last one, over all ranks.
+// Returns the end of the positions, over all ranks.
 std::int64_t end_of(const ForwardContext& pass);
 
-// Behind a stack with these options, its readout's table not shared and without a bias.
+// Returns the head specification of a stack with these options, untied and without a bias.
 OutputHeadSpec output_head_spec(const ModelOptions& options);
 
-// Such layers, the way they are run, and the norm on top where the options have one ("final_norm").
+// A stack of layers with their residual connections and an optional final norm ("final_norm").
 class Stack {
  public:
   Stack(const Scope& scope, const StackOptions& options, const AttentionOpFactory& mechanism);
-  // The same, and with `recurrence` its weights in the scope (models/recurrence.h).
+  // As above; with `recurrence` its weights are in the scope (models/recurrence.h).
   Stack(const Scope& scope,
         const StackOptions& options,
         const AttentionOpFactory& mechanism,
         const ModelBuildOptions& setting);
-  // x: [batch, time, width]; pass.time: the division of its positions.
+  // x: [batch, time, width]; pass.time: the sharding of its positions.
   Variable operator()(const Variable& x,
                       const StackInputs& reads,
                       const ForwardContext& pass,
                       const LayerRecorder& watch = {},
                       const GivePondered& give = {}) const;
-  // As an encoder, whose positions all see each other: what the layers of a decoder look at, with
-  // this wiring, in its `StackInputs::sides`. x: the input, of a length and a division of time that
-  // `source` says; its rows may be undefined. Each output is normed as the last one is.
+  // Runs the stack as a bidirectional encoder. Returns the outputs that a decoder with this mapping
+  // attends to (StackInputs::encoder_outputs). x: the input, with the length and time sharding of
+  // `source`, whose rows may be undefined. Each output has the norm of the last one.
   std::vector<EncoderOutput> encode(const Variable& x,
                                     const EncoderOutput& source,
                                     CrossAttentionMapping wiring,
                                     ForwardContext pass,
                                     const GivePondered& give = {}) const;
-  // The longest sequence that signals of each step know; 0: any.
+  // The longest sequence that the step timing signals support; 0: unlimited.
   std::int64_t longest() const { return recurrence_ ? recurrence_->longest() : 0; }
 
  private:

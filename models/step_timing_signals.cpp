@@ -9,9 +9,8 @@ namespace {
 std::string offset_problem(const StepSignalOptions& options, const PositionOptions& positions) {
   if (options.longest_offset == 0 || positions.kind == PositionEmbeddingType::sinusoidal) return "";
   return fmt::format(
-      "model.recurrence.max_position_shift is {}, but only sinusoidal positions go on behind those "
-      "of a segment; "
-      "set it to 0, or model.position_embedding_type to sinusoidal",
+      "model.recurrence.max_position_shift: {} requires "
+      "model.position_embedding_type: sinusoidal; set it to 0 or change the type",
       options.longest_offset);
 }
 
@@ -20,22 +19,22 @@ std::string offset_problem(const StepSignalOptions& options, const PositionOptio
 void declare(OptionTable& table, StepSignalOptions& options, const PositionOptions& positions) {
   table.add("model.recurrence.step_timing_signal",
             options.kind,
-            "what each step adds to all positions, so that the block knows which one it is",
+            "embedding of the step, added to all positions in each step",
             {{"sinusoidal", StepTimingSignalType::sinusoidal},
              {"learned", StepTimingSignalType::learned},
              {"none", StepTimingSignalType::none}},
             affects_weights());
   table.add("model.recurrence.timing_signal_layout",
             options.order,
-            "sinusoids of positions and steps: sines and cosines in turn, counted from 1 (paper), "
-            "or first all sines, counted from 0 (tensor2tensor)",
+            "layout of sinusoidal position and step signals: paper (interleaved sines and "
+            "cosines, counted from 1) or tensor2tensor (sines before cosines, counted from 0)",
             {{"paper", StepSignalOptions::Order::paper},
              {"tensor2tensor", StepSignalOptions::Order::tensor2tensor}},
             affects_weights());
   table.add("model.recurrence.max_position_shift",
             options.longest_offset,
-            "in training, positions are counted from up to so many further on, drawn for each "
-            "step, so that longer sequences than those of training have known positions",
+            "maximum random shift of the positions in training, drawn in each step, so that "
+            "longer sequences have trained positions; 0: no shift",
             between(0, 1 << 30));
   table.check({"model.recurrence.max_position_shift", "model.position_embedding_type"},
               [&options, &positions] { return offset_problem(options, positions); });
@@ -59,9 +58,9 @@ StepTimingSignals::StepTimingSignals(const Scope& scope,
 
 Ranges StepTimingSignals::positions(const ForwardContext& pass) const {
   require(longest() == 0 || end_of(pass) <= longest(),
-          "a sequence of {} tokens is longer than model.max_position_embeddings = {}",
-          end_of(pass),
-          longest());
+          "expected at most model.max_position_embeddings = {} tokens, found {}",
+          longest(),
+          end_of(pass));
   Ranges positions = positions_of(pass);
   const std::int64_t offsets = options_.signals.longest_offset + 1;
   if (!pass.training || offsets == 1) return positions;

@@ -1,5 +1,5 @@
-// What a block that runs several times is told of where it is: signals of the position and of the
-// step, added to what it reads (Dehghani et al. 2019).
+// Timing signals of position and step, added to the input of a block that runs several times
+// (Dehghani et al. 2019).
 #pragma once
 
 #include "models/positions.h"
@@ -9,22 +9,22 @@ namespace longspan {
 enum class StepTimingSignalType : std::uint8_t { sinusoidal, learned, none };
 
 struct StepSignalOptions {
-  // How sinusoids are laid out and counted: sines and cosines in turn, positions and steps from 1
-  // (the paper); or first all sines, from 0 (tensor2tensor).
+  // Layout of sinusoids. paper: sines and cosines interleaved, counted from 1. tensor2tensor: all
+  // sines first, counted from 0.
   enum class Order : std::uint8_t { paper, tensor2tensor };
 
   StepTimingSignalType kind = StepTimingSignalType::sinusoidal;  // of the steps
   Order order = Order::paper;
-  // In training, positions are counted from up to so many further on, drawn for each step of
-  // training: in all stacks of a model the same, so that what belongs together stays together.
+  // In training, positions are shifted by up to this offset, drawn for each training step. All
+  // stacks of a model share the offset, so that their positions match.
   std::int64_t longest_offset = 0;
 };
 
-// The keys model.recurrence.step_timing_signal, model.recurrence.timing_signal_layout and
+// Declares the keys model.recurrence.step_timing_signal, model.recurrence.timing_signal_layout and
 // model.recurrence.max_position_shift.
 void declare(OptionTable& table, StepSignalOptions& options, const PositionOptions& positions);
 
-// A value.
+// Value type.
 class StepTimingSignals {
  public:
   struct Options {
@@ -34,19 +34,19 @@ class StepTimingSignals {
     std::int64_t steps = 1;
     Initializer initial = {};  // of tables
   };
-  // Makes "positions/weight" [longest, width] and "steps/weight" [steps, width] where they are
-  // learned. Throws ConfigurationError for an offset of positions that are not sinusoidal.
+  // Creates "positions/weight" [longest, width] and "steps/weight" [steps, width] where they are
+  // learned. Throws ConfigurationError for an offset with positions that are not sinusoidal.
   StepTimingSignals(const Scope& scope, const Options& options, const ModelBuildOptions& setting);
 
-  // Where the rows that this rank has stand.
+  // Returns the positions of this rank's rows.
   Ranges positions(const ForwardContext& pass) const;
-  // Their signals, [count_of(positions), width] of an accumulator dtype; undefined where there are
-  // none.
+  // Returns their signals, [count_of(positions), width] in an accumulator dtype; undefined where
+  // there are none.
   Variable of(const Ranges& positions) const;
-  // x [batch, time, width] with the signals of its positions, as `of` gave them, and of the step,
+  // Returns x [batch, time, width] plus the position signals from `of` and the signal of the step,
   // counted from 0.
   Variable add(const Variable& x, const Variable& of_positions, std::int64_t step) const;
-  // The longest sequence; 0: any.
+  // The longest sequence; 0: unlimited.
   std::int64_t longest() const { return positions_ ? positions_->global_shape[0] : 0; }
 
  private:
@@ -55,7 +55,7 @@ class StepTimingSignals {
   Options options_;
   DType wide_;
   Device device_;
-  Random offsets_;  // by step of training
+  Random offsets_;  // by training step
   Weight positions_;
   Weight steps_;
 };

@@ -14,20 +14,20 @@ void declare(OptionTable& table, InputOptions& options) {
   table.add(
       "model.scale_embedding",
       options.scaled,
-      "embeddings are multiplied by the root of model.hidden_size (Vaswani et al. 2017); not in "
-      "BERT, whose positions are as large as they are",
+      "multiplication of embeddings by sqrt(model.hidden_size) (Vaswani et al. 2017); false: no "
+      "scaling (BERT)",
       affects_weights());
   table.add("model.layernorm_embedding",
             options.norm,
-            "a norm of what the first layer reads (Devlin et al. 2019)",
+            "norm after the embeddings (Devlin et al. 2019)",
             affects_weights());
 }
 
 void declare_token_types(OptionTable& table, InputOptions& options) {
   table.add("model.type_vocab_size",
             options.token_types,
-            "rows of a table of which one is added to what the first layer reads, by what a token "
-            "belongs to (Devlin et al. 2019): a single text to the first; 0: there is none",
+            "number of token types, which have embeddings (Devlin et al. 2019); a single text has "
+            "the first type; 0: no token types",
             between(0, 1 << 16),
             affects_weights());
 }

@@ -1,4 +1,4 @@
-// What the first layer of a stack reads of tokens.
+// Input of a stack's first layer.
 #pragma once
 
 #include "models/positions.h"
@@ -6,39 +6,39 @@
 namespace longspan {
 
 struct InputOptions {
-  bool scaled = true;            // embeddings are multiplied by the root of the width
+  bool scaled = true;            // multiply embeddings by the square root of the width
   bool norm = false;             // of the sum
-  std::int64_t token_types = 0;  // rows of a table of types; 0: there is none
+  std::int64_t token_types = 0;  // rows of a token type table; 0: no table
 
   double scale(std::int64_t width) const;
 };
 
-// The keys model.scale_embedding and model.layernorm_embedding.
+// Declares the keys model.scale_embedding and model.layernorm_embedding.
 void declare(OptionTable& table, InputOptions& options);
-// The key model.type_vocab_size.
+// Declares the key model.type_vocab_size.
 void declare_token_types(OptionTable& table, InputOptions& options);
 
-// A value.
+// Value type.
 class TokenInput {
  public:
-  // Makes what Positions makes and, where they are asked for, "token_types/weight" [types, width]
-  // and an "embedding_norm".
+  // Creates the parameters of PositionEmbedding and, as configured, "token_types/weight" [types,
+  // width] and an "embedding_norm".
   TokenInput(const Scope& scope,
              const InputOptions& options,
              const PositionOptions& positions,
              const ModelOptions& common,
              const ModelBuildOptions& setting);
 
-  // The embeddings of `tokens` [batch, time] with their positions and what else the options add,
-  // dropped: [batch, time, width] of the positions that `pass` gives this rank. Every token is of
-  // the first type. `beside` [batch, time, width] is added to the embeddings; it may be undefined.
-  // `length`: as Norm has it. Throws Failure as Positions::embed does.
+  // Returns the embeddings of `tokens` [batch, time] with their positions and the configured
+  // additions, after dropout: [batch, time, width] of this rank's positions of `pass`. Every token
+  // has the first type. The last argument [batch, time, width] is added to the embeddings; it may
+  // be undefined. `length`: as for Norm. Throws Failure as PositionEmbedding::embed does.
   Variable operator()(const TokenEmbedding& embedding,
                       const Tensor& tokens,
                       const ForwardContext& pass,
                       const Tensor& length,
                       const Variable& beside = {}) const;
-  // As Positions::longest.
+  // As PositionEmbedding::longest.
   std::int64_t longest() const { return positions_.longest(); }
 
  private:

@@ -15,7 +15,7 @@
 namespace longspan {
 namespace {
 
-std::string memory_name(std::size_t layer) { return "memory/" + std::to_string(layer); }
+std::string memory_name(std::size_t layer) { return "mems/" + std::to_string(layer); }
 
 class TransformerXl : public Backbone {
  public:
@@ -53,7 +53,7 @@ class TransformerXl : public Backbone {
                             options_.common.dropout,
                             pass.child("embedding"));
     const RecurrentState& carried = reading.carried;
-    // What no head sees is not remembered.
+    // Positions beyond the span of every head are not stored.
     const std::int64_t longest =
         reading.extra_context + (spans_ ? std::min(reading.longest_memory, spans_->longest_memory())
                                         : reading.longest_memory);
@@ -87,7 +87,7 @@ class TransformerXl : public Backbone {
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_memory() const override {
-    // Where nothing is computed nothing is cut either.
+    // A dry run cannot truncate by learned spans.
     if (spans_ && setting_.device.state().is_meta())
       return std::min(options_.memory, spans_->longest_memory());
     return options_.memory;
@@ -161,7 +161,7 @@ class TransformerXl : public Backbone {
                                    options_.clamp_length.value_or(-1),
                                    setting_.compute,
                                    setting_.device);
-    // The encodings are one table for all streams: dropped alike on every rank.
+    // The encodings are one table for all streams, so every rank applies the same dropout mask.
     ForwardContext positions = pass.child("positions");
     positions.first_stream = 0;
     positions.time = {};
@@ -191,41 +191,37 @@ void declare(OptionTable& table,
   declare_logit_cap(table, options.common);
   declare_logit_scale(table, options.common);
   table.warn("model.attention.bias", []() -> std::string {
-    return "attention with relative positions has no biases here";
+    return "model.family: transformer_xl does not support attention biases";
   });
   table.add("model.mem_len",
             options.memory,
-            "rows of each layer's input that training remembers of earlier segments",
+            "length of the Transformer-XL memory in training, in tokens",
             between(0, longest_sequence));
   table.add("model.same_length",
             options.same_length,
-            "every query sees at most as many keys as the memory is long");
+            "same context length for all queries, at most the length of the memory");
   table.add("model.clamp_len",
             options.clamp_length,
-            "distances beyond it are encoded as it; none: no limit",
+            "maximum relative position, to which larger ones are clamped; none: unlimited",
             between(0, longest_sequence));
   table.add("model.share_position_biases",
             options.share_position_biases,
-            "one pair of position biases u and v for all layers",
+            "position biases u and v shared by all layers",
             affects_weights());
   table.add(
-      "model.lm_head_bias", options.output_bias, "a bias of the output layer", affects_weights());
+      "model.lm_head_bias", options.output_bias, "bias of the output layer", affects_weights());
   declare(table, options.spans, options.common);
   for (const std::string key : {"model.clamp_len", "model.share_position_biases"})
     table.warn(key, [&options]() -> std::string {
-      return options.spans.any()
-                 ? "model.adaptive_span.type has keys of distances in place of encodings"
-                 : "";
+      return options.spans.any() ? "model.adaptive_span.type replaces the relative encodings" : "";
     });
   if (planned) {
-    // Actions are drawn without dropout: learnt with it they would not be as likely as when drawn.
+    // Actions are sampled without dropout; training with it would change their probabilities.
     const auto check_dropout = [&](const std::string& key, const double& dropout) {
       table.check({key, "run.task"}, [&dropout, key, planned]() -> std::string {
         if (dropout == 0 || !planned().is_policy) return "";
         return fmt::format(
-            "{}: found {} with run.task: reinforcement_learning, which acts without dropout and is "
-            "to learn "
-            "from what it did as it did it; set it to 0",
+            "{}: {} cannot be combined with run.task: reinforcement_learning; set it to 0",
             key,
             dropout);
       });
@@ -234,19 +230,17 @@ void declare(OptionTable& table,
     check_dropout("model.attention.dropout", options.common.attention_dropout);
     table.check({"model.norm.type", "run.task"}, [&options, planned]() -> std::string {
       if (options.common.norm_kind != NormKind::power || !planned().is_policy) return "";
-      return "model.norm.type: found powernorm with run.task: reinforcement_learning, where it "
-             "would act with "
-             "other norms than it learns with; layernorm and rmsnorm can be";
+      return "model.norm.type: powernorm does not support run.task: reinforcement_learning; set it "
+             "to layernorm or rmsnorm";
     });
     table.check({"model.adaptive_span.type", "run.task"}, [&options, planned]() -> std::string {
       if (!options.spans.any() || !planned().is_policy) return "";
-      return "model.adaptive_span.type is not for run.task: reinforcement_learning, whose segments "
-             "hold several episodes";
+      return "model.adaptive_span.type does not support run.task: reinforcement_learning";
     });
   }
   table.check({"model.same_length", "model.mem_len"}, [&options]() -> std::string {
     if (!options.same_length || options.memory > 0) return "";
-    return "model.same_length needs model.mem_len of at least 1";
+    return "model.same_length requires model.mem_len of at least 1";
   });
 }
 
@@ -263,7 +257,8 @@ std::unique_ptr<Model> make_transformer_xl(const TransformerXlOptions& options,
 
 Family transformer_xl_family() {
   return {"transformer_xl",
-          "language model with segment memory and relative positions (Dai et al. 2019)",
+          "causal language model with segment-level recurrence and relative positions (Dai et al. "
+          "2019)",
           {"language_modeling", "behavior_cloning", "reinforcement_learning"},
           declared(transformer_xl_body)};
 }

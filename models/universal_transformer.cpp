@@ -82,14 +82,11 @@ class UniversalTransformer : public Backbone {
 std::string documents_problem(const UniversalTransformerOptions& options, bool documents_apart) {
   if (!documents_apart) return "";
   if (options.count == RecurrenceType::adaptive)
-    return "model.recurrence.type: found act with documents that do not look at each other, of "
-           "which "
-           "fewer tokens are predicted than ponder; set it to fixed";
+    return "model.recurrence.type: act cannot be combined with "
+           "data.documents.reset_attention_mask; set it to fixed";
   if (options.positions.is_relative()) return "";
-  return "model.position_embedding_type: found absolute ones with documents that do not look at "
-         "each other, "
-         "whose positions would have to begin anew in each; set it to "
-         "relative, alibi or rope";
+  return "model.position_embedding_type: absolute positions cannot be combined with "
+         "data.documents.reset_attention_mask; set it to relative, alibi or rope";
 }
 
 }  // namespace
@@ -104,8 +101,8 @@ void declare(OptionTable& table,
   table.add(
       "model.recurrence.type",
       options.count,
-      "whether all positions take model.recurrence.num_steps (fixed), or each as many as it needs "
-      "(act, Graves 2016); plans and the operations that a run counts are those of all steps",
+      "recurrence over depth: fixed (model.recurrence.num_steps for all positions) or act "
+      "(adaptive computation time per position, Graves 2016). Plans and FLOPs count all steps",
       {{"fixed", RecurrenceType::fixed}, {"act", RecurrenceType::adaptive}},
       affects_weights());
   declare(table, options, options.positions, type_key);
@@ -133,12 +130,11 @@ std::unique_ptr<Model> make_universal_transformer(const UniversalTransformerOpti
 }
 
 Family universal_transformer_family() {
-  return {
-      "universal_transformer",
-      "causal language model whose layers run several times, a fixed number or as often as each "
-      "position needs (Dehghani et al. 2019)",
-      {"language_modeling"},
-      declared(universal_transformer_body)};
+  return {"universal_transformer",
+          "causal language model with recurrence over depth, for a fixed number of steps or with "
+          "adaptive computation time (Dehghani et al. 2019)",
+          {"language_modeling"},
+          declared(universal_transformer_body)};
 }
 
 }  // namespace longspan

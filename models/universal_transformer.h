@@ -1,5 +1,5 @@
-// The Universal Transformer (Dehghani et al. 2019): a causal language model whose layers run
-// several times, a fixed number or as often as each position needs.
+// The Universal Transformer (Dehghani et al. 2019): a causal language model with recurrence over
+// depth, with a fixed or adaptive number of steps.
 #pragma once
 
 #include "framework/modeling/family.h"
@@ -9,7 +9,8 @@
 namespace longspan {
 
 struct UniversalTransformerOptions : RecurrenceOptions {
-  ModelOptions common = {.layers = 1, .initial_deviation = {}};  // layers: of the block
+  // `layers` counts those of the block
+  ModelOptions common = {.layers = 1, .initial_deviation = {}};
   PositionOptions positions = {};
 };
 
@@ -17,7 +18,6 @@ void declare(OptionTable& table,
              UniversalTransformerOptions& options,
              const PlannedBuildOptions& planned);
 BackboneFactory universal_transformer_body(const UniversalTransformerOptions& options);
-// A language model.
 std::unique_ptr<Model> make_universal_transformer(const UniversalTransformerOptions& options,
                                                   const ModelBuildOptions& setting);
 Family universal_transformer_family();

@@ -29,7 +29,7 @@ AdditiveAttention call_of(const Variable& query,
               asking.shape().with(3, value.shape()[3]), asking.dtype(), asking.device())};
 }
 
-// The sums of parts [n, ...] over their first axis.
+// Adds the sum of parts [n, ...] over their first axis to `to`.
 void add_parts(const Tensor& parts, const Tensor& to) {
   const std::int64_t width = to.elements();
   if (width == 0) return;
@@ -38,7 +38,7 @@ void add_parts(const Tensor& parts, const Tensor& to) {
   });
 }
 
-// Inputs 0 to 3 are query, key, value and weight, input 4 the taps.
+// Inputs 0 to 3 are query, key, value and weight; input 4 is the taps.
 void give_back(const AdditiveAttention& call, BackwardContext& gradients) {
   const Shape &query = call.query.shape(), &key = call.key.shape();
   const std::int64_t batch = query[0], heads = query[2], dim = query[3];

@@ -8,7 +8,7 @@
 
 namespace longspan {
 
-// Which keys a query sees.
+// Keys that a query attends to.
 struct AdditiveRules {
   bool causal = false;
   std::int64_t query_begin = 0;
@@ -18,8 +18,7 @@ struct AdditiveRules {
 };
 
 // query: [batch, time, heads, dim]; key, value: [batch, keys, heads, dim or value_dim]; weight:
-// [heads, dim]. Result: [batch, time, heads, value_dim]. Memory grows with queries and keys, not
-// with their pairs.
+// [heads, dim]. Returns [batch, time, heads, value_dim]. Memory is linear in queries plus keys.
 Variable additive_attention(const Variable& query,
                             const Variable& key,
                             const Variable& value,
@@ -27,9 +26,9 @@ Variable additive_attention(const Variable& query,
                             const AdditiveRules& rules,
                             const std::optional<AttentionDropout>& dropout);
 
-// Each query hears where the one before it has looked, through taps [heads, taps, dim], and the
-// first hears `before` [batch, heads, keys] (a constant; undefined: nothing). Keeps the
-// probabilities. last: [batch, heads, keys], where the last query has looked.
+// Each query's scores also read the previous query's probabilities, through taps [heads, taps,
+// dim]. The first query reads `before` [batch, heads, keys], a constant. Undefined `before`: zeros.
+// Stores the probabilities. last: [batch, heads, keys], the probabilities of the last query.
 struct LocationAwareAttention {
   Variable out;
   Tensor last;

@@ -11,8 +11,8 @@ Tensor zeros_of_sums(const Tensor& value) {
   return Tensor::zeros(value.shape(), accumulator_of(value.dtype()), value.device());
 }
 
-// Biases, tables and spans are parameters, or of the dtype of sums: their gradients are collected
-// as sums.
+// Biases, tables and spans are parameters or in the accumulator dtype, so their gradients
+// accumulate in that dtype.
 Tensor gradient_or_scratch(BackwardContext& gradients, std::size_t input, const Tensor& value) {
   return gradients.needs_gradient(input) ? gradients.accumulate_target(input)
                                          : zeros_of_sums(value);

@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-// What each rank knows of its part of the rows, reduced to what all agree on.
+// Row statistics of each rank's shard, reduced over the ranks.
 struct RowLosses {
   Tensor losses;
   Tensor log_sum_exp;
@@ -19,7 +19,7 @@ double off_target_of(const CrossEntropyOptions& options) {
 }
 
 double on_target_of(const CrossEntropyOptions& options) {
-  // The weight of the target beyond what every class gets.
+  // Weight of the target in excess of every class's share.
   return options.kind == LabelSmoothingStyle::wrong_classes
              ? 1 - options.smoothing - off_target_of(options)
              : 1 - options.smoothing;
@@ -90,7 +90,7 @@ Variable copy_to_tensor_parallel_region(const Variable& x, const Communicator& c
 Variable reduce_from_tensor_parallel_region(Variable&& x, const Communicator& communicator) {
   if (communicator.size() == 1) return std::move(x);
   const Variable input = std::move(x);
-  // The variable itself is one holder of its value.
+  // `input` itself is one owner of its value.
   Tensor y = input.value();
   if (!y.has_use_count(2)) y = y.clone();
   communicator.all_reduce(y, Reduction::sum);
@@ -104,7 +104,7 @@ Variable cross_entropy(Variable&& logits,
                        const CrossEntropyOptions& options,
                        const Communicator& communicator) {
   const Variable input = std::move(logits);
-  // The variable itself is one holder of its value.
+  // `input` itself is one owner of its value.
   const Tensor own = input.value().has_use_count(1) ? input.value() : input.value().clone();
   const Tensor values = own.reshape({input.shape().rows(), input.shape().width()});
   const Tensor ids = targets.reshape({targets.elements()});

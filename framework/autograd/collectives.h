@@ -1,4 +1,4 @@
-// Operations that join the ranks of an axis, with their gradients.
+// Differentiable collectives over the ranks of a mesh axis.
 #pragma once
 
 #include <cstdint>
@@ -11,55 +11,56 @@
 
 namespace longspan {
 
-// Entering a split region: identity forward, sum over the ranks backward (Shoeybi et al. 2019, f).
+// Entry to a split region: identity forward, sum over the ranks backward (f in Shoeybi et al.
+// 2019).
 Variable copy_to_tensor_parallel_region(const Variable& x, const Communicator& communicator);
 
-// Leaving it: sum over the ranks forward, identity backward (g). Writes over x's value where nobody
-// else holds it.
+// Exit from a split region: sum over the ranks forward, identity backward (g). Writes over x's
+// value if it has no other owner.
 Variable reduce_from_tensor_parallel_region(Variable&& x, const Communicator& communicator);
 
-// The same two where the activations outside of the split region are divided over the ranks by time
-// (Korthikanti et al. 2022, g and its conjugate). `rows`: of each rank's share.
+// As above, if activations outside the split region are sharded over the ranks by time (g and its
+// conjugate in Korthikanti et al. 2022). `rows`: rows of each rank's shard.
 //
-// All ranks' shares, one after another along time; backward the sum over the ranks of what belongs
-// to this rank's share. x: [batch, rows[rank], width].
+// Returns all ranks' shards, concatenated along time. Backward: sum over the ranks of the gradients
+// of this rank's shard. x: [batch, rows[rank], width].
 Variable gather_from_sequence_parallel_region(const Variable& x,
                                               const std::vector<std::int64_t>& rows,
                                               const Communicator& communicator);
-// This rank's share of the sum over the ranks; backward all ranks' shares. x: [batch, sum of rows,
-// width].
+// Returns this rank's shard of the sum over the ranks. Backward: all ranks' shards. x: [batch, sum
+// of rows, width].
 Variable reduce_scatter_to_sequence_parallel_region(const Variable& x,
                                                     const std::vector<std::int64_t>& rows,
                                                     const Communicator& communicator);
 
-// For what needs the whole sequence where ranks share its time: this rank's rows of all heads
-// become all rows, in the order of time, of this rank's part of the heads (all-to-all; Jacobs et
-// al. 2023). x: [batch, own rows, heads, dim]; result: [batch, all rows, heads / ranks, dim], of
-// the heads from rank * heads / ranks. `positions`: those of each rank's rows, which together are
-// 0, 1, ... Throws ConfigurationError when the heads do not divide by the ranks.
+// Exchanges sharding of time for sharding of heads, for ops that need the full sequence
+// (all-to-all; DeepSpeed-Ulysses, Jacobs et al. 2023). x: [batch, own rows, heads, dim]. Returns
+// [batch, all rows, heads / ranks, dim] in time order, for the heads from rank * heads / ranks.
+// `positions`: positions of each rank's rows, together 0, 1, ... Throws ConfigurationError if the
+// heads are not divisible by the ranks.
 Variable sequence_to_heads(const Variable& x,
                            const std::vector<Ranges>& positions,
                            const Communicator& communicator);
-// The way back. x: [batch, all rows, heads / ranks, dim]; result: [batch, own rows, heads, dim].
+// Inverse. x: [batch, all rows, heads / ranks, dim]. Returns [batch, own rows, heads, dim].
 Variable heads_to_sequence(const Variable& x,
                            const std::vector<Ranges>& positions,
                            const Communicator& communicator);
 
-// How label smoothing spreads its share: over the wrong classes (fairseq) or over all (PyTorch).
+// Classes that receive the smoothed mass: the wrong ones (fairseq) or all (PyTorch).
 enum class LabelSmoothingStyle : std::uint8_t { wrong_classes, all_classes };
 
 struct CrossEntropyOptions {
-  std::int64_t vocabulary = 0;               // the whole vocabulary
-  std::int64_t vocabulary_begin = 0;         // the first id of this rank's logits
-  std::optional<std::int64_t> classes = {};  // of this rank's; columns after them do not count
+  std::int64_t vocabulary = 0;               // full vocabulary size
+  std::int64_t vocabulary_begin = 0;         // first id of this rank's logits
+  std::optional<std::int64_t> classes = {};  // classes of this rank; later columns are ignored
   double smoothing = 0;
   LabelSmoothingStyle kind = LabelSmoothingStyle::all_classes;
 };
 
-// The loss of each row, [rows] in the accumulator dtype; 0 where the target is negative. logits:
-// [..., width], this rank's part of the vocabulary; targets: [rows] i64. Takes the logits: the
-// backward pass writes their gradient over them, so that they are never held twice; only where
-// somebody else holds them a copy is made.
+// Returns the loss of each row, [rows] in the accumulator dtype; 0 where the target is negative.
+// logits: [..., width], this rank's shard of the vocabulary; targets: [rows] i64. Consumes the
+// logits: the backward pass writes their gradient over them, which avoids a second buffer. Copies
+// only if they have another owner.
 Variable cross_entropy(Variable&& logits,
                        const Tensor& targets,
                        const CrossEntropyOptions& options,

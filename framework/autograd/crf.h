@@ -1,29 +1,28 @@
-// The readout of tags whose neighbours depend on each other: a linear-chain conditional random
-// field (kernels/crf.h).
+// Linear-chain conditional random field (CRF) over tags (kernels/crf.h).
 #pragma once
 
 #include "framework/autograd/variable.h"
 
 namespace longspan {
 
-// start, end: [tags]; transitions: [tags, tags], from and to. Parameters, or of the accumulator
-// dtype. -inf forbids.
+// start, end: [tags]; transitions: [tags, tags], from and to. Parameters, or in the accumulator
+// dtype. -inf forbids a transition.
 struct CrfWeights {
   Variable start;
   Variable transitions;
   Variable end;
 };
 
-// -log p(tags) of each row, [rows] in the accumulator dtype; 0 where it is empty. emissions: [rows,
-// time, tags]; tags: [rows, time] i64; lengths: [rows] i64, or undefined where all rows are whole.
-// What lies after a row's length is not read and has the gradient 0.
+// Returns -log p(tags) of each row, [rows] in the accumulator dtype; 0 for an empty row. emissions:
+// [rows, time, tags]; tags: [rows, time] i64; lengths: [rows] i64, or undefined if all rows are
+// full. Positions after a row's length are not read and have gradient 0.
 Variable crf_losses(const Variable& emissions,
                     const CrfWeights& weights,
                     const Tensor& tags,
                     const Tensor& lengths = {});
 
-// The tags with the highest score and that score. tags: [rows, time] i64, -1 after a row's length;
-// scores: [rows], accumulator dtype. Nothing is recorded.
+// Tags with the highest score, and that score. tags: [rows, time] i64, -1 after a row's length;
+// scores: [rows] in the accumulator dtype. Records no gradient.
 struct ViterbiPaths {
   Tensor tags;
   Tensor scores;

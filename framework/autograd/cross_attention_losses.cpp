@@ -70,7 +70,7 @@ Variable pointer_generator_losses(const Variable& generated,
       .targets = targets,
       .losses = generated.value().empty_like(MemoryTag::activations)};
   on(call.losses.device(), [&](auto backend) { pointer_generator_losses(backend, call); });
-  // The gradient reads the losses, which others may write over: it has a copy.
+  // The gradient reads the losses, which later ops may overwrite.
   PointerGeneratorLosses kept = call;
   if (is_recording()) kept.losses = call.losses.clone();
   return record(call.losses, {generated, gate, copied}, [kept](BackwardContext& gradients) {
@@ -94,7 +94,7 @@ Variable coverage_losses(const Variable& attention, const Tensor& targets) {
                                .coverage = empty_accumulator(value, shape),
                                .losses = empty_accumulator(value, {shape[0], shape[1]})};
   on(value.device(), [&](auto backend) { coverage_losses(backend, call); });
-  // `losses` has the right shape for the checks of the backward pass, which does not read it.
+  // The backward pass does not read `losses`, but its checks require the shape.
   return record(call.losses, {attention}, [call](BackwardContext& gradients) {
     const CoverageLossesGradient backward = {
         .forward = call, .dlosses = gradients.output(), .dattention = call.attention.empty_like()};

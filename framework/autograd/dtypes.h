@@ -7,13 +7,12 @@
 
 namespace longspan {
 
-// x itself, or its values in another dtype: new memory on the same device. `place`: whose
-// computation it is.
+// Returns x, or a copy in another dtype on the same device. `place`: source location for profiling.
 Tensor to_dtype(const Tensor& x,
                 DType dtype,
                 const std::source_location& place = std::source_location::current());
 
-// Uninitialised, on the device of `like`, in the dtype that its values are summed in.
+// Returns an uninitialized tensor on the device of `like`, in its accumulator dtype.
 Tensor empty_accumulator(const Tensor& like, const Shape& shape);
 
 }  // namespace longspan

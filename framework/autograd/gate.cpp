@@ -6,7 +6,7 @@
 namespace longspan {
 namespace {
 
-// The sum of dlogits over the rows, with the sign that the bias has beside the logits.
+// Sums dlogits over the rows, with the sign of the bias in the logits.
 void add_bias_gradient(GateFunction function, const Tensor& dlogits, const Tensor& dbias) {
   const bool added = function == GateFunction::highway;
   const Tensor sums = added ? dbias : Tensor::zeros(dbias.shape(), dbias.dtype(), dbias.device());

@@ -1,4 +1,4 @@
-// Gates in place of a residual sum, recorded.
+// Recorded gates that replace a residual sum.
 #pragma once
 
 #include "framework/autograd/variable.h"
@@ -6,8 +6,8 @@
 
 namespace longspan {
 
-// As kernels/gate.h. x, change (undefined where the function has none) and logits: [..., width], of
-// one dtype; bias: [width], a parameter, undefined where the function has none.
+// As kernels/gate.h. x, change (undefined if the function has none) and logits: [..., width] in one
+// dtype; bias: [width], a parameter, undefined if the function has none.
 Variable gate(GateFunction function,
               const Variable& x,
               const Variable& change,

@@ -1,12 +1,12 @@
-// Feed-forward layers with a gate (Shazeer 2020).
+// Gated feed-forward layers (Shazeer 2020).
 #pragma once
 
 #include "framework/autograd/ops.h"
 
 namespace longspan {
 
-// linear(dropout(activation(linear(x, in, in_bias)) * linear(x, up, up_bias)), out, out_bias), the
-// biases may be undefined. Of the hidden layer its two factors are kept. `unread`: as in
+// linear(dropout(activation(linear(x, in, in_bias)) * linear(x, up, up_bias)), out, out_bias).
+// Biases may be undefined. Stores the two factors of the hidden layer. `unread`: as in
 // feed_forward.
 struct GatedForward {
   Variable in;
@@ -21,7 +21,7 @@ Variable gated_feed_forward(const Variable& x,
                             const Hidden& hidden,
                             bool unread = false);
 
-// The hidden layer alone: activation(before) * factor. Both are kept.
+// Hidden layer only: activation(before) * factor. Stores both.
 Variable gated(Activation activation, const Variable& before, const Variable& factor);
 
 }  // namespace longspan

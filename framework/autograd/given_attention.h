@@ -1,4 +1,4 @@
-// Attention with given scores as a recorded op (kernels/attention/external_scores.h).
+// Attention with external scores as a recorded op (kernels/attention/external_scores.h).
 #pragma once
 
 #include <optional>
@@ -8,15 +8,15 @@
 
 namespace longspan {
 
-// Shaped as ExternalScores says; either sum may be undefined.
+// Shapes as in ExternalScores. Either term may be undefined.
 struct ExternalScoreVariables {
   Variable row = {};   // [1, time, heads, positions]
   Variable low = {};   // [batch, time, heads, a]
   Variable high = {};  // [batch, time, heads, c]
 };
 
-// As `attention`; with shares as `ring_attention`, where the rows are those of this rank's queries
-// and have a place for each position of the whole sequence, so that nothing of them travels.
+// As `attention`, or with shares as `ring_attention`. Rows are then those of this rank's queries,
+// with a column for each position of the full sequence, so that they need no communication.
 Variable attention_with_external_scores(const Variable& query,
                                         const Variable& key,
                                         const Variable& value,

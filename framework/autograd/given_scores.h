@@ -1,5 +1,5 @@
-// The given scores of a recorded attention: their variables among the inputs of its op, and what
-// becomes of their gradients. Private to framework/autograd.
+// External scores of a recorded attention: their variables among the inputs of the op, and their
+// gradients. Private to framework/autograd.
 #pragma once
 
 #include <array>
@@ -11,11 +11,11 @@
 
 namespace longspan {
 
-// The tensors of given scores, to go through them.
+// Members of ExternalScores, for iteration.
 inline constexpr std::array<Tensor ExternalScores::*, 3> given_parts = {
     &ExternalScores::row, &ExternalScores::low, &ExternalScores::high};
 
-// Where each stands among the inputs; 0: it is not there.
+// Index of each among the inputs; 0: absent.
 using GivenPlaces = std::array<std::size_t, given_parts.size()>;
 
 struct GivenInputs {
@@ -23,17 +23,17 @@ struct GivenInputs {
   GivenPlaces places = {};
 };
 
-// Adds their variables to the inputs.
+// Appends their variables to the inputs.
 GivenInputs add_external_scores(const ExternalScoreVariables& given, std::vector<Variable>& inputs);
-// Zeros for each of them, in the accumulator dtype.
+// Returns zeros for each of them, in the accumulator dtype.
 ExternalScores external_score_gradients(const ExternalScores& given);
-// The gradients in the dtype of the values.
+// Sets the gradients, in the dtype of the values.
 void give_given_gradients(BackwardContext& gradients,
                           const GivenPlaces& places,
                           const ExternalScores& found,
                           DType dtype);
 
-// As `attention` and `ring_attention`, with given scores.
+// As `attention` and `ring_attention`, with external scores.
 Variable attention_with(const Variable& query,
                         const Variable& key,
                         const Variable& value,

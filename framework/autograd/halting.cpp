@@ -45,7 +45,7 @@ Variable accumulate_states(const Variable& x,
                            const Variable& before,
                            StateAccumulation join) {
   require(!before.defined() || before.shape() == x.shape(),
-          "states of shape {} cannot be joined to an output of shape {}",
+          "cannot join states of shape {} to an output of shape {}",
           x.shape(),
           before.defined() ? before.shape() : Shape());
   Tensor y = empty_accumulator(x.value(), x.shape());

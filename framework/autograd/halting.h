@@ -1,4 +1,4 @@
-// The recorded operations of adaptive computation time (kernels/halting.h).
+// Recorded ops of adaptive computation time (kernels/halting.h).
 #pragma once
 
 #include "framework/autograd/variable.h"
@@ -6,8 +6,8 @@
 
 namespace longspan {
 
-// What a step weighs, and the sums and costs after it: [positions], of an accumulator dtype.
-// `now`: the step's decision, [positions] u8; it is kept.
+// Weights of a step, and the sums and costs after it: [positions] in an accumulator dtype. `now`:
+// the decision of the step, [positions] u8, which is stored.
 struct ActStepWeights {
   Variable weights;
   Variable sums;
@@ -18,14 +18,15 @@ ActStepWeights act_step_weights(const Variable& logits,
                                 const Variable& costs,
                                 const Tensor& now);
 
-// x [..., width] joined to `before`, of x's shape and its accumulator's dtype, may be undefined:
-// zeros. The result is of that dtype.
+// Accumulates x [..., width] into `before`, of x's shape and in its accumulator dtype. Undefined
+// `before`: zeros. The result has that dtype.
 Variable accumulate_states(const Variable& x,
                            const Variable& weights,
                            const Variable& before,
                            StateAccumulation join);
 
-// The rows of `moving` where `now` [rows] u8 does not rest, else those of `resting`, bit for bit.
+// Returns the rows of `moving`, but of `resting` where the decision `now` [rows] u8 is to rest,
+// bitwise equal.
 Variable select_rows(const Tensor& now, const Variable& moving, const Variable& resting);
 
 }  // namespace longspan

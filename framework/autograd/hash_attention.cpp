@@ -12,14 +12,14 @@
 namespace longspan {
 namespace {
 
-// Rows (slots times heads) that are gathered and attended at once: what bounds the workspace, and
-// on a CPU keeps a gathered row in the cache until it is used. A GPU is to have work for all of its
-// multiprocessors in each of the few dozen kernels that this starts.
+// Rows (slots times heads) that are gathered and attended to at once. Bounds the workspace; on a
+// CPU keeps a gathered row in the cache until use. A GPU needs enough work for all multiprocessors
+// in each of the few dozen kernels launched.
 std::int64_t rows_at_once(const Device& device) {
   return device.on_gpu() ? std::int64_t{1} << 18 : 8192;
 }
 
-// What a call is about, and what it keeps for its gradient.
+// Arguments of a call, and the tensors saved for its gradient.
 struct Saved {
   Tensor shared;
   Tensor value;
@@ -40,7 +40,7 @@ struct Saved {
   bool counts() const { return options.count_once && (rounds() > 1 || options.count_floor > 0); }
 };
 
-// One batch row of a tensor, without its leading axis.
+// Returns one batch row of a tensor, without its leading axis.
 Tensor row_of(const Tensor& tensor, std::int64_t b) {
   const auto extents = tensor.shape().extents();
   return tensor.slice(b, b + 1).reshape(Shape(extents.subspan(1)));
@@ -53,7 +53,7 @@ Tensor with_leading_axis(const Tensor& tensor) {
   return tensor.reshape(Shape(extents));
 }
 
-// A batch row as sums are made in it: the row itself, or a wider copy that `finish` rounds.
+// Accumulator for a batch row: the row itself, or a wider copy that `finish` rounds.
 class WideRow {
  public:
   WideRow(const Tensor& whole, std::int64_t b)
@@ -75,7 +75,7 @@ class WideRow {
   Tensor sums_;
 };
 
-// The order of one batch row in all rounds.
+// Sort order of one batch row in all rounds.
 class SortedRow {
  public:
   SortedRow(const Saved& saved, std::int64_t b)
@@ -99,13 +99,13 @@ class SortedRow {
   template <typename F>
   void for_spans(const F& f) const;
 
-  // Some chunks of a round with what they look at, gathered.
+  // Chunks of a round with the keys they attend to, gathered.
   struct Span {
     Tensor query_position;  // [heads, count]
     Tensor key_position;    // [heads, keys]
     Tensor inverse_norm;    // of the keys
-    std::int64_t before;    // key slots before the first query's
-    Attention call;         // without its results
+    std::int64_t before;    // number of key slots before the first query slot
+    Attention call;         // without its outputs
     std::int64_t count() const { return query_position.shape()[1]; }
     std::int64_t keys() const { return key_position.shape()[1]; }
   };
@@ -145,7 +145,8 @@ SortedRow::Span SortedRow::span_of(std::int64_t round,
                                    std::int64_t begin,
                                    std::int64_t count) const {
   const LshAttentionOptions& options = saved_.options;
-  const bool alone = saved_.chunks() == 1;  // looking round would meet the same chunk again
+  // a single chunk would attend to itself again by wrapping around
+  const bool alone = saved_.chunks() == 1;
   ChunkSlots slots = {.order = order_,
                       .chunk = options.chunk,
                       .look_back = alone ? 0 : options.look_back,
@@ -217,7 +218,7 @@ LshTerm SortedRow::term() const {
   const bool alone = saved_.chunks() == 1;
   term.look_back = alone ? 0 : options.look_back;
   term.look_ahead = alone ? 0 : options.look_ahead;
-  // Over all rounds the first chunk of a round has no neighbour before it in its own.
+  // With all rounds at once, the first chunk of a round has no predecessor in its own round.
   const bool goes_round = !options.wrap_rounds || saved_.rounds() == 1;
   term.chunks = goes_round ? saved_.chunks() : 0;
   term.count_floor = options.count_floor;
@@ -237,9 +238,9 @@ AttentionDropout SortedRow::dropout_of(std::int64_t round, std::int64_t begin) c
   return dropout;
 }
 
-// While it lives, what a dry device counts is of all pairs of slots that meet. Needed are those of
-// tokens, and of causal ones the earlier: which a query meets is random, and of these half are
-// earlier on average, beside itself.
+// During its lifetime a dry device counts operations of all pairs of slots in the same chunks.
+// Those needed are pairs of tokens, and if causal only pairs with earlier keys. Which pairs occur
+// is random: on average half of them are earlier, not counting the query itself.
 class NeededPairs {
  public:
   explicit NeededPairs(const Saved& saved)
@@ -294,8 +295,8 @@ void forward(const Saved& saved) {
   }
 }
 
-// The results of the whole, in the slots of a span: the gradient of a part is that of one softmax
-// over all parts.
+// Uses the results over all rounds in the slots of a span: the gradient of a part is that of one
+// softmax over all parts.
 AttentionGradient gradient_call(const Saved& saved,
                                 std::int64_t b,
                                 const Tensor& dout,
@@ -332,8 +333,8 @@ AttentionGradient gradient_call(const Saved& saved,
   return call;
 }
 
-// Adds rows of key slots into a batch row. Slots of neighbours may repeat those of the span, so
-// they are added one group after another.
+// Adds rows of key slots to a batch row. Slots of neighboring chunks may repeat those of the span,
+// so groups are added one after another.
 void add_slots(const Tensor& rows, const SortedRow::Span& span, const Tensor& sums) {
   const std::int64_t begin = span.before, end = span.before + span.count();
   const auto add = [&](std::int64_t from, std::int64_t to) {
@@ -356,7 +357,7 @@ void backward(const Saved& saved, const Tensor& dout, const Tensor& dshared, con
     value_row.sums().zero();
     SortedRow(saved, b).for_spans([&](auto span) {
       AttentionGradient call = gradient_call(saved, b, dout, span);
-      // The slots in the middle are the queries.
+      // The middle slots are the queries.
       const Tensor dslots = row_of(call.dkey, 0).empty_like(MemoryTag::workspace);
       dslots.zero();
       call.dquery = with_leading_axis(dslots.slice(span.before, span.before + span.count()));
@@ -382,8 +383,8 @@ void require_inputs(const Saved& saved) {
               value == shared.with(3, value[3]) && saved.value.dtype() == saved.shared.dtype() &&
               saved.buckets.dtype() == DType::i32 &&
               buckets == Shape{shared[0], shared[2], buckets[2], shared[1]} && buckets[2] > 0,
-          "hash attention: shared is {}, value {} and buckets {} {}, wanted [batch, time, heads, "
-          "dim] and i32 [batch, heads, rounds, time]",
+          "hash attention: expected shared and value [batch, time, heads, dim] and i32 buckets "
+          "[batch, heads, rounds, time], found {}, {} and {} {}",
           shared,
           value,
           name_of(saved.buckets.dtype()),
@@ -391,14 +392,14 @@ void require_inputs(const Saved& saved) {
   const LshAttentionOptions& options = saved.options;
   require(!options.hidden.defined() || (options.hidden.dtype() == DType::u8 &&
                                         options.hidden.shape() == Shape{shared[0], shared[1]}),
-          "hash attention: hidden is {}, wanted u8 [batch, time]",
+          "hash attention: expected hidden u8 [batch, time], found {}",
           options.hidden.shape().to_string());
   const std::int64_t seen = 1 + options.look_back + options.look_ahead;
   require(saved.chunks() == 1 || saved.chunks() >= seen,
-          "hash attention: {} chunks of {}, fewer than the {} that a query sees",
+          "hash attention: expected at least {} chunks, found {} of length {}",
+          seen,
           saved.chunks(),
-          options.chunk,
-          seen);
+          options.chunk);
 }
 
 }  // namespace

@@ -1,12 +1,12 @@
-// Key heads that several query heads share.
+// Key heads shared by several query heads.
 #pragma once
 
 #include "framework/autograd/variable.h"
 
 namespace longspan {
 
-// x: [batch, time, heads, dim]; result: [batch, time, times heads, dim], each head so many times in
-// a row. With times = 1 it is x.
+// Repeats each head `times` times in succession. x: [batch, time, heads, dim]. Returns [batch,
+// time, times * heads, dim], or x if times = 1.
 Variable repeat_kv(const Variable& x, std::int64_t times);
 
 }  // namespace longspan

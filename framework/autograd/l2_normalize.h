@@ -1,11 +1,11 @@
-// Rows divided by their length as a recorded op.
+// L2 normalization of rows as a recorded op.
 #pragma once
 
 #include "framework/autograd/variable.h"
 
 namespace longspan {
 
-// x / |x| over the last axis, as kernels/l2_normalize.h has it.
+// Returns x / |x| over the last axis, as in kernels/l2_normalize.h.
 Variable l2_normalize(const Variable& x);
 
 }  // namespace longspan

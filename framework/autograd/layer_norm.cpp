@@ -1,4 +1,4 @@
-// Normalisation of rows, alone and of the sum of a residual.
+// Layer and RMS normalization of rows, alone or fused with a residual sum.
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/matrix.h"
 #include "framework/autograd/ops.h"
@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// What a norm is beside its input. Not centred it has no bias.
+// Options of a norm. Without centering it has no bias.
 struct NormForm {
   Variable weight;
   Variable bias;
@@ -27,7 +27,7 @@ NormForm rms_form(const Variable& weight, double epsilon) {
           .centered = false};
 }
 
-// The call, with results that are still to be written.
+// Returns the kernel call, with outputs not yet computed.
 LayerNorm norm_of(const Tensor& x, const NormForm& form, const Tensor& y) {
   const auto statistics = [&] { return empty_accumulator(x, {x.shape().rows()}); };
   return {.x = matrix(x),
@@ -40,12 +40,12 @@ LayerNorm norm_of(const Tensor& x, const NormForm& form, const Tensor& y) {
           .centered = form.centered};
 }
 
-// What of it the backward pass needs.
+// Tensors that the backward pass needs.
 struct KeptNorm {
   explicit KeptNorm(const LayerNorm& norm)
       : x(norm.x), weight(norm.weight), mean(norm.mean), rstd(norm.rstd), centered(norm.centered) {}
 
-  // The call; the weight and the bias are inputs `first` and first + 1.
+  // Returns the backward call. The weight and the bias are inputs `first` and first + 1.
   LayerNormGradient gradient(BackwardContext& gradients,
                              std::size_t first,
                              const Tensor& dy,
@@ -98,10 +98,10 @@ ResidualNorm norm_of_sum_by(const NormForm& form,
                             double rate,
                             const Random& random,
                             const ShardPlacement& placement) {
-  require(a.shape() == x.shape(), "shapes {} and {} cannot be added", a.shape(), x.shape());
+  require(a.shape() == x.shape(), "cannot add shapes {} and {}", a.shape(), x.shape());
   const Variable added = std::move(x);
   const Tensor sum = a.value().empty_like();
-  // The variable itself is the one holder of its value.
+  // `added` itself is one owner of its value.
   const Tensor y = added.value().has_use_count(1) ? added.value() : sum.empty_like();
   const LayerNorm norm = norm_of(sum, form, y);
   Dropout change = {
@@ -113,8 +113,8 @@ ResidualNorm norm_of_sum_by(const NormForm& form,
              {a, added, form.weight, form.bias},
              [kept = KeptNorm(norm), change](BackwardContext& gradients) {
                const bool has_sum = gradients.has_output(0), has_norm = gradients.has_output(1);
-               // Written over: the norm's gradient by the change's or, where it comes alone, the
-               // sum's.
+               // In-place: the gradient of the norm is overwritten by that of the change. If it is
+               // the only gradient, it is overwritten by that of the sum.
                const Tensor dnorm = has_norm ? gradients.release_output(1) : Tensor();
                const Tensor dsum = has_sum ? gradients.release_output(0) : dnorm;
                const bool drops = change.rate > 0 && gradients.needs_gradient(1);

@@ -1,4 +1,4 @@
-// Products with weights, and the two of a feed-forward layer.
+// Linear layers, and the two of a feed-forward layer.
 #include "framework/autograd/gated_feed_forward.h"
 #include "framework/autograd/matrix.h"
 #include "framework/autograd/ops.h"
@@ -17,9 +17,9 @@ void multiply(const Matmul& product) {
 
 void require_width(const Variable& x, const Variable& weight) {
   require(x.shape().width() == weight.shape()[1],
-          "input has {} features, weight expects {}",
-          x.shape().width(),
-          weight.shape()[1]);
+          "expected {} input features, found {}",
+          weight.shape()[1],
+          x.shape().width());
 }
 
 Tensor product_like(const Variable& x, const Variable& weight) {
@@ -47,7 +47,7 @@ void weight_gradients(BackwardContext& gradients,
   }
 }
 
-// Of inputs `first` to first + 2: x, the weight and the bias.
+// Sets the gradients of inputs `first` to first + 2: x, the weight and the bias.
 void linear_gradients(BackwardContext& gradients,
                       const SavedTensor& x,
                       const Tensor& weight,
@@ -106,7 +106,7 @@ Variable linear_of_two(const Variable& a,
   require_width(a, a_weight);
   require_width(b, b_weight);
   require(a.shape().rows() == b.shape().rows(),
-          "shapes {} and {} have not as many rows",
+          "expected equal numbers of rows, found shapes {} and {}",
           a.shape(),
           b.shape());
   Tensor y = product_of(a, a_weight, bias);
@@ -133,8 +133,8 @@ Variable feed_forward(const Variable& x,
   const auto& [in, in_bias, out, out_bias] = weights;
   require_width(x, in);
   Tensor h = product_like(x, in);
-  // relu's gradient reads its result. Others have this written in every pass, recorded or not: a
-  // function that is computed again must find the same numbers.
+  // The gradient of relu reads its output. Others write `before` in every pass, recorded or not,
+  // because a recomputation must produce identical values.
   const Tensor before = hidden.activation == Activation::relu ? Tensor() : h.empty_like();
   multiply({.a = matrix(x.value()),
             .b = in.value(),
@@ -153,7 +153,7 @@ Variable feed_forward(const Variable& x,
               .c = matrix(y),
               .transpose_b = true,
               .bias = out_bias.value()});
-  // Where the activation's gradient does not read the hidden layer, only a weight's does.
+  // If the activation's gradient does not read the hidden layer, only the weight gradient does.
   if (before.defined() && !out.requires_grad()) h = {};
   return record(
       std::move(y),
@@ -163,7 +163,7 @@ Variable feed_forward(const Variable& x,
         const Tensor& dy = gradients.output();
         weight_gradients(
             gradients, 3, [&] { return h; }, dy);
-        // The hidden layer is not read again, unless it is relu's.
+        // The hidden layer is not read again, except for relu.
         const bool may_write = before.defined() && h.defined();
         const Tensor dh = may_write ? h : (before.defined() ? before : h).empty_like();
         const Tensor kept = before.defined() ? before : h;
@@ -247,8 +247,7 @@ Variable gated_feed_forward(const Variable& x,
                   Tensor h = mixed(before, factor);
                   weight_gradients(
                       gradients, 7, [&] { return h; }, dy);
-                  // The layer is not read again, nor are its factors once they have their
-                  // gradients.
+                  // Neither the hidden layer nor its factors are read again after their gradients.
                   multiply({.a = matrix(dy), .b = out, .c = matrix(h)});
                   drop_in_place(hidden, h);
                   const GatedHiddenGradient call = {.activation = hidden.activation,

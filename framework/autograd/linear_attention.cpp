@@ -16,7 +16,7 @@ void count(const Device& device, const LinearFlops& flops) {
   device.state().get_or_create<RedundantFlops>().flops += flops.made - flops.needed;
 }
 
-// What a call keeps for its gradient, and how parts find what came before them.
+// Tensors that a call saves for its gradient, and the state before each part.
 class Parts {
  public:
   Parts(LinearAttention call,
@@ -28,7 +28,8 @@ class Parts {
     if (shares_ && call_.causal) {
       call_.parts = SequenceSlots::rows_of(shares_->queries[shares_->local_index()]);
       require(shares_->memory == 0 && pluralize(call_.parts) == query[1],
-              "linear attention: {} rows for {} positions after {} others",
+              "linear attention: expected a position for each of the {} rows, found {} positions "
+              "after {} others",
               query[1],
               pluralize(call_.parts),
               shares_->memory);
@@ -78,7 +79,7 @@ class Parts {
   const Device& device() const { return device_; }
   DType sums() const { return accumulator_of(call_.query.dtype()); }
   bool joins() const { return !call_.causal || call_.parts.size() > 1 || shares_; }
-  // Whether the ranks' states are brought together one by one.
+  // Returns whether the states of all ranks are gathered, rather than summed.
   bool gathers() const { return shares_ && call_.causal; }
 
   Shape state_shape(std::int64_t parts) const {
@@ -100,7 +101,7 @@ class Parts {
     if (shares_) shares_->ranks.all_reduce(state, Reduction::sum);
   }
 
-  // What came before each part, or what all keys are.
+  // Computes the state before each part, or if not causal the state of all keys.
   void join() {
     const Tensor all = states(slots_.total(), MemoryTag::activations);
     if (gathers()) all.zero();
@@ -134,7 +135,7 @@ class Parts {
     call_.before = with_parts(last, 1);
   }
 
-  // The gradient with respect to the state behind each part, or to that of all keys.
+  // Returns the gradient of the state after each part, or if not causal of the state of all keys.
   Tensor after_of(const LinearAttentionGradient& call) const {
     const bool causal = call_.causal;
     const std::int64_t parts = causal ? slots_.total() : std::ssize(call_.parts);
@@ -183,10 +184,9 @@ Variable linear_attention(const Variable& query,
                           const LinearAttentionOptions& options,
                           const std::optional<SequenceShards>& shares) {
   require(!options.softmax_keys || (!options.causal && options.divisor == Divisor::none),
-          "linear attention: keys that sum to 1 over the positions are all seen, and there is no "
-          "other divisor");
+          "linear attention: softmax_keys does not support causal attention or a divisor");
   require(!shares || (!options.first.defined() && !options.last.defined()),
-          "linear attention: ranks that share a sequence carry no state");
+          "linear attention: context parallelism does not support recurrent states");
   LinearAttention call = {.query = query.value(),
                           .key = key.value(),
                           .value = value.value(),

@@ -1,4 +1,4 @@
-// The losses of pixels under mixtures of logistics as a recorded op.
+// Pixel losses under mixtures of logistics as a recorded op.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace longspan {
 
-// As kernels/logistic_mixture.h: parameters [..., mixture_parameters], values [..., channels] of as
-// many pixels. Result: [pixels].
+// As kernels/logistic_mixture.h: parameters [..., mixture_parameters], values [..., channels] with
+// equal pixel counts. Returns [pixels].
 Variable logistic_mixture_losses(const Variable& parameters,
                                  const Tensor& values,
                                  std::int64_t mixtures);

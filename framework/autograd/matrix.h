@@ -5,7 +5,7 @@
 
 namespace longspan {
 
-// [rows, width], the leading axes flattened.
+// Returns [rows, width] with the leading axes flattened.
 inline Tensor matrix(const Tensor& x) { return x.reshape({x.shape().rows(), x.shape().width()}); }
 
 }  // namespace longspan

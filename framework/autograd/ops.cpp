@@ -19,7 +19,7 @@ void run(const Dropout& call) {
 }  // namespace
 
 Variable add(const Variable& a, const Variable& b) {
-  require(a.shape() == b.shape(), "shapes {} and {} cannot be added", a.shape(), b.shape());
+  require(a.shape() == b.shape(), "cannot add shapes {} and {}", a.shape(), b.shape());
   Tensor out = a.value().empty_like();
   on(out.device(), [&](auto backend) { add(backend, a.value(), b.value(), out); });
   return record(std::move(out), {a, b}, [](BackwardContext& gradients) {
@@ -53,7 +53,7 @@ Variable activate(Activation activation, const Variable& x) {
   if (activation == Activation::none) return x;
   Tensor y = x.value().empty_like();
   on(y.device(), [&](auto backend) { activate(backend, activation, x.value(), y); });
-  // relu's result says as much as what it was given, and others keep the result anyway.
+  // The gradient of relu needs only its output, which later ops usually save anyway.
   const Tensor kept = activation == Activation::relu ? y : x.value();
   return record(std::move(y), {x}, [activation, kept](BackwardContext& gradients) {
     const Tensor dx = gradients.release_output();
@@ -84,7 +84,7 @@ Variable dropout_add(const Variable& a,
                      const Random& random,
                      const ShardPlacement& placement) {
   if (rate == 0) return add(a, x);
-  require(a.shape() == x.shape(), "shapes {} and {} cannot be added", a.shape(), x.shape());
+  require(a.shape() == x.shape(), "cannot add shapes {} and {}", a.shape(), x.shape());
   Tensor y = a.value().empty_like();
   on(y.device(), [&](auto backend) {
     dropout_add(backend,
@@ -138,7 +138,7 @@ Variable embedding(const Variable& table,
 Variable first_features(const Variable& x, std::int64_t count) {
   const std::int64_t width = x.shape().width(), rows = x.shape().rows();
   if (count == width) return x;
-  require(count < width, "x has {} features, {} are wanted", width, count);
+  require(count < width, "expected x to have more than {} features, found {}", count, width);
   Tensor y = Tensor::empty(x.shape().with(-1, count), x.value().dtype(), x.value().device());
   const Shape wide = {rows, width, 1}, narrow = {rows, count, 1};
   on(y.device(), [&](auto backend) {
@@ -156,7 +156,7 @@ Variable first_features(const Variable& x, std::int64_t count) {
 Variable scale_and_add_positions(const Variable& x, double factor, const Variable& table) {
   const std::int64_t time = x.shape()[1];
   require(table.shape()[0] >= time && table.shape()[1] == x.shape()[2],
-          "positions {} do not cover a segment of shape {}",
+          "positions of shape {} do not cover a segment of shape {}",
           table.shape(),
           x.shape());
   Tensor y = x.value().empty_like();

@@ -1,4 +1,4 @@
-// The recorded operations. Each computes at once and records its gradient.
+// Recorded ops. Each computes immediately and records its gradient.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace longspan {
 // y = x weight^T + bias. x: [..., in]; weight: [out, in]; bias: [out] or undefined.
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias);
 
-// linear(a, a_weight, bias) + linear(b, b_weight, none), summed as the products are made. a: [...,
-// n]; b: [..., m] of as many rows; a_weight: [out, n]; b_weight: [out, m].
+// linear(a, a_weight, bias) + linear(b, b_weight, none), with the sum fused into the products. a:
+// [..., n]; b: [..., m] with equal row counts; a_weight: [out, n]; b_weight: [out, m].
 Variable linear_of_two(const Variable& a,
                        const Variable& a_weight,
                        const Variable& b,
                        const Variable& b_weight,
                        const Variable& bias);
 
-// linear(dropout(activation(linear(x, in, in_bias))), out, out_bias), biases may be undefined. The
-// products apply the activation and its derivative where they can, and the hidden layer is kept
-// once, for relu, or also as it was before the activation. With `unread` only the gradient is
-// wanted, as of a function that is computed again: the value may not be read, it is not computed.
+// linear(dropout(activation(linear(x, in, in_bias))), out, out_bias). Biases may be undefined. The
+// products fuse the activation and its derivative where possible. Stores the hidden layer once for
+// relu, and otherwise also before the activation. With `unread` the value is not computed and must
+// not be read: only the gradient is, as in a recomputation.
 struct FeedForwardWeights {
   Variable in;
   Variable in_bias;
@@ -34,7 +34,7 @@ struct FeedForwardWeights {
 };
 struct Hidden {
   Activation activation = Activation::relu;
-  double rate = 0;  // of the dropout; the hidden layer then has three axes
+  double rate = 0;  // dropout rate; the hidden layer then has three axes
   Random random = Random(0);
   ShardPlacement placement = {};
   Tensor rows = {};  // as Dropout::rows
@@ -44,38 +44,38 @@ Variable feed_forward(const Variable& x,
                       const Hidden& hidden,
                       bool unread = false);
 
-// a + b, of one shape.
+// Returns a + b of equal shape.
 Variable add(const Variable& a, const Variable& b);
 
-// x + bias, the bias [width] added to every row.
+// Returns x + bias, with bias [width] added to every row.
 Variable add_bias(const Variable& x, const Variable& bias);
 
 Variable activate(Activation activation, const Variable& x);
 
-// y = x / (1 - rate) where the mask keeps, else 0. x is seen as [outer, middle, inner]: [batch,
-// time, width] or [1, time, width]. `rows`: as Dropout::rows. A rate of 0 returns x.
+// y = x / (1 - rate) where the mask keeps an element, else 0. x is viewed as [outer, middle,
+// inner]: [batch, time, width] or [1, time, width]. `rows`: as Dropout::rows. Returns x for rate 0.
 Variable dropout(const Variable& x,
                  double rate,
                  const Random& random,
                  const ShardPlacement& placement,
                  const Tensor& rows = {});
 
-// a + dropout(x, ...), written at once.
+// Returns a + dropout(x, ...), fused.
 Variable dropout_add(const Variable& a,
                      const Variable& x,
                      double rate,
                      const Random& random,
                      const ShardPlacement& placement);
 
-// In x's dtype or, for f32, in a narrower one.
+// Returns the norm in x's dtype or, for f32 x, in a narrower one.
 Variable layer_norm(const Variable& x,
                     const Variable& weight,
                     const Variable& bias,
                     double epsilon,
                     std::optional<DType> dtype = {});
 
-// The sum of a residual, add_dropped(a, x, ...), and its layer norm. a, x: [batch, time, width].
-// Writes the norm over x where nobody else holds it.
+// Residual sum dropout_add(a, x, ...) and its layer norm. a, x: [batch, time, width]. Writes the
+// norm over x if it has no other owner.
 struct ResidualNorm {
   Variable sum;
   Variable norm;
@@ -89,28 +89,28 @@ ResidualNorm residual_layer_norm(const Variable& a,
                                  const Variable& bias,
                                  double epsilon);
 
-// scale * table[ids - begin], zero rows for ids of other ranks. ids: [batch, time] i64; table:
-// [rows, width], or more rows, which are not read; result: [batch, time, width].
+// Returns scale * table[ids - begin], zero rows for ids of other ranks. ids: [batch, time] i64;
+// table: [rows, width], and possibly more rows, which are not read. Result: [batch, time, width].
 Variable embedding(const Variable& table,
                    const Tensor& ids,
                    std::int64_t begin,
                    double scale,
                    std::optional<std::int64_t> rows = {});
 
-// x[..., : count].
+// Returns x[..., : count].
 Variable first_features(const Variable& x, std::int64_t count);
 
-// factor * x + table[t, :] for each batch row. x: [batch, time, width]; table: [time, width] at
-// least.
+// Returns factor * x + table[t, :] for each batch row. x: [batch, time, width]; table: at least
+// [time, width].
 Variable scale_and_add_positions(const Variable& x, double factor, const Variable& table);
 
-// The rows of `before` (may be undefined) and then those of x, along time: [batch, n +
-// time, width]. `before_products`: the operations that the gradient of the rows before costs those
-// who read the result; where nobody wants it, a dry device counts them as not needed.
+// Concatenates `before` (may be undefined) and x along time: [batch, n + time, width].
+// `before_products`: operation count of the gradient of `before` in the ops that read the result.
+// If that gradient is not required, a dry device counts them as redundant.
 Variable concat_time(const Variable& before, const Variable& x, double before_products = 0);
 
-// As attention/attention.h; heads are the local ones. Biases, Shaw's tables (each may be undefined)
-// and spans are parameters, or of an accumulator dtype.
+// As attention/attention.h, with the local heads. Biases, Shaw tables (each may be undefined) and
+// spans are parameters, or in an accumulator dtype.
 struct RelativeVariables {
   Variable position_key;
   Variable content_bias;
@@ -136,7 +136,7 @@ struct AttentionTerms {
   std::optional<SpanVariables> span = {};
   std::optional<LshTerm> hash = {};
   double scale = 0;
-  double cap = 0;       // of scores (Attention::cap)
+  double cap = 0;       // soft cap of scores (Attention::cap)
   Variable sinks = {};  // [heads], in the accumulator dtype (kernels/attention/sinks.h)
 };
 Variable attention(const Variable& query,
@@ -146,12 +146,12 @@ Variable attention(const Variable& query,
                    const AttentionTerms& terms = {},
                    const std::optional<AttentionDropout>& dropout = {});
 
-// The sum of the elements times a factor, as one element.
+// Returns the sum of the elements times a factor, as one element.
 Variable sum(const Variable& x, double factor = 1);
 
 Variable reshape(const Variable& x, const Shape& shape);
 
-// The same values in another floating dtype.
+// Returns the values in another floating dtype.
 Variable cast(const Variable& x, DType dtype);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// Scores of policies and values as recorded ops.
+// Policy and value losses as recorded ops.
 #pragma once
 
 #include "framework/autograd/variable.h"
@@ -6,7 +6,7 @@
 
 namespace longspan {
 
-// What actions came to, as kernels/policy.h says; what a function does not read may be undefined.
+// Targets of actions, as in kernels/policy.h. Those that a function does not read may be undefined.
 struct PolicyTargets {
   Tensor action;
   Tensor before = {};
@@ -14,7 +14,7 @@ struct PolicyTargets {
   Tensor wanted = {};
 };
 
-// x: [..., width], of f32 or f64; results: of as many rows. Result: [rows].
+// x: [..., width], f32 or f64; results: with equal row count. Returns [rows].
 Variable policy_losses(PolicyLossKind function,
                        const Variable& x,
                        const PolicyTargets& results,

@@ -12,7 +12,7 @@ Tensor zeros_like(const Tensor& x) {
   return Tensor::zeros(x.shape(), x.dtype(), x.device(), MemoryTag::workspace);
 }
 
-// Sums over rows of dy x inverse, by feature.
+// Sums dy x inverse over rows, by feature.
 Tensor products_of(const PowerNormGradient& call, const Tensor& counted) {
   const Tensor sums = zeros_like(call.inverse);
   on(sums.device(), [&](auto backend) {

@@ -9,18 +9,19 @@
 
 namespace longspan {
 
-// What a norm's backward pass is to take away from its gradient, [width]: given, by feature, the
-// sum over the rows that count of what comes from above, times the weight and the normed row.
+// Returns the correction that a norm's backward pass subtracts from its gradient, [width].
+// Argument, by feature: sum over counted rows of upstream gradient times weight times normalized
+// row.
 using PowerSlope = std::function<Tensor(const Tensor& products)>;
 
 struct PowerRows {
-  Tensor inverse;       // [width], accumulator dtype: what features are multiplied with
-  Tensor counted = {};  // [rows], accumulator dtype: 1 or 0; goes with `slope`
-  // Without it the inverse is a constant. Called once in the backward pass; may be collective.
+  Tensor inverse;       // [width], accumulator dtype: factor of the features
+  Tensor counted = {};  // [rows], accumulator dtype: 1 or 0; required by `slope`
+  // Undefined: the inverse is a constant. Called once in the backward pass; may be collective.
   PowerSlope slope = {};
 };
 
-// x inverse weight + bias. x: [..., width]; in x's dtype or, for f32, in a narrower one.
+// Returns x inverse weight + bias, in x's dtype or, for f32 x, in a narrower one. x: [..., width].
 Variable power_norm(const Variable& x,
                     const Variable& weight,
                     const Variable& bias,

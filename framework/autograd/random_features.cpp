@@ -14,7 +14,7 @@
 namespace longspan {
 namespace {
 
-// Rows that are projected at once: what they make stays in the cache of a CPU.
+// Rows projected at once: the projections fit into the CPU cache.
 std::int64_t rows_at_once(const Device& device, std::int64_t count) {
   const std::int64_t elements = device.on_gpu() ? std::int64_t{1} << 26 : std::int64_t{1} << 20;
   return std::max<std::int64_t>(64, elements / std::max<std::int64_t>(count, 1));
@@ -86,8 +86,8 @@ StabilizedFeatures random_features(const Variable& x,
   const Shape& shape = value.shape();
   require(shape.dimensions() == 4 && projection.shape().dimensions() == 2 &&
               projection.shape()[1] == shape[3],
-          "random features: x is {} and the projection {}, wanted [batch, time, heads, dim] and "
-          "[count, dim]",
+          "random features: expected x [batch, time, heads, dim] and a projection [count, dim], "
+          "found {} and {}",
           shape,
           projection.shape());
   const Tensor weights = to_dtype(projection, value.dtype());

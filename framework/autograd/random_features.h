@@ -1,4 +1,4 @@
-// Random features of queries and keys, and what weighs keys of linear attention, as recorded ops.
+// Random features of queries and keys, and key weights of linear attention, as recorded ops.
 #pragma once
 
 #include <optional>
@@ -9,10 +9,10 @@
 
 namespace longspan {
 
-// x: [batch, time, heads, dim]; projection: W, [count, dim], any floating dtype, a constant of all
-// heads. features: [batch, time, heads, features]; shift: [batch, time, heads] in the accumulator
-// dtype, for the softmax's alone: the features are exp(-shift) of what they should be. Projected
-// rows are made in pieces and kept nowhere.
+// x: [batch, time, heads, dim]; projection: W, [count, dim], any floating dtype, a constant shared
+// by all heads. features: [batch, time, heads, features]; shift: [batch, time, heads] in the
+// accumulator dtype, for softmax features only: they are scaled by exp(-shift). Projected rows are
+// computed in chunks and not stored.
 struct StabilizedFeatures {
   Variable features;
   Tensor shift;
@@ -21,9 +21,9 @@ StabilizedFeatures random_features(const Variable& x,
                                    const Tensor& projection,
                                    const RandomFeatures& map);
 
-// What keys of such features weigh (kernels/attention/key_weights.h): log_weight and, where causal,
-// decay [batch, keys, heads]. first: [batch, heads], the largest shift of what came before, or
-// undefined; last, where it is defined, becomes that of all up to the last key. Collective over
+// Key weights that compensate the shifts (kernels/attention/key_weights.h): log_weight and, if
+// causal, decay [batch, keys, heads]. first: [batch, heads], largest shift of the prefix, or
+// undefined. last, if defined, receives the largest shift up to the last key. Collective over
 // shares.ranks.
 struct KeyWeights {
   Tensor log_weight;
@@ -35,7 +35,7 @@ KeyWeights weights_of_stabilizers(const Tensor& shift,
                                   const Tensor& first = {},
                                   const Tensor& last = {});
 
-// log sigmoid(gate) and log(1 - sigmoid(gate)) in the accumulator dtype, of one shape with it.
+// log sigmoid(gate) and log(1 - sigmoid(gate)) in the accumulator dtype, in the shape of `gate`.
 struct GatedWeights {
   Variable decay;
   Variable log_weight;
@@ -44,14 +44,15 @@ GatedWeights gated_weights(const Variable& gate);
 
 // Softmax over the last axis.
 Variable softmax_of_features(const Variable& x);
-// exp(x - the largest of all positions), 0 at hidden keys: what a softmax over positions divides by
-// its sum. x: [batch, time, heads, dim]; log_weight: [batch, time, heads], -inf hides, or
-// undefined. The largest is a constant. Collective over shares.ranks.
+// Returns exp(x - max over positions), 0 at hidden keys: the numerator of a softmax over positions.
+// x: [batch, time, heads, dim]; log_weight: [batch, time, heads], -inf hides, or undefined. The
+// maximum is a constant. Collective over shares.ranks.
 Variable exponentials_of_positions(const Variable& x,
                                    const Tensor& log_weight,
                                    const std::optional<SequenceShards>& shares = {});
 
-// x * weight: [..., width] and a weight of `width` elements in all, x's dtype or its accumulator's.
+// Returns x * weight for x [..., width] and a weight of `width` elements, in x's dtype or its
+// accumulator dtype.
 Variable scale_features(const Variable& x, const Variable& weight);
 
 }  // namespace longspan

@@ -79,13 +79,11 @@ Variable recompute_chunked(const ChunkFunction& function,
                            std::int64_t pieces,
                            ChunkFunction again) {
   const Shape shape = x.shape();
-  require(shape.dimensions() == 3,
-          "what is computed in pieces needs three axes, found shape {}",
-          shape);
+  require(shape.dimensions() == 3, "chunked computation requires 3 axes, found shape {}", shape);
   const std::int64_t rows = shape.rows();
   const std::vector<RowChunk> all = split_rows(shape[0], shape[1], pieces);
-  // A step of the tape like the one below: gradients of leaves arrive in the order in which they do
-  // on a rank with rows, and so the reductions they start meet.
+  // Records a node as below. Gradients of leaves then arrive in the same order as on a rank with
+  // rows, and the reductions they start match.
   if (rows == 0) {
     const auto of_none = [&](const ChunkFunction& of_piece) -> RecomputedFunction {
       if (!of_piece) return {};
@@ -96,7 +94,7 @@ Variable recompute_chunked(const ChunkFunction& function,
     const Variable none = recompute(of_none(function), {x}, of_none(again));
     return reshape(none, {0, none.shape().dimensions() > 1 ? none.shape().width() : 1});
   }
-  // The rows of a piece in a tensor with as many elements for each row of x.
+  // Returns the rows of a chunk in a tensor with equally many elements per row of x.
   const auto rows_of = [rows](const Tensor& whole, const RowChunk& piece) {
     return whole.reshape({rows, whole.elements() / rows})
         .slice(piece.begin, piece.begin + piece.rows());

@@ -1,10 +1,10 @@
-// Functions that are computed again in the backward pass, instead of keeping what that needs of
-// them (Chen et al. 2016).
+// Activation checkpointing: functions that are recomputed in the backward pass instead of storing
+// their activations (Chen et al. 2016).
 //
-// The functions given here must be functions of their arguments' values: random numbers are drawn
-// by place, so dropout repeats itself. They may read leaves, which get their gradients: they are
-// found as the function runs and are announced by the walk that is under way. Collectives are
-// called again in the backward pass, in the order of the function. What a function captures lives
+// Requires functions that depend only on the values of their arguments. Random numbers are drawn by
+// path, so dropout repeats. A function may read leaves, which receive their gradients: they are
+// recorded as the function runs, and announced by the outer backward pass. Collectives are called
+// again in the backward pass, in the function's order. Captured state lives until then.
 // until then.
 #pragma once
 
@@ -18,51 +18,49 @@ namespace longspan {
 
 using RecomputedFunction = std::function<Variable(const std::vector<Variable>& inputs)>;
 
-// y = function(inputs), of which only the inputs are kept. `again`, where given, stands for the
-// function in the backward pass. An input may be undefined. Without recording it is
-// function(inputs). Throws Failure when the function reads a variable that was computed with a
-// gradient and is not an input.
+// y = function(inputs), storing only the inputs. `again`, if given, replaces the function in the
+// backward pass. An input may be undefined. Without recording, returns function(inputs). Throws
+// Failure if the function reads a non-leaf variable with a gradient that is not an input.
 Variable recompute(const RecomputedFunction& function,
                    const std::vector<Variable>& inputs,
                    RecomputedFunction again = {});
 
-// A block of x [outer, middle, width]: whole outer rows, or a part of one.
+// Chunk of x [outer, middle, width]: full outer rows, or part of one.
 struct RowChunk {
   std::int64_t outer_begin = 0;
   std::int64_t outer = 0;
   std::int64_t middle_begin = 0;
   std::int64_t middle = 0;
-  std::int64_t begin = 0;  // the first of its rows among all
+  std::int64_t begin = 0;  // index of its first row
 
   std::int64_t rows() const { return outer * middle; }
 };
 
-// At least `pieces` that follow one another, of about equal size, as far as there are rows; without
-// any, one piece that is empty.
+// Returns at least `pieces` consecutive chunks of about equal size, limited by the number of rows.
+// Without rows, returns one empty chunk.
 std::vector<RowChunk> split_rows(std::int64_t outer, std::int64_t middle, std::int64_t pieces);
 
-// `rows`: [piece.outer, piece.middle, width]. The result has as many rows, of n elements in its
-// last axis, or is one element a row.
+// `rows`: [piece.outer, piece.middle, width]. Returns equally many rows with n elements on the last
+// axis, or one element per row.
 using ChunkFunction = std::function<Variable(const Variable& rows, const RowChunk& piece)>;
 
-// y = function(x) for a function of x [outer, middle, width] that treats each row alike, one piece
-// after another; the backward pass computes each piece again, by `again` where that is given. There
-// is never more of the function's inside than that of one piece. Result: [outer * middle, n], n
-// elements of each row.
+// y = function(x), chunk by chunk, for a row-wise function of x [outer, middle, width]. The
+// backward pass recomputes each chunk, with `again` if given. Only one chunk's activations exist at
+// a time. Returns [outer * middle, n].
 Variable recompute_chunked(const ChunkFunction& function,
                            const Variable& x,
                            std::int64_t pieces,
                            ChunkFunction again = {});
 
-// A function's value, and the leaves that it read. Nothing is recorded.
+// Value of a function, and the leaves it read. Records no gradient.
 struct NoGradResult {
   Tensor value;
   std::vector<Variable> leaves;
 };
 NoGradResult run_no_grad(const std::function<Variable()>& function);
 
-// Within a closure: the function computed with its tape, and that walked back from the gradient of
-// its result.
+// For backward closures: computes the function with its own tape, and propagates the gradient
+// `seed` of its result.
 void run_nested_backward(const std::function<Variable()>& function, Tensor seed);
 
 }  // namespace longspan

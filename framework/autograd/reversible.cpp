@@ -30,7 +30,7 @@ Variable reversible_add(Variable&& a,
                         const std::shared_ptr<ReversibleStreams>& streams,
                         const std::vector<Variable>& beside) {
   require(a.shape() == b.shape() && a.value().dtype() == b.value().dtype(),
-          "the streams of a reversible stack are {} {} and {} {}",
+          "reversible streams: expected equal shapes and dtypes, found {} {} and {} {}",
           name_of(a.value().dtype()),
           a.shape(),
           name_of(b.value().dtype()),
@@ -49,7 +49,7 @@ Variable reversible_add(Variable&& a,
   inputs.insert(inputs.end(), change.leaves.begin(), change.leaves.end());
   Tensor c = inputs[0].value();
   const Tensor truth = streams->measure ? c : Tensor();
-  // The variable itself is one holder of its value.
+  // `inputs[0]` and `c` are owners.
   if (!c.has_use_count(2)) c = c.clone();
   add_to(c, 1, change.value);
   if (!is_recording()) return Variable(c);
@@ -58,7 +58,7 @@ Variable reversible_add(Variable&& a,
   const std::int64_t place = ++streams->sublayers;
   return record(std::move(c), inputs, [=](BackwardContext& gradients) {
     require(streams->sublayers-- == place,
-            "sublayer {} of a reversible stack was walked back out of order",
+            "reversible stack: backward pass of sublayer {} out of order",
             place);
     const Tensor dc = gradients.release_output();
     Tensor stream = std::exchange(streams->read, {});

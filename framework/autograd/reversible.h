@@ -1,5 +1,5 @@
-// Reversible sublayers (Gomez et al. 2017; Kitaev et al. 2020, section 3): what they read is
-// rebuilt from what they wrote, so that a stack of any depth keeps two tensors.
+// Reversible sublayers (Gomez et al. 2017; Kitaev et al. 2020, section 3). Their inputs are
+// reconstructed from their outputs, so that a stack of any depth stores two tensors.
 #pragma once
 
 #include <cstdint>
@@ -11,29 +11,28 @@
 
 namespace longspan {
 
-// The two streams of a stack on its way back. A stack has one, which `reversible_add` fills as it
-// is recorded and changes as it is walked back.
+// The two streams of a stack in the backward pass. Each stack has one: `reversible_add` sets it in
+// the forward pass and updates it in the backward pass.
 struct ReversibleStreams {
-  // Where it is set, each sublayer keeps the true stream as well, and this is called in the
-  // backward pass with the number of the sublayer, counted from 1, the squared norm of what the
-  // rebuilt stream is off by, and that of the true one.
+  // If set, each sublayer also stores the true stream. Called in the backward pass with the
+  // sublayer index from 1, the squared norm of the reconstruction error, and that of the true
+  // stream.
   std::function<void(std::int64_t sublayer, double squared_error, double squared_norm)> measure =
       {};
 
-  std::int64_t sublayers = 0;  // recorded and not yet walked back
+  std::int64_t sublayers = 0;  // recorded, with backward still pending
   Tensor read;                 // b of the last of them
-  Tensor written;              // its c
+  Tensor written;              // c of the last of them
 };
 
 using ReversibleFunction =
     std::function<Variable(const Variable& b, const std::vector<Variable>& beside)>;
 
-// One sublayer: c = a + function(b, beside), where `beside` is what it reads that is no stream of
-// the stack; it is kept and gets its gradient. The next takes b for a and c for b. Nothing is kept
-// but the last b and c: the backward pass computes the function again, with the promises of
-// recompute.h, and a = c - function(b, beside). a and b: one shape, f32 (f64 in float64); the
-// function's result may be narrower. Writes c over a where nobody else holds it. Throws Failure
-// when the chain is walked back in another order.
+// One sublayer: c = a + f(b, y), where f is `function` and y the inputs other than the streams.
+// These are stored and receive gradients. The next sublayer reads b as a and c as b. Stores only
+// the last b and c: the backward pass recomputes f, which must satisfy recompute.h, and a = c -
+// f(b, y). a and b: equal shape, f32 (f64 in float64). The result of f may be narrower. Writes c
+// over a if it has no other owner. Throws Failure if backward runs in another order.
 Variable reversible_add(Variable&& a,
                         const Variable& b,
                         const ReversibleFunction& function,

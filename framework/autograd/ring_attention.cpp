@@ -14,9 +14,9 @@
 namespace longspan {
 namespace {
 
-// The meetings of one walk round a ring on a dry device. Those of as many rows take the same memory
-// and differ in work by their pairs: one that has more than any before is visited, as more threads
-// may share it, the others are counted.
+// Block pairs of one ring pass on a dry device. Pairs with equal row counts use equal memory and
+// differ in operations by their visible pairs. A block pair with more of these than any before is
+// executed, since more threads may share it. Others are only counted.
 class FakeTransport {
  public:
   template <typename Visit>
@@ -41,17 +41,18 @@ class FakeTransport {
     double flops = 0;
     double allocated = 0;
   };
-  std::map<std::pair<std::size_t, std::int64_t>, Meeting> most_;  // by query range and keys
+  // keyed by query range and number of keys
+  std::map<std::pair<std::size_t, std::int64_t>, Meeting> most_;
 };
 
-// Spans by token [batch, time, heads] as rows [batch, time, heads, 1], and the way back.
+// Converts token-dependent spans [batch, time, heads] to rows [batch, time, heads, 1], and back.
 Shape by_feature(const Shape& shape) { return {shape[0], shape[1], shape[2], 1}; }
 Tensor without_feature(const Tensor& spans) {
   const Shape& shape = spans.shape();
   return spans.reshape({shape[0], shape[1], shape[2]});
 }
 
-// What the passes share: the call, whose parts are made from it, and this rank's rows.
+// State shared by the passes: the call, from which partial calls are built, and this rank's rows.
 class Ring {
  public:
   Ring(Attention call,
@@ -63,10 +64,10 @@ class Ring {
     form_.value = call_.value.shape();
     for (const Ranges& ranges : shares_.keys) form_.rows = std::max(form_.rows, pluralize(ranges));
     require(pluralize(own_keys()) == form_.key[1] && form_.value[1] == form_.key[1],
-            "ring attention: {} keys and {} values for {} positions",
+            "ring attention: expected keys and values for {} positions, found {} and {}",
+            pluralize(own_keys()),
             form_.key[1],
-            form_.value[1],
-            pluralize(own_keys()));
+            form_.value[1]);
     queries_ = pieces_of(call_.query, own_queries());
     if (call_.span && call_.span->span.shape().dimensions() == 3)
       spans_ =
@@ -89,7 +90,7 @@ class Ring {
       padding_ = padding_pieces(padding, form_.key[0], shares_.keys);
     if (const auto parts = std::exchange(call_.mask.sorted, {}))
       parts_.emplace(*parts, shares_.query_rows()[shares_.local_index()], shares_.keys);
-    // Their rows are in the pieces and in the block now.
+    // Their rows are now in the pieces and the block.
     call_.query = call_.key = call_.value = Tensor();
   }
 
@@ -101,11 +102,11 @@ class Ring {
     Tensor value;
     ExternalScores given;  // in the accumulator dtype
   };
-  // `terms`: what the gradients of the terms are added to.
+  // `terms`: accumulators for the gradients of the terms.
   Result backward(const Tensor& dout, const AttentionGradient& terms);
   void give_sinks(BackwardContext& gradients) const;
 
-  // Without query, key, value and results.
+  // Returns the call without query, key, value and outputs.
   const Attention& call() const { return call_; }
 
  private:
@@ -124,10 +125,10 @@ class Ring {
     return shares_.ranks.start_exchange(sent, next_rank(), received, rank_before(1));
   }
 
-  // Of each range of this rank's queries.
+  // Returns one entry for each range of this rank's queries.
   std::vector<ExternalScores> given_pieces(const ExternalScores& given) const;
   double pairs_between(const Range& queries, const Range& keys) const;
-  // Queries i of this rank over keys j of a rank.
+  // Returns the call for query range i of this rank over key range j of rank `rank`.
   Attention part(std::size_t i, const Block& block, int rank, std::size_t j) const;
   template <typename Visit>
   void for_each_meeting(const Block& block,
@@ -135,7 +136,7 @@ class Ring {
                         Request& under_way,
                         FakeTransport& dry,
                         const Visit& visit) const;
-  // Calls work(block, rank) with the keys and values of each rank, this rank's first.
+  // Calls work(block, rank) with the keys and values of each rank, starting with this rank's.
   template <typename Work>
   void go_round(const Work& work) const;
 
@@ -144,18 +145,18 @@ class Ring {
   SequenceShards shares_;
   Block::Form form_;
   Block own_;
-  std::vector<std::vector<Tensor>> padding_;  // of each rank's ranges, where there is some
-  std::optional<SequenceParts> parts_;        // likewise
-  // Of each range of this rank's queries.
+  std::vector<std::vector<Tensor>> padding_;  // for each rank's ranges, if any
+  std::optional<SequenceParts> parts_;        // only for a sorted sequence
+  // One for each range of this rank's queries.
   std::vector<Tensor> queries_;
-  std::vector<Tensor> spans_;    // [batch, queries, heads, 1] where they depend on the token
-  std::vector<Tensor> reaches_;  // [batch, queries, 1, 1] where there are some
+  std::vector<Tensor> spans_;    // [batch, queries, heads, 1] if token-dependent
+  std::vector<Tensor> reaches_;  // [batch, queries, 1, 1] if given
   std::vector<ExternalScores> given_;
   std::vector<Tensor> log_sum_exps_;
-  Tensor out_;  // of all of them: what reads it keeps it too
+  Tensor out_;  // over all ranges; saved by ops that read it
 };
 
-// Of this rank's heads that have a mask of their own.
+// Counts over this rank's heads that have separate masks.
 double Ring::pairs_between(const Range& queries, const Range& keys) const {
   if (queries.count() == 0 || keys.count() == 0) return 0;
   const PlanShape shape = {.query_begin = queries.begin,
@@ -164,7 +165,7 @@ double Ring::pairs_between(const Range& queries, const Range& keys) const {
                            .keys = keys.count()};
   const HeadMasks& rules = call_.mask.rules;
   const std::int64_t begin = call_.mask.head_begin;
-  const std::int64_t heads = rules.one_for_all() ? 1 : queries_[0].shape()[2];  // of this rank
+  const std::int64_t heads = rules.one_for_all() ? 1 : queries_[0].shape()[2];  // on this rank
   double pairs = 0;
   for (std::int64_t head = begin; head < begin + heads; ++head)
     pairs += static_cast<double>(count_pairs(device().state(), rules.of(head), shape));
@@ -234,7 +235,7 @@ void Ring::go_round(const Work& work) const {
   for (int step = 0; step < size(); ++step) {
     Request under_way;
     if (step + 1 < size()) {
-      // The block of two steps ago is done with, unless it is this rank's own.
+      // The block from two steps ago is no longer needed, unless it is this rank's own.
       if (step < 2) coming = Block(form_, dtype(), device(), MemoryTag::workspace);
       under_way = pass_on(here.elements(), coming.elements());
     }
@@ -296,8 +297,8 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
   std::vector<ExternalScores> given_sums;
   for (const ExternalScores& given : given_) given_sums.push_back(external_score_gradients(given));
 
-  // The gradients follow their keys and values one step behind: what the ranks before this one
-  // found arrives while this rank computes its own share.
+  // The gradients follow their keys and values one step behind: the sum over earlier ranks arrives
+  // while this rank computes its own part.
   Block sent;
   Block received;
   Request gradients_under_way;
@@ -359,21 +360,20 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
 
 void check(const AttentionMask& mask, const AttentionTerms& terms, const SequenceShards& shares) {
   require(!mask.sorted || !mask.sorted->causal,
-          "attention over {} context ranks cannot have a sorted sequence",
+          "attention over {} context ranks does not support sorted causal sequences",
           shares.ranks.size());
   require(!terms.hash,
-          "attention over {} context ranks has relative positions, slopes, biases by distance and "
-          "spans, no other term",
+          "attention over {} context ranks does not support the terms of hash attention",
           shares.ranks.size());
   require(std::ssize(shares.queries) == shares.ranks.size() &&
               std::ssize(shares.keys) == shares.ranks.size(),
-          "ring attention: {} ranks, shares of {} and {}",
+          "ring attention: expected query and key ranges for {} ranks, found {} and {}",
           shares.ranks.size(),
           shares.queries.size(),
           shares.keys.size());
   require(cover_once(shares.queries, {shares.memory, shares.memory + shares.queries_total}) &&
               cover_once(shares.keys, {0, shares.keys_total}),
-          "ring attention: the shares of {} ranks do not hold {} queries after {} and {} keys once",
+          "ring attention: the ranges of {} ranks do not partition {} queries after {} and {} keys",
           shares.ranks.size(),
           shares.queries_total,
           shares.memory,

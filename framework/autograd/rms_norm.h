@@ -1,4 +1,4 @@
-// Normalisation by the root of the mean square (Zhang and Sennrich 2019).
+// RMS normalization (Zhang and Sennrich 2019).
 #pragma once
 
 #include <optional>
@@ -7,13 +7,13 @@
 
 namespace longspan {
 
-// weight * x / sqrt(mean of x^2 + epsilon). In x's dtype or, for f32, in a narrower one.
+// Returns weight * x / sqrt(mean of x^2 + epsilon), in x's dtype or, for f32 x, in a narrower one.
 Variable rms_norm(const Variable& x,
                   const Variable& weight,
                   double epsilon,
                   std::optional<DType> dtype = {});
 
-// As layer_norm_of_sum.
+// As residual_layer_norm.
 ResidualNorm residual_rms_norm(const Variable& a,
                                Variable&& x,
                                double rate,

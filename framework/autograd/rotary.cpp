@@ -5,7 +5,7 @@ namespace longspan {
 Variable apply_rotary(Variable&& x, RotaryLayout pairs, const Tensor& table) {
   const Variable given = std::move(x);
   RotaryArguments turning = {.pairs = pairs, .x = given.value(), .table = table, .y = {}};
-  // The variable and this call are its holders.
+  // `given` and this call are owners.
   turning.y = given.value().has_use_count(2) ? given.value() : given.value().empty_like();
   on(table.device(), [&](auto backend) { apply_rotary(backend, turning); });
   return record(turning.y, {given}, [pairs, table](BackwardContext& gradients) {

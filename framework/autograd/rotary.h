@@ -1,4 +1,4 @@
-// Rotary positions of queries and keys.
+// Rotary position embedding of queries and keys.
 #pragma once
 
 #include "framework/autograd/variable.h"
@@ -6,8 +6,8 @@
 
 namespace longspan {
 
-// x [batch, time, heads, dim], turned by `table` [time, 2 pairs] as Turning says. Written over x
-// where nobody else holds it.
+// Rotates x [batch, time, heads, dim] by `table` [time, 2 pairs], as in kernels/rotary.h. Writes in
+// place if x has no other owner.
 Variable apply_rotary(Variable&& x, RotaryLayout pairs, const Tensor& table);
 
 }  // namespace longspan

@@ -9,12 +9,12 @@
 namespace longspan {
 namespace {
 
-// Item n of a leading axis, without it.
+// Returns item n of a leading axis, without that axis.
 Tensor item(const Tensor& x, std::int64_t n) {
   return x.slice(n, n + 1).reshape(Shape(x.shape().extents().subspan(1)));
 }
 
-// Positions of a group of a batch row, [heads, width].
+// Positions of a group in a batch row, [heads, width].
 struct Groups {
   Tensor position;
 
@@ -29,11 +29,11 @@ Groups groups_of(const Tensor& position, std::int64_t batch, std::int64_t heads)
   const Shape& shape = position.shape();
   require(shape.dimensions() == 4 && shape[0] == batch && shape[2] == heads &&
               position.dtype() == DType::i32,
-          "positions of groups are {} {}, wanted i32 [{}, groups, {}, width]",
-          name_of(position.dtype()),
-          shape,
+          "routed attention: expected group positions i32 [{}, groups, {}, width], found {} {}",
           batch,
-          heads);
+          heads,
+          name_of(position.dtype()),
+          shape);
   return {position};
 }
 
@@ -51,8 +51,8 @@ Tensor gathered(const Tensor& x, const Groups& groups) {
   return y;
 }
 
-// sums[b] += what the tokens of row b are in all groups. One group after another: a token may be in
-// several. sums: [batch, time, heads, dim].
+// Adds a token's outputs in all groups to sums[b]. One group after another, because a token may be
+// in several. sums: [batch, time, heads, dim].
 void scatter(const Tensor& y, const Groups& groups, const Tensor& sums) {
   on(y.device(), [&](auto backend) {
     for (std::int64_t b = 0; b < groups.batch(); ++b)
@@ -75,7 +75,7 @@ Tensor scattered(const Tensor& y, const Groups& groups, std::int64_t time) {
   return sums;
 }
 
-// How many groups each token is in, [batch, time, heads, 1].
+// Returns the number of groups of each token, [batch, time, heads, 1].
 Tensor counted(const Groups& groups, std::int64_t time, DType dtype, const Device& device) {
   const Tensor ones =
       Tensor::empty({groups.batch() * groups.groups(), groups.width(), groups.heads(), 1},
@@ -97,7 +97,7 @@ Variable rows_before(const Variable& before, const Variable& x, std::int64_t bat
   return reshape(joined, x.shape().with(1, memory[1] + x.shape()[1]));
 }
 
-// Positions of keys with those of `rows` of memory before them, which are seen as the first token.
+// Returns the key positions, preceded by those of `rows` memory rows, which have position 0.
 Tensor with_memory(const Tensor& position, std::int64_t rows) {
   const Shape& shape = position.shape();  // [count, heads, width]
   const std::int64_t outer = shape[0] * shape[1], width = shape[2];
@@ -161,7 +161,7 @@ Variable routed_attention(const Variable& query,
   const Groups seen = groups_of(options.key_position, batch, heads);
   const std::int64_t count = batch * asking.groups();
   require(seen.groups() == asking.groups() && !(options.memory_key.defined() && options.self_score),
-          "routed attention: {} clusters of queries and {} of keys",
+          "routed attention: invalid combination of {} query clusters and {} key clusters",
           asking.groups(),
           seen.groups());
   const bool same = options.query_position.bytes() == options.key_position.bytes();
@@ -173,7 +173,7 @@ Variable routed_attention(const Variable& query,
     values = rows_before(options.memory_value, values, batch);
     key_position = with_memory(key_position, options.memory_key.shape()[1]);
   }
-  // Members are in the order of time: of one list no later one is seen.
+  // Members are in time order, so a causal mask over one list suffices.
   const bool by_place = same && options.causal && !options.memory_key.defined();
   const AttentionMask mask = {
       .rules = by_place ? masks::causal() : masks::everything(),

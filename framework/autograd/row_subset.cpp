@@ -6,8 +6,7 @@
 namespace longspan {
 namespace {
 
-// Row i of the result is row from[i] of x, or zeros. `back`: the same from the result to x, which
-// is how its gradient goes.
+// Row i of the result is row from[i] of x, or zeros. `back`: the inverse map, for the gradient.
 Variable moved(const Variable& x, const Tensor& from, const Tensor& back, const Shape& shape) {
   const auto move = [](const Tensor& rows, const Tensor& ids, const Shape& of) {
     Tensor result = Tensor::empty(of, rows.dtype(), rows.device());
@@ -26,7 +25,7 @@ Variable moved(const Variable& x, const Tensor& from, const Tensor& back, const 
 
 Variable gather_rows(const Variable& x, const RowSubset& rows) {
   require(x.shape().rows() == rows.where.elements(),
-          "some of {} rows are to be taken of shape {}",
+          "row subset: expected {} rows, found shape {}",
           rows.where.elements(),
           x.shape());
   return moved(x, rows.which, rows.where, {1, rows.which.elements(), x.shape().width()});
@@ -35,7 +34,7 @@ Variable gather_rows(const Variable& x, const RowSubset& rows) {
 Variable scatter_rows(const Variable& y, const RowSubset& rows, const Shape& shape) {
   require(shape.rows() == rows.where.elements() && y.shape().rows() == rows.which.elements() &&
               shape.width() == y.shape().width(),
-          "{} of {} rows cannot be put from shape {} into {}",
+          "row subset: cannot write {} of {} rows of shape {} into shape {}",
           rows.which.elements(),
           rows.where.elements(),
           y.shape(),

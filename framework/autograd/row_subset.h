@@ -1,21 +1,20 @@
-// Computing some rows of an activation only: they are taken out, and what is made of them is put
-// back in their places.
+// Computes only some rows of an activation: gathers the rows, and scatters the results.
 #pragma once
 
 #include "framework/autograd/variable.h"
 
 namespace longspan {
 
-// Some of `whole` rows. Both tensors are i64 and lie where the activation lies.
+// Subset of `whole` rows. Both tensors are i64 on the device of the activation.
 struct RowSubset {
-  Tensor which;  // [n]: the places of the rows, no place twice; -1: a row of zeros beside them
-  Tensor where;  // [whole]: which of the n a row is, or -1
+  Tensor which;  // [n]: distinct row indices; -1: an additional row of zeros
+  Tensor where;  // [whole]: index of a row among the n, or -1
 };
 
-// The rows of x [..., width], which has `whole` of them, as [1, n, width].
+// Returns the rows of x [..., width], which has `whole` rows, as [1, n, width].
 Variable gather_rows(const Variable& x, const RowSubset& rows);
 
-// y [1, n, width] put back: of `shape`, whose last axis is y's, zeros at all other rows.
+// Scatters y [1, n, width] into `shape`, whose last axis is that of y. Other rows are zeros.
 Variable scatter_rows(const Variable& y, const RowSubset& rows, const Shape& shape);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// What an op keeps of its input for the backward pass: the value, or how to make it again.
+// Input that an op saves for the backward pass: the value, or a function that recomputes it.
 // Private to framework/autograd.
 #pragma once
 
@@ -11,14 +11,14 @@ namespace longspan {
 
 class SavedTensor {
  public:
-  // A value that is made again when the first of its keepers asks for it, and let go by the last.
+  // A value that is recomputed at the first use and released after the last.
   class RecomputedTensor;
 
   SavedTensor() = default;
   explicit SavedTensor(Tensor value) : value_(std::move(value)) {}
   explicit SavedTensor(std::shared_ptr<RecomputedTensor> remade) : remade_(std::move(remade)) {}
 
-  // Once for each `keep`.
+  // Requires one call per save_for_backward.
   Tensor get() const;
 
  private:
@@ -26,12 +26,12 @@ class SavedTensor {
   std::shared_ptr<RecomputedTensor> remade_;
 };
 
-// The value of x as an op keeps it: itself, or `make_again`'s way to it.
+// Returns the value of x to save: itself, or a function from `set_recompute`.
 SavedTensor save_for_backward(const Variable& x);
 
-// Ops need not keep the value of x, which `make` makes again: the gathered input of a split region
-// from this rank's share. x was just recorded; where nothing is recorded this does nothing.
-// Collectives in `make` are called at the same point of the backward pass on every rank.
+// Makes ops save `make`, which recomputes the value of x, instead of the value: the gathered input
+// of a split region from this rank's shard. Requires that x was just recorded. No effect without
+// recording. Collectives in `make` are called at the same point of the backward pass on every rank.
 void set_recompute(const Variable& x, std::function<Tensor()> make);
 
 }  // namespace longspan

@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// [batch, time, heads, dim] as [batch, time, heads * dim].
+// Returns [batch, time, heads, dim] as [batch, time, heads * dim].
 Tensor in_rows(const Tensor& x) {
   const Shape& shape = x.shape();
   return x.reshape({shape[0], shape[1], shape[2] * shape[3]});
@@ -28,7 +28,7 @@ void move_rows(const Tensor& from,
 
 std::vector<Tensor> pieces_of(const Tensor& x, const Ranges& ranges) {
   require(pluralize(ranges) == x.shape()[1],
-          "ring attention: {} rows for {} positions",
+          "ring attention: expected a position for each of the {} rows, found {} positions",
           x.shape()[1],
           pluralize(ranges));
   if (ranges.size() == 1) return {x};
@@ -49,11 +49,11 @@ std::vector<std::vector<Tensor>> padding_pieces(const Tensor& padding,
   for (const Ranges& ranges : positions) total += pluralize(ranges);
   const Shape wanted = {batch, total};
   require(padding.shape() == wanted && padding.dtype() == DType::u8,
-          "ring attention: key_padding is {} {}, wanted that of all keys, {} {}",
-          name_of(padding.dtype()),
-          padding.shape(),
+          "ring attention: expected key_padding of all keys, {} {}, found {} {}",
           name_of(DType::u8),
-          wanted);
+          wanted,
+          name_of(padding.dtype()),
+          padding.shape());
   const Tensor rows = padding.reshape({batch, total, 1, 1});
   std::vector<std::vector<Tensor>> result;
   for (const Ranges& ranges : positions) {
@@ -69,7 +69,7 @@ std::vector<std::vector<Tensor>> padding_pieces(const Tensor& padding,
 
 namespace {
 
-// Elements [.., range) of the last axis of x [batch, heads, positions]; undefined of what is.
+// Returns a range of the last axis of x [batch, heads, positions]; undefined if x is.
 Tensor positions_of(const Tensor& x, const Range& range) {
   if (!x.defined()) return {};
   const Shape& shape = x.shape();
@@ -90,9 +90,9 @@ SequenceParts::SequenceParts(const SortedSequence& whole,
   std::int64_t total = 0;
   for (const Ranges& ranges : keys) total += pluralize(ranges);
   require(whole.key_position.shape()[2] == total,
-          "ring attention: parts are those of {} keys, wanted those of all {}",
-          whole.key_position.shape()[2],
-          total);
+          "ring attention: expected parts of all {} keys, found {}",
+          total,
+          whole.key_position.shape()[2]);
   for (const Range& range : queries)
     queries_.push_back({.query_position = positions_of(whole.query_position, range),
                         .key_position = {},

@@ -1,4 +1,4 @@
-// Rows of one rank of a sequence that ranks share, range by range. Private to framework/autograd.
+// Rows of one rank in a sharded sequence, range by range. Private to framework/autograd.
 #pragma once
 
 #include <vector>
@@ -9,34 +9,34 @@
 
 namespace longspan {
 
-// Rows of x [batch, time, heads, dim] from one tensor to another.
+// Copies rows of x [batch, time, heads, dim] between tensors.
 void move_rows(const Tensor& from,
                std::int64_t from_begin,
                const Tensor& to,
                std::int64_t to_begin,
                std::int64_t count);
 
-// The rows of x [batch, time, heads, dim] range by range, each by itself. Throws Failure when there
-// are not as many rows as positions.
+// Returns the rows of x [batch, time, heads, dim] of each range as a separate tensor. Throws
+// Failure if rows and positions differ in number.
 std::vector<Tensor> pieces_of(const Tensor& x, const Ranges& ranges);
-// The way back; at least one piece.
+// Inverse. Requires at least one piece.
 Tensor joined(const std::vector<Tensor>& pieces);
 
-// Of each rank its ranges' pieces of the padding of a whole sequence, [batch, positions] u8. Throws
-// Failure when the padding is not that of all positions of the ranks.
+// Returns the padding of each range of each rank, from that of a full sequence, [batch, positions]
+// u8. Throws Failure if it does not cover all positions of the ranks.
 std::vector<std::vector<Tensor>> padding_pieces(const Tensor& padding,
                                                 std::int64_t batch,
                                                 const std::vector<Ranges>& positions);
 
-// Which part of a sequence in its own order each position belongs to, as ranges of it ask. Throws
-// Failure where the parts are not those of all positions.
+// Splits a sorted sequence by position ranges of queries and keys. Throws Failure if it does not
+// cover all positions.
 class SequenceParts {
  public:
-  // `queries`: this rank's, counted from the first. `keys`: of each rank.
+  // `queries`: ranges of this rank, counted from the first query. `keys`: ranges of each rank.
   SequenceParts(const SortedSequence& whole,
                 const Ranges& queries,
                 const std::vector<Ranges>& keys);
-  // Range i of the queries over range j of a rank's keys.
+  // Returns the parts for range i of the queries and range j of a rank's keys.
   SortedSequence between(std::size_t i, std::size_t rank, std::size_t j) const;
 
  private:
@@ -45,11 +45,12 @@ class SequenceParts {
   std::vector<std::vector<SortedSequence>> keys_;
 };
 
-// Whether every position of a sequence is in one range of one rank, and nothing else is.
+// Returns whether every position of a sequence is in exactly one range of one rank, and no range
+// exceeds it.
 bool cover_once(const std::vector<Ranges>& positions, const Range& sequence);
 
-// Keys and values of one rank, or their gradients, as they travel: one after another for each range
-// of positions, in a block as large as the largest rank's.
+// Keys and values of one rank, or their gradients, in the layout for transfers: concatenated over
+// position ranges, in a block sized for the largest rank.
 class Block {
  public:
   struct Form {
@@ -66,7 +67,7 @@ class Block {
         elements_(Tensor::empty({form.rows * form.row_elements()}, dtype, device, tag)) {}
 
   const Tensor& elements() const { return elements_; }
-  // Of range i of the rank whose block this is.
+  // Requires the ranges of the rank that owns the block.
   Tensor key(const Ranges& ranges, std::size_t i) const {
     const std::int64_t begin = begin_of(ranges, i);
     return view(begin, form_.key.with(1, ranges[i].count()));

@@ -25,7 +25,6 @@ Tensor from_host(const std::vector<double>& values,
   return copy_async(here, device);
 }
 
-// Extents of a call.
 struct Extents {
   std::int64_t batch, time, heads, dim, block, blocks, top;
 
@@ -38,26 +37,26 @@ struct Extents {
         blocks(time / options.block),
         top(std::max<std::int64_t>(options.top, 1)) {
     require(time % block == 0 && blocks > 0,
-            "sinkhorn attention: {} tokens are no whole blocks of {}",
-            time,
-            block);
+            "sinkhorn attention: expected a multiple of {} tokens, found {}",
+            block,
+            time);
     require(options.top <= blocks && (!options.causal || options.top > 0),
-            "sinkhorn attention: {} of {} blocks are to be chosen",
+            "sinkhorn attention: cannot choose {} of {} blocks",
             options.top,
             blocks);
   }
 };
 
-// What stands for each block is a sum of its own tokens, by weights [1 or blocks, block, 1], and
-// one of the sums of the blocks before it, by weights [1, blocks, blocks].
+// A block summary is a sum of its own tokens with weights [1 or blocks, block, 1]. It adds the
+// token sums of earlier blocks with weights [1, blocks, blocks].
 struct SummaryWeights {
   std::vector<double> own;
-  std::vector<double> before;  // empty: nothing of them
+  std::vector<double> before;  // empty: all zero
 };
 
-// The mean of the block. Without later tokens queries have the mean of all tokens up to the first
-// of the block, and keys the sum over the block of such means. Queries are divided by the root of
-// their width, so that their products with keys are scores.
+// The mean of the block. If causal, a query summary is the mean of all tokens up to the first of
+// its block. A key summary is the sum of such means over the tokens of its block. Queries are
+// divided by sqrt(dim), so that their products with keys are scores.
 SummaryWeights summary_weights(const Extents& at, bool causal, bool of_keys) {
   const double factor = of_keys ? 1 : 1 / std::sqrt(static_cast<double>(at.dim));
   SummaryWeights weights;
@@ -82,7 +81,7 @@ SummaryWeights summary_weights(const Extents& at, bool causal, bool of_keys) {
   return weights;
 }
 
-// [batch * heads, blocks, dim].
+// Returns [batch * heads, blocks, dim].
 Variable summary(const Variable& x, const Extents& at, bool causal, bool of_keys) {
   const std::int64_t rows = at.batch * at.heads;
   const DType dtype = x.value().dtype();
@@ -101,8 +100,8 @@ Variable summary(const Variable& x, const Extents& at, bool causal, bool of_keys
   return add(own, batched_matmul(before, sums));
 }
 
-// Each head's order: that of time, or that of blocks which begin later. `back`: where each token is
-// in it.
+// Returns the token order of each head: time order, or that with shifted blocks. `back`: the
+// inverse.
 Tensor rotation(const Extents& at, std::int64_t rotated_from, bool back, const Device& device) {
   std::vector<std::int32_t> position;
   for (std::int64_t b = 0; b < at.batch; ++b)
@@ -121,7 +120,7 @@ Variable rotated(const Variable& x, const Extents& at, const SinkhornAttention& 
   return gather_clusters(x, rotation(at, options.rotated_from, false, x.value().device()));
 }
 
-// x [batch, time, heads, dim] with the null blocks before it.
+// Returns x [batch, time, heads, dim] with the null blocks prepended.
 Variable with_null(const Variable& x, const Variable& null, const Extents& at) {
   const std::int64_t width = at.heads * at.dim, rows = at.top * at.block;
   const DType dtype = x.value().dtype();
@@ -135,8 +134,8 @@ Variable with_null(const Variable& x, const Variable& null, const Extents& at) {
                  {at.batch, rows + at.time, at.heads, at.dim});
 }
 
-// The products of what stands for the blocks, in the accumulator's dtype: rounded, scores that are
-// nearly equal would be.
+// Returns products of block summaries in the accumulator dtype: rounding would make nearly equal
+// scores equal.
 Variable scores_of(const Variable& query,
                    const Variable& key,
                    const Extents& at,
@@ -151,7 +150,8 @@ Variable scores_of(const Variable& query,
   return batched_matmul(cast(summary(query, at, options.causal, false), wide), seen, true);
 }
 
-// How many blocks of each row have a token that is no padding; undefined where nothing says it.
+// Returns the number of blocks in each row that have a token other than padding. Undefined without
+// lengths.
 Tensor real_blocks(const Extents& at, const SinkhornAttention& options) {
   if (options.causal || !options.length.defined()) return {};
   const Tensor count = options.length.empty_like();
@@ -171,7 +171,7 @@ Variable weights_of(const Variable& scores, const Extents& at, const SinkhornAtt
   return top_weights(scores, options.decide ? options.decide(choose) : choose(), choice);
 }
 
-// The mixed blocks of each block: [batch * blocks, top * block, heads, dim].
+// Returns the mixed blocks of each block: [batch * blocks, top * block, heads, dim].
 Variable mixed_blocks(const Variable& weights, const Variable& x, const Extents& at) {
   const std::int64_t count = x.shape()[1] / at.block;
   const Variable rows = reshape(to_heads_first(x), {at.batch * at.heads, count, at.block * at.dim});
@@ -195,8 +195,8 @@ Variable beside(const Variable& mixed, const Variable& own) {
   return reshape(both, own.shape().with(1, both.shape()[1]));
 }
 
-// In the last block of a rotated head only the first token is later than the mixed blocks; the
-// others are the first of the text, which see one another.
+// In the last block of a rotated head, only the first token is later than the mixed blocks. The
+// others are the first tokens of the sequence, which attend to one another.
 SortedSequence rotated_sequence(const Extents& at,
                                 std::int64_t rotated_from,
                                 const Device& device) {
@@ -229,7 +229,7 @@ AttentionMask mask_of(const Variable& weights,
   const Device& device = weights.value().device();
   AttentionMask mask = {.rules = masks::everything()};
   if (options.causal) {
-    // A query stands with its own block, behind the mixed ones.
+    // The mixed blocks precede a query's own block.
     mask.rules = masks::causal();
     mask.query_begin = at.top * at.block;
     if (options.rotated_from < at.heads)
@@ -333,7 +333,7 @@ SortedBlocks sorted_blocks(const Variable& query,
                            const SinkhornAttention& options) {
   const Extents at(query, options);
   require(key.shape() == query.shape() && value.shape() == query.shape(),
-          "sinkhorn attention: query {}, key {} and value {} are to be alike",
+          "sinkhorn attention: expected equal shapes of query, key and value, found {}, {} and {}",
           query.shape(),
           key.shape(),
           value.shape());

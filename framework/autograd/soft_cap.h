@@ -1,11 +1,11 @@
-// Numbers that are kept below a cap.
+// Soft cap of values.
 #pragma once
 
 #include "framework/autograd/variable.h"
 
 namespace longspan {
 
-// cap tanh(x / cap), in x's dtype (kernels/soft_cap.h).
+// Returns cap tanh(x / cap), in x's dtype (kernels/soft_cap.h).
 Variable soft_cap(const Variable& x, double cap);
 
 }  // namespace longspan

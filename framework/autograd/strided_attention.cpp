@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// A sequence of `time` positions as rows of `stride` positions, the last one filled up.
+// A sequence of `time` positions as rows of `stride` positions, the last one padded.
 struct Fold {
   std::int64_t stride;
   std::int64_t time;
@@ -18,8 +18,8 @@ struct Fold {
       : stride(of), time(positions), rows((positions + of - 1) / of) {}
   bool even() const { return rows * stride == time; }
 
-  // x: [batch, time, heads, dim] becomes [batch, rows, stride * heads, dim], which shares its
-  // elements unless they are filled up with zeros.
+  // Reshapes x [batch, time, heads, dim] to [batch, rows, stride * heads, dim]. Shares its elements
+  // unless padding is needed.
   Tensor folded(const Tensor& x) const {
     const Shape& shape = x.shape();
     const Shape view = {shape[0], rows, stride * shape[2], shape[3]};
@@ -43,7 +43,7 @@ struct Fold {
     return cut.reshape({batch, time, heads, dim});
   }
 
-  // sums: [batch, heads, time] becomes [batch, stride * heads, rows].
+  // Reshapes sums [batch, heads, time] to [batch, stride * heads, rows].
   Tensor folded_sums(const Tensor& sums) const {
     const std::int64_t batch = sums.shape()[0];
     const std::int64_t heads = sums.shape()[1];
@@ -75,11 +75,11 @@ struct Fold {
   }
 };
 
-// The rules of the view's heads: head h of residue r is its head r * heads + h.
+// Returns the rules of the view's heads: head h at residue r is view head r * heads + h.
 HeadMasks folded_rules(const HeadMasks& rules, std::int64_t heads, std::int64_t stride) {
   if (rules.one_for_all()) return rules;
   require(rules.size() == heads,
-          "folded attention: {} heads were given rules for {}",
+          "folded attention: expected rules for {} heads, found {}",
           heads,
           rules.size());
   std::vector<Mask> table;
@@ -89,7 +89,7 @@ HeadMasks folded_rules(const HeadMasks& rules, std::int64_t heads, std::int64_t 
   return HeadMasks(std::move(table));
 }
 
-// What both directions need. The sums are those over both sets of keys, by rows.
+// Arguments of forward and backward. The sums are over both sets of keys, by row.
 struct FoldedCall {
   Tensor query;
   Tensor key;
@@ -170,7 +170,7 @@ void FoldedCall::backward(BackwardContext& gradients) const {
   const Tensor results[] = {f.unfolded(far.dquery, heads()),
                             f.unfolded(far.dkey, key.shape()[2]),
                             f.unfolded(far.dvalue, key.shape()[2])};
-  far = {};  // what was filled up is given back
+  far = {};  // frees the padded copy
   if (keys.near) {
     AttentionGradient close;
     close.forward = near();
@@ -194,9 +194,10 @@ Variable strided_attention(const Variable& query,
                            const Variable& value,
                            const StridedKeys& keys,
                            const std::optional<AttentionDropout>& dropout) {
-  require(keys.stride > 0, "folded attention: the stride is {}, wanted 1 or more", keys.stride);
+  require(
+      keys.stride > 0, "folded attention: expected a stride of at least 1, found {}", keys.stride);
   require(query.shape()[1] == key.shape()[1],
-          "folded attention: {} queries and {} keys are not one sequence",
+          "folded attention: expected as many keys as queries, found {} queries and {} keys",
           query.shape()[1],
           key.shape()[1]);
   FoldedCall call = {.query = query.value(),

@@ -1,4 +1,4 @@
-// The hyperbolic tangent, recorded.
+// Hyperbolic tangent as a recorded op.
 #pragma once
 
 #include "framework/autograd/variable.h"

@@ -8,13 +8,13 @@
 namespace longspan {
 namespace {
 
-// Activations divided by time: what each rank holds, and blocks of one size that collectives move.
+// Activations sharded by time: rows of each rank, and equal-sized blocks for collectives.
 class TimeShares {
  public:
   TimeShares(const std::vector<std::int64_t>& rows, const Communicator& communicator)
       : rows_(rows), communicator_(communicator), most_(*std::ranges::max_element(rows)) {
     require(static_cast<int>(rows.size()) == communicator.size(),
-            "time is divided into {} shares for {} ranks",
+            "expected a time range for each rank, found {} for {} ranks",
             rows.size(),
             communicator.size());
   }
@@ -63,7 +63,7 @@ class TimeShares {
   bool even() const {
     return std::ranges::all_of(rows_, [&](std::int64_t rows) { return rows == most_; });
   }
-  // Blocks of one batch row follow one another in time as they do in memory.
+  // For a single batch row, blocks are contiguous in memory in time order.
   bool in_place(const Tensor& x) const { return x.shape()[0] == 1 && even(); }
 
   static Tensor of(const Tensor& x, std::int64_t rows, MemoryTag tag = MemoryTag::activations) {
@@ -82,7 +82,7 @@ class TimeShares {
   }
   static void require_rows(const Tensor& x, std::int64_t rows) {
     require(x.shape().dimensions() == 3 && x.shape()[1] == rows,
-            "a share of {} positions has shape {}",
+            "expected {} positions, found shape {}",
             rows,
             x.shape());
   }
@@ -109,14 +109,14 @@ class TimeShares {
   std::int64_t most_;
 };
 
-// Each rank's rows of all heads, and all rows of each rank's heads: parts [batch, most rows, own
-// heads, dim] go from every rank to every rank.
+// All-to-all between time sharding and head sharding. Every pair of ranks exchanges a part [batch,
+// most rows, own heads, dim].
 class HeadExchange {
  public:
   HeadExchange(const std::vector<Ranges>& positions, const Communicator& communicator)
       : positions_(positions), communicator_(communicator) {
     require(std::ssize(positions) == communicator.size(),
-            "time is divided into {} shares for {} ranks",
+            "expected a time range for each rank, found {} for {} ranks",
             positions.size(),
             communicator.size());
     for (const Ranges& ranges : positions) {
@@ -131,9 +131,8 @@ class HeadExchange {
     require_rows(x, pluralize(own()));
     if (shape[2] % ranks() != 0)
       throw ConfigurationError(
-          "the {} heads of a tensor rank do not divide by parallel.context_parallel_size = {}; "
-          "attention of this "
-          "kind reads whole sequences, a part of the heads on each context rank",
+          "parallel.context_parallel_size: expected a divisor of the {} heads per tensor rank, "
+          "found {}; this attention type shards heads over context ranks",
           shape[2],
           ranks());
     const Parts parts(x, shape[2] / ranks(), *this);
@@ -175,13 +174,13 @@ class HeadExchange {
 
   static void require_rows(const Tensor& x, std::int64_t rows) {
     require(x.shape().dimensions() == 4 && x.shape()[1] == rows,
-            "{} positions were given in a tensor of shape {}",
+            "expected {} positions, found shape {}",
             rows,
             x.shape());
   }
 
-  // Between the heads of a rank in x [batch, own rows, heads, dim] and part `rank`: each batch
-  // row's rows are seen as [rows, ranks, own heads * dim].
+  // Copies between the heads of a rank in x [batch, own rows, heads, dim] and part `rank`. Each
+  // batch row's rows are viewed as [rows, ranks, own heads * dim].
   void copy_heads(const Tensor& x, int rank, const Tensor& parts, bool to_x) const {
     const std::int64_t batch = x.shape()[0];
     const std::int64_t rows = x.shape()[1];
@@ -201,7 +200,7 @@ class HeadExchange {
     }
   }
 
-  // Between the rows of a rank in x [batch, all rows, own heads, dim] and part `rank`.
+  // Copies between the rows of a rank in x [batch, all rows, own heads, dim] and part `rank`.
   void copy_positions(const Tensor& x, int rank, const Tensor& parts, bool to_x) const {
     const std::int64_t batch = x.shape()[0];
     const Tensor whole = x.reshape({batch, total_, parts.shape()[2]});

@@ -1,5 +1,5 @@
-// Parts of a sequence over all ranks that share it: a slot for each, of tensors [slots, ...] that
-// say something of each part. Private to framework/autograd.
+// Slots for the parts of a sequence over all ranks that share it, in tensors [slots, ...] with one
+// entry per part. Private to framework/autograd.
 #pragma once
 
 #include <optional>
@@ -11,23 +11,23 @@ namespace longspan {
 
 class SequenceSlots {
  public:
-  // So many parts of one rank's rows, in the order of time.
+  // Number of parts of one rank's rows, in time order.
   explicit SequenceSlots(std::int64_t parts = 0);
-  // A part for each range of queries of each rank. As many slots for each rank: those that nobody
-  // fills stand last.
+  // One part for each query range of each rank. Every rank has the same number of slots, unused
+  // ones last.
   explicit SequenceSlots(const SequenceShards& shares);
 
   std::int64_t total() const { return std::ssize(order_); }
-  // All of them, in the order of time.
+  // Returns all slots in time order.
   const std::vector<std::int64_t>& order() const { return order_; }
-  // This rank's parts of a tensor of all.
+  // Returns this rank's slots of a full tensor.
   Tensor local(const Tensor& all) const { return all.slice(first_, first_ + count_); }
-  // Brings the ranks' slots together; what nobody fills stays as it is here.
+  // Gathers the slots of all ranks. Unused slots keep their local values.
   void gather(const Tensor& all) const {
     if (ranks_) ranks_->all_gather(all.slice(first_, first_ + each_), all);
   }
 
-  // The ranges of this rank, as parts of the rows that it holds.
+  // Returns this rank's ranges as ranges of its rows.
   static Ranges rows_of(const Ranges& positions);
 
  private:

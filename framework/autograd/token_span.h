@@ -1,12 +1,12 @@
-// Spans of attention that depend on the token.
+// Token-dependent attention spans.
 #pragma once
 
 #include "framework/autograd/variable.h"
 
 namespace longspan {
 
-// limit / (1 + exp(-x - bias)), in the dtype of sums. x: [..., heads]; bias: [heads], of that
-// dtype.
+// Returns limit / (1 + exp(-x - bias)), in the accumulator dtype. x: [..., heads]; bias: [heads],
+// in that dtype.
 Variable token_spans(const Variable& x, const Variable& bias, double limit);
 
 }  // namespace longspan

@@ -12,7 +12,7 @@ namespace {
 
 struct Node;
 
-// Per thread: whether ops are recorded, the order in which they were, and who asks what they read.
+// Per thread: whether ops are recorded, their order, and the active leaf recorder.
 thread_local bool recording = true;
 thread_local std::uint64_t recorded_ops = 0;
 thread_local LeafRecorder* leaf_watch = nullptr;
@@ -44,11 +44,11 @@ struct Edge {
   Shape shape;
   DType dtype;
   Device device;
-  Tensor gradient;                 // the buffer, where there is one
-  bool started = false;            // the gradient holds something
-  bool keeps_buffer = false;       // the buffer was given and stays
-  std::shared_ptr<Node> producer;  // empty for a leaf
-  std::function<Tensor()> buffer;  // where the gradient's buffer comes from, if from outside
+  Tensor gradient;                 // the accumulation buffer, if any
+  bool started = false;            // the gradient has a value
+  bool keeps_buffer = false;       // the buffer was given by the caller and is retained
+  std::shared_ptr<Node> producer;  // null for a leaf
+  std::function<Tensor()> buffer;  // supplies the gradient's buffer, if external
   std::shared_ptr<SavedTensor::RecomputedTensor> remade;
   std::function<void()> ready;
 };
@@ -65,7 +65,7 @@ struct Node {
   Node() = default;
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
-  // Takes the chain of producers apart in a loop: a tape can be longer than the stack is deep.
+  // Releases the producers iteratively: a tape can be longer than the call stack permits.
   ~Node() {
     std::vector<std::shared_ptr<Edge>> pending = std::move(inputs);
     while (!pending.empty()) {
@@ -79,8 +79,7 @@ struct Node {
   }
 };
 
-// A gradient that was handed over may also be held elsewhere (both inputs of a sum get the same
-// one).
+// A gradient set by an op may have another owner (both inputs of a sum share one).
 bool owns_gradient(const Edge& edge) { return edge.keeps_buffer || edge.gradient.is_unique(); }
 
 void add_to(Edge& edge, const Tensor& gradient) {
@@ -103,11 +102,11 @@ class Tape {
     result.edge_ = std::make_shared<Edge>(result.value_, gradient_dtype);
     if (gradient.defined()) {
       require(gradient.dtype() == gradient_dtype && gradient.elements() == result.value_.elements(),
-              "a gradient buffer of {} {} does not fit a leaf of {} {}",
-              name_of(gradient.dtype()),
-              gradient.shape(),
+              "expected a gradient buffer of {} {}, found {} {}",
               name_of(gradient_dtype),
-              result.shape());
+              result.shape(),
+              name_of(gradient.dtype()),
+              gradient.shape());
       result.edge_->gradient = std::move(gradient);
       result.edge_->keeps_buffer = true;
     }
@@ -140,17 +139,17 @@ class Tape {
   static void note(LeafRecorder& watch, const std::vector<Variable>& inputs) {
     for (const Variable& input : inputs) {
       if (!input.edge_) continue;
-      require(!input.edge_->producer,
-              "a function that is computed again reads a variable of shape {} that is neither its "
-              "input nor a leaf",
-              input.shape());
+      require(
+          !input.edge_->producer,
+          "a recomputed function reads a variable of shape {} that is neither its input nor a leaf",
+          input.shape());
       const auto known = [&](const Variable& leaf) { return leaf.edge_ == input.edge_; };
       if (std::ranges::none_of(watch.leaves_, known)) watch.leaves_.push_back(input);
     }
   }
 
   static Edge& leaf_edge(const Variable& variable) {
-    require(variable.edge_ && !variable.edge_->producer, "only a leaf has a gradient to read");
+    require(variable.edge_ && !variable.edge_->producer, "only leaves have a gradient");
     return *variable.edge_;
   }
 
@@ -176,9 +175,9 @@ class Tape {
 
   static void give(Edge& edge, Tensor gradient) {
     require(gradient.elements() == edge.shape.elements(),
-            "a gradient of shape {} was given to a variable of shape {}",
-            gradient.shape(),
-            edge.shape);
+            "expected a gradient of shape {}, found {}",
+            edge.shape,
+            gradient.shape());
     take_buffer(edge);
     if (edge.started) {
       add_to(edge, gradient);
@@ -246,7 +245,7 @@ Tape::Plan Tape::plan(const std::vector<Variable>& roots) {
 }
 
 void Tape::run(Node& node) {
-  require(static_cast<bool>(node.backward), "a tape can be walked back only once");
+  require(static_cast<bool>(node.backward), "backward can run only once on a graph");
   std::vector<Tensor> outputs;
   bool any = false;
   for (const auto& weak : node.outputs) {
@@ -269,7 +268,10 @@ void Tape::run(Node& node) {
 void Tape::walk(const std::vector<Variable>& roots,
                 std::vector<Tensor> seeds,
                 const BackwardOptions& options) {
-  require(roots.size() == seeds.size(), "{} roots were given {} seeds", roots.size(), seeds.size());
+  require(roots.size() == seeds.size(),
+          "expected a seed for each of {} roots, found {}",
+          roots.size(),
+          seeds.size());
   Plan order = plan(roots);
   for (std::size_t i = 0; i < roots.size(); ++i)
     if (seeds[i].defined()) seed(roots[i], std::move(seeds[i]));
@@ -313,7 +315,7 @@ void Variable::clear_gradient() const {
 void Variable::zero_gradient() const {
   Edge& edge = Tape::leaf_edge(*this);
   Tape::take_buffer(edge);
-  require(edge.keeps_buffer, "a leaf without a buffer has no gradient to fill with zeros");
+  require(edge.keeps_buffer, "zero_gradient requires a leaf with a gradient buffer");
   edge.gradient.zero();
   edge.started = true;
 }
@@ -383,7 +385,7 @@ void backward(const std::vector<Variable>& roots,
 
 void backward(const Variable& root, const BackwardOptions& options) {
   require(root.value().elements() == 1,
-          "the root of a backward pass without a seed has one element, found shape {}",
+          "backward without a seed requires a one-element root, found shape {}",
           root.shape());
   std::vector<Tensor> seeds;
   seeds.push_back(

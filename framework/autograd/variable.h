@@ -1,5 +1,5 @@
-// Reverse-mode differentiation: an op is a free function that computes its output and records a
-// closure for the gradient. Nothing here knows a layer.
+// Reverse-mode automatic differentiation: an op is a free function that computes its output and
+// records a closure for its gradient. This file does not depend on layers.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,19 @@ namespace longspan {
 
 class BackwardContext;
 
-// What a variable is on the tape: where its gradient is collected and what produced it. It does not
-// hold the value, so that a value lives only as long as somebody needs it.
+// Node of a variable on the tape: its gradient accumulator and the op that produced it. Does not
+// hold the value, so that a value lives only as long as a consumer needs it.
 struct Edge;
 
-// A value, and its place on the tape if a gradient is wanted. A handle: copies are the same
-// variable.
+// A value, with its tape node if it requires a gradient. A handle: copies are the same variable.
 class Variable {
  public:
   Variable() = default;
-  // A constant: nothing flows back into it.
+  // Creates a constant, which receives no gradient.
   explicit Variable(Tensor value) : value_(std::move(value)) {}
 
-  // A leaf that collects a gradient in `gradient_dtype` (by default the value's). The gradient is
-  // collected in `gradient` where one is given: a range of a flat buffer.
+  // Creates a leaf that accumulates a gradient in `gradient_dtype` (by default that of the value).
+  // Accumulates in `gradient` if given: a range of a flat buffer.
   static Variable leaf(Tensor value, DType gradient_dtype, Tensor gradient = {});
   static Variable leaf(Tensor value) {
     const DType dtype = value.dtype();
@@ -40,24 +39,25 @@ class Variable {
   const Shape& shape() const { return value_.shape(); }
   bool requires_grad() const { return edge_ != nullptr; }
 
-  // Leaves only. The collected gradient; undefined when nothing has arrived since the last
-  // `clear_gradient`.
+  // Returns the accumulated gradient. Undefined if none has arrived since the last
+  // `clear_gradient`. Requires a leaf.
   Tensor gradient() const;
   void clear_gradient() const;
-  // A gradient of zeros has arrived. Only for leaves with a buffer of their own.
+  // Sets the gradient to zeros, as if one had arrived. Requires a leaf with its own buffer.
   void zero_gradient() const;
-  // The gradient is collected in what `buffer` returns. It is asked when the first part arrives
-  // after a `clear_gradient`, which lets go of the buffer. An empty function: as without it.
+  // Accumulates the gradient in the tensor that `buffer` returns. Called when the first gradient
+  // arrives after a `clear_gradient`, which releases the tensor. An empty function restores the
+  // default.
   void set_gradient_buffer(std::function<Tensor()> buffer) const;
-  // Called in `backward` as soon as the gradient of this leaf is complete.
+  // Sets a callback that `backward` invokes once the gradient of this leaf is complete.
   void register_gradient_hook(std::function<void()> action) const;
 
-  // True when both are the same variable of the tape, or constants over the same elements.
+  // Returns true if both are the same tape variable, or constants over the same elements.
   bool same_as(const Variable& other) const {
     return edge_ == other.edge_ && value_.bytes() == other.value_.bytes();
   }
 
-  // The value without its past.
+  // Returns the value as a constant.
   Variable detach() const { return Variable(value_); }
 
  private:
@@ -67,11 +67,10 @@ class Variable {
   std::shared_ptr<Edge> edge_;
 };
 
-// Whether this thread records ops.
+// Returns whether this thread records ops.
 bool is_recording();
 
-// Where a closure writes the gradient of an input: `tensor` is to be written, or added to where
-// `add` is true.
+// Destination of an input's gradient in a closure: overwritten, or added to if `add` is true.
 struct GradientTarget {
   Tensor tensor;
   bool add = false;
@@ -79,37 +78,37 @@ struct GradientTarget {
 
 using BackwardFunction = std::function<void(BackwardContext&)>;
 
-// Enters an op in the tape. The closure keeps the tensors it needs, never a Variable of an output.
-// Where no input requires a gradient, or recording is off, the output is a constant and the closure
-// is dropped. `place`: the op, for whoever asks where the time goes (core/span.h).
+// Records an op on the tape. The closure must capture only the tensors it needs, never a Variable
+// of an output. If no input requires a gradient, or recording is off, the output is a constant and
+// the closure is dropped. `place`: source location of the op, for the profiler (core/span.h).
 Variable record(Tensor value,
                 const std::vector<Variable>& inputs,
                 BackwardFunction backward,
                 const std::source_location& place = std::source_location::current());
 
-// The same for several outputs.
+// As above, for several outputs.
 std::vector<Variable> record(std::vector<Tensor> values,
                              const std::vector<Variable>& inputs,
                              BackwardFunction backward,
                              const std::source_location& place = std::source_location::current());
 
-// What a closure sees while the tape is walked back.
+// Argument of a closure in the backward pass.
 class BackwardContext {
  public:
-  // True when output i has a gradient (an output that nobody used has none).
+  // Returns true if output i has a gradient. Unused outputs have none.
   bool has_output(std::size_t output = 0) const;
-  // The gradient of an output. The second form gives it away, so that it can be written over: a
-  // copy is made only where somebody else holds it.
+  // Return the gradient of an output. release_output transfers ownership, so that it can be
+  // overwritten: it copies only if the gradient has another owner.
   const Tensor& output(std::size_t output = 0) const;
   Tensor release_output(std::size_t output = 0);
 
-  // True when the gradient of input i is wanted.
+  // Returns true if the gradient of input i is needed.
   bool needs_gradient(std::size_t input) const;
-  // A place for the gradient of an input, shaped as its value.
+  // Returns the destination of an input's gradient, in the shape of its value.
   GradientTarget target(std::size_t input);
-  // The same for kernels that only add: zeros the first time.
+  // As above, for kernels that only add: zeros at first use.
   Tensor accumulate_target(std::size_t input);
-  // Hands over a gradient of the input's dtype and number of elements. The caller must not write it
+  // Sets a gradient with the input's dtype and number of elements. The caller must not write to it
   // afterwards.
   void set(std::size_t input, Tensor gradient);
 
@@ -123,23 +122,23 @@ class BackwardContext {
 };
 
 struct BackwardOptions {
-  // Called after each op, to move other work on (collectives under way).
+  // Called after each op, to progress other work (pending collectives).
   std::function<void()> between = {};
-  // Whether `register_gradient_hook` actions are called. A node that walks a tape of its own inside
-  // its closure (recomputation, reversible stacks) lists the leaves as its inputs and leaves the
-  // call to the outer walk.
+  // Whether `register_gradient_hook` callbacks are invoked. A node that runs a nested tape inside
+  // its closure (recomputation, reversible stacks) lists the leaves as its inputs. The outer
+  // backward pass then invokes the callbacks.
   bool announce_leaves = true;
 };
 
-// Walks the tape from the roots, newest op first, and adds to the gradients of the leaves. `seeds`
-// are the gradients of the roots. Ops are released as they are done: a tape is walked once.
+// Runs the tape backward from the roots, newest op first, and adds to the gradients of the leaves.
+// `seeds`: gradients of the roots. Ops are released as they run, so a tape can be run only once.
 void backward(const std::vector<Variable>& roots,
               std::vector<Tensor> seeds,
               const BackwardOptions& options = {});
-// From a root of one element, with seed 1.
+// As above, from a root of one element, with seed 1.
 void backward(const Variable& root, const BackwardOptions& options = {});
 
-// While one lives, this thread records nothing.
+// Disables recording on this thread during its lifetime.
 class NoGradGuard {
  public:
   NoGradGuard();
@@ -151,8 +150,8 @@ class NoGradGuard {
   bool before_;
 };
 
-// While one lives, this thread records, also inside a NoGradGuard: for recomputation within a
-// backward pass.
+// Enables recording on this thread during its lifetime, also inside a NoGradGuard. For
+// recomputation in a backward pass.
 class EnableGradGuard {
  public:
   EnableGradGuard();
@@ -164,15 +163,15 @@ class EnableGradGuard {
   bool before_;
 };
 
-// While one lives, it notes the leaves that this thread's ops read, recorded or not. Throws Failure
-// in the op that reads what another op has computed on the tape.
+// Records the leaves that this thread's ops read during its lifetime, recorded or not. Throws
+// Failure in an op that reads a non-leaf variable of the tape.
 class LeafRecorder {
  public:
   LeafRecorder();
   LeafRecorder(const LeafRecorder&) = delete;
   LeafRecorder& operator=(const LeafRecorder&) = delete;
   ~LeafRecorder();
-  // Each once, in the order in which they were first read.
+  // Returns each leaf once, in the order of first use.
   const std::vector<Variable>& leaves() const { return leaves_; }
 
  private:

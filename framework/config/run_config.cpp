@@ -54,12 +54,10 @@ std::string keep_best_problem(const RunConfig& settings) {
   const std::string& wanted = settings.checkpoint.keep_best;
   if (wanted.empty()) return "";
   if (settings.data.validation.empty())
-    return fmt::format(
-        "checkpoint.best_metric: found {} without data.validation, on which it is measured",
-        wanted);
+    return fmt::format("checkpoint.best_metric: {} requires data.validation", wanted);
   if (wanted == "bits_per_byte" && settings.data.format == DataFormat::tokens)
-    return "checkpoint.best_metric: found bits_per_byte, and data.format is tokens, whose bytes of "
-           "text are not known; loss is";
+    return "checkpoint.best_metric: bits_per_byte cannot be combined with data.format: tokens; set "
+           "it to loss";
   const auto has = [&](const std::vector<ValidationMetric>& goals) {
     return std::ranges::any_of(goals,
                                [&](const ValidationMetric& goal) { return goal.figure == wanted; });
@@ -68,15 +66,15 @@ std::string keep_best_problem(const RunConfig& settings) {
   if (has(goals)) return "";
   if (has(settings.task_kind().decoded_goals))
     return fmt::format(
-        "checkpoint.best_metric: found {}, which is measured on what is decoded: set "
-        "training.validation.num_decoded_examples to the number of examples",
+        "checkpoint.best_metric: {} requires training.validation.num_decoded_examples; set it to "
+        "the number of examples to decode",
         wanted);
   std::vector<std::string> names;
   for (const ValidationMetric& goal : goals) names.push_back(goal.figure);
-  return fmt::format("checkpoint.best_metric: found {}, a validation of run.task: {} gives {}",
-                     wanted,
+  return fmt::format("checkpoint.best_metric: expected {} (run.task: {}), found {}",
+                     fmt::join(names, ", "),
                      settings.task,
-                     fmt::join(names, ", "));
+                     wanted);
 }
 
 std::string samples_problem(const RunConfig& settings) {
@@ -84,14 +82,11 @@ std::string samples_problem(const RunConfig& settings) {
   if (wanted == 0) return "";
   if (!settings.task_kind().has_samples)
     return fmt::format(
-        "metrics.num_samples: found {}, and a model of run.task: {} writes no texts to show; set "
-        "it to "
-        "0",
+        "metrics.num_samples: expected 0, found {}: run.task: {} does not support samples",
         wanted,
         settings.task);
   if (settings.data.validation.empty())
-    return fmt::format(
-        "metrics.num_samples: found {} without data.validation, of which samples are made", wanted);
+    return fmt::format("metrics.num_samples: {} requires data.validation", wanted);
   return "";
 }
 
@@ -99,11 +94,9 @@ std::string batch_problem(const RunConfig& settings, std::int64_t data_ranks) {
   if (!settings.task_kind().reads_streams) return "";
   if (settings.data.batch % data_ranks == 0) return "";
   return fmt::format(
-      "data.global_batch_size is {}, which does not divide by parallel.data_parallel_size = {}; a "
-      "data rank takes whole "
-      "streams",
-      settings.data.batch,
-      data_ranks);
+      "data.global_batch_size: expected a multiple of parallel.data_parallel_size = {}, found {}",
+      data_ranks,
+      settings.data.batch);
 }
 
 std::string minibatch_problem(const RunConfig& settings, std::int64_t data_ranks) {
@@ -111,12 +104,12 @@ std::string minibatch_problem(const RunConfig& settings, std::int64_t data_ranks
   const std::int64_t environments = settings.data.batch / data_ranks;
   if (!settings.task_kind().is_policy || environments % groups == 0) return "";
   return fmt::format(
-      "ppo.num_minibatches is {}, which does not divide the {} environments of a data rank "
-      "(data.global_batch_size {} over {} data ranks)",
-      groups,
+      "ppo.num_minibatches: expected a divisor of the {} environments per data rank "
+      "(data.global_batch_size {} over {} data ranks), found {}",
       environments,
       settings.data.batch,
-      data_ranks);
+      data_ranks,
+      groups);
 }
 
 std::string segment_problem(const RunConfig& settings, std::int64_t context_ranks) {
@@ -124,11 +117,9 @@ std::string segment_problem(const RunConfig& settings, std::int64_t context_rank
     return context_problem(settings.data.buckets, context_ranks);
   if (context_ranks == 1 || settings.data.segment % (2 * context_ranks) == 0) return "";
   return fmt::format(
-      "data.seq_length is {}, which does not divide by 2 x parallel.context_parallel_size = {}; a "
-      "context rank "
-      "reads a piece from either end of a segment",
-      settings.data.segment,
-      2 * context_ranks);
+      "data.seq_length: expected a multiple of 2 x parallel.context_parallel_size = {}, found {}",
+      2 * context_ranks,
+      settings.data.segment);
 }
 
 std::string accumulation_problem(const RunConfig& settings,
@@ -140,18 +131,17 @@ std::string accumulation_problem(const RunConfig& settings,
   if (streams % settings.training.accumulation == 0) return "";
   if (!data_ranks)
     return fmt::format(
-        "training.gradient_accumulation_steps is {}, which does not divide data.global_batch_size "
-        "= {}",
-        settings.training.accumulation,
-        settings.data.batch);
+        "training.gradient_accumulation_steps: expected a divisor of data.global_batch_size = {}, "
+        "found {}",
+        settings.data.batch,
+        settings.training.accumulation);
   return fmt::format(
-      "training.gradient_accumulation_steps is {}, which does not divide the {} streams of a data "
-      "rank "
-      "(data.global_batch_size {} over {} data ranks)",
-      settings.training.accumulation,
+      "training.gradient_accumulation_steps: expected a divisor of the {} streams per data rank "
+      "(data.global_batch_size {} over {} data ranks), found {}",
       streams,
       settings.data.batch,
-      *data_ranks);
+      *data_ranks,
+      settings.training.accumulation);
 }
 
 void require_divisible(const RunConfig& settings, const MeshShape& mesh) {

@@ -1,4 +1,4 @@
-// Everything a run is told, section by section.
+// Complete configuration of a run, by section.
 #pragma once
 
 #include <optional>
@@ -29,31 +29,31 @@ struct RunConfig {
   BackboneFactory body;  // of the family
 
   const TaskSpec& task_kind() const { return longspan::task_kind(task); }
-  // Tokens of a sequence that the model is to read in training.
+  // Returns the sequence length in training, in tokens.
   std::int64_t longest() const;
   std::unique_ptr<Model> make_model(const ModelBuildOptions& setting) const;
 };
 
-// What the model of a run is built for.
+// Returns the settings for building the model of a run.
 ModelBuildOptions model_setting(const RunConfig& settings,
                                 const DataSizes& ids,
                                 const ProcessMesh& mesh,
                                 const Device& device);
 
-// The figures of the run's validations that say how good a model is.
+// Returns the validation metrics that measure model quality.
 std::vector<ValidationMetric> validation_metrics(const RunConfig& settings);
-// What is wrong with checkpoint.best_metric, as a sentence; empty where nothing is.
+// Returns why checkpoint.best_metric is invalid; empty if it is valid.
 std::string keep_best_problem(const RunConfig& settings);
 
-// What is wrong with metrics.num_samples, as a sentence; empty where nothing is.
+// Returns why metrics.num_samples is invalid; empty if it is valid.
 std::string samples_problem(const RunConfig& settings);
 
-// What forbids to divide the data of a run so, as a sentence; empty where nothing does.
+// Returns why the data of a run cannot be divided over the data ranks; empty if they can.
 std::string batch_problem(const RunConfig& settings, std::int64_t data_ranks);
 std::string minibatch_problem(const RunConfig& settings, std::int64_t data_ranks);
 std::string segment_problem(const RunConfig& settings, std::int64_t context_ranks);
 std::string accumulation_problem(const RunConfig& settings, std::optional<std::int64_t> data_ranks);
-// Throws ConfigurationError with the first of them.
+// Throws ConfigurationError with the first of these messages.
 void require_divisible(const RunConfig& settings, const MeshShape& mesh);
 
 }  // namespace longspan

@@ -5,40 +5,43 @@
 namespace longspan {
 namespace {
 
-// How a job of that many ranks is started.
+// Returns how to start a job of `ranks` ranks.
 std::string start_on(std::int64_t ranks) {
-  return fmt::format(
-      "start it with \"longspan run -n {0} -- ...\" or \"mpirun -n {0} longspan ...\"", ranks);
+  return fmt::format("run \"longspan launch -n {0} -- ...\" or \"mpirun -n {0} longspan ...\"",
+                     ranks);
 }
 
-// Where else the numbers of metrics.jsonl go.
+// Declares additional outputs of the metrics.
 void declare_boards(OptionTable& table, MetricsOptions& options) {
   constexpr int most_ports = 65535;
   table.add("metrics.enable_tensorboard",
             options.tensorboard,
-            "also write what TensorBoard shows, into tensorboard/ of run.output_dir");
+            "TensorBoard event files in tensorboard/ of run.output_dir");
   table.add("metrics.histogram_interval",
             options.histograms,
-            "steps between histograms of each weight and of its gradient for TensorBoard; 0: none",
+            "steps between TensorBoard histograms of each weight and its gradient; 0: none. Only "
+            "with metrics.enable_tensorboard: true",
             at_least(0));
   table.add("metrics.num_images",
             options.images,
-            "images that a model of run.task: image_generation draws for TensorBoard every "
-            "training.validation.interval steps and in the end; 0: none",
+            "number of images generated for TensorBoard every training.validation.interval steps "
+            "and at the end; 0: none. Only with run.task: image_generation and "
+            "metrics.enable_tensorboard: true",
             between(0, 1000));
   table.add("metrics.export",
             options.exports,
-            "services for which the numbers go into export/wandb.jsonl and export/mlflow.jsonl of "
-            "run.output_dir, as a few lines of Python hand them to Weights & Biases and MLflow; "
-            "launch/README.md has these lines",
+            "services for which metrics are written to export/wandb.jsonl and export/mlflow.jsonl "
+            "of run.output_dir; launch/README.md has the Python lines that pass them to Weights & "
+            "Biases and MLflow",
             one_of({"wandb", "mlflow"}));
   table.add("metrics.prometheus_port",
             options.prometheus_port,
-            "the port at which Prometheus can fetch the newest numbers; 0: none",
+            "port of the Prometheus endpoint with the newest metrics; 0: none",
             between(0, most_ports));
   table.add("metrics.prometheus_address",
             options.prometheus_address,
-            "the address of the first rank's machine to listen at; 0.0.0.0: all that it has",
+            "address on the first rank's machine that the Prometheus endpoint listens on; "
+            "0.0.0.0: all addresses. Only with metrics.prometheus_port above 0",
             not_empty());
   const auto without_board = [&options]() -> std::string {
     return options.tensorboard ? "" : "metrics.enable_tensorboard is false";
@@ -55,35 +58,32 @@ void declare_boards(OptionTable& table, MetricsOptions& options) {
 void declare(OptionTable& table, RunOptions& options) {
   table.add("run.output_dir",
             options.directory,
-            "where the run writes: config.yaml, metrics.jsonl, log.txt and checkpoints/",
+            "directory of the run's outputs: config.yaml, metrics.jsonl, log.txt and checkpoints/",
             required(),
             not_empty());
-  table.add("run.seed",
-            options.seed,
-            "seed of every random number; the layout does not matter",
-            at_least(0));
+  table.add(
+      "run.seed", options.seed, "random seed, independent of the parallel layout", at_least(0));
   table.add(
       "run.num_threads",
       options.threads,
-      "threads of each rank; 0: as OMP_NUM_THREADS says, or the cores divided by the ranks of the "
-      "machine",
+      "CPU threads per rank; 0: OMP_NUM_THREADS, or the cores divided by the ranks of the machine",
       between(0, most_threads));
   table.add(
       "run.device",
       options.device,
-      "what computes: cuda, a GPU for each rank of a machine in turn; cpu; or auto, a GPU where "
-      "there is one with its driver and else the CPU",
+      "compute device: auto (cuda where a GPU and its driver are present, otherwise cpu), cpu or "
+      "cuda (GPUs assigned to the ranks of a machine in turn)",
       {{"auto", DeviceChoice::automatic},
        {"cpu", DeviceChoice::cpu},
        {"cuda", DeviceChoice::cuda}});
   table.add("run.collective_timeout_seconds",
             options.time_limit,
-            "seconds that a collective may take before the job is given up as hung",
+            "timeout of a collective in seconds, after which the job is aborted as hung",
             more_than(0.0),
             at_most(1e6));
   table.add("run.log_level",
             options.log_level,
-            "the least important messages to show",
+            "minimum severity of the messages shown",
             {{"debug", LogLevel::debug},
              {"info", LogLevel::info},
              {"warning", LogLevel::warning},
@@ -94,65 +94,67 @@ void declare(OptionTable& table, ParallelOptions& options) {
   constexpr int most = 1 << 20;
   table.add("parallel.data_parallel_size",
             options.data,
-            "ranks that share the batch; none: all ranks, divided by the other axes",
+            "number of data-parallel ranks, which share the batch; none: all ranks divided by the "
+            "other sizes",
             between(1, most));
   table.add("parallel.tensor_parallel_size",
             options.tensor,
-            "ranks that share each layer's weights",
+            "number of tensor-parallel ranks, which shard the weights of each layer",
             between(1, most));
   table.add("parallel.context_parallel_size",
             options.context,
-            "ranks that share each sequence: each reads a piece from either end of a segment",
+            "number of context-parallel ranks, which shard each sequence: a chunk from either end "
+            "of the segment each",
             between(1, most));
   table.add("parallel.sequence_parallel",
             options.sequence,
-            "tensor ranks also share the time of activations outside of the split layers");
+            "sharding of activations outside the tensor-parallel layers along the sequence. Only "
+            "with parallel.tensor_parallel_size above 1");
   table.add("parallel.zero_stage",
             options.zero,
-            "what the ranks that hold the same weights share out: 0 nothing, 1 the optimizer's "
-            "state and the float32 weights behind bfloat16 and float16, 2 the gradients too",
+            "ZeRO stage, for ranks that hold the same weights: 0 (nothing is sharded), 1 "
+            "(optimizer state and the float32 master weights of bfloat16 and float16) or 2 (also "
+            "gradients)",
             between(0, 2));
   table.add(
       "parallel.gpu_backend",
       options.transport,
-      "what carries tensors between GPUs: nccl, of which each rank needs a GPU of its own; mpi, "
-      "through memory of the host; or auto, NCCL where every rank has a GPU of its own and the "
-      "library is there",
+      "backend of communication between GPUs: nccl (requires a GPU per rank), mpi (through host "
+      "memory) or auto (nccl where every rank has its own GPU and the library is present, "
+      "otherwise mpi)",
       {{"auto", GpuTransport::automatic},
        {"nccl", GpuTransport::nccl},
        {"mpi", GpuTransport::mpi}});
   table.check({"parallel.sequence_parallel"}, [&options] {
     return !options.sequence || options.tensor > 1
                ? ""
-               : "parallel.sequence_parallel: found true with parallel.tensor_parallel_size 1; it "
-                 "divides "
-                 "activations over the tensor ranks, of which it needs at least 2";
+               : "parallel.sequence_parallel requires parallel.tensor_parallel_size of at least 2, "
+                 "found 1";
   });
 }
 
 void declare(OptionTable& table, CheckpointOptions& options) {
   table.add("checkpoint.save_interval",
             options.every,
-            "steps between checkpoints; 0: only when the run ends",
+            "steps between checkpoints; 0: only at the end of the run",
             at_least(0));
   table.add("checkpoint.keep_latest",
             options.keep_latest,
-            "newest checkpoints that are kept",
+            "number of newest checkpoints retained",
             between(1, 1000000));
   table.add("checkpoint.best_metric",
             options.keep_best,
-            "a figure of validation, such as loss, bleu or accuracy: the step whose validation is "
-            "the best by it is saved and kept beside the newest ones, and evaluate and generate "
-            "take it with --checkpoint best; empty: none");
+            "validation metric (loss, bleu, accuracy) whose best checkpoint is also retained, for "
+            "--checkpoint best of evaluate and generate; empty: none");
   table.add("checkpoint.async_save",
             options.background,
-            "copy the state and write the copy while training goes on, which takes as much memory "
-            "of the host as the checkpoint has bytes; false: training waits for it");
+            "copy of the state that is written in the background, in as much host memory as the "
+            "checkpoint has bytes; false: training waits");
   table.add("checkpoint.resume_from",
             options.resume,
-            "auto: go on from the newest checkpoint of run.output_dir that verifies, if there is "
-            "one; never: start anew; or a checkpoint: its path, the name or number of a step of "
-            "run.output_dir, or another run, whose newest one is taken",
+            "checkpoint to resume from: auto (the newest valid one of run.output_dir, if any), "
+            "never, a path, the name or number of a step of run.output_dir, or another run (its "
+            "newest checkpoint)",
             not_empty());
 }
 
@@ -162,20 +164,20 @@ void declare(OptionTable& table, MetricsOptions& options) {
   table.add(
       "metrics.console",
       options.console,
-      "progress: a bar on a terminal and lines elsewhere (auto, bar), or lines everywhere (plain)",
+      "progress display: auto or bar (a bar on a terminal, lines elsewhere) or plain (lines "
+      "everywhere)",
       {{"auto", ConsoleKind::automatic}, {"plain", ConsoleKind::plain}, {"bar", ConsoleKind::bar}});
   table.add(
       "metrics.log_timing",
       options.timing,
-      "write tokens_per_second, model_flops_utilisation, peak_memory_bytes and the seconds of "
-      "a step and of its parts, which differ from run to run; without them metrics.jsonl "
-      "repeats to the byte");
+      "logging of tokens_per_second, mfu, peak_memory_bytes and the seconds of each step and its "
+      "phases, which differ between runs; false: metrics.jsonl is bitwise reproducible");
   table.add(
       "metrics.num_samples",
       options.samples,
-      "texts that the model makes at each validation, for samples.jsonl and reports: of "
-      "run.task: language_modeling continuations of as many passages of data.validation, evenly "
-      "spaced, of translation what it makes of the first lines; 0: none",
+      "number of generated samples per validation, for samples.jsonl and reports: continuations "
+      "of evenly spaced passages of data.validation, or translations of its first lines; 0: none. "
+      "Only with run.task: language_modeling or translation",
       between(0, 1000));
   declare_boards(table, options);
 }
@@ -185,8 +187,8 @@ MeshShape mesh_shape(const ParallelOptions& options, int ranks) {
   if (options.data && *options.data * others != ranks) {
     throw ConfigurationError(
         "parallel.data_parallel_size {} x parallel.context_parallel_size {} x "
-        "parallel.tensor_parallel_size {} is {} ranks; the job has {}; "
-        "{}, or set them so that their product is {}",
+        "parallel.tensor_parallel_size {}: expected {} ranks, found {}; {}, or set these keys to a "
+        "product of {}",
         *options.data,
         options.context,
         options.tensor,
@@ -197,13 +199,11 @@ MeshShape mesh_shape(const ParallelOptions& options, int ranks) {
   }
   if (ranks % others != 0) {
     throw ConfigurationError(
-        "the job has {} rank{}, which do not divide by parallel.context_parallel_size {} x "
-        "parallel.tensor_parallel_size {}; "
-        "{}, or set these to fewer",
-        ranks,
-        ranks == 1 ? "" : "s",
+        "expected a multiple of parallel.context_parallel_size {} x parallel.tensor_parallel_size "
+        "{} ranks, found {}; {}, or reduce these keys",
         options.context,
         options.tensor,
+        ranks,
         start_on((ranks / others + 1) * others));
   }
   return {static_cast<int>(ranks / others),

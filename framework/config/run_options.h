@@ -16,31 +16,31 @@ class OptionTable;
 enum class LogLevel : std::uint8_t { debug, info, warning, error };
 enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 
-inline constexpr int most_threads = 4096;  // of a rank
+inline constexpr int most_threads = 4096;  // per rank
 
 struct RunOptions {
-  ConfigPath directory;                           // run.output_dir: all that the run writes
-  std::int64_t seed = 1;                          // run.seed
-  std::int64_t threads = 0;                       // run.num_threads: of a rank; 0: its share
+  ConfigPath directory;      // run.output_dir: output directory of the run
+  std::int64_t seed = 1;     // run.seed
+  std::int64_t threads = 0;  // run.num_threads: per rank; 0: its share of the cores
   DeviceChoice device = DeviceChoice::automatic;  // run.device
-  double time_limit = 300;  // run.collective_timeout_seconds: seconds a collective may take
+  double time_limit = 300;  // run.collective_timeout_seconds: limit of a collective, in seconds
   LogLevel log_level = LogLevel::info;  // run.log_level
 };
 
 struct ParallelOptions {
-  std::optional<std::int64_t> data;  // parallel.data_parallel_size: none: what fills the ranks
+  std::optional<std::int64_t> data;  // parallel.data_parallel_size; none: the remaining ranks
   std::int64_t tensor = 1;           // parallel.tensor_parallel_size
   std::int64_t context = 1;          // parallel.context_parallel_size
   bool sequence = false;             // parallel.sequence_parallel
   std::int64_t zero = 0;             // parallel.zero_stage
-  GpuTransport transport = GpuTransport::automatic;  // parallel.gpu_backend: of tensors on GPUs
+  GpuTransport transport = GpuTransport::automatic;  // parallel.gpu_backend: for tensors on GPUs
 };
 
 struct CheckpointOptions {
-  std::int64_t every = 500;      // checkpoint.save_interval: steps; 0: only when the run ends
+  std::int64_t every = 500;      // checkpoint.save_interval: steps; 0: only at the end of the run
   std::int64_t keep_latest = 3;  // checkpoint.keep_latest
-  std::string keep_best = {};    // checkpoint.best_metric: a figure of validation; empty: none
-  bool background = true;        // checkpoint.async_save: written while training goes on
+  std::string keep_best = {};    // checkpoint.best_metric: a validation metric; empty: none
+  bool background = true;        // checkpoint.async_save: written while training continues
   ConfigPath resume = "auto";    // checkpoint.resume_from: auto, never, or a checkpoint
 };
 
@@ -49,13 +49,13 @@ enum class ConsoleKind : std::uint8_t { automatic, plain, bar };
 struct MetricsOptions {
   std::int64_t every = 10;                       // metrics.log_interval: steps
   ConsoleKind console = ConsoleKind::automatic;  // metrics.console
-  // metrics.log_timing: also write what differs from run to run (speed, memory, seconds). Without
-  // it a resumed run's metrics.jsonl equals an unbroken run's byte for byte.
+  // metrics.log_timing: also write values that differ between runs (speed, memory, seconds).
+  // Without it metrics.jsonl of a resumed run is byte-identical to that of an uninterrupted run.
   bool timing = true;
-  std::int64_t samples = 0;     // metrics.num_samples: texts that are written at each validation
-  bool tensorboard = false;     // metrics.enable_tensorboard
-  std::int64_t histograms = 0;  // metrics.histogram_interval: steps; 0: none
-  std::int64_t images = 0;      // metrics.num_images: that are drawn at a time; 0: none
+  std::int64_t samples = 0;                      // metrics.num_samples: sample texts per validation
+  bool tensorboard = false;                      // metrics.enable_tensorboard
+  std::int64_t histograms = 0;                   // metrics.histogram_interval: steps; 0: none
+  std::int64_t images = 0;                       // metrics.num_images: images at a time; 0: none
   std::vector<std::string> exports = {};         // metrics.export: wandb, mlflow
   std::int64_t prometheus_port = 0;              // metrics.prometheus_port; 0: none
   std::string prometheus_address = "127.0.0.1";  // metrics.prometheus_address
@@ -66,7 +66,7 @@ void declare(OptionTable& table, ParallelOptions& options);
 void declare(OptionTable& table, CheckpointOptions& options);
 void declare(OptionTable& table, MetricsOptions& options);
 
-// The mesh for a job of that many ranks. Throws ConfigurationError when they do not fit.
+// Returns the mesh for a job of `ranks` ranks. Throws ConfigurationError if the sizes do not fit.
 MeshShape mesh_shape(const ParallelOptions& options, int ranks);
 
 }  // namespace longspan

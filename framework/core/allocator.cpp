@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t small_alignment = 64;
 constexpr std::size_t zeroed_block = 4096;
 constexpr std::size_t usual_range = std::size_t{1} << 38;
-constexpr std::int64_t most_lent = 8;  // a share of the peak
+constexpr std::int64_t most_lent = 8;  // a fraction 1/8 of the peak
 #if defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t mapped_block = std::numeric_limits<std::size_t>::max();
 #else
@@ -41,7 +41,7 @@ std::size_t rounded_up(std::size_t bytes, std::size_t step) {
 
 std::size_t system_page() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
-// Pages of their own, which go back when they are unmapped, whatever else the process holds.
+// Separate pages, which are returned to the system on munmap, independently of the heap.
 void* map_aligned(std::size_t bytes, std::size_t alignment) {
   const std::size_t all = bytes + alignment - system_page();
   void* const begin =
@@ -56,9 +56,9 @@ void* map_aligned(std::size_t bytes, std::size_t alignment) {
   return block;
 }
 
-// Blocks of a MiB and more have pages of their own: between others on the heap, a freed one would
-// seldom go back to the system, and sizes that vary would make the heap grow to several times what
-// is used. AddressSanitizer watches over none but the heap's.
+// Blocks of a MiB and more have separate pages. A freed one within the heap would seldom return to
+// the system, and varying sizes would grow the heap to several times its use. AddressSanitizer
+// checks only the heap's.
 void* memory_from_system(std::size_t bytes) {
   const bool large = bytes >= large_block;
   if (bytes < mapped_block) {
@@ -74,11 +74,11 @@ void* memory_from_system(std::size_t bytes) {
 void memory_to_system(void* block, std::size_t bytes) {
   if (bytes < mapped_block) return std::free(block);
   const std::size_t size = rounded_up(bytes, system_page());
-  // Its addresses stay where the process has too many ranges of them.
+  // munmap fails when the process has too many mappings; the addresses then stay reserved.
   if (munmap(block, size) != 0) madvise(block, size, MADV_DONTNEED);
 }
 
-// For AddressSanitizer: what is kept or lent beyond need is nobody's to use.
+// For AddressSanitizer: cached blocks, and lent bytes beyond the request, are poisoned.
 void may_be_used([[maybe_unused]] void* block, [[maybe_unused]] std::size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(block, bytes);
@@ -90,7 +90,7 @@ void may_not_be_used([[maybe_unused]] void* block, [[maybe_unused]] std::size_t 
 #endif
 }
 
-// Addresses of memory that is taken when it is written; none where there are none left.
+// Reserves addresses whose pages are committed on first write; empty on failure.
 std::span<std::byte> addresses_from_system(std::size_t bytes) {
   void* const block = mmap(
       nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -104,8 +104,9 @@ bool belongs_to_weights(MemoryTag tag) {
 
 bool stays(MemoryTag tag) { return belongs_to_weights(tag) || tag == MemoryTag::recurrent_state; }
 
-// Eight classes to a power of two: at most an eighth of a block is lost. Large blocks are whole
-// huge pages. What belongs to the weights is of the same few sizes in every step: nothing is lost.
+// Eight classes per power of two: at most an eighth of a block is wasted. Large blocks are
+// multiples of a huge page. Long-lived tags use exact sizes, since the same few sizes recur in
+// every step.
 std::size_t block_size(std::size_t bytes, MemoryTag tag) {
   bytes = std::max(bytes, small_alignment);
   if (belongs_to_weights(tag)) return rounded_up(bytes, small_alignment);
@@ -118,12 +119,11 @@ void count(MemoryCount& count, std::int64_t bytes) {
   count.peak = std::max(count.peak, count.live);
 }
 
-// A limit that someone has set, for a sentence; "" where there is none.
+// Returns the user's address space limit for a message; "" without one.
 std::string address_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
-  return fmt::format(" under \"ulimit -v\", which allows {}",
-                     format_bytes(static_cast<double>(limit.rlim_cur)));
+  return fmt::format(" (ulimit -v allows {})", format_bytes(static_cast<double>(limit.rlim_cur)));
 }
 
 [[noreturn]] void refuse_addresses(MemoryReport report, std::size_t bytes, MemoryTag tag) {
@@ -133,8 +133,8 @@ std::string address_limit() {
   count(report.total, size);
   throw OutOfAddressSpace(
       fmt::format(
-          "a rank of this run needs more than {}, for which a process has no addresses{}; "
-          "use more ranks, shorter sequences, a smaller batch or a smaller model.hidden_size",
+          "a rank requires more than {}, which exceeds the address space of a process{}; use more "
+          "ranks, shorter sequences, a smaller batch or a smaller model.hidden_size",
           format_bytes(static_cast<double>(report.reserved)),
           address_limit()),
       report);
@@ -152,7 +152,7 @@ std::string address_limit() {
                            table.empty() ? "" : ", ",
                            name_of(static_cast<MemoryTag>(i)),
                            format_bytes(static_cast<double>(live)));
-  throw OutOfMemory(fmt::format("out of {}memory: {} asked for {} beside {}",
+  throw OutOfMemory(fmt::format("out of {}memory: {} requested for {}, already allocated: {}",
                                 backing == AllocatorKind::gpu      ? "GPU "
                                 : backing == AllocatorKind::pinned ? "pinned "
                                                                    : "",
@@ -167,7 +167,7 @@ std::string address_limit() {
 
 std::string_view name_of(MemoryTag tag) {
   constexpr std::string_view names[memory_tags] = {
-      "weights", "gradients", "optimizer", "activations", "memory", "workspace"};
+      "weights", "gradients", "optimizer", "activations", "recurrent state", "workspace"};
   return names[static_cast<std::size_t>(tag)];
 }
 
@@ -178,7 +178,7 @@ Allocator::~Allocator() {
 
 void* Allocator::next_addresses(std::size_t bytes) noexcept {
   if (ranges_.empty() || ranges_.back().size() - range_used_ < bytes) {
-    // A process may be allowed few addresses.
+    // A process may have a low address space limit.
     std::size_t size = std::max(bytes, usual_range);
     auto range = addresses_from_system(size);
     while (range.empty() && size > bytes)
@@ -210,7 +210,7 @@ void Allocator::to_system(void* block, std::size_t bytes) const noexcept {
       may_be_used(block, bytes);
       return memory_to_system(block, bytes);
     case AllocatorKind::address_space:
-      return;  // goes with its range
+      return;  // freed with its range
     case AllocatorKind::gpu:
       return gpu::free(gpu_, block);
     case AllocatorKind::pinned:
@@ -218,7 +218,7 @@ void Allocator::to_system(void* block, std::size_t bytes) const noexcept {
   }
 }
 
-// The smallest kept block that may serve; null where there is none.
+// Returns the smallest suitable cached block, or null.
 void* Allocator::cached_block(std::size_t size, MemoryTag tag) {
   auto place = cached_.lower_bound(size);
   while (place != cached_.end() && place->second.empty()) ++place;
@@ -226,7 +226,7 @@ void* Allocator::cached_block(std::size_t size, MemoryTag tag) {
   auto& [held, blocks] = *place;
   if (held > size) {
     if (stays(tag) || held > 2 * size) return nullptr;
-    std::int64_t lent = report_.reserved - report_.total.live;  // beyond need
+    std::int64_t lent = report_.reserved - report_.total.live;  // beyond the requested sizes
     for (const auto& [bytes, kept] : cached_)
       lent -= static_cast<std::int64_t>(bytes * kept.size());
     if (lent + static_cast<std::int64_t>(held - size) > report_.total.peak / most_lent)
@@ -244,7 +244,8 @@ void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
   const std::lock_guard lock(mutex_);
   void* block = cached_block(size, tag);
   if (block == nullptr) {
-    // Sizes that grow (a memory that fills) would leave a block of each class behind.
+    // Growing sizes (a filling Transformer-XL memory) would otherwise leave a cached block in each
+    // class.
     const auto peak = std::max(report_.total.peak, report_.total.live + signed_size);
     while (report_.reserved + signed_size > peak + peak / 2 && give_back(size)) continue;
     block = from_system(size);
@@ -256,7 +257,7 @@ void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
   count(report_.by_tag[static_cast<std::size_t>(tag)], signed_size);
   count(report_.total, signed_size);
   report_.allocated += static_cast<double>(size);
-  // A value that the host reads must not be a block's last user's.
+  // A value that the host reads must not come from the block's previous use.
   if (backing_ == AllocatorKind::address_space && size <= zeroed_block) std::memset(block, 0, size);
   return block;
 }
@@ -278,9 +279,9 @@ void Allocator::trim() noexcept {
   trim_locked();
 }
 
-// A cached block to the system: of those of at least that size the smallest, or the largest of all.
-// False where there is none. One at a time, as a GPU is waited for whenever it is given memory
-// back.
+// Returns a cached block to the system: the smallest of at least that size, else the largest.
+// Returns false without one. It frees one at a time, since freeing GPU memory synchronizes with the
+// GPU.
 bool Allocator::give_back(std::size_t bytes) noexcept {
   std::erase_if(cached_, [](const auto& blocks) { return blocks.second.empty(); });
   if (cached_.empty()) return false;

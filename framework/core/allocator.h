@@ -13,13 +13,13 @@
 
 namespace longspan {
 
-// What memory is used for. Bytes are counted by tag.
+// Category of memory use. Bytes are counted by tag.
 enum class MemoryTag : std::uint8_t {
   weights,
   gradients,
   optimizer,
   activations,
-  recurrent_state,  // what a model carries from one segment to the next
+  recurrent_state,  // a model's recurrent state between segments
   workspace,        // scratch of a kernel, a collective or the loader
 };
 inline constexpr std::size_t memory_tags = 6;
@@ -33,21 +33,20 @@ struct MemoryCount {
 struct MemoryReport {
   std::array<MemoryCount, memory_tags> by_tag;
   MemoryCount total;          // the peak of the sum, not the sum of the peaks
-  std::int64_t reserved = 0;  // live and cached: what the allocator holds from the system
-  double allocated = 0;       // bytes of all blocks ever handed out
+  std::int64_t reserved = 0;  // live and cached bytes held from the system
+  double allocated = 0;       // cumulative bytes of all allocations
 };
 
-// What blocks are made of: memory; addresses whose pages take memory when they are written (a block
-// of at most a page begins as zeros); memory of a GPU; or of the host, pinned for copies to and
-// from a GPU.
+// The backing of blocks: memory; addresses whose pages are committed on first write (a block of at
+// most a page starts as zeros); GPU memory; or pinned host memory for GPU copies.
 enum class AllocatorKind : std::uint8_t { memory, address_space, gpu, pinned };
 
-// Thread-safe. Blocks are aligned to 64 bytes, those of 4 MiB and more to 2 MiB with huge pages
-// asked for. A freed block is kept for the next request of its size class, or lent to one that
-// needs at least half of it, while at most an eighth of the peak is lent beyond need. What stays
-// (weights, gradients, the optimizer, memory) gets no such block, and all but memory has classes of
-// its very size. Blocks go back to the system where more than one and a half times the peak would
-// be held from it, and where it has no memory left: as many as make room.
+// Thread-safe. Blocks are aligned to 64 bytes; those of 4 MiB and more to 2 MiB, with huge pages
+// requested. A freed block is cached for its size class, or lent to a request of at least half its
+// size. Lending is limited to an eighth of the peak beyond the requested sizes. Long-lived tags
+// (weights, gradients, optimizer, recurrent state) get no lent block, and all backings but memory
+// have exact size classes. Cached blocks are returned to the system when more than 1.5 times the
+// peak would be held. When the system is out of memory, as many are returned as the request needs.
 class Allocator {
  public:
   explicit Allocator(AllocatorKind backing = AllocatorKind::memory, int gpu = 0)
@@ -56,16 +55,16 @@ class Allocator {
   Allocator& operator=(const Allocator&) = delete;
   ~Allocator();
 
-  // Throws Failure with the table of bytes by tag when the system has no memory left,
+  // Throws Failure with the table of bytes by tag when the system has no memory left. Throws
   // OutOfAddressSpace, a ConfigurationError, when it has no addresses left.
   void* allocate(std::size_t bytes, MemoryTag tag);
   void free(void* block, std::size_t bytes, MemoryTag tag) noexcept;
   AllocatorKind backing() const { return backing_; }
   int gpu() const { return gpu_; }
-  // Gives cached blocks back to the system.
+  // Returns cached blocks to the system.
   void trim() noexcept;
   MemoryReport report() const;
-  // Sets every peak to what is live now.
+  // Resets every peak to the live bytes.
   void reset_peak();
 
  private:
@@ -79,17 +78,18 @@ class Allocator {
   const AllocatorKind backing_;
   const int gpu_;
 
-  // Addresses come from ranges that are used up in order: none is handed out twice.
+  // Addresses are taken from these ranges in order; none is returned twice.
   std::vector<std::span<std::byte>> ranges_;
-  std::size_t range_used_ = 0;  // of the last
+  std::size_t range_used_ = 0;  // bytes used of the last range
 
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<void*>> cached_;  // by size
-  std::unordered_map<void*, std::size_t> lent_;       // what is larger than was asked for: its size
+  // Actual sizes of blocks larger than requested.
+  std::unordered_map<void*, std::size_t> lent_;
   MemoryReport report_;
 };
 
-// A block that goes back to its allocator with this.
+// RAII: frees the block on destruction.
 class ScopedAllocation {
  public:
   ScopedAllocation(Allocator& allocator, std::size_t bytes, MemoryTag tag)

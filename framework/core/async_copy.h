@@ -1,4 +1,4 @@
-// Copies to a GPU that the host does not wait for.
+// Host-to-GPU copies that do not block the host.
 #pragma once
 
 #include <mutex>
@@ -8,17 +8,17 @@
 
 namespace longspan {
 
-// The tensor on `device`; itself where it lies there. From memory that is pinned for that GPU the
-// copy is only queued: nobody may write the tensor until the GPU is next waited for, and until then
-// it is kept. From other memory as by `to`.
+// Returns the tensor on `device`, or the tensor itself where it is already there. A copy from
+// memory pinned for that GPU is only queued; its source is retained. Nothing may write the source
+// until the next synchronization with the GPU. From other memory it copies as `to` does.
 Tensor copy_async(const Tensor& tensor, const Device& device, MemoryTag tag = MemoryTag::workspace);
 
-// What such copies read, of one device.
+// Retains the sources of one device's pending copies.
 class PendingCopies {
  public:
-  // Once the copy is queued.
+  // Call once the copy is queued.
   void retain_source(const Tensor& source);
-  // To let go of when all that is queued by now is done.
+  // Returns the retained sources; release them once all work queued so far is done.
   std::vector<Tensor> take();
 
  private:

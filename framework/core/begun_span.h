@@ -1,12 +1,11 @@
-// A span of a timeline that is not over yet, for what is begun here and ended elsewhere.
+// An open span of a timeline, for asynchronous activity that ends elsewhere.
 #pragma once
 
 #include <cstdint>
 
 namespace longspan {
 
-// When something began that goes on beside what its thread does, in which layer, and the recording
-// that it belongs to, 0 for none.
+// The begin of asynchronous activity, its layer, and its recording (0: none).
 struct OpenSpan {
   std::int64_t begin = 0;
   std::uint64_t recording = 0;

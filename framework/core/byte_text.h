@@ -1,11 +1,11 @@
-// Numbers of bytes as people read them.
+// Human-readable byte counts.
 #pragma once
 
 #include <string>
 
 namespace longspan {
 
-// "1.25 GB", "12.3 MB", "4.1 kB", "12 bytes": powers of ten.
+// Returns "1.25 GB", "12.3 MB", "4.1 kB" or "12 bytes": powers of ten.
 std::string format_bytes(double bytes);
 
 }  // namespace longspan

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What makes runs/corpora/NAME/train.txt and its like.
+// Returns the launch/corpus command that creates runs/corpora/NAME/train.txt and similar paths.
 std::string maker_of(const fs::path& path) {
   const fs::path folder = path.parent_path();
   const std::string part = path.filename().string();
@@ -24,8 +24,8 @@ std::string maker_of(const fs::path& path) {
   const bool is_part = part == "train.txt" || part == "validation.txt" || part == "test.txt";
   if (!is_part || corpora.filename() != "corpora" || corpora.parent_path().filename() != "runs")
     return "";
-  if (name == "kjv" || name == "gcide") return fmt::format("; launch/corpus {} makes it", name);
-  return fmt::format("; launch/corpus {0}.txt makes it of your text {0}.txt", name);
+  if (name == "kjv" || name == "gcide") return fmt::format("; run launch/corpus {}", name);
+  return fmt::format("; run launch/corpus {0}.txt to make it from your file {0}.txt", name);
 }
 
 }  // namespace
@@ -43,7 +43,8 @@ std::string ConfigPath::not_found_hint() const {
   std::string help;
   std::error_code error;
   if (const fs::path here = fs::current_path(error); path.is_relative() && !error)
-    help = fmt::format("; a relative path starts from the current directory, {}", here.string());
+    help =
+        fmt::format("; check the current directory, where relative paths start: {}", here.string());
   return help + maker_of(path.lexically_normal());
 }
 
@@ -67,7 +68,7 @@ PathList::PathList(const ConfigPath& path) : ConfigPath(path) {
 }
 
 PathList::PathList(std::vector<WeightedPath> paths) : parts(std::move(paths)) {
-  if (parts.empty()) throw Failure("a list of no paths");
+  if (parts.empty()) throw Failure("expected at least one path, found an empty list");
   static_cast<std::string&>(*this) = is_one() ? parts[0].path.text() : list_text(parts);
   if (empty()) parts.clear();
 }

@@ -1,4 +1,4 @@
-// A file or directory that a configuration names.
+// A file or directory that a configuration refers to.
 #pragma once
 
 #include <optional>
@@ -8,8 +8,8 @@
 
 namespace longspan {
 
-// The path, with the key that named it and where that was written, so that who cannot use it can
-// say so. A path that no key named is a path like any other.
+// A path with the key that set it and the location of that key, for error messages. A path without
+// a key acts as a plain path.
 struct ConfigPath : std::string {
   ConfigPath() = default;
   ConfigPath(const char* path) : std::string(path) {}
@@ -22,41 +22,42 @@ struct ConfigPath : std::string {
   std::string key = {};    // "data.train"
   std::string place = {};  // "file:line:column", "--set" or "default"
 
-  // "file:line:column: ", with which a sentence about it begins; "" of a default and of none.
+  // Returns "file:line:column: ", the prefix of a message; "" for a default and for a path without
+  // a key.
   std::string before() const;
-  // "file:line:column: data.train: book.txt", which a sentence goes on after.
+  // Returns "file:line:column: data.train: book.txt", the beginning of a message.
   std::string describe() const;
-  // What helps to find what is not there, to end a sentence: of a relative path the directory that
-  // it starts from, and what makes a corpus that launch/corpus would make. "" where nothing helps.
+  // Returns a hint to append to a message about a missing file, or "". For a relative path: the
+  // directory it is resolved against. For a corpus: the launch/corpus command that creates it.
   std::string not_found_hint() const;
 };
 
-// One of several paths, and how much of it is wanted beside the others.
+// One of several paths, with its relative sampling weight.
 struct WeightedPath {
   ConfigPath path;
   std::optional<double> weight = {};
 };
 
-// Files that a configuration names together. Written as one path it is that path; else its text is
-// the list as it is written.
+// Files that one key lists. For a single path the text is that path; otherwise it is the list as
+// written.
 struct PathList : ConfigPath {
   PathList() = default;
   PathList(const char* path) : PathList(std::string(path)) {}
   PathList(const std::string& path) : PathList(ConfigPath(path)) {}
   PathList(const ConfigPath& path);
-  // At least one.
+  // Requires at least one path.
   explicit PathList(std::vector<WeightedPath> paths);
 
-  // Each with the key and place of all; none where there is no path.
+  // Each part has the key and place of the list; empty where there is no path.
   std::vector<WeightedPath> parts = {};
 
   bool is_weighted() const;
-  // Whether it is one path, without a weight.
+  // Returns whether it is one path without a weight.
   bool is_one() const { return parts.size() <= 1 && !is_weighted(); }
   void name(const std::string& named_by, const std::string& written_at);
 };
 
-// "~" and "~/..." with the home directory in place of "~"; other paths as they are.
+// Replaces a leading "~" with the home directory; returns other paths unchanged.
 std::string expand_home(const std::string& path, const std::string& home);
 bool begins_at_home(const std::string& path);
 

@@ -25,18 +25,18 @@
 namespace longspan {
 namespace {
 
-constexpr std::string_view no_memory = "the machine has no memory left";
+constexpr std::string_view no_memory = "out of memory";
 constexpr int code_of_libraries = -1;
 
-// The log of a run; an empty path where there is none yet.
+// The run's log; empty: not set.
 std::array<char, PATH_MAX> log_path = {};
-// That log, open for handlers of signals: another one may lie at its path later. -1: it is not.
+// That log, open for signal handlers since another file may replace it at its path; -1: closed.
 int held_log = -1;
-// Of local time, which cannot be asked for when a signal has come.
+// Offset of local time, which is not async-signal-safe to query.
 std::chrono::seconds log_offset{0};
 
-// In one call, so that what other ranks say does not come in between. Where it cannot be written
-// there is nobody to tell.
+// Uses one write, so that other ranks' output is not interleaved. A failed write cannot be reported
+// anywhere.
 void write_line(int file, std::string_view begin, std::initializer_list<std::string_view> parts) {
   constexpr std::string_view end = "\n";
   std::array<iovec, 6> pieces = {};
@@ -50,7 +50,7 @@ void write_line(int file, std::string_view begin, std::initializer_list<std::str
   [[maybe_unused]] const ssize_t written = ::writev(file, pieces.data(), count);
 }
 
-// "2026-01-31 12:00:00.000 ", as the log's lines begin.
+// Writes "2026-01-31 12:00:00.000 ", the prefix of log lines.
 std::size_t write_time(std::array<char, 40>& text) {
   using namespace std::chrono;
   const auto now = floor<milliseconds>(system_clock::now() + log_offset);
@@ -70,7 +70,7 @@ std::size_t write_time(std::array<char, 40>& text) {
       .size;
 }
 
-// `begin`: the level and, of its parts, the first ones.
+// `begin`: the level, followed by the first parts of the message.
 void write_log_line(int log,
                     std::string_view level,
                     std::initializer_list<std::string_view> parts) {
@@ -82,7 +82,8 @@ void write_log_line(int log,
   write_line(log, time, {words[0], words[1], words[2], words[3]});
 }
 
-// Whether a rank has logged already why the job ends. A longer last line counts as none.
+// Returns whether a rank has already logged why the job ends. A last line that exceeds the buffer
+// counts as no error.
 bool ends_with_error(int log) {
   std::array<char, 1 << 13> end;
   const off_t size = ::lseek(log, 0, SEEK_END);
@@ -110,24 +111,24 @@ void say(std::initializer_list<std::string_view> parts) noexcept {
 [[noreturn]] void end_by_exception() noexcept {
   try {
     if (std::current_exception()) throw;
-    say({"the program has ended itself, which is a defect"});
+    say({"internal error: the program aborted"});
   } catch (const std::bad_alloc&) {
     say({no_memory});
   } catch (const std::exception& error) {
     say({error.what()});
   } catch (...) {
-    say({"an unknown error has ended the program"});
+    say({"internal error: unknown exception"});
   }
   end_with_failure();
 }
 
 void end_by_library(int code, void*) {
   if (code != code_of_libraries) return;
-  say({no_memory, ", or a library has ended the program for another reason"});
+  say({no_memory, ", or a library aborted the program"});
   end_with_failure();
 }
 
-// A full stack has no room for what the signal calls: it runs on this one, in the main thread.
+// An overflowed stack cannot run the handler: this alternate stack serves the main thread.
 void set_stack_of_signals() {
   alignas(64) static std::array<std::byte, std::size_t{1} << 16> memory;
   const stack_t stack = {.ss_sp = memory.data(), .ss_flags = 0, .ss_size = memory.size()};
@@ -145,18 +146,18 @@ constexpr std::string_view name_of(int number) {
   }
 }
 
-// The signal is sent again, for which nothing is set any more (SA_RESETHAND).
+// Raises the signal again, now with its default action (SA_RESETHAND).
 void end_by_signal(int number) {
   say({name_of(number),
-       " ends this process: a disk or ",
-       "the memory is full, or it is a defect of the program or of a library"});
+       ": a disk or the memory is full, ",
+       "or the program or a library has a bug"});
   ::raise(number);
 }
 
 }  // namespace
 
 void set_crash_log(const std::filesystem::path& log) {
-  // It may be another folder by then that the process is in.
+  // The working directory may change before the crash.
   const std::string path = std::filesystem::absolute(log).string();
   const std::time_t now = std::time(nullptr);
   std::tm local = {};
@@ -181,7 +182,7 @@ void write_once_to_log(std::string_view level, std::string_view sentence) noexce
     if (::flock(held_log, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return;
     if (ends_with_error(held_log)) return;
   }
-  // A status line may be where it is written.
+  // A status line may occupy the current line of the terminal.
   const bool is_alone_on_terminal =
       ::isatty(STDOUT_FILENO) != 0 && std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr;
   write_line(STDOUT_FILENO, is_alone_on_terminal ? "\r\x1b[K" : "", {sentence});
@@ -197,7 +198,7 @@ void install_crash_handlers() {
     if (before.sa_handler != SIG_DFL) continue;
     set_stack_of_signals();
     handler.sa_handler = end_by_signal;
-    handler.sa_flags = static_cast<int>(SA_RESETHAND | SA_ONSTACK);  // one of them is unsigned
+    handler.sa_flags = static_cast<int>(SA_RESETHAND | SA_ONSTACK);  // SA_RESETHAND is unsigned
     ::sigaction(number, &handler, nullptr);
   }
 }

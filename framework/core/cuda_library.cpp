@@ -24,7 +24,7 @@ void* open_cuda_library(const std::string& name,
   for (const std::string& place : places)
     if (void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
   throw Failure(
-      "{} need {}, which cannot be opened ({}); name its folder in LONGSPAN_CUDA_LIBRARIES",
+      "{} require {}, which cannot be opened ({}); set LONGSPAN_CUDA_LIBRARIES to its directory",
       purpose,
       name,
       dlerror());

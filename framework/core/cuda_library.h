@@ -1,16 +1,15 @@
-// CUDA's own libraries, opened when they are needed: a program that only ever sees CPUs does
-// without them.
+// CUDA's libraries, opened on first use so that CPU-only programs run without them.
 #pragma once
 
 #include <string>
 
 namespace longspan {
 
-// dlopen() of a library, such as "libcublasLt.so.13": in the folders of the environment variable
-// LONGSPAN_CUDA_LIBRARIES (separated by colons), where the system's loader looks, in
-// `toolkit` (the folder it was in when this was built), and in the usual place of a toolkit.
-// `purpose` begins the message of the Failure where it is in none: "matrix products on a GPU".
-// It stays open, since the driver may hold kernels of it until the process ends.
+// Opens a library such as "libcublasLt.so.13" with dlopen(). Searches the directories of
+// LONGSPAN_CUDA_LIBRARIES (separated by colons), the system loader's path, `toolkit` (its directory
+// at build time), and the usual toolkit location. Throws Failure where none has it; `purpose`, such
+// as "matrix products on a GPU", begins the message. The library stays open, since the driver may
+// use its kernels until the process ends.
 void* open_cuda_library(const std::string& name,
                         const std::string& purpose,
                         const std::string& toolkit);

@@ -19,7 +19,7 @@ std::string_view take_digits(std::string_view& text) {
   return digits;
 }
 
-// The parts of [+-]digits[.digits][e[+-]digits].
+// The components of [+-]digits[.digits][e[+-]digits].
 struct Decimal {
   bool good = false;
   bool negative = false;
@@ -27,7 +27,7 @@ struct Decimal {
   bool has_exponent = false;
   std::string_view whole;
   std::string_view fraction;
-  int exponent = 0;  // limited to what no double reaches
+  int exponent = 0;  // clamped beyond the range of a double
 };
 
 int read_exponent(std::string_view digits, bool negative) {
@@ -72,8 +72,8 @@ bool has_leading_zero(const Decimal& decimal) {
 }
 
 constexpr const char* leading_zero = "leading zeros are not allowed";
-constexpr const char* not_whole = "it is not a whole number";
-constexpr const char* too_large = "it does not fit in 64 bits";
+constexpr const char* not_whole = "not an integer";
+constexpr const char* too_large = "out of range for 64 bits";
 
 template <typename T>
 ParsedNumber<T> refused(std::string problem) {
@@ -88,7 +88,7 @@ ParsedNumber<std::int64_t> parse_integer(std::string_view text) {
   if (has_leading_zero(decimal)) return refused<std::int64_t>(leading_zero);
   if (decimal.has_point && !decimal.has_exponent) return refused<std::int64_t>(not_whole);
 
-  // The digits with the point moved by the exponent: what is left behind it must be zeros.
+  // Shifts the decimal point by the exponent; the remaining fraction must be zero.
   std::string digits = std::string(decimal.whole) + std::string(decimal.fraction);
   const std::size_t first = digits.find_first_not_of('0');
   if (first == std::string::npos) return {true, 0, ""};
@@ -98,7 +98,7 @@ ParsedNumber<std::int64_t> parse_integer(std::string_view text) {
   if (static_cast<std::int64_t>(last) >= point) return refused<std::int64_t>(not_whole);
   digits.resize(static_cast<std::size_t>(point), '0');
 
-  // Counted downward, where the range is larger by one.
+  // Accumulates negative values, whose range is larger by one.
   std::int64_t value = 0;
   for (const char c : digits) {
     if (__builtin_mul_overflow(value, std::int64_t{10}, &value) ||
@@ -119,7 +119,7 @@ ParsedNumber<double> parse_number(std::string_view text) {
   double value = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
   if (result.ec != std::errc{}) {
-    return refused<double>("it is too large or too small for double precision");
+    return refused<double>("out of range for float64");
   }
   return {true, value, ""};
 }

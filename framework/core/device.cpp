@@ -25,9 +25,9 @@ DeviceState::~DeviceState() {
   try {
     if (in_gpu_memory()) gpu::select(gpu());
   } catch (const Failure&) {
-    // The GPU is lost: nothing on it can be given back.
+    // The GPU is lost: its memory cannot be freed.
   }
-  kept_.clear();  // it may use the stream and hold memory
+  kept_.clear();  // cached objects may use the stream and own memory
   if (stream_ != nullptr) gpu::destroy_stream(gpu(), stream_);
 }
 
@@ -42,7 +42,7 @@ Device Device::meta(Processor processor) {
 
 Device Device::cuda(int index) {
   if (std::ranges::count(gpu::usable(), index) == 0)
-    throw ConfigurationError("there is no GPU {}: {}", index, gpu::unavailable_reason());
+    throw ConfigurationError("no such GPU: {}; {}", index, gpu::unavailable_reason());
   return Device(std::make_shared<DeviceState>(Processor::gpu, AllocatorKind::gpu, index));
 }
 
@@ -51,14 +51,15 @@ void DeviceState::wait() {
   PendingCopies& copies = get_or_create<PendingCopies>();
   const std::vector<Tensor> copied = copies.take();
   CUstream_st* const stream = cuda().stream;
-  const Span span({.kind = ActivityKind::wait, .name = "the GPU"});
+  const Span span({.kind = ActivityKind::idle, .name = "the GPU"});
   try {
     if (waiting_ && std::this_thread::get_id() == waiting_->thread)
       waiting_->wait(stream);
     else
       gpu::wait(stream);
   } catch (...) {
-    for (const Tensor& source : copied) copies.retain_source(source);  // they may not be copied yet
+    // The copies may still be pending.
+    for (const Tensor& source : copied) copies.retain_source(source);
     throw;
   }
 }

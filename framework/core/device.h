@@ -1,4 +1,4 @@
-// Where tensors live and kernels run.
+// Devices: tensor storage and kernel execution.
 #pragma once
 
 #include <functional>
@@ -23,55 +23,55 @@ struct Cpu {
   DeviceState* state;
 };
 
-// The first argument of every CUDA kernel: what it does is queued on the stream.
+// The first argument of every CUDA kernel: its work is queued on the stream.
 struct Cuda {
   DeviceState* state;
   CUstream_st* stream;
 };
 
-// What kernels run on.
+// The processor that kernels run on.
 enum class Processor : std::uint8_t { cpu, gpu };
 
-// What belongs to one device: its allocator, and what kernels keep there from call to call
-// (primitives created once a shape, scratch), so that nothing is global. What is kept may hold
-// memory of the allocator, but no tensor: that would hold the device.
+// State of one device, so that nothing is global: its allocator, and objects that kernels cache
+// across calls (primitives per shape, scratch). A cached object may own memory of the allocator,
+// but no tensor: a tensor would own the device.
 class DeviceState {
  public:
-  // `gpu`: which one, where memory is a GPU's or pinned for it.
+  // `gpu`: the GPU's index, where memory is a GPU's or pinned for it.
   DeviceState(Processor processor, AllocatorKind backing, int gpu = 0);
   DeviceState(const DeviceState&) = delete;
   DeviceState& operator=(const DeviceState&) = delete;
   ~DeviceState();
 
-  // True when nothing is computed.
+  // Returns whether the device is dry: nothing is computed.
   bool is_meta() const { return allocator_.backing() == AllocatorKind::address_space; }
   Processor processor() const { return processor_; }
-  // Whether kernels are CUDA's.
+  // Returns whether kernels are CUDA kernels.
   bool on_gpu() const { return processor_ == Processor::gpu; }
-  // The same, and not dry.
+  // Returns whether memory is a GPU's: on_gpu() and not dry.
   bool in_gpu_memory() const { return allocator_.backing() == AllocatorKind::gpu; }
   Allocator& allocator() { return allocator_; }
-  // Of a GPU, which the calling thread's CUDA calls are meant for from here on. A dry one has no
-  // stream.
+  // Returns the GPU's kernel argument, and makes it the current GPU of the calling thread. A dry
+  // GPU has no stream.
   Cuda cuda();
   CUstream_st* stream() const { return stream_; }
   int gpu() const { return allocator_.gpu(); }
-  // Returns when all that was queued on a GPU is done.
+  // Blocks until all work queued on a GPU is done.
   void wait();
-  // How the calling thread waits from here on, instead of blocking; empty: as before.
+  // Replaces the calling thread's blocking wait from here on; empty restores it.
   using Waiting = std::function<void(CUstream_st*)>;
   void set_wait_hook(Waiting waiting);
 
-  // Whether a GPU may round the factors of float32 products to TF32.
+  // Whether a GPU may round the inputs of float32 matrix products to TF32.
   bool tf32() const { return tf32_; }
   void set_tf32(bool tf32) { tf32_ = tf32; }
 
-  // Floating-point operations that matrix products and attention would have made on a dry device.
+  // FLOPs that matrix products and attention would have performed on a dry device.
   double flops() const { return flops_; }
   void count_flops(double flops) { flops_ += flops; }
 
-  // The device's one `T`, made on first use. A kernel names a type of its own and synchronises
-  // inside it.
+  // Returns the device's single `T`, created on first use. A kernel uses its own type, which must
+  // synchronize internally.
   template <typename T>
   T& get_or_create() {
     const std::lock_guard lock(mutex_);
@@ -88,40 +88,39 @@ class DeviceState {
   CUstream_st* stream_ = nullptr;      // of a GPU
   std::shared_ptr<DeviceState> host_;  // of a GPU: pinned memory, or as dry as this
   struct WaitingThread;
-  std::unique_ptr<const WaitingThread> waiting_;  // null where nobody has said how to wait
+  std::unique_ptr<const WaitingThread> waiting_;  // null: no wait hook set
   bool tf32_ = false;
   double flops_ = 0;
   std::mutex mutex_;
   std::map<std::type_index, std::shared_ptr<void>> kept_;
 };
 
-// A value: copies name the same device.
+// A value type: copies refer to the same device.
 class Device {
  public:
-  // A CPU device with its own allocator and counts.
+  // Returns a CPU device with its own allocator and counters.
   static Device cpu() {
     return Device(std::make_shared<DeviceState>(Processor::cpu, AllocatorKind::memory));
   }
-  // A device on which nothing is computed and no memory is taken: tensors are addresses, of
-  // undefined contents. What a step would allocate and send on such a processor is counted as if it
-  // had been made; it need not be there. Of the CPU's kernels those are called that take scratch
-  // which counts; of a GPU's all are, and take their scratch, but start nothing; where the program
-  // has no CUDA, the CPU's stand for them.
+  // Returns a dry device: nothing is computed and no memory is used. Tensors are addresses with
+  // undefined contents. It counts the bytes that a step would allocate and send on such a
+  // processor, which need not exist. On a dry CPU only kernels with counted scratch are called. On
+  // a dry GPU all kernels are called and allocate scratch, but launch nothing. A build without CUDA
+  // substitutes the CPU kernels.
   static Device meta(Processor processor = Processor::cpu);
 
-  // A GPU of this machine with an allocator and a stream of its own. What is queued there is done
-  // in its order; copies to and from the host wait for it. Throws ConfigurationError where there is
-  // no such GPU.
+  // Returns a GPU of this machine with its own allocator and stream. Queued work runs in order;
+  // copies to and from the host wait for it. Throws ConfigurationError where there is no such GPU.
   static Device cuda(int index = 0);
 
   Allocator& allocator() const { return state_->allocator(); }
   DeviceState& state() const { return *state_; }
   Processor processor() const { return state_->processor(); }
   bool on_gpu() const { return state_->on_gpu(); }
-  // A CPU device beside this one, which the host reads and writes, and whose tensors are quickly
-  // copied: pinned memory where this is a GPU, else the device itself.
+  // Returns the CPU device for host access to this device's data: pinned memory, for fast copies,
+  // where this is a GPU, else the device itself.
   Device host() const { return state_->host_ ? Device(state_->host_) : *this; }
-  // Returns when all that was queued is done.
+  // Blocks until all queued work is done.
   void synchronize() const;
 
   friend bool operator==(const Device&, const Device&) = default;
@@ -132,9 +131,9 @@ class Device {
   std::shared_ptr<DeviceState> state_;
 };
 
-// Calls f with the backend of the device: every op goes through here. On a dry CPU f is not called,
-// and a result is that of a default constructor; so f makes no tensors that outlast it, nor scratch
-// that counts. `place`: whose computation it is.
+// Calls f with the device's backend; every op is dispatched here. On a dry CPU f is not called, and
+// the result is default-constructed. So f must not create tensors that outlive it, nor counted
+// scratch. `place`: the call site, for the profiler.
 template <typename F>
 auto on(const Device& device,
         F&& f,
@@ -152,8 +151,8 @@ auto on(const Device& device,
   return f(Cpu{&state});
 }
 
-// The same for kernels whose scratch or work counts, matrix products and attention: they are called
-// on a dry CPU too, take their scratch, count their operations and return before they compute.
+// Variant of `on` for kernels with counted scratch or FLOPs: matrix products and attention. On a
+// dry CPU they are called too, allocate scratch, count FLOPs and return before computing.
 template <typename F>
 void dispatch_or_meta(const Device& device,
                       F&& f,
@@ -165,12 +164,12 @@ void dispatch_or_meta(const Device& device,
   f(Cpu{&device.state()});
 }
 
-// Calls f, by which the host writes or reads tensors of `device`, which is no GPU; not on a dry
-// device.
+// Calls f, which accesses tensors of `device` from the host. Does nothing on a dry device. Throws
+// Failure on a GPU.
 template <typename F>
 void dispatch_on_host(const Device& device, F&& f) {
   if (device.state().is_meta()) return;
-  require(!device.on_gpu(), "memory of a GPU was to be written or read by the host");
+  require(!device.on_gpu(), "the host cannot access GPU memory");
   f();
 }
 

@@ -33,8 +33,8 @@ struct BFloat16 {
   }
 };
 
-// IEEE 754 binary16. GCC's _Float16 converts in hardware where there is F16C and in software
-// elsewhere; nvcc has a type of its own, of the same bits.
+// IEEE 754 binary16. GCC's _Float16 converts in hardware with F16C and in software elsewhere; nvcc
+// has its own type with identical bits.
 struct Float16 {
 #ifdef __CUDACC__
   __half value;
@@ -98,7 +98,7 @@ constexpr std::size_t size_of(DType dtype) {
   return 0;
 }
 
-// In the order of the enumeration the floating ones come first.
+// Floating dtypes come first in the enumeration.
 constexpr bool is_floating(DType dtype) { return dtype < DType::i64; }
 
 constexpr std::string_view name_of(DType dtype) {
@@ -106,11 +106,17 @@ constexpr std::string_view name_of(DType dtype) {
   return names[static_cast<std::size_t>(dtype)];
 }
 
-// The dtype with that name; throws DataError.
+// Returns the name used in configurations, such as bfloat16.
+constexpr std::string_view config_name_of(DType dtype) {
+  constexpr std::string_view names[] = {
+      "float64", "float32", "bfloat16", "float16", "int64", "int32", "uint8"};
+  return names[static_cast<std::size_t>(dtype)];
+}
+
+// Returns the dtype of that name. Throws DataError.
 DType dtype_named(std::string_view name);
 
-// The type in which sums over elements of `T` are kept: double for double, float for the narrower
-// ones.
+// The accumulation type for elements of `T`: double for double, float for narrower types.
 template <typename T>
 struct AccumulatorOf {
   using type = float;
@@ -122,7 +128,7 @@ struct AccumulatorOf<double> {
 template <typename T>
 using Accumulator = typename AccumulatorOf<T>::type;
 
-// The dtype of `Accumulator`.
+// Returns the dtype of `Accumulator`.
 constexpr DType accumulator_of(DType dtype) {
   return dtype == DType::f64 ? DType::f64 : DType::f32;
 }
@@ -132,7 +138,7 @@ struct TypeTag {
   using type = T;
 };
 
-// Calls f(TypeTag<T>{}) with the C++ type of a floating dtype: one switch for every kernel.
+// Calls f(TypeTag<T>{}) with the C++ type of a floating dtype: the dispatch of every kernel.
 template <typename F>
 decltype(auto) with_floating_type(DType dtype, F&& f) {
   switch (dtype) {
@@ -145,7 +151,7 @@ decltype(auto) with_floating_type(DType dtype, F&& f) {
     case DType::f16:
       return f(TypeTag<Float16>{});
     default:
-      throw Failure("a floating dtype is needed, found {}", name_of(dtype));
+      throw Failure("expected a floating-point dtype, found {}", name_of(dtype));
   }
 }
 

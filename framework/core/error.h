@@ -1,5 +1,4 @@
-// Errors: one sentence that says the place, what was found and what was wanted, and the exit code
-// it ends in.
+// Exceptions: one message with the location, the found and the expected value, and the exit code.
 #pragma once
 
 #include <fmt/core.h>
@@ -10,7 +9,7 @@
 
 namespace longspan {
 
-// What a process returns. Other people's scripts rely on these numbers.
+// Exit codes of the process. Third-party scripts depend on these values.
 enum class ExitCode : int {
   ok = 0,
   failure = 1,
@@ -18,7 +17,7 @@ enum class ExitCode : int {
   data = 3,           // bad data, tokenizer or checkpoint
   diverged = 4,       // training diverged
   rank_failed = 5,    // a rank failed or hung
-  stopped = 75,       // stopped on request: start it again to go on
+  stopped = 75,       // stopped on request; restart to resume
 };
 
 class Error : public std::runtime_error {
@@ -30,7 +29,7 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
-// One class for each exit code that code below `main` throws; `E` is the code.
+// One exception class for each exit code thrown below `main`; `E` is the code.
 template <ExitCode E>
 class ErrorOf : public Error {
  public:
@@ -45,13 +44,13 @@ using DataError = ErrorOf<ExitCode::data>;
 using DivergedError = ErrorOf<ExitCode::diverged>;
 using RankError = ErrorOf<ExitCode::rank_failed>;
 
-// Throws ConfigurationError with what is wrong; nothing is where the sentence is empty.
+// Throws ConfigurationError with `problem` unless it is empty.
 inline void throw_if_error(const std::string& problem) {
   if (!problem.empty()) throw ConfigurationError("{}", problem);
 }
 
-// Throws Failure with the sentence unless `condition` holds: for what only a defect of the program
-// can break.
+// Throws Failure with the message unless `condition` holds. For invariants that only a defect of
+// the program can violate.
 template <typename... Arguments>
 void require(bool condition, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
   if (!condition) throw Failure(format, std::forward<Arguments>(arguments)...);

@@ -1,4 +1,4 @@
-// Marks functions that run on the host and on a GPU alike.
+// Marks functions that compile for both host and GPU.
 #pragma once
 
 #ifdef __CUDACC__

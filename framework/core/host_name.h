@@ -1,11 +1,11 @@
-// What this machine is called.
+// The host name.
 #pragma once
 
 #include <string>
 
 namespace longspan {
 
-// As its system says; empty where that says nothing. Several machines may have one name.
+// Returns the system's host name, empty if unavailable. Names may not be unique across machines.
 std::string host_name();
 
 }  // namespace longspan

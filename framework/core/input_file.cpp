@@ -21,9 +21,8 @@ namespace longspan {
 
 namespace {
 
-// -1 where it cannot be opened, as errno says. A list of texts holds each of its files open, and
-// other parts of the program open some more: half of what a process may have is left to them, as
-// long as the system lets it have more.
+// Returns -1 on failure, with errno set. A list of files keeps each of them open. So the file limit
+// is raised, if the system allows it, to leave half of it to other parts of the program.
 int open_for_reading(const char* path) {
   // Without O_NONBLOCK a named pipe would wait for a writer.
   const auto open = [path] { return ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); };
@@ -39,9 +38,9 @@ int open_for_reading(const char* path) {
 }
 
 constexpr const char* of_one_process =
-    "; only the process that is given a pipe can read it: with several ranks write it to a file";
+    "; write it to a file: with several ranks only one process can read a pipe";
 
-// The descriptor that a path such as /dev/stdin or /dev/fd/3 names; -1 for another path.
+// Returns the descriptor of a path such as /dev/stdin or /dev/fd/3; -1 for another path.
 int own_descriptor(const std::string& path) {
   if (path == "/dev/stdin") return STDIN_FILENO;
   for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
@@ -57,7 +56,7 @@ int own_descriptor(const std::string& path) {
 struct stat status_of(int descriptor, const ConfigPath& path) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0)
-    throw DataError("{}: cannot be examined: {}", path.describe(), errno_message());
+    throw DataError("{}: stat failed: {}", path.describe(), errno_message());
   return status;
 }
 
@@ -78,27 +77,25 @@ int opened(const ConfigPath& path) {
                                      : "");
 }
 
-// Waits for the first bytes, or the end, of what is not a regular file.
+// Waits for the first bytes, or the end, of a stream.
 void wait_for_bytes(int descriptor, int patience, const ConfigPath& path) {
   pollfd waited = {.fd = descriptor, .events = POLLIN, .revents = 0};
   const struct stat status = status_of(descriptor, path);
-  // A terminal has a user, and a pipe without a name a writer from the start.
+  // A terminal has a user, and an unnamed pipe has a writer from the start.
   const bool has_name = S_ISFIFO(status.st_mode) && own_descriptor(path) < 0;
   if (has_name && ::poll(&waited, 1, patience) == 0)
-    throw DataError(
-        "{}: is a named pipe to which nothing is written; start what writes to it "
-        "first",
-        path.describe());
+    throw DataError("{}: named pipe without a writer; start its writer first", path.describe());
 }
 
-// A descriptor of a temporary file with all that `read` gives, as the constructor has it.
+// Returns the descriptor of a temporary file with the output of `read`; see the constructor.
 int copied(const ConfigPath& path, const std::function<std::size_t(std::span<char>)>& read) {
   const std::string folder = temporary_folder();
   const int file = open_unnamed_file(folder);
   const auto require_written = [&](bool is_written) {
     if (is_written) return;
     throw Failure(
-        "{}: a temporary file for {} cannot be written: {}; set TMPDIR to a folder with room",
+        "{}: a temporary file for {} cannot be written: {}; set TMPDIR to a directory with free "
+        "space",
         folder,
         path.text(),
         errno_message());
@@ -122,7 +119,7 @@ int copied(const ConfigPath& path, const std::function<std::size_t(std::span<cha
   return file;
 }
 
-// A copy of a stream, which can be read once only: another that is opened gets the same copy.
+// Copies a stream, which can be read only once: later opens receive the same copy.
 int copied_stream(int descriptor, int patience, const ConfigPath& path) {
   static std::mutex mutex;
   static std::map<std::pair<dev_t, ino_t>, int> copies;
@@ -132,7 +129,7 @@ int copied_stream(int descriptor, int patience, const ConfigPath& path) {
   if (is_new) {
     try {
       wait_for_bytes(descriptor, patience, path);
-      // A read waits for its bytes.
+      // Clears O_NONBLOCK so that reads block.
       ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
       copy->second = copied(path, [&](std::span<char> out) {
         ssize_t count = -1;
@@ -149,14 +146,14 @@ int copied_stream(int descriptor, int patience, const ConfigPath& path) {
   return ::fcntl(copy->second, F_DUPFD_CLOEXEC, 0);
 }
 
-// Of a file that can be read. Throws DataError.
+// Checks that the file can be read. Throws DataError.
 std::int64_t size_of(int descriptor, const ConfigPath& path) {
   const struct stat status = status_of(descriptor, path);
   if (!S_ISREG(status.st_mode))
-    throw DataError("{}: is not a regular file{}",
+    throw DataError("{}: expected a regular file{}",
                     path.describe(),
                     S_ISDIR(status.st_mode)
-                        ? fmt::format(" but a directory; name its files, as {}/*", path.text())
+                        ? fmt::format(", found a directory; write {}/* for its files", path.text())
                     : own_descriptor(path) >= 0 ? of_one_process
                                                 : "");
   if (status.st_size == 0) throw DataError("{}: is empty", path.describe());
@@ -207,7 +204,7 @@ InputFile::~InputFile() {
 }
 
 void InputFile::drop_first(std::int64_t bytes) {
-  require(bytes <= size_, "{}: {} bytes to drop of {}", path_, bytes, size_);
+  require(bytes <= size_, "{}: cannot drop {} of {} bytes", path_, bytes, size_);
   if (bytes == size_) throw DataError("{}: is empty", path_.describe());
   dropped_ += bytes;
   size_ -= bytes;
@@ -216,7 +213,7 @@ void InputFile::drop_first(std::int64_t bytes) {
 void InputFile::copy(std::int64_t offset, std::span<char> out) const {
   const auto length = static_cast<std::int64_t>(out.size());
   require(offset >= 0 && offset + length <= size_,
-          "{}: bytes {} to {} were asked for of {}",
+          "{}: bytes {} to {} are out of range ({} bytes)",
           path_,
           offset,
           offset + length,
@@ -227,7 +224,7 @@ void InputFile::copy(std::int64_t offset, std::span<char> out) const {
     if (copied < 0)
       throw DataError("{}: byte {} cannot be read: {}", path_, offset, errno_message());
     if (copied == 0)
-      throw DataError("{}: has become shorter while it was read: {} bytes when opened, {} now",
+      throw DataError("{}: truncated while reading ({} bytes when opened, {} now)",
                       path_,
                       dropped_ + size_,
                       status_of(descriptor_, path_).st_size);
@@ -242,7 +239,7 @@ void InputFile::copy(std::int64_t offset, std::span<std::byte> out) const {
 
 std::string InputFile::text(std::int64_t most) const {
   if (size_ > most)
-    throw DataError("{}: found {} bytes; wanted at most {}", path_.describe(), size_, most);
+    throw DataError("{}: expected at most {} bytes, found {}", path_.describe(), most, size_);
   std::string text(static_cast<std::size_t>(size_), '\0');
   copy(0, std::span(text));
   return text;

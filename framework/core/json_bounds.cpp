@@ -14,17 +14,15 @@ bool is_blank(char letter) {
 void JsonLimits::count_value() {
   length_ = 0;
   if (++values_ > most_values_at_first + bytes_ / 4)
-    throw DataError("{}: it has {} values in its first {} bytes: it is no file of Longspan's",
-                    place_,
-                    values_,
-                    bytes_);
+    throw DataError(
+        "{}: not a Longspan file: {} values in the first {} bytes", place_, values_, bytes_);
 }
 
 void JsonLimits::add_outside(char letter) {
   if (is_blank(letter)) {
     length_ = 0;
     if (++blanks_ > most_blanks_at_first + bytes_ / 2 && bounds_blanks_)
-      throw DataError("{}: {} of its first {} bytes are blanks: it is no file of Longspan's",
+      throw DataError("{}: not a Longspan file: {} of the first {} bytes are whitespace",
                       place_,
                       blanks_,
                       bytes_);
@@ -38,12 +36,10 @@ void JsonLimits::add_outside(char letter) {
     case '{':
     case '[':
       if (++depth_ > most_depth)
-        throw DataError(
-            "{}: values lie more than {} deep in one another at byte {}: it is no file of "
-            "Longspan's",
-            place_,
-            most_depth,
-            bytes_);
+        throw DataError("{}: not a Longspan file: values nested more than {} deep at byte {}",
+                        place_,
+                        most_depth,
+                        bytes_);
       return count_value();
     case ',':
       return count_value();
@@ -56,7 +52,7 @@ void JsonLimits::add_outside(char letter) {
       return;
     default:
       if (++length_ > most_number)
-        throw DataError("{}: a number or word of more than {} characters ends after byte {}",
+        throw DataError("{}: a number or literal exceeds {} characters after byte {}",
                         place_,
                         most_number,
                         bytes_);
@@ -66,9 +62,9 @@ void JsonLimits::add_outside(char letter) {
 void JsonLimits::add(std::string_view block) {
   for (const char letter : block) {
     ++bytes_;
-    // JSON has them neither in texts nor between them; a hole in a file reads as zeros.
+    // Invalid in JSON both inside and outside strings; a hole in a sparse file reads as zeros.
     if (static_cast<unsigned char>(letter) < 0x20 && (in_text_ || !is_blank(letter)))
-      throw DataError("{}: it is not JSON: byte {} is {:#04x}",
+      throw DataError("{}: invalid JSON: byte {} is {:#04x}",
                       place_,
                       bytes_,
                       static_cast<unsigned char>(letter));
@@ -77,8 +73,7 @@ void JsonLimits::add(std::string_view block) {
       continue;
     }
     if (++length_ > most_text)
-      throw DataError(
-          "{}: a text of more than {} MiB ends after byte {}", place_, most_text >> 20, bytes_);
+      throw DataError("{}: a string exceeds {} MiB after byte {}", place_, most_text >> 20, bytes_);
     if (is_escaped_) {
       is_escaped_ = false;
     } else if (letter == '\\') {

@@ -1,4 +1,4 @@
-// The bodies of gpu.h in a program that was built without a CUDA toolkit.
+// Implementation of gpu.h without the CUDA toolkit.
 #include "framework/core/error.h"
 #include "framework/core/gpu.h"
 

@@ -1,4 +1,4 @@
-// What an allocator throws when the system has no memory or no addresses left.
+// Errors of an allocator when the system is out of memory or addresses.
 #pragma once
 
 #include "framework/core/allocator.h"
@@ -8,7 +8,7 @@ namespace longspan {
 
 class OutOfMemory : public Failure {
  public:
-  // `backing`: of the allocator, which held that many bytes when it was refused more.
+  // `backing`: of the allocator, which held `held` bytes when the request failed.
   OutOfMemory(const std::string& sentence, AllocatorKind backing, double held)
       : Failure("{}", sentence), backing_(backing), held_(held) {}
   AllocatorKind backing() const { return backing_; }
@@ -19,11 +19,11 @@ class OutOfMemory : public Failure {
   double held_;
 };
 
-// Of a plan, which takes addresses and no memory: a run needs more than a process has addresses
-// for, whatever memory there is.
+// Thrown by a plan, which uses addresses but no memory: the run exceeds the address space of a
+// process, whatever the machine's memory.
 class OutOfAddressSpace : public ConfigurationError {
  public:
-  // `report`: of all that the plan had come to, with what it was refused.
+  // `report`: all bytes of the plan so far, including the failed request.
   OutOfAddressSpace(const std::string& sentence, const MemoryReport& report)
       : ConfigurationError("{}", sentence), report_(report) {}
   const MemoryReport& report() const { return report_; }

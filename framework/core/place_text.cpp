@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// Where the bracket that ends at `end` begins, or npos.
+// Returns the start of the bracket that ends at `end`, or npos.
 std::size_t begin_of_bracket(std::string_view text, std::size_t end, char opens, char closes) {
   int depth = 0;
   for (std::size_t i = end + 1; i-- > 0;) {
@@ -18,7 +18,8 @@ std::size_t begin_of_bracket(std::string_view text, std::size_t end, char opens,
   return text.npos;
 }
 
-// "longspan::Trainer::agree" of "longspan::Trainer::Sums longspan::Trainer::agree(int) const".
+// Extracts "longspan::Trainer::agree" from "longspan::Trainer::Sums longspan::Trainer::agree(int)
+// const".
 std::string_view qualified_name(std::string_view words) {
   for (const std::string_view lambda : {"::<lambda", "::(lambda", "::(anonymous class)"})
     words = words.substr(0, words.find(lambda));
@@ -31,7 +32,7 @@ std::string_view qualified_name(std::string_view words) {
     const std::size_t begin = begin_of_bracket(words, words.size() - 1, '<', '>');
     if (begin != words.npos) words = words.substr(0, begin);
   }
-  int depth = 0;  // a blank within brackets is no end
+  int depth = 0;  // a blank within brackets does not end the name
   for (std::size_t i = words.size(); i-- > 0;) {
     const char letter = words[i];
     depth += letter == '>' || letter == '}' || letter == ')' ? 1 : 0;
@@ -41,7 +42,7 @@ std::string_view qualified_name(std::string_view words) {
   return words;
 }
 
-// Its parts between "::", outside of brackets.
+// Splits the name at "::" outside of brackets.
 std::vector<std::string_view> parts_of(std::string_view name) {
   std::vector<std::string_view> parts;
   int depth = 0;
@@ -62,8 +63,8 @@ std::vector<std::string_view> parts_of(std::string_view name) {
 std::string format_source_location(const std::source_location& place) {
   std::string_view file = place.file_name();
   std::size_t begin = 0;
-  for (const std::string_view room : {"framework/", "models/", "checkpoints/", "launch/", "tests/"})
-    for (auto at = file.rfind(room); at != file.npos && at > begin; at = file.npos)
+  for (const std::string_view top : {"framework/", "models/", "checkpoints/", "launch/", "tests/"})
+    for (auto at = file.rfind(top); at != file.npos && at > begin; at = file.npos)
       if (file[at - 1] == '/') begin = at;
   return fmt::format("{}:{}", file.substr(begin), place.line());
 }
@@ -72,7 +73,7 @@ std::string short_function_name(std::string_view words) {
   const std::vector<std::string_view> parts = parts_of(qualified_name(words));
   const std::string_view last = parts.back();
   if (parts.size() < 2) return std::string(last);
-  // Types begin with a capital letter, namespaces do not.
+  // By convention types are capitalized and namespaces are not.
   std::string_view type = parts[parts.size() - 2];
   type = type.substr(0, type.find('<'));
   const bool is_member =

@@ -1,4 +1,4 @@
-// A place in the program as people read it.
+// Formats source locations and function names for messages.
 #pragma once
 
 #include <source_location>
@@ -7,11 +7,12 @@
 
 namespace longspan {
 
-// "framework/nn/linear.cpp:45": the path within the tree.
+// Returns "framework/nn/linear.cpp:45", with the path relative to the repository.
 std::string format_source_location(const std::source_location& place);
 
-// "linear", "Trainer::agree": the function in the words of a std::source_location, without what it
-// returns and takes, its namespaces, the arguments of templates, and the lambda within it.
+// Returns the short function name, such as "linear" or "Trainer::agree". Drops from
+// std::source_location's text the return type, parameters, namespaces, template arguments and an
+// enclosed lambda.
 std::string short_function_name(std::string_view words);
 
 }  // namespace longspan

@@ -29,7 +29,7 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-// At most so many bytes of the text, and no part of a character of UTF-8.
+// Returns a length of at most `most` bytes that does not split a UTF-8 character.
 std::size_t length_within(std::string_view text, std::size_t most) {
   if (text.size() <= most) return text.size();
   std::size_t length = most;
@@ -39,7 +39,7 @@ std::size_t length_within(std::string_view text, std::size_t most) {
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-// Words that YAML readers take for something else than text.
+// Words that YAML parsers do not read as strings.
 bool is_reserved(const std::string& text) {
   std::string lower = text;
   for (char& c : lower) {
@@ -99,7 +99,7 @@ std::string join_or(std::span<const std::string> words) {
 }
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  // Three rows of the table are enough: a swap looks two back.
+  // Three rows of the table suffice: a swap reads two rows back.
   std::vector<std::size_t> before(b.size() + 1);
   std::vector<std::size_t> above(b.size() + 1);
   std::vector<std::size_t> row(b.size() + 1);
@@ -124,9 +124,9 @@ std::string closest_match(std::string_view text, std::span<const std::string> wo
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, text.size() / 4) + 1;
   for (const std::string& word : words) {
-    // The right name in the wrong section is near, however long the sections' names are.
+    // The right leaf in another section is close, regardless of the sections' lengths.
     const bool same_leaf = leaf(text) == leaf(word);
-    // One that is so much longer is not: to look at a text of a megabyte takes a while.
+    // Skips much longer candidates: the distance to a megabyte of text is slow to compute.
     const std::size_t longer =
         std::max(text.size(), word.size()) - std::min(text.size(), word.size());
     if (longer >= best_distance && !same_leaf) continue;
@@ -137,7 +137,7 @@ std::string closest_match(std::string_view text, std::span<const std::string> wo
       best = word;
     }
   }
-  // Of a short word more than half would have to change: no help.
+  // Rejects matches that change more than half of a short word.
   return best_distance * 2 > text.size() + 1 ? "" : best;
 }
 

@@ -7,32 +7,34 @@
 
 namespace longspan {
 
-// A text as one YAML word: as it is where that is safe, else in double quotes.
+// Returns the text as one YAML scalar: plain where that is safe, else in double quotes.
 std::string yaml_word(const std::string& text);
 
-// The text in quotes for a message, control characters escaped, shortened when it is long: a
-// message never grows with what a file says.
+// Returns the text in quotes with control characters escaped, truncated so that file contents
+// cannot inflate a message.
 std::string quote(std::string_view text);
 
-// The same without quotes and escapes, for words that others made of what a file says.
+// Returns the text truncated, without quotes and escapes, for third-party messages that include
+// file contents.
 std::string truncated(std::string_view text, std::size_t most = 80);
 
-// "folders \"a\", \"b\", \"c\" and 7 more", of the noun "folders": the first few words.
+// Returns "folders \"a\", \"b\", \"c\" and 7 more" for the noun "folders": the first few words.
 std::string some_in_quotes(std::span<const std::string> words, const std::string& noun);
 
-// With small letters A to Z.
+// Returns the text with A to Z in lowercase.
 std::string lower_case(std::string_view text);
 
-// "a, b or c".
+// Returns "a, b or c".
 std::string join_or(std::span<const std::string> words);
 
-// Insertions, deletions, replacements and swaps of neighbours that turn one text into the other.
+// Returns the Damerau-Levenshtein distance: insertions, deletions, replacements, swaps of adjacent
+// characters.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-// The word nearest to `text`, or "" when none is near.
+// Returns the word closest to `text`, or "" when none is close.
 std::string closest_match(std::string_view text, std::span<const std::string> words);
 
-// quote() without the quotes, for a key or a list.
+// Returns quote() without the quotes, for a key or a list.
 std::string shown(std::string_view text);
 
 }  // namespace longspan

@@ -1,6 +1,5 @@
-// Counter-based random numbers: each is a function of (seed, place, element index) and of nothing
-// else, so it does not know how the work is divided. Philox4x32-10 (Salmon et al. 2011) from
-// Random123.
+// Counter-based random numbers. Each is a pure function of (seed, place, element index), so it is
+// independent of how the work is sharded. Philox4x32-10 (Salmon et al. 2011) from Random123.
 #pragma once
 
 #ifdef __CUDACC__
@@ -18,8 +17,8 @@
 
 namespace longspan {
 
-// A place in a program: the seed and the hash of a path of names and numbers. A value; children are
-// other places.
+// A stream of random numbers, identified by the seed and the hash of a path of names and indices. A
+// value type; children are independent streams.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : seed_(seed) {}
@@ -32,8 +31,8 @@ class Random {
     return Random(seed_, mix(place_ ^ mix(hash ^ 0x9e3779b97f4a7c15u)));
   }
 
-  // The four words of block `index`: elements 4*index .. 4*index+3. Only kernels need it inline:
-  // Random123's headers take long to compile.
+  // Returns the four words of block `index`: elements 4*index .. 4*index+3. Inline only for
+  // kernels, since Random123's headers compile slowly.
 #ifdef __CUDACC__
   LONGSPAN_HOST_DEVICE std::array<std::uint32_t, 4> block(std::uint64_t index) const {
     return philox<r123::Philox4x32>(index);
@@ -64,7 +63,7 @@ class Random {
   }
 
   std::uint64_t seed() const { return seed_; }
-  // The hash of the path: the upper half of the counter, for kernels that make many blocks at once.
+  // The hash of the path: the upper half of the counter, for kernels that generate many blocks.
   std::uint64_t place() const { return place_; }
 
  private:
@@ -79,7 +78,7 @@ class Random {
     return {words[0], words[1], words[2], words[3]};
   }
 
-  static std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64
+  static std::uint64_t mix(std::uint64_t x) {  // the finalizer of SplitMix64
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
@@ -95,17 +94,16 @@ class Random {
   std::uint64_t place_ = 0;
 };
 
-// Where a local block [outer, middle, inner] lies in the undivided array [.., middle_total,
-// inner_total]: gives each element the index that it has on one process. Outer is the batch, middle
-// time, inner features or heads.
+// Maps a local block [outer, middle, inner] to the full array [.., middle_total, inner_total], so
+// that each element has its single-process index. Outer is the batch, middle time, inner features
+// or heads.
 struct ShardPlacement {
   std::int64_t outer_begin = 0;
   std::int64_t middle_begin = 0;
   std::int64_t middle_total = 1;
   std::int64_t inner_begin = 0;
   std::int64_t inner_total = 1;
-  // Where the block's rows do not follow one another in the undivided array: which they are,
-  // counted from middle_begin.
+  // The block's rows, relative to middle_begin, where they are not contiguous in the full array.
   Ranges middle_ranges = {};
 
   std::uint64_t index(std::int64_t outer, std::int64_t middle, std::int64_t inner) const {

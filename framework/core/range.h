@@ -1,4 +1,4 @@
-// Runs of consecutive numbers: rows, positions, elements.
+// Ranges of consecutive indices: rows, positions, elements.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// [begin, end).
+// Half-open: [begin, end).
 struct Range {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -16,7 +16,7 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
-// One after another, in the order in which what they number is held.
+// In storage order of the indexed elements.
 using Ranges = std::vector<Range>;
 
 inline std::int64_t pluralize(const Ranges& ranges) {
@@ -25,7 +25,7 @@ inline std::int64_t pluralize(const Ranges& ranges) {
   return total;
 }
 
-// Of what the ranges number, entries [begin, end).
+// Returns entries [begin, end) of the concatenated ranges.
 inline Ranges slice(const Ranges& ranges, std::int64_t begin, std::int64_t end) {
   Ranges result;
   for (const Range& range : ranges) {

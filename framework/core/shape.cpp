@@ -13,17 +13,17 @@ Shape::Shape(std::initializer_list<std::int64_t> extents)
 
 Shape::Shape(std::span<const std::int64_t> extents) {
   require(extents.size() <= max_dimensions,
-          "a shape has at most {} dimensions, found {}",
+          "expected at most {} dimensions, found {}",
           max_dimensions,
           extents.size());
   for (const auto extent : extents) {
-    require(extent >= 0, "an extent is at least 0, found {}", extent);
+    require(extent >= 0, "expected an extent of at least 0, found {}", extent);
     extents_[static_cast<std::size_t>(dimensions_++)] = extent;
   }
   check_size();
 }
 
-// That elements and their bytes can be counted, a few times over.
+// Ensures that elements and bytes are countable with headroom.
 void Shape::check_size() const {
   constexpr std::int64_t most = std::int64_t{1} << 58;
   std::int64_t product = 1;
@@ -31,15 +31,14 @@ void Shape::check_size() const {
     if (__builtin_mul_overflow(product, std::max<std::int64_t>(extent, 1), &product) ||
         product > most)
       throw ConfigurationError(
-          "a tensor of shape {} is larger than any memory; make the model, the batch or its "
-          "sequences "
-          "smaller",
+          "a tensor of shape {} exceeds the address space; reduce the model, the batch or the "
+          "sequence length",
           to_string());
 }
 
 int Shape::index(int axis) const {
   const int found = axis < 0 ? axis + dimensions_ : axis;
-  // Not by `require`: kernels ask in their inner loops, and the text would be made each time.
+  // `require` would format the shape on every call in kernels' inner loops.
   if (found < 0 || found >= dimensions_)
     throw Failure("shape {} has no axis {}", to_string(), axis);
   return found;

@@ -16,22 +16,22 @@ class Shape {
   static constexpr int max_dimensions = 6;
 
   Shape() = default;
-  // Throws ConfigurationError where there are more than 2^58 elements.
+  // Throws ConfigurationError for more than 2^58 elements.
   Shape(std::initializer_list<std::int64_t> extents);
   explicit Shape(std::span<const std::int64_t> extents);
 
   int dimensions() const { return dimensions_; }
-  // The extent of an axis; a negative axis counts from the end. Throws Failure when there is no
-  // such axis.
+  // Returns the extent of an axis; a negative axis counts from the end. Throws Failure for an axis
+  // out of range.
   std::int64_t operator[](int axis) const;
   std::int64_t elements() const;
-  // The product of the extents of all axes but the last: the rows of a matrix view.
+  // Returns the product of all extents but the last: the rows of a matrix view.
   std::int64_t rows() const;
   std::int64_t width() const { return (*this)[-1]; }
   std::span<const std::int64_t> extents() const {
     return {extents_.data(), static_cast<std::size_t>(dimensions_)};
   }
-  // The same shape with one extent replaced.
+  // Returns this shape with one extent replaced.
   Shape with(int axis, std::int64_t extent) const;
   std::string to_string() const;
 
@@ -47,7 +47,7 @@ class Shape {
 
 }  // namespace longspan
 
-// So that a message which is not needed costs nothing. Without options: "{}".
+// Formats lazily, so that an unused message costs nothing. Supports "{}" only.
 template <>
 struct fmt::formatter<longspan::Shape> {
   constexpr auto parse(format_parse_context& context) { return context.begin(); }

@@ -1,4 +1,4 @@
-// Some of many names, for messages.
+// Abbreviated lists of names, for messages.
 #pragma once
 
 #include <span>
@@ -6,7 +6,7 @@
 
 namespace longspan {
 
-// "a, b, c and 4 more": a message never grows with the number of names.
+// Returns "a, b, c and 4 more", of bounded length for any number of names.
 std::string join_first(std::span<const std::string> names);
 
 }  // namespace longspan

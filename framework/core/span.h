@@ -1,4 +1,4 @@
-// What a thread does, from one moment to another, for whoever asks where the time goes.
+// A timed span of a thread's activity, for the profiler.
 #pragma once
 
 #include <cstdint>
@@ -11,35 +11,35 @@ namespace longspan {
 class Timeline;  // timeline.h
 
 enum class ActivityKind : std::uint8_t {
-  step,        // of training
+  step,        // a training step
   phase,       // a part of a step: forward, backward, update, ...
-  layer,       // in the forward pass
-  op,          // of the tape
+  layer,       // a layer in the forward pass
+  op,          // a tape op
   kernel,      // a computation on the device
-  collective,  // from its start until it is complete, beside what else the thread does
-  wait,        // in vain: for other ranks, a batch, a GPU, another thread
-  reading,     // of data
-  saving,      // of a checkpoint
+  collective,  // from its start to its completion, in parallel with the thread's other work
+  idle,        // a wait for other ranks, a batch, a GPU or another thread
+  reading,     // reading data
+  saving,      // writing a checkpoint
 };
 std::string_view name_of(ActivityKind kind);
 
-// What is said of a span. Texts of `name` and `place` are those of the program itself: they outlive
-// every timeline. The others are copied.
+// Describes a span. `name` and the texts of `place` must have static storage duration: they outlive
+// every timeline. The other texts are copied.
 struct SpanInfo {
   ActivityKind kind = ActivityKind::phase;
-  const char* name = nullptr;       // nullptr: of the function at `place`, or the layer's
-  std::source_location place = {};  // where it is asked for
-  std::string_view layer = {};      // its place in the model; empty: the layer around it
-  std::string_view axis = {};       // the group of ranks
-  std::int64_t bytes = -1;          // that are sent; -1: does not apply
-  std::uint64_t number = 0;         // of a step; of a collective in the ledger of its group
+  const char* name = nullptr;       // nullptr: the function at `place`, or the layer's
+  std::source_location place = {};  // the call site
+  std::string_view layer = {};      // path in the model; empty: the enclosing layer
+  std::string_view axis = {};       // the process group
+  std::int64_t bytes = -1;          // bytes sent; -1: does not apply
+  std::uint64_t number = 0;         // step number, or a collective's number in its group's ledger
 };
 
-// Where the spans of the calling thread are written; nullptr: nowhere. A thread has none unless it
-// is given one, so that a span then costs a load and a branch.
+// The timeline that receives the calling thread's spans; nullptr: none. A thread has none by
+// default, so that a span then costs a load and a branch.
 inline constinit thread_local Timeline* timeline_of_thread = nullptr;
 
-// While one lives, the calling thread's spans are written there.
+// Writes the calling thread's spans to `timeline` during its lifetime.
 class TimelineScope {
  public:
   explicit TimelineScope(Timeline* timeline)
@@ -52,7 +52,7 @@ class TimelineScope {
   Timeline* before_;
 };
 
-// The calling thread does this as long as one lives. Spans of a thread lie within each other.
+// A span of the calling thread, from construction to destruction. Spans of a thread are nested.
 class Span {
  public:
   explicit Span(const SpanInfo& words) {
@@ -73,18 +73,18 @@ class Span {
   void end() noexcept;
 
   Timeline* timeline_ = nullptr;
-  std::uint64_t recording_ = 0;  // of the timeline, that it belongs to
+  std::uint64_t recording_ = 0;  // the timeline's recording that the span belongs to
 };
 
-// An op of the tape, as what its node keeps for the backward pass: where it was recorded, and a
-// number for the layer that it was recorded in, which means something to the timeline that gave it.
+// A tape op as its node stores it for the backward pass. `place`: where it was recorded. `layer`:
+// the enclosing layer's number, valid only in the timeline that assigned it.
 struct OpSite {
   std::source_location place = {};
   std::uint32_t layer = 0;
 };
 
-// The op at `place` was just computed: what the calling thread did since the op, the layer or the
-// phase before it.
+// Records the op at `place` as completed now. It covers the thread's time since the previous op,
+// layer or phase.
 OpSite note_op(Timeline& timeline, const std::source_location& place);
 inline OpSite end_of_op(const std::source_location& place) {
   if (timeline_of_thread == nullptr) [[likely]]
@@ -92,7 +92,7 @@ inline OpSite end_of_op(const std::source_location& place) {
   return note_op(*timeline_of_thread, place);
 }
 
-// Its gradient is computed as long as one lives.
+// Records the gradient computation of an op during its lifetime.
 class BackwardSpan {
  public:
   explicit BackwardSpan(const OpSite& op) {

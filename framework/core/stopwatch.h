@@ -1,4 +1,4 @@
-// Seconds since a moment.
+// Elapsed seconds since construction.
 #pragma once
 
 #include <chrono>

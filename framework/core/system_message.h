@@ -1,4 +1,4 @@
-// The operating system's words for an error.
+// Messages of the operating system's error codes.
 #pragma once
 
 #include <cerrno>
@@ -6,7 +6,7 @@
 
 namespace longspan {
 
-// Such as "No such file or directory"; `error` is a value of errno.
+// Returns the message of an errno value, such as "No such file or directory".
 std::string errno_message(int error = errno);
 
 }  // namespace longspan

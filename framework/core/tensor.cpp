@@ -44,7 +44,7 @@ Tensor Tensor::reshape(const Shape& shape) const {
 
 Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
   require(shape_.dimensions() > 0 && 0 <= begin && begin <= end && end <= shape_[0],
-          "rows [{}, {}) do not lie in shape {}",
+          "rows [{}, {}) are out of range for shape {}",
           begin,
           end,
           shape_);
@@ -64,7 +64,7 @@ Tensor Tensor::clone(MemoryTag tag) const {
 
 void Tensor::copy_from(const Tensor& source) const {
   require(source.dtype_ == dtype_ && source.elements_ == elements_,
-          "a tensor {} of {} cannot be copied into {} of {}",
+          "cannot copy shape {} of {} into shape {} of {}",
           source.shape_,
           name_of(source.dtype_),
           shape_,
@@ -117,7 +117,7 @@ Tensor Tensor::scalar(double value, DType dtype, const Device& device, MemoryTag
 }
 
 double Tensor::item() const {
-  require(elements_ == 1, "one element was to be read of a tensor of shape {}", shape_);
+  require(elements_ == 1, "item() requires a one-element tensor, got shape {}", shape_);
   const Tensor here = to_host();
   return with_floating_type(dtype_, [&]<typename T>(TypeTag<T>) {
     return static_cast<double>(static_cast<Accumulator<T>>(*here.data<T>()));

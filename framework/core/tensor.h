@@ -12,14 +12,14 @@
 
 namespace longspan {
 
-// A handle: copies share the elements. Views are made only by `reshape` and by slicing the leading
-// axis, so a tensor is always contiguous. An undefined tensor (default constructed) has no elements
-// and no device.
+// A handle: copies share the elements. Views are created only by `reshape` and by slicing the
+// leading axis, so a tensor is always contiguous. A default-constructed tensor is undefined: it has
+// no elements and no device.
 class Tensor {
  public:
   Tensor() = default;
 
-  // Elements are not initialised.
+  // Elements are uninitialized.
   static Tensor empty(const Shape& shape,
                       DType dtype,
                       const Device& device,
@@ -42,7 +42,7 @@ class Tensor {
     if (!values.empty()) result.copy_from_host(values.data());
     return result;
   }
-  // One element.
+  // Returns a tensor with one element.
   static Tensor scalar(double value,
                        DType dtype,
                        const Device& device,
@@ -55,12 +55,12 @@ class Tensor {
   std::int64_t elements() const { return elements_; }
   std::size_t byte_size() const { return static_cast<std::size_t>(elements_) * size_of(dtype_); }
 
-  // The elements; throws Failure when T is not the dtype. Of a tensor on a GPU only a kernel may
-  // read them.
+  // Returns the elements. Throws Failure when T does not match the dtype. Elements on a GPU are
+  // readable only by kernels.
   template <typename T>
   T* data() const {
     require(defined() && DTypeOf<T>::value == dtype_,
-            "a tensor of {} was read as {}",
+            "a tensor of {} cannot be read as {}",
             defined() ? name_of(dtype_) : "nothing",
             name_of(DTypeOf<T>::value));
     return reinterpret_cast<T*>(data_);
@@ -71,28 +71,28 @@ class Tensor {
   }
   std::byte* bytes() const { return data_; }
 
-  // The same elements under another shape of as many elements.
+  // Returns a view with another shape and an equal number of elements.
   Tensor reshape(const Shape& shape) const;
-  // Rows [begin, end) of the leading axis; shares the elements.
+  // Returns rows [begin, end) of the leading axis, as a view.
   Tensor slice(std::int64_t begin, std::int64_t end) const;
-  // True when exactly `handles` handles and views share the elements.
+  // Returns whether exactly `handles` handles and views share the elements.
   bool has_use_count(long handles) const { return storage_.use_count() == handles; }
-  // True when no other handle or view shares the elements.
+  // Returns whether no other handle or view shares the elements.
   bool is_unique() const { return has_use_count(1); }
 
-  // A new tensor of the same shape, dtype and device, not initialised.
+  // Returns an uninitialized tensor of equal shape, dtype and device.
   Tensor empty_like(MemoryTag tag = MemoryTag::activations) const {
     return empty(shape_, dtype_, device(), tag);
   }
   Tensor clone(MemoryTag tag = MemoryTag::activations) const;
-  // Copies the elements of a tensor of the same dtype and number of elements, on any device.
+  // Copies from a tensor on any device. Requires equal dtype and number of elements.
   void copy_from(const Tensor& source) const;
   void zero() const;
-  // The same elements on another device; itself where it lies there.
+  // Returns a copy on another device, or the tensor itself where it is already there.
   Tensor to(const Device& device, MemoryTag tag = MemoryTag::workspace) const;
-  // Where the host can read it.
+  // Returns the tensor in host-readable memory.
   Tensor to_host() const { return to(device().host()); }
-  // The value of one element of a floating dtype, brought to the host.
+  // Returns the value of a one-element tensor of a floating dtype, copied to the host.
   double item() const;
 
  private:

@@ -15,26 +15,26 @@ struct Format {
   std::string_view magic;
   std::size_t offset;
   std::string_view name;
-  std::string_view hint;  // begins with a verb
+  std::string_view hint;  // an imperative
 };
 
-// Binary data, which are read as bytes, may begin as any short one by chance: see is_of.
+// Raw binary data may start with any short magic by chance: see is_of.
 constexpr Format formats[] = {
-    {"\x1f\x8b\x08"sv, 0, "data compressed by gzip", "decompress it with gzip -dc FILE > TEXT"},
-    {"\x28\xb5\x2f\xfd"sv, 0, "data compressed by zstd", "decompress it with zstd -dc FILE > TEXT"},
-    {"BZh"sv, 0, "data compressed by bzip2", "decompress it with bzip2 -dc FILE > TEXT"},
+    {"\x1f\x8b\x08"sv, 0, "gzip-compressed data", "decompress it with gzip -dc FILE > TEXT"},
+    {"\x28\xb5\x2f\xfd"sv, 0, "zstd-compressed data", "decompress it with zstd -dc FILE > TEXT"},
+    {"BZh"sv, 0, "bzip2-compressed data", "decompress it with bzip2 -dc FILE > TEXT"},
     {"\xfd"
      "7zXZ\0"sv,
      0,
-     "data compressed by xz",
+     "xz-compressed data",
      "decompress it with xz -dc FILE > TEXT"},
-    {"\x5d\0\0"sv, 0, "data compressed by lzma", "decompress it with xz -dc FILE > TEXT"},
-    {"LZIP\1"sv, 0, "data compressed by lzip", "decompress it with lzip -dc FILE > TEXT"},
-    {"\x04\x22\x4d\x18"sv, 0, "data compressed by lz4", "decompress it with lz4 -dc FILE > TEXT"},
-    {"\x02\x21\x4c\x18"sv, 0, "data compressed by lz4", "decompress it with lz4 -dc FILE > TEXT"},
-    {"\x1f\x9d"sv, 0, "data compressed by compress", "decompress it with gzip -dc FILE > TEXT"},
-    {"\x89LZO\0"sv, 0, "data compressed by lzop", "decompress it with lzop -dc FILE > TEXT"},
-    {"\xff\x06\0\0sNaPpY"sv, 0, "data compressed by Snappy", "decompress it with snzip -dc"},
+    {"\x5d\0\0"sv, 0, "lzma-compressed data", "decompress it with xz -dc FILE > TEXT"},
+    {"LZIP\1"sv, 0, "lzip-compressed data", "decompress it with lzip -dc FILE > TEXT"},
+    {"\x04\x22\x4d\x18"sv, 0, "lz4-compressed data", "decompress it with lz4 -dc FILE > TEXT"},
+    {"\x02\x21\x4c\x18"sv, 0, "lz4-compressed data", "decompress it with lz4 -dc FILE > TEXT"},
+    {"\x1f\x9d"sv, 0, "data compressed with compress", "decompress it with gzip -dc FILE > TEXT"},
+    {"\x89LZO\0"sv, 0, "lzop-compressed data", "decompress it with lzop -dc FILE > TEXT"},
+    {"\xff\x06\0\0sNaPpY"sv, 0, "Snappy-compressed data", "decompress it with snzip -dc"},
     {"PK\3\4"sv, 0, "a zip archive", "extract it with unzip FILE"},
     {"PK\5\6"sv, 0, "an empty zip archive", "name another file"},
     {"7z\xbc\xaf\x27\x1c"sv, 0, "a 7z archive", "extract it with 7z x FILE"},
@@ -42,10 +42,10 @@ constexpr Format formats[] = {
     {"ustar\0"sv, 257, "a tar archive", "extract it with tar -xf FILE"},
     {"ustar  \0"sv, 257, "a tar archive", "extract it with tar -xf FILE"},
     {"%PDF-"sv, 0, "a PDF document", "extract its text with pdftotext FILE TEXT"},
-    {"PAR1\x15"sv, 0, "a Parquet file", "write its column of text as JSON lines"},
-    {"ARROW1\0\0"sv, 0, "an Arrow file", "write its column of text as JSON lines"},
-    {"\x93NUMPY"sv, 0, "an array of NumPy", "write its text, or set data.format to tokens"},
-    {"\x89HDF\r\n\x1a\n"sv, 0, "an HDF5 file", "write its text to a file of its own"},
+    {"PAR1\x15"sv, 0, "a Parquet file", "convert its text column to JSON lines"},
+    {"ARROW1\0\0"sv, 0, "an Arrow file", "convert its text column to JSON lines"},
+    {"\x93NUMPY"sv, 0, "a NumPy array", "extract its text, or set data.format to tokens"},
+    {"\x89HDF\r\n\x1a\n"sv, 0, "an HDF5 file", "extract its text to a file"},
     {"\xff\xfe\0\0"sv, 0, "UTF-32", "convert it with iconv -f UTF-32 -t UTF-8 FILE > TEXT"},
     {"\0\0\xfe\xff"sv, 0, "UTF-32", "convert it with iconv -f UTF-32 -t UTF-8 FILE > TEXT"},
     {"\xff\xfe"sv, 0, "UTF-16", "convert it with iconv -f UTF-16 -t UTF-8 FILE > TEXT"},
@@ -62,8 +62,8 @@ std::uint64_t little_endian(std::string_view bytes) {
   return value;
 }
 
-// A dictionary of 2^n or 3 * 2^n bytes, a length that may be unknown, and the coder's first byte,
-// which is 0.
+// An LZMA header: a dictionary size of 2^n or 3 * 2^n bytes, a possibly unknown length, and the
+// coder's first byte, which is 0.
 bool is_lzma(std::string_view bytes) {
   if (bytes.size() < 14) return false;
   const std::uint64_t dictionary = little_endian(bytes.substr(1, 4));
@@ -77,7 +77,7 @@ bool is_lzma(std::string_view bytes) {
   return has_size && has_length && byte_at(bytes, 13) == 0;
 }
 
-// Flags of 9 to 16 bits without the two that are never set, and a first code that is a byte.
+// A compress(1) header: 9 to 16 bits, reserved flags zero, and a first code that is a byte.
 bool is_compress(std::string_view bytes) {
   if (bytes.size() < 4) return false;
   const unsigned flags = byte_at(bytes, 2), bits = flags & 0x1F;
@@ -85,9 +85,9 @@ bool is_compress(std::string_view bytes) {
          (bytes.size() < 5 || (byte_at(bytes, 4) & 1) == 0);
 }
 
-// Behind the mark: characters that text has, and no surrogate alone.
+// Checks the text after the byte order mark: plausible characters and no unpaired surrogate.
 bool is_utf16(std::string_view bytes, bool is_little) {
-  bool is_within = false;  // a pair of surrogates
+  bool is_within = false;  // within a surrogate pair
   for (std::size_t at = 2; at + 1 < bytes.size(); at += 2) {
     const unsigned low = byte_at(bytes, is_little ? at : at + 1);
     const unsigned unit = byte_at(bytes, is_little ? at + 1 : at) << 8 | low;
@@ -102,7 +102,7 @@ bool is_utf16(std::string_view bytes, bool is_little) {
 bool is_of(std::string_view beginning, const Format& format) {
   if (beginning.size() < format.offset) return false;
   if (!beginning.substr(format.offset).starts_with(format.magic)) return false;
-  // The digit of the block size, and the number pi or that of the end.
+  // The block size digit, followed by the magic of a block (pi) or of the end.
   if (format.magic == "BZh"sv) {
     const std::string_view block = beginning.size() < 4 ? ""sv : beginning.substr(4);
     return block.starts_with("\x31\x41\x59\x26\x53\x59"sv) ||

@@ -1,15 +1,15 @@
-// A text that a model made, for people to read.
+// A generated text sample.
 #pragma once
 
 #include <string>
 
 namespace longspan {
 
-// Of an input of the validation data. UTF-8.
+// Sample of a validation input. UTF-8.
 struct TextSample {
   std::string input;
   std::string output;
-  std::string reference;  // what stands in the data instead
+  std::string reference;  // the gold target
 };
 
 }  // namespace longspan

@@ -16,19 +16,19 @@ std::int64_t steady_nanoseconds() {
 
 std::string_view name_of(ActivityKind kind) {
   constexpr std::string_view names[] = {
-      "step", "phase", "layer", "op", "kernel", "collective", "wait", "reading", "saving"};
+      "step", "phase", "layer", "op", "kernel", "collective", "idle", "reading", "saving"};
   return names[static_cast<std::size_t>(kind)];
 }
 
 namespace {
 
-// What an op consists of: such spans do not divide one op from the next.
+// Components of an op: such spans do not separate an op from the next one.
 bool is_part_of_op(ActivityKind kind) {
-  return kind == ActivityKind::kernel || kind == ActivityKind::wait;
+  return kind == ActivityKind::kernel || kind == ActivityKind::idle;
 }
 
-// For profilers of a GPU's maker, which copy the name. That of a layer need not end with a zero,
-// and is cut where it is longer than the room for it: a span that is open takes no memory.
+// Pushes a range for NVIDIA's profilers, which copy the name. A layer name may lack a terminator.
+// It is truncated to a fixed buffer, since opening a span must not allocate.
 void push_nvtx_range(const SpanInfo& words) noexcept {
   if (words.name != nullptr) return gpu::push_nvtx_range(words.name);
   if (words.layer.empty()) return gpu::push_nvtx_range(words.place.function_name());
@@ -42,7 +42,7 @@ void push_nvtx_range(const SpanInfo& words) noexcept {
 void Timeline::start() {
   const std::lock_guard lock(mutex_);
   recorded_ = {};
-  recorded_.spans.reserve(room_);  // memory is taken as it is written
+  recorded_.spans.reserve(room_);  // pages are committed on first write
   recorded_.texts.emplace_back();
   numbers_.clear();
   numbers_.emplace(recorded_.texts.front(), 0);
@@ -82,7 +82,7 @@ TimedSpan Timeline::span_of(const SpanInfo& words) {
           .backward = words.kind == ActivityKind::kernel && around.backward};
 }
 
-// Without memory for it there is no span: what is watched goes on.
+// On allocation failure the span is dropped.
 std::uint64_t Timeline::open(const SpanInfo& words, const OpSite* gradient_of) noexcept try {
   Open inner = {.span = span_of(words)};
   if (gradient_of != nullptr) {
@@ -172,7 +172,7 @@ void Timeline::end_async(const SpanInfo& words, const OpenSpan& begun) noexcept 
   }
 }
 
-// Never takes memory: `start` has it.
+// Never allocates: `start` reserves the memory.
 void Timeline::record(const TimedSpan& span) noexcept {
   if (recorded_.spans.size() < room_)
     recorded_.spans.push_back(span);

@@ -15,14 +15,14 @@
 
 namespace longspan {
 
-// Nanoseconds of this machine's steady clock.
+// Returns nanoseconds of this machine's steady clock.
 std::int64_t steady_nanoseconds();
 
-// A span that has ended. `layer` and `axis` are numbers of the timeline's texts.
+// A completed span. `layer` and `axis` index the timeline's texts.
 struct TimedSpan {
   std::int64_t begin = 0;  // nanoseconds of the steady clock
   std::int64_t end = 0;
-  std::int64_t self_time = 0;  // of it, outside of the spans within it
+  std::int64_t self_time = 0;  // excluding nested spans
   const char* name = nullptr;
   std::source_location place = {};
   std::int64_t bytes = -1;
@@ -31,51 +31,51 @@ struct TimedSpan {
   std::uint32_t axis = 0;
   ActivityKind kind = ActivityKind::phase;
   bool backward = false;  // the gradient of an op, or a kernel of it
-  bool cut = false;       // it had not ended when recording did
+  bool cut = false;       // recording stopped before the span ended
 };
 
-// What was recorded. Spans are in the order in which they ended: those within another before it.
+// The result of a recording. Spans are in order of their ends: nested spans before their parent.
 struct RecordedSpans {
   std::vector<TimedSpan> spans;
   std::deque<std::string> texts;  // number 0 is empty
-  std::int64_t dropped = 0;       // spans, for which there was no room
+  std::int64_t dropped = 0;       // spans dropped because the capacity was reached
 };
 
-// Spans of one thread, while it records. It holds as many spans as it is told at most; of what
-// comes after them the number is kept. Thread-safe: others may begin and end the recording.
+// Records the spans of one thread. Keeps a bounded number of spans and counts those dropped after
+// that. Thread-safe: another thread may start and stop the recording.
 class Timeline {
  public:
   static constexpr std::size_t default_capacity = std::size_t{1} << 20;
 
-  // `clock`: nanoseconds, never less than before.
+  // Returns nanoseconds, monotonic.
   using Clock = std::int64_t (*)();
   explicit Timeline(std::size_t room = default_capacity, Clock clock = steady_nanoseconds)
       : room_(room), clock_(clock) {}
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  // Begins anew: nothing is left of an earlier recording.
+  // Starts a recording and discards the earlier one.
   void start();
-  // Spans that have not ended end here. What is recorded after it is nothing until the next start.
+  // Ends open spans and returns the recording. Nothing is recorded until the next start.
   RecordedSpans stop();
   bool recording() const { return recording_.load(std::memory_order_relaxed) != 0; }
 
-  // For Span and its like. The number of the recording that the span belongs to, 0 where there is
+  // For Span and similar classes. Returns the number of the recording that the span belongs to; 0:
   // none.
   std::uint64_t begin(const SpanInfo& words) noexcept;
   std::uint64_t begin_backward(const OpSite& op) noexcept;
   void end(std::uint64_t recording) noexcept;
   OpSite end_op(const std::source_location& place) noexcept;
-  // Of what goes on beside what the thread does, such as a collective: its begin, and once it has
-  // ended the whole of it. Nothing is kept of what begins before the recording.
+  // Asynchronous activity in parallel with the thread, such as a collective: its begin, and, once
+  // it ends, the complete span. Activity that begins before the recording is dropped.
   OpenSpan begin_async() noexcept;
   void end_async(const SpanInfo& words, const OpenSpan& begun) noexcept;
 
  private:
   struct Open {
     TimedSpan span;
-    // Nanoseconds of ops, layers and phases within it, and of what the op that comes next has done
-    // so far: kernels and waits since `op_begin`.
+    // Nanoseconds of nested ops, layers and phases. `within_op`: kernels and waits since
+    // `op_begin`, attributed to the next op.
     std::int64_t within = 0;
     std::int64_t within_op = 0;
     std::int64_t op_begin = 0;
@@ -89,7 +89,7 @@ class Timeline {
 
   const std::size_t room_;
   const Clock clock_;
-  std::atomic<std::uint64_t> recording_ = 0;  // its number while it records, else 0
+  std::atomic<std::uint64_t> recording_ = 0;  // the recording's number; 0: not recording
   std::mutex mutex_;
   std::uint64_t recordings_ = 0;
   std::vector<Open> open_;  // the innermost last; the first is the recording itself

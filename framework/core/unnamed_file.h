@@ -1,15 +1,15 @@
-// Files that no one else can open.
+// Temporary files that no other process can open.
 #pragma once
 
 #include <string>
 
 namespace longspan {
 
-// Returns the descriptor of an empty file without a name in this folder, which is removed with its
-// last descriptor. -1 where it cannot be created, as errno says.
+// Returns the descriptor of an empty, unnamed file in this directory, which is removed with its
+// last descriptor. Returns -1 on failure, with errno set.
 int open_unnamed_file(const std::string& folder);
 
-// The folder for temporary files: TMPDIR, or /tmp.
+// Returns the directory for temporary files: TMPDIR, or /tmp.
 std::string temporary_folder();
 
 }  // namespace longspan

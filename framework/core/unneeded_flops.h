@@ -1,16 +1,16 @@
-// What of the operations counted on a dry device the mathematics does not need.
+// FLOPs counted on a dry device that the mathematics does not require.
 #pragma once
 
 namespace longspan {
 
-// Among DeviceState::flops() of a dry device, kept with it: what is made a second time, as the
-// scores in attention's backward pass, and what nobody reads.
+// The redundant part of DeviceState::flops() of a dry device. Counts recomputation, as of the
+// scores in attention's backward pass, and results that nothing reads.
 struct RedundantFlops {
   double flops = 0;
 };
 
-// Kept with a dry device too: whether only operations are asked for. Attention then makes no lists
-// of tiles, which of a very long sequence no machine would hold, and takes no scratch.
+// Attribute of a dry device: whether only FLOPs are counted. Attention then builds no tile lists,
+// which would not fit in memory for very long sequences, and allocates no scratch.
 struct FlopsOnlyMode {
   bool wanted = false;
 };

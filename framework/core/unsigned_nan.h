@@ -4,7 +4,7 @@
 
 namespace longspan {
 
-// The sign of a value that is no number says nothing, and is printed.
+// Drops the sign of a NaN, which is meaningless but printed.
 inline double clear_nan_sign(double value) { return std::isnan(value) ? std::abs(value) : value; }
 
 }  // namespace longspan

@@ -7,8 +7,9 @@ namespace longspan {
 namespace {
 
 struct Lead {
-  int width = 0;  // 0: no character begins with that byte
-  // The range of the second byte: what excludes overlong forms, surrogates and what is too large.
+  int width = 0;  // 0: not a valid first byte
+  // The range of the second byte, which excludes overlong forms, surrogates and values above
+  // U+10FFFF.
   unsigned char second_lowest = 0x80;
   unsigned char second_highest = 0xBF;
 };

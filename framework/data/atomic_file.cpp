@@ -25,15 +25,15 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view temporary = ".tmp-";
 
-// "0a1b2c3d-4711", of ours.
+// Matches the suffix of our temporary files, "0a1b2c3d-4711".
 bool is_id(std::string_view text) {
   const std::size_t dash = text.find('-');
   return dash == 8 && text.size() > 9 && text.find_first_not_of("0123456789abcdef") == dash &&
          text.find_first_not_of("0123456789", dash + 1) == std::string_view::npos;
 }
 
-// Who writes it holds a lock of it. It is removed under that lock, so that who has just made it and
-// is about to lock it finds it gone. Where there are no locks it stays.
+// Removes a leftover under its lock, which a live writer holds. A writer that has created the file
+// but not yet locked it then detects the removal. Without lock support the file remains.
 void remove_unlocked(const fs::path& path) {
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file < 0) return;
@@ -42,7 +42,7 @@ void remove_unlocked(const fs::path& path) {
   ::close(file);
 }
 
-// False where others have removed the file before it was locked.
+// Returns false when another process removed the file before it was locked.
 bool lock(std::FILE* file) {
   while (::flock(::fileno(file), LOCK_EX) != 0 && errno == EINTR) {
   }
@@ -69,7 +69,7 @@ void remove_abandoned(const fs::path& path) {
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   do {
     if (file_ != nullptr) std::fclose(file_);
-    // Others may be making the same one, on other machines too.
+    // Other processes, on other nodes too, may write an equal path.
     beside_ =
         path_.string() + fmt::format("{}{:08x}-{}", temporary, std::random_device()(), ::getpid());
     file_ = std::fopen(beside_.c_str(), "wbxe");
@@ -96,7 +96,7 @@ void AtomicFile::write_begin(std::span<const char> bytes) {
 
 void AtomicFile::finish() {
   if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) fail();
-  // While it is locked: nobody may take it for a left-over.
+  // The rename happens under the lock, so that no other process removes the file as a leftover.
   if (std::rename(beside_.c_str(), path_.c_str()) != 0) fail();
   beside_.clear();
   if (std::fclose(std::exchange(file_, nullptr)) != 0) fail();

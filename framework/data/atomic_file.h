@@ -1,4 +1,4 @@
-// A file that is seen at its path once it is whole.
+// Atomically written files: a file appears at its path only when it is complete.
 #pragma once
 
 #include <cstdio>
@@ -7,9 +7,9 @@
 
 namespace longspan {
 
-// Written beside its path, made durable and renamed by `finish`; without that it goes. What those
-// left who were killed while they wrote the same one is removed. Each throws Failure when the file
-// cannot be written.
+// Writes a temporary file next to its path. `finish` syncs it and renames it; the destructor
+// deletes an unfinished one. The constructor removes leftovers of killed writers of the same file.
+// Every function throws Failure when the file cannot be written.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -17,9 +17,9 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
 
-  // At the end.
+  // Appends bytes.
   void write(std::span<const char> bytes);
-  // Over what the file begins with, when all else is written.
+  // Overwrites the beginning of the file. Call it after all other writes.
   void write_begin(std::span<const char> bytes);
   void finish();
 

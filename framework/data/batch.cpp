@@ -26,10 +26,7 @@ std::int64_t Batch::count(std::string_view name) const {
 StreamRange streams_of_rank(std::int64_t streams, int rank, int ranks, const char* key) {
   if (streams < 1 || streams % ranks != 0)
     throw ConfigurationError(
-        "{} = {}: the number of streams must be a multiple of the {} data ranks",
-        key,
-        streams,
-        ranks);
+        "{}: expected a multiple of the {} data ranks, found {}", key, ranks, streams);
   const std::int64_t each = streams / ranks;
   return {rank * each, (rank + 1) * each};
 }

@@ -17,7 +17,7 @@ BatchLoader::~BatchLoader() { stop(); }
 void BatchLoader::start() {
   if (ahead_ == 0) return;
   stopping_ = false;
-  // Signals are for the thread that trains; the new thread inherits the mask.
+  // The training thread handles signals. The new thread inherits this mask.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
@@ -85,7 +85,7 @@ Batch BatchLoader::next() {
   }
   Ready ready;
   {
-    const Span span({.kind = ActivityKind::wait, .name = "a batch"});
+    const Span span({.kind = ActivityKind::idle, .name = "a batch"});
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return !ready_.empty(); });
     ready = std::move(ready_.front());
@@ -104,7 +104,7 @@ Tensor BatchLoader::cursors() const { return taken_.clone(MemoryTag::workspace);
 
 void BatchLoader::load_state(const Checkpoint& checkpoint) {
   source_->load_state(checkpoint);
-  if (ahead_ == 0) taken_ = source_->cursors();  // else the source is the thread's
+  if (ahead_ == 0) taken_ = source_->cursors();  // else the thread owns the source
 }
 
 void BatchLoader::restore(const Tensor& cursors) {

@@ -1,4 +1,4 @@
-// Reads batches ahead on a thread of its own.
+// Prefetches batches on a background thread.
 #pragma once
 
 #include <condition_variable>
@@ -17,28 +17,27 @@
 
 namespace longspan {
 
-// Gives the batches of a source in their order, up to `ahead` of them read before they are
-// asked for; where that is 0 each is made when it is asked for, by who asks. For one caller at a
-// time.
+// Returns the batches of a source in order and prefetches up to `ahead` of them. With `ahead` 0,
+// the caller's thread reads each batch on demand. Not thread-safe.
 class BatchLoader {
  public:
-  // `timeline`: where the thread's spans are written; it outlives the loader.
+  // `timeline`: receives the spans of the thread. It must outlive the loader.
   explicit BatchLoader(std::unique_ptr<BatchSource> source,
                        std::size_t ahead = 2,
                        Timeline* timeline = nullptr);
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
-  // Stops the thread; batches read ahead are dropped.
+  // Stops the thread and drops prefetched batches.
   ~BatchLoader();
 
-  // The next batch. What the source throws is thrown here, in its turn, and again by every later
-  // call.
+  // Returns the next batch. Rethrows an error of the source at the batch where it occurred, and on
+  // every later call.
   Batch next();
 
-  // As Source's, of the batches taken: what was only read ahead does not count.
+  // As BatchSource::cursors, for the batches returned so far. Prefetched batches do not count.
   Tensor cursors() const;
   CursorRows cursor_rows() const { return source_->cursor_rows(); }
-  // As Source's, where nothing is read ahead.
+  // As in BatchSource. Requires `ahead` 0.
   void save_state(TrainingState& state) const { source_->save_state(state); }
   void load_state(const Checkpoint& checkpoint);
   std::vector<std::pair<std::string, double>> metric_values() const {
@@ -59,7 +58,7 @@ class BatchLoader {
   void run();
   Batch read();
 
-  std::unique_ptr<BatchSource> source_;  // belongs to the thread while it runs
+  std::unique_ptr<BatchSource> source_;  // owned by the thread while it runs
   std::size_t ahead_;
   Timeline* timeline_;
   std::string restored_;

@@ -17,8 +17,8 @@ namespace {
 
 bool reads_ids(const DataOptions& options) { return options.format == DataFormat::tokens; }
 
-// The texts of data.train, data.validation and data.test that can be opened and read again, some
-// of very many: whoever reads them reports what is wrong with the others.
+// Returns readable, seekable texts of data.train, data.validation and data.test, up to a limit.
+// Errors of the others are reported when they are opened for reading.
 std::vector<std::shared_ptr<const InputFile>> texts_of(const DataOptions& options) {
   constexpr std::size_t most = 100;
   std::vector<std::shared_ptr<const InputFile>> files;
@@ -39,7 +39,7 @@ std::vector<std::shared_ptr<const InputFile>> texts_of(const DataOptions& option
   return files;
 }
 
-// Whether there are such texts, and all have JSON lines, or none has.
+// Returns whether such texts exist and is_json_lines has this value for all of them.
 bool all_are_json_lines(const DataOptions& options, bool wanted) {
   try {
     const auto files = texts_of(options);
@@ -51,7 +51,7 @@ bool all_are_json_lines(const DataOptions& options, bool wanted) {
   }
 }
 
-// Whether texts may be read from files of their tokens whatever the tokenizer is.
+// Returns whether texts may be read from token files for any tokenizer.
 bool may_have_token_file(const DataOptions& options) {
   return options.documents.boundary != DocumentBoundary::none ||
          !std::ranges::all_of(texts_of(options), [&](const auto& file) {
@@ -59,46 +59,44 @@ bool may_have_token_file(const DataOptions& options) {
          });
 }
 
-// Why a key of subwords is not read; of those of training, when a model is given.
+// Returns why a subword key is not read, or, for training keys (`trains`), that a model is given.
 std::string unread(const DataOptions& options, bool trains) {
   if (options.tokenizer != TokenizerKind::sentencepiece &&
       options.tokenizer != TokenizerKind::tokenizer_json)
     return fmt::format("data.tokenizer.type is {}", name_of(options.tokenizer));
-  if (trains && options.starts_with_saved) return "training.init_from.path gives the tokenizer";
-  return trains && !options.tokenizer_model.empty() ? "data.tokenizer.model gives a model" : "";
+  if (trains && options.starts_with_saved) return "training.init_from.path provides the tokenizer";
+  return trains && !options.tokenizer_model.empty() ? "data.tokenizer.model is set" : "";
 }
 
 void declare_subwords(OptionTable& table, DataOptions& options) {
   table.add(
       "data.tokenizer.model",
       options.tokenizer_model,
-      "with data.tokenizer.type: sentencepiece, a model that is there already, a .model file; "
-      "with huggingface the file tokenizer.json, or a folder with that or with the files "
-      "of a slow tokenizer, such as vocab.json and merges.txt or vocab.txt. Without it that "
-      "of the checkpoint which the run continues or starts from (training.init_from.path) is "
-      "used, and without one it is trained on data.train and kept in the run's directory");
+      "existing model: a .model file (sentencepiece), or a tokenizer.json, or a directory with "
+      "it, with vocab.json and merges.txt or with vocab.txt (huggingface); empty: that of the "
+      "checkpoint of the run or of training.init_from.path, otherwise one trained on data.train. "
+      "Only with data.tokenizer.type: sentencepiece or huggingface");
   table.add("data.tokenizer.model_type",
             options.tokenizer_kind,
-            "the kind of model that is trained: of sentencepiece unigram, bpe (byte pairs), char "
-            "or word; of huggingface bpe (of bytes, cut as GPT-2 does) or wordpiece (as BERT "
-            "has it, of small letters)",
+            "type of the trained model: unigram, bpe, char or word with sentencepiece; bpe "
+            "(byte-level, as in GPT-2) or wordpiece (lower-case, as in BERT) with huggingface. "
+            "Only with data.tokenizer.type: sentencepiece or huggingface",
             {{"unigram", SentencePieceModelType::unigram},
              {"bpe", SentencePieceModelType::bpe},
              {"char", SentencePieceModelType::characters},
              {"word", SentencePieceModelType::words},
              {"wordpiece", SentencePieceModelType::word_pieces}});
-  table.add(
-      "data.tokenizer.vocab_size",
-      options.vocabulary,
-      "ids of the model that is trained; of sentencepiece 259 of them are the bytes and what "
-      "stands for unknown text and for a sentence's ends, and there are fewer with char when "
-      "the text has fewer. With data.tokenizer.type: none, how many ids there are, none of which a "
-      "file may exceed",
-      between(1, most_subword_vocabulary));
+  table.add("data.tokenizer.vocab_size",
+            options.vocabulary,
+            "vocabulary size of the trained model, with sentencepiece including 259 ids for bytes, "
+            "unknown text and sentence ends, with model type char possibly less. With "
+            "data.tokenizer.type: none, number of ids, all of which must be smaller",
+            between(1, most_subword_vocabulary));
   table.add("data.cache_dir",
             options.token_cache,
-            "with data.tokenizer.type: sentencepiece or huggingface, the folder for the tokens of "
-            "texts, which are encoded once; without it tokens/ in the run's directory");
+            "directory of the cached tokens of text files; empty: tokens/ in the run's directory. "
+            "Only with data.tokenizer.type: sentencepiece or huggingface, or with files that are "
+            "compressed or divided into documents");
   table.warn("data.tokenizer.model", [&options] { return unread(options, false); });
   table.warn("data.tokenizer.model_type", [&options] { return unread(options, true); });
   table.warn("data.tokenizer.vocab_size", [&options] {
@@ -111,19 +109,19 @@ void declare_subwords(OptionTable& table, DataOptions& options) {
   table.check({"data.tokenizer.vocab_size", "data.tokenizer.type"}, [&options]() -> std::string {
     if (!trains_tokenizer(options) || options.vocabulary >= least_subword_vocabulary) return "";
     return fmt::format(
-        "data.tokenizer.vocab_size: found {}; a model of subwords has at least {} ids",
-        options.vocabulary,
-        least_subword_vocabulary);
+        "data.tokenizer.vocab_size: expected at least {} ids for a subword model, found {}",
+        least_subword_vocabulary,
+        options.vocabulary);
   });
 }
 
-// Files of tokens that were made already.
+// Declares the options of pretokenized files.
 void declare_ids(OptionTable& table, DataOptions& options) {
   table.add("data.token_dtype",
             options.token_bits,
-            "with data.format: tokens, the type of an id, which is little endian: uint16, uint32, "
-            "uint64, or auto: that of an .npy header or Megatron-LM's .idx, else uint16 where the "
-            "vocabulary has at most 65536 ids, else uint32",
+            "little-endian type of an id: uint16, uint32, uint64 or auto (that of the .npy header "
+            "or Megatron-LM's .idx, otherwise uint16 for up to 65536 ids, else uint32). Only with "
+            "data.format: tokens",
             {{"auto", TokenDType::fitting},
              {"uint16", TokenDType::sixteen},
              {"uint32", TokenDType::thirty_two},
@@ -136,51 +134,51 @@ void declare_ids(OptionTable& table, DataOptions& options) {
     const bool is_model = options.tokenizer == TokenizerKind::sentencepiece ||
                           options.tokenizer == TokenizerKind::tokenizer_json;
     if (is_model && !options.tokenizer_model.empty()) return "";
-    return "data.format: tokens has ids that a tokenizer made before: set data.tokenizer.type to "
-           "none, with data.tokenizer.vocab_size, or to sentencepiece or huggingface, with "
-           "data.tokenizer.model";
+    return "data.format: tokens requires data.tokenizer.type: none with data.tokenizer.vocab_size, "
+           "or sentencepiece or huggingface with data.tokenizer.model";
   });
   table.check(
       {"data.tokenizer.vocab_size", "data.tokenizer.type"}, [&options, &table]() -> std::string {
         if (options.tokenizer != TokenizerKind::ids || table.is_given("data.tokenizer.vocab_size"))
           return "";
-        return "data.tokenizer.vocab_size is not set; data.tokenizer.type: none needs to know how "
-               "many ids there are";
+        return "data.tokenizer.type: none requires data.tokenizer.vocab_size";
       });
 }
 
-// How documents of a language model's texts are read.
+// Declares how a language model reads documents.
 void declare_order(OptionTable& table, DataOptions& options) {
   table.add(
       "data.shuffle",
       options.shuffle,
-      "with run.task: language_modeling, read the documents of data.train in an order by chance "
-      "that is another in each epoch; otherwise as they stand");
+      "random order of the documents of data.train, different in each epoch; false: order of the "
+      "files. Only with run.task: language_modeling");
   table.add("data.documents.reset_attention_mask",
             options.reset_attention_mask,
-            "with run.task: language_modeling, documents that stand in one row neither see nor "
-            "predict each other; otherwise a row is one text. A model is then measured so too");
+            "no attention and no prediction across the documents of a row, in training and "
+            "evaluation; false: a row is one document. Only with run.task: language_modeling");
   table.add(
       "data.documents.chunk_length",
       options.piece,
-      "with data.shuffle, data.documents.reset_attention_mask or weights in data.train, the tokens "
-      "of a piece of a text that has no documents (data.documents.sample_by): pieces take their "
-      "place",
+      "chunk length in tokens of texts without documents (data.documents.sample_by), whose chunks "
+      "serve as documents. Only with data.shuffle, data.documents.reset_attention_mask or weights "
+      "in data.train",
       between(2, std::int64_t{1} << 40));
   table.warn("data.documents.chunk_length", [&options]() -> std::string {
     return options.reads_documents()
                ? ""
-               : "neither data.shuffle nor data.documents.reset_attention_mask is set, and "
-                 "no weight in data.train";
+               : "neither data.shuffle, data.documents.reset_attention_mask nor a weight in "
+                 "data.train is set";
   });
   table.check({"data.train"}, [&options]() -> std::string {
     const auto& parts = options.train.parts;
     const auto weighted = std::ranges::count_if(
         parts, [](const WeightedPath& part) { return part.weight.has_value(); });
     if (weighted == 0 || weighted == std::ssize(parts)) return "";
-    return fmt::format("data.train: {} of {} paths have a weight; give one to each, or to none",
-                       weighted,
-                       parts.size());
+    return fmt::format(
+        "data.train: {} of {} paths have a weight; set a weight for every path or "
+        "for none",
+        weighted,
+        parts.size());
   });
   for (const PathList* list : {&options.validation, &options.test})
     table.check(
@@ -188,34 +186,37 @@ void declare_order(OptionTable& table, DataOptions& options) {
         [list,
          key = list == &options.validation ? "data.validation" : "data.test"]() -> std::string {
           if (!list->is_weighted()) return "";
-          return fmt::format("{}: found a weight; all of it is measured", key);
+          return fmt::format("{} does not support weights", key);
         });
 }
 
 void declare_rollouts(OptionTable& table, RolloutOptions& options) {
   table.add("ppo.gamma",
             options.discount,
-            "what a reward is worth for each step that it lies ahead; 0.997 and more for what is "
-            "rewarded late",
+            "discount factor of rewards per step (0.997 or more for late rewards). Only with "
+            "run.task: reinforcement_learning",
             between(0.0, 1.0));
   table.add("ppo.gae_lambda",
             options.lambda,
-            "of generalized advantages: 0 trusts the values, 1 the rewards",
+            "lambda of generalized advantage estimation, from 0 (values) to 1 (rewards). Only "
+            "with run.task: reinforcement_learning",
             between(0.0, 1.0));
   table.add("ppo.num_epochs",
             options.epochs,
-            "times that what the model did in data.seq_length steps is learnt from",
+            "number of epochs over each rollout of data.seq_length steps. Only with run.task: "
+            "reinforcement_learning",
             between(1, 1000));
   table.add(
       "ppo.num_minibatches",
       options.minibatches,
-      "groups that the environments of data.global_batch_size are learnt from in, each a step of "
-      "training: a rollout is epochs x minibatches steps",
+      "number of minibatches per epoch, groups of the data.global_batch_size environments; a "
+      "rollout gives ppo.num_epochs x ppo.num_minibatches training steps. Only with run.task: "
+      "reinforcement_learning",
       between(1, 1 << 20));
   table.add("ppo.deterministic_eval",
             options.greedy,
-            "validation and longspan evaluate take the likeliest actions; otherwise they are drawn "
-            "as in training");
+            "most likely actions in validation and longspan evaluate; false: sampled actions, as "
+            "in training. Only with run.task: reinforcement_learning");
 }
 
 Tokenizer characters_of_all(const std::vector<Tokenizer>& tokenizers, bool with_unknown) {
@@ -227,7 +228,7 @@ Tokenizer characters_of_all(const std::vector<Tokenizer>& tokenizers, bool with_
   return Tokenizer::characters(found, with_unknown);
 }
 
-// Whether a tokenizer of characters has those of another, and both or neither <unknown>.
+// Returns whether a character tokenizer covers another, and both or neither have <unknown>.
 bool has_characters(const Tokenizer& tokenizer, const Tokenizer& other) {
   if (tokenizer.kind() != TokenizerKind::characters ||
       tokenizer.has_unknown() != other.has_unknown())
@@ -245,57 +246,56 @@ void declare(OptionTable& table, DataOptions& options) {
   table.add(
       "data.format",
       options.format,
-      "what data.train, data.validation and data.test are: text; with run.task: language_modeling "
-      "tokens, files of ids, as nanoGPT and Megatron-LM (.bin) and NumPy (.npy) write them; with "
-      "run.task: classification or image_generation images, whose pixels (0 to 255) are the "
-      "tokens: each an IDX file, as MNIST has them, with that of its labels in data.train_target "
-      "and so on, or a folder that has a folder of PNG files for each class. run.task: "
-      "image_generation is of images, and of IDX files without labels too",
+      "format of data.train, data.validation and data.test: text, images or tokens. Images: IDX "
+      "files with labels in data.train_target and its counterparts, or a directory with a folder "
+      "of PNG files per class; run.task: classification, or image_generation, for which labels of "
+      "IDX files are optional. Tokens: id files of nanoGPT, Megatron-LM (.bin) or NumPy (.npy); "
+      "run.task: language_modeling",
       {{"text", DataFormat::text}, {"images", DataFormat::images}, {"tokens", DataFormat::tokens}},
-      // A model does not know whether its tokens were made before.
+      // Pretokenized data does not change a model.
       affects_weights(
           [](const std::string& format) { return format == "tokens" ? "text" : format; }));
   table.add("data.train",
             options.train,
-            "file to learn from. A language model learns from several too: a list of paths, which "
-            "may have *, ? and [...] as in a shell; or {path: PATH, weight: NUMBER} of each, which "
-            "mixes their documents so that tokens are read in the proportion of the weights",
+            "training file. With run.task: language_modeling also a list of paths, which may "
+            "contain *, ? and [...], or of {path: PATH, weight: NUMBER}, whose documents are "
+            "mixed in proportion to the weights, in tokens",
             required(),
             not_empty());
   table.add("data.validation",
             options.validation,
-            "text file on which the loss is measured during training; none when empty. Of a list "
-            "of files the loss of each is measured too");
-  table.add("data.test", options.test, "text file for the last measurement; none when empty");
+            "validation file; empty: none. The loss of each file of a list is measured too");
+  table.add("data.test", options.test, "test file, measured at the end; empty: none");
   table.add(
       "data.train_target",
       options.train_target,
-      "with run.task: translation, what is to be made of each line of data.train: a file of as "
-      "many lines; with data.format: images, the labels of an IDX file");
-  table.add("data.validation_target", options.validation_target, "likewise of data.validation");
-  table.add("data.test_target", options.test_target, "likewise of data.test");
+      "file with the target of each line of data.train, or the labels of an IDX file. Only with "
+      "run.task: translation or data.format: images");
+  table.add("data.validation_target",
+            options.validation_target,
+            "target file of data.validation, as data.train_target");
+  table.add(
+      "data.test_target", options.test_target, "target file of data.test, as data.train_target");
   table.add("data.train_alignments",
             options.train_alignments,
-            "with model.guided_attention.type: alignment, a file that has for each line of "
-            "data.train its links, like 0-0 1-2: a token of the source and one of the target, "
-            "counted from 0, as data.tokenizer.type cuts them");
+            "file with the word alignment of each line of data.train, such as 0-0 1-2: source and "
+            "target tokens of data.tokenizer.type, counted from 0. Only with "
+            "model.guided_attention.type: alignment");
   table.add(
       "data.tag_format",
       options.tag_columns,
-      "with run.task: tagging, what a line has: a word, a tab and its tag (tsv), or the ten "
-      "columns of CoNLL-U, whose universal (conllu_upos) or own (conllu_xpos) part of speech is "
-      "the tag",
+      "format of a line: tsv (word, tab, tag), or conllu_upos or conllu_xpos (CoNLL-U with the "
+      "universal or language-specific part of speech as the tag). Only with run.task: tagging",
       {{"tsv", TagColumns::two},
        {"conllu_upos", TagColumns::upos},
        {"conllu_xpos", TagColumns::xpos}});
   table.add(
       "data.tokenizer.type",
       options.tokenizer,
-      "what a token is: a byte (256 ids, any file), a character of UTF-8 text (the ids are the "
-      "characters of data.train), a piece of UTF-8 text by a model of SentencePiece, or what a "
-      "tokenizer.json of others makes of it (huggingface); or one of data.tokenizer.vocab_size "
-      "ids, whose text is not known (none): with data.format: tokens, or with run.task: "
-      "translation, classification and tagging, where a text is numbers with blanks between them",
+      "tokenizer: byte (256 ids, any file), char (UTF-8 characters of data.train), sentencepiece, "
+      "huggingface (tokenizer.json) or none. none reads ids below data.tokenizer.vocab_size: with "
+      "data.format: tokens, or as numbers separated by blanks with run.task: translation, "
+      "classification and tagging",
       {{"byte", TokenizerKind::bytes},
        {"char", TokenizerKind::characters},
        {"sentencepiece", TokenizerKind::sentencepiece},
@@ -304,9 +304,9 @@ void declare(OptionTable& table, DataOptions& options) {
       affects_weights());
   table.add("data.tokenizer.allow_unk",
             options.unknown,
-            "with data.tokenizer.type: char, give characters that data.train lacks one id, "
-            "<unknown>; otherwise such a character is an error. Measured losses count, beside the "
-            "probability of <unknown>, which of all such characters it is",
+            "id <unknown> for characters that data.train does not contain; false: such a "
+            "character is an error. Measured losses include the choice of the character among all "
+            "such characters. Only with data.tokenizer.type: char",
             affects_weights());
   table.warn("data.tokenizer.allow_unk", [&options]() -> std::string {
     return options.tokenizer == TokenizerKind::characters ? "" : "data.tokenizer.type is not char";
@@ -315,9 +315,9 @@ void declare(OptionTable& table, DataOptions& options) {
   declare(table, options.special_tokens, options.tokenizer);
   table.add("data.bleu_tokenizer",
             options.bleu_tokenizer,
-            "sacreBLEU's tokenizer for BLEU: 13a; char, each character, for languages without "
-            "spaces; zh, each Chinese character, and 13a for the rest; none, words between spaces. "
-            "Only with run.task: translation",
+            "sacreBLEU tokenizer of BLEU: 13a, char (each character, for languages without "
+            "spaces), zh (each Chinese character, 13a for the rest) or none (words between "
+            "spaces). Only with run.task: translation",
             {{"13a", BleuTokens::thirteen_a},
              {"char", BleuTokens::characters},
              {"zh", BleuTokens::chinese},
@@ -326,16 +326,16 @@ void declare(OptionTable& table, DataOptions& options) {
   declare_order(table, options);
   table.add("data.global_batch_size",
             options.batch,
-            "global number of streams the text is cut into, over all data ranks: the batch of one "
-            "step; a multiple of parallel.data_parallel_size",
+            "global batch size: number of streams that the text is cut into, over all "
+            "data-parallel ranks; a multiple of parallel.data_parallel_size",
             between(1, 1 << 24));
   table.add("data.seq_length",
             options.segment,
-            "tokens of each stream in one step",
+            "sequence length: tokens of each stream per step",
             between(1, std::int64_t{1} << 36));
   table.add("data.prefetch_factor",
             options.read_ahead,
-            "batches that are read before they are asked for",
+            "number of batches loaded in advance",
             between(1, 1024));
   declare(table, options.buckets);
   declare_rollouts(table, options.rollouts);
@@ -347,13 +347,13 @@ std::string unread_document_key(const DataOptions& options, std::string_view key
     return fmt::format("data.format is {}",
                        options.format == DataFormat::images ? "images" : "tokens");
   if (key == "data.documents.text_field" && all_are_json_lines(options, false))
-    return "no file of data.train, data.validation and data.test has an object of JSON with that "
-           "field in its first line";
+    return "no file of data.train, data.validation and data.test has a JSON object with that field "
+           "in its first line";
   if (key == "data.documents.sample_by" && all_are_json_lines(options, true))
-    return "all files have JSON lines, each of which is a document";
+    return "all files have JSON lines, and each line is a document";
   if (key == "data.documents.end_token" && options.documents.boundary == DocumentBoundary::none &&
       all_are_json_lines(options, false))
-    return "data.documents.sample_by is none, so that texts have no documents to end";
+    return "data.documents.sample_by is none, and files have no document ends";
   return "";
 }
 
@@ -364,12 +364,12 @@ std::string tokenizer_kind_problem(const DataOptions& options) {
                           options.tokenizer_kind == SentencePieceModelType::word_pieces;
   if (trains_json && !is_of_json)
     return fmt::format(
-        "data.tokenizer.type: huggingface without data.tokenizer.model, which names one that is "
-        "there, trains one of data.tokenizer.model_type bpe or wordpiece; it is {}",
+        "data.tokenizer.type: huggingface requires data.tokenizer.model_type bpe or wordpiece, "
+        "found {}; set it, or set data.tokenizer.model to an existing tokenizer",
         name_of(options.tokenizer_kind));
   if (trains_tokenizer(options) && !trains_json &&
       options.tokenizer_kind == SentencePieceModelType::word_pieces)
-    return "data.tokenizer.model_type: wordpiece is of data.tokenizer.type: huggingface; it is "
+    return "data.tokenizer.model_type: wordpiece requires data.tokenizer.type: huggingface, found "
            "sentencepiece";
   return "";
 }
@@ -387,8 +387,8 @@ Tokenizer make_tokenizer(const DataOptions& options, const ProgressCallback& lis
     return *options.saved_tokenizer;
   if (trains_tokenizer(options))
     throw DataError(
-        "{}: its subword model is trained by longspan train; data.tokenizer.model names one that "
-        "is there",
+        "{}: only longspan train trains a subword model; set data.tokenizer.model to an existing "
+        "one",
         options.train.describe());
   if (options.tokenizer == TokenizerKind::tokenizer_json)
     return Tokenizer::from_huggingface(read_json_tokenizer(options.tokenizer_model));

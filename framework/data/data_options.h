@@ -23,74 +23,72 @@ namespace longspan {
 
 class OptionTable;
 
-// What the files of data.train, data.validation and data.test hold.
+// Content of the files of data.train, data.validation and data.test.
 enum class DataFormat : std::uint8_t { text, images, tokens };
 
 struct DataOptions {
   DataFormat format = DataFormat::text;  // data.format
-  PathList train;                        // data.train: the text to learn
-  PathList validation;  // data.validation: the text that `train` measures itself on
-  PathList test;        // data.test: the text for the last measurement
-  // Of pairs the other sides, line by line; of images in IDX the files of their labels.
+  PathList train;                        // data.train: training data
+  PathList validation;                   // data.validation: data that `train` evaluates on
+  PathList test;                         // data.test: data of the final evaluation
+  // Targets of pairs, line by line; label files of IDX images.
   ConfigPath train_target;                         // data.train_target
   ConfigPath validation_target;                    // data.validation_target
   ConfigPath test_target;                          // data.test_target
   ConfigPath train_alignments;                     // data.train_alignments: of pairs (alignments.h)
-  TagColumns tag_columns = TagColumns::two;        // data.tag_format: of tagged words
+  TagColumns tag_columns = TagColumns::two;        // data.tag_format: for tagged words
   TokenizerKind tokenizer = TokenizerKind::bytes;  // data.tokenizer.type
-  // data.tokenizer.allow_unk: characters that the training text lacks have an id
+  // data.tokenizer.allow_unk: characters absent from the training text map to an unknown id
   bool unknown = false;
-  ConfigPath tokenizer_model;  // data.tokenizer.model: a file; none: trained on data.train
-  // Of the checkpoint that the run continues or starts from; replaces one that would be trained.
+  ConfigPath tokenizer_model;  // data.tokenizer.model: a file; empty: trained on data.train
+  // Tokenizer of the checkpoint that the run resumes or starts from, used instead of training one.
   std::optional<Tokenizer> saved_tokenizer = {};
-  bool starts_with_saved = false;  // that checkpoint is another run's
-  // data.tokenizer.model_type: of what is trained
+  bool starts_with_saved = false;  // that checkpoint is of another run
+  // data.tokenizer.model_type: for a trained model
   SentencePieceModelType tokenizer_kind = SentencePieceModelType::unigram;
-  std::int64_t vocabulary = 8192;  // data.tokenizer.vocab_size: likewise; of ids how many there are
-  TokenDType token_bits = TokenDType::fitting;  // data.token_dtype: of files of ids
-  SpecialTokenNames special_tokens = {};        // of pairs: the keys are in special_token_ids.h
+  std::int64_t vocabulary = 8192;  // data.tokenizer.vocab_size: trained size; number of ids
+  TokenDType token_bits = TokenDType::fitting;         // data.token_dtype: of token id files
+  SpecialTokenNames special_tokens = {};               // for pairs: keys in special_token_ids.h
   BleuTokens bleu_tokenizer = BleuTokens::thirteen_a;  // data.bleu_tokenizer: of pairs
-  ConfigPath token_cache;       // data.cache_dir: a folder; none: one in the run's directory
+  ConfigPath token_cache;       // data.cache_dir; empty: one in the run's directory
   std::int64_t batch = 8;       // data.global_batch_size: global streams
-  std::int64_t segment = 256;   // data.seq_length: tokens of a stream in one step
+  std::int64_t segment = 256;   // data.seq_length: tokens of a stream per step
   std::int64_t read_ahead = 2;  // data.prefetch_factor: batches
 
   bool shuffle = false;  // data.shuffle: documents, by the run's seed and the epoch
-  // data.documents.reset_attention_mask: they neither see nor predict each other
+  // data.documents.reset_attention_mask: no attention or targets across documents
   bool reset_attention_mask = false;
-  std::int64_t piece = 65536;  // data.documents.chunk_length: tokens, of a text without documents
+  std::int64_t piece = 65536;  // data.documents.chunk_length: tokens, for text without documents
 
-  // Whether data.train is read document by document, and not as streams of the whole.
+  // Returns whether data.train is read by documents rather than as contiguous streams.
   bool reads_documents() const { return shuffle || reset_attention_mask || train.is_weighted(); }
 
-  BucketOptions buckets = {};     // of data that are no streams
-  RolloutOptions rollouts = {};   // of environments that the model acts in
-  DocumentFormat documents = {};  // of texts
+  BucketOptions buckets = {};     // for data that is not streamed
+  RolloutOptions rollouts = {};   // for reinforcement learning environments
+  DocumentFormat documents = {};  // for text
 
   StreamLayout layout() const { return {batch, segment}; }
 };
 
 void declare(OptionTable& table, DataOptions& options);
 
-// Why data.documents.sample_by, data.documents.text_field or data.documents.end_token has no
-// effect; "" where it has. Looks at the beginnings of the files.
+// Returns why data.documents.sample_by, data.documents.text_field or data.documents.end_token has
+// no effect, or "". Reads the beginnings of the files.
 std::string unread_document_key(const DataOptions& options, std::string_view key);
 
-// Whether the run trains a model of subwords on data.train (text_files.h), which it does where no
-// model is named and no checkpoint has one.
+// Returns whether the run trains a subword model on data.train (text_files.h): no model is
+// configured and no checkpoint has one.
 bool trains_tokenizer(const DataOptions& options);
 
-// What keeps a tokenizer of data.tokenizer.model_type from being trained, as a sentence; empty
-// where nothing does.
+// Returns why a tokenizer of data.tokenizer.model_type cannot be trained, as a message, or "".
 std::string tokenizer_kind_problem(const DataOptions& options);
 
-// The tokenizer that the options ask for; characters are those of data.train, which is read for
-// them, or the saved ones where these have all of them. Throws DataError, also for one that a run
-// trains (text_files.h).
+// Returns the tokenizer of the options. Characters are collected from data.train, or are the saved
+// ones if these cover it. Throws DataError, including for a tokenizer that the run must train
+// (text_files.h).
 Tokenizer make_tokenizer(const DataOptions& options, const ProgressCallback& listener = {});
 
-// How many ids it will have; of a subword model that is still to be trained, at most. Throws
-// DataError.
+// Returns the vocabulary size; for an untrained subword model, an upper bound. Throws DataError.
 std::int64_t planned_vocabulary(const DataOptions& options, const ProgressCallback& listener = {});
 
 }  // namespace longspan

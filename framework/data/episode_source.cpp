@@ -20,7 +20,7 @@ EpisodeSource::EpisodeSource(Environment environment,
       range_(streams_of_rank(layout.streams, rank, ranks, "data.global_batch_size")),
       device_(device),
       rows_(static_cast<std::size_t>(range_.count())) {
-  require(layout_.segment >= 1, "a segment of {} steps", layout_.segment);
+  require(layout_.segment >= 1, "expected a segment of at least 1 step, found {}", layout_.segment);
   for (std::int64_t i = 0; i < range_.count(); ++i) {
     Row& row = rows_[static_cast<std::size_t>(i)];
     if (layout_.staggered) row.segment = (range_.begin + i) % layout_.segments_of(environment_);
@@ -85,10 +85,9 @@ Tensor EpisodeSource::cursors() const {
 
 void EpisodeSource::restore(const Tensor& cursors) {
   if (cursors.dtype() != DType::i64 || cursors.shape() != Shape{range_.count(), 2})
-    throw DataError("cursors of shape {} do not fit {} streams of episodes; [{}, 2] i64 is needed",
-                    cursors.shape().to_string(),
+    throw DataError("expected data positions of shape [{}, 2] and dtype i64, found shape {}",
                     range_.count(),
-                    range_.count());
+                    cursors.shape().to_string());
   const auto values = cursors.span<std::int64_t>();
   for (std::int64_t i = 0; i < range_.count(); ++i) {
     Row& row = rows_[static_cast<std::size_t>(i)];
@@ -97,8 +96,8 @@ void EpisodeSource::restore(const Tensor& cursors) {
     row.segment = step / layout_.segment;
     if (row.episode < 0 || step < 0 || step >= environment_.steps || step % layout_.segment != 0)
       throw DataError(
-          "stream {} is to go on at step {} of episode {}, but an episode has {} steps in segments "
-          "of {}; was the checkpoint made with other data, or another data.seq_length?",
+          "stream {} resumes at step {} of episode {}, but an episode has {} steps in segments of "
+          "{}; restore the data and data.seq_length of the checkpoint",
           range_.begin + i,
           step,
           row.episode,

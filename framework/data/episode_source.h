@@ -1,4 +1,4 @@
-// Training data: lives in an environment, one after another in each row.
+// Training data: consecutive episodes of an environment in each row.
 #pragma once
 
 #include <vector>
@@ -10,27 +10,27 @@
 
 namespace longspan {
 
-// Global: the same on every rank and every layout.
+// Division into rows, equal on every rank and every layout.
 struct EpisodeLayout {
-  std::int64_t streams = 1;  // data.global_batch_size: rows, each with episodes of its own
-  std::int64_t segment = 1;  // steps of an episode in one batch
-  // Stream s begins in the middle of its first episode, with segment s modulo their number, so that
-  // not all batches but one in so many have no end of an episode.
+  std::int64_t streams = 1;  // data.global_batch_size: rows, each with its own episodes
+  std::int64_t segment = 1;  // steps of an episode per batch
+  // Stream s starts in the middle of its first episode, at segment s modulo the number of segments.
+  // So episode ends spread over all batches instead of coinciding in one.
   bool staggered = false;
 
-  // What is left of the last is padding: an episode begins with a segment.
+  // The last segment is padded, because an episode starts at a segment boundary.
   std::int64_t segments_of(const Environment& environment) const {
     return (environment.steps + segment - 1) / segment;
   }
 };
 
-// Fields: `tokens` [rows, segment], the observations, and 0 behind an episode's end; `targets`
-// [rows, segment], the actions, or ignored_target; `earlier` [rows] (see Batch). Counts: `tokens`,
-// the actions that are asked for, and `rows`. Episode e of stream s is made with
-// random.child(s).child(e), endlessly.
+// Fields: `tokens` [rows, segment], the observations, 0 after an episode's end; `targets` [rows,
+// segment], the actions, or ignored_target; `earlier` [rows] (see Fields). Counts: `tokens`, the
+// number of target actions, and `rows`. Episode e of stream s is generated with
+// random.child(s).child(e), without end.
 class EpisodeSource : public BatchSource {
  public:
-  // Throws ConfigurationError when `ranks` does not divide the streams. Tensors are made on
+  // Throws ConfigurationError when `ranks` does not divide the streams. Tensors are allocated on
   // `device`, a CPU.
   EpisodeSource(Environment environment,
                 const EpisodeLayout& layout,
@@ -40,7 +40,7 @@ class EpisodeSource : public BatchSource {
                 const Device& device);
 
   Batch next() override;
-  // [streams of this rank, 2] i64: the episode, and the next of its steps.
+  // [streams of this rank, 2] i64: the episode and its next step.
   Tensor cursors() const override;
   CursorRows cursor_rows() const override { return {range_.begin, layout_.streams}; }
   void restore(const Tensor& cursors) override;
@@ -49,7 +49,7 @@ class EpisodeSource : public BatchSource {
   struct Row {
     std::int64_t episode = 0;
     std::int64_t segment = 0;
-    Episode steps = {};  // of the episode, where it is begun
+    Episode steps = {};  // of the episode, once it has begun
   };
 
   void begin(Row& row, std::int64_t index) const;

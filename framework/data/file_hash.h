@@ -1,4 +1,4 @@
-// A hash of every byte of a file.
+// Hash of every byte of a file.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace longspan {
 
-// XXH3 of the file, which is read once. Throws what the listener throws.
+// Returns XXH3 of the file, in one read. Throws what the listener throws.
 std::uint64_t hash_of_file(const InputFile& file, const ProgressCallback& listener = {});
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// Numbers that lie one after another in a file.
+// Contiguous binary numbers in a file.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@ namespace longspan {
 
 static_assert(std::endian::native == std::endian::little, "files hold numbers in that order");
 
-// Calls f(i, value) for each of `count` values of type T, little endian, from byte `offset` on.
-// Throws as InputFile::copy does.
+// Calls f(i, value) for each of `count` little-endian values of type T, from byte `offset`. Throws
+// as InputFile::copy.
 template <typename T, typename F>
 void for_each_value(const InputFile& file, std::int64_t offset, std::int64_t count, F&& f) {
   std::array<T, 4096> buffer;

@@ -18,7 +18,7 @@ namespace {
 using namespace std::string_view_literals;
 
 constexpr std::string_view npy_magic = "\x93NUMPY"sv;
-constexpr std::int64_t inspected_bytes = 4096;  // of a file, which tell its format
+constexpr std::int64_t inspected_bytes = 4096;  // of a file, to detect its format
 
 std::int64_t id_bytes_of(TokenDType bits) {
   return bits == TokenDType::sixteen ? 2 : bits == TokenDType::thirty_two ? 4 : 8;
@@ -31,27 +31,27 @@ struct ForeignFormat {
 };
 constexpr ForeignFormat foreign_formats[] = {
     {"PK\x03\x04"sv,
-     "an archive, as numpy.savez and torch.save write them",
-     "write one array by numpy.save, or its bytes by its method tofile"},
-    {megatron_index_magic, "an index of Megatron-LM", "name the .bin file next to it"},
+     "an archive of numpy.savez or torch.save",
+     "save one array with numpy.save, or its bytes with its method tofile"},
+    {megatron_index_magic, "a Megatron-LM index", "set the path to the .bin file next to it"},
     {"TNTIDX\0\0"sv,
-     "an index of Megatron-LM's oldest format",
-     "write the ids again with its option --dataset-impl mmap"},
-    {"\x89HDF\r\n\x1A\n"sv, "a file of HDF5", "write its array by numpy.save"},
-    {"PAR1"sv, "a file of Parquet", "write its ids by numpy.save"},
-    {"ARROW1\0\0"sv, "a file of Arrow", "write its ids by numpy.save"},
-    {"\x28\xB5\x2F\xFD"sv, "a file packed by zstd", "unpack it by zstd -d"},
-    {"\xFD\x37zXZ\0"sv, "a file packed by xz", "unpack it by xz -d"},
-    {"\x04\x22\x4D\x18"sv, "a file packed by lz4", "unpack it by lz4 -d"}};
+     "a Megatron-LM index in its oldest format",
+     "rewrite the ids with --dataset-impl mmap"},
+    {"\x89HDF\r\n\x1A\n"sv, "an HDF5 file", "save its array with numpy.save"},
+    {"PAR1"sv, "a Parquet file", "save its ids with numpy.save"},
+    {"ARROW1\0\0"sv, "an Arrow file", "save its ids with numpy.save"},
+    {"\x28\xB5\x2F\xFD"sv, "a zstd-compressed file", "decompress it with zstd -d"},
+    {"\xFD\x37zXZ\0"sv, "an xz-compressed file", "decompress it with xz -d"},
+    {"\x04\x22\x4D\x18"sv, "an lz4-compressed file", "decompress it with lz4 -d"}};
 
-// RFC 1952, more of it than the two bytes that may be an id: deflate, flags, level and system.
+// RFC 1952. Also checks deflate, flags, level and system, because two bytes may be an id.
 bool is_gzip(std::string_view bytes) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   return bytes.size() >= 18 && bytes.starts_with("\x1F\x8B\x08"sv) && byte(3) < 32 &&
          (byte(8) == 0 || byte(8) == 2 || byte(8) == 4) && (byte(9) <= 13 || byte(9) == 255);
 }
 
-// The length of a header of JSON, and the header.
+// A file begins with the length of the JSON header, and the header.
 bool is_safetensors(std::string_view bytes, std::int64_t size) {
   if (bytes.size() < 10 || bytes.substr(8, 2) != "{\"") return false;
   std::uint64_t length = 0;
@@ -59,7 +59,7 @@ bool is_safetensors(std::string_view bytes, std::int64_t size) {
   return length + 8 <= static_cast<std::uint64_t>(size);
 }
 
-// Whole characters that can be printed: no ids that a tokenizer made have such bytes alone.
+// Only complete printable characters, which token ids never consist of.
 bool is_text(std::string_view bytes) {
   constexpr std::size_t least = 64;
   if (bytes.size() < least) return false;
@@ -83,9 +83,9 @@ bool is_text(std::string_view bytes) {
 void require_ids(const InputFile& file, std::string_view bytes) {
   for (const ForeignFormat& format : foreign_formats)
     if (bytes.starts_with(format.magic)) refuse_format(file, format.found, format.hint);
-  if (is_gzip(bytes)) refuse_format(file, "a file packed by gzip", "unpack it by gunzip");
+  if (is_gzip(bytes)) refuse_format(file, "a gzip-compressed file", "decompress it with gunzip");
   if (is_safetensors(bytes, file.size()))
-    refuse_format(file, "a file of safetensors", "write its tensor of ids by numpy.save");
+    refuse_format(file, "a safetensors file", "save its tensor of ids with numpy.save");
   if (is_text(bytes)) refuse_format(file, "text", "set data.format to text");
 }
 
@@ -96,7 +96,7 @@ std::int64_t little_endian(std::string_view bytes) {
   return value;
 }
 
-// What stands behind a key of the header of .npy, a literal of a Python dict, up to `end`.
+// Returns the text between a key of the .npy header, a Python dict literal, and `end`.
 std::string_view value_of(std::string_view header, std::string_view key, char end) {
   const std::size_t at = header.find(key);
   if (at == std::string_view::npos) return {};
@@ -109,14 +109,14 @@ std::string_view value_of(std::string_view header, std::string_view key, char en
 IdLayout npy_layout(const InputFile& file, std::string_view bytes) {
   const auto refuse = [&](const std::string& found) {
     throw DataError(
-        "{}: expected an array of whole numbers along one axis, found {}; write it by "
-        "numpy.save(FILE, ids.reshape(-1).astype(numpy.uint32))",
+        "{}: expected a one-dimensional integer array, found {}; save it with numpy.save(FILE, "
+        "ids.reshape(-1).astype(numpy.uint32))",
         file.path(),
         found);
   };
-  const bool is_long = bytes.size() > 6 && bytes[6] != 1;  // version 1 has 2 bytes of a length
+  const bool is_long = bytes.size() > 6 && bytes[6] != 1;  // version 1 has a 2-byte length
   const std::size_t begin = is_long ? 12 : 10;
-  if (bytes.size() < begin) refuse("a header that is cut off");
+  if (bytes.size() < begin) refuse("a truncated header");
   const std::int64_t length = little_endian(bytes.substr(8, begin - 8));
   const std::int64_t data = static_cast<std::int64_t>(begin) + length;
   if (data > std::ssize(bytes)) refuse(fmt::format("a header of {} bytes", length));
@@ -139,7 +139,8 @@ IdLayout npy_layout(const InputFile& file, std::string_view bytes) {
   if (!is_line) refuse("shape " + std::string(shape) + ")");
   if (count > file.size() || data + count * id_bytes != file.size())
     throw DataError(
-        "{}: its header has {} ids of {} bits, which do not fit its {} bytes: is it cut off?",
+        "{}: expected {} ids of {} bits, as in the header, found {} bytes; check whether the file "
+        "is truncated",
         file.path(),
         count,
         8 * id_bytes,
@@ -154,12 +155,11 @@ void require_id_bits(const InputFile& file,
                      std::int64_t stated_bytes,
                      const char* by) {
   if (bits == TokenDType::fitting || id_bytes_of(bits) == stated_bytes) return;
-  throw DataError(
-      "{}: data.token_dtype is uint{}, and by {} the ids have {} bits; leave the key out",
-      file.path(),
-      8 * id_bytes_of(bits),
-      by,
-      8 * stated_bytes);
+  throw DataError("{}: data.token_dtype is uint{}, but {} has ids of {} bits; remove the key",
+                  file.path(),
+                  8 * id_bytes_of(bits),
+                  by,
+                  8 * stated_bytes);
 }
 
 IdLayout id_layout_of(const InputFile& file, std::int64_t vocabulary, TokenDType bits) {

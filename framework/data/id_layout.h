@@ -1,4 +1,4 @@
-// How token ids lie in a file.
+// Layout of token ids in a file.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,23 @@
 
 namespace longspan {
 
-// data.token_dtype. `fitting`: 16 where the vocabulary has at most 65,536 ids, else 32.
+// data.token_dtype. `fitting`: 16 bits if the vocabulary has at most 65,536 ids, else 32.
 enum class TokenDType : std::uint8_t { fitting, sixteen, thirty_two, sixty_four };
 
-// Whole numbers, little endian, one after another up to the end of the file.
+// Contiguous little-endian integers up to the end of the file.
 struct IdLayout {
-  std::int64_t begin = 0;     // bytes before the first
+  std::int64_t begin = 0;     // bytes before the first id
   std::int64_t id_bytes = 0;  // 1, 2, 4 or 8
   bool is_signed = false;
-  bool is_stated = false;  // by a header, and not by data.token_dtype
+  bool is_stated = false;  // by a header rather than by data.token_dtype
 };
 
-// That of NumPy's .npy where the file begins as one, which must be an array of whole numbers along
-// one axis; else bare ids of `bits`. Throws DataError for another format of files, such
-// as archives and text, and for a header that does not agree with the file or with `bits`.
+// Returns the layout of a NumPy .npy file, which must be a one-dimensional integer array; otherwise
+// raw ids of `bits`. Throws DataError for other formats, such as archives and text, and for a
+// header that contradicts the file or `bits`.
 IdLayout id_layout_of(const InputFile& file, std::int64_t vocabulary, TokenDType bits);
 
-// Throws DataError where `bits` asks for another width than `stated`, by `by` ("its header").
+// Throws DataError when `bits` requests another width than `by` ("its header") states.
 void require_id_bits(const InputFile& file,
                      TokenDType bits,
                      std::int64_t stated_bytes,

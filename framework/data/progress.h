@@ -1,4 +1,4 @@
-// Who hears how far a long text has been read from end to end.
+// Progress of a full read of a long file.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@ struct ScanProgress {
   const std::string& path;
   std::int64_t done = 0;  // bytes
   std::int64_t size = 0;  // bytes
-  std::string note = {};  // a sentence for the user, such as what is not read
+  std::string note = {};  // message for the user, such as skipped files
 };
 
-// Called after each piece of a text, which takes milliseconds, and with each note. What it throws
-// ends the reading.
+// Called after each chunk of a file, every few milliseconds, and with each note. An exception
+// thrown by it ends the read.
 using ProgressCallback = std::function<void(const ScanProgress&)>;
 
 }  // namespace longspan

@@ -22,9 +22,9 @@ namespace longspan {
 namespace {
 
 constexpr std::chrono::milliseconds patience(200);
-constexpr double finished = 2;  // more than all
+constexpr double finished = 2;  // above the maximum fraction
 
-// How far the work is. It may read several files, one after another.
+// Progress of the work, which may read several files one after another.
 class Progress {
  public:
   void set(const ScanProgress& told) {
@@ -37,12 +37,12 @@ class Progress {
     done_ = told.done;
     size_ = told.size;
   }
-  // Of the file that is read now.
+  // Returns the fraction read of the current file.
   double share() const {
     const std::lock_guard lock(mutex_);
     return size_ > 0 ? std::min(1.0, static_cast<double>(done_) / static_cast<double>(size_)) : 0;
   }
-  // False where the work has reported nothing yet.
+  // Returns false if nothing was reported yet.
   bool report(const ProgressCallback& listener) const {
     std::unique_lock lock(mutex_);
     const std::string path = path_;
@@ -52,7 +52,7 @@ class Progress {
     return progress.size > 0;
   }
 
-  // Each note once.
+  // Reports each note once.
   void report_notes(const ProgressCallback& listener) {
     std::unique_lock lock(mutex_);
     const std::vector<Note> notes = std::exchange(notes_, {});
@@ -75,19 +75,19 @@ class Progress {
   std::int64_t size_ = 0;
 };
 
-// What it tells is kept in `progress`, which it owns too.
+// `progress` stores the reports of the work and is co-owned by it.
 std::future<std::string> start(std::function<std::string(const ProgressCallback&)> work,
                                const std::shared_ptr<Progress>& progress) {
   std::packaged_task<std::string()> task(
       [work = std::move(work), progress, threads = omp_get_max_threads()] {
         omp_set_num_threads(threads);
         return work([&progress](const ScanProgress& told) {
-          if (progress->is_unwanted) throw Failure("{}: nobody waits for it", told.path);
+          if (progress->is_unwanted) throw Failure("{}: canceled, no rank waits for it", told.path);
           progress->set(told);
         });
       });
   std::future<std::string> result = task.get_future();
-  // Signals are for the thread that trains; the new thread inherits the mask.
+  // The training thread handles signals. The new thread inherits this mask.
   sigset_t all;
   sigset_t before;
   ::sigfillset(&all);
@@ -116,7 +116,7 @@ std::string run_on_selected_ranks(const Communicator& all,
                                   const ProgressCallback& listener,
                                   std::function<std::string(const ProgressCallback&)> work) {
   const auto progress = std::make_shared<Progress>();
-  // Destroyed when the caller is told of a failure: the work is not to go on for nobody.
+  // Destroyed when an error reaches the caller, to cancel the abandoned work.
   const std::shared_ptr<void> wanted(nullptr, [progress](void*) { progress->is_unwanted = true; });
   std::future<std::string> future;
   if (is_chosen) future = start(std::move(work), progress);

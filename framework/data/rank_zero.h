@@ -1,4 +1,4 @@
-// Long work on a file that one rank does for all.
+// Long file work that rank 0 performs for all ranks.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace longspan {
 
-// Whether rank 0 finds a file or folder there; false for an empty path. Another node may see it
-// later. Collective.
+// Returns whether rank 0 finds a file or directory at a path; false for an empty path. Other nodes
+// may see it later. Collective.
 bool is_there(const ConfigPath& path, const Communicator& all);
 
-// Calls `work` on the ranks that are chosen, and returns there what it returns, elsewhere "", when
-// all of it is done. The rest as below; the slowest rank hears what its work tells, the others its
-// share.
+// Calls `work` on the selected ranks, and returns its result there and "" elsewhere, when all have
+// finished. Otherwise as run_on_rank_zero. The listener of the slowest rank receives the progress
+// of its own work; the others receive the same fraction.
 std::string run_on_selected_ranks(const Communicator& all,
                                   bool is_chosen,
                                   const std::string& path,
@@ -25,14 +25,12 @@ std::string run_on_selected_ranks(const Communicator& all,
                                   const ProgressCallback& listener,
                                   std::function<std::string(const ProgressCallback&)> work);
 
-// Calls `work` on rank 0, and gives what it returns to every rank. A collective; however long the
-// work takes, the others wait in short ones, so that they are not taken for hung. What it throws is
-// thrown on rank 0. It runs on a thread of its own, with as many OpenMP threads as the caller has,
-// and must own what it uses.
-//
-// What the work tells the listener it is given, `listener` hears several times a second on rank 0,
-// on the thread of the caller; on the other ranks the same share of `path`. What that throws is
-// thrown here, and the work is not waited for: it ends when it next tells how far it is.
+// Calls `work` on rank 0 and broadcasts its result. The other ranks wait in short collectives, so
+// that they do not appear hung. Rank 0 rethrows the exceptions of `work`. `work` runs on its own
+// thread, with the caller's number of OpenMP threads, and must own what it uses. On rank 0,
+// `listener` receives the progress that `work` reports, several times a second on the caller's
+// thread. On other ranks it receives the same fraction of `path`. An exception of `listener` is
+// rethrown without waiting for `work`, which ends at its next progress report. Collective.
 std::string run_on_rank_zero(const Communicator& all,
                              const std::string& path,
                              std::int64_t size,

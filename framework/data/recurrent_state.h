@@ -1,4 +1,4 @@
-// What rows carry from one batch to the next.
+// Recurrent state of the rows between batches.
 #pragma once
 
 #include <algorithm>
@@ -12,23 +12,22 @@
 namespace longspan {
 
 struct RecurrentStateTensor {
-  std::string name;  // in a checkpoint: "memory/3"
+  std::string name;  // in a checkpoint: "mems/3"
   Tensor tensor;     // [rows, n, ...]
 };
 
-// A value, never changed in place; empty where the model carries nothing or nothing was seen yet.
-// Ranks that share the time of a row share what it carries along axis 1 (shard_memory). It is what
-// a checkpoint saves of the rows.
+// Immutable value; empty if the model has no recurrent state or has read nothing yet. Ranks that
+// shard the time of a row shard its state along axis 1 (shard_memory). Checkpoints save it.
 struct RecurrentState {
   std::vector<RecurrentStateTensor> tensors = {};
-  std::optional<std::int64_t> all = {};  // n over the ranks; none: this rank has all of it
+  std::optional<std::int64_t> all = {};  // n over the ranks; unset: this rank has all of it
 
   std::int64_t length() const {
     return tensors.empty() ? 0 : all.value_or(tensors.front().tensor.shape()[1]);
   }
 };
 
-// The rows [begin, end).
+// Returns rows [begin, end).
 inline RecurrentState rows_of(const RecurrentState& carried, std::int64_t begin, std::int64_t end) {
   RecurrentState result = {.tensors = {}, .all = carried.all};
   for (const RecurrentStateTensor& piece : carried.tensors)
@@ -36,7 +35,7 @@ inline RecurrentState rows_of(const RecurrentState& carried, std::int64_t begin,
   return result;
 }
 
-// Those rows, in that order.
+// Returns the selected rows, in that order.
 inline RecurrentState select_rows(const RecurrentState& carried,
                                   const std::vector<std::int64_t>& rows) {
   RecurrentState result = {.tensors = {}, .all = carried.all};

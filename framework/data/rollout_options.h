@@ -1,17 +1,17 @@
-// How a model acts in environments to learn from it, and how often it learns from what it did.
+// Rollouts of a policy in environments, for reinforcement learning.
 #pragma once
 
 #include <cstdint>
 
 namespace longspan {
 
-// The environments are the rows of data.global_batch_size, the steps those of data.seq_length.
+// data.global_batch_size is the number of environments, data.seq_length the steps of a rollout.
 struct RolloutOptions {
-  double discount = 0.99;        // of a reward for each step that it lies ahead
-  double lambda = 0.95;          // of generalized advantages
-  std::int64_t epochs = 4;       // times that a rollout is learnt from
-  std::int64_t minibatches = 1;  // groups of environments, each a step of training
-  bool greedy = false;           // in measurements the likeliest actions, none drawn
+  double discount = 0.99;        // discount factor per step
+  double lambda = 0.95;          // lambda of generalized advantage estimation
+  std::int64_t epochs = 4;       // passes over a rollout
+  std::int64_t minibatches = 1;  // groups of environments, one training step each
+  bool greedy = false;           // evaluation takes the most likely actions
 };
 
 }  // namespace longspan

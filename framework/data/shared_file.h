@@ -1,4 +1,4 @@
-// A file that every rank opens and the first one looks through for all.
+// Files that every rank opens and rank 0 scans for all.
 #pragma once
 
 #include <functional>
@@ -13,13 +13,13 @@ namespace longspan {
 
 using SharedFile = std::shared_ptr<const InputFile>;
 
-// The text of a file, as open_plain_text has it. A collective. Throws DataError on every rank when
-// the ranks do not all see the same bytes, as far as the size and 256 blocks tell.
+// Opens a text file, as open_plain_text. Throws DataError on every rank when the ranks read
+// different bytes, judged by the size and 256 blocks. Collective.
 SharedFile open_shared(const ConfigPath& path, const Communicator& all);
-// Returns the file that this rank has opened, under the same conditions.
+// Returns the file that this rank has opened. Throws as open_shared. Collective.
 SharedFile share(SharedFile file, const Communicator& all);
 
-// What rank 0 finds in the file, on every rank; see run_on_rank_zero. A collective.
+// Returns on every rank what `work` returns on rank 0; see run_on_rank_zero. Collective.
 std::string scan_shared(const SharedFile& file,
                         const Communicator& all,
                         const ProgressCallback& listener,

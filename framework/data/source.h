@@ -1,4 +1,4 @@
-// Where batches come from.
+// Sources of batches.
 #pragma once
 
 #include <cstdint>
@@ -13,36 +13,37 @@ namespace longspan {
 class Checkpoint;      // checkpoints/checkpoint.h
 struct TrainingState;  // checkpoints/training_state.h
 
-// Which rows of the global table of cursors a rank holds.
+// Rows of the global cursor table that a rank holds.
 struct CursorRows {
   std::int64_t begin = 0;
   std::int64_t total = 0;
-  bool shared = false;  // every data rank holds the same rows
+  bool shared = false;  // every data rank has the same rows
 };
 
-// The batches of one data rank, one after another without end. What a batch holds is a function of
-// the data, the options and the run's seed: the global batches are the same on every layout.
+// Endless batches of one data rank. A batch depends only on the data, the options and the run's
+// seed, so the global batches are equal on every layout.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
 
-  // Throws DataError for data that cannot be read.
+  // Returns the next batch. Throws DataError for unreadable data.
   virtual Batch next() = 0;
 
-  // Where it is: [rows, n] i64, this rank's rows of a table [total, n] that does not know the
-  // number of ranks.
+  // Returns the position: [rows, n] i64, this rank's rows of a table [total, n] that does not
+  // depend on the number of ranks.
   virtual Tensor cursors() const = 0;
   virtual CursorRows cursor_rows() const = 0;
-  // Goes on from there, exactly. Throws DataError for what is no place in the data.
+  // Resumes exactly at these cursors. Throws DataError for cursors that are no position in the
+  // data.
   virtual void restore(const Tensor& cursors) = 0;
-  // What is not as it was before the last `restore`, as a sentence; empty where nothing is.
+  // Returns a message about changes since the restored state was saved, or "".
   virtual std::string restore_warning() const { return ""; }
 
-  // Of a source whose batches a model makes: what it must keep of them beside its cursors, which
-  // are restored first.
+  // State of a source whose batches a model generates, saved in addition to the cursors, which are
+  // restored first.
   virtual void save_state(TrainingState&) const {}
   virtual void load_state(const Checkpoint&) {}
-  // What it tells of how the last batch came about: by name, in metrics. Collective.
+  // Metrics of how the last batch was generated, by name. Collective.
   virtual std::vector<std::pair<std::string, double>> metric_values() const { return {}; }
 };
 

@@ -1,4 +1,4 @@
-// Numbers that are gathered one after another, however many.
+// Buffer of numbers that spills to disk.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace longspan {
 
-// A few are in memory; what is more is in a file without a name, which goes with the object.
+// Holds a few numbers in memory and the rest in an unlinked file, which is deleted with the object.
 class SpillBuffer {
  public:
-  // The file will be made in this folder.
+  // The file is created in `folder`.
   explicit SpillBuffer(std::filesystem::path folder, std::size_t most_held = std::size_t{1} << 20)
       : folder_(std::move(folder)), most_held_(most_held) {}
   SpillBuffer(const SpillBuffer&) = delete;
   SpillBuffer& operator=(const SpillBuffer&) = delete;
   ~SpillBuffer();
 
-  // Throws Failure, here and below, when the file cannot be written or read.
+  // Appends a number. Throws Failure, as below, when the file cannot be written or read.
   void add(std::uint64_t number);
   std::int64_t size() const { return spilled_ + std::ssize(held_); }
-  // Calls f(numbers) for all of them, in their order, some at a time.
+  // Calls f(numbers) on consecutive blocks, in order.
   void for_each(const std::function<void(std::span<const std::uint64_t>)>& f);
 
  private:

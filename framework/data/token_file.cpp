@@ -16,9 +16,8 @@ namespace longspan {
 
 namespace {
 
-// A header, then blocks of 65,536 tokens: the byte of the text at which the block begins, the ids,
-// and the bytes of the text that each stands for. The last block has as many tokens as are left.
-// Behind them the token, as 64 bits, with which each document begins.
+// A header, then blocks of 65,536 tokens: text offset of the block, ids, and text bytes of each
+// token. The last block may be shorter. The first token of each document follows, as 64 bits.
 constexpr std::int64_t block_tokens = 65536;
 constexpr std::array<char, 16> magic = {"longspan tokens"};
 constexpr std::uint64_t token_file_version = 2;
@@ -31,7 +30,7 @@ struct Header {
   std::int64_t documents = 0;
   std::int64_t text_bytes = 0;
   TokenFileEnd end = {};
-  std::uint64_t content = 0;  // XXH3 of what follows the header, and of the counts above
+  std::uint64_t content = 0;  // XXH3 of the data after the header and of the counts above
 };
 static_assert(sizeof(Header) == 128);
 static_assert(std::has_unique_object_representations_v<Header>);
@@ -39,7 +38,7 @@ constexpr std::int64_t bytes_of_header = sizeof(Header);
 
 std::int64_t id_bytes_of(std::int64_t vocabulary) { return vocabulary <= 65536 ? 2 : 4; }
 
-// Up to where the documents are.
+// Returns the offset of the document table.
 std::int64_t bytes_before_documents(std::int64_t tokens, std::int64_t id_bytes) {
   const std::int64_t blocks = (tokens + block_tokens - 1) / block_tokens;
   return bytes_of_header + blocks * std::int64_t{sizeof(std::int64_t)} +
@@ -99,7 +98,7 @@ void TokenFileWriter::State::write_block() {
 TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, const TokenFileKey& key)
     : state_(std::make_unique<State>(path)) {
   state_->header.key = key;
-  // Its place; what is in it is known at the end.
+  // Reserves space. The header is complete only at the end.
   state_->file.write(bytes_of(&state_->header, 1));
 }
 
@@ -109,8 +108,8 @@ void TokenFileWriter::add(const SubwordToken& token) {
   State& state = *state_;
   if (token.bytes > most_token_bytes)
     throw DataError(
-        "a token stands for the {} bytes before byte {} of the text; at most {} can be counted, so "
-        "use a model that keeps spaces",
+        "a token covers {} bytes before byte {} of the text, which exceeds {}; use a model that "
+        "preserves spaces",
         token.bytes,
         state.byte + token.bytes,
         most_token_bytes);
@@ -148,7 +147,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, const TokenFileKey& key)
     : file_(std::make_shared<const InputFile>(path.string())),
       id_bytes_(id_bytes_of(key.vocabulary)),
       vocabulary_(key.vocabulary) {
-  const auto refuse = [&path] { throw DataError("{}: is damaged; remove it", path.string()); };
+  const auto refuse = [&path] { throw DataError("{}: is corrupt; delete it", path.string()); };
   Header header;
   if (file_->size() < bytes_of_header) refuse();
   file_->copy(0, {reinterpret_cast<char*>(&header), sizeof(header)});
@@ -182,7 +181,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, const TokenFileKey& key)
     if (byte < (first_bytes_.empty() ? 0 : first_bytes_.back()) || byte > text_bytes_) refuse();
     first_bytes_.push_back(byte);
   }
-  // The hash says what was written, and not that who wrote it meant well.
+  // The hash detects corruption, not malicious content.
   std::int64_t begin = 0;
   for_each_value<std::uint64_t>(
       *file_, begins_at_, documents_, [&](std::int64_t, std::uint64_t token) {
@@ -194,7 +193,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, const TokenFileKey& key)
 }
 
 void TokenFile::refuse_id(std::int64_t token, std::int64_t id) const {
-  throw DataError("{}: is damaged; remove it: token {} is {}, and the vocabulary has {} ids",
+  throw DataError("{}: is corrupt; delete it: token {} is {}, but the vocabulary has {} ids",
                   file_->path(),
                   token,
                   id,
@@ -202,7 +201,7 @@ void TokenFile::refuse_id(std::int64_t token, std::int64_t id) const {
 }
 
 std::int64_t TokenFile::block_begin(std::int64_t block) const {
-  // Every block before it is full.
+  // All preceding blocks are full.
   return bytes_of_header +
          block * (std::int64_t{sizeof(std::int64_t)} +
                   block_tokens * (id_bytes_ + std::int64_t{sizeof(std::uint16_t)}));
@@ -224,7 +223,7 @@ CorpusPosition TokenFile::seek(std::int64_t token) const {
 
 std::int64_t TokenFile::document_begin(std::int64_t document) const {
   require(document >= 0 && document <= documents_,
-          "{}: document {} was asked for of {}",
+          "{}: document {} is out of range ({} documents)",
           file_->path(),
           document,
           documents_);

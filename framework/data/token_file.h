@@ -1,4 +1,4 @@
-// The tokens of a text in a file, for tokenizers whose tokens have no place that can be reckoned.
+// Cached tokens of a text, for tokenizers whose token positions are not computable.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace longspan {
 
-// A place in a file: before token `token`, which begins at byte `byte`.
+// A position in a file: before token `token`, which starts at byte `byte`.
 struct CorpusPosition {
   std::int64_t token = 0;
   std::int64_t byte = 0;
@@ -21,44 +21,44 @@ struct CorpusPosition {
   friend bool operator==(const CorpusPosition&, const CorpusPosition&) = default;
 };
 
-// That a file of tokens can count of one of them.
+// Largest number of text bytes that a token file can record for one token.
 inline constexpr std::int64_t most_token_bytes = 65535;
 
-// What a file of tokens was made of.
+// Identifies the input of a token file.
 struct TokenFileKey {
   std::uint64_t text = 0;       // XXH3 of the file with the text
   std::uint64_t tokenizer = 0;  // Tokenizer::fingerprint
-  std::uint64_t form = 0;       // of its documents
+  std::uint64_t form = 0;       // of the document format
   std::int64_t file_bytes = 0;
   std::int64_t vocabulary = 0;
 
   friend bool operator==(const TokenFileKey&, const TokenFileKey&) = default;
 };
 
-// What a file of tokens says beside them.
+// Metadata at the end of a token file.
 struct TokenFileEnd {
   std::int64_t num_skipped = 0;  // documents without tokens
-  // Where the text that it was made of begins and ends: bytes of the unpacked file, and lines.
+  // Range of the source text: bytes of the decompressed file, and lines.
   std::int64_t source_begin = 0;
   std::int64_t source_bytes = 0;
   std::int64_t source_lines = 0;
 };
 
-// Writes a file of tokens, at whose path it is seen once it is whole.
+// Writes a token file, which appears at its path only when it is complete.
 class TokenFileWriter {
  public:
-  // Throws Failure, here and below, when the file cannot be written.
+  // Throws Failure, as below, when the file cannot be written.
   TokenFileWriter(const std::filesystem::path& path, const TokenFileKey& key);
   TokenFileWriter(const TokenFileWriter&) = delete;
   TokenFileWriter& operator=(const TokenFileWriter&) = delete;
-  // What was not finished is removed.
+  // Deletes an unfinished file.
   ~TokenFileWriter();
 
-  // The bytes of a token are at most 65,535. Throws DataError when they are more.
+  // Throws DataError when the token has more than 65,535 bytes.
   void add(const SubwordToken& token);
-  // With the token that is added next a document begins, which ends where another begins.
+  // Starts a document with the next added token, and ends the previous one.
   void begin_document();
-  // Of what was added.
+  // Counts of what was added.
   std::int64_t tokens() const;
   std::int64_t bytes() const;
   void finish(const TokenFileEnd& end = {});
@@ -68,24 +68,24 @@ class TokenFileWriter {
   std::unique_ptr<State> state_;
 };
 
-// A value; copies share the file. Reading is thread-safe. Each token takes 4 bytes, or 6 where
-// the vocabulary is larger than 65,536; each document 8, of which none are in memory.
+// A value; copies share the file. Reading is thread-safe. The file has 4 bytes a token, or 6 if the
+// vocabulary exceeds 65,536, and 8 bytes a document, none of them in memory.
 class TokenFile {
  public:
-  // Reads it once. Throws DataError when it is missing, is not of this key, or is damaged; so does
-  // reading for an id that is not in the vocabulary.
+  // Reads the file once. Throws DataError when it is missing, corrupt, or has another key. Reads
+  // throw DataError for an id outside of the vocabulary.
   TokenFile(const std::filesystem::path& path, const TokenFileKey& key);
 
   std::int64_t tokens() const { return tokens_; }
-  // Of text, all tokens together.
+  // Text bytes of all tokens.
   std::int64_t bytes() const { return text_bytes_; }
   std::int64_t documents() const { return documents_; }
-  // The token with which a document begins; of documents() where the last one ends.
+  // Returns the first token of a document; for documents(), the end of the last one.
   std::int64_t document_begin(std::int64_t document) const;
   const TokenFileEnd& end() const { return end_; }
-  // XXH3 of all that is in it beside the key.
+  // XXH3 of the contents without the key.
   std::uint64_t fingerprint() const { return content_; }
-  // As Corpus has them.
+  // As in Corpus.
   CorpusPosition seek(std::int64_t token) const;
   CorpusPosition read(CorpusPosition at, std::span<std::int64_t> out) const;
   // Fills `out` with the tokens from `token` on.
@@ -103,10 +103,10 @@ class TokenFile {
   std::int64_t vocabulary_ = 0;
   std::int64_t text_bytes_ = 0;
   std::int64_t documents_ = 0;
-  std::int64_t begins_at_ = 0;  // byte of the file
+  std::int64_t begins_at_ = 0;  // byte offset in the file
   TokenFileEnd end_;
   std::uint64_t content_ = 0;
-  std::vector<std::int64_t> first_bytes_;  // of the text, where each block begins
+  std::vector<std::int64_t> first_bytes_;  // text offset of each block
 };
 
 }  // namespace longspan

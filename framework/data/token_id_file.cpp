@@ -30,14 +30,15 @@ TokenIdFile::TokenIdFile(std::shared_ptr<const InputFile> file,
       index_(MegatronIndex::next_to(*file_)),
       layout_(layout_of(*file_, index_, vocabulary, bits)),
       tokens_((file_->size() - layout_.begin) / id_bytes()) {
-  require(vocabulary_ >= 1, "{}: a vocabulary of {} ids", file_->path(), vocabulary_);
+  require(vocabulary_ >= 1,
+          "{}: expected a vocabulary of at least 1 id, found {}",
+          file_->path(),
+          vocabulary_);
   if ((file_->size() - layout_.begin) % id_bytes() != 0)
-    throw DataError(
-        "{}: has {} bytes, which are no whole number of ids of {} bits; wanted a file of nothing "
-        "but ids (data.token_dtype)",
-        file_->path(),
-        file_->size(),
-        8 * id_bytes());
+    throw DataError("{}: expected whole ids of {} bits (data.token_dtype), found {} bytes",
+                    file_->path(),
+                    8 * id_bytes(),
+                    file_->size());
   spot_check(bits);
 }
 
@@ -48,7 +49,7 @@ std::int64_t TokenIdFile::document_begin(std::int64_t document) const {
 
 void TokenIdFile::spot_check(TokenDType bits) const {
   constexpr std::int64_t places = 256;
-  constexpr std::int64_t most = 2048;  // ids of a place; of 4, so that parts of ids stay apart
+  constexpr std::int64_t most = 2048;  // ids per position; a multiple of 4, see require_whole_ids
   const std::int64_t step = std::max(most, tokens_ / places / 4 * 4);
   std::array<std::int64_t, most> ids;
   std::array<std::int64_t, 4> nonzero = {};
@@ -66,18 +67,18 @@ void TokenIdFile::require_whole_ids(TokenDType bits,
   const bool odd_are_zero = nonzero[1] == 0 && nonzero[3] == 0;
   if (id_bytes() == 2 && odd_are_zero && nonzero[2] == 0 && nonzero[0] > 0)
     throw DataError(
-        "{}: of four ids of 16 bits three are 0, as in a file of 64 bits (NumPy's int64); set "
+        "{}: three of four 16-bit ids are 0, as in a file of 64-bit ids (NumPy's int64); set "
         "data.token_dtype to uint64",
         file_->path());
   if (id_bytes() == 4 && odd_are_zero && nonzero[0] > 0)
     throw DataError(
-        "{}: every second id of 32 bits is 0, as in a file of 64 bits (NumPy's int64); set "
+        "{}: every second 32-bit id is 0, as in a file of 64-bit ids (NumPy's int64); set "
         "data.token_dtype to uint64",
         file_->path());
   if (bits == TokenDType::fitting && id_bytes() == 2 && odd_are_zero && nonzero[0] > 0)
     throw DataError(
-        "{}: every second id of 16 bits is 0, as in a file of 32 bits; set data.token_dtype to "
-        "uint32, or to uint16 where the ids are so",
+        "{}: every second 16-bit id is 0, as in a file of 32-bit ids; set data.token_dtype to "
+        "uint32, or to uint16 if the ids are correct",
         file_->path());
 }
 
@@ -108,15 +109,15 @@ void TokenIdFile::read(std::int64_t token, std::span<std::int64_t> out) const {
 
 void TokenIdFile::throw_data_error(std::int64_t token, std::int64_t id) const {
   throw DataError(
-      "{}: byte {}: token {} is {}, read as an id of {} bits ({}); the vocabulary has "
-      "{} ids, 0 to {}",
+      "{}: byte {}: token {} is {}, read as an id of {} bits ({}), but the vocabulary has {} ids, "
+      "0 to {}",
       file_->path(),
       layout_.begin + token * id_bytes(),
       token,
       id,
       8 * id_bytes(),
-      index_              ? "by " + index_->path()
-      : layout_.is_stated ? "by its header"
+      index_              ? "from " + index_->path()
+      : layout_.is_stated ? "from its header"
                           : "data.token_dtype",
       vocabulary_,
       vocabulary_ - 1);

@@ -20,12 +20,12 @@ void for_each_id(std::string_view text,
     const bool is_number = error == std::errc() && after == word.data() + word.size();
     if (!is_number || id < 0 || id >= vocabulary)
       throw DataError(
-          "{}: byte {}: found {}; wanted the number of a token, 0 to {}: data.tokenizer.type is "
-          "none, so a text is such numbers with blanks between them",
+          "{}: byte {}: expected a token id from 0 to {}, found {}; set data.tokenizer.type to "
+          "read text, as none reads ids with blanks between them",
           place,
           at,
-          quote(word),
-          vocabulary - 1);
+          vocabulary - 1,
+          quote(word));
     sink(id, at, end);
     at = text.find_first_not_of(blanks, end);
   }

@@ -8,18 +8,18 @@
 namespace longspan {
 namespace {
 
-// A hypothesis that goes on.
+// An active hypothesis.
 struct Beam {
   std::vector<std::int64_t> tokens = {};
   double log_probability = 0;
-  std::int64_t row = 0;   // what it was in the step before
-  std::int64_t next = 0;  // the token that it reads next
+  std::int64_t row = 0;   // row in the previous step
+  std::int64_t next = 0;  // next token to read
 };
 
 struct Continuation {
   double log_probability;
   std::int64_t token;
-  std::size_t of;  // which of the living
+  std::size_t of;  // index of the active hypothesis
 };
 
 class BeamState {
@@ -31,7 +31,7 @@ class BeamState {
   const std::vector<Beam>& living() const { return living_; }
   std::int64_t index() const { return input_.index; }
 
-  // What comes after the living: a choice for each. `row` is the first one's in this step.
+  // Extends the active hypotheses by their choices. `row` is the first one's row in this step.
   void go_on(std::span<const TopK> choices, std::int64_t row) {
     const bool last = length_ == input_.longest;
     ++length_;
@@ -54,7 +54,7 @@ class BeamState {
   }
 
   std::vector<Hypothesis> best() {
-    require(!finished_.empty(), "input {}: no hypothesis can end", input_.index);
+    require(!finished_.empty(), "input {}: no finished hypothesis", input_.index);
     std::ranges::stable_sort(finished_, std::ranges::greater{}, &Hypothesis::score);
     if (std::ssize(finished_) > options_.n_best)
       finished_.resize(static_cast<std::size_t>(options_.n_best));
@@ -62,7 +62,7 @@ class BeamState {
   }
 
  private:
-  // The best 2 beam, the best first; at the longest only ends.
+  // Returns the best 2 `beam` continuations, best first; at the maximum length only end tokens.
   std::vector<Continuation> continuations(std::span<const TopK> choices, bool last) const {
     std::vector<Continuation> result;
     for (std::size_t i = 0; i < living_.size(); ++i) {
@@ -97,7 +97,7 @@ class BeamState {
   std::vector<Hypothesis> finished_;
 };
 
-// One step of all that are not done.
+// One step of all unfinished inputs.
 void decode_step(std::span<BeamState* const> active,
                  const SearchStep& step,
                  const BeamOptions& options) {
@@ -130,17 +130,15 @@ double length_penalty(LengthPenalty kind, double alpha, std::int64_t length) {
 }
 
 std::string problem_of(const BeamOptions& options) {
-  if (options.beam < 1) return fmt::format("a beam of {}; wanted: at least 1", options.beam);
+  if (options.beam < 1) return fmt::format("beam: expected at least 1, found {}", options.beam);
   if (options.n_best < 1 || options.n_best > options.beam)
-    return fmt::format("{} best hypotheses are asked of a beam of {}; wanted: 1 to {}",
-                       options.n_best,
-                       options.beam,
-                       options.beam);
+    return fmt::format(
+        "n-best: expected 1 to the beam of {}, found {}", options.beam, options.n_best);
   if (!std::isfinite(options.alpha))
-    return fmt::format("a length penalty of {}; wanted: a number", options.alpha);
-  if (options.vocabulary.end < 0) return "beam search needs a token that ends a hypothesis";
+    return fmt::format("length penalty: expected a finite number, found {}", options.alpha);
+  if (options.vocabulary.end < 0) return "beam search requires an end token";
   if (std::ranges::count(options.vocabulary.forbidden, options.vocabulary.end))
-    return fmt::format("the token that ends, {}, is forbidden", options.vocabulary.end);
+    return fmt::format("the end token {} is forbidden", options.vocabulary.end);
   return "";
 }
 

@@ -13,7 +13,7 @@
 namespace longspan {
 namespace {
 
-// Of x [rows, time, width], which has a time: [rows, 1, width].
+// [rows, 1, width] of x [rows, time, width].
 Tensor last_position(const Tensor& x) {
   const Tensor last =
       Tensor::empty(x.shape().with(1, 1), x.dtype(), x.device(), MemoryTag::workspace);
@@ -21,7 +21,7 @@ Tensor last_position(const Tensor& x) {
   return last;
 }
 
-// The model and what it has read so far, in streams that have read equally much.
+// The model with the tokens read so far, in streams of equal length.
 class Reader {
  public:
   Reader(const Model& model, const GenerationOptions& options)
@@ -33,7 +33,7 @@ class Reader {
     if (memory_ == 0 && model.body().supports_kv_cache()) kept_ = std::make_shared<KVCache>();
   }
 
-  // The logits after the prompt: [vocabulary].
+  // Returns the logits after the prompt: [vocabulary].
   std::vector<double> read_prompt(const Prompt& prompt) {
     if (memory_ == 0) {
       windows_.assign(1, tokens_of(prompt, std::max<std::int64_t>(0, prompt.tokens - segment_)));
@@ -48,7 +48,7 @@ class Reader {
     return logits;
   }
 
-  // Goes on as `streams` streams that have all read the prompt.
+  // Continues with `streams` copies of the prompt.
   void repeat(std::int64_t streams) {
     if (memory_ == 0) {
       windows_.resize(static_cast<std::size_t>(streams), windows_.front());
@@ -66,26 +66,26 @@ class Reader {
     }
   }
 
-  // The logits after one more token of each stream: [streams, vocabulary].
+  // Returns the logits after one more token of each stream: [streams, vocabulary].
   std::vector<double> read(std::span<const std::int64_t> tokens) {
     if (memory_ > 0) return read_segment(tokens, static_cast<std::int64_t>(tokens.size()));
     for (std::size_t s = 0; s < tokens.size(); ++s) windows_[s].push_back(tokens[s]);
     if (kept_ && std::ssize(windows_.front()) <= segment_)
       return read_segment(tokens, std::ssize(windows_));
-    // From here on the window moves, and with it the position of each token.
+    // From here on the window moves, which changes the position of every token.
     kept_ = nullptr;
     return read_windows();
   }
 
  private:
-  // A segment of them from there on, or what is left.
+  // Returns up to a segment of prompt tokens from `begin` on.
   std::vector<std::int64_t> tokens_of(const Prompt& prompt, std::int64_t begin) const {
     const std::int64_t count = std::min(segment_, prompt.tokens - begin);
     std::vector<std::int64_t> tokens(static_cast<std::size_t>(count));
     prompt.read(begin, tokens);
     for (const std::int64_t token : tokens)
       require(token >= 0 && token < model_.readout().part().total,
-              "token {} of the prompt is not in the vocabulary of {}",
+              "prompt token {} is out of range ({} tokens)",
               token,
               model_.readout().part().total);
     return tokens;
@@ -95,7 +95,7 @@ class Reader {
     const auto time = static_cast<std::int64_t>(tokens.size()) / streams;
     const Tensor ids = Tensor::from(
         tokens, {streams, time}, model_.parameters().device().host(), MemoryTag::workspace);
-    // What reads on is read whole by every rank.
+    // Incremental passes are not sharded over context ranks.
     const bool is_divided = !kept_ && model_.parameters().mesh().context.size() > 1;
     Scores result = model_.scores({.fields = {{"tokens", ids}},
                                    .carried = std::move(remembered_),
@@ -103,7 +103,7 @@ class Reader {
                                    .only_last = !is_divided},
                                   ForwardContext{.kv_cache = kept_});
     remembered_ = std::move(result.carried);
-    // What ranks choose from logits that differ in a bit may be different tokens.
+    // Logits that differ in the last bit could make ranks sample different tokens.
     return is_divided ? of_last_position(result.scores.value(), time)
                       : told_by(0, whole(result.scores.value()));
   }
@@ -117,8 +117,7 @@ class Reader {
     return logits.dtype() == DType::f32 ? copy(logits.span<float>()) : copy(logits.span<double>());
   }
 
-  // Of a segment that context ranks read in pieces: one of them has the last position at the end of
-  // its own, and tells the others.
+  // For segments sharded over context ranks: the rank with the last position broadcasts its logits.
   std::vector<double> of_last_position(const Tensor& scores, std::int64_t time) const {
     const ProcessMesh& mesh = model_.parameters().mesh();
     const Ranges held = shard_sequence(mesh, time).inside();
@@ -132,7 +131,7 @@ class Reader {
     return told_by(owner, std::move(logits));
   }
 
-  // The logits of that context rank, to the bit: every rank has as many.
+  // Broadcasts the logits of a context rank exactly; every rank has equally many.
   std::vector<double> told_by(std::int64_t owner, std::vector<double> logits) const {
     const Communicator& context = model_.parameters().mesh().context;
     if (context.size() == 1) return logits;
@@ -160,8 +159,8 @@ class Reader {
   std::int64_t memory_;
   std::int64_t segment_;
   RecurrentState remembered_;
-  // Without memory: what is read, and where the model can, its keys, so that it is read once as
-  // long as all of it is seen.
+  // Without memory: the windows, and a KV cache if the model supports one, valid until the window
+  // moves.
   std::vector<std::vector<std::int64_t>> windows_;
   std::shared_ptr<KVCache> kept_;
 };
@@ -171,22 +170,22 @@ class Reader {
 void check_generation(const Model& model,
                       std::int64_t prompt_tokens,
                       const GenerationOptions& options) {
-  if (prompt_tokens == 0)
-    throw ConfigurationError("the prompt is empty; at least 1 token is needed");
+  if (prompt_tokens == 0) throw ConfigurationError("the prompt is empty; give at least 1 token");
   if (options.tokens < 0 || options.samples < 1 || options.segment < 1)
-    throw ConfigurationError("{} tokens, {} samples, segments of {}: wanted at least 0, 1 and 1",
-                             options.tokens,
-                             options.samples,
-                             options.segment);
+    throw ConfigurationError(
+        "expected at least 0 tokens, 1 sample and a segment length of 1, found {}, {} and {}",
+        options.tokens,
+        options.samples,
+        options.segment);
   check_sampling(options.sampling);
   if (options.memory.value_or(0) < 0)
-    throw ConfigurationError("a memory of {} rows; wanted: at least 0", *options.memory);
+    throw ConfigurationError("memory length: expected at least 0, found {}", *options.memory);
   if (options.memory.value_or(0) > 0 && model.body().recurrent_state_names().empty())
-    throw ConfigurationError("the model has no memory, {} rows were asked for", *options.memory);
+    throw ConfigurationError("the model does not support mem_len > 0, found {}", *options.memory);
   require(options.vocabulary <= model.readout().part().total,
-          "{} ids are to be chosen from, the model has {}",
-          options.vocabulary,
-          model.readout().part().total);
+          "expected at most {} token ids, found {}",
+          model.readout().part().total,
+          options.vocabulary);
 }
 
 std::vector<std::vector<std::int64_t>> generate(const Model& model,
@@ -222,7 +221,7 @@ std::vector<std::vector<std::int64_t>> generate(const Model& model,
   for (std::int64_t i = 0; i < options.tokens && std::ranges::count(ended, false) > 0; ++i) {
     if (i > 0) logits = reader.read(chosen);
     for (std::size_t s = 0; s < samples; ++s) {
-      if (ended[s]) continue;  // its end is read again: streams have equal lengths
+      if (ended[s]) continue;  // the end is read again, because streams have equal lengths
       const auto row = std::span<const double>(logits).subspan(s * vocabulary, allowed);
       const double uniform = uniform_at(random.child(s), static_cast<std::uint64_t>(i));
       chosen[s] = sample_token(row, options.sampling, uniform);
@@ -247,7 +246,7 @@ std::string Utf8Stream::push(std::string_view bytes) {
       rest.remove_prefix(static_cast<std::size_t>(character.width));
       continue;
     }
-    // The byte found wrong may itself begin a character, unless it stands first.
+    // The invalid byte may start a character itself, unless it is the first.
     append_utf8(ready, replacement_character);
     rest.remove_prefix(static_cast<std::size_t>(std::max(1, character.width - 1)));
   }

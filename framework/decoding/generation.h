@@ -1,4 +1,4 @@
-// Text from a model.
+// Text generation.
 #pragma once
 
 #include <cstdint>
@@ -15,59 +15,58 @@
 namespace longspan {
 
 struct GenerationOptions {
-  std::int64_t tokens = 200;  // of each sample, at most
+  std::int64_t tokens = 200;  // maximum length of a sample
   std::int64_t samples = 1;
   std::uint64_t seed = 1;
   SamplingOptions sampling = {};
-  std::int64_t vocabulary = 0;          // only ids below it are chosen; 0: all of the model's
-  std::vector<std::int64_t> ends = {};  // ids that end a sample, and are not part of it
-  // Rows remembered; none: as many as in training. 0: as a model that has no memory.
+  std::int64_t vocabulary = 0;          // only lower ids are candidates; 0: the model's vocabulary
+  std::vector<std::int64_t> ends = {};  // end tokens, which are not part of a sample
+  // Memory length; none: as in training. 0: no memory.
   std::optional<std::int64_t> memory = {};
-  // Tokens of the prompt read in one pass. Without memory: the window that is read anew for each
-  // token, where the model itself has no limit.
+  // Prompt tokens per forward pass. Without memory: the window that is recomputed for each token,
+  // if the model itself has no limit.
   std::int64_t segment = 256;
 };
 
-// What a sample goes on from, which may be larger than memory.
+// Prompt to continue, which need not fit into memory.
 struct Prompt {
   std::int64_t tokens = 0;
-  // Fills `out` with the tokens from `begin` on. Each is asked for once at most, in their order.
+  // Fills `out` with the tokens from `begin` on. Each token is requested at most once, in order.
   std::function<void(std::int64_t begin, std::span<std::int64_t> out)> read;
 };
 
-// Throws ConfigurationError, as `generate` does, for options out of range or that do not fit the
-// model, and for a prompt of no tokens.
+// Throws ConfigurationError for an empty prompt and for options that are out of range or do not fit
+// the model, as `generate` does.
 void check_generation(const Model& model,
                       std::int64_t prompt_tokens,
                       const GenerationOptions& options);
 
-// Told each token as soon as it is chosen.
+// Receives each token as soon as it is chosen.
 using TokenSink = std::function<void(std::int64_t sample, std::int64_t token)>;
 
-// The samples, without the prompt. With memory the prompt is read once, in segments, and then one
-// token a pass: nothing is read twice. A model without memory reads the last tokens, as many as it
-// can; their keys are kept until there are more than that, and then all are read again for each.
-// Token i of sample s is drawn with the random number of (seed, s, i), from logits that are
-// gathered in the order of the vocabulary: the samples are the same on every layout, as far as the
-// logits are. Collective over tensor and context ranks; each data rank does the same. Throws
-// ConfigurationError for options out of range.
+// Collective over tensor and context ranks; data ranks compute the same. Returns the samples
+// without the prompt. With memory the prompt is read once, in segments, then each pass reads one
+// token. Without memory the model reads the last tokens up to its limit. Their keys are cached
+// until the limit is exceeded; then each token recomputes the window. Token i of sample s uses the
+// random number of (seed, s, i). Logits are gathered in vocabulary order, so samples are equal on
+// every layout if the logits are. Throws ConfigurationError for options out of range.
 std::vector<std::vector<std::int64_t>> generate(const Model& model,
                                                 const Prompt& prompt,
                                                 const GenerationOptions& options,
                                                 const TokenSink& sink = {});
-// The same after these tokens.
+// As above, with the prompt as a list of tokens.
 std::vector<std::vector<std::int64_t>> generate(const Model& model,
                                                 std::span<const std::int64_t> prompt,
                                                 const GenerationOptions& options,
                                                 const TokenSink& sink = {});
 
-// Bytes in, whole UTF-8 characters out: what may still become a character waits; what cannot
-// becomes U+FFFD.
+// Converts bytes to complete UTF-8 characters. Incomplete characters are buffered; invalid ones
+// become U+FFFD.
 class Utf8Stream {
  public:
-  // What can be shown now.
+  // Returns the complete characters so far.
   std::string push(std::string_view bytes);
-  // What is left at the end.
+  // Returns the remainder at the end.
   std::string finish();
 
  private:

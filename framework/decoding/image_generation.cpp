@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// Some images that are read together.
+// A batch of images.
 class Drawing {
  public:
   Drawing(const Model& model, std::span<PartialImage> images)
@@ -19,7 +19,7 @@ class Drawing {
     labels_ = host_tensor(labels, {std::ssize(labels)});
   }
 
-  // The first position from `begin` on at which some image has a value to be drawn.
+  // Returns the first position from `begin` on at which an image has a value to generate.
   std::int64_t next_to_draw(std::int64_t begin) const {
     const auto is_open = [&](std::int64_t position) {
       return std::ranges::any_of(
@@ -29,8 +29,7 @@ class Drawing {
     return begin;
   }
 
-  // What the model says of the last of these positions: of each image as many numbers as its
-  // readout has.
+  // Returns the output head's scores of the last of these positions for each image.
   std::vector<double> read(std::int64_t begin, std::int64_t end) {
     const std::int64_t together = sequence_.channels_per_position();
     std::vector<std::int64_t> ids(static_cast<std::size_t>((end - begin) * together) *
@@ -55,7 +54,7 @@ class Drawing {
   }
 
   std::int64_t positions() const { return sequence_.positions(); }
-  // Those that are predicted together at a position.
+  // Values predicted together at a position.
   std::span<std::int64_t> values(PartialImage& image, std::int64_t position) const {
     const auto together = static_cast<std::size_t>(sequence_.channels_per_position());
     return std::span(image.values)
@@ -109,27 +108,26 @@ void sample_images(const Model& model,
                    std::span<PartialImage> images,
                    const ImageGenerationOptions& options) {
   const OutputHeadSpec end = model.body().end();
-  require(end.pixels.has_value(), "a model that predicts no pixels is to draw");
+  require(end.pixels.has_value(), "image generation requires a model that predicts pixels");
   check_sampling(options.sampling);
   if (const int context = model.parameters().mesh().context.size(); context > 1)
     throw ConfigurationError(
-        "parallel.context_parallel_size is {}; images are drawn a value at a time, which 1 context "
-        "rank does",
+        "parallel.context_parallel_size: expected 1, found {}: image "
+        "generation does not support context parallelism",
         context);
   if (!model.body().supports_kv_cache())
     throw ConfigurationError(
-        "model.attention.layer_types has a kind that does not read on from kept keys, without "
-        "which no images are drawn; full, sliding_window, local_1d and local_2d do");
+        "model.attention.layer_types: image generation requires attention types that support a KV "
+        "cache: full, sliding_window, local_1d or local_2d");
   if (end.mixtures > 0 && (options.sampling.top_k > 0 || options.sampling.top_p < 1))
     throw ConfigurationError(
-        "top-k and top-p choose among values, and this model has mixtures of logistics; it is "
-        "drawn "
-        "from by temperature alone");
+        "top-k and top-p do not support models with model.pixel_distribution: "
+        "logistic_mixture; use the temperature");
   for (const PartialImage& image : images)
     require(std::ssize(image.values) == end.pixels->shape().values(),
-            "an image of {} values for a model of {}",
-            image.values.size(),
-            end.pixels->shape().values());
+            "expected an image of {} values, found {}",
+            end.pixels->shape().values(),
+            image.values.size());
   const NoGradGuard unrecorded;
   const auto together = static_cast<std::size_t>(options.batch_size);
   for (std::size_t begin = 0; begin < images.size(); begin += together)

@@ -1,4 +1,4 @@
-// Images that a model of pixels makes, value by value.
+// Autoregressive image generation.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +10,23 @@
 
 namespace longspan {
 
-// An image that is to be drawn, or completed.
+// An image to generate or complete.
 struct PartialImage {
-  // Row by row, of each pixel its channels: 0 .. 255, or -1 where they are to be drawn; of a pixel
-  // all or none.
+  // In raster order, channels last: 0 .. 255, or -1 to generate. A pixel has all channels or none.
   std::vector<std::int64_t> values;
-  std::int64_t label = -1;  // an id of its class; -1: none is told
+  std::int64_t label = -1;  // class id; -1: none
 };
 
 struct ImageGenerationOptions {
-  SamplingOptions sampling = {};  // with mixtures of logistics the temperature alone
+  SamplingOptions sampling = {};  // mixtures of logistics support the temperature only
   std::uint64_t seed = 0;
-  std::int64_t batch_size = 64;  // images that are read in one pass
+  std::int64_t batch_size = 64;  // images per forward pass
 };
 
-// Draws what is -1 in the order of generation, each value from what the model says after those
-// before it. Image i draws by random numbers of its own: others beside it change nothing. A
-// collective; the same on every rank. Throws ConfigurationError for a model that cannot read on
-// from kept keys, for top-k or top-p of a model of mixtures, and where context ranks share time.
+// Collective; the result is equal on every rank. Generates values of -1 in generation order, each
+// conditioned on the values before it. Image i uses its own random numbers, so results are
+// independent of the batch. Throws ConfigurationError for a model without KV cache support, for
+// top-k or top-p with mixtures, and for context parallelism.
 void sample_images(const Model& model,
                    std::span<PartialImage> images,
                    const ImageGenerationOptions& options);

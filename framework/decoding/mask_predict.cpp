@@ -12,14 +12,14 @@ namespace {
 
 struct Tried {
   MaskPredictRow row;
-  std::vector<double> scores;        // of its words
-  std::vector<std::int64_t> places;  // of the words that are said next
+  std::vector<double> scores;        // of its tokens
+  std::vector<std::int64_t> places;  // positions predicted next
 
   std::int64_t words() const { return std::ssize(scores); }
   double log_probability() const { return std::accumulate(scores.begin(), scores.end(), 0.0); }
 };
 
-// The places of the lowest scores, of equal ones the earlier.
+// Returns the positions of the lowest scores; ties resolve to the earlier position.
 std::vector<std::int64_t> weakest(const std::vector<double>& scores, std::int64_t count) {
   std::vector<std::int64_t> order(scores.size());
   std::iota(order.begin(), order.end(), std::int64_t{0});
@@ -46,13 +46,13 @@ std::vector<Tried> candidates_of(std::span<const MaskPredictInput> inputs,
   return candidates;
 }
 
-// Whether another word stands at one of its places now.
+// Stores the predictions of a row. Returns whether a token changed.
 bool take(Tried& one, std::size_t row, const ArgmaxTokens& said, std::int64_t index) {
   const std::int64_t first = static_cast<std::int64_t>(row) * said.ids.shape()[1];
   bool changes = false;
   for (const std::int64_t place : one.places) {
     const double score = said.log_probabilities.data<double>()[first + place];
-    require(!std::isnan(score), "input {}: the logits of word {} are not numbers", index, place);
+    require(!std::isnan(score), "input {}: the logits of token {} are NaN", index, place);
     std::int64_t& word = one.row.tokens[static_cast<std::size_t>(place)];
     const std::int64_t now = said.ids.data<std::int64_t>()[first + place];
     changes = changes || word != now;
@@ -62,7 +62,7 @@ bool take(Tried& one, std::size_t row, const ArgmaxTokens& said, std::int64_t in
   return changes;
 }
 
-// Whether it is said again in iteration c, with the places that are.
+// Returns whether iteration c predicts the row again, and selects its positions.
 bool is_next(Tried& one, std::int64_t c, const MaskPredictOptions& options) {
   if (c == 0 || !options.remask) return true;
   const std::int64_t count = masked_count(one.words(), options.iterations, c);
@@ -114,7 +114,7 @@ std::vector<std::vector<Hypothesis>> mask_predict(const MaskedStep& step,
                                                   std::span<const MaskPredictInput> inputs,
                                                   const MaskPredictOptions& options) {
   if (options.iterations < 1)
-    throw ConfigurationError("{} iterations; wanted: at least 1", options.iterations);
+    throw ConfigurationError("iterations: expected at least 1, found {}", options.iterations);
   std::vector<Tried> candidates = candidates_of(inputs, options);
   std::vector<Tried*> speaking;
   for (Tried& one : candidates) speaking.push_back(&one);
@@ -128,7 +128,7 @@ std::vector<std::vector<Hypothesis>> mask_predict(const MaskedStep& step,
     for (std::size_t i = 0; i < speaking.size(); ++i) {
       Tried& one = *speaking[i];
       const std::int64_t index = inputs[static_cast<std::size_t>(one.row.of)].index;
-      // What was read and is said again would be said for ever.
+      // An unchanged prediction is a fixed point of full refinement.
       if (take(one, i, said, index) || options.remask) next.push_back(&one);
     }
     speaking = std::move(next);

@@ -1,6 +1,6 @@
-// Sequences whose words are all said at once and then said again: the weakest of them
-// (Ghazvininejad et al. 2019), or all (Lee et al. 2018). No model is named: a step says what stands
-// at each place.
+// Iterative non-autoregressive decoding: all tokens are predicted in parallel. Then the least
+// probable (mask-predict, Ghazvininejad et al. 2019) or all tokens (Lee et al. 2018) are predicted
+// again. Independent of the model: a step function predicts each position.
 #pragma once
 
 #include <cstdint>
@@ -13,46 +13,46 @@
 
 namespace longspan {
 
-// A result of a given length as it is now: words, and at the end the token that ends it.
+// A hypothesis of fixed length: its tokens and the end token.
 struct MaskPredictRow {
-  std::int64_t of = 0;  // the place of its input in the list
+  std::int64_t of = 0;  // index of its input
   std::vector<std::int64_t> tokens = {};
 };
 
-// What stands at the places of each row, [rows, longest row]; behind a row's end it is not read.
+// Predicts each position of the rows, [rows, longest row]. Positions after a row's end are ignored.
 using MaskedStep = std::function<ArgmaxTokens(std::span<const MaskPredictRow> rows)>;
 
 struct MaskPredictInput {
-  std::int64_t index = 0;                  // its number among all inputs: errors name it
-  std::vector<std::int64_t> lengths = {};  // the numbers of words that are tried, each at least 1
+  std::int64_t index = 0;                  // global index of the input, for error messages
+  std::vector<std::int64_t> lengths = {};  // candidate lengths in tokens, each at least 1
 };
 
 struct MaskPredictOptions {
-  std::int64_t end = -1;   // the token that ends a row
-  std::int64_t mask = -1;  // the token that stands for a word that is to be said
-  // Whether the weakest words are masked and said again, or all are read and said again, until
-  // they stay.
+  std::int64_t end = -1;   // end token
+  std::int64_t mask = -1;  // mask token
+  // true: the least probable tokens are masked and predicted again. false: all tokens are predicted
+  // again until they converge.
   bool remask = true;
-  // The words of the first call, of a row of an input that has n; none: the mask.
+  // Initial tokens of a row of n tokens for input `of`; none: mask tokens.
   std::function<std::vector<std::int64_t>(std::int64_t of, std::int64_t n)> first = {};
   std::int64_t iterations = 10;  // calls of the step
   std::int64_t n_best = 1;
 };
 
-// How many of `words` words are said in iteration c of so many, counted from 0: words * (iterations
-// - c) / iterations, rounded down.
+// Returns how many of `words` tokens iteration c of `iterations` masks, counted from 0: words *
+// (iterations - c) / iterations, rounded down.
 std::int64_t masked_count(std::int64_t words, std::int64_t iterations, std::int64_t c);
 
-// The lengths that are tried around a predicted one: length - beam / 2 and those after it, each at
-// least 1 and at most `longest` (0: any), without repetition.
+// Returns candidate lengths around a predicted one: length - beam / 2 and the following ones. Each
+// is at least 1 and at most `longest` (0: unlimited), without repetition.
 std::vector<std::int64_t> candidate_lengths(std::int64_t length,
                                             std::int64_t beam,
                                             std::int64_t longest = 0);
 
-// Of each input its best results by the mean log-probability of their words, which is the score. A
-// word's is that of the iteration that said it; of equal places the earlier is said again, of equal
-// results the earlier length is first. Throws ConfigurationError for less than one iteration,
-// Failure for log-probabilities that are not numbers.
+// Returns the best results of each input by score, the mean log-probability of their tokens. A
+// token's log-probability is that of the iteration that predicted it. Ties mask the earlier
+// position and prefer the earlier length. Throws ConfigurationError for less than one iteration,
+// Failure for NaN log-probabilities.
 std::vector<std::vector<Hypothesis>> mask_predict(const MaskedStep& step,
                                                   std::span<const MaskPredictInput> inputs,
                                                   const MaskPredictOptions& options);

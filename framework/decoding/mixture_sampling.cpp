@@ -26,7 +26,7 @@ void sample_logistic_mixture(std::span<const double> numbers,
                              std::span<std::int64_t> values) {
   const std::int64_t channels = std::ssize(values);
   require(std::ssize(numbers) == mixture_parameters(mixtures, channels),
-          "a mixture of {} numbers for {} channels",
+          "invalid mixture: {} parameters for {} channels",
           numbers.size(),
           channels);
   check_logits(numbers);
@@ -43,7 +43,7 @@ void sample_logistic_mixture(std::span<const double> numbers,
       mean += std::tanh(at(1, 2)) * place_of(values[0]) + std::tanh(at(2, 2)) * place_of(values[1]);
     const double scale =
         temperature * std::exp(std::max(at(channel, 1), logistics::least_log_scale));
-    // Not 0, whose logarithm is none.
+    // Avoids log(0).
     const double u = std::max(uniform_at(place, static_cast<std::uint64_t>(1 + channel)), 0x1p-54);
     values[static_cast<std::size_t>(channel)] =
         nearest_value(mean + scale * (std::log(u) - std::log1p(-u)));

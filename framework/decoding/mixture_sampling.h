@@ -1,4 +1,4 @@
-// A pixel drawn from a mixture of logistics.
+// Samples a pixel from a mixture of logistics.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace longspan {
 
-// Draws `values`, a pixel's channels, from left to right: a mixture by its logit, then of each
-// channel the nearest of the 256 values to a number drawn from its logistic,
-// whose mean earlier channels move as kernels/logistic_mixture.h says. numbers: mixture_parameters.
-// The temperature divides the logits and multiplies the scales; at 0 the likeliest mixture's means
-// are taken. Throws Failure for a number that is not finite.
+// Samples `values`, a pixel's channels, in order: a mixture component by its logit, then for each
+// channel the level (of 256) nearest to a draw from its logistic. Earlier channels shift the mean
+// (kernels/logistic_mixture.h). numbers: mixture_parameters. The temperature divides the logits and
+// multiplies the scales; at 0 the means of the most likely component are used. Throws Failure for
+// non-finite parameters.
 void sample_logistic_mixture(std::span<const double> numbers,
                              std::int64_t mixtures,
                              double temperature,

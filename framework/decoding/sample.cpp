@@ -7,13 +7,13 @@
 namespace longspan {
 namespace {
 
-// A sample that goes on.
+// An active sample.
 struct DrawnSample {
   Hypothesis* result;
   const SearchInput* input;
   Random random;
-  std::int64_t row;   // what it was in the step before
-  std::int64_t next;  // the token that it reads next
+  std::int64_t row;   // row in the previous step
+  std::int64_t next;  // next token to read
 };
 
 double log_probability(std::span<const double> logits, std::int64_t token) {
@@ -23,7 +23,7 @@ double log_probability(std::span<const double> logits, std::int64_t token) {
   return logits[static_cast<std::size_t>(token)] - highest - std::log(sum);
 }
 
-// Draws the next token of it; whether it goes on.
+// Samples the next token. Returns whether the sample continues.
 bool draw_next(DrawnSample& drawing,
                const StepLogits& logits,
                std::size_t row,
@@ -42,7 +42,7 @@ bool draw_next(DrawnSample& drawing,
   return !hypothesis.ended && std::ssize(hypothesis.tokens) < drawing.input->longest;
 }
 
-// The samples of all inputs before the first token. The first step reads each input once.
+// Returns the samples of all inputs before the first token. The first step reads each input once.
 std::vector<DrawnSample> begin(std::span<const SearchInput> inputs,
                                const SampleOptions& options,
                                std::vector<std::vector<Hypothesis>>& result) {
@@ -68,12 +68,12 @@ std::vector<std::vector<Hypothesis>> sample(const SearchStep& step,
                                             const SampleOptions& options) {
   check_sampling(options.sampling);
   if (options.samples < 1)
-    throw ConfigurationError("{} samples are asked for; wanted: at least 1", options.samples);
+    throw ConfigurationError("samples: expected at least 1, found {}", options.samples);
   std::vector<std::vector<Hypothesis>> result(
       inputs.size(), std::vector<Hypothesis>(static_cast<std::size_t>(options.samples)));
   std::vector<DrawnSample> drawings = begin(inputs, options, result);
   for (bool first = true; !drawings.empty(); first = false) {
-    // In the first step all samples of an input are one row.
+    // In the first step all samples of an input share one row.
     std::vector<std::int64_t> tokens;
     std::vector<std::int64_t> rows;
     std::vector<std::size_t> row_of;

@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// In `probability` a logit.
+// `probability` is a logit here.
 bool better(const Candidate& a, const Candidate& b) {
   return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
 }
@@ -21,7 +21,7 @@ std::vector<Candidate> with_logits(std::span<const double> logits) {
   return result;
 }
 
-// Candidates that are brought into order as they are asked for.
+// Candidates that are sorted lazily.
 class SortedAsAsked {
  public:
   explicit SortedAsAsked(std::vector<Candidate> all) : all_(std::move(all)) {}
@@ -49,26 +49,24 @@ class SortedAsAsked {
 
 void check_sampling(const SamplingOptions& options) {
   if (!(options.temperature >= 0) || !std::isfinite(options.temperature))
-    throw ConfigurationError("the temperature is {}; wanted: at least 0", options.temperature);
+    throw ConfigurationError("temperature: expected at least 0, found {}", options.temperature);
   if (options.top_k < 0)
-    throw ConfigurationError("top-k is {}; wanted: at least 1, or 0 for all", options.top_k);
+    throw ConfigurationError("top-k: expected at least 1, or 0 for no limit, found {}",
+                             options.top_k);
   if (!(options.top_p > 0 && options.top_p <= 1))
-    throw ConfigurationError("top-p is {}; wanted: more than 0, at most 1", options.top_p);
+    throw ConfigurationError("top-p: expected more than 0 and at most 1, found {}", options.top_p);
 }
 
 void check_logits(std::span<const double> logits) {
   bool possible = false;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (std::isnan(logits[i])) throw InvalidLogits("the logit of token {} is not a number", i);
+    if (std::isnan(logits[i])) throw InvalidLogits("the logit of token {} is NaN", i);
     if (logits[i] > std::numeric_limits<double>::max())
       throw InvalidLogits(
-          "the logit of token {} is infinite; wanted: a number, or -infinity for a token that "
-          "cannot come",
-          i);
+          "the logit of token {} is +infinity; expected a finite number or -infinity", i);
     possible = possible || logits[i] >= std::numeric_limits<double>::lowest();
   }
-  if (!possible)
-    throw InvalidLogits("no token can come: all {} logits are -infinity", logits.size());
+  if (!possible) throw InvalidLogits("all {} logits are -infinity", logits.size());
 }
 
 std::vector<Candidate> candidates(std::span<const double> logits, const SamplingOptions& options) {
@@ -103,7 +101,7 @@ std::int64_t choose(std::span<const Candidate> candidates, double uniform) {
     below += candidate.probability;
     if (uniform < below) return candidate.token;
   }
-  // The sum may be short of 1 by its rounding.
+  // The sum may be slightly below 1 after rounding.
   return candidates.back().token;
 }
 
@@ -130,7 +128,7 @@ std::int64_t sample_token(std::span<const double> logits,
       kept += weight(sorted[i].probability);
   }
   double below = 0;
-  std::int64_t last = 0;  // the sum may fall short of `kept` by its rounding
+  std::int64_t last = 0;  // the sum may be slightly below `kept` after rounding
   for (std::size_t i = 0; i < sorted.size() && below < kept; ++i) {
     const double more = weight(sorted[i].probability);
     if (more == 0) break;

@@ -1,4 +1,4 @@
-// One token from logits: temperature, top-k, top-p, and the draw.
+// Samples a token from logits, with temperature, top-k and top-p.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,22 @@
 namespace longspan {
 
 struct SamplingOptions {
-  double temperature = 1;  // logits are divided by it; 0: always the likeliest token
-  std::int64_t top_k = 0;  // only the k likeliest tokens; 0: all
-  double top_p = 1;        // only the fewest of these whose probabilities sum to at least it
+  double temperature = 1;  // divides the logits; 0: greedy
+  std::int64_t top_k = 0;  // only the k most likely tokens; 0: all
+  double top_p = 1;        // only the smallest set of these with at least this total probability
 };
 
 // Throws ConfigurationError for options out of range.
 void check_sampling(const SamplingOptions& options);
 
-// Logits of which no token can be drawn: those of weights that have become too large, or are no
-// numbers.
+// Logits that no token can be sampled from, as of weights that are NaN or have diverged.
 class InvalidLogits : public Failure {
  public:
   using Failure::Failure;
 };
 
-// Throws InvalidLogits for a logit that is not a number or infinite, and where all are -infinity.
-// One of -infinity forbids its token.
+// Throws InvalidLogits for NaN or +infinity, and where all logits are -infinity. A logit of
+// -infinity forbids its token.
 void check_logits(std::span<const double> logits);
 
 struct Candidate {
@@ -35,20 +34,21 @@ struct Candidate {
   double probability = 0;
 };
 
-// The tokens that may follow, the likeliest first (of equals the lower id), with probabilities that
-// sum to 1: temperature, then top-k, then top-p (Holtzman et al. 2020). Throws as check_logits.
+// Returns the candidate tokens, most likely first (ties: lower id), with probabilities that sum to
+// 1. Applies temperature, then top-k, then top-p (Holtzman et al. 2020). Throws as check_logits
+// does.
 std::vector<Candidate> candidates(std::span<const double> logits, const SamplingOptions& options);
 
-// The candidate at `uniform` of [0, 1) in their cumulated probabilities.
+// Returns the candidate at `uniform`, in [0, 1), of the cumulative distribution.
 std::int64_t choose(std::span<const Candidate> candidates, double uniform);
 
-// choose(candidates(logits, options), uniform), to rounding at the borders between tokens, without
-// sorting more than the likeliest tokens that it takes to get there.
+// Returns choose(candidates(logits, options), uniform), up to rounding at the boundaries between
+// tokens. Sorts only as many of the most likely tokens as needed.
 std::int64_t sample_token(std::span<const double> logits,
                           const SamplingOptions& options,
                           double uniform);
 
-// 53 bits of the numbers at `index`, as a number of [0, 1).
+// Returns 53 bits of the random number at `index`, as a number in [0, 1).
 double uniform_at(const Random& random, std::uint64_t index);
 
 }  // namespace longspan

@@ -16,8 +16,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Of f32 and of f64 the same, so that what is found does not depend on how logits were brought
-// here.
+// Equal for f32 and f64, so that results do not depend on how the logits were transferred.
 template <typename T>
 double sum_of_exponentials(std::span<const T> logits, T highest) {
   const hn::ScalableTag<double> tag;
@@ -34,14 +33,15 @@ double sum_of_exponentials(std::span<const T> logits, T highest) {
   return hn::GetLane(hn::SumOfLanes(tag, sums));
 }
 
-// How many values from `begin` on are all at most `bound`: nothing new for the best of a row.
+// Returns how many values from `begin` on are at most `bound`, which cannot enter the best of a
+// row.
 template <typename T>
 std::size_t nothing_above(std::span<const T> row, std::size_t begin, T bound) {
   constexpr std::size_t block = 64;
   std::size_t end = begin;
   for (; end + block <= row.size(); end += block) {
     const T* const x = row.data() + end;
-    bool above = false;  // or not a number
+    bool above = false;  // or NaN
 #pragma omp simd reduction(| : above)
     for (std::size_t i = 0; i < block; ++i) above |= !(x[i] <= bound);
     if (above) break;
@@ -64,17 +64,17 @@ StepLogits::StepLogits(const SearchStep& step,
   require(logits_.defined() && logits_.shape().dimensions() == 2 &&
               logits_.shape()[0] == static_cast<std::int64_t>(rows_) && logits_.shape()[1] > 0 &&
               (logits_.dtype() == DType::f32 || logits_.dtype() == DType::f64),
-          "a step of {} hypotheses gave logits {} of {}; wanted: [{}, vocabulary] of f32 or f64",
+          "expected logits [{}, vocabulary] of f32 or f64 for {} hypotheses, found {} of {}",
+          rows_,
           rows_,
           logits_.defined() ? logits_.shape() : Shape{},
-          logits_.defined() ? name_of(logits_.dtype()) : "nothing",
-          rows_);
+          logits_.defined() ? name_of(logits_.dtype()) : "nothing");
   logits_ = logits_.to_host();
   width_ = static_cast<std::size_t>(logits_.shape()[1]);
   size_ = vocabulary.size > 0 ? static_cast<std::size_t>(vocabulary.size) : width_;
-  require(size_ <= width_, "{} ids are to be chosen from, the model has {}", size_, width_);
+  require(size_ <= width_, "expected at most {} token ids, found {}", width_, size_);
   require(vocabulary.end < static_cast<std::int64_t>(size_),
-          "the token that ends is {}, of {} ids",
+          "the end token {} is out of range ({} tokens)",
           vocabulary.end,
           size_);
 }
@@ -86,7 +86,7 @@ std::span<const T> StepLogits::row(std::size_t index) const {
 
 template <typename T>
 TopK StepLogits::choice(std::span<const T> row, std::size_t wanted) const {
-  // Forbidden tokens are among the best at first: then as many others are left.
+  // Forbidden tokens may rank among the best, so as many more are selected.
   const std::size_t most = std::min(wanted + vocabulary_.forbidden.size(), row.size());
   std::vector<std::pair<T, std::int64_t>> best;
   best.reserve(most + 1);

@@ -1,4 +1,4 @@
-// What the searches read of the logits that a step gives. Private to framework/decoding.
+// Top-k reduction of step logits for the searches. Private to framework/decoding.
 #pragma once
 
 #include <functional>
@@ -15,27 +15,27 @@ struct TokenLogit {
   double logit = 0;
 };
 
-// The best tokens of a row, the lower one first where logits are equal, none of -infinity.
+// The best tokens of a row, ties by lower id, without those of -infinity.
 struct TopK {
   std::vector<TokenLogit> best;
-  double log_sum = 0;  // ln of the sum of e^logit over all tokens: what log-probabilities lack
-  double end = 0;      // the logit of the token that ends
+  double log_sum = 0;  // ln of the sum of e^logit over all tokens, which normalizes the logits
+  double end = 0;      // logit of the end token
 };
 
 // The logits of a step, on the host.
 class StepLogits {
  public:
-  // Runs the step. Throws Failure when its result has another shape.
+  // Runs the step. Throws Failure if its result has another shape.
   StepLogits(const SearchStep& step,
              std::span<const std::int64_t> tokens,
              std::span<const std::int64_t> rows,
              const SearchVocabulary& vocabulary);
 
-  // The `wanted` best of each row, looked at by all threads. Throws Failure for logits that
-  // check_logits refuses; `name(row)` says whose they are.
+  // Returns the best tokens of each row, multithreaded. Throws Failure for logits that check_logits
+  // rejects; `name(row)` identifies the row.
   std::vector<TopK> top_k(std::size_t wanted,
                           const std::function<std::string(std::size_t)>& name) const;
-  // One row, of all tokens, and with -infinity where one is forbidden.
+  // Returns the logits of a row: of all tokens, and with -infinity for forbidden ones.
   std::vector<double> all(std::size_t row) const;
   std::vector<double> allowed(std::size_t row) const;
 
@@ -49,11 +49,11 @@ class StepLogits {
   const SearchVocabulary& vocabulary_;
   std::size_t rows_;
   std::size_t width_;  // of a row
-  std::size_t size_;   // tokens there are
+  std::size_t size_;   // vocabulary size
 };
 
-// Calls work(row) for each, shared among threads; the exception of the first row that throws goes
-// on.
+// Calls work(row) for each row, in parallel threads. Rethrows the exception of the first row that
+// throws.
 void for_each_row(std::size_t rows, const std::function<void(std::size_t)>& work);
 
 }  // namespace longspan

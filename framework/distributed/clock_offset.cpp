@@ -16,7 +16,7 @@ namespace {
 
 constexpr int exchanges_of_a_clock = 16;
 
-// This boot of this machine, and the process's namespace of time: a container may have its own.
+// Combines this machine's boot id with the time namespace, since a container may have its own.
 std::string name_of_steady_clock() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
@@ -27,14 +27,14 @@ std::string name_of_steady_clock() {
   return host_name();
 }
 
-// What goes each way: when it is sent, and when the message before it arrived.
+// The message in each direction: its send time, and the receive time of the previous one.
 struct Stamps {
   std::int64_t sent = 0;
   std::int64_t received_before = 0;
 };
 
-// Between the first rank and `other`; the ranks beside them send to themselves. All come to each
-// exchange after the one before it is complete on both sides, so that neither waits for long.
+// Measures between the first rank and `other`; all other ranks send to themselves. Ranks start each
+// exchange after the previous one is complete on both sides, so that neither waits long.
 ClockOffset measure(const Communicator& world, int other, const RankClock& clock) {
   const bool is_first = world.rank() == 0;
   const int partner = is_first ? other : (world.rank() == other ? 0 : world.rank());
@@ -43,7 +43,7 @@ ClockOffset measure(const Communicator& world, int other, const RankClock& clock
   const Tensor theirs = Tensor::zeros({2}, DType::i64, device, MemoryTag::workspace);
   std::vector<ClockExchange> exchanges;
   std::int64_t received = 0;
-  // One more than are used: what the partner has received comes with its next message.
+  // One more than are used: the partner's receive time arrives with its next message.
   for (int i = 0; i <= exchanges_of_a_clock; ++i) {
     const Stamps sends = {clock.now(), received};
     std::memcpy(mine.bytes(), &sends, sizeof sends);
@@ -82,7 +82,7 @@ ClockOffset clock_offset(const Communicator& world, const RankClock& clock) {
   for (int rank = 1; rank < world.size(); ++rank) {
     const std::string& name = names[static_cast<std::size_t>(rank)];
     const auto first = std::ranges::find(names, name) - names.begin();
-    if (first != rank) continue;  // of a clock that was measured, or the first rank's own
+    if (first != rank) continue;  // an already measured clock, or the first rank's
     ClockOffset found = measure(world, rank, clock);
     Tensor of_clock =
         Tensor::from<std::int64_t>(std::vector<std::int64_t>{found.offset, found.uncertainty},

@@ -1,4 +1,4 @@
-// How far the clocks of other machines are from that of the first rank.
+// Offsets of other machines' clocks from the first rank's.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace longspan {
 
-// Of one exchange between the first rank and another: when each sent, and when it had what the
-// other sent, on its own clock. Nanoseconds.
+// Timestamps of one exchange between the first rank and another: each one's send and receive times
+// on its own clock. Nanoseconds.
 struct ClockExchange {
   std::int64_t first_sent = 0;
   std::int64_t first_received = 0;
@@ -19,26 +19,26 @@ struct ClockExchange {
   std::int64_t other_received = 0;
 };
 
-// `offset`: what the other clock is ahead of the first rank's, in nanoseconds; it may be off by
+// `offset`: lead of the other clock over the first rank's, in nanoseconds, accurate to
 // `uncertainty`.
 struct ClockOffset {
   std::int64_t offset = 0;
   std::int64_t uncertainty = 0;
 };
 
-// By the exchange that took least on its two ways (Cristian 1989): a longer one has waited
-// somewhere, and nobody knows on which way. At least one is given.
+// Estimates the offset from the exchange with the shortest round trip (Cristian 1989): a longer one
+// was delayed in an unknown direction. Requires at least one exchange.
 ClockOffset clock_offset(std::span<const ClockExchange> exchanges);
 
 struct RankClock {
   std::function<std::int64_t()> now;  // nanoseconds
-  std::string name;                   // the same on ranks that read the same clock
+  std::string name;                   // equal on ranks that share a clock
 };
-// The steady clock of this machine.
+// Returns the steady clock of this machine.
 RankClock steady_clock_of_machine();
 
-// Collective: that of this rank. One rank of each clock that is not the first rank's exchanges a
-// few small messages with the first rank; the others of that clock have its result.
+// Collective. Returns this rank's offset. One rank per clock other than the first rank's exchanges
+// a few small messages with the first rank. The other ranks of that clock receive its result.
 ClockOffset clock_offset(const Communicator& world, const RankClock& clock);
 
 }  // namespace longspan

@@ -14,13 +14,15 @@ using Place = Communicator::Place;
 
 void require_same_side(const char* what, const Tensor& a, const Tensor& b, const Place& place) {
   if (a.device().on_gpu() == b.device().on_gpu()) return;
-  throw Failure("{} at {}: one tensor is on a GPU, the other is not", what, to_string(place));
+  throw Failure("{} at {}: expected both tensors on the same device, found one on a GPU",
+                what,
+                to_string(place));
 }
 
 void require_same_type(const char* what, const Tensor& a, const Tensor& b, const Place& place) {
   if (a.defined() && b.defined() && a.dtype() == b.dtype())
     return require_same_side(what, a, b, place);
-  throw Failure("{} at {}: one tensor is {}, the other {}",
+  throw Failure("{} at {}: expected tensors of one dtype, found {} and {}",
                 what,
                 to_string(place),
                 a.defined() ? name_of(a.dtype()) : "undefined",
@@ -32,13 +34,12 @@ void require_elements(const char* what,
                       std::int64_t wanted,
                       const Place& place) {
   if (found == wanted) return;
-  throw Failure(
-      "{} at {}: the tensor has {} elements, {} are needed", what, to_string(place), found, wanted);
+  throw Failure("{} at {}: expected {} elements, found {}", what, to_string(place), wanted, found);
 }
 
 void require_rank(const char* what, int rank, int size, const Place& place) {
   if (rank >= 0 && rank < size) return;
-  throw Failure("{} at {}: there is no rank {} among {}", what, to_string(place), rank, size);
+  throw Failure("{} at {}: rank {} is out of range ({} ranks)", what, to_string(place), rank, size);
 }
 
 std::shared_ptr<PendingCollective> operation_of(CollectiveKind kind,
@@ -52,7 +53,7 @@ std::shared_ptr<PendingCollective> operation_of(CollectiveKind kind,
   return operation;
 }
 
-// Tensors on a GPU are carried by NCCL where the group has it, else through memory of the host.
+// GPU tensors use the group's NCCL transport, else host memory.
 std::shared_ptr<PendingCollective> operation_on(const Communicator::Group& group,
                                                 CollectiveKind kind,
                                                 const Tensor& send,
@@ -84,7 +85,7 @@ struct Request::State {
   std::shared_ptr<PendingCollective> operation;
 
   ~State() {
-    // A failed group's buffers stay with its transport; there is nobody to tell here.
+    // A failed group's buffers stay with its transport; a destructor cannot report the error.
     if (std::uncaught_exceptions() > 0) return;
     try {
       group->runtime->wait(*group, *operation);
@@ -208,10 +209,10 @@ void Communicator::all_to_all(const Tensor& send, const Tensor& receive, Place p
   require_same_type("all_to_all", send, receive, place);
   require_elements("all_to_all", receive.elements(), send.elements(), place);
   require(send.elements() % size() == 0,
-          "all_to_all at {}: {} elements do not divide by {} ranks",
+          "all_to_all at {}: expected a multiple of {} elements, found {}",
           to_string(place),
-          send.elements(),
-          size());
+          size(),
+          send.elements());
   if (size() == 1) return receive.copy_from(send);
   group_->run(operation_on(
       *group_, CollectiveKind::all_to_all, send, receive, send.elements() / size(), place));
@@ -234,7 +235,7 @@ void Communicator::barrier(Place place) const {
 
 namespace {
 
-// Host values live in the operation: they outlast an exception.
+// Host values are owned by the operation, so that they outlive an exception.
 template <typename T>
 std::shared_ptr<PendingCollective> operation_on_value(T value,
                                                       Reduction reduction,
@@ -273,7 +274,7 @@ std::int64_t Communicator::all_reduce(std::int64_t value, Reduction reduction, P
 std::string Communicator::broadcast(std::string bytes, int root, Place place) const {
   require_rank("broadcast", root, size(), place);
   if (size() == 1) return bytes;
-  // The root's length goes first: nobody else knows it.
+  // The length is sent first: only the root has it.
   const auto length = static_cast<std::size_t>(all_reduce(
       static_cast<std::int64_t>(rank() == root ? bytes.size() : 0), Reduction::maximum, place));
   auto operation =
@@ -289,7 +290,7 @@ std::string Communicator::broadcast(std::string bytes, int root, Place place) co
 
 std::vector<std::string> Communicator::all_gather(const std::string& bytes, Place place) const {
   if (size() == 1) return {bytes};
-  // Every part is as long as the longest, its own length before it.
+  // Every part is padded to the longest, preceded by its length.
   const auto longest = static_cast<std::size_t>(
       all_reduce(static_cast<std::int64_t>(bytes.size()), Reduction::maximum, place));
   const std::size_t part = longest + sizeof(std::uint64_t);
@@ -331,7 +332,7 @@ Communicator Communicator::split(int colour, int key, const std::string& name, P
   std::vector<int> members;
   for (const Choice& choice : same)
     members.push_back(group_->members[static_cast<std::size_t>(choice.rank)]);
-  // The parent's ledger stands at the same hash on all its ranks, and at no other group's.
+  // The parent's ledger hash is equal on all its ranks and differs from other groups'.
   const std::uint64_t salt = (static_cast<std::uint64_t>(colour) + 1) * 0x9e3779b97f4a7c15u;
   const std::uint64_t id = group_->ledger.hash() ^ salt;
   auto group = group_->runtime->make_group(group_, id, name, members);
@@ -347,7 +348,7 @@ void Communicator::check_ledger(Place place) const {
   std::memcpy(operation->bytes.data(), &hash, sizeof hash);
   operation->send = operation->bytes.data();
   operation->receive = operation->bytes.data() + sizeof hash;
-  // Ranks that differ seldom come this far: the check is a collective like the others.
+  // Differing ranks seldom get this far: the check is itself a collective.
   group_->run(operation);
   for (std::size_t rank = 0; rank < ranks; ++rank)
     if (std::memcmp(operation->receive + rank * sizeof hash, &hash, sizeof hash) != 0)

@@ -1,4 +1,4 @@
-// Collectives between the processes of one axis of the mesh, or of all of them.
+// Collectives between the processes of one mesh axis, or of the world.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace longspan {
 
 enum class Reduction : std::uint8_t { sum, maximum, minimum };
 
-// A collective under way. The tensors it was started with must not be touched until `wait` returns;
-// they are kept alive by the request. A default-constructed request is complete. Destroying an
-// unfinished request waits for it, unless an exception is on its way. Work is done only within
-// calls: whoever computes meanwhile calls `test` now and then. Any call moves all collectives under
+// A pending collective. Its tensors must not be accessed until `wait` returns; the request keeps
+// them alive. A default-constructed request is complete. The destructor waits for an unfinished
+// request, except during stack unwinding. Progress is made only within calls, so a caller that
+// computes meanwhile should call `test` regularly. Any call advances all pending collectives.
 // way.
 //
-// Of tensors on a GPU between which NCCL is used (gpu_collectives.h), `wait` returns as soon as the
-// collective is queued there: what the GPU computes from then on waits for it, the host does not.
+// For GPU tensors that NCCL communicates (gpu_collectives.h), `wait` returns once the collective is
+// queued. Later GPU work waits for it; the host does not.
 class Request {
  public:
   struct State;
@@ -28,28 +28,27 @@ class Request {
   Request() = default;
   explicit Request(std::shared_ptr<State> state);
 
-  // Returns when the collective is complete. Throws RankError past the time limit or on a mismatch.
+  // Blocks until the collective is complete. Throws RankError on a timeout or a mismatch.
   void wait();
-  // Moves the collective on; true when it is complete. Does not wait. Throws RankError when the
-  // group has failed.
+  // Advances the collective and returns whether it is complete, without blocking. Throws RankError
+  // when the group has failed.
   bool test();
 
  private:
   std::shared_ptr<State> state_;
 };
 
-// A value: copies name the same group. A communicator of size 1 does nothing. Every collective is
-// entered in the ledger with the place it was called from; one that is not complete within the
-// session's time limit, or that differs between ranks, throws RankError on every rank that still
-// runs, naming the rank, the first collective that differs and its place. All ranks of a group must
-// call the same collectives in the same order.
+// A value type: copies refer to the same group. A communicator of size 1 does nothing. The ledger
+// records every collective with its call site. A collective that exceeds the session's time limit,
+// or that differs between ranks, throws RankError on every running rank. The message contains the
+// rank, the first differing collective and its call site. All ranks of a group must call identical
+// collectives in the same order.
 //
-// Where NCCL carries tensors on GPUs less is promised. Sums are identical on all ranks and, on the
-// same layout of the same GPUs, from run to run, but are added in an order of NCCL's own, those of
-// bf16 and f16 rounded at each addition; reduce_scatter may differ from all_reduce in the last
-// bits; a maximum or a minimum may lose a NaN; and what a rank has received when ranks called
-// different collectives may be anything, until that is noticed. Collectives of host values and
-// tensors keep the whole promise.
+// NCCL guarantees less for GPU tensors. Sums are identical on all ranks, and reproducible for the
+// same layout of the same GPUs. But NCCL chooses the order of addition and rounds bf16 and f16 at
+// each addition. reduce_scatter may differ from all_reduce in the last bits, and a maximum or
+// minimum may lose a NaN. If ranks call different collectives, received data is undefined until the
+// mismatch is detected. Collectives of host values and host tensors keep the full guarantee.
 class Communicator {
  public:
   struct Group;
@@ -60,24 +59,24 @@ class Communicator {
 
   int rank() const;
   int size() const;
-  // "world", "data", "tensor", ...: for messages.
+  // Returns the group's name for messages: "world", "data", "tensor", ...
   const std::string& name() const;
 
-  // In place, element by element. Added in rank order, whatever carries it: identical on all ranks
-  // and from run to run, bit for bit. Sums of bf16 and f16 are kept in f32 and rounded once; sums
-  // of integers wrap around; a NaN on any rank is the result of every reduction.
+  // Reduces in place, element-wise. Adds in rank order on every host transport: bitwise identical
+  // on all ranks and across runs. Sums of bf16 and f16 accumulate in f32 and are rounded once.
+  // Integer sums wrap around. A NaN on any rank makes the result NaN.
   void all_reduce(const Tensor& tensor, Reduction reduction, Place place = Place::current()) const;
-  // all = the ranks' tensors one after another; all has size() times the elements of mine. `mine`
-  // may be part rank() of `all`.
+  // Concatenates the ranks' tensors: all has size() times the elements of mine. `mine` may alias
+  // slice rank() of `all`.
   void all_gather(const Tensor& mine, const Tensor& all, Place place = Place::current()) const;
-  // mine = part rank() of the sum of the ranks' `all`, with the bits that all_reduce would give.
-  // `mine` may be part rank() of `all`.
+  // Writes slice rank() of the sum of the ranks' `all` to mine, with bits identical to all_reduce.
+  // `mine` may alias slice rank() of `all`.
   void reduce_scatter(const Tensor& all, const Tensor& mine, Place place = Place::current()) const;
-  // Part i of `send` goes to rank i; part i of `receive` comes from rank i.
+  // Slice i of `send` goes to rank i; slice i of `receive` comes from rank i.
   void all_to_all(const Tensor& send, const Tensor& receive, Place place = Place::current()) const;
   void broadcast(const Tensor& tensor, int root, Place place = Place::current()) const;
-  // Sends to one rank while receiving from another (a ring step). As many elements on all ranks;
-  // `to` of one rank is matched by `from` of the other.
+  // Sends to one rank while receiving from another (a ring step). Requires an equal number of
+  // elements on all ranks, and each rank's `to` must match the receiver's `from`.
   void exchange(const Tensor& send,
                 int to,
                 const Tensor& receive,
@@ -105,21 +104,21 @@ class Communicator {
   std::int64_t all_reduce(std::int64_t value,
                           Reduction reduction,
                           Place place = Place::current()) const;
-  // The root's bytes on every rank.
+  // Returns the root's bytes on every rank.
   std::string broadcast(std::string bytes, int root, Place place = Place::current()) const;
-  // Every rank's bytes, in rank order, on every rank.
+  // Returns every rank's bytes, in rank order, on every rank.
   std::vector<std::string> all_gather(const std::string& bytes,
                                       Place place = Place::current()) const;
 
-  // Groups of the ranks with the same colour, ordered by key. A group of one is a communicator of
-  // size 1 like the default one.
+  // Returns the group of ranks with equal color, ordered by key. A group of one is a communicator
+  // of size 1.
   Communicator split(int colour,
                      int key,
                      const std::string& name,
                      Place place = Place::current()) const;
 
-  // Throws RankError, naming the first difference, unless all ranks have entered the same
-  // collectives so far.
+  // Throws RankError with the first difference unless all ranks have entered identical collectives
+  // so far.
   void check_ledger(Place place = Place::current()) const;
 
  private:

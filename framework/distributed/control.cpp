@@ -23,7 +23,7 @@ void append(std::string& bytes, const T& value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
-// Reads what `append` wrote.
+// Reads the encoding of `append`.
 class Reader {
  public:
   explicit Reader(const std::string& bytes) : bytes_(bytes) {}
@@ -41,7 +41,7 @@ class Reader {
   std::size_t at_ = 0;
 };
 
-// group, question, report
+// Encodes group, question and report.
 std::string encode(std::uint64_t group, std::uint64_t question, const RankReport& report) {
   std::string bytes;
   append(bytes, group);
@@ -82,7 +82,7 @@ void ControlChannel::post(int rank, int tag, std::string bytes) {
 }
 
 void ControlChannel::poll() {
-  // What has arrived may be seen by the second look only: the first one fetches it.
+  // The first probe may only fetch a message that the second one reports.
   for (int looks = 0; looks < 2;) {
     int waiting = 0;
     MPI_Message message;
@@ -99,7 +99,7 @@ void ControlChannel::poll() {
     MPI_Mrecv(bytes.data(), count, MPI_BYTE, &message, MPI_STATUS_IGNORE);
     handle(status.MPI_SOURCE, status.MPI_TAG, bytes);
   }
-  // A message to a rank that no longer runs stays here.
+  // A message to a rank that has exited stays queued here.
   for (auto message = outgoing_.begin(); message != outgoing_.end();) {
     int complete = 0;
     MPI_Test(&message->request, &complete, MPI_STATUS_IGNORE);
@@ -148,7 +148,7 @@ ControlChannel::Reports ControlChannel::ask_all(std::uint64_t group,
   bool enough_came = false;
   while (!enough_came && Clock::now() < deadline) {
     poll();
-    // A rank that has asked about this group itself stands still in it: what it said then holds.
+    // A rank that has asked about this group is blocked in it, so its report remains valid.
     reports = answers_;
     reports.insert(told_[group].begin(), told_[group].end());
     enough_came = static_cast<int>(reports.size()) == size_ - 1 || enough(reports);
@@ -166,7 +166,7 @@ bool ControlChannel::claim(double limit) {
   for (int decider = 0; decider < rank_ && granted_ < 0; ++decider) {
     if (silent_.contains(decider)) continue;
     post(decider, claim_tag, std::string(1, '\0'));
-    // A rank that waits answers at once; one that computes or is stopped must not hold us long.
+    // A waiting rank answers at once; a computing or stopped one must not delay this rank.
     const auto patience = std::min(deadline, after(0.3));
     while (Clock::now() < patience && !decisions_.contains(decider) && granted_ < 0) {
       nap();
@@ -176,7 +176,7 @@ bool ControlChannel::claim(double limit) {
       granted_ = decisions_[decider] ? rank_ : decider;
   }
   if (granted_ < 0) granted_ = rank_;
-  // Those that ask from now on may find nobody who answers: they are told beforehand.
+  // Later questions may find no rank to answer, so the decision is sent in advance.
   if (granted_ == rank_)
     for (int rank = 0; rank < size_; ++rank)
       if (rank != rank_) post(rank, taken_tag, std::string(1, '\0'));

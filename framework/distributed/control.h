@@ -1,4 +1,4 @@
-// Messages between ranks about the collectives themselves. Private to framework/distributed.
+// Control messages between ranks about their collectives. Private to framework/distributed.
 #pragma once
 
 #include <functional>
@@ -11,14 +11,14 @@
 
 namespace longspan {
 
-// What a rank tells about itself when it is asked.
+// A rank's status, sent on request.
 struct RankReport {
-  RankLedger ledger;    // of the group that was asked about; empty for a rank outside of it
-  std::string waiting;  // "in collective 7 on "data" (all_reduce of ...)"; empty when it does not
+  RankLedger ledger;    // of the requested group; empty for a rank outside it
+  std::string waiting;  // "in collective 7 on "data" (all_reduce of ...)"; empty: not waiting
 };
 
-// Ranks answer questions whenever they wait in a collective, and only then: one that does not
-// answer computes, hangs, is stopped or is dead.
+// Ranks answer only while they wait in a collective. A rank that does not answer computes, hangs,
+// is stopped or is dead.
 class ControlChannel {
  public:
   // Describes this rank to others; `group` may be unknown here.
@@ -26,18 +26,18 @@ class ControlChannel {
 
   ControlChannel(MPI_Comm communicator, Describe describe);
 
-  // Answers what others have asked.
+  // Answers pending questions.
   void poll();
-  // The reports of the world's other ranks about a group, by rank: of those that answer within
-  // `limit` seconds. Returns early once `enough` is satisfied.
+  // Returns the reports of other world ranks that answer within `limit` seconds, by rank. Returns
+  // early once `enough` holds.
   using Reports = std::map<int, RankReport>;
   Reports ask_all(std::uint64_t group,
                   double limit,
                   const std::function<bool(const Reports&)>& enough);
-  // True once after another rank has asked about the group: it may know of a difference.
+  // Returns true once after another rank asks about the group: it may have found a mismatch.
   bool was_asked_about(std::uint64_t group) { return asked_about_.erase(group) > 0; }
-  // True on one rank of the job at most, as long as the ranks answer: the lowest one that still
-  // does decides.
+  // Returns true on at most one rank of the job while ranks answer: the lowest answering rank
+  // decides.
   bool claim(double limit);
 
  private:
@@ -55,11 +55,11 @@ class ControlChannel {
   std::list<Outgoing> outgoing_;
   std::uint64_t question_ = 0;  // numbers this rank's questions
   Reports answers_;             // to the last question
-  std::set<int> silent_;        // that did not answer it in time
-  // What others said about a group when they asked about it themselves.
+  std::set<int> silent_;        // ranks that did not answer it in time
+  // Reports that others sent about a group with their own questions.
   std::map<std::uint64_t, Reports> told_;
   std::set<std::uint64_t> asked_about_;
-  int granted_ = -1;  // the rank that may report; -1 while it is open
+  int granted_ = -1;  // the rank that may report; -1: undecided
   std::map<int, bool> decisions_;
 };
 

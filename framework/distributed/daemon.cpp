@@ -24,8 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Milliseconds: for ending a job where all machines answer, and for ending in order when told to. A
-// daemon that is ended too early does no harm, as mpirun has been told; an mpirun that is loses the
+// Milliseconds to end a job when all machines answer, and to exit in order on request. A daemon
+// killed too early is harmless, since mpirun was notified. An mpirun killed too early loses the
 // rank's exit code.
 constexpr int time_of_mpirun = 5000;
 constexpr int time_of_daemon = 3000;
@@ -46,21 +46,21 @@ bool is_one_of(pid_t process, std::initializer_list<std::string_view> names) {
   std::ifstream file(fmt::format("/proc/{}/comm", process));
   std::string name;
   std::getline(file, name);
-  // Debian's are mpirun.openmpi and the like.
+  // Debian's names are mpirun.openmpi and similar.
   return std::ranges::find(names, name.substr(0, name.find('.'))) != names.end();
 }
 
 bool is_mpirun(pid_t process) { return is_one_of(process, {"mpirun", "mpiexec", "orterun"}); }
 
-// What Open MPI keeps on a disk for the ranks of this machine. It is removed by its daemon, unless
-// that is forced to end.
+// Removes Open MPI's files for the ranks of this machine. Its daemon removes them unless it is
+// killed.
 void remove_files_of(pid_t daemon) {
   const char* const variable = std::getenv("PMIX_SERVER_TMPDIR");
   const fs::path folder = variable ? variable : "";
   if (folder.filename() != fmt::format("pid.{}", daemon)) return;
   std::error_code error;
   fs::remove_all(folder, error);
-  fs::remove(folder.parent_path(), error);  // where no other job uses it
+  fs::remove(folder.parent_path(), error);  // only if no other job uses it
 }
 
 }  // namespace
@@ -87,7 +87,7 @@ void LauncherProcess::kill_if_still_running() const {
 
 void LauncherProcess::watch() const {
   ::setsid();
-  sigset_t all;  // what this rank does with signals is not for this process
+  sigset_t all;  // resets this rank's signal handling for the child
   sigfillset(&all);
   ::sigprocmask(SIG_BLOCK, &all, nullptr);
   ::dup2(handle_, 0);
@@ -99,8 +99,9 @@ void LauncherProcess::watch() const {
   for (const pid_t process : descendants_of(id_))
     if (process != ::getpid()) started.push_back(open_process(process));
   remove_files_of(id_);
-  // A daemon ends its ranks and itself when it is asked to. mpirun is, and waits on; asked again,
-  // Open MPI 4.1 crashes. To `longspan run` the signal tells that this is no rank's exit code.
+  // A daemon ends its ranks and itself on SIGTERM. mpirun gets SIGKILL: after a first request it
+  // keeps waiting, and a second one crashes Open MPI 4.1. The signal shows `longspan launch` that
+  // this is no rank's exit code.
   send_signal(daemon, is_mpirun(id_) ? SIGKILL : SIGTERM);
   if (!ends_within(daemon, time_to_leave)) send_signal(daemon, SIGKILL);
   for (const int process : started) send_signal(process, SIGKILL);

@@ -6,26 +6,26 @@
 
 namespace longspan {
 
-// It ends the ranks of a job that is aborted, and itself; but not while it waits for another
-// machine that does not answer, which Open MPI does without a limit.
+// Ends the ranks of an aborted job, and itself. But Open MPI waits without limit for a machine that
+// does not respond.
 class LauncherProcess {
  public:
-  // The parent of this process, where that is one.
+  // Refers to the parent of this process, if it is such a launcher.
   LauncherProcess();
   LauncherProcess(const LauncherProcess&) = delete;
   LauncherProcess& operator=(const LauncherProcess&) = delete;
   ~LauncherProcess();
 
-  // To be called before a rank aborts the job. Starts a process that gives the daemon some seconds,
-  // and then ends it with all that it started and removes its files. That process holds nothing of
-  // this one: no lock, and no output that is waited for.
+  // Call before a rank aborts the job. Starts a process that gives the daemon a few seconds, then
+  // kills its process tree and removes its files. That process holds none of this one's locks, and
+  // no output that another process waits for.
   void kill_if_still_running() const;
 
  private:
   [[noreturn]] void watch() const;
 
   pid_t id_ = 0;
-  int handle_ = -1;  // of the process itself: its number may become another's
+  int handle_ = -1;  // pidfd, since process ids are reused
 };
 
 }  // namespace longspan

@@ -54,7 +54,7 @@ ProcessMesh fake_mesh(const MeshShape& shape, int rank, std::shared_ptr<Traffic>
   std::uint64_t groups = 0;
   const auto join = [&](const char* name, int size, int, int place) {
     if (size == 1) return Communicator();
-    // Who the members are matters to messages and to the ledgers of others only.
+    // The members' ranks matter only in messages and other ranks' ledgers.
     std::vector<int> members(static_cast<std::size_t>(size));
     for (int i = 0; i < size; ++i) members[static_cast<std::size_t>(i)] = i;
     auto group =

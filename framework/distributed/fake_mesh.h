@@ -1,4 +1,4 @@
-// A mesh whose other ranks do not exist: what one rank would send is counted, nothing is sent.
+// A mesh with simulated ranks: counts the bytes one rank would send, without sending.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace longspan {
 
-// What one rank gives to others over one axis.
+// One rank's traffic on one axis.
 struct AxisTraffic {
   int ranks = 1;
   std::int64_t collectives = 0;
-  // Bytes that a ring algorithm sends from a rank: of n ranks 2 (n - 1) / n of an all-reduced
-  // tensor, n - 1 parts of what is gathered, scattered or swapped.
+  // Bytes a rank sends in a ring algorithm. With n ranks: 2 (n - 1) / n of an all-reduced tensor; n
+  // - 1 parts of a gathered, scattered or exchanged tensor.
   double bytes = 0;
 };
 
-// By the name of the communicator: "data", "context", "tensor", "replicas", "time", "world".
+// By communicator name: "data", "context", "tensor", "replicas", "time", "world".
 using Traffic = std::map<std::string, AxisTraffic>;
 
-// The mesh of one rank. Its collectives are complete at once, leave tensors as they are, and are
-// added to `traffic`. Throws ConfigurationError as ProcessMesh does.
+// Returns the mesh of one rank. Its collectives complete immediately, leave tensors unchanged, and
+// are added to `traffic`. Throws ConfigurationError as ProcessMesh does.
 ProcessMesh fake_mesh(const MeshShape& shape, int rank, std::shared_ptr<Traffic> traffic);
 
 }  // namespace longspan

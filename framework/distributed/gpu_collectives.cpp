@@ -14,20 +14,20 @@
 namespace longspan {
 namespace {
 
-// The machine's name and, as several may have the same, what this start of it is called.
+// The host name, which may be ambiguous, together with the boot id.
 std::string machine_name() {
   std::string start;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, start);
   return host_name() + ' ' + start;
 }
 
-// The machine of every rank and, on a line of its own, where its GPU is; empty on the CPU.
+// Returns every rank's machine and, on a second line, its GPU's bus ID; empty on the CPU.
 std::vector<std::string> places_of(const Communicator& world, const Device& device) {
   return world.all_gather(
       device.on_gpu() ? machine_name() + '\n' + gpu::pci_bus_id(device.state().gpu()) : "");
 }
 
-// Why the ranks have no GPU each, as a clause; empty where they have. The same on all ranks.
+// Returns, as a clause, why the ranks lack one GPU each, or "". Equal on all ranks.
 std::string shortage(const Communicator& world, const Device& device) {
   struct Machine {
     int ranks = 0;
@@ -36,7 +36,7 @@ std::string shortage(const Communicator& world, const Device& device) {
   std::map<std::string, Machine> machines;
   const std::vector<std::string> places = places_of(world, device);
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
-    if (places[rank].empty()) return fmt::format("rank {} computes on the CPU", rank);
+    if (places[rank].empty()) return fmt::format("rank {} runs on the CPU", rank);
     const std::size_t end = places[rank].rfind('\n');
     Machine& machine = machines[places[rank].substr(0, end)];
     ++machine.ranks;
@@ -44,7 +44,7 @@ std::string shortage(const Communicator& world, const Device& device) {
   }
   for (const auto& [name, machine] : machines)
     if (std::ssize(machine.gpus) < machine.ranks)
-      return fmt::format("the {} ranks of {} compute on {} GPU{}, and NCCL needs one for each",
+      return fmt::format("NCCL requires a GPU per rank, found {} ranks on {} with {} GPU{}",
                          machine.ranks,
                          name.substr(0, name.find(' ')),
                          machine.gpus.size(),
@@ -52,12 +52,12 @@ std::string shortage(const Communicator& world, const Device& device) {
   return "";
 }
 
-// Why NCCL cannot be used, as a clause; empty where it can. The same on all ranks.
+// Returns, as a clause, why NCCL is unavailable, or "". Equal on all ranks.
 std::string absence_of_nccl(const Communicator& world, const Device& device) {
   if (const std::string reason = shortage(world, device); !reason.empty()) return reason;
   const std::vector<std::string> answers = world.all_gather(nccl::unavailable_reason());
   for (std::size_t rank = 0; rank < answers.size(); ++rank)
-    if (!answers[rank].empty()) return fmt::format("on rank {} {}", rank, answers[rank]);
+    if (!answers[rank].empty()) return fmt::format("rank {}: {}", rank, answers[rank]);
   return "";
 }
 
@@ -76,17 +76,17 @@ GpuCollectives::GpuCollectives(GpuTransport wanted, const ProcessMesh& mesh, con
   if (wanted == GpuTransport::mpi)
     absence_ = "parallel.gpu_backend is mpi";
   else if (wanted == GpuTransport::automatic && mesh.world.size() == 1)
-    absence_ = "there is one rank";
+    absence_ = "the job has one rank";
   else
     absence_ = absence_of_nccl(mesh.world, device);
   if (!nccl()) {
     if (wanted != GpuTransport::nccl) return;
-    throw ConfigurationError("parallel.gpu_backend is nccl, but {}", absence_);
+    throw ConfigurationError("parallel.gpu_backend: nccl is not available: {}", absence_);
   }
   std::vector<Communicator> groups = {
       mesh.data, mesh.context, mesh.tensor, mesh.replicas, mesh.time};
-  // Of parameters that all tensor ranks hold each of them sees some of the rows, or of the heads:
-  // their gradients are summed over all ranks.
+  // Parameters replicated over tensor ranks get gradients of only some rows or heads on each of
+  // them, so these are summed over all ranks.
   if (mesh.tensor.size() > 1) groups.push_back(mesh.world);
   if (mesh.world.size() == 1) return;
   Runtime& runtime = *mesh.world.group_->runtime;
@@ -95,8 +95,9 @@ GpuCollectives::GpuCollectives(GpuTransport wanted, const ProcessMesh& mesh, con
   watch_ = std::make_unique<PeriodicThread>(patience / 8,
                                             [this, patience] { abort_if_stuck(patience); });
   try {
-    // One after another: NCCL does not make several at once on one thread (before 2.27), nor one
-    // beside a kernel of another (github.com/NVIDIA/nccl/issues/1082).
+    // One after another: before 2.27 NCCL cannot create several communicators at once on one
+    // thread. Nor can it create one while another's kernel runs
+    // (github.com/NVIDIA/nccl/issues/1082).
     for (const Communicator& group : groups)
       if (group.size() > 1 && !group.group_->nccl) {
         connect(group);
@@ -115,18 +116,20 @@ void GpuCollectives::self_test(const Communicator& communicator, bool moves_rows
     const Tensor ones = Tensor::scalar(1, DType::f32, device_);
     communicator.all_reduce(ones, Reduction::sum);
     if (ones.item() != group.size())
-      throw RankError(
-          "NCCL adds {} ones on \"{}\" up to {}", group.size(), group.name, ones.item());
+      throw RankError("NCCL returned a wrong sum on \"{}\": expected {}, found {}",
+                      group.name,
+                      group.size(),
+                      ones.item());
     warm_up(communicator, moves_rows);
   } catch (const RankError& error) {
     if (group.nccl->error().empty()) throw;
-    throw RankError("{}; parallel.gpu_backend: mpi needs no NCCL", error.what());
+    throw RankError("{}; set parallel.gpu_backend to mpi to run without NCCL", error.what());
   }
 }
 
 void GpuCollectives::warm_up(const Communicator& communicator, bool moves_rows) const {
   const int ranks = communicator.size(), rank = communicator.rank();
-  const std::int64_t elements = std::max(1, (1 << 20) / ranks);  // 4 MB of all
+  const std::int64_t elements = std::max(1, (1 << 20) / ranks);  // 4 MB in total
   {
     const Tensor all = Tensor::zeros({ranks, elements}, DType::f32, device_, MemoryTag::workspace);
     const Tensor mine = all.slice(rank, rank + 1), other = mine.empty_like();
@@ -148,9 +151,11 @@ void GpuCollectives::connect(const Communicator& communicator) {
   nccl::Id id = {};
   if (group.rank == 0)
     if (const nccl::NcclStatus answer = nccl::make_id(id); !answer.error.empty())
-      throw RankError("NCCL cannot begin on \"{}\": {}; parallel.gpu_backend: mpi needs no NCCL",
-                      group.name,
-                      answer.error);
+      throw RankError(
+          "NCCL initialization failed on \"{}\": {}; set parallel.gpu_backend to mpi "
+          "to run without NCCL",
+          group.name,
+          answer.error);
   const std::string bytes = communicator.broadcast(std::string(id.begin(), id.end()), 0);
   std::memcpy(id.data(), bytes.data(), id.size());
   group.nccl = std::make_unique<NcclTransport>(device_, id, group.rank, group.size(), turns_);
@@ -167,7 +172,7 @@ void GpuCollectives::abort_if_stuck(std::chrono::duration<double> patience) cons
   try {
     for (const Communicator& group : groups) group.group_->nccl->abort_if_left(patience);
   } catch (const Failure&) {
-    // The GPU is lost: whoever uses it hears that too.
+    // The GPU is lost: its next user gets the error too.
   }
 }
 
@@ -178,11 +183,11 @@ GpuCollectives::~GpuCollectives() {
     for (const Communicator& group : groups_)
       if (in_order && !group.group_->failure) group.group_->runtime->finish(*group.group_->nccl);
   } catch (const Error&) {
-    // The GPU is lost: nobody waits for what is left on it.
+    // The GPU is lost: its remaining work is abandoned.
   }
   watch_.reset();
   device_.state().set_wait_hook({});
-  // All are ended before the stream of one is waited for: it may stand behind another's.
+  // All are aborted before any stream is synchronized, which may be queued after another's.
   for (const Communicator& group : groups_) group.group_->nccl->abort();
   for (const Communicator& group : groups_) group.group_->nccl.reset();
 }

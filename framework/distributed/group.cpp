@@ -9,8 +9,8 @@
 namespace longspan {
 namespace {
 
-// Every member's segment, in rank order; empty where the ranks do not all reach each other's
-// memory. Called by all ranks of `parent`; the members of several new groups at once.
+// Returns every member's segment, in rank order; empty unless all ranks can map each other's
+// memory. Collective over `parent`; members of several new groups call it at once.
 std::vector<std::unique_ptr<SharedSegment>> share_memory(const Communicator& parent,
                                                          const std::vector<int>& members,
                                                          const std::vector<int>& parent_members,
@@ -33,7 +33,7 @@ std::vector<std::unique_ptr<SharedSegment>> share_memory(const Communicator& par
     segments[i] = SharedSegment::open(address);
     reached = segments[i] != nullptr;
   }
-  // The groups of all colours are made at once; each agrees by its own members' answers.
+  // The groups of all colors are created at once; each uses its own members' answers.
   const std::vector<std::string> answers = parent.all_gather(std::string(1, reached ? '1' : '0'));
   for (const int member : members) {
     const auto at = std::find(parent_members.begin(), parent_members.end(), member);
@@ -75,7 +75,7 @@ Communicator::Group::Group(std::shared_ptr<Runtime> owner,
 
 Communicator::Group::~Group() {
   runtime->remove(this);
-  // What a failed collective would still receive must have a place to go to until the process ends.
+  // A failed collective may still receive data, so its buffers are kept until the process ends.
   if (failure) static_cast<void>(transport.release());
 }
 
@@ -152,11 +152,11 @@ LedgerRecord Communicator::Group::record_of(const PendingCollective& operation) 
 std::shared_ptr<Communicator::Group> Runtime::make_world() {
   std::vector<int> members(static_cast<std::size_t>(size_));
   for (int i = 0; i < size_; ++i) members[static_cast<std::size_t>(i)] = i;
-  // Messages carry what the ranks need to find each other's memory.
+  // MPI messages carry the addresses of the ranks' segments.
   const auto messages = std::make_shared<Group>(shared_from_this(), 1, "world", members, rank_);
   messages->transport =
       std::make_unique<MpiTransport>(message_communicator(members, 1), rank_, size_);
-  // Two barriers: after the second, every rank has sent to every other.
+  // After the second barrier every rank has sent to every other.
   for (int i = 0; i < 2; ++i) Communicator(messages).barrier();
   unlink_mpi_segments();
   if (options_.transport == TransportChoice::messages) return messages;

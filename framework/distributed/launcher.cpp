@@ -23,7 +23,7 @@ void notify_launcher(std::string_view doing) {
   const std::string_view name = variable;
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  // The byte before the name is 0: it is no path.
+  // The leading 0 byte makes the address abstract instead of a path.
   const std::size_t length = std::min(name.size(), sizeof address.sun_path - 1);
   std::copy_n(name.data(), length, address.sun_path + 1);
   const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

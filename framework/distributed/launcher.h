@@ -1,25 +1,25 @@
-// What a job tells the process that started it, which is `longspan run`.
+// Messages from a job to `longspan launch`, the process that started it.
 #pragma once
 
 #include <string_view>
 
 namespace longspan {
 
-// The environment variable that names the socket on which that process listens: an abstract one of
-// Linux, which needs no file.
+// Environment variable with the name of the launcher's socket: an abstract Linux socket, which
+// needs no file.
 inline constexpr const char* launcher_variable = "LONGSPAN_LAUNCHER";
 
-// Where this variable is set a rank that ends the job writes a line of its own to standard error:
-// these words and its exit code. mpirun gives a code of its own where a machine cannot be reached.
-inline constexpr const char* end_variable = "LONGSPAN_TELLS_END";
+// If this variable is set, a rank that ends the job writes a line to standard error: these words
+// and its exit code. mpirun returns its own code when a machine is unreachable.
+inline constexpr const char* end_variable = "LONGSPAN_REPORTS_END";
 inline constexpr std::string_view end_words = "longspan ends the job: ";
 
-// Writes that line where it is wanted.
+// Writes that line if the variable is set.
 void report_job_end(int exit_code);
 
-// Says what this process is doing, in a few words as "step 41": whoever asked the job to stop is
-// told what is waited for. Takes some microseconds and never waits. Does nothing where no such
-// process is on this machine; what cannot be told is lost.
+// Sends this process's current activity, such as "step 41", which the launcher shows while the job
+// is stopping. Takes microseconds and never blocks. Does nothing without a launcher on this
+// machine; undeliverable messages are dropped.
 void notify_launcher(std::string_view doing);
 
 }  // namespace longspan

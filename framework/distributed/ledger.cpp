@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64
+std::uint64_t mix(std::uint64_t x) {  // the finalizer of SplitMix64
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
   return x ^ (x >> 31);
@@ -25,7 +25,7 @@ std::uint64_t chain(std::uint64_t hash, const CollectiveSignature& signature) {
   return mix(hash ^ mix(static_cast<std::uint64_t>(signature.elements) + 1));
 }
 
-// Ranks that recorded the same signature.
+// Ranks that recorded equal signatures.
 struct Party {
   std::vector<int> ranks;
   const LedgerRecord* record;
@@ -44,7 +44,7 @@ std::vector<Party> parties_at(std::uint64_t sequence, const std::vector<RankLedg
     else
       parties.push_back({{ledger.rank}, record});
   }
-  // The odd ones out come first; between equals, those without the lowest rank.
+  // Smallest parties first; between equals, those without the lowest rank.
   std::sort(parties.begin(), parties.end(), [](const Party& a, const Party& b) {
     return a.ranks.size() != b.ranks.size() ? a.ranks.size() < b.ranks.size()
                                             : a.ranks.front() > b.ranks.front();
@@ -123,15 +123,16 @@ std::optional<std::string> first_mismatch(const std::string& group,
     const std::vector<Party> parties = parties_at(sequence, ledgers);
     if (parties.empty()) continue;
     if (parties.size() == 1) {
-      // Equal entries under unequal hashes: the difference is older than what the rings keep.
+      // Equal entries with different hashes: the mismatch is older than the recorded entries.
       for (const RankLedger& ledger : ledgers)
         if (const LedgerRecord* record = ledger.find(sequence);
             record && record->hash != parties[0].record->hash)
-          return fmt::format("rank {} and rank {} differ before collective {} on \"{}\"",
-                             ledger.rank,
-                             parties[0].ranks[0],
-                             sequence,
-                             group);
+          return fmt::format(
+              "rank {} and rank {} called different collectives before collective {} on \"{}\"",
+              ledger.rank,
+              parties[0].ranks[0],
+              sequence,
+              group);
       continue;
     }
     std::string sentence = fmt::format("collective {} on \"{}\":", sequence, group);

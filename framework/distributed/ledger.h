@@ -1,5 +1,5 @@
-// The list of the collectives that a rank has entered on one group. Ranks that wait in vain compare
-// their lists and name the first entry that differs. Private to framework/distributed.
+// The list of collectives that a rank has entered on one group. Ranks that time out compare their
+// lists and report the first difference. Private to framework/distributed.
 #pragma once
 
 #include <array>
@@ -10,32 +10,32 @@
 
 namespace longspan {
 
-// One entry as it is sent to other ranks.
+// One entry in wire format.
 struct LedgerRecord {
   std::uint64_t sequence = 0;
-  std::uint64_t hash = 0;  // the rolling hash up to and with this entry
+  std::uint64_t hash = 0;  // the rolling hash up to and including this entry
   CollectiveSignature signature;
-  std::array<char, 112> place{};  // "framework/nn/linear.cpp:45", cut at the front where too long
+  std::array<char, 112> place{};  // "framework/nn/linear.cpp:45", truncated at the front
 };
 static_assert(std::is_trivially_copyable_v<LedgerRecord>);
 
-// "framework/nn/linear.cpp:45": the path within the tree.
+// Returns "framework/nn/linear.cpp:45", relative to the repository.
 std::string to_string(const Communicator::Place& place);
-// "all_reduce of 100 f32 at framework/nn/linear.cpp:45".
+// Returns "all_reduce of 100 f32 at framework/nn/linear.cpp:45".
 std::string to_string(const LedgerRecord& record);
 
 class Ledger {
  public:
   static constexpr std::size_t kept = 64;
 
-  // `seed` is the same on all ranks of the group.
+  // `seed` must be equal on all ranks of the group.
   explicit Ledger(std::uint64_t seed) : hash_(seed) {}
 
-  // Numbers the operation and stamps it with the rolling hash.
+  // Numbers the operation and sets its rolling hash.
   void enter(PendingCollective& operation);
-  // The last `kept` entries, oldest first.
+  // Returns the last `kept` entries, oldest first.
   std::vector<LedgerRecord> records() const;
-  // Of everything entered so far.
+  // Returns the hash of everything entered so far.
   std::uint64_t hash() const { return hash_; }
 
  private:
@@ -49,7 +49,7 @@ class Ledger {
   std::uint64_t hash_;
 };
 
-// What one rank said about a group.
+// One rank's ledger of a group.
 struct RankLedger {
   int rank = 0;  // in the world
   std::vector<LedgerRecord> records;
@@ -58,12 +58,12 @@ struct RankLedger {
   const LedgerRecord* find(std::uint64_t sequence) const;
 };
 
-// The sentence that names the first collective which differs between ranks; nothing when, as far as
-// the ledgers reach, every rank has entered the same or fewer.
+// Returns the message for the first collective that differs between ranks. Returns nothing if,
+// within the recorded entries, each rank's entries agree or are missing.
 std::optional<std::string> first_mismatch(const std::string& group,
                                           std::vector<RankLedger> ledgers);
 
-// "rank 1", "ranks 1 and 3", "ranks 1, 2 and 3".
+// Returns "rank 1", "ranks 1 and 3", "ranks 1, 2 and 3".
 std::string name_ranks(const std::vector<int>& ranks);
 
 }  // namespace longspan

@@ -1,5 +1,4 @@
-// MPI without its C++ bindings, which were removed from the standard. Private to
-// framework/distributed.
+// MPI without its removed C++ bindings. Private to framework/distributed.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1

@@ -8,9 +8,9 @@
 namespace longspan {
 namespace {
 
-// Bytes of a piece: bounds the scratch memory, and is well below what an MPI count can say.
+// Bytes of a piece: bounds the scratch memory, and stays well below the MPI count limit.
 constexpr std::size_t piece_bytes = std::size_t{64} << 20;
-// Up to here every rank receives and reduces the whole tensor: one round less.
+// Up to this size every rank receives and reduces the full tensor, which saves one round.
 constexpr std::size_t small_tensor_bytes = 8192;
 constexpr std::uint64_t sequence_tags = 256;
 
@@ -24,7 +24,7 @@ MpiTransport::MpiTransport(MPI_Comm communicator, int rank, int size)
   int found = 0;
   MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &found);
   const int bound = found ? *static_cast<int*>(value) : 32767;
-  tag_mask_ = 32767;  // what MPI promises
+  tag_mask_ = 32767;  // the minimum that MPI guarantees
   while (tag_mask_ <= (bound >> 1) && tag_mask_ < (1 << 30) - 1) tag_mask_ = tag_mask_ * 2 + 1;
 }
 
@@ -141,7 +141,7 @@ bool MpiTransport::next_round(Flow& flow) {
   }
 }
 
-// All kinds that only move bytes, in one round. A barrier is an exchange of nothing with everybody.
+// All kinds that only move bytes, in one round. A barrier is an empty exchange with all ranks.
 void MpiTransport::swap_parts(Flow& flow) {
   const PendingCollective& operation = *flow.operation;
   const std::size_t element = operation.element_size();
@@ -158,7 +158,7 @@ void MpiTransport::swap_parts(Flow& flow) {
   const auto target = [&](int rank) {
     return operation.receive + at(rank * operation.part + flow.begin);
   };
-  for (int step = 1; step < size_; ++step) {  // each rank begins with another neighbour
+  for (int step = 1; step < size_; ++step) {  // each rank starts with a different peer
     const int from = (rank_ + size_ - step) % size_;
     receive(flow, from, target(from), flow.count);
   }
@@ -175,7 +175,7 @@ bool MpiTransport::next_all_reduce(Flow& flow) {
   const std::size_t element = operation.element_size();
   std::byte* const tensor = operation.receive + static_cast<std::size_t>(flow.begin) * element;
   const bool small = static_cast<std::size_t>(operation.part) * element <= small_tensor_bytes;
-  // Rank `rank` reduces elements [begin, end) of the piece; all of them where the tensor is small.
+  // Rank `rank` reduces elements [begin, end) of the piece; all of them if the tensor is small.
   const auto begin = [&](int rank) { return small ? 0 : edge(flow.count, rank, size_); };
   const auto end = [&](int rank) { return small ? flow.count : edge(flow.count, rank + 1, size_); };
   const auto at = [&](int rank) {
@@ -236,7 +236,7 @@ bool MpiTransport::next_reduce_scatter(Flow& flow) {
   return false;
 }
 
-// A binomial tree: in the ranks counted from the root, a rank's parent has its lowest bit cleared.
+// A binomial tree: in ranks relative to the root, a parent has the lowest bit cleared.
 bool MpiTransport::next_broadcast(Flow& flow) {
   const PendingCollective& operation = *flow.operation;
   std::byte* const bytes =

@@ -1,4 +1,4 @@
-// The transport between ranks of several machines: point-to-point MPI messages. Private to
+// Transport between ranks of several machines: point-to-point MPI messages. Private to
 // framework/distributed.
 #pragma once
 
@@ -9,12 +9,12 @@
 
 namespace longspan {
 
-// Every collective is a few rounds of non-blocking sends and receives. The message tag is drawn
-// from the rolling hash of the ledger, so that messages of collectives that differ never meet: no
-// rank computes with another collective's bytes.
+// Each collective is a few rounds of non-blocking sends and receives. The message tag derives from
+// the ledger's rolling hash, so messages of different collectives never match. No rank computes
+// with another collective's bytes.
 class MpiTransport : public Transport {
  public:
-  // `communicator` is this group's alone, its errors return, and it outlives the transport.
+  // `communicator` is exclusive to this group, returns errors, and outlives the transport.
   MpiTransport(MPI_Comm communicator, int rank, int size);
 
   void start(std::shared_ptr<PendingCollective> operation) override;
@@ -23,7 +23,7 @@ class MpiTransport : public Transport {
   const std::string& error() const override { return error_; }
 
  private:
-  // An operation under way: it goes through its elements in pieces, and through each in rounds.
+  // A pending operation, split into pieces; each piece takes several rounds.
   struct Flow {
     std::shared_ptr<PendingCollective> operation;
     int tag = 0;
@@ -36,9 +36,9 @@ class MpiTransport : public Transport {
 
   int tag_of(const PendingCollective& operation) const;
   void begin_piece(Flow& flow);
-  // Starts the next round; false when the operation is complete.
+  // Starts the next round; returns false when the operation is complete.
   bool next_round(Flow& flow);
-  // The rounds of one kind; false when the piece is complete.
+  // The rounds of each kind; they return false when the piece is complete.
   bool next_all_reduce(Flow& flow);
   bool next_reduce_scatter(Flow& flow);
   bool next_broadcast(Flow& flow);

@@ -17,16 +17,16 @@ namespace {
 
 static_assert(sizeof(Id) == sizeof(ncclUniqueId));
 
-constexpr int oldest = 21900;  // the first in which several threads may abort at once
+constexpr int oldest = 21900;  // the first version in which several threads may abort at once
 constexpr int oldest_in_order = 22600;
 
-// What NCCL reads from the environment; what the user has set there stays.
+// Sets NCCL's environment variables, unless the user has set them.
 void* open_library() {
-  // Kernels of several communicators begin in the order of the calls.
+  // Kernels of several communicators start in call order.
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
-  // Sums that switches make differ from call to call (github.com/NVIDIA/nccl/issues/1497).
+  // NVLink SHARP sums differ from call to call (github.com/NVIDIA/nccl/issues/1497).
   setenv("NCCL_NVLS_ENABLE", "0", 0);
-  return open_cuda_library("libnccl.so.2", "collectives between GPUs", LONGSPAN_NCCL_LIBRARIES);
+  return open_cuda_library("libnccl.so.2", "GPU collectives", LONGSPAN_NCCL_LIBRARIES);
 }
 
 struct Library {
@@ -58,7 +58,7 @@ struct Library {
     }
     int found = 0;
     if (unavailable_reason.empty() && (version(&found) != ncclSuccess || found < oldest))
-      unavailable_reason = fmt::format("NCCL is version {}; {} or newer is needed", found, oldest);
+      unavailable_reason = fmt::format("NCCL {} or newer required, found {}", oldest, found);
     const char* const asked_for = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
     keeps_order =
         found >= oldest_in_order && asked_for != nullptr && std::strcmp(asked_for, "1") == 0;
@@ -69,7 +69,7 @@ struct Library {
     const auto find = [&](auto& function, const char* name) {
       function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(opened, name));
       if (function == nullptr && unavailable_reason.empty())
-        unavailable_reason = fmt::format("NCCL has no {}", name);
+        unavailable_reason = fmt::format("NCCL has no function {}", name);
     };
     find(version, "ncclGetVersion");
     find(error_text, "ncclGetErrorString");
@@ -181,8 +181,9 @@ void destroy(NcclComm* link) noexcept {
   delete link;
 }
 
-// It frees memory, which waits for the whole GPU and so for other communicators that are still to
-// be ended, and ranks of this machine that do not end theirs may keep it for ever.
+// Runs on a separate thread, since it frees memory and so waits for the complete GPU. That includes
+// other communicators still to be aborted; ranks of this machine that do not abort theirs may block
+// it forever.
 void abort(NcclComm* link, int gpu) noexcept try {
   std::thread([link, gpu] {
     try {
@@ -193,7 +194,7 @@ void abort(NcclComm* link, int gpu) noexcept try {
     if (link->communicator != nullptr) link->library.abort(link->communicator);
   }).detach();
 } catch (const std::system_error&) {
-  // Without a thread for it the process has nothing left to end it with.
+  // Without a thread the communicator cannot be aborted.
 }
 
 bool keeps_order(const NcclComm& link) { return link.library.keeps_order; }

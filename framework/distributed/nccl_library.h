@@ -1,6 +1,5 @@
-// What Longspan asks of NCCL, which is opened when it is first needed: a program runs where there
-// is none. The bodies are in nccl_library.cpp; where nccl.h was missing, in no_nccl.cpp. Private to
-// framework/distributed.
+// Bindings of NCCL, which is opened on first use, so that programs run without it. Implemented in
+// nccl_library.cpp; without nccl.h, in no_nccl.cpp. Private to framework/distributed.
 #pragma once
 
 #include <array>
@@ -13,41 +12,40 @@ struct CUstream_st;
 
 namespace longspan::nccl {
 
-// Why there is none to use, as a clause; empty where there is one.
+// Returns, as a clause, why NCCL is unavailable; empty where it is available.
 std::string unavailable_reason();
 
-// Names a communicator to its ranks.
+// Identifies a communicator to its ranks.
 using Id = std::array<char, 128>;
 
-// This rank's part of a communicator. No call on it waits for another rank.
+// This rank's handle of a communicator. No call on it waits for another rank.
 struct NcclComm;
 
-// What became of a call.
+// The status of a call.
 struct NcclStatus {
-  bool under_way = false;  // ask `state` until it is not, and call nothing else on the link before
-  std::string error;       // what failed; empty when nothing did
+  bool under_way = false;  // poll `state` until false; make no other call on the link before
+  std::string error;       // empty on success
 };
 
 NcclStatus make_id(Id& id);
-// Of the GPU that the calling thread has selected. Makes a link, also where something fails.
+// Creates a link on the calling thread's current GPU; a link is created even on failure.
 NcclStatus make(NcclComm*& link, const Id& id, int rank, int ranks);
-// What became of the last call, and of all that has been queued so far.
+// Returns the status of the last call and of all work queued so far.
 NcclStatus state(NcclComm& link);
-// Waits for the other ranks to do the same; once it is done, `destroy` returns at once.
+// Waits for the other ranks to do the same; after completion `destroy` returns immediately.
 NcclStatus finalise(NcclComm& link);
 void destroy(NcclComm* link) noexcept;
-// Ends what is queued, wherever it stands, and returns at once; the other ranks are not asked. A
-// call on the link by another thread may come back because of it: the link stays until the process
-// ends.
+// Aborts queued work in any state and returns immediately, without the other ranks. It may unblock
+// a call by another thread on the link, so the link stays until the process ends.
 void abort(NcclComm* link, int gpu) noexcept;
 
-// Whether the GPU takes what is queued through several links in the order of the calls. Where it
-// does not, each has to wait for the one before it: two that a GPU takes in another order than its
-// peers may each keep the other's from beginning.
+// Returns whether the GPU runs work queued through several links in call order. Otherwise each
+// operation must wait for the previous one. Two operations that GPUs run in different orders may
+// deadlock.
 bool keeps_order(const NcclComm& link);
 
-// Queued on a stream. `count` elements go to or come from each rank. A call between `begin_group`
-// and `end_group` begins with the latter, together with the others.
+// Queued on a stream. `count`: elements sent to or received from each rank. Calls between
+// `begin_group` and `end_group` start together at `end_group`.
 NcclStatus begin_group(NcclComm&);
 NcclStatus end_group(NcclComm&);
 NcclStatus send(NcclComm&, const void* from, std::size_t count, DType, int to, CUstream_st*);

@@ -9,11 +9,10 @@
 namespace longspan {
 namespace {
 
-constexpr const char* ended_while_left =
-    "it was ended, as this rank did not come back from a call into CUDA";
+constexpr const char* ended_while_left = "aborted: this rank did not return from a CUDA call";
 
-// Whether the GPU has come past it, as far as it can be known in that time: the question itself may
-// wait for a call into CUDA that another thread does not come back from.
+// Returns whether the GPU passes the event within `time`. The query runs on another thread, since
+// it may block on a CUDA call that never returns.
 bool passes_within(std::chrono::duration<double> time,
                    int gpu,
                    const std::shared_ptr<const gpu::Event>& event) {
@@ -65,7 +64,7 @@ void NcclTransport::abort_if_left(std::chrono::duration<double> patience) {
     last = flows_.back().end;
   }
   if (last && passes_within(moment, device_.state().gpu(), last)) return;
-  const std::unique_lock lock(mutex_, moment);  // in vain where the host is stuck under it
+  const std::unique_lock lock(mutex_, moment);  // fails where a blocked host thread holds it
   if (!left()) return;
   left_ = true;
   abort();
@@ -82,7 +81,7 @@ void NcclTransport::start(std::shared_ptr<PendingCollective> operation) {
     operation->done = true;
     return;
   }
-  // Not under the lock: this too may wait for what is queued.
+  // Outside the lock: this too may wait for queued work.
   auto begin = std::make_unique<gpu::Event>(device_.state().cuda().stream);
   const std::lock_guard lock(mutex_);
   moved_ = Clock::now();
@@ -99,7 +98,7 @@ bool NcclTransport::progress_locked() {
   if (left_) accept({.under_way = false, .error = ended_while_left});
   if (!error_.empty() || (flows_.empty() && !calling_)) return false;
   bool moved = false;
-  // Errors are found here, however long after the call that caused them.
+  // Asynchronous errors surface here, long after the call that caused them.
   while (nccl::NcclComm* const link = link_) {
     if (!accept(nccl::state(*link)) || calling_ || !queue_next(*link)) break;
     moved = true;
@@ -161,7 +160,7 @@ nccl::NcclStatus NcclTransport::queue_parts(nccl::NcclComm& link,
   const auto count = static_cast<std::size_t>(operation.part);
   const std::size_t bytes = count * operation.element_size();
   const DType dtype = operation.signature.dtype;
-  // The first that fails is told; the group is ended all the same.
+  // The first error is returned; the group is ended nevertheless.
   nccl::NcclStatus failed;
   const auto note = [&](const nccl::NcclStatus& answer) {
     if (failed.error.empty()) failed.error = answer.error;
@@ -186,7 +185,7 @@ const PendingCollective* NcclTransport::under_way() const {
   if (!error_.empty()) return flows_.empty() ? nullptr : flows_.front().operation.get();
   for (const Flow& flow : flows_)
     if (!flow.end || !flow.end->is_complete()) {
-      // What waits for another group's turn is not what the GPU waits for.
+      // The GPU does not wait for operations that wait for another group's ticket.
       const bool comes = flow.turn <= turns_->taken && flow.begin->is_complete() &&
                          (!flow.before || flow.before->is_complete());
       return comes ? flow.operation.get() : nullptr;

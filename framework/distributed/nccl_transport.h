@@ -1,4 +1,4 @@
-// The transport between GPUs: NCCL. Private to framework/distributed.
+// NCCL transport between GPUs. Private to framework/distributed.
 #pragma once
 
 #include <atomic>
@@ -12,25 +12,25 @@
 
 namespace longspan {
 
-// Operations of all groups are queued in the order in which they were started, and the GPU takes
-// them in it (nccl::keeps_order).
+// Global order of operations: all groups' operations are queued, and run by the GPU, in the order
+// they were started (nccl::keeps_order).
 struct LaunchOrder {
   std::uint64_t given = 0;
   std::uint64_t taken = 0;
-  std::shared_ptr<const gpu::Event> last = nullptr;  // the end of the one before the next
+  std::shared_ptr<const gpu::Event> last = nullptr;  // the end of the last queued operation
 };
 
-// Carries the collectives of tensors on one GPU of each rank, on a stream of its own: each waits
-// there for what the device's stream had to do when it was started. For the host an operation is
-// done once it is queued; its `end` says where the GPU has done it. Tensors are held until then, or
-// until the request was waited for.
+// Executes collectives of tensors on one GPU per rank, on a separate stream. Each waits there for
+// the device's stream as of its start. For the host an operation is done once it is queued; its
+// `end` marks completion on the GPU. Tensors are retained until then, or until the request was
+// waited for.
 //
-// NCCL adds in an order of its own and looks at no tags: ranks that differ in what they call may
-// hang or get each other's bytes. So the group's other transport carries an empty message beside
-// each operation, by which the ranks notice.
+// NCCL chooses its order of addition and checks no tags: ranks that call different collectives may
+// hang or receive wrong bytes. So the group's other transport sends an empty message in parallel
+// with each operation, by which the ranks detect mismatches.
 class NcclTransport : public Transport {
  public:
-  // The ranks of a group give the same id. Does not wait for them. `turns` is that of all
+  // The ranks of a group pass equal ids. Does not wait for them. `turns` is shared by all
   // transports of this rank.
   NcclTransport(const Device& device,
                 const nccl::Id& id,
@@ -39,7 +39,7 @@ class NcclTransport : public Transport {
                 std::shared_ptr<LaunchOrder> turns);
   NcclTransport(const NcclTransport&) = delete;
   NcclTransport& operator=(const NcclTransport&) = delete;
-  // Ends what is under way, and does not wait for other ranks.
+  // Aborts pending operations, without waiting for other ranks.
   ~NcclTransport() override;
 
   const Device& device() const { return device_; }
@@ -49,36 +49,36 @@ class NcclTransport : public Transport {
   bool suspects_mismatch() override { return false; }
   const std::string& error() const override { return error_; }
 
-  // The operation that the GPU has come to and not done; null where there is none.
+  // Returns the operation that the GPU is executing, or null.
   const PendingCollective* under_way() const;
-  // Nothing is carried any more. What is under way ends as it stands. Any thread may ask for it.
+  // Stops the transport and aborts pending work in any state. Callable from any thread.
   void abort() noexcept;
-  // Aborts if something is under way and no call has moved it on for that long. For a thread that
-  // does nothing else: a call into CUDA or NCCL, such as the start of a kernel when too many are
-  // queued or a release of memory, may wait for a collective that never ends.
+  // Aborts if work is pending and no call has advanced it for that long. Run it on a dedicated
+  // thread: a CUDA or NCCL call may block on a collective that never ends. Examples: a kernel
+  // launch on a full queue, or freeing memory.
   void abort_if_left(std::chrono::duration<double> patience);
-  // The end in good order, which all ranks of the group come to: true when it is done. Called again
-  // and again.
+  // Polls the orderly shutdown, which all ranks of the group must reach. Returns whether it is
+  // complete.
   bool finish();
 
  private:
   struct Flow {
     std::shared_ptr<PendingCollective> operation;
-    std::unique_ptr<gpu::Event> begin;  // what the device's stream had to do before
+    std::unique_ptr<gpu::Event> begin;  // prior work on the device's stream
     std::uint64_t turn = 0;
     std::shared_ptr<const gpu::Event> before =
-        nullptr;  // the end of the one before it, to wait for
+        nullptr;  // the end of the previous operation, to wait for
     std::shared_ptr<const gpu::Event> end = nullptr;
   };
 
   using Clock = std::chrono::steady_clock;
 
   bool progress_locked();
-  // Queues the next operation, once NCCL has done with the last one and it is its turn.
+  // Queues the next operation, once NCCL has completed the last call and its ticket is due.
   bool queue_next(nccl::NcclComm& link);
   nccl::NcclStatus queue(nccl::NcclComm& link, const PendingCollective& operation);
   nccl::NcclStatus queue_parts(nccl::NcclComm& link, const PendingCollective& operation);
-  // False when the call has failed.
+  // Returns false when the call has failed.
   bool accept(const nccl::NcclStatus& answer);
 
   Device device_;
@@ -88,13 +88,14 @@ class NcclTransport : public Transport {
   CUstream_st* stream_ = nullptr;
   std::atomic<Clock::time_point> moved_ = Clock::now();
   std::atomic<bool> left_ = false;  // abort_if_left has aborted
-  // Becomes null while the mutex is held by a call that does not come back.
+  // Set to null while a blocked call holds the mutex.
   std::atomic<nccl::NcclComm*> link_ = nullptr;
-  mutable std::timed_mutex mutex_;  // guards what follows but error_, which the host alone reads
-  bool calling_ = false;            // NCCL has not done with the last call
-  bool finalising_ = false;         // that was the last
+  mutable std::timed_mutex mutex_;  // guards the members below except error_, which only the host
+                                    // thread reads
+  bool calling_ = false;            // NCCL has not completed the last call
+  bool finalising_ = false;         // the link is being finalized
   std::deque<Flow> flows_;
-  std::size_t queued_ = 0;  // how many of them, the one that NCCL is called with included
+  std::size_t queued_ = 0;  // number of queued flows, including the current NCCL call
   std::string error_;
 };
 

@@ -1,9 +1,9 @@
-// The bodies of nccl_library.h in a program that was built without nccl.h.
+// Implementation of nccl_library.h without nccl.h.
 #include "framework/distributed/nccl_library.h"
 
 namespace longspan::nccl {
 
-std::string unavailable_reason() { return "this program was built without nccl.h"; }
+std::string unavailable_reason() { return "longspan was built without NCCL"; }
 
 namespace {
 

@@ -1,4 +1,4 @@
-// What one collective does, as the ledger records it and as a transport carries it out. Private to
+// Description of one collective, for the ledger and the transports. Private to
 // framework/distributed.
 #pragma once
 
@@ -27,22 +27,21 @@ enum class CollectiveKind : std::uint8_t {
 };
 std::string_view name_of(CollectiveKind kind);
 
-// What must be equal on all ranks of a group.
+// The properties that must be equal on all ranks of a group.
 struct CollectiveSignature {
   CollectiveKind kind = CollectiveKind::barrier;
   DType dtype = DType::u8;
   Reduction reduction = Reduction::sum;
   std::int32_t root = -1;     // broadcast: the root's rank in the world
-  std::int64_t elements = 0;  // of the tensor that a rank gives; of one part in reduce_scatter
+  std::int64_t elements = 0;  // of a rank's input tensor; of one part in reduce_scatter
 
   friend bool operator==(const CollectiveSignature&, const CollectiveSignature&) = default;
 };
 
-// "all_reduce of 100 f32".
+// Returns "all_reduce of 100 f32".
 std::string to_string(const CollectiveSignature& signature);
 
-// One collective under way on one rank. `part` is the number of elements that go to or come from
-// one rank:
+// One pending collective on one rank. `part`: number of elements sent to or received from one rank:
 //   all_reduce, broadcast   part elements at `receive`, in place (send == receive)
 //   all_gather              part at `send`, size * part at `receive`
 //   reduce_scatter          size * part at `send`, part at `receive`
@@ -53,29 +52,29 @@ struct PendingCollective {
   std::int64_t part = 0;
   const std::byte* send = nullptr;
   std::byte* receive = nullptr;
-  int root = -1;  // ranks in the group
+  int root = -1;  // in the group, as `to` and `from`
   int to = -1;
   int from = -1;
 
   std::uint64_t sequence = 0;  // its number in the group's ledger, from 1
   std::uint64_t hash = 0;      // the rolling hash of the ledger up to it
   Communicator::Place place;
-  bool done = false;    // nothing of it is left to the host
-  OpenSpan begun = {};  // for whoever asks where the time goes
+  bool done = false;    // no work is left for the host
+  OpenSpan begun = {};  // for the profiler
 
-  // What `send` and `receive` point into lives as long as the operation.
+  // Owners of the memory of `send` and `receive`.
   std::array<Tensor, 2> tensors;
   std::vector<std::byte> bytes;
-  // Of tensors on a GPU, which are carried in host memory: where what was received goes.
+  // Destination of received data, for GPU tensors communicated through host memory.
   Tensor delivered = {};
-  // Of tensors that NCCL carries: where the GPU has done it.
+  // For NCCL: the event at which the GPU has completed it.
   bool on_gpu = false;
   std::shared_ptr<const gpu::Event> end = {};
 
-  // Whether what was received is there.
+  // Returns whether the received data is available.
   bool complete() const { return done && (!end || end->is_complete()); }
-  // Once it is done, brings what was received to where it is wanted. What a GPU computes from here
-  // on waits for it there, and so may use the tensors' memory for something else.
+  // Call once it is done. Copies received data to its destination. Later GPU work waits for it
+  // there, so it may reuse the tensors' memory.
   void deliver() {
     if (delivered.defined()) std::exchange(delivered, {}).copy_from(tensors[1]);
     if (end) std::exchange(end, {})->make_stream_wait(tensors[1].device().state().stream());
@@ -83,7 +82,7 @@ struct PendingCollective {
   }
 
   std::size_t element_size() const { return size_of(signature.dtype); }
-  // Of the tensor that a rank gives, as the ledger has it.
+  // Returns the bytes of a rank's input tensor, as the ledger records it.
   std::int64_t bytes_given() const {
     return signature.elements * static_cast<std::int64_t>(element_size());
   }

@@ -12,7 +12,7 @@ ProcessMesh::ProcessMesh(const Communicator& all, const MeshShape& axes, int ran
   if (axes.data < 1 || axes.context < 1 || axes.tensor < 1 || axes.size() != all.size())
     throw ConfigurationError(
         "parallel.data_parallel_size {} x parallel.context_parallel_size {} x "
-        "parallel.tensor_parallel_size {} is {} processes, but {} run",
+        "parallel.tensor_parallel_size {}: expected {} ranks, found {}",
         axes.data,
         axes.context,
         axes.tensor,
@@ -20,15 +20,13 @@ ProcessMesh::ProcessMesh(const Communicator& all, const MeshShape& axes, int ran
         all.size());
   if (axes.sequence && axes.tensor == 1)
     throw ConfigurationError(
-        "parallel.sequence_parallel divides activations over the tensor ranks; it needs "
-        "parallel.tensor_parallel_size of "
-        "at least 2");
+        "parallel.sequence_parallel requires parallel.tensor_parallel_size of at least 2");
   const int tensor_at = rank % axes.tensor;
   const int context_at = rank / axes.tensor % axes.context;
   const int data_at = rank / axes.tensor / axes.context;
   const int across_context = axes.tensor;
   const int across_data = axes.tensor * axes.context;
-  // Ranks of one axis group have the same number once their own coordinate is taken out.
+  // Ranks of one axis group have equal numbers without their own coordinate.
   const auto axis = [&](const char* name, int extent, int coordinate, int stride) {
     return extent == 1 ? Communicator()
                        : join(name, extent, rank - coordinate * stride, coordinate);

@@ -7,34 +7,35 @@
 
 namespace longspan {
 
-// Sizes of the axes. Rank = (data * context_size + context) * tensor_size + tensor: tensor ranks
-// are neighbours.
+// Sizes of the axes. Rank = (data * context_size + context) * tensor_size + tensor, so tensor ranks
+// are adjacent.
 struct MeshShape {
   int data = 1;
   int context = 1;
   int tensor = 1;
-  // Tensor ranks also share the time of what is outside of split regions (sequence parallelism,
-  // Korthikanti et al. 2022).
+  // Whether tensor ranks also shard the time axis outside of tensor-parallel regions (sequence
+  // parallelism, Korthikanti et al. 2022).
   bool sequence = false;
 
-  // Ranks that share the time of activations outside of split regions.
+  // Returns the number of ranks that shard the time axis of activations outside of tensor-parallel
+  // regions.
   int sequence_ranks() const { return context * (sequence ? tensor : 1); }
   int size() const { return data * context * tensor; }
   friend bool operator==(const MeshShape&, const MeshShape&) = default;
 };
 
-// A value. Axis communicators join the ranks that differ in that coordinate only; an axis of size 1
-// has a communicator of size 1.
+// A value type. An axis communicator joins the ranks that differ in that coordinate only; an axis
+// of size 1 has a communicator of size 1.
 struct ProcessMesh {
   MeshShape shape;
   Communicator world;
   Communicator data;
   Communicator context;
   Communicator tensor;
-  // The ranks that hold the same weights (data x context): gradients are summed over it.
+  // The ranks with identical weights (data x context), over which gradients are summed.
   Communicator replicas;
-  // The ranks that share the time of one sequence outside of split regions: the context ranks, with
-  // sequence parallelism the context x tensor ranks, in the order of the world.
+  // The ranks that shard the time axis of one sequence outside of tensor-parallel regions. These
+  // are the context ranks, or with sequence parallelism the context x tensor ranks in world order.
   Communicator time;
 
   // A mesh of one process.
@@ -43,10 +44,9 @@ struct ProcessMesh {
   // parallelism with one tensor rank.
   ProcessMesh(const Communicator& all, const MeshShape& axes);
 
-  // The group of an axis: this rank is number `place` of the `size` ranks that give the same
-  // colour.
+  // Creates an axis group: this rank has index `place` among the `size` ranks of equal color.
   using Join = std::function<Communicator(const char* name, int size, int colour, int place)>;
-  // The mesh of rank `rank`, whose groups `join` makes.
+  // The mesh of rank `rank`, with groups created by `join`.
   ProcessMesh(const Communicator& all, const MeshShape& axes, int rank, const Join& join);
 
   int data_coordinate() const { return data.rank(); }

@@ -18,7 +18,7 @@ std::vector<pid_t> descendants_of(pid_t process) {
     std::ifstream file(entry.path() / "stat");
     std::string text;
     std::getline(file, text);
-    // The name of a program, in brackets, may hold anything.
+    // The program name, in parentheses, may contain any characters.
     const auto after = text.rfind(')');
     if (after == std::string::npos) continue;
     char state = 0;

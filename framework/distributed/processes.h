@@ -1,4 +1,4 @@
-// The processes of this machine, as Linux tells of them.
+// Processes of this machine, from /proc.
 #pragma once
 
 #include <sys/types.h>
@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// Every process that this one started, and those that they did, as far as their parents live.
+// Returns the process's descendants, as far as their parents are alive.
 std::vector<pid_t> descendants_of(pid_t process);
 
 }  // namespace longspan

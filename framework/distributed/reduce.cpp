@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t block = 1024;  // elements of the accumulator: it stays in the first cache
+constexpr std::int64_t block = 1024;  // accumulator elements: fits in the L1 cache
 
 template <typename T>
 using Sum = std::conditional_t<std::is_integral_v<T>, T, Accumulator<T>>;
@@ -24,7 +24,7 @@ struct Add {
 };
 template <typename A>
 struct Larger {
-  // A NaN on any rank is the result, as in a sum.
+  // A NaN on any rank propagates, as in a sum.
   A operator()(A a, A b) const { return a > b || a != a ? a : b; }
 };
 template <typename A>

@@ -1,4 +1,4 @@
-// Element-wise reduction of several ranks' elements. Private to framework/distributed.
+// Element-wise reduction over ranks. Private to framework/distributed.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace longspan {
 
-// outputs[j][i] = ((sources[0][i] + sources[1][i]) + sources[2][i]) + ...; the accumulator of bf16
-// and f16 is f32, rounded once. An output may be one of the sources, element for element. Sums of
-// integers wrap around.
+// Computes outputs[j][i] = ((sources[0][i] + sources[1][i]) + sources[2][i]) + ...; bf16 and f16
+// accumulate in f32 and are rounded once. An output may alias one of the sources exactly. Integer
+// sums wrap around.
 void reduce_in_order(DType dtype,
                      Reduction reduction,
                      std::span<const std::byte* const> sources,

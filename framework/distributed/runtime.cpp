@@ -18,7 +18,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A job of one process needs no MPI, and starts the quicker for it.
+// A job of one process skips MPI, which speeds up its start.
 bool started_with_others() {
   if (const char* size = std::getenv("OMPI_COMM_WORLD_SIZE")) return std::atoi(size) > 1;
   for (const char* name : {"PMIX_RANK", "PMI_RANK", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
@@ -31,10 +31,9 @@ int usable_cores() {
   return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
-// Open MPI would add eight lines on MPI_Abort to the one sentence that was said, and in
-// MPI_Finalize complain about the segments that have no name any more. Its switch for a quiet
-// mpirun is read at each message, in ranks too; what it says at the start and what mpirun says is
-// heard.
+// Silences Open MPI, which adds eight lines to the error message on MPI_Abort. In MPI_Finalize it
+// would report the segments that were unlinked. mpirun's quiet flag is read at each message, in
+// ranks too. Messages at startup and of mpirun itself still appear.
 void quiet_open_mpi() {
   if (void* const quiet = dlsym(RTLD_DEFAULT, "orte_execute_quiet"))
     *static_cast<bool*>(quiet) = true;
@@ -48,8 +47,8 @@ void pause_core() {
 
 }  // namespace
 
-// What this rank waits for, for others that ask; waits do not nest but for a barrier in a
-// destructor.
+// The operation that this rank waits for, for questions of other ranks. Waits do not nest, except
+// for a barrier in a destructor.
 struct Runtime::Waiting {
   Waiting(Runtime& runtime, const Group& in, const PendingCollective& what)
       : owner(runtime), group(in), operation(what), outer(runtime.waiting_) {
@@ -88,21 +87,21 @@ void Runtime::begin_mpi() {
   int ready = 0;
   MPI_Initialized(&ready);
   require(!ready || options_.joins_running_mpi,
-          "MPI is already running: a process has one Session in its life");
+          "MPI is already initialized; a process can create only one Session");
   int over = 0;
   MPI_Finalized(&over);
-  if (over) throw RankError("MPI was ended before it was needed: it cannot be started again");
+  if (over) throw RankError("MPI was finalized and cannot be initialized again");
   int level = 0;
   if (!ready && MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
-    throw RankError("MPI could not be started");
+    throw RankError("MPI initialization failed");
   mpi_ = true;
   ends_mpi_ = !ready;
 }
 
-// Open MPI keeps the memory of its messages in files of /dev/shm, which stay there when mpirun is
-// killed. Each rank has all of them mapped now: they go on without their names.
+// Open MPI keeps message buffers in files of /dev/shm, which remain when mpirun is killed. Each
+// rank has mapped all of them by now, so they work without names.
 void Runtime::unlink_mpi_segments() const {
-  if (!ends_mpi_) return;  // whoever ends it would be told that they are missing
+  if (!ends_mpi_) return;  // the MPI's owner would report them as missing
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);)
     if (const auto path = line.find("/dev/shm/vader_segment."); path != line.npos)
@@ -132,7 +131,7 @@ bool Runtime::progress() {
 }
 
 void Runtime::back_off(std::uint64_t idle) const {
-  // Another rank may need this core: to give it away costs little when nobody wants it.
+  // Another rank may need this core: yielding is cheap when none does.
   if (idle < 64 && !oversubscribed_)
     pause_core();
   else if (idle < (oversubscribed_ ? 64 : 20000))
@@ -144,8 +143,8 @@ void Runtime::back_off(std::uint64_t idle) const {
 void Runtime::wait(Group& group, const PendingCollective& operation) {
   if (operation.done) return;
   if (group.failure) throw RankError("{}", *group.failure);
-  require(!finished_, "a collective was waited for after the end of the Session");
-  const Span span(words_of(group, operation, ActivityKind::wait));
+  require(!finished_, "waited for a collective after the end of the Session");
+  const Span span(words_of(group, operation, ActivityKind::idle));
   const auto began = Clock::now();
   wait_until([&] { return operation.done; },
              [&] {
@@ -156,7 +155,7 @@ void Runtime::wait(Group& group, const PendingCollective& operation) {
 
 void Runtime::wait(CUstream_st* stream) {
   wait_until([&] { return gpu::done(stream); }, [&] { return under_way_on_gpu(); });
-  // The stream goes on when a collective before it has failed.
+  // The stream also advances when an earlier collective has failed.
   progress();
   for (Group* group : groups_) {
     if (!group->nccl) continue;
@@ -225,7 +224,7 @@ void Runtime::fail_collective(Group& suspect, const Wait& wait, bool certain) {
   suspect.failure = diagnose(suspect, wait, reports);
   gave_up_ = describe(suspect.id).waiting;
   wait.group.failure = suspect.failure;
-  // What a GPU waits for does not come any more, and whoever frees its memory waits for the GPU.
+  // Pending GPU collectives never complete, and freeing GPU memory waits for them.
   for (Group* group : groups_)
     if (group->nccl) group->nccl->abort();
   throw RankError("{}", *suspect.failure);
@@ -248,19 +247,17 @@ std::string Runtime::diagnose(const Group& suspect,
     if (std::ranges::count(suspect.members, other) == 0) continue;
     ledgers.push_back(report.ledger);
     if (&suspect == &wait.group && report.ledger.entered() < wait.operation.sequence)
-      elsewhere += fmt::format("; rank {} has not come to it{}",
+      elsewhere += fmt::format("; rank {} has not reached it{}",
                                other,
-                               report.waiting.empty() ? "" : " and waits " + report.waiting);
+                               report.waiting.empty() ? "" : " and is waiting " + report.waiting);
   }
   if (const auto difference = first_mismatch(suspect.name, ledgers)) return *difference;
   std::string sentence;
   if (const std::string error = suspect.error(); !error.empty()) sentence = error + "; ";
   if (!silent.empty())
-    sentence += fmt::format("{} did not answer within {:g} s: {}; ",
+    sentence += fmt::format("{} did not respond within {:g} s (killed, stopped or hung); ",
                             name_ranks(silent),
-                            reply_timeout(),
-                            silent.size() == 1 ? "it was killed, stopped or hangs"
-                                               : "they were killed, stopped or hang");
+                            reply_timeout());
   return fmt::format("{}this rank waited {:.3g} s in collective {} on \"{}\" ({}){}",
                      sentence,
                      wait.waited.count(),
@@ -281,7 +278,7 @@ void Runtime::finish(NcclTransport& transport) {
 
 void Runtime::fail(Group& group, const PendingCollective& operation) {
   fail_collective(group, {group, operation, Seconds(0)}, true);
-  throw Failure("unreachable: a rank gave up and went on");
+  throw Failure("internal error: a rank continued after a failed collective");
 }
 
 bool Runtime::claim_error_report() {
@@ -295,7 +292,7 @@ void Runtime::abort(int exit_code) {
     report_job_end(exit_code);
     std::_Exit(exit_code);
   }
-  // The rank that reports ends the job; this one does it only if that does not come about.
+  // The reporting rank ends the job; this one only if that does not happen in time.
   if (claimed_ && !*claimed_) {
     const auto deadline = Clock::now() + options_.reply_timeout;
     while (Clock::now() < deadline) {
@@ -305,7 +302,7 @@ void Runtime::abort(int exit_code) {
   }
   report_job_end(exit_code);
   quiet_open_mpi();
-  // Only for another machine does Open MPI wait without a limit.
+  // Open MPI waits without limit only for another machine.
   if (local_size_ < size_) daemon_.kill_if_still_running();
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);

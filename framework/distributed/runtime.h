@@ -1,4 +1,4 @@
-// MPI's life, the groups, and what a rank does while it waits. Private to framework/distributed.
+// MPI's lifetime, the groups, and progress while a rank waits. Private to framework/distributed.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +19,17 @@ namespace longspan {
 
 class Runtime;
 
-// The ranks of one communicator, its ledger and what carries its collectives.
+// The ranks of one communicator, its ledger and its transports.
 struct Communicator::Group {
   std::shared_ptr<Runtime> runtime;
-  std::uint64_t id = 0;  // the same on all its ranks, and no other group's
+  std::uint64_t id = 0;  // equal on all its ranks, unique among groups
   std::string name;
   std::vector<int> members;  // ranks in the world
   int rank = 0;
   Ledger ledger;
-  std::unique_ptr<Transport> transport;  // of memory of the host
-  std::unique_ptr<NcclTransport> nccl;   // of a GPU's, where there is one
-  std::optional<std::string> failure;    // every later collective throws it again
+  std::unique_ptr<Transport> transport;  // for host memory
+  std::unique_ptr<NcclTransport> nccl;   // for GPU memory, if used
+  std::optional<std::string> failure;    // rethrown by every later collective
 
   Group(std::shared_ptr<Runtime> owner,
         std::uint64_t identity,
@@ -39,23 +39,23 @@ struct Communicator::Group {
   ~Group();
 
   int size() const { return static_cast<int>(members.size()); }
-  // Moves its collectives on; true when anything moved.
+  // Advances its collectives; returns whether anything advanced.
   bool progress();
-  // What a transport reports as wrong, as a clause; empty when nothing is.
+  // Returns a transport's error as a clause, or "".
   std::string error() const;
-  // Enters the ledger and starts.
+  // Records the operation in the ledger and starts it.
   void start(const std::shared_ptr<PendingCollective>& operation);
   void run(const std::shared_ptr<PendingCollective>& operation);
-  // Brings what was received to where it is wanted, of an operation that is done.
+  // Delivers the received data of a completed operation.
   void finish(PendingCollective& operation) const;
   LedgerRecord record_of(const PendingCollective& operation) const;
 
  private:
-  // The empty message beside an operation that NCCL carries.
+  // Returns the empty message that accompanies an NCCL operation.
   std::shared_ptr<PendingCollective> shadow_of(const PendingCollective& operation) const;
 };
 
-// Of the operation under way, or of the wait for it.
+// Describes the pending operation, or the wait for it, as a span.
 SpanInfo words_of(const Communicator::Group& group,
                   const PendingCollective& operation,
                   ActivityKind kind);
@@ -74,15 +74,15 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   int local_rank() const { return local_rank_; }
   int local_size() const { return local_size_; }
   void set_time_limit(Seconds limit) { limit_ = limit; }
-  // After which a host that waits would have given up.
+  // Returns the time after which a waiting host would have given up.
   Seconds patience() const { return limit_ + options_.reply_timeout; }
-  // What `wait` for an operation has taken in all.
+  // Returns the total time spent in `wait` for operations.
   Seconds waited() const { return waited_; }
 
-  // The group of all ranks; called once.
+  // Creates the group of all ranks; called once.
   std::shared_ptr<Group> make_world();
-  // A group of some ranks of `parent`, called by all of the parent's ranks at once; `members` are
-  // ranks in the world, this one among them.
+  // Collective over `parent`. Creates a group of some of its ranks; `members` are ranks in the
+  // world, including this one.
   std::shared_ptr<Group> make_group(const std::shared_ptr<Group>& parent,
                                     std::uint64_t id,
                                     const std::string& name,
@@ -91,57 +91,57 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   void enrol(Group* group) { groups_.push_back(group); }
   void remove(Group* group) { std::erase(groups_, group); }
 
-  // Moves every collective of every group on; true when anything moved.
+  // Advances every collective of every group; returns whether anything advanced.
   bool progress();
-  // Returns when nothing of the operation is left to the host; throws RankError.
+  // Blocks until no work of the operation is left for the host. Throws RankError.
   void wait(Group& group, const PendingCollective& operation);
-  // Returns when a GPU has done what is queued on the stream, collectives among it; throws
-  // RankError when one of those fails.
+  // Blocks until the GPU has completed the work queued on the stream, including collectives. Throws
+  // RankError when a collective fails.
   void wait(CUstream_st* stream);
 
-  // Ends a transport in good order, if the other ranks come to it within the time limit.
+  // Shuts a transport down in order, if the other ranks do so within the time limit.
   void finish(NcclTransport& transport);
 
-  // Throws RankError with what the ranks' ledgers say about the operation.
+  // Throws RankError with the diagnosis of the operation from the ranks' ledgers.
   [[noreturn]] void fail(Group& group, const PendingCollective& operation);
 
   bool claim_error_report();
   [[noreturn]] void abort(int exit_code);
-  // Whether someone else has ended the MPI that this one joined.
+  // Returns whether its owner has finalized the MPI that this one joined.
   bool is_over() const;
   void finish(bool in_order);
 
  private:
   struct Waiting;
 
-  // Starts MPI, or joins the one that runs.
+  // Starts MPI, or joins the running one.
   void begin_mpi();
 
   // The collective that this rank waits for.
   struct Awaited {
     Group* group = nullptr;
     const PendingCollective* operation = nullptr;
-    std::uint64_t sequence = 0;  // a freed operation's address may be another's
+    std::uint64_t sequence = 0;  // distinguishes operations whose address is reused
     friend bool operator==(const Awaited&, const Awaited&) = default;
   };
-  // The first that a GPU has come to and not done.
+  // Returns the first operation that the GPU has started but not completed.
   Awaited under_way_on_gpu() const;
-  // Waits for `finished`, which is up to the collective that `awaited` names, and to nothing that
-  // can fail where it names none.
+  // Waits for `finished`, which depends on the collective that `awaited` returns. Where it returns
+  // none, the wait cannot fail.
   template <typename Finished, typename Find>
   void wait_until(const Finished& finished, const Find& awaited);
   void unlink_mpi_segments() const;
   RankReport describe(std::uint64_t group) const;
-  // What this rank waits for, and since when.
+  // The operation that this rank waits for, and the elapsed wait.
   struct Wait {
     Group& group;
     const PendingCollective& operation;
     Seconds waited;
   };
-  // Asks the other ranks where a transport or another rank hints at a difference.
+  // Queries the other ranks where a transport or another rank suspects a mismatch.
   void check_for_mismatch(const Wait& wait);
   // Exchanges the ledgers of `suspect` and throws RankError. Returns only when `certain` is false
-  // and no difference was found.
+  // and no mismatch was found.
   void fail_collective(Group& suspect, const Wait& wait, bool certain);
   std::string diagnose(const Group& suspect,
                        const Wait& wait,
@@ -154,7 +154,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   Seconds waited_{0};
   LauncherProcess daemon_;
   bool mpi_ = false;       // MPI is running
-  bool ends_mpi_ = false;  // and this object will end it
+  bool ends_mpi_ = false;  // this object will finalize MPI
   bool finished_ = false;
   int rank_ = 0;
   int size_ = 1;
@@ -164,7 +164,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::unique_ptr<ControlChannel> control_;
   std::vector<Group*> groups_;
   const Waiting* waiting_ = nullptr;  // the innermost wait
-  std::string gave_up_;  // the wait that ended in a failure, for ranks that ask afterwards
+  std::string gave_up_;  // the wait that ended in a failure, for later questions of other ranks
   std::optional<bool> claimed_;
 };
 

@@ -18,7 +18,7 @@ Session::Session(const SessionOptions& options)
 Session::~Session() {
   const bool in_order = std::uncaught_exceptions() == exceptions_ && !runtime_->is_over();
   if (in_order) {
-    // MPI_Finalize waits for all ranks without a time limit: it is entered only when they are here.
+    // MPI_Finalize waits for all ranks without a timeout, so it is called only once they are here.
     try {
       world_.barrier();
     } catch (const std::exception& error) {

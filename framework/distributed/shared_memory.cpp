@@ -17,9 +17,9 @@ namespace {
 
 constexpr std::size_t segment_bytes =
     SharedSegment::header_bytes + SharedSegment::slots * SharedSegment::slot_bytes;
-// Up to here every rank reduces the whole tensor itself: one meeting of the ranks less.
+// Up to this size every rank reduces the full tensor, which saves one synchronization of the ranks.
 constexpr std::size_t small_reduction_bytes = 8192;
-// Slices of a chunk begin at cache lines.
+// Slices of a chunk are aligned to cache lines.
 constexpr std::int64_t line_elements = 64;
 
 std::byte* map(int descriptor) {
@@ -27,7 +27,7 @@ std::byte* map(int descriptor) {
   return bytes == MAP_FAILED ? nullptr : static_cast<std::byte*>(bytes);
 }
 
-// Slice `index` of `parts` of `count` elements.
+// Returns slice `index` of `parts` of `count` elements.
 struct Slice {
   std::int64_t begin;
   std::int64_t end;
@@ -67,7 +67,8 @@ std::unique_ptr<SharedSegment> SharedSegment::open(const Address& address) {
   const std::string path = fmt::format("/proc/{}/fd/{}", address.process, address.descriptor);
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor < 0) return nullptr;
-  // On another machine the number may name anything: only a file of the right size is looked into.
+  // On another machine the descriptor may refer to anything: only a file of the exact size is
+  // mapped.
   const bool fits = lseek(descriptor, 0, SEEK_END) == static_cast<off_t>(segment_bytes);
   std::byte* bytes = fits ? map(descriptor) : nullptr;
   ::close(descriptor);
@@ -100,7 +101,7 @@ void SharedMemoryTransport::start(std::shared_ptr<PendingCollective> operation) 
   const CollectiveKind kind = operation->signature.kind;
   const bool parted = kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::all_to_all;
   const auto room = static_cast<std::int64_t>(SharedSegment::slot_bytes / element);
-  // Each part of a chunk begins at a cache line, so that no line is written by two ranks' copies.
+  // Parts are aligned to cache lines, so that no line is written by two ranks' copies.
   active.chunk_elements = parted ? room / size() / line_elements * line_elements : room;
   const std::int64_t part = operation->part;
   active.chunks = static_cast<std::uint64_t>(
@@ -116,7 +117,8 @@ void SharedMemoryTransport::start(std::shared_ptr<PendingCollective> operation) 
 bool SharedMemoryTransport::progress() {
   bool moved = false;
   while (!active_.empty() && !mismatch_) {
-    // All three, so that the copies of one chunk lie between the others' and the caches are used.
+    // Interleaves all three stages, so that one chunk's copies overlap with the others' and hit the
+    // cache.
     const bool published = publish_next();
     const bool combined = combine_next();
     const bool collected = collect_next();
@@ -226,7 +228,7 @@ void SharedMemoryTransport::publish(const Chunk& chunk, std::byte* slot) const {
       return copy_bytes(slot, source, bytes);
     case CollectiveKind::all_reduce: {
       if (!chunk.active->combines) return copy_bytes(slot, source, bytes);
-      const Slice own = slice_of(chunk.count, rank_, size());  // nobody else reads it
+      const Slice own = slice_of(chunk.count, rank_, size());  // no other rank reads it
       const std::size_t begin = static_cast<std::size_t>(own.begin) * element;
       const std::size_t end = static_cast<std::size_t>(own.end) * element;
       copy_bytes(slot, source, begin);

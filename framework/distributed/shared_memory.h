@@ -1,4 +1,4 @@
-// The transport between ranks on one machine: each rank owns a segment of memory that the others
+// Shared-memory transport between ranks of one machine: each rank owns a segment that the others
 // map. Private to framework/distributed.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace longspan {
 
-// One rank's memory for one group. It has no name in any file system (memfd), so nothing is left
-// behind however the process ends. Pages are taken from the system when they are first used.
+// One rank's memory for one group. It is a memfd without a file system name, so nothing remains
+// however the process ends. Pages are committed on first use.
 class SharedSegment {
  public:
   static constexpr std::size_t slots = 32;
@@ -20,11 +20,11 @@ class SharedSegment {
 
   struct Header {
     struct Chunk {
-      std::uint64_t hash;  // of the ledger: the same on all ranks, or they differ
+      std::uint64_t hash;  // of the ledger; a difference between ranks is a mismatch
       std::uint32_t slot;
     };
     std::uint64_t token = 0;
-    // Chunks that this rank has published, combined and collected so far.
+    // Numbers of chunks that this rank has published, combined and collected.
     alignas(64) std::atomic<std::uint64_t> published{0};
     alignas(64) std::atomic<std::uint64_t> combined{0};
     alignas(64) std::atomic<std::uint64_t> collected{0};
@@ -33,7 +33,7 @@ class SharedSegment {
   static constexpr std::size_t header_bytes = 4096;
   static_assert(sizeof(Header) <= header_bytes);
 
-  // How another rank of this machine finds the segment.
+  // Locates the segment for another rank of this machine.
   struct Address {
     std::int64_t process = 0;
     std::int64_t descriptor = -1;
@@ -44,13 +44,13 @@ class SharedSegment {
   SharedSegment& operator=(const SharedSegment&) = delete;
   ~SharedSegment();
 
-  // Null where the system gives none.
+  // Returns null where the system refuses the memory.
   static std::unique_ptr<SharedSegment> create();
-  // Null when it cannot be reached: another machine, another container.
+  // Returns null when it is unreachable: another machine or container.
   static std::unique_ptr<SharedSegment> open(const Address& address);
 
   const Address& address() const { return address_; }
-  // Others have opened it or never will.
+  // Call when all others have opened it or never will.
   void close_descriptor();
 
   Header& header() const { return *reinterpret_cast<Header*>(bytes_); }
@@ -63,14 +63,14 @@ class SharedSegment {
   Address address_;
 };
 
-// All operations of the group are one stream of chunks, and each rank takes every chunk through
-// three stages: `publish` copies what others need into a slot of its own segment, `combine` reduces
-// the rank's slice of the chunk over all ranks, `collect` copies the others' results. A rank may
-// publish as far ahead as it has slots, so that a rank which is busy with something else is not
-// waited for at each chunk. Slots are reused last freed first: they stay in the cache.
+// A group's operations form one stream of chunks, each with three stages. `publish` copies data for
+// others into a slot of this rank's segment. `combine` reduces this rank's slice of the chunk over
+// all ranks. `collect` copies the others' results. A rank may publish ahead up to its number of
+// slots, so that a busy rank does not stall each chunk. Slots are reused last freed first, to stay
+// in cache.
 class SharedMemoryTransport : public Transport {
  public:
-  // `segments`: one a rank of the group, in rank order.
+  // `segments`: one per rank of the group, in rank order.
   SharedMemoryTransport(int rank, std::vector<std::unique_ptr<SharedSegment>> segments);
 
   void start(std::shared_ptr<PendingCollective> operation) override;
@@ -81,10 +81,10 @@ class SharedMemoryTransport : public Transport {
  private:
   struct Active {
     std::shared_ptr<PendingCollective> operation;
-    std::uint64_t first = 0;  // its first chunk in the stream
+    std::uint64_t first = 0;  // index of its first chunk in the stream
     std::uint64_t chunks = 0;
-    std::int64_t chunk_elements = 0;  // of one part
-    bool combines = false;            // has a combine stage: results are not taken from slots
+    std::int64_t chunk_elements = 0;  // per part
+    bool combines = false;            // has a combine stage: results are not read from slots
   };
   // One chunk of an operation: elements [begin, begin + count) of each part.
   struct Chunk {
@@ -96,14 +96,14 @@ class SharedMemoryTransport : public Transport {
 
   int size() const { return static_cast<int>(segments_.size()); }
   Chunk chunk_at(std::uint64_t number) const;
-  // True when every other rank's counter is past `number`.
+  // Returns whether every other rank's counter exceeds `number`.
   bool all_past(Counter counter, std::uint64_t number, std::uint64_t& known) const;
   void free_slots();
   bool publish_next();
   bool combine_next();
   bool collect_next();
   bool same_collective(std::uint64_t number, const PendingCollective& operation);
-  // Where rank `rank` has published the chunk.
+  // Returns the slot in which `rank` has published the chunk.
   std::byte* published_by(int rank, std::uint64_t number) const;
   void publish(const Chunk& chunk, std::byte* slot) const;
   void combine(const Chunk& chunk, std::uint64_t number) const;
@@ -126,7 +126,7 @@ class SharedMemoryTransport : public Transport {
   std::uint64_t freed_ = 0;                                    // chunks whose slot is free again
   std::array<std::uint32_t, SharedSegment::slots> slot_of_{};  // by chunk number
   std::vector<std::uint32_t> free_;
-  // The least counters of the others that were seen.
+  // Lowest counters observed of the other ranks.
   std::uint64_t known_published_ = 0;
   std::uint64_t known_combined_ = 0;
   std::uint64_t known_collected_ = 0;

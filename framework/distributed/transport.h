@@ -9,21 +9,22 @@
 
 namespace longspan {
 
-// One object a rank and group. Operations are started in the same order on all ranks and may be
-// many under way. A transport never blocks and starts no thread: work is done in `progress`.
-// Reductions add in rank order, and sums of bf16 and f16 are kept in f32 and rounded once, so all
-// transports give the same bits.
+// One object per rank and group. All ranks start operations in the same order; many may be pending.
+// A transport never blocks and starts no thread: `progress` does the work. Reductions add in rank
+// order. Sums of bf16 and f16 accumulate in f32 and are rounded once, so all transports produce
+// identical bits.
 class Transport {
  public:
   virtual ~Transport() = default;
 
   virtual void start(std::shared_ptr<PendingCollective> operation) = 0;
-  // Does what can be done now; true when anything moved. Sets `done` of completed operations.
+  // Makes all possible progress; returns whether anything advanced. Sets `done` of completed
+  // operations.
   virtual bool progress() = 0;
-  // True when another rank's data belongs to another collective than the one under way here. It may
-  // cost a look at every rank, and may be mistaken: the ledgers decide.
+  // Returns whether another rank's data belongs to a different collective than the pending one. It
+  // may poll every rank and may be wrong: the ledgers decide.
   virtual bool suspects_mismatch() = 0;
-  // What went wrong in the layer below; empty when nothing did.
+  // Returns the error of the layer below, or "".
   virtual const std::string& error() const = 0;
 };
 

@@ -1,4 +1,4 @@
-// A thread that looks after something now and then. Private to framework/distributed.
+// A periodic background thread. Private to framework/distributed.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 
 namespace longspan {
 
-// Calls `look` every so often, until it is destroyed.
+// Calls `look` periodically until it is destroyed.
 class PeriodicThread {
  public:
   PeriodicThread(std::chrono::duration<double> every, std::function<void()> look)

@@ -39,7 +39,7 @@ const EnvironmentKind& kind_named(const std::string& name, const std::string& pl
   const auto kinds = environment_kinds();
   const auto found = std::ranges::find(kinds, name, &EnvironmentKind::name);
   if (found == kinds.end())
-    throw DataError("{}: found {}, wanted the name of an environment: {}",
+    throw DataError("{}: unknown environment {} (choices: {})",
                     place,
                     quote(name),
                     names_of(std::vector<EnvironmentKind>(kinds.begin(), kinds.end())));
@@ -76,25 +76,29 @@ std::span<const EnvironmentKind> environment_kinds() {
 Environment parse_environment(std::string_view text, const std::string& place) {
   const std::vector<std::string> words = words_of(text);
   if (words.empty())
-    throw DataError("{}: is empty, wanted the name of an environment and its numbers", place);
+    throw DataError("{}: expected the name of an environment and its parameters, found nothing",
+                    place);
   const EnvironmentKind& kind = kind_named(words.front(), place);
   EnvironmentNumbers numbers;
   for (std::size_t i = 1; i < words.size(); i += 2) {
     const auto known = std::ranges::find(kind.numbers, words[i], &EnvironmentNumber::name);
     if (known == kind.numbers.end())
-      throw DataError(
-          "{}: found {}, a {} has {}", place, quote(words[i]), kind.name, names_of(kind.numbers));
+      throw DataError("{}: unknown parameter {} of {} (choices: {})",
+                      place,
+                      quote(words[i]),
+                      kind.name,
+                      names_of(kind.numbers));
     const std::string found = i + 1 < words.size() ? words[i + 1] : "";
     const std::optional<std::int64_t> number = number_of(found);
     if (!number || *number < known->least || *number > known->most)
-      throw DataError("{}: {}: found {}, wanted a number from {} to {}",
+      throw DataError("{}: {}: expected a number from {} to {}, found {}",
                       place,
                       words[i],
-                      quote(found),
                       known->least,
-                      known->most);
+                      known->most,
+                      quote(found));
     if (!numbers.emplace(words[i], *number).second)
-      throw DataError("{}: {} is given twice", place, words[i]);
+      throw DataError("{}: duplicate parameter {}", place, words[i]);
   }
   for (const EnvironmentNumber& number : kind.numbers) numbers.emplace(number.name, number.usual);
   return kind.make(numbers);

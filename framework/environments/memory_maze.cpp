@@ -1,4 +1,4 @@
-// A square in which a hidden place is found, and found again from elsewhere.
+// A grid with a hidden goal, which must be found again from other cells.
 #include <fmt/format.h>
 
 #include "framework/environments/environment.h"
@@ -8,14 +8,14 @@ namespace {
 
 enum Move : std::int64_t { down, left, right, up };
 
-// Along the row first.
+// Moves along the row first.
 Move towards(std::int64_t goal, std::int64_t cell, std::int64_t side) {
   const std::int64_t across = goal % side - cell % side;
   if (across != 0) return across > 0 ? right : left;
   return goal > cell ? down : up;
 }
 
-// Where it leads; at the edge of the square nowhere.
+// Returns the cell after a move; moves beyond the edge have no effect.
 std::int64_t moved(std::int64_t cell, std::int64_t move, std::int64_t side) {
   switch (move) {
     case down:
@@ -31,7 +31,7 @@ std::int64_t moved(std::int64_t cell, std::int64_t move, std::int64_t side) {
   }
 }
 
-// The numbers of a situation.
+// Indices of the state.
 struct InMaze {
   enum : std::size_t { step, goal, cell, found, numbers };
 };
@@ -50,7 +50,7 @@ class Maze {
                              now[InMaze::cell]);
   }
 
-  // Who stands at the place is elsewhere afterwards, whatever is done.
+  // An agent at the goal is teleported elsewhere, whatever the action.
   EnvStep act(WorldState& now, std::int64_t action, const Random& random) const {
     EnvStep outcome;
     ++now[InMaze::step];
@@ -67,7 +67,7 @@ class Maze {
     return outcome;
   }
 
-  // Along the row first, once the place was found; before that anywhere.
+  // Moves along the row first once the goal is found; explores randomly before that.
   ExpertAction advise(const WorldState& now, const Random& random) const {
     if (now[InMaze::cell] == now[InMaze::goal]) return {};
     if (now[InMaze::found] > 0) {
@@ -81,7 +81,7 @@ class Maze {
   }
 
  private:
-  // Any other cell than the place.
+  // Draws a cell other than the goal.
   std::int64_t elsewhere(std::int64_t place, std::int64_t at_step, const Random& random) const {
     const std::int64_t other = drawn(random.child("places"), at_step, side_ * side_ - 1);
     return other < place ? other : other + 1;
@@ -114,10 +114,10 @@ Environment maze_of(std::int64_t side, std::int64_t steps) {
 EnvironmentKind memory_maze() {
   return {.name = "memory_maze",
           .documentation =
-              "cells, seen as small letters, are walked through until the hidden one is met, a "
-              "capital letter, which gives 1; then the walk begins again elsewhere, and asked for "
-              "is each move towards it, along the row first. It is wanted that the place is found "
-              "again",
+              "a walk through cells, seen as lower-case letters, to the hidden goal, an upper-case "
+              "letter, which gives reward 1; then the walk restarts elsewhere, and the expert "
+              "action is each move towards the goal, along the row first. The task is to remember "
+              "the goal",
           .numbers = {{"side", "cells along a side of the square", 4, 2, most_lettered_side},
                       {"steps", "steps of an episode", 80, 2, 1 << 20}},
           .make = [](const EnvironmentNumbers& numbers) {

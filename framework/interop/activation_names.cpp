@@ -15,7 +15,7 @@ struct NamedActivation {
   const char* there;
   const char* here;
 };
-// The first name of each is exported.
+// Export uses the first name of each.
 constexpr std::array<NamedActivation, 6> activations = {{{"gelu_new", "gelu_tanh"},
                                                          {"gelu_pytorch_tanh", "gelu_tanh"},
                                                          {"gelu", "gelu"},
@@ -24,7 +24,7 @@ constexpr std::array<NamedActivation, 6> activations = {{{"gelu_new", "gelu_tanh
                                                          {"swish", "silu"}}};
 
 struct GatedActivation {
-  const char* inner;  // what the gate is read through
+  const char* inner;  // activation of the gate
   const char* gated;
 };
 constexpr std::array<GatedActivation, 4> gated_activations = {
@@ -43,12 +43,12 @@ std::string from_hf_activation(const ModelConfig& config,
   if (found != activations.end()) return found->here;
   std::vector<std::string> names;
   for (const NamedActivation& each : activations) names.emplace_back(each.there);
-  config.throw_data_error(key, fmt::format("found {}; wanted {}", quote(there), join_or(names)));
+  config.throw_data_error(key, fmt::format("expected {}, found {}", join_or(names), quote(there)));
 }
 
 std::string gated_activation(const std::string& inner) {
   const auto found = std::ranges::find(gated_activations, inner, &GatedActivation::inner);
-  require(found != gated_activations.end(), "{} has no gated form", inner);
+  require(found != gated_activations.end(), "activation {} has no gated variant", inner);
   return found->gated;
 }
 

@@ -1,4 +1,4 @@
-// Activations as the package transformers calls them.
+// Activation names of Hugging Face `transformers`.
 #pragma once
 
 #include <string>
@@ -7,21 +7,21 @@
 
 namespace longspan {
 
-// model.activation, of a layer without a gate, for what a key says. Throws DataError where Longspan
-// has no such activation.
+// Returns model.activation, without a gate, of the value of a key. Throws DataError for an
+// unsupported activation.
 std::string from_hf_activation(const ModelConfig& config, const std::string& key);
-// The same of a name that is a part of what the key says.
+// Returns model.activation of a name within the value of a key.
 std::string from_hf_activation(const ModelConfig& config,
                                const std::string& key,
                                const std::string& there);
 
-// model.activation of a layer whose gate has this activation: swiglu for silu.
+// Returns model.activation of a layer with this gate activation: swiglu for silu.
 std::string gated_activation(const std::string& inner);
-// Whether a value of model.activation is one of those.
+// Returns whether a value of model.activation is gated.
 bool is_gated_activation(const std::string& here);
 
-// The inverse; of a gated activation, the name of that of its gate. Of an activation that the
-// package has not it is another one, which is seen when the two models are compared.
+// Inverse of from_hf_activation; for a gated activation, the name of its gate's. An activation
+// without a counterpart gets another name, which the comparison of both models detects.
 std::string to_hf_activation(const std::string& here);
 
 }  // namespace longspan

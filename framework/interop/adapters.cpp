@@ -13,15 +13,15 @@
 namespace longspan {
 namespace {
 
-// The adapters of the layers that are one matrix there, as one: A of all one above the other, and
-// of B a block a layer, which reads that layer's rows of A alone.
+// Joins the adapters of layers that are fused into one matrix in PEFT. A is the vertical
+// concatenation; B is block-diagonal, so that each layer uses only its rows of A.
 struct JoinedAdapter {
   std::string module;  // "model.layers.0.self_attn.q_proj"
   std::vector<std::string> layers;
   std::int64_t rank = 0;
   std::int64_t in = 0;
   std::int64_t out = 0;
-  std::vector<std::int64_t> out_begin;  // of each of the layers
+  std::vector<std::int64_t> out_begin;  // per layer
 
   Tensor down(const Checkpoint& checkpoint) const;
   Tensor up(const Checkpoint& checkpoint) const;
@@ -80,13 +80,13 @@ std::vector<JoinedAdapter> joined_adapters(const Checkpoint& checkpoint,
 
 std::string last_word(const std::string& module) { return module.substr(module.rfind('.') + 1); }
 
-// Which modules have adapters: by their last words where all of that name have, else by their
-// whole names.
+// Returns the modules with adapters. A last name component suffices where all modules of that name
+// have one; otherwise the full names are listed.
 std::vector<std::string> targets_of(const std::vector<JoinedAdapter>& adapters,
                                     const std::vector<TensorPair>& pairs) {
   std::set<std::string> adapted;
   for (const JoinedAdapter& each : adapters) adapted.insert(each.module);
-  std::set<std::string> in_part;  // last words
+  std::set<std::string> in_part;  // last components
   for (const TensorPair& pair : pairs) {
     const std::string module = pair.hf_name.substr(0, pair.hf_name.rfind('.'));
     if (!adapted.contains(module)) in_part.insert(last_word(module));
@@ -154,12 +154,13 @@ void export_adapters(const Checkpoint& checkpoint,
   const std::vector<TensorPair> pairs = architecture.tensors(values);
   const std::vector<JoinedAdapter> adapters = joined_adapters(checkpoint, pairs);
   if (adapters.empty())
-    throw ConfigurationError("--adapters: {} has none; leave it out for the whole model",
-                             checkpoint.path().string());
+    throw ConfigurationError(
+        "--adapter-only: {} has no adapters; omit it to export the whole model",
+        checkpoint.path().string());
   if (!values.texts("training.lora.modules_to_save").empty())
     throw ConfigurationError(
-        "--adapters: training.lora.modules_to_save is {}, and such weights are not written with "
-        "adapters; leave it out for the whole model",
+        "--adapter-only cannot be combined with training.lora.modules_to_save: {}; omit it to "
+        "export the whole model",
         values.text("training.lora.modules_to_save"));
   const auto name = [](const JoinedAdapter& each, const char* part) {
     return fmt::format("base_model.model.{}.{}.weight", each.module, part);

@@ -1,4 +1,4 @@
-// Low-rank adapters (Hu et al. 2021) of a run as the package PEFT has them.
+// Export of low-rank adapters (LoRA, Hu et al. 2021) to PEFT.
 #pragma once
 
 #include <filesystem>
@@ -9,13 +9,13 @@
 
 namespace longspan {
 
-// What the run with this configuration multiplies B A x with.
+// Returns the scaling factor of B A x in the run with this configuration.
 double adapter_factor(const ModelValues& values);
 
-// Writes adapter_model.safetensors and adapter_config.json with the adapters of a checkpoint alone.
-// What is one matrix there and several layers here has one adapter of the sum of their ranks.
-// `base`: what the latter names as the model that they are to be added to; empty: nothing. Throws
-// ConfigurationError where the run has no adapters or has trained other weights beside them, and as
+// Writes adapter_model.safetensors and adapter_config.json with only the adapters of a checkpoint.
+// Layers that are fused into one matrix there get one adapter, whose rank is the sum of their
+// ranks. `base`: name of the base model in adapter_config.json; empty: none. Throws
+// ConfigurationError where the run has no adapters or has trained other weights too. Throws also as
 // SafetensorsWriter.
 void export_adapters(const Checkpoint& checkpoint,
                      const Architecture& architecture,

@@ -19,7 +19,8 @@ template <typename T>
 T parsed(const std::string& key, const std::string& text) {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require(error == std::errc() && end == text.data() + text.size(), "{} is {}", key, text);
+  require(
+      error == std::errc() && end == text.data() + text.size(), "{}: invalid value {}", key, text);
   return value;
 }
 
@@ -40,8 +41,8 @@ std::vector<const Architecture*> of_type(const std::string& model_type) {
   return found;
 }
 
-// "architectures", with today's names of classes: version 2 of transformers and the first
-// conversions of Llama had others.
+// Returns "architectures" with current class names. Version 2 of `transformers` and the first Llama
+// conversions had others.
 std::vector<std::string> model_classes_of(const ModelConfig& config) {
   std::vector<std::string> names = config.texts("architectures");
   for (std::string& name : names) {
@@ -51,16 +52,15 @@ std::vector<std::string> model_classes_of(const ModelConfig& config) {
   return names;
 }
 
-// Those of "model_type"; where it is missing, as in files before version 3 of transformers, those
-// of the first known class in "architectures".
+// Returns the architectures of "model_type". Files from before version 3 of `transformers` lack it;
+// then the first known class in "architectures" decides.
 std::vector<const Architecture*> candidates(const ModelConfig& config) {
   if (config.has("model_type")) {
     const std::string type = config.text("model_type");
     const std::vector<const Architecture*> found = of_type(type);
     if (found.empty())
       config.throw_data_error(
-          "model_type",
-          fmt::format("found {}; Longspan imports {}", quote(type), join_or(model_types())));
+          "model_type", fmt::format("expected {}, found {}", join_or(model_types()), quote(type)));
     return found;
   }
   const std::vector<std::string> model_classes = model_classes_of(config);
@@ -69,19 +69,19 @@ std::vector<const Architecture*> candidates(const ModelConfig& config) {
       if (std::ranges::count(each.model_classes, model_class) > 0) return of_type(each.model_type);
   const std::string why =
       model_classes.empty()
-          ? "\"architectures\" names no class"
-          : fmt::format("no type follows from \"architectures\", {}", quote(model_classes[0]));
-  config.throw_data_error("model_type",
-                          fmt::format("expected text, found nothing, and {}; set it to one of {}",
-                                      why,
-                                      join_or(model_types())));
+          ? "\"architectures\" is empty"
+          : fmt::format("unknown class {} in \"architectures\"", quote(model_classes[0]));
+  config.throw_data_error(
+      "model_type",
+      fmt::format(
+          "expected a string, found nothing ({}); set it to {}", why, join_or(model_types())));
 }
 
 }  // namespace
 
 const std::string& ModelValues::text(const std::string& key) const {
   const auto found = values_.find(key);
-  require(found != values_.end(), "the configuration has no key {}", key);
+  require(found != values_.end(), "no such key in the configuration: {}", key);
   return found->second;
 }
 
@@ -99,7 +99,10 @@ double ModelValues::number_or(const std::string& key, double otherwise) const {
 
 std::vector<std::string> ModelValues::texts(const std::string& key) const {
   std::string_view rest = text(key);
-  require(rest.size() >= 2 && rest.front() == '[' && rest.back() == ']', "{} is {}", key, rest);
+  require(rest.size() >= 2 && rest.front() == '[' && rest.back() == ']',
+          "{}: invalid value {}",
+          key,
+          rest);
   rest = rest.substr(1, rest.size() - 2);
   std::vector<std::string> items;
   while (!rest.empty()) {
@@ -150,11 +153,10 @@ const Architecture& architecture_of(const ModelConfig& config) {
     std::vector<std::string> known;
     for (const Architecture* const each : found)
       known.insert(known.end(), each->model_classes.begin(), each->model_classes.end());
-    config.throw_data_error("architectures",
-                            fmt::format("found {}; of {} Longspan imports {}",
-                                        quote(model_class),
-                                        meant->name,
-                                        join_or(known)));
+    config.throw_data_error(
+        "architectures",
+        fmt::format(
+            "expected {} for {}, found {}", join_or(known), meant->name, quote(model_class)));
   }
   return *meant;
 }

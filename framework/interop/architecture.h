@@ -1,4 +1,4 @@
-// The architectures whose weights are taken and given: one file each, and the registry.
+// Supported Hugging Face architectures: one file each, and the registry.
 #pragma once
 
 #include <functional>
@@ -16,19 +16,18 @@
 
 namespace longspan {
 
-// The values of a configuration by key, as they are written: "model.hidden_size" -> "768". "none"
-// stands for absence.
+// Configuration values by key, as written: "model.hidden_size" -> "768". "none" means absent.
 class ModelValues {
  public:
   explicit ModelValues(std::map<std::string, std::string> values) : values_(std::move(values)) {}
 
-  // Throws Failure where there is no such key.
+  // Throws Failure for a missing key.
   const std::string& text(const std::string& key) const;
   bool is(const std::string& key, std::string_view wanted) const { return text(key) == wanted; }
   std::int64_t integer(const std::string& key) const;
   std::int64_t integer_or(const std::string& key, std::int64_t otherwise) const;
   double number_or(const std::string& key, double otherwise) const;
-  // Of a list.
+  // Returns the elements of a list.
   std::vector<std::string> texts(const std::string& key) const;
   std::vector<double> numbers(const std::string& key) const;
   const std::map<std::string, std::string>& all() const { return values_; }
@@ -37,69 +36,69 @@ class ModelValues {
   std::map<std::string, std::string> values_;
 };
 
-// Keys of a configuration, and their values as YAML has them.
+// Configuration keys with their values in YAML.
 using ModelSettings = std::vector<std::pair<std::string, std::string>>;
 
-// What a config.json comes to here.
+// Result of importing a config.json.
 struct ImportedConfig {
   ModelSettings settings;
-  std::vector<std::string> labels = {};   // names of classes or tags, in the order of their ids
-  std::int64_t num_labels = 0;            // as config.json has it, where it has other labels
-  std::vector<std::int64_t> image = {};   // of what reads images, their height, width and channels
-  TokenIds token_ids = {};                // of what makes texts of texts
-  std::vector<std::string> remarks = {};  // sentences for who imports it
+  std::vector<std::string> labels = {};   // class or tag names, by id
+  std::int64_t num_labels = 0;            // from config.json, if inconsistent with its labels
+  std::vector<std::int64_t> image = {};   // for image models: height, width and channels
+  TokenIds token_ids = {};                // for seq2seq models
+  std::vector<std::string> remarks = {};  // messages for the user
 };
 
-// Null where a folder has no tensor of this name.
+// Returns null where the directory has no tensor of this name.
 using TensorFinder = std::function<const StoredTensor*(const std::string& name)>;
 
 inline constexpr const char* pixels_config_name = "preprocessor_config.json";
 
-// Several may be of one type, each with other classes.
+// Several may have one model type, with different classes.
 struct Architecture {
   std::string model_type;                       // of config.json
   std::string name;                             // "GPT-2"
   std::string family;                           // model.family
-  std::vector<std::string> model_classes = {};  // what "architectures" may say; the first is
-                                                // exported
-  std::string prefix;  // of names, which weights of a bare body do not have
+  std::vector<std::string> model_classes = {};  // in "architectures"; the first is exported
+  std::string prefix;                           // of tensor names; absent in bare backbones
 
-  // Throws DataError for whatever would make another function of it.
+  // Throws DataError for settings that would change the model's function.
   std::function<ImportedConfig(const ModelConfig& config)> read;
-  // Of a run with this configuration, what `read` makes the same model of. Where the run has what
-  // this architecture does not, it leaves that out: export compares (export.h).
+  // Returns a config.json for a run with this configuration, from which `read` recovers the model.
+  // Unsupported settings are dropped: export compares the result (export.h).
   std::function<nlohmann::ordered_json(const ModelValues& values)> write;
-  // All weights of such a model.
+  // Returns all weights of such a model.
   std::function<std::vector<TensorPair>(const ModelValues& values)> tensors;
-  // Tensors that are constants and no weights: passed over. Names without the prefix.
+  // Returns whether a tensor is a constant rather than a weight; it is skipped. Names lack the
+  // prefix.
   std::function<bool(std::string_view name)> is_constant;
-  // Where it is set: second names of shared weights, each with the first. What is stored under both
-  // must be equal, unless `is_left_out` names the second; stored under the second only, it is read
-  // from there.
+  // Optional: aliases of shared weights, each with the primary name. If both are stored they must
+  // be equal, unless `is_unsupported_tensor` accepts the alias. If only the alias is stored, it is
+  // read.
   std::function<std::vector<std::pair<std::string, std::string>>(const ModelValues& values)>
       copies = {};
-  // Where it is set: tensors that no model here has, with their shapes, and that are zero. One that
-  // is there must be so, and an export has them all.
+  // Optional: all-zero tensors without a counterpart here, with their shapes. Import checks those
+  // that exist; export writes all.
   std::function<std::vector<std::pair<std::string, std::vector<std::int64_t>>>(
       const ModelValues& values)>
       zeros = {};
-  // Where it is set: settles what config.json leaves open by the tensors that are there.
+  // Optional: resolves ambiguities of config.json by the existing tensors.
   std::function<void(const TensorFinder& find, ImportedConfig& meaning)> resolve = {};
-  // Where it is set: what weights were called before, "" where they were not called otherwise.
+  // Optional: legacy name of a weight; "" if it had no other.
   std::function<std::string(const std::string& name)> legacy_name = {};
-  // Likewise: tensors of something that Longspan does not have, which an import leaves out.
+  // Optional: returns whether a tensor has an unsupported purpose; import skips it.
   std::function<bool(std::string_view name)> is_unsupported_tensor = {};
-  // Without the readout, which such a model has not learnt: nothing of it but what is optional.
+  // The output head is untrained: only its optional tensors exist.
   bool is_headless = false;
-  // Where it is set, of what reads images: preprocessor_config.json, which says what becomes of
-  // pixels. `values` then has the keys image.height, image.width and image.channels too.
+  // Optional, for image models: returns preprocessor_config.json, with the pixel transformation.
+  // `values` then also has the keys image.height, image.width and image.channels.
   std::function<nlohmann::ordered_json(const ModelValues& values)> write_pixels = {};
 };
 
 const std::vector<Architecture>& architectures();
-// Their names.
+// Returns their names.
 std::vector<std::string> architecture_names();
-// Throws DataError where config.json names none that is known.
+// Throws DataError where config.json names no supported architecture.
 const Architecture& architecture_of(const ModelConfig& config);
 
 }  // namespace longspan

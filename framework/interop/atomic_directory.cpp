@@ -24,7 +24,7 @@ fs::path beside(const fs::path& path, const char* use, const std::string& id) {
   return result;
 }
 
-// Of folders that nobody makes any more. Without its lock file a folder is someone else's.
+// Removes directories of dead writers. A directory without a lock file is not ours.
 void remove_abandoned(const fs::path& path) {
   std::vector<std::string> left;
   const std::string begin = path.filename().string() + locked;
@@ -49,10 +49,8 @@ AtomicDirectory::AtomicDirectory(const fs::path& path, const std::string& asked_
   const bool is_there = fs::exists(status);
   if (is_there && (!fs::is_directory(status) || !fs::is_empty(path, error) || error))
     throw ConfigurationError(
-        "{}: {} is there already; wanted: a folder that is not there yet, or an empty one",
-        asked_by,
-        path.string());
-  // Without a "/" at its end, so that it has a name and a folder.
+        "{}: {} already exists; name a new or empty directory", asked_by, path.string());
+  // Drops a trailing "/", so that the path has a file name and a parent.
   path_ = fs::absolute(path).lexically_normal();
   if (path_.filename().empty()) path_ = path_.parent_path();
   fs::create_directories(path_.parent_path(), error);
@@ -65,7 +63,7 @@ AtomicDirectory::AtomicDirectory(const fs::path& path, const std::string& asked_
   if (!error) fs::create_directory(made, error);
   if (error) {
     lock_.remove();
-    throw Failure("{}: {} cannot be made: {}", asked_by, made.string(), error.message());
+    throw Failure("{}: {} cannot be created: {}", asked_by, made.string(), error.message());
   }
   beside_ = made;
 }
@@ -80,7 +78,7 @@ void AtomicDirectory::finish() {
   sync_directory(beside_);
   std::error_code error;
   fs::rename(beside_, path_, error);
-  if (error) throw Failure("{}: cannot be given its name: {}", path_.string(), error.message());
+  if (error) throw Failure("{}: cannot be renamed into place: {}", path_.string(), error.message());
   finished_ = true;
   sync_directory(path_.parent_path());
 }

@@ -1,4 +1,4 @@
-// A folder that is seen at its path once it is whole.
+// A directory that appears at its path only when it is complete.
 #pragma once
 
 #include <filesystem>
@@ -10,24 +10,24 @@ namespace longspan {
 
 class AtomicDirectory {
  public:
-  // Makes a folder beside `path`, which must not be there or be an empty folder; what those left
-  // who were killed while they made the same one is removed. `asked_by` begins the message. Throws
-  // ConfigurationError where something is there, Failure where it cannot be made.
+  // Creates a temporary directory next to `path`, which must be missing or an empty directory.
+  // Removes leftovers of killed writers of an equal path. `asked_by`: prefix of messages. Throws
+  // ConfigurationError where `path` exists, and Failure where the directory cannot be created.
   AtomicDirectory(const std::filesystem::path& path, const std::string& asked_by);
   AtomicDirectory(const AtomicDirectory&) = delete;
   AtomicDirectory& operator=(const AtomicDirectory&) = delete;
-  // Without `finish` it goes, with all that is in it.
+  // Deletes the directory recursively unless `finish` was called.
   ~AtomicDirectory();
 
-  // Where to write, until `finish`.
+  // Path to write into, until `finish`.
   const std::filesystem::path& inside() const { return beside_; }
-  // Gives it its name. What is in it must be on the disk. Throws Failure.
+  // Renames the directory to `path`. Its content must be synced. Throws Failure.
   void finish();
 
  private:
   std::filesystem::path path_;
   std::filesystem::path beside_;
-  LockFile lock_;  // PATH.lock-ID, held as long as PATH.tmp-ID is written
+  LockFile lock_;  // PATH.lock-ID, held while PATH.tmp-ID is written
   bool finished_ = false;
 };
 

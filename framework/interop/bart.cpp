@@ -9,35 +9,35 @@ namespace longspan::bart {
 namespace {
 
 constexpr std::int64_t most = std::int64_t{1} << 24;
-// Rows of both tables of positions that no position has.
+// Unused first rows of both position tables.
 constexpr std::int64_t first_position = 2;
 
-// Of versions before 4, which made other functions of them.
+// Rejects settings of versions before 4 that change the model's function.
 void refuse_other_functions(const ModelConfig& config) {
   config.require_encoder_and_decoder();
-  config.require_flag("tie_word_embeddings", true, "source, target and output have one table");
-  config.require_flag("normalize_embedding", true, "what the first layers read is normed");
-  config.require_flag("normalize_before", false, "norms stand behind the sublayers");
-  config.require_flag("add_final_layer_norm", false, "no norm is on top of norms");
-  config.require_flag("static_position_embeddings", false, "positions are learned");
-  config.require_flag("do_blenderbot_90_layernorm", false, "norms stand behind the sublayers");
+  config.require_flag("tie_word_embeddings", true, "source, target and output share one embedding");
+  config.require_flag("normalize_embedding", true, "embeddings are normalized");
+  config.require_flag("normalize_before", false, "norms follow the sublayers");
+  config.require_flag("add_final_layer_norm", false, "there is no final norm");
+  config.require_flag("static_position_embeddings", false, "position embeddings are learned");
+  config.require_flag("do_blenderbot_90_layernorm", false, "norms follow the sublayers");
   config.require_flag("add_bias_logits", false, "logits have no bias");
   if (config.has("extra_pos_embeddings"))
     config.integer("extra_pos_embeddings", first_position, first_position);
 }
 
-// A number that encoder and decoder have alike here.
+// Returns a number that must be equal in encoder and decoder.
 std::int64_t alike(const ModelConfig& config, const std::string& name, std::int64_t least_below) {
   const std::string encoder = "encoder_" + name, decoder = "decoder_" + name;
   const std::int64_t count = config.integer(encoder, 1, least_below);
   if (const std::int64_t other = config.integer(decoder, 1, least_below); other != count)
     config.throw_data_error(
         decoder,
-        fmt::format("found {}; wanted {}, as \"{}\" says: encoder and decoder are alike "
-                    "but for their layers",
-                    other,
+        fmt::format("expected {}, as in \"{}\", found {} (encoder and decoder differ only in their "
+                    "number of layers)",
                     count,
-                    encoder));
+                    encoder,
+                    other));
   return count;
 }
 
@@ -50,14 +50,14 @@ void read_dropouts(const ModelConfig& config, ImportedConfig& meaning) {
       fmt::format("{}", config.number("attention_dropout", 0, of_dropout)));
   if (hidden != dropout)
     meaning.remarks.push_back(
-        fmt::format("\"activation_dropout\" is {} and \"dropout\" {}: in training model.dropout is "
-                    "the latter, for the hidden layers of feed-forward layers too",
+        fmt::format("\"activation_dropout\" is {}, but \"dropout\" is {}: in training, "
+                    "model.dropout uses the latter inside feed-forward layers too",
                     hidden,
                     dropout));
   for (const char* const key : {"encoder_layerdrop", "decoder_layerdrop"})
     if (const double share = config.number(key, 0, of_dropout); share > 0)
       meaning.remarks.push_back(
-          fmt::format("\"{}\" is {}: in training no layers are left out here", key, share));
+          fmt::format("\"{}\" is {}: LayerDrop is not applied in training", key, share));
 }
 
 void read_ids(const ModelConfig& config, std::int64_t vocabulary, ImportedConfig& meaning) {
@@ -68,7 +68,7 @@ void read_ids(const ModelConfig& config, std::int64_t vocabulary, ImportedConfig
                                       {"eos_token_id", 2},
                                       {"decoder_start_token_id", 2},
                                       {"forced_eos_token_id", 2}});
-  // As version 3 called it.
+  // Name of version 3.
   const bool forces_begin = config.flag("force_bos_token_to_be_generated", false);
   const auto begin = meaning.token_ids.find("bos_token_id");
   if (forces_begin && begin != meaning.token_ids.end())
@@ -78,9 +78,9 @@ void read_ids(const ModelConfig& config, std::int64_t vocabulary, ImportedConfig
 ImportedConfig read(const ModelConfig& config) {
   config.pass_over_common();
   refuse_other_functions(config);
-  // Of heads of classes, and what is said twice.
+  // Settings of classification heads, and redundant keys.
   config.ignore_keys({"classifier_dropout", "classif_dropout", "num_hidden_layers"});
-  // What distillation wrote down.
+  // Written by distillation.
   config.ignore_keys(
       {"save_step", "replacing_rate", "student_encoder_layers", "student_decoder_layers"});
   const std::int64_t width = config.integer("d_model", 1, most);
@@ -88,7 +88,7 @@ ImportedConfig read(const ModelConfig& config) {
   if (width % heads != 0)
     config.throw_data_error(
         "encoder_attention_heads",
-        fmt::format("found {}, which does not divide d_model, {}", heads, width));
+        fmt::format("expected a divisor of d_model ({}), found {}", width, heads));
   const std::int64_t vocabulary = config.integer("vocab_size", 1, std::int64_t{1} << 31);
   const std::int64_t positions = config.integer("max_position_embeddings", 2, 1 << 28);
   ImportedConfig meaning;
@@ -147,7 +147,7 @@ nlohmann::ordered_json write(const ModelValues& values) {
           {"tie_word_embeddings", true}};
 }
 
-// Of a stack: "encoder" or "decoder".
+// Adds a stack, "encoder" or "decoder".
 void add_stack(const std::string& stack, std::int64_t layers, std::vector<TensorPair>& pairs) {
   const std::string body = "model." + stack + ".";
   pairs.push_back({body + "embed_positions.weight", {stack + "/positions/weight"}});
@@ -182,7 +182,7 @@ std::vector<TensorPair> tensors(const ModelValues& values) {
   return pairs;
 }
 
-// Which older versions saved.
+// Saved by older versions.
 bool is_constant(std::string_view name) {
   return name == "encoder.version" || name == "decoder.version";
 }

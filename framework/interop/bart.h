@@ -1,5 +1,5 @@
-// BART (Lewis et al. 2020) as the package transformers has it: family encoder_decoder with norms
-// after the sublayers, learned positions and one table of embeddings.
+// BART (Lewis et al. 2020) of Hugging Face `transformers`: family encoder_decoder with post-norm,
+// learned positions and one embedding table.
 #pragma once
 
 #include "framework/interop/architecture.h"

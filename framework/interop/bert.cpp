@@ -14,19 +14,19 @@ namespace {
 
 constexpr double usual_dropout = 0.1;
 
-// What is read from the body.
+// Head on top of the backbone.
 enum class Head : std::uint8_t { classes, tags, none };
 
 struct BertKind {
   const char* model_type;
   const char* name;
-  const char* model_class;  // what "architectures" says begins so
+  const char* model_class;  // prefix of "architectures"
   const char* prefix;
-  bool after_padding = false;  // positions begin behind the row of "pad_token_id"
-  const char* class_layer;     // of a head of classes
-  const char* classes;         // likewise
-  const char* left_out;        // tensors of other heads begin so
-  const char* decoder;         // of the head that predicts words, whose table the embedding shares
+  bool after_padding = false;  // positions begin after row "pad_token_id"
+  const char* class_layer;     // of a classification head
+  const char* classes;         // output of a classification head
+  const char* left_out;        // prefix of tensors of other heads
+  const char* decoder;         // of the MLM head, tied to the embedding
 };
 constexpr BertKind kinds[] = {{.model_type = "bert",
                                .name = "BERT",
@@ -54,16 +54,16 @@ void remark_dropouts(const BertKind& kind,
   const double of_head = config.number("classifier_dropout", dropout, of_dropout);
   if (of_head != dropout)
     meaning.remarks.push_back(
-        fmt::format("\"classifier_dropout\" is {} and \"hidden_dropout_prob\" {}: model.dropout is "
-                    "the latter, for both",
+        fmt::format("\"classifier_dropout\" is {}, but \"hidden_dropout_prob\" is {}: "
+                    "model.dropout uses the latter for both",
                     of_head,
                     dropout));
   if (dropout == 0) return;
   const bool before = head == Head::classes && !kind.after_padding;
   meaning.remarks.push_back(
-      fmt::format("in training model.dropout drops the hidden layers of feed-forward layers{} "
-                  "too, which {} does not",
-                  before ? " and what the pooler reads" : "",
+      fmt::format("in training, model.dropout also applies inside feed-forward layers{}; {} does "
+                  "not apply it there",
+                  before ? " and to the input of the pooler" : "",
                   kind.name));
 }
 
@@ -71,7 +71,7 @@ void read_positions(const BertKind& kind, const ModelConfig& config, ModelSettin
   if (config.has("position_embedding_type") && config.text("position_embedding_type") != "absolute")
     config.throw_data_error(
         "position_embedding_type",
-        fmt::format("found {}; wanted absolute", quote(config.text("position_embedding_type"))));
+        fmt::format("expected absolute, found {}", quote(config.text("position_embedding_type"))));
   std::int64_t first = 0;
   if (kind.after_padding)
     first = 1 + (config.has("pad_token_id") ? config.integer("pad_token_id", 0, 1 << 16) : 1);
@@ -85,7 +85,7 @@ void read_positions(const BertKind& kind, const ModelConfig& config, ModelSettin
 ImportedConfig read(const BertKind& kind, Head head, const ModelConfig& config) {
   config.pass_over_common();
   config.require_encoder_alone();
-  // Of the head that predicts words; what older versions say, and nothing reads.
+  // Settings of the MLM head, and keys of older versions that are never read.
   config.ignore_keys({"tie_word_embeddings",
                       "directionality",
                       "gradient_checkpointing",
@@ -159,12 +159,12 @@ std::vector<TensorPair> tensors(const BertKind& kind, Head head, const ModelValu
   return pairs;
 }
 
-// Which older versions saved.
+// Saved by older versions.
 bool is_constant(std::string_view name) {
   return name == "embeddings.position_ids" || name == "embeddings.token_type_ids";
 }
 
-// The names that norms have in weights which were made for another library.
+// Names of norm parameters in weights converted from TensorFlow.
 std::string older_name(const std::string& name) {
   for (const auto& [now, before] :
        {std::pair("LayerNorm.weight", "LayerNorm.gamma"), {"LayerNorm.bias", "LayerNorm.beta"}})
@@ -172,7 +172,7 @@ std::string older_name(const std::string& name) {
   return "";
 }
 
-// Of a model that does not read it, older versions saved it all the same.
+// Older versions saved it even for models that do not use it.
 bool is_of_pooler(std::string_view name) {
   return name.ends_with("pooler.dense.weight") || name.ends_with("pooler.dense.bias");
 }

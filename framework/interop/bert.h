@@ -1,6 +1,6 @@
-// BERT (Devlin et al. 2019) and RoBERTa (Liu et al. 2019) as the package transformers has them:
-// family encoder with learned positions, types of tokens and norms after the sublayers; with
-// classes of texts, with tags, or as bodies whose readout is still to be learnt.
+// BERT (Devlin et al. 2019) and RoBERTa (Liu et al. 2019) of Hugging Face `transformers`: family
+// encoder with learned positions, token types and post-norm. Supports sequence classification,
+// tagging, and backbones with an untrained output head.
 #pragma once
 
 #include <vector>

@@ -13,7 +13,7 @@ ModelSettings read_encoder_keys(const ModelConfig& config, double dropout) {
   if (width % heads != 0)
     config.throw_data_error(
         "num_attention_heads",
-        fmt::format("found {}, which does not divide hidden_size, {}", heads, width));
+        fmt::format("expected a divisor of hidden_size ({}), found {}", width, heads));
   const auto number = [](auto value) { return fmt::format("{}", value); };
   return {
       {"model.family", "encoder"},

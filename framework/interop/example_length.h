@@ -1,4 +1,4 @@
-// How long examples may be that a model with so many positions reads.
+// Maximum example length of a model with a fixed number of positions.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// Adds data.max_length: padded lengths are whole multiples of 8, and have room for one token more.
+// Adds data.max_length. Padded lengths are multiples of 8 and include one extra token.
 inline void add_example_length(std::int64_t positions, ModelSettings& settings) {
   const std::int64_t multiple = positions >= 8 ? 8 : 1;
   settings.emplace_back(

@@ -10,17 +10,18 @@ namespace {
 constexpr std::int64_t most = std::int64_t{1} << 24;
 
 void refuse_other_functions(const ModelConfig& config) {
-  config.require_flag("scale_attn_weights", true, "scores are divided by the root of the width");
   config.require_flag(
-      "scale_attn_by_inverse_layer_idx", false, "scores are scaled alike in all layers");
+      "scale_attn_weights", true, "scores are divided by the square root of the head dimension");
+  config.require_flag(
+      "scale_attn_by_inverse_layer_idx", false, "all layers scale scores the same way");
   config.require_decoder_alone();
 }
 
 ImportedConfig read(const ModelConfig& config) {
   refuse_other_functions(config);
-  // "n_ctx", "n_special" and "predict_special_tokens" are what older versions say, and nothing
-  // reads; the "summary" is of another head; scores in a wider type are rounded otherwise and mean
-  // the same.
+  // Older versions wrote "n_ctx", "n_special" and "predict_special_tokens", which are never read.
+  // The "summary" keys configure another head. Computing scores in a wider dtype changes only
+  // rounding.
   config.ignore_keys({"n_ctx",
                       "summary_type",
                       "summary_use_proj",
@@ -35,7 +36,7 @@ ImportedConfig read(const ModelConfig& config) {
   const std::int64_t heads = config.integer("n_head", 1, 1 << 16);
   if (width % heads != 0)
     config.throw_data_error(
-        "n_head", fmt::format("found {}, which does not divide n_embd, {}", heads, width));
+        "n_head", fmt::format("expected a divisor of n_embd ({}), found {}", width, heads));
   const std::int64_t hidden =
       config.has("n_inner") ? config.integer("n_inner", 1, 1 << 28) : 4 * width;
   const std::int64_t positions = config.integer("n_positions", 1, 1 << 28);
@@ -67,13 +68,13 @@ ImportedConfig read(const ModelConfig& config) {
   };
   if (of_embedding != dropout)
     meaning.remarks.push_back(fmt::format(
-        "\"embd_pdrop\" is {} and \"resid_pdrop\" {}: model.dropout is the latter, for both",
+        "\"embd_pdrop\" is {}, but \"resid_pdrop\" is {}: model.dropout uses the latter for both",
         of_embedding,
         dropout));
   if (dropout > 0)
     meaning.remarks.push_back(
-        "in training model.dropout drops the hidden layers of feed-forward layers too, which GPT-2 "
-        "does not");
+        "in training, model.dropout also applies inside feed-forward layers; GPT-2 does not apply "
+        "it there");
   config.finish();
   return meaning;
 }
@@ -108,7 +109,7 @@ std::vector<TensorPair> tensors(const ModelValues& values) {
   const auto add = [&](const std::string& there, const std::vector<std::string>& here) {
     pairs.push_back({there, here});
   };
-  // A product with [in, out], and what is added to it.
+  // A linear layer with an [in, out] weight and a bias.
   const auto add_linear = [&](const std::string& there, const std::vector<std::string>& here) {
     for (const std::string kind : {"weight", "bias"}) {
       TensorPair pair = {there + "." + kind, {}};
@@ -137,7 +138,7 @@ std::vector<TensorPair> tensors(const ModelValues& values) {
   return pairs;
 }
 
-// "h.0.attn.bias": the causal mask, which older versions saved.
+// "h.0.attn.bias": the causal mask, saved by older versions.
 bool is_constant(std::string_view name) {
   return name.starts_with("h.") &&
          (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));

@@ -1,5 +1,5 @@
-// GPT-2 (Radford et al. 2019) as the package transformers has it: family decoder with learned
-// positions and norms before the sublayers.
+// GPT-2 (Radford et al. 2019) of Hugging Face `transformers`: family decoder with learned positions
+// and pre-norm.
 #pragma once
 
 #include "framework/interop/architecture.h"

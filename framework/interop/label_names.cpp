@@ -22,12 +22,12 @@ void read_label_names(const ModelConfig& config, ImportedConfig& meaning) {
   constexpr const char* single = "single_label_classification";
   if (config.has("problem_type") && config.text("problem_type") != single)
     config.throw_data_error("problem_type",
-                            fmt::format("found {}; wanted {}: one class of a text is right",
-                                        quote(config.text("problem_type")),
-                                        single));
+                            fmt::format("expected {}, found {} (one class per text)",
+                                        single,
+                                        quote(config.text("problem_type"))));
   std::vector<std::string>& names = meaning.labels;
   std::int64_t count = 0;
-  // "_num_labels" is the key of version 3 of transformers.
+  // Version 3 of `transformers` calls the key "_num_labels".
   for (const char* const key : {"_num_labels", "num_labels"})
     if (config.has(key)) count = config.integer(key, 0, most_labels);
   if (config.has("id2label")) {
@@ -42,9 +42,9 @@ void read_label_names(const ModelConfig& config, ImportedConfig& meaning) {
   }
   if (names.size() < 2 && meaning.num_labels < 2)
     config.throw_data_error("id2label",
-                            fmt::format("found {} label{}; wanted at least 2 classes",
+                            fmt::format("expected at least 2 classes, found {} label{}",
                                         names.size(),
-                                        names.size() == 1 ? ", which stands for a number" : "s"));
+                                        names.size() == 1 ? " (regression)" : "s"));
 }
 
 std::function<void(const TensorFinder& find, ImportedConfig& meaning)> label_settling(
@@ -57,17 +57,17 @@ std::function<void(const TensorFinder& find, ImportedConfig& meaning)> label_set
         "\"num_labels\" is {} and \"id2label\" has {} labels", meaning.num_labels, names.size());
     const std::int64_t rows = stored->shape[0];
     if (rows < 2)
-      throw DataError("{}: {}, and tensor {} has {} row; expected at least 2 classes",
+      throw DataError("{}: tensor {}: expected at least 2 rows (classes), found {}; {}",
                       model_config_name,
-                      both,
                       quote(readout),
-                      rows);
+                      rows,
+                      both);
     if (rows != meaning.num_labels && rows != std::ssize(names))
-      throw DataError("{}: {}, and tensor {} has {} rows; expected as many rows as one of the two",
+      throw DataError("{}: tensor {}: expected as many rows as labels, found {}; {}",
                       model_config_name,
-                      both,
                       quote(readout),
-                      rows);
+                      rows,
+                      both);
     if (rows == meaning.num_labels) {
       const std::set<std::string> given(names.begin(), names.end());
       while (std::ssize(names) < rows) {
@@ -77,18 +77,19 @@ std::function<void(const TensorFinder& find, ImportedConfig& meaning)> label_set
       }
       names.resize(static_cast<std::size_t>(rows));
     }
-    meaning.remarks.push_back(fmt::format("{}: {}; the labels are {}, as the rows of tensor {}",
-                                          model_config_name,
-                                          both,
-                                          join_first(names),
-                                          quote(readout)));
+    meaning.remarks.push_back(
+        fmt::format("{}: {}; uses the labels {}, as many as rows of tensor {}",
+                    model_config_name,
+                    both,
+                    join_first(names),
+                    quote(readout)));
   };
 }
 
 DistinctNames distinct_names(const std::vector<std::string>& names) {
   DistinctNames distinct = {.names = names};
   std::set<std::string> taken(names.begin(), names.end());
-  std::map<std::string, int> seen;  // and the number that was tried last
+  std::map<std::string, int> seen;  // with the last number that was tried
   for (std::string& name : distinct.names) {
     int& number = seen[name];
     if (++number == 1) continue;

@@ -1,4 +1,4 @@
-// The names of classes or tags, as the package transformers writes them.
+// Class and tag names of Hugging Face `transformers`.
 #pragma once
 
 #include <map>
@@ -10,36 +10,34 @@
 
 namespace longspan {
 
-// Sets the labels in the order of their ids: "id2label", or "LABEL_0", "LABEL_1" ... for
-// "num_labels" or 2; and `num_labels` where the two have different numbers. Throws DataError where
-// they are no classes of which one is right.
+// Sets the labels by id: "id2label", or "LABEL_0", "LABEL_1" ... for "num_labels" (default 2). Sets
+// `num_labels` where the two disagree. Throws DataError unless they are single-label classes.
 void read_label_names(const ModelConfig& config, ImportedConfig& meaning);
 
-// Architecture::settle: takes `num_labels` labels where this tensor has as many rows. Names are
-// those of "id2label" as far as they go, then "LABEL_N".
+// Returns an Architecture::resolve that adopts `num_labels` labels if this tensor has that many
+// rows. Missing names of "id2label" become "LABEL_N".
 std::function<void(const TensorFinder& find, ImportedConfig& meaning)> label_settling(
     const std::string& readout);
 
-// Names of which no two are the same, as a readout here has them.
+// Unique names, as output heads here require.
 struct DistinctNames {
   std::vector<std::string> names;
-  std::map<std::string, std::string> given = {};  // of those that are called otherwise here
+  std::map<std::string, std::string> given = {};  // original names of renamed ones
 };
-// Of several names that are the same all but the first get " (2)", " (3)" and so on: ImageNet has
-// two classes called "crane".
+// Appends " (2)", " (3)" ... to repeated names. ImageNet has two classes called "crane".
 DistinctNames distinct_names(const std::vector<std::string>& names);
 
-// The scalar of a checkpoint that holds DistinctNames::given as JSON, where some are.
+// Checkpoint scalar with DistinctNames::given as JSON, if not empty.
 inline constexpr const char* given_names_scalar = "import/label_names";
 
-// The names as they were given; `given` is what the scalar holds, "" where it is not there. Throws
-// DataError, which begins with `place`, where that is no such JSON.
+// Returns the original names. `given`: value of the scalar, or "". Throws DataError, prefixed with
+// `place`, for invalid JSON.
 std::vector<std::string> original_label_names(std::vector<std::string> names,
                                               const std::string& given,
                                               const std::string& place);
 
-// The inverse of read_label_names: sets "id2label" and "label2id", in which of several names that
-// are the same the last counts.
+// Inverse of read_label_names: sets "id2label" and "label2id", where the last of repeated names
+// wins.
 void write_label_names(const std::vector<std::string>& names, nlohmann::ordered_json& config);
 
 }  // namespace longspan

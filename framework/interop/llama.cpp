@@ -14,29 +14,29 @@ namespace longspan::llama {
 namespace {
 
 constexpr std::int64_t most = std::int64_t{1} << 24;
-// Texts are read in segments of so many tokens where the model takes longer ones.
+// Segment length for models with a longer context.
 constexpr std::int64_t longest_first_segment = 2048;
 
-// Which projections of attention have biases.
+// Attention projections with biases.
 enum class AttentionBias : std::uint8_t {
   none,
-  inputs,  // those of queries, keys and values
+  inputs,  // queries, keys and values
   by_key   // "attention_bias": all or none
 };
 
-// What one of them has and others have not, and what its config.json leaves to the package.
+// Differences between the architectures, and defaults of keys absent from config.json.
 struct LlamaKind {
   const char* model_type;
   const char* name;
-  const char* model_class;  // what "architectures" says begins so
+  const char* model_class;  // prefix of "architectures"
   AttentionBias bias = AttentionBias::none;
-  bool feed_forward_bias = false;  // "mlp_bias" is read
+  bool feed_forward_bias = false;  // whether "mlp_bias" is read
   bool query_key_norm = false;
-  bool heads_divide = false;  // the package wants it so, even where "head_dim" is another
+  bool heads_divide = false;  // required by `transformers`, even with another "head_dim"
   WindowKeys windows = WindowKeys::none;
-  std::int64_t window = 0;      // without "sliding_window"
-  std::int64_t key_heads = 0;   // without "num_key_value_heads"; 0: as many as of queries
-  std::int64_t head_width = 0;  // without "head_dim"; 0: "hidden_size" / "num_attention_heads"
+  std::int64_t window = 0;      // default of "sliding_window"
+  std::int64_t key_heads = 0;   // default of "num_key_value_heads"; 0: as many as query heads
+  std::int64_t head_width = 0;  // default of "head_dim"; 0: "hidden_size" / "num_attention_heads"
 };
 constexpr LlamaKind kinds[] = {{.model_type = "llama",
                                 .name = "Llama",
@@ -67,13 +67,13 @@ constexpr LlamaKind kinds[] = {{.model_type = "llama",
                                 .key_heads = 32,
                                 .head_width = 128}};
 
-// The attention's heads. What is as by default here is left out, as in an export.
+// Reads the attention heads. Defaults are omitted, as in an export.
 void read_heads(const LlamaKind& kind,
                 const ModelConfig& config,
                 std::int64_t width,
                 ModelSettings& settings) {
   const std::int64_t heads = config.integer("num_attention_heads", 1, 1 << 16);
-  // Null stands for as many as of queries.
+  // Null means as many as query heads.
   const bool unsaid = kind.key_heads != 0 && !config.is_there("num_key_value_heads");
   std::int64_t key_heads = unsaid ? kind.key_heads : heads;
   if (config.has("num_key_value_heads"))
@@ -81,15 +81,15 @@ void read_heads(const LlamaKind& kind,
   if (heads % key_heads != 0)
     config.throw_data_error(
         "num_key_value_heads",
-        fmt::format("found {}, which does not divide num_attention_heads, {}", key_heads, heads));
+        fmt::format("expected a divisor of num_attention_heads ({}), found {}", heads, key_heads));
   std::int64_t dim = kind.head_width;
   if (config.has("head_dim")) dim = config.integer("head_dim", 1, 1 << 16);
   if ((dim == 0 || kind.heads_divide) && width % heads != 0)
     config.throw_data_error("num_attention_heads",
-                            fmt::format("found {}, which does not divide hidden_size, {}{}",
-                                        heads,
+                            fmt::format("expected a divisor of hidden_size ({}), found {}{}",
                                         width,
-                                        kind.heads_divide ? "" : ", and there is no head_dim"));
+                                        heads,
+                                        kind.heads_divide ? "" : "; set head_dim"));
   if (dim == 0) dim = width / heads;
   settings.emplace_back("model.num_attention_heads", fmt::format("{}", heads));
   if (key_heads != heads)
@@ -111,12 +111,12 @@ void read_biases(const LlamaKind& kind, const ModelConfig& config, ModelSettings
 ImportedConfig read(const LlamaKind& kind, const ModelConfig& config) {
   config.pass_over_common();
   config.require_decoder_alone();
-  // Products in so many parts, whose sum is the same; who wrote it; what older versions say beside
-  // "max_position_embeddings".
+  // Partitioned matrix products with an equal sum, provenance, and a key that older versions wrote
+  // in addition to "max_position_embeddings".
   config.ignore_keys({"pretraining_tp", "is_llama_config", "max_sequence_length"});
   config.require_number("partial_rotary_factor", 1, "all features of a head are rotated");
-  config.require_flag("use_mrope", false, "a position is one number");
-  config.require_flag("rope_interleaved", false, "the halves of a head's features are turned");
+  config.require_flag("use_mrope", false, "positions are one-dimensional");
+  config.require_flag("rope_interleaved", false, "the two halves of a head are rotated");
   const std::int64_t width = config.integer("hidden_size", 1, most);
   const std::int64_t layers = config.integer("num_hidden_layers", 1, 1 << 16);
   const std::int64_t positions = config.integer("max_position_embeddings", 2, max_positions);
@@ -154,9 +154,7 @@ ImportedConfig read(const LlamaKind& kind, const ModelConfig& config) {
   read_windows(config, kind.windows, layers, kind.window, settings);
   if (segment < positions)
     meaning.remarks.push_back(fmt::format(
-        "data.seq_length is {}, of the {} positions that \"max_position_embeddings\" allows",
-        segment,
-        positions));
+        "data.seq_length is {} (\"max_position_embeddings\" allows {})", segment, positions));
   config.finish();
   return meaning;
 }
@@ -223,7 +221,7 @@ std::vector<TensorPair> tensors(const ModelValues& values) {
   return pairs;
 }
 
-// The frequencies of the rotary positions, which older versions saved.
+// RoPE frequencies, saved by older versions.
 bool is_constant(std::string_view name) { return name.ends_with("rotary_emb.inv_freq"); }
 
 std::vector<std::pair<std::string, std::string>> copies(const ModelValues& values) {

@@ -22,23 +22,23 @@ constexpr std::array<const char*, 7> special_token_keys = {"bos_token_id",
                                                            "cls_token_id",
                                                            "mask_token_id"};
 
-// Neither deep nor with a key twice: of two values a parser would take either.
+// Rejects deep nesting and duplicate keys, of which a parser would pick either value.
 Json parse(const std::string& text, const std::string& place) {
   std::vector<std::set<std::string>> keys;
   const auto judge = [&](int depth, Json::parse_event_t event, Json& value) {
     if (depth > most_json_depth)
-      throw DataError("{}: values lie more than {} deep in one another", place, most_json_depth);
+      throw DataError("{}: values are nested more than {} deep", place, most_json_depth);
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key &&
         !keys.back().insert(value.get_ref<const std::string&>()).second)
-      throw DataError("{}: {} is there twice", place, quote(value.get_ref<const std::string&>()));
+      throw DataError("{}: duplicate key {}", place, quote(value.get_ref<const std::string&>()));
     return true;
   };
   try {
     return Json::parse(text, judge);
   } catch (const Json::exception& error) {
-    throw DataError("{}: it is not JSON: {}", place, truncated(error.what(), 200));
+    throw DataError("{}: invalid JSON: {}", place, truncated(error.what(), 200));
   }
 }
 
@@ -54,7 +54,7 @@ std::string found_text(const Json& value) {
 ModelConfig::ModelConfig(const std::filesystem::path& path) : path_(path) {
   object_ = parse(InputFile(path.string()).text(most_bytes), place());
   if (!object_.is_object())
-    throw DataError("{}: found {}; wanted an object", place(), found_text(object_));
+    throw DataError("{}: expected an object, found {}", place(), found_text(object_));
 }
 
 ModelConfig::ModelConfig(std::filesystem::path path, Json object, std::string inside)
@@ -63,7 +63,7 @@ ModelConfig::ModelConfig(std::filesystem::path path, Json object, std::string in
 ModelConfig ModelConfig::section(const std::string& key) const {
   const Json& found = value(key);
   if (!found.is_object())
-    throw_data_error(key, fmt::format("found {}; wanted an object", found_text(found)));
+    throw_data_error(key, fmt::format("expected an object, found {}", found_text(found)));
   return {path_, found, inside_ + key + "."};
 }
 
@@ -88,8 +88,9 @@ bool ModelConfig::has(const std::string& key) const { return !value(key).is_null
 std::string ModelConfig::text(const std::string& key) const {
   const Json& found = value(key);
   if (!found.is_string())
-    throw_data_error(
-        key, fmt::format("found {}; wanted text", found.is_null() ? "nothing" : found_text(found)));
+    throw_data_error(key,
+                     fmt::format("expected a string, found {}",
+                                 found.is_null() ? "nothing" : found_text(found)));
   return found.get<std::string>();
 }
 
@@ -101,10 +102,10 @@ std::int64_t ModelConfig::integer(const std::string& key,
       found.is_number_unsigned() && found.get<std::uint64_t>() <= std::uint64_t{INT64_MAX};
   if (!is_integer || found.get<std::int64_t>() < least || found.get<std::int64_t>() > most)
     throw_data_error(key,
-                     fmt::format("found {}; wanted an integer from {} to {}",
-                                 found.is_null() ? "nothing" : found_text(found),
+                     fmt::format("expected an integer from {} to {}, found {}",
                                  least,
-                                 most));
+                                 most,
+                                 found.is_null() ? "nothing" : found_text(found)));
   return found.get<std::int64_t>();
 }
 
@@ -115,7 +116,7 @@ double ModelConfig::number(const std::string& key,
   if (found.is_null()) return otherwise;
   const double number = found.is_number() ? found.get<double>() : range.below;
   if (!(number >= range.least && number < range.below))
-    throw_data_error(key, fmt::format("found {}; wanted {}", found_text(found), range.text));
+    throw_data_error(key, fmt::format("expected {}, found {}", range.text, found_text(found)));
   return number;
 }
 
@@ -123,7 +124,7 @@ bool ModelConfig::flag(const std::string& key, bool otherwise) const {
   const Json& found = value(key);
   if (found.is_null()) return otherwise;
   if (!found.is_boolean())
-    throw_data_error(key, fmt::format("found {}; wanted true or false", found_text(found)));
+    throw_data_error(key, fmt::format("expected true or false, found {}", found_text(found)));
   return found.get<bool>();
 }
 
@@ -131,14 +132,14 @@ void ModelConfig::require_flag(const std::string& key,
                                bool wanted,
                                const std::string& because) const {
   if (flag(key, wanted) != wanted)
-    throw_data_error(key, fmt::format("found {}; wanted {}: {}", !wanted, wanted, because));
+    throw_data_error(key, fmt::format("expected {}, found {} ({})", wanted, !wanted, because));
 }
 
 void ModelConfig::require_number(const std::string& key,
                                  double wanted,
                                  const std::string& because) const {
   if (const double found = number(key, wanted); found != wanted)
-    throw_data_error(key, fmt::format("found {}; wanted {}: {}", found, wanted, because));
+    throw_data_error(key, fmt::format("expected {}, found {} ({})", wanted, found, because));
 }
 
 bool ModelConfig::is_list(const std::string& key) const { return value(key).is_array(); }
@@ -148,7 +149,7 @@ const Json& ModelConfig::list(const std::string& key) const {
   const Json& found = value(key);
   if (found.is_null()) return nothing;
   if (!found.is_array())
-    throw_data_error(key, fmt::format("found {}; wanted a list", found_text(found)));
+    throw_data_error(key, fmt::format("expected a list, found {}", found_text(found)));
   return found;
 }
 
@@ -156,7 +157,8 @@ std::vector<std::string> ModelConfig::texts(const std::string& key) const {
   std::vector<std::string> texts;
   for (const Json& entry : list(key)) {
     if (!entry.is_string())
-      throw_data_error(key, fmt::format("found {} in the list; wanted text", found_text(entry)));
+      throw_data_error(key,
+                       fmt::format("expected strings in the list, found {}", found_text(entry)));
     texts.push_back(entry.get<std::string>());
   }
   return texts;
@@ -167,7 +169,7 @@ std::vector<double> ModelConfig::numbers(const std::string& key) const {
   for (const Json& entry : list(key)) {
     if (!entry.is_number())
       throw_data_error(key,
-                       fmt::format("found {} in the list; wanted a number", found_text(entry)));
+                       fmt::format("expected numbers in the list, found {}", found_text(entry)));
     numbers.push_back(entry.get<double>());
   }
   return numbers;
@@ -182,7 +184,7 @@ nlohmann::ordered_json ModelConfig::special_tokens() const {
     const bool are_ids = found.is_array() && std::ranges::all_of(found, is_id);
     if (!found.is_null() && !is_id(found) && !are_ids)
       throw_data_error(
-          key, fmt::format("found {}; wanted an id, a list of ids or null", found_text(found)));
+          key, fmt::format("expected an id, a list of ids or null, found {}", found_text(found)));
     tokens[key] = found;
   }
   return tokens;
@@ -193,7 +195,7 @@ void ModelConfig::ignore_keys(std::initializer_list<std::string_view> keys) cons
 }
 
 void ModelConfig::pass_over_common() const {
-  // Where from.
+  // Provenance.
   ignore_keys({"model_type",
                "architectures",
                "transformers_version",
@@ -217,7 +219,7 @@ void ModelConfig::pass_over_common() const {
                "unsloth_fixed",
                "unsloth_version",
                "vocab_size_or_config_json_file"});
-  // How it is computed, not what: the dtype's key is another since version 5 of transformers.
+  // Implementation settings. The dtype key has another name since version 5 of `transformers`.
   ignore_keys({"torch_dtype",
                "dtype",
                "use_bfloat16",
@@ -235,7 +237,7 @@ void ModelConfig::pass_over_common() const {
                "base_model_tp_plan",
                "base_model_pp_plan",
                "model_parallel"});
-  // What it returns, and to which labels.
+  // Optional outputs, and labels.
   ignore_keys({"output_attentions",
                "output_hidden_states",
                "output_past",
@@ -250,7 +252,7 @@ void ModelConfig::pass_over_common() const {
                "problem_type",
                "finetuning_task",
                "task_specific_params"});
-  // How to generate.
+  // Generation settings.
   for (const char* const key : special_token_keys) ignore_keys({key});
   ignore_keys({"decoder_start_token_id",
                "eos_token_ids",
@@ -319,23 +321,23 @@ void ModelConfig::pass_over_common() const {
 
 void ModelConfig::require_decoder_alone() const {
   ignore_keys({"is_decoder"});
-  require_flag("add_cross_attention", false, "the family decoder looks at nothing else");
-  require_flag("is_encoder_decoder", false, "the family decoder has no encoder");
-  require_flag("tie_encoder_decoder", false, "the family decoder has no encoder");
+  require_flag("add_cross_attention", false, "model.family: decoder has no cross-attention");
+  require_flag("is_encoder_decoder", false, "model.family: decoder has no encoder");
+  require_flag("tie_encoder_decoder", false, "model.family: decoder has no encoder");
 }
 
 void ModelConfig::require_encoder_alone() const {
-  require_flag("is_decoder", false, "positions of the family encoder all see each other");
-  require_flag("add_cross_attention", false, "the family encoder looks at nothing else");
-  require_flag("is_encoder_decoder", false, "the family encoder has no decoder");
-  require_flag("tie_encoder_decoder", false, "the family encoder has no decoder");
+  require_flag("is_decoder", false, "model.family: encoder is not causal");
+  require_flag("add_cross_attention", false, "model.family: encoder has no cross-attention");
+  require_flag("is_encoder_decoder", false, "model.family: encoder has no decoder");
+  require_flag("tie_encoder_decoder", false, "model.family: encoder has no decoder");
 }
 
 void ModelConfig::require_encoder_and_decoder() const {
-  require_flag("is_encoder_decoder", true, "the family encoder_decoder has both");
-  require_flag("is_decoder", false, "the family encoder_decoder has an encoder too");
-  require_flag("add_cross_attention", false, "only a decoder alone is asked for it");
-  require_flag("tie_encoder_decoder", false, "encoder and decoder have weights of their own");
+  require_flag("is_encoder_decoder", true, "model.family: encoder_decoder has both");
+  require_flag("is_decoder", false, "model.family: encoder_decoder has an encoder too");
+  require_flag("add_cross_attention", false, "it applies to models without an encoder");
+  require_flag("tie_encoder_decoder", false, "encoder and decoder have separate weights");
 }
 
 void ModelConfig::finish() const {
@@ -343,8 +345,8 @@ void ModelConfig::finish() const {
     const bool says_nothing = value.is_null() || (value.is_object() && value.empty());
     if (!asked_.contains(key) && !says_nothing)
       throw DataError(
-          "{}: {} is not known: it may change what the model computes; remove it from the file if "
-          "it is harmless",
+          "{}: unknown key {}, which may change what the model computes; remove it from the file "
+          "if it has no effect",
           place(),
           quote(inside_ + key));
   }

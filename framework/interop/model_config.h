@@ -1,4 +1,4 @@
-// config.json: what a model is, as the package transformers writes it.
+// config.json of Hugging Face `transformers`.
 #pragma once
 
 #include <cstdint>
@@ -13,72 +13,72 @@
 namespace longspan {
 
 inline constexpr int most_json_depth = 16;
-// Of the positions that a config.json may say.
+// Upper bound of the number of positions in a config.json.
 inline constexpr std::int64_t max_positions = std::int64_t{1} << 32;
 
-// Which numbers are taken, and how that is said.
+// Accepted range of a number, and its description.
 struct NumberRange {
   double least = -1e300;
   double below = 1e300;
   const char* text = "a number";
 };
 inline constexpr NumberRange from_0 = {.least = 0, .text = "at least 0"};
-inline constexpr NumberRange above_0 = {.least = 1e-300, .text = "more than 0"};
+inline constexpr NumberRange above_0 = {.least = 1e-300, .text = "a number above 0"};
 inline constexpr NumberRange from_1 = {.least = 1, .text = "at least 1"};
 inline constexpr NumberRange of_dropout = {
     .least = 0, .below = 1, .text = "at least 0 and less than 1"};
 
-// Reads one key after another and knows which were not asked for. Null is as good as not there.
-// Each throws DataError with the file, the key, what was found and what is wanted.
+// Reads keys one by one and records those that were not read. Null is equivalent to a missing key.
+// All functions throw DataError with the file, the key, the found and the expected value.
 class ModelConfig {
  public:
-  // Throws DataError where it is no JSON object, longer than a MiB, or says a key twice.
+  // Throws DataError for a file above 1 MiB, anything but a JSON object, and duplicate keys.
   explicit ModelConfig(const std::filesystem::path& path);
 
-  // The object that is the value of a key, to be read and finished by itself.
+  // Returns the object value of a key, to be read and finished separately.
   ModelConfig section(const std::string& key) const;
 
   std::string place() const { return path_.string(); }
   bool has(const std::string& key) const;
-  // Null too.
+  // Returns true for null too.
   bool is_there(const std::string& key) const;
   std::string text(const std::string& key) const;
   std::int64_t integer(const std::string& key, std::int64_t least, std::int64_t most) const;
   double number(const std::string& key, double otherwise, const NumberRange& range = {}) const;
   bool flag(const std::string& key, bool otherwise) const;
-  // Throws where the key is there with another value: `because` says what there is instead.
+  // Throws when the key has another value. `because`: what is supported instead.
   void require_flag(const std::string& key, bool wanted, const std::string& because) const;
   void require_number(const std::string& key, double wanted, const std::string& because) const;
   bool is_list(const std::string& key) const;
-  // What a list has; nothing where it is not there.
+  // Returns the strings of a list; empty for a missing key.
   std::vector<std::string> texts(const std::string& key) const;
   std::vector<double> numbers(const std::string& key) const;
-  // What is said of special tokens, "bos_token_id" and the like: an id, a list of ids or null, each
-  // as it is written. Throws where it is something else.
+  // Returns the special tokens, such as "bos_token_id": an id, a list of ids or null, each as
+  // written. Throws for other types.
   nlohmann::ordered_json special_tokens() const;
-  // These do not change what the model computes.
+  // Marks keys that do not change the model's output as read.
   void ignore_keys(std::initializer_list<std::string_view> keys) const;
-  // Neither do these of any model, of all versions of transformers: names, versions, dtypes, ids of
-  // special tokens, how to generate.
+  // Marks such keys that all models share, for all versions of transformers: names, versions,
+  // dtypes, special token ids, generation settings.
   void pass_over_common() const;
-  // Throws where it is more than a decoder, or than an encoder; and where it is not both.
+  // Throws unless the model is only a decoder or only an encoder, or, for the other function, both.
   void require_decoder_alone() const;
   void require_encoder_alone() const;
   void require_encoder_and_decoder() const;
-  // Throws where a key was not asked for: it may change what the model computes.
+  // Throws for a key that was not read, because it may change the model's output.
   void finish() const;
-  // Throws DataError that begins with the file and the key.
+  // Throws DataError prefixed with the file and the key.
   [[noreturn]] void throw_data_error(const std::string& key, const std::string& what) const;
 
  private:
   ModelConfig(std::filesystem::path path, nlohmann::json object, std::string inside);
   const nlohmann::json& list(const std::string& key) const;
-  // Null where it is not there.
+  // Returns null for a missing key.
   const nlohmann::json& value(const std::string& key) const;
 
   std::filesystem::path path_;
   nlohmann::json object_;
-  std::string inside_;  // what stands before a key in messages: "rope_scaling."
+  std::string inside_;  // prefix of keys in messages: "rope_scaling."
   mutable std::set<std::string, std::less<>> asked_;
 };
 

@@ -12,12 +12,11 @@
 namespace longspan {
 namespace {
 
-// What scalings are called there and here, and which keys they read; the keys have other names
-// here.
+// Scaling types by name there and here, and the keys that they read, which are renamed here.
 struct Scaling {
   const char* there;
   const char* here;
-  bool factor;     // must be told
+  bool factor;     // required
   bool original;   // "original_max_position_embeddings"
   bool attention;  // "attention_factor"
 };
@@ -33,15 +32,14 @@ struct NamedNumber {
   const char* here;
   double otherwise;
 };
-// With yarn and with llama3.
+// Numbers of yarn and llama3.
 constexpr NamedNumber yarn_numbers[] = {{"beta_fast", "model.rope.scaling.beta_fast", 32},
                                         {"beta_slow", "model.rope.scaling.beta_slow", 1}};
 constexpr NamedNumber llama3_numbers[] = {
     {"low_freq_factor", "model.rope.scaling.low_freq_factor", 1},
     {"high_freq_factor", "model.rope.scaling.high_freq_factor", 4}};
 
-// Keys of one kind of scaling that files of another kind have too: the package does not read them
-// there.
+// Ignores keys of other scaling types, which `transformers` does not read.
 void pass_over_other_kinds(const ModelConfig& rope) {
   rope.ignore_keys({"original_max_position_embeddings",
                     "max_position_embeddings",
@@ -56,15 +54,15 @@ void pass_over_other_kinds(const ModelConfig& rope) {
                     "finetuned"});
   for (const NamedNumber& each : yarn_numbers) rope.ignore_keys({each.there});
   for (const NamedNumber& each : llama3_numbers) rope.ignore_keys({each.there});
-  // A factor without a kind is meant to scale.
+  // A factor without a type would change the scaling.
   if (rope.has("rope_type") || rope.has("type")) rope.ignore_keys({"factor"});
   rope.require_number("partial_rotary_factor", 1, "all features of a head are rotated");
   rope.require_number("attn_factor", 1, "\"attention_factor\" scales scores");
-  rope.require_number("extrapolation_factor", 1, "high frequencies are kept");
+  rope.require_number("extrapolation_factor", 1, "high frequencies are not interpolated");
 }
 
 const Scaling& scaling_of(const ModelConfig& rope) {
-  // "type" is what older versions say.
+  // Older versions wrote "type".
   const bool newer = rope.has("rope_type");
   const bool older = rope.has("type");
   if (!newer && !older) return scalings[0];
@@ -75,16 +73,17 @@ const Scaling& scaling_of(const ModelConfig& rope) {
     if (name == each.there) return each;
     names.emplace_back(each.there);
   }
-  rope.throw_data_error(key, fmt::format("found {}; wanted {}", quote(name), join_or(names)));
+  rope.throw_data_error(key, fmt::format("expected {}, found {}", join_or(names), quote(name)));
 }
 
 std::string numbers_text(const std::vector<double>& numbers) {
   return fmt::format("[{}]", fmt::join(numbers, ", "));
 }
 
-// What two numbers of "mscale" make of the scores, which is otherwise of the factor alone (YaRN).
+// Returns the score factor of two "mscale" numbers. Otherwise it depends only on the scaling factor
+// (YaRN).
 std::optional<double> attention_factor(const ModelConfig& rope, bool yarn, double factor) {
-  // Before the return: what is asked for is known.
+  // Read before the return, so that both keys are marked as read.
   const double one = yarn ? rope.number("mscale", 0) : 0;
   const double other = yarn ? rope.number("mscale_all_dim", 0) : 0;
   if (rope.has("attention_factor")) return rope.number("attention_factor", 0, above_0);
@@ -95,7 +94,7 @@ std::optional<double> attention_factor(const ModelConfig& rope, bool yarn, doubl
   return scale(one) / scale(other);
 }
 
-// Nothing where nothing is scaled.
+// Returns nothing without scaling.
 ModelSettings read_scaling(const ModelConfig& rope, std::int64_t positions) {
   const Scaling& scaling = scaling_of(rope);
   const std::string kind = scaling.here;
@@ -110,8 +109,8 @@ ModelSettings read_scaling(const ModelConfig& rope, std::int64_t positions) {
           ? static_cast<double>(rope.integer("original_max_position_embeddings", 2, max_positions))
           : static_cast<double>(positions);
   if (scaling.factor && !rope.has("factor"))
-    rope.throw_data_error("factor", "found nothing; wanted a number");
-  // Phi 3 and others leave it out.
+    rope.throw_data_error("factor", "expected a number, found nothing");
+  // Phi 3 and others omit it.
   const double factor = rope.number("factor", static_cast<double>(positions) / original, from_1);
   say("model.rope.scaling.factor", factor);
   if (kind != "linear")
@@ -120,7 +119,7 @@ ModelSettings read_scaling(const ModelConfig& rope, std::int64_t positions) {
   if (scaling.attention) attention = attention_factor(rope, kind == "yarn", factor);
   if (attention) say("model.rope.scaling.attention_factor", *attention);
   if (kind == "yarn") {
-    rope.require_flag("truncate", true, "the ramp begins and ends at whole pairs");
+    rope.require_flag("truncate", true, "ramp bounds are rounded to whole pairs");
     for (const NamedNumber& each : yarn_numbers)
       say(each.here, rope.number(each.there, each.otherwise, above_0));
   }
@@ -131,7 +130,7 @@ ModelSettings read_scaling(const ModelConfig& rope, std::int64_t positions) {
     say("model.rope.scaling.short_factor", numbers_text(rope.numbers("short_factor")));
     say("model.rope.scaling.long_factor", numbers_text(rope.numbers("long_factor")));
   }
-  // Angles divided by 1, and scores that are as sharp as before.
+  // Unscaled angles and scores are equivalent to no scaling.
   const bool divides = kind == "linear" || kind == "yarn" || kind == "llama3";
   if (divides && factor == 1 && attention.value_or(1) == 1) return {};
   return settings;
@@ -140,7 +139,7 @@ ModelSettings read_scaling(const ModelConfig& rope, std::int64_t positions) {
 nlohmann::ordered_json scaling_there(const ModelValues& values) {
   const std::string& kind = values.text("model.rope.scaling.type");
   const auto found = std::ranges::find(scalings, kind, &Scaling::here);
-  // One that the package has not is seen when the two models are compared.
+  // The comparison of both models detects a scaling that `transformers` lacks.
   if (found == std::end(scalings) || kind == "none") return nullptr;
   nlohmann::ordered_json there = {{"rope_type", found->there},
                                   {"factor", values.number_or("model.rope.scaling.factor", 1)}};
@@ -168,8 +167,7 @@ void read_rope(const ModelConfig& config, std::int64_t positions, ModelSettings&
   const bool newer = config.has("rope_parameters");
   const bool scaled = config.has("rope_scaling");
   if (newer && scaled)
-    config.throw_data_error("rope_scaling",
-                            "is there beside \"rope_parameters\"; wanted one of them");
+    config.throw_data_error("rope_scaling", "cannot be combined with \"rope_parameters\"");
   const double base = config.number("rope_theta", 10000, from_1);
   const auto say_base = [&](double found) {
     settings.emplace_back("model.rope.theta", fmt::format("{}", found));
@@ -184,7 +182,7 @@ void read_rope(const ModelConfig& config, std::int64_t positions, ModelSettings&
 }
 
 void write_rope(const ModelValues& values, nlohmann::ordered_json& config) {
-  // A dynamic scaling begins where this ends.
+  // Dynamic scaling begins at this position.
   const bool dynamic = values.is("model.rope.scaling.type", "dynamic");
   config["max_position_embeddings"] =
       dynamic ? values.integer_or("model.rope.scaling.original_max_position_embeddings", 1)

@@ -19,8 +19,7 @@ constexpr std::int64_t elements_at_once = std::int64_t{1} << 18;
 std::int64_t header_length(const InputFile& file) {
   const std::string place = file.path();
   if (file.size() < length_bytes)
-    throw DataError(
-        "{}: has {} bytes; wanted a file of safetensors, which has more", place, file.size());
+    throw DataError("{}: expected a safetensors file, found {} bytes", place, file.size());
   std::array<std::byte, length_bytes> bytes{};
   file.copy(0, bytes);
   std::uint64_t length = 0;
@@ -29,20 +28,17 @@ std::int64_t header_length(const InputFile& file) {
   const std::int64_t left = file.size() - length_bytes;
   if (length > static_cast<std::uint64_t>(left))
     throw DataError(
-        "{}: says that its header has {} bytes, and {} are left of the file: it is cut "
-        "off or no file of safetensors",
+        "{}: is truncated or not a safetensors file: header of {} bytes, {} bytes left in the file",
         place,
         length,
         left);
   if (length > static_cast<std::uint64_t>(most_header_bytes))
-    throw DataError("{}: says that its header has {} bytes; wanted at most {}",
-                    place,
-                    length,
-                    most_header_bytes);
+    throw DataError(
+        "{}: expected a header of at most {} bytes, found {}", place, most_header_bytes, length);
   return static_cast<std::int64_t>(length);
 }
 
-// The elements as they lie in a file, converted a block at a time.
+// Reads stored elements and converts them block by block.
 template <typename From>
 void read_elements(const InputFile& file,
                    const std::string& name,
@@ -57,7 +53,7 @@ void read_elements(const InputFile& file,
       if constexpr (std::is_same_v<From, double>)
         if (std::isfinite(value) && !std::isfinite(narrow))
           throw DataError(
-              "{}: tensor {}: found {}, too large for float32", file.path(), quote(name), value);
+              "{}: tensor {}: {} is too large for float32", file.path(), quote(name), value);
       return narrow;
     });
   }
@@ -72,7 +68,7 @@ void write_elements(const std::string& name, std::span<const From> values, const
       const From value = values[done + i];
       put(part[i], value);
       if (std::isfinite(value) && !std::isfinite(static_cast<Accumulator<To>>(part[i])))
-        throw DataError("tensor {}: its element {} is {}, too large for {}",
+        throw DataError("tensor {}: element {} ({}) is too large for {}",
                         quote(name),
                         done + i,
                         value,
@@ -95,18 +91,20 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : file_(path
 Tensor SafetensorsFile::read(const std::string& name) const {
   const std::string& place = file_.path();
   const auto found = tensors_.find(name);
-  if (found == tensors_.end()) throw DataError("{}: there is no tensor {}", place, quote(name));
+  if (found == tensors_.end()) throw DataError("{}: no such tensor {}", place, quote(name));
   const StoredTensor& stored = found->second;
   const auto dtype = dtype_of_stored(stored.dtype);
   if (!dtype)
-    throw DataError(
-        "{}: tensor {} is of {}; wanted F64, F32, BF16 or F16", place, quote(name), stored.dtype);
-  if (stored.shape.size() > Shape::max_dimensions)
-    throw DataError("{}: tensor {} has {} dimensions; wanted at most {}",
+    throw DataError("{}: tensor {}: expected dtype F64, F32, BF16 or F16, found {}",
                     place,
                     quote(name),
-                    stored.shape.size(),
-                    Shape::max_dimensions);
+                    stored.dtype);
+  if (stored.shape.size() > Shape::max_dimensions)
+    throw DataError("{}: tensor {}: expected at most {} dimensions, found {}",
+                    place,
+                    quote(name),
+                    Shape::max_dimensions,
+                    stored.shape.size());
   Tensor tensor = Tensor::empty(Shape(std::span<const std::int64_t>(stored.shape)),
                                 DType::f32,
                                 Device::cpu(),
@@ -139,7 +137,7 @@ SafetensorsWriter::~SafetensorsWriter() {
 void SafetensorsWriter::write(const std::string& name, const Tensor& tensor) {
   require(next_ < tensors_.size() && tensors_[next_].first == name &&
               tensor.shape() == Shape(std::span<const std::int64_t>(tensors_[next_].second)),
-          "{}: tensor \"{}\" of shape {} is not the next one",
+          "{}: tensor \"{}\" of shape {} is written out of order",
           path_.string(),
           name,
           tensor.shape());
@@ -161,7 +159,7 @@ void SafetensorsWriter::write(const std::string& name, const Tensor& tensor) {
 
 void SafetensorsWriter::finish() {
   require(next_ == tensors_.size(),
-          "{}: {} of {} tensors were written",
+          "{}: only {} of {} tensors were written",
           path_.string(),
           next_,
           tensors_.size());

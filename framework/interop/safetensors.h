@@ -1,4 +1,4 @@
-// Files of safetensors, read and written tensor by tensor.
+// Reads and writes safetensors files tensor by tensor.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ namespace longspan {
 
 class SafetensorsFile {
  public:
-  // Reads the header. Throws DataError for a file that is none, see read_header.
+  // Reads the header. Throws DataError for an invalid file, see read_header.
   explicit SafetensorsFile(const std::filesystem::path& path);
 
   std::filesystem::path path() const { return file_.path(); }
   const StoredTensors& tensors() const { return tensors_; }
-  // The tensor in float32 on the host: narrower elements are widened, wider ones rounded to the
-  // nearest. It takes its own memory and that of a small block. Throws DataError that names it
-  // where it is not there, its dtype is none of weights, or it cannot be read.
+  // Returns the tensor in float32 on the host: narrower elements are widened, wider ones rounded to
+  // nearest. Memory use is the tensor plus a small block. Throws DataError, which names it, where
+  // it is missing, unreadable or has an unsupported dtype.
   Tensor read(const std::string& name) const;
 
  private:
@@ -32,7 +32,7 @@ class SafetensorsFile {
   StoredTensors tensors_;
 };
 
-// A new file of tensors of one dtype, whose names and shapes are known before.
+// Writer of a file of tensors of one dtype, with names and shapes known in advance.
 class SafetensorsWriter {
  public:
   using Tensors = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
@@ -43,11 +43,10 @@ class SafetensorsWriter {
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
   ~SafetensorsWriter();
 
-  // The next one, in the order in which they were named, f32 or f64 on the host; rounded to the
-  // nearest. Throws DataError where a number is finite and too large for the dtype, Failure where
-  // it cannot be written.
+  // Writes the next tensor in the declared order, f32 or f64 on the host, rounded to nearest.
+  // Throws DataError where a finite value overflows the dtype, and Failure where writing fails.
   void write(const std::string& name, const Tensor& tensor);
-  // When all are written: the file is on the disk.
+  // Syncs the file, after all tensors are written.
   void finish();
 
  private:

@@ -20,7 +20,7 @@ struct StoredType {
   std::string_view name;
   std::int64_t bits;
 };
-// All that the format has.
+// All dtypes of the format.
 constexpr std::array<StoredType, 20> stored_types = {{
     {"BOOL", 8},    {"U8", 8},   {"I8", 8},   {"F8_E5M2", 8}, {"F8_E4M3", 8},
     {"F8_E8M0", 8}, {"I16", 16}, {"U16", 16}, {"F16", 16},    {"BF16", 16},
@@ -33,7 +33,7 @@ std::int64_t bits_of_stored(const std::string& dtype) {
   return found == stored_types.end() ? 0 : found->bits;
 }
 
-// Takes the events of the parser: nothing is kept but the tensors. Throws at what does not belong.
+// SAX handler that stores only the tensors. Throws for unexpected content.
 class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderEvents(const std::string& place) : place_(place) {}
@@ -46,23 +46,22 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
     name_.clear();
     return true;
   }
-  bool boolean(bool) override { return scalar("a truth value"); }
+  bool boolean(bool) override { return scalar("a boolean"); }
   bool number_float(double, const std::string& text) override { return scalar(shown_number(text)); }
   bool number_integer(std::int64_t value) override { return scalar(fmt::format("{}", value)); }
   bool number_unsigned(std::uint64_t value) override {
     if (depth_ != 2 || list_ == nullptr) return scalar(fmt::format("{}", value));
     if (value > static_cast<std::uint64_t>(most_offset))
-      wrong(fmt::format("found {} in \"{}\"; wanted at most 2^60", value, field_));
+      wrong(fmt::format("\"{}\": expected at most 2^60, found {}", field_, value));
     if (list_->size() == max_dimensions)
-      wrong(fmt::format("found more than {} numbers in \"{}\"", max_dimensions, field_));
+      wrong(fmt::format("\"{}\": expected at most {} numbers", field_, max_dimensions));
     list_->push_back(static_cast<std::int64_t>(value));
     return true;
   }
   bool string(std::string& text) override {
     if (depth_ == 2 && in_metadata_) return true;
     if (depth_ != 2 || list_ != nullptr || field_ != "dtype") return scalar(quote(text));
-    if (bits_of_stored(text) == 0)
-      wrong(fmt::format("found dtype {}, which the format does not have", quote(text)));
+    if (bits_of_stored(text) == 0) wrong(fmt::format("unknown dtype {}", quote(text)));
     entry_->dtype = std::move(text);
     return true;
   }
@@ -101,7 +100,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   bool parse_error(std::size_t position,
                    const std::string&,
                    const nlohmann::json::exception&) override {
-    throw DataError("{}: the header is not JSON at its byte {}", place_, position);
+    throw DataError("{}: invalid JSON in the header at byte {}", place_, position);
   }
 
  private:
@@ -110,27 +109,27 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
     if (name_.empty()) throw DataError("{}: header: {}", place_, what);
     throw DataError("{}: tensor {}: {}", place_, quote(name_), what);
   }
-  // A value where it does not belong.
+  // Rejects a value at an unexpected position.
   bool scalar(const std::string& found) const {
-    if (depth_ == 0) wrong(fmt::format("found {}; wanted an object", found));
-    if (depth_ == 1) wrong(fmt::format("found {}; wanted an object", found));
-    if (in_metadata_) wrong(fmt::format("found {}; wanted text", found));
-    wrong(fmt::format("found {} in \"{}\"; wanted {}",
-                      found,
+    if (depth_ == 0) wrong(fmt::format("expected an object, found {}", found));
+    if (depth_ == 1) wrong(fmt::format("expected an object, found {}", found));
+    if (in_metadata_) wrong(fmt::format("expected a string, found {}", found));
+    wrong(fmt::format("\"{}\": expected {}, found {}",
                       field_,
-                      field_ == "dtype" ? "the name of a dtype" : "integers from 0"));
+                      field_ == "dtype" ? "a dtype name" : "integers of at least 0",
+                      found));
   }
   void begin_entry(std::string& name) {
     name_ = name;
     if (name == metadata_key) {
-      if (had_metadata_) wrong("is there twice");
+      if (had_metadata_) wrong("duplicate entry");
       in_metadata_ = had_metadata_ = true;
       return;
     }
     if (tensors_.size() == most_stored_tensors)
-      throw DataError("{}: header: found more than {} tensors", place_, most_stored_tensors);
+      throw DataError("{}: header: expected at most {} tensors", place_, most_stored_tensors);
     const auto [place, is_new] = tensors_.try_emplace(std::move(name));
-    if (!is_new) wrong("is there twice");
+    if (!is_new) wrong("duplicate entry");
     entry_ = &place->second;
     fields_ = 0;
     offsets_.clear();
@@ -138,29 +137,30 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   void begin_field(const std::string& name) {
     const unsigned bit = name == "dtype" ? 1 : name == "shape" ? 2 : name == "data_offsets" ? 4 : 0;
     if (bit == 0)
-      wrong(fmt::format("found {}; wanted \"dtype\", \"shape\" and \"data_offsets\"", quote(name)));
-    if ((fields_ & bit) != 0) wrong(fmt::format("\"{}\" is there twice", name));
+      wrong(
+          fmt::format("expected \"dtype\", \"shape\" and \"data_offsets\", found {}", quote(name)));
+    if ((fields_ & bit) != 0) wrong(fmt::format("duplicate \"{}\"", name));
     fields_ |= bit;
     field_ = name;
   }
   void judge_entry() {
-    if (fields_ != 7) wrong("\"dtype\", \"shape\" and \"data_offsets\" are not all there");
+    if (fields_ != 7) wrong("missing \"dtype\", \"shape\" or \"data_offsets\"");
     if (offsets_.size() != 2)
-      wrong(fmt::format("found {} numbers in \"data_offsets\"; wanted two", offsets_.size()));
+      wrong(fmt::format("\"data_offsets\": expected 2 numbers, found {}", offsets_.size()));
     entry_->begin = offsets_[0];
     entry_->end = offsets_[1];
     std::int64_t bits = bits_of_stored(entry_->dtype);
     for (const std::int64_t extent : entry_->shape) {
-      if (extent > 0 && bits > most_bits / extent) wrong("its shape overflows");
+      if (extent > 0 && bits > most_bits / extent) wrong("shape overflows");
       bits *= extent;
     }
     if (entry_->begin > entry_->end || bits % 8 != 0 || bits / 8 != entry_->end - entry_->begin)
-      wrong(fmt::format("its offsets are {} to {}, and {} of shape [{}] takes {} bytes",
-                        entry_->begin,
-                        entry_->end,
+      wrong(fmt::format("expected {} bytes for {} of shape [{}], found offsets {} to {}",
+                        bits / 8,
                         entry_->dtype,
                         fmt::join(entry_->shape, ", "),
-                        bits / 8));
+                        entry_->begin,
+                        entry_->end));
     entry_->shape.shrink_to_fit();
   }
 
@@ -170,14 +170,14 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   std::string field_;
   StoredTensor* entry_ = nullptr;
   std::vector<std::int64_t> offsets_;
-  std::vector<std::int64_t>* list_ = nullptr;  // that numbers are for
+  std::vector<std::int64_t>* list_ = nullptr;  // destination of numbers
   unsigned fields_ = 0;
   int depth_ = 0;
   bool in_metadata_ = false;
   bool had_metadata_ = false;
 };
 
-// One after another they fill the data.
+// Checks that the tensors are contiguous and cover the data.
 void judge_places(const StoredTensors& tensors, std::int64_t data_bytes, const std::string& place) {
   std::vector<const StoredTensors::value_type*> in_order;
   in_order.reserve(tensors.size());
@@ -189,23 +189,22 @@ void judge_places(const StoredTensors& tensors, std::int64_t data_bytes, const s
   for (const auto* tensor : in_order) {
     const auto& [name, stored] = *tensor;
     if (stored.end > data_bytes)
-      throw DataError("{}: tensor {}: ends at byte {} of the elements, and the file has {} of them",
+      throw DataError("{}: tensor {}: ends at byte {}, but the file has {} bytes of elements",
                       place,
                       quote(name),
                       stored.end,
                       data_bytes);
     if (stored.begin != end)
-      throw DataError("{}: tensor {}: begins at byte {}, {} the one before it, which ends at {}",
+      throw DataError("{}: tensor {}: begins at byte {}, {} the previous tensor, which ends at {}",
                       place,
                       quote(name),
                       stored.begin,
-                      stored.begin < end ? "within" : "behind a gap after",
+                      stored.begin < end ? "within" : "with a gap after",
                       end);
     end = stored.end;
   }
   if (end != data_bytes)
-    throw DataError(
-        "{}: {} bytes lie behind the last tensor, which no tensor has", place, data_bytes - end);
+    throw DataError("{}: {} unused bytes after the last tensor", place, data_bytes - end);
 }
 
 }  // namespace
@@ -227,7 +226,7 @@ std::string_view stored_name_of(DType dtype) {
     case DType::f16:
       return "F16";
     default:
-      throw Failure("weights are of a floating dtype, found {}", name_of(dtype));
+      throw Failure("expected a floating-point dtype of weights, found {}", name_of(dtype));
   }
 }
 

@@ -9,8 +9,8 @@
 namespace longspan {
 namespace {
 
-// The folders of what a checkpoint has beside weights.
-constexpr std::array<std::string_view, 3> no_weights = {"optimizer/", "memory/", "data/"};
+// Prefixes of checkpoint tensors that are not weights.
+constexpr std::array<std::string_view, 3> no_weights = {"optimizer/", "mems/", "data/"};
 constexpr std::string_view weight_of = "/weight";
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The weights that a checkpoint has, and the adapters among them.
+// Weights of a checkpoint, and adapters among them.
 #pragma once
 
 #include <optional>
@@ -10,24 +10,24 @@
 
 namespace longspan {
 
-// What the matrices A and B of a layer's adapter are called behind the layer's name.
+// Suffixes of the names of a layer's adapter matrices A and B.
 inline constexpr const char* adapter_down = "/adapter/down";
 inline constexpr const char* adapter_up = "/adapter/up";
 
-// The tensors of a checkpoint that are weights: not the optimizer's, memories or places in data.
+// Returns the weights of a checkpoint, without optimizer state, recurrent state and data positions.
 std::vector<CheckpointTensor> weights_of(const Checkpoint& checkpoint);
 
-// Whether a weight is of the adapter of a layer.
+// Returns whether a weight is part of an adapter.
 bool is_of_adapter(std::string_view weight);
 
-// The layer that a weight W is of, where it has an adapter in the checkpoint: of
-// "layers/0/attention/query/weight" "layers/0/attention/query".
+// Returns the layer of a weight W that has an adapter in the checkpoint: "layers/0/attention/query"
+// for "layers/0/attention/query/weight".
 std::optional<std::string> adapted_layer(const Checkpoint& checkpoint, const std::string& weight);
 
-// A tensor of a checkpoint whole, on the host, in the dtype in which it was saved.
+// Reads a full tensor of a checkpoint to the host, in its saved dtype.
 Tensor read_whole(const Checkpoint& checkpoint, const std::string& name);
 
-// The same of a weight; with an adapter W + factor B A, summed in that dtype.
+// Reads a full weight; with an adapter, W + factor B A, summed in the saved dtype.
 Tensor read_merged(const Checkpoint& checkpoint, const std::string& weight, double factor);
 
 }  // namespace longspan

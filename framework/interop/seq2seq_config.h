@@ -1,4 +1,4 @@
-// What configurations of models have in common that make a text of a text.
+// Common settings of seq2seq configurations.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,7 +7,8 @@
 
 namespace longspan {
 
-// Adds the keys of the task, and of layers where the encoder has others than the decoder.
+// Adds the keys of the task and of the layers, separately for an encoder of other depth than the
+// decoder.
 inline void add_pair_settings(std::int64_t encoder_layers,
                               std::int64_t decoder_layers,
                               ModelSettings& settings) {
@@ -23,14 +24,14 @@ inline std::int64_t encoder_layers_of(const ModelValues& values) {
   return values.integer_or("model.num_encoder_layers", values.integer("model.num_hidden_layers"));
 }
 
-// Says what is asked of generation there and not done here.
+// Adds a remark about unsupported generation settings.
 inline void note_generation_settings(const ModelConfig& config, ImportedConfig& meaning) {
   const std::vector<std::string> wishes = unsupported_generation_settings(config);
   if (wishes.empty()) return;
-  meaning.remarks.push_back(fmt::format(
-      "{}: how results are searched for there; longspan generate and evaluate do as their own "
-      "options say (--beam, --length-penalty, --longest-beyond)",
-      fmt::join(wishes, ", ")));
+  meaning.remarks.push_back(
+      fmt::format("{}: ignored; longspan generate and evaluate use --beam, --length-penalty and "
+                  "--max-extra-length",
+                  fmt::join(wishes, ", ")));
 }
 
 }  // namespace longspan

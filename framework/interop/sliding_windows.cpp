@@ -17,7 +17,7 @@ constexpr const char* local_here = "sliding_window";
 
 constexpr std::int64_t most_window = std::int64_t{1} << 40;
 
-// The shortest list that, repeated as far as there are layers, is this one.
+// Returns the shortest list whose repetition equals this one.
 std::vector<std::string> period(const std::vector<std::string>& kinds) {
   const auto count = kinds.size();
   for (std::size_t length = 1; length < count; ++length) {
@@ -50,13 +50,13 @@ std::vector<std::string> kinds_by_layer(const ModelConfig& config, std::int64_t 
     if (there != full_there && there != local_there)
       config.throw_data_error(
           "layer_types",
-          fmt::format("found {}; wanted {} or {}", quote(there), full_there, local_there));
+          fmt::format("expected {} or {}, found {}", full_there, local_there, quote(there)));
     kinds.emplace_back(there == local_there ? local_here : full_here);
   }
   if (std::ssize(kinds) != layers)
     config.throw_data_error(
         "layer_types",
-        fmt::format("found {} of them, and there are {} layers", kinds.size(), layers));
+        fmt::format("expected one for each of {} layers, found {}", layers, kinds.size()));
   return kinds;
 }
 
@@ -80,8 +80,8 @@ void read_windows(const ModelConfig& config,
   const std::vector<std::string> kinds = kinds_by_layer(config, layers);
   if (used) return say_kinds(kinds, window, settings);
   if (config.has("layer_types") && std::ranges::count(kinds, local_here) > 0)
-    config.throw_data_error(
-        "layer_types", fmt::format("found {}, and \"use_sliding_window\" is false", local_there));
+    config.throw_data_error("layer_types",
+                            fmt::format("{} requires \"use_sliding_window\": true", local_there));
 }
 
 void write_windows(const ModelValues& values, WindowKeys keys, nlohmann::ordered_json& config) {

@@ -1,4 +1,4 @@
-// Which layers see a window, as the package transformers writes it.
+// Sliding-window layers of Hugging Face `transformers`.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@
 
 namespace longspan {
 
-// How an architecture says it.
+// Notation of an architecture.
 enum class WindowKeys : std::uint8_t {
-  none,      // all layers see everything before
-  window,    // "sliding_window", of all layers; null: none
-  by_layer,  // "use_sliding_window" with "layer_types" or, before them, "max_window_layers"
+  none,      // all layers have full attention
+  window,    // "sliding_window", for all layers; null: none
+  by_layer,  // "use_sliding_window" with "layer_types" or, in older versions, "max_window_layers"
 };
 
-// Adds model.attention.layer_types and model.attention.sliding_window. `layers`: their number;
-// `otherwise`: "sliding_window" where the key is not there. Throws DataError.
+// Adds model.attention.layer_types and model.attention.sliding_window. `layers`: number of layers;
+// `otherwise`: default of "sliding_window". Throws DataError.
 void read_windows(const ModelConfig& config,
                   WindowKeys keys,
                   std::int64_t layers,
                   std::int64_t otherwise,
                   ModelSettings& settings);
 
-// The inverse. Where a layer is of another kind than `keys` can say, that is seen when the two
-// models are compared.
+// Inverse of read_windows. A layer that `keys` cannot express is detected when both models are
+// compared.
 void write_windows(const ModelValues& values, WindowKeys keys, nlohmann::ordered_json& config);
 
 }  // namespace longspan

@@ -13,11 +13,11 @@ namespace {
 constexpr std::int64_t most = std::int64_t{1} << 24;
 constexpr const char* gated_beginning = "gated-";
 constexpr const char* output = "lm_head.weight";
-// The names of the table that source and target share.
+// Aliases of the shared embedding table.
 constexpr const char* embeddings[] = {
     "shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"};
 
-// "relu", or "gated-gelu", which is the approximation by tanh.
+// "relu", or "gated-gelu", which uses the tanh approximation.
 void read_feed_forward(const ModelConfig& config, ModelSettings& settings) {
   constexpr const char* key = "feed_forward_proj";
   const std::string said = config.has(key) ? config.text(key) : "relu";
@@ -25,18 +25,18 @@ void read_feed_forward(const ModelConfig& config, ModelSettings& settings) {
   std::string name = is_gated ? said.substr(std::string(gated_beginning).size()) : said;
   if (is_gated && name == "gelu") name = "gelu_new";
   const std::string activation = from_hf_activation(config, key, name);
-  // What is derived from it, and saved too.
-  config.require_flag("is_gated_act", is_gated, fmt::format("\"{}\" says so", key));
+  // Derived values, also saved.
+  config.require_flag("is_gated_act", is_gated, fmt::format("as in \"{}\"", key));
   if (config.has("dense_act_fn") && from_hf_activation(config, "dense_act_fn") != activation)
     config.throw_data_error(
         "dense_act_fn",
         fmt::format(
-            "found {}; wanted {}, as \"{}\" says", quote(config.text("dense_act_fn")), name, key));
+            "expected {}, as in \"{}\", found {}", name, key, quote(config.text("dense_act_fn"))));
   settings.emplace_back("model.activation", is_gated ? gated_activation(activation) : activation);
 }
 
-// Version 4 of transformers scales what the output layer reads where it shares the embedding's
-// table. Version 5 says the two apart, and saves that the table is shared in either case.
+// Version 4 of `transformers` scales the input of the output layer if it is tied to the embedding.
+// Version 5 has separate settings, and always saves the embedding as tied.
 void read_output(const ModelConfig& config, ModelSettings& settings) {
   const bool is_tied = config.flag("tie_word_embeddings", true);
   const bool is_scaled = config.flag("scale_decoder_outputs", is_tied);
@@ -44,7 +44,7 @@ void read_output(const ModelConfig& config, ModelSettings& settings) {
   settings.emplace_back("model.scale_decoder_outputs", is_scaled ? "true" : "false");
 }
 
-// A table of its own that is there next to the embedding's is meant to be read.
+// A separate output table that is stored in addition to the embedding takes effect.
 void settle(const TensorFinder& find, ImportedConfig& meaning) {
   const auto says = [&](const std::string& key, const char* value) {
     return std::ranges::count(meaning.settings, std::pair(key, std::string(value))) > 0;
@@ -64,13 +64,13 @@ void read_dropout(const ModelConfig& config, ImportedConfig& meaning) {
   meaning.settings.emplace_back("model.attention.dropout", dropout);
   if (dropout != "0")
     meaning.remarks.push_back(
-        "in training T5 drops what its last norms give too, which model.dropout does not");
+        "in training, model.dropout does not apply after the final norms; T5 applies it there");
 }
 
 ImportedConfig read(const ModelConfig& config) {
   config.pass_over_common();
   config.require_encoder_and_decoder();
-  // Of a head of classes; of how weights begin.
+  // Settings of a classification head and of initialization.
   config.ignore_keys({"classifier_dropout", "initializer_factor"});
   const std::int64_t width = config.integer("d_model", 1, most);
   const std::int64_t heads = config.integer("num_heads", 1, 1 << 16);
@@ -100,7 +100,7 @@ ImportedConfig read(const ModelConfig& config) {
        fmt::format("{}", integer_or("relative_attention_max_distance", 128, 1 << 20))},
       {"model.attention.scale_attn_weights", "false"},
       {"model.scale_embedding", "false"},
-      // What it learnt to read: its distances have no end.
+      // The training length; relative positions are unbounded.
       {"data.max_length", fmt::format("{}", integer_or("n_positions", 512, 1 << 24))},
   };
   meaning.settings.insert(meaning.settings.end(), more.begin(), more.end());
@@ -124,7 +124,7 @@ std::string feed_forward_there(const ModelValues& values) {
 
 nlohmann::ordered_json write(const ModelValues& values) {
   if (!values.is("model.position_embedding_type", "relative_bias"))
-    throw ConfigurationError("model.position_embedding_type is {}, and T5 knows only relative_bias",
+    throw ConfigurationError("T5 requires model.position_embedding_type: relative_bias, found {}",
                              values.text("model.position_embedding_type"));
   const std::int64_t width = values.integer("model.hidden_size");
   const std::int64_t heads = values.integer("model.num_attention_heads");
@@ -148,12 +148,12 @@ nlohmann::ordered_json write(const ModelValues& values) {
       {"feed_forward_proj", feed_forward_there(values)},
       {"n_positions", values.integer_or("data.max_length", 512)},
       {"tie_word_embeddings", is_tied}};
-  // What version 4 could not say.
+  // Version 4 has no such key.
   if (is_scaled != is_tied) config["scale_decoder_outputs"] = is_scaled;
   return config;
 }
 
-// Of a stack: "encoder" or "decoder".
+// Adds a stack, "encoder" or "decoder".
 void add_stack(const std::string& stack,
                std::int64_t layers,
                bool is_gated,
@@ -174,7 +174,7 @@ void add_stack(const std::string& stack,
     const std::string here = fmt::format("{}/layers/{}/", stack, layer);
     std::string there = next();
     add_attention(there + "SelfAttention.", here + "attention/");
-    // That of the first layer, for all of them.
+    // All layers share the bias of the first one.
     if (layer == 0)
       pairs.push_back({there + "SelfAttention.relative_attention_bias.weight",
                        {stack + "/relative_bias"},
@@ -204,7 +204,7 @@ std::vector<TensorPair> tensors(const ModelValues& values) {
   return pairs;
 }
 
-// Of cross-attention, which the first weights had and nothing ever read.
+// Bias of cross-attention, saved in the first releases and never read.
 bool is_constant(std::string_view name) {
   return name == "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight";
 }

@@ -1,5 +1,5 @@
-// T5 (Raffel et al. 2020) and its version 1.1 as the package transformers has them: family
-// encoder_decoder with a learned bias of scores for each range of distances, rms norms before the
+// T5 (Raffel et al. 2020) and its version 1.1 of Hugging Face `transformers`. Family
+// encoder_decoder with a learned score bias per bucket of relative positions, RMSNorm before the
 // sublayers and no other biases.
 #pragma once
 

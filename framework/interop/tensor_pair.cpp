@@ -6,16 +6,15 @@
 namespace longspan {
 namespace {
 
-// Rows of the ones before it.
+// Returns the number of rows before tensor `index`.
 std::int64_t rows_before(const std::vector<Shape>& here, std::size_t index) {
   std::int64_t rows = 0;
   for (std::size_t i = 0; i < index; ++i) rows += here[i][0];
   return rows;
 }
 
-// Calls f(offset there, offset of the part, elements in a row of both) so that copies of those
-// elements are the whole part. A transposed matrix is gone through in small squares, of which each
-// copy is one element.
+// Calls f(offset there, offset in the part, contiguous elements) for copies that cover the part. A
+// transposed matrix is traversed in small tiles, one element per copy.
 template <typename F>
 void for_each_piece(const TensorPair& pair,
                     const std::vector<Shape>& here,
@@ -56,17 +55,17 @@ void copy_part(const TensorPair& pair,
 Shape hf_shape(const TensorPair& pair, const std::vector<Shape>& here) {
   const Shape whole = here.front().with(0, rows_before(here, here.size()));
   for (const Shape& shape : here)
-    require(shape.with(0, whole[0]) == whole, "\"{}\" is of parts of other shapes", pair.hf_name);
+    require(shape.with(0, whole[0]) == whole, "\"{}\": shapes of its parts differ", pair.hf_name);
   if (!pair.shape.empty()) {
     const Shape other(pair.shape);
     require(here.size() == 1 && other.elements() == whole.elements() &&
                 pair.orientation == Orientation::same,
-            "\"{}\" has other elements here",
+            "\"{}\": number of elements differs",
             pair.hf_name);
     return other;
   }
   if (pair.orientation == Orientation::same) return whole;
-  require(whole.dimensions() == 2, "\"{}\" is no matrix", pair.hf_name);
+  require(whole.dimensions() == 2, "\"{}\" is not a matrix", pair.hf_name);
   return {whole[1], whole[0]};
 }
 

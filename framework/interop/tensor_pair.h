@@ -1,4 +1,4 @@
-// The same weights under two names: those that the package transformers gives them, and ours.
+// Mapping between tensor names of Hugging Face `transformers` and Longspan.
 #pragma once
 
 #include <cstdint>
@@ -9,32 +9,32 @@
 
 namespace longspan {
 
-// How the matrix of a layer lies there: as here, [out, in], or [in, out].
+// Orientation of the Hugging Face matrix: [out, in] as here, or [in, out].
 enum class Orientation : std::uint8_t { same, transposed };
 
 struct TensorPair {
   std::string hf_name;
-  // One tensor, or several of which that one is made, one behind the other along their first axis
-  // (before it is transposed): queries, keys and values in one.
+  // One tensor, or several that are concatenated along their first axis (before transposition),
+  // such as queries, keys and values.
   std::vector<std::string> longspan_names;
   Orientation orientation = Orientation::same;
-  std::vector<std::int64_t> shape = {};  // there; empty: as here
-  bool optional = false;                 // a model of the kind may lack it
+  std::vector<std::int64_t> shape = {};  // of the Hugging Face tensor; empty: as here
+  bool optional = false;                 // some models lack it
 };
 
-// The shape of the tensor there, from those of the ones here, which are alike but for their first
-// axis. A transposed one is a matrix; what has another shape there is one tensor here, of as many
+// Returns the Hugging Face shape for the shapes here, which may differ only in their first axis. A
+// transposed tensor is a matrix. A pair with a different `shape` has one tensor here, with as many
 // elements.
 Shape hf_shape(const TensorPair& pair, const std::vector<Shape>& here);
 
-// Of a tensor there, of the shape that it has to have, the one that is number `index` here.
+// Extracts tensor number `index` here from a Hugging Face tensor of the required shape.
 Tensor shard_range(const TensorPair& pair,
                    const Tensor& there,
                    const std::vector<Shape>& here,
                    std::size_t index);
 
-// The inverse: puts what is number `index` here in its place there. Both are of f32 or of f64, on
-// the host.
+// Inverse of shard_range: copies tensor number `index` here into its part of `there`. Both are f32
+// or f64 on the host.
 void put_part(const TensorPair& pair,
               const Tensor& part,
               const std::vector<Shape>& here,

@@ -46,7 +46,7 @@ TokenIds read_token_ids(const ModelConfig& config,
   TokenIds ids;
   for (const char* const key : keys) {
     const ModelConfig& said = generation && generation->has(key) ? *generation : config;
-    if (said.is_list(key)) said.throw_data_error(key, "found a list; wanted one id");
+    if (said.is_list(key)) said.throw_data_error(key, "expected one id, found a list");
     const bool is_said = config.is_there(key) || (generation && generation->is_there(key));
     if (said.has(key))
       ids[key] = said.integer(key, 0, vocabulary - 1);
@@ -59,9 +59,7 @@ TokenIds read_token_ids(const ModelConfig& config,
   if (end == ids.end() || end->second != forced->second)
     config.throw_data_error(
         forced->first,
-        fmt::format("found {}; wanted that of \"eos_token_id\": what is as long as it may "
-                    "be ends as other results do",
-                    forced->second));
+        fmt::format("expected the id of \"eos_token_id\", found {}", forced->second));
   return ids;
 }
 

@@ -1,4 +1,4 @@
-// Ids of special tokens, as config.json and generation_config.json have them.
+// Special token ids of config.json and generation_config.json.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@ namespace longspan {
 
 inline constexpr const char* generation_config_name = "generation_config.json";
 
-// By the key: "eos_token_id" -> 2. Without what there is none of.
+// By key: "eos_token_id" -> 2. Absent tokens have no entry.
 using TokenIds = std::map<std::string, std::int64_t>;
 
-// Those of a model that makes texts of texts. What generation_config.json beside `config` says
-// counts before what `config` says, and that before `otherwise`; null is none. Throws DataError for
-// what is no id below `vocabulary`, and for an end that is forced and is none.
+// Reads the ids of a seq2seq model. generation_config.json next to `config` takes precedence over
+// `config`, and that over `otherwise`; null means none. Throws DataError for ids not below
+// `vocabulary`, and for a forced end without an id.
 TokenIds read_token_ids(const ModelConfig& config,
                         std::int64_t vocabulary,
                         const TokenIds& otherwise);
 
-// The keys of both files that ask for more of generation than what ids say: "num_beams".
+// Returns unsupported generation keys of both files, such as "num_beams".
 std::vector<std::string> unsupported_generation_settings(const ModelConfig& config);
 
-// Sets all keys that read_token_ids reads; to null where there is no id.
+// Sets all keys that read_token_ids reads; null without an id.
 void write_token_ids(const TokenIds& ids, nlohmann::ordered_json& config);
 
 }  // namespace longspan

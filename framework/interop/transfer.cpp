@@ -43,7 +43,7 @@ ImportedWeights::ImportedWeights(const WeightsFolder& folder,
   for (TensorPair& pair : architecture.tensors(values)) {
     Source source = {std::move(pair), {}};
     for (const std::string& name : source.pair.longspan_names) {
-      require(shapes.contains(name), "the model has no weight \"{}\"", name);
+      require(shapes.contains(name), "the model has no parameter \"{}\"", name);
       source.longspan_names.push_back(shapes.at(name));
     }
     sources_.push_back(std::move(source));
@@ -82,16 +82,16 @@ void ImportedWeights::find_stand_ins(const ModelValues& values) {
   }
 }
 
-// Each weight of the model has one source, but for what a body is without.
+// Checks that each weight has one source, except the output head of a bare backbone.
 void ImportedWeights::judge_all(const std::vector<StateTensor>& weights) {
   std::set<std::string> known;
   for (const Source& source : sources_)
     for (const std::string& name : source.pair.longspan_names)
-      require(known.insert(name).second, "weight \"{}\" has two sources", name);
+      require(known.insert(name).second, "parameter \"{}\" has two sources", name);
   for (const StateTensor& weight : weights) {
     if (known.contains(weight.name)) continue;
     require(architecture_.is_headless && weight.name.starts_with("output/"),
-            "weight \"{}\" has no source",
+            "parameter \"{}\" has no source",
             weight.name);
     missing_.push_back(weight.name);
   }
@@ -103,21 +103,23 @@ void ImportedWeights::check_compatible(const Source& source) {
   const StoredTensor* stored = folder_.find(name);
   const std::vector<std::int64_t> wanted = extents_of(hf_shape(source.pair, source.longspan_names));
   if (stored == nullptr)
-    throw DataError("{}: tensor {} of shape {} is missing, which {} says there is",
+    throw DataError("{}: missing tensor {} of shape {} (required by {})",
                     place,
                     quote(name),
                     shape_text(wanted),
                     model_config_name);
   if (stored->shape != wanted)
-    throw DataError("{}: tensor {} is of shape {}; wanted {}, as {} says",
+    throw DataError("{}: tensor {}: expected shape {} according to {}, found {}",
                     place,
                     quote(name),
-                    shape_text(stored->shape),
                     shape_text(wanted),
-                    model_config_name);
+                    model_config_name,
+                    shape_text(stored->shape));
   if (!dtype_of_stored(stored->dtype))
-    throw DataError(
-        "{}: tensor {} is of {}; wanted F64, F32, BF16 or F16", place, quote(name), stored->dtype);
+    throw DataError("{}: tensor {}: expected dtype F64, F32, BF16 or F16, found {}",
+                    place,
+                    quote(name),
+                    stored->dtype);
   elements_[stored->dtype] += hf_shape(source.pair, source.longspan_names).elements();
 }
 
@@ -145,7 +147,7 @@ void ImportedWeights::check_unexpected_tensors(const ModelValues& values) {
       left_out_.push_back(name);
       continue;
     }
-    throw DataError("{}: tensor {} is none of {} as {} describes it",
+    throw DataError("{}: unexpected tensor {} (not part of {} according to {})",
                     folder_.path().string(),
                     quote(name),
                     architecture_.name,
@@ -161,11 +163,11 @@ void ImportedWeights::judge_copy(const std::string& copy, const std::string& of)
     return std::memcmp(a.bytes(), b.bytes(), a.byte_size()) == 0;
   };
   if (!is_alike || !is_same())
-    throw DataError("{}: {} says that tensor {} is {}, and it holds other numbers",
+    throw DataError("{}: tensor {} differs from {}, to which {} ties it",
                     folder_.path().string(),
-                    model_config_name,
                     quote(copy),
-                    quote(of));
+                    quote(of),
+                    model_config_name);
 }
 
 void ImportedWeights::judge_zeros(const std::string& name,
@@ -173,18 +175,17 @@ void ImportedWeights::judge_zeros(const std::string& name,
   const StoredTensor* const stored = folder_.find(name);
   if (stored == nullptr) return;
   const auto refuse = [&](const std::string& found) {
-    throw DataError(
-        "{}: tensor {} {}; wanted zeros of shape {}, as no model here has such a tensor",
-        folder_.path().string(),
-        quote(name),
-        found,
-        shape_text(shape));
+    throw DataError("{}: tensor {}: expected zeros of shape {}, found {}",
+                    folder_.path().string(),
+                    quote(name),
+                    shape_text(shape),
+                    found);
   };
-  if (stored->shape != shape) refuse("is of shape " + shape_text(stored->shape));
-  if (!dtype_of_stored(stored->dtype)) refuse("is of " + stored->dtype);
+  if (stored->shape != shape) refuse("shape " + shape_text(stored->shape));
+  if (!dtype_of_stored(stored->dtype)) refuse("dtype " + stored->dtype);
   const Tensor values = folder_.read(name);
   if (std::ranges::any_of(values.span<float>(), [](float value) { return value != 0; }))
-    refuse("holds other numbers than zero");
+    refuse("nonzero values");
 }
 
 Tensor ImportedWeights::make(std::size_t source, std::size_t index) const {
@@ -229,7 +230,7 @@ void export_weights(const Checkpoint& checkpoint,
   std::erase_if(pairs, [&](const TensorPair& pair) {
     return pair.optional && !checkpoint.has(pair.longspan_names.front());
   });
-  // A body's are those of a model that is nothing else.
+  // A bare backbone has no name prefix.
   if (architecture.is_headless)
     for (TensorPair& pair : pairs)
       if (pair.hf_name.starts_with(architecture.prefix))
@@ -245,10 +246,10 @@ void export_weights(const Checkpoint& checkpoint,
   tensors.insert(tensors.end(), zeros.begin(), zeros.end());
   for (const CheckpointTensor& weight : weights_of(checkpoint))
     if (!known.contains(weight.name) && !is_of_adapter(weight.name))
-      throw ConfigurationError("{}: has the weight {}, which {} has not",
+      throw ConfigurationError("{}: {} does not support the parameter {}",
                                checkpoint.path().string(),
-                               weight.name,
-                               architecture.name);
+                               architecture.name,
+                               weight.name);
   WeightsFolderWriter writer(folder, std::move(tensors), dtype, most_file_bytes);
   const double factor = adapter_factor(values);
   for (const TensorPair& pair : pairs) {
@@ -259,7 +260,7 @@ void export_weights(const Checkpoint& checkpoint,
     for (std::size_t index = 0; index < here.size(); ++index) {
       const Tensor part = read_merged(checkpoint, pair.longspan_names[index], factor);
       require(part.dtype() == saved && (saved == DType::f32 || saved == DType::f64),
-              "weight \"{}\" is of {}",
+              "parameter \"{}\" has dtype {}",
               pair.longspan_names[index],
               name_of(part.dtype()));
       put_part(pair, part, here, index, there);

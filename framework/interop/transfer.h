@@ -1,4 +1,4 @@
-// Weights from a folder into a checkpoint and back, one tensor in memory at a time.
+// Converts weights between a directory and a checkpoint, with one tensor in memory at a time.
 #pragma once
 
 #include <cstdint>
@@ -13,32 +13,32 @@
 
 namespace longspan {
 
-// The scalar of a checkpoint that says of which Architecture::model_type it was imported.
+// Checkpoint scalar with the Architecture::model_type of the imported model.
 inline constexpr const char* imported_type_scalar = "import/model_type";
-// The one that holds ModelConfig::special_tokens of it as JSON, where there are any.
+// Checkpoint scalar with its ModelConfig::special_tokens as JSON, if any.
 inline constexpr const char* special_tokens_scalar = "import/special_tokens";
 
-// What a save of a model is to write whose weights lie in a folder.
+// State to save for a model whose weights are in a directory.
 class ImportedWeights {
  public:
-  // `weights`: those of the model, whole, whose tensors may lie on a dry device. Throws DataError
-  // that names the tensor where the folder lacks one, has one more, or has one of another shape or
-  // of a dtype that is none of weights; and where a copy of shared weights is not the same, or what
-  // is to be zero is not.
+  // `weights`: full weights of the model; their tensors may be on a dry device. Throws DataError,
+  // which names the tensor, for missing and unexpected tensors, another shape, and unsupported
+  // dtypes. Throws it also for unequal copies of shared weights, and nonzero values where zeros are
+  // required.
   ImportedWeights(const WeightsFolder& folder,
                   const Architecture& architecture,
                   const ModelValues& values,
                   const std::vector<StateTensor>& weights);
 
-  // Each is read when it is written. This must outlive it.
+  // Each tensor is read when it is written. This object must outlive the state.
   TrainingState state() const;
-  // Why a tensor could not be read, which ends the save that asked for it.
+  // Error of a tensor read, which aborts the requesting save.
   const std::optional<std::string>& problem() const { return problem_; }
-  // The dtypes in the folder, each with how many weights it has.
+  // Dtypes in the directory, each with its number of weights.
   const std::map<std::string, std::int64_t>& elements() const { return elements_; }
-  // Weights of the model that the folder does not have, of an Architecture that may lack them.
+  // Weights of the model that are missing in the directory, where the Architecture allows that.
   const std::vector<std::string>& missing() const { return missing_; }
-  // Tensors of the folder that the model does not have: Architecture::is_left_out.
+  // Tensors of the directory without a counterpart: Architecture::is_unsupported_tensor.
   const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
@@ -59,21 +59,21 @@ class ImportedWeights {
   const WeightsFolder& folder_;
   const Architecture& architecture_;
   bool has_prefix_;
-  // Shared weights that are stored only under another of their names: that name.
+  // Shared weights stored only under an alias: that alias.
   std::map<std::string, std::string> stand_ins_;
   std::vector<Source> sources_;
   std::map<std::string, std::int64_t> elements_;
   std::vector<std::string> missing_;
   std::vector<std::string> left_out_;
-  // The last one that was read: what lies in one tensor there follows one another here.
+  // Index of the last tensor read. Tensors fused there are consecutive here.
   mutable std::size_t last_ = SIZE_MAX;
   mutable Tensor read_;
   mutable std::optional<std::string> problem_;
 };
 
-// Writes the weights of a checkpoint into a folder, adapters merged into them. Throws
-// ConfigurationError that names a weight which the architecture has not, DataError where the
-// checkpoint is damaged or a weight is too large for the dtype.
+// Writes the weights of a checkpoint into a directory, with merged adapters. Throws
+// ConfigurationError for a weight that the architecture lacks. Throws DataError for a corrupt
+// checkpoint and for a weight that overflows the dtype.
 void export_weights(const Checkpoint& checkpoint,
                     const Architecture& architecture,
                     const ModelValues& values,

@@ -14,10 +14,10 @@ namespace {
 
 constexpr const char* type = "vit";
 
-// What is read from the body.
+// Head on top of the backbone.
 enum class Head : std::uint8_t { classes, none };
 
-// "image_size" and the like, which may be two numbers: height and width.
+// Reads "image_size" and similar keys, which may be two numbers: height and width.
 std::pair<std::int64_t, std::int64_t> read_size(const ModelConfig& config, const std::string& key) {
   if (!config.is_list(key)) {
     const std::int64_t side = config.integer(key, 1, 1 << 14);
@@ -29,11 +29,11 @@ std::pair<std::int64_t, std::int64_t> read_size(const ModelConfig& config, const
   };
   if (sides.size() != 2 || !std::ranges::all_of(sides, is_side))
     config.throw_data_error(key,
-                            "found a list; wanted a number of pixels, or a height and a width");
+                            "expected a number of pixels, or a height and a width, found a list");
   return {static_cast<std::int64_t>(sides[0]), static_cast<std::int64_t>(sides[1])};
 }
 
-// A number of each channel, or one.
+// Reads one number per channel, or a common one.
 std::vector<double> read_each(const ModelConfig& config,
                               const std::string& key,
                               std::int64_t channels) {
@@ -42,14 +42,15 @@ std::vector<double> read_each(const ModelConfig& config,
   const std::vector<double> each = config.numbers(key);
   if (std::ssize(each) != channels && each.size() != 1)
     config.throw_data_error(
-        key, fmt::format("found {} numbers; wanted one of each of {}", each.size(), channels));
+        key,
+        fmt::format("expected a number for each of {} channels, found {}", channels, each.size()));
   return each;
 }
 
-// Images are read as they are, of the model's size: how others are brought to it changes nothing
-// of them.
+// Images must have the model's size and are not preprocessed. Resizing settings therefore have no
+// effect.
 void refuse_other_pixels(const ModelConfig& pixels) {
-  constexpr const char* as_they_are = "images are read as they are";
+  constexpr const char* as_they_are = "images are read unchanged";
   for (const char* const key : {"do_center_crop", "do_pad", "do_flip_channel_order"})
     pixels.require_flag(key, false, as_they_are);
   pixels.ignore_keys({"do_resize",
@@ -62,7 +63,7 @@ void refuse_other_pixels(const ModelConfig& pixels) {
                       "image_mean",
                       "image_std",
                       "rescale_factor"});
-  // Where from, and how what reads images returns them.
+  // Provenance, and the output format of the image processor.
   pixels.ignore_keys({"image_processor_type",
                       "feature_extractor_type",
                       "processor_class",
@@ -75,7 +76,7 @@ void refuse_other_pixels(const ModelConfig& pixels) {
                       "disable_grouping"});
 }
 
-// What becomes of pixels, from 0 to 255.
+// Reads the pixel transformation, for values 0 to 255.
 void read_pixels(const ModelConfig& config, std::int64_t channels, ImportedConfig& meaning) {
   std::vector<double> mean = {0.5}, deviation = {0.5};
   const std::filesystem::path path =
@@ -92,13 +93,13 @@ void read_pixels(const ModelConfig& config, std::int64_t channels, ImportedConfi
     deviation = normalised ? read_each(pixels, "image_std", channels) : std::vector<double>{1};
     for (double& each : mean) each /= factor;
     for (double& each : deviation) {
-      if (each <= 0) pixels.throw_data_error("image_std", "found a number that is not above 0");
+      if (each <= 0) pixels.throw_data_error("image_std", "expected numbers above 0");
       each /= factor;
     }
     pixels.finish();
   } else {
-    meaning.remarks.push_back(fmt::format(
-        "there is no {}: model.image_mean and model.image_std are 0.5", pixels_config_name));
+    meaning.remarks.push_back(
+        fmt::format("no {}: model.image_mean and model.image_std are 0.5", pixels_config_name));
   }
   meaning.settings.emplace_back("model.image_mean", fmt::format("[{}]", fmt::join(mean, ", ")));
   meaning.settings.emplace_back("model.image_std", fmt::format("[{}]", fmt::join(deviation, ", ")));
@@ -108,12 +109,12 @@ void read_image(const ModelConfig& config, ImportedConfig& meaning) {
   const auto [height, width] = read_size(config, "image_size");
   const auto [side, other] = read_size(config, "patch_size");
   const std::int64_t channels = config.integer("num_channels", 1, 3);
-  if (side != other) config.throw_data_error("patch_size", "found two sides; wanted a square");
-  if (channels == 2) config.throw_data_error("num_channels", "found 2; wanted 1 or 3");
+  if (side != other) config.throw_data_error("patch_size", "expected a square, found two sides");
+  if (channels == 2) config.throw_data_error("num_channels", "expected 1 or 3, found 2");
   if (height % side != 0 || width % side != 0)
     config.throw_data_error(
         "patch_size",
-        fmt::format("found {}, which does not divide images of {} x {}", side, height, width));
+        fmt::format("expected a divisor of the image size {} x {}, found {}", height, width, side));
   meaning.image = {height, width, channels};
   const std::int64_t values = height * width * channels;
   ModelSettings& settings = meaning.settings;
@@ -129,7 +130,7 @@ void read_image(const ModelConfig& config, ImportedConfig& meaning) {
 ImportedConfig read(Head head, const ModelConfig& config) {
   config.pass_over_common();
   config.require_encoder_alone();
-  // Of a head that predicts pixels.
+  // Setting of a pixel prediction head.
   config.ignore_keys({"encoder_stride"});
   ImportedConfig meaning = {.settings = read_encoder_keys(config, 0)};
   const ModelSettings own = {
@@ -141,15 +142,16 @@ ImportedConfig read(Head head, const ModelConfig& config) {
        config.flag("qkv_bias", true) ? "[query, key, value, out]" : "[out]"},
   };
   meaning.settings.insert(meaning.settings.end(), own.begin(), own.end());
-  // Of a pooler, which a head of classes does not have.
+  // Settings of a pooler, which a classification head lacks.
   if (head == Head::none) {
     const std::int64_t width = config.integer("hidden_size", 1, INT64_MAX);
     if (config.has("pooler_output_size") &&
         config.integer("pooler_output_size", 1, INT64_MAX) != width)
-      config.throw_data_error("pooler_output_size", fmt::format("is not hidden_size, {}", width));
+      config.throw_data_error("pooler_output_size",
+                              fmt::format("expected {} (hidden_size)", width));
     if (config.has("pooler_act") && config.text("pooler_act") != "tanh")
       config.throw_data_error(
-          "pooler_act", fmt::format("found {}; wanted tanh", quote(config.text("pooler_act"))));
+          "pooler_act", fmt::format("expected tanh, found {}", quote(config.text("pooler_act"))));
   }
   config.ignore_keys({"pooler_output_size", "pooler_act"});
   read_image(config, meaning);
@@ -158,7 +160,7 @@ ImportedConfig read(Head head, const ModelConfig& config) {
   return meaning;
 }
 
-// 0 where there are no images.
+// Returns 0 without images.
 std::int64_t of_image(const ModelValues& values, const std::string& key) {
   return values.all().contains(key) ? values.integer(key) : 0;
 }

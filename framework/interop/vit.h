@@ -1,6 +1,6 @@
-// ViT (Dosovitskiy et al. 2021) as the package transformers has it: family encoder with
-// model.patch_size and norms before the sublayers; with classes of images, or as a body whose
-// readout is still to be learnt. How pixels become numbers stands in preprocessor_config.json.
+// ViT (Dosovitskiy et al. 2021) of Hugging Face `transformers`: family encoder with
+// model.patch_size and pre-norm. Supports image classification, and backbones with an untrained
+// output head. preprocessor_config.json defines the pixel transformation.
 #pragma once
 
 #include <vector>

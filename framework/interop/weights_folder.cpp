@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Weights in a format that is not read, for the message.
+// Returns unsupported weight files, for messages.
 std::string other_weights(const fs::path& folder) {
   for (const char* name : {"pytorch_model.bin",
                            "pytorch_model.bin.index.json",
@@ -23,14 +23,11 @@ std::string other_weights(const fs::path& folder) {
                            "flax_model.msgpack",
                            "consolidated.00.pth"})
     if (is_there(folder / name))
-      return fmt::format(
-          "; {} is there, which Longspan does not read: save the model as "
-          "safetensors first",
-          name);
+      return fmt::format(", found {}; save the model as safetensors", name);
   return "";
 }
 
-// Of a file of the folder, as a message can show it.
+// Returns whether text is a printable file name within the directory.
 bool is_file_name(const std::string& text) {
   const auto breaks_a_line = [](char c) {
     const auto byte = static_cast<unsigned char>(c);
@@ -40,38 +37,38 @@ bool is_file_name(const std::string& text) {
          text.find('/') == std::string::npos && std::ranges::none_of(text, breaks_a_line);
 }
 
-// {"metadata": ..., "weight_map": {tensor: file}}: of it the second. Nothing else is kept.
+// SAX handler of {"metadata": ..., "weight_map": {tensor: file}} that stores only the map.
 class IndexEvents : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit IndexEvents(const std::string& place) : place_(place) {}
   std::map<std::string, std::string> take() && {
-    if (!had_map_) throw DataError("{}: \"weight_map\" is missing", place_);
+    if (!had_map_) throw DataError("{}: missing \"weight_map\"", place_);
     return std::move(files_);
   }
 
   bool null() override { return value("null"); }
-  bool boolean(bool) override { return value("a truth value"); }
+  bool boolean(bool) override { return value("a boolean"); }
   bool number_integer(std::int64_t) override { return value("a number"); }
   bool number_unsigned(std::uint64_t) override { return value("a number"); }
   bool number_float(double, const std::string&) override { return value("a number"); }
   bool binary(nlohmann::json::binary_t&) override { return value("bytes"); }
   bool string(std::string& text) override {
-    if (!in_map_ || depth_ != 2) return value("text");
+    if (!in_map_ || depth_ != 2) return value("a string");
     if (!is_file_name(text))
-      throw DataError("{}: tensor {} is said to be in {}; wanted the name of a file of the folder",
+      throw DataError("{}: tensor {}: expected the name of a file in this directory, found {}",
                       place_,
                       quote(name_),
                       quote(text));
     if (files_.size() == most_stored_tensors)
-      throw DataError("{}: found more than {} tensors", place_, most_stored_tensors);
+      throw DataError("{}: expected at most {} tensors", place_, most_stored_tensors);
     if (!files_.try_emplace(name_, std::move(text)).second)
-      throw DataError("{}: tensor {} is there twice", place_, quote(name_));
+      throw DataError("{}: duplicate tensor {}", place_, quote(name_));
     return true;
   }
   bool key(std::string& text) override {
     if (depth_ == 1) {
       in_map_ = text == "weight_map";
-      if (in_map_ && had_map_) throw DataError("{}: \"weight_map\" is there twice", place_);
+      if (in_map_ && had_map_) throw DataError("{}: duplicate \"weight_map\"", place_);
       had_map_ = had_map_ || in_map_;
     } else {
       name_ = std::move(text);
@@ -80,7 +77,7 @@ class IndexEvents : public nlohmann::json_sax<nlohmann::json> {
   }
   bool start_object(std::size_t) override {
     if (++depth_ > most_json_depth || (in_map_ && depth_ > 2))
-      throw DataError("{}: found objects that lie too deep in one another", place_);
+      throw DataError("{}: objects are nested too deep", place_);
     return true;
   }
   bool end_object() override {
@@ -92,16 +89,16 @@ class IndexEvents : public nlohmann::json_sax<nlohmann::json> {
   bool parse_error(std::size_t position,
                    const std::string&,
                    const nlohmann::json::exception&) override {
-    throw DataError("{}: it is not JSON at byte {}", place_, position);
+    throw DataError("{}: invalid JSON at byte {}", place_, position);
   }
 
  private:
-  // Which is passed over in what is not the map.
+  // Ignores values outside of the map.
   bool value(const char* found) const {
-    if (depth_ == 0) throw DataError("{}: found {}; wanted an object", place_, found);
+    if (depth_ == 0) throw DataError("{}: expected an object, found {}", place_, found);
     if (in_map_)
       throw DataError(
-          "{}: \"weight_map\": found {}; wanted the name of a file for each tensor", place_, found);
+          "{}: \"weight_map\": expected a file name for each tensor, found {}", place_, found);
     return true;
   }
 
@@ -127,12 +124,12 @@ WeightsFolder::WeightsFolder(const fs::path& folder) : folder_(folder) {
   const bool is_single = is_there(folder / single_file_name);
   const bool is_sharded = is_there(folder / index_name);
   if (is_single && is_sharded)
-    throw DataError("{}: has both {} and {}; leave the one that is meant",
+    throw DataError("{}: expected {} or {}, found both; delete one",
                     folder.string(),
                     single_file_name,
                     index_name);
   if (!is_single && !is_sharded)
-    throw DataError("{}: has neither {} nor {}{}",
+    throw DataError("{}: expected {} or {}{}",
                     folder.string(),
                     single_file_name,
                     index_name,
@@ -153,20 +150,19 @@ void WeightsFolder::open_shards() {
     const auto [entry, is_new] = opened.try_emplace(file, files_.size());
     if (is_new) files_.emplace_back(folder_ / file);
     if (!files_[entry->second].tensors().contains(name))
-      throw DataError(
-          "{}: tensor {} is said to be in {}, which has it not", place, quote(name), file);
+      throw DataError("{}: tensor {} is missing in {}", place, quote(name), file);
     file_of_.emplace(name, entry->second);
   }
   for (const SafetensorsFile& file : files_)
     for (const auto& [name, tensor] : file.tensors()) {
       const auto said = index.find(name);
       if (said == index.end() || said->second != file.path().filename())
-        throw DataError("{}: tensor {} is in {}, and {}",
-                        place,
-                        quote(name),
-                        file.path().filename().string(),
-                        said == index.end() ? "the index does not have it"
-                                            : "the index says that it is in " + said->second);
+        throw DataError(
+            "{}: tensor {} is in {}, but {}",
+            place,
+            quote(name),
+            file.path().filename().string(),
+            said == index.end() ? "the index does not list it" : "the index names " + said->second);
     }
 }
 
@@ -184,7 +180,7 @@ const StoredTensor* WeightsFolder::find(const std::string& name) const {
 Tensor WeightsFolder::read(const std::string& name) const {
   const auto found = file_of_.find(name);
   if (found == file_of_.end())
-    throw DataError("{}: there is no tensor {}", folder_.string(), quote(name));
+    throw DataError("{}: no such tensor {}", folder_.string(), quote(name));
   return files_[found->second].read(name);
 }
 
@@ -212,7 +208,7 @@ std::string WeightsFolderWriter::file_name(std::size_t shard) const {
 }
 
 void WeightsFolderWriter::write(const std::string& name, const Tensor& tensor) {
-  require(shard_ < shards_.size(), "tensor \"{}\" is one too many", name);
+  require(shard_ < shards_.size(), "tensor \"{}\": all tensors have been written", name);
   if (!writer_)
     writer_ =
         std::make_unique<SafetensorsWriter>(folder_ / file_name(shard_), shards_[shard_], dtype_);

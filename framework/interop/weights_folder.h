@@ -1,4 +1,4 @@
-// A folder of a model as others pass it on: config.json, and weights in one or several files.
+// Hugging Face model directory: config.json, and weights in one or several files.
 #pragma once
 
 #include <filesystem>
@@ -18,17 +18,17 @@ inline constexpr const char* model_config_name = "config.json";
 
 class WeightsFolder {
  public:
-  // Reads the headers: of model.safetensors, or of each file that model.safetensors.index.json says
-  // tensors to be in. Throws DataError where neither or both are there, the index and the files say
-  // different things, or a file is none of safetensors; it names weights of other formats.
+  // Reads the headers of model.safetensors, or of the files in model.safetensors.index.json. Throws
+  // DataError where neither or both exist, the index contradicts the files, or a file is invalid.
+  // The message names weights of other formats.
   explicit WeightsFolder(const std::filesystem::path& folder);
 
   const std::filesystem::path& path() const { return folder_; }
-  // All of them, by name.
+  // Returns all names, sorted.
   std::vector<std::string> names() const;
-  // None where there is no such tensor.
+  // Returns null for a missing tensor.
   const StoredTensor* find(const std::string& name) const;
-  // See SafetensorsFile::read. Throws DataError that names the folder where it is not there.
+  // As SafetensorsFile::read. Throws DataError, which names the directory, for a missing tensor.
   Tensor read(const std::string& name) const;
 
  private:
@@ -36,18 +36,18 @@ class WeightsFolder {
 
   std::filesystem::path folder_;
   std::vector<SafetensorsFile> files_;
-  std::map<std::string, std::size_t, std::less<>> file_of_;  // a tensor's
+  std::map<std::string, std::size_t, std::less<>> file_of_;  // of a tensor
 };
 
-// Writes the tensors of a folder, in as many files as it takes for none to have more than so many
-// bytes of elements (a single tensor may), and an index where they are several.
+// Writes tensors into shards of at most `most_file_bytes` bytes of elements (a single tensor may
+// exceed it), and an index if there are several.
 class WeightsFolderWriter {
  public:
   WeightsFolderWriter(std::filesystem::path folder,
                       SafetensorsWriter::Tensors tensors,
                       DType dtype,
                       std::int64_t most_file_bytes);
-  // In the order of `tensors`.
+  // Writes the next tensor in the order of `tensors`.
   void write(const std::string& name, const Tensor& tensor);
   void finish();
 

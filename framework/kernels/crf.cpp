@@ -7,10 +7,11 @@ namespace {
 
 void check(const Crf& chain) {
   const Shape& shape = chain.emissions.shape();
-  require(shape.dimensions() == 3 && is_floating(chain.emissions.dtype()) && shape[2] > 0,
-          "linear chain: emissions are {} {}, wanted rows, time and tags of a floating dtype",
-          name_of(chain.emissions.dtype()),
-          shape.to_string());
+  require(
+      shape.dimensions() == 3 && is_floating(chain.emissions.dtype()) && shape[2] > 0,
+      "linear chain: expected emissions [rows, time, tags] of a floating-point dtype, found {} {}",
+      name_of(chain.emissions.dtype()),
+      shape.to_string());
   const DType accumulator = accumulator_of(chain.emissions.dtype());
   if (chain.lengths.defined())
     require_tensor("linear chain", "lengths", chain.lengths, {shape[0]}, DType::i64);

@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-// Checks what both kernels share; the vectors are [rows] in the accumulator dtype.
+// Checks shared by both kernels; the vectors are [rows] in the accumulator dtype.
 void require_logits(const char* kernel,
                     const Tensor& logits,
                     const Tensor& targets,
@@ -13,24 +13,24 @@ void require_logits(const char* kernel,
                     std::initializer_list<const Tensor*> vectors) {
   const std::int64_t rows = logits.shape().rows();
   require(0 <= valid_width && valid_width <= logits.shape().width(),
-          "{}: valid_width is {}, logits have shape {}",
+          "{}: valid_width {} is out of range for logits {}",
           kernel,
           valid_width,
           logits.shape().to_string());
   require(targets.dtype() == DType::i64 && targets.elements() == rows,
-          "{}: targets are {} {}, wanted {} of i64",
+          "{}: expected {} i64 targets, found {} {}",
           kernel,
+          rows,
           name_of(targets.dtype()),
-          targets.shape().to_string(),
-          rows);
+          targets.shape().to_string());
   for (const Tensor* vector : vectors)
     require(vector->elements() == rows && vector->dtype() == accumulator_of(logits.dtype()),
-            "{}: a statistic is {} {}, wanted {} of {}",
+            "{}: expected statistics of {} elements of {}, found {} {}",
             kernel,
-            name_of(vector->dtype()),
-            vector->shape().to_string(),
             rows,
-            name_of(accumulator_of(logits.dtype())));
+            name_of(accumulator_of(logits.dtype())),
+            name_of(vector->dtype()),
+            vector->shape().to_string());
 }
 
 }  // namespace
@@ -47,21 +47,21 @@ void check(const CrossEntropyStatistics& entropy) {
 void check(const CrossEntropyLosses& rows) {
   require(rows.targets.dtype() == DType::i64 && is_floating(rows.sum.dtype()) &&
               accumulator_of(rows.sum.dtype()) == rows.sum.dtype(),
-          "cross_entropy_losses: targets are {} and statistics {}",
+          "cross_entropy_losses: expected i64 targets and f32 or f64 statistics, found {} and {}",
           name_of(rows.targets.dtype()),
           name_of(rows.sum.dtype()));
   require(rows.total.defined() || rows.off_target == 0,
-          "cross_entropy_losses: the sums of the logits are needed where off_target is {}",
+          "cross_entropy_losses: off_target {} requires the sums of the logits",
           rows.off_target);
   const Tensor& total = rows.total.defined() ? rows.total : rows.sum;
   for (const Tensor* vector :
        {&rows.maximum, &rows.target, &total, &rows.log_sum_exp, &rows.losses})
     require(vector->elements() == rows.targets.elements() && vector->dtype() == rows.sum.dtype(),
-            "cross_entropy_losses: a statistic is {} {}, wanted {} of {}",
-            name_of(vector->dtype()),
-            vector->shape().to_string(),
+            "cross_entropy_losses: expected statistics of {} elements of {}, found {} {}",
             rows.targets.elements(),
-            name_of(rows.sum.dtype()));
+            name_of(rows.sum.dtype()),
+            name_of(vector->dtype()),
+            vector->shape().to_string());
 }
 
 void check(const CrossEntropyGradient& entropy) {

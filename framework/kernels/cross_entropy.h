@@ -1,5 +1,5 @@
-// Softmax cross-entropy over a vocabulary that may be split over ranks; no second copy of the
-// logits.
+// Softmax cross-entropy over a vocabulary that may be sharded over ranks. The gradient overwrites
+// the logits, so there is no second copy of them.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,14 @@
 
 namespace longspan {
 
-// Local statistics of one rank's part of the logits, to be combined over ranks:
+// Local statistics of one rank's shard of the logits, to be combined over ranks:
 //   maximum = max_v l_v; sum = sum_v exp(l_v - maximum); target = l_y when y lies in
 //   [vocabulary_begin, vocabulary_begin + width), else 0; total = sum_v l_v (for label smoothing).
-// logits: [rows, width], any floating dtype. targets: [rows] i64, global ids; a negative one is
-// ignored (target 0). The statistics are [rows] in the accumulator dtype and written; `total` may
-// be undefined. Only the first `valid_width` columns count (a vocabulary that does not divide by
-// the ranks is padded). A rank may own no valid column: maximum is then -inf and sum 0.
+// logits: [rows, width], any floating dtype. targets: [rows] i64, global ids; a negative id is
+// ignored (target 0). The statistics are [rows] in the accumulator dtype and overwritten; `total`
+// may be undefined. Only the first `valid_width` columns count, because a vocabulary that is not
+// divisible by the number of ranks is padded. If a rank owns no valid column, its maximum is -inf
+// and its sum 0.
 struct CrossEntropyStatistics {
   Tensor logits;
   Tensor targets;
@@ -28,17 +29,17 @@ struct CrossEntropyStatistics {
 void cross_entropy_statistics(Cpu, const CrossEntropyStatistics&);
 void cross_entropy_statistics(Cuda, const CrossEntropyStatistics&);
 
-// sum *= exp(local_maximum - maximum): of one rank's part, relative to the maximum of all ranks.
-// [rows], accumulator dtype; a sum of 0 stays.
+// sum *= exp(local_maximum - maximum): rescales one rank's sums to the maximum over all ranks.
+// [rows], accumulator dtype. A sum of 0 stays 0.
 void rescale_sums(Cpu, const Tensor& local_maximum, const Tensor& maximum, const Tensor& sum);
 void rescale_sums(Cuda, const Tensor& local_maximum, const Tensor& maximum, const Tensor& sum);
 
-// The losses of rows from their statistics over all ranks:
+// Computes the loss of each row from the statistics over all ranks:
 //   log_sum_exp = log(sum) + maximum
 //   loss = mass * log_sum_exp - on_target * target - off_target * total
-// with mass what the weights of all classes add up to. The loss of a negative target is 0. All
-// [rows], targets i64, the others accumulator dtype; log_sum_exp and losses are written; total may
-// be undefined where off_target is 0.
+// `mass` is the sum of the weights of all classes. The loss of a negative target is 0. All tensors
+// are [rows], targets i64, the others accumulator dtype. Overwrites log_sum_exp and losses. total
+// may be undefined if off_target is 0.
 struct CrossEntropyLosses {
   Tensor targets;
   Tensor maximum;
@@ -54,9 +55,9 @@ struct CrossEntropyLosses {
 void cross_entropy_losses(Cpu, const CrossEntropyLosses&);
 void cross_entropy_losses(Cuda, const CrossEntropyLosses&);
 
-// Overwrites the logits by their gradient:
-//   scale[row] * (softmax_v - on_target * [v == y] - off_target), softmax_v = exp(l_v -
-//   log_sum_exp[row]).
+// Overwrites the logits with their gradient:
+//   scale[row] * (softmax_v - on_target * [v == y] - off_target),
+//   softmax_v = exp(l_v - log_sum_exp[row]).
 // Rows with a negative target and columns from valid_width on become 0. log_sum_exp, scale: [rows],
 // accumulator dtype. Plain cross-entropy has on_target 1 and off_target 0.
 struct CrossEntropyGradient {
@@ -72,7 +73,7 @@ struct CrossEntropyGradient {
 void cross_entropy_backward(Cpu, const CrossEntropyGradient&);
 void cross_entropy_backward(Cuda, const CrossEntropyGradient&);
 
-// Throw Failure where shapes or dtypes are not as said above.
+// Throws Failure if shapes or dtypes do not match the comments above.
 void check(const CrossEntropyStatistics&);
 void check(const CrossEntropyLosses&);
 void check(const CrossEntropyGradient&);

@@ -1,18 +1,18 @@
-// The probabilities of some heads of attention, written out: what a decoder's position looks at of
-// a source. Tile attention never holds them; this is for what is made of them itself (copying,
-// coverage, guided alignment).
+// Materialized attention probabilities of some heads of a decoder's cross-attention. Tiled
+// attention never materializes them. Copying, coverage and guided alignment need them.
 #pragma once
 
 #include "framework/core/tensor.h"
 
 namespace longspan {
 
-// Of heads [begin, end) of a query [batch, time, heads, dim] and a key [batch, positions, heads,
-// dim], both of one floating dtype:
+// Computes, for heads [begin, end) of a query [batch, time, heads, dim] and a key [batch,
+// positions, heads, dim] of one floating dtype:
 //   each[b, h, t, s] = softmax over s < lengths[b] of scale query[b, t, h] . key[b, s, h]
 //   mean[b, t, s] = weight * sum over these heads of each
-// 0 at s >= lengths[b]; lengths: [batch] i64, undefined where all positions are seen. each: [batch,
-// end - begin, time, positions] and mean: [batch, time, positions], accumulator dtype, written.
+// Both are 0 at s >= lengths[b]. lengths: [batch] i64; if undefined, all positions are visible.
+// each: [batch, end - begin, time, positions] and mean: [batch, time, positions], accumulator
+// dtype, overwritten.
 struct DenseAttentionWeights {
   Tensor query;
   Tensor key;
@@ -27,9 +27,9 @@ struct DenseAttentionWeights {
 void dense_attention_weights(Cpu, const DenseAttentionWeights&);
 void dense_attention_weights(Cuda, const DenseAttentionWeights&);
 
-// `forward` as it was called, without `mean`. dmean: [batch, time, positions]. dscores is scratch
-// of each's shape; dquery and dkey, of the shapes of query and key, are written, zeros for other
-// heads. All in the accumulator dtype.
+// `forward` holds the arguments of the forward call; `mean` is not needed. dmean: [batch, time,
+// positions]. dscores is scratch, shaped as `each`. Overwrites dquery and dkey, shaped as query and
+// key, with zeros for other heads. All in the accumulator dtype.
 struct HeadAttentionGradient {
   DenseAttentionWeights forward;
   Tensor dmean;
@@ -40,7 +40,7 @@ struct HeadAttentionGradient {
 void head_attention_backward(Cpu, const HeadAttentionGradient&);
 void head_attention_backward(Cuda, const HeadAttentionGradient&);
 
-// Throw Failure where shapes or dtypes are not as said above.
+// Throws Failure if shapes or dtypes do not match the comments above.
 void check(const DenseAttentionWeights&);
 void check(const HeadAttentionGradient&);
 

@@ -23,23 +23,23 @@ void check(const Dropout& dropout) {
   const Shape& shape = dropout.x.shape();
   require(shape.dimensions() == 3 && dropout.y.elements() == dropout.x.elements() &&
               dropout.y.dtype() == dropout.x.dtype(),
-          "dropout: x is {} {} and y {} {}, wanted [outer, middle, inner] and the same",
+          "dropout: expected x [outer, middle, inner] and an equal y, found {} {} and {} {}",
           name_of(dropout.x.dtype()),
           shape.to_string(),
           name_of(dropout.y.dtype()),
           dropout.y.shape().to_string());
   const Tensor& rows = dropout.rows;
   require(!rows.defined() || (rows.dtype() == DType::i64 && rows.elements() == shape.rows()),
-          "dropout: x has {} rows, and {} say where they lie",
+          "dropout: expected {} row indices, found {}",
           shape.rows(),
           rows.defined() ? rows.elements() : 0);
   const Ranges& middle = dropout.placement.middle_ranges;
   require(middle.empty() || pluralize(middle) == shape[1],
-          "dropout: x has {} middle rows, its placement {}",
+          "dropout: expected a placement of {} middle rows, found {}",
           shape[1],
           pluralize(middle));
   require(dropout.rate >= 0 && dropout.rate < 1,
-          "dropout: the rate is {}, wanted at least 0 and less than 1",
+          "dropout: expected a rate of at least 0 and below 1, found {}",
           dropout.rate);
 }
 

@@ -4,7 +4,7 @@ namespace longspan {
 
 void require_alike(const char* kernel, const Tensor& a, const Tensor& b) {
   require(a.elements() == b.elements() && a.dtype() == b.dtype(),
-          "{}: found {} {} and {} {}, wanted the same number of elements and dtype",
+          "{}: expected equal numbers of elements and dtypes, found {} {} and {} {}",
           kernel,
           name_of(a.dtype()),
           a.shape().to_string(),
@@ -14,7 +14,7 @@ void require_alike(const char* kernel, const Tensor& a, const Tensor& b) {
 
 void require_as_many(const char* kernel, const Tensor& x, const Tensor& y) {
   require(x.elements() == y.elements(),
-          "{}: x has shape {} and y {}, wanted the same number of elements",
+          "{}: expected equal numbers of elements, found shapes {} and {}",
           kernel,
           x.shape().to_string(),
           y.shape().to_string());

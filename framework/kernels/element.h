@@ -1,4 +1,4 @@
-// What kernels do with one element, on the CPU and on a GPU.
+// Element helpers shared by CPU and CUDA kernels.
 #pragma once
 
 #include <type_traits>
@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// element = value, rounded. Assigns the bits and not the struct, because compilers vectorise that.
+// element = value, rounded. Assigns the bits and not the struct, because compilers vectorize that.
 template <typename T, typename V>
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline void put(T& element, V value) {
   if constexpr (std::is_same_v<T, BFloat16>)
@@ -18,7 +18,7 @@ template <typename T, typename V>
     element = static_cast<T>(value);
 }
 
-// The element as its accumulator.
+// Returns the element converted to its accumulator type.
 template <typename T>
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline Accumulator<T> wide(T element) {
   return static_cast<Accumulator<T>>(element);
@@ -28,11 +28,11 @@ template <typename T>
 template <typename X, typename Y>
 using Wider = decltype(Accumulator<X>{} + Accumulator<Y>{});
 
-// Throws unless both have as many elements, and of one dtype.
+// Throws Failure unless both tensors have the same number of elements and the same dtype.
 void require_alike(const char* kernel, const Tensor& a, const Tensor& b);
 void require_as_many(const char* kernel, const Tensor& x, const Tensor& y);
 
-// Calls f(TypeTag<X>, TypeTag<Y>) with the types of both tensors.
+// Calls f(TypeTag<X>, TypeTag<Y>) with the element types of both tensors.
 template <typename F>
 void with_both_types(const Tensor& x, const Tensor& y, const F& f) {
   with_floating_type(x.dtype(), [&](auto x_tag) {

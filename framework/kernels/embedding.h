@@ -1,4 +1,4 @@
-// Embedding tables: gather, and the deterministic scatter that is its gradient.
+// Embedding lookup (gather) and its gradient, a deterministic scatter.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace longspan {
 
-// out[i] = scale * table[ids[i] - begin], or zeros when the id lies outside [begin, begin + table
-// rows): the rank that owns it adds its row. ids: [n] i64. table: [rows, width]. out: [n, width],
-// the table's dtype, written.
+// out[i] = scale * table[ids[i] - begin]. The output is zero when the id lies outside [begin, begin
+// + table rows); the rank that owns that row adds it. ids: [n] i64. table: [rows, width]. out: [n,
+// width], the table's dtype, overwritten.
 struct EmbeddingGather {
   Tensor table;
   Tensor ids;
@@ -20,9 +20,9 @@ struct EmbeddingGather {
 void embedding_gather(Cpu, const EmbeddingGather&);
 void embedding_gather(Cuda, const EmbeddingGather&);
 
-// dtable[ids[i] - begin] += scale * dout[i] for ids in range, each row's sum in an order that
-// depends on the ids alone. dout: [n, width]; dtable: [rows, width] in dout's dtype or its
-// accumulator's.
+// dtable[ids[i] - begin] += scale * dout[i] for ids in range. The summation order of each row
+// depends only on the ids. dout: [n, width]; dtable: [rows, width] in dout's dtype or its
+// accumulator dtype.
 struct EmbeddingScatter {
   Tensor dout;
   Tensor ids;
@@ -33,7 +33,7 @@ struct EmbeddingScatter {
 void embedding_scatter(Cpu, const EmbeddingScatter&);
 void embedding_scatter(Cuda, const EmbeddingScatter&);
 
-// Throw Failure where shapes or dtypes are not as said above.
+// Throws Failure if shapes or dtypes do not match the comments above.
 void check(const EmbeddingGather&);
 void check(const EmbeddingScatter&);
 

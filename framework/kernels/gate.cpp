@@ -9,18 +9,18 @@ template <typename Tensors>
 void check_read(const char* kernel, const Tensors& gate) {
   require_alike(kernel, gate.x, gate.logits);
   require(gate.change.defined() == has_change(gate.function),
-          "{}: a change is {}",
+          "{}: change is {}",
           kernel,
-          gate.change.defined() ? "given to a function that has none" : "missing");
+          gate.change.defined() ? "not supported by this function" : "missing");
   if (gate.change.defined()) require_alike(kernel, gate.x, gate.change);
   require(gate.bias.defined() == has_bias(gate.function),
-          "{}: a bias is {}",
+          "{}: bias is {}",
           kernel,
-          gate.bias.defined() ? "given to a function that has none" : "missing");
+          gate.bias.defined() ? "not supported by this function" : "missing");
   if (gate.bias.defined())
     require(gate.bias.dtype() == accumulator_of(gate.x.dtype()) &&
                 gate.bias.elements() == gate.x.shape().width(),
-            "{}: the bias is {} {} for rows {} {}",
+            "{}: bias {} {} does not match rows {} {}",
             kernel,
             name_of(gate.bias.dtype()),
             gate.bias.shape().to_string(),
@@ -41,7 +41,7 @@ void check(const GatingGradient& gate) {
   for (const Tensor& gradient : {gate.dy, gate.dx, gate.dlogits})
     require_alike(kernel, gate.x, gradient);
   require(gate.dchange.defined() == has_change(gate.function),
-          "{}: the change and its gradient go together",
+          "{}: change requires its gradient",
           kernel);
   if (gate.dchange.defined()) require_alike(kernel, gate.x, gate.dchange);
 }

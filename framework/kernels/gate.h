@@ -1,12 +1,12 @@
-// Gates in place of a residual sum (GTrXL, Parisotto et al. 2019, section 3.2).
+// Gates that replace the residual sum (GTrXL, Parisotto et al. 2019, section 3.2).
 #pragma once
 
 #include "framework/core/tensor.h"
 
 namespace longspan {
 
-// What is made, feature by feature, of x, the stream, a change of it, and the logits of a gate,
-// with s the logistic function and b a bias of each feature.
+// Element-wise function of the residual stream x, a change (the sublayer's output) and gate logits.
+// s is the logistic function and b a per-feature bias.
 enum class GateFunction : std::uint8_t {
   reset,    // s(logit) x
   input,    // s(logit) x + change
@@ -16,15 +16,15 @@ enum class GateFunction : std::uint8_t {
   gru       // (1 - s(logit - b)) x + s(logit - b) tanh(change)
 };
 
-// Whether the function has a change, and a bias.
+// Whether the function reads a change, and a bias.
 constexpr bool has_change(GateFunction function) { return function != GateFunction::reset; }
 constexpr bool has_bias(GateFunction function) {
   return function != GateFunction::reset && function != GateFunction::input;
 }
 
-// x, change, logits, y: [rows, width] (leading axes flattened), of one dtype. bias: [width], the
-// accumulator's dtype. The change and the bias are undefined where the function has none. y is
-// written and may be x, change or logits.
+// x, change, logits, y: [rows, width] (leading axes flattened), same dtype. bias: [width],
+// accumulator dtype. change and bias are undefined if the function has none. Overwrites y, which
+// may alias x, change or logits.
 struct Gating {
   GateFunction function = GateFunction::gru;
   Tensor x;
@@ -36,9 +36,9 @@ struct Gating {
 void gate(Cpu, const Gating&);
 void gate(Cuda, const Gating&);
 
-// The gradients of what `gate` read; they are written, and each may be what it is the gradient of,
-// or dy. dchange is undefined where there is no change. The gradient of the bias is the sum of
-// dlogits over the rows, with the bias's sign.
+// Gradients with respect to the inputs of `gate`, overwritten. Each may alias its input, or dy.
+// dchange is undefined if there is no change. The bias gradient is the sum of dlogits over the
+// rows, with the sign of the bias.
 struct GatingGradient {
   GateFunction function = GateFunction::gru;
   Tensor x;
@@ -53,7 +53,7 @@ struct GatingGradient {
 void gate_backward(Cpu, const GatingGradient&);
 void gate_backward(Cuda, const GatingGradient&);
 
-// Throw Failure where shapes or dtypes are not as said above.
+// Throws Failure if shapes or dtypes do not match the comments above.
 void check(const Gating&);
 void check(const GatingGradient&);
 

@@ -1,11 +1,11 @@
-// The hidden layer of a gated feed-forward layer (Dauphin et al. 2017; Shazeer 2020).
+// Hidden layer of gated feed-forward layers (Dauphin et al. 2017; Shazeer 2020).
 #pragma once
 
 #include "framework/kernels/activation.h"
 
 namespace longspan {
 
-// y = activation(before) factor, by element. All of one shape and dtype; y is written.
+// y = activation(before) * factor, element-wise. Same shape and dtype. Overwrites y.
 struct GatedHidden {
   Activation activation = Activation::silu;
   Tensor before;
@@ -15,8 +15,8 @@ struct GatedHidden {
 void gated_hidden(Cpu, const GatedHidden&);
 void gated_hidden(Cuda, const GatedHidden&);
 
-// dbefore = dy factor activation'(before), dfactor = dy activation(before). Both are written; each
-// may be what it is the gradient of, or one of them dy.
+// dbefore = dy * factor * activation'(before), dfactor = dy * activation(before). Overwrites both.
+// Each may alias its input, and one of them may alias dy.
 struct GatedHiddenGradient {
   Activation activation = Activation::silu;
   Tensor before;

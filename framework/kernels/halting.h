@@ -1,24 +1,24 @@
-// Adaptive computation time (Graves 2016): how long each position goes on, and what its steps
-// weigh. Positions are the elements of flat tensors; sums and weights are of an accumulator dtype.
+// Adaptive computation time (Graves 2016): number of steps of each position and the weight of each
+// step. Positions are the elements of flat tensors. Sums and weights have an accumulator dtype.
 #pragma once
 
 #include "framework/core/tensor.h"
 
 namespace longspan {
 
-// What a step is for a position, an element of a u8 tensor.
+// Halting state of a position at a step, an element of a u8 tensor.
 struct Halting {
-  static constexpr std::uint8_t rests = 0;    // it halted earlier, or is padding
-  static constexpr std::uint8_t running = 1;  // the step weighs as much as its probability
-  static constexpr std::uint8_t halts = 2;    // it is the last one: it weighs what is left of 1
+  static constexpr std::uint8_t rests = 0;    // halted earlier, or is padding
+  static constexpr std::uint8_t running = 1;  // weight of the step: its halting probability
+  static constexpr std::uint8_t halts = 2;    // last step; its weight is the remainder to 1
 };
 
-// With h = sigmoid(logit): those that rest, or whose `before` says that they do not go on, rest;
-// the others halt where sum + h >= threshold, or all of them with `last`, and otherwise go on.
-// logits, sums: [positions], alike; before: [positions] u8; now: the same, written, may be before.
+// With h = sigmoid(logit). Positions at rest, or whose `before` is not `running`, rest. The others
+// halt if sum + h >= threshold, or if `last` is set, and otherwise continue. logits, sums:
+// [positions], same dtype; before, now: [positions] u8. Overwrites now, which may alias before.
 struct HaltingDecision {
   Tensor logits;
-  Tensor sums;  // of the probabilities of earlier steps
+  Tensor sums;  // of the halting probabilities of earlier steps
   Tensor before;
   Tensor now;
   double threshold = 0.99;
@@ -27,11 +27,11 @@ struct HaltingDecision {
 void decide_halting(Cpu, const HaltingDecision&);
 void decide_halting(Cuda, const HaltingDecision&);
 
-// What follows of the decision. Where a position
-//   goes on:  weight = h,       next sum = sum + h, next cost = cost + 1;
-//   halts:    weight = 1 - sum, next sum = 1,       next cost = cost + 1 + weight;
-//   rests:    weight = 0,       next sum = sum,     next cost = cost.
-// All [positions] of one dtype; the last three are written.
+// Step weights, running sums and ponder costs. If a position
+//   continues: weight = h,       next sum = sum + h, next cost = cost + 1;
+//   halts:     weight = 1 - sum, next sum = 1,       next cost = cost + 1 + weight;
+//   rests:     weight = 0,       next sum = sum,     next cost = cost.
+// All tensors: [positions], same dtype. Overwrites the last three.
 struct HaltingWeights {
   Tensor logits;
   Tensor sums;
@@ -44,8 +44,8 @@ struct HaltingWeights {
 void halting_weights(Cpu, const HaltingWeights&);
 void halting_weights(Cuda, const HaltingWeights&);
 
-// The number of steps is no function of the logits: it has no gradient. dlogits and dsums are
-// written; dcosts is dnext_costs. What comes from above may be undefined: zeros.
+// The number of steps has no gradient with respect to the logits. Overwrites dlogits and dsums;
+// dcosts equals dnext_costs. Undefined upstream gradients count as zero.
 struct HaltingWeightsGradient {
   Tensor logits;
   Tensor now;
@@ -58,14 +58,14 @@ struct HaltingWeightsGradient {
 void halting_weights_backward(Cpu, const HaltingWeightsGradient&);
 void halting_weights_backward(Cuda, const HaltingWeightsGradient&);
 
-// What joins one more state to what there is of the output.
+// Accumulation of the states of successive steps into the output.
 enum class StateAccumulation : std::uint8_t {
-  sum,         // before + weight * x: in the end the mean of the states (Graves 2016)
+  sum,         // before + weight * x; the result is the mean of the states (Graves 2016)
   interpolate  // (1 - weight) * before + weight * x (tensor2tensor)
 };
 
-// y = the rows joined; x: [positions, width] (leading axes flattened); weights: [positions];
-// before: as x, of its accumulator's dtype, undefined: zeros; y: as before, written, may be it.
+// y = the accumulated rows. x: [positions, width] (leading axes flattened); weights: [positions].
+// before: shape of x, accumulator dtype; undefined: zeros. y: as before, overwritten; may alias it.
 struct JoinRows {
   Tensor x;
   Tensor weights;
@@ -76,8 +76,8 @@ struct JoinRows {
 void accumulate_states(Cpu, const JoinRows&);
 void accumulate_states(Cuda, const JoinRows&);
 
-// dx, dweights and dbefore are written where they are defined; dbefore may be dy. x and before are
-// read for dweights alone, before only where rows are interpolated.
+// Overwrites those of dx, dweights and dbefore that are defined; dbefore may alias dy. Reads x only
+// for dweights, and before only for dweights of `interpolate`.
 struct JoinRowsGradient {
   Tensor x;
   Tensor weights;
@@ -91,8 +91,8 @@ struct JoinRowsGradient {
 void join_rows_backward(Cpu, const JoinRowsGradient&);
 void join_rows_backward(Cuda, const JoinRowsGradient&);
 
-// y = the rows of `moving` where a position does not rest, those of `resting` where it does; either
-// may be undefined: zeros. moving, resting, y: [positions, width] of one dtype; y may be either.
+// y = the row of `resting` at positions that rest, otherwise the row of `moving`. Either may be
+// undefined (zeros). moving, resting, y: [positions, width], same dtype; y may alias either.
 struct ChooseRows {
   Tensor now;
   Tensor moving;

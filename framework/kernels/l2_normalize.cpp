@@ -6,7 +6,7 @@ namespace {
 void require_lengths(const char* kernel, const Tensor& rows, const Tensor& inverse_length) {
   require(inverse_length.dtype() == accumulator_of(rows.dtype()) &&
               inverse_length.elements() == rows.shape().rows(),
-          "{}: {} {} lengths for rows {} {}",
+          "{}: {} {} lengths do not match rows {} {}",
           kernel,
           inverse_length.elements(),
           name_of(inverse_length.dtype()),
@@ -19,7 +19,7 @@ void require_lengths(const char* kernel, const Tensor& rows, const Tensor& inver
 void check(const L2Normalize& unit) {
   require_lengths("unit_rows", unit.x, unit.inverse_norm);
   require(unit.y.dtype() == unit.x.dtype() && unit.y.elements() == unit.x.elements(),
-          "unit_rows: x is {} {} and y {} {}",
+          "unit_rows: x {} {} does not match y {} {}",
           name_of(unit.x.dtype()),
           unit.x.shape().to_string(),
           name_of(unit.y.dtype()),
@@ -32,7 +32,7 @@ void check(const UnitRowsGradient& unit) {
   require((dtype == unit.y.dtype() || dtype == accumulator_of(unit.y.dtype())) &&
               unit.dx.dtype() == dtype && unit.dx.elements() == unit.y.elements() &&
               unit.dy.elements() == unit.y.elements(),
-          "unit_rows_backward: y is {} {}, dy {} {} and dx {} {}",
+          "unit_rows_backward: y {} {}, dy {} {} and dx {} {} do not match",
           name_of(unit.y.dtype()),
           unit.y.shape().to_string(),
           name_of(dtype),

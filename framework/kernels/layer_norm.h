@@ -1,16 +1,17 @@
-// Layer normalisation over the last axis (Ba et al. 2016), or by the root of the mean square (Zhang
-// and Sennrich 2019), statistics in the accumulator dtype.
+// Layer normalization over the last axis (Ba et al. 2016) and RMSNorm (Zhang and Sennrich 2019),
+// with statistics in the accumulator dtype.
 #pragma once
 
 #include "framework/core/tensor.h"
 
 namespace longspan {
 
-// y = weight * (x - mean) / sqrt(biased variance + epsilon) + bias. Not centred, the mean counts as
-// 0, also in the variance.
-// x, y: [rows, width] (leading axes flattened), of one dtype; y of f32 may be bf16 or f16. weight,
-// bias: [width], of x's dtype or its accumulator's. mean, rstd: [rows] in the
-// accumulator dtype, written, kept for the backward pass.
+// y = weight * (x - mean) / sqrt(biased variance + epsilon) + bias. Without centering (RMSNorm) the
+// mean counts as 0, also in the variance.
+//
+// x, y: [rows, width] (leading axes flattened), same dtype; if x is f32, y may be bf16 or f16.
+// weight, bias: [width], in x's dtype or its accumulator dtype. mean, rstd: [rows], accumulator
+// dtype, overwritten, saved for the backward pass.
 struct LayerNorm {
   Tensor x;
   Tensor weight;
@@ -24,9 +25,9 @@ struct LayerNorm {
 void layer_norm(Cpu, const LayerNorm&);
 void layer_norm(Cuda, const LayerNorm&);
 
-// dx, of x's dtype, is written, or added to where `add` is true; it may be dy, which is of y's
-// dtype. dweight and dbias (accumulator dtype, [width]) are added to. Deterministic for a given
-// number of threads.
+// Overwrites dx (x's dtype), or adds to it if `add` is true; dx may alias dy, which has y's dtype.
+// Adds to dweight and dbias ([width], accumulator dtype). Deterministic for a given number of
+// threads.
 struct LayerNormGradient {
   Tensor x;
   Tensor weight;
@@ -42,7 +43,7 @@ struct LayerNormGradient {
 void layer_norm_backward(Cpu, const LayerNormGradient&);
 void layer_norm_backward(Cuda, const LayerNormGradient&);
 
-// Throw Failure where shapes or dtypes are not as said above.
+// Throws Failure if shapes or dtypes do not match the comments above.
 void check(const LayerNorm&);
 void check(const LayerNormGradient&);
 

@@ -10,8 +10,9 @@ void require_mixture(const char* kernel,
                      const Tensor& values,
                      std::int64_t mixtures) {
   const std::int64_t channels = values.shape().width();
-  require(channels == 1 || channels == 3, "{}: pixels of {} channels", kernel, channels);
-  require(mixtures > 0, "{}: {} mixtures", kernel, mixtures);
+  require(
+      channels == 1 || channels == 3, "{}: expected 1 or 3 channels, found {}", kernel, channels);
+  require(mixtures > 0, "{}: expected at least 1 mixture component, found {}", kernel, mixtures);
   const std::int64_t pixels = values.shape().rows();
   require_tensor(kernel, "values", values, {pixels, channels}, DType::i64);
   require_tensor(kernel,

@@ -1,5 +1,5 @@
-// One pixel under a discretised mixture of logistics: what the kernels on the CPU and on a GPU
-// share.
+// Loss and gradient of one pixel under a discretized mixture of logistics, shared by the CPU and
+// CUDA kernels.
 #pragma once
 
 #include <cmath>
@@ -24,7 +24,7 @@ LONGSPAN_HOST_DEVICE A sigmoid(A x) {
   return (x > 0 ? A{1} : small) / (A{1} + small);
 }
 
-// What a value stands for.
+// Intensity in [-1, 1] that a value represents.
 template <typename A>
 LONGSPAN_HOST_DEVICE A place_of(std::int64_t value) {
   return static_cast<A>(2 * value) / A{255} - A{1};
@@ -44,7 +44,7 @@ LONGSPAN_HOST_DEVICE Bin<A> bin_of(std::int64_t value, A mean, A log_scale) {
   const A centered = place_of<A>(value) - mean;
   const A upper = inverse * (centered + A{1} / A{255});
   const A lower = inverse * (centered - A{1} / A{255});
-  // ln s(upper) and ln (1 - s(lower)), of which an end of the range has one.
+  // ln s(upper) and ln (1 - s(lower)). Each is absent at its end of the range.
   Bin<A> bin = {0, 0, 0};
   if (value < 255) {
     const A beyond = sigmoid(-upper);
@@ -72,7 +72,7 @@ LONGSPAN_HOST_DEVICE Bin<A> bin_of(std::int64_t value, A mean, A log_scale) {
   return bin;
 }
 
-// The numbers of one pixel.
+// Pointers to the parameters of one pixel.
 template <typename T>
 class Pixel {
  public:
@@ -84,7 +84,7 @@ class Pixel {
                              std::int64_t channels)
       : parameters_(parameters), values_(values), mixtures_(mixtures), channels_(channels) {}
 
-  // Of ln sum exp over the mixtures: the logits', and that of the logits with the probabilities.
+  // ln sum exp over the mixtures: of the logits, and of the logits plus log-probabilities.
   struct Sums {
     A logits;
     A joint;

@@ -1,4 +1,4 @@
-// Rows of padding set to zero, for what mixes rows before anything could pass over them.
+// Zeroes padding rows before operations that mix rows.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,11 @@
 
 namespace longspan {
 
-// y[b, t, :] = x[b, t, :] for the rows t of [begin, end), or 0 where the row is padding: where its
-// position, `position` + t - begin, is `length`[b] or later, or `padding`[b, position] is 1. x, y:
-// [batch, time, ...], of one floating dtype; y may be x. length: [batch] i64; padding: [batch,
-// positions] u8; either may be undefined. It is linear in x and its own gradient.
+// y[b, t, :] = x[b, t, :] for rows t of [begin, end), or 0 if the row is padding. A row is padding
+// if its position, `position` + t - begin, is at least `length`[b], or if `padding`[b, position] is
+// 1. x, y: [batch, time, ...], one floating dtype; y may alias x. length: [batch] i64; padding:
+// [batch, positions] u8; either may be undefined. The operation is linear in x and is its own
+// gradient.
 struct MaskPadding {
   Tensor x;
   Tensor y;
@@ -23,7 +24,7 @@ struct MaskPadding {
 void mask_padding(Cpu, const MaskPadding&);
 void mask_padding(Cuda, const MaskPadding&);
 
-// Throws Failure where shapes or dtypes are not as said above.
+// Throws Failure if shapes or dtypes do not match the comments above.
 void check(const MaskPadding&);
 
 }  // namespace longspan

@@ -15,13 +15,13 @@ std::string described(const Tensor& tensor, bool transposed) {
 MatmulExtents extents_of(const Matmul& matmul) {
   const Shape &a = matmul.a.shape(), &b = matmul.b.shape(), &c = matmul.c.shape();
   require(a.dimensions() > 0 && b.dimensions() > 0 && c.dimensions() > 0,
-          "matmul: a matrix has no axis");
+          "matmul: expected at least 1 dimension");
   const MatmulExtents extents{c.rows(), matmul.transpose_a ? a.rows() : a.width(), c.width()};
   const auto [m, k, n] = extents;
   require((matmul.transpose_a ? a.width() : a.rows()) == m &&
               (matmul.transpose_b ? b.width() : b.rows()) == k &&
               (matmul.transpose_b ? b.rows() : b.width()) == n,
-          "matmul: a is {}, b {} and c {}, wanted [m, k], [k, n] and [m, n]",
+          "matmul: expected [m, k] x [k, n] = [m, n], found {}, {} and {}",
           described(matmul.a, matmul.transpose_a),
           described(matmul.b, matmul.transpose_b),
           described(matmul.c, false));
@@ -33,32 +33,33 @@ void require_dtypes(const Matmul& matmul, const MatmulExtents& extents) {
   const DType dtype = matmul.a.dtype(), wide = accumulator_of(dtype);
   require(is_floating(dtype) && matmul.b.dtype() == dtype &&
               (matmul.c.dtype() == dtype || matmul.c.dtype() == wide),
-          "matmul: a is {}, b {} and c {}, wanted one floating dtype, c that or its accumulator",
+          "matmul: expected a and b of one floating-point dtype, and c of it or its accumulator, "
+          "found {}, {} and {}",
           name_of(dtype),
           name_of(matmul.b.dtype()),
           name_of(matmul.c.dtype()));
   if (matmul.bias.defined())
     require(matmul.bias.elements() == n &&
                 (matmul.bias.dtype() == matmul.c.dtype() || matmul.bias.dtype() == wide),
-            "matmul: the bias is {}, wanted [{}] of {} or its accumulator",
-            described(matmul.bias, false),
+            "matmul: expected a bias [{}] of {} or its accumulator, found {}",
             n,
-            name_of(matmul.c.dtype()));
+            name_of(matmul.c.dtype()),
+            described(matmul.bias, false));
   require(!matmul.accumulate || (!matmul.bias.defined() && matmul.activation == Activation::none),
-          "matmul: a product that is added to c has neither bias nor activation");
+          "matmul: accumulate does not support bias or activation");
   if (matmul.before.defined()) require_alike("matmul", matmul.before, matmul.c);
   require(!matmul.accumulate || !matmul.before.defined(),
-          "matmul: what is added to has no activation");
+          "matmul: accumulate does not support before");
   require(!matmul.derivative || (matmul.before.defined() && !matmul.bias.defined()),
-          "matmul: a derivative needs what came before the activation, and no bias");
+          "matmul: derivative requires before and does not support bias");
   if (matmul.a_sums.defined())
     require(matmul.transpose_a && !matmul.bias.defined() && matmul.activation == Activation::none &&
                 matmul.a_sums.elements() == m && matmul.a_sums.dtype() == wide,
-            "matmul: the sums of a are {}, wanted [{}] of {}, beside a product with a transposed "
-            "and neither bias nor activation",
-            described(matmul.a_sums, false),
+            "matmul: expected a_sums [{}] of {} with a transposed a and no bias or activation, "
+            "found {}",
             m,
-            name_of(wide));
+            name_of(wide),
+            described(matmul.a_sums, false));
 }
 
 }  // namespace

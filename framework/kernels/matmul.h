@@ -9,16 +9,21 @@
 namespace longspan {
 
 // c = a b, with a: [m, k] (or [k, m] transposed), b: [k, n] (or [n, k] transposed), c: [m, n].
-// Leading axes of a, b and c beyond the last are flattened into rows.
-// a and b have the same dtype; c has that dtype or its accumulator's (bf16 in, f32 out). Sums are
-// kept in f32 (f64 for f64). A bias [n], of c's dtype or a's accumulator (which costs a GPU a pass
-// of its own where it is another), and an activation are applied to the product before it is
-// written; what came before the activation is written to `before`, where that is given: [m, n], c's
-// dtype. With `accumulate` the product is added to c (then there is neither bias nor activation).
-// With `derivative`, c = (a b) * activation'(before) instead, `before` as `kept` in activation.h:
-// the gradient of what came before, where a b is that of what came after. Without bias.
-// With a transposed, a's sums over k are added to `a_sums`, [m] of the accumulator dtype, where
-// that is given: the gradient of a bias beside that of the weight it was added with.
+// Leading axes beyond the last are flattened into rows.
+//
+// a and b have the same dtype. c has that dtype or its accumulator dtype (bf16 in, f32 out). Sums
+// are computed in f32 (f64 for f64).
+//
+// A bias [n] and an activation are applied to the product before it is written. The bias has c's
+// dtype or a's accumulator dtype. If these two dtypes differ, adding the bias takes a separate pass
+// on a GPU. `before`, if given, receives the pre-activations: [m, n], c's dtype.
+//
+// With `accumulate`, the product is added to c, without bias or activation. With `derivative`, c =
+// (a b) * activation'(before), without bias. `before` is then `kept` of activation.h: this is the
+// gradient of the pre-activations if a b is that of the activations.
+//
+// With a transposed, `a_sums` ([m], accumulator dtype), if given, accumulates the sums of a over k.
+// This yields the bias gradient along with the weight gradient.
 struct Matmul {
   Tensor a;
   Tensor b;
@@ -35,7 +40,7 @@ struct Matmul {
 void matmul(Cpu, const Matmul&);
 void matmul(Cuda, const Matmul&);
 
-// c: [m, n], k terms a sum.
+// c: [m, n]; each sum has k terms.
 struct MatmulExtents {
   std::int64_t m;
   std::int64_t k;
@@ -43,11 +48,11 @@ struct MatmulExtents {
 
   double flops() const { return 2.0 * static_cast<double>(m * k) * static_cast<double>(n); }
 };
-// Throws Failure where shapes or dtypes are not as said above.
+// Throws Failure if shapes or dtypes do not match the comments above.
 MatmulExtents check(const Matmul&);
 
-// Whether this processor multiplies bf16 itself. Elsewhere bf16 products are made in f32 from
-// converted copies: the same numbers, more slowly.
+// Whether the processor has native bf16 products. Otherwise they are computed in f32 from converted
+// copies: equal results, but slower.
 bool bf16_is_native();
 
 }  // namespace longspan

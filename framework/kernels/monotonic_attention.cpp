@@ -5,11 +5,11 @@
 namespace longspan {
 
 void check(const MonotonicAttention& call) {
-  constexpr const char* kernel = "monotonic walk";
+  constexpr const char* kernel = "monotonic attention";
   const Shape& shape = call.attention.shape();
   const DType dtype = call.attention.dtype();
   require(shape.dimensions() == 3 && (dtype == DType::f32 || dtype == DType::f64),
-          "{}: attention is {} {}, wanted [batch, time, positions] in f32 or f64",
+          "{}: expected attention f32 or f64 [batch, time, positions], found {} {}",
           kernel,
           name_of(dtype),
           shape.to_string());

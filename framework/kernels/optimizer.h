@@ -7,9 +7,9 @@
 
 namespace longspan {
 
-// What all updates share. weight: f32 or f64, updated. gradient: same dtype and length, read; each
-// element is multiplied by gradient_factor (clipping, loss scale) first. compute: undefined, or a
-// tensor of a narrower dtype that receives the rounded new weights.
+// Arguments shared by all updates. weight: f32 or f64, updated. gradient: same dtype and length,
+// read. Each gradient element is first multiplied by gradient_factor (clipping, loss scale).
+// compute: undefined, or a tensor of a narrower dtype that receives the rounded new weights.
 struct OptimizerRange {
   Tensor weight;
   Tensor gradient;
@@ -20,13 +20,12 @@ struct OptimizerRange {
 };
 
 // Adam (Kingma & Ba 2015) and AdamW (Loshchilov & Hutter 2019). first, second: moments, updated.
-// The first step is 1.
+// Steps count from 1.
 //   weight -= learning_rate * m_hat / (sqrt(v_hat) + epsilon)
-// Before it, where decoupled:
+// If decoupled, this is preceded by
 //   weight *= 1 - learning_rate * weight_decay
 // and otherwise weight_decay * weight is added to the gradient. `rectification` multiplies the
-// learning rate of the first line, and without `adapts` its denominator is 1 (RAdam, Liu et al.
-// 2020).
+// learning rate of the first line. Without `adapts` its denominator is 1 (RAdam, Liu et al. 2020).
 struct AdamUpdate {
   OptimizerRange range;
   Tensor first;
@@ -42,7 +41,7 @@ struct AdamUpdate {
 void adam_update(Cpu, const AdamUpdate&);
 void adam_update(Cuda, const AdamUpdate&);
 
-// b = momentum * b + g (b = g at step 1); weight -= learning_rate * b, or of g + momentum * b with
+// b = momentum * b + g (b = g at step 1); weight -= learning_rate * b, or * (g + momentum * b) with
 // nesterov. weight_decay * weight is added to g. Without momentum `buffer` is undefined.
 struct SgdUpdate {
   OptimizerRange range;
@@ -67,7 +66,8 @@ struct LionUpdate {
 void lion_update(Cpu, const LionUpdate&);
 void lion_update(Cuda, const LionUpdate&);
 
-// Adagrad (Duchi et al. 2011), with weight_decay * weight added to g. sum: of squares, updated.
+// Adagrad (Duchi et al. 2011), with weight_decay * weight added to g. sum: accumulated squares,
+// updated.
 //   sum += g^2
 //   weight -= learning_rate * g / (sqrt(sum) + epsilon)
 struct AdagradUpdate {
@@ -78,8 +78,8 @@ struct AdagradUpdate {
 void adagrad_update(Cpu, const AdagradUpdate&);
 void adagrad_update(Cuda, const AdagradUpdate&);
 
-// AdamW without a schedule (Defazio et al. 2024, algorithm 1). range.weight: the average x of the
-// fast weights; fast: z; second: the moment of squares; all updated. The gradient is that at
+// Schedule-free AdamW (Defazio et al. 2024, algorithm 1). range.weight: the average x of the fast
+// weights; fast: z; second: second moment. All are updated. The gradient must be evaluated at
 //   y = beta1 * x + (1 - beta1) * z
 // and with rate = learning_rate sqrt(1 - beta2^step):
 //   z -= rate * (g / (sqrt(second) + epsilon) + weight_decay * y)
@@ -98,8 +98,8 @@ struct ScheduleFreeUpdate {
 void schedule_free_update(Cpu, const ScheduleFreeUpdate&);
 void schedule_free_update(Cuda, const ScheduleFreeUpdate&);
 
-// out = share * a + (1 - share) * b, rounded. a, b: same dtype, f32 or f64; out: as many elements
-// of any floating dtype.
+// out = share * a + (1 - share) * b, rounded. a, b: same dtype, f32 or f64; out: any floating
+// dtype, the same number of elements.
 void interpolate(Cpu, double share, const Tensor& a, const Tensor& b, const Tensor& out);
 void interpolate(Cuda, double share, const Tensor& a, const Tensor& b, const Tensor& out);
 

@@ -5,12 +5,12 @@
 namespace longspan {
 namespace {
 
-// [batch, time, positions], of a dtype that sums are made in.
+// Returns the shape [batch, time, positions] of an f32 or f64 tensor.
 const Shape& shape_of(const char* kernel, const Tensor& attention) {
   require(attention.defined() && attention.shape().dimensions() == 3 &&
               is_floating(attention.dtype()) &&
               accumulator_of(attention.dtype()) == attention.dtype(),
-          "{}: attention is {} {}, wanted [batch, time, positions] of f32 or f64",
+          "{}: expected attention f32 or f64 [batch, time, positions], found {} {}",
           kernel,
           name_of(attention.dtype()),
           attention.shape().to_string());
@@ -22,33 +22,35 @@ Shape rows_of(const Shape& attention) { return {attention[0], attention[1]}; }
 }  // namespace
 
 void check(const CopyProbability& call) {
-  const Shape shape = shape_of("copied mass", call.attention);
-  require_tensor("copied mass", "source", call.source, {shape[0], shape[2]}, DType::i64);
-  require_tensor("copied mass", "targets", call.targets, rows_of(shape), DType::i64);
-  require_tensor("copied mass", "copied", call.copied, rows_of(shape), call.attention.dtype());
+  const Shape shape = shape_of("copy probabilities", call.attention);
+  require_tensor("copy probabilities", "source", call.source, {shape[0], shape[2]}, DType::i64);
+  require_tensor("copy probabilities", "targets", call.targets, rows_of(shape), DType::i64);
+  require_tensor(
+      "copy probabilities", "copied", call.copied, rows_of(shape), call.attention.dtype());
 }
 
 void check(const CopiedMassGradient& call) {
-  const Shape shape = shape_of("copied mass", call.dattention);
-  require_tensor("copied mass", "source", call.source, {shape[0], shape[2]}, DType::i64);
-  require_tensor("copied mass", "targets", call.targets, rows_of(shape), DType::i64);
-  require_tensor("copied mass", "dcopied", call.dcopied, rows_of(shape), call.dattention.dtype());
+  const Shape shape = shape_of("copy probabilities", call.dattention);
+  require_tensor("copy probabilities", "source", call.source, {shape[0], shape[2]}, DType::i64);
+  require_tensor("copy probabilities", "targets", call.targets, rows_of(shape), DType::i64);
+  require_tensor(
+      "copy probabilities", "dcopied", call.dcopied, rows_of(shape), call.dattention.dtype());
 }
 
 void check(const PointerGeneratorLosses& call) {
   const DType dtype = call.losses.dtype();
   const std::int64_t rows = call.losses.elements();
   require(is_floating(dtype) && accumulator_of(dtype) == dtype,
-          "copy losses: losses are {}, wanted f32 or f64",
+          "copy losses: expected f32 or f64 losses, found {}",
           name_of(dtype));
   const auto check_row = [&](const char* name, const Tensor& x, DType wanted) {
     require(x.defined() && x.elements() == rows && x.dtype() == wanted,
-            "copy losses: {} is {} {}, wanted {} elements of {}",
+            "copy losses: expected {} of {} elements of {}, found {} {}",
             name,
-            x.defined() ? name_of(x.dtype()) : "nothing",
-            x.defined() ? x.shape().to_string() : "",
             rows,
-            name_of(wanted));
+            name_of(wanted),
+            x.defined() ? name_of(x.dtype()) : "nothing",
+            x.defined() ? x.shape().to_string() : "");
   };
   check_row("generated", call.generated, dtype);
   check_row("gate", call.gate, dtype);
@@ -83,18 +85,18 @@ void check(const CoverageLossesGradient& call) {
 }
 
 void check(const GuidedAttentionLosses& call) {
-  const Shape shape = shape_of("guide losses", call.attention);
+  const Shape shape = shape_of("guided attention losses", call.attention);
   const DType dtype = call.attention.dtype();
-  require_tensor("guide losses", "guide", call.guide, shape, dtype);
-  require_tensor("guide losses", "losses", call.losses, rows_of(shape), dtype);
+  require_tensor("guided attention losses", "guide", call.guide, shape, dtype);
+  require_tensor("guided attention losses", "losses", call.losses, rows_of(shape), dtype);
 }
 
 void check(const GuideLossesGradient& call) {
-  const Shape shape = shape_of("guide losses", call.forward.attention);
+  const Shape shape = shape_of("guided attention losses", call.forward.attention);
   const DType dtype = call.forward.attention.dtype();
-  require_tensor("guide losses", "guide", call.forward.guide, shape, dtype);
-  require_tensor("guide losses", "dlosses", call.dlosses, rows_of(shape), dtype);
-  require_tensor("guide losses", "dattention", call.dattention, shape, dtype);
+  require_tensor("guided attention losses", "guide", call.forward.guide, shape, dtype);
+  require_tensor("guided attention losses", "dlosses", call.dlosses, rows_of(shape), dtype);
+  require_tensor("guided attention losses", "dattention", call.dattention, shape, dtype);
 }
 
 }  // namespace longspan

@@ -1,6 +1,6 @@
-// What is made of a decoder's attention to its source, `attention` [batch, time, positions] in f32
-// or f64: copying of source words, coverage, and losses by a guide. Everything else is of the same
-// dtype but ids, and is written.
+// Functions of a decoder's cross-attention: copy probabilities, coverage and guided losses.
+// `attention` is [batch, time, positions] in f32 or f64. Unless stated otherwise, every tensor
+// except ids has the same dtype and outputs are overwritten.
 #pragma once
 
 #include "framework/core/tensor.h"
@@ -8,8 +8,8 @@
 namespace longspan {
 
 // copied[b, t] = sum over s with source[b, s] = targets[b, t] of attention[b, t, s]: the
-// probability that copying gives the target. source: [batch, positions] i64; targets: [batch, time]
-// i64; copied: [batch, time].
+// probability of copying the target. source: [batch, positions] i64; targets: [batch, time] i64;
+// copied: [batch, time].
 struct CopyProbability {
   Tensor attention;
   Tensor source;
@@ -29,10 +29,10 @@ void copied_mass_backward(Cpu, const CopiedMassGradient&);
 void copied_mass_backward(Cuda, const CopiedMassGradient&);
 
 // losses[i] = -log(g e^-generated[i] + (1 - g) copied[i]) with g = logistic(gate[i]) (See et al.
-// 2017, equation 9), 0 where targets[i] is negative. All of n elements. Infinity, without a
-// gradient, where neither gives the target.
+// 2017, equation 9), 0 where targets[i] is negative. All tensors have n elements. The loss is
+// infinite, without a gradient, if neither term is positive.
 struct PointerGeneratorLosses {
-  Tensor generated;  // -log of what the vocabulary's softmax gives the target; may be infinity
+  Tensor generated;  // -log softmax probability of the target over the vocabulary; may be infinite
   Tensor gate;
   Tensor copied;
   Tensor targets;
@@ -42,7 +42,7 @@ void pointer_generator_losses(Cpu, const PointerGeneratorLosses&);
 void pointer_generator_losses(Cuda, const PointerGeneratorLosses&);
 
 struct CopyLossesGradient {
-  PointerGeneratorLosses forward;  // with its losses
+  PointerGeneratorLosses forward;  // including its losses
   Tensor dlosses;
   Tensor dgenerated;
   Tensor dgate;
@@ -51,10 +51,10 @@ struct CopyLossesGradient {
 void copy_losses_backward(Cpu, const CopyLossesGradient&);
 void copy_losses_backward(Cuda, const CopyLossesGradient&);
 
-// losses[b, t] = sum over s of min(attention[b, t, s], coverage[b, t, s]), where coverage is the
-// sum of the attention of earlier t (See et al. 2017, equations 10 and 12); 0 where targets[b, t]
-// is negative. targets: [batch, time] i64; coverage: [batch, time, positions]; losses: [batch,
-// time]. Of equal ones the gradient is the attention's.
+// losses[b, t] = sum over s of min(attention[b, t, s], coverage[b, t, s]) (See et al. 2017,
+// equations 10 and 12). coverage is the sum of the attention of earlier t. The loss is 0 where
+// targets[b, t] is negative. targets: [batch, time] i64; coverage: [batch, time, positions];
+// losses: [batch, time]. On ties, the gradient flows to the attention.
 struct CoverageLosses {
   Tensor attention;
   Tensor targets;
@@ -65,22 +65,22 @@ void coverage_losses(Cpu, const CoverageLosses&);
 void coverage_losses(Cuda, const CoverageLosses&);
 
 struct CoverageLossesGradient {
-  CoverageLosses forward;  // with its coverage
+  CoverageLosses forward;  // including its coverage
   Tensor dlosses;
   Tensor dattention;
 };
 void coverage_losses_backward(Cpu, const CoverageLossesGradient&);
 void coverage_losses_backward(Cuda, const CoverageLossesGradient&);
 
-// How attention a is judged by a guide w.
+// Loss of an attention weight a under a guide w.
 enum class GuidedAttentionLoss : std::uint8_t {
-  cross_entropy,  // -w log(a + epsilon), nothing where w is 0
+  cross_entropy,  // -w log(a + epsilon), 0 if w is 0
   product,        // w a
   square          // (a - w)^2 / 2
 };
 
-// losses[b, t] = the sum over s of what the kind says of attention[b, t, s] and guide[b, t, s].
-// guide: [batch, time, positions]; losses: [batch, time].
+// losses[b, t] = the sum over s of the chosen loss of attention[b, t, s] and guide[b, t, s]. guide:
+// [batch, time, positions]; losses: [batch, time].
 struct GuidedAttentionLosses {
   Tensor attention;
   Tensor guide;
@@ -92,14 +92,14 @@ void guided_attention_losses(Cpu, const GuidedAttentionLosses&);
 void guided_attention_losses(Cuda, const GuidedAttentionLosses&);
 
 struct GuideLossesGradient {
-  GuidedAttentionLosses forward;  // losses are not read
+  GuidedAttentionLosses forward;  // its losses are not read
   Tensor dlosses;
   Tensor dattention;
 };
 void guide_losses_backward(Cpu, const GuideLossesGradient&);
 void guide_losses_backward(Cuda, const GuideLossesGradient&);
 
-// Throw Failure where shapes or dtypes are not as said above.
+// Throws Failure if shapes or dtypes do not match the comments above.
 void check(const CopyProbability&);
 void check(const CopiedMassGradient&);
 void check(const PointerGeneratorLosses&);

@@ -11,7 +11,7 @@ void check_read(const PolicyLoss& score) {
   const Shape& shape = score.x.shape();
   const DType dtype = score.x.dtype();
   require(shape.dimensions() == 2 && shape[1] > 0 && accumulator_of(dtype) == dtype,
-          "{}: x is {} {}, wanted [rows, width] in f32 or f64",
+          "{}: expected x f32 or f64 [rows, width], found {} {}",
           policy_kernel,
           name_of(dtype),
           shape.to_string());
@@ -22,10 +22,8 @@ void check_read(const PolicyLoss& score) {
     require_tensor(policy_kernel, "advantage", score.advantage, rows, dtype);
   }
   if (score.function != PolicyLossKind::square) return;
-  require(shape[1] == 1,
-          "{}: a square has values [rows, 1], found {}",
-          policy_kernel,
-          shape.to_string());
+  require(
+      shape[1] == 1, "{}: expected values [rows, 1], found {}", policy_kernel, shape.to_string());
   require_tensor(policy_kernel, "wanted", score.wanted, rows, dtype);
 }
 

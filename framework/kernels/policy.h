@@ -1,4 +1,4 @@
-// What is learnt of a policy and of values by acting (PPO, Schulman et al. 2017).
+// Losses of policy and value learning (PPO, Schulman et al. 2017).
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 namespace longspan {
 
 enum class PolicyLossKind : std::uint8_t {
-  // -min(ratio advantage, clip(ratio, 1 - clip, 1 + clip) advantage), where the ratio is that of
-  // the
-  // action's probability to what it was when the action was taken.
+  // -min(ratio advantage, clip(ratio, 1 - clip, 1 + clip) advantage). The ratio is the action's
+  // probability over its probability at sampling time.
   clipped,
   entropy,  // of the policy, in nats
-  square    // (value - wanted)^2 / 2
+  square    // half the squared error of the value
 };
 
-// y [rows], written, is a function of each row of x, and 0 where the action is negative. x: [rows,
-// actions] logits, of a square [rows, 1] values. action: [rows] i64. before, the logarithm of the
-// probability that the action had, and advantage: [rows], of `clipped` alone; wanted: [rows], of
-// `square` alone. All but the actions of one dtype, f32 or f64.
+// y[r] is the chosen function of row r of x, or 0 if the action is negative. y: [rows],
+// overwritten. x: [rows, actions] logits, or for `square` [rows, 1] values. action: [rows] i64.
+// `clipped` also reads before, the log-probability of the action at sampling time, and advantage:
+// [rows]. `square` also reads the target values: [rows]. All tensors except action have one dtype,
+// f32 or f64.
 struct PolicyLoss {
   PolicyLossKind function = PolicyLossKind::clipped;
   Tensor x;
@@ -33,7 +33,7 @@ struct PolicyLoss {
 void policy_loss(Cpu, const PolicyLoss&);
 void policy_loss(Cuda, const PolicyLoss&);
 
-// dx, shaped as x, is written. dy: [rows].
+// Overwrites dx, shaped as x. dy: [rows].
 struct PolicyScoreGradient {
   PolicyLoss forward;
   Tensor dy;
@@ -42,7 +42,7 @@ struct PolicyScoreGradient {
 void policy_score_backward(Cpu, const PolicyScoreGradient&);
 void policy_score_backward(Cuda, const PolicyScoreGradient&);
 
-// Throw Failure where shapes or dtypes are not as said above.
+// Throws Failure if shapes or dtypes do not match the comments above.
 void check(const PolicyLoss&);
 void check(const PolicyScoreGradient&);
 

@@ -14,7 +14,7 @@ void require_features(const char* name, const Tensor& found, const Tensor& x) {
 void require_rows(const char* name, const Tensor& found, const Tensor& x) {
   require(found.defined() && found.dtype() == accumulator_of(x.dtype()) &&
               found.elements() == x.shape().rows(),
-          "{}: {} is {} {} for rows {}",
+          "{}: {} {} {} does not match rows {}",
           power_norm_kernel,
           name,
           found.defined() ? name_of(found.dtype()) : "nothing",
@@ -25,7 +25,7 @@ void require_rows(const char* name, const Tensor& found, const Tensor& x) {
 void require_like(const char* name, const Tensor& found, const Tensor& x) {
   require(found.defined() && is_floating(found.dtype()) && found.elements() == x.elements() &&
               found.shape().width() == x.shape().width(),
-          "{}: {} is {} for x {}",
+          "{}: {} {} does not match x {}",
           power_norm_kernel,
           name,
           found.defined() ? found.shape().to_string() : "nothing",
@@ -45,7 +45,7 @@ void check(const PowerNormGradient& norm) {
   require_features("inverse", norm.inverse, norm.x);
   require_features("weight", norm.weight, norm.x);
   require(norm.counted.defined() == norm.slope.defined(),
-          "{}: the rows that count and the slope go together",
+          "{}: counted requires slope, and slope requires counted",
           power_norm_kernel);
   if (norm.slope.defined()) {
     require_features("slope", norm.slope, norm.x);
@@ -54,7 +54,7 @@ void check(const PowerNormGradient& norm) {
   require_like("dy", norm.dy, norm.x);
   require_like("dx", norm.dx, norm.x);
   require(norm.dx.dtype() == norm.x.dtype(),
-          "{}: dx is {}, x {}",
+          "{}: expected dx and x of one dtype, found {} and {}",
           power_norm_kernel,
           name_of(norm.dx.dtype()),
           name_of(norm.x.dtype()));
@@ -70,7 +70,7 @@ void check(const CountedRows& rows) {
   const Shape& shape = rows.counted.shape();
   require(
       shape.dimensions() == 2 && 0 <= rows.begin && rows.begin <= rows.end && rows.end <= shape[1],
-      "{}: rows [{}, {}) of {}",
+      "{}: rows [{}, {}) are out of range for {}",
       power_norm_kernel,
       rows.begin,
       rows.end,

@@ -1,14 +1,14 @@
-// Power norm: features divided by the root of their mean square over all tokens (Shen et al. 2020).
+// PowerNorm: divides features by the root of their mean square over all tokens (Shen et al. 2020).
 //
-// Rows are [rows, width] (leading axes flattened). What a feature or a row has is [width] or [rows]
-// of the accumulator's dtype. Everything is written but where it says "added to".
+// Rows are [rows, width] (leading axes flattened). Per-feature and per-row tensors are [width] or
+// [rows] in the accumulator dtype. Outputs are overwritten unless described as accumulated.
 #pragma once
 
 #include "framework/core/tensor.h"
 
 namespace longspan {
 
-// y[r, c] = x[r, c] inverse[c] weight[c] + bias[c]. y: x's dtype or another floating one.
+// y[r, c] = x[r, c] inverse[c] weight[c] + bias[c]. y: x's dtype or another floating dtype.
 struct PowerNorm {
   Tensor x;
   Tensor inverse;
@@ -19,15 +19,15 @@ struct PowerNorm {
 void power_norm(Cpu, const PowerNorm&);
 void power_norm(Cuda, const PowerNorm&);
 
-// dx[r, c] = inverse[c] (dy[r, c] weight[c] - counted[r] slope[c] x[r, c] inverse[c]). With the
-// mean over the counted rows of dy weight x inverse as `slope` it is the gradient of a norm whose
-// `inverse` is made of those rows' squares; without `slope` that of one whose inverse is a
-// constant. dx: x's dtype; `add`: it is added to. dy: a floating dtype.
+// dx[r, c] = inverse[c] (dy[r, c] weight[c] - counted[r] slope[c] x[r, c] inverse[c]). If `slope`
+// is the mean over the counted rows of dy weight x inverse, this differentiates through `inverse`
+// as computed from those rows. Without `slope`, inverse is treated as a constant. dx: x's dtype,
+// accumulated if `add`. dy: a floating dtype.
 struct PowerNormGradient {
   Tensor x;
   Tensor inverse;
   Tensor weight;
-  Tensor counted = {};  // goes with `slope`
+  Tensor counted = {};  // only with `slope`
   Tensor slope = {};
   Tensor dy;
   Tensor dx;
@@ -36,8 +36,8 @@ struct PowerNormGradient {
 void power_norm_backward(Cpu, const PowerNormGradient&);
 void power_norm_backward(Cuda, const PowerNormGradient&);
 
-// sums[c] is added to: the sum over the rows of counted[r] a[r, c] b[r, c]; without `counted` all
-// count. a, b: of floating dtypes that may differ; sums: of a's accumulator.
+// sums[c] += the sum over the rows of counted[r] a[r, c] b[r, c]; without `counted` all rows count.
+// a, b: floating dtypes that may differ; sums: a's accumulator dtype.
 struct ProductSums {
   Tensor a;
   Tensor b;
@@ -47,8 +47,8 @@ struct ProductSums {
 void add_product_sums(Cpu, const ProductSums&);
 void add_product_sums(Cuda, const ProductSums&);
 
-// counted[b, t] for the rows t of [begin, end): 1 where position `position` + t - begin is before
-// length[b], otherwise 0. counted: [batch, time]; length: [batch] i64; undefined: all are 1.
+// counted[b, t] for the rows t of [begin, end): 1 if `position` + t - begin < length[b], otherwise
+// 0. counted: [batch, time]; length: [batch] i64; undefined: all are 1.
 struct CountedRows {
   Tensor counted;
   Tensor length = {};
@@ -63,17 +63,17 @@ void count_rows(Cuda, const CountedRows&);
 void power_inverse(Cpu, const Tensor& squares, double epsilon, const Tensor& inverse);
 void power_inverse(Cuda, const Tensor& squares, double epsilon, const Tensor& inverse);
 
-// means[c] = sums[c] / count, or 1 where the count, one element, is 0, so that rows of nothing but
-// padding stay as they are. means may be sums.
+// means[c] = sums[c] / count. If the one-element count is 0, means[c] is 1, so that rows of padding
+// alone are unchanged. means may alias sums.
 void power_mean(Cpu, const Tensor& sums, const Tensor& count, const Tensor& means);
 void power_mean(Cuda, const Tensor& sums, const Tensor& count, const Tensor& means);
 
-// The moving averages after a step in which `count` rows had squares and products (of the gradient
-// and the normed rows, see PowerNormGradient) of these sums:
+// Moving averages after a step in which `count` rows had these sums of squares and products. The
+// products are those of the gradient and the normalized rows, see PowerNormGradient.
 //   slope = slope (1 - (1 - decay) g) + (1 - decay) products / count
 //   square = decay square + (1 - decay) squares / count
-// with g, the mean square of the normed rows: squares / count over `square` as it was before, or,
-// where rows were `divided_by_own` squares, over themselves. Nothing changes where count is 0.
+// g is the mean square of the normalized rows: squares / count over the previous `square`. For rows
+// `divided_by_own` squares, it is squares / count over itself. Nothing changes if count is 0.
 struct PowerStatisticsUpdate {
   Tensor square;
   Tensor slope;
@@ -87,7 +87,7 @@ struct PowerStatisticsUpdate {
 void update_power_statistics(Cpu, const PowerStatisticsUpdate&);
 void update_power_statistics(Cuda, const PowerStatisticsUpdate&);
 
-// Throw Failure where shapes or dtypes are not as said above.
+// Throws Failure if shapes or dtypes do not match the comments above.
 void check(const PowerNorm&);
 void check(const PowerNormGradient&);
 void check(const ProductSums&);

@@ -1,5 +1,5 @@
-// Updates in two steps: which way each weight is to go, which is written over its gradient, and the
-// step along it once something is known of the direction as a whole.
+// Two-step updates: the first overwrites each gradient with an update direction. The second applies
+// it, scaled by norms of the whole direction.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace longspan {
 
-// LAMB's direction (You et al. 2020, algorithm 2), with g = gradient_factor * gradient:
+// LAMB's update direction (You et al. 2020, algorithm 2), with g = gradient_factor * gradient:
 //   first = beta1 * first + (1 - beta1) * g;  second = beta2 * second + (1 - beta2) * g^2
 //   gradient = m / (sqrt(v) + epsilon) + weight_decay * weight
-// m and v are the moments, or with corrects_bias first / (1 - beta1^step) and
-// second / (1 - beta2^step). All of the same dtype, f32 or f64, and length.
+// m and v are the moments, or with corrects_bias first / (1 - beta1^step) and second / (1 -
+// beta2^step). Same dtype, f32 or f64, and length.
 struct AdamPrecondition {
   Tensor weight;
   Tensor gradient;
@@ -51,9 +51,9 @@ struct RmsPrecondition {
 void rms_precondition(Cpu, const RmsPrecondition&);
 void rms_precondition(Cuda, const RmsPrecondition&);
 
-// A part of the elements of matrices [matrices, rows, columns]: those from `first` on, of f32 or
-// f64, in row-major order. Of all the lines, numbers in f64: by_row is [matrices rows], by_column
-// [matrices columns].
+// A range of the elements of matrices [matrices, rows, columns], starting at `first` in row-major
+// order, f32 or f64. by_row [matrices * rows] and by_column [matrices * columns] are f64 and cover
+// all matrices.
 struct MatrixPart {
   Tensor elements;
   std::int64_t first = 0;
@@ -62,14 +62,14 @@ struct MatrixPart {
   Tensor by_row;
   Tensor by_column;
 };
-// Adds (factor * element)^2 + epsilon to its row's number and its column's.
+// Adds (factor * element)^2 + epsilon to the element's entries of by_row and by_column.
 void add_squares(Cpu, double factor, double epsilon, const MatrixPart&);
 void add_squares(Cuda, double factor, double epsilon, const MatrixPart&);
-// Multiplies each element by factor, its row's number and its column's.
+// Multiplies each element by factor and by its entries of by_row and by_column.
 void scale_lines(Cpu, double factor, const MatrixPart&);
 void scale_lines(Cuda, double factor, const MatrixPart&);
 
-// weight = keep * weight - rate * direction; compute, where defined, as in OptimizerRange.
+// weight = keep * weight - rate * direction; compute, if defined, as in OptimizerRange.
 struct ApplyUpdate {
   Tensor weight;
   Tensor direction;

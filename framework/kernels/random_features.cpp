@@ -6,13 +6,13 @@ namespace {
 void require_rows(
     const char* name, const Tensor& found, std::int64_t rows, std::int64_t width, DType dtype) {
   require(found.defined() && found.dtype() == dtype && found.elements() == rows * width,
-          "random features: {} is {} {}, wanted {} [{}, {}]",
+          "random features: expected {} {} [{}, {}], found {} {}",
           name,
-          found.defined() ? name_of(found.dtype()) : "nothing",
-          found.shape().to_string(),
           name_of(dtype),
           rows,
-          width);
+          width,
+          found.defined() ? name_of(found.dtype()) : "nothing",
+          found.shape().to_string());
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Random features, whose products are on average a kernel of what they were made of: the softmax's
-// (FAVOR+, Choromanski et al. 2021), a ReLU's (the same), a Gaussian's (Rahimi & Recht 2007).
+// Random features whose inner products approximate a kernel: the softmax kernel (FAVOR+,
+// Choromanski et al. 2021), a ReLU kernel (ibid.) or a Gaussian kernel (Rahimi & Recht 2007).
 #pragma once
 
 #include <cstdint>
@@ -8,22 +8,22 @@
 
 namespace longspan {
 
-// With u = scale x W^T, of `count` rows of W:
-//   softmax: exp(u - |scale x|^2 / 2 - shift) / sqrt(count), the shift a number of each row of x
+// With u = scale x W^T, where W has `count` rows:
+//   softmax: exp(u - |scale x|^2 / 2 - shift) / sqrt(count), with one shift for each row of x
 //   relu: max(u, 0) + floor
-//   trigonometric: [sin u, cos u] / sqrt(count), 2 count of them
+//   trigonometric: [sin u, cos u] / sqrt(count), 2 count features
 enum class RandomMap : std::uint8_t { softmax, relu, trigonometric };
 
 struct RandomFeatures {
   RandomMap map = RandomMap::softmax;
   double scale = 1;
   double floor = 1e-3;
-  // The shift is the largest exponent of a row, so that its largest feature is 1 / sqrt(count);
-  // with this it is the largest u, as in lucidrains' implementation.
+  // False: the shift is the largest exponent of a row, so that its largest feature is 1 /
+  // sqrt(count). True: it is the largest u, as in lucidrains' implementation.
   bool shifts_by_projection = false;
-  // Of the softmax's features the backward pass receives the gradients of their logarithms, which
-  // FeatureMap::exponential (attention/linear_attention.h) gives: they are small where those of the
-  // features themselves are about the inverse of a feature, which f16 cannot hold.
+  // The backward pass of the softmax features receives gradients of their logarithms
+  // (FeatureMap::exponential in attention/linear_attention.h). Gradients of the features themselves
+  // are about the inverse of a feature, which overflows f16.
   bool log_gradients = false;
 
   std::int64_t features(std::int64_t count) const {
@@ -31,8 +31,8 @@ struct RandomFeatures {
   }
 };
 
-// x: [rows, dim]; product: [rows, count], accumulator dtype, x W^T. out: [rows, features], x's
-// dtype, and, for the softmax, shift: [rows], accumulator dtype, are written.
+// x: [rows, dim]; product: [rows, count], accumulator dtype, x W^T. Overwrites out: [rows,
+// features], x's dtype, and, for softmax, shift: [rows], accumulator dtype.
 struct RandomFeaturesCall {
   RandomFeatures map;
   Tensor x;
@@ -43,8 +43,9 @@ struct RandomFeaturesCall {
 void random_features(Cpu, const RandomFeaturesCall&);
 void random_features(Cuda, const RandomFeaturesCall&);
 
-// The shift is a constant. dproduct: [rows, count], x's dtype, is written: the gradient with
-// respect to x W^T; and dx: [rows, dim], what reaches x beside it.
+// The shift is treated as a constant. Overwrites dproduct: [rows, count], x's dtype, the gradient
+// with respect to x W^T. Overwrites dx: [rows, dim], the part of x's gradient that does not pass
+// through the product.
 struct RandomFeaturesGradient {
   RandomFeatures map;
   Tensor x;
@@ -56,7 +57,7 @@ struct RandomFeaturesGradient {
 void random_features_backward(Cpu, const RandomFeaturesGradient&);
 void random_features_backward(Cuda, const RandomFeaturesGradient&);
 
-// Throw Failure where shapes or dtypes are not as said above.
+// Throws Failure if shapes or dtypes do not match the comments above.
 void check(const RandomFeaturesCall&);
 void check(const RandomFeaturesGradient&);
 

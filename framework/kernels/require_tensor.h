@@ -1,21 +1,21 @@
-// What a kernel says of a tensor that is not the one it wants.
+// Shape and dtype checks of kernel arguments.
 #pragma once
 
 #include "framework/core/tensor.h"
 
 namespace longspan {
 
-// Throws Failure unless what `kernel` calls `name` has that shape and dtype.
+// Throws Failure, naming `kernel` and `name`, unless the tensor has that shape and dtype.
 inline void require_tensor(
     const char* kernel, const char* name, const Tensor& found, const Shape& shape, DType dtype) {
   require(found.defined() && found.shape() == shape && found.dtype() == dtype,
-          "{}: {} is {} {}, wanted {} {}",
+          "{}: expected {} {} {}, found {} {}",
           kernel,
           name,
-          found.defined() ? name_of(found.dtype()) : "nothing",
-          found.defined() ? found.shape().to_string() : "",
           name_of(dtype),
-          shape.to_string());
+          shape.to_string(),
+          found.defined() ? name_of(found.dtype()) : "nothing",
+          found.defined() ? found.shape().to_string() : "");
 }
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// Layer normalisation of a residual with dropout; a GPU makes it in one pass over memory.
+// Dropout, residual sum and layer normalization; one pass over memory on a GPU.
 #pragma once
 
 #include "framework/kernels/dropout.h"
@@ -6,17 +6,17 @@
 
 namespace longspan {
 
-// norm.x = base + what `change` would write to it, with the bits of `add_dropped`, and its norm.
-// change.y is norm.x. base: its elements and dtype. norm.y may be change.x.
+// norm.x = base + dropout(change), bitwise equal to `dropout_add`; then normalizes it. change.y is
+// norm.x. base: its shape and dtype. norm.y may alias change.x.
 void residual_layer_norm(Cpu, const Tensor& base, const Dropout& change, const LayerNorm& norm);
 void residual_layer_norm(Cuda, const Tensor& base, const Dropout& change, const LayerNorm& norm);
 
-// `layer_norm_backward`, whose dx is the gradient of base, and then `dropout` of that: change.x is
-// norm.dx, change.y the gradient of what was dropped, which may be norm.dy.
+// `layer_norm_backward`, whose dx is the gradient of base, followed by `dropout` on it. change.x is
+// norm.dx. change.y is the gradient of dropout's input and may alias norm.dy.
 void layer_norm_of_sum_backward(Cpu, const LayerNormGradient& norm, const Dropout& change);
 void layer_norm_of_sum_backward(Cuda, const LayerNormGradient& norm, const Dropout& change);
 
-// Throw Failure where shapes or dtypes are not as said above.
+// Throws Failure if shapes or dtypes do not match the comments above.
 void check(const Tensor& base, const Dropout& change, const LayerNorm& norm);
 void check(const LayerNormGradient& norm, const Dropout& change);
 

@@ -1,5 +1,5 @@
-// Rotary positions: pairs of features turned by angles that grow with the position, so that a
-// product of a query and a key knows their distance (Su et al. 2021).
+// Rotary position embeddings: rotates pairs of features by angles proportional to the position.
+// Query-key products then depend on the relative position (Su et al. 2021).
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace longspan {
 
-// Which features of a head are a pair. Weights made for one are not for the other.
+// Pairing of the features of a head. Weights trained with one layout do not work with the other.
 enum class RotaryLayout : std::uint8_t {
-  halves,     // j and j + n / 2 of the n that are turned (GPT-NeoX, Llama)
+  halves,     // j and j + n / 2 of the n rotated features (GPT-NeoX, Llama)
   neighbours  // 2j and 2j + 1 (RoFormer, GPT-J)
 };
 
 // Row t of out: factor cos(a) of all pairs, then factor sin(a), with a = (first + t) frequency.
-// frequencies: [pairs] f64; out: [positions, 2 pairs] f32 or f64, written. Computed in double and
-// rounded once.
+// frequencies: [pairs] f64; out: [positions, 2 pairs] f32 or f64, overwritten. Computed in double
+// and rounded once.
 struct CosSinTable {
   std::int64_t first = 0;
   double factor = 1;
@@ -26,10 +26,10 @@ struct CosSinTable {
 void fill_cos_sin_table(Cpu, const CosSinTable&);
 void fill_cos_sin_table(Cuda, const CosSinTable&);
 
-// y = x with the first 2 pairs features of each head turned as the row of `table` for its position
-// says, or turned back: (u cos - v sin, v cos + u sin), or (u cos + v sin, v cos - u sin), which is
-// the gradient of the former. x, y: [batch, time, heads, dim], of one dtype; table: [time, 2
-// pairs], of the accumulator's. y is written and may be x.
+// Rotates the first 2 pairs features of each head by the angles in the row of `table` of its
+// position: (u cos - v sin, v cos + u sin). The inverse rotation, (u cos + v sin, v cos - u sin),
+// is the gradient. x, y: [batch, time, heads, dim], same dtype. table: [time, 2 pairs], accumulator
+// dtype. Overwrites y, which may alias x.
 struct RotaryArguments {
   RotaryLayout pairs = RotaryLayout::halves;
   bool inverse = false;

@@ -1,4 +1,4 @@
-// Encodings of positions by sines and cosines.
+// Sinusoidal position encodings.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,18 @@
 
 namespace longspan {
 
-// The layouts in use are not interchangeable.
+// Common layouts, which are not interchangeable.
 enum class SinusoidLayout : std::uint8_t {
-  interleaved,      // sin and cos alternate, 10000^(-2m/d) (Vaswani et al. 2017)
-  halves,           // first all sin, then all cos, 10000^(-2m/d) (Transformer-XL)
-  halves_geometric  // the same with 10000^(-m/(d/2-1)), so that the last is exactly 1/10000
-                    // (tensor2tensor, fairseq)
+  interleaved,  // sin and cos alternate, 10000^(-2m/d) (Vaswani et al. 2017)
+  halves,       // first all sin, then all cos, 10000^(-2m/d) (Transformer-XL)
+  // as `halves`, with 10000^(-m/(d/2-1)), so that the last is exactly 1/10000 (tensor2tensor,
+  // fairseq)
+  halves_geometric
 };
 
-// out: [positions, width] of a floating dtype, written: the encodings of the positions from `first`
-// on; those beyond `clamp` count as it (clamp < 0: none). An odd last column is 0. Computed in
-// double and rounded once.
+// Encodings of positions first, first + 1, .... Positions beyond `clamp` are clamped to it (clamp <
+// 0: no clamping). out: [positions, width], floating, overwritten. An odd last column is 0.
+// Computed in double and rounded once.
 struct Sinusoids {
   SinusoidLayout layout = SinusoidLayout::interleaved;
   std::int64_t first = 0;

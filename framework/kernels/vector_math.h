@@ -1,6 +1,6 @@
-// Elementary functions without branches, for loops that the compiler vectorises (`#pragma omp
-// simd`): always inlined, because a call would end that. The float versions are polynomials of our
-// own (minimax fits); the double versions are the C library's and exist for tests.
+// Branch-free elementary functions for loops that the compiler vectorizes (`#pragma omp simd`).
+// Always inlined, because a call would prevent vectorization. The float versions are minimax
+// polynomials; the double versions call the C library and exist for tests.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace longspan {
 
-// e^x to 2 units in the last place. Below -87 the result is 0 (never a subnormal number), above
-// 88.8 infinity; NaN stays NaN.
+// Returns e^x within 2 ulp. Below -87 the result is 0 (never subnormal), above 88.8 infinity. NaN
+// stays NaN.
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline float fast_exp(float x) {
   x = x < -87.2f ? -87.2f : x;
   x = x > 89.0f ? 89.0f : x;
@@ -29,19 +29,19 @@ namespace longspan {
   q = q * r + 0.1666651913f;
   q = q * r + 0.4999999335f;
   const float power = (q * r * r + r) + 1.0f;
-  // 2^(n-1), doubled after: so n = 128 does not overflow too early and n = -126 gives 0.
+  // 2^(n-1), doubled afterwards, so that n = 128 does not overflow too early and n = -126 gives 0.
   const auto exponent = (std::bit_cast<std::uint32_t>(shifted) + 126u) << 23;
   return power * std::bit_cast<float>(exponent) * 2.0f;
 }
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline double fast_exp(double x) { return std::exp(x); }
 
-// 1 / (1 + e^-x), in (0, 1): never so small that its reciprocal overflows.
+// Returns 1 / (1 + e^-x), in (0, 1): never so small that its reciprocal overflows.
 template <typename T>
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline T sigmoid(T x) {
   return T{1} / (T{1} + fast_exp(x < T{-80} ? T{80} : -x));
 }
 
-// tanh x, to a few units in the last place: a series where 1 - 2 / (e^2x + 1) would cancel.
+// Returns tanh x within a few ulp. Uses a series where 1 - 2 / (e^2x + 1) would cancel.
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline float tanh(float x) {
   const float distance = std::abs(x);
   const float square = x * x;
@@ -65,8 +65,8 @@ struct NormalDistribution {
   T density;
 };
 
-// `below` has an absolute error of at most 2e-7, and the tail a relative one of
-// a few units times 1 + x^2.
+// `below` has an absolute error of at most 2e-7. The tail has a relative error of a few ulp times 1
+// + x^2.
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline NormalDistribution<float> normal_distribution(
     float x) {
   const float distance = std::abs(x);

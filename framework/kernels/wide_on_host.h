@@ -1,11 +1,11 @@
-// Numbers for the host to compute with.
+// Conversion of tensors for computation on the host.
 #pragma once
 
 #include "framework/core/tensor.h"
 
 namespace longspan {
 
-// A copy of x, of any floating dtype and device, in f64 on the host.
+// Returns a copy of x, of any floating dtype and device, in f64 on the host.
 Tensor to_host_f64(const Tensor& x);
 
 }  // namespace longspan

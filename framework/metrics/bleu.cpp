@@ -19,21 +19,21 @@ std::string tokenized(std::string_view sentence, BleuTokens tokens) {
   return tokens == BleuTokens::chinese ? tokenize_zh(text) : std::string(text);
 }
 
-// Tokens of each text as numbers; the same numbers are the same tokens.
+// Maps the tokens of each text to shared indices.
 std::vector<Items> items_of(std::span<const std::string_view> texts, BleuTokens tokens) {
   std::vector<Items> items;
   if (tokens == BleuTokens::characters) {
     for (const std::string_view text : texts) items.push_back(letters_of(text));
     return items;
   }
-  std::vector<std::string> split;  // the words are views into them
+  std::vector<std::string> split;  // owns the text that the words refer to
   for (const std::string_view text : texts) split.push_back(tokenized(text, tokens));
   WordNumbers numbers;
   for (const std::string& text : split) items.push_back(numbers.of(words_of(text)));
   return items;
 }
 
-// sacreBLEU's stand-in for the logarithm of 0.
+// sacreBLEU's replacement of log(0).
 double floored_log(double x) { return x == 0 ? -9999999999. : std::log(x); }
 
 }  // namespace
@@ -55,7 +55,7 @@ const char* name_of(BleuTokens tokens) {
 void BleuSums::add(std::string_view hypothesis,
                    std::span<const std::string> references,
                    BleuTokens tokens) {
-  require(!references.empty(), "BLEU: a sentence has no reference");
+  require(!references.empty(), "BLEU requires a reference for every sentence");
   std::vector<std::string_view> texts = {hypothesis};
   texts.insert(texts.end(), references.begin(), references.end());
   const std::vector<Items> items = items_of(texts, tokens);

@@ -1,4 +1,4 @@
-// BLEU of a corpus (Papineni et al. 2002), as sacreBLEU counts it (Post 2018).
+// Corpus BLEU (Papineni et al. 2002), as in sacreBLEU (Post 2018).
 #pragma once
 
 #include <array>
@@ -13,24 +13,24 @@
 
 namespace longspan {
 
-// sacreBLEU's tokenizers: 13a; none, words between white space; char, each character but white
-// space; zh, 13a with each Chinese character apart.
+// sacreBLEU's tokenizers: 13a; none, which splits at white space; char, each non-space character;
+// zh, 13a with each Chinese character separate.
 enum class BleuTokens : std::uint8_t { thirteen_a, white_space, characters, chinese };
 
-// sacreBLEU's name: "13a", "none", "char" or "zh".
+// Returns sacreBLEU's name: "13a", "none", "char" or "zh".
 const char* name_of(BleuTokens tokens);
 
-// The sums over the sentences of a corpus.
+// Sums over the sentences of a corpus.
 struct BleuSums {
   static constexpr std::size_t orders = 4;
 
   std::int64_t hypothesis_tokens = 0;
   std::int64_t reference_tokens = 0;              // of the reference closest in length
-  std::array<std::int64_t, orders> matches = {};  // n-grams that a reference has too, clipped
+  std::array<std::int64_t, orders> matches = {};  // clipped n-grams shared with a reference
   std::array<std::int64_t, orders> totals = {};   // n-grams of the hypotheses
 
-  // A sentence with its references, of which there is at least one; UTF-8. Of references that are
-  // equally close in length the shorter one counts. Throws Failure without a reference.
+  // Adds a UTF-8 sentence with its references. If several references are equally close in length,
+  // the shortest one counts. Throws Failure without a reference.
   void add(std::string_view hypothesis,
            std::span<const std::string> references,
            BleuTokens tokens = BleuTokens::thirteen_a);
@@ -44,15 +44,15 @@ struct BleuSums {
   }
 };
 
-// What stands in for a precision without a match (Chen and Cherry 2014): nothing; `value` matches;
-// `value` more matches and n-grams of every order above 1; or half of that of the order before
-// that had none, the first one being half a match (sacreBLEU's usual one).
+// Smoothing of a precision without a match (Chen and Cherry 2014). none: zero. floor: `value`
+// matches. add_k: `value` more matches and n-grams of every order above 1. exponential: half the
+// previous such order's value, starting at half a match (sacreBLEU's default).
 enum class BleuSmoothing : std::uint8_t { none, floor, add_k, exponential };
 
 struct BleuOptions {
   BleuSmoothing smoothing = BleuSmoothing::exponential;
-  std::optional<double> value = {};  // of `floor`, else 0.1, and of `add_k`, else 1
-  bool effective_order = false;      // leave out orders for which there is no n-gram: for sentences
+  std::optional<double> value = {};  // default 0.1 for `floor`, 1 for `add_k`
+  bool effective_order = false;      // exclude orders without n-grams: for sentences
 };
 
 struct Bleu {
@@ -62,7 +62,7 @@ struct Bleu {
 };
 Bleu bleu(const BleuSums& sums, const BleuOptions& options = {});
 
-// "bleu", "bleu_brevity_penalty".
+// Returns "bleu" and "bleu_brevity_penalty".
 std::vector<MetricValue> metric_values(const BleuSums& sums, const BleuOptions& options = {});
 
 }  // namespace longspan

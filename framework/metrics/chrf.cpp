@@ -10,13 +10,13 @@ namespace {
 using Items = std::vector<std::uint32_t>;
 using Orders = std::vector<ChrfSums::Order>;
 
-// Python's string.punctuation: what of ASCII is seen and is neither letter nor digit.
+// Python's string.punctuation: printable ASCII other than letters, digits and space.
 bool is_punctuation(char letter) {
   return (letter >= '!' && letter <= '/') || (letter >= ':' && letter <= '@') ||
          (letter >= '[' && letter <= '`') || (letter >= '{' && letter <= '~');
 }
 
-// Words, a mark of punctuation at their end, else one at their beginning, being one of its own.
+// Splits words, and from each a trailing punctuation mark, else a leading one.
 std::vector<std::string_view> words_and_marks(std::string_view text) {
   std::vector<std::string_view> result;
   for (const std::string_view word : words_of(text)) {
@@ -40,7 +40,7 @@ void count(const Items& hypothesis, const Items& reference, std::span<ChrfSums::
   }
 }
 
-// The score of the mean precision and the mean recall of the orders that both sides have.
+// Returns the F-score of mean precision and mean recall over the orders that both sides have.
 double score_of(const Orders& orders, double beta) {
   double precision = 0, recall = 0, used = 0;
   for (const ChrfSums::Order& order : orders) {
@@ -60,7 +60,7 @@ double score_of(const Orders& orders, double beta) {
 }  // namespace
 
 void ChrfSums::add(std::string_view hypothesis, std::span<const std::string> references) {
-  require(!references.empty(), "chrF: a sentence has no reference");
+  require(!references.empty(), "chrF requires a reference for every sentence");
   WordNumbers numbers;
   const bool with_words = word_orders() > 0;
   const Items letters = letters_of(hypothesis);

@@ -1,4 +1,4 @@
-// chrF (Popovic 2015) and chrF++ (Popovic 2017), as sacreBLEU counts them.
+// chrF (Popovic 2015) and chrF++ (Popovic 2017), as in sacreBLEU.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@
 
 namespace longspan {
 
-// The sums over the sentences of a corpus: n-grams of characters without white space, and for
-// chrF++ of words, for each order.
+// Sums over the sentences of a corpus for each order: n-grams of non-space characters, and for
+// chrF++ of words.
 class ChrfSums {
  public:
   static constexpr std::size_t letter_orders = 6;
 
   struct Order {
-    std::int64_t hypothesis = 0;  // n-grams, of the sentences whose reference has any
+    std::int64_t hypothesis = 0;  // n-grams of sentences whose reference has any
     std::int64_t reference = 0;
     std::int64_t matches = 0;
   };
 
-  // word_orders: 0 for chrF, 2 for chrF++. beta: how many times as much recall counts as precision.
+  // word_orders: 0 for chrF, 2 for chrF++. beta: weight of recall relative to precision.
   explicit ChrfSums(std::size_t word_orders = 0, double beta = 2)
       : orders_(letter_orders + word_orders), beta_(beta) {}
 
-  // A sentence with its references, of which there is at least one; UTF-8. Of several references
-  // the one with the highest score counts. Throws Failure without a reference.
+  // Adds a UTF-8 sentence with its references; the reference with the highest score counts. Throws
+  // Failure without a reference.
   void add(std::string_view hypothesis, std::span<const std::string> references);
 
   double score() const;  // 0 .. 100
@@ -49,7 +49,7 @@ class ChrfSums {
   double beta_;
 };
 
-// "chrf", or with words "chrf++".
+// Returns "chrf", or with words "chrf++".
 std::vector<MetricValue> metric_values(const ChrfSums& sums);
 
 }  // namespace longspan

@@ -7,7 +7,7 @@ namespace longspan {
 void Classification::add(std::int64_t predicted, std::int64_t label) {
   const std::int64_t count = std::ssize(classes_);
   require(predicted < count && label < count,
-          "classification: class {} was predicted and {} is right, of {} classes",
+          "classification: predicted class {} or label {} is out of range ({} classes)",
           predicted,
           label,
           count);
@@ -21,7 +21,7 @@ void Classification::add(std::int64_t predicted, std::int64_t label) {
 void Classification::add(std::span<const std::int64_t> predicted,
                          std::span<const std::int64_t> labels) {
   require(predicted.size() == labels.size(),
-          "classification: {} predictions for {} labels",
+          "classification: expected as many predictions as labels, found {} and {}",
           predicted.size(),
           labels.size());
   for (std::size_t i = 0; i < labels.size(); ++i) add(predicted[i], labels[i]);
@@ -44,7 +44,7 @@ double Classification::micro_f1() const { return total_of(classes_).f1(); }
 std::vector<MetricValue> metric_values(const Classification& classification,
                                        const std::vector<std::string>& names) {
   require(names.size() == classification.classes().size(),
-          "classification: {} names for {} classes",
+          "classification: expected as many names as classes, found {} and {}",
           names.size(),
           classification.classes().size());
   std::vector<MetricValue> result = {{"accuracy", classification.accuracy(), "percent"},

@@ -11,10 +11,9 @@ Edits edits_between(const std::vector<std::string_view>& reference,
                     const std::vector<std::string_view>& hypothesis) {
   WordNumbers numbers;
   const std::vector<std::uint32_t> from = numbers.of(reference), to = numbers.of(hypothesis);
-  // An edit costs `edit`, a token that stays gives back 1: so the least cost says both numbers.
+  // An edit costs `edit` and a correct token -1, so the minimum cost encodes both counts.
   constexpr std::int64_t edit = std::int64_t{1} << 32;
-  std::vector<std::int64_t> costs(to.size() +
-                                  1);  // from what came of `from` to each beginning of `to`
+  std::vector<std::int64_t> costs(to.size() + 1);  // alignment costs to each prefix of `to`
   for (std::size_t j = 0; j < costs.size(); ++j) costs[j] = static_cast<std::int64_t>(j) * edit;
   for (const std::uint32_t token : from) {
     std::int64_t diagonal = costs[0];
@@ -36,7 +35,7 @@ Edits edits_between(const std::vector<std::string_view>& reference,
 
 void ErrorRate::add(const std::vector<std::string_view>& hypothesis,
                     std::span<const std::vector<std::string_view>> references) {
-  require(!references.empty(), "an error rate: a sequence has no reference");
+  require(!references.empty(), "an error rate requires a reference for every sequence");
   Edits best;
   std::int64_t length = -1;
   for (const auto& reference : references) {

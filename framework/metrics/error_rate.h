@@ -1,4 +1,4 @@
-// Error rates of sequences of tokens: words, phonemes, characters.
+// Error rates of token sequences: words, phonemes, characters.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace longspan {
 
-// How a reference becomes a hypothesis by the fewest edits; of several ways one that leaves the
-// most tokens as they are.
+// Levenshtein edits from a reference to a hypothesis; among minimal alignments one with the most
+// correct tokens.
 struct Edits {
   std::int64_t substitutions = 0;
-  std::int64_t deletions = 0;   // tokens of the reference that the hypothesis lacks
-  std::int64_t insertions = 0;  // tokens of the hypothesis that the reference lacks
+  std::int64_t deletions = 0;   // reference tokens that the hypothesis lacks
+  std::int64_t insertions = 0;  // hypothesis tokens that the reference lacks
   std::int64_t correct = 0;
 
   std::int64_t count() const { return substitutions + deletions + insertions; }
 };
-// Takes time and memory of length x length and length.
+// Takes O(length x length) time and O(length) memory.
 Edits edits_between(const std::vector<std::string_view>& reference,
                     const std::vector<std::string_view>& hypothesis);
 
@@ -31,17 +31,17 @@ struct ErrorRate {
   std::int64_t insertions = 0;
   std::int64_t reference_tokens = 0;
   std::int64_t sequences = 0;
-  std::int64_t wrong_sequences = 0;  // with an edit
+  std::int64_t wrong_sequences = 0;  // with at least one edit
 
-  // Of several references, such as the pronunciations of a word, the first of those that need the
-  // fewest edits counts. Throws Failure without a reference.
+  // With several references, such as the pronunciations of a word, counts the first one with the
+  // fewest edits. Throws Failure without a reference.
   void add(const std::vector<std::string_view>& hypothesis,
            std::span<const std::vector<std::string_view>> references);
-  // The same of texts, whose tokens stand between white space.
+  // Splits strings into tokens at white space.
   void add(std::string_view hypothesis, std::span<const std::string> references);
 
-  // Edits for 100 tokens of the references, which may be more than 100. Where the references have
-  // no token, as if they had one.
+  // Returns edits per 100 reference tokens, which may exceed 100. Without reference tokens it
+  // divides by one.
   double rate() const;
 
   template <typename Self, typename F>
@@ -55,7 +55,7 @@ struct ErrorRate {
   }
 };
 
-// "NAME_error_rate", "NAME_substitutions", "NAME_deletions", "NAME_insertions" and
+// Returns "NAME_error_rate", "NAME_substitutions", "NAME_deletions", "NAME_insertions" and
 // "sequence_error_rate"; the name is "word" or "phoneme".
 std::vector<MetricValue> metric_values(const ErrorRate& errors, const std::string& name);
 

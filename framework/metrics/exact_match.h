@@ -1,4 +1,4 @@
-// How many answers are right to the letter.
+// Exact match: the fraction of answers equal to a reference.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct ExactMatch {
   std::int64_t matches = 0;
   std::int64_t total = 0;
 
-  // Right where it equals one of the references, byte for byte.
+  // Counts a match where the hypothesis equals one of the references, byte for byte.
   void add(std::string_view hypothesis, std::span<const std::string> references) {
     ++total;
     matches += std::ranges::find(references, hypothesis) != references.end() ? 1 : 0;
@@ -29,7 +29,7 @@ struct ExactMatch {
   }
 };
 
-// "exact_match".
+// Returns "exact_match".
 inline std::vector<MetricValue> metric_values(const ExactMatch& match) {
   return {{"exact_match",
            percent(static_cast<double>(match.matches), static_cast<double>(match.total)),

@@ -1,4 +1,4 @@
-// How likely a language model finds a text.
+// Likelihood of a corpus under a language model.
 #pragma once
 
 #include <cmath>
@@ -10,9 +10,9 @@
 namespace longspan {
 
 struct Likelihood {
-  double nats = 0;          // the sum of the tokens' losses
-  std::int64_t tokens = 0;  // that were predicted
-  std::int64_t bytes = 0;   // of text of those tokens
+  double nats = 0;          // sum of the tokens' losses
+  std::int64_t tokens = 0;  // predicted tokens
+  std::int64_t bytes = 0;   // bytes of text of those tokens
 
   template <typename Self, typename F>
   static void each_sum(Self& self, const F& f) {
@@ -22,13 +22,13 @@ struct Likelihood {
   }
 };
 
-// "loss", "perplexity", "bits_per_byte"; not a number where nothing was predicted.
+// Returns "loss", "perplexity", "bits_per_byte"; NaN without predicted tokens.
 inline std::vector<MetricValue> metric_values(const Likelihood& likelihood) {
   const double loss = likelihood.nats / static_cast<double>(likelihood.tokens);
   const double bits = likelihood.nats / std::log(2.0);
-  return {{"loss", loss, "nats a token"},
+  return {{"loss", loss, "nats per token"},
           {"perplexity", std::exp(loss), ""},
-          {"bits_per_byte", bits / static_cast<double>(likelihood.bytes), "bits a byte"}};
+          {"bits_per_byte", bits / static_cast<double>(likelihood.bytes), "bits per byte"}};
 }
 
 }  // namespace longspan

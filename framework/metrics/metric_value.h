@@ -1,4 +1,4 @@
-// What a metric says in the end.
+// The final value of a metric.
 #pragma once
 
 #include <string>
@@ -9,13 +9,13 @@ namespace longspan {
 struct MetricValue {
   std::string name;  // "bleu", "word_error_rate", "f1/PERSON"
   double value = 0;
-  std::string unit = {};  // "percent", "tokens", "bits a byte", ...; empty for a plain number
-  bool is_count = false;  // a whole number
+  std::string unit = {};  // "percent", "tokens", "bits per byte", ...; empty: dimensionless
+  bool is_count = false;  // an integer
 
   friend bool operator==(const MetricValue&, const MetricValue&) = default;
 };
 
-// 100 * part / whole; 0 where there is nothing.
+// Returns 100 * part / whole; 0 where `whole` is 0.
 inline double percent(double part, double whole) { return whole > 0 ? 100 * part / whole : 0; }
 
 }  // namespace longspan

@@ -8,11 +8,11 @@ namespace {
 
 constexpr std::uint32_t unknown = ~std::uint32_t{0};
 
-// Numbers from 0 for keys, in the order in which they first come: open addressing, because a
-// sentence needs a dozen small tables and std::unordered_map would allocate for each entry.
+// Numbers keys from 0 by first occurrence. Uses open addressing: a sentence needs a dozen small
+// tables, and std::unordered_map would allocate each entry.
 class NumberTable {
  public:
-  // Empty, with room for so many keys.
+  // Clears the table, with capacity for `most` keys.
   void clear(std::size_t most) {
     const std::size_t size = std::bit_ceil(2 * most + 2);
     keys_.assign(size, empty);
@@ -35,7 +35,8 @@ class NumberTable {
   }
 
  private:
-  static constexpr std::uint64_t empty = ~std::uint64_t{0};  // no key: numbers are below `unknown`
+  // Not a key: numbers are below `unknown`.
+  static constexpr std::uint64_t empty = ~std::uint64_t{0};
 
   std::size_t place_of(std::uint64_t key) const {
     const std::size_t mask = keys_.size() - 1;
@@ -50,7 +51,7 @@ class NumberTable {
   std::uint32_t count_ = 0;
 };
 
-// An n-gram is the number of its first n - 1 items and its last item.
+// An n-gram is identified by the number of its first n - 1 items and its last item.
 std::uint64_t key_of(std::uint32_t first, std::uint32_t last) {
   return (std::uint64_t{first} << 32) | last;
 }
@@ -61,7 +62,7 @@ void add_ngram_matches(std::span<const std::uint32_t> hypothesis,
                        std::span<const std::vector<std::uint32_t>> references,
                        std::span<std::int64_t> matches) {
   NumberTable table;
-  // Of the n-gram that begins at each item.
+  // Number of the n-gram that begins at each item.
   std::vector<std::uint32_t> own(hypothesis.size(), 0);
   std::vector<std::vector<std::uint32_t>> theirs;
   for (const auto& reference : references) theirs.emplace_back(reference.size(), 0);
@@ -79,7 +80,7 @@ void add_ngram_matches(std::span<const std::uint32_t> hypothesis,
       here.assign(table.count(), 0);
       for (std::size_t i = 0; i + n <= references[r].size(); ++i) {
         std::uint32_t& number = theirs[r][i];
-        if (number == unknown) continue;  // what the hypothesis lacks it lacks with more items too
+        if (number == unknown) continue;  // longer n-grams are then missing too
         number = table.find(key_of(number, references[r][i + n - 1]));
         if (number != unknown) ++here[number];
       }

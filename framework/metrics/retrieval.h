@@ -9,20 +9,20 @@
 
 namespace longspan {
 
-// What was found of what is there.
+// Counts of correct, predicted and reference items.
 struct RetrievalCounts {
-  std::int64_t right = 0;  // predicted, and so in the reference
+  std::int64_t right = 0;  // true positives
   std::int64_t predicted = 0;
   std::int64_t reference = 0;
 
-  // All in percent, and 0 where there is nothing to divide by.
+  // All in percent; 0 where the denominator is 0.
   double precision() const {
     return percent(static_cast<double>(right), static_cast<double>(predicted));
   }
   double recall() const {
     return percent(static_cast<double>(right), static_cast<double>(reference));
   }
-  // 2 P R / (P + R), which is this.
+  // Equals 2 P R / (P + R).
   double f1() const {
     return percent(2 * static_cast<double>(right), static_cast<double>(predicted + reference));
   }
@@ -35,14 +35,14 @@ struct RetrievalCounts {
   }
 };
 
-// The total over kinds.
+// Returns the total over classes or types.
 inline RetrievalCounts total_of(const std::vector<RetrievalCounts>& kinds) {
   RetrievalCounts total;
   for (const RetrievalCounts& kind : kinds) total += kind;
   return total;
 }
 
-// "precision/NAME", "recall/NAME" and "f1/NAME" of each kind.
+// Appends "precision/NAME", "recall/NAME" and "f1/NAME" of each class or type.
 inline void append_figures(const std::vector<RetrievalCounts>& kinds,
                            const std::vector<std::string>& names,
                            std::vector<MetricValue>& figures) {

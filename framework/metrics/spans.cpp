@@ -11,7 +11,7 @@ namespace longspan {
 
 namespace {
 
-// Type of "O" where no bare "B" has the same.
+// Type of "O", unless a bare "B" shares it.
 constexpr std::size_t outside = TagSpan::no_type;
 constexpr std::string_view bare_type = "_";
 
@@ -25,7 +25,7 @@ bool has_suffix(const std::string& tag) {
 bool is_bare(const std::string& tag) { return tag.size() == 1 && is_place(tag[0]); }
 bool is_outside(const std::string& tag) { return tag == "O"; }
 
-// The prefixes or suffixes that the tags of a scheme have.
+// Returns the prefix or suffix letters of a scheme's tags.
 std::string places_of(const std::vector<std::string>& tags, SpanScheme scheme) {
   std::string places;
   for (const std::string& tag : tags)
@@ -34,7 +34,7 @@ std::string places_of(const std::vector<std::string>& tags, SpanScheme scheme) {
   return places;
 }
 
-// Prefixes or suffixes, whichever letters these are.
+// Detects prefixes or suffixes, for any letters.
 std::optional<SpanScheme> affix_of(const std::vector<std::string>& tags) {
   const bool has_outside = std::ranges::any_of(tags, is_outside);
   const auto all = [&](const auto& fits) {
@@ -82,7 +82,7 @@ std::string span_remark(const std::vector<std::string>& tags) {
   if (!affix) return "";
   if (!span_scheme_of(tags))
     return *affix == SpanScheme::suffix
-               ? "no span F1: tags with L or U must have them as a prefix, as in \"U-PER\""
+               ? "no span F1: expected L or U as a prefix of tags, as in \"U-PER\""
                : "no span F1: tags mix L or U of BILOU with E or S of BIOES";
   std::string strays;
   for (const std::string& tag : tags) {
@@ -92,13 +92,13 @@ std::string span_remark(const std::vector<std::string>& tags) {
   }
   if (strays.empty()) return "";
   return fmt::format(
-      "tags without a prefix such as B- or I-: {}; span F1 counts them as seqeval does",
+      "tags without a prefix such as B- or I-: {}; span F1 counts them as in seqeval",
       truncated(strays, 100));
 }
 
 SpanTags::SpanTags(const std::vector<std::string>& tags, SpanScheme scheme) : scheme_(scheme) {
   for (const std::string& tag : tags) tags_.push_back(parsed(tag));
-  // "O" has the type of a bare "B", where there is one.
+  // "O" shares the type of a bare "B", if there is one.
   const auto bare = std::ranges::find(types_, bare_type);
   if (scheme_ == SpanScheme::bilou || bare == types_.end()) return;
   outside_.type = static_cast<std::size_t>(bare - types_.begin());
@@ -147,7 +147,7 @@ std::vector<TagSpan> SpanTags::spans_of(std::span<const std::int64_t> ids) const
   std::vector<Tag> tags;
   tags.reserve(ids.size() + 1);
   for (const std::int64_t id : ids) {
-    require(id < std::ssize(tags_), "spans: tag {} of {}", id, tags_.size());
+    require(id < std::ssize(tags_), "spans: tag {} is out of range ({} tags)", id, tags_.size());
     tags.push_back(id < 0 ? outside_ : tags_[static_cast<std::size_t>(id)]);
   }
   if (scheme_ == SpanScheme::bilou) return bilou_spans(tags);
@@ -167,7 +167,7 @@ std::vector<TagSpan> SpanTags::spans_of(std::span<const std::int64_t> ids) const
 
 void SpanScores::add(std::span<const TagSpan> predicted, std::span<const TagSpan> reference) {
   for (const TagSpan& span : predicted) ++types_.at(span.type).predicted;
-  std::size_t next = 0;  // both are in the order of their beginnings
+  std::size_t next = 0;  // both are sorted by their begins
   for (const TagSpan& span : reference) {
     ++types_.at(span.type).reference;
     const auto is_before = [](const TagSpan& a, const TagSpan& b) {
@@ -182,7 +182,7 @@ void SpanScores::add(const SpanTags& tags,
                      std::span<const std::int64_t> predicted,
                      std::span<const std::int64_t> labels) {
   require(predicted.size() == labels.size(),
-          "spans: {} predictions for {} labels",
+          "spans: expected as many predictions as labels, found {} and {}",
           predicted.size(),
           labels.size());
   std::vector<std::int64_t> found, right;
@@ -197,7 +197,7 @@ void SpanScores::add(const SpanTags& tags,
 std::vector<MetricValue> metric_values(const SpanScores& scores,
                                        const std::vector<std::string>& types) {
   require(types.size() == scores.types().size(),
-          "spans: {} names for {} types",
+          "spans: expected as many names as types, found {} and {}",
           types.size(),
           scores.types().size());
   const RetrievalCounts total = scores.total();

@@ -1,4 +1,4 @@
-// Precision, recall and F1 of spans that tags mark: names, phrases.
+// Precision, recall and F1 of tagged spans, such as named entities and chunks.
 #pragma once
 
 #include <cstdint>
@@ -23,34 +23,34 @@ struct TagSpan {
   friend bool operator==(const TagSpan&, const TagSpan&) = default;
 };
 
-// Where the prefix of a span's tags is: "B-PER" or "PER-B". `bilou` tags end a span with L and mark
-// one of a single word with U, in place of E and S.
+// Position of the prefix in a tag: "B-PER" or "PER-B". `bilou` uses L and U, for the end of a span
+// and a single-word span, in place of E and S.
 enum class SpanScheme : std::uint8_t { prefix, suffix, bilou };
 
-// The scheme of a set of tags: prefixes B, I, E, S, L and U with a dash and a type, next to "O";
-// prefixes alone ("B", "I", "O") mark spans of the type "_". A set without "O" must have no other
-// tag. Nothing where tags mark no spans, or mix L or U with E or S.
+// Returns the scheme of a tag set: prefixes B, I, E, S, L and U with a hyphen and a type, together
+// with "O". Bare prefixes ("B", "I", "O") mark spans of type "_". A set without "O" must have no
+// other tag. Returns nothing where tags mark no spans, or mix L or U with E or S.
 std::optional<SpanScheme> span_scheme_of(const std::vector<std::string>& tags);
 
-// A remark on such tags: why there is no span F1, or which tags mark no span next to those that do.
-// Empty where there is none.
+// Returns a remark on such tags: why there is no span F1, or which tags mark no span. Empty where
+// there is none.
 std::string span_remark(const std::vector<std::string>& tags);
 
 // Tags that mark spans: IOB1, IOB2, IOE1, IOE2, BIOES and BILOU.
 class SpanTags {
  public:
-  // The tags, by their ids.
+  // `tags`: indexed by id.
   SpanTags(const std::vector<std::string>& tags, SpanScheme scheme);
 
-  // In the order in which the tags first have them.
+  // In order of first occurrence among the tags.
   const std::vector<std::string>& types() const { return types_; }
 
-  // The spans of a sentence, in their order, as seqeval finds them. Of BILOU in its strict mode: U,
-  // or B, any number of I and L of one type. Of others as conlleval (Tjong Kim Sang and Buchholz
-  // 2000): a span begins at every B and S, where the type changes, and at an I or E after an O, E
-  // or S; it ends before the beginning of another and before O, and after every E and S. So a stray
-  // tag such as "X" opens a span where its type differs from that of the tag before it. A negative
-  // id is O. Throws Failure for an id that there is not.
+  // Returns the spans of a sentence in order, as seqeval finds them. BILOU uses its strict mode: U,
+  // or B, any number of I, and L of one type. Other schemes follow conlleval (Tjong Kim Sang and
+  // Buchholz 2000). A span begins at every B and S, at a change of type, and at an I or E after an
+  // O, E or S. It ends before the next begin and before O, and after every E and S. So a stray tag
+  // such as "X" opens a span where its type differs from the previous tag's. A negative id is O.
+  // Throws Failure for an unknown id.
   std::vector<TagSpan> spans_of(std::span<const std::int64_t> ids) const;
 
  private:
@@ -67,13 +67,13 @@ class SpanTags {
   std::vector<std::string> types_;
 };
 
-// Counts over sentences, of each type. A span is right when its type and both ends are.
+// Counts over sentences, by type. A span is correct when its type and both ends match.
 class SpanScores {
  public:
   explicit SpanScores(std::size_t types) : types_(types) {}
 
   void add(std::span<const TagSpan> predicted, std::span<const TagSpan> reference);
-  // Of a sentence's ids; items with a negative label, as later pieces of a word, are left out
+  // Adds a sentence's ids; items with a negative label, such as later pieces of a word, are dropped
   // first. Throws Failure for sequences of unequal length.
   void add(const SpanTags& tags,
            std::span<const std::int64_t> predicted,
@@ -91,8 +91,8 @@ class SpanScores {
   std::vector<RetrievalCounts> types_;
 };
 
-// "span_precision", "span_recall", "span_f1" over all spans, then "precision/TYPE", "recall/TYPE"
-// and "f1/TYPE".
+// Returns "span_precision", "span_recall", "span_f1" over all spans, then "precision/TYPE",
+// "recall/TYPE" and "f1/TYPE".
 std::vector<MetricValue> metric_values(const SpanScores& scores,
                                        const std::vector<std::string>& types);
 

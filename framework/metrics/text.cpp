@@ -7,16 +7,16 @@
 namespace longspan {
 namespace {
 
-// The first character of a text that is not empty.
+// Returns the first character of a non-empty text.
 Utf8Character first_character(std::string_view text) {
   const auto byte = static_cast<unsigned char>(text.front());
-  if (byte < 0x80) return {Utf8Status::valid, byte, 1};  // most are, and need no call
+  if (byte < 0x80) return {Utf8Status::valid, byte, 1};  // fast path for ASCII
   const Utf8Character character = decode_utf8(text);
   if (character.status == Utf8Status::valid) return character;
   return {Utf8Status::invalid, char32_t{0xDC00} + byte, 1};
 }
 
-// Calls f(code point, where it begins, where it ends).
+// Calls f(code point, begin, end) for each character.
 template <typename F>
 void each_character(std::string_view text, const F& f) {
   std::size_t begin = 0;

@@ -1,6 +1,6 @@
-// Texts as Python's `str` sees them, which the reference programs of the metrics are written in.
-// Bytes that are no UTF-8 count as one character each, as after
-// bytes.decode("utf-8", "surrogateescape").
+// String functions equal to those of Python's `str`, in which the metrics' reference programs are
+// written. Bytes that are invalid UTF-8 count as one character each, as after bytes.decode("utf-8",
+// "surrogateescape").
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,25 @@
 
 namespace longspan {
 
-// Whether Python's str.isspace() holds of the character.
+// Equals Python's str.isspace() for one character.
 bool is_space(char32_t code_point);
 
-// str.rstrip().
+// Equals str.rstrip().
 std::string_view without_trailing_space(std::string_view text);
 
-// str.strip().
+// Equals str.strip().
 std::string_view without_outer_space(std::string_view text);
 
-// The text with a space before and after each character for which `fits` holds.
+// Returns the text with a space before and after each character for which `fits` holds.
 std::string with_space_around(std::string_view text, bool (*fits)(char32_t));
 
-// str.split(): what stands between runs of white space. The words lie in `text`.
+// Equals str.split() at white space. The words are views of `text`.
 std::vector<std::string_view> words_of(std::string_view text);
 
-// The characters without white space.
+// Returns the non-space characters.
 std::vector<std::uint32_t> letters_of(std::string_view text);
 
-// Numbers words in the order in which they first come. The words must outlive it.
+// Numbers words by first occurrence. The words must outlive it.
 class WordNumbers {
  public:
   std::uint32_t of(std::string_view word);

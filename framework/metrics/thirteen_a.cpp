@@ -25,9 +25,9 @@ bool is_symbol(char letter) {
          (letter >= ':' && letter <= '@') || letter == '/';
 }
 
-// Each pair of neighbours for which `fits` holds, from the left and without overlap, is replaced by
-// what `put` appends. Rules of characters may work on bytes: they name ASCII characters only, and a
-// pair with another character is as well one with its nearest byte.
+// Replaces each adjacent pair for which `fits` holds, from the left and without overlap, by the
+// output of `put`. Operating on bytes is safe: the rules contain ASCII characters only. A pair with
+// a non-ASCII character equals a pair with its adjacent byte.
 template <typename Fits, typename Put>
 std::string replace_pairs(const std::string& text, const Fits& fits, const Put& put) {
   std::string result;
@@ -44,7 +44,7 @@ std::string replace_pairs(const std::string& text, const Fits& fits, const Put& 
   return result;
 }
 
-// As a regular expression's r'\1 \2 ' and r' \1 \2'.
+// The replacements r'\1 \2 ' and r' \1 \2' of a regular expression.
 void append_split_after(std::string& text, char first, char second) {
   for (const char letter : {first, ' ', second, ' '}) text += letter;
 }
@@ -64,8 +64,8 @@ std::string without_markup(std::string_view line) {
   return text;
 }
 
-// sacreBLEU's ranges. Two of them it writes as "\u20000" and "\u2f800", which Python reads as
-// U+2000 and U+2F80 with a "0" behind, and which so begin one character later.
+// sacreBLEU's ranges. It writes two of them as "\u20000" and "\u2f800". Python parses these as
+// U+2000 and U+2F80 followed by "0", so the ranges begin one character later.
 constexpr std::pair<char32_t, char32_t> chinese_ranges[] = {
     {0x2001, 0x2A6D}, {0x2E80, 0x2EFF}, {0x2F00, 0x2FDF}, {0x2F81, 0x2FA1}, {0x2FF0, 0x2FFF},
     {0x3000, 0x303F}, {0x3100, 0x312F}, {0x31A0, 0x31BF}, {0x31C0, 0x31EF}, {0x3200, 0x32FF},
@@ -78,7 +78,7 @@ bool is_chinese_of_sacrebleu(char32_t code_point) {
   });
 }
 
-// sacrebleu.tokenizers.tokenizer_re.TokenizerRegexp.
+// Equals sacrebleu.tokenizers.tokenizer_re.TokenizerRegexp.
 std::string split_at_marks(std::string_view line) {
   std::string text;
   for (const char letter : line) {
@@ -87,7 +87,7 @@ std::string split_at_marks(std::string_view line) {
     else
       text += letter;
   }
-  // A point or comma after what is no digit; before what is none; a dash after a digit.
+  // A period or comma after a non-digit; before a non-digit; a hyphen after a digit.
   text = replace_pairs(
       text, [](char a, char b) { return !is_digit(a) && is_point(b); }, append_split_after);
   text = replace_pairs(

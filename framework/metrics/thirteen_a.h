@@ -1,4 +1,4 @@
-// The tokenizers "13a" of mteval-v13a.pl and "zh", as sacreBLEU has them (Post 2018).
+// The tokenizers "13a" of mteval-v13a.pl and "zh", as in sacreBLEU (Post 2018).
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace longspan {
 
-// The tokens of a line with one space between them, equal to those of
-// sacrebleu.tokenizers.tokenizer_13a.Tokenizer13a. It strips no white space at the end first, as
+// Returns a line's tokens separated by one space, equal to those of
+// sacrebleu.tokenizers.tokenizer_13a.Tokenizer13a. Does not strip trailing white space first, which
 // BLEU does.
 std::string tokenize_13a(std::string_view line);
 
-// Likewise of sacrebleu.tokenizers.tokenizer_zh.TokenizerZh: each Chinese character, and mark of
-// punctuation of full width, is a token, and 13a's rules without its markup split the rest.
-// Japanese kana are none of them.
+// Returns tokens equal to those of sacrebleu.tokenizers.tokenizer_zh.TokenizerZh. Each Chinese
+// character and full-width punctuation mark is a token; 13a's rules without its markup split the
+// rest. Japanese kana are not separated.
 std::string tokenize_zh(std::string_view line);
 
 }  // namespace longspan

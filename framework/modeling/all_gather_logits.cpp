@@ -13,7 +13,7 @@ Tensor all_gather_logits(const Tensor& logits, const ShardRange& part, const Com
     return logits.to_host().reshape({rows, part.count});
   const Tensor here = to_host_f64(logits).reshape({rows, part.count});
   if (tensor.size() == 1) return here;
-  // Parts differ by one column at most: each rank sends as many as the largest has.
+  // Shard sizes differ by at most one column; each rank sends the size of the largest.
   const int ranks = tensor.size();
   const std::int64_t most = (part.total + ranks - 1) / ranks;
   const Tensor mine = Tensor::zeros({rows, most}, DType::f64, host, MemoryTag::workspace);

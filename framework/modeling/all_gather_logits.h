@@ -1,4 +1,4 @@
-// Logits of a vocabulary that tensor ranks share, whole on every rank.
+// Gathers vocabulary-parallel logits on every tensor rank.
 #pragma once
 
 #include "framework/core/tensor.h"
@@ -7,9 +7,9 @@
 
 namespace longspan {
 
-// logits: [rows, 1, this rank's part] or [rows, this rank's part]. Result: [rows, part.total] on
-// the host, in the order of the vocabulary: the same numbers in f64, or where a rank has them all
-// in f32, as they are: perhaps the elements of `logits`, which are not to be changed. Collective.
+// Collective. Returns [rows, part.total] on the host, in vocabulary order. logits: [rows, 1,
+// part.count] or [rows, part.count]. The result is f64, or f32 for f32 logits and one tensor rank.
+// It may alias `logits`, so callers must not change it.
 Tensor all_gather_logits(const Tensor& logits, const ShardRange& part, const Communicator& tensor);
 
 }  // namespace longspan

@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-// Which ids of this rank's part may be found.
+// Returns which ids of this rank's shard are candidates.
 std::vector<char> allowed_of(const ShardRange& part,
                              std::int64_t size,
                              std::span<const std::int64_t> forbidden) {
@@ -24,7 +24,7 @@ std::vector<char> allowed_of(const ShardRange& part,
   return allowed;
 }
 
-// The largest of each row, not a number where one is none, and the id that has it, or part.total.
+// Finds the maximum of each row, NaN where a score is NaN, and its id, or part.total.
 void find_best(const Tensor& scores,
                const ShardRange& part,
                const std::vector<char>& allowed,
@@ -39,7 +39,7 @@ void find_best(const Tensor& scores,
         const auto score = static_cast<double>(static_cast<Accumulator<T>>(row[word]));
         const bool is_found = allowed[static_cast<std::size_t>(word)] != 0 && score > best;
         if (!is_found && !std::isnan(score)) continue;
-        best = score;  // after one that is no number nothing is larger
+        best = score;  // no later score compares greater than NaN
         id = part.begin + word;
       }
       largest.data<double>()[i] = best;
@@ -48,7 +48,7 @@ void find_best(const Tensor& scores,
   });
 }
 
-// Values [rows, positions] of this context rank's, of all positions on each. f64.
+// Gathers values [rows, positions] of the context ranks: all positions on each rank, f64.
 Tensor whole_rows(const Tensor& values, std::int64_t time, const ProcessMesh& mesh) {
   if (mesh.context.size() == 1) return values;
   const std::int64_t rows = values.shape()[0];

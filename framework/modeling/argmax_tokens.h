@@ -1,4 +1,4 @@
-// What stands most likely at each position of a target, by scores that ranks share.
+// Argmax over vocabulary-parallel scores at each target position.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace longspan {
 
-// For the host, the same on every rank that shares the rows' time or the vocabulary.
+// On the host, equal on every rank that shares the rows' time or the vocabulary.
 struct ArgmaxTokens {
   Tensor ids;                // [rows, time] i64
-  Tensor log_probabilities;  // [rows, time] f64, in nats; not a number where a score is none
+  Tensor log_probabilities;  // [rows, time] f64, in nats; NaN where a score is NaN
 };
 
-// scores: [rows, positions, part.count] on any device, of the positions that this context rank has
-// of `time`. Of equal ones the lower id; only ids below `size` that are not `forbidden` are found,
-// of which there is one at least, but all have a probability. Where a score is not a number the id
-// is 0. Collective.
+// Collective. scores: [rows, positions, part.count] on any device, for this context rank's
+// positions of `time`. Ties resolve to the lowest id. Only ids below `size` that are not
+// `forbidden` are candidates; at least one must exist. The log-probabilities normalize over all
+// ids. The id is 0 where a score is NaN.
 ArgmaxTokens argmax_tokens(const Tensor& scores,
                            std::int64_t time,
                            const ShardRange& part,

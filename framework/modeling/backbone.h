@@ -1,4 +1,5 @@
-// What a family is: fields, what rows carry and a pass in; hidden states and what rows carry out.
+// Interface of a backbone: maps fields and recurrent state to hidden states and new recurrent
+// state.
 #pragma once
 
 #include <cstdint>
@@ -26,124 +27,126 @@
 namespace longspan {
 
 struct BackboneOutput {
-  Variable hidden = {};         // [rows, time, width] of the positions that `time` gives this rank
-  SequenceShard time = {};      // of all positions of `hidden`
-  RecurrentState carried = {};  // for the next batch; `all` may be left to the model
-  // What the body has of them beside its readout's.
+  Variable hidden = {};         // [rows, time, width], this rank's positions of `time`
+  SequenceShard time = {};      // all positions of `hidden`
+  RecurrentState carried = {};  // for the next batch; the model fills in `all` if it is empty
+  // Loss terms and metrics of the backbone itself, without those of the output head.
   std::vector<LossTerm> terms = {};
   std::vector<AuxiliaryMetric> watched = {};
-  CrossAttentionWeights cross_attention_weights = {};  // where OutputHeadSpec::source asks for it
-  // With OutputHeadSpec::masked, what the decoder looks at.
+  CrossAttentionWeights cross_attention_weights = {};  // where OutputHeadSpec::source requires it
+  // With OutputHeadSpec::masked: the encoder outputs that the decoder attends to.
   std::vector<EncoderOutput> encoder_outputs = {};
 };
 
-// How they are, and what they are read and said by.
+// Non-autoregressive options with what the decoder needs to read and predict targets.
 struct NatTargets : NatOptions {
-  std::int64_t mask = -1;                // the id that stands for a word which is to be said
-  std::int64_t encoder_hidden_size = 0;  // of the encoder
+  std::int64_t mask = -1;  // id of the mask token, which replaces a token to predict
+  std::int64_t encoder_hidden_size = 0;
 };
 
-// What stands between the body and its readout, and what the readout is to be made like.
+// Configuration of the output head.
 struct OutputHeadSpec {
   std::int64_t width = 0;                // of the hidden states
-  std::optional<Initializer> norm = {};  // of the gain of a norm; none: there is no norm
+  std::optional<Initializer> norm = {};  // of the norm's gain; none: no norm
   NormOptions norm_form = {};
-  double dropout = 0;                    // after it
-  bool bias = false;                     // of the readout
-  double logit_scale = 1;                // of a readout of words (LMHead)
-  std::optional<double> logit_cap = {};  // likewise
-  Initializer initial = {};              // of its weights
-  Weight table = nullptr;                // of the embedding, where the readout is to share it
-  TaggingHeadType tags = TaggingHeadType::softmax;  // of a readout of tags
-  Pooling pooling = Pooling::first;                 // of a readout of classes
-  bool class_layer = false;                         // likewise: it has a layer of its own
-  CrossAttentionLossOptions source = {};            // of a readout of pairs
-  std::int64_t embedding_width = 0;                 // of CrossAttentionWeights::embedding
-  std::optional<NatTargets> masked = {};            // where all words of a target are said at once
-  std::optional<PixelSequence> pixels = {};         // of a readout of pixels
-  bool reads_classes = false;                       // the field `label` is read with the pixels
-  std::int64_t mixtures = 0;  // of logistics that a pixel is drawn from; 0: categories of values
+  double dropout = 0;                    // after the norm
+  bool bias = false;                     // of the output head
+  double logit_scale = 1;                // of a language-modeling head (LMHead)
+  std::optional<double> logit_cap = {};  // of a language-modeling head
+  Initializer initial = {};              // of the output head's weights
+  Weight table = nullptr;                // embedding table, where the output head is tied to it
+  TaggingHeadType tags = TaggingHeadType::softmax;  // of a tagging head
+  Pooling pooling = Pooling::first;                 // of a classification head
+  bool class_layer = false;                  // of a classification head: it has a hidden layer
+  CrossAttentionLossOptions source = {};     // of a sequence-to-sequence head
+  std::int64_t embedding_width = 0;          // of CrossAttentionWeights::embedding
+  std::optional<NatTargets> masked = {};     // for non-autoregressive decoding
+  std::optional<PixelSequence> pixels = {};  // of a pixel head
+  bool reads_classes = false;  // the model reads the field `label` together with the pixels
+  std::int64_t mixtures = 0;   // logistic mixture components per pixel; 0: categorical values
 };
 
 class Backbone {
  public:
   virtual ~Backbone() = default;
 
-  // `pass` says which positions of the reading's time and of what it carries this rank has. With
-  // `pass.kept` the reading goes on behind what is kept there.
+  // `pass` gives this rank's positions of the input's time and of the recurrent state. With
+  // `pass.kv_cache`, decoding continues after the positions in the KV cache.
   virtual BackboneOutput run(const ModelInput& reading, const ForwardContext& pass) const = 0;
 
-  // The batch as the body reads it. `random`: of a step of training; none: without training.
+  // Returns the batch as the backbone reads it. `random`: of a training step; none outside
+  // training.
   virtual Batch prepared(const Batch& batch, const std::optional<Random>& /*random*/) const {
     return batch;
   }
 
-  // What Reading::guessed has: the scaled embeddings [n, width] of weights [n, this rank's part of
-  // the vocabulary]. Collective over the tensor ranks. Nothing is recorded.
+  // Collective over the tensor ranks. Returns the scaled mean embeddings [n, width] of weights [n,
+  // this rank's shard of the vocabulary] (ModelInput::soft_embeddings). Records no gradient.
   virtual Tensor mixed_embeddings(const Tensor& /*weights*/) const {
-    throw Failure("this family reads no mean of embeddings");
+    throw Failure("this family does not support mean embeddings as decoder input");
   }
 
-  // Whether it can read on from kept keys (Pass::kept), a few positions at a time.
+  // Whether it can decode incrementally from a KV cache (ForwardContext::kv_cache), a few positions
+  // at a time.
   virtual bool supports_kv_cache() const { return false; }
 
-  // How many positions a reading has: with fields of pixels fewer than columns where a position
+  // Returns the number of positions. It is below the number of pixel columns where one position
   // reads several values.
   virtual std::int64_t time_of(const ModelInput& reading) const { return reading.time(); }
 
   virtual OutputHeadSpec end() const = 0;
-  // Ids that it reads.
+  // Number of input ids.
   virtual std::int64_t vocabulary() const = 0;
-  // The longest sequence that it can read; 0: any.
+  // The longest sequence that it supports; 0: unlimited.
   virtual std::int64_t longest_segment() const { return 0; }
-  // The memory that training keeps, and the tensors that are carried with it; none for a body
-  // without.
+  // Memory length (`mem_len`) in training and the names of the recurrent state tensors; none
+  // without recurrent state.
   virtual std::int64_t longest_memory() const { return 0; }
   virtual std::vector<std::string> recurrent_state_names() const { return {}; }
-  // What it tells of its weights as they are now: by name, in metrics. Collective over the ranks
-  // that share the weights.
+  // Collective over the ranks that share the weights. Returns metrics of the current weights, by
+  // name.
   virtual std::vector<std::pair<std::string, double>> metric_values() const { return {}; }
 };
 
-// What the data of a task have.
+// Sizes of a task's data.
 struct DataSizes {
-  // A vocabulary alone is that of a task without classes.
+  // For a task without classes.
   DataSizes(std::int64_t ids, std::int64_t labels = 0) : vocabulary(ids), classes(labels) {}
 
-  std::int64_t vocabulary = 0;  // ids that the model has for what the tokenizer makes
+  std::int64_t vocabulary = 0;  // ids of the tokenizer
   std::int64_t classes = 0;     // or tags
-  // Of the batches of an epoch, where the data are separate examples and known: for plans.
+  // Batch shapes of an epoch, where the data are separate examples of known size; for memory plans.
   std::vector<BatchShape> batches = {};
-  std::optional<ImageShape> image = {};  // of images the shape, which all have
+  std::optional<ImageShape> image = {};  // the common shape of all images
 };
 
-// What a model is built for.
+// Settings for building a model.
 struct ModelBuildOptions {
   std::int64_t vocabulary = 0;  // as in DataSizes
   std::int64_t classes = 0;
-  bool is_policy = false;        // classes are actions; it reads what came of the last one too
-  std::int64_t segment = 0;      // of the training data
-  bool documents_apart = false;  // its rows hold documents that do not look at each other
+  bool is_policy = false;    // classes are actions; the model also reads the previous action and
+                             // reward
+  std::int64_t segment = 0;  // segment length of the training data
+  bool documents_apart = false;  // rows hold several documents that must not attend to each other
   DType compute = DType::f32;
-  Device device;          // of weights and passes: Device::cpu(), or a GPU; it has no default
-  ProcessMesh mesh = {};  // of one rank where nothing is said
-  Random random{0};       // of the initial weights
+  Device device;          // of weights and computation; Device::cpu() or a GPU, without a default
+  ProcessMesh mesh = {};  // default: one rank
+  Random random{0};       // for weight initialization
   MemoryOptions memory = {};
   ZeroOptions sharing = {};
   bool separate_masters = false;         // see Parameters
-  FineTuning tuning = {};                // what of it is trained
+  FineTuning tuning = {};                // which parameters are trained
   LabelSmoothing smoothing = {};         // of targets, in training
   ScheduledSampling sampling = {};       // of inputs, in training
   PolicyOptions policy = {};             // of actions, in training
   std::optional<ImageShape> image = {};  // as in DataSizes
-  // Of training as it is planned. 0: it is not to be trained, and needs nothing that only training
-  // reads.
+  // Planned training steps. 0: inference only, without what only training needs.
   std::int64_t steps = 0;
 };
 
-// What a configuration says of it, for checks over keys of other sections too, which are declared
-// before: no vocabulary, and of the mesh the shape. Asked for when all keys are read. Empty where
-// the keys of a family are alone in a table.
+// Planned build options from the configuration, for checks that also involve keys of sections
+// declared earlier. The vocabulary is absent, and the mesh has only its shape. Call it after all
+// keys are read. Empty where a table has only the keys of a family.
 using PlannedBuildOptions = std::function<ModelBuildOptions()>;
 
 using BackboneFactory =

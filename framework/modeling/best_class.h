@@ -1,12 +1,12 @@
-// The class with the highest score.
+// Argmax over class scores.
 #pragma once
 
 #include "framework/core/tensor.h"
 
 namespace longspan {
 
-// scores: [..., classes], f32 or f64, on any device. The best of each row, [rows] i64 for the host;
-// of several the one with the lowest id.
+// Returns the argmax of each row, [rows] i64 on the host; ties resolve to the lowest id. scores:
+// [..., classes], f32 or f64, on any device.
 Tensor argmax_classes(const Tensor& scores);
 
 }  // namespace longspan

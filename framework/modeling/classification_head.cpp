@@ -31,7 +31,7 @@ class Classes : public OutputHead {
     const std::int64_t rows = label.elements();
     const Range own = rows_with_losses(mesh_, rows);
     std::vector<std::int64_t> labels(static_cast<std::size_t>(rows), ignored_target);
-    // A label that training lacks has no loss.
+    // A label that is absent from training has no loss.
     if (!label.device().state().is_meta())
       for (std::int64_t row = own.begin; row < own.end; ++row)
         if (const std::int64_t id = label.data<std::int64_t>()[row]; id < part_.total)
@@ -66,7 +66,7 @@ class Classes : public OutputHead {
                    const ForwardContext& pass) const {
     Variable vectors = pool_(states.hidden, states.time, field_of(reading.fields, "length"));
     if (layer_) {
-      // All ranks have all vectors: their one position is no rank's own.
+      // The pooled vectors are replicated, so the time is not sharded here.
       ForwardContext whole = pass.child("class_layer");
       whole.time = {};
       vectors = drop(tanh((*layer_)(vectors)), dropout_, whole);
@@ -88,7 +88,7 @@ class Classes : public OutputHead {
 
 OutputHeadFactory classification_head() {
   return [](const Scope& scope, const Backbone& body, const ModelBuildOptions& setting) {
-    require(setting.classes > 0, "a readout of classes has no classes");
+    require(setting.classes > 0, "a classification head requires at least 1 class");
     return std::make_unique<Classes>(scope.child("output"), body.end(), setting);
   };
 }

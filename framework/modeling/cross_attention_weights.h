@@ -1,4 +1,4 @@
-// What is made of a decoder's attention to its source besides the decoder's own output.
+// Cross-attention weights of a decoder, for losses and copying.
 #pragma once
 
 #include <cstdint>
@@ -7,28 +7,29 @@
 
 namespace longspan {
 
-// Which guide attention is to follow in training.
+// Target of the guided attention loss in training.
 enum class GuidedAttentionType : std::uint8_t {
   none,
-  diagonal,   // positions stand at like parts of both sequences (Tachibana et al. 2018)
-  monotonic,  // what is looked at moves on, never back (Raffel et al. 2017)
-  alignments  // the data say which target word belongs to which source word
+  diagonal,   // positions correspond proportionally (Tachibana et al. 2018)
+  monotonic,  // attention moves forward only (Raffel et al. 2017)
+  alignments  // the data give word alignments of source and target
 };
 
 struct CrossAttentionLossOptions {
-  bool copies = false;  // the readout may copy ids of the source (See et al. 2017)
-  double coverage = 0;  // the weight of the loss of what is looked at again
+  bool copies = false;  // the output head can copy source ids (See et al. 2017)
+  double coverage = 0;  // weight of the coverage loss
   GuidedAttentionType guide = GuidedAttentionType::none;
   double guide_weight = 0.1;
-  double guide_width = 0.2;  // of the diagonal, as a part of a sequence
+  double guide_width = 0.2;  // of the diagonal, as a fraction of the sequence length
 
   bool is_wanted() const { return copies || coverage > 0 || guide != GuidedAttentionType::none; }
 };
 
-// What a body shows of it in a pass.
+// Output of a backbone for a forward pass.
 struct CrossAttentionWeights {
-  Variable attention = {};  // [rows, positions inside split regions, all positions of the source]
-  Variable embedding = {};  // of what the positions outside read, [rows, time, width]; for copying
+  Variable attention = {};  // [rows, positions inside split regions, all source positions]
+  Variable embedding = {};  // decoder input embeddings of the positions outside split regions,
+                            // [rows, time, width]; for copying
 };
 
 }  // namespace longspan

@@ -1,21 +1,19 @@
-// Several documents in a row that do not look at each other: by the field `document_position`
-// [rows, time], the place of each token in its document, which may have begun in an earlier
-// segment.
+// Packed documents that do not attend to each other. The field `document_position` [rows, time] is
+// the position of each token in its document. A document may start in an earlier segment.
 #pragma once
 
 #include "framework/modeling/model_input.h"
 
 namespace longspan {
 
-// How far back each position that `time` gives this rank inside split regions sees
-// (AttentionMask::reach), on the device. Undefined where there is no such field.
+// Returns the lookback (AttentionMask::reach) of this rank's positions of `time` inside split
+// regions, on the device. Undefined where the field is absent.
 Tensor document_lookback(const ModelInput& reading,
                          const SequenceShard& time,
                          const Device& device);
 
-// Of these positions of the segment the places in the parts of documents that the segment has: as
-// if each were a sequence of its own. [rows, positions] i64, on the device; undefined where there
-// is no such field.
+// Returns the position of each token within the part of its document inside this segment. [rows,
+// positions] i64, on the device; undefined where the field is absent.
 Tensor document_positions(const ModelInput& reading, const Ranges& positions, const Device& device);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// Which of what rows carry they do not see any more, and where several episodes follow one another.
+// Masks recurrent state that a row can no longer attend to, and rows with several episodes.
 #pragma once
 
 #include <optional>
@@ -8,15 +8,16 @@
 
 namespace longspan {
 
-// 1 where a key is carried of before what its row is a part of now began, by the field `earlier`.
-// u8 [rows, carried length + time], on the device, the same on all ranks that share the rows.
-// Undefined where rows see all that they carry, or separate_episodes says it.
+// Returns 1 for keys of the recurrent state from before the start of the row's current sequence,
+// given by the field `earlier`. u8 [rows, state length + time], on the device, equal on all ranks
+// that share the rows. Undefined where rows attend to the whole state, or where separate_episodes
+// applies.
 Tensor expired_keys(const ModelInput& reading, const Device& device);
 
-// By the field `episodes` [rows, time], which counts those of a row from 0: positions see their own
-// alone, what is carried belongs to episode 0, and of it no more than `earlier` positions. Of all
-// positions and so many heads, on the device, the same on all ranks that share the rows. Nothing
-// where there is no such field.
+// Returns the episode mask of all positions for `heads` heads, on the device, equal on all ranks
+// that share the rows. The field `episodes` [rows, time] counts the episodes of a row from 0;
+// positions attend only to their own episode. Recurrent state belongs to episode 0, which attends
+// to at most `earlier` of its positions. nullopt where the field is absent.
 std::optional<SortedSequence> separate_episodes(const ModelInput& reading,
                                                 std::int64_t heads,
                                                 const Device& device);

@@ -1,4 +1,4 @@
-// How a family of models enters: its keys, and what makes a model from them.
+// A model family: its configuration keys and backbone factory.
 #pragma once
 
 #include <functional>
@@ -13,9 +13,9 @@ namespace longspan {
 struct Family {
   std::string name;                // model.family
   std::string documentation;       // one line
-  std::vector<std::string> tasks;  // that it can learn: names of run.task
-  // Binds the family's keys, those that all share included. What it returns builds the body from
-  // the options that were read into the table.
+  std::vector<std::string> tasks;  // supported values of run.task
+  // Binds the family's keys, including the common ones. Returns the factory that builds the
+  // backbone from the options in the table.
   std::function<BackboneFactory(OptionTable&, const PlannedBuildOptions&)> declare;
 };
 

@@ -43,7 +43,7 @@ Tensor alignment_guide(const Fields& fields, const Ranges& positions) {
   const Tensor shares = zeros_of(fields, positions);
   const Tensor& links = field_of(fields, "links");
   if (shares.device().state().is_meta()) return shares;
-  // The row of each position that is here.
+  // Output row of each local position.
   std::vector<std::int64_t> place;
   for (std::int64_t row = 0; const Range& range : positions)
     for (std::int64_t t = range.begin; t < range.end; ++t, ++row) {
@@ -60,7 +60,7 @@ Tensor alignment_guide(const Fields& fields, const Ranges& positions) {
       const std::int64_t row = batch * rows + place[static_cast<std::size_t>(t)];
       shares.data<double>()[row * columns + s] = 1;
     }
-    // A link may be named twice: shares are of those that there are.
+    // Links may be repeated; each position's weights are normalized by their number.
     for (std::int64_t row = 0; row < rows; ++row) {
       double* const here = shares.data<double>() + (batch * rows + row) * columns;
       double sum = 0;

@@ -1,4 +1,4 @@
-// Where attention to a source is to lie, as numbers for each of its places.
+// Targets of the guided attention loss, for each source position.
 #pragma once
 
 #include "framework/modeling/cross_attention_weights.h"
@@ -6,20 +6,21 @@
 
 namespace longspan {
 
-// [rows, positions, source positions] of f64 on the host, for these positions of the target; 0
-// where one of the two is padding.
+// Returns the attention cost 1 - exp(-(s / S - t / T)^2 / (2 width^2)) (Tachibana et al. 2018,
+// equation 12). S and T are the source and target lengths of each row. Fields: `source`,
+// `source_length`, `length`.
 //
-// What attention costs, 1 - exp(-(s / S - t / T)^2 / (2 width^2)), with the lengths S and T of each
-// row (Tachibana et al. 2018, equation 12). Fields: `source`, `source_length`, `length`.
+// Result: [rows, positions, source positions] f64 on the host, for `positions` of the target; 0
+// where either position is padding.
 Tensor diagonal_guide(const Fields& fields, const Ranges& positions, double width);
 
-// How much of a target's attention belongs to each source position: the same to each of its links,
-// 1 in all. Fields: `source`, `links` (seq2seq_head.h).
+// Returns target attention weights: uniform over the source positions linked to a target position,
+// with sum 1. Fields: `source`, `links` (seq2seq_head.h). Shape as above.
 Tensor alignment_guide(const Fields& fields, const Ranges& positions);
 
-// How attention [rows, time, source positions] of all of a target's positions would lie if it only
-// moved on (kernels/monotonic_attention.h): what of it stands at these positions. A constant. On
-// its device. Fields: `source_length`, `length`.
+// Returns the monotonic expectation of attention [rows, time, source positions] over all target
+// positions (kernels/monotonic_attention.h), at `positions`. A constant on the device of
+// `attention`. Fields: `source_length`, `length`.
 Tensor monotonic_guide(const Fields& fields, const Ranges& positions, const Tensor& attention);
 
 }  // namespace longspan

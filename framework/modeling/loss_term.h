@@ -1,4 +1,4 @@
-// What is learned from a pass, and what it is watched by.
+// Loss terms and auxiliary metrics of a forward pass.
 #pragma once
 
 #include <string>
@@ -8,25 +8,26 @@
 
 namespace longspan {
 
-// A part of the loss: weight x the sum of `values` over all ranks / the batch's count of that name
-// over all ranks.
+// A loss term: weight x the sum of `values` over all ranks, divided by the batch's count of that
+// name over all ranks.
 struct LossTerm {
   std::string name;
-  Variable values;    // accumulator dtype, of what this context rank has; any shape
-  std::string count;  // of the batch: "tokens"; empty: `values` are the same on every rank and in
-                      // every part of a batch, and count once
+  Variable values;    // accumulator dtype, on this context rank; any shape
+  std::string count;  // name of a batch count: "tokens"; empty: `values` are equal on every rank
+                      // and in every microbatch, and count once
   double weight = 1;
 };
 
-// A number of each position that is no loss, such as the steps that it took: of what this context
-// rank has, the same on its tensor ranks. Its mean is over the batch's count of that name.
+// A per-position metric that is not a loss, such as the number of steps. The sum covers this
+// context rank and is equal on its tensor ranks. The mean divides by the batch's count of that
+// name.
 struct AuxiliaryMetric {
   std::string name;
   double sum = 0;
   double largest = 0;
   std::string count;
-  // Where it is known of each position of the sequence, in a pass without training: the sum over
-  // the rows that reach there, and how many do.
+  // Sum over the rows that reach a position, and their number. Available per position of the
+  // sequence in passes without training.
   struct At {
     double sum = 0;
     double rows = 0;

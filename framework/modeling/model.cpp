@@ -36,7 +36,7 @@ Model::Model(const ModelBuildOptions& setting,
 
 namespace {
 
-// Terms of one name are summed, each of them being of the same positions.
+// Sums terms of equal names, which cover the same positions.
 void add_losses(Losses& sum, Losses&& more) {
   if (sum.terms.empty()) {
     sum = std::move(more);
@@ -44,7 +44,7 @@ void add_losses(Losses& sum, Losses&& more) {
   }
   for (LossTerm& term : more.terms) {
     const auto same = std::ranges::find(sum.terms, term.name, &LossTerm::name);
-    require(same != sum.terms.end(), "the first of several passes has no term `{}`", term.name);
+    require(same != sum.terms.end(), "the first pass has no loss term `{}`", term.name);
     same->values = add(same->values, term.values);
   }
 }
@@ -107,7 +107,7 @@ Losses Model::refined_losses(const ModelInput& given, const ForwardContext& pass
       here.layer_losses = nullptr;
       here.updates_statistics = false;
     }
-    // What was encoded without a gradient is encoded again for it.
+    // Passes with a gradient encode the source again, since earlier encodings have none.
     if (round == passes.first_learnt) reading.encoder_outputs.clear();
     BackboneOutput states = read(reading, here);
     if (!states.encoder_outputs.empty()) reading.encoder_outputs = states.encoder_outputs;

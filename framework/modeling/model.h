@@ -1,4 +1,4 @@
-// A body with a readout: what is trained.
+// A trainable model: a backbone with an output head.
 #pragma once
 
 #include <memory>
@@ -11,26 +11,26 @@
 namespace longspan {
 
 struct Losses {
-  std::vector<LossTerm> terms;  // the readout's first
+  std::vector<LossTerm> terms;  // the output head's terms come first
   RecurrentState carried;       // for the next batch
   std::vector<AuxiliaryMetric> watched = {};
 };
 
 struct Scores {
-  Variable scores;  // as Readout::scores
+  Variable scores;  // as OutputHead::scores
   RecurrentState carried;
 };
 
 struct Predictions {
   std::vector<LossTerm> terms;
-  Tensor choices;  // as Readout::choices
+  Tensor choices;  // as OutputHead::predictions
   RecurrentState carried = {};
-  std::vector<EncoderOutput> encoder_outputs = {};  // as States::sides
+  std::vector<EncoderOutput> encoder_outputs = {};  // as BackboneOutput::encoder_outputs
 };
 
 class Model {
  public:
-  // Throws ConfigurationError for what the mesh or the data of the setting cannot have.
+  // Throws ConfigurationError for settings that the mesh or the data do not support.
   Model(const ModelBuildOptions& setting,
         const BackboneFactory& body,
         const OutputHeadFactory& readout);
@@ -38,7 +38,7 @@ class Model {
   // Collective over the ranks that share the rows' time or the weights.
   Losses losses(const ModelInput& reading, const ForwardContext& pass) const;
   Scores scores(const ModelInput& reading, const ForwardContext& pass) const;
-  // Nothing is recorded.
+  // Records no gradient.
   Predictions predict(const ModelInput& reading, const ForwardContext& pass) const;
 
   const Backbone& body() const { return *body_; }
@@ -47,13 +47,13 @@ class Model {
   const Parameters& parameters() const { return *parameters_; }
 
  private:
-  // The states that the readout reads.
+  // Returns the hidden states that the output head reads.
   BackboneOutput read(const ModelInput& reading, const ForwardContext& pass) const;
-  // What a reading becomes, with the terms of the readout and of the body.
+  // Returns the losses of the output head and of the backbone.
   Losses losses_of(BackboneOutput&& states,
                    const ModelInput& reading,
                    const ForwardContext& pass) const;
-  // Of NatObjective::refined, in training: words are said several times.
+  // For NatObjective::refined in training: runs several refinement passes.
   Losses refined_losses(const ModelInput& given, const ForwardContext& pass) const;
 
   std::unique_ptr<Parameters> parameters_;

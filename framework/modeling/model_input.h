@@ -1,4 +1,4 @@
-// What a model reads in one pass.
+// The input of a forward pass.
 #pragma once
 
 #include <vector>
@@ -11,28 +11,27 @@
 namespace longspan {
 
 struct ModelInput {
-  Fields fields = {};  // whole on every rank that shares their rows
+  Fields fields = {};  // unsharded on every rank that shares the rows
   RecurrentState carried = {};
-  // The longest memory to keep afterwards; evaluation may use a longer one than training.
+  // The longest memory to retain after the pass; evaluation may use a longer one than training.
   std::int64_t longest_memory = 0;
-  // So many positions more, which a segment that is read in several passes is to see.
+  // Additional positions that are visible to a segment read in several passes.
   std::int64_t extra_context = 0;
-  bool only_last = false;  // of the scores: those of the last position, without gradient
-  // [rows, time, width] on the device, in the dtype of computing, of all positions: scaled
-  // embeddings, without gradient, of what is read where `tokens` is -1; zeros elsewhere. Undefined:
-  // there is none.
+  bool only_last = false;  // compute scores of the last position only, without gradient
+  // [rows, time, width] on the device, in the compute dtype, for all positions. Scaled embeddings,
+  // without gradient, where `tokens` is -1; zeros elsewhere. Undefined: none.
   Tensor soft_embeddings = {};
-  // What the body showed as States::sides in a pass over the same sources: read in their place.
+  // BackboneOutput::encoder_outputs of a pass over the same sources; they replace the encoder.
   std::vector<EncoderOutput> encoder_outputs = {};
 
   std::int64_t rows() const { return fields.begin()->second.shape()[0]; }
-  // The field whose ids stand at the positions that are read.
+  // The field with the input ids.
   std::string_view ids() const { return fields.contains("pixels") ? "pixels" : "tokens"; }
   std::int64_t time() const { return field_of(fields, ids()).shape()[1]; }
 };
 
-// The columns of a tensor [rows, time] for the host, or of a field, that this rank has inside
-// split regions, on the device.
+// Returns the columns of a host tensor or field [rows, time] at this rank's positions inside split
+// regions, on the device.
 Tensor columns_of(const Tensor& whole, const SequenceShard& time, const Device& device);
 Tensor columns_of(const ModelInput& reading,
                   std::string_view field,

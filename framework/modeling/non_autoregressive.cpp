@@ -13,7 +13,7 @@ std::vector<std::int64_t> all_places(std::int64_t n) {
   return places;
 }
 
-// The masked ones of n words, the n > 0 of row `row` of the global batch.
+// Returns the masked positions of the n > 0 tokens in row `row` of the global batch.
 std::vector<std::int64_t> masked_places(std::int64_t n,
                                         std::int64_t row,
                                         std::int64_t columns,
@@ -30,7 +30,7 @@ std::vector<std::int64_t> masked_places(std::int64_t n,
   return places;
 }
 
-// A word for each place of a row from its source, which may be empty.
+// Returns the source token for position t; the source may be empty.
 std::int64_t copied_word(
     const Batch& batch, std::int64_t row, std::int64_t t, std::int64_t n, std::int64_t mask) {
   const std::int64_t m = batch.field("source_length").data<std::int64_t>()[row];

@@ -1,4 +1,4 @@
-// What hidden states become: the ids of a vocabulary, tags, classes.
+// Interface of an output head: maps hidden states to ids of a vocabulary, tags or classes.
 #pragma once
 
 #include <functional>
@@ -14,24 +14,25 @@ class OutputHead {
  public:
   virtual ~OutputHead() = default;
 
-  // The reading's fields say what was wanted.
+  // Reads the targets from the fields of the input.
   virtual std::vector<LossTerm> losses(const BackboneOutput& states,
                                        const ModelInput& reading,
                                        const ForwardContext& pass) const = 0;
-  // [rows, time, part().count] of this context rank's positions, or [rows, 1, part().count] where
-  // the reading wants only the last one; of what has no time [rows, part().count].
+  // Returns [rows, time, part().count] for this context rank's positions, or [rows, 1,
+  // part().count] with ModelInput::only_last. Heads without a time dimension return [rows,
+  // part().count].
   virtual Variable scores(const BackboneOutput& states,
                           const ModelInput& reading,
                           const ForwardContext& pass) const = 0;
-  // The ids that it finds best of what the reading asks for, for the host, the same on every rank
-  // that shares the rows or the weights: [rows] of what has no time; of tags [rows, time], where
-  // `targets` are not negative, and -1 elsewhere. Nothing is recorded.
+  // Returns the predicted ids on the host, equal on every rank that shares the rows or the weights.
+  // [rows] without a time dimension; for tags [rows, time], with -1 where `targets` are negative.
+  // Records no gradient.
   virtual Tensor predictions(const BackboneOutput&,
                              const ModelInput&,
                              const ForwardContext&) const {
-    throw Failure("this readout makes no choices");
+    throw Failure("this head does not implement predictions()");
   }
-  // This rank's part of the scores' last axis.
+  // This rank's shard of the last axis of the scores.
   virtual const ShardRange& part() const = 0;
 };
 

@@ -14,7 +14,7 @@ Tensor targets_of(const PixelSequence& sequence, const ModelInput& reading) {
                              field_of(reading.fields, "length"));
 }
 
-// Each value for itself, one of 256.
+// An independent categorical distribution over 256 values per channel.
 class Categories : public OutputHead {
  public:
   Categories(const Scope& scope, const OutputHeadSpec& end, const ModelBuildOptions& setting)
@@ -48,8 +48,8 @@ class Categories : public OutputHead {
   LMHead output_;
 };
 
-// All channels of a pixel together, by mixtures of logistics. The layer is small: every tensor rank
-// has all of it.
+// A mixture of logistics over all channels of a pixel. The layer is small, so every tensor rank
+// replicates it.
 class Mixtures : public OutputHead {
  public:
   Mixtures(const Scope& scope, const OutputHeadSpec& end, const ModelBuildOptions& setting)
@@ -80,13 +80,13 @@ class Mixtures : public OutputHead {
 
  private:
   static ShardRange whole(std::int64_t count) { return {0, count, count}; }
-  // Made in the accumulator dtype: means are read to a part of 1 / 255, which bf16 does not tell.
+  // Computed in the accumulator dtype: bf16 cannot resolve means to fractions of 1 / 255.
   Variable numbers_of(const Variable& hidden) const {
     const DType wide = accumulator_of(hidden.value().dtype());
     numbers_.check_width(hidden);
     return linear(cast(hidden, wide), cast(numbers_.weight(), wide), cast(numbers_.bias(), wide));
   }
-  // Of `values` [rows, time * channels] those of the positions that this rank holds.
+  // Returns the columns of `values` [rows, time * channels] at this rank's positions.
   Tensor columns_outside(const Tensor& values, const SequenceShard& time) const {
     const std::int64_t together = sequence_.channels_per_position(), rows = values.shape()[0];
     const Tensor result = Tensor::empty({rows * pluralize(time.outside()), together},
@@ -122,8 +122,7 @@ OutputHeadFactory pixel_head() {
     const OutputHeadSpec end = body.end();
     if (!end.pixels)
       throw ConfigurationError(
-          "run.task: image_generation needs a family that predicts the values of images; "
-          "model.family: image_transformer does");
+          "run.task: image_generation requires model.family: image_transformer");
     if (end.mixtures > 0) return std::make_unique<Mixtures>(scope.child("output"), end, setting);
     return std::make_unique<Categories>(scope.child("output"), end, setting);
   };

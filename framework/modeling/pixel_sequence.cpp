@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// Of both layouts: the places of values by position, and the positions at which blocks begin.
+// Raster index by position, and the first position of each block.
 struct Order {
   std::vector<std::int64_t> places;
   std::vector<std::int64_t> begins;
@@ -37,8 +37,8 @@ PixelSequence::PixelSequence(const ImageShape& shape, const PixelOrder& order)
       whole_pixels_(order.whole_pixels),
       together_(order.whole_pixels ? shape.channels : 1) {
   if (shape.values() <= 0)
-    throw ConfigurationError("an image of {} has no pixels to be predicted", to_string(shape));
-  require(!order.in_blocks() || order.block_width > 0, "blocks of pixels without columns");
+    throw ConfigurationError("an image of {} has no pixels", to_string(shape));
+  require(!order.in_blocks() || order.block_width > 0, "pixel blocks require at least 1 column");
   Order found = order_of(rows(), columns(), order);
   std::vector<std::int64_t> previous = {-1};
   previous.insert(previous.end(), found.places.begin(), found.places.end() - 1);

@@ -1,5 +1,5 @@
-// The values of an image one after another: in which order they are predicted, and what is read
-// before each.
+// Serialization of an image: the order in which values are predicted, and the input of each
+// position.
 #pragma once
 
 #include <cstdint>
@@ -12,57 +12,57 @@
 
 namespace longspan {
 
-inline constexpr std::int64_t pixel_levels = 256;  // of a value of a channel
+inline constexpr std::int64_t pixel_levels = 256;  // values of a channel
 
 struct PixelOrder {
-  // A position for each pixel, whose channels are predicted together; otherwise one for each value
-  // of a channel.
+  // One position per pixel, whose channels are predicted together; otherwise one per channel value.
   bool whole_pixels = false;
-  // Of blocks that are predicted one after another, row by row inside, in columns of positions. 0:
-  // all rows of the image one after another.
+  // Size in positions of blocks that are generated in sequence, in raster order inside. 0: raster
+  // order over the whole image.
   std::int64_t block_height = 0;
   std::int64_t block_width = 0;
-  // The first value of a block is predicted from nothing instead of from the last one of the block
-  // before it: the last value of a block is then read by no other block (tensor2tensor).
+  // The first value of a block has no input. Otherwise it reads the last value of the previous
+  // block. With the shift, no other block reads a block's last value (tensor2tensor).
   bool shift_each_block = false;
 
   bool in_blocks() const { return block_height > 0; }
 };
 
-// A value. Parmar et al. 2018, sections 3 and 4: the values of an image shape in the order of
-// generation. At each position what is before it is read: a value as the id value + 256 * channel,
-// or all values of a pixel; at the first one the id `start`, or nothing.
+// Value type. Orders the values of an image shape for generation (Parmar et al. 2018, sections 3
+// and 4). Each position reads the previous one: a channel value as the id value + 256 * channel, or
+// all values of a pixel. The first position reads the id `start`, or nothing.
 class PixelSequence {
  public:
-  // Throws ConfigurationError for an image without values.
+  // Throws ConfigurationError for an empty image.
   PixelSequence(const ImageShape& shape, const PixelOrder& order);
 
   const ImageShape& shape() const { return shape_; }
-  // Those behind them are padding.
+  // Later positions are padding.
   std::int64_t positions() const { return rows() * columns(); }
-  // Values that are predicted together at a position.
+  // Values predicted together at a position.
   std::int64_t channels_per_position() const { return together_; }
-  // Of positions in the image.
+  // Rows and columns of positions in the image.
   std::int64_t rows() const { return shape_.height; }
   std::int64_t columns() const { return shape_.width * shape_.channels / together_; }
-  // Ids that are read: 256 for each channel, and the start.
+  // Number of input ids: 256 per channel, and `start`.
   std::int64_t ids() const { return start() + 1; }
   std::int64_t start() const { return pixel_levels * shape_.channels; }
-  // Which value or pixel of the image, counted row by row, stands at a position, and which one is
-  // read there; -1: none.
+  // Raster index of the value or pixel at a position, and of the one that the position reads; -1:
+  // none.
   std::int64_t place_of(std::int64_t position) const {
     return (*places_)[static_cast<std::size_t>(position)];
   }
   std::int64_t place_before(std::int64_t position) const {
     return (*previous_)[static_cast<std::size_t>(position)];
   }
-  // Writes what is read at a position of an image's values, counted row by row: an id, or the
-  // values of a pixel, -1 where there is none.
+  // Writes the input of a position: an id, or the values of a pixel, -1 where there is none.
+  // values: the image in raster order.
   void read_at(std::int64_t position, const std::int64_t* values, std::int64_t* to) const;
 
-  // What is read, and what is predicted, of `pixels` [rows, columns], values row by row and
-  // padding: [rows, time * together()] in the order of positions. Targets of padding, and of
-  // rows of `length` [rows] 0, are ignored_target. On a dry device of undefined contents.
+  // Returns the inputs and the targets of `pixels` [rows, columns], raster-order values with
+  // padding. Result: [rows, time * channels_per_position()], in generation order. Targets of
+  // padding, and of rows with `length` [rows] 0, are ignored_target. On a dry device the contents
+  // are undefined.
   Tensor read_of(const Tensor& pixels) const;
   Tensor targets_of(const Tensor& pixels, const Tensor& length) const;
 
@@ -74,8 +74,9 @@ class PixelSequence {
   ImageShape shape_;
   bool whole_pixels_;
   std::int64_t together_;
-  std::shared_ptr<const std::vector<std::int64_t>> places_;    // by position
-  std::shared_ptr<const std::vector<std::int64_t>> previous_;  // place that is read; -1: the start
+  std::shared_ptr<const std::vector<std::int64_t>> places_;  // by position
+  // index that a position reads; -1: the start
+  std::shared_ptr<const std::vector<std::int64_t>> previous_;
 };
 
 }  // namespace longspan

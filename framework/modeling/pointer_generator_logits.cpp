@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// The logarithm of each row's sum of e^logit over the whole vocabulary.
+// Returns the log-sum-exp of each row over the full vocabulary.
 std::vector<double> log_sums(const Tensor& logits, const Communicator& tensor) {
   const std::int64_t rows = logits.shape().rows(), width = logits.shape().width();
   const auto each = [&](const auto& of_row) {

@@ -1,4 +1,4 @@
-// Scores of words that are said by a vocabulary or copied from a source.
+// Pointer-generator scores: tokens are generated from a vocabulary or copied from a source.
 #pragma once
 
 #include "framework/core/tensor.h"
@@ -7,9 +7,9 @@
 
 namespace longspan {
 
-// logits: [rows, time, this rank's part], or with `only_last` [rows, 1, this rank's part] of the
-// last of `time`. gate: [rows, time, 1]. attention: [rows, time, columns], of which those of
-// `source` [rows, positions] i64 come first.
+// logits: [rows, time, this rank's shard], or with `only_last` [rows, 1, this rank's shard] of the
+// last position. gate: [rows, time, 1]. attention: [rows, time, columns], whose first columns are
+// those of `source` [rows, positions] i64.
 struct PointerGeneratorLogits {
   Tensor logits;
   Tensor gate;
@@ -18,9 +18,10 @@ struct PointerGeneratorLogits {
   bool only_last = false;
 };
 
-// log(g softmax(logits) + (1 - g) copied) with g = logistic(gate), where `copied` of an id is the
-// attention to the positions that have it: of the logits' shape, in f64 on the host. -infinity
-// where neither gives an id. Collective over the tensor ranks. Nothing is recorded.
+// Collective over the tensor ranks. Returns log(g softmax(logits) + (1 - g) copied) with g =
+// sigmoid(gate) (See et al. 2017). The result has the shape of the logits, in f64 on the host.
+// `copied` of an id is the total attention to its source positions. -infinity where both are 0.
+// Records no gradient.
 Tensor pointer_generator_logits(const PointerGeneratorLogits& of,
                                 const ShardRange& part,
                                 const Communicator& tensor);

@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// Of all positions.
+// For all positions.
 struct Outputs {
   Variable logits;  // [rows, time, actions], accumulator dtype
   Variable values;  // [rows, time, 1]
@@ -71,7 +71,7 @@ class Policy : public OutputHead {
     const std::int64_t rows = states.hidden.shape()[0];
     std::vector<std::int64_t> places;
     for (std::int64_t i = 0; i < rows * time; ++i) places.push_back(i % time);
-    // Rounded logits would change probabilities by more than steps of training do.
+    // Rounded logits would change probabilities by more than a training step does.
     const DType exact = accumulator_of(states.hidden.value().dtype());
     const Variable hidden = cast(states.hidden, exact);
     const auto whole = [&](const Linear& head) {
@@ -84,7 +84,7 @@ class Policy : public OutputHead {
 
   static Tensor in_f64(const Variable& x) { return cast(x, DType::f64).value().to_host(); }
 
-  // Of the rows whose losses this rank makes; of the others there is no action.
+  // Targets of the rows whose losses this rank computes; other rows have no action.
   PolicyTargets own_results(const ModelInput& reading, DType dtype) const {
     const Tensor& actions = field_of(reading.fields, "actions");
     const std::int64_t rows = actions.shape()[0], time = actions.shape()[1];
@@ -131,7 +131,7 @@ class Policy : public OutputHead {
 
 OutputHeadFactory policy_head() {
   return [](const Scope& scope, const Backbone& body, const ModelBuildOptions& setting) {
-    require(setting.classes > 0, "a policy has no actions");
+    require(setting.classes > 0, "a policy head requires at least 1 action");
     return std::make_unique<Policy>(scope, body.end(), setting);
   };
 }

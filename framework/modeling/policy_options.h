@@ -1,4 +1,4 @@
-// What a policy and its values are taught by (PPO, Schulman et al. 2017, equations 7 and 9).
+// PPO loss options (Schulman et al. 2017, equations 7 and 9).
 #pragma once
 
 #include "framework/options/options.h"
@@ -6,25 +6,26 @@
 namespace longspan {
 
 struct PolicyOptions {
-  double clip = 0.2;             // of the ratio to what the probability of an action was
-  double value_weight = 0.5;     // of the loss of the values
-  double entropy_weight = 0.01;  // that the policy is rewarded with
+  double clip = 0.2;             // of the ratio of new to old action probability
+  double value_weight = 0.5;     // of the value loss
+  double entropy_weight = 0.01;  // of the entropy bonus
 };
 
 inline void declare(OptionTable& table, PolicyOptions& options) {
   table.add("ppo.clip_range",
             options.clip,
-            "how far the probability of an action may move from what it was when it was taken, as "
-            "a part of it, before an advantage counts for no more",
+            "clipping range of the probability ratio between the new and the old policy. Only "
+            "with run.task: reinforcement_learning",
             more_than(0.0),
             at_most(1.0));
   table.add("ppo.vf_coef",
             options.value_weight,
-            "weight of the squared error of the values, halved",
+            "weight of the value loss, half the squared error. Only with run.task: "
+            "reinforcement_learning",
             at_least(0.0));
   table.add("ppo.ent_coef",
             options.entropy_weight,
-            "weight of the policy's entropy, which keeps it trying",
+            "weight of the entropy bonus. Only with run.task: reinforcement_learning",
             at_least(0.0));
 }
 

@@ -16,7 +16,7 @@ std::int64_t heads_for(std::int64_t width) {
   return heads;
 }
 
-// On a dry device, where nobody has said how long rows are, they are whole.
+// Full rows on a dry device, which has no lengths.
 std::vector<std::int64_t> lengths_of(const Tensor& length, std::int64_t total) {
   if (length.device().state().is_meta())
     return std::vector<std::int64_t>(static_cast<std::size_t>(length.elements()), total);
@@ -24,7 +24,7 @@ std::vector<std::int64_t> lengths_of(const Tensor& length, std::int64_t total) {
   return {values.begin(), values.end()};
 }
 
-// Of the ranges the positions before `length`.
+// Returns how many positions of the ranges are before `length`.
 std::int64_t count_before(const Ranges& ranges, std::int64_t length) {
   std::int64_t count = 0;
   for (const Range& range : ranges)
@@ -32,8 +32,8 @@ std::int64_t count_before(const Ranges& ranges, std::int64_t length) {
   return count;
 }
 
-// The larger of columns a and b, of each row n, a -1 for zeros. A gradient goes to b where both are
-// equal.
+// Returns the elementwise maximum of columns a and b of each of the n rows; -1 means zeros. On ties
+// the gradient flows to b.
 Variable larger(const Variable& x,
                 const std::vector<std::int64_t>& a,
                 const std::vector<std::int64_t>& b,
@@ -49,8 +49,8 @@ Variable larger(const Variable& x,
   return add(second, activate(Activation::relu, add(gather_columns(x, a, n), minus(second))));
 }
 
-// The largest of each feature over the first count[r] columns of row r: [rows, 1, width]; zeros of
-// none. By halves, so that what is kept for the backward pass is twice x.
+// Returns the maximum of each feature over the first count[r] columns of row r: [rows, 1, width];
+// zeros without columns. Halving limits the memory for the backward pass to twice x.
 Variable largest(Variable x, std::vector<std::int64_t> count) {
   do {
     const std::int64_t n = std::max<std::int64_t>(1, (x.shape()[1] + 1) / 2);
@@ -76,7 +76,7 @@ Pooler::Pooler(const Scope& scope, Pooling kind, std::int64_t width, const Initi
       heads_(heads_for(width)) {
   if (kind != Pooling::attention) return;
   query_ = scope.no_decay_weight("query", {width}, initial);
-  // Added to all keys of one query a bias would change nothing.
+  // A key bias would add the same score to all keys of the query, without effect.
   key_.emplace(scope.child("key"),
                Linear::Options{.in = width, .out = width, .bias = false, .initial = initial});
 }
@@ -105,10 +105,10 @@ Variable Pooler::maximum(const Variable& x, std::int64_t total, const Tensor& le
   const DType dtype = x.value().dtype();
   std::vector<std::int64_t> count;
   for (const std::int64_t positions : lengths) count.push_back(count_before(held[own], positions));
-  // A difference is rounded, in a narrow type much.
+  // Differences would be rounded strongly in a narrow dtype.
   Variable result = largest(cast(x, accumulator_of(dtype)), count);
   if (held.size() == 1) return cast(result, dtype);
-  // Of each context rank, those first that have any of the row.
+  // One column per context rank, starting with the ranks that have positions of the row.
   std::vector<std::int64_t> places;
   count.clear();
   for (const std::int64_t positions : lengths) {
@@ -126,7 +126,7 @@ Variable Pooler::maximum(const Variable& x, std::int64_t total, const Tensor& le
       dtype);
 }
 
-// Attention of one query for each context rank. Of equal scores it is the mean.
+// One query attends per context rank. Equal scores give the mean.
 Variable Pooler::valid_length_mask(const Variable& x,
                                    std::int64_t total,
                                    const Tensor& length) const {

@@ -1,4 +1,4 @@
-// One vector for each row of a batch.
+// Pools positions into one vector for each row.
 #pragma once
 
 #include <optional>
@@ -9,18 +9,18 @@
 
 namespace longspan {
 
-// A value. What classification_head.h says of the kinds.
+// Value type. classification_head.h describes the pooling types.
 class Pooler {
  public:
   Pooler(const Scope& scope, Pooling kind, std::int64_t width, const Initializer& initial);
 
-  // x: [rows, time, width] of the positions that `time` gives this rank; length: [rows] i64 for the
-  // host. Result: [rows, 1, width] on every rank that shares time; what comes back is summed over
-  // them.
+  // Returns [rows, 1, width] on every rank that shares time; the backward pass sums gradients over
+  // them. x: [rows, time, width] of this rank's positions of `time`. length: [rows] i64 on the
+  // host.
   Variable operator()(const Variable& x, const SequenceShard& time, const Tensor& length) const;
 
  private:
-  // x as above, of the positions of all tensor ranks.
+  // x as above, with the positions of all tensor ranks.
   Variable first(const Variable& x, const Ranges& held, const Tensor& length) const;
   Variable maximum(const Variable& x, std::int64_t total, const Tensor& length) const;
   Variable valid_length_mask(const Variable& x, std::int64_t total, const Tensor& length) const;

@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-// The same words with mistakes; `element` is the number of the first one.
+// Returns corrupted words; `element` is the random number index of the first one.
 std::vector<std::int64_t> with_mistakes(std::vector<std::int64_t> words,
                                         std::int64_t vocabulary,
                                         const Random& random,
@@ -50,7 +50,7 @@ Tensor next_refinement_input(const NatTargets& options,
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t* const gold = targets.data<std::int64_t>() + row * time;
     std::int64_t* const to = tokens.data<std::int64_t>() + row * time;
-    // The words of a row are its first positions.
+    // The tokens of a row are its first positions.
     const std::int64_t words =
         std::find_if(gold, gold + time, [](std::int64_t id) { return id < 0; }) - gold;
     const auto number = static_cast<std::uint64_t>(pass.first_stream + row);

@@ -21,7 +21,7 @@ std::vector<double> soft(std::span<const double> x) {
   return result;
 }
 
-// The projection of x onto the simplex (Martins & Astudillo 2016, algorithm 1).
+// Returns the projection of x onto the simplex (Martins & Astudillo 2016, algorithm 1).
 std::vector<double> sparse(std::span<const double> x) {
   std::vector<double> sorted(x.begin(), x.end());
   std::ranges::sort(sorted, std::greater());
@@ -36,7 +36,7 @@ std::vector<double> sparse(std::span<const double> x) {
   return result;
 }
 
-// Of equal ones the first.
+// Ties resolve to the first.
 std::int64_t best_of(std::span<const double> x) { return std::ranges::max_element(x) - x.begin(); }
 
 std::int64_t drawn(std::span<const double> weights, double uniform) {
@@ -53,7 +53,7 @@ double open_uniform(const Random& random, std::uint64_t element) {
   return (static_cast<double>(random.word(element)) + 0.5) * 0x1p-32;
 }
 
-// The scores of this rank's positions, whole.
+// The unsharded scores of this rank's positions.
 class Scored {
  public:
   Scored(const Tensor& scores, const ShardRange& part, const ProcessMesh& mesh)
@@ -74,7 +74,7 @@ class Scored {
   Tensor scores_;
 };
 
-// One time that the model is asked.
+// One sampling pass.
 class Round {
  public:
   Round(const ScheduledSampling& options,
@@ -89,7 +89,7 @@ class Round {
         rows_(reading.rows()),
         time_(reading.time()) {}
 
-  // After `before`; its first `fixed` positions stay what they are.
+  // Mixes predictions into `before`; its first `fixed` positions are unchanged.
   ModelInput mixed(const ModelInput& before,
                    const Tensor& gold,
                    std::int64_t fixed,
@@ -104,7 +104,7 @@ class Round {
     ModelInput after = before;
     Tensor& tokens = after.fields["tokens"];
     tokens = tokens.clone(MemoryTag::workspace);
-    // Where the guesses go, and of which row of the scores they are; -1: the true word.
+    // The score row of each predicted position; -1: gold token.
     const std::vector<std::int64_t> sources = chosen(tokens, gold, fixed, share);
     if (is_a_word(options_.guess))
       put_words(scored, sources, tokens);
@@ -118,13 +118,13 @@ class Round {
     return static_cast<std::uint64_t>((pass_.first_stream + row) * time_ + t);
   }
 
-  // [rows * time]: by a coin, which row of this rank's scores is read at a position; -1: none, -2:
-  // another rank's. Writes what else is read there: the true word, or -1 for what is guessed.
+  // Returns [rows * time]: the row of this rank's scores that a position samples from; -1: none,
+  // -2: another rank's. Writes the remaining tokens: the gold token, or -1 for a prediction.
   std::vector<std::int64_t> chosen(const Tensor& tokens,
                                    const Tensor& gold,
                                    std::int64_t fixed,
                                    double share) const {
-    // The scores of each position.
+    // Score index of each position.
     const Ranges positions = shard_sequence(mesh_, time_).inside();
     std::vector<std::int64_t> place(static_cast<std::size_t>(time_), -1);
     for (std::int64_t i = 0; const Range& range : positions)
@@ -139,7 +139,7 @@ class Round {
         const bool is_gold = open_uniform(coin, element(row, t)) < share;
         tokens.data<std::int64_t>()[at] = is_gold ? gold.data<std::int64_t>()[at] : -1;
         if (is_gold) continue;
-        // What was said for the position before.
+        // The prediction for a position is made at the previous one.
         const std::int64_t here = place[static_cast<std::size_t>(t - 1)];
         sources[static_cast<std::size_t>(at)] = here < 0 ? -2 : row * held + here;
       }
@@ -181,7 +181,7 @@ class Round {
     return prediction_weights(options_.guess, options_.temperature, scores, noise);
   }
 
-  // [rows, time, width], zeros where no guess is.
+  // [rows, time, width], zeros at positions without a prediction.
   Tensor mixtures(const Scored& scored, const std::vector<std::int64_t>& sources) const {
     const Parameters& parameters = model_.parameters();
     const ShardRange& part = model_.readout().part();
@@ -245,19 +245,18 @@ double ScheduledSampling::gold_share(std::int64_t step) const {
 std::string problem_of(const ScheduledSampling& options) {
   if (options.mixing == ScheduledSamplingMethod::none) return "";
   if (options.mixing != ScheduledSamplingMethod::two_pass && !is_a_word(options.guess))
-    return "training.scheduled_sampling.prediction is a mean of embeddings, which "
-           "training.scheduled_sampling.method: two_pass "
-           "reads alone; set it to sample or argmax";
+    return "training.scheduled_sampling.prediction: mean embeddings require "
+           "training.scheduled_sampling.method: two_pass; set it to sample or argmax";
   const double decay = options.decays();
   if (options.schedule == GoldProbabilitySchedule::exponential && decay > 1)
     return fmt::format(
-        "training.scheduled_sampling.decay is {}; training.scheduled_sampling.schedule: "
-        "exponential wants at most 1",
+        "training.scheduled_sampling.decay: expected at most 1 with "
+        "training.scheduled_sampling.schedule: exponential, found {}",
         decay);
   if (options.schedule == GoldProbabilitySchedule::inverse_sigmoid && decay < 1)
     return fmt::format(
-        "training.scheduled_sampling.decay is {}; training.scheduled_sampling.schedule: "
-        "inverse_sigmoid wants at least 1",
+        "training.scheduled_sampling.decay: expected at least 1 with "
+        "training.scheduled_sampling.schedule: inverse_sigmoid, found {}",
         decay);
   return "";
 }
@@ -286,7 +285,7 @@ ModelInput mix_in_predictions(const ScheduledSampling& options,
                               const ForwardContext& pass) {
   const double share = options.gold_share(pass.step);
   const Tensor gold = field_of(reading.fields, "tokens");
-  // Without a guess nothing is asked, but for plans.
+  // Without predictions no pass is needed, except for memory plans.
   if (share >= 1 && !gold.device().state().is_meta()) return reading;
   const NoGradGuard unrecorded;
   std::int64_t rounds = 1;
@@ -301,7 +300,7 @@ ModelInput mix_in_predictions(const ScheduledSampling& options,
 
 namespace {
 
-// The keys that some methods and schedules read and others do not.
+// Warns about keys that the selected method or schedule does not read.
 void warn_of_unread(OptionTable& table, const ScheduledSampling& options) {
   const auto is_off = [&options] { return options.mixing == ScheduledSamplingMethod::none; };
   const auto unless = [&](const char* key, const char* reason, const auto& reads) {
@@ -321,7 +320,7 @@ void warn_of_unread(OptionTable& table, const ScheduledSampling& options) {
       "training.scheduled_sampling.num_passes",
       "training.scheduled_sampling.method is not parallel",
       [](const ScheduledSampling& of) { return of.mixing == ScheduledSamplingMethod::parallel; });
-  constexpr const char* other = "training.scheduled_sampling.schedule is one that does not read it";
+  constexpr const char* other = "training.scheduled_sampling.schedule does not use it";
   for (const char* const key : {"training.scheduled_sampling.initial_gold_prob",
                                 "training.scheduled_sampling.min_gold_prob"})
     unless(key, other, [](const ScheduledSampling& of) {
@@ -343,18 +342,19 @@ void declare(OptionTable& table, ScheduledSampling& options) {
   table.add(
       "training.scheduled_sampling.method",
       options.mixing,
-      "with run.task: translation, whether training reads in place of some true words what "
-      "the model would say: asked once a word (Bengio et al. 2015), once in all (Mihaylova & "
-      "Martins 2019), or training.scheduled_sampling.num_passes times (Duckworth et al. 2019)",
+      "scheduled sampling: none, sequential (one pass per token, Bengio et al. 2015), two_pass "
+      "(one pass, Mihaylova and Martins 2019) or parallel (training.scheduled_sampling.num_passes "
+      "passes, Duckworth et al. 2019). Only with run.task: translation",
       {{"none", ScheduledSamplingMethod::none},
        {"sequential", ScheduledSamplingMethod::sequential},
        {"two_pass", ScheduledSamplingMethod::two_pass},
        {"parallel", ScheduledSamplingMethod::parallel}});
   table.add("training.scheduled_sampling.prediction",
             options.guess,
-            "what is read of its scores: a word that is drawn, or the likeliest; with two_pass "
-            "also a mean of embeddings by their softmax, the same with Gumbel noise, of the five "
-            "likeliest words, or by their sparsemax",
+            "decoder input made of the predictions: sample or argmax (a token); with two_pass "
+            "also softmax, gumbel (softmax with Gumbel noise), top5 (softmax of the five most "
+            "likely) or sparsemax (a mean of embeddings). Only with "
+            "training.scheduled_sampling.method other than none",
             {{"sample", ScheduledSamplingPrediction::sample},
              {"argmax", ScheduledSamplingPrediction::argmax},
              {"softmax", ScheduledSamplingPrediction::softmax},
@@ -363,35 +363,48 @@ void declare(OptionTable& table, ScheduledSampling& options) {
              {"sparsemax", ScheduledSamplingPrediction::sparsemax}});
   table.add("training.scheduled_sampling.temperature",
             options.temperature,
-            "what logits are divided by before: below 1 sharpens, above 1 flattens",
+            "temperature of the prediction, which divides the logits. Only with "
+            "training.scheduled_sampling.prediction other than argmax",
             more_than(0.0));
   table.add("training.scheduled_sampling.num_passes",
             options.passes,
-            "with training.scheduled_sampling.method: parallel, how often the model is asked",
+            "number of prediction passes. Only with training.scheduled_sampling.method: parallel",
             between(1, 1 << 16));
   table.add("training.scheduled_sampling.schedule",
             options.schedule,
-            "the share of true words at step i, from 0: max(min_gold_prob, initial_gold_prob "
-            "- decay i); decay^i; k / (k + exp(i / k)) with k decay; or 1 - max_sampling_prob "
-            "0.001^(max(0, w - i) / w) with w warmup_steps",
+            "probability of feeding the gold token at step i, from 0: linear, max(min_gold_prob, "
+            "initial_gold_prob - decay i); exponential, decay^i; inverse_sigmoid, k / (k + exp(i "
+            "/ k)) with k = decay; or warmup, 1 - max_sampling_prob 0.001^(max(0, w - i) / w) "
+            "with w = warmup_steps. Only with training.scheduled_sampling.method other than none",
             {{"linear", GoldProbabilitySchedule::linear},
              {"exponential", GoldProbabilitySchedule::exponential},
              {"inverse_sigmoid", GoldProbabilitySchedule::inverse_sigmoid},
              {"warmup", GoldProbabilitySchedule::warmup}});
   table.add("training.scheduled_sampling.initial_gold_prob",
             options.start,
-            "as training.scheduled_sampling.schedule says",
+            "initial probability of feeding the gold token. Only with "
+            "training.scheduled_sampling.schedule: linear",
             at_least(0.0));
-  table.add("training.scheduled_sampling.min_gold_prob", options.least, "likewise", between(0, 1));
+  table.add("training.scheduled_sampling.min_gold_prob",
+            options.least,
+            "lowest probability of feeding the gold token, 0 to 1. Only with "
+            "training.scheduled_sampling.schedule: linear",
+            between(0, 1));
   table.add("training.scheduled_sampling.decay",
             options.decay,
-            "likewise; none: 1e-4 (linear), 0.9999 (exponential) or 1000 (inverse_sigmoid)",
+            "decay of the schedule; none: 1e-4 for linear, 0.9999 for exponential, 1000 for "
+            "inverse_sigmoid. Only with training.scheduled_sampling.schedule: linear, exponential "
+            "or inverse_sigmoid",
             at_least(0.0));
-  table.add(
-      "training.scheduled_sampling.max_sampling_prob", options.most, "likewise", between(0, 1));
+  table.add("training.scheduled_sampling.max_sampling_prob",
+            options.most,
+            "highest probability of feeding a predicted token, 0 to 1. Only with "
+            "training.scheduled_sampling.schedule: warmup",
+            between(0, 1));
   table.add("training.scheduled_sampling.warmup_steps",
             options.warmup,
-            "likewise, in steps",
+            "steps until the highest probability of feeding a predicted token. Only with "
+            "training.scheduled_sampling.schedule: warmup",
             at_least(1));
   warn_of_unread(table, options);
   table.check({"training.scheduled_sampling.prediction",

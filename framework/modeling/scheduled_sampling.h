@@ -1,5 +1,5 @@
-// Scheduled sampling: in training a model reads, in place of some of the true words, what it would
-// say itself (Bengio et al. 2015).
+// Scheduled sampling: in training, some gold input tokens are replaced by the model's own
+// predictions (Bengio et al. 2015).
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,28 @@ namespace longspan {
 
 class Model;
 
-// How often the model is asked.
+// Number and order of sampling passes.
 enum class ScheduledSamplingMethod : std::uint8_t {
   none,
-  sequential,  // once a word: what it says next is of what it has said (Bengio et al. 2015)
-  two_pass,    // once, after the true words (Mihaylova & Martins 2019)
-  parallel     // a few times, each after what came of the time before (Duckworth et al. 2019)
+  sequential,  // one pass per token, each conditioned on earlier samples (Bengio et al. 2015)
+  two_pass,    // one pass on gold tokens (Mihaylova & Martins 2019)
+  parallel     // a few passes, each on the output of the previous one (Duckworth et al. 2019)
 };
 
-// What is read of its scores s.
+// Model input derived from scores s.
 enum class ScheduledSamplingPrediction : std::uint8_t {
-  sample,     // a word drawn by softmax(s / temperature)
-  argmax,     // the likeliest word
-  softmax,    // the mean of all embeddings by softmax(s / temperature)
-  gumbel,     // the same of s with Gumbel noise added
-  top_five,   // the same of the five likeliest words
-  sparsemax,  // the mean by sparsemax(s / temperature) (Martins & Astudillo 2016)
+  sample,     // a token drawn from softmax(s / temperature)
+  argmax,     // the most likely token
+  softmax,    // mean embedding under softmax(s / temperature)
+  gumbel,     // as softmax, with Gumbel noise added to s
+  top_five,   // as softmax, over the five most likely tokens
+  sparsemax,  // mean embedding under sparsemax(s / temperature) (Martins & Astudillo 2016)
 };
 inline bool is_a_word(ScheduledSamplingPrediction guess) {
   return guess <= ScheduledSamplingPrediction::argmax;
 }
 
-// How the share of true words falls with the step i, counted from 0.
+// Decay of the gold probability with the step i, counted from 0.
 enum class GoldProbabilitySchedule : std::uint8_t {
   linear,           // max(least, start - decay i)
   exponential,      // decay^i
@@ -47,11 +47,11 @@ struct ScheduledSampling {
   ScheduledSamplingMethod mixing = ScheduledSamplingMethod::none;
   ScheduledSamplingPrediction guess = ScheduledSamplingPrediction::sample;
   double temperature = 1;
-  std::int64_t passes = 1;  // with InputMixing::parallel
+  std::int64_t passes = 1;  // with ScheduledSamplingMethod::parallel
   GoldProbabilitySchedule schedule = GoldProbabilitySchedule::warmup;
   double start = 1;
   double least = 0;
-  std::optional<double> decay = {};  // none: 1e-4, 0.9999 or 1000, by the schedule
+  std::optional<double> decay = {};  // none: 1e-4, 0.9999 or 1000, depending on the schedule
   double most = 0.5;
   std::int64_t warmup = 50000;
 
@@ -61,19 +61,19 @@ struct ScheduledSampling {
 
 void declare(OptionTable& table, ScheduledSampling& options);
 
-// What keeps the options from going together, as a sentence; empty where nothing does.
+// Returns why the options cannot be combined; empty if they can.
 std::string problem_of(const ScheduledSampling& options);
 
-// The reading with guesses in place of some of its tokens, never of a row's first: of each a coin
-// decides, a function of (seed, step, pass, global row, position). No gradient goes through the
-// guesses. Collective over the ranks that share the rows' time or the weights.
+// Collective over the ranks that share the rows' time or the weights. Returns the input with
+// predictions in place of some tokens, never of a row's first. The choice is a function of (seed,
+// step, pass, global row, position). No gradient flows through the predictions.
 ModelInput mix_in_predictions(const ScheduledSampling& options,
                               const Model& model,
                               const ModelInput& reading,
                               const ForwardContext& pass);
 
-// What such a guess reads of scores [vocabulary]: weights of the embeddings, which sum to 1.
-// `noise`: Gumbel noise, as many. For soft guesses.
+// Returns embedding weights for scores [vocabulary], which sum to 1. For soft predictions. noise:
+// Gumbel noise [vocabulary].
 std::vector<double> prediction_weights(ScheduledSamplingPrediction guess,
                                        double temperature,
                                        std::span<const double> scores,

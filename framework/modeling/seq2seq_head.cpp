@@ -17,8 +17,8 @@
 namespace longspan {
 namespace {
 
-// How much of a word's probability is the vocabulary's: logistic(w [embedding; hidden] + b), as in
-// fairseq, without See et al.'s context vector.
+// Generation probability: sigmoid(w [embedding; hidden] + b), as in fairseq, without the context
+// vector of See et al.
 struct Gate {
   Linear hidden;
   Linear embedding;
@@ -29,7 +29,7 @@ struct Gate {
                   {.in = end.embedding_width, .out = 1, .bias = false, .hidden = false}) {}
 };
 
-// The class of a target's length, of the mean of what the encoder gives.
+// Classifies the target length from the mean encoder output.
 struct LengthScores {
   Pooler pool;
   Linear scores;
@@ -53,7 +53,7 @@ class PairReadout : public OutputHead {
     if (!options_.copies) return;
     if (setting.smoothing.share > 0)
       throw ConfigurationError(
-          "copying from the source has one target for each word, found label smoothing of {}",
+          "model.use_pointer_generator cannot be combined with training.label_smoothing, found {}",
           setting.smoothing.share);
     gate_.emplace(scope.child("copy"), body.end());
   }
@@ -78,7 +78,7 @@ class PairReadout : public OutputHead {
     const bool by_links = options_.guide == GuidedAttentionType::alignments;
     const bool moves_on = options_.guide == GuidedAttentionType::monotonic;
     terms.push_back(
-        {.name = "guide",
+        {.name = "guided_attention",
          .values = moves_on ? moved_on(states, reading) : guided(states, reading, by_links),
          .count = moves_on ? "tokens" : (by_links ? "linked" : "cells"),
          .weight = options_.guide_weight});
@@ -100,13 +100,13 @@ class PairReadout : public OutputHead {
                                  mesh_.tensor));
   }
 
-  // Of the lengths.
+  // Length predictions.
   Tensor predictions(const BackboneOutput& states,
                      const ModelInput& reading,
                      const ForwardContext&) const override {
     const NoGradGuard unrecorded;
     require(lengths_.has_value() && !states.encoder_outputs.empty(),
-            "this reading says no lengths");
+            "this head does not predict lengths");
     return argmax_classes(length_scores(states, reading).value());
   }
 
@@ -117,8 +117,8 @@ class PairReadout : public OutputHead {
     return columns_of(reading, "targets", states.time, device_);
   }
 
-  // Of the positions inside split regions, [rows, positions, 1]. Each tensor rank makes the same of
-  // it.
+  // [rows, positions, 1] for the positions inside split regions. Every tensor rank computes the
+  // same gate.
   Variable gate(const BackboneOutput& states) const {
     const Variable outside = cast(add(gate_->hidden(states.hidden),
                                       gate_->embedding(states.cross_attention_weights.embedding)),
@@ -129,7 +129,7 @@ class PairReadout : public OutputHead {
         mesh_.tensor.size());
   }
 
-  // words: what the vocabulary's softmax has for the targets, as losses.
+  // words: the vocabulary softmax's losses of the targets.
   Variable copied(const Variable& words,
                   const BackboneOutput& states,
                   const ModelInput& reading) const {
@@ -168,8 +168,8 @@ class PairReadout : public OutputHead {
     return sequence_losses(std::move(losses), mesh_);
   }
 
-  // What was looked at before needs all of time: context ranks each have it, and make the losses of
-  // their own positions.
+  // Coverage needs earlier positions, so each context rank gathers all of time and computes the
+  // losses of its own positions.
   Variable covered(const BackboneOutput& states, const ModelInput& reading) const {
     if (mesh_.context.size() == 1)
       return coverage_losses(states.cross_attention_weights.attention, targets(states, reading));
@@ -191,7 +191,7 @@ class PairReadout : public OutputHead {
     return all_gather_sequence(own, shares.queries, mesh_.context);
   }
 
-  // Attention is taught what it would be if it only moved on; that teaches nothing itself.
+  // The monotonic expectation is the target of the attention and has no gradient itself.
   Variable moved_on(const BackboneOutput& states, const ModelInput& reading) const {
     const Tensor all = [&] {
       const NoGradGuard unrecorded;

@@ -1,6 +1,6 @@
-// Tensors with a few positions, or none, made of hidden states whose time ranks share. Every rank
-// that shares the time has all of them, and makes the losses of its part of the rows; the gradients
-// that come of it are summed on the way back.
+// Gathers a few positions of hidden states whose time is sharded. Every rank that shares the time
+// receives all of them and computes the losses of its part of the rows. The backward pass sums
+// their gradients.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,28 @@
 
 namespace longspan {
 
-// Of so many rows of a batch those whose losses this rank makes.
+// Returns the range of rows whose losses this rank computes.
 Range rows_with_losses(const ProcessMesh& mesh, std::int64_t rows);
 
-// The losses of those rows, 0 of the others, as Term::values wants them: tensor rank 0 of each
-// context rank has the sum over its tensor ranks. x: any shape.
+// Returns the losses of those rows, 0 for others, as LossTerm::values requires. Tensor rank 0 of
+// each context rank has the sum over its tensor ranks. x: any shape.
 Variable sequence_losses(Variable&& x, const ProcessMesh& mesh);
 
-// x [rows, held, width] of the positions `held`: of row r the positions places[r * n] ..
-// places[r * n + n - 1], zeros where one is negative, as [rows, n, width] on all ranks of `group`,
-// among which each position is held once.
+// Returns [rows, n, width] on all ranks of `group`: the positions places[r * n] .. places[r * n + n
+// - 1] of row r, zeros where negative. x: [rows, held, width] of the positions `held`. Each
+// position must be held once in `group`.
 Variable gather_positions(const Variable& x,
                           const Ranges& held,
                           const std::vector<std::int64_t>& places,
                           std::int64_t n,
                           const Communicator& group);
 
-// The same of columns of x [rows, columns, width] that this rank has itself.
+// As gather_positions, for local columns of x [rows, columns, width].
 Variable gather_columns(const Variable& x,
                         const std::vector<std::int64_t>& columns,
                         std::int64_t n);
 
-// Values of a field of i64 that the host can read, also where a plan has only its shape.
+// Returns a host i64 field, also on a dry device, which has only its shape.
 Tensor host_field(const std::vector<std::int64_t>& values,
                   const Shape& shape,
                   const Device& device);

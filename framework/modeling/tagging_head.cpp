@@ -11,16 +11,16 @@
 namespace longspan {
 namespace {
 
-// Where the words of each row are, and their tags.
+// Positions and tags of the words of each row.
 struct Words {
-  std::int64_t most = 1;              // of a row
-  std::vector<std::int64_t> places;   // [rows, most], -1 after a row's last
-  std::vector<std::int64_t> tags;     // likewise
+  std::int64_t most = 1;              // in a row
+  std::vector<std::int64_t> places;   // [rows, most], -1 after a row's last word
+  std::vector<std::int64_t> tags;     // [rows, most], -1 after a row's last word
   std::vector<std::int64_t> lengths;  // [rows]
 };
 
-// Words whose tag is below `tags`. On a dry device, where nobody has said which, every token begins
-// a word.
+// Returns the words whose tag is below `tags`. On a dry device, which has no word boundaries, every
+// token starts a word.
 Words words_of(const Tensor& targets, std::int64_t tags) {
   const std::int64_t rows = targets.shape()[0], time = targets.shape()[1];
   const bool is_dry = targets.device().state().is_meta();
@@ -59,7 +59,7 @@ class Tags : public OutputHead {
             scope,
             {.in = end.width, .out = setting.classes, .initial = end.initial, .hidden = false}) {
     if (kind_ != TaggingHeadType::crf) return;
-    // As pytorch-crf has them.
+    // As in pytorch-crf.
     const Initializer initial = Initializer::uniform(0.1);
     start_ = scope.no_decay_weight("start", {setting.classes}, initial);
     transitions_ =
@@ -70,7 +70,7 @@ class Tags : public OutputHead {
   std::vector<LossTerm> losses(const BackboneOutput& states,
                                const ModelInput& reading,
                                const ForwardContext&) const override {
-    // Without words whose tag training lacks, as that has no score.
+    // Words whose tag is absent from training are omitted, since it has no score.
     const Words words = words_of(field_of(reading.fields, "targets"), part_.total);
     return {{.name = "loss",
              .values = sequence_losses(losses(of_words(states, words), words), mesh_),
@@ -124,7 +124,7 @@ class Tags : public OutputHead {
                             mesh_.time);
   }
 
-  // Of the rows that are this rank's.
+  // Losses of the rows of this rank.
   Variable losses(Variable&& scores, const Words& words) const {
     const std::int64_t rows = scores.shape()[0];
     const Range own = rows_with_losses(mesh_, rows);
@@ -161,7 +161,7 @@ class Tags : public OutputHead {
 
 OutputHeadFactory tagging_head() {
   return [](const Scope& scope, const Backbone& body, const ModelBuildOptions& setting) {
-    require(setting.classes > 0, "a readout of tags has no tags");
+    require(setting.classes > 0, "a tagging head requires at least 1 tag");
     return std::make_unique<Tags>(scope.child("output"), body.end(), setting);
   };
 }

@@ -1,16 +1,16 @@
-// The readout of tags: one of so many for each word, whose first token it is read from.
+// Token tagging head. Each word is tagged at its first token.
 #pragma once
 
 #include "framework/modeling/output_head.h"
 
 namespace longspan {
 
-// As many tags as ModelBuildOptions::classes, in the scope "output", as OutputHeadSpec::tags says.
-// One term, "loss", over "tokens": minus the log-probability of `targets` [rows, time], in nats,
-// with a softmax of each, with a random field of each sentence. What is ignored_target there, the
-// rest of a word or padding, is left out: neighbours of a chain are the first tokens of two words,
-// however many lie between. Where ranks share time they first share the scores, which are narrow,
-// and each makes the losses of a part of the rows.
+// Predicts ModelBuildOptions::classes tags, in the scope "output", with OutputHeadSpec::tags. Loss
+// term "loss", over "tokens": the negative log-likelihood of `targets` [rows, time] in nats, with a
+// softmax per tag or a CRF per sentence. Positions with ignored_target (padding, later tokens of a
+// word) are skipped. Neighbors in the CRF chain are the first tokens of adjacent words. Ranks that
+// share time first gather the scores, which are narrow. Each then computes the losses of a part of
+// the rows.
 OutputHeadFactory tagging_head();
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// Which positions a layer computes where the others' results are not read.
+// Subset of the positions that a layer must compute because later layers read its output there.
 #pragma once
 
 #include <memory>
@@ -11,14 +11,15 @@ namespace longspan {
 
 struct ActiveRows {
   RowSubset rows;  // of an activation [batch, time, width] of this rank
-  // [n] i64, where each of them lies among the rows [streams, time] of all ranks, for dropout.
+  // [n] i64: index of each row among the rows [streams, time] of all ranks, for dropout.
   Tensor row_of_position;
 };
 
-// The rows i of [batch, time] where takes[i] holds, `time` positions a stream as `division` says,
-// with first_stream the first stream's global index. Their number is rounded up to a 64th of all,
-// so that products have few shapes. Null where that leaves out less than a fourth of them: what
-// is taken is kept beside the whole.
+// Returns the rows i of [batch, time] with takes[i] true, where `division` gives the `time`
+// positions of each stream. first_stream: global index of the first stream. The number of rows is
+// rounded up to a 64th of all rows, so that products have few shapes. Returns null if the subset
+// omits less than a quarter of the rows, since the selected rows are stored in addition to the full
+// activation.
 std::shared_ptr<const ActiveRows> make_active_rows(const std::vector<bool>& takes,
                                                    std::int64_t time,
                                                    const SequenceShard& division,

@@ -8,8 +8,8 @@
 namespace longspan {
 namespace {
 
-// Which positions of this rank take the step that follows a decision. What a dry device decides is
-// not known: nothing halts.
+// Returns which positions of this rank take the step after a decision. On a dry device decisions
+// have no values, so no position halts.
 std::vector<bool> going_on(const Tensor& decisions) {
   std::vector<bool> result(static_cast<std::size_t>(decisions.elements()), true);
   if (decisions.device().state().is_meta()) return result;
@@ -59,7 +59,7 @@ Tensor AdaptiveComputationTime::decide(const Variable& logits,
                       .threshold = 1 - options_.slack,
                       .last = options_.remainder_at_end && step + 1 == options_.steps});
     });
-    // Tensor ranks that hold the same positions may have rounded otherwise: one of them decides.
+    // Tensor ranks with the same positions may round differently, so one of them decides.
     if (!pass.time.divided()) mesh_.tensor.broadcast(now, 0);
     return now;
   });

@@ -1,5 +1,5 @@
-// A block that each position goes through as often as it needs: adaptive computation time (Graves
-// 2016) in depth (Dehghani et al. 2019).
+// Applies a block to each position a learned number of times: adaptive computation time (ACT,
+// Graves 2016) over depth (Universal Transformer, Dehghani et al. 2019).
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace longspan {
 
-// Graves' rule; each deviation is one of the authors of tensor2tensor's.
+// Defaults follow Graves. Each alternative value reproduces a variant of tensor2tensor.
 struct ActOptions {
-  // Whether a step's halting probability is read of the state that the step gives, or of what its
-  // block is to read.
+  // State from which the halting probability of a step is computed: the output or the input of the
+  // block.
   enum class Reads : std::uint8_t { after, before };
-  // The mean of the states, each weighed by its probability; the output so far and the new state
-  // interpolated, step after step; or the last state.
+  // mean: sum of the states, each weighted by its probability. interpolated: running interpolation
+  // of the output with each new state. last: the final state.
   enum class Output : std::uint8_t { mean, interpolated, last };
 
-  std::int64_t steps = 8;  // at most
-  double slack = 0.01;     // a position halts where its probabilities sum to 1 - slack
-  double bias = 1;         // of the probability's logit, at first
+  std::int64_t steps = 8;  // maximum number of steps
+  double slack = 0.01;     // a position halts once its probabilities sum to at least 1 - slack
+  double bias = 1;         // initial bias of the halting logit
   Reads reads = Reads::after;
   Output output = Output::mean;
-  bool freeze = true;            // the state of a position that halted stays as it is
-  bool remainder_at_end = true;  // one that the last step stops has the remainder of its weight
-  // Where states that halted stay as they are, the block is told which rows its result is read of.
+  bool freeze = true;            // keep the state of a halted position unchanged
+  bool remainder_at_end = true;  // the last allowed step receives the remainder as its weight
+  // With `freeze`, passes the block the rows that have not halted, so that it can skip the others.
   bool compaction = true;
 };
 
-// What a step decided: [positions].
+// Decisions of one step; each tensor is [positions].
 struct ActStep {
   Tensor logits;
   Tensor weights;
@@ -39,38 +39,39 @@ struct ActStep {
 
 struct ActResult {
   Variable states;  // [batch, time, width], as x
-  // [batch * time] of an accumulator dtype: the steps that a position took and its remainder, 0 of
-  // padding.
+  // [batch * time] in an accumulator dtype: number of steps of each position plus its remainder.
+  // Zero at padding.
   Variable costs;
-  std::vector<ActStep> steps;  // one by one, until all halted
-  std::int64_t taken = 0;      // by this rank's positions together
-  // Of a pass without training, and empty otherwise: those of each position, [batch * time], 0 of
-  // padding, and where the positions are.
+  std::vector<ActStep> steps;  // one per step until all positions have halted
+  std::int64_t taken = 0;      // total steps of this rank's positions
+  // Only outside training, otherwise empty: steps of each position [batch * time], zero at padding,
+  // and the layout of these positions.
   std::vector<std::int64_t> each = {};
   SequenceShard time = {};
 };
 
-// The block, from outside.
+// Callbacks that run the repeated block.
 struct RecurrentBlock {
-  // What the block reads in step 0, 1, ... of the states.
+  // Returns the block input of step 0, 1, ... for the given states.
   std::function<Variable(const Variable& states, std::int64_t step)> read;
-  // The states after it, of all rows or at least of those that are taken (null: all).
+  // Returns the states after the block, for all rows or at least for those in `taken` (null: all).
   std::function<Variable(
       const Variable& read, std::int64_t step, const std::shared_ptr<const ActiveRows>& taken)>
       run;
 };
 
-// Parameters "weight" [1, width] and "bias" [1], of the logit of halting.
+// Parameters of the halting unit: "weight" [1, width] and "bias" [1].
 class AdaptiveComputationTime {
  public:
   AdaptiveComputationTime(const Scope& scope, std::int64_t width, const ActOptions& options);
 
-  // x: [batch, time, width], outside of split regions. real: [batch, time] u8 on its device, 1 but
-  // for padding, which takes no step; undefined: there is none. The block runs over all positions,
-  // as those that halted are still looked at, until all of them have on every rank that shares the
-  // rows' time or the weights: those ranks must call this together. With pass.kept it always runs
-  // as often as it may: positions that are read later look at every step of those before. Decisions
-  // are the pass's (Pass::decide), and the same on all tensor ranks.
+  // x: [batch, time, width], outside split regions. real: [batch, time] u8 on the device of x, 0 at
+  // padding, which takes no step. Undefined `real`: no padding. The block runs over all positions,
+  // because others still attend to halted ones. It repeats until all positions have halted on every
+  // rank that shares the rows' time or the weights. Collective over these ranks. With pass.kv_cache
+  // the block always runs the maximum number of steps, because later positions attend to every step
+  // of earlier ones. Decisions are cached with ForwardContext::decide and are identical on all
+  // tensor ranks.
   ActResult operator()(const Variable& x,
                        const RecurrentBlock& block,
                        const Tensor& real,

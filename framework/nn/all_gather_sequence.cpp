@@ -13,7 +13,7 @@ Variable all_gather_sequence(const Variable& x,
   std::int64_t total = 0;
   for (const Ranges& ranges : positions) total += rows.emplace_back(pluralize(ranges));
   const Variable all = gather_from_sequence_parallel_region(x, rows, ranks);
-  // The gathered row of each position.
+  // Index of each position's row after the gather.
   std::vector<std::int64_t> place(static_cast<std::size_t>(total));
   for (std::int64_t row = 0; const Ranges& ranges : positions)
     for (const Range& range : ranges)

@@ -1,4 +1,4 @@
-// A sequence whose time ranks share, whole on each of them.
+// Gathers a sequence that is sharded over time ranks.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,9 @@
 
 namespace longspan {
 
-// x [batch, own rows, width], of which each rank holds the positions that `positions` says: those
-// of all ranks in the order of time, [batch, all rows, width]; backward the sum over the ranks of
-// what belongs to this rank's rows. Collective over the ranks.
+// Returns the positions of all ranks in time order, [batch, all rows, width]. x: [batch, own rows,
+// width]. `positions`: the positions of each rank. Backward: sums the gradients of this rank's rows
+// over the ranks. Collective over `ranks`.
 Variable all_gather_sequence(const Variable& x,
                              const std::vector<Ranges>& positions,
                              const Communicator& ranks);

@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// Of x [batch, time, width]: [batch, 1, width], a constant.
+// Returns the last row of x [batch, time, width] as a constant [batch, 1, width].
 Variable last_row(const Variable& x) {
   const Tensor& rows = x.value();
   const Tensor row =

@@ -1,4 +1,4 @@
-// Token embeddings and the output layer that may share their table, both split over the vocabulary.
+// Token embedding and LM head, which may share a table. Both are split over the vocabulary.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace longspan {
 
-// Parameter "weight" [vocabulary, width], rows split over tensor ranks as evenly as they go.
+// Parameter "weight" [vocabulary, width]. Rows are split over tensor ranks as evenly as possible.
 class TokenEmbedding {
  public:
   TokenEmbedding(const Scope& scope,
                  std::int64_t vocabulary,
                  std::int64_t width,
                  const Initializer& initial);
-  // scale * rows of `tokens` [batch, time] i64: [batch, time, width] of the positions that `time`
-  // gives this rank.
+  // Returns scale * table[tokens], [batch, time, width], for this rank's positions in `time`.
+  // tokens: [batch, time] i64.
   Variable operator()(const Tensor& tokens, double scale, const SequenceShard& time = {}) const;
   const Weight& table() const { return table_; }
-  // scale * weights table, of weights [n, this rank's rows] in the dtype of computing: [n, width],
-  // the sum over the tensor ranks. Nothing is recorded.
+  // Returns scale * weights * table, [n, width], summed over the tensor ranks. weights: [n, rows of
+  // this rank] in the compute dtype. Records no gradient.
   Tensor soft_embedding(const Tensor& weights, double scale) const;
 
  private:
@@ -29,36 +29,37 @@ class TokenEmbedding {
   Weight table_;
 };
 
-// What share of a target's weight is spread over the classes, and over which (Szegedy et al. 2016).
+// Label smoothing (Szegedy et al. 2016): the probability mass taken from the target, and the
+// classes that receive it.
 struct LabelSmoothing {
-  double share = 0;  // at least 0, less than 1
+  double share = 0;  // 0 <= share < 1
   LabelSmoothingStyle kind = LabelSmoothingStyle::all_classes;
 };
 
-// The logits of this rank's part of the vocabulary: x table^T + bias. Parameter "bias" [vocabulary]
-// where asked for, and "weight" unless the table of the embedding is given.
+// Computes x table^T + bias, the logits of this rank's vocabulary shard. Parameters: "bias"
+// [vocabulary] if enabled, and "weight" unless tied to the embedding table.
 class LMHead {
  public:
   struct Options {
     std::int64_t vocabulary = 0;
     std::int64_t width = 0;
     bool bias = true;
-    double scale = 1;                // of the products, before the bias is added
-    std::optional<double> cap = {};  // of the logits, which become cap tanh(logit / cap)
+    double scale = 1;                // multiplies the products, before the bias is added
+    std::optional<double> cap = {};  // soft cap: logits become cap tanh(logit / cap)
     Initializer initial = {};
-    // Pieces of the rows whose logits and losses are computed one after another, and again in the
-    // backward pass.
+    // Number of row chunks whose logits and losses are computed one after another, and recomputed
+    // in the backward pass.
     std::int64_t chunks = 1;
   };
   LMHead(const Scope& scope, const Options& options, const Weight& tied_table = nullptr);
 
-  // x: [batch, time, width] of the positions that `time` gives this rank. Result: [batch, time,
-  // part().count] of those of all tensor ranks. With `only_last` of their last row alone, without a
-  // gradient for x: [batch, 1, part().count].
+  // x: [batch, time, width] of this rank's positions in `time`. Returns [batch, time, part().count]
+  // for the positions of all tensor ranks. With `only_last`, returns [batch, 1, part().count] for
+  // the last row, without a gradient for x.
   Variable logits(const Variable& x, const SequenceShard& time = {}, bool only_last = false) const;
-  // The loss of each token, [batch * time]; 0 where the target is negative. targets: [batch, time]
-  // of the positions of all tensor ranks. Smoothed losses are for training: a perplexity is of
-  // those that are not.
+  // Returns the loss of each token, [batch * time], and 0 where the target is negative. targets:
+  // [batch, time] for the positions of all tensor ranks. Smoothed losses are for training only:
+  // perplexity uses losses without smoothing.
   Variable losses(const Variable& x,
                   const Tensor& targets,
                   const SequenceShard& time = {},
@@ -66,7 +67,7 @@ class LMHead {
   const ShardRange& part() const { return part_; }
 
  private:
-  // x has entered the region. With a column for each row of the padding.
+  // x: inside the region. The result has one column for each padding row of the table.
   Variable product(const Variable& x) const;
   Variable losses_inside(const Variable& x,
                          const Tensor& targets,

@@ -1,4 +1,4 @@
-// What else a stack reads besides its own sequence.
+// Encoder output that a decoder stack attends to.
 #pragma once
 
 #include "framework/nn/attention/attention_op.h"
@@ -6,14 +6,15 @@
 
 namespace longspan {
 
-// An encoder's output, with a length and a division over the ranks of its own. A value.
+// Encoder output with its own length and sharding over the ranks. Value type.
 struct EncoderOutput {
-  Variable rows = {};       // [batch, n, width]: of the positions that this rank holds
-  SequenceShard time = {};  // of all its positions
-  Tensor length = {};  // [batch] i64: positions of each batch row, the others are padding; same
-                       // on all ranks that share time. Undefined: there is no padding
+  Variable rows = {};       // [batch, n, width]: positions of this rank
+  SequenceShard time = {};  // layout of all positions
+  // [batch] i64: number of positions of each batch row that are not padding. Identical on all ranks
+  // that share time. Undefined: no padding.
+  Tensor length = {};
 
-  // What sees all of it but padding.
+  // Returns a context that masks nothing but padding.
   AttentionContext key_context() const {
     return {.mask = {.rules = masks::everything(), .key_length = length}, .distances = {}};
   }

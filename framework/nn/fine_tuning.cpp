@@ -16,7 +16,7 @@ bool has_any(std::string_view name, const std::vector<std::string>& parts) {
                              [&](const std::string& part) { return matches_name(name, part); });
 }
 
-// "layers/*/attention/query" of all its layers: each kind once.
+// Returns each layer pattern once: "layers/*/attention/query" for that matrix in all layers.
 std::vector<std::string> kinds_of(const std::vector<std::string>& names) {
   std::vector<std::string> kinds;
   for (const std::string& name : names) {
@@ -40,7 +40,7 @@ void refuse_stranger(const char* key,
   for (const std::string& part : parts)
     if (std::ranges::none_of(names,
                              [&](const std::string& name) { return matches_name(name, part); }))
-      throw ConfigurationError("{}: no {} of this model has \"{}\" in its name; they are {}",
+      throw ConfigurationError("{}: no {} name contains \"{}\" (choices: {})",
                                key,
                                what,
                                part,
@@ -74,37 +74,41 @@ void declare(OptionTable& table, FineTuning& options) {
   LoraOptions& adapters = options.adapters;
   table.add("training.lora.rank",
             adapters.rank,
-            "low-rank adapters (Hu et al. 2021): a linear layer with the weight W computes W x + "
-            "(alpha / rank) B A x, where A [rank, in] and B [out, rank], which begins as zeros, "
-            "are trained alone; none: there are no adapters, and all weights are trained",
+            "rank of the LoRA adapters (Hu et al. 2021): W x + (alpha / rank) B A x, with only A "
+            "[rank, in] and B [out, rank] trained and B initialized with zeros; none: no "
+            "adapters, all weights are trained",
             at_least(1),
             affects_weights());
   table.add("training.lora.alpha",
             adapters.alpha,
-            "of adapters, the factor of B A x is alpha / rank; none: the rank",
+            "alpha of the adapters' scale alpha / rank; none: training.lora.rank. Only with "
+            "training.lora.rank",
             more_than(0.0),
             affects_weights());
   table.add("training.lora.dropout",
             adapters.dropout,
-            "of what the adapters of attention and feed-forward layers read, in training",
+            "dropout probability of the inputs of adapters in attention and feed-forward layers. "
+            "Only with training.lora.rank",
             at_least(0.0),
             less_than(1.0));
   table.add("training.lora.target_modules",
             adapters.layers,
-            "the linear layers that have an adapter, by words of their names that follow one "
-            "another: attention, attention/query, feed_forward/in, layers/0; [layers] is all",
+            "linear layers with an adapter, by consecutive parts of their names: attention, "
+            "attention/query, feed_forward/in, layers/0; [layers]: all. Only with "
+            "training.lora.rank",
             not_empty(),
             affects_weights());
   table.add("training.lora.modules_to_save",
             adapters.beside,
-            "parameters that are trained whole beside the adapters, by words of their names: "
-            "[output] where another text is read out, [norm]",
+            "parameters that are fully trained together with the adapters, by parts of their "
+            "names, such as [norm], or [output] for another output vocabulary. Only with "
+            "training.lora.rank",
             affects_weights());
   table.add("training.frozen_parameters",
             options.frozen,
-            "parameters that stay as they are, by words of their names: [embedding, layers/0]; "
-            "they have no gradients and nothing of the optimizer. So do moving centroids and the "
-            "averages of power norms with such names. With adapters all do but those of "
+            "parameters without gradients and optimizer state, by parts of their names, such as "
+            "[embedding, layers/0]; also centroids and the averages of powernorm. Ignored with "
+            "training.lora.rank, which freezes all parameters except the adapters and "
             "training.lora.modules_to_save",
             affects_weights());
   for (const char* const key : {"training.lora.alpha",
@@ -112,11 +116,11 @@ void declare(OptionTable& table, FineTuning& options) {
                                 "training.lora.target_modules",
                                 "training.lora.modules_to_save"})
     table.warn(key, [&adapters]() -> std::string {
-      return adapters.rank ? "" : "there is no training.lora.rank";
+      return adapters.rank ? "" : "training.lora.rank is not set";
     });
   table.warn("training.frozen_parameters", [&adapters]() -> std::string {
-    return adapters.rank ? "with training.lora.rank all is frozen but the adapters and what "
-                           "training.lora.modules_to_save names"
+    return adapters.rank ? "training.lora.rank freezes all parameters except the adapters and "
+                           "training.lora.modules_to_save"
                          : "";
   });
 }
@@ -137,8 +141,7 @@ void check_patterns_match(const Parameters& parameters) {
     refuse_stranger("training.frozen_parameters", tuning.frozen, names, "parameter");
   }
   if (parameters.trained().empty() && !names.empty())
-    throw ConfigurationError(
-        "training.frozen_parameters: leaves no parameter of this model to train");
+    throw ConfigurationError("training.frozen_parameters leaves no parameter to train");
 }
 
 }  // namespace longspan

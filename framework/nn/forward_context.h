@@ -1,4 +1,4 @@
-// What goes down the model with the activations in one forward pass.
+// State that is passed down the model along with the activations of one forward pass.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ class KVCache;             // attention/kv_cache.h
 class AttentionRecorder;   // attention/attention_recorder.h
 class LayerLossCollector;  // layer_losses.h
 
-// The discrete choices of a forward pass (the buckets of a hash), by their place in the model. A
-// stack that computes layers again in the backward pass keeps them: what it rebuilds may differ
-// from the first time by rounding, and a choice made anew with it.
+// Caches the discrete choices of a forward pass (such as hash buckets) by their path in the model.
+// A stack that recomputes layers in the backward pass needs it. Rebuilt activations may differ from
+// the originals by rounding, which could change a choice.
 class DecisionCache {
  public:
-  // What `make()` returned when this was first called for the place.
+  // Returns the result of `make()` from the first call for this path.
   template <typename Make>
   Tensor at(std::uint64_t place, const Make& make) {
     Tensor& kept = kept_[place];
@@ -35,31 +35,31 @@ class DecisionCache {
   std::map<std::uint64_t, Tensor> kept_;
 };
 
-// A value. Each layer hands its sublayers a child, so that each place draws random numbers of its
-// own.
+// Value type. Each layer passes its sublayers a child, so that each path draws its own random
+// numbers.
 struct ForwardContext {
   bool training = false;
-  bool updates_statistics = true;  // in training: false in a pass that only asks the model first
+  bool updates_statistics = true;  // false during training in a pass that only queries the model
   Random random{0};                // of this step
-  std::int64_t step = 0;           // of training, counted from 0
-  double gradient_scale = 1;       // what the gradients of training are multiplied with
-  std::int64_t first_stream = 0;   // the global index of batch row 0
-  // The positions of the segment and of the memory that this rank reads.
+  std::int64_t step = 0;           // training step, counted from 0
+  double gradient_scale = 1;       // loss scale: factor of the training gradients
+  std::int64_t first_stream = 0;   // global index of batch row 0
+  // Layout of the segment and of the Transformer-XL memory that this rank reads.
   SequenceShard time = {};
   SequenceShard memory = {};
-  // Set by what computes a layer again in the backward pass, for that layer.
+  // Set for a layer that is recomputed in the backward pass.
   std::shared_ptr<DecisionCache> decisions = {};
-  // Where it is set, reversible stacks keep the true streams too and measure.
+  // If set, reversible stacks also store the true streams and measure the reconstruction error.
   std::shared_ptr<ReconstructionError> reconstruction = {};
-  // Where it is set, attention reads on from the keys that are kept there, without a gradient. All
-  // passes of one reading have the same `random`, by whose places layers find their own.
+  // If set, attention continues from these cached keys, without gradients. All passes over one
+  // sequence need equal `random`, whose paths identify the layers.
   std::shared_ptr<KVCache> kv_cache = {};
-  // Where it is set, nobody reads what the layer gives at other rows than these: it may leave out
-  // what only they need.
+  // If set, no later layer reads other rows of the output, and a layer may skip the work that only
+  // these need.
   std::shared_ptr<const ActiveRows> active_rows = {};
-  // Where it is set, attention layers show it what their heads look at.
+  // If set, attention layers record the attention maps of their heads here.
   std::shared_ptr<AttentionRecorder> watch = {};
-  // Where it is set, layers tell it the losses that they make themselves.
+  // If set, layers report their auxiliary losses here.
   std::shared_ptr<LayerLossCollector> layer_losses = {};
 
   template <typename Name>
@@ -69,15 +69,15 @@ struct ForwardContext {
     return result;
   }
 
-  // The pass of an activation with all rows, whatever others take.
+  // Returns a context for an activation that has all rows.
   ForwardContext of_all_rows() const {
     ForwardContext result = *this;
     result.active_rows = {};
     return result;
   }
 
-  // A choice made from activations: `make()` (a Tensor) in the forward pass, and the same tensor
-  // again in a recomputation. One choice a pass: each place that decides takes a child of its own.
+  // Caches a choice made from activations. Returns `make()` (a Tensor) in the forward pass, and the
+  // cached tensor in a recomputation. One choice per path: each caller uses its own child.
   template <typename Make>
   Tensor decide(const Make& make) const {
     return decisions ? decisions->at(random.place(), make) : Tensor(make());

@@ -20,7 +20,7 @@ GateFunction function_of(GateKind kind) {
     case GateKind::sum:
       break;
   }
-  throw Failure("a sum has no gate");
+  throw Failure("gate type sum has no parameters");
 }
 
 Variable variable_of(const Weight& weight) { return weight ? weight->variable : Variable(); }

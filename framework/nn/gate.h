@@ -1,4 +1,4 @@
-// What takes the place of a residual sum in GTrXL (Parisotto et al. 2019, section 3.2).
+// Gates that replace the residual sum in GTrXL (Parisotto et al. 2019, section 3.2).
 #pragma once
 
 #include <optional>
@@ -8,9 +8,9 @@
 
 namespace longspan {
 
-// With x the stream, y its change by a sublayer and s the logistic function:
+// Notation: x the stream, y the output of a sublayer, s the logistic function.
 enum class GateKind : std::uint8_t {
-  sum,      // x + y, without parameters: the paper's TrXL-I
+  sum,      // x + y, without parameters: TrXL-I in the paper
   input,    // s(W x) x + y
   output,   // x + s(W x - b) y
   highway,  // s(W x + b) x + (1 - s(W x + b)) y
@@ -18,19 +18,19 @@ enum class GateKind : std::uint8_t {
   gru       // (1 - z) x + z tanh(W y + U (r x)), r = s(W y + U x), z = s(W y + U x - b)
 };
 
-// The parameters are "weight" (W) and "bias" (b), of sigtanh also "candidate/weight" (U); of gru
-// "bias" and "reset", "update" and "candidate", each with "change/weight" (W) and "stream/weight"
-// (U). They are outside of regions: every tensor rank holds them whole and makes the rows that it
-// has, which with sequence parallelism is its share of them.
+// Parameters: "weight" (W) and "bias" (b), and for sigtanh "candidate/weight" (U). gru has "bias",
+// and "reset", "update" and "candidate", each with "change/weight" (W) and "stream/weight" (U).
+// Gates are outside split regions: every tensor rank holds the full parameters and computes its own
+// rows. With sequence parallelism these are its share of the rows.
 class Gate {
  public:
   struct Options {
     GateKind kind = GateKind::gru;
     std::int64_t width = 0;
-    // Of b, at first: the larger, the nearer the gate is to letting x through. None: the paper's, 2
-    // for gru, 1 for others.
+    // Initial value of b: larger values let more of x through. None: as in the paper, 2 for gru, 1
+    // for the others.
     std::optional<double> bias = {};
-    // Biases of the reset and the candidate too, which the paper has not.
+    // Adds biases to reset and candidate, which the paper does not have.
     bool biases = false;
   };
   Gate(const Scope& scope, const Options& options);
@@ -38,11 +38,11 @@ class Gate {
   Variable operator()(const Variable& x, const Variable& y) const;
 
  private:
-  // What logits or a candidate are made of; undefined where the kind has none.
+  // Operands of the logits or the candidate; undefined where the kind has none.
   struct Products {
-    Weight change;  // W of a gru
-    Weight stream;  // its U, and the one matrix of other kinds
-    Weight bias;    // added with them
+    Weight change;  // W of gru
+    Weight stream;  // U of gru, and the only matrix of other kinds
+    Weight bias;    // added to the products
 
     Variable of(const Variable& x) const;
     Variable of(const Variable& change, const Variable& stream) const;
@@ -51,7 +51,7 @@ class Gate {
 
   GateKind kind_;
   Products reset_;
-  Products update_;  // or the gate of other kinds
+  Products update_;  // also the gate of other kinds
   Products candidate_;
   Weight bias_;  // b
 };

@@ -1,5 +1,5 @@
-// Losses that are made inside of a stack's layers, where the layers may be computed again in the
-// backward pass: their gradient is added where they are made, and their value is told to the pass.
+// Auxiliary losses computed inside the layers of a stack, which may be recomputed in the backward
+// pass. Their gradient is added where they are computed, and their value is collected by the pass.
 #pragma once
 
 #include <map>
@@ -10,17 +10,17 @@
 
 namespace longspan {
 
-// What one pass forward collects. Threads do not share it.
+// Collects the auxiliary losses of one forward pass. Not thread-safe.
 class LayerLossCollector {
  public:
-  // seed: the gradient of the loss, one element in the dtype of sums. share: what part of the whole
-  // batch's loss the loss of this pass is.
+  // seed: gradient of the loss, one element in the accumulator dtype. share: weight of this pass in
+  // the loss of the full batch.
   LayerLossCollector(Tensor seed, double share) : seed_(std::move(seed)), share_(share) {}
 
   const Tensor& seed() const { return seed_; }
   double share() const { return share_; }
 
-  // The sums by name, one element each, not yet weighted.
+  // Sums by name, one element each, before weighting.
   struct Sum {
     Tensor total;
     double weight = 0;
@@ -34,8 +34,8 @@ class LayerLossCollector {
   std::map<std::string, Sum> sums_;
 };
 
-// x, whose sum times `factor` is a part of the value of the inner loss `name` of the pass: the loss
-// gets `weight` times that. Nothing but x where the pass collects none.
+// Returns x and adds `factor` * sum(x) to the auxiliary loss `name` of the pass, which enters the
+// total loss times `weight`. Returns x unchanged if the pass collects no losses.
 Variable collect_layer_loss(const Variable& x,
                             const std::string& name,
                             double weight,

@@ -7,7 +7,8 @@
 namespace longspan {
 namespace {
 
-// The pass for some of the rows inside a split region: they are dropped as in the whole.
+// Returns the context for a chunk of rows inside a split region. Dropout is equal to that of the
+// full activation.
 ForwardContext of_piece(ForwardContext pass, const RowChunk& piece, std::int64_t time) {
   if (pass.active_rows) {
     const Tensor placed =
@@ -22,11 +23,11 @@ ForwardContext of_piece(ForwardContext pass, const RowChunk& piece, std::int64_t
   return pass;
 }
 
-// Where an activation [batch, time, width] lies in that of all ranks.
+// Returns the placement of an activation [batch, time, width] in that of all ranks.
 ShardPlacement placement_of(const Shape& shape,
                             const ForwardContext& pass,
                             const std::optional<ShardRange>& part) {
-  require(shape.dimensions() == 3, "dropout needs three axes, found shape {}", shape);
+  require(shape.dimensions() == 3, "dropout requires 3 axes, found shape {}", shape);
   const bool placed = pass.time.total > 0;
   const Ranges rows = !placed ? Ranges() : (part ? pass.time.inside() : pass.time.outside());
   return {.outer_begin = pass.first_stream,
@@ -36,7 +37,7 @@ ShardPlacement placement_of(const Shape& shape,
           .middle_ranges = rows};
 }
 
-// What writes to the hidden layer.
+// Creates a linear layer into the hidden layer.
 Linear inward(const Scope& scope, const FeedForward::Options& options) {
   return Linear(scope,
                 {.in = options.width,
@@ -46,7 +47,7 @@ Linear inward(const Scope& scope, const FeedForward::Options& options) {
                  .initial = options.initial});
 }
 
-// Of a weight [out, in].
+// Returns the split axis of a weight [out, in].
 int split_axis_of(ParallelMode split) {
   return split == ParallelMode::none ? -1 : (split == ParallelMode::rows ? 1 : 0);
 }
@@ -78,10 +79,10 @@ Linear::Linear(const Scope& scope, const Options& options)
 void Linear::check_width(const Variable& x) const {
   const Shape& weight = weight_->variable.shape();
   require(x.shape().width() == weight[1],
-          "Linear \"{}\": input has {} features, weight expects {}",
+          "Linear \"{}\": expected {} input features, found {}",
           name_,
-          x.shape().width(),
-          weight[1]);
+          weight[1],
+          x.shape().width());
 }
 
 Variable Linear::bias() const {
@@ -96,7 +97,9 @@ Variable Linear::product(const Variable& x, const ForwardContext* pass) const {
 }
 
 Variable Linear::operator()(const Variable& x) const {
-  require(split_ != ParallelMode::rows, "Linear \"{}\": a row split leaves its region", name_);
+  require(split_ != ParallelMode::rows,
+          "Linear \"{}\": row parallelism requires a reduction of the output",
+          name_);
   return product(x, nullptr);
 }
 
@@ -105,7 +108,9 @@ Variable Linear::operator()(const Variable& x, const ForwardContext& pass) const
 }
 
 Variable Linear::share(const Variable& x, const ForwardContext& pass) const {
-  require(split_ == ParallelMode::rows, "Linear \"{}\": only a row split leaves a region", name_);
+  require(split_ == ParallelMode::rows,
+          "Linear \"{}\": only row parallelism reduces its output",
+          name_);
   return product(x, &pass);
 }
 
@@ -240,7 +245,7 @@ Variable FeedForward::share(const Variable& x, const ForwardContext& pass, bool 
   return feed_forward(x, {in_.weight(), in_.bias(), out_.weight(), out_.bias()}, hidden, unread);
 }
 
-// The same product by product, each with its adapter.
+// Unfused variant: separate products, each with its adapter.
 Variable FeedForward::adapted_share(const Variable& x,
                                     const ForwardContext& pass,
                                     const Hidden& hidden) const {

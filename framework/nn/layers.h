@@ -1,4 +1,4 @@
-// The small layers: linear, layer norm, dropout, feed-forward.
+// Basic layers: linear, norm, dropout, feed-forward.
 #pragma once
 
 #include <optional>
@@ -13,16 +13,16 @@
 
 namespace longspan {
 
-// How a linear layer is divided over tensor ranks (Shoeybi et al. 2019).
+// Split of a linear layer over tensor ranks (Shoeybi et al. 2019).
 enum class ParallelMode : std::uint8_t {
   none,
-  columns,  // each rank computes a part of the outputs; the input has entered the region
-  rows,     // each rank holds a part of the inputs; the output has left the region
+  columns,  // each rank computes part of the outputs; the input must be inside the region
+  rows,     // each rank holds part of the inputs; the output is outside the region
 };
 
-// y = x W^T + b. Parameters "weight" [out, in] and, if asked for, "bias" [out]. The bias of a row
-// split is added once, after the sum over the ranks. A layer between hidden states has an adapter
-// where the model's fine-tuning says so.
+// y = x W^T + b. Parameters: "weight" [out, in] and, if enabled, "bias" [out]. A row split adds the
+// bias once, after the sum over the ranks. A layer between hidden states has a LoRA adapter if
+// fine-tuning targets it.
 class Linear {
  public:
   struct Options {
@@ -30,25 +30,25 @@ class Linear {
     std::int64_t out = 0;
     ParallelMode split = ParallelMode::none;
     bool bias = true;
-    std::optional<Initializer> initial = {};  // Xavier where nothing is said
+    std::optional<Initializer> initial = {};  // none: Xavier
     bool hidden = true;                       // see Parameter::hidden
   };
   Linear(const Scope& scope, const Options& options);
 
-  // x: [..., in (this rank's)]. Throws Failure that names the layer when the width is another. Not
-  // for a row split. Nothing is dropped.
+  // x: [..., this rank's `in`]. Applies no dropout. Throws Failure naming the layer if the width
+  // differs. Not for a row split.
   Variable operator()(const Variable& x) const;
-  // x: [batch, time, in (this rank's)] of the positions of pass.time, inside the region where the
-  // layer is split, or of the rows that pass.taken took. The output of a row split has left the
-  // region.
+  // x: [batch, time, this rank's `in`] of the positions in pass.time, or the rows in
+  // pass.active_rows. Requires x inside the region if the layer is split. The output of a row split
+  // is outside the region.
   Variable operator()(const Variable& x, const ForwardContext& pass) const;
-  // The same of a row split in two steps: this rank's share of the output for each row, and the sum
-  // of the shares.
+  // Computes a row split in two steps: `share` returns this rank's partial output of each row,
+  // `join` sums the partial outputs.
   Variable share(const Variable& x, const ForwardContext& pass) const;
   Variable join(Variable&& shares, const SequenceShard& time) const;
 
-  // For ops that do more than this product, of a layer without an adapter. The bias is undefined
-  // where there is none or `join` adds it.
+  // For fused ops over a layer without an adapter. `bias` returns an undefined variable if there is
+  // no bias or if `join` adds it.
   bool adapted() const { return adapter_.has_value(); }
   const Variable& weight() const { return weight_->variable; }
   Variable bias() const;
@@ -71,7 +71,7 @@ enum class NormKind : std::uint8_t {
   power   // Shen et al. 2020
 };
 
-// What norms of a model are. A kind stands for itself.
+// Norm of a model. Converts implicitly from a kind.
 struct NormOptions {
   NormKind kind = NormKind::layer;
   PowerOptions power = {};
@@ -81,29 +81,29 @@ struct NormOptions {
       : kind(of), power(moving), epsilon(added) {}
 };
 
-// Parameters "weight" [width] and, but for rms, "bias" [width]. A power norm has statistics, and
-// follows the rows that are given with their pass.
+// Parameters: "weight" [width] and, except for rms, "bias" [width]. A power norm also has running
+// statistics, which follow the rows given with a pass.
 class Norm {
  public:
   Norm(const Scope& scope,
        std::int64_t width,
        const NormOptions& form = {},
        const Initializer& gain = Initializer::constant(1));
-  // In x's dtype or, for f32, in a narrower one. Of rows that were followed before, such as a
-  // memory.
+  // Returns the norm in x's dtype or, for f32 x, in a narrower one. For rows that the statistics
+  // already include, such as Transformer-XL memory.
   Variable operator()(const Variable& x, std::optional<DType> dtype = {}) const;
-  // Of x [batch, time, width], the positions of pass.time. length: [batch] i64, of the positions
-  // that are no padding; undefined: all.
+  // x: [batch, time, width], the positions in pass.time. length: [batch] i64, number of positions
+  // that are not padding. Undefined: all.
   Variable operator()(const Variable& x,
                       const ForwardContext& pass,
                       const Tensor& length,
                       std::optional<DType> dtype = {}) const;
-  // The same, of rows that the norm reads elsewhere in the pass too, with the same decisions.
+  // As above, for rows that this norm reads a second time in the pass, with the same decisions.
   Variable beside(const Variable& x,
                   const ForwardContext& pass,
                   const Tensor& length,
                   std::optional<DType> dtype = {}) const;
-  // add_dropped(x, change, rate, pass) and the norm of it, which takes the change's place.
+  // Returns dropout_add(x, change, rate, pass) and its norm, which reuses the storage of `change`.
   ResidualNorm of_sum(const Variable& x,
                       Variable&& change,
                       double rate,
@@ -113,37 +113,36 @@ class Norm {
  private:
   double epsilon_;
   Weight weight_;
-  Weight bias_;                                  // none of rms
-  std::shared_ptr<PowerStatistics> statistics_;  // of power
+  Weight bias_;                                  // none for rms
+  std::shared_ptr<PowerStatistics> statistics_;  // only for power
 };
 
-// Dropout of an activation [batch, time, width]. Inside a split region `part` says which features
-// this rank holds, and with pass.taken the rows of x are those that it took. Without training it is
-// x itself.
+// Dropout of an activation [batch, time, width]. Inside a split region `part` gives the features of
+// this rank. With pass.active_rows, x has the active rows. Returns x outside training.
 Variable drop(const Variable& x,
               double rate,
               const ForwardContext& pass,
               const std::optional<ShardRange>& part = {});
-// x + drop(change, rate, pass), outside of split regions.
+// Returns x + drop(change, rate, pass), outside split regions.
 Variable dropout_add(const Variable& x,
                      const Variable& change,
                      double rate,
                      const ForwardContext& pass);
 
-// y = W2 drop(activation(W1 x + b1)) + b2, or gated W2 drop(activation(W1 x + b1) (W3 x + b3)) + b2
-// (Shazeer 2020), the hidden layer split over tensor ranks. Linear layers "in", "out" and, gated,
-// "up". With pass.taken the other rows of y are zeros.
+// y = W2 drop(activation(W1 x + b1)) + b2, or gated: y = W2 drop(activation(W1 x + b1) (W3 x + b3))
+// + b2 (Shazeer 2020). The hidden layer is split over tensor ranks. Linear layers: "in", "out" and,
+// if gated, "up". With pass.active_rows, other rows of y are zeros.
 class FeedForward {
  public:
   struct Options {
     std::int64_t width = 0;
     std::int64_t hidden = 0;
     Activation activation = Activation::relu;
-    double dropout = 0;  // of the hidden layer
+    double dropout = 0;  // on the hidden layer
     std::optional<Initializer> initial = {};
-    std::optional<Initializer> initial_out = {};  // of W2, where it starts otherwise
-    // Pieces of the rows that are taken one after another; the hidden layer of each is computed
-    // again in the backward pass.
+    std::optional<Initializer> initial_out = {};  // of W2. None: `initial`.
+    // Number of row chunks, processed one after another. The backward pass recomputes the hidden
+    // layer of each.
     std::int64_t chunks = 1;
     bool gated = false;
     bool bias = true;
@@ -153,8 +152,8 @@ class FeedForward {
 
  private:
   Variable of_all(const Variable& x, const ForwardContext& pass) const;
-  // This rank's share of the output. x: rows inside the region, of the positions that pass.time
-  // gives. `unread`: only the gradient is wanted.
+  // Returns this rank's partial output. x: rows inside the region, of the positions in pass.time.
+  // `unread`: compute only the gradient, not the value.
   Variable share(const Variable& x, const ForwardContext& pass, bool unread = false) const;
   Variable adapted_share(const Variable& x, const ForwardContext& pass, const Hidden& hidden) const;
 
@@ -164,7 +163,7 @@ class FeedForward {
   double dropout_;
   std::int64_t chunks_;
   Linear in_;
-  std::optional<Linear> up_;  // of a gated one
+  std::optional<Linear> up_;  // only if gated
   Linear out_;
 };
 

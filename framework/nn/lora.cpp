@@ -14,13 +14,13 @@ std::int64_t rank_of(const Scope& scope, std::int64_t out, std::int64_t in) {
   const std::int64_t rank = *scope.parameters().tuning().adapters.rank;
   if (rank > std::min(out, in))
     throw ConfigurationError(
-        "training.lora.rank is {}, above the narrower side of the linear layer {}, whose "
-        "weight is [{}, {}]; wanted at most {}",
-        rank,
+        "training.lora.rank: expected at most {} for linear layer {} with "
+        "weight [{}, {}], found {}",
+        std::min(out, in),
         scope.path(),
         out,
         in,
-        std::min(out, in));
+        rank);
   return rank;
 }
 
@@ -32,7 +32,7 @@ LoraAdapter::LoraAdapter(const Scope& scope, std::int64_t out, std::int64_t in, 
       inside_(split_axis >= 0) {
   const std::int64_t rank = rank_of(scope, out, in);
   const Scope place = scope.child("adapter");
-  // As the initial weights of torch.nn.Linear, which PEFT takes.
+  // As the initialization of torch.nn.Linear, which PEFT uses.
   const Initializer initial = Initializer::uniform(1 / std::sqrt(static_cast<double>(in)));
   down_ = place.adapter("down", {rank, in}, initial, split_axis == 1 ? 1 : -1, inside_);
   up_ =

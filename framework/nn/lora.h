@@ -5,21 +5,21 @@
 
 namespace longspan {
 
-struct ForwardContext;  // pass.h
+struct ForwardContext;  // forward_context.h
 
-// What is added to the product of a linear layer: factor up (down x). Parameters "adapter/down"
-// [rank, in] and "adapter/up" [out, rank] in the layer's scope. Of a layer that is divided over
-// tensor ranks the one that meets the divided axis is divided as it is, and the sums that the layer
-// makes over the ranks, of its output or of its input's gradient, are the adapter's too.
+// Adds factor * up(down(x)) to the output of a linear layer. Parameters in the scope of the layer:
+// "adapter/down" [rank, in] and "adapter/up" [out, rank]. If the layer is split over tensor ranks,
+// the matrix with the split axis is split the same way. The layer's sums over the ranks, of its
+// output or of its input gradient, include the adapter.
 class LoraAdapter {
  public:
-  // `split_axis`: of the layer's weight [out, in]. Throws ConfigurationError where the rank is
-  // above either.
+  // `split_axis`: axis of the layer's weight [out, in]. Throws ConfigurationError if the rank
+  // exceeds `in` or `out`.
   LoraAdapter(const Scope& scope, std::int64_t out, std::int64_t in, int split_axis);
 
-  // factor (down x), [..., rank]: this rank's share of it where `in` is divided. With a pass of
-  // training what is read is dropped: x is [batch, time, in] of the positions of pass.time, or of
-  // the rows that pass.taken took.
+  // Returns factor * down(x), [..., rank], as this rank's partial sum if `in` is split. With a
+  // training pass it applies dropout to x, [batch, time, in] of the positions in pass.time, or the
+  // rows in pass.active_rows.
   Variable narrow(const Variable& x, const ForwardContext* pass) const;
   const Variable& up() const { return up_->variable; }
 
@@ -28,7 +28,7 @@ class LoraAdapter {
 
   double factor_;
   double dropout_;
-  bool inside_;  // x is within a split region
+  bool inside_;  // x is inside a split region
   Weight down_;
   Weight up_;
 };

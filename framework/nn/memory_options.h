@@ -1,5 +1,5 @@
-// What is computed again in the backward pass instead of being kept, and what is worked through in
-// pieces: the section `memory` of a configuration.
+// Options of the configuration section `memory`: recomputation in the backward pass, and processing
+// in chunks.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ class OptionTable;
 enum class RecomputeGranularity : std::uint8_t {
   none,
   selective,  // each layer's attention sublayer
-  full        // groups of layers, of which only the first one's input is stored
+  full        // groups of layers; only the input of a group is stored
 };
 const char* name_of(RecomputeGranularity granularity);
 
 // Recomputation policy of a stack.
 struct Recomputation {
   RecomputeGranularity granularity = RecomputeGranularity::none;
-  std::int64_t num_layers = 1;  // of a group
+  std::int64_t num_layers = 1;  // layers per group
 
   static Recomputation selective() { return {RecomputeGranularity::selective}; }
   static Recomputation every(std::int64_t layers) { return {RecomputeGranularity::full, layers}; }
@@ -34,7 +34,7 @@ struct MemoryOptions {
   std::int64_t reconstruction_check_every =
       0;                               // memory.reconstruction_check_interval: steps; 0: never
   double reconstruction_bound = 1e-3;  // memory.reconstruction_tolerance
-  // No key: a reversible stack keeps its streams, as any other function does, to compare with.
+  // Without a key, for comparisons: a reversible stack stores its streams.
   bool keep_streams = false;
 
   Recomputation recomputation() const {

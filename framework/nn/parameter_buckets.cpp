@@ -1,5 +1,4 @@
-// The blocks that parameters lie in, trained and frozen: how they are filled, shared out and kept
-// alike on all ranks.
+// Parameter buckets, trained and frozen: filling, sharding and gathering.
 #include <algorithm>
 #include <functional>
 #include <iterator>
@@ -11,13 +10,13 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t alignment = 16;  // elements: whole cache lines of f32
+constexpr std::int64_t alignment = 16;  // in elements: full cache lines of f32
 
 std::int64_t padded(std::int64_t elements, std::int64_t multiple) {
   return (elements + multiple - 1) / multiple * multiple;
 }
 
-// The ranks that share a bucket out, and which of them this is; without ZeRO it is alone.
+// Number of ranks that shard a bucket, and index of this rank. Without ZeRO it is alone.
 struct Sharers {
   int count = 1;
   int rank = 0;
@@ -33,8 +32,9 @@ struct Sharers {
   }
 };
 
-// Elements of a rank's pieces on average over the tensor ranks, whose pieces may differ in size:
-// the same number on all ranks, as buckets that they fill together must end at the same parameters.
+// Returns the mean number of elements of a rank's shards over the tensor ranks, whose shards may
+// differ in size. It must be equal on all ranks, because buckets filled jointly must end at the
+// same parameters.
 std::int64_t elements_a_rank(const std::vector<std::shared_ptr<Parameter>>& parameters,
                              const ProcessMesh& mesh) {
   std::int64_t total = 0;
@@ -45,8 +45,8 @@ std::int64_t elements_a_rank(const std::vector<std::shared_ptr<Parameter>>& para
 
 }  // namespace
 
-// A new bucket where the next parameter is of another kind or would make it too large. Within a
-// kind those that are treated alike follow one another.
+// Starts a new bucket if the next parameter has another kind or would make it too large. Within a
+// kind, parameters with equal settings are adjacent.
 void Parameters::fill_buckets() {
   const auto kind = [this](const auto& each) {
     return std::tuple(!each->frozen, each->rounded, each->shape.dimensions() > 1, divided(*each));
@@ -58,8 +58,8 @@ void Parameters::fill_buckets() {
   std::ranges::stable_sort(order, std::greater<>(), place);
   auto limit = static_cast<std::int64_t>(sharing_.bucket_megabytes * 1e6 /
                                          static_cast<double>(size_of(accumulator_of(compute_))));
-  // Where gradients are shared out a few buckets are there at a time: they must be small beside
-  // the whole.
+  // With sharded gradients a few buckets exist at a time, which must be small relative to the
+  // total.
   if (sharing_.zero > 1) limit = std::min(limit, elements_a_rank(trained_, mesh_) / 16);
   for (const auto& parameter : order) {
     const std::int64_t size =
@@ -118,7 +118,7 @@ void Parameters::allocate(ParameterBucket& bucket) {
         frozen ? Variable(read)
                : Variable::leaf(
                      read, wide, has_gradient ? whole(bucket.gradient, with_padding) : Tensor());
-    // Where the parameter and this rank's part overlap, counted from the part's beginning.
+    // Overlap of the parameter and this rank's part, relative to the start of the part.
     const std::int64_t begin = std::clamp<std::int64_t>(place - own_begin, 0, share);
     const std::int64_t end = std::clamp<std::int64_t>(place + size - own_begin, 0, share);
     parameter.shard_begin = begin == end ? 0 : own_begin + begin - place;
@@ -137,7 +137,7 @@ void Parameters::allocate(ParameterBucket& bucket) {
   own_elements_ += share;
 }
 
-// Cuts what this rank owns of a bucket where a parameter is treated otherwise than the one before.
+// Splits this rank's part of a bucket where parameter settings change.
 void Parameters::add_runs(const ParameterBucket& bucket, const FlatParameterRun& whole) {
   const Parameter* first = nullptr;
   std::int64_t begin = 0, end = 0;

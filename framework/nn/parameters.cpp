@@ -23,12 +23,12 @@ double draw(const Initializer& initial, const Random& random, std::uint64_t elem
   return 0;
 }
 
-// The global index of element `local` of a piece: the piece is a box cut along one axis.
+// Maps element `local` of a shard to its global index. The shard is a box cut along one axis.
 struct PieceIndex {
-  std::int64_t inner;       // elements of one step of the split axis
-  std::int64_t local_run;   // elements of the piece that follow one another
-  std::int64_t global_run;  // the same of the whole tensor
-  std::int64_t begin;       // of the piece within the run
+  std::int64_t inner;       // elements per step of the split axis
+  std::int64_t local_run;   // contiguous elements of the shard
+  std::int64_t global_run;  // contiguous elements of the global tensor
+  std::int64_t begin;       // offset of the shard within the run
 
   explicit PieceIndex(const Parameter& parameter) {
     const Shape& whole = parameter.global_shape;
@@ -86,7 +86,7 @@ Weight Parameters::add(const std::string& name,
                        bool inside,
                        const std::optional<ValueBounds>& range) {
   auto parameter = std::make_shared<Parameter>();
-  require(by_name_.emplace(name, parameter).second, "there are two parameters \"{}\"", name);
+  require(by_name_.emplace(name, parameter).second, "duplicate parameter \"{}\"", name);
   parameter->name = name;
   parameter->global_shape = global_shape;
   parameter->shape = global_shape;
@@ -113,7 +113,7 @@ Weight Parameters::add(const std::string& name,
   return parameter;
 }
 
-// Every rank draws all of its piece, whatever part of it it keeps.
+// Every rank draws its full shard, whichever part of it the rank stores.
 void Parameters::initialize(const Parameter& parameter, const Random& random) const {
   const DType wide = accumulator_of(compute_);
   const bool keeps_all = parameter.master.defined();
@@ -168,7 +168,7 @@ bool Parameters::is_primary_owner(const Parameter& parameter) const {
   const bool first_replica = mesh_.replicas.rank() == 0;
   const bool first_tensor_rank = parameter.split() || mesh_.tensor.rank() == 0;
   if (sharing_.zero == 0) return first_replica && first_tensor_rank;
-  // What the tensor ranks have shares of is also shared out over them.
+  // Parameters whose gradients are summands over the tensor ranks are also sharded over these.
   return first_tensor_rank || divided(parameter);
 }
 
@@ -178,7 +178,7 @@ void Parameters::clear_gradients() const {
 
 const Parameter& Parameters::named(const std::string& name) const {
   const auto found = by_name_.find(name);
-  require(found != by_name_.end(), "there is no parameter \"{}\"", name);
+  require(found != by_name_.end(), "no such parameter: \"{}\"", name);
   return *found->second;
 }
 
@@ -239,7 +239,7 @@ Weight Scope::inside_weight_of_model(const std::string& name,
                                      const Initializer& initial) const {
   if (Weight known = parameters_->find(name)) {
     require(known->global_shape == global_shape,
-            "parameter \"{}\" of shape {} was asked for with shape {}",
+            "parameter \"{}\": expected shape {}, found {}",
             name,
             known->global_shape,
             global_shape);

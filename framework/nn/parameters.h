@@ -1,4 +1,4 @@
-// The weights of a model: named, possibly split over tensor ranks, kept in blocks.
+// Model weights: named, optionally split over tensor ranks, and stored in contiguous buckets.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,15 @@
 
 namespace longspan {
 
-// How a weight starts: a function of the seed, its name and the element's global index alone.
+// Initial values of a weight, a function only of the seed, its name and the element's global index.
 struct Initializer {
   enum class Kind : std::uint8_t { constant, normal, uniform };
 
   Kind kind = Kind::constant;
   double mean = 0;
-  double scale = 0;     // standard deviation, or half the width
-  std::string as = {};  // drawn as the parameter of this name: it starts as its copy
+  double scale = 0;  // standard deviation, or half the range
+  // name whose random numbers are drawn: the weight starts as a copy of that parameter
+  std::string as = {};
 
   static Initializer constant(double value) { return {Kind::constant, value, 0}; }
   static Initializer normal(double deviation, double mean = 0) {
@@ -32,17 +33,18 @@ struct Initializer {
   }
   // Uniform in (-bound, bound).
   static Initializer uniform(double bound) { return {Kind::uniform, 0, bound}; }
-  // Glorot & Bengio 2010.
+  // Glorot and Bengio 2010.
   static Initializer xavier(std::int64_t in, std::int64_t out);
 };
 
-// What a parameter is held to after each update.
+// Range that a parameter is clamped to after each update.
 struct ValueBounds {
   double least = 0;
   double most = 0;
 };
 
-// This rank's part of a split axis: [begin, begin + count) of total, as even as it gets.
+// This rank's shard [begin, begin + count) of a split axis of `total` elements, split as evenly as
+// possible.
 struct ShardRange {
   std::int64_t begin = 0;
   std::int64_t count = 0;
@@ -50,89 +52,89 @@ struct ShardRange {
 };
 ShardRange shard_range(std::int64_t total, int rank, int ranks);
 
-// What the replicas of a model share out instead of each holding all of it (ZeRO, Rajbhandari et
-// al. 2020). The weights that the forward pass reads stay whole on every rank.
+// State that the replicas of a model shard instead of replicating (ZeRO, Rajbhandari et al. 2020).
+// The weights that the forward pass reads are replicated on every rank.
 struct ZeroOptions {
-  // 1: the optimizer's state and, where computing is in a narrower type, the masters. 2: the
-  // gradients too.
+  // 1: optimizer state and, if the compute dtype is narrower, the master weights. 2: also the
+  // gradients.
   int zero = 0;
-  // Gradients that are reduced, and weights that are gathered, together; at most a sixteenth of all
-  // where gradients are shared out.
+  // Size of the buckets in which gradients are reduced and weights are gathered, in MB. With
+  // sharded gradients at most a sixteenth of the total.
   double bucket_megabytes = 25;
 };
 
 struct Parameter {
   std::string name;  // "layers/0/attention/query/weight"
   Shape global_shape;
-  int split_axis = -1;  // the axis divided over tensor ranks; -1: every rank holds all
-  ShardRange part;      // of the split axis
+  int split_axis = -1;  // axis split over tensor ranks; -1: replicated
+  ShardRange part;      // this rank's part of the split axis
   bool decays = false;  // weight decay applies: matrices, not biases, norms or position biases
-  // Read in the dtype of computing: matrices, and on a GPU what its library adds to a product.
-  // Others stay wide: they are small, and a rounded gain is felt by every element.
+  // Rounded to the compute dtype: matrices and, on a GPU, biases that the GEMM library adds to a
+  // product. Other parameters keep the wide dtype: they are small, and rounding a gain affects
+  // every element.
   bool rounded = false;
-  // The weight of a layer that makes hidden states of hidden states: no table of an embedding, no
-  // classes of an output.
+  // The weight of a layer between hidden states: neither an embedding table nor the classes of an
+  // output layer.
   bool hidden = false;
-  // Not split, but read where heads or features are: each tensor rank has the gradient of what its
-  // own part makes of it.
+  // Not split, but read where heads or features are split. Each tensor rank has the gradient of its
+  // own part.
   bool inside = false;
   Initializer initial;
   std::optional<ValueBounds> range = {};
-  bool adapter = false;  // of an adapter
-  // It stays as it is: a constant, without a gradient or anything of an optimizer.
+  bool adapter = false;  // weight of a LoRA adapter
+  // Constant, without gradient or optimizer state.
   bool frozen = false;
-  // Only the first so many steps of training read it: afterwards it is neither changed nor saved.
-  // None: all do.
+  // Number of first training steps that read the parameter. Later it is neither updated nor saved.
+  // None: all steps.
   std::optional<std::int64_t> active_steps = {};
 
-  Shape shape;  // of this rank's piece
-  // Rows of zeros behind the piece, which `variable` and its gradient have too and no other tensor
-  // here. They make the rows of a GPU's logits whole multiples of 16 bytes, as its library's fast
-  // products want.
+  Shape shape;  // shape of this rank's shard
+  // Zero rows after the shard, present only in `variable` and its gradient. They make the rows of
+  // the logits a multiple of 16 bytes, as the fast GEMMs of the GPU library require.
   std::int64_t padding = 0;
   // Set by Parameters::allocate.
-  Tensor master;      // f32, or f64 when computing in f64; undefined where masters are shared out
-  Tensor gradient;    // in master's dtype; undefined where gradients are shared out, or frozen
+  Tensor master;      // f32, or f64 with compute dtype f64; undefined if masters are sharded
+  Tensor gradient;    // in the dtype of master; undefined if gradients are sharded, or if frozen
   Tensor compute;     // what the forward pass reads: master itself, or its rounded copy
-  Variable variable;  // the leaf, or constant, over `compute` and the padding
-  // What this rank updates (and of what is frozen, saves): elements [own_begin, shard_end) of its
-  // piece, all of them where nothing is shared out. Of what is trained they lie from `own_place` on
-  // in buffers of `shard_elements` that hold every parameter's. The tensors are views of [shard_end
-  // - own_begin].
+  Variable variable;  // leaf, or constant if frozen, over `compute` and the padding
+  // Elements [shard_begin, shard_end) of the local piece, which this rank updates (or saves, if
+  // frozen). All elements if nothing is sharded. Trained ones start at `own_place` in buffers of
+  // `shard_elements` that hold all parameters. The tensors are views of [shard_end - shard_begin].
   std::int64_t shard_begin = 0;
   std::int64_t shard_end = 0;
   std::int64_t own_place = 0;
   Tensor shard_master;
-  Tensor shard_gradient;  // reduced
-  Tensor shard_compute;   // undefined where `compute` is the master
+  Tensor shard_gradient;  // after the reduction
+  Tensor shard_compute;   // undefined if `compute` is the master
 
   bool split() const { return split_axis >= 0; }
-  // Of the variable.
+  // Shape of `variable`.
   Shape padded_shape() const { return padding == 0 ? shape : shape.with(0, shape[0] + padding); }
-  // The corner of this rank's piece in the whole tensor.
+  // Offset of this rank's shard in the global tensor.
   std::vector<std::int64_t> offset() const;
 };
 
-// What products make of a parameter, beside what its shape says.
+// Use of a parameter in matrix products, in addition to its shape.
 struct ParameterUse {
-  bool bias = false;     // is added to one: on a GPU it is rounded
-  bool classes = false;  // its rows are classes of an output layer: on a GPU they are padded
+  bool bias = false;     // added to a product; rounded on a GPU
+  bool classes = false;  // rows are classes of an output layer; padded on a GPU
   bool hidden = false;   // see Parameter::hidden
   bool adapter = false;  // see Parameter::adapter
 };
 
-// What a layer keeps of its parameter.
+// A layer's handle to its parameter.
 using Weight = std::shared_ptr<const Parameter>;
 
-// The layer that has it: "layers/0/attention/query" of that layer's "weight".
+// Returns the path of the layer that has the weight: "layers/0/attention/query" for
+// "layers/0/attention/query/weight".
 inline std::string_view layer_of(const Weight& weight) {
   const std::string_view name = weight->name;
   const std::size_t end = name.rfind('/');
   return end == name.npos ? std::string_view() : name.substr(0, end);
 }
 
-// What this rank updates of neighbours in a bucket that are treated alike, with the zeros between
-// them: what an optimizer or a norm goes through at once. Tensors and place as a Parameter's own_*.
+// Contiguous range of elements that this rank updates, of bucket neighbors with equal settings and
+// the zeros between them. Optimizers and norms process a range at once. Members as in Parameter.
 struct FlatParameterRun {
   std::int64_t own_place = 0;
   Tensor shard_master;
@@ -143,21 +145,22 @@ struct FlatParameterRun {
   std::optional<std::int64_t> active_steps = {};  // see Parameter::active_steps
 };
 
-// Parameters that lie beside each other in one block, with zeros in the gaps: of one kind (trained
-// or frozen, rounded or not, matrices or vectors, divided or not), so that what is divided lies
-// alike on all ranks.
-// What is shared out of it is cut into as many equal parts as there are ranks that share: part r is
-// rank r's.
+// Parameters stored contiguously in one block, with zeros in the gaps. All parameters of a bucket
+// have the same kind: trained or frozen, rounded or not, matrix or vector, split or not. Split
+// parameters therefore have the same layout on all ranks. If sharded, the block is cut into equal
+// parts, one for each rank in `ranks`: part r is that of rank r.
 struct ParameterBucket {
   std::vector<std::shared_ptr<Parameter>> parameters;
-  std::vector<std::int64_t> places;  // where each begins in the block, in elements
-  std::int64_t elements = 0;         // of the block
-  Communicator ranks;                // that hold the same weights: gradients are summed over them
-  Tensor compute;                    // the block as the forward pass reads it
-  Tensor gradient;                   // undefined where gradients are shared out, or frozen
-  Tensor shard_gradient;             // this rank's part, or all
-  Tensor shard_master;               // the same of these
-  Tensor shard_compute;              // and of `compute`, where that is not the masters
+  std::vector<std::int64_t> places;  // offset of each parameter in the block, in elements
+  std::int64_t elements = 0;         // size of the block
+  // ranks that hold the same weights; gradients are summed over them
+  Communicator ranks;
+  Tensor compute;         // the block as the forward pass reads it
+  Tensor gradient;        // undefined if gradients are sharded, or if frozen
+  Tensor shard_gradient;  // this rank's part, or the full block
+  Tensor shard_master;    // this rank's part of the masters
+  // this rank's part of `compute`; undefined if that is the masters
+  Tensor shard_compute;
 
   bool frozen() const { return parameters.front()->frozen; }
 };
@@ -168,8 +171,8 @@ class Scope;
 
 class Parameters {
  public:
-  // `separate_masters`: what the forward pass reads is never the masters themselves, as an
-  // optimizer trains at another point than the one it keeps.
+  // `separate_masters`: `compute` never aliases the masters, because the optimizer trains at
+  // another point than the one it stores.
   Parameters(const Device& device,
              DType compute,
              const ProcessMesh& mesh,
@@ -183,7 +186,7 @@ class Parameters {
         separate_masters_(separate_masters),
         tuning_(tuning) {}
 
-  // Throws Failure when the name is taken.
+  // Throws Failure if the name exists.
   Weight add(const std::string& name,
              const Shape& global_shape,
              int split_axis,
@@ -193,78 +196,78 @@ class Parameters {
              bool inside = false,
              const std::optional<ValueBounds>& range = {});
 
-  // A linear layer between hidden states, which may have an adapter, is there.
+  // Registers a linear layer between hidden states, which may have an adapter.
   void add_linear_layer(const std::string& name) { linear_layers_.push_back(name); }
 
-  // Centroids of all heads of a layer, of which this rank has its part; made by `allocate`.
+  // Registers centroids for all heads of a layer, of which this rank has its shard. `allocate`
+  // creates them.
   std::shared_ptr<const EmaCentroids> add_centroids(const std::string& name,
                                                     const Shape& global_shape,
                                                     double decay);
 
-  // Of a power norm.
+  // Registers the running statistics of a power norm.
   std::shared_ptr<PowerStatistics> add_power_statistics(const std::string& name,
                                                         std::int64_t width,
                                                         const PowerOptions& options,
                                                         double epsilon);
 
-  // Once, after the model is built: makes the blocks and the initial weights.
+  // Allocates the buckets and initializes the weights. Requires one call, after the model is built.
   void allocate(const Random& random);
-  // After the masters have changed, where there is more than this rank's part of them: rounds them
-  // into the compute copies and gathers these, frozen ones too.
+  // Rounds the masters into the compute copies and gathers these, including frozen ones. Requires a
+  // call after the masters were replaced, such as by loading. Collective if anything is sharded.
   void refresh_compute() const;
-  // After every rank has updated what it owns: brings the others' part of what is trained here.
-  // Collective where something is shared out.
+  // Gathers the updated shards of trained parameters from all ranks. Requires that every rank has
+  // updated its shard. Collective if anything is sharded.
   void gather() const { gather(false); }
-  // After an update, before `gather`: what this rank updates of the parameters that have a range
-  // becomes the nearest numbers of it.
+  // Clamps this rank's shard of the bounded parameters to their range. Requires a call after an
+  // update, before `gather`.
   void clamp_to_bounds() const;
-  // After a step: centroids follow what fell to them, and the statistics of power norms their rows,
-  // where the step counts. Collective where it does and there are any.
+  // Ends a step: if `counts`, updates centroids and power norm statistics. Collective if `counts`
+  // and there are any.
   void end_step(bool counts) const;
-  // Forgets the gradients. Costs nothing: the first to arrive overwrites.
+  // Clears the gradients at no cost: the first gradient to arrive overwrites.
   void clear_gradients() const;
 
   const std::vector<std::shared_ptr<Parameter>>& all() const { return parameters_; }
-  // Those that are not frozen, in the same order.
+  // Parameters that are not frozen, in the order of all().
   const std::vector<std::shared_ptr<Parameter>>& trained() const { return trained_; }
   const std::vector<std::string>& linear_layers() const { return linear_layers_; }
   const FineTuning& tuning() const { return tuning_; }
   const std::vector<ParameterBucket>& buckets() const { return buckets_; }
   const std::vector<std::shared_ptr<EmaCentroids>>& centroids() const { return centroids_; }
   const std::vector<std::shared_ptr<PowerStatistics>>& power_statistics() const { return power_; }
-  // Of all buckets that are trained; only where there is something to update, of what the next step
-  // reads.
+  // Ranges of all trained buckets that are not empty and that the next step reads.
   const std::vector<FlatParameterRun>& runs() const { return runs_; }
-  // Throws Failure when there is none.
+  // Throws Failure if there is none.
   const Parameter& named(const std::string& name) const;
-  // Nothing when there is none.
+  // Returns null if there is none.
   Weight find(const std::string& name) const;
-  // True when a gradient is this tensor rank's share of a sum over the tensor ranks: with sequence
-  // parallelism that of every weight that is not split, without it that of those that are read
-  // inside.
+  // Returns whether a gradient is this tensor rank's summand of a sum over the tensor ranks. True
+  // for weights that are not split: with sequence parallelism for all of them, otherwise for those
+  // read inside split regions.
   bool divided(const Parameter& parameter) const {
     const bool inside = parameter.inside && mesh_.tensor.size() > 1;
     return (mesh_.shape.sequence || inside) && !parameter.split();
   }
-  // Elements of the whole model.
+  // Number of elements of the full model.
   std::int64_t global_elements() const;
-  // The same of what is trained.
+  // Number of trained elements of the full model.
   std::int64_t trained_elements() const;
 
-  // Elements of a buffer for what this rank updates, such as a moment of its optimizer.
+  // Size of a buffer for this rank's updates, such as an optimizer moment, in elements.
   std::int64_t shard_elements() const { return own_elements_; }
-  // Whether what this rank owns of a parameter is its to count and to save: over all ranks for
-  // which it is, each element of the model is owned exactly once.
+  // Returns whether this rank counts and saves its shard of a parameter. Over the ranks for which
+  // this is true, each element of the model occurs exactly once.
   bool is_primary_owner(const Parameter& parameter) const;
   const ZeroOptions& sharing() const { return sharing_; }
   bool separate_masters() const { return separate_masters_; }
 
-  // Steps that the weights were trained for: what is drawn anew every so many of them.
+  // Number of steps the weights were trained for. Random features are redrawn at a multiple of it.
   std::int64_t steps() const { return steps_; }
   void set_steps(std::int64_t steps);
-  // Whether the step after these reads a parameter (Parameter::active_steps).
+  // Returns whether the next step reads a parameter (Parameter::active_steps).
   bool reads(const Parameter& parameter) const { return reads(parameter.active_steps); }
-  // Says so of all that there are in a scope.
+  // Sets active_steps of all existing parameters in a scope.
   void read_for(const Scope& scope, std::int64_t steps) const;
 
   const Device& device() const { return device_; }
@@ -293,12 +296,12 @@ class Parameters {
   std::vector<std::shared_ptr<EmaCentroids>> centroids_;
   std::vector<std::shared_ptr<PowerStatistics>> power_;
   std::vector<FlatParameterRun> all_runs_;
-  std::vector<FlatParameterRun> runs_;  // of them those that are read
+  std::vector<FlatParameterRun> runs_;  // subset of all_runs_ that the next step reads
   std::int64_t own_elements_ = 0;
   std::int64_t steps_ = 0;
 };
 
-// A place in the tree of names, where layers make their parameters.
+// Path in the tree of names in which layers create their parameters.
 class Scope {
  public:
   explicit Scope(Parameters& parameters) : parameters_(&parameters) {}
@@ -307,64 +310,65 @@ class Scope {
   Scope child(std::int64_t index) const { return child(std::to_string(index)); }
   const std::string& path() const { return path_; }
 
-  // A matrix decays, a vector does not.
+  // Creates a parameter. Matrices have weight decay, vectors do not.
   Weight weight(const std::string& name,
                 const Shape& global_shape,
                 const Initializer& initial,
                 int split_axis = -1) const;
-  // The weight of a layer between hidden states. It decays.
+  // Creates the weight of a layer between hidden states, with weight decay.
   Weight hidden_matrix(const std::string& name,
                        const Shape& global_shape,
                        const Initializer& initial,
                        int split_axis) const;
-  // Of an adapter. `inside`: read in a split region. It decays.
+  // Creates the weight of an adapter, with weight decay. `inside`: read in a split region.
   Weight adapter(const std::string& name,
                  const Shape& global_shape,
                  const Initializer& initial,
                  int split_axis,
                  bool inside) const;
-  // A matrix that every tensor rank has whole and reads for its own heads alone.
+  // Creates a matrix that is replicated on tensor ranks, each of which reads it for its own heads.
   Weight replicated_weight(const std::string& name,
                            const Shape& global_shape,
                            const Initializer& initial) const;
-  // The same of the whole model, by its name alone: made by the first layer that asks for it.
+  // As replicated_weight, but shared by the model: its name has no prefix and the first caller
+  // creates it.
   Weight inside_weight_of_model(const std::string& name,
                                 const Shape& global_shape,
                                 const Initializer& initial) const;
-  // "bias", which a product adds. Zeros at first, does not decay.
+  // Creates "bias", which a product adds. Initialized with zeros, without weight decay.
   Weight bias(std::int64_t elements, int split_axis = -1) const;
-  // "weight" [count, width], which decays, and "bias" of an output layer of so many classes, split
-  // over them.
+  // Create "weight" [count, width], with weight decay, and "bias" of an output layer with `count`
+  // classes, split over the classes.
   Weight classes(std::int64_t count, std::int64_t width, const Initializer& initial) const;
   Weight class_bias(std::int64_t count) const;
-  // Of the layer's heads: [heads, clusters, dim].
+  // Creates centroids for the layer's heads: [heads, clusters, dim].
   std::shared_ptr<const EmaCentroids> centroids(const std::string& name,
                                                 const Shape& global_shape,
                                                 double decay) const;
-  // Of the power norm of this scope.
+  // Creates the statistics of the power norm at this path.
   std::shared_ptr<PowerStatistics> power_statistics(std::int64_t width,
                                                     const PowerOptions& options,
                                                     double epsilon) const;
-  // Never decays, whatever its shape.
+  // Creates a parameter without weight decay, whatever its shape.
   Weight no_decay_weight(const std::string& name,
                          const Shape& global_shape,
                          const Initializer& initial,
                          int split_axis = -1) const;
 
-  // Nor does this, which is held to a range.
+  // Creates a parameter without weight decay that is clamped to a range.
   Weight bounded(const std::string& name,
                  const Shape& global_shape,
                  const Initializer& initial,
                  const ValueBounds& range,
                  int split_axis = -1) const;
 
-  // This is the place of a linear layer between hidden states.
+  // Registers a linear layer between hidden states at this path.
   void add_linear_layer() const { parameters_->add_linear_layer(path_); }
-  // What was made here so far is read by the first `steps` steps of training alone.
+  // Limits reads of the parameters created here so far to the first `steps` training steps.
   void read_for(std::int64_t steps) const { parameters_->read_for(*this, steps); }
 
   const Parameters& parameters() const { return *parameters_; }
-  // This tensor rank's part of an axis.
+  // Returns this tensor rank's shard of an axis.
   ShardRange part(std::int64_t total) const;
 
  private:

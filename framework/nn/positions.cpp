@@ -46,7 +46,7 @@ Variable table_rows(const Variable& table, const Ranges& rows) {
     const Tensor dtable = gradients.accumulate_target(0);
     on(dtaken.device(), [&](auto backend) {
       for_each_range([&](const Range& range, std::int64_t at) {
-        // The table may collect in a wider dtype.
+        // The table may accumulate in a wider dtype.
         accumulate(backend,
                    1.0,
                    dtaken.slice(at, at + range.count()),

@@ -1,4 +1,4 @@
-// Absolute positions: sinusoidal encodings and tables.
+// Absolute positions: sinusoidal encodings and learned tables.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace longspan {
 
-// The encodings of the positions, one after another (kernels/sinusoids.h): [count_of(positions),
-// width] of `dtype`.
+// Returns the encodings of `positions` in order (kernels/sinusoids.h), [count_of(positions), width]
+// in `dtype`.
 Tensor sinusoids(SinusoidLayout layout,
                  const Ranges& positions,
                  std::int64_t width,
                  std::int64_t clamp,
                  DType dtype,
                  const Device& device);
-// Of positions first, first + 1, ...
+// For positions first ... first + count - 1.
 inline Tensor sinusoids(SinusoidLayout layout,
                         std::int64_t first,
                         std::int64_t count,
@@ -28,7 +28,7 @@ inline Tensor sinusoids(SinusoidLayout layout,
   return sinusoids(layout, Ranges{{first, first + count}}, width, clamp, dtype, device);
 }
 
-// The rows of a table [positions, width], one after another: [count_of(rows), width].
+// Returns the rows of a table [positions, width] in order: [count_of(rows), width].
 Variable table_rows(const Variable& table, const Ranges& rows);
 
 }  // namespace longspan

@@ -14,7 +14,7 @@ Tensor inverse_of(const PowerStatistics& statistics, const Tensor& squares) {
   return inverse;
 }
 
-// 1 for each row that is no padding, [batch, time].
+// Returns [batch, time]: 1 for each row that is not padding.
 Tensor counted_rows(const Tensor& x, const Tensor& length, const ForwardContext& pass) {
   const Shape& shape = x.shape();
   const Tensor counted = Tensor::empty({shape[0], shape[1]}, accumulator_of(x.dtype()), x.device());
@@ -34,7 +34,7 @@ Tensor counted_rows(const Tensor& x, const Tensor& length, const ForwardContext&
   return counted;
 }
 
-// Sums of squares and the number of rows, [width + 1], of this rank.
+// Returns this rank's sums of squares and number of rows, [width + 1].
 Tensor sums_of(const Tensor& x, const Tensor& counted, std::int64_t width) {
   const Tensor sums = Tensor::zeros({width + 1}, counted.dtype(), x.device());
   const Tensor rows = x.reshape({counted.elements(), width});
@@ -69,7 +69,7 @@ PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
   const std::int64_t width = statistics->width();
   const bool own = pass.step < statistics->options.warmup;
   const Tensor counted = counted_rows(x, length, pass);
-  // Of all ranks where rows are divided by it, otherwise not read.
+  // Reduced over all ranks during warmup. Later the result is not read.
   const Tensor sums = pass.child("power").decide([&] {
     const Tensor here = sums_of(x, counted, width);
     statistics->divided_by_own = own;
@@ -99,7 +99,7 @@ PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
 void PowerStatistics::begin() const {
   slope.zero();
   if (sums.defined()) sums.zero();
-  // 1 for all: rows of which there is one, and it counts.
+  // Sets all elements to 1: counts a single row of `width` positions.
   on(square.device(), [&](auto backend) {
     count_rows(backend, {.counted = square.reshape({1, width()}), .begin = 0, .end = width()});
   });

@@ -1,4 +1,4 @@
-// Norms of the queries or keys of each head (Henry et al. 2020; Dehghani et al. 2023).
+// Query-key norm of each head (Henry et al. 2020; Dehghani et al. 2023).
 #pragma once
 
 #include "framework/autograd/rms_norm.h"
@@ -6,14 +6,14 @@
 
 namespace longspan {
 
-// Parameters "weight" [dim] and, of a layer norm, "bias" [dim], which the heads share. A value.
+// Parameters: "weight" [dim] and, for layer norm, "bias" [dim], shared by the heads. Value type.
 class QKNorm {
  public:
-  // Throws Failure for a power norm, whose averages are of the features of a stream.
+  // Throws Failure for a power norm, whose averages require the features of a stream.
   QKNorm(const Scope& scope, std::int64_t dim, const NormOptions& form)
       : epsilon_(form.epsilon),
         weight_(scope.replicated_weight("weight", {dim}, Initializer::constant(1))) {
-    require(form.kind != NormKind::power, "queries and keys have norms of each row alone");
+    require(form.kind != NormKind::power, "QK norm does not support powernorm");
     if (form.kind == NormKind::layer)
       bias_ = scope.replicated_weight("bias", {dim}, Initializer::constant(0));
   }

@@ -16,7 +16,7 @@ void ReconstructionError::add(std::uint64_t stack,
   norm += squared_norm;
 }
 
-// Ranks that hold the same part of a stream count alike in both sums.
+// Ranks with copies of the same part of a stream contribute equally to both sums.
 double ReconstructionError::largest(const Communicator& ranks, const Device& device) const {
   if (sums_.empty()) return 0;
   std::vector<double> mine;

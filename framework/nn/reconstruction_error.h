@@ -1,4 +1,4 @@
-// How far the streams that reversible stacks rebuild are from the true ones.
+// Error of the streams that reversible stacks reconstruct.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@
 
 namespace longspan {
 
-// Sums over the backward passes of a step, of each sublayer.
+// Sums over the backward passes of a step, for each sublayer.
 class ReconstructionError {
  public:
-  // `stack`: its place in the model, the same on all ranks.
+  // `stack`: path of the stack in the model, equal on all ranks.
   void add(std::uint64_t stack, std::int64_t sublayer, double squared_error, double squared_norm);
 
-  // Of the sublayer where it is largest, the norm of the difference over the norm of the stream,
-  // both over what all ranks hold of it: the same however streams and time are divided. Collective.
+  // Returns the largest relative error of a sublayer: norm of the difference over norm of the
+  // stream. Both norms are over all ranks, so the result does not depend on the sharding of streams
+  // and time. Collective.
   double largest(const Communicator& ranks, const Device& device) const;
 
  private:

@@ -1,4 +1,4 @@
-// The part of a layer that is split over tensor ranks: how activations get in and out of it.
+// Entry to and exit from the part of a layer that is split over tensor ranks.
 #pragma once
 
 #include "framework/autograd/collectives.h"
@@ -6,30 +6,29 @@
 
 namespace longspan {
 
-// A value. Inside a region each tensor rank holds its part of the features or heads. Outside every
-// tensor rank holds the same activations, or, with sequence parallelism, its share of their
-// positions; then every gradient outside is this rank's share of a sum over the tensor ranks, and
-// Parameters::divided says which weights' gradients are to be summed.
+// Value type. Inside a region each tensor rank holds its part of the features or heads. Outside,
+// all tensor ranks hold the same activations or, with sequence parallelism, each its share of the
+// positions. In the latter case every gradient outside is this rank's summand of a sum over the
+// tensor ranks. Parameters::divided returns which weight gradients must be summed.
 class TensorParallelRegion {
  public:
   explicit TensorParallelRegion(const Communicator& tensor) : tensor_(tensor) {}
 
-  // True when nothing is divided. Asked of the ranks and not of a part: one rank's part may be all
-  // of an axis that is shorter than the ranks are many.
+  // Returns true if nothing is split. Depends on the number of ranks, not on the shard: one rank's
+  // shard may be a full axis that is shorter than the number of ranks.
   bool whole() const { return tensor_.size() == 1; }
 
-  // x: [batch, time, width] of the positions that `time` gives this rank; result: of all that the
-  // tensor ranks hold. Without sequence parallelism it is x. The gradients of the ranks' parts are
-  // summed on the way back.
+  // x: [batch, time, width] of this rank's positions in `time`. Returns the positions of all tensor
+  // ranks, or x without sequence parallelism. The backward pass sums the gradients over the ranks.
   Variable enter(const Variable& x, const SequenceShard& time) const {
     return time.divided() ? gather_from_sequence_parallel_region(x, time.rows(), tensor_)
                           : copy_to_tensor_parallel_region(x, tensor_);
   }
-  // What every tensor rank holds alike: weights that are not split, tables.
+  // For inputs that every tensor rank holds in full: weights that are not split, tables.
   Variable enter_whole(const Variable& x, const SequenceShard& time) const {
     return time.divided() ? x : copy_to_tensor_parallel_region(x, tensor_);
   }
-  // The sum over the ranks' parts, of the positions that this rank holds outside.
+  // Returns the sum over the ranks, for the positions that this rank holds outside.
   Variable leave(Variable&& x, const SequenceShard& time) const {
     return time.divided() ? reduce_scatter_to_sequence_parallel_region(x, time.rows(), tensor_)
                           : reduce_from_tensor_parallel_region(std::move(x), tensor_);

@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// The frequencies before anything is done to them, of n features.
+// Returns the unscaled frequencies of n features.
 std::vector<double> frequencies_of(double base, std::int64_t n) {
   std::vector<double> result;
   for (std::int64_t i = 0; i < n; i += 2)
@@ -17,7 +17,7 @@ std::vector<double> frequencies_of(double base, std::int64_t n) {
   return result;
 }
 
-// NTK-aware: as if sequences were `factor` times as long.
+// NTK-aware scaling: the base for sequences `factor` times as long.
 double stretched_base(double base, double factor, std::int64_t n) {
   const auto features = static_cast<double>(n);
   return base * std::pow(factor, features / (features - 2));
@@ -27,7 +27,8 @@ double original_of(const RotaryOptions& options) {
   return static_cast<double>(options.original.value_or(0));
 }
 
-// Each frequency, and the same divided by the factor: `kept` says how much of the former.
+// Interpolates between each frequency and the frequency divided by `factor`. `kept`: weight of the
+// former.
 template <typename Kept>
 std::vector<double> blended(std::vector<double> frequencies, double factor, const Kept& kept) {
   for (std::size_t i = 0; i < frequencies.size(); ++i) {
@@ -37,8 +38,8 @@ std::vector<double> blended(std::vector<double> frequencies, double factor, cons
   return frequencies;
 }
 
-// Pairs between those that turn beta_fast times and beta_slow times in the original length are on
-// the ramp, whose ends are whole pairs.
+// The ramp covers the pairs with beta_fast to beta_slow rotations in the original length. Its ends
+// are rounded to whole pairs.
 std::vector<double> yarn_frequencies(const RotaryOptions& options, std::int64_t n) {
   const auto features = static_cast<double>(n);
   const auto pair_of = [&](double turns) {
@@ -86,12 +87,10 @@ double attention_factor(const RotaryOptions& options) {
 std::string factors_problem(const char* key, const std::vector<double>& factors, std::int64_t n) {
   if (2 * std::ssize(factors) == n) return "";
   return fmt::format(
-      "model.rope.scaling.{} has {} numbers, but heads have {} pairs of features that are turned; "
-      "give one a "
-      "pair",
+      "model.rope.scaling.{}: expected {} elements, one per pair of rotated features, found {}",
       key,
-      factors.size(),
-      n / 2);
+      n / 2,
+      factors.size());
 }
 
 std::string scaling_problem(const RotaryOptions& options, std::int64_t n) {
@@ -99,30 +98,27 @@ std::string scaling_problem(const RotaryOptions& options, std::int64_t n) {
   const RotaryScaling scaling = options.scaling;
   if ((scaling == ntk || scaling == dynamic) && n < 4)
     return fmt::format(
-        "model.rope.scaling.type: ntk and dynamic need at least 4 features that are turned, found "
-        "{}",
+        "model.rope.scaling.type: ntk and dynamic require at least 4 rotated features, found {}",
         n);
   const bool needs_length = scaling != none && scaling != linear && scaling != ntk;
   if (needs_length && !options.original)
-    return "model.rope.scaling.type: dynamic, yarn, llama3 and longrope need "
-           "model.rope.scaling.original_max_position_embeddings, "
-           "the "
-           "length that the model was trained for before";
+    return "model.rope.scaling.type: dynamic, yarn, llama3 and longrope require "
+           "model.rope.scaling.original_max_position_embeddings";
   if (scaling != none && scaling != dynamic && scaling != longrope && options.factor == 1)
-    return "model.rope.scaling.type: with model.rope.scaling.factor = 1 nothing is scaled; set it "
-           "to how "
-           "many times as long sequences are";
+    return "model.rope.scaling.factor: 1 has no effect with model.rope.scaling.type; set it to the "
+           "ratio of the new to the original sequence length";
   if (scaling == llama3 && options.low_frequency >= options.high_frequency)
     return fmt::format(
-        "model.rope.scaling.low_freq_factor is {}, wanted less than "
-        "model.rope.scaling.high_freq_factor = {}",
-        options.low_frequency,
-        options.high_frequency);
+        "model.rope.scaling.low_freq_factor: expected less than "
+        "model.rope.scaling.high_freq_factor = {}, found {}",
+        options.high_frequency,
+        options.low_frequency);
   if (scaling == yarn && options.beta_slow >= options.beta_fast)
     return fmt::format(
-        "model.rope.scaling.beta_slow is {}, wanted less than model.rope.scaling.beta_fast = {}",
-        options.beta_slow,
-        options.beta_fast);
+        "model.rope.scaling.beta_slow: expected less than "
+        "model.rope.scaling.beta_fast = {}, found {}",
+        options.beta_fast,
+        options.beta_slow);
   if (scaling != longrope) return "";
   const std::string problem = factors_problem("short_factor", options.short_factors, n);
   return problem.empty() ? factors_problem("long_factor", options.long_factors, n) : problem;
@@ -138,9 +134,8 @@ std::string rotary_problem(const RotaryOptions& options, std::int64_t dim) {
   const std::int64_t n = options.turned(dim);
   if (n == 0 || (options.share == 1 && n != dim))
     return fmt::format(
-        "model.position_embedding_type: rope turns pairs of features, and {} of a head's {} are "
-        "none; set "
-        "model.head_dim or model.rope.partial_rotary_factor otherwise",
+        "model.position_embedding_type: rope requires an even number of rotated features, found {} "
+        "of a head's {}; set model.head_dim or model.rope.partial_rotary_factor",
         options.share == 1 ? "all" : fmt::format("{}", options.share),
         dim);
   return scaling_problem(options, n);
@@ -199,7 +194,7 @@ Tensor Rotary::table(const Ranges& positions, std::int64_t length) const {
                                     device_);
     made_->factor = angles.factor;
   }
-  made_->table = {};  // goes first
+  made_->table = {};  // frees memory before more is allocated
   const Tensor table = Tensor::empty({pluralize(positions), 2 * made_->frequencies.elements()},
                                      dtype_,
                                      device_,

@@ -1,5 +1,5 @@
-// Rotary positions (Su et al. 2021) and the ways in which their angles are made for longer
-// sequences than a model was trained on.
+// Rotary position embedding (RoPE, Su et al. 2021) and its scaling for sequences longer than those
+// in training.
 #pragma once
 
 #include <cstdint>
@@ -13,67 +13,71 @@
 
 namespace longspan {
 
-// With n features turned, pair j turns by base^(-2j / n) at each position. What becomes of that:
+// With n rotated features, pair j rotates by base^(-2j / n) per position. Scaling of these
+// frequencies:
 enum class RotaryScaling : std::uint8_t {
   none,
-  linear,  // all frequencies divided by the factor (Chen et al. 2023)
-  ntk,     // a base larger by factor^(n / (n - 2)): the fastest pair as before, the slowest divided
-           // by the factor (NTK-aware interpolation)
-  dynamic,  // the same once a sequence is longer than the original length, by how much it is
-  yarn,     // slow pairs divided by the factor, fast ones not, between them a ramp; scores sharper
-            // (Peng et al. 2024)
-  llama3,   // the same with a ramp over wavelengths (Llama 3.1)
-  longrope  // each pair divided by a number of its own, of the short factors or, where a sequence
-            // is longer than the original length, of the long ones (Ding et al. 2024)
+  linear,  // all frequencies divided by `factor` (Chen et al. 2023)
+  // base multiplied by factor^(n / (n - 2)): keeps the highest frequency and divides the lowest by
+  // `factor` (NTK-aware interpolation)
+  ntk,
+  dynamic,  // ntk for sequences longer than the original length, by their length ratio
+  // low frequencies divided by `factor`, high ones kept, with a ramp between; sharper scores (Peng
+  // et al. 2024)
+  yarn,
+  llama3,  // as yarn, with a ramp over wavelengths (Llama 3.1)
+  // each pair divided by its own factor: short factors, or long factors for sequences longer than
+  // the original length (Ding et al. 2024)
+  longrope
 };
 
 struct RotaryOptions {
   double base = 10000;
-  double share = 1;  // of a head's features, that are turned: the first ones
+  double share = 1;  // fraction of the features of a head that are rotated: the first ones
   RotaryLayout pairs = RotaryLayout::halves;
   RotaryScaling scaling = RotaryScaling::none;
-  double factor = 1;  // how much longer sequences are than the original ones
-  std::optional<std::int64_t> original = {};  // the length that the base was trained for
-  double low_frequency = 1;   // of llama3: turns in the original length, below which
-  double high_frequency = 4;  // a pair is slow, and above which it is fast
-  double beta_fast = 32;      // of yarn: the same, above and below
+  double factor = 1;                          // ratio of the sequence length to the original one
+  std::optional<std::int64_t> original = {};  // length that the base was trained for
+  double low_frequency = 1;   // llama3: rotations in the original length; fewer are low frequency
+  double high_frequency = 4;  // and more are high frequency
+  double beta_fast = 32;      // yarn: rotations in the original length; more are high frequency
   double beta_slow = 1;
-  std::vector<double> short_factors = {};  // of longrope, one a pair
+  std::vector<double> short_factors = {};  // longrope: one per pair
   std::vector<double> long_factors = {};
-  // What turned features are multiplied by; none: of yarn 0.1 ln(factor) + 1, of longrope sqrt(1 +
-  // ln(factor) / ln(original)), else 1.
+  // Factor of the rotated features. None: 0.1 ln(factor) + 1 for yarn, sqrt(1 + ln(factor) /
+  // ln(original)) for longrope, otherwise 1.
   std::optional<double> attention_factor = {};
 
-  // Features of a head of `dim` that are turned, an even number.
+  // Returns the number of rotated features of a head of `dim`, which is even.
   std::int64_t turned(std::int64_t dim) const;
-  // Whether angles depend on how long the sequence is that is read together.
+  // Returns whether the angles depend on the sequence length.
   bool by_length() const {
     return scaling == RotaryScaling::dynamic || scaling == RotaryScaling::longrope;
   }
 };
 
-// What keeps heads of `dim` features from being turned so, as a sentence that begins with a key of
-// the section model; empty where nothing does.
+// Returns an error message that starts with a key of section `model`, if heads of `dim` features do
+// not support the options. Otherwise empty.
 std::string rotary_problem(const RotaryOptions& options, std::int64_t dim);
 
-// By position, the angle of each pair; and what turned features are multiplied by.
+// Angle per position of each pair, and factor of the rotated features.
 struct RotaryAngles {
   std::vector<double> frequencies;
   double factor = 1;
 };
-// Of a sequence of `length` positions.
+// Returns the angles for a sequence of `length` positions.
 RotaryAngles rotary_angles(const RotaryOptions& options, std::int64_t dim, std::int64_t length);
 
-// Turns the heads of a model. Copies share the table that was made last: the layers of a stack turn
-// by the same positions, one after another. For one thread.
+// Rotates the heads of a model. Copies share the last table, because the layers of a stack use the
+// same positions in succession. Not thread-safe.
 class Rotary {
  public:
-  // Tables are made in the accumulator's dtype of `compute`. Throws ConfigurationError with
+  // Tables use the accumulator dtype of `compute`. Throws ConfigurationError with the message of
   // rotary_problem.
   Rotary(const RotaryOptions& options, std::int64_t dim, DType compute, const Device& device);
 
-  // x: [batch, time, heads, dim], whose rows stand at `positions` of a sequence of `length`.
-  // Written over x where nobody else holds it.
+  // x: [batch, time, heads, dim], rows at `positions` of a sequence of `length`. Writes in place if
+  // x has no other owner.
   Variable turn(Variable&& x, const Ranges& positions, std::int64_t length) const;
 
  private:

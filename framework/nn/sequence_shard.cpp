@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// The rank of the group mesh.time as its coordinates.
+// Coordinates of a rank in the group mesh.time.
 struct TimeRank {
   int context;
   int tensor;  // 0 without sequence parallelism
@@ -27,7 +27,8 @@ TimeRank own_rank(const ProcessMesh& mesh) {
 
 Range range_of(const ShardRange& part) { return {part.begin, part.begin + part.count}; }
 
-// What the tensor ranks of a context rank hold together: at least one range, where it is empty.
+// Returns the positions of a context rank, over its tensor ranks. Has at least one range, which may
+// be empty.
 Ranges context_share(const MeshShape& shape, int context, std::int64_t total) {
   if (shape.context == 1) return {{0, total}};
   const int chunks = 2 * shape.context;
@@ -64,8 +65,7 @@ SequenceShard divide(const ProcessMesh& mesh, std::int64_t total, const Share& s
   return result;
 }
 
-// Rows that go from where they are held to where they are wanted, in the order in which they are
-// held.
+// Rows to move from their current to their new owner, in the order of the current owner.
 struct Move {
   std::int64_t from;
   std::int64_t to;
@@ -96,8 +96,8 @@ std::int64_t rows_of(const std::vector<Move>& moves) {
   return rows;
 }
 
-// The rows of a memory and of the segment after it, which lie in two tensors, and where they are to
-// go. Positions count from the beginning of the old memory.
+// Rows of a memory and of the segment after it, in two tensors, with their destinations. Positions
+// count from the start of the old memory.
 class Remembering {
  public:
   Remembering(const Tensor& before,
@@ -141,7 +141,7 @@ class Remembering {
     return result;
   }
 
-  // A move does not cross from the memory into the segment: they are held as two ranges.
+  // A move does not cross from memory to segment, because they are separate ranges.
   void read(const Move& move, const Tensor& to, std::int64_t at) const {
     const std::int64_t old_rows = before_.defined() ? before_.shape()[1] : 0;
     const bool is_old = move.from < old_rows;
@@ -156,7 +156,7 @@ class Remembering {
     });
   }
 
-  // Sends to the rank `distance` after this one what it wants of this rank's rows.
+  // Sends to the rank `distance` after this one the rows it needs from this rank.
   void pass_on(int distance) const {
     const int to = (own() + distance) % ranks();
     const int from = (own() + ranks() - distance) % ranks();

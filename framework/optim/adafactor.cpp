@@ -1,5 +1,5 @@
-// Adafactor (Shazeer & Stern 2018): of a matrix the squares of gradients are kept by row and by
-// column alone.
+// Adafactor (Shazeer & Stern 2018): second moments of a matrix are factored into row and column
+// moments.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -22,8 +22,8 @@ class Adafactor : public OptimizerRule {
       : options_(options),
         parameters_(parameters),
         factored_(parameters),
-        second_("second", parameters, is_vector) {
-    if (options.beta1) first_.emplace("first", parameters);
+        second_("exp_avg_sq", parameters, is_vector) {
+    if (options.beta1) first_.emplace("exp_avg", parameters);
   }
 
   double learning_rate(double scheduled, std::int64_t update) const override {
@@ -33,7 +33,7 @@ class Adafactor : public OptimizerRule {
   }
 
   void update(const UpdateStep& step) override {
-    // Before the step.
+    // Norms before the step.
     const std::vector<double> weights = options_.adafactor.scale_by_weights
                                             ? squared_norms_of_weights(parameters_)
                                             : std::vector<double>();
@@ -53,8 +53,8 @@ class Adafactor : public OptimizerRule {
   }
 
   std::string state_signature() const override {
-    return first_ ? "the factored squares and the moment of adafactor"
-                  : "the factored squares of adafactor";
+    return first_ ? "the factored second moments and the first moment of adafactor"
+                  : "the factored second moments of adafactor";
   }
   void add_to(TrainingState& state) const override {
     factored_.add_to(state);
@@ -86,7 +86,7 @@ class Adafactor : public OptimizerRule {
     }
   }
 
-  // The decay goes by the rate, the step by what of it is left after clipping.
+  // The decay is proportional to the rate, the step to the rate after clipping.
   void follow(const Parameter& parameter, double rate, double step) const {
     const double decay = parameter.decays ? options_.weight_decay : 0;
     ApplyUpdate update = {.weight = parameter.shard_master,

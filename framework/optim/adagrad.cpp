@@ -1,5 +1,5 @@
-// Adagrad (Duchi et al. 2011), with the clipping of single tensors of the adaptive span's authors
-// (Sukhbaatar et al. 2019).
+// Adagrad (Duchi et al. 2011), with per-tensor gradient clipping as in adaptive spans (Sukhbaatar
+// et al. 2019).
 #include <cmath>
 
 #include "framework/kernels/elementwise.h"
@@ -23,7 +23,7 @@ class Adagrad : public OptimizerRule {
         update_range(range_of(run, step, options_.weight_decay), sum_.of(run));
   }
 
-  std::string state_signature() const override { return "the sums of adagrad"; }
+  std::string state_signature() const override { return "the squared sums of adagrad"; }
   void add_to(TrainingState& state) const override { sum_.add_to(state); }
 
  private:
@@ -34,8 +34,8 @@ class Adagrad : public OptimizerRule {
     });
   }
 
-  // The step of a tensor becomes shorter; the squares are of the whole gradient. The decay is a
-  // part of the gradient that is clipped.
+  // Clipping shortens the step of a tensor; the accumulated squares are of the unclipped gradient.
+  // The clipped gradient includes weight decay.
   void update_clipped(const UpdateStep& step) const {
     const Device& device = parameters_.device();
     for (const auto& parameter : parameters_.trained()) {

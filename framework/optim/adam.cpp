@@ -1,6 +1,5 @@
-// Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019), and RAdam (Liu et al. 2020, algorithm
-// 2): the step is as long as the few gradients seen so far can vouch for, with a weight decay
-// beside the gradient.
+// Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019) with decoupled weight decay, and RAdam
+// (Liu et al. 2020, algorithm 2), which rectifies the variance of early steps.
 #include <cmath>
 
 #include "framework/optim/kinds.h"
@@ -9,8 +8,8 @@
 namespace longspan {
 namespace {
 
-// What the learning rate of an update is multiplied by; 0 where the variance of the second moment
-// is not tractable yet, and the first moment alone is followed.
+// Returns the factor of an update's learning rate. 0 while the variance of the second moment is
+// intractable; the update then uses only the first moment.
 double rectification(double beta2, std::int64_t update) {
   const auto t = static_cast<double>(update);
   const double longest = 2 / (1 - beta2) - 1;
@@ -26,8 +25,8 @@ class Adam : public OptimizerRule {
   Adam(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options),
         parameters_(parameters),
-        first_("first", parameters),
-        second_("second", parameters) {}
+        first_("exp_avg", parameters),
+        second_("exp_avg_sq", parameters) {}
 
   void update(const UpdateStep& step) override {
     const double beta2 = options_.beta2.value_or(0.999);

@@ -14,7 +14,7 @@ std::vector<std::int64_t> without(std::span<const std::int64_t> extents, std::si
   return rest;
 }
 
-// The elements of a box among those of the whole, in row-major order.
+// Returns the row-major indices of a box's elements in the unsharded tensor.
 std::vector<std::int64_t> places_in_whole(const std::vector<std::int64_t>& box,
                                           const std::vector<std::int64_t>& offset,
                                           const std::vector<std::int64_t>& whole) {
@@ -29,7 +29,7 @@ std::vector<std::int64_t> places_in_whole(const std::vector<std::int64_t>& box,
   return places;
 }
 
-// What this rank owns of a parameter, with a number for each line of its piece.
+// This rank's shard of a parameter, with a value for each of its rows and columns.
 MatrixPart part_of(const Parameter& parameter, const Tensor& by_row, const Tensor& by_column) {
   return {.elements = parameter.shard_gradient,
           .first = parameter.shard_begin,
@@ -79,7 +79,7 @@ void FactoredSecondMoment::update(double factor, double epsilon, double beta2) {
   std::int64_t lines = 0;
   for (const Means& means : means_)
     if (means.rows.defined()) lines += means.rows.elements() + means.columns.elements();
-  // Rows and columns of one parameter after those of another.
+  // Rows and columns of each parameter, concatenated.
   std::vector<double> sums(static_cast<std::size_t>(lines));
   double* next = sums.data();
   for (std::size_t i = 0; i < means_.size(); ++i) {
@@ -123,7 +123,7 @@ void FactoredSecondMoment::divide_by_root(std::size_t index, double factor) cons
   if (!is_owned(parameter)) return;
   const std::int64_t rows = parameter.global_shape[-2];
   const auto all_rows = means.rows.span<double>(), all_columns = means.columns.span<double>();
-  // Of the matrix that a row belongs to.
+  // Mean over the rows of the matrix that contains a row.
   const auto mean_of_rows = [&](std::int64_t row) {
     const std::int64_t first = row / rows * rows;
     double sum = 0;
@@ -159,8 +159,8 @@ void FactoredSecondMoment::add_to(TrainingState& state) const {
     const Parameter& parameter = *parameters_.trained()[i];
     if (!means_[i].rows.defined() || !parameters_.reads(parameter)) continue;
     const std::string& name = parameter.name;
-    state.add("optimizer/rows/" + name, means_[i].rows, owned);
-    state.add("optimizer/columns/" + name, means_[i].columns, owned);
+    state.add("optimizer/exp_avg_sq_row/" + name, means_[i].rows, owned);
+    state.add("optimizer/exp_avg_sq_col/" + name, means_[i].columns, owned);
   }
 }
 

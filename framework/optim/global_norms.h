@@ -1,4 +1,4 @@
-// What is asked of whole tensors, of which each rank owns pieces.
+// Norms of unsharded tensors from the shards of each rank.
 #pragma once
 
 #include <functional>
@@ -9,16 +9,17 @@
 
 namespace longspan {
 
-// values[i] becomes its sum over all ranks, where each has put in what it found of the elements
-// that it owns and answers for: then each element of the model has counted once. Collective.
+// Collective. Sums values[i] over all ranks. Each rank contributes the elements that it owns and is
+// responsible for, so each element of the model counts once.
 void sum_over_elements(const Parameters& parameters, std::span<double> values);
 
-// For each of parameters.trained() the sum of the squares of a whole tensor; `own` gives what this
-// rank owns of it. Collective, the same on all ranks.
+// Collective; equal on all ranks. Returns the sum of squares of each unsharded tensor in
+// parameters.trained(). `own` returns this rank's shard.
 std::vector<double> squared_norms(const Parameters& parameters,
                                   const std::function<Tensor(const Parameter&)>& own);
 
-// For each of parameters.trained(): those of its weight, and those of its gradient as it is now.
+// Return the squared norms of the weights, or of the current gradients, for each of
+// parameters.trained().
 std::vector<double> squared_norms_of_weights(const Parameters& parameters);
 std::vector<double> squared_norms_of_gradients(const Parameters& parameters);
 

@@ -4,7 +4,7 @@
 
 namespace longspan {
 
-// A new kind is a line here, its name in optimizer_options.cpp and its file.
+// An optimizer needs an entry here, a name in optimizer_options.cpp and a file.
 const std::vector<OptimizerKindEntry>& optimizer_kinds() {
   using Kind = OptimizerKind;
   static const std::vector<OptimizerKindEntry> all = {

@@ -1,4 +1,4 @@
-// The optimizers by kind.
+// Registry of optimizers by type.
 #pragma once
 
 #include <memory>
@@ -12,17 +12,17 @@ namespace longspan {
 
 struct OptimizerKindEntry {
   OptimizerKind kind = OptimizerKind::adamw;
-  std::string name;                // in training.optimizer.type
+  std::string name;                // value of training.optimizer.type
   std::vector<std::string> reads;  // keys below training.optimizer
   std::unique_ptr<OptimizerRule> (*make)(const OptimizerOptions&, const Parameters&) = nullptr;
-  // Whether training reads other weights than those that it keeps: see Parameters.
+  // Whether training computes with weights other than the stored ones: see Parameters.
   bool separate_masters = false;
 };
 
 const std::vector<OptimizerKindEntry>& optimizer_kinds();
 const OptimizerKindEntry& entry_of(OptimizerKind kind);
 
-// A file each.
+// Factories, each in a file of its own.
 std::unique_ptr<OptimizerRule> make_adam(const OptimizerOptions&, const Parameters&);
 std::unique_ptr<OptimizerRule> make_sgd(const OptimizerOptions&, const Parameters&);
 std::unique_ptr<OptimizerRule> make_lamb(const OptimizerOptions&, const Parameters&);

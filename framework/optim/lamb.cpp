@@ -1,4 +1,4 @@
-// LAMB (You et al. 2020): Adam whose step of each tensor is as long as the tensor.
+// LAMB (You et al. 2020): Adam with step sizes proportional to the norm of each tensor.
 #include <algorithm>
 #include <cmath>
 
@@ -15,8 +15,8 @@ class Lamb : public OptimizerRule {
   Lamb(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options),
         parameters_(parameters),
-        first_("first", parameters),
-        second_("second", parameters) {}
+        first_("exp_avg", parameters),
+        second_("exp_avg_sq", parameters) {}
 
   void update(const UpdateStep& step) override {
     for (const auto& parameter : parameters_.trained())
@@ -61,7 +61,7 @@ class Lamb : public OptimizerRule {
     });
   }
 
-  // A tensor of zeros, or one that does not move, has no length to go by.
+  // The trust ratio is undefined for zero weights or zero updates.
   double trust(double weight, double direction) const {
     const double largest = options_.lamb.largest_norm;
     const double counted = largest > 0 ? std::min(weight, largest) : weight;

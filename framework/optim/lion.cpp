@@ -1,4 +1,4 @@
-// Lion (Chen et al. 2023): each weight goes the same distance, the way of the sign of a moment.
+// Lion (Chen et al. 2023): updates by the sign of a moment, with equal magnitude for all weights.
 #include "framework/optim/kinds.h"
 #include "framework/optim/state_buffer.h"
 
@@ -8,7 +8,7 @@ namespace {
 class Lion : public OptimizerRule {
  public:
   Lion(const OptimizerOptions& options, const Parameters& parameters)
-      : options_(options), parameters_(parameters), first_("first", parameters) {}
+      : options_(options), parameters_(parameters), first_("exp_avg", parameters) {}
 
   void update(const UpdateStep& step) override {
     for (const FlatParameterRun& run : parameters_.runs())

@@ -5,9 +5,9 @@
 namespace longspan {
 namespace {
 
-constexpr const char* value_scalar = "loss_scale/value";
-constexpr const char* good_steps_scalar = "loss_scale/good_steps";
-constexpr const char* forgiven_scalar = "loss_scale/forgiven";
+constexpr const char* scale_scalar = "loss_scale/scale";
+constexpr const char* growth_tracker_scalar = "loss_scale/growth_tracker";
+constexpr const char* hysteresis_scalar = "loss_scale/hysteresis_left";
 
 }  // namespace
 
@@ -25,16 +25,16 @@ void LossScaler::update(bool finite) {
 }
 
 void LossScaler::save(Scalars& scalars) const {
-  scalars.set(value_scalar, value_);
-  scalars.set(good_steps_scalar, good_steps_);
-  scalars.set(forgiven_scalar, hysteresis_left_);
+  scalars.set(scale_scalar, value_);
+  scalars.set(growth_tracker_scalar, good_steps_);
+  scalars.set(hysteresis_scalar, hysteresis_left_);
 }
 
 void LossScaler::restore(const Scalars& scalars) {
-  if (!scalars.has(value_scalar)) return;
-  value_ = scalars.get<double>(value_scalar);
-  good_steps_ = scalars.get<std::int64_t>(good_steps_scalar);
-  hysteresis_left_ = scalars.get<std::int64_t>(forgiven_scalar);
+  if (!scalars.has(scale_scalar)) return;
+  value_ = scalars.get<double>(scale_scalar);
+  good_steps_ = scalars.get<std::int64_t>(growth_tracker_scalar);
+  hysteresis_left_ = scalars.get<std::int64_t>(hysteresis_scalar);
 }
 
 }  // namespace longspan

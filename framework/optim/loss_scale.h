@@ -1,4 +1,4 @@
-// The factor that lifts f16 gradients into the range that f16 can hold.
+// Dynamic loss scaling for f16 gradients.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ struct LossScaleOptions {
   std::int64_t hysteresis = 2;          // precision.loss_scale.hysteresis: overflows
 };
 
-// Dynamic loss scaling by Megatron-LM's rule. The backward pass starts from the scale instead of
-// from 1; what comes out is divided by it in f32. After `growth_interval` good steps without an
-// overflow between them the scale is doubled and `hysteresis` overflows are forgiven anew; each
-// overflow uses one up, and from the last on each halves the scale, down to 1. All ranks call it
-// with the same outcome, so that they have the same scale. Powers of two: it rounds nothing.
+// Dynamic loss scaling as in Megatron-LM. The backward pass starts from the scale instead of 1, and
+// gradients are divided by it in f32. After `growth_interval` good steps without overflow the scale
+// doubles and the hysteresis resets. Each overflow consumes one unit of hysteresis; once none is
+// left, each overflow halves the scale, down to 1. All ranks must call it with the same outcome, so
+// that their scales match. Scales are powers of two, so scaling does not round.
 class LossScaler {
  public:
   static constexpr double least = 1;
@@ -26,10 +26,11 @@ class LossScaler {
       : options_(options), value_(options.initial), hysteresis_left_(options.hysteresis) {}
 
   double value() const { return value_; }
-  // After a step: whether its loss and its whole gradient were finite on all ranks.
+  // Updates the scale after a step. finite: whether the loss and all gradients were finite on all
+  // ranks.
   void update(bool finite);
 
-  // The scalars "loss_scale/...". A checkpoint of another compute type has none: nothing is taken.
+  // Scalars "loss_scale/...". Ignores checkpoints of other compute types, which have none.
   void save(Scalars& scalars) const;
   void restore(const Scalars& scalars);
 

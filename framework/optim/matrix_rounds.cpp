@@ -11,7 +11,7 @@ bool owns_all(const Parameter& parameter) {
   return parameter.shard_begin == 0 && parameter.shard_end == parameter.shape.elements();
 }
 
-// This rank's piece of a whole as copy_rows sees both: [outer, extent of the split axis, inner].
+// A shard and the unsharded tensor for copy_rows: [outer, extent of the split axis, inner].
 struct Cut {
   Shape piece;
   Shape whole;
@@ -29,7 +29,7 @@ struct Cut {
 
 Tensor flat(const Tensor& tensor) { return tensor.reshape({tensor.elements()}); }
 
-// Writes what this rank owns of a gradient into the whole, [elements] of zeros.
+// Writes this rank's shard of a gradient into the unsharded tensor, initialized with zeros.
 void fill_in(const Parameter& parameter, const Tensor& whole) {
   const Tensor& own = parameter.shard_gradient;
   if (!parameter.split()) {
@@ -54,7 +54,7 @@ void fill_in(const Parameter& parameter, const Tensor& whole) {
   });
 }
 
-// The way back.
+// Reverses fill_in.
 void take_out(const Parameter& parameter, const Tensor& whole) {
   const Tensor& own = parameter.shard_gradient;
   if (!parameter.split()) {
@@ -102,7 +102,7 @@ DistributedMatrixUpdate::DistributedMatrixUpdate(const Parameters& parameters,
         all.begin() + static_cast<std::ptrdiff_t>(std::min(i + together, all.size())));
 }
 
-// Each element of a whole is to come from one rank of those that meet.
+// Exactly one rank of the group must provide each element.
 bool DistributedMatrixUpdate::fills_in(const Parameter& parameter) const {
   if (parameters_.sharing().zero > 0) return parameters_.is_primary_owner(parameter);
   return parameter.split() || parameters_.mesh().tensor.rank() == 0;

@@ -1,4 +1,4 @@
-// Work on whole matrices that are cut over ranks: each has a home rank.
+// Distributes work on sharded matrices: each matrix has a home rank.
 #pragma once
 
 #include <functional>
@@ -10,20 +10,21 @@
 
 namespace longspan {
 
-// Rows and columns of a tensor of two axes or more: all but the first are columns.
+// Returns rows and columns of a tensor with at least two axes; all axes after the first are
+// columns.
 std::pair<std::int64_t, std::int64_t> matrix_of(const Shape& shape);
 
-// The ranks that hold the pieces of a matrix work on as many matrices at once as they are: in each
-// round one reduce-scatter brings every rank a whole matrix, and one all-gather brings all of them
-// back. They are the tensor ranks where each replica has all that is there, and all ranks where the
-// replicas share it out. A round takes, as scratch on every rank, as many matrices as there are
-// ranks; matrices of like size share one. The parameters outlive it.
+// The ranks that hold the shards of a matrix process one matrix each per round. A reduce-scatter
+// assembles an unsharded matrix on every rank, and an all-gather redistributes the results. The
+// group is the tensor ranks if replicas hold everything, and all ranks if replicas shard it. A
+// round needs scratch for as many matrices as there are ranks, on every rank; matrices of similar
+// size share a round. The parameters must outlive it.
 class DistributedMatrixUpdate {
  public:
   DistributedMatrixUpdate(const Parameters& parameters, const StateBuffer::Which& which);
 
-  // Changes the gradients of the matrices: `change` is called once for each on its home rank, with
-  // the whole matrix [rows, columns] in the masters' dtype. Collective.
+  // Collective. Updates the gradients of the matrices in place. `change` is called once per matrix
+  // on its home rank, with the unsharded matrix [rows, columns] in the dtype of the masters.
   void of_gradients(const std::function<void(const Tensor& whole)>& change) const;
 
  private:

@@ -1,5 +1,5 @@
-// Muon (Jordan et al. 2024): the momentum of a hidden matrix, made orthogonal, is the way it goes;
-// all else goes by AdamW.
+// Muon (Jordan et al. 2024): hidden matrices follow their orthogonalized momentum; other parameters
+// use AdamW.
 #include <algorithm>
 #include <cmath>
 
@@ -21,9 +21,9 @@ class Muon : public OptimizerRule {
       : options_(options),
         parameters_(parameters),
         rounds_(parameters, is_hidden),
-        momentum_("momentum", parameters, is_hidden),
-        first_("first", parameters, is_other),
-        second_("second", parameters, is_other) {}
+        momentum_("momentum_buffer", parameters, is_hidden),
+        first_("exp_avg", parameters, is_other),
+        second_("exp_avg_sq", parameters, is_other) {}
 
   void update(const UpdateStep& step) override {
     for (const auto& parameter : parameters_.trained())
@@ -38,7 +38,7 @@ class Muon : public OptimizerRule {
   }
 
   std::string state_signature() const override {
-    return "the momentum of muon and moments beside it";
+    return "the momentum of muon and the moments of adamw";
   }
   void add_to(TrainingState& state) const override {
     momentum_.add_to(state);
@@ -58,8 +58,8 @@ class Muon : public OptimizerRule {
     });
   }
 
-  // With the scale `adam` an element changes as much as by Adam (Liu et al. 2025), so that one
-  // learning rate is right for both; with `spectral` by the spectral norm of what it is a layer of.
+  // With the scale `adam` the update of an element has the size of Adam's (Liu et al. 2025), so
+  // that both can share one learning rate. `spectral` scales by the spectral norm of the layer.
   double scale_of(const Parameter& parameter) const {
     const auto [rows, columns] = matrix_of(parameter.global_shape);
     const auto height = static_cast<double>(rows), width = static_cast<double>(columns);
@@ -97,7 +97,7 @@ class Muon : public OptimizerRule {
   const Parameters& parameters_;
   DistributedMatrixUpdate rounds_;
   StateBuffer momentum_;  // of hidden matrices
-  StateBuffer first_;     // of all else
+  StateBuffer first_;     // of other parameters
   StateBuffer second_;
 };
 

@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// No more rows than columns: the products of rows are the smaller ones.
+// Requires at most as many rows as columns, which makes the products of rows the smaller ones.
 void orthogonalise_wide(const Tensor& x, std::int64_t iterations) {
   constexpr double a = 3.4445, b = -4.7750, c = 2.0315;
   const Device& device = x.device();

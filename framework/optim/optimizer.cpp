@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// Parameters that no gradient has reached count as having zeros.
+// Parameters without a gradient count as zero gradients.
 void complete_gradients(const Parameters& parameters) {
   for (const auto& parameter : parameters.trained())
     if (parameter->gradient.defined() && !parameter->variable.gradient().defined())
@@ -50,28 +50,28 @@ void Optimizer::use_train_weights() const {
 }
 
 void Optimizer::save(Scalars& scalars) const {
-  scalars.set("optimizer/updates", updates_);
-  scalars.set("optimizer/keeps", rule_->state_signature());
+  scalars.set("optimizer/num_updates", updates_);
+  scalars.set("optimizer/state_signature", rule_->state_signature());
   rule_->save(scalars);
 }
 
 void Optimizer::restore(const Scalars& scalars) {
-  updates_ = scalars.get<std::int64_t>("optimizer/updates");
+  updates_ = scalars.get<std::int64_t>("optimizer/num_updates");
   rule_->restore(scalars);
 }
 
 void Optimizer::check_compatible(const Checkpoint& checkpoint) const {
   const std::string keeps = rule_->state_signature();
-  // Of an older checkpoint it is not known.
-  const auto found = checkpoint.scalars().get_or<std::string>("optimizer/keeps", keeps);
+  // Older checkpoints lack the signature.
+  const auto found = checkpoint.scalars().get_or<std::string>("optimizer/state_signature", keeps);
   if (found != keeps)
     throw ConfigurationError(
-        "{}: holds {}, and with training.optimizer as it is set a run keeps {}; set it as the "
-        "checkpoint's run had it, or begin a new run with its weights alone: another "
+        "{}: expected the optimizer state of training.optimizer, {}, found {}; set "
+        "training.optimizer as in the checkpoint, or start a new run from its weights: set another "
         "run.output_dir and training.init_from.path",
         checkpoint.path().string(),
-        found,
-        keeps);
+        keeps,
+        found);
 }
 
 void sum_squared_gradients(const Parameters& parameters, const Tensor& total) {

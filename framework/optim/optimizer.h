@@ -1,4 +1,4 @@
-// What turns gradients into new weights.
+// Applies gradients to the weights.
 #pragma once
 
 #include <memory>
@@ -11,36 +11,37 @@
 
 namespace longspan {
 
-// The optimizer of a model's parameters, which must outlive it: over what this rank owns of them.
+// Optimizer over this rank's shard of a model's parameters, which must outlive it.
 class Optimizer {
  public:
   Optimizer(const OptimizerOptions& options, const Parameters& parameters);
 
-  // The learning rate of the next update, where the schedule's is `scheduled`.
+  // Returns the learning rate of the next update, given the schedule's rate `scheduled`.
   double learning_rate(double scheduled) const {
     return rule_->learning_rate(scheduled, updates_ + 1);
   }
-  // One update with every gradient multiplied by gradient_factor; parameters without a gradient
-  // count as having zeros. Gradients are used up. Renews the compute copies and gathers the
-  // weights: collective where something is shared out, or asked of whole tensors.
+  // Collective if anything is sharded or the rule needs norms of unsharded tensors. Performs one
+  // update, with every gradient multiplied by gradient_factor. Parameters without a gradient count
+  // as zero gradients. Consumes the gradients, refreshes the compute copies and gathers the
+  // weights.
   void update(double learning_rate, double gradient_factor);
 
   // Updates so far.
   std::int64_t updates() const { return updates_; }
 
-  // Some optimizers train at other weights than those that they keep, which are measured and saved:
-  // from here on the model computes with the ones or the others. Collective where something is
-  // shared out.
+  // Collective if anything is sharded. Selects the weights that the model computes with. Some
+  // optimizers train with weights that differ from the stored ones, which are evaluated and saved.
   void use_eval_weights() const;
   void use_train_weights() const;
 
-  // Adds what it keeps under "optimizer/WHAT/NAME" to a state. The scalars "optimizer/updates",
-  // "optimizer/keeps" and others of some kinds are set by `save` and taken by `restore`.
+  // Adds the optimizer state to a training state, under "optimizer/STATE/NAME". `save` writes and
+  // `restore` reads the scalars "optimizer/num_updates", "optimizer/state_signature" and those of
+  // some types.
   void add_to(TrainingState& state) const { rule_->add_to(state); }
   void save(Scalars& scalars) const;
   void restore(const Scalars& scalars);
-  // Throws ConfigurationError where a checkpoint has what another optimizer keeps, before its
-  // tensors are looked for.
+  // Throws ConfigurationError if a checkpoint has the state of another optimizer, before its
+  // tensors are read.
   void check_compatible(const Checkpoint& checkpoint) const;
 
  private:
@@ -49,15 +50,15 @@ class Optimizer {
   std::int64_t updates_ = 0;
 };
 
-// total, one f64 on the parameters' device: the sum of the squares of what this rank owns and
-// answers for of the reduced gradients. The sum over all ranks counts each element once. A GPU is
-// not waited for.
+// Writes to `total`, one f64 on the parameters' device, the sum of squares of the reduced gradients
+// that this rank owns and is responsible for. The sum over all ranks counts each element once. Does
+// not synchronize with a GPU.
 void sum_squared_gradients(const Parameters& parameters, const Tensor& total);
 
-// The same of the weights (masters): finite where all of them are.
+// As above, for the weights (masters). The sum is finite only if all weights are.
 void sum_squared_weights(const Parameters& parameters, const Tensor& total);
 
-// min(1, limit / (norm + 1e-6)), or 1 where the limit is 0.
+// Returns min(1, limit / (norm + 1e-6)), or 1 if the limit is 0.
 double clip_factor(double norm, double limit);
 
 }  // namespace longspan

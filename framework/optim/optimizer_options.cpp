@@ -9,7 +9,7 @@ namespace {
 
 const std::string section = "training.optimizer.";
 
-// Whether a kind reads the key, which `reads` says by its name or by "kind.*".
+// Returns whether an optimizer type reads the key; `reads` lists its name or "kind.*".
 bool reads(const OptimizerKindEntry& entry, std::string_view key) {
   return std::ranges::any_of(entry.reads, [&](const std::string& read) {
     return read.ends_with('*') ? key.starts_with(read.substr(0, read.size() - 1)) : key == read;
@@ -21,7 +21,7 @@ void warn_where_unread(OptionTable& table, const OptimizerOptions& options, std:
     const OptimizerKindEntry& entry = entry_of(options.kind);
     return reads(entry, key)
                ? ""
-               : fmt::format("training.optimizer.type is {}, which does not read it", entry.name);
+               : fmt::format("training.optimizer.type: {} does not use it", entry.name);
   });
 }
 
@@ -29,10 +29,9 @@ void declare_shared(OptionTable& table, OptimizerOptions& options) {
   table.add(
       section + "type",
       options.kind,
-      "how weights are updated: adamw and adam; sgd; lamb, whose steps are as long as each "
-      "tensor; adafactor, whose state is small; adagrad; radam; lion; muon, which makes the "
-      "steps of hidden matrices orthogonal and leaves all else to adamw; schedule_free_adamw, "
-      "adamw that measures and saves an average of its weights",
+      "optimizer: adamw, adam, sgd, lamb, adafactor, adagrad, radam, lion, muon (hidden matrices "
+      "only, adamw for the rest) or schedule_free_adamw (an average of the weights is measured "
+      "and saved)",
       {{"adamw", OptimizerKind::adamw},
        {"adam", OptimizerKind::adam},
        {"sgd", OptimizerKind::sgd},
@@ -45,42 +44,45 @@ void declare_shared(OptionTable& table, OptimizerOptions& options) {
        {"schedule_free_adamw", OptimizerKind::schedule_free}});
   table.add(section + "beta1",
             options.beta1,
-            "decay of the first moment; none: 0.9, and no first moment with adafactor",
+            "decay of the first moment; none: 0.9, with adafactor no first moment",
             at_least(0.0),
             less_than(1.0));
   table.add(section + "beta2",
             options.beta2,
-            "decay of the second moment, of lion's only one after an update; none: 0.999, with "
+            "decay of the second moment, or of lion's moment after an update; none: 0.999, with "
             "lion 0.99, with muon 0.95",
             at_least(0.0),
             less_than(1.0));
   table.add(section + "eps",
             options.epsilon,
-            "added to the denominator, with adafactor to squares; none: 1e-8, with lamb 1e-6, with "
-            "adagrad 1e-10, with adafactor 1e-30",
+            "epsilon added to the denominator, with adafactor to squared gradients; none: 1e-8, "
+            "with lamb 1e-6, with adagrad 1e-10, with adafactor 1e-30",
             more_than(0.0));
   table.add(section + "weight_decay",
             options.weight_decay,
-            "decay of matrices: added to the gradient with adam, sgd and adagrad, part of the "
-            "direction with lamb, decoupled otherwise",
+            "weight decay of matrices: part of the gradient with adam, sgd and adagrad, part of "
+            "the update direction with lamb, otherwise decoupled",
             at_least(0.0));
   table.add(section + "momentum",
             options.momentum,
-            "of sgd and muon; none: 0.9 and 0.95",
+            "momentum; none: 0.9 for sgd, 0.95 for muon. Only with training.optimizer.type: sgd "
+            "or muon",
             at_least(0.0),
             less_than(1.0));
   table.add(section + "nesterov",
             options.nesterov,
-            "whether sgd and muon look ahead along their momentum; none: muon does");
+            "Nesterov momentum; none: true for muon, false for sgd. Only with "
+            "training.optimizer.type: sgd or muon");
 }
 
 void declare_lamb(OptionTable& table, OptimizerOptions& options) {
   table.add(section + "lamb.bias_correction",
             options.lamb.bias_correction,
-            "whether moments are corrected for having begun at 0");
+            "bias correction of the moments. Only with training.optimizer.type: lamb");
   table.add(section + "lamb.max_weight_norm",
             options.lamb.largest_norm,
-            "with which the norm of a tensor counts at most in the length of its step; 0: any",
+            "maximum weight norm of a tensor in the trust ratio; 0: unlimited. Only with "
+            "training.optimizer.type: lamb",
             at_least(0.0));
 }
 
@@ -89,38 +91,43 @@ void declare_adafactor(OptionTable& table, OptimizerOptions& options) {
   const std::string prefix = section + "adafactor.";
   table.add(prefix + "relative_step",
             adafactor.relative_step,
-            "the step of update t is the smaller of 0.01 and 1 / sqrt(t), whatever "
-            "training.learning_rate and training.lr_scheduler.type are");
+            "step size min(0.01, 1 / sqrt(t)) at update t, instead of training.learning_rate and "
+            "training.lr_scheduler.type. Only with training.optimizer.type: adafactor");
   table.add(prefix + "warmup_init",
             adafactor.slow_start,
-            "relative steps begin with 1e-6 t instead of 0.01");
+            "relative steps of at most 1e-6 t instead of 0.01. Only with training.optimizer.type: "
+            "adafactor");
   table.add(prefix + "scale_parameter",
             adafactor.scale_by_weights,
-            "steps are multiplied by the root mean square of each tensor");
+            "multiplication of steps by the root mean square of each tensor. Only with "
+            "training.optimizer.type: adafactor");
   table.add(prefix + "min_parameter_scale",
             adafactor.least_scale,
-            "that root mean square counts as at least this",
+            "lower bound of the root mean square in training.optimizer.adafactor.scale_parameter. "
+            "Only with training.optimizer.type: adafactor",
             at_least(0.0));
   table.add(prefix + "clip_threshold",
             adafactor.largest_update,
-            "root mean square to which a tensor's update is clipped",
+            "root mean square to which a tensor's update is clipped. Only with "
+            "training.optimizer.type: adafactor",
             more_than(0.0));
   table.add(prefix + "decay_rate",
             adafactor.decay_exponent,
-            "the decay of the second moment at update t is 1 - t^-decay_rate",
+            "exponent r of the second moment's decay 1 - t^-r at update t. Only with "
+            "training.optimizer.type: adafactor",
             more_than(0.0));
 }
 
 void declare_muon(OptionTable& table, OptimizerOptions& options) {
   table.add(section + "muon.ns_steps",
             options.muon.iterations,
-            "of Newton and Schulz, by which a matrix becomes orthogonal",
+            "number of Newton-Schulz iterations. Only with training.optimizer.type: muon",
             between(1, 100));
   table.add(section + "muon.adjust_lr_fn",
             options.muon.scale,
-            "of the orthogonal matrix: match_rms_adamw, 0.2 sqrt(max(rows, columns)), which "
-            "changes elements as much as adamw does, so that one learning rate is right for both; "
-            "original, sqrt(max(1, rows / columns))",
+            "scale of the orthogonalized update: match_rms_adamw, 0.2 sqrt(max(rows, columns)), "
+            "which suits the learning rate of adamw; or original, sqrt(max(1, rows / columns)). "
+            "Only with training.optimizer.type: muon",
             {{"match_rms_adamw", MuonScale::adam}, {"original", MuonScale::spectral}});
 }
 
@@ -133,8 +140,8 @@ void declare(OptionTable& table, OptimizerOptions& options) {
   declare_muon(table, options);
   table.add(section + "adagrad.grad_clip",
             options.grad_clip,
-            "largest norm of the gradient of each tensor alone, by which its step becomes shorter "
-            "(adaptive span: 0.03); 0: any",
+            "maximum gradient norm per tensor, by which its step is reduced (adaptive span: "
+            "0.03); 0: unlimited. Only with training.optimizer.type: adagrad",
             at_least(0.0));
   for (const char* const key : {"beta1",
                                 "beta2",

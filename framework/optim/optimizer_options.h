@@ -1,4 +1,4 @@
-// The keys training.optimizer.*.
+// Configuration keys training.optimizer.*.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,19 @@ enum class OptimizerKind : std::uint8_t {
 
 struct LambOptions {
   bool bias_correction = true;
-  double largest_norm = 0;  // that a tensor's norm counts with in its trust ratio; 0: any
+  double largest_norm = 0;  // maximum tensor norm in the trust ratio; 0: unlimited
 };
 
 struct AdafactorOptions {
-  bool relative_step = true;     // the step of the paper instead of a learning rate
-  bool slow_start = false;       // relative steps grow by 1e-6 an update at first
+  bool relative_step = true;     // the relative step size of the paper replaces the learning rate
+  bool slow_start = false;       // relative steps start small and grow by 1e-6 per update
   bool scale_by_weights = true;  // steps are relative to the root mean square of a tensor
-  double least_scale = 1e-3;     // of that root mean square
-  double largest_update = 1;     // root mean square of an update
+  double least_scale = 1e-3;     // lower bound of that root mean square
+  double largest_update = 1;     // maximum root mean square of an update
   double decay_exponent = 0.8;   // beta2 of update t is 1 - t^-decay_exponent
 };
 
-// What an orthogonal matrix is multiplied by.
+// Scale of an orthogonalized update.
 enum class MuonScale : std::uint8_t { adam, spectral };
 
 struct MuonOptions {
@@ -43,7 +43,7 @@ struct MuonOptions {
   MuonScale scale = MuonScale::adam;
 };
 
-// What is not set is what the kind's authors take.
+// Unset options have the defaults of the optimizer's authors.
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::adamw;
   std::optional<double> beta1 = {};
@@ -52,13 +52,13 @@ struct OptimizerOptions {
   double weight_decay = 0;
   std::optional<double> momentum = {};
   std::optional<bool> nesterov = {};
-  double grad_clip = 0;  // adagrad: the largest norm of one tensor's gradient; 0: any
+  double grad_clip = 0;  // adagrad: maximum gradient norm per tensor; 0: unlimited
   LambOptions lamb = {};
   AdafactorOptions adafactor = {};
   MuonOptions muon = {};
 };
 
-// What is set and the kind does not read is a warning of the table.
+// The table warns about set keys that the optimizer type does not read.
 void declare(OptionTable& table, OptimizerOptions& options);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// One kind of optimizer: what it keeps, and how it makes new weights of gradients.
+// Update rule of an optimizer, with its state.
 #pragma once
 
 #include <cstdint>
@@ -11,41 +11,43 @@
 namespace longspan {
 
 struct UpdateStep {
-  std::int64_t number = 1;  // of the update, from 1
+  std::int64_t number = 1;  // update number, from 1
   double learning_rate = 0;
   double gradient_factor = 1;
 };
 
-// Over what this rank owns of a model's parameters, which outlive it. Where tensors are cut, by
-// tensor ranks or by what is shared out, what a rule asks of a tensor is that of the whole tensor.
+// Works on this rank's shard of a model's parameters, which must outlive it. For sharded tensors
+// (by tensor parallelism or ZeRO), per-tensor quantities are those of the unsharded tensor.
 class OptimizerRule {
  public:
   virtual ~OptimizerRule() = default;
 
-  // Renews the masters and what is computed with of them; every gradient is there, reduced, and may
-  // be left as anything. Collective where the rule asks something of whole tensors.
+  // Collective if the rule needs quantities of unsharded tensors. Updates the masters and the
+  // compute copies. All gradients are present and reduced; their contents are unspecified
+  // afterwards.
   virtual void update(const UpdateStep& step) = 0;
 
-  // After an update, and after the masters of parameters that have a range were held to it: what
-  // the rule keeps of those is held to it too. This rank's part.
+  // Clamps the rule's state of bounded parameters on this rank, after an update and after their
+  // masters were clamped.
   virtual void clamp_to_bounds() const {}
 
-  // What it keeps, as a clause: a run goes on only from a checkpoint with the same.
+  // Describes the state, as a clause; a run resumes only from a checkpoint with an equal
+  // description.
   virtual std::string state_signature() const = 0;
   virtual void add_to(TrainingState& state) const = 0;
   virtual void save(Scalars& /*scalars*/) const {}
   virtual void restore(const Scalars& /*scalars*/) {}
 
-  // The learning rate that it takes where the schedule's is `scheduled`.
+  // Returns the learning rate that the rule uses, given the schedule's rate.
   virtual double learning_rate(double scheduled, std::int64_t /*update*/) const {
     return scheduled;
   }
-  // After `updates` updates: writes what the forward pass of training reads from the masters and
-  // what it keeps, where it is not the masters. This rank's part.
+  // After `updates` updates: computes the training weights from masters and state, where they
+  // differ from the masters. This rank's shard.
   virtual void write_training_weights(std::int64_t /*updates*/) const {}
 };
 
-// What an update works on, of neighbours that are treated alike and of one parameter.
+// Flat range of an update: a run of adjacent parameters, or one parameter.
 inline OptimizerRange range_of(const FlatParameterRun& run,
                                const UpdateStep& step,
                                double weight_decay) {

@@ -48,10 +48,10 @@ void judge_ended(const Checkpoint& checkpoint, const Parameters& parameters) {
   for (const auto& parameter : parameters.all())
     if (parameter->active_steps && parameters.reads(*parameter) && !checkpoint.has(parameter->name))
       throw ConfigurationError(
-          "{}: has no {}, whose part in training had ended there, and would end at step {} now; "
-          "set training.max_steps, training.lr_scheduler.total_steps and "
-          "model.intermediate_losses.end_fraction as that run had them, or begin a new run with "
-          "its weights alone: another run.output_dir and training.init_from.path",
+          "{}: has no {}, whose training had ended, but would now end at step {}; set "
+          "training.max_steps, training.lr_scheduler.total_steps and "
+          "model.intermediate_losses.end_fraction as in the checkpoint, or start a new run from "
+          "its weights: set another run.output_dir and training.init_from.path",
           checkpoint.path().string(),
           parameter->name,
           *parameter->active_steps);

@@ -1,4 +1,4 @@
-// What a rank holds of the parameters, as pieces of a checkpoint.
+// This rank's shard of the parameters, as pieces of a checkpoint.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace longspan {
 
-// Adds the values that a rank holds of the elements that it owns of a parameter, [shard_end -
-// own_begin], as boxes of the whole parameter: none where it owns nothing, and none of a parameter
-// that training reads no more.
+// Adds the values of a parameter's elements that this rank owns, [shard_end - own_begin], as boxes
+// of the unsharded parameter. Adds nothing for an empty shard, or for a parameter that training no
+// longer reads.
 void add_own(TrainingState& state,
              const std::string& name,
              const Parameters& parameters,
              const Parameter& parameter,
              const Tensor& values);
 
-// The masters under the parameters' names: what each rank owns of them.
+// Returns the masters under the parameters' names: the shard that each rank owns.
 TrainingState weights_state(const Parameters& parameters);
 
-// Throws ConfigurationError where training goes on to read what a checkpoint has no more
+// Throws ConfigurationError if training still needs parameters that a checkpoint no longer has
 // (Parameter::active_steps).
 void judge_ended(const Checkpoint& checkpoint, const Parameters& parameters);
 

@@ -7,16 +7,13 @@
 namespace longspan {
 namespace {
 
-// What is wrong with the keys of the loss scale; nothing where they are as they should be.
+// Returns why the loss scale keys are invalid; empty if they are valid.
 std::string problem_of(const PrecisionOptions& options) {
   const LossScaleOptions& given = options.loss_scale;
   const LossScaleOptions standard;
   const auto unused = [](const char* key, const auto& value) {
     return fmt::format(
-        "precision.loss_scale.{}: found {}, but only precision.compute_dtype: float16 scales the "
-        "loss",
-        key,
-        value);
+        "precision.loss_scale.{}: {} requires precision.compute_dtype: float16", key, value);
   };
   if (options.compute != DType::f16) {
     if (given.initial != standard.initial) return unused("init_scale", given.initial);
@@ -26,9 +23,8 @@ std::string problem_of(const PrecisionOptions& options) {
   }
   int exponent = 0;
   if (std::frexp(given.initial, &exponent) == 0.5) return "";
-  return fmt::format(
-      "precision.loss_scale.init_scale: found {}; wanted a power of two, which rounds nothing",
-      given.initial);
+  return fmt::format("precision.loss_scale.init_scale: expected a power of two, found {}",
+                     given.initial);
 }
 
 }  // namespace
@@ -36,34 +32,37 @@ std::string problem_of(const PrecisionOptions& options) {
 void declare(OptionTable& table, PrecisionOptions& options) {
   table.add("precision.compute_dtype",
             options.compute,
-            "type of activations and of the weights in a pass; float64 is for tests",
+            "data type of activations, and of weights in the forward and backward pass; float64 "
+            "is for tests",
             {{"float64", DType::f64},
              {"float32", DType::f32},
              {"bfloat16", DType::bf16},
              {"float16", DType::f16}});
   table.add("precision.grad_reduce_dtype",
             options.gradient_reduction,
-            "type in which gradients travel to be summed over ranks: float32 as they are, or "
-            "bfloat16, half as much",
+            "data type of the gradient reduction over ranks: float32, or bfloat16, which halves "
+            "the communication",
             {{"float32", DType::f32}, {"bfloat16", DType::bf16}});
   table.add(
       "precision.allow_tf32",
       options.tf32,
-      "a GPU may round the factors of float32 products to 10 bits (TF32): faster, less exact; "
-      "a CPU does not");
+      "TF32 (10-bit mantissa) for the factors of float32 products on a GPU: faster, less exact; a "
+      "CPU ignores it");
   table.add(
       "precision.loss_scale.init_scale",
       options.loss_scale.initial,
-      "the first factor of the gradients of float16, a power of two; it adapts: an overflow halves "
-      "it, and the step is skipped without counting as diverged",
+      "initial loss scale, a power of two; an overflow halves it and skips the step, which does "
+      "not count as divergence. Only with precision.compute_dtype: float16",
       between(LossScaler::least, std::exp2(32)));
   table.add("precision.loss_scale.growth_interval",
             options.loss_scale.growth_interval,
-            "steps without an overflow until the loss scale is doubled",
+            "steps without overflow before the loss scale is doubled. Only with "
+            "precision.compute_dtype: float16",
             at_least(1));
   table.add("precision.loss_scale.hysteresis",
             options.loss_scale.hysteresis,
-            "overflows until the loss scale is halved; doubling it counts them anew",
+            "number of overflows before the loss scale is halved, counted again after it is "
+            "doubled. Only with precision.compute_dtype: float16",
             at_least(1));
   table.check({"precision.loss_scale.init_scale",
                "precision.loss_scale.growth_interval",
@@ -73,9 +72,8 @@ void declare(OptionTable& table, PrecisionOptions& options) {
   table.check({"precision.grad_reduce_dtype", "precision.compute_dtype"}, [&options] {
     return options.compute != DType::f64 || options.gradient_reduction == DType::f32
                ? ""
-               : "precision.grad_reduce_dtype: found bfloat16 with precision.compute_dtype: "
-                 "float64, whose gradients it would round to 8 bits; set it to float32, which "
-                 "leaves them as they are";
+               : "precision.grad_reduce_dtype: bfloat16 cannot be combined with "
+                 "precision.compute_dtype: float64; set it to float32";
   });
 }
 

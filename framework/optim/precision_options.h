@@ -10,10 +10,10 @@ class OptionTable;
 
 struct PrecisionOptions {
   DType compute = DType::f32;  // precision.compute_dtype
-  // precision.grad_reduce_dtype: float32 also stands for float64, where that is computed in.
+  // precision.grad_reduce_dtype: float32 means float64 where computation uses float64.
   DType gradient_reduction = DType::f32;
   LossScaleOptions loss_scale = {};  // with float16
-  bool tf32 = false;                 // precision.allow_tf32: of float32 products on a GPU
+  bool tf32 = false;                 // precision.allow_tf32: for float32 products on a GPU
 };
 
 void declare(OptionTable& table, PrecisionOptions& options);

@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-// How far the decay has come: 0 at the end of the warm-up, 1 at the end.
+// Progress of the decay: 0 at the end of the warmup, 1 at the end.
 double progress(const LrSchedule& schedule, std::int64_t update) {
   const auto period =
       static_cast<double>(std::max<std::int64_t>(schedule.total - schedule.warmup, 1));
@@ -23,7 +23,7 @@ double progress(const LrSchedule& schedule, std::int64_t update) {
   return 1;
 }
 
-// The part of the full rate that is left at the end of warmup_stable_decay.
+// Returns the fraction of the full rate at the end of warmup_stable_decay.
 double left(const LrSchedule& schedule, std::int64_t update) {
   if (schedule.end == ScheduleEnd::restart)
     update = schedule.warmup + (update - schedule.warmup) %

@@ -1,5 +1,5 @@
-// AdamW without a schedule (Defazio et al. 2024): what is kept is the average of the weights that
-// fast updates go through, and gradients are taken between the two.
+// Schedule-free AdamW (Defazio et al. 2024): stores the average of a fast weight sequence and
+// computes gradients between the two.
 #include <cmath>
 
 #include "framework/kernels/clamp.h"
@@ -9,16 +9,16 @@
 namespace longspan {
 namespace {
 
-// The masters are the average: what is measured, saved and begun with. The forward pass of training
-// reads another point, so that parameters have masters of their own in any dtype.
+// The masters are the average, which is evaluated, saved and loaded. Training computes gradients at
+// another point, so parameters need separate masters in any dtype.
 class ScheduleFree : public OptimizerRule {
  public:
   ScheduleFree(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options),
         parameters_(parameters),
-        fast_("fast", parameters),
-        second_("second", parameters) {
-    require(parameters.separate_masters(), "schedule_free needs masters of their own");
+        fast_("z", parameters),
+        second_("exp_avg_sq", parameters) {
+    require(parameters.separate_masters(), "schedule_free_adamw requires separate master weights");
   }
 
   void update(const UpdateStep& step) override {
@@ -29,7 +29,7 @@ class ScheduleFree : public OptimizerRule {
     const double share = rates_ > 0 ? rate * rate / rates_ : 0;
     for (const FlatParameterRun& run : parameters_.runs()) {
       const Tensor fast = fast_.of(run);
-      // Only now are the weights there that the run begins with.
+      // The initial weights are available only at the first step.
       if (step.number == 1) fast.copy_from(run.shard_master);
       on(parameters_.device(), [&](auto backend) {
         schedule_free_update(backend,
@@ -73,7 +73,7 @@ class ScheduleFree : public OptimizerRule {
   }
 
  private:
-  static constexpr const char* rates_name = "optimizer/sum_of_squared_rates";
+  static constexpr const char* rates_name = "optimizer/sum_squared_lr";
 
   double beta1() const { return options_.beta1.value_or(0.9); }
 
@@ -81,7 +81,7 @@ class ScheduleFree : public OptimizerRule {
   const Parameters& parameters_;
   StateBuffer fast_;
   StateBuffer second_;
-  double rates_ = 0;  // squared, of all updates
+  double rates_ = 0;  // sum of squares over all updates
 };
 
 }  // namespace

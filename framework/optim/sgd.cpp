@@ -11,8 +11,8 @@ class Sgd : public OptimizerRule {
  public:
   Sgd(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options), parameters_(parameters), momentum_(options.momentum.value_or(0.9)) {
-    // In checkpoints its place is that of Adam's first moment.
-    if (momentum_ > 0) buffer_.emplace("first", parameters);
+    // Stored in checkpoints like Adam's first moment.
+    if (momentum_ > 0) buffer_.emplace("momentum_buffer", parameters);
   }
 
   void update(const UpdateStep& step) override {
@@ -28,7 +28,7 @@ class Sgd : public OptimizerRule {
   }
 
   std::string state_signature() const override {
-    return buffer_ ? "the momentum of sgd" : "nothing, as sgd without momentum";
+    return buffer_ ? "the momentum of sgd" : "nothing (sgd without momentum)";
   }
   void add_to(TrainingState& state) const override {
     if (buffer_) buffer_->add_to(state);

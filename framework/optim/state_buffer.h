@@ -1,4 +1,4 @@
-// A number for each element that a rank updates, such as a moment.
+// Optimizer state with one value per element, such as a moment.
 #pragma once
 
 #include <functional>
@@ -10,17 +10,16 @@
 
 namespace longspan {
 
-// Zeros at first, in the dtype of the masters; they are cut and shared out as these are. The
-// parameters outlive it.
+// Initially zero, with the dtype and the sharding of the masters. The parameters must outlive it.
 class StateBuffer {
  public:
   using Which = std::function<bool(const Parameter&)>;
 
-  // `name`: in checkpoints, "optimizer/NAME/PARAMETER". `which`: the parameters that have one;
+  // `name`: in checkpoints, "optimizer/NAME/PARAMETER". `which`: the parameters with this state;
   // empty: all.
   StateBuffer(std::string name, const Parameters& parameters, const Which& which = {});
 
-  // [elements that this rank owns]. Of a run only where all parameters have one.
+  // Returns [elements that this rank owns]. Runs require state for all parameters.
   Tensor of(const Parameter& parameter) const;
   Tensor of(const FlatParameterRun& run) const;
 

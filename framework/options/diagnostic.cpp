@@ -37,7 +37,7 @@ void throw_if_any(std::vector<Diagnostic> complaints) {
   if (lines.size() > most_told) {
     const std::size_t others = lines.size() - most_told;
     lines.resize(most_told);
-    lines.push_back(fmt::format("and {} more mistake{}", others, others == 1 ? "" : "s"));
+    lines.push_back(fmt::format("and {} more error{}", others, others == 1 ? "" : "s"));
   }
   throw ConfigurationError("{}", fmt::join(lines, "\n"));
 }

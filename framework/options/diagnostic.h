@@ -1,4 +1,4 @@
-// Mistakes in a configuration, each with its place, and how they are told.
+// Configuration errors with their locations, and how they are reported.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace longspan {
 
-// So many mistakes are told; of the others how many they are.
+// Maximum number of reported errors; the remaining ones are counted.
 inline constexpr std::size_t most_told = 20;
 
-// The place in a file, counted from 1; without a file it stands for the command line.
+// A location in a file, counted from 1; without a file, the command line.
 struct SourceLocation {
   std::string file;
   int line = 0;
@@ -20,20 +20,20 @@ struct SourceLocation {
   std::string to_string() const;
 };
 
-// Something wrong at a place.
+// An error at a location.
 struct Diagnostic {
   SourceLocation mark;
   std::string message;
-  std::string key = {};      // what it is about, where it is about a key
-  bool unknown_key = false;  // there is no such key
+  std::string key = {};      // the key concerned, if any
+  bool unknown_key = false;  // the key does not exist
 };
 
-// "place: message" of each: first what has no line, such as missing keys, then in the order of the
-// file, then the command line.
+// Returns "place: message" of each. Errors without a line, such as missing keys, come first, then
+// in file order, then of the command line.
 std::vector<std::string> lines_of(std::vector<Diagnostic> complaints);
 
-// Throws ConfigurationError with the first `most_told` of these lines and how many more there are;
-// nothing is where there is no complaint.
+// Throws ConfigurationError with the first `most_told` of these lines and the number of remaining
+// ones. Does nothing without errors.
 void throw_if_any(std::vector<Diagnostic> complaints);
 
 }  // namespace longspan

@@ -10,10 +10,10 @@
 namespace longspan {
 namespace {
 
-// What is longer names nothing, and takes long to compare.
+// Longer words match nothing and are slow to compare.
 constexpr std::size_t longest_name = 200;
 
-// One line a key. A name with a dot is that of a key in a section: "norm.eps".
+// One line per key. A name with a dot denotes a key in a section: "norm.eps".
 constexpr FieldName names_of_keys[] = {
     {"output_dir out_dir save_dir logdir", "run.output_dir"},
     {"random_seed manual_seed", "run.seed"},
@@ -257,21 +257,21 @@ constexpr FieldName names_of_keys[] = {
     {"head none",
      "model.attention.scale_attn_weights",
      {},
-     "true divides by the root of model.head_dim, false does not"},
-    {"serial", "model.use_parallel_residual", {}, "serial is false"},
-    {"parallel", "model.use_parallel_residual", {}, "parallel is true"},
-    {"halves", "model.rope.interleaved", {}, "halves is false"},
-    {"neighbours neighbors", "model.rope.interleaved", {}, "neighbors is true"},
-    {"same", "training.init_from.resize_vocab", {}, "same is false"},
-    {"grow", "training.init_from.resize_vocab", {}, "grow is true"},
-    {"shared", "model.share_encoder_decoder_embeddings", {}, "shared is true"},
-    {"apart", "model.share_encoder_decoder_embeddings", {}, "apart is false"},
-    {"crf", "model.use_crf", {}, "crf is true"},
-    {"softmax", "model.use_crf", {}, "softmax is false"},
+     "set it to true to divide by the square root of model.head_dim, else to false"},
+    {"serial", "model.use_parallel_residual", {}, "set it to false"},
+    {"parallel", "model.use_parallel_residual", {}, "set it to true"},
+    {"halves", "model.rope.interleaved", {}, "set it to false"},
+    {"neighbours neighbors", "model.rope.interleaved", {}, "set it to true"},
+    {"same", "training.init_from.resize_vocab", {}, "set it to false"},
+    {"grow", "training.init_from.resize_vocab", {}, "set it to true"},
+    {"shared", "model.share_encoder_decoder_embeddings", {}, "set it to true"},
+    {"apart", "model.share_encoder_decoder_embeddings", {}, "set it to false"},
+    {"crf", "model.use_crf", {}, "set it to true"},
+    {"softmax", "model.use_crf", {}, "set it to false"},
     {"bpe unigram wordpiece",
      "data.tokenizer.type",
      {},
-     "set it to sentencepiece or huggingface, and data.tokenizer.model_type to that"},
+     "set it to sentencepiece or huggingface, and data.tokenizer.model_type to this value"},
     {"jsonl json csv txt", "data.format", "text"},
     {"cosine_with_min_lr", "training.lr_scheduler.type", "cosine"},
     {"block uniform true", "memory.recompute_granularity", "full"},
@@ -279,42 +279,41 @@ constexpr FieldName names_of_keys[] = {
     {"micro_batch_size per_device_train_batch_size",
      "",
      {},
-     "set data.global_batch_size: it is divided by parallel.data_parallel_size and "
+     "set data.global_batch_size, which is divided by parallel.data_parallel_size and "
      "training.gradient_accumulation_steps"},
     {"betas adam_betas", "", {}, "set training.optimizer.beta1 and training.optimizer.beta2"},
     {"packing pack",
      "",
      {},
-     "sequences are always packed to data.seq_length; data.documents.reset_attention_mask masks "
-     "other documents"},
+     "remove the key, as sequences are always packed to data.seq_length; set "
+     "data.documents.reset_attention_mask to mask other documents"},
     {"pipeline_parallel_size pipeline_model_parallel_size pp pp_size",
      "",
      {},
-     "there is no pipeline parallelism: remove the key"},
+     "remove the key, as pipeline parallelism is not supported"},
     {"flash flash_attention flash_attn use_flash_attention sdpa xformers "
      "memory_efficient_attention",
      "",
      {},
-     "attention is always computed in tiles, as FlashAttention does: no key is needed"},
+     "remove the key, as attention is always computed in tiles, as in FlashAttention"},
     {"nucleus nucleus_sampling top_p",
      "",
      {},
-     "nucleus sampling is an option of the command: longspan generate --top-p"},
-    {"top_k", "", {}, "it is an option of the command: longspan generate --top-k"},
+     "use the option of the command: longspan generate --top-p"},
+    {"top_k", "", {}, "use the option of the command: longspan generate --top-k"},
     {"num_beams beam_size beam_search",
      "",
      {},
-     "beam search is an option of the commands: longspan generate --beam, longspan evaluate "
-     "--beam"},
-    {"max_new_tokens", "", {}, "it is an option of the command: longspan generate --tokens"},
+     "use the option of the commands: longspan generate --beam, longspan evaluate --beam"},
+    {"max_new_tokens", "", {}, "use the option of the command: longspan generate --max-new-tokens"},
     {"world_size num_gpus nproc nproc_per_node num_processes num_nodes nnodes devices",
      "",
      {},
-     "the number of ranks is an option of the command: longspan run -n RANKS"},
+     "use the option of the command: longspan launch -n RANKS"},
     {"torch_compile compile use_cache",
      "",
      {},
-     "generate always caches keys and values, and nothing is compiled: no key is needed"},
+     "remove the key, as generate always caches keys and values and nothing is compiled"},
 };
 
 constexpr FieldName names_of_options[] = {
@@ -328,36 +327,61 @@ constexpr FieldName names_of_options[] = {
     {"estimate", "plan"},
     {"check", "verify"},
     {"show info", "inspect"},
-    {"tokenize preprocess", "prepare"},
+    {"prepare tokenize preprocess preprocess_data", "tokenize-data"},
     {"convert", "import"},
-    {"launch mpirun torchrun", "run"},
+    {"run mpirun torchrun", "launch"},
+    {"attention attention_weights", "attention-maps"},
     {"init new", "config"},
 
     {"nucleus nucleus_p", "--top-p"},
     {"temp", "--temperature"},
-    {"max_new_tokens max_tokens max_length n_predict num_tokens", "--tokens"},
+    {"tokens max_tokens max_length n_predict num_tokens", "--max-new-tokens"},
+    {"tokens max_new_tokens max_length num_tokens", "--max-tokens"},
     {"num_beams beam_size beams", "--beam"},
-    {"num_samples num_return_sequences n_samples", "--samples"},
+    {"samples num_return_sequences n_samples", "--num-samples"},
     {"nbest num_hypotheses", "--n-best"},
     {"do_sample sampling", "--sample"},
     {"lenpen", "--length-penalty"},
     {"source src in infile", "--input"},
     {"target output_dir out_dir out outfile save_dir model_prefix", "--output"},
-    {"output output_dir out_dir out", "--to"},
-    {"vocab_size", "--vocabulary"},
-    {"model_type", "--kind"},
-    {"special_tokens user_defined_symbols control_symbols", "--special"},
-    {"pre_tokenizer", "--cut"},
+    {"to output out_dir out save_dir", "--output-dir"},
+    {"vocabulary", "--vocab-size"},
+    {"kind", "--model-type"},
+    {"special user_defined_symbols control_symbols", "--special-tokens"},
+    {"cut", "--pre-tokenizer"},
     {"nproc np n_ranks num_processes world_size gpus nproc_per_node", "--ranks"},
     {"override config_override", "--set"},
     {"ckpt step", "--checkpoint"},
-    {"batch_size bs", "--batch"},
-    {"seq_length seq_len block_size context_length", "--segment"},
-    {"mem_len", "--memory"},
+    {"batch bs", "--batch-size"},
+    {"segment seq_len block_size context_length", "--seq-length"},
+    {"memory", "--mem-len"},
+    {"memory", "--memory-per-rank"},
+    {"flops", "--flops-per-rank"},
+    {"bandwidth", "--bandwidth-per-rank"},
+    {"machine", "--machine-profile"},
     {"torch_dtype precision", "--dtype"},
     {"random_seed manual_seed", "--seed"},
     {"dataset file", "--data"},
-    {"max_shard_size", "--shard"},
+    {"shard", "--max-shard-size"},
+    {"base base_model_name_or_path", "--base-model"},
+    {"adapters", "--adapter-only"},
+    {"part", "--shard-mib"},
+    {"score", "--merge-score"},
+    {"ties", "--tie-break"},
+    {"iterations iter_decode_max_iter", "--max-iterations"},
+    {"longest_beyond max_len_b", "--max-extra-length"},
+    {"images", "--image-sheet"},
+    {"complete", "--inpaint"},
+    {"by_position", "--loss-by-position"},
+    {"needles", "--needle-in-haystack"},
+    {"depths", "--num-depths"},
+    {"recompute_context window", "--sliding-window"},
+    {"profile", "--profile-steps"},
+    {"watch", "--serve"},
+    {"replace force", "--overwrite"},
+    {"configuration", "--config"},
+    {"into", "--output-dir"},
+    {"new", "--template"},
 };
 
 std::string_view leaf_of(std::string_view key) { return key.substr(key.rfind('.') + 1); }
@@ -365,7 +389,7 @@ std::string_view section_of(std::string_view key) { return key.substr(0, key.fin
 
 char small(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-// Small letters, underscores for hyphens, none at the beginning.
+// Normalizes to lowercase, with underscores for hyphens and without leading ones.
 std::string normal(std::string_view text) {
   std::string result;
   for (const char c : text)
@@ -407,8 +431,8 @@ bool is_among(std::string_view key, std::span<const std::string> keys) {
 
 std::string meant(std::string_view key) { return fmt::format("; did you mean \"{}\"?", key); }
 
-// The entry that `written` matches so at least, of those for a key among `keys` or for none: the
-// best, of several that of the same section, else the first.
+// Returns the best entry, among those for `keys` or without a key, that matches `written` at least
+// as well as required. Ties prefer the section of `written`, then the first entry.
 const FieldName* entry_named(std::string_view written,
                              std::span<const std::string> keys,
                              NameMatch least) {
@@ -416,7 +440,7 @@ const FieldName* entry_named(std::string_view written,
   std::pair<NameMatch, bool> best_match = {NameMatch::none, false};
   for (const FieldName& entry : field_names()) {
     if (!entry.value.empty() || (!entry.key.empty() && !is_among(entry.key, keys))) continue;
-    if (!entry.note.empty() && !entry.key.empty()) continue;  // of a value
+    if (!entry.note.empty() && !entry.key.empty()) continue;  // the note concerns a value
     const std::pair found = {match(written, entry), section_of(entry.key) == section_of(written)};
     if (found.first < least || found <= best_match) continue;
     best_match = found;
@@ -429,8 +453,8 @@ std::string hint_of(const FieldName& entry) {
   return entry.note.empty() ? meant(entry.key) : fmt::format("; {}", entry.note);
 }
 
-// The key with that last part: of several the one in the section of `written`, of these the
-// shallowest, of these the first. "" where there is none.
+// Returns the key with that last component, or "". Ties prefer the section of `written`, then the
+// shallowest, then the first key.
 std::string key_of_leaf(std::string_view leaf,
                         std::string_view written,
                         std::span<const std::string> keys) {
@@ -443,7 +467,7 @@ std::string key_of_leaf(std::string_view leaf,
   return best == nullptr ? "" : *best;
 }
 
-// Whether a name of several parts, such as "norm.eps", ends `written`.
+// Returns whether `written` ends with a dotted name, such as "norm.eps".
 bool has_dotted_name(std::string_view written) {
   const std::string normal_word = normal(written);
   for (const FieldName& entry : field_names())
@@ -454,7 +478,7 @@ bool has_dotted_name(std::string_view written) {
   return false;
 }
 
-// The key of the same section, at all depths, whose last part is near to that of `written`.
+// Returns the key of the same section whose last component is similar to that of `written`.
 std::string near_sibling(std::string_view written, std::span<const std::string> keys) {
   const std::string_view parent = written.substr(0, written.size() - leaf_of(written).size());
   std::vector<std::string> leaves;
@@ -465,16 +489,16 @@ std::string near_sibling(std::string_view written, std::span<const std::string> 
   return near.empty() ? "" : fmt::format("{}{}", parent, near);
 }
 
-// The key whose last part is near to that of `written`; "" where none is.
+// Returns the key whose last component is similar to that of `written`, or "".
 std::string key_of_near_leaf(std::string_view written, std::span<const std::string> keys) {
-  constexpr std::size_t shortest = 6;  // of less, too much is near
+  constexpr std::size_t shortest = 6;  // shorter names are similar to too many keys
   const std::string_view leaf = leaf_of(written);
   if (leaf.size() < shortest) return "";
   std::vector<std::string> leaves;
   for (const std::string& key : keys) leaves.emplace_back(leaf_of(key));
   if (const std::string near = closest_match(leaf, leaves); !near.empty())
     return key_of_leaf(near, written, keys);
-  // A name of the field that was misspelt.
+  // A misspelled name of the field.
   std::vector<std::string> names;
   std::vector<std::string_view> targets;
   for (const FieldName& entry : field_names()) {

@@ -1,5 +1,5 @@
-// The field's names of keys, values, commands and options that Longspan names otherwise: for hints
-// and searches.
+// Common names in the field of keys, values, commands and options that Longspan names differently:
+// for hints and searches.
 #pragma once
 
 #include <span>
@@ -9,10 +9,10 @@
 namespace longspan {
 
 struct FieldName {
-  std::string_view names;       // as other programs write them, with spaces between
-  std::string_view key;         // or command, or option; empty: none, and `note` has the reason
-  std::string_view value = {};  // of the key, where the names are those of a value
-  std::string_view note = {};   // what to do, where the key alone does not answer
+  std::string_view names;       // as other programs write them, separated by spaces
+  std::string_view key;         // key, command or option; empty: none, and `note` has the reason
+  std::string_view value = {};  // value of the key, where the names are a value's
+  std::string_view note = {};   // advice where the key alone does not answer
 };
 
 // Keys of the configuration and their values.
@@ -23,28 +23,29 @@ std::span<const FieldName> option_names();
 
 enum class NameMatch : std::uint8_t { none, within, beginning, whole };
 
-// How `written`, a key or its last part, matches the best of the names of the entry: it is one of
-// them (hyphens, underscores and capitals do not count), begins one, or has one among its words.
+// Returns how `written`, a key or its last component, matches the entry's best name: equal
+// (ignoring hyphens, underscores and case), a prefix, or containing it as a word.
 NameMatch match(std::string_view written, const FieldName& entry);
 
-// The present name of a key of earlier versions, or "".
+// Returns the current name of a key of earlier versions, or "".
 std::string_view renamed_key(std::string_view former);
-// A hint at it, "; did you mean ...?", with what its values mean now; or "".
+// Returns a hint at it, "; did you mean ...?", with the current meaning of its values, or "".
 std::string renamed_hint(std::string_view former);
 
-// A hint that goes on a message about an unknown key: "; did you mean \"training.max_steps\"?", a
-// note, or "" where no key is near. A word without a dot may name a key without its section.
+// Returns a hint to append to a message about an unknown key: "; did you mean
+// \"training.max_steps\"?", a note, or "" where no key is close. A word without a dot may match a
+// key without its section.
 std::string key_hint(std::string_view written, std::span<const std::string> keys);
 
-// The same where `written` is one of the field's names, else "".
+// Returns that hint where `written` is a common name of the field, else "".
 std::string field_hint(std::string_view written, std::span<const std::string> keys);
 
-// The same as key_hint for a value of `key` that is none of its choices.
+// Returns the hint for an invalid value of `key`, as key_hint does for a key.
 std::string value_hint(std::string_view key,
                        std::string_view written,
                        std::span<const std::string> choices);
 
-// Whether `word` begins a word of `text`, in capitals or not: "lr" begins none of "already".
+// Returns whether `word` begins a word of `text`, ignoring case: "lr" begins no word of "already".
 bool begins_word(std::string_view text, std::string_view word);
 
 }  // namespace longspan

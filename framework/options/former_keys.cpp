@@ -12,7 +12,7 @@ namespace {
 struct FormerKey {
   std::string_view former;
   std::string_view key;
-  std::string_view note = {};  // where values mean something else now
+  std::string_view note = {};  // where the meaning of values has changed
 };
 constexpr FormerKey former_keys[] = {
     {"checkpoint.background", "checkpoint.async_save"},
@@ -71,7 +71,7 @@ constexpr FormerKey former_keys[] = {
     {"model.attention_stride", "model.attention.stride"},
     {"model.attention_summary", "model.attention.summary.num_columns"},
     {"model.attention_summary_groups", "model.attention.summary.num_patterns"},
-    {"model.attention_window", "model.attention.sliding_window", "; it counts the query too"},
+    {"model.attention_window", "model.attention.sliding_window", "; add 1, as it counts the query"},
     {"model.clamp_length", "model.clamp_len"},
     {"model.class_layer", "model.add_pooling_layer"},
     {"model.compressed_width", "model.attention.compression_factor"},
@@ -278,7 +278,7 @@ constexpr FormerKey former_keys[] = {
     {"training.sampling_schedule", "training.scheduled_sampling.schedule"},
     {"training.sampling_sharpness",
      "training.scheduled_sampling.temperature",
-     "; it is the reciprocal"},
+     "; invert the value"},
     {"training.sampling_start", "training.scheduled_sampling.initial_gold_prob"},
     {"training.sampling_warmup", "training.scheduled_sampling.warmup_steps"},
     {"training.schedule", "training.lr_scheduler.type"},

@@ -1,4 +1,4 @@
-// How variables of each type are read and written as text.
+// Parsing and formatting of variables of each type.
 #include <algorithm>
 #include <cmath>
 #include <concepts>
@@ -28,7 +28,7 @@ std::optional<std::string> judge_choice(const std::string& text, const Constrain
   return "";
 }
 
-// For each type: its name, one value as text, and one scalar as a value.
+// For each type: its name, formatting of a value, and parsing of a scalar.
 template <typename T>
 struct Word;
 
@@ -42,7 +42,7 @@ struct Word<std::int64_t> {
   static std::optional<std::string> take(const Scalar& scalar,
                                          const Constraint& rule,
                                          std::int64_t& value) {
-    if (scalar.quoted) return "it is in quotes";
+    if (scalar.quoted) return "quoted";
     const auto parsed = parse_integer(scalar.text);
     if (!parsed.good) return parsed.problem;
     if (rule.multiple && parsed.value % *rule.multiple != 0) return "";
@@ -61,7 +61,7 @@ struct Word<double> {
   static std::optional<std::string> take(const Scalar& scalar,
                                          const Constraint& rule,
                                          double& value) {
-    if (scalar.quoted) return "it is in quotes";
+    if (scalar.quoted) return "quoted";
     const auto parsed = parse_number(scalar.text);
     if (!parsed.good) return parsed.problem;
     value = parsed.value;
@@ -77,7 +77,7 @@ struct Word<bool> {
 
   static std::string text(bool value) { return value ? "true" : "false"; }
   static std::optional<std::string> take(const Scalar& scalar, const Constraint&, bool& value) {
-    if (scalar.quoted) return "it is in quotes";
+    if (scalar.quoted) return "quoted";
     if (scalar.text != "true" && scalar.text != "false") return "";
     value = scalar.text == "true";
     return std::nullopt;
@@ -86,9 +86,9 @@ struct Word<bool> {
 
 template <>
 struct Word<std::string> {
-  static constexpr const char* name = "text";
-  static constexpr const char* names = "texts";
-  static constexpr const char* with_article = "a text";
+  static constexpr const char* name = "string";
+  static constexpr const char* names = "strings";
+  static constexpr const char* with_article = "a string";
 
   static std::string text(const std::string& value) { return yaml_word(value); }
   static std::optional<std::string> take(const Scalar& scalar,
@@ -193,7 +193,7 @@ class ListValue : public OptionBinding {
     if (rule.not_empty && scalars.empty()) return "";
     std::vector<T> values;
     for (const ListItem& scalar : scalars) {
-      if (scalar.fields) return "a mapping in it";
+      if (scalar.fields) return "contains a mapping";
       T value{};
       if (auto problem = Word<T>::take(scalar, rule, value)) return problem;
       values.push_back(std::move(value));
@@ -206,7 +206,7 @@ class ListValue : public OptionBinding {
   std::vector<T>& values_;
 };
 
-// Paths, each with a weight where it is written {path: a.txt, weight: 2}.
+// Paths, each with an optional weight: {path: a.txt, weight: 2}.
 class PathListValue : public OptionBinding {
  public:
   explicit PathListValue(PathList& value) : value_(value) {}
@@ -215,7 +215,7 @@ class PathListValue : public OptionBinding {
   std::string type_with_article() const override {
     return "a path, or a list of paths or of {path: PATH, weight: NUMBER}";
   }
-  // A list is already as it would be written.
+  // A list's text is already in written form.
   std::string text() const override { return value_.is_one() ? yaml_word(value_) : value_.text(); }
   std::optional<std::string> take(const std::vector<ListItem>& scalars,
                                   const Constraint& rule) override {
@@ -225,7 +225,7 @@ class PathListValue : public OptionBinding {
       if (auto problem = item.fields ? take_fields(*item.fields, part)
                                      : Word<ConfigPath>::take(item, rule, part.path))
         return problem;
-      if (scalars.size() > 1 && part.path.empty()) return "a path is empty";
+      if (scalars.size() > 1 && part.path.empty()) return "empty path";
       paths.push_back(std::move(part));
     }
     if (paths.empty()) return "";
@@ -245,13 +245,13 @@ class PathListValue : public OptionBinding {
         part.path = scalar.text;
       } else if (name == "weight") {
         double weight = 0;
-        if (Word<double>::take(scalar, more_than(0.0), weight)) return "a weight is more than 0";
+        if (Word<double>::take(scalar, more_than(0.0), weight)) return "expected a weight above 0";
         part.weight = weight;
       } else {
-        return fmt::format("{} is neither path nor weight", quote(name));
+        return fmt::format("unknown field {}, expected path or weight", quote(name));
       }
     }
-    if (part.path.empty()) return "a mapping without a path";
+    if (part.path.empty()) return "mapping without a path";
     return std::nullopt;
   }
 

@@ -1,4 +1,4 @@
-// The whole table as text: the resolved configuration, the help and the reference page.
+// The option table as text: the resolved configuration, the help and the reference page.
 #include <algorithm>
 
 #include "framework/core/decimal.h"
@@ -18,7 +18,7 @@ std::vector<std::string_view> split_key(std::string_view key) {
   return parts;
 }
 
-// A file's name may hold anything; a comment must stay on its line.
+// A file name may contain newlines; a comment must stay on one line.
 std::string on_one_line(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20; }, '?');
@@ -27,15 +27,15 @@ std::string on_one_line(std::string text) {
 
 std::string details(const OptionDescription& option) {
   std::string text = option.type;
-  // A choice's type goes without saying.
+  // The type of a choice is omitted as self-evident.
   if (!option.allowed.empty()) {
-    text = option.type == "text" && option.allowed != "not empty"
+    text = option.type == "string" && option.allowed != "not empty"
                ? option.allowed
                : fmt::format("{}, {}", option.type, option.allowed);
   }
-  text += option.default_value.empty() ? "; must be given" : "; default " + option.default_value;
+  text += option.default_value.empty() ? "; required" : "; default " + option.default_value;
   if (!option.set_to.empty())
-    text += fmt::format("; here {}, set at {}", option.set_to, on_one_line(option.set_at));
+    text += fmt::format("; current value {}, set at {}", option.set_to, on_one_line(option.set_at));
   return text;
 }
 
@@ -76,7 +76,7 @@ std::string allowed_text(const Constraint& rule, bool is_list) {
 std::string OptionTable::resolved() const {
   constexpr std::size_t comment_column = 44;
   std::string yaml;
-  std::vector<std::string_view> open;  // the sections that the last line stands in
+  std::vector<std::string_view> open;  // sections that contain the last line
   const std::vector<OptionValue> all = values();
   for (const OptionValue& value : all) {
     const auto path = split_key(value.key);
@@ -119,9 +119,10 @@ std::string markdown(std::span<const OptionDescription> reference) {
     }
     section = own;
     std::string standard =
-        option.default_value.empty() ? "must be given" : fmt::format("`{}`", option.default_value);
+        option.default_value.empty() ? "required" : fmt::format("`{}`", option.default_value);
     if (!option.set_to.empty())
-      standard += fmt::format("; here `{}`, set at {}", option.set_to, on_one_line(option.set_at));
+      standard +=
+          fmt::format("; current value `{}`, set at {}", option.set_to, on_one_line(option.set_at));
     text += fmt::format("| `{}` | {} | {} | {} | {} |\n",
                         option.key,
                         option.type,

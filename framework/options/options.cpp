@@ -42,7 +42,7 @@ std::string allowed_sentence(const OptionBinding& binding, const Constraint& rul
                          : fmt::format("{}, {}", binding.type_with_article(), allowed);
 }
 
-// Whether the sentence's first word is the key.
+// Returns whether the message's first word is the key.
 bool begins_with(const std::string& sentence, const std::string& key) {
   const std::size_t end = sentence.find_first_of(" :");
   return sentence.substr(0, end) == key;
@@ -82,10 +82,10 @@ void OptionTable::insert(const std::string& key,
                          Constraint rule,
                          std::unique_ptr<OptionBinding> binding) {
   require(!has(key), "option {}: declared twice", key);
-  require(!is_section(key), "option {}: there is a section of that name", key);
-  require(key.find('.') != std::string::npos, "option {}: a key stands in a section", key);
+  require(!is_section(key), "option {}: a section has the same name", key);
+  require(key.find('.') != std::string::npos, "option {}: expected a key within a section", key);
   for (std::size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1)) {
-    require(!has(key.substr(0, dot)), "option {}: {} is a key already", key, key.substr(0, dot));
+    require(!has(key.substr(0, dot)), "option {}: {} is already a key", key, key.substr(0, dot));
   }
   Entry entry{key, std::move(documentation), std::move(rule), std::move(binding), "", {}, false};
   entry.standard = entry.binding->text();
@@ -96,13 +96,13 @@ void OptionTable::insert(const std::string& key,
 
 void OptionTable::check(std::vector<std::string> keys, std::function<std::string()> sentence) {
   for (const std::string& key : keys) {
-    require(has(key), "a check names the option {}, which is not declared", key);
+    require(has(key), "a check names the undeclared option {}", key);
   }
   checks_.push_back({std::move(keys), std::move(sentence)});
 }
 
 void OptionTable::warn(const std::string& key, std::function<std::string()> reason) {
-  require(has(key), "a warning names the option {}, which is not declared", key);
+  require(has(key), "a warning names the undeclared option {}", key);
   warnings_.push_back({key, std::move(reason)});
 }
 
@@ -129,7 +129,7 @@ bool OptionTable::is_section(std::string_view key) const {
 
 const OptionTable::Entry& OptionTable::declared(std::string_view key) const {
   const Entry* entry = find(key);
-  require(entry != nullptr, "option {} was asked for, which is not declared", key);
+  require(entry != nullptr, "requested the undeclared option {}", key);
   return *entry;
 }
 
@@ -156,7 +156,8 @@ void OptionTable::assign_one(const Assignment& assignment) {
   if (entry->mark && !entry->mark->file.empty() && !assignment.mark.file.empty()) {
     return add_diagnostic(
         {assignment.mark,
-         fmt::format("{} is given twice, first at {}", assignment.key, entry->mark->to_string()),
+         fmt::format(
+             "{}: duplicate key, first set at {}", assignment.key, entry->mark->to_string()),
          assignment.key});
   }
   entry->mark = assignment.mark;
@@ -180,7 +181,7 @@ void OptionTable::take_value(Entry& entry, const Assignment& assignment) {
       path = &named->second;
     }
     if (!binding.is_path() || !begins_at_home(path->text)) continue;
-    if (!home_) return refuse_value(entry, assignment, "~ stands for HOME, which is not set");
+    if (!home_) return refuse_value(entry, assignment, "~ requires HOME, which is not set");
     path->text = expand_home(path->text, *home_);
   }
   if (const auto problem = binding.take(scalars, entry.rule))
@@ -192,9 +193,11 @@ void OptionTable::refuse_value(Entry& entry,
                                const Assignment& assignment,
                                const std::string& problem) {
   entry.wrong = true;
-  std::string sentence = fmt::format("{}: found {}", entry.key, found_text(assignment));
+  std::string sentence = fmt::format("{}: expected {}, found {}",
+                                     entry.key,
+                                     allowed_sentence(*entry.binding, entry.rule),
+                                     found_text(assignment));
   if (!problem.empty()) sentence += fmt::format(" ({})", problem);
-  sentence += fmt::format("; allowed: {}", allowed_sentence(*entry.binding, entry.rule));
   const std::string& word =
       assignment.kind == Assignment::Kind::scalar ? assignment.scalars.front().text : std::string();
   if (entry.binding->is_list() && (word == "false" || word == "none")) {
@@ -208,16 +211,16 @@ void OptionTable::refuse_value(Entry& entry,
 void OptionTable::refuse_unknown(const Assignment& assignment) {
   const std::string& key = assignment.key;
   if (is_section(key)) {
-    // A section whose keys are all commented out says nothing, and does no harm.
+    // A section whose keys are all commented out is accepted.
     if (assignment.kind == Assignment::Kind::nothing) return;
     if (assignment.kind == Assignment::Kind::section) return;
     const std::string key_below = meant_below(key, assignment);
     return add_diagnostic(
         {assignment.mark,
-         fmt::format("{} is a section: found {}; {}",
+         fmt::format("{}: expected a section, found {}; {}",
                      key,
                      found_text(assignment),
-                     key_below.empty() ? "allowed: keys below it"
+                     key_below.empty() ? "set the keys of the section"
                                        : fmt::format("did you mean \"{}\"?", key_below)),
          key});
   }
@@ -231,20 +234,20 @@ void OptionTable::refuse_unknown(const Assignment& assignment) {
     if (++unknown_keys_ <= most_told)
       for (const Entry& entry : entries_) keys.push_back(entry.key);
     return add_diagnostic({assignment.mark,
-                           fmt::format("{}: found a section with the key {}; allowed: {}{}",
+                           fmt::format("{}: expected {}, found a section with the key {}{}",
                                        parent->key,
-                                       quote(key.substr(dot + 1)),
                                        allowed_sentence(*parent->binding, parent->rule),
+                                       quote(key.substr(dot + 1)),
                                        field_hint(key, keys)),
                            parent->key});
   }
-  // To look for a near word takes long, and the sentences of more than these are not told.
+  // The search for a similar key is slow, and errors beyond this number are not reported.
   const std::string near = ++unknown_keys_ > most_told ? "" : suggestion(key);
-  add_diagnostic({assignment.mark, fmt::format("{} is not a key{}", shown(key), near), key, true});
+  add_diagnostic({assignment.mark, fmt::format("{}: unknown key{}", shown(key), near), key, true});
 }
 
-// The key of a section that a value was meant for which the section itself was given; "" where none
-// is known.
+// Returns the key of the section that a value given for the section itself was probably meant for;
+// "" if unknown.
 std::string OptionTable::meant_below(const std::string& section,
                                      const Assignment& assignment) const {
   const std::string prefix = section + ".";
@@ -273,30 +276,31 @@ std::string OptionTable::suggestion(std::string_view key) const {
   if (!near_section.empty()) return fmt::format("; did you mean \"{}\"?", near_section);
   if (std::string hint = key_hint(key, keys); !hint.empty()) return hint;
   const std::string_view section = key.substr(0, key.find('.'));
-  if (!is_section(section)) return fmt::format("; the sections are {}", fmt::join(sections, ", "));
-  std::vector<std::string_view> neighbours;  // keys and sections right below it
+  if (!is_section(section))
+    return fmt::format("; use one of the sections {}", fmt::join(sections, ", "));
+  std::vector<std::string_view> neighbours;  // direct child keys and sections
   for (const std::string_view candidate : keys) {
     if (!candidate.starts_with(fmt::format("{}.", section))) continue;
     const std::string_view rest_of_key = candidate.substr(section.size() + 1);
     const std::string_view child = rest_of_key.substr(0, rest_of_key.find('.'));
     if (std::ranges::find(neighbours, child) == neighbours.end()) neighbours.push_back(child);
   }
-  constexpr std::size_t most = 20;  // a sentence that one reads
+  constexpr std::size_t most = 20;  // bounds the length of the message
   std::string rest;
   if (neighbours.size() > most) {
-    rest = fmt::format(" and {} more, which longspan config --reference {} lists",
-                       neighbours.size() - most,
-                       section);
+    rest = fmt::format(
+        " and {} more (run longspan config --reference {})", neighbours.size() - most, section);
     neighbours.resize(most);
   }
-  return fmt::format("; the keys of {} are {}{}", section, fmt::join(neighbours, ", "), rest);
+  return fmt::format(
+      "; use one of the keys of {}: {}{}", section, fmt::join(neighbours, ", "), rest);
 }
 
 void OptionTable::add_diagnostic(Diagnostic complaint) {
   complaints_.push_back(std::move(complaint));
 }
 
-// Where it is said that a key is missing.
+// The location at which missing keys are reported.
 SourceLocation OptionTable::beside_all() const {
   return SourceLocation{file_.empty() ? "configuration" : file_};
 }
@@ -328,7 +332,7 @@ std::vector<Diagnostic> OptionTable::diagnostics() const {
   for (const Entry& entry : entries_) {
     if (!entry.rule.required || entry.mark) continue;
     found.push_back({beside_all(),
-                     fmt::format("{} must be given; allowed: {}",
+                     fmt::format("{}: missing required key; set it to {}",
                                  entry.key,
                                  allowed_sentence(*entry.binding, entry.rule)),
                      entry.key});
@@ -344,13 +348,13 @@ std::vector<std::string> OptionTable::warnings() const {
     if (!entry.mark || is_default(warning.key)) continue;
     const std::string reason = warning.reason();
     if (!reason.empty())
-      found.push_back({*entry.mark, fmt::format("{} is set, but {}", entry.key, reason)});
+      found.push_back({*entry.mark, fmt::format("{} is ignored: {}", entry.key, reason)});
   }
   return lines_of(std::move(found));
 }
 
 std::vector<const OptionTable::Entry*> OptionTable::by_section() const {
-  // Each section stands where its first key was added, at every depth.
+  // Each section is placed at its first key, at every depth.
   std::map<std::string, std::size_t, std::less<>> first;
   const auto for_each_prefix = [](const std::string& key, auto&& f) {
     for (std::size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1)) {

@@ -1,6 +1,6 @@
-// Typed options: the one table from which values, error messages, help and the reference page come.
+// Typed options: the single table behind values, error messages, help and the reference page.
 //
-// A component has a struct of values with their defaults and a function that binds each to a key:
+// A component has a struct of values with defaults, and a function that binds each to a key:
 //
 //   struct TrainingOptions { std::int64_t steps = 1000; double clip = 1.0; };
 //   void declare(OptionTable& table, TrainingOptions& options) {
@@ -8,7 +8,7 @@
 //     table.add("training.clip", options.clip, "largest norm of the gradient", more_than(0.0));
 //   }
 //
-// Where assignments come from (a file, the command line) is the caller's affair.
+// The source of the assignments (a file, the command line) is the caller's responsibility.
 #pragma once
 
 #include <concepts>
@@ -30,37 +30,37 @@
 
 namespace longspan {
 
-// One word as it was written. A quoted one is text, whatever it looks like.
+// One scalar as written. A quoted one is always a string.
 struct Scalar {
   std::string text;
   bool quoted = false;
 };
 
-// A word of a list, or a mapping there: words by name, in their order.
+// A list element: a scalar, or a mapping of names to scalars, in order.
 struct ListItem : Scalar {
   ListItem() = default;
   ListItem(Scalar word) : Scalar(std::move(word)) {}
   ListItem(std::string word, bool in_quotes = false) : Scalar{std::move(word), in_quotes} {}
 
-  // Of a mapping, whose text is empty.
+  // Set for a mapping, whose text is empty.
   std::optional<std::vector<std::pair<std::string, Scalar>>> fields = {};
 
-  // "a.txt", or "{path: a.txt, weight: 2}".
+  // Returns "a.txt", or "{path: a.txt, weight: 2}".
   std::string found() const;
 };
 
-// One key and what was written for it, not yet understood.
+// A key and its unparsed value.
 struct Assignment {
-  // `nothing`: "key:" with no value. `section`: an empty mapping.
+  // `nothing`: "key:" without a value. `section`: an empty mapping.
   enum class Kind : std::uint8_t { scalar, list, nothing, section };
 
-  std::string key;  // the whole path: "training.max_steps"
+  std::string key;  // full path: "training.max_steps"
   Kind kind = Kind::scalar;
   std::vector<ListItem> scalars;  // one for `scalar`
   SourceLocation mark;            // of the key
 };
 
-// What a value may be: built by the functions below, combined by `add`. For a list it holds for
+// Constraint on a value: built by the functions below, combined by `add`. For a list it applies to
 // each element.
 struct Constraint {
   std::optional<double> lower = std::nullopt;
@@ -72,7 +72,7 @@ struct Constraint {
   bool required = false;
   bool not_empty = false;
   bool affects_weights = false;
-  // What of the value fixes them; undefined: all of it.
+  // Returns the part of the value that determines the weights; undefined: the full value.
   std::function<std::string(const std::string& text)> in_weights = {};
 
   void merge(const Constraint& other);
@@ -100,7 +100,7 @@ template <Number T>
 Constraint less_than(T bound) {
   return {.upper = static_cast<double>(bound), .upper_open = true};
 }
-// Both ends belong to it; for half-open ranges combine two of the above.
+// Inclusive bounds; combine two of the above for half-open ranges.
 template <Number T, Number U>
 Constraint between(T lower, U upper) {
   return {.lower = static_cast<double>(lower), .upper = static_cast<double>(upper)};
@@ -109,72 +109,71 @@ inline Constraint multiple_of(std::int64_t factor) { return {.multiple = factor}
 inline Constraint one_of(std::vector<std::string> choices) {
   return {.choices = std::move(choices)};
 }
-// The key must be given: its default means nothing.
+// The key must be given: its default is meaningless.
 inline Constraint required() { return {.required = true}; }
-// For texts and lists.
+// For strings and lists.
 inline Constraint not_empty() { return {.not_empty = true}; }
-// A checkpoint written under another value of this key does not fit the model.
+// A checkpoint written with another value of this key is incompatible with the model.
 inline Constraint affects_weights() { return {.affects_weights = true}; }
-// The same of a part of the value: of what the function makes of it as it would be written.
+// Applies affects_weights to a part of the value, which `part` extracts from its written form.
 inline Constraint affects_weights(std::function<std::string(const std::string& text)> part) {
   return {.affects_weights = true, .in_weights = std::move(part)};
 }
 
-// A key as the reference shows it.
+// A key as the reference describes it.
 struct OptionDescription {
   std::string key;
-  std::string type;           // "integer", "list of text", ...
-  std::string allowed;        // "at least 1"; empty when every value of the type is
-  std::string default_value;  // the default as it would be written; empty for a required key
+  std::string type;           // "integer", "list of strings", ...
+  std::string allowed;        // "at least 1"; empty: every value of the type
+  std::string default_value;  // as written in YAML; empty: required key
   std::string documentation;
-  std::string set_to = {};  // in the configuration that the reference is for; empty where nothing
-  std::string set_at = {};  // and where
+  std::string set_to = {};  // value in the reference's configuration; empty: not set
+  std::string set_at = {};  // location of that setting
 };
 
-// A key with its present value.
+// A key with its current value.
 struct OptionValue {
   std::string key;
-  std::string text;   // as it would be written; reads back to the same bits; "none" when absent
+  std::string text;   // as written in YAML; reads back to the same bits; "none": absent
   std::string place;  // "default", "file:line:column" or "--set"
   bool affects_weights = false;
   std::function<std::string(const std::string& text)> in_weights = {};
 
-  // Whether weights made under another value of the key are another model's.
+  // Returns whether weights trained with another value of the key are incompatible.
   bool other_weights(const std::string& other) const {
     if (!in_weights) return affects_weights && other != text;
     return affects_weights && in_weights(other) != in_weights(text);
   }
 };
 
-// How one variable is read and written.
+// Reads and writes one bound variable.
 class OptionBinding {
  public:
   virtual ~OptionBinding() = default;
   virtual bool is_list() const = 0;
-  // What the reference calls the type, and a message: "integer", "an integer".
+  // Returns the type's name in the reference and in messages: "integer", "an integer".
   virtual std::string type() const = 0;
   virtual std::string type_with_article() const = 0;
-  // The present value, as it would be written.
+  // Returns the current value as written in YAML.
   virtual std::string text() const = 0;
-  // Takes the value when every scalar is of the type and the rule holds for it, and returns
-  // nothing. Else changes nothing and returns what is wrong in a few words, or "" when what is
-  // allowed says it.
+  // Sets the value and returns nothing if every scalar has the type and satisfies the constraint.
+  // Otherwise changes nothing and returns a short description, or "" where the constraint's text
+  // suffices.
   virtual std::optional<std::string> take(const std::vector<ListItem>& scalars,
                                           const Constraint& rule) = 0;
-  // For a variable that knows what named it.
+  // For a variable that stores the key and location that set it.
   virtual bool is_path() const { return false; }
   virtual void tell_place(const std::string& /*key*/, const std::string& /*place*/) {}
 };
 
-// Keys bound to variables, which must outlive the table's use. Declare every key, `assign` layer by
-// layer (a file, then the command line: later wins), then `finish`.
+// Keys bound to variables, which must outlive the table. Declare every key, `assign` layer by layer
+// (a file, then the command line: the last one wins), then `finish`.
 class OptionTable {
  public:
-  // Binds a key. T: std::int64_t, double, bool, std::string, a std::vector of one of these, a
-  // std::optional of one of the first four ("none" stands for its absence), or a ConfigPath or
-  // PathList, which is told where it was written. What `value` holds now is the default. Throws
-  // Failure when the
-  // key is there already or is a section's name.
+  // Binds a key. T: std::int64_t, double, bool, std::string, or a std::vector or std::optional of
+  // one of these; ConfigPath or PathList. "none" denotes an absent optional. A path receives the
+  // location it was written at. The current `value` is the default. Throws Failure when the key
+  // exists already or is a section's name.
   template <typename T, std::same_as<Constraint>... Rules>
   void add(const std::string& key, T& value, std::string documentation, const Rules&... rules) {
     Constraint rule;
@@ -182,8 +181,8 @@ class OptionTable {
     insert(key, std::move(documentation), std::move(rule), bind(value));
   }
 
-  // Binds a key to an enumeration through the names of its values. With the names "true" and
-  // "false" the key is a boolean.
+  // Binds a key to an enumeration by the names of its values. The names "true" and "false" make the
+  // key a boolean.
   template <typename E, std::same_as<Constraint>... Rules>
   requires std::is_enum_v<E>
   void add(const std::string& key,
@@ -211,47 +210,47 @@ class OptionTable {
     insert(key, std::move(documentation), std::move(rule), bind(std::move(read), std::move(write)));
   }
 
-  // A condition over several keys, judged by `finish` once each value alone is right: `sentence`
-  // returns what is wrong, or nothing. It is reported at the key that it begins with, or else at
-  // the first of `keys` that was given.
+  // Adds a condition over several keys, which `finish` checks once each value alone is valid.
+  // `sentence` returns the error, or nothing. The error is reported at the key that it begins with,
+  // else at the first of `keys` that was given.
   void check(std::vector<std::string> keys, std::function<std::string()> sentence);
 
-  // A key that others may leave without effect: `reason` returns why, or nothing. It goes on after
-  // "KEY is set, but ".
+  // Adds a warning for a key that other keys may disable: `reason` returns why, or nothing. The
+  // warning is "KEY is ignored: REASON".
   void warn(const std::string& key, std::function<std::string()> reason);
 
-  // A key that exists under other circumstances: using it gives `sentence`, which goes on after the
-  // key ("is a key of family transformer_xl, not of decoder").
+  // Marks a key of another model family: using it reports the key followed by `sentence` ("requires
+  // model.family transformer_xl, found decoder").
   void note_other_family(const std::string& key, std::string sentence);
 
-  // What "~" stands for in paths; without it they may not begin so.
+  // Sets the expansion of "~" in paths; without it a path must not begin with "~".
   void set_home(std::string home) { home_ = std::move(home); }
 
-  // Parses and judges. A key given twice in files is an error; one from the command line wins over
-  // what was there. What is wrong is kept for `finish`.
+  // Parses and validates. A key given twice in files is an error; the command line overrides files.
+  // Errors are collected for `finish`.
   void assign(std::span<const Assignment> assignments);
-  // Adds to what `finish` reports.
+  // Adds an error to those that `finish` reports.
   void add_diagnostic(Diagnostic complaint);
-  // All that is wrong, with what is missing and what the checks find.
+  // Returns all errors, including missing keys and failed checks.
   std::vector<Diagnostic> diagnostics() const;
-  // Throws ConfigurationError where something is: see refuse_all.
+  // Throws ConfigurationError if there are errors: see throw_if_any.
   void finish() const { throw_if_any(diagnostics()); }
-  // After that: a line for each key that was given, is not its default and has no effect, in the
-  // order of the file.
+  // Requires finish(). Returns a warning for each given, non-default key that has no effect, in
+  // file order.
   std::vector<std::string> warnings() const;
 
   bool has(std::string_view key) const;
-  // "file:line:column", "--set" or "default". Throws Failure for an unknown key.
+  // Returns "file:line:column", "--set" or "default". Throws Failure for an unknown key.
   std::string place(std::string_view key) const;
-  // The same. Whether the configuration says something of the key, and whether the key's value is
-  // the default's, be it given or not.
+  // Returns whether the configuration gives the key, and whether its value equals the default,
+  // given or not. Both throw Failure for an unknown key.
   bool is_given(std::string_view key) const;
   bool is_default(std::string_view key) const;
 
-  // In the order in which keys were added, sections together.
+  // In order of declaration, grouped by section.
   std::vector<OptionDescription> reference() const;
   std::vector<OptionValue> values() const;
-  // YAML of every value with its place as a comment; reads back to the same bits.
+  // Returns YAML of every value with its location as a comment; reads back to the same bits.
   std::string resolved() const;
 
  private:
@@ -261,7 +260,7 @@ class OptionTable {
     Constraint rule;
     std::unique_ptr<OptionBinding> binding;
     std::string standard;                // the default's text
-    std::optional<SourceLocation> mark;  // of what was assigned last
+    std::optional<SourceLocation> mark;  // of the last assignment
     bool wrong = false;
   };
   struct Check {
@@ -309,17 +308,17 @@ class OptionTable {
   void run_checks(std::vector<Diagnostic>& found) const;
 
   std::vector<Entry> entries_;
-  std::map<std::string, std::size_t, std::less<>> index_;  // where in entries_ a key is
+  std::map<std::string, std::size_t, std::less<>> index_;  // a key's index in entries_
   std::vector<Check> checks_;
   std::vector<Warning> warnings_;
-  std::map<std::string, std::string, std::less<>> elsewhere_;  // a key's sentence
+  std::map<std::string, std::string, std::less<>> elsewhere_;  // a key's message for other families
   std::vector<Diagnostic> complaints_;
   std::size_t unknown_keys_ = 0;
-  std::string file_;  // the last one an assignment came from
+  std::string file_;  // file of the last assignment
   std::optional<std::string> home_;
 };
 
-// The reference as aligned text for a terminal, and as a page of Markdown with one table a section.
+// The reference as aligned text for a terminal, and as a Markdown page with one table per section.
 std::string help_text(std::span<const OptionDescription> reference);
 std::string markdown(std::span<const OptionDescription> reference);
 

@@ -37,7 +37,7 @@ RunConfig settings_of(const CalibrationModel& model, DType dtype, std::int64_t r
   return settings;
 }
 
-// Seconds of each of that many steps after the first ones.
+// Returns the seconds of each step after the warmup steps.
 std::vector<double> step_seconds(const RunConfig& settings,
                                  const ProcessMesh& mesh,
                                  int warming,
@@ -61,7 +61,7 @@ std::vector<double> step_seconds(const RunConfig& settings,
   return seconds;
 }
 
-// Operations a second of the model's training step, beside what it reads and writes.
+// Returns the FLOP/s of the model's training step, without the time for memory traffic.
 double attained_flops(const CalibrationModel& model, DType dtype, double bandwidth) {
   const RunConfig settings = settings_of(model, dtype, 1);
   const StepPlan plan = plan_step(settings, {}, vocabulary, Processor::cpu);
@@ -82,7 +82,7 @@ double link_bandwidth(const Communicator& world, const Device& device) {
   return best;
 }
 
-// All ranks train each of them together.
+// All ranks train each model together.
 void add_trials(MachineProfile& machine,
                 std::span<const CalibrationModel> trials,
                 const Communicator& world) {

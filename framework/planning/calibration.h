@@ -1,4 +1,4 @@
-// What this machine reaches, measured as a run uses it.
+// Measures the performance of this machine under a training workload.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace longspan {
 
-// A language model of 256 ids, and what a rank reads of it in a step.
+// A language model of 256 ids, and a rank's input per step.
 struct CalibrationModel {
   std::int64_t streams = 1;
   std::int64_t segment = 1;
@@ -23,10 +23,9 @@ struct CalibrationModels {
 };
 
 // Collective. Measures one rank's share while all ranks of `world` measure, `local_ranks` of them
-// on this machine, each with the threads that are set: the step of one model, a sum of long
-// vectors, and where there are several ranks an all-reduce. Then steps of the trials are
-// predicted from that and made, which shows how far a prediction may be off. The memory is left to
-// the caller. Takes some seconds.
+// on this machine, each with the configured threads. It measures the step of one model, a sum of
+// long vectors and, with several ranks, an all-reduce. Then it predicts and measures steps of the
+// trial models, which bounds the prediction error. The caller sets the memory. Takes some seconds.
 MachineProfile measure_machine(const Communicator& world,
                                int local_ranks,
                                const CalibrationModels& models);

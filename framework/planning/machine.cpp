@@ -22,7 +22,7 @@ constexpr double gibibyte = 1024.0 * 1024 * 1024;
 
 constexpr double no_time_yet = std::numeric_limits<double>::infinity();
 
-// The number that follows `name` in a file of "name: number kB" lines, in bytes.
+// Returns the value of `name` in a file of "name: number kB" lines, in bytes.
 std::optional<double> kilobytes_of(const char* path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);)
@@ -37,7 +37,7 @@ std::optional<double> number_in(const std::filesystem::path& path) {
   return std::nullopt;  // "max", or no such file
 }
 
-// Bytes of cached files that a control group gives up when it needs memory.
+// Returns the bytes of page cache that a cgroup can reclaim.
 double cached_files(const std::filesystem::path& group) {
   std::ifstream file(group / "memory.stat");
   double bytes = 0;
@@ -47,8 +47,8 @@ double cached_files(const std::filesystem::path& group) {
   return bytes;
 }
 
-// Calls `left` with the folder of each control group of this process that may limit `controller`,
-// from the innermost up. Returns the least that it returns; nothing where it returns nothing.
+// Calls `left` with the directory of each cgroup of this process that may limit `controller`, from
+// the innermost up. Returns the minimum of its results; nullopt if it returns none.
 std::optional<double> least_of_groups(
     const std::filesystem::path& groups,
     const std::filesystem::path& root,
@@ -88,8 +88,8 @@ std::optional<double> memory_left_by_groups() {
 }  // namespace
 
 const std::vector<MachineProfile>& known_gpus() {
-  // The memory that the driver leaves; of the datasheets dense products, the bandwidth of the
-  // memory and NVLink in one direction. Of the products a step reaches about half.
+  // The memory that the driver leaves. From the datasheets: dense products, memory bandwidth, and
+  // NVLink bandwidth in one direction. A step attains about half of the product rate.
   static const std::vector<MachineProfile> known = [] {
     std::vector<MachineProfile> machines = {
         {"a100-40gb", 39 * gibibyte, 19.5e12, 156e12, 312e12, 312e12, 1.555e12, 300e9},
@@ -191,7 +191,7 @@ MachineProfile read_machine(const std::string& path) {
     const auto read = [&](const char* key, auto& value, int least = 0) {
       json.at(key).get_to(value);
       if (!(value >= least))
-        throw DataError("{}: {} is {}, wanted {} or more", path, key, value, least);
+        throw DataError("{}: {}: expected at least {}, found {}", path, key, least, value);
     };
     read("memory", machine.memory);
     read("flops", machine.flops);
@@ -201,14 +201,14 @@ MachineProfile read_machine(const std::string& path) {
     read("bandwidth", machine.bandwidth);
     read("ranks", machine.ranks, 1);
     read("threads", machine.threads, 1);
-    // Tables of earlier versions have none.
+    // Older files lack these values.
     if (json.contains("least_trial")) read("least_trial", machine.least_trial);
     if (json.contains("most_trial")) read("most_trial", machine.most_trial);
     return machine;
   } catch (const nlohmann::json::exception& error) {
-    // After "[json.exception.parse_error.101] ".
+    // Skips "[json.exception.parse_error.101] ".
     const std::string_view reason = error.what();
-    throw DataError("{}: is no table of a machine, which longspan plan --calibrate writes: {}",
+    throw DataError("{}: invalid machine file: {}; run longspan plan --calibrate to write one",
                     path,
                     truncated(reason.substr(reason.find("] ") + 2), 200));
   }

@@ -1,4 +1,4 @@
-// What a rank has to compute with, for predictions.
+// Performance profile of a rank's hardware, for predictions.
 #pragma once
 
 #include <filesystem>
@@ -12,20 +12,19 @@
 
 namespace longspan {
 
-// Numbers of one rank's share of a machine; 0: not known.
+// One rank's share of a machine; 0: unknown.
 struct MachineProfile {
   std::string name;
   double memory = 0;            // bytes
-  double flops = 0;             // a second, attained in a training step in float32
-  double tf32_flops = 0;        // the same with precision.allow_tf32
-  double bf16_flops = 0;        // in bf16
-  double f16_flops = 0;         // in f16, which a CPU emulates
-  double memory_bandwidth = 0;  // bytes a second, read and written
-  double bandwidth = 0;         // bytes a second that a rank sends to others
-  int ranks = 1;                // that shared the machine while it was measured
-  int threads = 0;              // of each of them; 0: not measured
-  // Of real steps that were made while it was measured: what was predicted over what was measured,
-  // the least and the most; 0: not known.
+  double flops = 0;             // FLOP/s attained in a training step in float32
+  double tf32_flops = 0;        // FLOP/s with precision.allow_tf32
+  double bf16_flops = 0;        // FLOP/s in bf16
+  double f16_flops = 0;         // FLOP/s in f16, which a CPU emulates
+  double memory_bandwidth = 0;  // bytes per second, read and written
+  double bandwidth = 0;         // bytes per second that a rank sends to others
+  int ranks = 1;                // that shared the machine during the measurement
+  int threads = 0;              // per rank; 0: not measured
+  // Lowest and highest ratio of predicted to measured time over the trial steps; 0: unknown.
   double least_trial = 0;
   double most_trial = 0;
   Processor processor = Processor::cpu;
@@ -35,36 +34,36 @@ struct MachineProfile {
   }
 };
 
-// Processors whose datasheets are known; a rank has one to itself.
+// Returns profiles of GPUs with known datasheets, one rank per GPU.
 const std::vector<MachineProfile>& known_gpus();
 
-// Bytes that one of `local_ranks` ranks of this machine may still take: its share of what is free
-// in the system, or in the control group of this process, and no more than a process may have
-// (ulimit -v). 0: not known.
+// Returns the bytes that each of `local_ranks` ranks of this machine may still allocate. It is a
+// share of the free memory of the system or of this process's cgroup, limited by RLIMIT_AS (ulimit
+// -v). 0: unknown.
 double memory_of_rank(int local_ranks);
-// Threads that the processes of this machine may still start: what RLIMIT_NPROC and the control
-// groups of this process allow. Nothing where there is no limit. `groups` lists the groups, as
-// /proc/self/cgroup does, whose folders are below `root`.
+// Returns how many threads the processes of this machine may still start, given RLIMIT_NPROC and
+// this process's cgroups; nullopt: unlimited. `groups` lists the cgroups in the format of
+// /proc/self/cgroup, and `root` has their directories.
 std::optional<double> threads_left(const std::filesystem::path& groups = "/proc/self/cgroup",
                                    const std::filesystem::path& root = "/sys/fs/cgroup");
-// Bytes of a GPU that one of `sharing` ranks may still take, beside what the driver takes for
-// kernels when they are first started.
+// Returns the bytes of a GPU that each of `sharing` ranks may still allocate. It excludes the
+// memory that the driver uses when kernels are first launched.
 double memory_of_gpu(int gpu, int sharing);
 
-// What a rank may still take on its device, of the rank that may take least. Collective, and the
-// same on all.
+// Collective; equal on all ranks. Memory that a rank may still allocate on its device, the minimum
+// over ranks.
 struct MemoryShare {
-  double bytes = 0;  // 0: not known
-  int ranks = 1;     // that share a machine or a GPU, at most
+  double bytes = 0;  // 0: unknown
+  int ranks = 1;     // maximum number that share a machine or a GPU
 };
 MemoryShare memory_share(const Communicator& world, const Device& device, int local_ranks);
 
-// What each of `ranks` ranks of `threads` threads has of a machine that was measured: its threads'
-// part of a measured rank, or where they are more than were busy then an even share of the whole.
-// Links are shared evenly.
+// Returns the profile of each of `ranks` ranks with `threads` threads on a measured machine.
+// Compute scales with the threads of a measured rank; with more threads than were busy, the total
+// is divided evenly. Links are divided evenly.
 MachineProfile shared_among(const MachineProfile& measured, int ranks, int threads);
 
-// As JSON and back; throw Failure and DataError, naming the file.
+// As JSON. Throw Failure and DataError, which name the file.
 void write_machine(const MachineProfile& machine, const std::string& path);
 MachineProfile read_machine(const std::string& path);
 

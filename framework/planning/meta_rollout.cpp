@@ -22,7 +22,7 @@ std::vector<RecurrentState> meta_rollout(const Model& model, const MetaBatch& wa
             {"reward", made({rows, time}, DType::f64)},
             {"earlier", made({rows}, DType::i64)}};
   };
-  // A memory of very many segments is filled by a few long ones.
+  // A few long segments fill a memory of many short ones.
   constexpr std::int64_t most = 4;
   const std::int64_t segment = wanted.data.segment, longest = model.body().longest_memory();
   const std::int64_t at_once = std::max(segment, (longest + most - 1) / most);

@@ -1,4 +1,4 @@
-// What acting takes of memory beside training.
+// Memory that rollouts need in addition to training.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace longspan {
 
-// A rollout of all environments of a rank on a dry device, whose peak then begins with it, when
-// what they carry is as long as it gets. Returns what is kept while the rollout is learnt from:
-// what they carried when it began, and what they carry after it.
+// Runs a rollout of all environments of a rank on a dry device, with recurrent state of maximum
+// length. The device's peak restarts with it. Returns what is retained while training on the
+// rollout: the recurrent state at its start and at its end.
 std::vector<RecurrentState> meta_rollout(const Model& model, const MetaBatch& wanted);
 
 }  // namespace longspan

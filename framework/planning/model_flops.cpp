@@ -32,7 +32,7 @@ double needed(const Device& device) {
 ModelFlops::ModelFlops(const RunConfig& settings, const DataSizes& ids)
     : settings_(keeping_everything(settings)), ids_(ids) {}
 
-// Made when it is first asked for: a process may lack the addresses.
+// Created on first use, because a process may lack address space.
 const Model& ModelFlops::model() {
   if (model_) return *model_;
   const Device device = Device::meta();
@@ -89,7 +89,7 @@ std::optional<ModelFlops::ByRows> ModelFlops::walk_rows(const Fields& fields,
   return std::nullopt;
 }
 
-// What rows carry is of the shapes that a pass leaves, but for its length.
+// Recurrent state has the shapes that a pass returns, except for its length.
 ModelInput ModelFlops::reading(const Fields& fields, std::int64_t rows, std::int64_t remembered) {
   const Device& device = model().parameters().device();
   ModelInput reading = {.longest_memory = model().body().longest_memory()};

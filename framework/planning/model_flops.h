@@ -1,4 +1,4 @@
-// The floating-point operations of a training step as the mathematics needs them.
+// Model FLOPs: floating-point operations that a training step requires mathematically.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,11 @@
 
 namespace longspan {
 
-// Of a pass over the global batch. It is walked on a dry device by one process that keeps
-// everything, so that nothing counts that a layout or a memory mode makes again; what the walk
-// makes and the mathematics does not need is taken off. One and two rows are walked: the work grows
-// evenly with them. On a dry device nobody says how long rows are: padding counts as tokens do.
+// Counts a forward and backward pass over the global batch. One process runs it on a dry device
+// with all activations stored, so recomputation by layouts or memory modes does not count. Work of
+// the dry run that the mathematics does not need is subtracted. Runs of one and two rows suffice,
+// since the work is linear in the rows. A dry device has no row lengths, so padding counts as
+// tokens.
 class ModelFlops {
  public:
   ModelFlops(const RunConfig& settings, const DataSizes& ids);
@@ -24,15 +25,15 @@ class ModelFlops {
     double backward = 0;
     double total() const { return forward + backward; }
   };
-  // Of rows like these `ranks` times, which look at so many positions of earlier batches, in that
-  // step of training; of the fields only shapes are read. Walked when such shapes are first asked
-  // for, or parameters have ended since. Nothing where a process has not the addresses for it.
-  // Throws ConfigurationError for what the model cannot have.
+  // Returns the count for `ranks` times these rows, with attention to the given number of earlier
+  // positions, in that training step. Only the shapes of the fields are read. Counted when such
+  // shapes first occur, or when parameters have ended since. nullopt if the process lacks address
+  // space. Throws ConfigurationError for what the model does not support.
   std::optional<Count> of(const Fields& fields,
                           std::int64_t ranks,
                           std::int64_t remembered,
                           std::int64_t step = 0);
-  // Of a step on such a mesh with a full memory, before there are data.
+  // Returns the count of a step on such a mesh with a full memory, before data are open.
   std::optional<Count> of_full_step(const MeshShape& mesh);
 
  private:
@@ -41,7 +42,7 @@ class ModelFlops {
     Count two;
   };
   const Model& model();
-  // Parameters that the step reads.
+  // Returns the number of parameters that the step reads.
   std::int64_t read_in(std::int64_t step);
   ModelInput reading(const Fields& fields, std::int64_t rows, std::int64_t remembered);
   Count walk(const Fields& fields, std::int64_t rows, std::int64_t remembered, std::int64_t step);
@@ -51,7 +52,7 @@ class ModelFlops {
   DataSizes ids_;
   std::unique_ptr<Model> model_;
   bool lacks_addresses_ = false;  // for the model
-  // By the parameters that are read, what is remembered and the shapes of a row.
+  // By the parameters read, the memory length and the shapes of a row.
   std::map<std::vector<std::int64_t>, std::optional<ByRows>> known_;
 };
 

@@ -23,7 +23,7 @@ class SquareProduct {
     product_ = {.a = matrix(), .b = matrix(), .c = matrix()};
     fill(product_.a);
     fill(product_.b);
-    seconds();  // the first one chooses how it is made
+    seconds();  // the first product selects the algorithm
   }
 
   double seconds() const {
@@ -34,7 +34,7 @@ class SquareProduct {
   }
 
  private:
-  // With normal numbers: zeros take a GPU less power, and it makes products of them faster.
+  // Normally distributed values: zeros need less GPU power, which makes products faster.
   static void fill(const Tensor& matrix) {
     const std::int64_t width = matrix.shape().width();
     Tensor numbers;
@@ -57,14 +57,14 @@ class SquareProduct {
 }  // namespace
 
 double matmul_peak(const Device& device, DType dtype, double seconds) {
-  // float64 has simple kernels on a CPU, which reach no more with larger matrices and take seconds.
+  // CPU kernels for float64 are simple: larger matrices take seconds without a higher rate.
   const std::int64_t largest = device.on_gpu() ? 8192 : dtype == DType::f64 ? 256 : 1024;
-  // Enough for the start of a product not to count. A processor that computes very slowly, as an
-  // emulated one, is not given a larger one.
+  // Long enough to hide the launch overhead. Very slow processors, such as emulated ones, do not
+  // reach larger sizes.
   const double long_enough = device.on_gpu() ? 1e-3 : 20e-3;
   double best = 0;
   double fastest = 0;
-  // Where other programs have the cores in turn, only small products find all threads running.
+  // Where other processes share the cores, only small products find all threads running.
   for (std::int64_t size = 64; size <= largest && fastest < long_enough; size *= 2) {
     const SquareProduct product(size, dtype, device);
     fastest = std::numeric_limits<double>::infinity();

@@ -1,13 +1,13 @@
-// What this machine can do at most, to compare a training step with.
+// Peak performance of this machine, for comparison with a training step.
 #pragma once
 
 #include "framework/core/tensor.h"
 
 namespace longspan {
 
-// Floating-point operations a second of matrix products of `dtype` with this process's threads, of
-// square matrices up to 1024 (float64: 256), or on a GPU up to one that takes a millisecond: the
-// best of the runs in about `seconds`.
+// Returns the peak FLOP/s of square matrix products of `dtype` with this process's threads. Sizes
+// go up to 1024 (float64: 256), or on a GPU up to a product of one millisecond. The best of the
+// runs in about `seconds` counts.
 double matmul_peak(const Device& device, DType dtype, double seconds = 0.1);
 
 }  // namespace longspan

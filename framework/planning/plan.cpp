@@ -19,7 +19,7 @@ namespace {
 
 bool fits(const StepPlan& plan, double memory) { return memory == 0 || plan.bytes() <= memory; }
 
-// The zero levels and sequence parallelism that a layout may need to fit, the cheapest first.
+// Returns the ZeRO stages and sequence parallelism that a layout may need to fit, cheapest first.
 std::vector<std::pair<bool, std::int64_t>> variants_of(const RunConfig& settings,
                                                        const MeshShape& mesh) {
   std::vector<std::pair<bool, std::int64_t>> result;
@@ -33,8 +33,8 @@ std::vector<std::pair<bool, std::int64_t>> variants_of(const RunConfig& settings
   return result;
 }
 
-// The meshes of that many ranks whose pieces of a segment are, or are not, smaller than a tile of
-// attention.
+// Returns the meshes of `ranks` ranks whose segment shards are, or are not, smaller than an
+// attention tile.
 std::vector<MeshShape> shapes_of(int ranks, std::int64_t segment, bool small_pieces) {
   std::vector<MeshShape> result;
   for (int tensor = 1; tensor <= ranks; ++tensor) {
@@ -48,8 +48,8 @@ std::vector<MeshShape> shapes_of(int ranks, std::int64_t segment, bool small_pie
   return result;
 }
 
-// f(i) for every i below count, on all cores of this machine. What is planned has as many threads
-// in each as here.
+// Calls f(i) for every i below count, on all cores of this machine. Each plan uses as many threads
+// as the caller.
 void on_all_cores(std::size_t count, const std::function<void(std::size_t)>& f) {
   const int threads = omp_get_max_threads();
   const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1u);
@@ -63,8 +63,8 @@ void on_all_cores(std::size_t count, const std::function<void(std::size_t)>& f) 
   for (std::future<void>& worker : workers) worker.get();
 }
 
-// The cheapest variant of a mesh that fits, or the smallest; nothing, and why, where the model has
-// none.
+// Returns the cheapest variant of a mesh that fits, or the smallest; nullopt with a reason if the
+// model supports none.
 std::optional<StepPlan> plan_shape(const RunConfig& settings,
                                    const MeshShape& shape,
                                    const MachineProfile& machine,
@@ -89,8 +89,8 @@ std::optional<StepPlan> plan_shape(const RunConfig& settings,
   return smallest;
 }
 
-// Steps as a run makes them, as what they leave for reuse counts too: it is of other sizes than
-// what the later steps take. A memory of very many segments is filled by one long one.
+// Runs steps as in training, since the allocator cache of early steps has other block sizes than
+// later ones. One long segment fills a memory of many short ones.
 template <typename MakeBatch>
 void fill_memory(Trainer& trainer, std::int64_t segments, const MakeBatch& make_batch) {
   constexpr std::int64_t most = 4;
@@ -132,8 +132,8 @@ StepPlan plan_step(const RunConfig& settings,
                    Processor processor) {
   require_divisible(settings, mesh);
   const auto traffic = std::make_shared<Traffic>();
-  // The last rank has the larger part where something does not divide; but of the context ranks the
-  // last has its time in one piece, which takes fewer copies.
+  // The last rank has the larger shard of uneven divisions. Among context ranks the last one has
+  // contiguous time, which needs fewer copies.
   const int rank = mesh.size() - 1 - (mesh.context - 1) * mesh.tensor;
   const ProcessMesh ranks = fake_mesh(mesh, rank, traffic);
   const Device device = Device::meta(processor), host = device.host();
@@ -148,20 +148,20 @@ StepPlan plan_step(const RunConfig& settings,
                   settings.training,
                   Random(0),
                   settings.precision);
-  // What the loader holds beside the batch in use.
+  // Batches that the loader prefetches.
   std::vector<Batch> read_ahead;
   for (std::int64_t i = 0; i <= settings.data.read_ahead; ++i)
     read_ahead.push_back(meta_batch(1, false));
   const std::int64_t longest = trainer.model().body().longest_memory();
   fill_memory(trainer, (longest + segment - 1) / segment, meta_batch);
-  // The trainer itself has here what one minibatch carries, before a step and after it: as much as
-  // two copies where that is of all environments.
+  // The trainer here has the recurrent state of one minibatch, before and after a step. A real run
+  // has two copies for all environments.
   std::vector<RecurrentState> acting;
   if (settings.task_kind().is_policy) {
     acting = meta_rollout(trainer.model(), usual);
     if (settings.data.rollouts.minibatches == 1) acting.clear();
   }
-  // What one of them leaves for reuse goes back where another needs the room.
+  // Cached blocks of one batch are released when another batch needs the memory.
   std::int64_t reserved = 0;
   for (const BatchShape& shape : largest_batches(settings, ranks, ids)) {
     MetaBatch large = usual;
@@ -172,7 +172,7 @@ StepPlan plan_step(const RunConfig& settings,
   }
   const Batch batch = meta_batch(1, longest == 0);
   const bool measures = settings.memory.reconstruction_check_every > 0;
-  // What is kept for reuse grows until every buffer has been used.
+  // The allocator cache grows until every buffer has been used.
   trainer.step(batch, {.measure = measures});
   traffic->clear();
   const double flops = device.state().flops();
@@ -210,8 +210,7 @@ LayoutPlans plan_layouts(const RunConfig& settings,
                          const MachineProfile& machine,
                          const DataSizes& ids) {
   LayoutPlans result;
-  // Pieces smaller than a tile are not worth having: they are tried only where there is nothing
-  // else.
+  // Shards smaller than a tile are inefficient, so they are tried only if nothing else fits.
   for (const bool small_pieces : {false, true}) {
     const std::vector<MeshShape> shapes = shapes_of(ranks, settings.longest(), small_pieces);
     std::vector<std::optional<StepPlan>> plans(shapes.size());
@@ -245,7 +244,7 @@ std::vector<MemorySaving> plan_savings(const Reconfigure& reconfigure,
   const std::string reversible = "model.residual.type=reversible";
   const std::string feed_forward = "memory.num_feed_forward_chunks=16";
   const std::string loss = "memory.num_loss_chunks=16";
-  // Every part of a planned step is walked through.
+  // The plan runs every microbatch of a step.
   const std::shared_ptr<const RunConfig> settings = reconfigure({});
   const bool reads_streams = settings->task_kind().reads_streams;
   const std::int64_t streams =

@@ -5,8 +5,8 @@
 namespace longspan {
 namespace {
 
-// The block of `from` comes to `take` on the first rank. The other ranks exchange as many bytes
-// with themselves: all come to each collective. False on all where the block is empty.
+// Sends the block of rank `from` to the first rank. The other ranks exchange as many bytes with
+// themselves, since all must take part. Returns false on all ranks where the block is empty.
 bool send_to_first(const Communicator& world,
                    const std::string& block,
                    int from,

@@ -1,4 +1,4 @@
-// Texts of all ranks on the first, a block at a time.
+// Gathers text of all ranks on the first rank, in blocks.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,8 @@
 
 namespace longspan {
 
-// Collective. `next` gives this rank's next block, empty when there are none left; `take` is called
-// on the first rank with each block, rank after rank. No rank holds more than two blocks at a time.
+// Collective. `next` returns this rank's next block, empty at the end; `take` receives each block
+// on the first rank, in rank order. No rank holds more than two blocks at a time.
 void gather_text(const Communicator& world,
                  const std::function<std::string()>& next,
                  const std::function<void(std::string_view block)>& take);

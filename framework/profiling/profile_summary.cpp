@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// "layers/*/attention" of "layers/7/attention".
+// Maps "layers/7/attention" to "layers/*/attention".
 std::string without_numbers(const std::string& layer) {
   std::string result;
   for (const auto part : std::views::split(layer, '/')) {
@@ -40,7 +40,7 @@ double milliseconds(std::int64_t nanoseconds, double divided_by) {
   return static_cast<double>(nanoseconds) / 1e6 / divided_by;
 }
 
-// "kernel multiply in layers/*/feed_forward". The name of a wait says that it is one.
+// Returns "kernel multiply in layers/*/feed_forward". The name of a wait already includes its kind.
 std::string words_for(const ProfileKey& key) {
   std::string words = key.name;
   for (const ActivityKind kind :
@@ -75,7 +75,7 @@ ProfileSummary lines_of(const RecordedSpans& recorded) {
     const ProfileKey* key;
   };
   std::vector<Around> around;
-  // From the last that ended on: what is around a span comes before it.
+  // In reverse order of ends, an enclosing span precedes its nested ones.
   for (const TimedSpan& span : recorded.spans | std::views::reverse) {
     if (span.kind == ActivityKind::collective) continue;
     while (!around.empty() && around.back().begin >= span.end) around.pop_back();
@@ -107,7 +107,7 @@ std::vector<std::string> table_of(const ProfileSummary& lines,
                                   std::size_t most) {
   std::vector<const ProfileSummary::value_type*> dearest;
   std::int64_t whole = 0;
-  std::int64_t steps = 0;  // of all ranks
+  std::int64_t steps = 0;  // over all ranks
   for (const auto& line : lines) {
     dearest.push_back(&line);
     if (line.first.kind != name_of(ActivityKind::step)) continue;
@@ -115,20 +115,19 @@ std::vector<std::string> table_of(const ProfileSummary& lines,
     steps += line.second.calls;
   }
   if (steps == 0)
-    return {fmt::format("where the time went: no step from step {} on is recorded whole",
-                        of.first_step)};
+    return {fmt::format("Profile: no step from step {} on was recorded completely", of.first_step)};
   std::ranges::stable_sort(
       dearest, std::greater<>(), [](const auto* line) { return line->second.self_time; });
   dearest.resize(std::min(most, dearest.size()));
   const auto parts = static_cast<double>(steps);
   std::vector<std::string> table = {
-      fmt::format("where the time went from step {} to step {}: {:.3f} ms a step{}, of which by "
-                  "own time",
+      fmt::format("Profile of steps {} to {}: {:.3f} ms per step{}, by self time",
                   of.first_step,
                   of.last_step,
                   milliseconds(whole, parts),
                   of.ranks > 1 ? fmt::format(" on {} ranks", of.ranks) : ""),
-      fmt::format("{:>10} {:>6} {:>10} {:>8}  {}", "own ms", "share", "total ms", "calls", "what")};
+      fmt::format(
+          "{:>10} {:>6} {:>10} {:>8}  {}", "self ms", "share", "total ms", "calls", "name")};
   for (const auto* line : dearest) {
     const auto& [key, sums] = *line;
     table.push_back(fmt::format(

@@ -1,4 +1,4 @@
-// Where the time of a thread went: its spans, added up by what they are.
+// Time of a thread's spans, aggregated by kind, name and layer.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace longspan {
 
-// Spans of one kind and name in like places of the model: the number of a layer does not count
+// Key of spans of one kind and name in corresponding layers: layer indices are dropped
 // ("layers/*/attention").
 struct ProfileKey {
   std::string kind;
@@ -22,8 +22,8 @@ struct ProfileKey {
 };
 
 struct ProfileTotals {
-  std::int64_t self_time = 0;  // nanoseconds, outside of the spans within them
-  std::int64_t total = 0;      // with those; a span within another of its line counts once
+  std::int64_t self_time = 0;  // nanoseconds, excluding nested spans
+  std::int64_t total = 0;      // including nested spans; recursive spans of one line count once
   std::int64_t calls = 0;
 
   ProfileTotals& operator+=(const ProfileTotals& more);
@@ -31,28 +31,28 @@ struct ProfileTotals {
 
 using ProfileSummary = std::map<ProfileKey, ProfileTotals>;
 
-// Of what a thread did itself within steps that are whole: collectives, which go on beside it, are
-// left out. Where there was no room for all spans those of the last steps are missing, and the span
-// of a step, which ends last, is the first of its spans to be: of such a step nothing counts.
+// Sums a thread's own work within complete steps; collectives, which run in parallel, are excluded.
+// Where the capacity was reached, the last steps lack spans. A step's span ends last, so it is the
+// first to be dropped; steps without one are excluded.
 ProfileSummary lines_of(const RecordedSpans& recorded);
 
-// The number of the last step that is whole, 0 where none is.
+// Returns the number of the last complete step, or 0.
 std::int64_t last_whole_step(const RecordedSpans& recorded);
 
-// As a text that another rank reads.
+// Serializes the summary for another rank.
 std::string to_text(const ProfileSummary& lines);
 void add_text(std::string_view text, ProfileSummary& lines);
 
-// What the sums are of.
+// The scope of the sums.
 struct LinesOf {
   std::int64_t first_step = 0;
-  std::int64_t last_step = 0;  // that is whole on a rank; 0: none is
+  std::int64_t last_step = 0;  // the last complete step on a rank; 0: none
   int ranks = 1;
 };
 
-// A heading and the lines with the most own time, `most` of them: milliseconds and calls of a step,
-// as means over the steps that each rank has whole. Where there is none the heading says so. Each
-// text is a line.
+// Returns a heading and the `most` lines with the highest self time: milliseconds and calls per
+// step, averaged over each rank's complete steps. Without a complete step the heading reports that.
+// Each string is one line.
 std::vector<std::string> table_of(const ProfileSummary& lines,
                                   const LinesOf& of,
                                   std::size_t most = 10);

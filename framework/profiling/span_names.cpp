@@ -10,7 +10,7 @@ std::string SpanNames::name_of(const TimedSpan& span, const std::deque<std::stri
   if (span.kind == ActivityKind::step) return fmt::format("step {}", span.number);
   if (span.kind == ActivityKind::layer && span.name == nullptr) return texts[span.layer];
   const std::string& name = span.name != nullptr ? span.name : function(span.place);
-  if (span.kind == ActivityKind::wait) return "waiting for " + name;
+  if (span.kind == ActivityKind::idle) return "waiting for " + name;
   return span.backward ? name + " (backward)" : name;
 }
 

@@ -1,4 +1,4 @@
-// What recorded spans are called.
+// Display names of recorded spans.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace longspan {
 
-// Names as people read them; those of functions are made once.
+// Formats display names; function names are cached.
 class SpanNames {
  public:
-  // "step 7", "layers/0/attention", "linear", "linear (backward)", "waiting for all_reduce".
-  // `texts`: those of the recording.
+  // Returns "step 7", "layers/0/attention", "linear", "linear (backward)" or "waiting for
+  // all_reduce". `texts`: those of the recording.
   std::string name_of(const TimedSpan& span, const std::deque<std::string>& texts);
 
  private:

@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-// With its quotation marks.
+// Includes the quotation marks.
 std::string in_json(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

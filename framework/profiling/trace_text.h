@@ -1,5 +1,4 @@
-// The spans of a rank as lines of a trace: events of the Trace Event Format, which chrome://tracing
-// and Perfetto read.
+// A rank's spans as lines of a trace in the Trace Event Format, for chrome://tracing and Perfetto.
 #pragma once
 
 #include <string>
@@ -9,42 +8,42 @@
 
 namespace longspan {
 
-// What one thread recorded.
+// The recording of one thread.
 struct ThreadSpans {
   std::string thread;  // "main", "reader", ...
   RecordedSpans recorded;
 };
 
-// Moments of this rank's clock on that of the first rank, between two at which the offset was
-// measured; all in nanoseconds.
+// Maps timestamps of this rank's clock to the first rank's, by interpolating two measured offsets.
+// Nanoseconds.
 struct ClockLine {
-  std::int64_t begin = 0;  // of this rank's clock
+  std::int64_t begin = 0;  // on this rank's clock
   std::int64_t end = 0;
-  std::int64_t begin_offset = 0;  // what this rank's clock is ahead
+  std::int64_t begin_offset = 0;  // lead of this rank's clock
   std::int64_t end_offset = 0;
-  std::int64_t uncertainty = 0;  // of both
+  std::int64_t uncertainty = 0;  // of both offsets
 
-  // In the order in which the moments are.
+  // Preserves the order of timestamps.
   std::int64_t on_first(std::int64_t moment) const;
 };
 
 struct TraceOfRank {
   int rank = 0;
-  std::string title = {};  // of its process in the trace
+  std::string title = {};  // name of its process in the trace
   std::vector<ThreadSpans> threads = {};
   ClockLine clock = {};
-  std::int64_t zero = 0;  // the trace's begin, on the first rank's clock
+  std::int64_t zero = 0;  // the trace's origin, on the first rank's clock
 };
 
-// A process of the trace for the rank and a thread for each of its threads. Collectives are beside
-// the thread: events that begin and end by themselves.
+// A trace process for the rank, with a trace thread for each of its threads. Collectives are
+// asynchronous events, outside the threads.
 class TraceText {
  public:
-  // `trace` outlives it.
+  // `trace` must outlive it.
   explicit TraceText(const TraceOfRank& trace) : trace_(trace) {}
 
-  // Lines that come next, for `most_bytes` or a little more; empty when there are none left. Each
-  // is an event, and has a comma before it but for the first of the first rank.
+  // Returns the next lines, of about `most_bytes` in total; empty at the end. Each line is an
+  // event, preceded by a comma except for the first rank's first one.
   std::string next(std::size_t most_bytes = std::size_t{1} << 20);
 
  private:
@@ -54,12 +53,12 @@ class TraceText {
   const TraceOfRank& trace_;
   SpanNames names_;
   bool begun_ = false;
-  std::size_t thread_ = 0;  // of the span that comes next
+  std::size_t thread_ = 0;  // of the next span
   std::size_t span_ = 0;
   std::size_t beside_ = 0;  // collectives so far
 };
 
-// What stands before the events of all ranks, and behind them. `about`: a JSON object.
+// Return the text before and after the events of all ranks. `about`: a JSON object.
 std::string trace_head(const std::string& about);
 std::string trace_tail();
 

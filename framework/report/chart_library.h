@@ -1,11 +1,11 @@
-// The library that draws the curves of a report, as the build found it.
+// The chart library of the reports, as found at build time.
 #pragma once
 
 #include <string_view>
 
 namespace longspan {
 
-// dygraphs (https://dygraphs.com), to be written into a page.
+// dygraphs (https://dygraphs.com), to be embedded in a page.
 struct ChartLibrary {
   std::string_view name;     // "dygraphs 2.2.1"
   std::string_view script;   // JavaScript
@@ -13,10 +13,10 @@ struct ChartLibrary {
   std::string_view licence;  // plain text
 };
 
-// Null where the build did not find it.
+// Returns null where the build did not find it.
 const ChartLibrary* chart_library();
 
-// What the page does with it, of our own: JavaScript and CSS.
+// Return the page's own JavaScript and CSS.
 std::string_view page_script();
 std::string_view page_style();
 

@@ -20,56 +20,56 @@ struct Known {
   double factor = 1;
 };
 
-// In the order of the page.
+// In page order.
 constexpr std::array known_columns = {
     Known{"loss", "Loss", "nats"},
     Known{"learning_rate", "Learning rate", ""},
-    Known{"gradient_norm", "Norm of the gradient, before clipping", ""},
-    Known{"tokens_per_second", "Throughput", "tokens a second"},
-    Known{"model_flops_utilisation", "Utilisation", "percent of the measured peak", 100},
-    Known{"peak_memory_bytes", "Memory of the rank that needs most", "GB", 1e-9},
-    Known{"step_seconds", "Time of a step", "seconds"},
-    Known{computing_seconds, "computing", "seconds"},
-    Known{"waiting_seconds", "waiting", "seconds"},
-    Known{"reading_seconds", "reading", "seconds"},
-    Known{"saving_seconds", "saving", "seconds"},
-    Known{"validating_seconds", "validating", "seconds"},
-    Known{"loss_scale", "Scale of the loss", ""},
-    Known{"reconstruction_error", "Error of rebuilt streams", "of their size"},
-    Known{"span_mean", "Spans of heads, the mean", "keys"},
-    Known{"span_longest", "Spans of heads, the longest", "keys"},
-    Known{"steps_mean", "Steps of a position, the mean", "steps of pondering"},
-    Known{"steps_largest", "Steps of a position, the most", "steps of pondering"},
-    Known{"encoder_steps_mean", "Steps of a source's position, the mean", "steps of pondering"},
-    Known{"encoder_steps_largest", "Steps of a source's position, the most", "steps of pondering"},
-    Known{"decoder_steps_mean", "Steps of a target's position, the mean", "steps of pondering"},
-    Known{"decoder_steps_largest", "Steps of a target's position, the most", "steps of pondering"},
+    Known{"grad_norm", "Gradient norm (before clipping)", ""},
+    Known{"tokens_per_second", "Throughput", "tokens per second"},
+    Known{"mfu", "Model FLOPs utilization", "percent of measured peak", 100},
+    Known{"peak_memory_bytes", "Peak memory (maximum over ranks)", "GB", 1e-9},
+    Known{"step_seconds", "Step time", "seconds"},
+    Known{compute_seconds, "compute", "seconds"},
+    Known{"communication_wait_seconds", "communication wait", "seconds"},
+    Known{"data_loading_seconds", "data loading", "seconds"},
+    Known{"checkpoint_seconds", "checkpoint", "seconds"},
+    Known{"validation_seconds", "validation", "seconds"},
+    Known{"loss_scale", "Loss scale", ""},
+    Known{"reconstruction_error", "Reversible reconstruction error", "relative"},
+    Known{"adaptive_span_mean", "Adaptive span (mean)", "keys"},
+    Known{"adaptive_span_max", "Adaptive span (maximum)", "keys"},
+    Known{"act_steps_mean", "Ponder steps (mean)", "ponder steps"},
+    Known{"act_steps_max", "Ponder steps (maximum)", "ponder steps"},
+    Known{"encoder_act_steps_mean", "Encoder ponder steps (mean)", "ponder steps"},
+    Known{"encoder_act_steps_max", "Encoder ponder steps (maximum)", "ponder steps"},
+    Known{"decoder_act_steps_mean", "Decoder ponder steps (mean)", "ponder steps"},
+    Known{"decoder_act_steps_max", "Decoder ponder steps (maximum)", "ponder steps"},
 };
 
-// What is drawn into the chart of another column, dashed.
+// A column drawn dashed in another column's chart.
 struct Companion {
   std::string_view column;
   std::string_view dashed;
   std::string_view words;
 };
 constexpr std::array companions = {
-    Companion{"loss", "validation_loss", "dashed: of the validation"},
-    Companion{"span_mean", "span_longest", "dashed: the longest"},
-    Companion{"steps_mean", "steps_largest", "dashed: the most"},
-    Companion{"encoder_steps_mean", "encoder_steps_largest", "dashed: the most"},
-    Companion{"decoder_steps_mean", "decoder_steps_largest", "dashed: the most"},
+    Companion{"loss", "validation_loss", "dashed: validation"},
+    Companion{"adaptive_span_mean", "adaptive_span_max", "dashed: maximum"},
+    Companion{"act_steps_mean", "act_steps_max", "dashed: maximum"},
+    Companion{"encoder_act_steps_mean", "encoder_act_steps_max", "dashed: maximum"},
+    Companion{"decoder_act_steps_mean", "decoder_act_steps_max", "dashed: maximum"},
 };
 
-// Units of validations' figures; those of classes and files are named after them ("f1/PERSON",
+// Units of validation metrics; per-class and per-file metrics are named after them ("f1/PERSON",
 // "loss:FILE").
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> units = {{
     {"loss", "nats"},
-    {"bits_per_byte", "bits a byte"},
-    {"bits_per_dimension", "bits a value"},
-    {"reward", "an episode"},
-    {"entropy", "nats an action"},
+    {"bits_per_byte", "bits per byte"},
+    {"bits_per_dim", "bits per dimension"},
+    {"episode_reward_mean", "per episode"},
+    {"policy_entropy", "nats per action"},
 }};
-constexpr std::array<std::string_view, 4> percents = {"accuracy", "bleu", "success", "exact_match"};
+constexpr std::array<std::string_view, 3> percents = {"accuracy", "bleu", "exact_match"};
 constexpr std::array<std::string_view, 4> ends_of_percents = {"_rate", "f1", "precision", "recall"};
 
 std::string_view unit_of_figure(std::string_view name) {
@@ -82,7 +82,7 @@ std::string_view unit_of_figure(std::string_view name) {
   return is_percent ? "percent" : "";
 }
 
-// "ponder_steps_mean" -> "ponder steps mean".
+// Maps "ponder_steps_mean" to "ponder steps mean".
 std::string in_words(std::string_view name) {
   std::string words(name);
   std::ranges::replace(words, '_', ' ');
@@ -95,16 +95,16 @@ const Known* known(std::string_view name) {
   return found == known_columns.end() ? nullptr : found;
 }
 
-// What a time is divided into has no chart of its own.
+// The phases of a step share one chart.
 bool is_part_of_step(std::string_view name) {
   return name.ends_with("_seconds") && name != "step_seconds" && known(name) != nullptr;
 }
 
-// Where a column's chart stands: known ones first, validations, other losses, the rest.
+// Sort key of a column's chart: known ones first, validations, other losses, the rest.
 std::size_t rank_of(std::string_view name) {
   if (const Known* one = known(name)) {
     const auto place = static_cast<std::size_t>(one - known_columns.data());
-    return place == 0 ? 0 : 2 + place;  // validations come after the loss
+    return place == 0 ? 0 : 2 + place;  // validation charts come after the loss
   }
   if (name.starts_with(validation)) return 1;
   if (name.starts_with("loss_")) return 2;
@@ -119,9 +119,9 @@ Chart chart_of(const std::string& column) {
           .columns = {column}};
 }
 
-// Of each step, from the bottom to the top.
+// The phases of each step, stacked from bottom to top.
 std::optional<Chart> division_of(std::span<const std::string> columns) {
-  Chart chart = {.title = "Where the time of a step goes", .unit = "seconds", .columns = {}};
+  Chart chart = {.title = "Step time by phase", .unit = "seconds", .columns = {}};
   chart.is_stacked = true;
   for (const Known& one : known_columns)
     if (is_part_of_step(one.name) && std::ranges::count(columns, one.name) > 0)

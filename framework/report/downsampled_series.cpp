@@ -28,7 +28,7 @@ void Cell::add(const Cell& other) {
 }
 
 DownsampledSeries::DownsampledSeries(std::size_t most_buckets) : most_(most_buckets) {
-  require(most_buckets >= 2, "{} buckets are too few for a series", most_buckets);
+  require(most_buckets >= 2, "expected at least 2 buckets, found {}", most_buckets);
 }
 
 std::optional<std::size_t> DownsampledSeries::find(std::string_view name) const {
@@ -49,7 +49,8 @@ std::size_t DownsampledSeries::column(std::string_view name) {
 void DownsampledSeries::begin(const Bucket& at) {
   if (!buckets_.empty()) {
     Bucket& last = buckets_.back();
-    require(at.step > last.step, "step {} is begun after step {}", at.step, last.step);
+    require(
+        at.step > last.step, "expected increasing steps, found {} after {}", at.step, last.step);
     if (at.step / width_ == last.step / width_) {
       last = at;
       return;
@@ -66,14 +67,14 @@ void DownsampledSeries::add(std::size_t column, double value) {
 }
 
 void DownsampledSeries::thin_to(std::size_t most_buckets) {
-  require(most_buckets >= 2, "{} buckets are too few for a series", most_buckets);
+  require(most_buckets >= 2, "expected at least 2 buckets, found {}", most_buckets);
   most_ = std::min(most_, most_buckets);
   while (buckets_.size() > most_) widen();
 }
 
 void DownsampledSeries::widen() {
   width_ *= 2;
-  std::vector<std::size_t> place(buckets_.size());  // of each bucket among the wider ones
+  std::vector<std::size_t> place(buckets_.size());  // index of each bucket among the wider ones
   std::vector<Bucket> wider;
   for (std::size_t i = 0; i < buckets_.size(); ++i) {
     if (wider.empty() || wider.back().step / width_ != buckets_[i].step / width_)

@@ -1,4 +1,4 @@
-// Values over many steps in few buckets, of which none hides a peak.
+// Downsampled time series that preserve peaks.
 #pragma once
 
 #include <cstddef>
@@ -11,20 +11,20 @@
 
 namespace longspan {
 
-// The steps of a bucket are said by its last one.
+// A bucket of steps, identified by its last step.
 struct Bucket {
   std::int64_t step = 0;
   double tokens = 0;   // since step 0
   double seconds = 0;  // since step 0
 };
 
-// What one column says in one bucket.
+// Values of one column in one bucket.
 struct Cell {
   double least = 0;
   double most = 0;
   double sum = 0;
-  std::int64_t count = 0;  // of its values
-  std::int64_t gaps = 0;   // of what was written there but is no number
+  std::int64_t count = 0;  // number of values
+  std::int64_t gaps = 0;   // number of non-finite values
 
   bool is_empty() const { return count == 0 && gaps == 0; }
   // Undefined where `count` is 0.
@@ -33,28 +33,28 @@ struct Cell {
   void add(const Cell& other);
 };
 
-// Columns of values in at most so many buckets of equally many steps: when there are more, the
-// buckets become twice as wide, as often as it takes. Memory does not grow with the steps.
+// Columns of values in a bounded number of buckets of equal width. When there are more buckets,
+// their width is doubled as often as needed. Memory is independent of the number of steps.
 class DownsampledSeries {
  public:
-  // At least 2 buckets.
+  // Requires at least 2 buckets.
   explicit DownsampledSeries(std::size_t most_buckets);
 
-  // The number of a column; a new name makes a new one.
+  // Returns the index of a column, which is created for a new name.
   std::size_t column(std::string_view name);
   std::optional<std::size_t> find(std::string_view name) const;
   const std::vector<std::string>& names() const { return names_; }
 
-  // Begins a step, which is beyond the last one.
+  // Begins a step. Requires that it is greater than the last one.
   void begin(const Bucket& at);
-  // At the step that was begun. A value that is not finite is a gap.
+  // Adds a value at the current step. A non-finite value is a gap.
   void add(std::size_t column, double value);
 
-  // Makes do with fewer buckets.
+  // Reduces the number of buckets.
   void thin_to(std::size_t most_buckets);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
-  // By bucket; there may be fewer cells than buckets, the rest is empty.
+  // Indexed by bucket; missing cells at the end are empty.
   const std::vector<Cell>& cells(std::size_t column) const { return cells_[column]; }
 
  private:

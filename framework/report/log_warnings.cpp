@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t most_warning_bytes = 1000;
 
-// "2025-01-31 12:34:56.789 warning ...": what framework/training_loop/log.h writes.
+// "2025-01-31 12:34:56.789 warning ...": the format of framework/training_loop/log.h.
 bool is_warning(std::string_view line) {
   constexpr std::size_t after_time = 24;
   if (line.size() <= after_time || line[4] != '-' || line[13] != ':') return false;
@@ -31,11 +31,11 @@ void add_warning(std::deque<std::string>& newest, std::string_view line, std::si
 std::vector<std::string> log_warnings(const std::filesystem::path& path, std::size_t most) {
   std::deque<std::string> newest;
   std::error_code error;
-  // A pipe or a device would never end.
+  // Reading a pipe or device would never end.
   if (!std::filesystem::is_regular_file(path, error)) return {};
   std::ifstream file(path, std::ios::binary);
   std::array<char, most_warning_bytes + 1> line{};
-  bool begins = true;  // what is read is the beginning of a line, and not the rest of a long one
+  bool begins = true;  // the buffer begins a line, instead of continuing a long one
   while (file.getline(line.data(), line.size()) || (file.gcount() > 0 && !file.eof())) {
     const bool is_cut = file.fail();
     file.clear();

@@ -1,4 +1,4 @@
-// What a run's log.txt warns of.
+// Warnings in a run's log.txt.
 #pragma once
 
 #include <cstddef>
@@ -12,14 +12,14 @@ namespace longspan {
 
 inline constexpr std::size_t most_warnings = 40;
 
-// Adds a line of a log whose level is warning or error, cut where it is long, and drops the oldest
-// of more than `most`. Other lines change nothing.
+// Adds a log line whose level is warning or error, truncated if long, and drops the oldest of more
+// than `most`. Ignores other lines.
 void add_warning(std::deque<std::string>& newest,
                  std::string_view line,
                  std::size_t most = most_warnings);
 
-// The newest lines of a log whose level is warning or error, oldest first; none where there is no
-// such file or it cannot be read. A long line is cut.
+// Returns the newest log lines whose level is warning or error, oldest first. Empty where the file
+// is missing or unreadable. Long lines are truncated.
 std::vector<std::string> log_warnings(const std::filesystem::path& path,
                                       std::size_t most = most_warnings);
 

@@ -8,9 +8,9 @@
 namespace longspan {
 namespace {
 
-constexpr double largest_whole = 9007199254740992;  // 2^53: up to it doubles are exact
+constexpr double largest_whole = 9007199254740992;  // 2^53: doubles represent all integers up to it
 
-// A place in a line. Each function moves on past what it takes, or returns false.
+// A position in a line. Each function advances past what it parses, or returns false.
 class Cursor {
  public:
   explicit Cursor(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
@@ -30,7 +30,7 @@ class Cursor {
     at_ += word.size();
     return true;
   }
-  // There are no escapes in the line.
+  // Requires a line without escapes.
   bool take_text(std::string_view& text) {
     if (!take('"')) return false;
     const auto* const quote = static_cast<const char*>(std::memchr(at_, '"', left()));
@@ -55,7 +55,7 @@ class Cursor {
   void skip() {
     while (at_ != end_ && (*at_ == ' ' || *at_ == '\t' || *at_ == '\r')) ++at_;
   }
-  // from_chars would also take "inf" and "nan", which are no JSON.
+  // from_chars also accepts "inf" and "nan", which are invalid JSON.
   bool begins_number() const {
     const char* digit = at_;
     if (digit != end_ && *digit == '-') ++digit;

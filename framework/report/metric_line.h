@@ -1,4 +1,4 @@
-// A line of metrics.jsonl, read without a tree of objects.
+// Parses a line of metrics.jsonl without building a JSON tree.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace longspan {
 
-// One member of the object. `none`: null, which stands for what JSON has no number for.
+// One member of the object. `none`: null, which replaces a non-finite number.
 struct LineField {
   enum class Kind : std::uint8_t { number, none, text };
 
@@ -20,15 +20,15 @@ struct LineField {
   std::string_view text = {};
 };
 
-// Reads one line after another. Plain lines, as the trainer writes them, are read as they stand;
-// one with escapes or nested values goes through the JSON library.
+// Parses one line after another. Plain lines, as the trainer writes them, are parsed in place;
+// lines with escapes or nested values use the JSON library.
 class MetricLineReader {
  public:
-  // Whether the line, without its end, is a JSON object whose "step" is a whole number from 0 on.
-  // Members that are neither numbers, null nor text are left out.
+  // Returns whether the line, without its newline, is a JSON object whose "step" is a non-negative
+  // integer. Skips members that are neither numbers, null nor strings.
   bool read(std::string_view line);
 
-  // Of the line that was read last; views into it, valid until the next one is read.
+  // Views into the last parsed line, valid until the next read.
   std::int64_t step() const { return step_; }
   std::span<const LineField> fields() const { return fields_; }
 
@@ -39,7 +39,7 @@ class MetricLineReader {
 
   std::int64_t step_ = 0;
   std::vector<LineField> fields_;
-  std::deque<std::string> texts_;  // what the views of an unplain line point to
+  std::deque<std::string> texts_;  // storage for the views of a line that is not plain
 };
 
 }  // namespace longspan

@@ -8,13 +8,13 @@ namespace longspan {
 RunMetrics read_run_metrics(const std::filesystem::path& path, std::size_t most_buckets) {
   std::error_code error;
   if (!std::filesystem::exists(path, error))
-    throw DataError("{}: there is no such file: the run has logged no step yet", path.string());
+    throw DataError("{}: no such file: the run has logged no step yet", path.string());
   static_cast<void>(std::filesystem::file_size(path, error));
   if (error) throw DataError("{}: cannot be read: {}", path.string(), error.message());
   TailedMetrics file(path, most_buckets);
   file.poll();
   if (file.metrics().lines == 0)
-    throw DataError("{}: has no whole line: the run has logged no step yet", path.string());
+    throw DataError("{}: has no complete line: the run has logged no step yet", path.string());
   return file.metrics();
 }
 

@@ -1,4 +1,4 @@
-// What a run's metrics.jsonl says, in as much memory as a picture of it needs.
+// Reads a run's metrics.jsonl in bounded memory.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace longspan {
 
-// What is made of others: seconds of a step in which it was neither reading, waiting, saving nor
-// validating. Only where the lines have these.
-inline constexpr const char* computing_seconds = "computing_seconds";
+// Derived column: seconds of a step outside of data loading, communication waits, checkpoints and
+// validation. Present only where the lines have these columns.
+inline constexpr const char* compute_seconds = "compute_seconds";
 
-// How a column ends, and where it has gaps.
+// A column's last value and its gaps.
 struct ColumnEnd {
-  double value = 0;                 // the last that is a number
-  std::int64_t step = -1;           // of it; -1: none is
-  std::int64_t gaps = 0;            // of what was written but is no number
-  std::int64_t first_gap = 0;       // its step
-  std::string reason_of_last = {};  // "nan", "inf" or "-inf", where a gap is the last
+  double value = 0;                 // the last finite value
+  std::int64_t step = -1;           // its step; -1: none
+  std::int64_t gaps = 0;            // number of non-finite values
+  std::int64_t first_gap = 0;       // step of the first gap
+  std::string reason_of_last = {};  // "nan", "inf" or "-inf", where the last value is a gap
 };
 
-// A text in a line, such as one that the model made.
+// A string in a line, such as a generated sample.
 struct MetricText {
   std::string name;
   std::int64_t step = 0;
@@ -34,19 +34,18 @@ struct RunMetrics {
   DownsampledSeries series;            // all numbers but "step" and "tokens"
   std::vector<ColumnEnd> ends = {};    // by column
   std::vector<MetricText> texts = {};  // the newest few, oldest first
-  std::int64_t lines = 0;              // that count
-  std::int64_t repeated = 0;           // that do not, as later lines have their step again
+  std::int64_t lines = 0;              // counted lines
+  std::int64_t repeated = 0;           // superseded lines, whose step later lines repeat
   std::int64_t step = 0;               // the last
   double tokens = 0;                   // since step 0
-  double seconds = 0;                  // of training since step 0; 0 where the lines do not tell
+  double seconds = 0;                  // of training since step 0; 0: not logged
 };
 
-// Reads the file line by line, as far as it goes now: a run may be writing to it. A last line
-// without its end does not count. Where steps come again, as after a run that went back to an
-// earlier checkpoint, the later lines count. Seconds are sums of "step_seconds" or, without it, of
-// tokens by "tokens_per_second"; what is negative or beyond 1e10 there is left out. Throws
-// DataError where there is no file, no whole line, or something else than a line of metrics, which
-// is told with its number.
+// Parses the file up to its current end, since a run may be writing to it. An unterminated last
+// line is ignored. Where steps repeat, as after a rollback to a checkpoint, the later lines count.
+// Seconds are sums of "step_seconds" or, without it, of tokens divided by "tokens_per_second";
+// negative values and those beyond 1e10 are ignored. Throws DataError for a missing file, without a
+// complete line, or, with the line number, for an invalid line.
 RunMetrics read_run_metrics(const std::filesystem::path& path, std::size_t most_buckets = 2000);
 
 }  // namespace longspan

@@ -11,16 +11,18 @@ namespace {
 
 constexpr std::size_t most_texts = 24;
 constexpr std::size_t most_text_bytes = 4000;
-constexpr double longest_seconds = 1e10;  // between two lines; three centuries
+constexpr double longest_seconds = 1e10;  // three centuries between two lines
 
-constexpr std::array<std::string_view, 4> parts_of_a_step = {
-    "reading_seconds", "waiting_seconds", "saving_seconds", "validating_seconds"};
+constexpr std::array<std::string_view, 4> parts_of_a_step = {"data_loading_seconds",
+                                                             "communication_wait_seconds",
+                                                             "checkpoint_seconds",
+                                                             "validation_seconds"};
 
 }  // namespace
 
 MetricsParser::MetricsParser(std::size_t most_buckets, std::vector<StepRewind> known)
     : metrics_{DownsampledSeries(most_buckets)}, known_(std::move(known)) {
-  // Of the returns from each on the earliest step, which is what lines before it are judged by.
+  // Suffix minimum: a line is superseded if any later rewind has its step or an earlier one.
   for (std::size_t i = known_.size(); i-- > 1;)
     known_[i - 1].step = std::min(known_[i - 1].step, known_[i].step);
 }
@@ -39,7 +41,7 @@ bool MetricsParser::take(std::string_view line, std::uintmax_t offset) {
   return true;
 }
 
-// Where the run is after the line: tokens and time.
+// Updates the run's tokens and time after a line.
 void MetricsParser::advance(std::int64_t step) {
   std::optional<double> tokens, rate, seconds;
   for (const LineField& field : reader_.fields()) {
@@ -54,7 +56,7 @@ void MetricsParser::advance(std::int64_t step) {
     passed = *seconds * steps;
   else if (tokens && rate && *rate > 0)
     passed = (*tokens - metrics_.tokens) / *rate;
-  // Time goes on. What no clock says, of a file that something else wrote, is none.
+  // Ignores implausible durations, as in files from other programs.
   if (passed > 0 && passed < longest_seconds) metrics_.seconds += passed;
   if (tokens) metrics_.tokens = *tokens;
   metrics_.step = step;
@@ -81,7 +83,7 @@ void MetricsParser::add(std::int64_t step) {
     }
   }
   if (computing && is_divided)
-    add_value(column_of(computing_seconds), step, std::max(0.0, *computing));
+    add_value(column_of(compute_seconds), step, std::max(0.0, *computing));
 }
 
 std::size_t MetricsParser::column_of(std::string_view name) {
@@ -114,7 +116,7 @@ void MetricsParser::add_number(const LineField& field, std::int64_t step) {
                                                   : std::numeric_limits<double>::quiet_NaN());
 }
 
-// "loss_reason" beside a loss that is null says why; anything else is a text of its own.
+// "loss_reason" explains a null loss; any other string is a text of its own.
 void MetricsParser::add_text(const LineField& field, std::int64_t step) {
   constexpr std::string_view suffix = "_reason";
   if (field.name.ends_with(suffix)) {

@@ -1,4 +1,4 @@
-// Lines of metrics, one after another, as what a picture of them needs.
+// Parses metrics lines incrementally into the data of the charts.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace longspan {
 
-// A line whose step is not beyond that of the line before it: whatever stands before it and has its
-// step or a later one comes again.
+// A line whose step is not greater than the previous line's. Earlier lines with its step or a later
+// one are superseded.
 struct StepRewind {
   std::uintmax_t offset = 0;  // of the line in its file
   std::int64_t step = 0;
@@ -19,17 +19,17 @@ struct StepRewind {
   friend bool operator==(const StepRewind&, const StepRewind&) = default;
 };
 
-// One reading of a file, from its beginning. Lines whose steps come again later do not count, as
-// far as it is known where they do.
+// One pass over a file from its beginning. Lines superseded by later ones are skipped, as far as
+// the rewinds are known.
 class MetricsParser {
  public:
-  // known: the returns that are in the file.
+  // `known`: the rewinds in the file.
   MetricsParser(std::size_t most_buckets, std::vector<StepRewind> known);
 
-  // False: this is no line of metrics. `offset` is its place in the file.
+  // Returns false for an invalid metrics line. `offset`: its position in the file.
   bool take(std::string_view line, std::uintmax_t offset);
 
-  // The returns among what was taken.
+  // Returns the rewinds found so far.
   const std::vector<StepRewind>& found() const { return found_; }
   const RunMetrics& metrics() const { return metrics_; }
 
@@ -45,9 +45,9 @@ class MetricsParser {
   MetricLineReader reader_;
   std::vector<StepRewind> known_;
   std::vector<StepRewind> found_;
-  std::size_t next_ = 0;  // of the known ones: the first after the line
+  std::size_t next_ = 0;  // index of the first known rewind after the line
   std::int64_t step_before_ = -1;
-  std::size_t expected_ = 0;  // lines mostly have the same columns in the same order
+  std::size_t expected_ = 0;  // next column index: lines mostly have identical columns in order
 };
 
 }  // namespace longspan

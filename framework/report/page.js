@@ -13,7 +13,7 @@
     step: { label: "steps", unit: () => [1, "steps"] },
     tokens: { label: "tokens", unit: () => [1, "tokens"] },
     seconds: {
-      label: "time of training",
+      label: "training time",
       unit: (most) => most > 7200 ? [3600, "hours of training"] : most > 120 ? [60, "minutes of training"] : [1, "seconds of training"],
     },
   };
@@ -179,8 +179,8 @@
     const rows = rowsOf(chart, curves, axis, scale, isRanged);
     const isAbove = (row) => row.slice(1).some((found) => found && (isRanged ? found[0] : found) > 0);
     let missing = "";
-    if (curves.length === 0) missing = shown.some(Boolean) ? "Not known over " + axes[axis].label + "." : "No run is chosen.";
-    else if (logarithmic && !chart.stacked && !rows.some(isAbove)) missing = "Nothing is above 0: there is no logarithm.";
+    if (curves.length === 0) missing = shown.some(Boolean) ? "No data over " + axes[axis].label + "." : "No run selected.";
+    else if (logarithmic && !chart.stacked && !rows.some(isAbove)) missing = "No positive values for a logarithmic axis.";
     if (missing) {
       remove(place);
       legend.textContent = "";
@@ -222,7 +222,7 @@
   }
 
   function mark() {
-    for (const found of document.querySelectorAll(".colour")) {
+    for (const found of document.querySelectorAll(".color")) {
       const number = Number(found.dataset.run);
       found.style.borderColor = colourOf(number);
       found.style.borderBottomStyle = dashOf(number) ? "dashed" : "solid";
@@ -274,14 +274,14 @@
     const most = Math.max(1, ...map.weights.map((row) => Math.max(...row.map(Math.abs))));
     map.weights.forEach((row, query) => row.forEach((weight, key) => {
       if (weight === 0) return;
-      // What takes away is of another colour.
+      // Negative weights have another color.
       context.fillStyle = `rgb(${weight > 0 ? "11 79 148" : "176 58 10"} / ${Math.sqrt(Math.abs(weight) / most)})`;
       context.fillRect(cell * key, cell * query, cell, cell);
     }));
     said.textContent = "";
     canvas.onpointermove = (event) => {
       const [key, query] = [event.offsetX, event.offsetY].map((found) => Math.min(tokens.length - 1, Math.max(0, Math.floor(found / cell))));
-      said.textContent = `token ${query} ${JSON.stringify(tokens[query])} takes ${map.weights[query][key] / 1000} of token ${key} ${JSON.stringify(tokens[key])}`;
+      said.textContent = `token ${query} ${JSON.stringify(tokens[query])} attends to token ${key} ${JSON.stringify(tokens[key])} with weight ${map.weights[query][key] / 1000}`;
     };
   }
 
@@ -348,7 +348,7 @@
         }
         tell("Live");
       } catch {
-        tell("The program that serves this page does not answer");
+        tell("The server of this page does not respond");
       }
       setTimeout(ask, Math.max(2000, 10 * (performance.now() - began)));
     };

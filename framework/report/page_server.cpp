@@ -22,8 +22,8 @@ namespace {
 
 constexpr const char* own_machine = "127.0.0.1";
 constexpr int most_header_bytes = 8192;
-constexpr int most_body_bytes = 4096;  // of requests that are refused
-constexpr int most_seconds = 20;       // that one who asks may be silent
+constexpr int most_body_bytes = 4096;  // of refused requests
+constexpr int most_seconds = 20;       // idle timeout of a connection
 
 template <auto release>
 struct Releaser {
@@ -38,13 +38,13 @@ using Owned = std::unique_ptr<T, Releaser<release>>;
 std::string random_word() {
   std::array<unsigned char, 16> bytes{};
   if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-    throw Failure("the system gives no random numbers");
+    throw Failure("getrandom failed");
   std::string word;
   for (const unsigned char byte : bytes) word += fmt::format("{:02x}", byte);
   return word;
 }
 
-// In a time that does not tell where they differ.
+// Compares in constant time, to prevent timing attacks.
 bool is_same(std::string_view given, std::string_view secret) {
   if (given.size() != secret.size()) return false;
   unsigned difference = 0;
@@ -80,21 +80,19 @@ struct PageServer::Parts {
   std::string token = random_word();
   std::int64_t port = 0;
 
-  // What a request is answered with.
+  // Returns the response to a request.
   Answer answer(evhttp_request* request) const {
     const char* const named = evhttp_find_header(evhttp_request_get_input_headers(request), "Host");
-    if (named == nullptr || !is_own_host(named, port))
-      return refusal(403, "this is not the name of this address");
+    if (named == nullptr || !is_own_host(named, port)) return refusal(403, "unknown host name");
     const std::string_view path = evhttp_request_get_uri(request);
     const std::string_view given = path.substr(path.starts_with('/') ? 1 : path.size());
     if (!is_same(given.substr(0, token.size()), token) || given.substr(token.size(), 1) != "/")
-      return refusal(403, "the address is another one: the program has printed it");
+      return refusal(403, "wrong address; use the one that the program printed");
     const auto method = evhttp_request_get_command(request);
     if (method != EVHTTP_REQ_GET && method != EVHTTP_REQ_HEAD)
-      return refusal(HTTP_BADMETHOD, "only GET and HEAD are answered");
+      return refusal(HTTP_BADMETHOD, "only GET and HEAD are supported");
     const std::string_view wanted = given.substr(token.size() + 1);
-    if (!wanted.empty() && wanted != "update")
-      return refusal(HTTP_NOTFOUND, "there is no such page");
+    if (!wanted.empty() && wanted != "update") return refusal(HTTP_NOTFOUND, "no such page");
     const std::string version = fmt::format("\"{}\"", page.version());
     const char* const known =
         evhttp_find_header(evhttp_request_get_input_headers(request), "If-None-Match");
@@ -131,13 +129,13 @@ void send(evhttp_request* request, const Answer& answer) {
 PageServer::PageServer(std::int64_t port, ServedPage page) : parts_(std::make_unique<Parts>()) {
   Parts& parts = *parts_;
   parts.page = std::move(page);
-  std::signal(SIGPIPE, SIG_IGN);  // of one who goes away while he is answered
-  require(parts.base != nullptr && parts.server != nullptr, "libevent does not start");
+  std::signal(SIGPIPE, SIG_IGN);  // a client may disconnect during the response
+  require(parts.base != nullptr && parts.server != nullptr, "libevent failed to start");
   evhttp* const server = parts.server.get();
   evhttp_set_timeout(server, most_seconds);
   evhttp_set_max_headers_size(server, most_header_bytes);
   evhttp_set_max_body_size(server, most_body_bytes);
-  // All that it knows: `answer` refuses what is not for here after it has looked at the address.
+  // Accepts all methods, since `answer` refuses unsupported ones after the address check.
   evhttp_set_allowed_methods(server,
                              EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT |
                                  EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS | EVHTTP_REQ_TRACE |
@@ -159,14 +157,14 @@ PageServer::PageServer(std::int64_t port, ServedPage page) : parts_(std::make_un
     const std::string why = errno_message(error);
     if (port != 0 && (error == EADDRINUSE || error == EACCES))
       throw ConfigurationError(
-          "--port: {} cannot be had: {}; wanted: a free port, or none, which takes one", port, why);
-    throw Failure("no port of {} can be had: {}", own_machine, why);
+          "--port: cannot listen on port {}: {}; choose a free port, or omit --port", port, why);
+    throw Failure("cannot listen on a port of {}: {}", own_machine, why);
   }
   sockaddr_in address{};
   socklen_t size = sizeof address;
   require(::getsockname(
               evhttp_bound_socket_get_fd(bound), reinterpret_cast<sockaddr*>(&address), &size) == 0,
-          "the port of the page is not known");
+          "getsockname failed");
   parts.port = ntohs(address.sin_port);
   const std::array numbers = {SIGINT, SIGTERM};
   for (std::size_t i = 0; i < numbers.size(); ++i) {
@@ -178,7 +176,7 @@ PageServer::PageServer(std::int64_t port, ServedPage page) : parts_(std::make_un
         },
         parts.base.get()));
     require(parts.signals[i] != nullptr && event_add(parts.signals[i].get(), nullptr) == 0,
-            "signals cannot be heard");
+            "cannot install signal handlers");
   }
 }
 

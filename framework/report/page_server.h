@@ -1,4 +1,4 @@
-// A page for the browser of one user, on the machine that the browser is on.
+// A local HTTP server of one page for one user's browser.
 #pragma once
 
 #include <cstdint>
@@ -9,25 +9,24 @@
 
 namespace longspan {
 
-// What is served, made as it is asked for, by the thread that serves.
+// The served content, generated on request by the server's thread.
 struct ServedPage {
-  std::function<std::string()> version;  // of now: the same where nothing is new
+  std::function<std::string()> version;  // of the current data; unchanged if nothing is new
   std::function<std::string()> page;     // of that version; HTML
   std::function<std::string()> update;   // of that version; JSON
 };
 
-// Whether a request that names this host is for the address: 127.0.0.1 or localhost with the port,
-// which browsers leave out where it is 80.
+// Returns whether a request's Host header matches the address: 127.0.0.1 or localhost with the
+// port, which browsers omit for 80.
 bool is_own_host(std::string_view host, std::int64_t port);
 
-// Listens on 127.0.0.1 alone and gives nothing to one who does not know its address, a part of
-// which is random: 403. It answers GET and HEAD, at the address and at "update" beside it, whose
-// ETag is the version: one who has it is told 304. Requests under another name than 127.0.0.1 or
-// localhost are refused, so that no page of a stranger can have its name lead here.
+// Listens on 127.0.0.1 only and answers 403 without the random part of its address. Serves GET and
+// HEAD at the address and its sibling "update". The ETag is the version; a current client gets 304.
+// Requests for a host other than 127.0.0.1 or localhost are refused, to prevent DNS rebinding.
 class PageServer {
  public:
-  // port: 0 for one that is free. SIGINT and SIGTERM end `run` from now on. Throws
-  // ConfigurationError where the port is taken or not for this user, Failure where there is none.
+  // `port`: 0 selects a free one. From construction on SIGINT and SIGTERM end `run`. Throws
+  // ConfigurationError where the port is in use or not permitted, and Failure where none is free.
   PageServer(std::int64_t port, ServedPage page);
   ~PageServer();
 

@@ -64,7 +64,7 @@ std::string grouped(std::int64_t count) {
 }
 
 std::string counted_text(double count) {
-  constexpr double exact = 0x1p53;  // up to it a double is a count
+  constexpr double exact = 0x1p53;  // up to it doubles represent all integers
   if (!(std::abs(count) <= exact)) return short_number(count);
   return grouped(static_cast<std::int64_t>(count));
 }

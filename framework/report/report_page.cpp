@@ -27,9 +27,9 @@ std::string title_of(const Runs& runs, const std::string& date) {
 
 std::string cell(const std::string& text) { return "<td>" + text + "</td>"; }
 
-// A name with its curves' colour, which the script knows.
+// A run's name with the color of its curves, which the script sets.
 std::string run_heading(const Runs& runs, std::size_t run) {
-  return fmt::format(R"(<th scope="col"><span class="colour" data-run="{}"></span>{}</th>)",
+  return fmt::format(R"(<th scope="col"><span class="color" data-run="{}"></span>{}</th>)",
                      run,
                      html(runs[run].name));
 }
@@ -43,17 +43,17 @@ std::string headings(const Runs& runs) {
 std::string runs_table(const Runs& runs) {
   std::string text =
       "<table id=\"runs\"><thead><tr><th>run</th><th>state</th><th>step</th><th>tokens</th>"
-      "<th>time of training</th><th>lines of metrics</th></tr></thead><tbody>\n";
+      "<th>training time</th><th>lines of metrics</th></tr></thead><tbody>\n";
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunMetrics& metrics = runs[i].metrics;
     std::string step = grouped(metrics.step);
     if (runs[i].steps) step += " of " + grouped(*runs[i].steps);
     std::string lines = grouped(metrics.lines);
     if (metrics.repeated > 0)
-      lines += fmt::format(", and {} whose steps were made again", grouped(metrics.repeated));
+      lines += fmt::format(", and {} of recomputed steps", grouped(metrics.repeated));
     text += fmt::format(
         "<tr><th scope=\"row\"><label><input type=\"checkbox\" checked data-run=\"{}\">"
-        "<span class=\"colour\" data-run=\"{}\"></span>{}</label></th>{}{}{}{}{}</tr>\n",
+        "<span class=\"color\" data-run=\"{}\"></span>{}</label></th>{}{}{}{}{}</tr>\n",
         i,
         i,
         html(runs[i].name),
@@ -66,7 +66,7 @@ std::string runs_table(const Runs& runs) {
   return text + "</tbody></table>\n";
 }
 
-// What stands in the table for one column of one run.
+// Returns the table cell of one run's column.
 std::string last_value(const ReportedRun& run, const std::string& column, double factor) {
   const auto number = run.metrics.series.find(column);
   if (!number) return "<td></td>";
@@ -79,10 +79,9 @@ std::string last_value(const ReportedRun& run, const std::string& column, double
     note = fmt::format("at step {}", grouped(end.step));
   if (is_constant(run, column)) note += note.empty() ? "constant" : "; constant";
   if (end.gaps > 0)
-    note += fmt::format("{}{} {} no number, first at step {}",
+    note += fmt::format("{}{} non-finite, first at step {}",
                         note.empty() ? "" : "; ",
                         grouped(end.gaps),
-                        end.gaps == 1 ? "is" : "are",
                         grouped(end.first_gap));
   if (!note.empty()) shown += fmt::format(" <small>{}</small>", html(note));
   return fmt::format(
@@ -91,7 +90,7 @@ std::string last_value(const ReportedRun& run, const std::string& column, double
 
 std::string last_values(const Runs& runs) {
   std::string text =
-      "<h2>Last values</h2>\n<table id=\"last-values\"><thead><tr><th>number</th>"
+      "<h2>Last values</h2>\n<table id=\"last-values\"><thead><tr><th>metric</th>"
       "<th>unit</th>" +
       headings(runs) + "</tr></thead><tbody>\n";
   std::set<std::string> told;
@@ -110,7 +109,7 @@ std::string last_values(const Runs& runs) {
   return text + "</tbody></table>\n";
 }
 
-// The last validation's figures of one class, of one run.
+// Returns one run's metrics of one class at the last validation.
 std::string class_values(const ReportedRun& run,
                          const std::string& name,
                          const std::vector<std::string>& figures) {
@@ -124,7 +123,7 @@ std::string class_values(const ReportedRun& run,
   return text;
 }
 
-// Of each class precision, recall and F1, which would be very many charts.
+// Precision, recall and F1 of each class as a table, since charts would be too many.
 std::string classes(const Runs& runs) {
   std::vector<std::string> names, figures;
   std::set<std::string> seen_names, seen_figures;
@@ -138,7 +137,7 @@ std::string classes(const Runs& runs) {
   std::string of_runs, of_figures;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     of_runs += fmt::format(
-        R"(<th scope="colgroup" colspan="{}"><span class="colour" data-run="{}"></span>{}</th>)",
+        R"(<th scope="colgroup" colspan="{}"><span class="color" data-run="{}"></span>{}</th>)",
         figures.size(),
         i,
         html(runs[i].name));
@@ -176,7 +175,7 @@ std::string figures(const Runs& runs, const std::vector<PlacedChart>& charts) {
   return text + "</section>\n";
 }
 
-// A row for each of the keys; a run without the key has an empty cell.
+// A row per key; a run without the key has an empty cell.
 std::string keys_table(const Runs& runs, const std::set<std::string>& keys, const char* id) {
   std::string text = fmt::format(
       "<table id=\"{}\"><thead><tr><th>key</th>{}</tr></thead><tbody>\n", id, headings(runs));
@@ -210,15 +209,14 @@ std::string configurations(const Runs& runs) {
   }
   std::string text;
   if (runs.size() > 1)
-    text += "<h2>What differs in their configurations</h2>\n" +
-            (differing.empty() ? std::string("<p>Nothing.</p>\n")
-                               : keys_table(runs, differing, "differences"));
+    text += "<h2>Config differences</h2>\n" + (differing.empty()
+                                                   ? std::string("<p>None.</p>\n")
+                                                   : keys_table(runs, differing, "differences"));
   if (!keys.empty())
     text += fmt::format(
-        "<details><summary>All {} keys of the configuration{}</summary>\n{}"
+        "<details><summary>All {} config keys</summary>\n{}"
         "</details>\n",
         keys.size(),
-        runs.size() > 1 ? "s" : "",
         keys_table(runs, keys, "configuration"));
   return text;
 }
@@ -249,19 +247,18 @@ std::string warnings(const Runs& runs) {
 }
 
 constexpr const char* controls =
-    "<form id=\"controls\"><label>over <select id=\"axis\"><option value=\"step\">steps</option>"
+    "<form id=\"controls\"><label>x axis <select id=\"axis\"><option value=\"step\">steps</option>"
     "<option value=\"tokens\">tokens</option><option value=\"seconds\">time</option></select>"
     "</label> <label><input type=\"checkbox\" id=\"logarithmic\"> logarithmic</label> "
-    "<label><input type=\"checkbox\" id=\"range\" checked> smallest to largest</label> "
-    "<small>Drag over a chart to see a part of all of them, double-click to see everything again. "
-    "A line is the mean of the steps of a point; the band about it goes from their smallest to "
-    "their largest value. Numbers that never change are in the table of last "
+    "<label><input type=\"checkbox\" id=\"range\" checked> range</label> "
+    "<small>Drag over a chart to zoom all charts, double-click to reset. A line is the mean of the "
+    "steps of a point; the band is their range. Constant metrics are in the table of last "
     "values.</small></form>\n"
     "<noscript><p>Curves and samples need JavaScript; the tables do not.</p></noscript>\n";
 
 std::string script(std::string_view text) { return fmt::format("<script>\n{}\n</script>\n", text); }
 
-// The script fills them in.
+// Containers that the script fills.
 std::string places_of_samples(const Runs& runs) {
   std::string text;
   for (std::size_t i = 0; i < runs.size(); ++i)
@@ -272,9 +269,7 @@ std::string places_of_samples(const Runs& runs) {
           "<div class=\"written\"></div></div>\n",
           i,
           html(runs[i].name));
-  return text.empty()
-             ? ""
-             : "<h2>What the models wrote</h2>\n<section id=\"samples\">\n" + text + "</section>\n";
+  return text.empty() ? "" : "<h2>Samples</h2>\n<section id=\"samples\">\n" + text + "</section>\n";
 }
 
 std::string places_of_attention(const Runs& runs) {
@@ -289,15 +284,15 @@ std::string places_of_attention(const Runs& runs) {
           grouped(runs[i].attention.step));
   return text.empty()
              ? ""
-             : "<h2>What heads look at</h2>\n<p><small>A row is a token, a column a token "
-               "that it looks at; the darker, the more of it is taken. Point at a place to "
-               "read both.</small></p>\n<section id=\"attention\">\n" +
+             : "<h2>Attention maps</h2>\n<p><small>A row is a query token, a column a key token; a "
+               "darker cell is a larger weight. Hover over a cell to read "
+               "both.</small></p>\n<section id=\"attention\">\n" +
                    text + "</section>\n";
 }
 
-// What a page that is a file has, and one that is served and told of news.
+// The differing parts of a static and of a live page.
 struct Frame {
-  std::string policy;  // of what else may be loaded
+  std::string policy;  // further content security policy
   std::string head;
   std::string status;
 };

@@ -26,7 +26,7 @@ std::string map_data(const HeadMap& map) {
   return fmt::format("{{\"layer\":{},\"head\":{},\"weights\":[{}]}}", map.layer, map.head, rows);
 }
 
-// Whether it has a weight for each two tokens, all of them numbers that can be shown.
+// Returns whether there is a finite weight for each pair of tokens.
 bool is_sound(const RunAttention& attention) {
   const std::size_t count = attention.tokens.size();
   const auto is_row = [&](const std::vector<double>& row) {
@@ -68,7 +68,7 @@ RunAttention read_run_attention(const std::filesystem::path& file) {
                                 map.at("weights").get<std::vector<std::vector<double>>>()});
     if (is_sound(attention)) return attention;
   } catch (const nlohmann::json::exception&) {
-    // It is of something else.
+    // A file of another format.
   }
   return {};
 }

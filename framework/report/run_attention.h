@@ -1,4 +1,4 @@
-// What `longspan attention` wrote of a run: what heads look at in a text.
+// Attention maps that `longspan attention-maps` wrote for a run.
 #pragma once
 
 #include <cstddef>
@@ -12,22 +12,22 @@ namespace longspan {
 struct HeadMap {
   std::int64_t layer = 0;
   std::int64_t head = 0;
-  std::vector<std::vector<double>> weights = {};  // by query, of each key
+  std::vector<std::vector<double>> weights = {};  // [query][key]
 };
 
 struct RunAttention {
   std::int64_t step = 0;
-  std::vector<std::string> tokens = {};  // the text of each
+  std::vector<std::string> tokens = {};  // text of each token
   std::vector<HeadMap> maps = {};
 };
 
-// The file that is of the last step. Of a folder that is not there, and of a file that says
-// something else, there are no maps.
+// Return the attention file of the last step, and its maps. A missing directory or an invalid file
+// has no maps.
 std::filesystem::path newest_attention(const std::filesystem::path& folder);
 RunAttention read_run_attention(const std::filesystem::path& file);
 
-// {"step", "tokens": [], "maps": [{"layer", "head", "weights": [[]]}]}, to stand inside of a
-// <script>, with as many of the maps as take at most `most_bytes`, and at least one. Weights are in
+// Returns {"step", "tokens": [], "maps": [{"layer", "head", "weights": [[]]}]}, escaped for a
+// <script> element. Includes as many maps as fit in `most_bytes`, and at least one. Weights are in
 // thousandths.
 std::string attention_data(const RunAttention& attention, std::size_t most_bytes);
 

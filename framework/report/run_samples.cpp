@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t most_bytes_each = 4000;
 constexpr std::size_t most_steps = 400;
 
-// Cut between two characters.
+// Truncates at a character boundary.
 std::string truncated(const std::string& text) {
   if (text.size() <= most_bytes_each) return text;
   std::size_t end = most_bytes_each;
@@ -62,7 +62,7 @@ void add_sample(std::vector<SamplesOfStep>& samples, std::string_view line) {
 
 std::vector<SamplesOfStep> read_run_samples(const std::filesystem::path& path) {
   std::error_code error;
-  // A pipe or a device would never end.
+  // Reading a pipe or device would never end.
   if (!std::filesystem::is_regular_file(path, error)) return {};
   std::ifstream file(path, std::ios::binary);
   std::vector<SamplesOfStep> samples;
@@ -78,7 +78,7 @@ void downsample_samples(std::vector<SamplesOfStep>& samples, std::size_t most_by
     return sum;
   };
   while (samples.size() > 2 && bytes() > most_bytes) thin(samples);
-  // So many texts of one step are shown by their first ones.
+  // Keeps only the first texts of a step that is too large.
   for (SamplesOfStep& step : samples)
     while (step.texts.size() > 1 && bytes_of(step) > most_bytes / samples.size())
       step.texts.pop_back();

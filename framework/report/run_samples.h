@@ -1,4 +1,4 @@
-// What a run's samples.jsonl says: texts that the model made at each validation.
+// Samples in a run's samples.jsonl: outputs generated at each validation.
 #pragma once
 
 #include <cstddef>
@@ -21,20 +21,19 @@ struct SamplesOfStep {
   std::vector<WrittenText> texts = {};
 };
 
-// Adds what a line of the file says, as read_run_samples does for each.
+// Parses and adds one line of the file, as read_run_samples does for each.
 void add_sample(std::vector<SamplesOfStep>& samples, std::string_view line);
 
-// By steps in their order. Of very many steps every second one is left out, as often as it takes,
-// and long texts are cut. Lines that are no samples do not count, and where there is no file there
-// are none.
+// Returns the samples in step order. Drops every second step until there are few enough, and
+// truncates long texts. Skips invalid lines; a missing file has no samples.
 std::vector<SamplesOfStep> read_run_samples(const std::filesystem::path& path);
 
-// Leaves out every second step, though not the first and the last, until texts take at most so many
-// bytes, and of what is still too much the last texts of each step but its first.
+// Drops every second step except the first and the last, until texts fit in `most_bytes`. If they
+// still do not fit, drops the last texts of each step but its first.
 void downsample_samples(std::vector<SamplesOfStep>& samples, std::size_t most_bytes);
 
-// {"strings": [...], "steps": [{"step": 100, "texts": [[input, output, reference], ...]}, ...]}, to
-// stand inside of a <script>; texts are places among the strings, each of which is there once.
+// Returns {"strings": [...], "steps": [{"step": 100, "texts": [[input, output, reference], ...]},
+// ...]}, escaped for a <script> element. Texts are indices into the deduplicated strings.
 std::string samples_data(const std::vector<SamplesOfStep>& samples);
 
 }  // namespace longspan

@@ -14,9 +14,9 @@ namespace longspan {
 namespace {
 
 constexpr std::size_t most_line_bytes = std::size_t{64} << 20;
-constexpr std::size_t most_kept_bytes = 4096;  // of the last line
+constexpr std::size_t most_kept_bytes = 4096;  // stored of the last line
 
-// Calls `take` with each whole line of the bytes from `begin` to `end`, with its offset.
+// Calls `take` with each complete line of the bytes from `begin` to `end`, and with its offset.
 template <typename Take>
 void for_each_line(const std::filesystem::path& path,
                    std::uintmax_t begin,
@@ -26,7 +26,7 @@ void for_each_line(const std::filesystem::path& path,
   if (!file) throw DataError("{}: cannot be opened", path.string());
   file.seekg(static_cast<std::streamoff>(begin));
   std::vector<char> buffer(std::clamp<std::uintmax_t>(end - begin, 1, std::uintmax_t{1} << 20));
-  std::size_t kept = 0;           // bytes of a line that is not whole yet
+  std::size_t kept = 0;           // bytes of an incomplete line
   std::uintmax_t offset = begin;  // of the buffer's first byte
   while (end > offset + kept) {
     if (kept == buffer.size()) {
@@ -37,7 +37,7 @@ void for_each_line(const std::filesystem::path& path,
     const auto room = std::min<std::uintmax_t>(buffer.size() - kept, end - offset - kept);
     file.read(buffer.data() + kept, static_cast<std::streamsize>(room));
     const auto count = static_cast<std::size_t>(file.gcount());
-    if (count == 0) return;  // it became shorter
+    if (count == 0) return;  // the file was truncated
     const char* at = buffer.data();
     const char* const filled = at + kept + count;
     while (const void* const found = std::memchr(at, '\n', static_cast<std::size_t>(filled - at))) {
@@ -54,7 +54,7 @@ void for_each_line(const std::filesystem::path& path,
 
 }  // namespace
 
-// Whether the file begins with what was taken, as far as its last line tells.
+// Returns whether the file still begins with the consumed lines, judging by the last one.
 bool TailedFile::goes_on(std::uintmax_t bytes, const std::string& identity) const {
   if (identity != identity_ || bytes < taken_) return false;
   if (last_line_.empty()) return true;

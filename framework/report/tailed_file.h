@@ -1,4 +1,4 @@
-// A file of lines that someone else writes to.
+// A file of lines that another process is appending to.
 #pragma once
 
 #include <cstdint>
@@ -9,32 +9,32 @@
 
 namespace longspan {
 
-// What was taken is not read again: a look costs what was written since the last one. A file that
-// was cut or replaced begins anew.
+// Reads incrementally: a poll costs only the data written since the last one. A truncated or
+// replaced file is reread from its beginning.
 class TailedFile {
  public:
-  // Told a whole line, without its end, and its offset in the file.
+  // Receives a complete line, without its newline, and its offset in the file.
   using Take = std::function<void(std::string_view line, std::uintmax_t offset)>;
 
   explicit TailedFile(std::filesystem::path path) : path_(std::move(path)) {}
 
   enum class Change : std::uint8_t { none, more, another };
-  // What became of the file since the last look; of another one nothing is taken yet.
+  // Returns the file's change since the last poll. After `another`, nothing is consumed yet.
   Change poll();
-  // Takes the whole lines that it had then and that are not taken. Throws DataError where it cannot
-  // be read or has a line of more than 64 MiB.
+  // Passes on the complete lines that the last poll found and that are not consumed. Throws
+  // DataError when the file cannot be read or has a line of more than 64 MiB.
   void read(const Take& take);
-  // Both, for who keeps what he took: `drop` is to forget it. Whether anything is new. After
-  // what `take` throws the next look begins anew.
+  // Calls poll and read, and returns whether anything is new. `drop` must discard earlier results.
+  // If `take` throws, the next poll restarts from the beginning.
   bool follow(const std::function<void()>& drop, const Take& take);
 
-  // Nothing is taken any more.
+  // Discards the progress: nothing is consumed.
   void begin_anew();
-  // The next look finds another file.
+  // Makes the next poll report another file.
   void forget();
 
   const std::filesystem::path& path() const { return path_; }
-  // Bytes of the lines that are taken, and their number, with that which is being taken.
+  // Bytes and number of the consumed lines, including the current one.
   std::uintmax_t taken() const { return taken_; }
   std::int64_t lines() const { return lines_; }
 
@@ -42,10 +42,10 @@ class TailedFile {
   bool goes_on(std::uintmax_t bytes, const std::string& identity) const;
 
   std::filesystem::path path_;
-  std::uintmax_t seen_ = 0;   // bytes that the file had at the last look
-  std::uintmax_t taken_ = 0;  // of them, of whole lines
+  std::uintmax_t seen_ = 0;   // file size at the last poll
+  std::uintmax_t taken_ = 0;  // bytes of consumed complete lines
   std::int64_t lines_ = 0;
-  std::string last_line_ = {};  // the end of it: another one there tells another file
+  std::string last_line_ = {};  // its end; a difference there reveals a replaced file
   std::string identity_ = {};   // of the file
 };
 

@@ -21,8 +21,8 @@ bool TailedMetrics::poll() {
   if (is_other) begin_anew();
   try {
     take();
-    // What comes again was taken for good. Mostly nothing does, and one reading is enough. A run
-    // that begins anew meanwhile may write others; then this picture of it will do.
+    // Superseded lines were already counted. Usually there are none, and one pass suffices. A run
+    // that restarts meanwhile may rewind again; the approximate result is then acceptable.
     for (int attempt = 0; reading_.found() != known_ && attempt < 3; ++attempt) {
       begin_anew(reading_.found());
       take();
@@ -38,9 +38,7 @@ bool TailedMetrics::poll() {
 void TailedMetrics::take() {
   file_.read([&](std::string_view line, std::uintmax_t offset) {
     if (!reading_.take(line, offset))
-      throw DataError("{}:{}: found something else than a line of metrics",
-                      file_.path().string(),
-                      file_.lines());
+      throw DataError("{}:{}: expected a line of metrics", file_.path().string(), file_.lines());
   });
 }
 

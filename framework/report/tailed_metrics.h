@@ -1,4 +1,4 @@
-// A file of metrics that a run writes to.
+// A metrics file that a run is appending to.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace longspan {
 
-// What was read stays read: a look costs what was written since the last one. Only a file that was
-// cut or replaced, as by a run that goes back to a checkpoint, and one whose steps come again, is
-// read from its beginning.
+// Reads incrementally: a poll costs only the data written since the last one. The file is reread
+// from its beginning when it is truncated or replaced, as by a rollback to a checkpoint, or when
+// steps repeat.
 class TailedMetrics {
  public:
   explicit TailedMetrics(std::filesystem::path path, std::size_t most_buckets = 2000);
 
-  // Takes in the whole lines that the file has now. Whether anything is new. Throws DataError where
-  // something else than a line of metrics is among them, which is told with its number, and where
-  // the file cannot be read; the next look begins anew then.
+  // Parses the complete lines that the file has now and returns whether any are new. Throws
+  // DataError, with the line number, for an invalid metrics line, and when the file cannot be read.
+  // The next poll then restarts from the beginning.
   bool poll();
 
-  // As read_run_metrics has them. Without lines: there is no file, or no whole line in it.
+  // Equals the result of read_run_metrics. Without lines: there is no file, or no complete line.
   const RunMetrics& metrics() const { return reading_.metrics(); }
 
  private:
@@ -34,7 +34,7 @@ class TailedMetrics {
   TailedFile file_;
   std::size_t most_buckets_;
   MetricsParser reading_;
-  std::vector<StepRewind> known_;  // what the reading was begun with
+  std::vector<StepRewind> known_;  // step rewinds known when the parse began
 };
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// Rollouts in checkpoints: between two of them, and within one.
+// Saves and restores rollouts in checkpoints, between two rollouts and within one.
 #include <bit>
 
 #include "checkpoints/checkpoint.h"
@@ -10,14 +10,14 @@ namespace longspan {
 namespace {
 
 constexpr const char* carried_prefix = "acting/";
-constexpr const char* begun_prefix = "rollout/carried/";
+constexpr const char* begun_prefix = "rollout/recurrent_state/";
 constexpr const char* field_prefix = "rollout/fields/";
-// Scalars.
+// Checkpoint scalars.
 constexpr const char* environment_name = "rollout/environment";
-constexpr const char* epochs_name = "rollout/epochs";
-constexpr const char* minibatches_name = "rollout/minibatches";
+constexpr const char* epochs_name = "rollout/num_epochs";
+constexpr const char* minibatches_name = "rollout/num_minibatches";
 
-// Before the numbers of a situation.
+// Columns before those of the environment state.
 constexpr std::int64_t columns_of_life = 9;
 
 std::int64_t bits(double number) { return std::bit_cast<std::int64_t>(number); }
@@ -62,12 +62,12 @@ void RolloutSource::restore(const Tensor& cursors) {
   const Shape wanted = {std::ssize(ended_), columns()};
   if (cursors.dtype() != DType::i64 || cursors.shape() != wanted)
     throw DataError(
-        "cursors of shape {} do not fit {} environments of a {}; {} is needed; was the checkpoint "
-        "made with another environment?",
-        cursors.shape().to_string(),
+        "expected data positions of shape {} for {} environments of a {}, found {}; "
+        "restore the environment of the checkpoint",
+        wanted.to_string(),
         ended_.size(),
         lives_.environment().description,
-        wanted.to_string());
+        cursors.shape().to_string());
   std::vector<EnvState> lives;
   for (std::size_t row = 0; row < ended_.size(); ++row) {
     const auto of_row = cursors.span<std::int64_t>().subspan(
@@ -82,7 +82,7 @@ void RolloutSource::restore(const Tensor& cursors) {
     made_ = of_row[6];
     ended_[row] = {number(of_row[7]), of_row[8] != 0};
   }
-  if (made_ < 0) throw DataError("{} batches of a rollout are made", made_);
+  if (made_ < 0) throw DataError("invalid number of rollout batches: {}", made_);
   lives_.restore(std::move(lives));
 }
 
@@ -99,34 +99,32 @@ void RolloutSource::save_state(TrainingState& state) const {
     state.add_part(field_prefix + name, field, 0, first, total, is_owner());
 }
 
-// Checkpoints of versions that did not save them are taken at their word.
+// Older checkpoints that lack these values are accepted.
 void RolloutSource::check_compatible(const Checkpoint& checkpoint) const {
   const Scalars& saved = checkpoint.scalars();
   const std::string place = checkpoint.path().string();
   const std::string& here = setting_.lives.environment.description;
   if (const auto there = saved.get_or<std::string>(environment_name, here); there != here)
-    throw DataError("{}: was made in a {}, and data.train describes a {}; set it to the former",
-                    place,
-                    there,
-                    here);
+    throw DataError(
+        "{}: data.train: expected a {} as in the checkpoint, found a {}", place, there, here);
   if (made_ == 0) return;
   const RolloutOptions& options = setting_.options;
   const auto epochs = saved.get_or<std::int64_t>(epochs_name, options.epochs);
   const auto minibatches = saved.get_or<std::int64_t>(minibatches_name, options.minibatches);
   if (epochs != options.epochs || minibatches != options.minibatches)
     throw DataError(
-        "{}: was made in a rollout of {} epochs of {} minibatches; set ppo.num_epochs and "
-        "ppo.num_minibatches to that",
+        "{}: saved with {} rollout epochs of {} minibatches; set ppo.num_epochs and "
+        "ppo.num_minibatches to these",
         place,
         epochs,
         minibatches);
   if (made_ >= batches())
     throw DataError(
-        "{}: {} batches of a rollout are made, of {}; were ppo.num_epochs or "
-        "ppo.num_minibatches others when it was made?",
+        "{}: expected fewer than {} rollout batches, found {}; set ppo.num_epochs and "
+        "ppo.num_minibatches as in the checkpoint",
         place,
-        made_,
-        batches());
+        batches(),
+        made_);
 }
 
 void RolloutSource::load_state(const Checkpoint& checkpoint) {
@@ -138,8 +136,9 @@ void RolloutSource::load_state(const Checkpoint& checkpoint) {
     return allocate_recurrent_state(
         checkpoint, names, rows, parameters.mesh(), parameters.device(), prefix, longest);
   };
-  // A model that remembers less than it did acts by the last of it, of which learners see all. What
-  // a rollout began with stays whole: its actions were chosen by all of it.
+  // With a shorter memory than before, the model acts with its last positions, which learners
+  // attend to fully. The state from the start of a rollout is not truncated, because it determined
+  // the actions.
   RecurrentState carried = room(carried_prefix, model_->body().longest_memory());
   const std::int64_t forgotten = saved_length(checkpoint, names, carried_prefix) - carried.length();
   begun_ = made_ == 0 ? RecurrentState() : room(begun_prefix, {});
@@ -152,7 +151,7 @@ void RolloutSource::load_state(const Checkpoint& checkpoint) {
           saved.shape.with(0, rows), saved.dtype, setting_.lives.host, MemoryTag::workspace);
     }
     if (const Tensor& tokens = field_of(fields_, "tokens"); tokens.shape()[1] != setting_.segment)
-      throw DataError("{}: was made in a rollout of {} steps; set data.seq_length to that",
+      throw DataError("{}: saved with rollouts of {} steps; set data.seq_length to this",
                       checkpoint.path().string(),
                       tokens.shape()[1]);
   }

@@ -20,7 +20,7 @@ T& at(const Fields& fields, const char* name, std::int64_t element) {
 
 }  // namespace
 
-// What a rollout is weighed by, [rows, steps] each.
+// Inputs of the advantage estimate, [rows, steps] each.
 struct RolloutSource::Recording {
   std::vector<double> reward;
   std::vector<double> value;
@@ -45,9 +45,9 @@ RolloutSource::RolloutSource(const RolloutSetting& setting, const Model& model)
   const std::int64_t rows = setting_.lives.rows.count(), groups = setting_.options.minibatches;
   if (rows % groups != 0)
     throw ConfigurationError(
-        "ppo.num_minibatches is {}, which does not divide the {} environments of a data rank",
-        groups,
-        rows);
+        "ppo.num_minibatches: expected a divisor of the {} environments per data rank, found {}",
+        rows,
+        groups);
   if (!setting_.staggered) return;
   const std::int64_t steps = setting_.lives.environment.steps;
   for (std::int64_t row = 0; row < rows; ++row)
@@ -66,7 +66,7 @@ Batch RolloutSource::next() {
   batch.carried = groups == 1 ? begun_ : select_rows(begun_, rows);
   batch.counts = {{"tokens", std::ssize(rows) * setting_.segment}, {"rows", std::ssize(rows)}};
   batch.first_row = first / groups;
-  batch.place = fmt::format("in minibatch {} of epoch {} of a rollout that ended after action {}",
+  batch.place = fmt::format("at minibatch {} of epoch {} of the rollout that ended at action {}",
                             group,
                             made_ / groups,
                             lives_.rows().front().actions);
@@ -74,7 +74,7 @@ Batch RolloutSource::next() {
   return batch;
 }
 
-// New tensors each time: what was handed out may still be read.
+// Allocates new tensors, because earlier batches may still be in use.
 void RolloutSource::collect() {
   const std::int64_t rows = setting_.lives.rows.count();
   const auto made = [&](const Shape& shape, DType dtype) {
@@ -95,7 +95,7 @@ void RolloutSource::record_step(std::int64_t step, Recording& recording) {
   const Fields sight = lives_.observations();
   const std::vector<ActionSample> choices = lives_.choose(reader_.read(sight));
   const std::vector<EnvStep> outcomes = lives_.step(choices);
-  // What follows where time has ended an episode, or the rollout.
+  // Value estimates after truncated episodes, and at the end of the rollout.
   const bool looks = step + 1 == steps || std::ranges::any_of(outcomes, [](const EnvStep& outcome) {
                        return outcome.ending == Termination::time;
                      });
@@ -150,7 +150,8 @@ void RolloutSource::compute_advantages(const Recording& recording) {
   normalise(advantages);
 }
 
-// Over all data ranks: the mean first, as a difference of squares would lose digits.
+// Collective over the data ranks. Computes the mean first, since a difference of squares would lose
+// precision.
 void RolloutSource::normalise(const Tensor& advantages) const {
   const Communicator& data = model_->parameters().mesh().data;
   const auto values = advantages.span<double>();
@@ -162,7 +163,7 @@ void RolloutSource::normalise(const Tensor& advantages) const {
   };
   const double mean = mean_of([](double value) { return value; });
   const double variance = mean_of([mean](double value) { return (value - mean) * (value - mean); });
-  constexpr double least_deviation = 1e-8;  // of advantages that are all the same
+  constexpr double least_deviation = 1e-8;  // for advantages that are all equal
   for (double& value : values) value = (value - mean) / (std::sqrt(variance) + least_deviation);
 }
 
@@ -197,8 +198,8 @@ std::vector<std::pair<std::string, double>> RolloutSource::metric_values() const
   const auto found = all.span<double>();
   if (found[1] == 0) return {};
   return {{"episodes", found[0]},
-          {"episode_reward", found[2] / found[1]},
-          {"episode_success", 100 * found[3] / found[1]}};
+          {"episode_reward_mean", found[2] / found[1]},
+          {"success_rate", 100 * found[3] / found[1]}};
 }
 
 }  // namespace longspan

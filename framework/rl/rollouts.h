@@ -1,5 +1,5 @@
-// What a model does in environments, as batches to learn from: proximal policy optimization
-// (Schulman et al. 2017) with the memory of GTrXL (Parisotto et al. 2019).
+// Rollouts of a model in environments, as training batches: PPO (Schulman et al. 2017) with the
+// recurrent state of GTrXL (Parisotto et al. 2019).
 #pragma once
 
 #include "framework/data/rollout_options.h"
@@ -14,25 +14,25 @@ struct RolloutSetting {
   std::int64_t environments = 1;  // over all data ranks
   std::int64_t segment = 1;
   RolloutOptions options = {};
-  // Environments begin in the middle of their first episode, each elsewhere.
+  // Environments start at different points of their first episode.
   bool staggered = false;
 };
 
-// A rollout is `segment` steps of each environment, by the model as it is then; epochs x
-// minibatches batches are made of it before the next. Minibatch m has the environments e of all
-// with e modulo minibatches = m, in their order. Each batch says what its rows carried when the
-// rollout began: it may be of weights that were learnt since (Batch::carried).
+// A rollout is `segment` steps of each environment with the current model. It provides epochs x
+// minibatches batches before the next rollout. Minibatch m has the environments e with e modulo
+// minibatches = m, in order. Each batch has the recurrent state from the start of the rollout,
+// which may stem from older weights (Batch::carried).
 //
-// Fields, [rows, segment] each: `tokens`, `previous_action`, `reward`, what was read (Lives);
-// `actions`, `log_probabilities`, `advantages`, of mean 0 and deviation 1 over all environments and
-// steps of the rollout, and `returns`; `episodes`, counted from 0 in the rollout, and `earlier`
-// [rows]. Counts: `tokens`, the actions, and `rows`.
+// Fields, [rows, segment] each: the inputs `tokens`, `previous_action` and `reward` (VectorEnv);
+// `actions`, `log_probabilities` and `returns`; `advantages`, normalized to mean 0 and deviation 1
+// over the rollout; `episodes`, counted from 0 in the rollout. Also `earlier` [rows]. Counts:
+// `tokens`, the actions, and `rows`.
 //
-// All is collective over the model's mesh.
+// All members are collective over the model's mesh.
 class RolloutSource : public BatchSource {
  public:
-  // The model is to be there as long as this. Throws ConfigurationError where the environments do
-  // not divide into the minibatches of the data ranks.
+  // The model must outlive it. Throws ConfigurationError if the environments are not divisible by
+  // the minibatches of the data ranks.
   RolloutSource(const RolloutSetting& setting, const Model& model);
 
   Batch next() override;
@@ -42,12 +42,12 @@ class RolloutSource : public BatchSource {
   void restore(const Tensor& cursors) override;
   void save_state(TrainingState& state) const override;
   void load_state(const Checkpoint& checkpoint) override;
-  // How many episodes have ended, and of the last one of each environment that has ended one what
-  // it was rewarded with, and how many of them in percent came to what is wanted.
+  // Returns the number of finished episodes, and over the last finished episode of each environment
+  // the reward and the success rate in percent.
   std::vector<std::pair<std::string, double>> metric_values() const override;
 
  private:
-  // The last episode of a row that has ended.
+  // The last finished episode of a row.
   struct Ended {
     double reward = 0;
     bool succeeded = false;
@@ -69,9 +69,9 @@ class RolloutSource : public BatchSource {
   VectorEnv lives_;
   IncrementalReader reader_;
   std::vector<Ended> ended_;
-  std::int64_t made_ = 0;      // batches of the rollout; 0: it is still to be made
-  RecurrentState begun_ = {};  // what rows carried when it began
-  Fields fields_ = {};         // of it
+  std::int64_t made_ = 0;      // batches of the current rollout; 0: a new one is due
+  RecurrentState begun_ = {};  // recurrent state at its start
+  Fields fields_ = {};         // of the current rollout
 };
 
 }  // namespace longspan

@@ -1,25 +1,25 @@
-// Reading on a position at a time, as the whole segment is read that they make.
+// Incremental forward passes, one position at a time, equal to one pass over the segment.
 #pragma once
 
 #include "framework/modeling/model.h"
 
 namespace longspan {
 
-// A segment's positions see the memory of its beginning and the positions before them, as they do
-// when all are read in one pass: what is remembered grows until the segment ends, and is cut then.
-// Without dropout, and nothing is recorded. All is collective over the ranks that share the rows'
-// time or the weights.
+// All members are collective over the ranks that share the rows' time or the weights. As in a
+// single pass, positions attend to the memory at the segment's start and to earlier positions. The
+// memory grows until the segment ends and is then truncated. Runs without dropout and records no
+// gradient.
 class IncrementalReader {
  public:
-  // The model is read as it is at each step.
+  // The model is used with its current weights at each step.
   IncrementalReader(const Model& model, std::int64_t segment) : model_(&model), segment_(segment) {}
 
-  // The scores of one more position of each row, by fields [rows, 1], which is taken in.
+  // Returns the scores of the next position of each row and advances. fields: [rows, 1].
   Tensor read(const Fields& fields);
-  // The same of a position that is only looked at.
+  // Returns the scores of the next position without advancing.
   Tensor prefill(const Fields& fields) const;
 
-  // At the beginning of a segment.
+  // Recurrent state at the start of a segment.
   const RecurrentState& carried() const { return carried_; }
   void begin(const RecurrentState& carried);
 

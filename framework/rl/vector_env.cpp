@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// An action of so likely ones: the first whose share of the sum is beyond `point` of 1.
+// Samples an action: the first whose cumulative probability exceeds `point`.
 std::int64_t drawn_action(std::span<const double> probabilities, double point) {
   double sum = 0;
   for (std::size_t i = 0; i < probabilities.size(); ++i) {
@@ -59,10 +59,10 @@ Fields VectorEnv::observations() const {
 std::vector<ActionSample> VectorEnv::choose(const Tensor& scores) const {
   const auto actions = setting_.environment.actions.size();
   require(scores.elements() == std::ssize(lives_) * static_cast<std::int64_t>(actions + 1),
-          "scores of {} for {} rows with {} actions",
-          scores.shape().to_string(),
+          "expected scores for {} rows with {} actions, found {}",
           lives_.size(),
-          actions);
+          actions,
+          scores.shape().to_string());
   std::vector<ActionSample> choices;
   for (std::size_t row = 0; row < lives_.size(); ++row) {
     const auto of_row = scores.span<double>().subspan(row * (actions + 1), actions + 1);
@@ -136,15 +136,18 @@ void VectorEnv::restore(std::vector<EnvState> lives) {
                           life.now.size() == world.numbers;
     if (!is_sound)
       throw DataError(
-          "environment {} is to go on at step {} of episode {}, but an episode of a {} has {} "
-          "steps; was the checkpoint made with another environment?",
+          "environment {} resumes at step {} of episode {}, but an episode of a {} has "
+          "{} steps; restore the environment of the checkpoint",
           static_cast<std::size_t>(setting_.rows.begin) + row,
           life.steps,
           life.episode,
           world.description,
           world.steps);
   }
-  require(lives.size() == lives_.size(), "{} lives for {} rows", lives.size(), lives_.size());
+  require(lives.size() == lives_.size(),
+          "expected {} environment states, found {}",
+          lives_.size(),
+          lives.size());
   lives_ = std::move(lives);
 }
 

@@ -1,4 +1,4 @@
-// Rows of environments that are acted in, episode after episode.
+// Vectorized environments, which run episode after episode.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace longspan {
 
-// An action, and what the policy and the value said when it was taken.
+// An action, with the policy and value outputs at the time.
 struct ActionSample {
   std::int64_t action = 0;
   double log_probability = 0;
@@ -16,25 +16,25 @@ struct ActionSample {
   double entropy = 0;  // of the policy, in nats
 };
 
-// Where a row is. All of it is in a checkpoint.
+// State of a row, all of it saved in a checkpoint.
 struct EnvState {
   std::int64_t episode = 0;  // of the row
   std::int64_t steps = 0;    // of the episode so far
   std::int64_t actions = 0;  // of the row so far
   std::int64_t previous_action = no_action;
-  double reward = 0;  // of that one
+  double reward = 0;  // of the previous action
   double total = 0;   // of the episode so far
   WorldState now = {};
 };
 
-// Episode e of the global row r is made with episodes.child(r).child(e), and its action number i is
-// drawn by number i of actions.child(r): so what happens does not know how rows are divided.
+// Episode e of the global row r uses episodes.child(r).child(e); its action number i uses number i
+// of actions.child(r). Results are therefore independent of the sharding of rows.
 struct LivesSetting {
   Environment environment;
   StreamRange rows;
   Random episodes{0};
   Random actions{0};
-  bool greedy = false;  // the likeliest action, of equal ones the first; none is drawn
+  bool greedy = false;  // most likely action, ties by lower id; nothing is sampled
   Device host;
 };
 
@@ -42,21 +42,21 @@ class VectorEnv {
  public:
   explicit VectorEnv(const LivesSetting& setting);
 
-  // What is read at this step, of each row: `tokens`, what is seen, `previous_action` and `reward`
-  // [rows, 1], and `earlier` [rows] (see Batch).
+  // Returns the model input of this step: `tokens` (the observation), `previous_action` and
+  // `reward` [rows, 1], and `earlier` [rows] (see Batch).
   Fields observations() const;
-  // scores: as policy_head's, of one position.
+  // scores: as from policy_head, for one position.
   std::vector<ActionSample> choose(const Tensor& scores) const;
-  // Takes the actions. Rows whose episode has ended then stand at its end.
+  // Performs the actions. Rows whose episode has ended remain at its end.
   std::vector<EnvStep> step(const std::vector<ActionSample>& choices);
-  // Takes so many actions in a row that nobody chose, all equally likely: environments whose
-  // episodes are all as long would otherwise end them at the same steps for ever.
+  // Performs random, uniformly distributed actions in a row. They desynchronize environments with
+  // episodes of equal length, which would otherwise always end at the same steps.
   void random_steps(std::size_t row, std::int64_t steps);
-  // Rows whose episode has ended begin the next one.
+  // Starts the next episode of rows whose episode has ended.
   void reset_done(const std::vector<EnvStep>& outcomes);
 
   const std::vector<EnvState>& rows() const { return lives_; }
-  // Throws DataError for lives that cannot be.
+  // Throws DataError for invalid states.
   void restore(std::vector<EnvState> lives);
   const Environment& environment() const { return setting_.environment; }
   const StreamRange& range() const { return setting_.rows; }

@@ -40,8 +40,8 @@ void AuxiliaryMetricSums::give(Measurement& measured) const {
     const double largest = mesh_.world.all_reduce(each.largest, Reduction::maximum);
     const double mean = means[0] / std::max(means[1], 1.0);
     measured.metric_values.push_back({each.name + "_mean", mean});
-    measured.metric_values.push_back({each.name + "_largest", largest});
-    measured.text += fmt::format(", {} {:.2f} (at most {})", each.name, mean, largest);
+    measured.metric_values.push_back({each.name + "_max", largest});
+    measured.text += fmt::format(", {} {:.2f} (max {})", each.name, mean, largest);
     const std::vector<double> at = sum_over(mesh_.world, each.at);
     Curve curve = {.name = each.name, .values = {}};
     for (std::size_t p = 0; p + 1 < at.size() && at[p + 1] > 0; p += 2)

@@ -1,4 +1,4 @@
-// What a body watches, over all batches of a measurement.
+// Sums of auxiliary metrics over the batches of an evaluation.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 
 namespace longspan {
 
-// The sum over ranks of numbers, of which some ranks may have fewer than others. Collective.
+// Collective. Returns the sum over ranks of vectors, which may be shorter on some ranks.
 std::vector<double> sum_over(const Communicator& ranks, std::vector<double> numbers);
 
 class AuxiliaryMetricSums {
  public:
   explicit AuxiliaryMetricSums(const ProcessMesh& mesh) : mesh_(mesh) {}
 
-  // Of one batch, which counts what each is a mean over. All batches watch the same.
+  // Adds one batch, which has the counts of the means. All batches must have the same metrics.
   void add(const std::vector<AuxiliaryMetric>& watched, const Batch& batch);
 
-  // Adds to what was measured, for "steps": the figures "steps_mean" and "steps_largest", the curve
-  // "steps" where positions are known, and words. Collective over all ranks.
+  // Collective over all ranks. Adds to `measured`, for "act_steps": the metrics "act_steps_mean"
+  // and "act_steps_max", the curve "act_steps" where positions are known, and text.
   void give(Measurement& measured) const;
 
  private:

@@ -15,16 +15,16 @@
 namespace longspan {
 namespace {
 
-// What came of episodes, as sums that add over ranks.
+// Episode statistics, as sums that add over ranks.
 struct RecallSums {
   double nats = 0;
   double asked = 0;
   double right = 0;
   double episodes = 0;
-  double solved = 0;  // those in which all was right
+  double solved = 0;  // episodes with all actions correct
 };
 
-// Whether the episodes under way have gone right so far.
+// Tracks whether the current episodes are correct so far.
 class RecallScores {
  public:
   void add(const Batch& batch, const Tensor& choices, RecallSums& sums) {
@@ -57,18 +57,18 @@ Measurement recall_measurement(const RecallSums& sums) {
   const double loss = clear_nan_sign(sums.nats / sums.asked);
   const double accuracy = percent(sums.right, sums.asked);
   const double success = percent(sums.solved, sums.episodes);
-  return {.metric_values = {{"loss", loss, "nats an action"},
+  return {.metric_values = {{"loss", loss, "nats per action"},
                             {"accuracy", accuracy, "percent"},
-                            {"success", success, "percent"},
+                            {"success_rate", success, "percent"},
                             {.name = "episodes", .value = sums.episodes, .is_count = true}},
-          .text = fmt::format("loss {:.4f}, accuracy {:.2f}%, success {:.2f}% of {} episodes",
+          .text = fmt::format("loss {:.4f}, accuracy {:.2f}%, success rate {:.2f}% of {} episodes",
                               loss,
                               accuracy,
                               success,
                               sums.episodes)};
 }
 
-// Collective. Whole episodes, of at least `most` batches; 0: the usual number.
+// Collective. Evaluates whole episodes, in at least `most` batches; 0: the default number.
 Measurement measure(const Environment& environment,
                     const Model& model,
                     const EpisodeLayout& layout,
@@ -123,7 +123,7 @@ class Recall : public EnvironmentTask {
         environment(), layout_, random_, mesh_.data_coordinate(), mesh_.data.size(), host_);
   }
   std::string overview() const override {
-    return fmt::format("{}: {} steps an episode, {} streams of episodes in segments of {}",
+    return fmt::format("{}: {} steps per episode, {} streams of episodes in segments of {}",
                        environment().description,
                        environment().steps,
                        layout_.streams,
@@ -159,7 +159,7 @@ Batch dry_recall(const MetaBatch& wanted) {
   return batch;
 }
 
-// What the model does at each step of a line of what is seen, which it reads as an episode.
+// Returns the predicted action at each observation of a line, which is one episode.
 std::vector<std::int64_t> actions_of(const Model& model,
                                      const std::string& line,
                                      std::int64_t segment) {
@@ -186,7 +186,7 @@ std::vector<std::int64_t> actions_of(const Model& model,
   return actions;
 }
 
-// The actions of each line, with a space between.
+// Returns the actions of each line, separated by spaces.
 std::vector<std::string> write(const PredictRequest& request) {
   std::vector<std::string> result;
   for (const std::string& line : request.lines) {
@@ -203,15 +203,15 @@ std::vector<std::string> write(const PredictRequest& request) {
 TaskSpec behavior_cloning_task() {
   TaskSpec kind = environment_task("behavior_cloning");
   kind.documentation =
-      "the right action at each step of episodes of an environment, which is made by the "
-      "description in data.train and data.validation: corridor, memory_maze or number_pad, with "
-      "its numbers";
+      "prediction of the expert action at each step of an environment's episodes; data.train and "
+      "data.validation describe the environment: t_maze, memory_maze or numpad, with its "
+      "parameters";
   kind.readout = tagging_head();
   kind.open = [](const TaskContext& setting) -> std::unique_ptr<Task> {
     return std::make_unique<Recall>(setting);
   };
   kind.meta_batch = dry_recall;
-  kind.goals = {{"loss", false}, {"accuracy"}, {"success"}};
+  kind.goals = {{"loss", false}, {"accuracy"}, {"success_rate"}};
   kind.words = [](const DataOptions& data) -> BatchDescription {
     return {fmt::format("{} streams of {} steps", data.batch, data.segment),
             "data.seq_length, data.global_batch_size"};

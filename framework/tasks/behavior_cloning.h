@@ -1,4 +1,4 @@
-// The right action in environments where it depends on what was seen long before.
+// Behavior cloning in environments with long-term dependencies.
 #pragma once
 
 #include "framework/tasks/task.h"

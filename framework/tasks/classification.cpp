@@ -33,13 +33,13 @@ class ClassScores : public LabelScores {
   Classification found_;
 };
 
-// What both kinds of data have in common.
+// Common parts of both data formats.
 LabeledTaskSpec classes_of(const std::string& example) {
   LabeledTaskSpec kind;
   kind.task = "classification";
   kind.documentation =
-      "the class of a text, a class, a tab and the text on every line; or with data.format: images "
-      "that of an image";
+      "prediction of the class of a text, or of an image with data.format: images; text files have "
+      "a class, a tab and the text per line";
   kind.label = "class";
   kind.labels = "classes";
   kind.example = example;
@@ -55,7 +55,7 @@ LabeledTaskSpec classes_of(const std::string& example) {
 
 LabeledTaskSpec labelled_texts() {
   LabeledTaskSpec kind = classes_of("text");
-  kind.unit = "nats a text";
+  kind.unit = "nats per text";
   kind.line = "a class, a tab and a text";
   kind.problem = [texts = kind](const DataOptions& data) {
     return labelled_text_problem(texts, data);
@@ -79,7 +79,7 @@ LabeledTaskSpec labelled_texts() {
 
 LabeledTaskSpec labelled_images() {
   LabeledTaskSpec kind = classes_of("image");
-  kind.unit = "nats an image";
+  kind.unit = "nats per image";
   kind.field = "pixels";
   kind.problem = labelled_images_problem;
   kind.learn =

@@ -1,4 +1,4 @@
-// A class for each text or image.
+// Classification of documents or images.
 #pragma once
 
 #include "framework/tasks/task.h"

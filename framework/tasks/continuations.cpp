@@ -11,7 +11,7 @@ namespace {
 constexpr std::int64_t most_read = 32;
 constexpr std::int64_t written = 64;
 
-// The text of tokens that come after others.
+// Returns the text of tokens that follow others.
 std::string text_after(const Tokenizer& tokenizer,
                        std::span<const std::int64_t> before,
                        std::span<const std::int64_t> tokens) {
@@ -23,7 +23,7 @@ std::string text_after(const Tokenizer& tokenizer,
   return whole + characters.finish();
 }
 
-// Of bytes, whether one goes on with a character of UTF-8.
+// Returns whether a byte token continues a UTF-8 character.
 bool continues_character(const Tokenizer& tokenizer, std::int64_t token) {
   return tokenizer.kind() == TokenizerKind::bytes && (token & 0xC0) == 0x80;
 }
@@ -44,7 +44,7 @@ std::vector<TextSample> continuations(const Model& model,
   for (std::int64_t i = 0; i < options.samples; ++i) {
     std::int64_t begin = last * i / options.samples;
     corpus.read(corpus.seek(begin), passage);
-    constexpr int most_skipped = 3;  // that a character continues
+    constexpr int most_skipped = 3;  // continuation bytes of a character
     for (int k = 0; k < most_skipped && begin < last; ++k) {
       if (!continues_character(tokenizer, passage.front())) break;
       corpus.read(corpus.seek(++begin), passage);

@@ -1,4 +1,4 @@
-// How a language model continues passages of a text.
+// Sample continuations of corpus passages by a language model.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 namespace longspan {
 
 struct ContinuationOptions {
-  std::int64_t samples = 1;  // how many passages, evenly spaced; the first is the beginning
+  std::int64_t samples = 1;  // number of passages, evenly spaced; the first is the start of the
+                             // corpus
   std::uint64_t seed = 1;
-  std::int64_t segment = 1;  // tokens that are read in one pass
+  std::int64_t segment = 1;  // tokens per forward pass
 };
 
-// Of each passage of a text of at least two tokens: 32 tokens, or fewer of a shorter text, their
-// continuation by the model (64 tokens, drawn as they are likely), and the tokens that follow
-// there. Of bytes a passage begins with a character. Texts are the same at each call as far as the
-// logits are. Collective; the same on every rank, as is the InvalidLogits that it throws where no
-// token can be drawn.
+// Collective; equal on every rank, as is the InvalidLogits that it throws where no token can be
+// sampled. Returns, for each passage of a corpus of at least two tokens: up to 32 tokens as prompt,
+// 64 sampled tokens, and the tokens that actually follow. For bytes a passage starts at a
+// character. Samples are equal at each call if the logits are.
 std::vector<TextSample> continuations(const Model& model,
                                       const Corpus& corpus,
                                       const ContinuationOptions& options);

@@ -20,18 +20,18 @@ constexpr std::int64_t second = 1'000'000'000;  // in nanoseconds
 std::int64_t time_of_change(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) != 0)
-    throw DataError("{}: cannot be examined: {}", path, errno_message());
+    throw DataError("{}: stat failed: {}", path, errno_message());
   return status.st_mtim.tv_sec * second + status.st_mtim.tv_nsec;
 }
 
 std::string time_text(std::int64_t nanoseconds) {
   const std::time_t time = nanoseconds / second;
   std::tm local = {};
-  if (localtime_r(&time, &local) == nullptr) return "a time that is no date";
+  if (localtime_r(&time, &local) == nullptr) return "an invalid time";
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
 }
 
-// The last of the changes of a folder's images.
+// Returns the latest modification time of a folder's images.
 std::int64_t time_of_folder(const ConfigPath& path) {
   std::int64_t last = 0;
   for (const std::string& image : images_in(path)) last = std::max(last, time_of_change(image));
@@ -44,12 +44,12 @@ DataFingerprint identity_of(const Corpus& corpus) {
   return {corpus.fingerprint(), last, corpus.whole_hash(most_bytes)};
 }
 
-// What rank 0 finds, on every rank.
+// Returns the result of rank 0 on every rank.
 template <typename Find>
 DataFingerprint agreed(const Communicator& world, const Find& find) {
   DataFingerprint mine;
   if (world.rank() == 0) mine = find();
-  // The others add nothing.
+  // Other ranks contribute 0.
   const auto of_first = [&](std::uint64_t value) {
     return static_cast<std::uint64_t>(
         world.all_reduce(static_cast<std::int64_t>(value), Reduction::sum));
@@ -105,14 +105,13 @@ std::string describe_data_change(const Scalars& saved,
   const bool has_both = found.hash && saved.has(text_hash_scalar);
   if (saved.get<std::uint64_t>(corpus_scalar) != found.sample ||
       (has_both && saved.get<std::uint64_t>(text_hash_scalar) != *found.hash))
-    return fmt::format("{} holds another text than the checkpoint was trained on", path);
-  // Of an older checkpoint no more is known.
+    return fmt::format("{} differs from the text that the checkpoint was trained on", path);
+  // Older checkpoints lack the modification time.
   if (has_both || saved.get_or<std::int64_t>(text_time_scalar, found.modified) == found.modified)
     return "";
   return fmt::format(
-      "{} was changed at {}, and at {} when the checkpoint's run opened it: it has as many bytes, "
-      "which are too many to compare them all, and may hold another text than the checkpoint was "
-      "trained on",
+      "{} was modified at {}, but at {} when the checkpoint's run opened it; its size is the same, "
+      "it is too large to compare, and its text may differ from that of the checkpoint",
       path,
       time_text(found.modified),
       time_text(saved.get<std::int64_t>(text_time_scalar)));

@@ -1,4 +1,4 @@
-// Which text a run is trained on: what its checkpoints keep of it to tell it from another.
+// Fingerprint of training data in checkpoints, which detects changed data.
 #pragma once
 
 #include <cstdint>
@@ -11,31 +11,31 @@
 
 namespace longspan {
 
-// The scalars of a checkpoint. Older ones have the first alone.
+// Scalars of a checkpoint. Older checkpoints have only the first.
 inline constexpr const char* corpus_scalar = "data/fingerprint";
-inline constexpr const char* text_time_scalar = "data/modified";
-inline constexpr const char* text_hash_scalar = "data/hash";
+inline constexpr const char* text_time_scalar = "data/modified_time";
+inline constexpr const char* text_hash_scalar = "data/content_hash";
 
-// As rank 0 sees it.
+// As rank 0 reads it.
 struct DataFingerprint {
-  std::uint64_t sample = 0;   // Corpus::fingerprint: of a large text a part of it
-  std::int64_t modified = 0;  // when the file was last changed, in nanoseconds of Unix time
-  // Of every byte; none of bytes that are too many to be read at the start.
+  std::uint64_t sample = 0;   // Corpus::fingerprint: samples of a large corpus
+  std::int64_t modified = 0;  // last modification of the file, in nanoseconds of Unix time
+  // Hash of every byte; none for data too large to read at the start.
   std::optional<std::uint64_t> hash = {};
 
   void save(Scalars& scalars) const;
 };
 
-// Collective: the same on every rank. Reads a text of bytes of at most a gibibyte.
+// Collective; equal on every rank. Hashes a corpus of up to one gibibyte.
 DataFingerprint identify_text(const Corpus& corpus, const Communicator& world);
 
-// Of files that belong together, or folders of images, in this order; empty paths name none.
-// Collective.
+// Collective. Returns the fingerprint of several files or image folders, in this order; empty paths
+// are skipped.
 DataFingerprint identify_files(std::initializer_list<ConfigPath> files, const Communicator& world);
 
-// What has changed since a checkpoint was trained on it, as a sentence about `path`; empty where
-// nothing has. A file that was only touched is the same where every byte was compared. Throws
-// DataError where the checkpoint does not say.
+// Returns how the data at `path` differ from those of a checkpoint; empty if they are equal. A
+// changed modification time is ignored if every byte was compared. Throws DataError where the
+// checkpoint has no fingerprint.
 std::string describe_data_change(const Scalars& saved,
                                  const DataFingerprint& found,
                                  const std::string& path);

@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-// Of each row, where nothing says how many batches are read.
+// Episodes per row, if the number of batches is not given.
 constexpr std::int64_t usual_episodes = 8;
 constexpr std::int64_t max_environment_bytes = std::int64_t{64} << 20;
 
@@ -20,7 +20,7 @@ Environment read_environment(const ConfigPath& path, const Communicator& all) {
   const std::string text =
       run_on_rank_zero(all, path, 0, {}, [path = ConfigPath(path)](const ProgressCallback&) {
         std::string found = open_plain_text(path)->text(max_environment_bytes);
-        parse_environment(found, path.describe());  // here its mistakes are told once
+        parse_environment(found, path.describe());  // parsing on rank 0 reports errors once
         return found;
       });
   return parse_environment(text, path.describe());
@@ -30,11 +30,11 @@ void require_same_actions(const LabelSet& learnt,
                           const Environment& environment,
                           const std::string& place) {
   if (learnt == LabelSet(environment.actions)) return;
-  throw DataError("{}: the actions that are learnt are {}, and a {} has {}",
+  throw DataError("{}: expected the training actions {}, found {} in a {}",
                   place,
                   fmt::join(learnt.names(), ", "),
-                  environment.description,
-                  fmt::join(environment.actions, ", "));
+                  fmt::join(environment.actions, ", "),
+                  environment.description);
 }
 
 std::int64_t episodes_of(const Environment& environment, std::int64_t segment, std::int64_t most) {

@@ -1,4 +1,4 @@
-// Environments that files describe.
+// Environments from files.
 #pragma once
 
 #include "framework/core/config_path.h"
@@ -8,18 +8,19 @@
 
 namespace longspan {
 
-// Read on rank 0 for all. Throws DataError.
+// Collective. Reads on rank 0 for all ranks. Throws DataError.
 Environment read_environment(const ConfigPath& path, const Communicator& all);
 
-// Throws DataError, which begins with `place`, where an environment has others.
+// Throws DataError, prefixed with `place`, if the environment has other actions.
 void require_same_actions(const LabelSet& learnt,
                           const Environment& environment,
                           const std::string& place);
 
-// Validations read the same episodes in every run.
+// Random numbers of validation episodes, equal in every run.
 inline Random validation_episodes() { return Random(1).child("validation episodes"); }
 
-// Whole episodes of each row in `most` batches of so many steps, rounded up; of 0 batches 8.
+// Returns the number of whole episodes per row in `most` batches of `segment` steps, rounded up; 8
+// episodes if `most` is 0.
 std::int64_t episodes_of(const Environment& environment, std::int64_t segment, std::int64_t most);
 
 }  // namespace longspan

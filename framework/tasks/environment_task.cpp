@@ -10,15 +10,11 @@ namespace {
 
 std::string problem_of(const std::string& name, const DataOptions& data) {
   if (!data.train_target.empty())
-    return fmt::format(
-        "data.train_target is for run.task: translation, and run.task is {}; set one of them",
-        name);
+    return fmt::format("data.train_target requires run.task: translation, found {}", name);
   if (data.tokenizer == TokenizerKind::bytes) return "";
-  return fmt::format(
-      "data.tokenizer.type is {}, and with run.task: {} what is seen at a step is a byte; set it "
-      "to byte",
-      name_of(data.tokenizer),
-      name);
+  return fmt::format("data.tokenizer.type: expected byte with run.task: {}, found {}",
+                     name,
+                     name_of(data.tokenizer));
 }
 
 }  // namespace

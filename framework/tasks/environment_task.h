@@ -1,4 +1,4 @@
-// What tasks share whose data are environments.
+// Common base of tasks whose data are environments.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace longspan {
 
-// What is seen at a step is a byte, what is done then one of the environment's actions.
+// Observations are bytes, and outputs are actions of the environment.
 class EnvironmentTask : public Task {
  public:
   // Reads data.train and data.validation. Throws DataError.
@@ -23,7 +23,7 @@ class EnvironmentTask : public Task {
   std::optional<Measurement> validate(const Model& model) const override;
 
  protected:
-  // What the model does in the environment of the validation. Collective.
+  // Collective. Evaluates the model in the validation environment.
   virtual Measurement measured(const Environment& environment, const Model& model) const = 0;
 
   const Environment& environment() const { return environment_; }
@@ -35,11 +35,11 @@ class EnvironmentTask : public Task {
   std::optional<Environment> validation_;
 };
 
-// Of the file of a request. Throws DataError, also where its actions are not those that the model
-// learnt. Collective.
+// Collective. Reads the environment of a request. Throws DataError, also if its actions differ from
+// those that the model learned.
 Environment environment_of(const EvaluateRequest& request);
 
-// The kind of such a task: what does not depend on what is learnt.
+// Returns the part of the task specification that is independent of the learning method.
 TaskSpec environment_task(const std::string& name);
 
 }  // namespace longspan

@@ -15,12 +15,11 @@ namespace {
 
 std::int64_t memory_of(const Model& model, const EvaluationOptions& options) {
   if (options.memory.value_or(0) > 0 && model.body().recurrent_state_names().empty())
-    throw ConfigurationError("the model has no memory, evaluation asks for one of {} rows",
-                             *options.memory);
+    throw ConfigurationError("the model does not support mem_len > 0, found {}", *options.memory);
   return options.memory.value_or(model.body().longest_memory());
 }
 
-// The losses of this rank's streams, summed a stream at a time.
+// Loss sums of this rank's streams, each summed separately.
 class LossSums {
  public:
   void add(const std::vector<double>& values, const Batch& batch) {
@@ -31,7 +30,7 @@ class LossSums {
     for (std::size_t i = 0; i < values.size(); ++i) sums_[i / time] += values[i];
   }
 
-  // The sum over all ranks, stream after stream.
+  // Returns the sum over all ranks, in stream order.
   double total(std::int64_t streams, const ProcessMesh& mesh, const Device& device) const {
     const Tensor all = Tensor::zeros({streams}, DType::f64, device, MemoryTag::workspace);
     const auto values = all.span<double>();
@@ -48,7 +47,7 @@ class LossSums {
   std::vector<double> sums_;
 };
 
-// The text, read a batch at a time, and what came of it so far.
+// Reads the corpus batch by batch and accumulates the result.
 class Evaluation {
  public:
   Evaluation(const Model& model, const Corpus& corpus, const EvaluationOptions& options)
@@ -72,7 +71,7 @@ class Evaluation {
     if (corpus.tokenizer().has_unknown()) result_.unknown = 0;
   }
 
-  // The next part of the streams; false at the end.
+  // Reads the next batch of the streams. Returns false at the end.
   bool next(Batch& batch) {
     if (reader_.done()) return false;
     batch = reader_.next();
@@ -109,12 +108,12 @@ class Evaluation {
     result_.tokens = mesh_.data.all_reduce(result_.tokens, Reduction::sum);
     result_.bytes = mesh_.data.all_reduce(result_.bytes, Reduction::sum);
     if (result_.tokens == 0)
-      throw DataError("{}: has no document of two tokens, so that there is none to predict", path_);
+      throw DataError("{}: expected a document of at least 2 tokens, found none", path_);
     if (result_.unknown) {
       result_.unknown = mesh_.data.all_reduce(*result_.unknown, Reduction::sum);
       result_.nats += static_cast<double>(*result_.unknown) * unknown_nats_;
     }
-    // Windows that overlap read a position several times: a mean is over those that were read.
+    // Overlapping windows read a position several times, so means count all reads.
     const std::int64_t positions = mesh_.replicas.all_reduce(positions_, Reduction::sum);
     const double share = static_cast<double>(result_.tokens) / static_cast<double>(positions);
     for (AuxiliaryMetric& watched : result_.watched) {
@@ -134,7 +133,7 @@ class Evaluation {
   std::int64_t size_;
   ProgressCallback listener_;
   std::int64_t passes_ = 0;
-  std::int64_t positions_ = 0;  // that this rank read, in all passes
+  std::int64_t positions_ = 0;  // read by this rank, in all passes
   double unknown_nats_;
   EvaluationReader reader_;
   PositionLosses by_position_;
@@ -149,7 +148,7 @@ class Windows {
   Windows(std::int64_t longest, const Device& device)
       : longest_(static_cast<std::size_t>(longest)), device_(device) {}
 
-  // Moves on by one column of the batch.
+  // Appends one column of the batch.
   void push(const Batch& batch, std::int64_t column) {
     const std::int64_t rows = batch.rows();
     streams_.resize(static_cast<std::size_t>(rows));
@@ -161,8 +160,8 @@ class Windows {
     }
   }
 
-  // [streams, tokens so far or `longest`]; of the targets only those of the last `count` columns
-  // that were pushed, up to `column`, count.
+  // Returns the input [streams, tokens so far or `longest`]. Only targets of the last `count`
+  // pushed columns, up to `column`, count.
   ModelInput reading(const Batch& batch, std::int64_t column, std::int64_t count) const {
     const auto rows = static_cast<std::int64_t>(streams_.size());
     const auto time = static_cast<std::int64_t>(streams_.front().size());
@@ -226,7 +225,7 @@ std::string unknown_text(const EvaluationResult& result) {
 std::string watched_text(const EvaluationResult& result) {
   std::string text;
   for (const AuxiliaryMetric& watched : result.watched)
-    text += fmt::format("; {} {:.2f}, at most {}",
+    text += fmt::format("; {} {:.2f} (max {})",
                         watched.name,
                         watched.sum / static_cast<double>(result.tokens),
                         watched.largest);
@@ -254,13 +253,10 @@ EvaluationResult evaluate_sliding_window(const Model& model,
                                          const Corpus& corpus,
                                          std::int64_t context,
                                          const EvaluationOptions& options) {
-  if (context < 1)
-    throw ConfigurationError("a window of {} tokens; at least 1 is needed to predict", context);
+  if (context < 1) throw ConfigurationError("window: expected at least 1 token, found {}", context);
   if (options.stride < 1 || options.stride > context)
     throw ConfigurationError(
-        "windows of {} tokens that move on by {}; wanted a stride of 1 to as long as the window",
-        context,
-        options.stride);
+        "stride: expected 1 to the window length {}, found {}", context, options.stride);
   check_segment(model, context);
   const NoGradGuard unrecorded;
   EvaluationOptions whole_strides = options;

@@ -1,4 +1,4 @@
-// How well a model predicts a text: with its memory, or as a model without memory has to.
+// Evaluates a language model on a corpus, with memory or with a sliding window.
 #pragma once
 
 #include <cstdint>
@@ -13,63 +13,64 @@
 namespace longspan {
 
 struct EvaluationOptions {
-  std::int64_t streams = 1;  // the text is cut into so many; a multiple of the data ranks
-  std::int64_t segment = 1;  // tokens of a stream read in one pass
-  // Rows remembered of each layer's input; none: as many as in training. It may be longer.
+  std::int64_t streams = 1;  // number of streams that the corpus is split into; a multiple of the
+                             // data ranks
+  std::int64_t segment = 1;  // tokens of a stream per forward pass
+  // Memory length; none: as in training. It may be longer.
   std::optional<std::int64_t> memory = {};
-  std::int64_t tokens_per_stream = 0;  // predictions of each stream that are made; 0: all
-  std::int64_t stride = 1;             // of windows that are computed anew
-  // The text is documents, or pieces of so many tokens, that neither see nor predict each other.
-  // Not of windows that are computed anew.
+  std::int64_t tokens_per_stream = 0;  // predictions per stream; 0: all
+  std::int64_t stride = 1;             // stride of the sliding window
+  // The corpus consists of documents, or pieces of this many tokens, without attention or
+  // prediction across their boundaries. Not supported by the sliding window.
   std::optional<std::int64_t> reset_attention_mask = {};
-  // Parts of a segment, or of a shorter text, whose losses are told apart: at most as many as it
-  // has tokens; 0: none. Not of windows that are computed anew.
+  // Number of parts of a segment (or a shorter corpus) with separate losses, at most its tokens; 0:
+  // none. Not supported by the sliding window.
   std::int64_t position_parts = 0;
-  ProgressCallback listener = {};  // hears after each pass how much of the text is measured
+  ProgressCallback listener = {};  // receives the progress after each pass
 };
 
 struct EvaluationResult {
-  double nats = 0;          // the sum of the losses, and of what unknown characters take besides
-  std::int64_t tokens = 0;  // that were predicted
-  std::int64_t bytes = 0;   // of text of those tokens; 0 where their text is not known
-  // Of those tokens the characters that the vocabulary lacks; none where it has no `<unknown>`.
-  // What the model says is only that they are unknown: which they are takes
-  // Tokenizer::unknown_nats() more for each.
+  double nats = 0;          // sum of the losses, including the cost of unknown characters
+  std::int64_t tokens = 0;  // number of predicted tokens
+  std::int64_t bytes = 0;   // length of their text; 0 if unknown
+  // Number of unknown characters among these tokens; none if the vocabulary has no `<unknown>`. The
+  // model only predicts that a character is unknown. Identifying it costs Tokenizer::unknown_nats()
+  // more.
   std::optional<std::int64_t> unknown = {};
-  double seconds = 0;  // in which this rank did it
-  // What the body watched: a sum is the mean over the positions that were read, times `tokens`.
+  double seconds = 0;  // elapsed on this rank
+  // Auxiliary metrics of the backbone: a sum is the mean over the positions read, times `tokens`.
   std::vector<AuxiliaryMetric> watched = {};
   std::vector<PositionLoss> by_position = {};
 
-  // Of another text by the same model.
+  // Adds the result of another corpus for the same model.
   void add(const EvaluationResult& other);
 
-  double loss() const;  // nats a token
+  double loss() const;  // in nats per token
   double perplexity() const;
-  std::optional<double> bits_per_byte() const;  // none where the text is not known
+  std::optional<double> bits_per_byte() const;  // none if the text length is unknown
 };
 
-// "; steps 2.31, at most 6"; empty where nothing was watched.
+// "; steps 2.31, at most 6"; empty without auxiliary metrics.
 std::string watched_text(const EvaluationResult& result);
 
-// "; 12 of 340 tokens (3.53%) are unknown characters"; empty where there are none.
+// "; 12 of 340 tokens (3.53%) are unknown characters"; empty if there are none.
 std::string unknown_text(const EvaluationResult& result);
 
-// Reads each stream segment by segment and carries what the model remembers. Every token of the
-// corpus that has one before it is predicted once. Collective; the same result on every rank. The
-// losses of a stream are summed in double and the streams in their order, so the sum does not know
-// the number of data ranks. Throws ConfigurationError for options that do not fit the model or the
-// mesh, DataError for a corpus of less than two tokens.
+// Collective; the result is equal on every rank. Reads each stream segment by segment with
+// recurrent state. Every token with a predecessor is predicted once. Losses are summed in double
+// within a stream and then in stream order, so the sum is independent of the number of data ranks.
+// Throws ConfigurationError for options that do not fit the model or the mesh, DataError for a
+// corpus of less than two tokens.
 EvaluationResult evaluate(const Model& model,
                           const Corpus& corpus,
                           const EvaluationOptions& options);
 
-// The same predictions by a model without memory: for each token the window of the `context` tokens
-// before it (as many as there are, at the beginning of a stream) is computed anew, and only the
-// last position counts (Al-Rfou et al. 2018). With `options.stride` s a window moves on by s tokens
-// and its last s positions count, the first of which sees s - 1 tokens less. The streams' windows
-// make one pass. `options.memory` is not used; `options.segment` only says how much is read from
-// the file at once. Throws ConfigurationError for a stride that is longer than the window.
+// As evaluate, for a model without memory. The window of up to `context` preceding tokens is
+// recomputed for each token, and only the last position counts (Al-Rfou et al. 2018). With
+// `options.stride` s the window advances by s tokens and its last s positions count; the first of
+// these has s - 1 tokens less context. The windows of all streams share one pass. `options.memory`
+// is ignored; `options.segment` only sets the read size. Throws ConfigurationError for a stride
+// above the window size.
 EvaluationResult evaluate_sliding_window(const Model& model,
                                          const Corpus& corpus,
                                          std::int64_t context,

@@ -88,7 +88,7 @@ std::function<void(std::size_t)> progress(const std::function<void(const std::st
   return [=, since = Stopwatch()](std::size_t done) mutable {
     if (since.seconds() < seconds) return;
     since = Stopwatch();
-    say(fmt::format("{} of {} {} are done", done, all, examples));
+    say(fmt::format("{} of {} {} done", done, all, examples));
   };
 }
 

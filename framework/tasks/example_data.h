@@ -1,4 +1,4 @@
-// What tasks on separate examples share: their data in batches of like length.
+// Batches of similar length, for tasks on separate examples.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,13 @@ namespace longspan {
 // The training and validation examples of a run.
 class ExampleData {
  public:
-  // Of data.train or data.validation and what belongs to it (data.*_target; empty where there is
-  // none). Collective.
+  // Collective. Opens data.train or data.validation with its target file (data.*_target; empty if
+  // there is none).
   using Open = std::function<std::shared_ptr<const Examples>(const ConfigPath& file,
                                                              const ConfigPath& target)>;
 
-  // Collective. What does not fit the keys of batches is found here, not after hours of training:
-  // throws as ExampleLengths does, and what `open` throws.
+  // Collective. Checks the data against the batch keys before training starts. Throws as
+  // ExampleLengths and `open` do.
   ExampleData(const TaskContext& setting, const Open& open);
 
   const Examples& examples() const { return *examples_; }
@@ -34,7 +34,7 @@ class ExampleData {
 
   const DataFingerprint& identity() const { return identity_; }
   std::unique_ptr<BatchSource> source() const;
-  // Of an epoch's batches.
+  // Returns the batch shapes of an epoch.
   std::vector<BatchShape> batches() const;
   // "FILE: WHAT, 12 steps in the first epoch; ..."
   std::string introduction(const std::string& what) const;
@@ -48,26 +48,26 @@ class ExampleData {
   std::shared_ptr<const Examples> validation_;
 };
 
-// Adds how much of the examples was measured: the metrics "fraction" where it is a sample and
-// "truncated" (examples that were cut) where there are any, and text.
+// Adds the coverage of the examples: the metrics "fraction" for a sample and "truncated" (number of
+// truncated examples) if any, and text.
 void add_coverage(const ExampleCoverage& coverage, Measurement& measured);
 
-// Says every so many seconds how many of the examples are done; `say` may be empty, and then the
-// result is. `examples`: "images".
+// Returns a callback that reports progress at intervals; empty if the message callback is empty.
+// `examples`: "images".
 std::function<void(std::size_t)> progress(const std::function<void(const std::string&)>& say,
                                           const std::string& examples,
                                           std::size_t all,
                                           double seconds = 20);
 
-// The fields of so many rows with such columns, by name: their shapes.
+// Returns the shapes of the fields of `rows` rows with these columns, by name.
 using FieldShapes =
     std::function<std::map<std::string, Shape>(std::int64_t rows, const Lengths& columns)>;
 
-// Of the wanted shape, or a full batch of examples of the longest length, those of pairs with as
+// Returns a batch of the given shape, or a full batch of the longest examples; pairs then have as
 // many columns on each side.
 Batch meta_examples(const MetaBatch& wanted, bool pairs, const FieldShapes& fields);
 
-// Of the batches of a run's first epoch, for TaskSpec::planned_batches.
+// Returns the batch shapes of a run's first epoch, for TaskSpec::planned_batches.
 std::vector<BatchShape> batches_of(std::shared_ptr<const Examples> examples,
                                    const DataOptions& data,
                                    std::uint64_t seed);

@@ -16,21 +16,20 @@ namespace {
 LabeledTaskSpec pixels_of_images() {
   LabeledTaskSpec kind;
   kind.task = "image_generation";
-  kind.documentation =
-      "the values of the pixels of images, one after another, with data.format: images";
+  kind.documentation = "autoregressive prediction of pixel values, with data.format: images";
   kind.label = "class";
   kind.labels = "classes";
   kind.example = "image";
-  kind.unit = "nats a value";
+  kind.unit = "nats per value";
   kind.field = "pixels";
   kind.count = "tokens";
   kind.target = "label";
-  kind.goals = {{"bits_per_dimension", false}};
+  kind.goals = {{"bits_per_dim", false}};
   kind.readout = pixel_head();
   kind.problem = [](const DataOptions& data) -> std::string {
     return data.format == DataFormat::images ? labelled_images_problem(data)
-                                             : "run.task: image_generation learns images, and "
-                                               "data.format is text; set it to images";
+                                             : "run.task: image_generation requires data.format: "
+                                               "images, found text";
   };
   kind.learn =
       [](const DataOptions& data, const Communicator& all, const ProgressCallback& listener) {
@@ -40,40 +39,37 @@ LabeledTaskSpec pixels_of_images() {
     return open_labelled_images(file, Unlabelled::taken);
   };
   kind.figures_of_loss = [](double loss) -> std::vector<MetricValue> {
-    return {{"bits_per_dimension", loss / std::numbers::ln2, "bits a value"}};
+    return {{"bits_per_dim", loss / std::numbers::ln2, "bits per dimension"}};
   };
   return kind;
 }
 
-// The classes of so many images.
+// Returns the classes of `count` images.
 std::vector<std::int64_t> labels_of_images(const ImageGenerationRequest& request,
                                            std::int64_t count) {
   std::vector<std::int64_t> labels(static_cast<std::size_t>(count), -1);
   const bool knows_classes = request.model.body().end().reads_classes;
   if (!request.classes.empty() && !knows_classes)
-    throw ConfigurationError(
-        "the class of the images is to be \"{}\", and the model was not told of classes "
-        "(model.class_conditional)",
-        request.classes.front());
+    throw ConfigurationError("class \"{}\" requires a model with model.class_conditional: true",
+                             request.classes.front());
   if (!knows_classes) return labels;
   if (request.classes.empty() && !request.complete.empty())
     throw ConfigurationError(
-        "the model was told of classes (model.class_conditional): say those of the images to "
-        "complete by --class, once or in their order");
+        "a model with model.class_conditional: true requires the classes of "
+        "the images to complete; set --class, once or in their order");
   std::vector<std::int64_t> turns;
   for (const std::string& name : request.classes) {
     turns.push_back(request.labels.id_of(name));
     if (turns.back() < 0)
-      throw ConfigurationError("the class of the images is to be \"{}\"; the model learnt {}",
-                               name,
-                               fmt::join(request.labels.names(), ", "));
+      throw ConfigurationError(
+          "unknown class \"{}\" (choices: {})", name, fmt::join(request.labels.names(), ", "));
   }
   for (std::int64_t i = 0; turns.empty() && i < request.labels.size(); ++i) turns.push_back(i);
   for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = turns[i % turns.size()];
   return labels;
 }
 
-// The first images of the file.
+// Returns the first images of the file.
 std::vector<Pixels> images_to_complete(const ImageGenerationRequest& request) {
   std::vector<Pixels> images =
       read_images(request.complete, request.model.parameters().mesh().world);
@@ -81,10 +77,10 @@ std::vector<Pixels> images_to_complete(const ImageGenerationRequest& request) {
     images.resize(static_cast<std::size_t>(request.samples));
   for (const Pixels& image : images)
     if (image.shape != request.image)
-      throw DataError("{}: is an image of {}, and the model learnt images of {}",
+      throw DataError("{}: expected images of {}, found {}",
                       request.complete,
-                      to_string(image.shape),
-                      to_string(request.image));
+                      to_string(request.image),
+                      to_string(image.shape));
   return images;
 }
 

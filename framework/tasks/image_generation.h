@@ -1,4 +1,4 @@
-// The values of images, one after another.
+// Autoregressive image modeling.
 #pragma once
 
 #include "framework/tasks/task.h"

@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-// Targets are 0 where a label is wanted.
+// Targets are 0 at the positions to label.
 Fields fields_of(std::span<const LabelledLine> lines,
                  const std::vector<std::size_t>& batch,
                  const std::string& field,
@@ -43,8 +43,7 @@ std::vector<std::vector<std::int64_t>> predict_labels(
   for (std::size_t i = 0; i < lines.size(); ++i) {
     const std::int64_t tokens = std::ssize(lines[i].tokens);
     if (longest > 0 && tokens > longest)
-      throw DataError(
-          "{}: the line has {} tokens, the model reads at most {}", place(i), tokens, longest);
+      throw DataError("{}: expected at most {} tokens, found {}", place(i), longest, tokens);
     if (tokens > 0) found[i].assign(each_token ? lines[i].places.size() : 1, 0);
     wanted += std::ssize(found[i]);
   }
@@ -69,7 +68,7 @@ std::vector<std::vector<std::int64_t>> predict_labels(
     }
     if (after_batch) after_batch();
   }
-  // Those of other data ranks are 0 here.
+  // Labels of other data ranks are 0 here.
   const Tensor all = Tensor::empty({wanted}, DType::i64, Device::cpu(), MemoryTag::workspace);
   std::int64_t* at = all.data<std::int64_t>();
   for (const auto& of_line : found) at = std::ranges::copy(of_line, at).out;

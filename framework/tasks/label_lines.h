@@ -1,4 +1,4 @@
-// What a model that was trained on labelled data chooses for lines.
+// Predicts labels of lines with a model trained on labeled data.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,18 @@
 
 namespace longspan {
 
-// A text or an image, and where it wants labels: at some of its tokens, or with none named, one for
-// all of it.
+// A document or an image with the positions to label; without positions, one label for the whole
+// line.
 struct LabelledLine {
   std::vector<std::int64_t> tokens = {};
   std::vector<std::size_t> places = {};
 };
 
-// Of each line the ids that the model chooses, one for each place; nothing for a line without
-// tokens. The model reads them as `field`. Lines are read in batches of like length and about
-// `batch_tokens` tokens, which the data ranks share. Collective; the same on every rank, which are
-// all given the same lines. `after_batch` is called after each of this rank's batches; what it
-// throws ends the reading. Throws DataError, which begins with place(i), for a line that is longer
-// than the model reads.
+// Collective; equal on every rank. All ranks must pass the same lines. Returns the predicted ids of
+// each line, one per position; none for an empty line. The model reads the tokens as `field`. Lines
+// are batched by length, with about `batch_tokens` tokens, and sharded over the data ranks.
+// `after_batch` runs after each of this rank's batches; an exception from it ends the prediction.
+// Throws DataError, prefixed with place(i), for a line longer than the model supports.
 std::vector<std::vector<std::int64_t>> predict_labels(
     const Model& model,
     std::span<const LabelledLine> lines,

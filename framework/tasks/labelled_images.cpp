@@ -15,38 +15,34 @@ ImageFiles image_files(const ConfigPath& images, const ConfigPath& labels, Unlab
   if (unlabelled == Unlabelled::refused && labels.empty() &&
       std::filesystem::is_regular_file(images.text(), unused))
     throw DataError(
-        "{}: is a file, and none with its labels is named (data.train_target and so on, or "
-        "--data-target); without one a folder is needed that has a folder of PNG files for each "
-        "class",
+        "{}: a file of images requires a file of labels; set data.train_target (or "
+        "--data-target), or give a directory with a directory of PNG files per class",
         images.describe());
   return {images, labels};
 }
 
-// The positions that the model has must hold them.
+// The model's positions must cover the images.
 void require_short(const Examples& images, const BucketOptions& buckets) {
   const ImageShape shape = images.image().value_or(ImageShape());
   if (buckets.longest > 0 && shape.values() > buckets.longest)
     throw DataError(
-        "{}: images of {} have {} tokens each, which are not cut; data.max_length is {}: set it to "
-        "{}",
+        "{}: data.max_length: expected at least {} (images of {} cannot be truncated), found {}",
         images.path(),
-        to_string(shape),
         shape.values(),
-        buckets.longest,
-        shape.values());
+        to_string(shape),
+        buckets.longest);
 }
 
 }  // namespace
 
 std::string labelled_images_problem(const DataOptions& data) {
   if (data.tokenizer != TokenizerKind::bytes)
-    return "data.tokenizer.type is for text, and data.format is images, whose pixels are the "
-           "tokens; leave it out";
+    return "data.tokenizer.type cannot be combined with data.format: images; omit it";
   for (const auto& [images, labels, name] :
        {std::tuple(&data.validation, &data.validation_target, "validation"),
         std::tuple(&data.test, &data.test_target, "test")})
     if (images->empty() && !labels->empty())
-      return fmt::format("data.{0}_target is set without data.{0}, whose labels it has", name);
+      return fmt::format("data.{0}_target requires data.{0}", name);
   return "";
 }
 
@@ -76,10 +72,10 @@ std::vector<LabelledLine> images_of_line(const PredictRequest& request, std::siz
   try {
     for (Pixels& image : read_images(path, request.model.parameters().mesh().world)) {
       if (request.image && image.shape != *request.image)
-        throw DataError("{}: is an image of {}, and the model learnt images of {}",
+        throw DataError("{}: expected images of {}, found {}",
                         path,
-                        to_string(image.shape),
-                        to_string(*request.image));
+                        to_string(*request.image),
+                        to_string(image.shape));
       result.push_back({.tokens = std::move(image.values)});
     }
   } catch (const DataError& error) {

@@ -13,48 +13,49 @@
 namespace longspan {
 namespace {
 
-// The labels of data.train, judged by their number.
+// Labels of data.train, with a warning about their number.
 struct TrainingLabels {
   LabelSet labels;
   std::string warning = {};
 };
 
-// Throws DataError where the columns of a text must be in the other order. Collective.
+// Collective. Throws DataError where the columns of a text file are in the wrong order.
 TrainingLabels learn_training(const LabeledTaskSpec& kind,
                               const DataOptions& data,
                               const Communicator& all,
                               const ProgressCallback& listener) {
   const LearnedLabels learned = kind.learn(data, all, listener);
   if (!learned.may_be_swapped()) return {learned.labels};
-  const std::string found = fmt::format(
-      "{}: expected {} on each line, found {} labels of {} "
-      "different {}",
-      data.train,
-      kind.line,
-      learned.labels.size(),
-      *learned.texts,
-      kind.each_token ? "words" : "texts");
-  // A word often has several tags, and a few texts may have several classes.
+  const std::string found =
+      fmt::format("{}: expected {} on each line, found {} labels for {} different {}",
+                  data.train,
+                  kind.line,
+                  learned.labels.size(),
+                  *learned.texts,
+                  kind.each_token ? "words" : "texts");
+  // Words often have many tags, and small corpora may have many classes.
   constexpr std::int64_t most_classes = 50;
   if (!kind.each_token && learned.labels.size() >= most_classes)
-    throw DataError("{}: the columns are in the other order; swap them", found);
-  return {learned.labels, found + "; swap the columns if they are in the other order"};
+    throw DataError("{}; swap the columns", found);
+  return {learned.labels, found + "; swap the columns if their order is reversed"};
 }
 
-// Without a loss where no target has one.
+// Omits the loss if no target has one.
 Measurement measurement(const LabeledTaskSpec& kind,
                         std::optional<double> loss,
                         std::vector<MetricValue> figures) {
   Measurement measured;
   if (loss) measured.metric_values = {{"loss", clear_nan_sign(*loss), kind.unit}};
-  measured.text = loss ? fmt::format("loss {:.4f}", measured.metric_values.front().value)
-                       : fmt::format("without a loss: training lacks the {} of all sampled {}s",
-                                     kind.labels,
-                                     kind.example);
+  measured.text =
+      loss ? fmt::format("loss {:.4f}", measured.metric_values.front().value)
+           : fmt::format("loss undefined: the {} of all sampled {}s are missing in training",
+                         kind.labels,
+                         kind.example);
   for (MetricValue& figure : figures) {
     std::string name = figure.name;
     std::ranges::replace(name, '_', ' ');
-    const bool is_of_all = name.find('/') == std::string::npos;  // not "f1/noun", of which many are
+    // excludes "f1/noun" and similar, which are numerous
+    const bool is_of_all = name.find('/') == std::string::npos;
     if (is_of_all)
       measured.text += figure.unit == "percent" ? fmt::format(", {} {:.2f}%", name, figure.value)
                                                 : fmt::format(", {} {:.4f}", name, figure.value);
@@ -63,8 +64,8 @@ Measurement measurement(const LabeledTaskSpec& kind,
   return measured;
 }
 
-// Labels that the model did not read, as of words after the end of a sentence that was cut: they
-// have no loss.
+// Adds the number of labels that the model did not read, as after the end of a truncated sentence.
+// They have no loss.
 void add_left_out(const LabeledTaskSpec& kind,
                   double left_out,
                   double read,
@@ -72,21 +73,21 @@ void add_left_out(const LabeledTaskSpec& kind,
   if (left_out == 0) return;
   measured.metric_values.push_back({.name = "left_out", .value = left_out, .is_count = true});
   measured.text +=
-      fmt::format("; {:.0f} of {:.0f} {} were not read: errors, and no part of the loss",
+      fmt::format("; {:.0f} of {:.0f} {} not read (counted as errors, excluded from the loss)",
                   left_out,
                   left_out + read,
                   kind.labels);
 }
 
-// A file that a model is measured on. Its labels are those of training, then those that only the
-// file has: they count as errors and have no loss.
+// An evaluated file. Its labels are those of training, then those only in the file, which count as
+// errors and have no loss.
 struct MeasuredFile {
   LabelSet labels;
   std::shared_ptr<const Examples> examples;
 };
 
-// Labels of training, then those of the file that training lacks. Those of training alone where the
-// file has none of them, which is then refused when it is opened. Collective.
+// Collective. Returns the labels of training, then those only in the file. If the file shares no
+// label with training, returns only those of training; opening the file then fails.
 LabelSet labels_with_unseen(const LabeledTaskSpec& kind, const LabelledFile& file) {
   if (!kind.scores) return file.labels;
   DataOptions data = file.data;
@@ -110,10 +111,10 @@ MeasuredFile open_measured(const LabeledTaskSpec& kind, const LabelledFile& file
   return {std::move(labels), std::move(examples)};
 }
 
-// Targets of a measurement.
+// Targets of an evaluation.
 struct TargetCounts {
-  double unseen = 0;       // that training lacks
-  double unseen_read = 0;  // those of them that the model read
+  double unseen = 0;       // absent from training
+  double unseen_read = 0;  // absent from training, and read by the model
   double all = 0;
 
   // `read`: whether the model read them.
@@ -137,7 +138,7 @@ std::string unseen_text(const LabeledTaskSpec& kind,
     names += (names.empty() ? "" : ", ") + quote(labels.name(id));
   const std::string all = kind.each_token ? kind.labels : kind.example + "s by their " + kind.label;
   return fmt::format(
-      "; unseen in training: {} of {} {} ({}), counted as errors and left out of the loss",
+      "; unseen in training: {} of {} {} ({}), counted as errors and excluded from the loss",
       counts.unseen,
       counts.all,
       all,
@@ -204,13 +205,11 @@ Measurement measure(const LabeledTaskSpec& kind,
 void require_image(const std::optional<ImageShape>& learnt, const Examples& found) {
   const std::optional<ImageShape> image = found.image();
   if (learnt && image && *learnt != *image)
-    throw DataError("{}: has images of {}, and the model learns images of {}",
-                    found.path(),
-                    to_string(*image),
-                    to_string(*learnt));
+    throw DataError(
+        "{}: expected images of {}, found {}", found.path(), to_string(*learnt), to_string(*image));
 }
 
-// Labels that training did not have matter to a model that reads them.
+// Unseen labels are an error for a class-conditional model.
 void require_labels(const Model& model, const Examples& found) {
   if (model.body().end().reads_classes && !found.label_problem().empty())
     throw DataError("{}", found.label_problem());
@@ -266,21 +265,20 @@ class LabelledTask : public Task {
   }
 
   std::vector<std::string> warnings() const override {
-    // A class is learnt from several examples.
+    // A class needs several examples to be learned.
     constexpr std::int64_t least_examples = 16;
     if (!learnt_.warning.empty()) return {learnt_.warning};
     const std::int64_t examples = data_.examples().size();
     if (kind_.each_token || examples < least_examples || 2 * labels_.size() <= examples) return {};
-    return {fmt::format(
-        "{} has {} {} of {} {}s: most have one example, from which nothing is learnt about others; "
-        "{}",
-        train_,
-        labels_.size(),
-        kind_.labels,
-        examples,
-        kind_.example,
-        data_.examples().image() ? "name the same label for all images of a class"
-                                 : "put the class before the tab, and the text after it")};
+    return {fmt::format("{} has {} {} for {} {}s, most with a single example; {}",
+                        train_,
+                        labels_.size(),
+                        kind_.labels,
+                        examples,
+                        kind_.example,
+                        data_.examples().image()
+                            ? "use the same label for all images of a class"
+                            : "put the class before the tab, and the text after it")};
   }
 
   void save(Scalars& scalars) const override {
@@ -299,14 +297,14 @@ class LabelledTask : public Task {
     };
     const std::string added = only_in(labels_, before);
     throw DataError(
-        "{}: was trained with {} {}, and {} has {} ({} \"{}\"); set data.train as it was, or "
-        "another run.output_dir to begin a new run",
+        "{}: expected the {} {} of the checkpoint, but {} has {} ({} \"{}\"); restore "
+        "data.train, or set another run.output_dir to start a new run",
         place,
         before.size(),
         kind_.labels,
         train_,
         labels_.size(),
-        added.empty() ? "it lacks" : "one that is new is",
+        added.empty() ? "missing" : "new",
         added.empty() ? only_in(before, labels_) : added);
   }
 
@@ -330,7 +328,7 @@ class LabelledTask : public Task {
   Tokenizer tokenizer_;
   TrainingLabels learnt_;
   LabelSet labels_;
-  LabelSet validation_labels_;  // those, then others of the validation data
+  LabelSet validation_labels_;  // the learned labels, then others of the validation data
   ExampleData data_;
 };
 
@@ -348,14 +346,14 @@ BatchDescription batch_words_of(const LabeledTaskSpec& kind, const DataOptions& 
   words.text = fmt::format("{}s in batches of {} tokens", kind.example, tokens);
   words.keys = kind.example == "image" ? "data.global_batch_tokens"
                                        : "data.global_batch_tokens, data.max_length";
-  // How many examples a batch has is their length's matter.
+  // The number of examples per batch depends on their length.
   if (!kind.each_token) return words;
   words.counted = tokens;
   words.counted_keys = "data.global_batch_tokens";
   return words;
 }
 
-// Read by this rank alone.
+// Reads on this rank only.
 std::shared_ptr<const Examples> open_alone(const LabeledTaskSpec& kind,
                                            const DataOptions& data,
                                            const ProgressCallback& listener) {
@@ -390,11 +388,11 @@ Measurement evaluate_file(const LabeledTaskSpec& kind, const EvaluateRequest& re
                           request.say_every));
 }
 
-// Of each line its labels, with a space between them; of one that names several examples a line
-// each.
+// Returns the labels of each line, separated by spaces; one output line per example where a line
+// names several.
 std::vector<std::string> write_labels(const LabeledTaskSpec& kind, const PredictRequest& request) {
   std::vector<LabelledLine> lines;
-  std::vector<std::size_t> numbers;  // of the lines that they are of
+  std::vector<std::size_t> numbers;  // input line of each example
   for (std::size_t i = 0; i < request.lines.size(); ++i)
     for (LabelledLine& line : kind.read(request, i)) {
       lines.push_back(std::move(line));

@@ -1,5 +1,5 @@
-// What tagging and classification share: files whose labels are learnt from the training data, read
-// in batches of like length.
+// Common parts of tagging and classification. Labels are collected from the training data, and
+// examples are batched by length.
 #pragma once
 
 #include <functional>
@@ -18,28 +18,28 @@ namespace longspan {
 // The scalar of a checkpoint: LabelSet::to_json.
 inline constexpr const char* labels_scalar = "data/labels";
 
-// Those of a checkpoint; none where it has none. Throws DataError; `place` begins the message.
+// Returns the labels of a checkpoint; none if it has none. Throws DataError, prefixed with `place`.
 LabelSet labels_of(const Scalars& scalars, const std::string& place);
 
-// The scalars of a checkpoint that was trained on images.
+// The scalars of a checkpoint trained on images.
 inline constexpr const char* image_scalars[] = {
     "data/image_height", "data/image_width", "data/image_channels"};
 
 void save_image(const ImageShape& image, Scalars& scalars);
-// Nothing of a checkpoint that was not.
+// Returns nullopt for other checkpoints.
 std::optional<ImageShape> image_of(const Scalars& scalars);
 
-// How good choices are, as sums that add over ranks.
+// Quality of predictions, as sums that add over ranks.
 class LabelScores {
  public:
   virtual ~LabelScores() = default;
-  // choices: as Readout::choices.
+  // choices: as OutputHead::predictions.
   virtual void add(const Batch& batch, const Tensor& choices) = 0;
   virtual std::vector<double> sums() const = 0;
   virtual std::vector<MetricValue> figures(std::span<const double> sums) = 0;
 };
 
-// A file whose labels are to be among those that are known.
+// A file whose labels must be in `labels`.
 struct LabelledFile {
   const ConfigPath& path;
   const ConfigPath& target;  // as data.train_target
@@ -56,33 +56,34 @@ struct LabeledTaskSpec {
   std::string label;                    // "tag"
   std::string labels;                   // "tags"
   std::string example;                  // "sentence"
-  std::string unit;                     // of the loss: "nats a tag"
-  std::string line = {};                // content of a line of the file, where it is a text
-  std::string count;                    // what the loss is divided by: a count of a batch
-  std::string field = "tokens";         // the field that the model reads
-  std::string target;                   // the field with what is wanted
-  bool each_token = false;              // it has one for each token
-  std::vector<ValidationMetric> goals;  // beside the loss
+  std::string unit;                     // of the loss: "nats per tag"
+  std::string line = {};                // content of a line of a text file
+  std::string count;                    // batch count that divides the loss
+  std::string field = "tokens";         // field that the model reads
+  std::string target;                   // field with the targets
+  bool each_token = false;              // one target per token
+  std::vector<ValidationMetric> goals;  // in addition to the loss
   OutputHeadFactory readout;
-  // What keeps it from such data beside what keeps all from them; "" where nothing does.
+  // Returns why the task does not support such data, in addition to the common checks; empty if it
+  // does.
   std::function<std::string(const DataOptions&)> problem = {};
   std::function<LearnedLabels(const DataOptions&, const Communicator&, const ProgressCallback&)>
       learn;
   std::function<std::shared_ptr<const Examples>(const LabelledFile&)> open;
-  // labels: those that are learnt, then those that only the measured file has.
+  // labels: the learned ones, then those only in the evaluated file.
   std::function<std::unique_ptr<LabelScores>(const LabelSet& learnt, const LabelSet& labels)>
       scores = {};
-  // A remark on labels that are learnt, for the log; "" where there is none.
+  // Returns a note on the learned labels, for the log; empty if there is none.
   std::function<std::string(const LabelSet&)> remark = {};
-  // In place of scores, of models that choose nothing: what else the mean loss says.
+  // Replaces `scores` for models that predict no labels: metrics derived from the mean loss.
   std::function<std::vector<MetricValue>(double loss)> figures_of_loss = {};
-  // What the line of that number names, to be labelled: one, or of a file that holds several each.
-  // Throws DataError. Collective.
+  // Collective. Returns the lines to label: one, or several where a line names a file. Throws
+  // DataError.
   std::function<std::vector<LabelledLine>(const PredictRequest&, std::size_t line)> read = {};
 };
 
-// The same task may read data of several formats, each by a kind of its own; documentation and
-// readout are those of the usual data.
+// Returns a task that reads several data formats, each with a specification of its own.
+// Documentation and output head are those of the default format.
 TaskSpec labelled_task(const std::function<LabeledTaskSpec(const DataOptions&)>& kind_of);
 
 }  // namespace longspan

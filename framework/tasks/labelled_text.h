@@ -1,4 +1,4 @@
-// What keeps a task from labelled text.
+// Checks labeled text data for a task.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// For LabeledTaskSpec::problem, of text that has labels in its lines.
+// For LabeledTaskSpec::problem, for text files with labels in their lines.
 std::string labelled_text_problem(const LabeledTaskSpec& kind, const DataOptions& data);
 
 }  // namespace longspan

@@ -13,7 +13,7 @@
 namespace longspan {
 namespace {
 
-// What has a weight is one text, and without weights all files are.
+// Each weighted path is a text of its own. Without weights all files form one text.
 std::vector<MixtureComponent> texts_of(const std::vector<Corpus>& parts,
                                        const PathList& paths,
                                        std::int64_t piece) {
@@ -24,8 +24,8 @@ std::vector<MixtureComponent> texts_of(const std::vector<Corpus>& parts,
   return texts;
 }
 
-// What the order of documents depends on beside the texts: how they are grouped and cut. Neither
-// where they lie nor their weights, which are in the configuration.
+// Adds what determines the document order apart from the texts: grouping and splitting. File paths
+// and weights are part of the configuration instead.
 DataFingerprint with_order(DataFingerprint identity,
                            const std::vector<Corpus>& parts,
                            const DataOptions& data) {
@@ -38,26 +38,26 @@ DataFingerprint with_order(DataFingerprint identity,
   return identity;
 }
 
-// What keeps documents that a program gives from being learnt so, as a sentence; empty where
-// nothing does.
+// Returns why training on user-supplied documents is unsupported with these options; empty if it is
+// supported.
 std::string supply_problem(const DataOptions& data) {
   if (data.reads_documents())
-    return "data.shuffle, data.documents.reset_attention_mask and weights of data.train are for "
-           "files; documents that a program gives are read in their order";
+    return "data.shuffle, data.documents.reset_attention_mask and weights of data.train do not "
+           "support documents passed by a program";
   if (data.tokenizer == TokenizerKind::characters || trains_tokenizer(data))
     return fmt::format(
-        "data.tokenizer.type: {} is made of data.train, and a program gives ids; set it to byte, "
-        "to none with data.format: tokens, or name a model by data.tokenizer.model",
+        "data.tokenizer.type: {} requires data.train, but the program passes token ids; set it to "
+        "byte, to none with data.format: tokens, or set data.tokenizer.model",
         name_of(data.tokenizer));
   return "";
 }
 
-// Of documents that are not known before they come nothing can be told from another text.
+// User-supplied documents are unknown in advance and have no fingerprint of content.
 DataFingerprint supplied_identity() { return {.sample = Random(0).child("documents").place()}; }
 
 class LanguageModel : public Task {
  public:
-  // Throws ConfigurationError as supply_problem says.
+  // Throws ConfigurationError with supply_problem.
   explicit LanguageModel(const TaskContext& setting)
       : data_(checked(setting)),
         mesh_(setting.mesh),
@@ -70,7 +70,7 @@ class LanguageModel : public Task {
         identity_(supplied_identity()) {
     if (!documents_) open_files(setting);
     if (data_.reads_documents()) texts_ = texts_of(parts_, data_.train, data_.piece);
-    // Opened at the start: what is wrong with it is not to be found after hours of training.
+    // Opened at the start, so that errors are not found after hours of training.
     validation_ = open_parts(setting, data_.validation);
     for (const Corpus& corpus : validation_) require_pairs(corpus);
   }
@@ -86,10 +86,9 @@ class LanguageModel : public Task {
         *corpus_, data_.layout(), mesh_.data_coordinate(), mesh_.data.size(), host_);
   }
   std::string overview() const override {
-    if (documents_)
-      return fmt::format("documents that the program gives, in {} streams", data_.batch);
+    if (documents_) return fmt::format("documents of the program, in {} streams", data_.batch);
     if (!data_.reads_documents())
-      return fmt::format("{}: {} tokens in {} streams, {} steps an epoch",
+      return fmt::format("{}: {} tokens in {} streams, {} steps per epoch",
                          data_.train,
                          corpus_->tokens(),
                          data_.batch,
@@ -106,14 +105,14 @@ class LanguageModel : public Task {
                        fmt::join(texts, "; "),
                        data_.batch,
                        data_.shuffle ? ", shuffled" : "",
-                       data_.reset_attention_mask ? ", apart" : "");
+                       data_.reset_attention_mask ? ", attention mask reset" : "");
   }
 
   std::optional<Measurement> validate(const Model& model) const override {
     if (validation_.empty()) return std::nullopt;
     EvaluationResult result;
     std::vector<MetricValue> of_each;
-    double read = 0, all = 0;  // pairs of a token and the next
+    double read = 0, all = 0;  // pairs of consecutive tokens
     for (const Corpus& corpus : validation_) {
       const EvaluationResult one =
           evaluate(model,
@@ -128,12 +127,12 @@ class LanguageModel : public Task {
       const auto most = static_cast<double>(data_.batch * validation_batches_ * data_.segment);
       read += most > 0 ? std::min(most, pairs) : pairs;
       all += pairs;
-      of_each.push_back({"loss:" + corpus.path(), one.loss(), "nats a token"});
+      of_each.push_back({"loss:" + corpus.path(), one.loss(), "nats per token"});
     }
-    Measurement measured = {.metric_values = {{"loss", result.loss(), "nats a token"}},
+    Measurement measured = {.metric_values = {{"loss", result.loss(), "nats per token"}},
                             .text = fmt::format("validation loss {:.4f}", result.loss())};
     if (const auto bits = result.bits_per_byte()) {
-      measured.metric_values.push_back({"bits_per_byte", *bits, "bits a byte"});
+      measured.metric_values.push_back({"bits_per_byte", *bits, "bits per byte"});
       measured.text += fmt::format(", {:.4f} bits per byte", *bits);
     }
     measured.text += watched_text(result) + unknown_text(result);
@@ -148,12 +147,12 @@ class LanguageModel : public Task {
     }
     for (const AuxiliaryMetric& watched : result.watched) {
       measured.metric_values.push_back(
-          {watched.name + "_mean", watched.sum / static_cast<double>(result.tokens), "a token"});
-      measured.metric_values.push_back({watched.name + "_largest", watched.largest});
+          {watched.name + "_mean", watched.sum / static_cast<double>(result.tokens), "per token"});
+      measured.metric_values.push_back({watched.name + "_max", watched.largest});
     }
     if (result.unknown)
       measured.metric_values.push_back(
-          {.name = "unknown", .value = static_cast<double>(*result.unknown), .is_count = true});
+          {.name = "unk_tokens", .value = static_cast<double>(*result.unknown), .is_count = true});
     return measured;
   }
 
@@ -200,7 +199,7 @@ class LanguageModel : public Task {
   DocumentStreamFactory documents_;      // in place of files
   std::vector<Corpus> parts_;            // of each path
   std::optional<Corpus> corpus_;         // of all files
-  std::vector<MixtureComponent> texts_;  // where documents are read
+  std::vector<MixtureComponent> texts_;  // for training on documents
   DataFingerprint identity_;
   std::vector<Corpus> validation_;  // of each path
 };
@@ -227,14 +226,13 @@ Batch meta_batch(const MetaBatch& wanted) {
 
 TaskSpec language_model_task() {
   return {.name = "language_modeling",
-          .documentation = "the next token of a text, read as streams",
+          .documentation = "next-token prediction on text that is read as streams",
           .reads_streams = true,
           .takes_documents = true,
           .has_samples = true,
           .problem = [](const DataOptions& data) -> std::string {
             if (data.train_target.empty()) return "";
-            return "data.train_target is for run.task: translation, and run.task is "
-                   "language_modeling; set one of them";
+            return "data.train_target requires run.task: translation, found language_modeling";
           },
           .readout = lm_head(),
           .vocabulary = [](const Tokenizer& tokenizer,

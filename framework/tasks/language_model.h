@@ -1,4 +1,4 @@
-// The next token of a text, of which the model reads several places at once as streams.
+// Language modeling on parallel streams of a corpus.
 #pragma once
 
 #include "framework/tasks/task.h"

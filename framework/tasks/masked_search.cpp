@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-// Encodes the sources once; what is said of them is read with that again and again.
+// Encodes the sources once and reuses the encoding in all iterations.
 class MaskedReader {
  public:
   MaskedReader(const Model& model,
@@ -69,7 +69,7 @@ class MaskedReader {
             {"length", target.lengths}};
   }
 
-  // Of each row what was encoded of its source.
+  // Returns the source encoding of each row.
   EncoderOutput chosen(const EncoderOutput& side, std::span<const MaskPredictRow> rows) const {
     const Shape& shape = side.rows.shape();
     const auto count = std::ssize(rows);
@@ -105,14 +105,12 @@ class MaskedReader {
 
 std::string problem_of(const MaskedSearchOptions& options) {
   if (options.iterations < 1)
-    return fmt::format("{} iterations; wanted: at least 1", options.iterations);
+    return fmt::format("iterations: expected at least 1, found {}", options.iterations);
   if (options.lengths < 1)
-    return fmt::format("a length beam of {}; wanted: at least 1", options.lengths);
+    return fmt::format("length beam: expected at least 1, found {}", options.lengths);
   if (options.n_best < 1 || options.n_best > options.lengths)
-    return fmt::format("{} best results are asked of a length beam of {}; wanted: 1 to {}",
-                       options.n_best,
-                       options.lengths,
-                       options.lengths);
+    return fmt::format(
+        "n-best: expected 1 to the length beam of {}, found {}", options.lengths, options.n_best);
   return "";
 }
 
@@ -134,7 +132,7 @@ std::vector<std::vector<Hypothesis>> masked_search(
       .end = options.vocabulary.end,
       .mask = masked.mask,
       .remask = masked.masking != NatObjective::refined,
-      // What is said at once was never learnt beside words.
+      // NatObjective::all never trains with visible tokens, so more iterations do not apply.
       .iterations = masked.masking == NatObjective::all ? 1 : options.iterations,
       .n_best = options.n_best};
   if (masked.masking != NatObjective::random && masked.first == NatDecoderInput::source)

@@ -20,7 +20,7 @@ using Ids = std::vector<std::int64_t>;
 
 constexpr std::int64_t most_examples = 1 << 20;
 
-// The same in tokens.
+// Token ids of a needle.
 struct BeamState {
   Ids question;
   Ids answer;
@@ -33,11 +33,11 @@ struct BeamState {
   std::int64_t size() const { return std::ssize(question) + std::ssize(answer) + std::ssize(end); }
 };
 
-// What is read, and where the answer begins.
+// Token ids of an example, with the start of the answer.
 struct Example {
-  Ids tokens;  // one more than a segment has: the last is predicted and not read
+  Ids tokens;  // one more than the segment: the last token is only a target
   std::int64_t answer = 0;
-  std::int64_t distance = 0;  // of the answer from the needle's
+  std::int64_t distance = 0;  // from the needle's number to the answer
 };
 
 Example make_example(const Corpus& corpus, const NeedleOptions& options, std::int64_t index) {
@@ -47,10 +47,10 @@ Example make_example(const Corpus& corpus, const NeedleOptions& options, std::in
   const std::int64_t text = options.segment - least;
   if (text < 0)
     throw ConfigurationError(
-        "--needles: found segments of {} tokens; wanted at least {}, for the needle and the "
-        "question",
-        options.segment,
-        least);
+        "--needle-in-haystack: expected segments of at least {} tokens for "
+        "the needle and the question, found {}",
+        least,
+        options.segment);
   const std::int64_t depth = index / options.count;
   const std::int64_t before = options.depths == 1 ? 0 : text * depth / (options.depths - 1);
   Ids stretch(static_cast<std::size_t>(text));
@@ -74,15 +74,15 @@ Example make_example(const Corpus& corpus, const NeedleOptions& options, std::in
   return example;
 }
 
-// Sums over this rank's positions, of each example.
+// Sums over this rank's positions, per example.
 struct Sums {
   std::vector<double> losses;
   std::vector<double> tokens;    // of answers
-  std::vector<double> mistaken;  // of them those with half of the probability at most
+  std::vector<double> mistaken;  // answer tokens with a probability of at most 1/2
   std::vector<double> distances;
 };
 
-// Reads the examples first to first + rows; those beyond the last are the first ones again, and do
+// Evaluates the examples first .. first + rows. Indices beyond the last example wrap around and do
 // not count.
 void read_examples(const Model& model,
                    const Corpus& corpus,
@@ -145,23 +145,21 @@ std::vector<NeedlePlace> evaluate_needles(const Model& model,
   check_segment(model, options.segment);
   if (options.count > most_examples / options.depths)
     throw ConfigurationError(
-        "--needles: found {} at each of {} places (--depths); wanted at most {} in all",
+        "--needle-in-haystack: expected at most {} in total, found {} at each "
+        "of {} depths (--num-depths)",
+        most_examples,
         options.count,
-        options.depths,
-        most_examples);
+        options.depths);
   if (corpus.tokenizer().kind() == TokenizerKind::ids)
-    throw DataError(
-        "{}: has tokens of which nobody has said the text, so that no sentence can be "
-        "hidden in it",
-        corpus.path());
+    throw DataError("{}: --needle-in-haystack requires text, found token ids", corpus.path());
   if (corpus.tokens() < options.segment)
-    throw DataError("{}: found {} tokens; wanted at least {}, a segment",
+    throw DataError("{}: expected at least {} tokens (one segment), found {}",
                     corpus.path(),
-                    corpus.tokens(),
-                    options.segment);
+                    options.segment,
+                    corpus.tokens());
   const ProcessMesh& mesh = model.parameters().mesh();
   const StreamRange own =
-      streams_of_rank(options.batch, mesh.data_coordinate(), mesh.data.size(), "--batch");
+      streams_of_rank(options.batch, mesh.data_coordinate(), mesh.data.size(), "--batch-size");
   const std::int64_t examples = options.depths * options.count;
   const std::vector<double> none(static_cast<std::size_t>(examples));
   Sums sums = {.losses = none, .tokens = none, .mistaken = none, .distances = none};

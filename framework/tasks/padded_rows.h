@@ -1,4 +1,4 @@
-// Token ids of unequal rows as a model reads them.
+// Pads token id rows to one length.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 namespace longspan {
 
 struct PaddedRows {
-  Tensor ids;      // [rows, longest], 0 behind a row's end; one column at least
+  Tensor ids;      // [rows, longest], 0 after a row's end; at least one column
   Tensor lengths;  // [rows]
 };
 PaddedRows padded_rows(std::span<const std::vector<std::int64_t>* const> rows, const Device& host);

@@ -30,7 +30,10 @@ void PositionLosses::add(const std::vector<double>& losses,
         sums_[part] += here;
         counts_[part] += 1;
       }
-  require(loss == losses.end(), "{} losses of targets of shape {}", losses.size(), targets.shape());
+  require(loss == losses.end(),
+          "{} losses do not match targets of shape {}",
+          losses.size(),
+          targets.shape());
 }
 
 std::vector<PositionLoss> PositionLosses::means(const ProcessMesh& mesh) const {

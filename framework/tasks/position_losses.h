@@ -1,4 +1,4 @@
-// Losses by position in a segment: what more context gives.
+// Losses by position in a segment, which show the benefit of context.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +17,18 @@ struct PositionLoss {
   double loss = 0;
 };
 
-// Sums over all passes of an evaluation, for parts of a segment that are as even as they go.
+// Loss sums over all passes of an evaluation, for parts of a segment of nearly equal size.
 class PositionLosses {
  public:
-  // parts: 0 for none; at most as many as positions are made.
+  // parts: 0 for none; at most the number of predicted positions.
   PositionLosses(std::int64_t parts, std::int64_t segment);
 
   bool wanted() const { return parts_ > 0; }
-  // Of each row this rank's losses, those of `positions`. targets: [rows, time] i64 on the host;
+  // Adds this rank's losses of each row at `positions`. targets: [rows, time] i64 on the host;
   // ignored ones do not count.
   void add(const std::vector<double>& losses, const Tensor& targets, const Ranges& positions);
 
-  // Parts that nothing reached are left out. Collective over mesh.replicas.
+  // Collective over mesh.replicas. Returns the means, without parts that no position reached.
   std::vector<PositionLoss> means(const ProcessMesh& mesh) const;
 
  private:

@@ -25,7 +25,7 @@ std::span<const TaskSpec> task_kinds() {
 const TaskSpec& task_kind(std::string_view name) {
   const auto kinds = task_kinds();
   const auto found = std::ranges::find(kinds, name, &TaskSpec::name);
-  require(found != kinds.end(), "there is no task `{}`", name);
+  require(found != kinds.end(), "unknown task `{}`", name);
   return *found;
 }
 

@@ -15,7 +15,7 @@
 namespace longspan {
 namespace {
 
-// What came of episodes, as sums that add over ranks.
+// Episode statistics, as sums that add over ranks.
 struct PlayedSums {
   double reward = 0;
   double episodes = 0;
@@ -25,23 +25,23 @@ struct PlayedSums {
 };
 
 Measurement played_measurement(const PlayedSums& sums) {
-  // Of weights that are no numbers no reward says anything.
+  // Rewards of NaN weights are meaningless.
   const double entropy = clear_nan_sign(sums.entropy / sums.actions);
   const double reward = std::isfinite(entropy) ? sums.reward / sums.episodes : entropy;
   const double success = percent(sums.successes, sums.episodes);
-  return {.metric_values = {{"reward", reward, "an episode"},
-                            {"success", success, "percent"},
-                            {"entropy", entropy, "nats an action"},
+  return {.metric_values = {{"episode_reward_mean", reward, "per episode"},
+                            {"success_rate", success, "percent"},
+                            {"policy_entropy", entropy, "nats per action"},
                             {.name = "episodes", .value = sums.episodes, .is_count = true}},
-          .text = fmt::format("reward {:.4f} an episode, success {:.2f}% of {} episodes, entropy "
-                              "{:.4f}",
+          .text = fmt::format("mean episode reward {:.4f}, success rate {:.2f}% of {} episodes, "
+                              "policy entropy {:.4f}",
                               reward,
                               success,
                               sums.episodes,
                               entropy)};
 }
 
-// The first `each` episodes of the rows of this rank.
+// Runs the first `each` episodes of this rank's rows.
 PlayedSums play(const Model& model,
                 VectorEnv& lives,
                 std::int64_t segment,
@@ -114,7 +114,7 @@ class Reinforcement : public EnvironmentTask {
         validation_batches_(setting.validation_batches) {}
 
   std::unique_ptr<BatchSource> source() const override {
-    throw Failure("the batches of run.task: reinforcement_learning are made by a model");
+    throw Failure("the batches of run.task: reinforcement_learning require a model");
   }
   std::unique_ptr<BatchSource> source_by(const Model& model) const override {
     const StreamRange rows = streams_of_rank(
@@ -133,8 +133,8 @@ class Reinforcement : public EnvironmentTask {
   }
   std::string overview() const override {
     return fmt::format(
-        "{}: at most {} steps an episode, {} environments acted in {} steps at a "
-        "time, which {} epochs of {} minibatches are learnt from",
+        "{}: at most {} steps per episode, {} environments, rollouts of {} steps "
+        "with {} epochs of {} minibatches",
         environment().description,
         environment().steps,
         data_.batch,
@@ -183,16 +183,16 @@ Batch dry_episodes(const MetaBatch& wanted) {
 TaskSpec reinforcement_learning_task() {
   TaskSpec kind = environment_task("reinforcement_learning");
   kind.documentation =
-      "acting in an environment by what actions are rewarded with: proximal policy optimization "
-      "with generalized advantages; data.train and data.validation describe the environment: "
-      "corridor, memory_maze or number_pad, with its numbers";
+      "reinforcement learning in an environment by PPO with generalized advantage estimation; "
+      "data.train and data.validation describe the environment: t_maze, memory_maze or numpad, "
+      "with its parameters";
   kind.is_policy = true;
   kind.readout = policy_head();
   kind.open = [](const TaskContext& setting) -> std::unique_ptr<Task> {
     return std::make_unique<Reinforcement>(setting);
   };
   kind.meta_batch = dry_episodes;
-  kind.goals = {{"reward"}, {"success"}};
+  kind.goals = {{"episode_reward_mean"}, {"success_rate"}};
   kind.words = [](const DataOptions& data) -> BatchDescription {
     return {fmt::format("{} steps of {} environments", data.segment, data.batch),
             "data.seq_length, data.global_batch_size"};

@@ -1,4 +1,4 @@
-// Acting in environments, learnt from what actions are rewarded with.
+// Reinforcement learning in environments.
 #pragma once
 
 #include "framework/tasks/task.h"

@@ -14,8 +14,7 @@ std::vector<double> row_losses(const Losses& losses) {
 void check_segment(const Model& model, std::int64_t tokens) {
   const std::int64_t longest = model.body().longest_segment();
   if (longest > 0 && tokens > longest)
-    throw ConfigurationError(
-        "the model reads at most {} tokens in one pass, evaluation asks for {}", longest, tokens);
+    throw ConfigurationError("expected at most {} tokens per pass, found {}", longest, tokens);
 }
 
 }  // namespace longspan

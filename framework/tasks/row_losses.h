@@ -1,4 +1,4 @@
-// The losses of a pass of a measurement, as numbers.
+// Losses of an evaluation pass on the host.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace longspan {
 
-// Of the first term: of each row, those of this rank's positions.
+// Returns the first term's losses of each row at this rank's positions.
 std::vector<double> row_losses(const Losses& losses);
 
-// Throws ConfigurationError where the model cannot read so many tokens in one pass.
+// Throws ConfigurationError if the model does not support `tokens` tokens per pass.
 void check_segment(const Model& model, std::int64_t tokens);
 
 }  // namespace longspan

@@ -19,7 +19,7 @@ namespace {
 
 class TagScores : public LabelScores {
  public:
-  // Tags that only the measured file has do not change the scheme.
+  // Tags that only the evaluated file has do not change the tagging scheme.
   TagScores(const LabelSet& learnt, const LabelSet& tags)
       : names_(tags.names()), found_(tags.size()) {
     const std::optional<SpanScheme> scheme = span_scheme_of(learnt.names());
@@ -34,7 +34,7 @@ class TagScores : public LabelScores {
       const auto chosen = row_of(choices, row), wanted = row_of(batch.field("targets"), row);
       std::vector<std::int64_t> predicted(chosen.begin(), chosen.end());
       std::vector<std::int64_t> tags(wanted.begin(), wanted.end());
-      // Words that a cut has left out have no prediction: they are errors.
+      // Words lost by truncation have no prediction and count as errors.
       if (left_out != batch.fields.end()) {
         std::ranges::copy(row_of(left_out->second, row), std::back_inserter(tags));
         predicted.resize(tags.size(), -1);
@@ -63,11 +63,11 @@ class TagScores : public LabelScores {
  private:
   std::vector<std::string> names_;
   Classification found_;
-  std::optional<SpanTags> tags_;  // where they mark spans
+  std::optional<SpanTags> tags_;  // where tags mark spans
   std::optional<SpanScores> spans_;
 };
 
-// White space stands between the words.
+// Words are separated by white space.
 std::vector<LabelledLine> words_of_line(const PredictRequest& request, std::size_t line) {
   const WordTokens words(request.tokenizer);
   LabelledLine result;
@@ -83,12 +83,12 @@ LabeledTaskSpec tagged_words() {
   LabeledTaskSpec kind;
   kind.task = "tagging";
   kind.documentation =
-      "a tag for each word of a sentence; a word and its tag on every line, an empty line after a "
-      "sentence, as data.tag_format says";
+      "prediction of a tag for each word of a sentence; files have one word and its tag per line, "
+      "as in data.tag_format, and an empty line after each sentence";
   kind.label = "tag";
   kind.labels = "tags";
   kind.example = "sentence";
-  kind.unit = "nats a tag";
+  kind.unit = "nats per tag";
   kind.line = "a word, a tab and its tag";
   kind.count = "tokens";
   kind.target = "targets";

@@ -1,4 +1,4 @@
-// A tag for each word of a sentence.
+// Tagging: a tag for each word of a sentence.
 #pragma once
 
 #include "framework/tasks/task.h"

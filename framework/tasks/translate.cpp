@@ -15,14 +15,14 @@
 namespace longspan {
 namespace {
 
-// Some lines that are read together.
+// A batch of lines.
 struct SourceBatch {
   std::vector<std::size_t> lines;
   std::vector<std::vector<std::int64_t>> ids;
 };
 
-// The model reads on: the sources once, then a token of each hypothesis at a time. Where words may
-// be copied, the sources' ids are there in each step.
+// Incremental decoding: reads the sources once, then one token per hypothesis and step. With
+// copying each step also needs the source ids.
 class Reader {
  public:
   Reader(const Model& model, const SourceBatch& batch) : model_(model), batch_(batch) {}
@@ -58,11 +58,11 @@ class Reader {
 
   const Model& model_;
   const SourceBatch& batch_;
-  std::vector<std::int64_t> sentences_;  // of each hypothesis, its place in the batch
+  std::vector<std::int64_t> sentences_;  // index in the batch, per hypothesis
   std::shared_ptr<KVCache> kept_ = std::make_shared<KVCache>();
 };
 
-// The lines that are not empty, the longest first.
+// Returns batches of the non-empty lines, longest first.
 std::vector<SourceBatch> batches_of(const Model& model,
                                     const Tokenizer& tokenizer,
                                     std::span<const std::string> lines,
@@ -77,12 +77,9 @@ std::vector<SourceBatch> batches_of(const Model& model,
     if (ids[i].empty()) continue;
     ids[i] = add_special_tokens(frame, std::move(ids[i]), place(i), options.longest_source);
     if (longest > 0 && std::ssize(ids[i]) > longest)
-      throw DataError("{}: the line has {} tokens, the model reads at most {}",
-                      place(i),
-                      ids[i].size(),
-                      longest);
+      throw DataError("{}: expected at most {} tokens, found {}", place(i), longest, ids[i].size());
   }
-  // Each keeps keys of some dozens of positions at least.
+  // Each hypothesis caches the keys of at least some dozens of positions.
   constexpr std::int64_t most_hypotheses = 1024;
   std::int64_t hypotheses = options.sampling ? options.n_best : options.beam;
   if (model.body().end().masked) hypotheses = options.length_beam;
@@ -105,9 +102,9 @@ std::vector<SourceBatch> batches_of(const Model& model,
 SearchVocabulary vocabulary_of(const Tokenizer& tokenizer, const SpecialTokenIds& special) {
   SearchVocabulary vocabulary = {.end = special.end, .size = special.vocabulary};
   if (!special.says_begin) vocabulary.forbidden.push_back(special.begin);
-  // Its tokens may hold ends of lines with others, which the text is then freed of.
+  // Its tokens may contain line ends within other text; they are removed from the result later.
   if (tokenizer.json_tokenizer() != nullptr) return vocabulary;
-  // None of its ids is known to be the end of a line.
+  // Without a known line end id.
   if (tokenizer.kind() == TokenizerKind::ids) return vocabulary;
   // A result is one line.
   const SentencePieceModel* subwords = tokenizer.subword_model();
@@ -135,28 +132,24 @@ MaskedSearchOptions masked_of(const Tokenizer& tokenizer,
           .n_best = options.n_best};
 }
 
-// What of the options is for the other kind of decoder; empty where nothing is.
+// Returns which options do not apply to this decoder type; empty if all apply.
 std::string decoder_problem(const TranslateOptions& options, bool masked) {
   const TranslateOptions usual;
   if (!masked &&
       (options.iterations != usual.iterations || options.length_beam != usual.length_beam))
-    return "iterations and a length beam are for model.decoder_type: non_autoregressive; this "
-           "model says one word after another";
+    return "iterations and length beam require model.decoder_type: non_autoregressive, found "
+           "autoregressive";
   if (masked && options.sampling)
-    return "samples are drawn one word after another; this model has model.decoder_type: "
-           "non_autoregressive, which says all words at once";
+    return "sampling requires model.decoder_type: autoregressive, found non_autoregressive";
   if (masked && options.beam != usual.beam && options.beam != 1)
-    return "a beam is for words that are said one after another; this model has "
-           "model.decoder_type: non_autoregressive, which tries as many lengths as --length-beam "
-           "says";
+    return "beam requires model.decoder_type: autoregressive, found non_autoregressive; use "
+           "--length-beam";
   if (masked && (options.alpha != usual.alpha || options.penalty != usual.penalty))
-    return "a length penalty is for words that are said one after another; this model has "
-           "model.decoder_type: non_autoregressive, whose results are ranked by the mean of their "
-           "words";
+    return "length penalty requires model.decoder_type: autoregressive, found non_autoregressive";
   return "";
 }
 
-// A data rank that has no lines must see it too.
+// Checked on all ranks, including data ranks without lines.
 void check(const Model& model,
            const Tokenizer& tokenizer,
            const TranslateOptions& options,
@@ -166,10 +159,8 @@ void check(const Model& model,
   if (masked) {
     if (masked->masking == NatObjective::all && options.iterations > 1 &&
         options.iterations != TranslateOptions().iterations)
-      throw ConfigurationError(
-          "{} iterations are asked of a model of model.nat.objective: vanilla, which says all "
-          "words once",
-          options.iterations);
+      throw ConfigurationError("iterations: expected 1 with model.nat.objective: vanilla, found {}",
+                               options.iterations);
     throw_if_error(problem_of(masked_of(tokenizer, options, special)));
     return;
   }
@@ -179,7 +170,7 @@ void check(const Model& model,
   }
   check_sampling(*options.sampling);
   if (options.n_best < 1)
-    throw ConfigurationError("{} samples are asked for; wanted: at least 1", options.n_best);
+    throw ConfigurationError("samples: expected at least 1, found {}", options.n_best);
 }
 
 std::vector<std::vector<Hypothesis>> search(const Model& model,
@@ -189,7 +180,7 @@ std::vector<std::vector<Hypothesis>> search(const Model& model,
                                             const TranslateOptions& options) {
   const std::int64_t longest = model.body().longest_segment();
   std::vector<SearchInput> inputs;
-  const std::int64_t before = special.first ? 2 : 1;  // tokens that are read before any is said
+  const std::int64_t before = special.first ? 2 : 1;  // tokens read before the first prediction
   for (std::size_t i = 0; i < batch.lines.size(); ++i) {
     std::int64_t most = std::ssize(batch.ids[i]) + options.max_extra_length;
     if (longest > 0) most = std::min(most, longest - before);
@@ -205,7 +196,7 @@ std::vector<std::vector<Hypothesis>> search(const Model& model,
                               std::span<const std::int64_t> rows) {
     const Tensor logits = reader(tokens, rows);
     if (!std::exchange(is_first, false) || !special.first) return logits;
-    // What every result begins with, whatever the model says.
+    // Forced first token of every result.
     const std::vector<std::int64_t> firsts(tokens.size(), *special.first);
     std::vector<std::int64_t> same(tokens.size());
     std::iota(same.begin(), same.end(), 0);
@@ -221,10 +212,10 @@ std::vector<std::vector<Hypothesis>> search(const Model& model,
   return beam_search(step, inputs, beam_of(tokenizer, options, special));
 }
 
-// What is told in place of the number of hypotheses, which is never that large.
+// Replaces the number of hypotheses in an error message; the number is never that large.
 constexpr std::string_view unsound_begin = "unsound:";
 
-// Numbers of both kinds one after another, for other ranks of the same machine kind.
+// Serializes integers and doubles for ranks of the same architecture.
 class Message {
  public:
   explicit Message(std::string bytes = {}) : bytes_(std::move(bytes)) {}
@@ -295,7 +286,7 @@ std::vector<std::vector<Translation>> translate(
   for (std::size_t first = 0; first < batches.size(); first += ranks) {
     const std::size_t mine = first + static_cast<std::size_t>(data.rank());
     std::string bytes;
-    // Who asked may go on without translations, as every rank then must.
+    // The caller may continue without translations, so every rank must throw.
     if (mine < batches.size()) try {
         bytes = packed(search(model, tokenizer, batches[mine], special, options));
       } catch (const InvalidLogits& error) {
@@ -317,7 +308,7 @@ std::vector<std::vector<Translation>> translate(
     }
     if (told) told(done);
   }
-  // Of what has nothing to read there is nothing to say.
+  // Empty lines have an empty result.
   for (std::size_t i = 0; i < lines.size(); ++i)
     if (result[i].empty()) result[i].emplace_back();
   return result;

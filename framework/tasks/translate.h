@@ -1,4 +1,4 @@
-// What a model that was trained on pairs makes of lines.
+// Decodes lines with a model trained on pairs.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ struct TranslateOptions {
   std::int64_t n_best = 1;
   LengthPenalty penalty = LengthPenalty::wu;
   double alpha = 0.6;
-  std::optional<SamplingOptions> sampling = {};  // instead of a beam: `n_best` samples
+  std::optional<SamplingOptions> sampling = {};  // `n_best` samples instead of beam search
   std::uint64_t seed = 1;                        // of the samples
-  std::int64_t max_extra_length = 50;  // a result has at most so many tokens more than its source
-  std::int64_t longest_source = 0;     // a line is cut after so many tokens; 0: it is read whole
-  SpecialTokenNames special_tokens = {};  // as the model learnt them
-  // Of model.decoder_type: non_autoregressive, how often words are said, and how many lengths
-  // around the predicted one are tried.
+  std::int64_t max_extra_length = 50;     // maximum length of a result beyond its source, in tokens
+  std::int64_t longest_source = 0;        // maximum source length, truncated; 0: unlimited
+  SpecialTokenNames special_tokens = {};  // as in training
+  // Only with model.decoder_type: non_autoregressive: the number of iterations, and of candidate
+  // lengths around the predicted one.
   std::int64_t iterations = 10;
   std::int64_t length_beam = 5;
-  std::int64_t batch_tokens = 4096;  // of the sources read at once, padding included
+  std::int64_t batch_tokens = 4096;  // source tokens per batch, including padding
 };
 
 struct Translation {
@@ -38,14 +38,14 @@ struct Translation {
   double log_probability = 0;  // nats
 };
 
-// Of each line its results, the best first. A line is framed as its tokenizer says
-// (special_token_template.h), and what frames a result is no part of its text. Lines are read in
-// batches of like length, which the data ranks share; a line's results do not depend on the others,
-// nor on the layout as far as the logits do not. An empty line has one empty result. Collective;
-// the same on every rank, which are all given the same lines. `told` hears how many lines are done.
-// Throws ConfigurationError for options out of range, DataError for a line that the model or the
-// tokenizer cannot read: `place(i)` begins the sentence. Not-a-number and infinite logits end with
-// a Failure that names the line's number, counted from 0, as "input".
+// Collective; equal on every rank. All ranks must pass the same lines. Returns the results of each
+// line, best first. The tokenizer's template frames each line (special_token_template.h), and
+// results exclude it. Lines are batched by length and sharded over the data ranks. Results are
+// independent of the other lines, and of the layout if the logits are. An empty line has one empty
+// result. `told` receives the number of finished lines. Throws ConfigurationError for options out
+// of range, and DataError, prefixed with `place(i)`, for a line that the model or the tokenizer
+// cannot read. Throws Failure for NaN or infinite logits; it names the line as "input", counted
+// from 0.
 std::vector<std::vector<Translation>> translate(
     const Model& model,
     const Tokenizer& tokenizer,

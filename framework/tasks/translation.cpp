@@ -36,7 +36,7 @@ Measurement measured_loss(const Likelihood& likelihood) {
   return measured;
 }
 
-// Over all examples, or a sample of them. Collective; the same on every rank.
+// Collective; equal on every rank. Evaluates all examples, or a sample of them.
 Measurement loss_of(const Model& model,
                     const std::shared_ptr<const Examples>& examples,
                     const BucketOptions& buckets,
@@ -69,10 +69,10 @@ Measurement loss_of(const Model& model,
   return measured;
 }
 
-// As BLEU is printed.
+// At the precision of printed BLEU scores.
 bool rounds_to_zero(double score) { return score < 0.005; }
 
-// Whether lines are single words, or words are as long as sentences.
+// Returns whether lines are single words, or words are as long as sentences.
 bool lack_spaces(std::span<const std::string> lines) {
   constexpr std::size_t long_word = 20;
   std::size_t words = 0, letters = 0;
@@ -83,7 +83,7 @@ bool lack_spaces(std::span<const std::string> lines) {
   return words < 2 * lines.size() || letters > long_word * words;
 }
 
-// Makes the targets of the sources and adds what they are like beside the true ones.
+// Decodes the sources and adds metrics against the reference targets.
 void add_decoded(Measurement& measured,
                  const Model& model,
                  const Tokenizer& tokenizer,
@@ -128,8 +128,8 @@ void add_decoded(Measurement& measured,
                                measured.find("word_error_rate").value_or(0));
   if (rounds_to_zero(score) && bleu_tokenizer != BleuTokens::characters && lack_spaces(targets))
     measured.text +=
-        "; BLEU counts words, and the references have no spaces between words: set "
-        "data.bleu_tokenizer to char, or for Chinese to zh";
+        "; BLEU counts words, but the references have no spaces; set data.bleu_tokenizer to char, "
+        "or to zh for Chinese";
 }
 
 class TranslationTask : public Task {
@@ -199,7 +199,7 @@ class TranslationTask : public Task {
   }
 
  private:
-  // The first lines of the validation data, and what belongs to them.
+  // The first lines of the validation data, with their targets.
   std::pair<std::vector<std::string>, std::vector<std::string>> first_pairs(
       std::int64_t most) const {
     std::vector<std::string> sources = read_lines(validation_sides_.first, world_);
@@ -225,11 +225,10 @@ class TranslationTask : public Task {
 
 std::string pairs_problem(const DataOptions& data) {
   if (data.tokenizer == TokenizerKind::characters)
-    return "data.tokenizer.type is char, which are those of data.train alone; with run.task: "
-           "translation set it to sentencepiece (data.tokenizer.model_type: char) or byte";
+    return "data.tokenizer.type: run.task: translation does not support char; set it to "
+           "sentencepiece (data.tokenizer.model_type: char) or byte";
   if (!data.train_alignments.empty() && data.buckets.subword_sampling > 0)
-    return "data.train_alignments counts the tokens of a line, which data.tokenizer.sampling_alpha "
-           "changes; set one of them";
+    return "data.train_alignments cannot be combined with data.tokenizer.sampling_alpha";
   const std::pair<const ConfigPath*, const ConfigPath*> sides[] = {
       {&data.train, &data.train_target},
       {&data.validation, &data.validation_target},
@@ -238,7 +237,7 @@ std::string pairs_problem(const DataOptions& data) {
   for (std::size_t i = 0; i < 3; ++i) {
     if (sides[i].first->empty() == sides[i].second->empty()) continue;
     const bool lacks_target = sides[i].second->empty();
-    return fmt::format("data.{0}{1} is set without data.{0}{2}; run.task: translation reads both",
+    return fmt::format("data.{0}{1} requires data.{0}{2} with run.task: translation",
                        names[i],
                        lacks_target ? "" : "_target",
                        lacks_target ? "_target" : "");
@@ -276,8 +275,8 @@ std::vector<BatchShape> planned_batches(const DataOptions& data,
 Measurement evaluate_pairs(const EvaluateRequest& request) {
   const Communicator& world = request.model.parameters().mesh().world;
   if (request.target.empty())
-    throw ConfigurationError(
-        "{}: its targets are not named; --data-target names them beside --data", request.file);
+    throw ConfigurationError("{}: targets are missing; set --data-target together with --data",
+                             request.file);
   const auto examples = open_parallel_corpus(request.file,
                                              request.target,
                                              request.tokenizer,
@@ -296,7 +295,7 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
           request.say, "pairs", static_cast<std::size_t>(examples->size()), request.say_every));
   if (!std::isfinite(measured.metric_values.front().value)) return measured;
   TranslateOptions decoding = request.decoding;
-  decoding.longest_source = request.data.buckets.longest;  // as the loss is
+  decoding.longest_source = request.data.buckets.longest;  // as for the loss
   decoding.special_tokens = request.data.special_tokens;
   const std::vector<std::string> sources = read_lines(request.file, world);
   const std::vector<std::string> targets = read_lines(request.target, world);
@@ -338,7 +337,7 @@ std::vector<std::string> write_targets(const PredictRequest& request) {
 
 TaskSpec translation_task() {
   return {.name = "translation",
-          .documentation = "a line of one file from the same line of another",
+          .documentation = "translation of each line of a file into the same line of another",
           .has_samples = true,
           .problem = pairs_problem,
           .readout = seq2seq_head(),
@@ -356,7 +355,7 @@ TaskSpec translation_task() {
           .meta_batch =
               [](const MetaBatch& wanted) {
                 Batch batch = meta_examples(wanted, true, fields_of_pairs);
-                // As many as there may be.
+                // Upper bound.
                 batch.counts["linked"] = batch.counts["tokens"];
                 batch.counts["cells"] = batch.counts["tokens"] * batch.field("source").shape()[1];
                 return batch;

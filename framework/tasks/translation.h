@@ -1,5 +1,4 @@
-// A sequence from another one: translation, pronunciation, summaries. Two files whose lines belong
-// together.
+// Sequence-to-sequence tasks (translation, pronunciation, summarization) on two parallel files.
 #pragma once
 
 #include "framework/tasks/task.h"

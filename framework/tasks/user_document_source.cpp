@@ -15,8 +15,8 @@
 namespace longspan {
 namespace {
 
-// Of all streams, and the place of the next document in the last row: epoch, document, tokens of it
-// that were read. A stream that has read nothing has the document -1.
+// One row per stream, and the cursor of the next document in the last row: epoch, document, tokens
+// read. The document is -1 for a stream that has read nothing.
 constexpr const char* table_name = "data/documents";
 constexpr std::int64_t table_columns = 3;
 constexpr std::int64_t no_document = -1;
@@ -35,21 +35,21 @@ class SuppliedSource : public BatchSource {
 
   Tensor cursors() const override;
   CursorRows cursor_rows() const override { return {range_.begin, reading_.layout.streams}; }
-  // What a stream goes on with follows by `load_state`.
+  // `load_state` restores the documents of each stream.
   void restore(const Tensor& cursors) override;
   void save_state(TrainingState& state) const override;
   void load_state(const Checkpoint& checkpoint) override;
 
  private:
   struct Row {
-    DocumentCursor place = {0, no_document};  // of the document that was taken last
-    std::int64_t length = 0;                  // of that
-    std::int64_t left = 0;                    // tokens that are not read yet
-    std::vector<std::int64_t> ids = {};       // those from `read` on, where it is this rank's
+    DocumentCursor place = {0, no_document};  // of the current document
+    std::int64_t length = 0;                  // of the current document
+    std::int64_t left = 0;                    // tokens not read yet
+    std::vector<std::int64_t> ids = {};  // tokens from `read` on, if the stream is on this rank
     std::size_t read = 0;
 
-    // Never negative where a batch is complete: the last document is taken only when fewer than
-    // segment + 1 tokens are left.
+    // Not negative once a batch is complete: a document is only taken when fewer than segment + 1
+    // tokens are left.
     std::int64_t offset() const { return length - left; }
   };
 
@@ -65,12 +65,12 @@ class SuppliedSource : public BatchSource {
   SuppliedReading reading_;
   StreamRange range_;
   std::vector<Row> rows_;  // of all streams
-  DocumentCursor next_;    // of the document that is taken next
+  DocumentCursor next_;    // of the next document
   DocumentStream reader_;
-  bool has_tokens_ = false;  // the epoch had some so far
+  bool has_tokens_ = false;  // whether the epoch had tokens so far
   bool is_fresh_ = true;
   std::optional<EndOfDocuments> end_;
-  Random taken_ = Random(0).child("documents");  // knows all ids that were taken, in their order
+  Random taken_ = Random(0).child("documents");  // hash of all ids taken, in order
 };
 
 void SuppliedSource::check_document(const std::vector<std::int64_t>& document,
@@ -78,30 +78,29 @@ void SuppliedSource::check_document(const std::vector<std::int64_t>& document,
   const auto wrong = std::ranges::find_if(
       document, [&](std::int64_t id) { return id < 0 || id >= reading_.vocabulary; });
   if (wrong == document.end()) return;
-  throw DataError("the program's data: document {} of epoch {}: token {} is {}; wanted 0 to {}",
-                  place.document,
-                  place.epoch,
-                  wrong - document.begin(),
-                  *wrong,
-                  reading_.vocabulary - 1);
+  throw DataError(
+      "the program's data: document {} of epoch {}: token {}: expected 0 to {}, found {}",
+      place.document,
+      place.epoch,
+      wrong - document.begin(),
+      reading_.vocabulary - 1,
+      *wrong);
 }
 
-// The next document that has a token.
+// Returns the next non-empty document.
 std::vector<std::int64_t> SuppliedSource::take() {
   while (true) {
     if (!reader_) {
       reader_ = reading_.open(next_);
       if (!reader_)
         throw EndOfDocuments(
-            "the program's data ended before the last step, and what is read only once, as an "
-            "iterator is, cannot begin again; give a list, or a function of a place, or fewer "
-            "training.max_steps");
+            "the program's data ended before the last step and can be read only once; pass a list "
+            "or a function of a position, or reduce training.max_steps");
       has_tokens_ = next_.document > 0;
     }
     std::optional<std::vector<std::int64_t>> document = reader_();
     if (!document) {
-      if (!has_tokens_)
-        throw DataError("the program's data: epoch {} has no token to learn from", next_.epoch);
+      if (!has_tokens_) throw DataError("the program's data: epoch {} has no tokens", next_.epoch);
       next_ = {next_.epoch + 1, 0};
       reader_ = {};
       continue;
@@ -133,8 +132,7 @@ void SuppliedSource::fill(std::int64_t stream) {
   }
 }
 
-// Where there are too few documents, the places of all streams are as they were before: so they can
-// be saved.
+// If there are too few documents, restores the cursors of all streams, so that they can be saved.
 void SuppliedSource::fill_all() {
   const DocumentCursor next = next_;
   std::vector<Row> before;
@@ -150,18 +148,19 @@ void SuppliedSource::fill_all() {
   }
 }
 
-// A rank with other documents than the others would learn something else, and wait in vain for them
-// where it takes another number of steps.
+// Ranks with different documents would train on different data, or deadlock where the numbers of
+// steps differ.
 void SuppliedSource::check_ranks_agree() const {
-  const auto hash = static_cast<std::int64_t>(taken_.place() >> 1);  // its negative is one too
+  // its negation must not overflow
+  const auto hash = static_cast<std::int64_t>(taken_.place() >> 1);
   const Tensor bounds = Tensor::from<std::int64_t>(
       std::vector<std::int64_t>{hash, -hash}, {2}, Device::cpu(), MemoryTag::workspace);
   reading_.mesh.world.all_reduce(bounds, Reduction::maximum);
   const auto found = bounds.span<std::int64_t>();
   if (found[0] == -found[1]) return;
   throw DataError(
-      "the program's data: ranks were given different documents up to document {} of epoch {}; "
-      "wanted the same ones on every rank",
+      "the program's data: ranks received different documents up to document {} of "
+      "epoch {}; pass the same documents on every rank",
       std::max<std::int64_t>(next_.document - 1, 0),
       next_.epoch);
 }
@@ -169,8 +168,7 @@ void SuppliedSource::check_ranks_agree() const {
 Batch SuppliedSource::next() {
   const std::int64_t segment = reading_.layout.segment;
   Batch batch;
-  batch.place =
-      fmt::format("with document {} of epoch {} still to be taken", next_.document, next_.epoch);
+  batch.place = fmt::format("at document {} of epoch {}", next_.document, next_.epoch);
   if (!end_) {
     fill_all();
     check_ranks_agree();
@@ -214,11 +212,11 @@ void SuppliedSource::restore(const Tensor& cursors) {
   const Shape wanted = {range_.count(), table_columns};
   if (cursors.dtype() != DType::i64 || cursors.shape() != wanted)
     throw DataError(
-        "cursors of shape {} do not fit {} streams of documents that the program gives; {} is "
-        "needed. Was the checkpoint trained on files?",
-        cursors.shape().to_string(),
+        "expected data positions of shape {} for {} streams of the program's "
+        "documents, found {}; check that the checkpoint was not trained on files",
+        wanted.to_string(),
         range_.count(),
-        wanted.to_string());
+        cursors.shape().to_string());
 }
 
 void SuppliedSource::save_state(TrainingState& state) const {
@@ -240,10 +238,11 @@ void SuppliedSource::load_state(const Checkpoint& checkpoint) {
   const std::int64_t streams = reading_.layout.streams;
   const Shape wanted = {streams + 1, table_columns};
   if (!checkpoint.has(table_name) || checkpoint.shape_of(table_name) != wanted)
-    throw DataError("{}: has no table \"{}\" of {} streams; was it trained on files?",
-                    checkpoint.path().string(),
-                    table_name,
-                    streams);
+    throw DataError(
+        "{}: has no table \"{}\" of {} streams; check that the checkpoint was not trained on files",
+        checkpoint.path().string(),
+        table_name,
+        streams);
   const Tensor table = Tensor::empty(wanted, DType::i64, reading_.host, MemoryTag::workspace);
   checkpoint.read({.name = table_name, .tensor = table, .global_shape = wanted, .offset = {0, 0}});
   const auto values = table.span<std::int64_t>();
@@ -254,7 +253,7 @@ void SuppliedSource::load_state(const Checkpoint& checkpoint) {
     const bool is_row = stream < streams;
     const bool is_place = place.epoch >= 0 && line[2] >= 0 && (place.document >= 0 || is_row);
     if (!is_place || place.document < no_document)
-      throw DataError("{}: \"{}\": found document {} of epoch {} at token {}, which is no place",
+      throw DataError("{}: \"{}\": invalid position: document {} of epoch {} at token {}",
                       checkpoint.path().string(),
                       table_name,
                       place.document,
@@ -268,7 +267,7 @@ void SuppliedSource::load_state(const Checkpoint& checkpoint) {
   replay();
 }
 
-// Takes the documents once more from the first that a stream has not read to its end.
+// Reads the documents again from the first one that a stream has not finished.
 void SuppliedSource::replay() {
   const DocumentCursor end = next_;
   DocumentCursor begin = end;
@@ -278,7 +277,7 @@ void SuppliedSource::replay() {
     if (place.document == no_document) continue;
     begin = std::min(begin, place);
     if (!stream_of.emplace(place, stream).second)
-      throw DataError("the program's data: two streams are in document {} of epoch {}",
+      throw DataError("the program's data: two streams read document {} of epoch {}",
                       place.document,
                       place.epoch);
   }
@@ -295,8 +294,8 @@ void SuppliedSource::replay() {
     const std::int64_t offset = -row.left;
     if (place != first->first || offset >= std::ssize(document))
       throw DataError(
-          "the program's data: a stream is to go on at token {} of document {} of epoch {}, which "
-          "is not there; are they the documents that the checkpoint was trained on?",
+          "the program's data: a stream resumes at token {} of document {} of epoch {}, which does "
+          "not exist; pass the documents that the checkpoint was trained on",
           offset,
           first->first.document,
           first->first.epoch);
@@ -306,7 +305,7 @@ void SuppliedSource::replay() {
     stream_of.erase(first);
   }
   if (next_ != end)
-    throw DataError("the program's data: document {} of epoch {} is to be the next, found {} of {}",
+    throw DataError("the program's data: expected document {} of epoch {} next, found {} of {}",
                     end.document,
                     end.epoch,
                     next_.document,

@@ -1,4 +1,4 @@
-// Training data: documents that the program gives, as parallel streams.
+// Training batches from user-supplied documents, as parallel streams.
 #pragma once
 
 #include <memory>
@@ -19,20 +19,20 @@ struct SuppliedReading {
   Device host = Device::cpu();
 };
 
-// Each stream is documents one after another. The documents come in one order, and a stream that
-// has too few tokens left for a segment and its last target takes the next one; of a step the
-// streams take in their order. So what a stream holds is known on every layout. Every rank goes
-// through all documents, and keeps those of its streams. The documents may end: then those of the
+// Each stream is a sequence of documents. Documents arrive in one order: a stream with too few
+// tokens for a segment and its last target takes the next one. Within a step, streams take
+// documents in stream order. The content of a stream is therefore independent of the layout. Every
+// rank reads all documents and retains those of its streams. When the documents end, those of the
 // next epoch are opened.
 //
-// A checkpoint keeps of each stream its last document and the place in it. To go on from there the
-// documents are opened at the first of those that are not read to their end.
+// A checkpoint has the last document of each stream and the position in it. To resume, the
+// documents are opened at the first one that is not fully read.
 //
-// Its batches are collective over the mesh. They throw DataError for an id outside of the
-// vocabulary, for an epoch without a token, on every rank where ranks are given different
-// documents, and on going on where a document is not as long as it was; EndOfDocuments on every
-// rank where there are no more, and then the source is saved as it was before that batch; and what
-// the documents throw. Throws ConfigurationError when the data ranks do not divide the streams.
+// Batches are collective over the mesh. They throw DataError for an id outside the vocabulary and
+// for an epoch without tokens. They also throw DataError where ranks receive different documents
+// (on every rank), and when a document's length has changed on resume. At the end they throw
+// EndOfDocuments on every rank, and the source is saved as before that batch. Exceptions of the
+// documents propagate. Throws ConfigurationError if the data ranks do not divide the streams.
 std::unique_ptr<BatchSource> user_document_source(SuppliedReading reading);
 
 }  // namespace longspan

@@ -96,7 +96,7 @@ void AddedTokenFinder::cut(std::string_view text, const Listener& listener) cons
     if (token.strips_left) begin = without_blanks_before(text, begin, given);
     if (token.strips_right) end = with_blanks_behind(text, end);
     if (given < begin) listener(given, begin, nullptr);
-    // Blanks that another token took may begin this one: it stands for them too.
+    // Blanks already consumed by another token may begin this one; its span includes them.
     listener(begin, end, &token);
     given = end;
   }

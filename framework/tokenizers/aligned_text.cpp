@@ -13,14 +13,14 @@ AlignedWriter::AlignedWriter(const TextPiece& from)
     : from_(from), to_(TextPiece{{}, from.begin, nullptr, from.begin}) {
   const std::int64_t bytes = from.end_of(from.text.size()) - from.begin;
   if (bytes > UINT32_MAX)
-    throw DataError("a stretch of {} bytes, which the tokenizer changes as a whole, is too long",
+    throw DataError("a chunk of {} bytes, which the tokenizer normalizes as a whole, is too long",
                     bytes);
   to_.text_.reserve(from.text.size());
   to_.ends_.reserve(from.text.size());
 }
 
 void AlignedWriter::copy_span(std::size_t begin, std::size_t end) {
-  // What was taken away before is no part of it.
+  // Excludes previously removed text.
   if (to_.text_.empty()) to_.begin_ = from_.end_of(begin);
   to_.text_.append(from_.text.substr(begin, end - begin));
   for (std::size_t i = begin; i < end; ++i) to_.ends_.push_back(place(i + 1));

@@ -1,4 +1,4 @@
-// A text that was changed, with the places in the original that it stands for.
+// A transformed text that is aligned with byte offsets in the original.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +9,15 @@
 
 namespace longspan {
 
-// A part of a text. `ends` has for each byte the end, in bytes of the original from `base` on, of
-// what it stands for; it is null where the part is the original, unchanged.
+// A part of a text. `ends` maps each byte to the end of its source, in bytes of the original from
+// `base` on; null: the part is unchanged.
 struct TextPiece {
   std::string_view text;
   std::int64_t begin = 0;  // in bytes of the original
   const std::uint32_t* ends = nullptr;
   std::int64_t base = 0;
 
-  // The end of the first n bytes in the original.
+  // Returns the end of the first n bytes in the original.
   std::int64_t end_of(std::size_t n) const {
     if (n == 0) return begin;
     return ends == nullptr ? begin + static_cast<std::int64_t>(n) : base + ends[n - 1];
@@ -28,7 +28,7 @@ struct TextPiece {
   }
 };
 
-// Owns what it shows.
+// Owns the text of a TextPiece.
 class AlignedText {
  public:
   explicit AlignedText(const TextPiece& piece);
@@ -45,14 +45,14 @@ class AlignedText {
   std::vector<std::uint32_t> ends_;
 };
 
-// Writes what a text becomes, from its beginning to its end.
+// Builds a transformed text from its beginning to its end.
 class AlignedWriter {
  public:
   // Throws DataError for a text of 4 GiB and more.
   explicit AlignedWriter(const TextPiece& from);
-  // The bytes [begin, end) as they are.
+  // Copies the bytes [begin, end).
   void copy_span(std::size_t begin, std::size_t end);
-  // Text for what is before byte `end` and not written yet.
+  // Writes text that replaces the unconsumed bytes before byte `end`.
   void put(std::string_view text, std::size_t end);
   AlignedText take() &&;
 

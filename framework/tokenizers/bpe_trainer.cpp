@@ -21,14 +21,14 @@ BpeTrainer::BpeTrainer(std::vector<std::string> symbols, PairRules rules)
     : rules_(std::move(rules)), texts_(std::move(symbols)) {
   for (std::size_t id = 0; id < texts_.size(); ++id)
     ids_.set(texts_[id], static_cast<std::int32_t>(id));
-  require(ids_.size() == texts_.size(), "a symbol is there twice");
+  require(ids_.size() == texts_.size(), "duplicate symbol");
   frequencies_.resize(texts_.size());
   pairs_of_.resize(texts_.size());
 }
 
 void BpeTrainer::add_word(std::span<const std::int32_t> symbols, std::int64_t count) {
   if (places_.size() + symbols.size() > INT32_MAX)
-    throw DataError("its different words have more than {} symbols", INT32_MAX);
+    throw DataError("its distinct words have more than {} symbols", INT32_MAX);
   const auto word = static_cast<std::int32_t>(counts_.size());
   counts_.push_back(count);
   for (std::size_t i = 0; i < symbols.size(); ++i) {
@@ -64,7 +64,7 @@ void BpeTrainer::push(std::uint32_t pair) {
                          [this](const Candidate& a, const Candidate& b) { return is_worse(a, b); });
 }
 
-// Those that are there; of those that were, too many may have gathered.
+// Keeps only existing pairs, since stale entries accumulate.
 void BpeTrainer::rebuild_queue() {
   queue_.clear();
   for (std::size_t i = 0; i < pairs_.size(); ++i)
@@ -117,7 +117,7 @@ std::int32_t BpeTrainer::symbol_of(std::int32_t left, std::int32_t right) {
   return id;
 }
 
-// Left to right: of three symbols that are the same the first two are merged.
+// From left to right: of three equal symbols the first two are merged.
 void BpeTrainer::merge(const PairMerge& merge, std::vector<std::int32_t> places) {
   if (!std::ranges::is_sorted(places)) std::ranges::sort(places);
   for (const std::int32_t place : places) {
@@ -140,8 +140,8 @@ void BpeTrainer::merge(const PairMerge& merge, std::vector<std::int32_t> places)
   }
 }
 
-// The pairs whose scores may have grown: those that were made, and for the likelihood those of
-// symbols that have become rarer.
+// Pushes the pairs whose scores may have increased: new pairs, and for the likelihood those of
+// symbols whose frequency has decreased.
 void BpeTrainer::push_touched(const PairMerge& merge) {
   for (const std::uint32_t pair : touched_) push(pair);
   if (rules_.score == MergeScore::frequency) return;
@@ -149,7 +149,7 @@ void BpeTrainer::push_touched(const PairMerge& merge) {
     auto& pairs = pairs_of_[static_cast<std::size_t>(symbol)];
     for (const std::uint32_t pair : pairs)
       if (pairs_[pair].touched != merges_) push(pair);
-    // What is there no more leaves the list; should it come again, it is put into both again.
+    // Pairs without occurrences are removed; if one reappears, it is added to both lists again.
     std::erase_if(pairs, [this](std::uint32_t pair) {
       if (pairs_[pair].count > 0) return false;
       pairs_[pair].is_listed = false;
@@ -170,7 +170,7 @@ std::vector<PairMerge> BpeTrainer::train(std::int64_t symbols, const MergeListen
     queue_.pop_back();
     Pair& pair = pairs_[best.pair];
     if (pair.count < rules_.least_count) continue;
-    // Of one whose score has grown there is another candidate.
+    // A pair whose score has increased has another candidate in the queue.
     if (const double score = score_of(pair); score != best.score) {
       if (score < best.score) push(best.pair);
       continue;

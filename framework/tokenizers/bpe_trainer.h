@@ -1,5 +1,5 @@
-// Learning which pairs of symbols to merge, from words and their counts: byte pair encoding
-// (Sennrich et al. 2016) and the pieces of WordPiece (Schuster and Nakajima 2012).
+// Learns merges of symbol pairs from word counts: byte pair encoding (Sennrich et al. 2016) and
+// WordPiece (Schuster and Nakajima 2012).
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,19 @@
 
 namespace longspan {
 
-// Which pair is merged next: the one that is there most often, or the one that is there most often
-// for the frequencies of its two symbols, count / (frequency of one x frequency of the other).
+// Selects the next pair to merge: by count, or by count / (frequency of the left symbol x frequency
+// of the right one).
 enum class MergeScore : std::uint8_t { frequency, likelihood };
-// Which of several pairs of one score: that of the smaller bytes of the left symbol and then of the
-// right one, or that of the smaller ids, as the package `tokenizers` takes them.
+// Breaks ties of the score: by smaller bytes of the left and then the right symbol, or by smaller
+// ids, as the package `tokenizers` does.
 enum class TieBreak : std::uint8_t { bytes, ids };
 
 struct PairRules {
   MergeScore score = MergeScore::frequency;
   TieBreak ties = TieBreak::bytes;
-  std::int64_t least_count = 2;  // of a pair that is merged
-  // What all symbols of a word but the first begin with; a merge leaves out that of its right one.
+  std::int64_t least_count = 2;  // minimum count of a merged pair
+  // Continuation prefix of all symbols of a word but the first; a merge drops the right symbol's
+  // prefix.
   std::string prefix;
 };
 
@@ -34,20 +35,20 @@ struct PairMerge {
   std::int32_t whole = 0;
 };
 
-// Called with the number of symbols there are, every few merges. What it throws ends the training.
+// Receives the number of symbols every few merges. An exception ends the training.
 using MergeListener = std::function<void(std::int64_t)>;
 
-// Counts are kept up to date where something is merged, and nothing is counted again. The result
-// depends neither on the order of the words nor on the machine. Single use.
+// Updates counts incrementally at each merge. The result is independent of the order of the words
+// and of the machine. Single use.
 class BpeTrainer {
  public:
-  // The symbols there are, by id; none of them twice.
+  // The initial symbols, by id, without duplicates.
   BpeTrainer(std::vector<std::string> symbols, PairRules rules);
-  // A word that is there so many times. All words together have less than 2^31 symbols; throws
-  // DataError where they have more.
+  // Adds a word with its count. Throws DataError where all words together have 2^31 symbols or
+  // more.
   void add_word(std::span<const std::int32_t> symbols, std::int64_t count);
-  // Merges until there are `symbols` symbols, or until no pair is there often enough. A merge whose
-  // symbol is there already has the id of that.
+  // Merges until there are `symbols` symbols or no pair is frequent enough. A merge that yields an
+  // existing symbol reuses its id.
   std::vector<PairMerge> train(std::int64_t symbols, const MergeListener& listener = {});
   // By id.
   const std::vector<std::string>& symbols() const { return texts_; }
@@ -57,15 +58,16 @@ class BpeTrainer {
     std::int32_t left = 0;
     std::int32_t right = 0;
     std::int64_t count = 0;
-    std::uint64_t touched = 0;              // by which merge
+    std::uint64_t touched = 0;              // the last merge that changed it
     bool is_listed = false;                 // in pairs_of_
-    std::vector<std::int32_t> places = {};  // of left symbols; some are no more
+    std::vector<std::int32_t> places = {};  // of left symbols; may include removed ones
   };
   struct Candidate {
     double score = 0;
     std::uint32_t pair = 0;
   };
-  // A symbol of a word; its neighbours are -1 at the ends, its id -1 when another one took it.
+  // A symbol of a word. `previous` and `next` are -1 at the ends; the id is -1 once it is merged
+  // into another.
   struct Place {
     std::int32_t id = 0;
     std::int32_t previous = -1;
@@ -95,7 +97,7 @@ class BpeTrainer {
   std::vector<std::int64_t> counts_;  // of words
   KeyTable pair_ids_;
   std::vector<Pair> pairs_;
-  std::vector<std::vector<std::uint32_t>> pairs_of_;  // of symbols, for the likelihood
+  std::vector<std::vector<std::uint32_t>> pairs_of_;  // by symbol, for the likelihood
   std::vector<Candidate> queue_;                      // a heap
   std::vector<std::uint32_t> touched_;
   std::uint64_t merges_ = 0;

@@ -1,5 +1,5 @@
-// Byte pair encoding (Sennrich et al. 2016): the pair that was merged first in training is merged
-// first, wherever it is.
+// Byte pair encoding (Sennrich et al. 2016): applies merges in the order of training, anywhere in
+// the word.
 #include <algorithm>
 #include <array>
 #include <queue>
@@ -16,13 +16,13 @@
 namespace longspan {
 namespace {
 
-// Neighbours of a token in a word, by their places in it; `none` at its ends.
+// The adjacent tokens of a token in a word, by position; `none` at its ends.
 struct Neighbours {
   std::uint32_t previous = 0;
   std::uint32_t next = 0;
 };
 constexpr std::uint32_t none = UINT32_MAX;
-// Words of up to so many symbols are searched through for each merge.
+// Words of at most this many symbols use a linear search for each merge.
 constexpr std::size_t most_searched = 24;
 
 std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
@@ -54,12 +54,12 @@ class BytePairs : public WordModel {
   void merge_short(std::vector<WordToken>& tokens, std::size_t begin) const;
   void merge_long(std::vector<WordToken>& tokens, std::size_t begin) const;
 
-  TokenTable ids_;  // of bytes where words come as bytes
+  TokenTable ids_;  // keys are raw bytes where words are bytes
   KeyTable merges_;
   std::vector<std::int32_t> byte_ids_;  // of <0x00> to <0xFF>, with byte_fallback
   std::array<std::int32_t, 256> letters_{};
-  std::string prefix_;  // of all but the first character
-  std::string suffix_;  // of the last
+  std::string prefix_;  // of all characters but the first
+  std::string suffix_;  // of the last character
   std::int32_t unknown_ = -1;
   bool fuses_unknown_ = false;
   bool ignores_merges_ = false;
@@ -75,7 +75,7 @@ BytePairs::BytePairs(const JsonCursor& json, const WordVocabulary& vocabulary, b
       ignores_merges_(json["ignore_merges"].flag(false)) {
   const JsonCursor dropout = json["dropout"];
   if (dropout.is_there() && dropout.number() != 0)
-    dropout.throw_data_error("null: each text has one encoding");
+    dropout.throw_data_error("null or 0, as dropout is not supported");
   const JsonCursor unknown = json["unk_token"];
   if (unknown.is_there()) {
     unknown_ = ids_.find(unknown.text());
@@ -84,8 +84,8 @@ BytePairs::BytePairs(const JsonCursor& json, const WordVocabulary& vocabulary, b
   if (json["byte_fallback"].flag(false)) byte_ids_ = byte_piece_ids(ids_);
   read_merges(json["merges"], vocabulary);
   if (bytes) take_bytes(vocabulary);
-  // Where a piece of its own does not end what is unknown, or a word is looked up as a whole, the
-  // parts of a word depend on one another.
+  // A word's parts are interdependent if no space piece ends an unknown run, or if complete words
+  // are looked up.
   cuts_words_ = cuts_words_ && prefix_.empty() && suffix_.empty() && !ignores_merges_ &&
                 !of_bytes_ && ids_.find(space_letter) >= 0;
 }
@@ -112,12 +112,12 @@ void BytePairs::read_merges(const JsonCursor& json, const WordVocabulary& vocabu
       json[i].throw_data_error("two pieces");
     }
     if (right.size() < prefix_.size())
-      json[i].throw_data_error("pieces that begin as they go on in a word");
+      json[i].throw_data_error("a second piece that begins with the continuing-subword prefix");
     const std::int32_t left_id = vocabulary.ids.find(left);
     const std::int32_t right_id = vocabulary.ids.find(right);
     const std::int32_t whole = vocabulary.ids.find(left + right.substr(prefix_.size()));
     if (left_id < 0 || right_id < 0 || whole < 0)
-      json[i].throw_data_error("two pieces of the vocabulary, whose merge is one too");
+      json[i].throw_data_error("two pieces of the vocabulary whose merge is in it too");
     merges_.set(pair_key(left_id, right_id), static_cast<std::uint32_t>(i), whole);
     if (right.starts_with(space_letter) && !left.ends_with(space_letter)) cuts_words_ = false;
   }
@@ -136,8 +136,8 @@ void BytePairs::take_bytes(const WordVocabulary& vocabulary) {
       ids_.set(*raw, static_cast<std::int32_t>(id));
 }
 
-// As the package does it, an unknown character waits for the next one that has a piece of its own,
-// and for the end of the word: pieces of bytes pass it.
+// As in the package, a pending unknown token is emitted before the next character with its own
+// piece, or at the word's end. Byte pieces precede it.
 void BytePairs::add_characters(std::string_view word, std::vector<WordToken>& tokens) const {
   bool unknown_waits = false;
   const auto end_unknown = [&](std::size_t end) {
@@ -162,7 +162,7 @@ void BytePairs::add_characters(std::string_view word, std::vector<WordToken>& to
   end_unknown(word.size());
 }
 
-// Up to the letter that stands for a space behind another character: nothing is merged over it.
+// Returns the length up to the next space character after another character; no merge crosses it.
 std::size_t BytePairs::part_of(std::string_view word) const {
   if (!cuts_words_) return word.size();
   for (std::size_t at = word.find(space_letter, 1); at != std::string_view::npos;
@@ -192,7 +192,7 @@ void BytePairs::encode(std::string_view word, std::vector<WordToken>& tokens) co
     merge_long(tokens, begin);
 }
 
-// The ranks of the pairs are kept beside the tokens, and each merge looks for the least.
+// Stores pair ranks next to the tokens; each merge searches for the minimum.
 void BytePairs::merge_short(std::vector<WordToken>& tokens, std::size_t begin) const {
   struct Pair {
     std::uint32_t rank = UINT32_MAX;
@@ -224,8 +224,8 @@ void BytePairs::merge_short(std::vector<WordToken>& tokens, std::size_t begin) c
   tokens.resize(begin + count);
 }
 
-// A heap of the pairs there were; those that are no more are passed over. A token that went into
-// another one has the id -1.
+// A heap of pairs, in which stale entries are skipped. A token that was merged into another one has
+// the id -1.
 void BytePairs::merge_long(std::vector<WordToken>& tokens, std::size_t begin) const {
   const std::span<WordToken> word = std::span(tokens).subspan(begin);
   const auto count = static_cast<std::uint32_t>(word.size());

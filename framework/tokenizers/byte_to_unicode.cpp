@@ -18,7 +18,7 @@ constexpr std::array<char32_t, 256> letters_of_bytes() {
 
 constexpr std::array<char32_t, 256> letters_by_byte = letters_of_bytes();
 
-// Of each letter, its byte; -1 of what is none.
+// The byte of each character; -1 for unused ones.
 constexpr std::array<int, 324> bytes_of_letters() {
   std::array<int, 324> bytes{};
   for (int& byte : bytes) byte = -1;

@@ -1,5 +1,5 @@
-// The characters that byte-level tokenizers write for bytes: themselves where they can be seen, and
-// those from U+0100 on, in the order of the bytes, for the others (Radford et al. 2019).
+// The byte-to-character map of byte-level tokenizers: printable bytes map to themselves, the others
+// to U+0100 and up, in byte order (Radford et al. 2019).
 #pragma once
 
 #include <array>
@@ -9,10 +9,10 @@
 
 namespace longspan {
 
-// Of each byte.
+// Indexed by byte.
 const std::array<char32_t, 256>& byte_to_unicode();
 std::string to_byte_letters(std::string_view bytes);
-// The inverse; none where a character stands for no byte.
+// Inverts to_byte_letters; nothing where a character maps to no byte.
 std::optional<std::string> from_byte_letters(std::string_view letters);
 
 }  // namespace longspan

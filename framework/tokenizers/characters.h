@@ -1,4 +1,4 @@
-// Characters and their classes as the package `tokenizers` knows them (unicode_tables.h).
+// Character classes as in the package `tokenizers` (unicode_tables.h).
 #pragma once
 
 #include <cstddef>
@@ -10,17 +10,17 @@
 
 namespace longspan {
 
-// Of the library that knows what characters become.
+// Returns the version of the Unicode library for case mapping and decomposition.
 std::string character_version();
 
-// The bytes before the first that is not UTF-8; all where there is none.
+// Returns the length of the longest valid UTF-8 prefix.
 std::size_t valid_utf8_bytes(std::string_view text);
 
 struct NextCharacter {
   char32_t code_point = 0;
   std::size_t width = 0;
 };
-// Of valid UTF-8, which must not be empty.
+// Requires valid, non-empty UTF-8.
 inline NextCharacter next_character(std::string_view text) {
   const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const char32_t first = byte(0);
@@ -31,7 +31,7 @@ inline NextCharacter next_character(std::string_view text) {
   return {(first & 0x07) << 18 | more(1) << 12 | more(2) << 6 | more(3), 4};
 }
 
-// Where the character begins that ends before byte `at` of valid UTF-8, which is not 0.
+// Returns the start of the character that ends before byte `at` > 0 of valid UTF-8.
 inline std::size_t previous_character(std::string_view text, std::size_t at) {
   do --at;
   while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
@@ -44,23 +44,23 @@ inline char32_t character_before(std::string_view text, std::size_t at) {
 std::string utf8_of(char32_t code_point);
 
 bool is_white_space(char32_t c);  // White_Space
-bool is_number(char32_t c);       // of general category N
-bool is_punctuation(char32_t c);  // of general category P, or an ASCII character of that kind
-bool is_mark(char32_t c);         // of general category M
-bool is_accent(char32_t c);       // of general category Mn
-bool is_control(char32_t c);      // of no meaning to BERT: control characters and U+FFFD
+bool is_number(char32_t c);       // general category N
+bool is_punctuation(char32_t c);  // general category P, or ASCII punctuation
+bool is_mark(char32_t c);         // general category M
+bool is_accent(char32_t c);       // general category Mn
+bool is_control(char32_t c);      // removed by BERT: control characters and U+FFFD
 bool is_word(char32_t c);         // \w of Unicode's regular expressions
-bool is_chinese(char32_t c);      // an ideograph, as BERT takes them
-// Appends the small form, which may be two characters.
+bool is_chinese(char32_t c);      // a CJK ideograph, as defined by BERT
+// Appends the lowercase form, which may be two characters.
 void append_lower(std::u32string& text, char32_t c);
 
-// Whether the character stands for itself in its canonical (or compatible) decomposition.
+// Returns whether the canonical (or compatibility) decomposition differs from the character.
 bool decomposes(char32_t c, bool compatible);
-// Appends the whole decomposition, Hangul too.
+// Appends the full decomposition, including Hangul.
 void append_decomposed(std::u32string& text, char32_t c, bool compatible);
-// The order among the marks of a character (Canonical_Combining_Class); 0 of what is no mark.
+// Returns Canonical_Combining_Class; 0 for characters other than marks.
 int mark_order(char32_t c);
-// What the two compose to; 0 where they do not.
+// Returns the composition of two characters, or 0.
 char32_t composed(char32_t first, char32_t second);
 
 }  // namespace longspan

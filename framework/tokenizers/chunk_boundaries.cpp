@@ -24,13 +24,13 @@ bool cuts_at_blanks(std::string_view expression) {
 }
 
 bool begins_anew(char32_t c) {
-  // Those between have normal forms that begin with a blank, or none at all.
+  // The characters in between have no normal form, or one that begins with a blank.
   if (c < 0x7F) return true;
   struct Range {
     char32_t first;
     char32_t last;
   };
-  // Greek and Cyrillic letters, kana, ideographs, and syllables of Hangul.
+  // Greek and Cyrillic letters, kana, ideographs, and Hangul syllables.
   static constexpr std::array ranges = {Range{0x386, 0x386},
                                         Range{0x388, 0x3FF},
                                         Range{0x400, 0x482},

@@ -12,7 +12,7 @@ namespace {
 using Texts = std::vector<std::string>;
 
 constexpr std::string_view known_decoders =
-    "ByteLevel, Metaspace, WordPiece, BPEDecoder, ByteFallback, Fuse, Strip, Replace and Sequence";
+    "ByteLevel, Metaspace, WordPiece, BPEDecoder, ByteFallback, Fuse, Strip, Replace or Sequence";
 
 std::string joined(const Texts& texts) {
   return std::accumulate(texts.begin(), texts.end(), std::string());
@@ -23,14 +23,14 @@ void replace_all(std::string& text, std::string_view from, std::string_view to) 
     text.replace(at, from.size(), to);
 }
 
-// The bytes, which need not be whole characters.
+// Returns the bytes, which may be incomplete characters.
 Texts of_byte_letters(const Texts& texts) {
   std::string bytes;
   for (const std::string& text : texts) bytes += from_byte_letters(text).value_or(text);
   return {bytes};
 }
 
-// The byte that <0x41> stands for; -1 of what is not of that form.
+// Returns the byte of <0x41>; -1 for text of another form.
 int byte_of_piece(std::string_view text) {
   if (text.size() != 6 || !text.starts_with("<0x") || !text.ends_with('>')) return -1;
   int byte = 0;
@@ -42,7 +42,7 @@ int byte_of_piece(std::string_view text) {
   return byte;
 }
 
-// Bytes that are no characters give U+FFFD each.
+// Each invalid byte becomes U+FFFD.
 Texts of_byte_pieces(const Texts& texts) {
   Texts result;
   std::string bytes;
@@ -80,7 +80,7 @@ TokenDecoder read_metaspace_decoder(const JsonCursor& json) {
   };
 }
 
-// Spaces as English writes them.
+// Removes spaces according to English punctuation.
 void clean_up(std::string& text) {
   for (const auto& [from, to] : {std::pair(" .", "."),
                                  std::pair(" ?", "?"),
@@ -150,7 +150,7 @@ TokenDecoder read_replace_decoder(const JsonCursor& json) {
   };
 }
 
-// Each byte that is of no character gives U+FFFD: what comes next reads characters.
+// Each invalid byte becomes U+FFFD, since later steps require UTF-8.
 Texts of_characters(Texts texts) {
   for (std::string& text : texts) {
     std::string whole;

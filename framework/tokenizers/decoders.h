@@ -1,4 +1,4 @@
-// Tokens to text.
+// Decoders: tokens to text.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,11 @@
 
 namespace longspan {
 
-// Takes the texts of tokens and gives the parts of a text, which follow one another.
+// Maps the texts of tokens to consecutive parts of the decoded text.
 using TokenDecoder = std::function<std::vector<std::string>(std::vector<std::string>)>;
 
-// Of the member "decoder" of a file; empty where it is null: tokens then stand with spaces between
-// them. Throws DataError for a kind that is not known.
+// Reads the member "decoder" of a file. Returns empty for null: tokens are then joined by spaces.
+// Throws DataError for an unsupported type.
 TokenDecoder read_token_decoder(const JsonCursor& json);
 
 }  // namespace longspan

@@ -39,7 +39,7 @@ std::size_t JsonCursor::size() const {
 }
 
 const std::string& JsonCursor::text() const {
-  if (!value_->is_string()) throw_data_error("a text");
+  if (!value_->is_string()) throw_data_error("a string");
   return value_->get_ref<const std::string&>();
 }
 
@@ -76,11 +76,12 @@ double JsonCursor::number() const {
 }
 
 void JsonCursor::throw_data_error(std::string_view wanted) const {
-  throw DataError("{}: found {}; wanted {}", truncated(place(), 300), found_text(*value_), wanted);
+  throw DataError(
+      "{}: expected {}, found {}", truncated(place(), 300), wanted, found_text(*value_));
 }
 
 void JsonCursor::unknown(std::string_view known) const {
-  throw_data_error(fmt::format("one that Longspan knows: {}", known));
+  throw_data_error(fmt::format("one of {}", known));
 }
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// A value of a JSON text that knows where it is.
+// A JSON value with its path, for error messages.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace longspan {
 
-// A view: the JSON must outlive it. Null is as good as not there. What does not fit throws
-// DataError: the place, what was found and what was wanted.
+// A view: the JSON must outlive it. Null equals absence. A value of another type throws DataError:
+// the path, the found and the expected value.
 class JsonCursor {
  public:
   JsonCursor(const nlohmann::json& value, std::string place)
@@ -20,25 +20,25 @@ class JsonCursor {
   bool is_list() const { return value_->is_array(); }
   bool has(std::string_view key) const { return value_->is_object() && value_->contains(key); }
   const nlohmann::json& value() const { return *value_; }
-  // "FILE: model.vocab".
+  // Returns "FILE: model.vocab".
   std::string place() const { return path_.empty() ? place_ : place_ + ": " + path_; }
 
-  // Of an object; null where it has no such key.
+  // Accesses a member of an object; null where the key is absent.
   JsonCursor operator[](std::string_view key) const;
-  // Of a list.
+  // Accesses an element of a list.
   JsonCursor operator[](std::size_t index) const;
-  // Of a list, or an object.
+  // Requires a list or an object.
   std::size_t size() const;
   const std::string& text() const;
   std::string text_or(std::string_view otherwise) const;
-  // A single character.
+  // Requires a string of a single character.
   char32_t character() const;
   bool flag(bool otherwise) const;
   std::int64_t integer(std::int64_t least, std::int64_t most) const;
   double number() const;
 
   [[noreturn]] void throw_data_error(std::string_view wanted) const;
-  // For a value that is not one of those known here.
+  // Throws DataError for an unsupported value.
   [[noreturn]] void unknown(std::string_view known) const;
 
  private:
@@ -47,7 +47,7 @@ class JsonCursor {
 
   const nlohmann::json* value_;
   std::string place_;
-  std::string path_;  // of keys, in it
+  std::string path_;  // of keys, within the file
 };
 
 }  // namespace longspan

@@ -21,19 +21,19 @@ namespace longspan {
 namespace {
 
 constexpr std::size_t most_json_bytes = std::size_t{1} << 30;
-constexpr std::size_t longest_text = std::size_t{1} << 31;  // bytes of one word at most
-// To be raised with every change after which a text may have other ids.
+constexpr std::size_t longest_text = std::size_t{1} << 31;  // maximum bytes of one word
+// Increment with every change that may affect the ids of a text.
 constexpr int encoding_version = 2;
-constexpr std::size_t part_bytes = std::size_t{1} << 16;  // at least, of a part of a text
+constexpr std::size_t part_bytes = std::size_t{1} << 16;  // minimum bytes of a text part
 
 nlohmann::json parse(const std::string& text, const std::string& place) {
   if (text.size() > most_json_bytes)
-    throw DataError("{}: has {} bytes; a tokenizer.json is needed", place, text.size());
+    throw DataError("{}: expected a tokenizer.json, found {} bytes", place, text.size());
   check_json_limits(text, place, false);
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& error) {
-    throw DataError("{}: is not JSON: {}", place, truncated(error.what(), 200));
+    throw DataError("{}: invalid JSON: {}", place, truncated(error.what(), 200));
   }
 }
 
@@ -58,10 +58,10 @@ struct JsonTokenizer::Loaded {
   TokenTemplate around;
   std::unique_ptr<const AddedTokenFinder> raw_finder;
   std::unique_ptr<const AddedTokenFinder> normalized_finder;
-  bool goes_by_parts = false;        // what lies between tokens that are found at first
-  bool whole_goes_by_parts = false;  // a text with such tokens
+  bool goes_by_parts = false;        // text between added tokens can be encoded in parts
+  bool whole_goes_by_parts = false;  // texts with added tokens can be encoded in parts
 
-  // Caches that no thread has.
+  // Caches not in use by a thread.
   mutable std::mutex mutex;
   mutable std::vector<std::unique_ptr<WordCache>> caches;
 
@@ -100,7 +100,7 @@ JsonTokenizer::Loaded::Loaded(std::string text, const std::string& place) : byte
     for (const std::int64_t id : *ids)
       if (id >= static_cast<std::int64_t>(texts.size()))
         throw DataError(
-            "{}.post_processor: found id {}; wanted one below {}", place, id, texts.size());
+            "{}.post_processor: expected an id below {}, found {}", place, texts.size(), id);
 }
 
 void JsonTokenizer::Loaded::add_tokens(const JsonCursor& json) {
@@ -111,13 +111,14 @@ void JsonTokenizer::Loaded::add_tokens(const JsonCursor& json) {
     const auto id = static_cast<std::size_t>(token.id);
     const std::int32_t known = model.vocabulary.ids.find(token.content);
     if (known >= 0 && known != token.id)
-      json[i]["id"].throw_data_error(fmt::format("{}, as the vocabulary has it", known));
-    // The package numbers what is behind a gap anew.
+      json[i]["id"].throw_data_error(fmt::format("{}, as in the vocabulary", known));
+    // The package renumbers the tokens after a gap.
     if (id > texts.size())
       json[i]["id"].throw_data_error(fmt::format("at most {}, the next id", texts.size()));
     if (id == texts.size()) texts.emplace_back();
     if (!texts[id].empty() && texts[id] != token.content)
-      json[i].throw_data_error(fmt::format("another id: {} is that of {}", id, quote(texts[id])));
+      json[i].throw_data_error(
+          fmt::format("another id, as {} belongs to {}", id, quote(texts[id])));
     texts[id] = token.content;
     model.vocabulary.ids.set(token.content, token.id);
   }
@@ -128,8 +129,8 @@ void JsonTokenizer::Loaded::add_tokens(const JsonCursor& json) {
   normalized_finder = std::make_unique<AddedTokenFinder>(added, true, normalizer);
 }
 
-// Whether parts give what they give together, of some texts: a file may have steps that each go by
-// parts, and one after another do not.
+// Tests on sample texts whether parts yield the pieces of the complete text. Steps that each
+// support parts may not do so in sequence.
 bool JsonTokenizer::Loaded::cuts_alike(PartCut cut) const {
   const auto add_pieces =
       [this](const TextNormalizer& first, const TextPiece& text, std::vector<std::string>& pieces) {
@@ -163,7 +164,7 @@ void JsonTokenizer::Loaded::find_parts(const JsonCursor& file) {
   const auto later = normalizer_of_later_parts(file["normalizer"].value());
   const PartCut cut = cut_of_parts(file["pre_tokenizer"].value());
   if (!later || cut == PartCut::depends) return;
-  // Without a step that cuts there the model must.
+  // If no step splits there, the model must.
   if (cut == PartCut::keeps && !model.model->cuts_words()) return;
   const auto stays_in_a_part = [](const AddedToken& token) {
     return !token.strips_right && token.content.find(' ') == std::string::npos &&
@@ -179,7 +180,7 @@ void JsonTokenizer::Loaded::find_parts(const JsonCursor& file) {
   whole_goes_by_parts = goes_by_parts && stays(false);
 }
 
-// One text on its way to tokens.
+// The encoding of one text.
 class JsonTokenizer::Encoding {
  public:
   Encoding(const Loaded& loaded, const TokenSink& sink)
@@ -211,7 +212,7 @@ class JsonTokenizer::Encoding {
         f(part);
     });
   }
-  // What lies between two tokens, or the rest of it.
+  // Encodes the text between two tokens, or its rest.
   void add_section(const TextPiece& section, bool is_later) {
     std::size_t begin = 0;
     while (begin < section.text.size()) {
@@ -286,7 +287,7 @@ std::int64_t JsonTokenizer::vocabulary() const {
 bool JsonTokenizer::supports_chunking() const { return loaded_->whole_goes_by_parts; }
 
 std::size_t JsonTokenizer::chunk_boundary(std::string_view text, std::size_t least) const {
-  // What stands behind a token is the beginning of a text to the normalizer.
+  // The normalizer treats the text after an added token as the beginning of a text.
   const auto is_behind_token = [&](std::size_t at) {
     return std::ranges::any_of(loaded_->added, [&](const AddedToken& token) {
       return text.substr(0, at).ends_with(token.content);
@@ -320,8 +321,10 @@ void JsonTokenizer::encode(std::string_view text,
                            std::int64_t begin) const {
   const std::size_t valid = valid_utf8_bytes(text);
   if (valid != text.size())
-    throw DataError("{}: byte {}: is not UTF-8", place, begin + static_cast<std::int64_t>(valid));
-  require(begin == 0 || loaded_->whole_goes_by_parts, "a part of a text that must be whole");
+    throw DataError("{}: byte {}: expected UTF-8", place, begin + static_cast<std::int64_t>(valid));
+  require(begin == 0 || loaded_->whole_goes_by_parts,
+          "the tokenizer does not support encoding a "
+          "document in parts");
   try {
     Encoding(*loaded_, sink).add(TextPiece{text, begin});
   } catch (const DataError& error) {

@@ -1,6 +1,6 @@
-// A tokenizer as the package `tokenizers` writes it: tokenizer.json, or GPT-2's vocab.json and
-// merges.txt. Byte-level BPE, unigram models and WordPiece, with what stands before and behind
-// them.
+// A tokenizer in the format of the package `tokenizers`: tokenizer.json, or GPT-2's vocab.json and
+// merges.txt. Supports byte-level BPE, unigram models and WordPiece, with their normalizers,
+// pre-tokenizers, templates and decoders.
 #pragma once
 
 #include <cstdint>
@@ -15,57 +15,55 @@ namespace longspan {
 
 struct JsonToken {
   std::int64_t id = 0;
-  std::int64_t end = 0;  // of what it stands for, in bytes of the text; none ends before the last
+  std::int64_t end = 0;  // end of its text, in bytes; non-decreasing
 };
 
-// A value; copies share the vocabulary. Encoding and decoding are thread-safe.
+// A value type; copies share the vocabulary. Encoding and decoding are thread-safe.
 //
-// Ids are those of the package. Truncation and padding, which a file may ask for, are not done:
-// they are of batches, and not of texts.
+// Ids equal the package's. A file's truncation and padding settings are ignored, since they apply
+// to batches.
 class JsonTokenizer {
  public:
-  // Of the bytes of a tokenizer.json. Throws DataError, beginning with `place`, for what is none,
-  // is out of bounds, or asks for something that Longspan does not know.
+  // Parses a tokenizer.json. Throws DataError, prefixed with `place`, for invalid or unsupported
+  // contents.
   JsonTokenizer(std::string json, const std::string& place);
 
-  // Of the way in which files are understood and texts encoded, with the versions of the libraries
-  // that know characters: where two are the same, so are the ids.
+  // Returns the version of the parsing and encoding, including the Unicode libraries' versions.
+  // Equal versions produce equal ids.
   static std::string version();
 
-  // The bytes that it was made of.
+  // Returns the tokenizer.json it was created from.
   const std::string& json() const;
-  // One more than the largest id.
+  // Returns the largest id + 1.
   std::int64_t vocabulary() const;
-  // What an id is called; "" where there is none. The id of what is called so; -1 where none is.
+  // Map an id to its token, or "", and a token to its id, or -1.
   const std::string& token(std::int64_t id) const;
   std::int64_t id_of(std::string_view token) const;
-  // Whether a token stands for no text, as <s>.
+  // Returns whether a token denotes no text, such as <s>.
   bool is_special(std::int64_t id) const;
-  // What begins and ends a single text.
+  // Ids that the template adds before and after a single text.
   const std::vector<std::int64_t>& before() const;
   const std::vector<std::int64_t>& after() const;
 
-  // Calls f(token) for the tokens of a text, one after another, without what begins and ends it.
-  // All of the text is one document. Throws DataError, beginning with `place`, where it is not
-  // UTF-8 or nothing stands for a character.
-  // Where the text is the part of a longer one that begins at byte `begin` of it, ends are counted
-  // from the beginning of that.
+  // Calls f(token) for each token of a text, without the template; the complete text is one
+  // document. Throws DataError, prefixed with `place`, for invalid UTF-8 and for a character
+  // without a token. `begin`: offset of this part in a longer text, to which token ends are
+  // relative.
   using TokenSink = std::function<void(const JsonToken&)>;
   void encode(std::string_view text,
               std::string_view place,
               const TokenSink& sink,
               std::int64_t begin = 0) const;
-  // Whether a text may be given in parts, one call of `encode` each, whose tokens are those of the
-  // whole; and where a part may end: the first place at byte `least` or later, npos where there is
-  // none.
+  // Return whether parts of a text, encoded one by one, yield the tokens of the complete text, and
+  // where a part may end. The boundary is the first one at byte `least` or later, or npos.
   bool supports_chunking() const;
   std::size_t chunk_boundary(std::string_view text, std::size_t least) const;
-  // The ids; with what begins and ends a text where `with_template`.
+  // Returns the ids; `with_template` adds the template's ids.
   std::vector<std::int64_t> ids(std::string_view text,
                                 std::string_view place,
                                 bool with_template = false) const;
-  // The text of tokens. Of byte-level tokenizers the bytes, which need not be UTF-8. Ids that have
-  // no token are passed over, and special tokens where `without_special`.
+  // Returns the text of tokens; for byte-level tokenizers bytes that may be invalid UTF-8. Skips
+  // unknown ids, and special tokens if `without_special`.
   std::string decode(std::span<const std::int64_t> ids, bool without_special = false) const;
 
   friend bool operator==(const JsonTokenizer& a, const JsonTokenizer& b) {
@@ -78,8 +76,8 @@ class JsonTokenizer {
   std::shared_ptr<const Loaded> loaded_;
 };
 
-// The tokenizer.json that stands for GPT-2's two files: a vocabulary and merges in lines. Throws
-// DataError, beginning with the places, for what is none.
+// Returns the tokenizer.json for GPT-2's two files: a vocabulary, and merges in lines. Throws
+// DataError, prefixed with the file's path, for an invalid file.
 std::string json_of_merges(std::string_view vocabulary,
                            const std::string& vocabulary_place,
                            std::string_view merges,

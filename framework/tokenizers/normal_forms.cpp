@@ -11,10 +11,10 @@ namespace {
 struct Part {
   char32_t character = 0;
   int order = 0;
-  std::size_t end = 0;  // of what it comes from
+  std::size_t end = 0;  // end of its source
 };
 
-// Marks are put into order behind each character, those of one order as they came.
+// Sorts marks after each character stably by combining class (canonical ordering).
 void put_in_order(std::vector<Part>& parts) {
   for (auto begin = parts.begin(); begin != parts.end();) {
     begin = std::find_if(begin, parts.end(), [](const Part& part) { return part.order > 0; });
@@ -32,7 +32,7 @@ void compose(std::vector<Part>& parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Part part = parts[i];
     if (starter != SIZE_MAX) {
-      // Nothing of the same order or without one may stand between the two.
+      // A character between the two with an equal or zero combining class blocks the composition.
       const bool is_next = written == starter + 1;
       const int between = is_next ? -1 : parts[written - 1].order;
       if (is_next || (between < part.order && between != 0)) {
@@ -49,7 +49,7 @@ void compose(std::vector<Part>& parts) {
   parts.resize(written);
 }
 
-// The bytes from `at` on whose characters stay as they are, whatever is before them.
+// Returns the end of the bytes from `at` on that normalization leaves unchanged in any context.
 std::size_t plain_end(std::string_view text, std::size_t at, NormalForm form) {
   const char32_t limit = form.composes && !form.compatible ? 0x300U : 0x80U;
   while (at < text.size()) {
@@ -60,7 +60,8 @@ std::size_t plain_end(std::string_view text, std::size_t at, NormalForm form) {
   return at;
 }
 
-// The first character behind `at` and some bytes more that begins anew; the end, where none does.
+// Returns the first character, at least `least` bytes after `at`, for which begins_anew holds, or
+// the end.
 std::size_t section_end(std::string_view text, std::size_t at) {
   constexpr std::size_t least = 256;
   for (const std::size_t begin = at; at < text.size();) {
@@ -108,7 +109,7 @@ AlignedText in_normal_form(const TextPiece& piece, NormalForm form) {
   std::vector<Part> parts;
   for (std::size_t at = 0; at < text.size();) {
     std::size_t begin = plain_end(text, at, form);
-    // The last plain character may go into one with what is behind it.
+    // The last unchanged character may compose with the next one.
     if (begin > at && begin < text.size()) begin = previous_character(text, begin);
     writer.copy_span(at, begin);
     at = begin < text.size() ? section_end(text, begin) : begin;

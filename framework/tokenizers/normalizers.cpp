@@ -11,9 +11,9 @@ namespace {
 
 constexpr std::string_view known_normalizers =
     "NFC, NFD, NFKC, NFKD, Lowercase, StripAccents, BertNormalizer, Strip, Replace, Prepend, Nmt, "
-    "ByteLevel, Precompiled and Sequence";
+    "ByteLevel, Precompiled or Sequence";
 
-// f(character, text) says what a character becomes; false: it stays.
+// f(character, text) appends the replacement of a character; false: unchanged.
 template <typename F>
 AlignedText by_character(const TextPiece& piece, F&& f) {
   AlignedWriter writer(piece);
@@ -81,7 +81,7 @@ AlignedText with_chinese_apart(const TextPiece& piece) {
   });
 }
 
-// What SentencePiece drops, and what it takes for a space, before anything else.
+// Characters that SentencePiece first removes or maps to a space.
 AlignedText of_translation(const TextPiece& piece) {
   return by_character(piece, [](char32_t c, std::string& text) {
     const bool is_dropped = (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) ||

@@ -1,4 +1,4 @@
-// What a text becomes before it is cut: normal forms, small letters, replacements.
+// Normalizers, which run before the split into words: normal forms, lowercase, replacements.
 #pragma once
 
 #include <functional>
@@ -9,23 +9,23 @@
 
 namespace longspan {
 
-// Takes valid UTF-8 and gives valid UTF-8. Thread-safe.
+// Maps valid UTF-8 to valid UTF-8. Thread-safe.
 using TextNormalizer = std::function<AlignedText(const TextPiece&)>;
 
-// Of the member "normalizer" of a file; empty where it is null. Throws DataError for a kind that is
-// not known.
+// Reads the member "normalizer" of a file. Returns empty for null. Throws DataError for an
+// unsupported type.
 TextNormalizer read_normalizer(const JsonCursor& json);
 
-// Unicode's normal forms (UAX 15), of which the package `tokenizers` knows Unicode of some years
-// ago (unicode_tables.h).
+// Unicode normal forms (UAX 15) of the older Unicode version of the package `tokenizers`
+// (unicode_tables.h).
 struct NormalForm {
   bool composes = false;    // C, not D
   bool compatible = false;  // K
 };
 AlignedText in_normal_form(const TextPiece& piece, NormalForm form);
 
-// The table of replacements of a model of SentencePiece ("precompiled_charsmap"): a double array of
-// texts and the texts that replace them. Throws DataError for one that is damaged.
+// Reads SentencePiece's table of replacements ("precompiled_charsmap"): a double-array trie of
+// strings and their replacements. Throws DataError for an invalid table.
 TextNormalizer read_precompiled(const JsonCursor& json);
 
 }  // namespace longspan

@@ -16,7 +16,7 @@ struct TextPattern::Compiled {
     void operator()(pcre2_code* compiled) const { pcre2_code_free(compiled); }
   };
   std::unique_ptr<pcre2_code, FreeCode> code;
-  bool is_fast = false;  // compiled to machine code
+  bool is_fast = false;  // JIT-compiled
   std::string place;
 };
 
@@ -44,7 +44,7 @@ TextPattern TextPattern::regex(const std::string& expression, const std::string&
   if (!compiled->code) {
     std::array<PCRE2_UCHAR, 256> message{};
     pcre2_get_error_message(error, message.data(), message.size());
-    throw DataError("{}: found {}; wanted a regular expression: {}",
+    throw DataError("{}: expected a regular expression, found {}: {}",
                     place,
                     quote(expression),
                     reinterpret_cast<const char*>(message.data()));
@@ -84,7 +84,7 @@ int PatternScan::match_at(std::size_t from) const {
   int found = PCRE2_ERROR_JIT_STACKLIMIT;
   if (compiled.is_fast)
     found = pcre2_jit_match(compiled.code.get(), subject, text_.size(), from, 0, data, nullptr);
-  // Without machine code, what was tried is kept on the heap.
+  // Without JIT, backtracking state is on the heap.
   if (found == PCRE2_ERROR_JIT_STACKLIMIT)
     found = pcre2_match(compiled.code.get(),
                         subject,
@@ -94,7 +94,7 @@ int PatternScan::match_at(std::size_t from) const {
                         data,
                         nullptr);
   if (found < 0 && found != PCRE2_ERROR_NOMATCH)
-    throw DataError("{}: the expression takes too many steps on a text of {} bytes (PCRE2: {})",
+    throw DataError("{}: the regular expression exceeds the step limit on {} bytes (PCRE2: {})",
                     compiled.place,
                     text_.size(),
                     found);
@@ -126,7 +126,7 @@ bool PatternScan::next(PatternSpan& span) {
       has_match_ = true;
       break;
     }
-    // One of no characters divides, and the search goes on one character later.
+    // An empty match splits, and the search continues one character later.
     search_ += search_ < text_.size() ? next_width(text_, search_) : 1;
     if (match_.begin > at_) {
       span = {at_, match_.begin, false};

@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-// Characters of the category that PCRE2 may be too old to know.
+// Returns characters of the category that are newer than PCRE2's Unicode version.
 const char* newer(std::string_view category) {
   for (const NewerCharacters& entry : tokenizer_newer_characters)
     if (category == entry.category) return entry.ranges;
@@ -37,12 +37,10 @@ class PatternWriter {
 
  private:
   [[noreturn]] void refuse(std::string_view what) const {
-    throw DataError(
-        "{}: found {} in {}; wanted an expression without it: it may mean something "
-        "else here",
-        place_,
-        quote(what),
-        quote(expression_));
+    throw DataError("{}: does not support {} in the regular expression {}",
+                    place_,
+                    quote(what),
+                    quote(expression_));
   }
   void copy(std::size_t count) {
     text_ += expression_.substr(at_, count);
@@ -53,22 +51,22 @@ class PatternWriter {
       in_class_ = true;
       copy(1);
       if (at_ < expression_.size() && expression_[at_] == '^') copy(1);
-      // The first is a letter of the class.
+      // A leading "]" is a literal of the class.
       if (at_ < expression_.size() && expression_[at_] == ']') {
         text_ += '\\';
         copy(1);
       }
       return;
     }
-    // PCRE2 takes a + behind an interval for one that gives nothing back, and {,n} for letters.
+    // PCRE2 reads + after an interval as possessive, and {,n} as a literal.
     if (expression_.substr(at_).starts_with("}+")) refuse("}+");
     if (expression_.substr(at_).starts_with("{,")) refuse("{,");
     if (letter == '(') judge_flags();
-    // Groups that both know, and no verbs.
+    // Accepts groups with equal meaning in both, and no verbs.
     if (letter == '(' && expression_.substr(at_).starts_with("(*")) refuse("(*");
     copy(1);
   }
-  // With (?m) a dot takes the end of a line here and not there.
+  // With (?m) a dot matches a newline in Oniguruma but not in PCRE2.
   void judge_flags() const {
     std::string_view rest = expression_.substr(at_);
     if (!rest.starts_with("(?")) return;

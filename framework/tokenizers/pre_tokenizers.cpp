@@ -12,9 +12,9 @@ namespace {
 
 constexpr std::string_view known_pre_tokenizers =
     "ByteLevel, Split, Metaspace, Whitespace, WhitespaceSplit, BertPreTokenizer, Punctuation, "
-    "Digits, CharDelimiterSplit and Sequence";
+    "Digits, CharDelimiterSplit or Sequence";
 
-// What becomes of matches.
+// The treatment of matches.
 enum class CutBehavior : std::uint8_t { removed, isolated, with_previous, with_next, contiguous };
 
 CutBehavior behavior_of(const JsonCursor& json, CutBehavior otherwise) {
@@ -25,10 +25,10 @@ CutBehavior behavior_of(const JsonCursor& json, CutBehavior otherwise) {
   if (text == "MergedWithPrevious") return CutBehavior::with_previous;
   if (text == "MergedWithNext") return CutBehavior::with_next;
   if (text == "Contiguous") return CutBehavior::contiguous;
-  json.unknown("Removed, Isolated, MergedWithPrevious, MergedWithNext and Contiguous");
+  json.unknown("Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
 }
 
-// As PatternScan; matches are the characters of a kind, one by one.
+// As PatternScan; each character of the class is a match.
 class KindScan {
  public:
   KindScan(bool (*is_of_kind)(char32_t), std::string_view text)
@@ -54,7 +54,7 @@ class KindScan {
   std::size_t at_ = 0;
 };
 
-// Runs of characters of a kind are the matches.
+// Matches are runs of characters of one class.
 class RunScan {
  public:
   RunScan(int (*kind_of)(char32_t), std::string_view text) : kind_of_(kind_of), text_(text) {}
@@ -84,7 +84,7 @@ void cut_at(Scan& scan,
             CutBehavior behavior,
             bool inverted,
             const PieceSink& sink) {
-  PatternSpan held;  // what the next span may be joined to
+  PatternSpan held;  // the next span may be joined to it
   bool holds = false;
   const auto give = [&] {
     if (holds && held.begin < held.end) sink(piece.part(held.begin, held.end));
@@ -100,7 +100,7 @@ void cut_at(Scan& scan,
                   (behavior == CutBehavior::with_next && !span.is_match && held.is_match));
     if (joins) {
       held.end = span.end;
-      // What a match was joined to takes no other; neither does what was joined to a match.
+      // A joined pair takes no further span.
       held.is_match = span.is_match;
     } else {
       give();
@@ -126,7 +126,7 @@ PreTokenizer at_kind(bool (*is_of_kind)(char32_t), CutBehavior behavior) {
   };
 }
 
-// The runs of words and those of what is neither words nor blanks.
+// Splits into runs of word characters and runs of other non-space characters.
 void cut_words(const TextPiece& piece, const PieceSink& sink) {
   RunScan scan([](char32_t c) { return is_word(c) ? 1 : is_white_space(c) ? 0 : 2; }, piece.text);
   PatternSpan span;
@@ -174,7 +174,7 @@ PreTokenizer read_byte_level(const JsonCursor& json, bool leaves_bytes) {
   return one_after_another(std::move(steps));
 }
 
-// Spaces become a letter, with which words begin (Kudo and Richardson 2018).
+// Replaces spaces with a character that begins words (Kudo and Richardson 2018).
 PreTokenizer read_metaspace(const JsonCursor& json) {
   const JsonCursor replacement = json["replacement"];
   const std::string letter = replacement.is_there() ? utf8_of(replacement.character()) : "\u2581";
@@ -182,7 +182,7 @@ PreTokenizer read_metaspace(const JsonCursor& json) {
   const JsonCursor prepend = json["prepend_scheme"];
   if (prepend.is_there()) scheme = prepend.text();
   if (scheme != "always" && scheme != "never" && scheme != "first")
-    prepend.unknown("always, first and never");
+    prepend.unknown("always, first or never");
   PreTokenizer cut;
   if (json["split"].flag(true))
     cut = at_pattern(TextPattern::literal(letter), CutBehavior::with_next, false);
@@ -231,7 +231,7 @@ PreTokenizer read_one(const JsonCursor& json, bool leaves_bytes) {
   type.unknown(known_pre_tokenizers);
 }
 
-// The steps, with those of sequences in sequences.
+// Flattens nested sequences of steps.
 void add_steps(const JsonCursor& json, std::vector<JsonCursor>& steps) {
   if (!json["type"].is_there() || json["type"].text() != "Sequence") {
     steps.push_back(json);

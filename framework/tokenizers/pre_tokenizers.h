@@ -1,4 +1,4 @@
-// What a text is cut into before a model cuts words into tokens.
+// Pre-tokenizers: split a text into words before the model splits words into tokens.
 #pragma once
 
 #include <functional>
@@ -10,18 +10,18 @@
 namespace longspan {
 
 using PieceSink = std::function<void(const TextPiece&)>;
-// Gives the pieces of a piece, none of them empty, in order. The sink must not keep them.
+// Passes the non-empty pieces of a piece to the sink in order. The sink must not retain them.
 // Thread-safe.
 using PreTokenizer = std::function<void(const TextPiece&, const PieceSink&)>;
 
 struct ReadPreTokenizer {
-  PreTokenizer cut;            // empty: the whole text is one piece
-  bool ends_in_bytes = false;  // each piece is still to be written in letters of bytes
+  PreTokenizer cut;            // empty: the complete text is one piece
+  bool ends_in_bytes = false;  // the caller must apply the byte-to-character map
 };
 
-// Of the member "pre_tokenizer" of a file. A last step of the kind ByteLevel writes bytes as
-// letters (byte_to_unicode.h), which is left to who asks where `leaves_bytes`. Throws DataError for
-// a kind that is not known.
+// Reads the member "pre_tokenizer" of a file. A final ByteLevel step maps bytes to characters
+// (byte_to_unicode.h); with `leaves_bytes` the caller must do that. Throws DataError for an
+// unsupported type.
 ReadPreTokenizer read_pre_tokenizer(const JsonCursor& json, bool leaves_bytes);
 
 }  // namespace longspan

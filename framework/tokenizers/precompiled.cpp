@@ -11,7 +11,7 @@ namespace longspan {
 namespace {
 
 constexpr std::size_t longest_cluster =
-    6;  // bytes of one that is looked for as a whole, and no more
+    6;  // maximum bytes of a cluster that is looked up as a unit
 
 int sextet(char letter) {
   if (letter >= 'A' && letter <= 'Z') return letter - 'A';
@@ -39,7 +39,7 @@ std::string from_base64(const JsonCursor& json) {
   return bytes;
 }
 
-// A double array (Aoe 1989) as the library darts-clone keeps it, and the texts that it points into.
+// A double-array trie (Aoe 1989) in darts-clone's format, and the strings it refers to.
 class Replacements {
  public:
   explicit Replacements(const JsonCursor& json) {
@@ -54,7 +54,7 @@ class Replacements {
     if (valid_utf8_bytes(texts_) != texts_.size()) json.throw_data_error("replacements in UTF-8");
   }
 
-  // What replaces the shortest text of the table that `text` begins with; null where there is none.
+  // Returns the replacement of the shortest entry that is a prefix of `text`, or null.
   const char* find(std::string_view text) const {
     std::size_t node = offset_of(units_[0]);
     for (const char letter : text) {
@@ -67,7 +67,7 @@ class Replacements {
       node ^= offset_of(unit);
       if ((unit >> 8 & 1U) == 0) continue;
       const std::size_t value = node < units_.size() ? units_[node] & 0x7FFFFFFFU : SIZE_MAX;
-      // Within a character it would not be UTF-8.
+      // An offset within a character would yield invalid UTF-8.
       const bool is_whole =
           value < texts_.size() && (static_cast<unsigned char>(texts_[value]) & 0xC0) != 0x80;
       return is_whole ? texts_.c_str() + value : nullptr;
@@ -84,7 +84,7 @@ class Replacements {
   std::string texts_;
 };
 
-// The end of what is read as one character (UAX 29), from `at` on.
+// Returns the end of the grapheme cluster (UAX 29) at `at`.
 std::size_t cluster_end(std::string_view text, std::size_t at) {
   NextCharacter before = next_character(text.substr(at));
   std::size_t end = at + before.width;

@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-// A field of a message of protocol buffers: a number, or bytes.
+// A protocol buffer field: a number, or bytes.
 struct ProtoField {
   std::uint64_t number = 0;
   std::uint64_t value = 0;
@@ -34,7 +34,7 @@ bool read_fixed(std::string_view& rest, std::size_t width, std::uint64_t& value)
   return true;
 }
 
-// Calls f(field) for each field of a message; false where it is damaged.
+// Calls f(field) for each field of a message; returns false for an invalid message.
 template <typename F>
 bool for_each_field(std::string_view rest, F&& f) {
   while (!rest.empty()) {

@@ -1,5 +1,4 @@
-// A model file of the SentencePiece library (sentencepiece_model.proto), as far as tokenizers read
-// it.
+// A SentencePiece model file (sentencepiece_model.proto): the fields that tokenizers need.
 #pragma once
 
 #include <optional>
@@ -29,7 +28,7 @@ struct SentencePieceFile {
   bool escape_whitespaces = true;
 };
 
-// Empty where the bytes are no such message, or one without pieces.
+// Returns nothing for an invalid message, or for a model without pieces.
 std::optional<SentencePieceFile> read_sentencepiece_file(std::string_view bytes);
 
 }  // namespace longspan

@@ -22,9 +22,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view word_end = "</w>";
-constexpr std::string_view gpt2_space = "\u0120";  // as GPT-2 writes it
-constexpr const char* piece_space = "\u2581";      // as SentencePiece writes it
-// How CLIP cuts a text (Radford et al. 2021), and Qwen 2 (Yang et al. 2024).
+constexpr std::string_view gpt2_space = "\u0120";  // in GPT-2's byte-level characters
+constexpr const char* piece_space = "\u2581";      // in SentencePiece
+// The patterns of CLIP (Radford et al. 2021) and Qwen 2 (Yang et al. 2024).
 constexpr const char* clip_expression =
     R"('s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+)";
 constexpr const char* qwen2_expression =
@@ -96,7 +96,7 @@ std::map<std::string, std::string> usual_special_tokens(SlowKind kind) {
     case SlowKind::t5:
       return {{"eos", "</s>"}, {"unk", "<unk>"}, {"pad", "<pad>"}};
   }
-  throw Failure("a kind of slow tokenizer without special tokens");
+  throw Failure("slow tokenizer type without special tokens");
 }
 
 std::string to_base64(std::string_view bytes) {
@@ -121,12 +121,12 @@ nlohmann::json parsed(const NamedText& file) {
     if (!found.is_object()) throw DataError("{}: expected a JSON object", file.place);
     return found;
   } catch (const nlohmann::json::exception& error) {
-    throw DataError("{}: is not JSON: {}", file.place, truncated(error.what(), 200));
+    throw DataError("{}: invalid JSON: {}", file.place, truncated(error.what(), 200));
   }
 }
 
-// An entry of "added_tokens" of a tokenizer.json, without its id. `json`: the token's text, or an
-// object as the package writes one.
+// Returns an entry of "added_tokens" of a tokenizer.json, without its id. `json`: the token's text,
+// or the package's object form.
 Json added_token(const JsonCursor& json, bool is_special) {
   const bool is_object = !json.is_text();
   const auto flag = [&](const char* key, bool otherwise) {
@@ -166,7 +166,7 @@ class SlowTokenizer {
   bool flag(const char* key, bool otherwise) const { return config_[key].flag(otherwise); }
   std::int64_t find(const std::string& token) const;
   bool has(std::string_view token) const { return find(std::string(token)) >= 0; }
-  // The text and id of a special token that a template needs.
+  // Returns the text and id of a special token that a template requires.
   std::pair<std::string, std::int64_t> special(const char* role) const;
   void frame(const std::vector<const char*>& before, const std::vector<const char*>& after);
 
@@ -176,7 +176,7 @@ class SlowTokenizer {
   SlowKind kind_ = SlowKind::gpt2;
   bool has_word_ends_ = false;
   std::optional<SentencePieceFile> pieces_;
-  Json model_;                                         // of the file
+  Json model_;                                         // the "model" member
   std::unordered_map<std::string, std::int64_t> ids_;  // of the vocabulary and of added tokens
   std::map<std::string, Json> special_;                // by role, and by text where it has none
   std::map<std::int64_t, Json> added_;                 // by id
@@ -191,7 +191,7 @@ SlowTokenizer::SlowTokenizer(const SlowTokenizerFiles& files)
       model_json_(parsed(files.config)),
       config_(config_json_, files.tokenizer_config.place) {}
 
-// As "tokenizer_class" says, or as the model's type does where files of that kind are there.
+// Reads the type from "tokenizer_class", else from the model's type if its files are present.
 std::optional<SlowKind> SlowTokenizer::said_kind() const {
   for (const auto& [json, place] : {std::pair(&config_json_, &files_.tokenizer_config.place),
                                     std::pair(&model_json_, &files_.config.place)}) {
@@ -202,8 +202,7 @@ std::optional<SlowKind> SlowTokenizer::said_kind() const {
     const auto known = std::ranges::find(slow_classes, name, &SlowName::name);
     if (known == std::end(slow_classes) || vocabulary_of(known->kind) != files_.kind)
       throw DataError(
-          "{}: \"tokenizer_class\": found {}, of which {} is not read; save the tokenizer as "
-          "tokenizer.json",
+          "{}: \"tokenizer_class\": {} does not support {}; save the tokenizer as tokenizer.json",
           *place,
           quote(named.text()),
           files_.vocabulary.place);
@@ -217,7 +216,7 @@ std::optional<SlowKind> SlowTokenizer::said_kind() const {
   return known->kind;
 }
 
-// As the pieces say.
+// Infers the type from the vocabulary.
 SlowKind SlowTokenizer::found_kind() const {
   if (files_.kind == SlowVocabulary::lines) return SlowKind::bert;
   if (files_.kind == SlowVocabulary::sentencepiece)
@@ -235,11 +234,11 @@ std::pair<std::string, std::int64_t> SlowTokenizer::special(const char* role) co
   const auto found = special_.find(role);
   if (found == special_.end())
     throw DataError(
-        "{}: there is no {}_token, which a text has around it", files_.vocabulary.place, role);
+        "{}: expected a {}_token for the template, found none", files_.vocabulary.place, role);
   const auto text = found->second["content"].get<std::string>();
   const std::int64_t id = find(text);
   if (id < 0)
-    throw DataError("{}: has no token {}, the {}_token, which a text has around it",
+    throw DataError("{}: has no token {}, the {}_token of the template",
                     files_.vocabulary.place,
                     quote(text),
                     role);
@@ -261,7 +260,7 @@ void SlowTokenizer::frame(const std::vector<const char*>& before,
   add_text("A", 0, single);
   for (const char* role : after) add(role, 0, single);
   pair = single;
-  // Of BERT the second text has no beginning of its own.
+  // In BERT the second text of a pair has no prefix.
   if (kind_ != SlowKind::bert)
     for (const char* role : before) add(role, 1, pair);
   add_text("B", 1, pair);
@@ -272,7 +271,7 @@ void SlowTokenizer::frame(const std::vector<const char*>& before,
                              {"special_tokens", tokens}};
 }
 
-// Of vocab.txt: an id is the number of a line; of a token that is there twice the last.
+// vocab.txt: an id is a line number; for duplicate tokens the last one counts.
 void SlowTokenizer::read_lines() {
   std::string_view rest = files_.vocabulary.text;
   for (std::int64_t id = 0; !rest.empty(); ++id) {
@@ -304,7 +303,7 @@ void SlowTokenizer::read_merges() {
     if (line.empty() || (line_number == 1 && line.starts_with("#version"))) continue;
     const std::size_t blank = line.find(' ');
     if (blank == std::string_view::npos || line.find(' ', blank + 1) != std::string_view::npos)
-      throw DataError("{}:{}: found {}; wanted two pieces with a space between them",
+      throw DataError("{}:{}: expected two pieces with a space between them, found {}",
                       files_.merges.place,
                       line_number,
                       quote(line));
@@ -324,7 +323,7 @@ void SlowTokenizer::take_pieces(const SentencePieceFile& model) {
             {"byte_fallback", model.byte_fallback}};
 }
 
-// Pieces are merged in the order of their scores.
+// Derives the merges from pieces, ordered by score.
 void SlowTokenizer::take_byte_pairs(const SentencePieceFile& model) {
   struct Merge {
     float score;
@@ -370,15 +369,15 @@ void SlowTokenizer::read_vocabulary() {
   if (files_.kind == SlowVocabulary::json) return read_merges();
   pieces_ = read_sentencepiece_file(files_.vocabulary.text);
   if (!pieces_)
-    throw DataError("{}: is not a model of SentencePiece; save the tokenizer as tokenizer.json",
+    throw DataError("{}: expected a SentencePiece model; save the tokenizer as tokenizer.json",
                     files_.vocabulary.place);
   const bool is_bpe = pieces_->model_type == SentencePieceFile::ModelType::bpe;
   if ((!is_bpe && pieces_->model_type != SentencePieceFile::ModelType::unigram) ||
       pieces_->space_as_suffix || !pieces_->escape_whitespaces || pieces_->unknown_id < 0 ||
       pieces_->unknown_id >= std::ssize(pieces_->pieces))
     throw DataError(
-        "{}: a SentencePiece model of this kind has no tokenizer.json; set data.tokenizer.type to "
-        "sentencepiece, and data.tokenizer.model to this file",
+        "{}: this SentencePiece model cannot be converted to tokenizer.json; set "
+        "data.tokenizer.type to sentencepiece, and data.tokenizer.model to this file",
         files_.vocabulary.place);
   for (std::size_t id = 0; id < pieces_->pieces.size(); ++id)
     ids_.emplace(pieces_->pieces[id].text, static_cast<std::int64_t>(id));
@@ -390,14 +389,13 @@ void SlowTokenizer::read_vocabulary() {
 
 void SlowTokenizer::add_special(const std::string& role, const JsonCursor& json) {
   Json token = added_token(json, true);
-  // As the package has it of a text alone.
+  // Matches the package for a token given as plain text.
   if (role == "mask" && kind_ == SlowKind::roberta && json.is_text()) token["lstrip"] = true;
   const std::string key = role.empty() ? "+" + token["content"].get<std::string>() : role;
   special_[key] = std::move(token);
 }
 
-// Those of the class, in whose place tokenizer_config.json puts others, and special_tokens_map.json
-// others again.
+// The class's defaults, overridden by tokenizer_config.json, then by special_tokens_map.json.
 void SlowTokenizer::read_special_tokens() {
   for (const auto& [role, text] : usual_special_tokens(kind_)) {
     const nlohmann::json json = text;
@@ -423,7 +421,7 @@ void SlowTokenizer::read_special_tokens() {
         for (const auto& [name, value] : more.value().items()) add_special("", more[name]);
     }
   }
-  // What T5 fills gaps with has the ids after the model's, backwards.
+  // T5's sentinel tokens have the ids after the model's, in descending order.
   if (kind_ != SlowKind::t5) return;
   const JsonCursor count = config_["extra_ids"];
   const std::int64_t extra = count.is_there() ? count.integer(0, 1 << 16) : 100;
@@ -439,8 +437,8 @@ void SlowTokenizer::read_special_tokens() {
   if (pieces_->model_type == SentencePieceFile::ModelType::unigram) take_pieces(*pieces_);
 }
 
-// "added_tokens_decoder", or of older versions added_tokens.json; and special tokens of the
-// vocabulary.
+// Adds "added_tokens_decoder", or added_tokens.json of older versions, and the vocabulary's special
+// tokens.
 void SlowTokenizer::add_tokens() {
   const auto special_of = [&](const std::string& text) -> const Json* {
     for (const auto& [role, token] : special_)
@@ -451,7 +449,7 @@ void SlowTokenizer::add_tokens() {
     const auto text = token["content"].get<std::string>();
     const auto [entry, is_new] = ids_.try_emplace(text, id);
     if (!is_new && entry->second != id)
-      throw DataError("{}: token {} is said to be {}, and {} in {}",
+      throw DataError("{}: token {} has id {}, but {} in {}",
                       place,
                       quote(text),
                       id,
@@ -518,12 +516,12 @@ void SlowTokenizer::refuse_other_ids() const {
 void SlowTokenizer::add_byte_level() {
   if (has_word_ends_ || !has(gpt2_space))
     throw DataError(
-        "{}: {}; wanted the pieces of GPT-2, which have {} for a space, or of CLIP; a "
-        "tokenizer.json says how other ones are read",
+        "{}: expected the pieces of GPT-2 ({} for a space) or CLIP, found {}; save the tokenizer "
+        "as tokenizer.json",
         files_.vocabulary.place,
-        has_word_ends_ ? "has pieces that end in </w> and no <|startoftext|>"
-                       : "has no piece for a space",
-        quote(gpt2_space));
+        quote(gpt2_space),
+        has_word_ends_ ? "pieces that end in </w> without <|startoftext|>"
+                       : "no piece for a space");
   const bool is_qwen2 = kind_ == SlowKind::qwen2;
   const Json level = {{"type", "ByteLevel"},
                       {"add_prefix_space", flag("add_prefix_space", false)},
@@ -551,7 +549,7 @@ void SlowTokenizer::add_byte_level() {
   if (kind_ == SlowKind::gpt2 && flag("add_bos_token", false)) frame({"bos"}, {});
 }
 
-// Small letters, and pieces that say where a word ends.
+// Lowercases, and marks word ends in the pieces.
 void SlowTokenizer::add_clip() {
   const Json blanks = {{"type", "Replace"}, {"pattern", {{"Regex", "\\s+"}}}, {"content", " "}};
   file_["normalizer"] = {{"type", "Sequence"},
@@ -580,7 +578,7 @@ void SlowTokenizer::add_clip() {
 }
 
 void SlowTokenizer::add_bert() {
-  // Without the key: a vocabulary that has capital letters is of a model that reads them.
+  // Without the key: capitals in the vocabulary imply a cased model.
   const bool has_capitals = std::ranges::any_of(ids_, [](const auto& entry) {
     const std::string& token = entry.first;
     return !token.starts_with('[') &&
@@ -629,7 +627,7 @@ void SlowTokenizer::add_llama() {
     replace("Regex", R"((?<![\s\S]) +| +(?![\s\S]))", "");
     replace("Regex", " {2,}", " ");
   }
-  // As older versions have it each part between added tokens begins with a space.
+  // In older versions each part between added tokens begins with a space.
   const bool is_legacy = flag("legacy", true);
   if (is_legacy) {
     if (prepends) steps.push_back(Json{{"type", "Prepend"}, {"prepend", piece_space}});
@@ -682,7 +680,7 @@ std::string SlowTokenizer::json() {
       add_llama();
       break;
   }
-  // With added tokens, whose ids may then lie after a gap.
+  // Includes added tokens, whose ids may follow a gap.
   if (model_["type"] != "Unigram") {
     auto vocabulary = nlohmann::json::object();
     for (const auto& [text, id] : ids_) vocabulary[text] = id;
@@ -692,7 +690,7 @@ std::string SlowTokenizer::json() {
   try {
     return file_.dump() + "\n";
   } catch (const nlohmann::json::exception&) {
-    throw DataError("{}: is not UTF-8",
+    throw DataError("{}: expected UTF-8",
                     (files_.merges.is_there() ? files_.merges : files_.vocabulary).place);
   }
 }

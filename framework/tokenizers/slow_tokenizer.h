@@ -1,12 +1,12 @@
-// Files of "slow" tokenizers of the package transformers, which it saved before there was a
-// tokenizer.json: vocab.json with merges.txt, vocab.txt, or a model of SentencePiece.
+// Files of the "slow" tokenizers of the package transformers, from before tokenizer.json:
+// vocab.json with merges.txt, vocab.txt, or a SentencePiece model.
 #pragma once
 
 #include <string>
 
 namespace longspan {
 
-// A file's content, and the path that messages name. Without a path: the file is missing.
+// A file's content and its path for messages. An empty path: the file is missing.
 struct NamedText {
   std::string place = {};
   std::string text = {};
@@ -26,10 +26,10 @@ struct SlowTokenizerFiles {
   NamedText config = {};              // config.json of the model
 };
 
-// The tokenizer.json that the package makes of them: steps and template of the tokenizer's class,
-// with its special and added tokens. The class is "tokenizer_class", else that of "model_type",
-// else that of the files. Throws DataError, beginning with a file's place, for a class that is not
-// known and a setting that changes ids in another way.
+// Returns the tokenizer.json that the package creates from them: pipeline and template of the
+// tokenizer's class, with its special and added tokens. The class is from "tokenizer_class", else
+// from "model_type", else from the files. Throws DataError, prefixed with a file's path, for an
+// unsupported class and for a setting that changes ids otherwise.
 std::string json_of_slow_tokenizer(const SlowTokenizerFiles& files);
 
 }  // namespace longspan

@@ -49,7 +49,7 @@ bool is_of_characters(const std::string& type) {
   return std::ranges::find(known, type) != known.end();
 }
 
-// The steps, with those of sequences in sequences; false where one is none.
+// Flattens nested sequences of steps; returns false for an invalid step.
 bool add_steps(const nlohmann::json& json,
                const char* key,
                std::vector<const nlohmann::json*>& steps) {
@@ -102,10 +102,10 @@ std::optional<nlohmann::json> normalizer_of_later_parts(const nlohmann::json& no
   auto later = nlohmann::json::array();
   for (const nlohmann::json* const step : steps) {
     const std::string type = text_of(*step, "type");
-    // What it puts before a text it puts before the first part.
+    // Prepend affects only the first part.
     if (type == "Prepend") continue;
-    // BERT's puts blanks beside ideographs: with what another step makes of blanks that may go on
-    // in the next part.
+    // BertNormalizer puts blanks around ideographs. Combined with a step that changes blanks, its
+    // effect may extend into the next part.
     const bool is_alone = steps.size() == 1;
     const bool goes = is_of_characters(type) || (type == "BertNormalizer" && is_alone) ||
                       (type == "Replace" && replaces_by_parts(*step));

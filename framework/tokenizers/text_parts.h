@@ -1,5 +1,5 @@
-// Whether what is done with a text can be done part by part, which keeps memory small: the parts
-// begin with blanks as `blank_to_cut_at` (chunk_boundaries.h) finds them.
+// Support for encoding a text part by part, which bounds memory. Parts begin with blanks at the
+// boundaries of `blank_to_cut_at` (chunk_boundaries.h).
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -7,15 +7,15 @@
 
 namespace longspan {
 
-// The member "normalizer" of a file for all parts of a text but the first, where each part is
-// normalised by itself; none where that is not sure to be the same.
+// Returns the member "normalizer" for all parts of a text but the first, where each part is
+// normalized separately. Returns nothing where equal results are not guaranteed.
 std::optional<nlohmann::json> normalizer_of_later_parts(const nlohmann::json& normalizer);
 
-// What the member "pre_tokenizer" does where a part begins.
+// Effect of the member "pre_tokenizer" at the beginning of a part.
 enum class PartCut : std::uint8_t {
-  depends,  // on more than one part
+  depends,  // depends on more than one part
   cuts,     // a word ends and another one begins
-  keeps,    // a word may go on there
+  keeps,    // a word may continue
 };
 PartCut cut_of_parts(const nlohmann::json& pre_tokenizer);
 

@@ -1,4 +1,4 @@
-// Tables that encoding looks up: texts and pairs of ids to ids.
+// Hash tables for encoding: from strings and pairs of ids to ids.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +9,19 @@
 
 namespace longspan {
 
-// Texts to ids. Open addressing; the texts lie in one block of memory.
+// Maps strings to ids. Open addressing; the strings are stored in one block of memory.
 class TokenTable {
  public:
   TokenTable() : slots_(16) {}
-  // Replaces what the text had.
+  // Replaces an existing value.
   void set(std::string_view text, std::int32_t id);
-  // -1 where it has none.
+  // Returns -1 where the text is absent.
   std::int32_t find(std::string_view text) const;
   std::size_t size() const { return size_; }
 
  private:
   struct Slot {
-    std::uint32_t tag = 0;  // of the hash; 0: free
+    std::uint32_t tag = 0;  // hash tag; 0: free
     std::int32_t id = -1;
     std::uint64_t begin = 0;
     std::uint64_t bytes = 0;
@@ -34,7 +34,7 @@ class TokenTable {
   std::size_t size_ = 0;
 };
 
-// Keys of 64 bits, none of which is all ones, to two numbers.
+// Maps 64-bit keys, except all ones, to two numbers.
 class KeyTable {
  public:
   struct Entry {
@@ -44,9 +44,9 @@ class KeyTable {
   };
   KeyTable() : slots_(16) {}
   void reserve(std::size_t count);
-  // Replaces what the key had.
+  // Replaces an existing value.
   void set(std::uint64_t key, std::uint32_t first, std::int32_t second);
-  // Null where it has none.
+  // Returns null where the key is absent.
   const Entry* find(std::uint64_t key) const {
     std::size_t at = mixed(key) & (slots_.size() - 1);
     while (slots_[at].key != key) {
@@ -66,11 +66,11 @@ class KeyTable {
   std::size_t size_ = 0;
 };
 
-// Texts by their bytes, for what a text begins with.
+// A trie of strings by bytes, for prefix matching.
 class PrefixTree {
  public:
   void add(std::string_view text, std::int32_t id);
-  // Calls f(bytes, id) for each text that `text` begins with, the shortest first.
+  // Calls f(bytes, id) for each stored string that is a prefix of `text`, shortest first.
   template <typename F>
   void for_each_prefix(std::string_view text, F&& f) const {
     std::uint64_t node = 0;
@@ -83,7 +83,7 @@ class PrefixTree {
   }
 
  private:
-  KeyTable nodes_;  // (node, byte) to the next node, and the id of the text that ends there
+  KeyTable nodes_;  // (node, byte) to the next node, and the id of the string that ends there
   std::uint32_t count_ = 1;
 };
 

@@ -37,7 +37,7 @@ TokenTemplate read_token_template(const JsonCursor& json) {
     return {{id_of(json["cls"][std::size_t{1}])}, {id_of(json["sep"][std::size_t{1}])}};
   if (kind == "ByteLevel") return {};
   if (kind != "Sequence")
-    type.unknown("TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel and Sequence");
+    type.unknown("TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel or Sequence");
   TokenTemplate result;
   const JsonCursor list = json["processors"];
   for (std::size_t i = 0; i < list.size(); ++i) {

@@ -1,4 +1,4 @@
-// The tokens around those of a text: what begins and ends it.
+// The template of special tokens around a text.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,15 @@
 
 namespace longspan {
 
-// Of one text; pairs of texts are not made.
+// For single texts; pairs are unsupported.
 struct TokenTemplate {
   std::vector<std::int64_t> before;
   std::vector<std::int64_t> after;
 };
 
-// Of the member "post_processor" of a file: TemplateProcessing, BertProcessing, RobertaProcessing,
-// ByteLevel (which adds nothing) and sequences of them. Throws DataError for another kind.
+// Reads the member "post_processor" of a file: TemplateProcessing, BertProcessing,
+// RobertaProcessing, ByteLevel (which adds nothing) and sequences of them. Throws DataError for
+// another type.
 TokenTemplate read_token_template(const JsonCursor& json);
 
 }  // namespace longspan

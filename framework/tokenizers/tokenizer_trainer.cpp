@@ -56,7 +56,7 @@ nlohmann::json decoder_of(const TokenizerRules& rules) {
   return {{"type", "WordPiece"}, {"prefix", continuing}, {"cleanup", true}};
 }
 
-// BERT's, where its tokens are there.
+// BERT's template, if its tokens are present.
 ordered_json post_processor_of(const TokenizerRules& rules) {
   if (rules.kind == TrainedKind::byte_pairs) return byte_level(true);
   const auto begin = std::ranges::find(rules.special, "[CLS]");
@@ -100,24 +100,24 @@ TokenizerRules checked(TokenizerRules rules) {
   std::set<std::string> seen;
   for (const std::string& token : rules.special) {
     if (token.empty() || valid_utf8_bytes(token) != token.size())
-      throw ConfigurationError("special token {}: wanted a text in UTF-8", quote(token));
+      throw ConfigurationError("special token {}: expected a UTF-8 string", quote(token));
     if (!seen.insert(token).second)
-      throw ConfigurationError("special token {} is there twice", quote(token));
+      throw ConfigurationError("duplicate special token {}", quote(token));
   }
   return rules;
 }
 
-// What is merged: the symbols at first, and the words as their ids.
+// The symbols to merge: the initial ones, and words as their ids.
 class Symbols {
  public:
   virtual ~Symbols() = default;
   const std::vector<std::string>& texts() const { return texts_; }
   virtual void append_ids(std::string_view word, std::vector<std::int32_t>& ids) const = 0;
-  // How the vocabulary writes a symbol.
+  // Returns a symbol as written in the vocabulary.
   virtual std::string written(const std::string& symbol) const { return symbol; }
 
  protected:
-  // Its id, where it is there already; the next one, where not.
+  // Returns the id of an existing or a new symbol.
   std::int32_t add(const std::string& text) {
     const std::int32_t found = ids_.find(text);
     if (found >= 0) return found;
@@ -133,12 +133,12 @@ class Symbols {
   TokenTable ids_;
 };
 
-// All bytes, in the order of the letters that stand for them.
+// All bytes, ordered by their byte-level characters.
 class ByteSymbols : public Symbols {
  public:
   explicit ByteSymbols(const std::vector<std::string>& special) {
-    // A special token that is written as letters of bytes is those bytes; another one is nothing
-    // that a text has.
+    // A special token in byte-level characters equals those bytes; any other one cannot occur in
+    // text.
     for (const std::string& token : special)
       add(from_byte_letters(token).value_or(no_byte_of_text + token));
     std::array<std::size_t, 256> bytes{};
@@ -150,7 +150,7 @@ class ByteSymbols : public Symbols {
     for (const char byte : word) ids.push_back(ids_[static_cast<unsigned char>(byte)]);
   }
   std::string written(const std::string& symbol) const override {
-    // No symbol but that of the byte itself has it otherwise.
+    // The marker occurs in no other symbol, except the one of its byte.
     const bool is_special = symbol.size() > 1 && symbol.starts_with(no_byte_of_text);
     return is_special ? symbol.substr(1) : to_byte_letters(symbol);
   }
@@ -159,12 +159,12 @@ class ByteSymbols : public Symbols {
   std::array<std::int32_t, 256> ids_{};
 };
 
-// The characters of the words by code point, and after them those that go on in a word.
+// The words' characters by code point, followed by their continuation forms.
 class CharacterSymbols : public Symbols {
  public:
   CharacterSymbols(const std::vector<std::string>& special, const std::vector<CountedWord>& words) {
     for (const std::string& token : special) add(token);
-    std::set<std::string> all;  // bytes of UTF-8 are in the order of code points
+    std::set<std::string> all;  // UTF-8 byte order is code point order
     std::set<std::string> later;
     for (const CountedWord& word : words)
       for_each_character(word.text, [&](std::string_view letter, bool is_first) {
@@ -201,7 +201,7 @@ ordered_json model_of(const TokenizerRules& rules,
   std::vector<std::string> written;
   for (std::size_t id = 0; id < texts.size(); ++id) {
     written.push_back(symbols.written(texts[id]));
-    // Known to be there once; a search for each key would take time in proportion to all pairs.
+    // Appends directly: keys are unique, and a search for each would be quadratic.
     vocabulary.get_ref<ordered_json::object_t&>().push_back({written.back(), ordered_json(id)});
   }
   if (rules.kind == TrainedKind::word_pieces)
@@ -238,7 +238,7 @@ struct TokenizerTrainer::FrontEnd {
   nlohmann::json normalizer_json;
   nlohmann::json pre_tokenizer_json;
   TextNormalizer normalizer;
-  PreTokenizer cut;  // byte pairs take the bytes of a word
+  PreTokenizer cut;  // BPE takes the bytes of a word
 };
 
 TokenizerRules usual_rules(TrainedKind kind) {
@@ -275,12 +275,11 @@ std::string TokenizerTrainer::train(const WordCounts& words,
   else
     symbols = std::make_unique<CharacterSymbols>(rules_.special, sorted);
   if (std::ssize(symbols->texts()) > rules_.vocabulary)
-    throw DataError(
-        "{}: a vocabulary of {} is too small for it; its {} and the special tokens need {}",
-        place,
-        rules_.vocabulary,
-        rules_.kind == TrainedKind::byte_pairs ? "256 bytes" : "characters",
-        symbols->texts().size());
+    throw DataError("{}: a vocabulary of {} is too small: its {} and the special tokens require {}",
+                    place,
+                    rules_.vocabulary,
+                    rules_.kind == TrainedKind::byte_pairs ? "256 bytes" : "characters",
+                    symbols->texts().size());
   BpeTrainer trainer(symbols->texts(),
                      {.score = rules_.score,
                       .ties = rules_.ties,
@@ -293,11 +292,10 @@ std::string TokenizerTrainer::train(const WordCounts& words,
   }
   const std::vector<PairMerge> merges = trainer.train(rules_.vocabulary, listener);
   if (std::ssize(trainer.symbols()) < rules_.vocabulary)
-    throw DataError(
-        "{}: a vocabulary of {} is too large for it; its pairs that are there twice give {}",
-        place,
-        rules_.vocabulary,
-        trainer.symbols().size());
+    throw DataError("{}: a vocabulary of {} is too large: its repeated pairs yield {}",
+                    place,
+                    rules_.vocabulary,
+                    trainer.symbols().size());
   const ordered_json file = {{"version", "1.0"},
                              {"truncation", nullptr},
                              {"padding", nullptr},

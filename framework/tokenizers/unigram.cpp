@@ -1,4 +1,5 @@
-// The likeliest pieces under a unigram language model (Kudo 2018), by Viterbi's algorithm.
+// The most likely segmentation under a unigram language model (Kudo 2018), by the Viterbi
+// algorithm.
 #include <algorithm>
 #include <limits>
 
@@ -17,7 +18,7 @@ class Unigram : public WordModel {
   void encode(std::string_view word, std::vector<WordToken>& tokens) const override;
 
  private:
-  // The best way to the end of a part of the word: its last piece.
+  // The last piece of the best segmentation of a prefix.
   struct Best {
     double score = 0;
     std::int64_t begin = -1;
@@ -76,24 +77,24 @@ void Unigram::add_unknown(std::string_view word,
                           std::size_t begin,
                           std::size_t end,
                           std::vector<WordToken>& tokens) const {
-  // Several unknown characters may be a piece that is called so.
+  // Consecutive unknown characters may equal a piece.
   const std::int32_t id = ids_.find(word.substr(begin, end - begin));
   if (id < 0 && !byte_ids_.empty() && add_byte_pieces(word, begin, end, byte_ids_, tokens)) return;
   if (id < 0 && unknown_ < 0)
-    throw DataError("the tokenizer has an id neither for a character nor for unknown ones");
+    throw DataError("the tokenizer has no id for a character and no unknown token");
   tokens.push_back({id < 0 ? unknown_ : id, static_cast<std::uint32_t>(end)});
 }
 
 void Unigram::encode(std::string_view word, std::vector<WordToken>& tokens) const {
   std::vector<Best> best(word.size() + 1);
   find_paths(word, best);
-  std::vector<std::pair<std::size_t, bool>> ends;  // of pieces, backwards; whether unknown
+  std::vector<std::pair<std::size_t, bool>> ends;  // of pieces, from the end; whether unknown
   for (auto end = word.size(); end > 0; end = static_cast<std::size_t>(best[end].begin))
     ends.emplace_back(end, unknown_ < 0 ? best[end].id < 0 : best[end].id == unknown_);
   std::size_t begin = 0;
   for (std::size_t i = ends.size(); i-- > 0;) {
     const auto [end, is_unknown] = ends[i];
-    // Unknown characters beside one another are one token.
+    // Adjacent unknown characters form one token.
     if (is_unknown && unknown_ >= 0 && i > 0 && ends[i - 1].second) continue;
     if (is_unknown)
       add_unknown(word, begin, end, tokens);

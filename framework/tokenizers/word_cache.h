@@ -1,4 +1,4 @@
-// Words that were encoded before.
+// A cache of encoded words.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace longspan {
 
-// Of one thread. It is emptied when it is full: some tens of megabytes.
+// For a single thread. It is cleared when full, at some tens of megabytes.
 class WordCache {
  public:
   static constexpr std::size_t longest_word = 64;  // bytes
 
   WordCache();
-  // The tokens of a word of at most longest_word bytes, from the model where they are not there.
-  // Valid until the next call.
+  // Returns the tokens of a word of at most longest_word bytes, encoding it on a miss. Valid until
+  // the next call.
   std::span<const WordToken> encode(std::string_view word, const WordModel& model);
 
  private:

@@ -36,7 +36,7 @@ void WordCounts::drop_rare() {
 }
 
 void WordCounts::add(const WordCounts& other) {
-  // In an order of their own: which words are dropped depends on it.
+  // Adds in a fixed order, which determines the words that are dropped.
   if (bytes_ + other.bytes_ > most_) {
     for (const CountedWord& word : other.sorted()) add(word.text, word.count);
     return;

@@ -1,4 +1,4 @@
-// How often each word of a text is there.
+// Word frequencies of a corpus.
 #pragma once
 
 #include <cstddef>
@@ -15,14 +15,13 @@ struct CountedWord {
   std::int64_t count = 0;
 };
 
-// Memory does not grow without end: before the words take more than `most` bytes, the half of them
-// that was met least often so far is dropped, with those that were met as often. What is left then
-// depends on the order of the calls, and on nothing else. A word that is longer than that is kept
-// alone.
+// Bounded memory: before the words exceed `most` bytes, the less frequent half is dropped,
+// including ties. The result then depends on the order of the calls, and on nothing else. A single
+// word that exceeds the bound is kept alone.
 class WordCounts {
  public:
   static constexpr std::size_t usual_most = std::size_t{1} << 29;
-  // What a word takes beside its text.
+  // Bytes of a word's entry, excluding its text.
   static constexpr std::size_t bytes_of_entry = 80;
 
   explicit WordCounts(std::size_t most = usual_most) : most_(most) {}
@@ -30,7 +29,7 @@ class WordCounts {
   void add(const WordCounts& other);
   std::size_t size() const { return counts_.size(); }
   std::size_t bytes() const { return bytes_; }
-  // The most frequent first, those of one count by their bytes.
+  // Sorted by descending count, then by bytes.
   std::vector<CountedWord> sorted() const;
 
  private:

@@ -8,10 +8,10 @@ namespace longspan {
 namespace {
 
 constexpr std::size_t most_ids = std::size_t{1} << 24;
-// Ids without a piece, of a small vocabulary.
+// Maximum number of unused ids that a small vocabulary may have.
 constexpr std::size_t most_gap = std::size_t{1} << 18;
 
-// The word itself.
+// WordLevel: looks up the complete word.
 class WholeWords : public WordModel {
  public:
   WholeWords(const JsonCursor& json, const WordVocabulary& vocabulary)
@@ -19,7 +19,7 @@ class WholeWords : public WordModel {
   void encode(std::string_view word, std::vector<WordToken>& tokens) const override {
     const std::int32_t found = ids_.find(word);
     const std::int32_t id = found < 0 ? unknown_ : found;
-    if (id < 0) throw DataError("the tokenizer has an id neither for a word nor for unknown ones");
+    if (id < 0) throw DataError("the tokenizer has no id for a word and no unknown token");
     tokens.push_back({id, static_cast<std::uint32_t>(word.size())});
   }
   bool is_worth_remembering() const override { return false; }
@@ -29,7 +29,7 @@ class WholeWords : public WordModel {
   std::int32_t unknown_;
 };
 
-// Of [["piece", score], ...].
+// Reads [["piece", score], ...].
 WordVocabulary read_piece_list(const JsonCursor& json) {
   WordVocabulary vocabulary;
   if (!json.is_list()) json.throw_data_error("a list of pieces and their scores");
@@ -47,7 +47,7 @@ WordVocabulary read_piece_list(const JsonCursor& json) {
 std::string kind_of(const JsonCursor& json) {
   const JsonCursor type = json["type"];
   if (type.is_there()) return type.text();
-  // Files of old did not say it.
+  // Older files lack the type.
   if (json["merges"].is_there()) return "BPE";
   if (json["vocab"].is_list()) return "Unigram";
   return json["max_input_chars_per_word"].is_there() ? "WordPiece" : "WordLevel";
@@ -75,7 +75,7 @@ ReadModel read_word_model(const JsonCursor& json, bool bytes) {
   ReadModel read;
   const JsonCursor pieces = json["vocab"];
   if (kind != "BPE" && kind != "Unigram" && kind != "WordPiece" && kind != "WordLevel")
-    json["type"].unknown("BPE, Unigram, WordPiece and WordLevel");
+    json["type"].unknown("BPE, Unigram, WordPiece or WordLevel");
   read.vocabulary = kind == "Unigram" ? read_piece_list(pieces) : read_word_vocabulary(pieces);
   if (kind == "BPE")
     read.model = read_bpe(json, read.vocabulary, bytes);

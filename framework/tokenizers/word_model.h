@@ -1,5 +1,4 @@
-// What cuts a word into tokens: byte pairs merged in order, the likeliest pieces, the longest ones,
-// or the word itself.
+// Models that split a word into tokens: BPE, unigram, WordPiece, or a lookup of the complete word.
 #pragma once
 
 #include <cstdint>
@@ -17,42 +16,42 @@ struct WordToken {
   std::uint32_t end = 0;  // in bytes of the word
 };
 
-// A word is valid UTF-8 and not empty. Encoding is thread-safe.
+// Words are valid UTF-8 and not empty. Encoding is thread-safe.
 class WordModel {
  public:
   virtual ~WordModel() = default;
-  // Adds the tokens of a word. Throws DataError where it has a character that the model has no id
-  // for, and no id for what is unknown.
+  // Appends the tokens of a word. Throws DataError for a character without an id where there is no
+  // unknown token.
   virtual void encode(std::string_view word, std::vector<WordToken>& tokens) const = 0;
-  // Whether words may come as the bytes of a text, which the model knows by the characters that
-  // byte-level tokenizers write for them (byte_to_unicode.h).
+  // Returns whether words may be raw bytes, for a vocabulary in byte-level characters
+  // (byte_to_unicode.h).
   virtual bool takes_bytes() const { return false; }
-  // Whether words are cut before each letter that stands for a space (U+2581) behind another
-  // character: of such parts one by one come the tokens of the word.
+  // Returns whether words are split before each space character (U+2581) that follows another
+  // character. Parts encoded one by one then yield the word's tokens.
   virtual bool cuts_words() const { return false; }
-  // The bytes of the first such part.
+  // Returns the bytes of the first such part.
   virtual std::size_t part_of(std::string_view word) const { return word.size(); }
-  // Whether a word of up to some bytes is better remembered than encoded again.
+  // Returns whether caching a short word is faster than encoding it again.
   virtual bool is_worth_remembering() const { return true; }
 };
 
-// The pieces of the vocabulary by id; "" for ids that none has.
+// The vocabulary by id; "" for unused ids.
 struct WordVocabulary {
   TokenTable ids;
   std::vector<std::string> texts;
 };
-// Of {"piece": id, ...}. Throws DataError for ids of no sense, such as many without a piece.
+// Reads {"piece": id, ...}. Throws DataError for invalid ids, such as large gaps.
 WordVocabulary read_word_vocabulary(const JsonCursor& json);
 
-// Of the member "model" of a file; gives its vocabulary too. `bytes`: words will come as bytes, if
-// the model takes them. Throws DataError.
+// Reads the member "model" of a file, including its vocabulary. `bytes`: words will be raw bytes,
+// if the model supports them. Throws DataError.
 struct ReadModel {
   std::unique_ptr<const WordModel> model;
   WordVocabulary vocabulary;
 };
 ReadModel read_word_model(const JsonCursor& json, bool bytes);
 
-// Each kind, with its "type".
+// One reader per "type".
 std::unique_ptr<const WordModel> read_bpe(const JsonCursor& json,
                                           const WordVocabulary& vocabulary,
                                           bool bytes);
@@ -61,9 +60,9 @@ std::unique_ptr<const WordModel> read_unigram(const JsonCursor& json,
 std::unique_ptr<const WordModel> read_wordpiece(const JsonCursor& json,
                                                 const WordVocabulary& vocabulary);
 
-// The ids of <0x00> to <0xFF>; -1 where the vocabulary lacks one.
+// Returns the ids of <0x00> to <0xFF>; -1 where the vocabulary lacks one.
 std::vector<std::int32_t> byte_piece_ids(const TokenTable& ids);
-// Adds the tokens of each byte of text[begin, end); false where one has none.
+// Appends a token for each byte of text[begin, end); returns false where one has none.
 bool add_byte_pieces(std::string_view text,
                      std::size_t begin,
                      std::size_t end,

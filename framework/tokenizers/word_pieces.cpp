@@ -1,5 +1,5 @@
-// WordPiece (Schuster and Nakajima 2012, as BERT has it): the longest piece from the left, again
-// and again; a word that does not come out is unknown as a whole.
+// WordPiece (Schuster and Nakajima 2012, as implemented by BERT): greedy longest match from the
+// left; a word with an unmatched part is unknown as a unit.
 #include <algorithm>
 
 #include "framework/core/error.h"

@@ -19,14 +19,16 @@ void write_all(int file, const std::filesystem::path& path, std::string_view byt
     count = ::write(file, bytes.data(), bytes.size());
   } while (count < 0 && errno == EINTR);
   if (count < 0) fail_with_errno(path, "cannot be written");
-  // What is cut short (the disk is full) would be taken for what a killed run left.
+  // A partial line (full disk) would otherwise be mistaken for the remains of a killed run.
   if (static_cast<std::size_t>(count) != bytes.size())
-    throw Failure(
-        "{}: {} of {} bytes written; is the disk full?", path.string(), count, bytes.size());
+    throw Failure("{}: wrote {} of {} bytes; check whether the disk is full",
+                  path.string(),
+                  count,
+                  bytes.size());
 }
 
 void fsync_file(int file, const std::filesystem::path& path) {
-  if (::fdatasync(file) != 0) fail_with_errno(path, "cannot be brought to the disk");
+  if (::fdatasync(file) != 0) fail_with_errno(path, "fsync failed");
 }
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// What the files that a run appends to have in common.
+// Helpers for files that a run appends to.
 #pragma once
 
 #include <filesystem>
@@ -6,13 +6,13 @@
 
 namespace longspan {
 
-// Throws Failure with the place, what went wrong and errno's words.
+// Throws Failure with the path, the failed operation and the errno message.
 [[noreturn]] void fail_with_errno(const std::filesystem::path& path, const char* what);
 
-// Appends the bytes to an open file by one write(2). Throws Failure when it cannot take them whole.
+// Appends the bytes to an open file with one write(2). Throws Failure on an incomplete write.
 void write_all(int file, const std::filesystem::path& path, std::string_view bytes);
 
-// Brings what was written to the disk. Throws Failure.
+// Flushes written data to disk. Throws Failure.
 void fsync_file(int file, const std::filesystem::path& path);
 
 }  // namespace longspan

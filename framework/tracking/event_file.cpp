@@ -27,7 +27,7 @@ static_assert(std::endian::native == std::endian::little, "records are little-en
 
 constexpr std::string_view name_begin = "events.out.tfevents.";
 constexpr std::string_view name_end = ".longspan";
-constexpr std::size_t header_bytes = 12;  // a length and its checksum
+constexpr std::size_t header_bytes = 12;  // length and its checksum
 constexpr std::size_t footer_bytes = 4;
 
 template <typename T>
@@ -42,7 +42,7 @@ T number_in(std::string_view bytes) {
   return number;
 }
 
-// The seconds that a file of ours was named after.
+// Returns the seconds in the name of a file of this program.
 std::optional<std::int64_t> begun_at(const std::string& name) {
   if (!name.starts_with(name_begin) || !name.ends_with(name_end)) return std::nullopt;
   if (name.size() <= name_begin.size() + name_end.size()) return std::nullopt;
@@ -63,7 +63,7 @@ std::vector<fs::path> event_files(const fs::path& folder) {
   return files;
 }
 
-// An open file that is closed in the end.
+// RAII wrapper of a file descriptor.
 class OpenFile {
  public:
   explicit OpenFile(const fs::path& path)
@@ -79,7 +79,7 @@ class OpenFile {
     if (::fstat(file_, &status) != 0) fail_with_errno(path_, "cannot be read");
     return status.st_size;
   }
-  // As many bytes as there are from there on, and at most so many.
+  // Reads at most `count` bytes from `begin` on.
   std::string read(std::int64_t begin, std::size_t count) const {
     std::string bytes(count, '\0');
     std::size_t done = 0;
@@ -94,7 +94,7 @@ class OpenFile {
     return bytes;
   }
   void cut(std::int64_t size) const {
-    if (::ftruncate(file_, size) != 0) fail_with_errno(path_, "cannot be cut");
+    if (::ftruncate(file_, size) != 0) fail_with_errno(path_, "cannot be truncated");
   }
 
  private:
@@ -102,8 +102,8 @@ class OpenFile {
   int file_;
 };
 
-// Where the first event of a later step begins, or what is no whole record at the end; the size
-// where there is neither, or something that is no record.
+// Returns the offset of the first event of a later step, or of an incomplete record at the end.
+// Returns the file's size without either, or where a record is invalid.
 std::int64_t end_of_steps(const OpenFile& file, std::int64_t last_step) {
   const std::int64_t size = file.size();
   std::int64_t place = 0;
@@ -136,7 +136,7 @@ std::string record_frame(std::string_view data) {
 
 TensorBoardEventFile::TensorBoardEventFile(const fs::path& path) : path_(path) {
   file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-  if (file_ < 0) fail_with_errno(path_, "cannot be made");
+  if (file_ < 0) fail_with_errno(path_, "cannot be created");
 }
 
 TensorBoardEventFile::~TensorBoardEventFile() { ::close(file_); }

@@ -1,4 +1,4 @@
-// Files of events, as TensorBoard reads them: TFRecords, each with its length and checksums.
+// TensorBoard event files: TFRecords, each with its length and checksums.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,20 @@
 
 namespace longspan {
 
-// The bytes of a record: length, its masked checksum, data, their masked checksum.
+// Returns a record's bytes: length, its masked checksum, data, their masked checksum.
 std::string record_frame(std::string_view data);
 
-// A file of events that is begun, open to append. Each event is written by one write(2): what a
-// killed run has written can be read.
+// A new event file, open for appending. Each event is one write(2), so events of a killed run are
+// readable.
 class TensorBoardEventFile {
  public:
-  // Throws Failure where it is there already or cannot be made.
+  // Throws Failure where the file exists already or cannot be created.
   explicit TensorBoardEventFile(const std::filesystem::path& path);
   TensorBoardEventFile(const TensorBoardEventFile&) = delete;
   TensorBoardEventFile& operator=(const TensorBoardEventFile&) = delete;
   ~TensorBoardEventFile();
 
-  // Throws Failure when the event cannot be written whole.
+  // Throws Failure when the event cannot be written completely.
   void write(std::string_view event);
   void sync();
 
@@ -30,13 +30,13 @@ class TensorBoardEventFile {
   int file_ = -1;
 };
 
-// The name for a file of events that begins now. Readers go through the files of a folder in the
-// order of their names: it comes after all that are there.
+// Returns the name of a new event file. It sorts after all existing ones, since readers process a
+// directory's files in name order.
 std::string next_event_file(const std::filesystem::path& folder, std::int64_t now);
 
-// Cuts the events of steps after `last_step` off the files of events of a folder that this program
-// wrote, and what a killed run left unfinished at their ends. From where a file cannot be read it
-// stays as it is. Throws Failure where a file cannot be opened, read or cut.
+// Removes the events of steps after `last_step`, and incomplete records at the end, from this
+// program's event files in a directory. A file is left unchanged from its first unreadable record
+// on. Throws Failure where a file cannot be opened, read or truncated.
 void truncate_events(const std::filesystem::path& folder, std::int64_t last_step);
 
 }  // namespace longspan

@@ -10,7 +10,7 @@ namespace {
 
 using Writer = protozero::pbf_writer;
 
-// The numbers of the fields.
+// Protocol buffer field numbers.
 namespace event {
 constexpr std::uint32_t wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7;
 }
@@ -49,7 +49,7 @@ constexpr std::uint32_t key = 1, value = 2;
 constexpr std::uint32_t number = 2, text = 3, truth = 4;
 }  // namespace hyper_parameters
 
-// An event whose content `write` adds.
+// Returns an event with content written by `write`.
 template <typename Write>
 std::string event_at(const EventTime& time, const Write& write) {
   std::string bytes;
@@ -60,7 +60,7 @@ std::string event_at(const EventTime& time, const Write& write) {
   return bytes;
 }
 
-// A summary of one value whose content `write` adds.
+// Returns a summary of one value with content written by `write`.
 template <typename Write>
 std::string summary_event(const EventTime& time, const std::string& tag, const Write& write) {
   return event_at(time, [&](Writer& writer) {
@@ -121,7 +121,7 @@ std::optional<double> number_in(const std::string& text) {
   return number;
 }
 
-// Without the quotes of YAML, where nothing in them stands for something else.
+// Removes YAML quotes, where the text has no escapes.
 std::string unquoted(const std::string& text) {
   const bool is_quoted = text.size() >= 2 && text.starts_with('"') && text.ends_with('"') &&
                          text.find('\\') == std::string::npos;
@@ -190,7 +190,7 @@ std::string hyper_parameters_event(const EventTime& time,
   }
   return summary_event(time, "_hparams_/session_start_info", [&](Writer& writer) {
     add_plugin(writer, "hparams", content);
-    // All is in the metadata.
+    // Hyperparameters are in the metadata only, so the tensor is empty.
     Writer nothing(writer, value::tensor);
     nothing.add_enum(tensor::dtype, tensor::float32);
     add_shape(nothing, 0);

@@ -1,6 +1,5 @@
-// The messages that TensorBoard reads, as bytes in the wire format of protocol buffers. Which
-// fields they have is said by event.proto and summary.proto of TensorBoard, and by
-// plugin_data.proto of its plugin for hyper-parameters.
+// TensorBoard's event messages in protocol buffer wire format. Field numbers are from event.proto
+// and summary.proto of TensorBoard, and from plugin_data.proto of its hyperparameter plugin.
 #pragma once
 
 #include <map>
@@ -11,32 +10,32 @@
 
 namespace longspan {
 
-// When something was told, and of which step.
+// Time and step of an event.
 struct EventTime {
   double seconds = 0;  // since 1970
   std::int64_t step = 0;
 };
 
-// The first event of a file.
+// Returns the first event of a file.
 std::string version_event(double seconds);
 
-// A session begins with that step: a reader forgets what it was told before of this step and of
-// later ones. Of the first session of a run readers take note alone.
+// Returns the start of a session at that step: a reader discards earlier events of this and later
+// steps. Readers ignore it in the first session of a run.
 std::string session_start_event(const EventTime& time);
 
-// The numbers, histograms and images of a record.
+// Returns the numbers, histograms and images of a record.
 std::string record_event(const MetricsRecord& record);
 
-// Text in Markdown under a tag.
+// Returns Markdown text under a tag.
 std::string text_event(const EventTime& time, const std::string& tag, const std::string& markdown);
 
-// The keys of a configuration, as they are written, for the table of hyper-parameters: numbers and
-// truth values as what they are.
+// Returns the keys of a configuration for the hyperparameter table. Numbers and booleans keep their
+// type.
 std::string hyper_parameters_event(const EventTime& time,
                                    const std::map<std::string, std::string>& keys,
                                    const std::string& run_id);
 
-// The step of an event; nothing where the bytes are none.
+// Returns the step of an event; nothing for invalid bytes.
 std::optional<std::int64_t> step_of_event(std::string_view event);
 
 }  // namespace longspan

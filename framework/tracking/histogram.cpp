@@ -8,8 +8,8 @@
 namespace longspan {
 namespace {
 
-// The leading bits of a double without its sign, exponent and three of the mantissa, number its
-// buckets: their ends are exact, and no logarithm is rounded.
+// A bucket's index is the leading bits of a double without its sign: the exponent and three bits of
+// mantissa. So bucket ends are exact, without a rounded logarithm.
 constexpr int bits_left_out = 52 - 3;
 constexpr double least = 0x1p-40;
 constexpr double most = 0x1p24;
@@ -19,13 +19,13 @@ constexpr std::uint64_t leading_bits(double magnitude) {
 }
 
 constexpr std::uint64_t first = leading_bits(least);
-constexpr std::size_t one_side = leading_bits(most) - first;  // buckets of one sign
+constexpr std::size_t one_side = leading_bits(most) - first;  // buckets per sign
 constexpr std::size_t middle = one_side;                      // around zero
 
-// The end that is nearer to zero of bucket `i` of one sign, counted from zero.
+// Returns the lower magnitude bound of bucket `i` of one sign, counted from zero.
 double nearer_end(std::size_t i) { return std::bit_cast<double>((first + i) << bits_left_out); }
 
-// Adds an element to all but the counts, of which `is_first` says whether there is none yet.
+// Adds an element to all but the counts. `is_first`: the histogram is empty.
 void add(Histogram& histogram, double value, bool is_first) {
   histogram.smallest = is_first ? value : std::min(histogram.smallest, value);
   histogram.largest = is_first ? value : std::max(histogram.largest, value);
@@ -33,8 +33,8 @@ void add(Histogram& histogram, double value, bool is_first) {
   histogram.sum_of_squares += value * value;
 }
 
-// In pieces of one size, whose sums are added in their order: the number of threads does not change
-// a bit.
+// Sums fixed-size chunks in order, so that the result is bitwise independent of the number of
+// threads.
 template <typename T>
 Histogram histogram_of_elements(std::span<const T> elements, double factor) {
   constexpr std::size_t piece = 1 << 16;

@@ -1,4 +1,4 @@
-// How the elements of a tensor are distributed.
+// Histograms of a tensor's elements.
 #pragma once
 
 #include <cstdint>
@@ -9,34 +9,34 @@
 
 namespace longspan {
 
-// Counts in buckets that are the same everywhere, eight to a doubling: those of parts of a tensor
-// add up to those of the whole. Elements nearer to zero than 2^-40 are in one bucket, those from
-// 2^24 on in the outermost ones. What is no finite number is left out.
+// Counts in fixed buckets, eight per doubling, so that histograms of shards add up to the full
+// tensor's. Elements of magnitude below 2^-40 share one bucket; those from 2^24 on are in the
+// outermost ones. Non-finite elements are excluded.
 struct Histogram {
   double smallest = 0;
   double largest = 0;
   double sum = 0;
   double sum_of_squares = 0;
-  std::vector<std::int64_t> counts = {};  // by bucket; empty: of no element
+  std::vector<std::int64_t> counts = {};  // by bucket; empty: no elements
 
   std::int64_t count() const;
   friend bool operator==(const Histogram&, const Histogram&) = default;
 };
 
-// How many buckets there are, and the upper end of each; the lower end is that of the one before.
+// Return the number of buckets, and a bucket's upper end; its lower end is the previous one's upper
+// end.
 std::size_t histogram_buckets();
 double upper_end_of_bucket(std::size_t bucket);
-// The bucket of a finite number.
+// Returns the bucket of a finite number.
 std::size_t bucket_of(double value);
 
-// Of the elements of a tensor on the host, f32 or f64, each multiplied by `factor`.
+// Returns the histogram of a host tensor of f32 or f64, with each element multiplied by `factor`.
 Histogram histogram_of(const Tensor& tensor, double factor = 1);
 
-// Of those of both. Either may be of no element.
+// Returns the sum of two histograms. Either may be empty.
 Histogram added(const Histogram& one, const Histogram& other);
 
-// What is between the outermost buckets that are not empty, with runs of empty ones as one: so a
-// board wants them.
+// The non-empty range of buckets with runs of empty ones merged, as TensorBoard expects it.
 struct Bars {
   std::vector<double> upper_ends;
   std::vector<double> counts;

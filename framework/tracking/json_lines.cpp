@@ -11,17 +11,17 @@
 namespace longspan {
 namespace {
 
-// A name may hold that of a file.
+// A name may include a file name, so it is escaped.
 std::string json_text(std::string_view name) {
   return nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string text_of(std::int64_t value) { return fmt::format("{}", value); }
 
-// Of a finite number.
+// Formats a finite number.
 std::string text_of(double value) {
   std::string text = fmt::format("{}", value);
-  // A reader must take it for a floating-point number: -0 would lose its sign.
+  // Keeps the number a float for readers: as an integer, -0 would lose its sign.
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }
@@ -32,7 +32,7 @@ std::string text_of(const MetricField& field) {
   return std::visit([](auto value) { return text_of(value); }, field.value);
 }
 
-// As the services read it.
+// Formats the value for W&B and MLflow.
 std::string value_of(const MetricField& field) {
   if (is_finite(field)) return text_of(field);
   const double value = number_of(field);
@@ -68,10 +68,10 @@ std::string wandb_line(const MetricsRecord& record) {
   return line + "}\n";
 }
 
-// MLflow allows letters, digits and "_-. /" in a key, which must stand as a path does that names no
-// "", "." or "..": folders of files that are validated may. It takes letters of all scripts, but
-// not all that is no ASCII (a dash, what was no UTF-8): that becomes its bytes in hexadecimal
-// digits.
+// MLflow allows letters, digits and "_-. /" in a key. The key must also be a path without empty,
+// "." or ".." components, which names of validated files may have. It allows letters of all
+// scripts, but not all non-ASCII characters, such as dashes. Those and invalid UTF-8 become their
+// bytes in hexadecimal.
 std::string allowed_in_key(std::string_view tag) {
   std::string key;
   for (const char letter : tag) {
@@ -99,7 +99,7 @@ std::string mlflow_key(std::string_view tag) {
     begin = end + 1;
   }
   if (key.size() <= longest) return key;
-  // What it is and the end tell it from others: names of files differ there.
+  // The beginning and the end identify it: file names differ there.
   constexpr std::size_t kept = 40;
   return key.substr(0, kept) + "_" + key.substr(key.size() - (longest - kept - 1));
 }
@@ -127,7 +127,7 @@ JsonlFormat metrics_lines() {
   return {.begin = "{\"step\": ",
           .step_key = "step",
           .loss_key = "loss",
-          .norm_key = "gradient_norm",
+          .norm_key = "grad_norm",
           .lines = [](const MetricsRecord& record) { return json_line(record) + "\n"; }};
 }
 

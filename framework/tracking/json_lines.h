@@ -1,4 +1,4 @@
-// The kinds of files that have a record as lines of JSON.
+// JSON line formats of a record.
 #pragma once
 
 #include <string>
@@ -7,26 +7,26 @@
 
 namespace longspan {
 
-// metrics.jsonl: one object a logged step. Numbers read back to the same bits. What JSON has no
-// number for becomes null, with its name beside it: "loss": null, "loss_reason": "nan" (or "inf",
+// metrics.jsonl: one object per logged step. Numbers read back to the same bits. A non-finite
+// number becomes null, followed by its reason: "loss": null, "loss_reason": "nan" (or "inf",
 // "-inf").
 JsonlFormat metrics_lines();
-// A line of it, without its end.
+// Returns a metrics line, without its newline.
 std::string json_line(const MetricsRecord& record);
 
-// samples.jsonl: one object for each text, {"step": 100, "sample": 0, "input": "...", "output":
-// "...", "reference": "..."}. What is no UTF-8 becomes U+FFFD.
+// samples.jsonl: one object per sample, {"step": 100, "sample": 0, "input": "...", "output": "...",
+// "reference": "..."}. Invalid UTF-8 becomes U+FFFD.
 JsonlFormat samples_lines();
 
-// One object a logged step, as Weights & Biases keeps a run's history: flat, with "_step",
-// "_timestamp" in seconds, and the tags of the numbers. What JSON has no number for is a text:
-// "NaN", "Infinity", "-Infinity", which Python's float() takes.
+// One object per logged step in the history format of Weights & Biases: flat, with "_step",
+// "_timestamp" in seconds, and tags as keys. A non-finite number is a string that Python's float()
+// accepts: "NaN", "Infinity", "-Infinity".
 JsonlFormat wandb_lines();
 
-// One object a number, as MLflow logs it: "key", "value", "timestamp" in milliseconds, "step". A
-// key is one that MLflow takes: what it does not allow there is "_", what is no ASCII its bytes
-// ("_c3"), a path has no empty, "." and ".." parts, and of more than 250 characters the middle is
-// "_".
+// One object per number in MLflow's log format: "key", "value", "timestamp" in milliseconds,
+// "step". Keys are made valid for MLflow: disallowed characters become "_", non-ASCII bytes are
+// escaped ("_c3"). Paths have no empty, "." and ".." components. In keys of more than 250
+// characters the middle is replaced by "_".
 JsonlFormat mlflow_lines();
 
 }  // namespace longspan

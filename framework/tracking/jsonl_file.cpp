@@ -35,7 +35,7 @@ struct Line {
   bool has_loss = false;
 };
 
-// What a line says, or nothing when it is not one of ours.
+// Parses a line; nothing for a line of another format.
 std::optional<Line> read_line(std::string_view text, const JsonlFormat& kind) {
   const auto object = nlohmann::json::parse(text, nullptr, false);
   if (!object.is_object()) return std::nullopt;
@@ -54,13 +54,10 @@ std::optional<Line> read_line(std::string_view text, const JsonlFormat& kind) {
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, int number, const JsonlFormat& kind) {
-  throw DataError("{}:{}: found something else than {}; move the file away",
-                  path.string(),
-                  number,
-                  kind.a_line);
+  throw DataError("{}:{}: expected {}; move the file away", path.string(), number, kind.a_line);
 }
 
-// The lines of steps up to `last_step`, from the first.
+// The lines up to `last_step`.
 struct Kept {
   std::size_t bytes = 0;
   MetricsEnd end;
@@ -74,7 +71,7 @@ Kept lines_up_to(std::int64_t last_step,
   for (int number = 1;; ++number) {
     const std::string_view rest = text.substr(kept.bytes);
     const std::size_t length = rest.find('\n');
-    if (length == std::string_view::npos) {  // unfinished, or nothing
+    if (length == std::string_view::npos) {  // incomplete, or empty
       if (!rest.substr(0, kind.begin.size()).starts_with(kind.begin.substr(0, rest.size())))
         refuse(path, number, kind);
       return kept;
@@ -114,12 +111,12 @@ JsonlFile::JsonlFile(const std::filesystem::path& path, std::int64_t last_step, 
   try {
     struct stat status {};
     if (::fstat(file_, &status) != 0) fail_with_errno(path_, "cannot be read");
-    // A device may never end.
+    // Reading a device may never end.
     const bool is_file = S_ISREG(status.st_mode);
     const auto kept = static_cast<off_t>(
         is_file ? lines_up_to(last_step, read_all(file_, path_), path_, kind_).bytes : 0);
     if (is_file && kept != status.st_size && ::ftruncate(file_, kept) != 0)
-      fail_with_errno(path_, "cannot be cut");
+      fail_with_errno(path_, "cannot be truncated");
   } catch (...) {
     ::close(file_);
     throw;

@@ -6,11 +6,11 @@
 
 namespace longspan {
 
-// CRC-32C (Castagnoli), as RFC 3720 has it.
+// Returns the CRC-32C (Castagnoli) of RFC 3720.
 std::uint32_t crc32c(std::string_view bytes);
 
-// As a TFRecord keeps it: turned right by 15 bits and added to a constant, so that a checksum of
-// bytes that hold checksums stays a good one.
+// Returns the CRC in TFRecord form: rotated right by 15 bits and added to a constant. It stays
+// effective for data that contains checksums.
 std::uint32_t masked_crc32c(std::string_view bytes);
 
 }  // namespace longspan

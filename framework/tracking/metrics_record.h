@@ -1,4 +1,4 @@
-// What a run tells of one step: a value that every sink takes as it is.
+// The metrics of one step, as every sink receives them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace longspan {
 
-// What a number is about: where a board shows it.
+// The subject of a metric, by which dashboards group it.
 enum class MetricGroup : std::uint8_t { training, validation, time, memory };
 
 struct MetricField {
@@ -31,7 +31,7 @@ struct NamedImage {
   std::int64_t width = 0;
   std::int64_t height = 0;
   std::int64_t channels = 0;  // 1, 3 or 4
-  std::string png;            // the bytes of a file
+  std::string png;            // contents of a PNG file
 };
 
 struct MetricsRecord {
@@ -43,24 +43,25 @@ struct MetricsRecord {
   std::vector<TextSample> texts = {};
 };
 
-// Seconds since 1970, now.
+// Returns the current time in seconds since 1970.
 double seconds_of_the_clock();
 
-// As a column of metrics.jsonl: "loss", "validation_loss".
+// Returns the column of metrics.jsonl: "loss", "validation_loss".
 std::string column_of(const MetricField& field);
-// As boards group their numbers: "training/loss", "validation/loss", "time/step_seconds".
+// Returns the tag by which dashboards group metrics: "training/loss", "validation/loss",
+// "time/step_seconds".
 std::string tag_of(const MetricField& field);
 
-// The value as a number of any kind.
+// Returns the value as a double.
 double number_of(const MetricField& field);
 
-// Takes the records of a run, each as soon as it is there.
+// Receives the records of a run as they are produced.
 class MetricsSink {
  public:
   virtual ~MetricsSink() = default;
-  // Throws Failure when the record cannot be taken whole.
+  // Throws Failure when the record cannot be written completely.
   virtual void write(const MetricsRecord& record) = 0;
-  // Returns when all records are on the disk: before a checkpoint, so that none of its steps is
+  // Blocks until all records are on disk. Called before a checkpoint, so that none of its steps is
   // lost. Throws Failure.
   virtual void sync() {}
 };

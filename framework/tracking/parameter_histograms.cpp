@@ -6,7 +6,7 @@
 namespace longspan {
 namespace {
 
-// `values` of what a rank owns of a parameter.
+// Histograms of `values` of the shards that this rank owns.
 template <typename Values>
 std::vector<NamedHistogram> own_histograms(const Parameters& parameters,
                                            const std::string& what,
@@ -18,7 +18,7 @@ std::vector<NamedHistogram> own_histograms(const Parameters& parameters,
     const bool counts =
         parameters.is_primary_owner(*parameter) && parameter->shard_begin < parameter->shard_end;
     result.push_back({what + "/" + parameter->name, {}});
-    // One after another: of a GPU's weights the host needs room for one.
+    // One at a time, so that the host holds only one copy of a GPU's weights.
     if (counts) result.back().histogram = histogram_of(values(*parameter).to_host(), factor);
   }
   return result;

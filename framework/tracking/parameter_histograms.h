@@ -1,5 +1,4 @@
-// Histograms of the weights of a model and of their gradients, each of the whole tensor however it
-// is divided.
+// Histograms of a model's weights and gradients, each of the full tensor however it is sharded.
 #pragma once
 
 #include <string>
@@ -10,15 +9,15 @@
 
 namespace longspan {
 
-// What this rank counts of what is trained. It must be `summed` over all ranks.
-// The masters, as "weights/NAME".
+// This rank's histograms of the trained parameters, before all_reduce_histograms.
+// Returns those of the master weights, as "weights/NAME".
 std::vector<NamedHistogram> own_weight_histograms(const Parameters& parameters);
-// The reduced gradients, each divided by `scale`, as "gradients/NAME": before an update, which uses
-// them up.
+// Returns those of the reduced gradients divided by `scale`, as "gradients/NAME". Call it before
+// the update, which consumes the gradients.
 std::vector<NamedHistogram> own_gradient_histograms(const Parameters& parameters, double scale);
 
-// Collective. Counts over all ranks: each element once, on every rank alike. The counts, the
-// smallest and the largest do not know the layout, sums do to rounding.
+// Collective. Sums over all ranks, counting each element once; identical on every rank. The counts,
+// the smallest and the largest element are independent of the layout; sums are up to rounding.
 std::vector<NamedHistogram> all_reduce_histograms(std::vector<NamedHistogram> own,
                                                   const Communicator& world);
 

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* tokens_column = "tokens";
 
-// Threads that begin meanwhile hear no signals: those are for the thread that trains.
+// Threads created during its lifetime block all signals, which the training thread must receive.
 class NoSignals {
  public:
   NoSignals() {
@@ -41,7 +41,7 @@ class NoSignals {
   sigset_t before_{};
 };
 
-// A place to listen at, and a socket for it.
+// A listening address and its socket.
 class Place {
  public:
   Place(const std::string& address, std::int64_t port) {
@@ -64,10 +64,10 @@ class Place {
     if (socket_ >= 0) ::close(socket_);
   }
 
-  // Why nothing can listen there; empty where it can. The library does not say.
+  // Returns why listening fails, or "". The library does not report the reason.
   const std::string& listen() {
     if (socket_ < 0) return trouble_;
-    // A port that a run before has just left is free.
+    // Allows a port that a previous run has just released.
     const int yes = 1;
     ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     note(::bind(socket_, place_->ai_addr, place_->ai_addrlen) == 0 && ::listen(socket_, 1) == 0);
@@ -91,7 +91,7 @@ std::vector<std::string> server_options(const std::string& address, std::int64_t
   const bool is_version_6 = address.find(':') != std::string::npos;
   const std::string place =
       is_version_6 ? fmt::format("[{}]:{}", address, port) : fmt::format("{}:{}", address, port);
-  // Whoever connects and says nothing is not waited for long.
+  // A client that connects and sends nothing times out soon.
   return {"listening_ports", place, "num_threads", "2", "request_timeout_ms", "1000"};
 }
 
@@ -100,7 +100,7 @@ std::vector<std::string> server_options(const std::string& address, std::int64_t
 struct PrometheusEndpoint::State {
   std::string address;
   std::int64_t port = 0;
-  // Who asks before there is anything to tell is answered, with nothing.
+  // Requests before the first record are answered with an empty registry.
   std::shared_ptr<prometheus::Registry> nothing = std::make_shared<prometheus::Registry>();
   std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
   prometheus::Labels labels = {};
@@ -110,7 +110,7 @@ struct PrometheusEndpoint::State {
   void set(const std::string& column, double value) const {
     const auto [name, of] = gauge_name(column);
     prometheus::Labels own = labels;
-    if (!of.empty()) own["of"] = of;
+    if (!of.empty()) own["name"] = of;
     prometheus::BuildGauge()
         .Name(name)
         .Help("as in metrics.jsonl")
@@ -141,8 +141,8 @@ PrometheusEndpoint::PrometheusEndpoint(const std::string& address, std::int64_t 
     }
   if (!reason.empty())
     throw ConfigurationError(
-        "metrics.prometheus_port: found {}, and nothing can listen at {} there: {}; set another "
-        "port or metrics.prometheus_address, or 0 for no endpoint",
+        "metrics.prometheus_port: cannot listen on port {} of {}: {}; set another port or "
+        "metrics.prometheus_address, or 0 for no endpoint",
         port,
         address,
         reason);
@@ -155,7 +155,7 @@ PrometheusEndpoint::~PrometheusEndpoint() {
     state_->server.reset();
     has_ended = true;
   });
-  // The server looks whether it is to end when someone connects, and else every two seconds.
+  // The server checks for shutdown on each connection, and otherwise every two seconds.
   while (!has_ended) {
     Place(state_->address, state_->port).connect();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -172,7 +172,7 @@ void PrometheusEndpoint::begin(const TrackedRun& run) {
                         .Add(state_->labels);
   state_->tokens->Increment(static_cast<double>(run.first_tokens));
   state_->set("step", static_cast<double>(run.first_step));
-  // Only now: a counter that is seen at 0, and then goes on, is taken for one that was reset.
+  // Registered last: a counter first scraped at 0 would appear to have been reset.
   state_->server->RegisterCollectable(state_->registry);
 }
 

@@ -1,4 +1,4 @@
-// The newest numbers of a run, for Prometheus to fetch.
+// A Prometheus endpoint with a run's latest metrics.
 #pragma once
 
 #include <memory>
@@ -9,18 +9,18 @@
 
 namespace longspan {
 
-// Serves http://ADDRESS:PORT/metrics from threads of its own, which hear no signals. Each number of
-// a record is a gauge: its column of metrics.jsonl after "longspan_", up to a colon or slash, the
-// rest as the label "of", and the run's id as the label "run". Tokens are the counter
+// Serves http://ADDRESS:PORT/metrics from its own threads, which block all signals. Each number of
+// a record is a gauge: "longspan_" and its column of metrics.jsonl up to a colon or slash. The rest
+// is the label "name", and the run's id the label "run". Tokens are the counter
 // longspan_tokens_total.
 class PrometheusEndpoint : public MetricsSink {
  public:
-  // Throws ConfigurationError where the address is none of this machine or the port is in use.
+  // Throws ConfigurationError where the address is not local or the port is in use.
   PrometheusEndpoint(const std::string& address, std::int64_t port);
-  // Does not wait for who has connected.
+  // Does not wait for open connections.
   ~PrometheusEndpoint() override;
 
-  // Until then nothing is told.
+  // Until this call no metrics are served.
   void begin(const TrackedRun& run);
   void write(const MetricsRecord& record) override;
 
@@ -29,7 +29,7 @@ class PrometheusEndpoint : public MetricsSink {
   std::unique_ptr<State> state_;
 };
 
-// The name of a gauge and its label "of", or no label.
+// The name of a gauge and the value of its label "name"; empty: no label.
 struct GaugeName {
   std::string name;
   std::string of;

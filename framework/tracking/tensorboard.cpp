@@ -10,16 +10,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folder, without what is told of later steps, and the file to begin in it.
+// Truncates the directory's events of later steps and returns the path of the new file.
 fs::path place_of_events(const fs::path& folder, const TrackedRun& run) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) throw Failure("{}: cannot be made: {}", folder.string(), error.message());
+  if (error) throw Failure("{}: cannot be created: {}", folder.string(), error.message());
   truncate_events(folder, run.first_step);
   return folder / next_event_file(folder, static_cast<std::int64_t>(seconds_of_the_clock()));
 }
 
-// As a block of code in Markdown, whatever is in it.
+// Returns the text as a Markdown code block, whatever it contains.
 std::string as_code(const std::string& text) {
   std::string block = "    ";
   for (const char letter : text) {

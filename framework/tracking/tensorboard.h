@@ -1,4 +1,4 @@
-// What TensorBoard shows of a run.
+// TensorBoard logging of a run.
 #pragma once
 
 #include <filesystem>
@@ -10,22 +10,21 @@
 
 namespace longspan {
 
-// A run as it begins, or goes on.
+// A run at its start or resumption.
 struct TrackedRun {
   std::string id;
-  std::int64_t first_step = 0;                   // steps that are done
+  std::int64_t first_step = 0;                   // completed steps
   std::string configuration;                     // resolved, as text
-  std::map<std::string, std::string> keys = {};  // the same by key, as they are written
-  std::int64_t first_tokens = 0;                 // that were trained on in the steps done
+  std::map<std::string, std::string> keys = {};  // the configuration by key, as written
+  std::int64_t first_tokens = 0;                 // tokens of the completed steps
 };
 
-// A file of events in a folder, begun for each start of a run. What earlier starts told of later
-// steps than `first_step` is cut off their files, and TensorBoards that have read it are told so:
-// each step is there once. The configuration and the hyper-parameters are told with the step that
-// comes next.
+// Writes one event file in a directory for each start of a run. Events of earlier starts after
+// `first_step` are truncated, and running TensorBoards are notified, so that each step occurs once.
+// The configuration and hyperparameters are written with the next step.
 class TensorBoardFiles : public MetricsSink {
  public:
-  // Makes the folder. Throws Failure.
+  // Creates the directory. Throws Failure.
   TensorBoardFiles(const std::filesystem::path& folder, const TrackedRun& run);
 
   void write(const MetricsRecord& record) override;

@@ -1,4 +1,4 @@
-// What is said of a run that has diverged: what to change, and what it can go on from.
+// Messages for diverged runs: what to change, and where to resume.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,15 @@
 
 namespace longspan {
 
-// What keeps weights from growing without bound, with what is set now: a clause.
+// Returns advice against unbounded weight growth, given the current options: a clause.
 std::string divergence_advice(const TrainingOptions& options);
 
-// Which of the steps in a folder of checkpoints a run goes on from, and which is an earlier one: a
-// clause, also where there is none.
-// `resume`: checkpoint.resume_from.
+// Returns a clause about the checkpoint that the run resumes from and about an earlier one, also if
+// there is none. `resume`: checkpoint.resume_from.
 std::string resume_hint(const std::filesystem::path& checkpoints, const std::string& resume);
 
-// Throws DivergedError where what a reversible stack rebuilt in a step is further from the truth
-// than memory.reconstruction_tolerance, or no number.
+// Throws DivergedError if the reconstruction error of a reversible stack exceeds
+// memory.reconstruction_tolerance or is NaN.
 void check_reconstruction_error(std::int64_t step, double error, double bound);
 
 }  // namespace longspan

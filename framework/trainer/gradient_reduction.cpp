@@ -23,7 +23,7 @@ GradientReducer::GradientReducer(const Parameters& parameters, DType traffic)
     : parameters_(parameters), sharing_(parameters.sharing()), traffic_(traffic) {
   for (const ParameterBucket& bucket : parameters.buckets())
     if (bucket.ranks.size() > 1 && !bucket.frozen()) flows_.emplace_back(bucket);
-  // Only now do the flows stay where they are.
+  // The reductions must not be moved after this point.
   for (BucketReduction& flow : flows_)
     for (std::size_t i = 0; i < flow.bucket->parameters.size(); ++i) {
       const Variable& variable = flow.bucket->parameters[i]->variable;
@@ -45,14 +45,14 @@ void GradientReducer::begin(std::size_t part, std::size_t parts) {
   active_ = shares_gradients() || part + 1 == parts;
   adds_ = shares_gradients() && part > 0;
   for (BucketReduction& flow : flows_) {
-    // Nothing reaches what is read no more.
+    // Parameters that are no longer read receive no gradient.
     flow.missing = static_cast<std::size_t>(std::ranges::count_if(
         flow.bucket->parameters, [this](const auto& each) { return parameters_.reads(*each); }));
     flow.started = false;
   }
 }
 
-// The place of a parameter's gradient in a bucket that has memory only now.
+// Returns a parameter's gradient in a bucket, which is allocated on first use.
 Tensor GradientReducer::gradient_of(BucketReduction& flow, std::size_t parameter) {
   const ParameterBucket& bucket = *flow.bucket;
   const Tensor& own = bucket.shard_gradient;
@@ -69,8 +69,8 @@ void GradientReducer::ready(BucketReduction& flow) {
 }
 
 void GradientReducer::start(BucketReduction& flow) {
-  // Ranks that are ahead of others would gather buckets. All start them in one order: waiting for
-  // an earlier one cannot lock.
+  // Limits the buckets of ranks that are ahead. All ranks start buckets in one order, so waiting
+  // for an earlier one cannot deadlock.
   if (shares_gradients()) wait_for_all();
   const ParameterBucket& bucket = *flow.bucket;
   for (const auto& parameter : bucket.parameters)
@@ -117,7 +117,7 @@ void GradientReducer::progress() {
 void GradientReducer::finish() {
   if (!active_) return;
   active_ = false;
-  // Last bucket first, as the backward pass would have started them.
+  // Last bucket first, in the order of the backward pass.
   for (auto flow = flows_.rbegin(); flow != flows_.rend(); ++flow)
     if (!flow->started) start(*flow);
   wait_for_all();

@@ -1,4 +1,4 @@
-// Gradients summed over the ranks that hold the same weights, while the backward pass goes on.
+// Gradient reduction over the ranks that hold the same weights, overlapped with the backward pass.
 #pragma once
 
 #include <cstdint>
@@ -8,27 +8,27 @@
 
 namespace longspan {
 
-// Sums the parameters' gradients bucket by bucket. The reduction of a bucket starts when its last
-// gradient is complete. Where something is shared out, each rank gets the sum of what it owns
-// alone; where gradients are, a bucket has memory only from its first gradient until it is reduced,
-// at most one is under way beside those that fill, and each part of an accumulation is reduced and
-// added to what the rank owns. The parameters must outlive it, and it may not be moved: they call
-// it.
+// Sums the parameters' gradients by bucket. The reduction of a bucket starts when its last gradient
+// is complete. With ZeRO each rank receives only the sum of its shard. With sharded gradients a
+// bucket has memory only from its first gradient until its reduction. At most one bucket is then in
+// flight while others fill, and each microbatch is reduced and added to the shard. The parameters
+// must outlive it. It must not be moved, because parameters hold a callback to it.
 class GradientReducer {
  public:
-  // `traffic`: bf16 to round what is sent, which halves it; the sum itself is made in f32 and
-  // rounded once. Any wider type: the gradients as they are.
+  // `traffic`: bf16 rounds the data sent, which halves the traffic; the sum is computed in f32 and
+  // rounded once. Any wider type: gradients are sent unchanged.
   explicit GradientReducer(const Parameters& parameters, DType traffic = DType::f32);
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
   ~GradientReducer();
 
-  // Before the backward pass of part `part` of `parts`, whose gradients together make the step's.
+  // Before the backward pass of microbatch `part` of `parts`; their gradients add up to those of
+  // the step.
   void begin(std::size_t part, std::size_t parts);
-  // Between ops of that pass: moves the reductions on.
+  // Between operations of the backward pass: advances the reductions.
   void progress();
-  // After it: starts what is left (parameters that nothing reached count as zeros) and waits for
-  // all.
+  // After the backward pass: starts the remaining reductions and waits for all. Parameters without
+  // a gradient count as zeros.
   void finish();
 
  private:
@@ -37,9 +37,9 @@ class GradientReducer {
         : bucket(&whole), gradient(whole.gradient) {}
 
     const ParameterBucket* bucket;
-    Tensor gradient;  // of the whole bucket
-    Tensor sent;      // the same, or its rounded copy
-    Tensor received;  // the sum; what the rank owns of it where something is shared out
+    Tensor gradient;  // of the bucket
+    Tensor sent;      // the bucket, or its rounded copy
+    Tensor received;  // the sum; with ZeRO, this rank's shard of it
     std::size_t missing = 0;
     bool started = false;
     Request request;
@@ -58,7 +58,7 @@ class GradientReducer {
   DType traffic_;
   std::vector<BucketReduction> flows_;  // of the trained buckets that several ranks hold
   bool active_ = false;
-  bool adds_ = false;  // to what earlier parts have left
+  bool adds_ = false;  // to the gradients of earlier microbatches
 };
 
 }  // namespace longspan

@@ -14,7 +14,7 @@ void save_recurrent_state(TrainingState& state,
                           std::int64_t before) {
   const bool owner = mesh.shape.sequence || mesh.tensor.rank() == 0;
   const std::int64_t length = carried.length();
-  // What is carried is one run along its time.
+  // Recurrent state is contiguous in time.
   const Ranges held = shard_memory(mesh, length).outside();
   if (pluralize(held) == 0) return;
   for (const RecurrentStateTensor& piece : carried.tensors) {

@@ -1,4 +1,4 @@
-// What rows carry, in and out of checkpoints.
+// Saves and loads recurrent state in checkpoints.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@
 
 namespace longspan {
 
-// Adds it under its names, each behind `prefix`. `first`: the global index of its first row, of
-// `rows`. `before`: how many earlier positions the checkpoint has of each, which are not read.
+// Adds the state under its names, with `prefix`. `first`: the global index of its first row, of
+// `rows`. `before`: the number of earlier positions in the checkpoint, which are not read.
 void save_recurrent_state(TrainingState& state,
                           const RecurrentState& carried,
                           std::int64_t first,
@@ -21,9 +21,9 @@ void save_recurrent_state(TrainingState& state,
                           const std::string& prefix = "",
                           std::int64_t before = 0);
 
-// Room for `count` rows of what a checkpoint has of these names, in the dtype that it has it in;
-// nothing where it has none of them. To be filled by what save_recurrent_state says of it.
-// `longest`: the last positions that there is room for, where it has more.
+// Allocates `count` rows of the state of these names in a checkpoint, in its dtype; empty if it has
+// none of them. save_recurrent_state describes how to fill it. `longest`: maximum number of
+// positions, of which the last are used.
 RecurrentState allocate_recurrent_state(const Checkpoint& checkpoint,
                                         const std::vector<std::string>& names,
                                         std::int64_t count,
@@ -32,12 +32,12 @@ RecurrentState allocate_recurrent_state(const Checkpoint& checkpoint,
                                         const std::string& prefix = "",
                                         std::optional<std::int64_t> longest = {});
 
-// How many positions it has of them.
+// Returns the number of positions that the checkpoint has.
 std::int64_t saved_length(const Checkpoint& checkpoint,
                           const std::vector<std::string>& names,
                           const std::string& prefix = "");
 
-// In the dtype of computing.
+// Converts the state to the compute dtype.
 void cast_recurrent_state(RecurrentState& carried, DType compute);
 
 }  // namespace longspan

@@ -16,14 +16,14 @@
 namespace longspan {
 namespace {
 
-// What the terms add to the loss: weight x sum / count. `repeated`: how often what counts once is
-// there, in the parts of a batch and on ranks that add up.
+// Returns the factor of a term in the loss: weight / count. `repeated`: how often values that count
+// once occur, over microbatches and over ranks that are summed.
 double weight_of(const LossTerm& term,
                  const std::map<std::string, double, std::less<>>& counts,
                  double repeated) {
   if (term.count.empty()) return term.weight / repeated;
   const auto count = counts.find(term.count);
-  require(count != counts.end(), "the batch does not count `{}`", term.count);
+  require(count != counts.end(), "the batch has no count `{}`", term.count);
   return term.weight / std::max(count->second, 1.0);
 }
 
@@ -44,7 +44,7 @@ Trainer::Trainer(std::unique_ptr<Model> model,
   if (model_->parameters().compute_dtype() == DType::f16) loss_scale_.emplace(precision.loss_scale);
 }
 
-// Made when it changes: it is copied to the device.
+// Recomputed only on change, because it is copied to the device.
 const Tensor& Trainer::seed() {
   const Parameters& parameters = model_->parameters();
   if (!seed_.defined() || seed_scale_ != scale()) {
@@ -56,7 +56,7 @@ const Tensor& Trainer::seed() {
   return seed_;
 }
 
-// Of the global batch: all at once, before the backward pass.
+// Collective. Counts over the global batch, before the backward pass.
 Trainer::Counts Trainer::count(const Batch& batch) const {
   const Span span({.name = "counting"});
   std::vector<double> numbers;
@@ -97,7 +97,7 @@ Trainer::PartLoss Trainer::losses_of(const ModelInput& reading,
   return result;
 }
 
-// The losses are left on the device.
+// The losses remain on the device.
 Trainer::PartLoss Trainer::run_part(const Batch& batch, std::size_t part, const Counts& counts) {
   const std::size_t parts = carried_.size();
   const ModelInput reading = reading_of(batch, part);
@@ -132,7 +132,8 @@ Trainer::Sums Trainer::all_reduce_sums(const std::vector<PartLoss>& parts,
   const bool counts = all.tensor.rank() == 0;
   const Device& device = model_->parameters().device();
   const std::size_t terms = parts.front().losses.size();
-  // All is queued before a GPU is waited for, once: a step that must change nothing is known by it.
+  // Queues all work before the only GPU synchronization, which decides whether the step changes
+  // anything.
   const auto losses = static_cast<std::int64_t>(parts.size() * terms);
   const Tensor found = Tensor::empty({losses + 1}, DType::f64, device, MemoryTag::workspace);
   for (std::int64_t i = 0; const PartLoss& part : parts)
@@ -172,7 +173,7 @@ std::vector<AuxiliaryMetricResult> Trainer::auxiliary_metrics(const std::vector<
     }
     const AuxiliaryMetric& watched = parts.front().watched[i];
     const auto count = counts.find(watched.count);
-    require(count != counts.end(), "the batch does not count `{}`", watched.count);
+    require(count != counts.end(), "the batch has no count `{}`", watched.count);
     results.push_back({watched.name,
                        mesh().world.all_reduce(sum, Reduction::sum) / std::max(count->second, 1.0),
                        mesh().world.all_reduce(largest, Reduction::maximum)});
@@ -212,7 +213,7 @@ StepResult Trainer::compute(const Batch& batch, const StepRequest& request) {
   return result;
 }
 
-// As a step that is skipped, and not counted.
+// Like a skipped step, but not counted.
 StepResult Trainer::probe_step(const Batch& given) {
   StepResult result = compute(
       model_->body().prepared(given, random_.child(static_cast<std::uint64_t>(steps_))), {});
@@ -232,7 +233,8 @@ StepResult Trainer::step(const Batch& given, const StepRequest& request) {
   const Batch batch =
       model_->body().prepared(given, random_.child(static_cast<std::uint64_t>(steps_)));
   const std::int64_t parts = std::ssize(carried_);
-  require(batch.rows() % parts == 0, "{} rows do not divide into {} parts", batch.rows(), parts);
+  require(
+      batch.rows() % parts == 0, "expected a multiple of {} rows, found {}", parts, batch.rows());
   if (batch.resets_state) carried_.assign(carried_.size(), {});
   StepResult result = compute(batch, request);
   result.learning_rate = optimizer_.learning_rate(schedule_.at(optimizer_.updates() + 1));
@@ -248,7 +250,7 @@ StepResult Trainer::step(const Batch& given, const StepRequest& request) {
                       clip_factor(result.gradient_norm, options_.clip_norm) / scale());
   }
   model_->parameters().end_step(!result.skipped);
-  // Gradients may overflow where what rows carry does not: the next batch follows it.
+  // Gradients may overflow while the recurrent state is finite; the next batch continues from it.
   if (std::isfinite(result.loss) && !batch.carried) carried_.swap(next_carried_);
   next_carried_.assign(carried_.size(), {});
   if (loss_scale_) loss_scale_->update(!result.skipped);
@@ -267,15 +269,14 @@ void Trainer::check_divergence(const Batch& batch, const StepResult& result) {
   if (skipped_in_a_row_ < options_.consecutive_skips) return;
   if (result.loss_scale && std::isfinite(result.loss))
     throw DivergedError(
-        "training diverged: {} steps in a row had gradients that float16 cannot hold even at loss "
-        "scale 1; the last is step {} (loss {}); set precision.compute_dtype to bfloat16 or "
-        "float32",
+        "training diverged: {} consecutive steps had gradients that overflow float16 at loss scale "
+        "1; the last is step {} (loss {}); set precision.compute_dtype to bfloat16 or float32",
         skipped_in_a_row_,
         steps_,
         result.loss);
   throw DivergedError(
-      "training diverged: {} steps in a row had no finite loss and gradient; the last is step {} "
-      "(loss {}, gradient norm {}), whose batch began {}; {}",
+      "training diverged: {} consecutive steps had a non-finite loss or gradient; "
+      "the last is step {} (loss {}, grad norm {}, batch {}); {}",
       skipped_in_a_row_,
       steps_,
       result.loss,
@@ -296,8 +297,8 @@ void Trainer::save(TrainingState& state, const CursorRows& rows) const {
   }
   if (loss_scale_) loss_scale_->save(state.scalars);
   state.scalars.set("trainer/steps", steps_);
-  state.scalars.set("trainer/skipped", skipped_);
-  state.scalars.set("trainer/skipped_in_a_row", skipped_in_a_row_);
+  state.scalars.set("trainer/num_skipped", skipped_);
+  state.scalars.set("trainer/consecutive_skips", skipped_in_a_row_);
   state.scalars.set("trainer/tokens", tokens_);
 }
 
@@ -317,8 +318,8 @@ void Trainer::restore(const Checkpoint& checkpoint, const CursorRows& rows, std:
   const Scalars& scalars = checkpoint.scalars();
   optimizer_.restore(scalars);
   if (loss_scale_) loss_scale_->restore(scalars);
-  skipped_ = scalars.get<std::int64_t>("trainer/skipped");
-  skipped_in_a_row_ = scalars.get<std::int64_t>("trainer/skipped_in_a_row");
+  skipped_ = scalars.get<std::int64_t>("trainer/num_skipped");
+  skipped_in_a_row_ = scalars.get<std::int64_t>("trainer/consecutive_skips");
   tokens_ = scalars.get<std::int64_t>("trainer/tokens");
   for (RecurrentState& part : carried_)
     cast_recurrent_state(part, model_->parameters().compute_dtype());

@@ -1,4 +1,4 @@
-// One training step, and all that must survive it.
+// Training step, with all state that a checkpoint must restore.
 #pragma once
 
 #include <cstdint>
@@ -20,25 +20,24 @@
 namespace longspan {
 
 struct StepRequest {
-  // Whether all ranks are to stop after the step: asked at its end, as steps may be long.
+  // Whether this rank requests a stop. Called at the end of the step, because steps may be long.
   std::function<bool()> stop = {};
-  bool measure = false;  // the error of what reversible stacks rebuild
-  bool writing = false;  // this rank still writes an earlier state
-  // Called on every rank when the loss is known, whatever comes of it: also before a DivergedError.
-  // Of weights that nothing can go on from, since they give no finite loss or gradient, it is no
-  // number.
+  bool measure = false;  // measure the reconstruction error of reversible stacks
+  bool writing = false;  // this rank is still writing an earlier state
+  // Called on every rank when the loss is known, in all cases, also before a DivergedError. NaN for
+  // weights that cannot continue, since they give no finite loss or gradient.
   std::function<void(double loss)> after_loss = {};
   // Called before weights and optimizer change, if they do.
   std::function<void()> before_update = {};
 };
 
-// A mean over what its term counts.
+// A mean over the count of its term.
 struct LossTermValue {
   std::string name;
   double loss = 0;
 };
 
-// Of all positions of the global batch.
+// Over all positions of the global batch.
 struct AuxiliaryMetricResult {
   std::string name;
   double mean = 0;
@@ -47,63 +46,63 @@ struct AuxiliaryMetricResult {
 
 struct StepResult {
   double loss = 0;                   // the sum of the terms over the global batch
-  std::vector<LossTermValue> terms;  // each without its weight, in their order
+  std::vector<LossTermValue> terms;  // each without its weight, in order
   std::vector<AuxiliaryMetricResult> watched;
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
   std::optional<double> loss_scale;  // of this step, with f16
-  // Where it was measured (nn/reconstruction_error.h).
+  // If it was measured (nn/reconstruction_error.h).
   std::optional<double> reconstruction_error;
-  // Loss or gradient was not finite: weights, Adam's count and the schedule are as before, and
-  // with a loss that is not finite the memory.
+  // Loss or gradient was not finite: weights, Adam's count and the schedule are unchanged. With a
+  // non-finite loss the recurrent state is unchanged as well.
   bool skipped = false;
-  // Skipped for gradients alone, by a loss scale that is too large: the next steps have a smaller
-  // one.
+  // Skipped only for gradients that overflowed at a loss scale that is too large; the next steps
+  // use a smaller one.
   bool overflowed = false;
-  // Whether training can go on from the weights.
+  // Whether training can continue from the weights.
   bool can_continue() const { return !skipped || overflowed; }
   bool stop_requested = false;  // by any rank
   bool writing = false;         // on any rank
   std::int64_t tokens = 0;      // of the global batch
 };
 
-// The model with its optimizer and what this rank's rows carry from batch to batch. A step is the
-// same on every layout: to the bit on the same one, to rounding on another.
+// The model with its optimizer and the recurrent state of this rank's rows. A step is bitwise
+// reproducible on one layout, and equal up to rounding on others.
 class Trainer {
  public:
-  // `random`: the run's, from which each step draws its own. `precision`: how gradients are scaled
-  // and summed; what is computed in is the model's.
+  // `random`: the run's, from which each step derives its own. `precision`: how gradients are
+  // scaled and summed; the compute dtype is the model's.
   Trainer(std::unique_ptr<Model> model,
           const TrainingOptions& options,
           const Random& random,
           const PrecisionOptions& precision = {});
 
-  // Collective. Works through this rank's rows in `accumulation` parts, which must divide them.
-  // Throws DivergedError, the same on every rank, when too many steps in a row were skipped; those
-  // that a loss scale that is still too large explains do not count.
+  // Collective. Processes this rank's rows in `accumulation` microbatches, which must divide them.
+  // Throws DivergedError, on every rank, after too many consecutive skipped steps. Steps skipped
+  // because the loss scale is still too large do not count.
   StepResult step(const Batch& batch, const StepRequest& request = {});
 
-  // Collective. What a step on the batch would find, with the weights and what is carried as they
-  // are now: whether a state that no step has begun with gives a loss and gradients. Nothing
-  // changes.
+  // Collective. Returns the result of a step on the batch, with the current weights and recurrent
+  // state. It shows whether a state that no step has started from gives a finite loss and
+  // gradients. Changes nothing.
   StepResult probe_step(const Batch& batch);
 
-  // Collective. Whether every trained weight is finite: one pass over the weights, no step.
+  // Collective. Returns whether every trained weight is finite, in one pass over the weights.
   bool has_finite_weights() const;
 
-  // Steps so far, skipped ones included, and those skipped.
+  // Steps so far, including skipped ones, and the number of skipped ones.
   std::int64_t steps() const { return steps_; }
   std::int64_t skipped() const { return skipped_; }
   std::int64_t tokens() const { return tokens_; }
 
-  // What gradients are multiplied by until an update: the loss scale with f16, else 1.
+  // Factor of gradients until an update: the loss scale with f16, else 1.
   double scale() const { return loss_scale_ ? loss_scale_->value() : 1.0; }
 
-  // What the rows of each stream carry now: how much of it along its time.
+  // Length of the recurrent state, in positions.
   std::int64_t recurrent_state_length() const { return carried_.front().length(); }
 
-  // f(), for which the model computes with the weights that the optimizer keeps: what is to be
-  // measured. Collective.
+  // Collective. Returns f(), called with the weights that the optimizer stores, which are the ones
+  // to evaluate.
   template <typename F>
   auto with_eval_weights(F&& f) const {
     optimizer_.use_eval_weights();
@@ -116,32 +115,33 @@ class Trainer {
   const Model& model() const { return *model_; }
   const ProcessMesh& mesh() const { return model_->parameters().mesh(); }
 
-  // Adds weights, optimizer, what rows carry and counters to a state to be saved. `rows`: those of
-  // the source that this rank has.
+  // Adds weights, optimizer, recurrent state and counters to a training state. `rows`: this rank's
+  // rows of the source.
   void save(TrainingState& state, const CursorRows& rows) const;
-  // Takes them from a checkpoint of any layout; this rank has `count` rows.
+  // Loads them from a checkpoint of any layout; this rank has `count` rows.
   void restore(const Checkpoint& checkpoint, const CursorRows& rows, std::int64_t count);
 
  private:
-  // What terms are divided by, over all ranks.
+  // Divisors of the terms, over all ranks.
   using Counts = std::map<std::string, double, std::less<>>;
-  // The terms of a part: what they add to the loss, on the device.
+  // The loss terms of a microbatch, on the device.
   struct PartLoss {
     std::vector<LossTerm> terms;  // without their values
     std::vector<Variable> losses = {};
     std::vector<AuxiliaryMetric> watched = {};
   };
   struct Sums {
-    std::vector<double> losses;  // of the terms, over all parts
+    std::vector<double> losses;  // of the terms, over all microbatches
     double squared_norm = 0;
     double stops = 0;
     double writing = 0;
   };
   Counts count(const Batch& batch) const;
-  // How often what counts once is there: in the parts of a batch, and on ranks that add up.
+  // Returns how often values that count once occur: over the microbatches, and over ranks that are
+  // summed.
   double repeated() const;
   ModelInput reading_of(const Batch& batch, std::size_t part) const;
-  // `next`, where given: what the rows carry afterwards.
+  // `next`: receives the recurrent state after the pass; may be null.
   PartLoss losses_of(const ModelInput& reading,
                      const Counts& counts,
                      const ForwardContext& pass,
@@ -151,7 +151,7 @@ class Trainer {
   Sums all_reduce_sums(const std::vector<PartLoss>& parts, const StepRequest& request) const;
   std::vector<AuxiliaryMetricResult> auxiliary_metrics(const std::vector<PartLoss>& parts,
                                                        const Counts& counts) const;
-  // The gradients of the batch, and what is found on the way.
+  // Returns the result of the forward and backward pass over the batch.
   StepResult compute(const Batch& batch, const StepRequest& request);
   void check_divergence(const Batch& batch, const StepResult& result);
 
@@ -165,7 +165,8 @@ class Trainer {
   Tensor seed_;                           // the gradient of the loss: seed_scale_
   double seed_scale_ = 0;
   std::shared_ptr<ReconstructionError> reconstruction_;  // of a step that is measured
-  // Of each part of this rank's rows: what they carry, and what they will if the loss is finite.
+  // For each microbatch of this rank's rows: the recurrent state, and the next one if the loss is
+  // finite.
   std::vector<RecurrentState> carried_;
   std::vector<RecurrentState> next_carried_;
   std::int64_t steps_ = 0;

@@ -8,46 +8,48 @@ namespace {
 void declare_schedule(OptionTable& table, TrainingOptions& options) {
   table.add("training.lr_scheduler.type",
             options.schedule,
-            "how the learning rate goes on after the warm-up",
+            "learning rate schedule after the warm-up",
             {{"constant", ScheduleKind::constant},
              {"linear", ScheduleKind::linear},
              {"cosine", ScheduleKind::cosine},
              {"inverse_sqrt", ScheduleKind::inverse_sqrt},
              {"warmup_stable_decay", ScheduleKind::warmup_stable_decay}});
-  table.add(
-      "training.learning_rate", options.learning_rate, "the highest learning rate", at_least(0.0));
+  table.add("training.learning_rate", options.learning_rate, "peak learning rate", at_least(0.0));
   table.add("training.lr_scheduler.min_lr",
             options.end_learning_rate,
-            "where schedules that fall to it end: the rate that would follow the last update",
+            "final learning rate, that of the update after the last one. Only with "
+            "training.lr_scheduler.type: linear, cosine or warmup_stable_decay",
             at_least(0.0));
   table.add("training.lr_scheduler.warmup_steps",
             options.warmup,
-            "updates until the highest learning rate",
+            "number of warm-up updates to the peak learning rate",
             at_least(0));
   table.add("training.lr_scheduler.warmup_init_lr",
             options.warmup_learning_rate,
-            "where the warm-up begins",
+            "initial learning rate of the warm-up. Only with training.lr_scheduler.warmup_steps "
+            "above 1",
             at_least(0.0));
   table.add("training.lr_scheduler.total_steps",
             options.schedule_steps,
-            "updates of the schedule; none: training.max_steps",
+            "number of updates of the schedule, including the warm-up; none: training.max_steps. "
+            "Only with training.lr_scheduler.type: linear, cosine or warmup_stable_decay",
             at_least(1));
   table.add("training.lr_scheduler.after_end",
             options.schedule_end,
-            "after training.lr_scheduler.total_steps: training.lr_scheduler.min_lr from then on "
-            "(constant), or the decay again from the highest rate (restart)",
+            "learning rate after training.lr_scheduler.total_steps: constant "
+            "(training.lr_scheduler.min_lr) or restart (decay from the peak again). Only with "
+            "training.lr_scheduler.total_steps below training.max_steps",
             {{"constant", ScheduleEnd::hold}, {"restart", ScheduleEnd::restart}});
   table.add("training.lr_scheduler.decay_steps",
             options.decay_steps,
-            "of warmup_stable_decay, the last updates of the schedule, in which the rate falls; "
-            "before them it does not depend on the schedule's length: whoever resumes from step N "
-            "(checkpoint.resume_from, with a run.output_dir of its own) with training.max_steps N "
-            "+ D and training.lr_scheduler.decay_steps D lets the rate fall from there on; none: a "
-            "fifth of the schedule",
+            "number of updates of the final decay; none: a fifth of the schedule. To decay from "
+            "step N, resume from it in another run.output_dir with training.max_steps N + D and "
+            "this key at D. Only with training.lr_scheduler.type: warmup_stable_decay",
             at_least(0));
   table.add("training.lr_scheduler.decay_type",
             options.decay_shape,
-            "of that fall: linear, or 1-sqrt, by 1 - sqrt(the part that is done)",
+            "shape of the final decay: linear, or 1-sqrt, 1 - sqrt(fraction done). Only with "
+            "training.lr_scheduler.type: warmup_stable_decay",
             {{"linear", DecayType::linear}, {"1-sqrt", DecayType::square_root}});
   for (const char* const key :
        {"training.lr_scheduler.decay_steps", "training.lr_scheduler.decay_type"})
@@ -75,7 +77,7 @@ void declare_schedule(OptionTable& table, TrainingOptions& options) {
   });
 }
 
-// Schedules and optimizers that do not go together.
+// Checks combinations of schedules and optimizers.
 void declare_pairs(OptionTable& table, const TrainingOptions& options) {
   table.check(
       {"training.lr_scheduler.decay_steps", "training.lr_scheduler.warmup_steps"},
@@ -84,26 +86,25 @@ void declare_pairs(OptionTable& table, const TrainingOptions& options) {
         if (options.schedule != ScheduleKind::warmup_stable_decay || options.warmup + decay <= all)
           return "";
         return fmt::format(
-            "training.lr_scheduler.decay_steps is {} and training.lr_scheduler.warmup_steps {}, "
-            "together longer than the schedule of {} updates",
-            decay,
+            "training.lr_scheduler.decay_steps: expected at most the {} updates of the schedule "
+            "together with training.lr_scheduler.warmup_steps = {}, found {}",
+            all,
             options.warmup,
-            all);
+            decay);
       });
   table.check({"training.lr_scheduler.type", "training.optimizer.type"},
               [&options]() -> std::string {
                 if (options.optimizer.kind != OptimizerKind::schedule_free ||
                     options.schedule == ScheduleKind::constant)
                   return "";
-                return "training.lr_scheduler.type: with training.optimizer.type "
-                       "schedule_free_adamw the average of the weights takes the place of a "
-                       "falling rate; set it to constant (training.lr_scheduler.warmup_steps "
-                       "remains)";
+                return "training.lr_scheduler.type: training.optimizer.type: schedule_free_adamw "
+                       "does not support a decaying rate; set it to constant "
+                       "(training.lr_scheduler.warmup_steps remains in effect)";
               });
   const auto relative = [&options]() -> std::string {
     const OptimizerOptions& optimizer = options.optimizer;
     return optimizer.kind == OptimizerKind::adafactor && optimizer.adafactor.relative_step
-               ? "training.optimizer.adafactor.relative_step takes the place of a schedule"
+               ? "training.optimizer.adafactor.relative_step replaces the schedule"
                : "";
   };
   for (const char* const key : {"training.learning_rate",
@@ -119,29 +120,28 @@ void declare_start(OptionTable& table, InitFromOptions& options) {
   constexpr const char* changed_key = "training.init_from.allow_config_changes";
   table.add("training.init_from.path",
             options.path,
-            "a run's directory (its newest good step) or that of a step: where a new run takes its "
-            "weights from, and nothing else; empty: they are drawn from run.seed. Without effect "
-            "once the run has a checkpoint of its own");
+            "run directory (its newest valid checkpoint) or checkpoint whose weights initialize a "
+            "new run; empty: random initialization by run.seed. Ignored once the run has a "
+            "checkpoint");
   table.add(
       vocabulary_key,
       options.vocabulary,
-      "false: the vocabulary must be that of training.init_from.path; true: rows of the embedding "
-      "and the output are taken for the ids that both have, which for characters are the "
-      "same characters, and drawn from run.seed for the others",
+      "vocabulary different from that of training.init_from.path: embedding and output rows of "
+      "common ids (for char, common characters) are copied, the others initialized randomly; "
+      "false: the vocabulary must be the same. Only with training.init_from.path",
       {{"false", StartVocabulary::same}, {"true", StartVocabulary::grow}});
   table.add(
       anew_key,
       options.anew,
-      "parameters, or what their names begin with, that training.init_from.path does not give: "
-      "they are drawn from run.seed, as [output] is where another text is read out");
+      "parameters, by name or prefix, that are initialized randomly instead of loaded, such as "
+      "[output] for another output vocabulary. Only with training.init_from.path");
   table.add(changed_key,
             options.changed,
-            "keys, or sections of them, that are meant to be others than those of "
-            "training.init_from.path, though its weights were trained with those: [model.rope] for "
-            "longer sequences, [model.attention.layer_types] for other kinds of it. Others that "
-            "change what the weights mean are refused");
+            "keys or sections that may differ from those of training.init_from.path although they "
+            "affect the weights, such as [model.rope] for longer sequences or "
+            "[model.attention.layer_types]. Only with training.init_from.path");
   const auto reason = [&options]() -> std::string {
-    return options.path.empty() ? "there is no training.init_from.path" : "";
+    return options.path.empty() ? "training.init_from.path is not set" : "";
   };
   table.warn(vocabulary_key, reason);
   table.warn(anew_key, reason);
@@ -151,8 +151,8 @@ void declare_start(OptionTable& table, InitFromOptions& options) {
 }  // namespace
 
 LrSchedule TrainingOptions::make_schedule() const {
-  // The end rate is that of the update after the last one: it is 0 unless another is asked for, and
-  // an update of that rate learns nothing. Without a warm-up the first update has the full rate.
+  // The schedule reaches its end rate at the update after the last one, because an update with rate
+  // 0 (the default) learns nothing. Without a warmup the first update has the full rate.
   return {.kind = schedule,
           .rate = learning_rate,
           .end_rate = end_learning_rate,
@@ -165,29 +165,30 @@ LrSchedule TrainingOptions::make_schedule() const {
 }
 
 void declare(OptionTable& table, TrainingOptions& options) {
-  table.add("training.max_steps", options.steps, "steps of the whole run", at_least(1));
+  table.add(
+      "training.max_steps", options.steps, "number of training steps of the run", at_least(1));
   table.add("training.gradient_accumulation_steps",
             options.accumulation,
-            "parts in which a rank works through its streams: less memory, the same result",
+            "number of micro-batches that a rank splits its batch into, which need less memory "
+            "and give the same result",
             at_least(1));
   table.add("training.max_grad_norm",
             options.clip_norm,
-            "largest norm of the whole gradient; 0: not clipped",
+            "maximum norm of the whole gradient, to which it is clipped; 0: no clipping",
             at_least(0.0));
   table.add("training.max_consecutive_skips",
             options.consecutive_skips,
-            "steps whose loss or gradient is not finite are skipped; after so many in a row the "
-            "run has diverged",
+            "number of consecutive skipped steps (non-finite loss or gradient) after which a run "
+            "has diverged",
             at_least(1));
   table.add("training.max_rollbacks",
             options.skip_after_divergence,
-            "how often a run that has diverged goes back to its last checkpoint, or to its "
-            "beginning, and on from there without the data on which it did: those of the last step "
-            "that changed the weights and of the steps after it; 0: it ends",
+            "maximum number of rollbacks of a diverged run to its last checkpoint, or its start; "
+            "each skips the data from the last update to the divergence; 0: the run ends",
             at_least(0));
   table.add("parallel.bucket_cap_mb",
             options.bucket_megabytes,
-            "gradients are summed over ranks in pieces of this size",
+            "size in MB of the buckets in which gradients are reduced over ranks",
             more_than(0.0));
   table.add("training.validation.interval",
             options.validation_every,
@@ -196,20 +197,20 @@ void declare(OptionTable& table, TrainingOptions& options) {
   table.add(
       "training.validation.num_decoded_examples",
       options.validation_decoded,
-      "with run.task: translation, the first so many lines of the validation data of which each "
-      "validation makes the target too, greedily, and measures BLEU, chrF, exact match and word "
-      "error rate; 0: the loss alone",
+      "number of validation examples that are decoded greedily for BLEU, chrF, exact match and "
+      "word error rate; 0: loss only. Only with run.task: translation",
       at_least(0));
   table.add("training.label_smoothing",
             options.label_smoothing.share,
-            "the share of a target's weight that is spread over the other classes in training "
-            "(Szegedy et al. 2016); validation is without",
+            "label smoothing: target probability spread over the other classes, in training only "
+            "(Szegedy et al. 2016)",
             at_least(0.0),
             less_than(1.0));
   table.add(
       "training.label_smoothing_style",
       options.label_smoothing.kind,
-      "over all classes, the target included (pytorch), or over the wrong ones alone (fairseq)",
+      "classes that share the smoothed probability: all, including the target (pytorch), or only "
+      "the wrong ones (fairseq). Only with training.label_smoothing above 0",
       {{"pytorch", LabelSmoothingStyle::all_classes},
        {"fairseq", LabelSmoothingStyle::wrong_classes}});
   table.warn("training.label_smoothing_style", [&options]() -> std::string {
@@ -219,35 +220,35 @@ void declare(OptionTable& table, TrainingOptions& options) {
   declare(table, options.policy);
   table.add("training.validation.max_batches",
             options.validation_batches,
-            "batches of a validation: of streams the first ones, of other data random examples by "
-            "run.seed, the same ones each time; 0: the whole file",
+            "maximum number of batches per validation: the first ones of streams, otherwise fixed "
+            "random examples by run.seed; 0: all",
             between(0, 1 << 26));
   declare_start(table, options.start_from);
   declare(table, options.tuning);
   table.warn("training.lora.rank", [&options]() -> std::string {
-    return options.start_from.path.empty() ? "there is no training.init_from.path: what is not "
-                                             "trained stays as run.seed draws it"
+    return options.start_from.path.empty() ? "training.init_from.path is not set: frozen weights "
+                                             "keep their random initialization"
                                            : "";
   });
   declare_schedule(table, options);
   declare(table, options.optimizer);
   declare_pairs(table, options);
-  table.check(
-      {"training.lr_scheduler.warmup_steps", "training.lr_scheduler.total_steps"},
-      [&options]() -> std::string {
-        if (!options.schedule_steps || options.warmup <= *options.schedule_steps) return "";
-        return fmt::format(
-            "training.lr_scheduler.warmup_steps is {}, longer than the schedule of {} updates",
-            options.warmup,
-            *options.schedule_steps);
-      });
-  // No mistake: a trial of a few steps is set on top of a file.
+  table.check({"training.lr_scheduler.warmup_steps", "training.lr_scheduler.total_steps"},
+              [&options]() -> std::string {
+                if (!options.schedule_steps || options.warmup <= *options.schedule_steps) return "";
+                return fmt::format(
+                    "training.lr_scheduler.warmup_steps: expected at most the {} updates of "
+                    "the schedule, found {}",
+                    *options.schedule_steps,
+                    options.warmup);
+              });
+  // Not an error: short trial runs override the number of steps.
   table.warn("training.lr_scheduler.warmup_steps", [&options]() -> std::string {
     if (options.schedule_steps || options.warmup <= options.steps) return "";
     return fmt::format(
-        "training.max_steps is {}, so that the run ends before its warm-up of {} updates is over",
-        options.steps,
-        options.warmup);
+        "training.max_steps: expected at least the {} updates of the warm-up, found {}",
+        options.warmup,
+        options.steps);
   });
 }
 

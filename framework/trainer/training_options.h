@@ -17,27 +17,27 @@
 
 namespace longspan {
 
-// Whose rows of the vocabulary a new run takes from weights that are there.
+// Vocabulary rows that a new run loads from existing weights.
 enum class StartVocabulary : std::uint8_t { same, grow };
 
-// Where a new run's weights come from.
+// Source of a new run's weights.
 struct InitFromOptions {
-  ConfigPath path;  // a run's directory or that of a step; empty: drawn from the seed
+  ConfigPath path;  // directory of a run or of a step; empty: random initialization
   StartVocabulary vocabulary = StartVocabulary::same;
-  std::vector<std::string> anew;     // parameters, or what their names begin with
-  std::vector<std::string> changed;  // keys, or what they begin with, that may be others than there
+  std::vector<std::string> anew;     // parameters, or prefixes of their names, to initialize again
+  std::vector<std::string> changed;  // keys, or prefixes of them, that may differ from the source
 };
 
 struct TrainingOptions {
   std::int64_t steps = 1000;
-  std::int64_t accumulation = 1;        // parts in which a step's streams are worked through
+  std::int64_t accumulation = 1;        // microbatches per step
   double clip_norm = 1;                 // 0: none
-  std::int64_t consecutive_skips = 10;  // before the run has diverged
+  std::int64_t consecutive_skips = 10;  // until the run counts as diverged
   std::int64_t skip_after_divergence = 0;
   double bucket_megabytes = 25;
   std::int64_t validation_every = 0;    // steps; 0: at the end only
   std::int64_t validation_batches = 0;  // 0: the whole file
-  std::int64_t validation_decoded = 0;  // examples of which each validation judges what is made
+  std::int64_t validation_decoded = 0;  // examples that each validation decodes and scores
   LabelSmoothing label_smoothing = {};
   ScheduledSampling sampling = {};
   PolicyOptions policy = {};
@@ -57,7 +57,7 @@ struct TrainingOptions {
   std::int64_t scheduled_updates() const { return schedule_steps.value_or(steps); }
   std::int64_t decaying_updates() const { return decay_steps.value_or(scheduled_updates() / 5); }
 
-  // That of the updates 1, 2, ... of a run. Its end rate follows the last update of the schedule.
+  // Returns the schedule for the updates 1, 2, ... of a run. Its end rate follows the last update.
   LrSchedule make_schedule() const;
 };
 

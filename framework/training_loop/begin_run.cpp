@@ -12,17 +12,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A best step that this directory does not hold, as of another run, is none that could be kept.
+// A best step that is not in this directory, as of another run, cannot be retained.
 void resume_best(const TrainingContext& run,
                  std::optional<BestTracker>& best,
                  const Scalars& scalars) {
   const std::string& wanted = run.settings.checkpoint.keep_best;
   if (const auto before = best_step(scalars); before && before->figure != wanted)
-    run.log.warning(
-        "step {}, the best by {} so far, is kept no longer: checkpoint.best_metric is {}",
-        before->step,
-        before->figure,
-        wanted.empty() ? "not set" : wanted);
+    run.log.warning("Step {} (best {} so far) is no longer retained: checkpoint.best_metric is {}",
+                    before->step,
+                    before->figure,
+                    wanted.empty() ? "not set" : wanted);
   if (!best) return;
   best->restore(scalars);
   if (!best->best()) return;
@@ -30,7 +29,7 @@ void resume_best(const TrainingContext& run,
   std::error_code unused;
   const std::int64_t is_there = run.is_root() && fs::is_directory(path, unused) ? 1 : 0;
   if (run.mesh.world.all_reduce(is_there, Reduction::maximum) == 1) return;
-  run.log.info("the best step by {} is not in {}: the next validation is taken for the best",
+  run.log.info("The best checkpoint by {} is not in {}; the next validation counts as the best",
                best->goal().figure,
                run.directory.checkpoints().string());
   best->forget();
@@ -42,15 +41,16 @@ void resume(TrainingContext& run,
             const fs::path& path) {
   check_resumable(run.resuming(), checkpoint, *run.task, run.loader.cursor_rows());
   restore(run, history, checkpoint);
-  run.log.info("resumed from {} at step {}", path.string(), run.trainer.steps());
+  run.log.info("Resumed from {} at step {}", path.string(), run.trainer.steps());
   resume_best(run, history.best, checkpoint.scalars());
-  // One that was named may lie anywhere; this directory need not hold it, or not a good one.
+  // A named checkpoint may be in another directory. This one need not contain it, or not a valid
+  // one.
   if (run.settings.checkpoint.resume != "auto") return;
   run.saver.resume_from(run.trainer.steps(), history.best_step());
   if (run.directory.follows_killed() && run.life.diverged.empty())
     run.log.warning(
-        "the run that trained here before did not end by itself (it was killed, a rank failed or a "
-        "machine was lost): what followed its newest checkpoint is computed again");
+        "The previous process of this run did not exit normally (killed, rank failure "
+        "or lost host); recomputing from its newest checkpoint");
 }
 
 void tell_what_is_otherwise(const TrainingContext& run, const Checkpoint& checkpoint) {
@@ -58,10 +58,10 @@ void tell_what_is_otherwise(const TrainingContext& run, const Checkpoint& checkp
     run.log.warning("{}", restored);
   warn_layout_change(run.log, checkpoint, run.layout());
   if (!run.settings.training.start_from.path.empty())
-    run.log.info("training.init_from.path is not used: the run goes on from a checkpoint");
+    run.log.info("training.init_from.path is ignored: the run resumes from a checkpoint");
 }
 
-// What is retained of an import that it starts from.
+// Returns the import scalars of the starting point.
 Scalars begin_anew(TrainingContext& run, const std::string& id) {
   const ResumeContext asking = run.resuming();
   archive_metrics(asking, id);
@@ -74,12 +74,12 @@ Scalars begin_anew(TrainingContext& run, const std::string& id) {
       run.trainer.model());
 }
 
-// `path` is empty, and there is no checkpoint, for a run that begins anew.
+// `path` is empty, and there is no checkpoint, for a new run.
 SkippedData skipped_data(const TrainingContext& run,
                          const std::string& id,
                          const fs::path& path,
                          const std::optional<Checkpoint>& checkpoint) {
-  // What a run that went back has written itself is newer than what it began from.
+  // After a rollback the run's own file is newer than its starting point.
   if (!run.life.diverged.empty()) return read_skipped_data(run.directory, run.mesh.world);
   const std::string saved =
       checkpoint ? checkpoint->scalars().get_or<std::string>(skipped_data_scalar, "") : "";
@@ -108,7 +108,7 @@ RunHistory resume_or_begin_anew(TrainingContext& run) {
 RunHistory resume_or_start(TrainingContext& run) {
   RunHistory history = resume_or_begin_anew(run);
   if (history.skipped.times > 0)
-    run.log.info("passes over {} batches; has gone back {} times ({})",
+    run.log.info("Skipping {} batches; {} rollbacks so far ({})",
                  history.skipped.batches(),
                  history.skipped.times,
                  run.directory.skipped().string());

@@ -1,13 +1,13 @@
-// Where a run begins: at a checkpoint, or anew.
+// Starts a run: resumes from a checkpoint, or starts a new run.
 #pragma once
 
 #include "framework/training_loop/run_history.h"
 
 namespace longspan {
 
-// Collective. Fills the run with what checkpoint.resume_from means, or begins a new one, and makes
-// its files ready for the first step; the log says all of it. Throws the same on every rank where
-// that cannot be.
+// Resumes the run from the checkpoint that checkpoint.resume_from resolves to, or starts a new run.
+// Prepares the run's files for the first step and logs the outcome. Collective. Throws the same
+// error on every rank if that fails.
 RunHistory resume_or_start(TrainingContext& run);
 
 }  // namespace longspan

@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-constexpr const char* figure_scalar = "metrics/best_figure";
+constexpr const char* figure_scalar = "metrics/best_metric";
 constexpr const char* step_scalar = "metrics/best_step";
 constexpr const char* value_scalar = "metrics/best_value";
 
@@ -38,10 +38,9 @@ std::string BestTracker::missing(const Measurement& validation) const {
   for (const MetricValue& figure : validation.metric_values)
     if (figure.name.find('/') == std::string::npos) names.push_back(figure.name);
   return fmt::format(
-      "checkpoint.best_metric: found {}, which the validation of these data has not; it has {}: no "
-      "best step is kept",
-      goal_.figure,
-      fmt::join(names, ", "));
+      "checkpoint.best_metric: expected one of {}, found {}; no best checkpoint is retained",
+      fmt::join(names, ", "),
+      goal_.figure);
 }
 
 void BestTracker::withdraw(std::int64_t step) {

@@ -11,33 +11,33 @@
 namespace longspan {
 
 struct BestStep {
-  std::string figure;  // by which it is
+  std::string figure;  // name of the validation metric
   std::int64_t step = 0;
-  double value = 0;  // of the figure at that step
+  double value = 0;  // of the metric at that step
 
   friend bool operator==(const BestStep&, const BestStep&) = default;
 };
 
-// The best step that a checkpoint tells of; nothing where it tells of none.
+// Returns the best step recorded in a checkpoint, or nothing if the checkpoint records none.
 std::optional<BestStep> best_step(const Scalars& scalars);
 
-// A value: what a run knows of its validations.
+// Tracks the best validation of a run. A value type.
 class BestTracker {
  public:
   explicit BestTracker(ValidationMetric goal) : goal_(std::move(goal)) {}
 
-  // Whether this one is better than all before it. A figure that is no number never is, and of
-  // equal ones the first stays.
+  // Returns whether this validation is better than all previous ones. A non-finite metric is never
+  // better, and the earliest of equal ones stays the best.
   bool add(std::int64_t step, const Measurement& validation);
-  // That a validation, whose loss is finite, has no such figure, as some are only of some data;
-  // else empty.
+  // Returns a message if a validation with finite loss lacks the metric, as some metrics exist only
+  // for some data. Returns an empty string otherwise.
   std::string missing(const Measurement& validation) const;
-  // The state after that step is not saved: the best is the one before it again.
+  // Restores the previous best, as the state after that step is not saved.
   void withdraw(std::int64_t step);
 
   const ValidationMetric& goal() const { return goal_; }
   const std::optional<BestStep>& best() const { return best_; }
-  // What a checkpoint knew; its best by another figure says nothing.
+  // Takes the best step of a checkpoint, unless the checkpoint used another metric.
   void restore(const Scalars& scalars);
   void forget() { best_.reset(); }
   void save(Scalars& scalars) const;
@@ -45,10 +45,10 @@ class BestTracker {
  private:
   ValidationMetric goal_;
   std::optional<BestStep> best_;
-  std::optional<BestStep> before_;  // that one was
+  std::optional<BestStep> before_;  // the best before `best_`
 };
 
-// By checkpoint.best_metric; nothing where that is empty.
+// Returns a tracker of checkpoint.best_metric, or nothing if that is empty.
 std::optional<BestTracker> best_so_far(const RunConfig& settings);
 
 }  // namespace longspan

@@ -35,7 +35,7 @@ bool CheckpointSaver::save(const CheckpointInfo& info,
     warn_not_saved(info.step);
     return false;
   }
-  since_begin_ = {};  // the loss may have taken a step
+  since_begin_ = {};  // the loss may have needed a step
   const std::filesystem::path path = save_checkpoint(directory_, info, state, world_);
   step_ = info.step;
   best_ = best_of(state);
@@ -46,8 +46,8 @@ bool CheckpointSaver::save(const CheckpointInfo& info,
 bool CheckpointSaver::save_async(const CheckpointInfo& info,
                                  TrainingState state,
                                  const Loss& loss) {
-  // The first one of a directory is there before training goes on: what keeps it from being saved
-  // is found at once, and metrics that go further without a checkpoint are of one that was lost.
+  // The first save of a directory blocks, so that anything that prevents saving is found at once.
+  // Metrics past that step without a checkpoint then mean that a checkpoint was lost.
   const bool is_first = step_ < 0;
   if (!options_.background || is_first || !copy_fits(state)) return save(info, state, loss);
   begin();
@@ -69,10 +69,11 @@ bool CheckpointSaver::confirm(double loss) {
 }
 
 void CheckpointSaver::warn_not_saved(std::int64_t step) const {
-  log_.warning("step {} is not saved: its weights give no finite loss or gradient", step);
+  log_.warning("Checkpoint of step {} discarded: its weights give a non-finite loss or gradient",
+               step);
 }
 
-// The first rank removes what all of them write: it is the last one to stop.
+// The first rank removes what all ranks write, once all have stopped.
 void CheckpointSaver::give_up() {
   if (world_.rank() != 0) beside_.reset();
   world_.barrier();
@@ -80,7 +81,7 @@ void CheckpointSaver::give_up() {
   step_ = step_before_;
 }
 
-// Once: later copies take the memory of the first.
+// Checked once: later copies reuse the memory of the first.
 bool CheckpointSaver::copy_fits(const TrainingState& state) {
   if (copy_fits_) return *copy_fits_;
   double bytes = 0;
@@ -91,8 +92,8 @@ bool CheckpointSaver::copy_fits(const TrainingState& state) {
   copy_fits_ = world_.all_reduce(left, Reduction::minimum) >= 0;
   if (!*copy_fits_)
     log_.warning(
-        "some rank has no memory for a copy of what it saves ({} on the first): training waits for "
-        "each checkpoint",
+        "Not enough memory on some rank to copy the checkpoint ({} on the first): "
+        "training blocks during each save",
         format_bytes(bytes));
   return *copy_fits_;
 }
@@ -106,7 +107,7 @@ void CheckpointSaver::wait_for_copy() {
 
 void CheckpointSaver::finish() {
   if (!beside_) return;
-  require(judged_, "the save of step {} is to be finished before its loss is known", step_);
+  require(judged_, "cannot finish the save of step {} before its loss is known", step_);
   const Stopwatch waited;
   const std::filesystem::path path = beside_->commit();
   beside_.reset();
@@ -114,7 +115,7 @@ void CheckpointSaver::finish() {
 }
 
 void CheckpointSaver::tell(const std::filesystem::path& path, double waited) {
-  log_.info("saved {} in {:.2f} s; training waited {:.3f} s",
+  log_.info("Saved {} in {:.2f} s (training blocked for {:.3f} s)",
             path.string(),
             since_begin_.seconds(),
             waited);
@@ -137,7 +138,7 @@ void CheckpointSaver::resume_from(std::int64_t step, std::optional<std::int64_t>
 void CheckpointSaver::remove_older() {
   if (!std::exchange(has_older_, false) || world_.rank() != 0) return;
   if (removal_.valid()) removal_.get();
-  // Large files take their time to go.
+  // Removing large files takes time.
   removal_ = std::async(std::launch::async,
                         [directory = directory_,
                          step = whole_step_,
@@ -147,7 +148,7 @@ void CheckpointSaver::remove_older() {
                           try {
                             remove_old_checkpoints(directory, step, keep, best);
                           } catch (const std::exception& error) {
-                            log.warning("older checkpoints were not removed: {}", error.what());
+                            log.warning("Older checkpoints not removed: {}", error.what());
                           }
                         });
 }

@@ -1,4 +1,4 @@
-// The checkpoints that a run saves: beside the training, or while it waits.
+// Saves a run's checkpoints, in the background or while training waits.
 #pragma once
 
 #include <functional>
@@ -13,17 +13,16 @@
 
 namespace longspan {
 
-// At most one save is under way; the next one waits for it. Each is told in the log with the time
-// that training waited for it. What is saved has given a finite loss and gradient: nothing can go
-// on from weights that do not.
+// Runs at most one save at a time; the next save waits for it. Logs each save with the time that
+// training waited for it. Saves only states with finite loss and gradient, as training cannot
+// continue from other weights.
 class CheckpointSaver {
  public:
-  // The loss of the state that is to be saved, no number where its gradient is none; asked of all
-  // ranks alike.
+  // Loss of the state to save, or NaN if its gradient is not finite. Called on all ranks.
   using Loss = std::function<double()>;
 
-  // `world`, `log` and `timeline`, where the spans of its threads are written, outlive it.
-  // `local_ranks`: those that share this machine's memory.
+  // `world`, `log` and `timeline` must outlive the saver. `timeline` receives the spans of its
+  // threads. `local_ranks`: number of ranks that share this machine's memory.
   CheckpointSaver(const CheckpointOptions& options,
                   const std::filesystem::path& directory,
                   const Communicator& world,
@@ -31,35 +30,35 @@ class CheckpointSaver {
                   const Log& log,
                   Timeline* timeline = nullptr);
 
-  // Collective, as are `save_async`, `judge` and `finish`; they throw Failure on every rank when
-  // what was to be saved was not. Saves a state whose loss is finite; of another it says so in the
-  // log, and returns false.
+  // Saves a state whose loss is finite. Otherwise logs a warning and returns false. Collective, as
+  // are `save_async`, `confirm` and `finish`. These throw Failure on every rank if the state was
+  // not saved.
   bool save(const CheckpointInfo& info, const TrainingState& state, const Loss& loss);
-  // Whether `remove_older` has anything to do.
+  // Returns whether `remove_older` has anything to do.
   bool has_older() const { return has_older_; }
-  // Removes all but the newest checkpoints and the one that the last one knows as the best, once
-  // what was saved last has shown to be good for them.
+  // Removes all but the newest checkpoints and the best one according to the last checkpoint. Call
+  // it once the last save has shown that its state is good.
   void remove_older();
-  // Starts a save. The same as `save` without checkpoint.async_save, for the first one of a
-  // directory, and where a machine has no memory for a copy. The state's elements must not change
+  // Starts a save. Equivalent to `save` without checkpoint.async_save, for the first checkpoint of
+  // a directory, and if a machine lacks memory for a copy. The state's elements must not change
   // before `wait_for_copy` has returned.
   bool save_async(const CheckpointInfo& info, TrainingState state, const Loss& loss);
-  // With the loss of each step, which is no number where its gradient is none: the first one after
-  // a save was started is that of its state. A save whose state has none is given up, told and
-  // false.
+  // Receives the loss of each step, NaN if the gradient is not finite. The first loss after a save
+  // was started belongs to the saved state. If it is not finite, abandons the save, logs a warning
+  // and returns false.
   bool confirm(double loss);
   void wait_for_copy();
   bool under_way() const { return beside_.has_value(); }
   bool awaits_loss() const { return beside_ && !judged_; }
-  // Whether this rank still writes.
+  // Returns whether this rank is still writing.
   bool writing() const { return beside_ && !beside_->written(); }
-  // Returns when what was under way, and is judged, is saved.
+  // Returns when the confirmed save in progress is complete.
   void finish();
 
-  // The step of the last save that was started and not given up; -1: none.
+  // Step of the last save that was started and not abandoned, or -1.
   std::int64_t step() const { return step_; }
-  // A run resumes from that step of the directory, of which it knows that best one: `remove_older`
-  // may remove what the run before left when it stopped.
+  // Records that a run resumes from `step` of the directory, whose best step is `best`.
+  // `remove_older` may then remove checkpoints that the previous process left.
   void resume_from(std::int64_t step, std::optional<std::int64_t> best);
 
  private:
@@ -78,16 +77,16 @@ class CheckpointSaver {
   Timeline* timeline_;
   std::optional<bool> copy_fits_;
   std::optional<BackgroundSave> beside_;
-  bool judged_ = false;            // what is under way
-  std::int64_t step_before_ = -1;  // of the save before it
+  bool judged_ = false;            // the save in progress
+  std::int64_t step_before_ = -1;  // of the previous save
   Stopwatch since_begin_;
   std::future<void> removal_;  // of older checkpoints
-  bool has_older_ = false;     // that `remove_older` may remove
-  double waited_ = 0;          // seconds, by the training, for what is under way
+  bool has_older_ = false;     // `remove_older` has something to remove
+  double waited_ = 0;          // seconds that training waited for the save in progress
   std::int64_t step_ = -1;
-  std::int64_t whole_step_ = -1;  // of the last save that is on the disk: what is under way is not
-  std::optional<std::int64_t> best_;        // that the last save knows of, be it under way
-  std::optional<std::int64_t> whole_best_;  // that the last one on the disk does
+  std::int64_t whole_step_ = -1;            // of the last completed save
+  std::optional<std::int64_t> best_;        // according to the last save, even if in progress
+  std::optional<std::int64_t> whole_best_;  // according to the last completed save
 };
 
 }  // namespace longspan

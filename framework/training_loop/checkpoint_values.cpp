@@ -19,7 +19,7 @@ constexpr std::int64_t most_steps = 999'999'999;
 constexpr std::int64_t most_count = std::int64_t{1} << 62;
 constexpr std::size_t most_word = 200;                            // bytes
 constexpr std::size_t most_configuration = std::size_t{1} << 20;  // bytes
-// Of the scalars that only a run has.
+// Scalars that only a run has.
 constexpr std::array<std::string_view, 4> prefixes = {
     "trainer/", "optimizer/", "run/", "loss_scale/"};
 
@@ -35,7 +35,7 @@ class Judgement {
   explicit Judgement(const Checkpoint& checkpoint)
       : checkpoint_(checkpoint), place_((checkpoint.path() / "manifest.json").string()) {}
 
-  // Nothing where it is not there or no integer of that range.
+  // Returns nothing if the scalar is missing or is not an integer in that range.
   std::optional<std::int64_t> integer(const std::string& name,
                                       std::int64_t least,
                                       std::int64_t most,
@@ -58,7 +58,7 @@ class Judgement {
   void word(const std::string& name, Need need) {
     const std::string* value = text(name, need);
     if (value != nullptr && (value->empty() || value->size() > most_word))
-      wrong(name, fmt::format("1 to {} letters", most_word));
+      wrong(name, fmt::format("a string of 1 to {} characters", most_word));
   }
   bool has(const std::string& name) const { return checkpoint_.scalars().has(name); }
 
@@ -75,7 +75,7 @@ class Judgement {
     const auto found = values.find(name);
     if (found == values.end()) {
       if (need == Need::required)
-        say(fmt::format("scalar \"{}\" is missing, {} is wanted", name, wanted));
+        say(fmt::format("scalar \"{}\" is missing (expected {})", name, wanted));
       return nullptr;
     }
     const T* value = std::get_if<T>(&found->second);
@@ -83,10 +83,10 @@ class Judgement {
     return value;
   }
   void wrong(const std::string& name, const std::string& wanted) {
-    say(fmt::format("scalar \"{}\": found {}, {} is wanted",
+    say(fmt::format("scalar \"{}\": expected {}, found {}",
                     name,
-                    found_text(checkpoint_.scalars().values().at(name)),
-                    wanted));
+                    wanted,
+                    found_text(checkpoint_.scalars().values().at(name))));
   }
 
   const Checkpoint& checkpoint_;
@@ -94,51 +94,53 @@ class Judgement {
   std::vector<std::string> problems_;
 };
 
-// The step is the manifest's; each of its steps updated the weights or was skipped.
+// The step is the manifest's. Each step either updated the weights or was skipped.
 void judge_counters(Judgement& judgement) {
   const std::int64_t step = judgement.checkpoint().info().step;
   const auto steps = judgement.integer("trainer/steps", 0, most_steps);
-  const auto skipped = judgement.integer("trainer/skipped", 0, most_steps);
-  const auto in_a_row = judgement.integer("trainer/skipped_in_a_row", 0, most_steps);
-  const auto updates = judgement.integer("optimizer/updates", 0, most_steps);
+  const auto skipped = judgement.integer("trainer/num_skipped", 0, most_steps);
+  const auto in_a_row = judgement.integer("trainer/consecutive_skips", 0, most_steps);
+  const auto updates = judgement.integer("optimizer/num_updates", 0, most_steps);
   judgement.integer("trainer/tokens", 0, most_count);
   if (steps && *steps != step)
-    judgement.say(
-        fmt::format("trainer/steps is {}, and the checkpoint is of step {}", *steps, step));
+    judgement.say(fmt::format(
+        "trainer/steps: expected the step of the checkpoint, {}, found {}", step, *steps));
   if (steps && skipped && updates && *updates + *skipped != *steps)
     judgement.say(
-        fmt::format("optimizer/updates is {} and trainer/skipped {}, which do not make the {} of "
-                    "trainer/steps",
+        fmt::format("trainer/steps: expected the sum of optimizer/num_updates = {} and "
+                    "trainer/num_skipped = {}, found {}",
                     *updates,
                     *skipped,
                     *steps));
   if (skipped && in_a_row && *in_a_row > *skipped)
-    judgement.say(fmt::format("trainer/skipped_in_a_row is {}, more than the {} of trainer/skipped",
-                              *in_a_row,
-                              *skipped));
+    judgement.say(fmt::format(
+        "trainer/consecutive_skips: expected at most trainer/num_skipped = {}, found {}",
+        *skipped,
+        *in_a_row));
 }
 
 void judge_loss_scale(Judgement& judgement) {
-  if (!judgement.has("loss_scale/value") && !judgement.has("loss_scale/good_steps") &&
-      !judgement.has("loss_scale/forgiven"))
+  if (!judgement.has("loss_scale/scale") && !judgement.has("loss_scale/growth_tracker") &&
+      !judgement.has("loss_scale/hysteresis_left"))
     return;
-  judgement.number("loss_scale/value", "a power of two from 1", Need::required, [](double value) {
+  const std::string wanted = "a power of two of at least 1";
+  judgement.number("loss_scale/scale", wanted, Need::required, [](double value) {
     int exponent = 0;
     return std::isfinite(value) && value >= LossScaler::least &&
            std::frexp(value, &exponent) == 0.5;
   });
-  judgement.integer("loss_scale/good_steps", 0, most_steps);
-  judgement.integer("loss_scale/forgiven", 0, most_count);
+  judgement.integer("loss_scale/growth_tracker", 0, most_steps);
+  judgement.integer("loss_scale/hysteresis_left", 0, most_count);
 }
 
 void judge_texts(Judgement& judgement, Need need) {
   const std::string& configuration = judgement.checkpoint().info().configuration;
   const std::size_t least = need == Need::required ? 1 : 0;
   if (configuration.size() < least || configuration.size() > most_configuration)
-    judgement.say(fmt::format("configuration: found {} bytes, {} to {} are wanted",
-                              configuration.size(),
+    judgement.say(fmt::format("configuration: expected {} to {} bytes, found {}",
                               least,
-                              most_configuration));
+                              most_configuration,
+                              configuration.size()));
   if (const std::string* tokenizer = judgement.text(tokenizer_scalar, need)) {
     try {
       Tokenizer::from_json(*tokenizer, fmt::format("scalar \"{}\"", tokenizer_scalar));
@@ -148,7 +150,7 @@ void judge_texts(Judgement& judgement, Need need) {
   }
 }
 
-// A cursor for each stream, and what each remembers.
+// Checks each stream's cursor and recurrent state.
 void judge_streams(Judgement& judgement) {
   const Checkpoint& checkpoint = judgement.checkpoint();
   if (!checkpoint.has(cursor_name)) {
@@ -158,22 +160,22 @@ void judge_streams(Judgement& judgement) {
   const Shape& cursors = checkpoint.shape_of(cursor_name);
   if (checkpoint.dtype_of(cursor_name) != DType::i64 || cursors.dimensions() != 2 ||
       cursors[0] < 1 || cursors[1] < 2) {
-    judgement.say(fmt::format("tensor \"{}\" is {} {}, i64 [streams, 2 or more] is wanted",
+    judgement.say(fmt::format("tensor \"{}\": expected i64 [streams, 2 or more], found {} {}",
                               cursor_name,
                               name_of(checkpoint.dtype_of(cursor_name)),
                               cursors.to_string()));
     return;
   }
   for (const CheckpointTensor& tensor : checkpoint.tensors())
-    if (tensor.name.starts_with("memory/") &&
+    if (tensor.name.starts_with("mems/") &&
         (tensor.shape.dimensions() != 3 || tensor.shape[0] != cursors[0] || tensor.shape[1] < 1))
-      judgement.say(fmt::format("tensor \"{}\" is {}, [{} streams, rows, width] is wanted",
+      judgement.say(fmt::format("tensor \"{}\": expected [{} streams, rows, width], found {}",
                                 tensor.name,
-                                tensor.shape.to_string(),
-                                cursors[0]));
+                                cursors[0],
+                                tensor.shape.to_string()));
 }
 
-// Any number, also one that is none: a step may have diverged.
+// Any number, including NaN, as a step may have diverged.
 void judge_losses(Judgement& judgement) {
   const auto any = [](double) { return true; };
   judgement.number("metrics/loss", "a number", Need::optional, any);
@@ -186,7 +188,7 @@ void judge_losses(Judgement& judgement) {
 
 void judge_best(Judgement& judgement) {
   if (!judgement.has("metrics/best_step")) return;
-  judgement.text("metrics/best_figure");
+  judgement.text("metrics/best_metric");
   judgement.integer("metrics/best_step", 0, judgement.checkpoint().info().step);
   judgement.number("metrics/best_value", "a number", Need::required, [](double) { return true; });
 }
@@ -221,7 +223,7 @@ std::vector<std::string> value_problems(const Checkpoint& checkpoint) {
   judge_best(judgement);
   judge_skipped_data(judgement);
   judge_streams(judgement);
-  // What the text is told by: any bits, and not all of it in older ones.
+  // Data fingerprint: any bits. Older checkpoints lack some of it.
   for (const char* name : {corpus_scalar, text_time_scalar, text_hash_scalar})
     judgement.integer(name,
                       std::numeric_limits<std::int64_t>::min(),
@@ -230,9 +232,9 @@ std::vector<std::string> value_problems(const Checkpoint& checkpoint) {
   judgement.integer(threads_scalar, 1, most_threads);
   judgement.integer(zero_scalar, 0, 2, Need::optional);
   judgement.word(device_scalar, Need::optional);
-  judgement.word("optimizer/keeps", Need::optional);
+  judgement.word("optimizer/state_signature", Need::optional);
   judgement.number(
-      "optimizer/sum_of_squared_rates", "a number, at least 0", Need::optional, [](double value) {
+      "optimizer/sum_squared_lr", "a number of at least 0", Need::optional, [](double value) {
         return std::isfinite(value) && value >= 0;
       });
   return std::move(judgement).problems();

@@ -1,5 +1,5 @@
-// What the values of a run's checkpoint may be: the one place that knows it of all of them. What
-// they are read for (Trainer, LossScaler, ...) need not ask again.
+// Validates all values of a run's checkpoint. Their readers (Trainer, LossScaler, ...) need not
+// check again.
 #pragma once
 
 #include <filesystem>
@@ -10,13 +10,13 @@
 
 namespace longspan {
 
-// A sentence for each value that no run writes: counters that are negative, too large or contradict
-// one another or the step, a tokenizer that cannot be read, no configuration, a cursor or memory of
-// another shape. A checkpoint without any scalar of a run holds weights that another program saved:
-// only its texts are looked at.
+// Returns a message for each value that no run writes. Examples: counters that are negative, too
+// large or inconsistent with each other or the step, and an unreadable tokenizer. Others: a missing
+// configuration, and a cursor or recurrent state of another shape. A checkpoint without scalars of
+// a run holds weights saved by another program: only its texts are checked.
 std::vector<std::string> value_problems(const Checkpoint& checkpoint);
 
-// Checkpoint::open, and then throws DataError with the first of the above.
+// Opens a checkpoint (Checkpoint::open) and throws DataError with the first problem found.
 Checkpoint open_run_checkpoint(const std::filesystem::path& path, const ReadProgress& watch = {});
 
 }  // namespace longspan

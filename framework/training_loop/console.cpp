@@ -19,12 +19,12 @@ namespace {
 
 constexpr int usual_width = 80;
 
-// The text in at most so many columns.
+// Returns the text cut to at most `columns` columns.
 std::string_view cut(std::string_view text, int columns) {
   return text.substr(0, static_cast<std::size_t>(std::max(columns, 0)));
 }
 
-// Columns that the text takes: colors take none, and of UTF-8 only the first byte of a character.
+// Returns the columns of a text. Color codes have none, and of UTF-8 only the first byte counts.
 int columns_in(std::string_view text) {
   int columns = 0;
   bool in_color = false;
@@ -36,8 +36,8 @@ int columns_in(std::string_view text) {
   return columns;
 }
 
-// The text with its lines broken between words, so that each takes at most so many columns as far
-// as words do; the lines after the first are indented.
+// Wraps lines between words to at most `columns` columns, as far as word lengths permit. Lines
+// after the first are indented.
 std::string wrapped(std::string_view text, int columns) {
   if (const std::size_t end = text.find('\n'); end != text.npos)
     return wrapped(text.substr(0, end), columns) + "\n" + wrapped(text.substr(end + 1), columns);
@@ -45,7 +45,7 @@ std::string wrapped(std::string_view text, int columns) {
   std::string lines;
   int used = 0;
   while (!text.empty()) {
-    // A word with the blanks before it, which are left out where a line is broken.
+    // A word with its preceding blanks, which a line break drops.
     const std::size_t begin = std::min(text.find_first_not_of(' '), text.size());
     const std::size_t end = std::min(text.find(' ', begin), text.size());
     const std::string_view word = text.substr(begin, end - begin);
@@ -65,11 +65,11 @@ struct Console::State {
   State(std::FILE* where, Terminal what) : stream(where), terminal(std::move(what)) {}
 
   int width() const { return terminal.width ? terminal.width() : usual_width; }
-  // The last column stays free: some terminals wrap after it.
+  // The last column stays free, as some terminals wrap after it.
   std::string_view fitted_status() const {
     return terminal.width ? cut(status, width() - 1) : std::string_view(status);
   }
-  // Back to where the status line began, and clear what it took.
+  // Moves back to the start of the status line and clears its rows.
   std::string over_status() const {
     const int columns = width();
     const int rows = terminal.width && columns > 0 && drawn > 0 ? (drawn - 1) / columns : 0;
@@ -84,7 +84,7 @@ struct Console::State {
   Terminal terminal;
   std::mutex mutex;
   std::string status;
-  int drawn = 0;  // columns of it that were written
+  int drawn = 0;  // columns written
 };
 
 Console::Console(std::FILE* stream, Terminal terminal)
@@ -97,7 +97,7 @@ int Console::width() const { return state_ ? state_->width() : usual_width; }
 void Console::line(std::string_view text) const {
   if (!state_) return;
   const std::lock_guard lock(state_->mutex);
-  // One write a line, so that the output of other processes does not come between.
+  // One write per line, so that output of other processes does not interleave.
   std::string output;
   if (!state_->status.empty()) output += state_->over_status();
   output += state_->terminal.width ? wrapped(text, state_->width() - 1) : std::string(text);
@@ -132,7 +132,7 @@ struct Process {
   int parent = 0;
 };
 
-// From /proc/PID/stat: "PID (name) state parent ...", where the name may hold anything.
+// Parses /proc/PID/stat: "PID (name) state parent ...", where the name may contain any character.
 Process process_of(int id) {
   std::ifstream stream(fmt::format("/proc/{}/stat", id));
   std::string text;
@@ -152,7 +152,7 @@ bool starts_ranks(const std::string& name) {
          name == "prterun" || name == "prted";
 }
 
-// The process that started this rank and passes on what it writes; 0: there is none.
+// Returns the process that started this rank and forwards its output; 0 if there is none.
 int passing_process() {
   if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return 0;
   int id = ::getppid();
@@ -161,7 +161,7 @@ int passing_process() {
     if (starts_ranks(process.name)) return id;
     id = process.parent;
   }
-  return -1;  // what becomes of the output is not known
+  return -1;  // the output's destination is unknown
 }
 
 bool is_terminal_of(int id) {
@@ -177,7 +177,7 @@ bool output_is_terminal() {
   return passing == 0 || (passing > 0 && is_terminal_of(passing));
 }
 
-// 0: it does not say.
+// Returns 0 if the terminal does not report its width.
 int columns_of(int descriptor) {
   winsize size{};
   return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;

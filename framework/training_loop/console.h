@@ -1,4 +1,4 @@
-// What a run shows: lines, and at most one status line below them that is drawn over.
+// Console output of a run: lines, and at most one status line below them that is overwritten.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +12,28 @@ namespace longspan {
 
 enum class Color : std::uint8_t { red, yellow };
 
-// What the place that a console writes to can show. Without a terminal nothing but lines.
+// Capabilities of a console's output. Without a terminal it shows only lines.
 struct Terminal {
-  bool has_status = false;          // a line can be drawn over
-  bool has_colours = false;         // words can have one
-  std::function<int()> width = {};  // its columns now; without it, lines may be of any length
+  bool has_status = false;          // the last line can be overwritten
+  bool has_colours = false;         // words can be colored
+  std::function<int()> width = {};  // current number of columns; empty: unlimited
 };
 
-// A value: copies write to the same place, from any thread. A default-constructed one is silent.
+// A value type: copies write to one stream, from any thread. A default-constructed one is silent.
 class Console {
  public:
   Console() = default;
   Console(std::FILE* stream, Terminal terminal);
 
   bool has_status() const;
-  // Columns of the terminal now; 80 where there is none.
+  // Returns the terminal's current number of columns, 80 without a terminal.
   int width() const;
   void line(std::string_view text) const;
-  // Replaces the status line, which is cut to the width; an empty text removes it. Nothing where
-  // there is no terminal. A terminal that has become narrower has wrapped the old line: all of its
-  // rows are cleared.
+  // Replaces the status line, cut to the width; an empty text removes it. Does nothing without a
+  // terminal. Clears all rows of the old line, as a terminal that has become narrower has wrapped
+  // it.
   void status(std::string_view text) const;
-  // The word in that colour where there are colours.
+  // Returns the word in that color if the terminal has colors.
   std::string colored(std::string_view word, Color colour) const;
 
  private:
@@ -41,12 +41,13 @@ class Console {
   std::shared_ptr<State> state_;
 };
 
-// What standard output ends at. It is no terminal where TERM is dumb, and has no colours where
-// NO_COLOR is set, to whatever (no-color.org). mpirun gives its ranks a terminal of its own
-// whatever becomes of the output, so under it the question is asked of mpirun.
+// Returns the capabilities of standard output. It counts as no terminal if TERM is dumb, and has no
+// colors if NO_COLOR is set to any value (no-color.org). mpirun gives its ranks a pseudo-terminal
+// wherever the output goes, so under mpirun this checks mpirun's own output.
 Terminal terminal_of_output();
 
-// Columns of that terminal: what it says itself, as it may be resized, or COLUMNS, or 80.
+// Returns the columns of that terminal: its reported width, which a resize changes, or COLUMNS, or
+// 80.
 int terminal_width();
 
 }  // namespace longspan

@@ -30,7 +30,7 @@ namespace {
 
 constexpr const char* key = "training.init_from.path";
 
-// What these keys change of the weights is seen at their tensors, one by one.
+// The effect of these keys on the weights is checked tensor by tensor.
 constexpr std::array<std::string_view, 15> seen_at_tensors = {
     "model.vocab_size",
     "model.num_hidden_layers",
@@ -65,14 +65,14 @@ bool has_adapters(const Checkpoint& checkpoint) {
   return std::ranges::any_of(weights_of(checkpoint), is_of_adapter, &CheckpointTensor::name);
 }
 
-// What becomes of the parameters of a model.
+// Decides how each parameter of a model is initialized.
 class WeightsTaken {
  public:
   WeightsTaken(const InitFromContext& run, const Checkpoint& checkpoint, const Model& model);
 
   void fill(const Parameters& parameters) const;
   std::string describe() const;
-  // A sentence where something begins anew that is not trained; else "".
+  // Returns a message if newly initialized weights are not trained, or "".
   std::string told_of_untrained() const;
 
  private:
@@ -93,12 +93,12 @@ class WeightsTaken {
   std::vector<std::string> anew_;
   std::map<std::string, Shape> by_label_;          // tables of classes or tags
   std::vector<std::int64_t> label_rows_;           // of which tables
-  std::vector<std::string> missing_;               // from the checkpoint, and not to begin anew
-  std::map<std::string, Shape> whole_;             // taken as they are
-  std::map<std::string, Shape> merged_;            // taken with the adapters that were beside them
-  double adapter_factor_ = 1;                      // of these
-  std::map<std::string, Shape> by_row_;            // tables of the vocabulary
-  std::optional<std::vector<std::int64_t>> rows_;  // of which tables; none: as they are
+  std::vector<std::string> missing_;               // missing from the checkpoint, but required
+  std::map<std::string, Shape> whole_;             // loaded unchanged
+  std::map<std::string, Shape> merged_;            // loaded and merged with their adapters
+  double adapter_factor_ = 1;                      // for `merged_`
+  std::map<std::string, Shape> by_row_;            // vocabulary tables
+  std::optional<std::vector<std::int64_t>> rows_;  // rows of `by_row_`; none: unchanged
   std::int64_t saved_rows_ = 0;
 };
 
@@ -120,7 +120,7 @@ WeightsTaken::WeightsTaken(const InitFromContext& run,
     const Shape& shape = parameter->global_shape;
     const bool is_table = begins_with(name, "embedding") || begins_with(name, "source_embedding") ||
                           begins_with(name, "output");
-    // What only the first steps read, a run that has made them has no more.
+    // Parameters that only the first steps use are absent once a run has completed those steps.
     const bool is_gone = parameter->active_steps && !checkpoint.has(name);
     const bool is_new = parameter->adapter && !checkpoint.has(name);
     if (is_anew(name) || is_gone || is_new)
@@ -147,24 +147,20 @@ WeightsTaken::WeightsTaken(const InitFromContext& run,
         whole_.emplace(name, values.shape());
   if (!merged_.empty() && checkpoint.info().configuration.empty())
     throw ConfigurationError(
-        "{}: {} has adapters and no configuration that says their factor, without which they "
-        "cannot be merged",
-        key,
-        place());
+        "{}: {} has adapters but no config with their scale; cannot merge them", key, place());
   if (!missing_.empty())
     throw ConfigurationError(
-        "{}: this model has {}, which {} has not; begin it anew by naming it, or what its name "
-        "begins with, in training.init_from.reinitialize, or set the keys of the model as they "
-        "were there",
+        "{}: {} has no {}; add them, or a prefix of their names, to "
+        "training.init_from.reinitialize, or set the keys of the model as in the checkpoint",
         key,
-        join_first(missing_),
-        place());
+        place(),
+        join_first(missing_));
   match_labels();
   if (!by_row_.empty()) match_vocabulary(tokenizer_of(checkpoint, run.settings.data));
   judge_shapes();
 }
 
-// Whether its layer has an adapter there and none here.
+// Whether the checkpoint has an adapter of the weight's layer and the model has none.
 bool WeightsTaken::is_merged(const std::string& weight) const {
   const auto layer = adapted_layer(checkpoint_, weight);
   return layer && !model_.parameters().find(*layer + adapter_down);
@@ -187,9 +183,7 @@ void WeightsTaken::judge_beginnings(const Parameters& parameters) const {
       if (std::ranges::find(known, first) == known.end()) known.push_back(first);
     }
     throw ConfigurationError(
-        "training.init_from.reinitialize: no parameter of this model begins with \"{}\"; they "
-        "begin with "
-        "{}",
+        "training.init_from.reinitialize: no parameter name starts with \"{}\" (choices: {})",
         beginning,
         fmt::join(known, ", "));
   }
@@ -200,7 +194,7 @@ void WeightsTaken::judge_configuration(const ConfigurationChange& change) const 
   const auto key_of = [](const std::string& sentence) {
     return sentence.substr(0, sentence.find(':'));
   };
-  // The table of biases has its buckets' shape, however far the farthest reaches.
+  // The bias table's shape depends on the number of buckets, not on the max distance.
   const auto positions = change.saved.find("model.position_embedding_type");
   const bool is_biased = positions != change.saved.end() && positions->second == "relative_bias";
   std::erase_if(refused, [&](const std::string& sentence) {
@@ -208,7 +202,7 @@ void WeightsTaken::judge_configuration(const ConfigurationChange& change) const 
     if (is_biased && changed == "model.relative_attention_max_distance") return false;
     return std::ranges::find(seen_at_tensors, changed) != seen_at_tensors.end();
   });
-  // Of adapters that are in both: others begin here, or are merged with the factor there.
+  // For adapters in both models: here others are initialized or merged with that factor.
   const auto is_here = [&](const CheckpointTensor& tensor) {
     return is_of_adapter(tensor.name) && model_.parameters().find(tensor.name);
   };
@@ -224,18 +218,19 @@ void WeightsTaken::judge_configuration(const ConfigurationChange& change) const 
     };
     if (std::ranges::none_of(all, meant))
       run_.log.warning(
-          "training.init_from.allow_config_changes: no key of \"{}\" changes what "
-          "the weights of {} mean",
+          "training.init_from.allow_config_changes: \"{}\" matches no changed key "
+          "that affects the weights of {}",
           beginning,
           place());
     for (const std::string& sentence : refused)
-      if (meant(sentence)) run_.log.info("changed on purpose: {}", sentence);
+      if (meant(sentence))
+        run_.log.info("Changed intentionally (allow_config_changes): {}", sentence);
     std::erase_if(refused, meant);
   }
   if (!refused.empty())
     throw ConfigurationError(
-        "{}: {} was made with another model: {}; set what it has, or name what is changed on "
-        "purpose in training.init_from.allow_config_changes",
+        "{}: the model of {} differs: {}; set these keys as in the checkpoint, or add intentional "
+        "changes to training.init_from.allow_config_changes",
         key,
         place(),
         fmt::join(refused, "; "));
@@ -244,69 +239,70 @@ void WeightsTaken::judge_configuration(const ConfigurationChange& change) const 
 void WeightsTaken::match_vocabulary(const Tokenizer& saved) {
   saved_rows_ = checkpoint_.shape_of(by_row_.begin()->first)[0];
   if (saved.vocabulary() > saved_rows_)
-    throw DataError("{}: {} has {} rows; wanted at least the {} ids of its tokenizer",
+    throw DataError("{}: {}: expected at least {} rows (ids of its tokenizer), found {}",
                     place(),
                     by_row_.begin()->first,
-                    saved_rows_,
-                    saved.vocabulary());
+                    saved.vocabulary(),
+                    saved_rows_);
   const std::int64_t rows = model_.body().vocabulary();
   if (saved == run_.tokenizer && saved_rows_ == rows) return;
   constexpr const char* otherwise =
-      "begin the embedding and the output anew (training.init_from.reinitialize)";
+      "reinitialize the embedding and the output layer (training.init_from.reinitialize)";
   if (saved.kind() != run_.tokenizer.kind())
     throw ConfigurationError(
-        "{}: data.tokenizer.type of {} is {}, that of this run {}; set it as it was there, or {}",
+        "{}: data.tokenizer.type: expected {} as in {}, found {}; set it as "
+        "in the checkpoint, or {}",
         key,
-        place(),
         name_of(saved.kind()),
+        place(),
         name_of(run_.tokenizer.kind()),
         otherwise);
   if (options_.vocabulary == StartVocabulary::same)
     throw ConfigurationError(
-        "{}: the vocabulary of {} has {} ids in {} rows, that of this run {} in {}{}; set "
-        "training.init_from.resize_vocab to true to take the rows of those that both have{}, or {}",
+        "{}: vocabularies differ: {} has {} ids in {} rows, this run {} in "
+        "{}{}; set training.init_from.resize_vocab to true to copy the rows "
+        "of common ids{}, or {}",
         key,
         place(),
         saved.vocabulary(),
         saved_rows_,
         run_.tokenizer.vocabulary(),
         rows,
-        saved == run_.tokenizer ? "" : ", not all the same",
+        saved == run_.tokenizer ? "" : " with other tokens",
         run_.settings.data.tokenizer_model.empty()
             ? ""
-            : ", or leave out data.tokenizer.model to use the tokenizer of the checkpoint",
+            : ", or omit data.tokenizer.model to use the tokenizer of the checkpoint",
         otherwise);
   rows_ = matching_rows({saved, saved_rows_}, {run_.tokenizer, rows});
 }
 
-// A readout's rows are its labels', whatever their order there.
+// Rows of an output head with labels correspond to those labels, in any order.
 void WeightsTaken::match_labels() {
   const LabelSet saved = labels_of(checkpoint_.scalars(), place());
   const bool takes_rows = whole_.contains("output/weight") || by_row_.contains("output/weight");
   if (saved.size() == 0 || run_.labels.size() == 0 || saved == run_.labels || !takes_rows) return;
   constexpr const char* otherwise =
-      "begin the readout anew: training.init_from.reinitialize: [output], or name of it "
-      "[output/weight, "
-      "output/bias]";
+      "reinitialize the output layer: set training.init_from.reinitialize to [output] or "
+      "[output/weight, output/bias]";
   for (const std::string& name : run_.labels.names()) label_rows_.push_back(saved.id_of(name));
   const auto absent = std::ranges::find(label_rows_, -1);
   if (saved.size() != run_.labels.size() || absent != label_rows_.end()) {
     const auto& names = run_.labels.names();
     const auto place_of = static_cast<std::size_t>(absent - label_rows_.begin());
     throw ConfigurationError(
-        "{}: the labels of {} are {}, those of this run {}{}; {}",
+        "{}: labels differ: {} has {}, this run {}{}; {}",
         key,
         place(),
         join_first(saved.names()),
         join_first(names),
-        absent == label_rows_.end() ? "" : fmt::format(" (it lacks \"{}\")", names[place_of]),
+        absent == label_rows_.end() ? "" : fmt::format(" (missing \"{}\")", names[place_of]),
         otherwise);
   }
   for (const char* const name : {"output/start", "output/transitions", "output/end"})
     if (whole_.contains(name))
       throw ConfigurationError(
-          "{}: the labels of {} are in another order than those of this run, and {} is of pairs of "
-          "them; {}",
+          "{}: the labels of {} are in another order than those of this run, "
+          "and {} is indexed by label pairs; {}",
           key,
           place(),
           name,
@@ -316,30 +312,31 @@ void WeightsTaken::match_labels() {
       if (auto found = tables->extract(name)) by_label_.insert(std::move(found));
 }
 
-// Where the keys of the models agree, it is for keys of other sections that tensors do not.
+// Where the model keys agree, shapes differ because of keys of other sections.
 void WeightsTaken::judge_shapes() const {
   const auto judge = [&](const std::string& name, const Shape& wanted) {
     const Shape& found = checkpoint_.shape_of(name);
     if (found != wanted)
       throw ConfigurationError(
-          "{}: {} is {} in {} and {} in this model; set the keys of the model as they were there, "
-          "or begin it anew by naming it in training.init_from.reinitialize",
+          "{}: {}: expected shape {}, found {} in {}; set the keys of the model as in the "
+          "checkpoint, or add the parameter to training.init_from.reinitialize",
           key,
           name,
+          wanted.to_string(),
           found.to_string(),
-          place(),
-          wanted.to_string());
+          place());
   };
   for (const auto* const tables : {&whole_, &merged_, &by_label_})
     for (const auto& [name, shape] : *tables) judge(name, shape);
   for (const auto& [name, shape] : by_row_) judge(name, rows_ ? shape.with(0, saved_rows_) : shape);
 }
 
-// A weight there as it is to be, where it is not taken as it lies.
+// Returns a weight of the checkpoint after conversion, for weights that are not loaded unchanged.
 Tensor WeightsTaken::read_table(const std::string& name) const {
   const DType saved = checkpoint_.dtype_of(name);
   if (saved != DType::f32 && saved != DType::f64)
-    throw DataError("{}: {} is {}; wanted: float32 or float64", place(), name, name_of(saved));
+    throw DataError(
+        "{}: {}: expected float32 or float64, found {}", place(), name, config_name_of(saved));
   return merged_.contains(name) ? read_merged(checkpoint_, name, adapter_factor_)
                                 : read_whole(checkpoint_, name);
 }
@@ -362,9 +359,8 @@ void WeightsTaken::fill(const Parameters& parameters) const {
 
 std::string WeightsTaken::describe() const {
   std::string text = fmt::format(
-      "the weights are those of {}, step {}; left out: its optimizer, memory, place in the text "
-      "and "
-      "count of steps",
+      "Initialized weights from {}, step {}; not loaded: optimizer, "
+      "recurrent state, data position and step count",
       place(),
       checkpoint_.info().step);
   std::set<std::string> found;
@@ -379,17 +375,15 @@ std::string WeightsTaken::describe() const {
   for (const CheckpointTensor& tensor : weights_of(checkpoint_))
     if (!found.contains(tensor.name)) left_out.push_back(tensor.name);
   if (!left_out.empty()) text += fmt::format(", and {}", join_first(left_out));
-  if (!adapted.empty())
-    text += fmt::format("; adapters are merged into the weights of {}", join_first(adapted));
-  if (!anew_.empty()) text += fmt::format("; begun anew: {}", join_first(anew_));
+  if (!adapted.empty()) text += fmt::format("; adapters merged into {}", join_first(adapted));
+  if (!anew_.empty()) text += fmt::format("; reinitialized: {}", join_first(anew_));
   if (rows_) {
     const auto fresh = std::ranges::count(*rows_, -1);
     const auto taken = std::ssize(*rows_) - fresh;
     text += fmt::format(
-        "; of {} rows of the vocabulary {} are taken and {} new, {} of the {} there "
-        "are left out",
-        rows_->size(),
+        "; vocabulary rows: {} of {} copied, {} new, {} of {} in the checkpoint not used",
         taken,
+        rows_->size(),
         fresh,
         saved_rows_ - taken,
         saved_rows_);
@@ -408,10 +402,10 @@ std::string WeightsTaken::told_of_untrained() const {
     for (const auto& [name, shape] : by_row_)
       if (is_frozen(name)) untrained.push_back("new rows of " + name);
   if (untrained.empty()) return "";
-  return fmt::format("what begins anew stays as it was drawn where {}: {}",
+  return fmt::format("Reinitialized parameters are not trained, because {}: {}",
                      model_.parameters().tuning().adapters.rank
-                         ? "training.lora.modules_to_save does not name it"
-                         : "training.frozen_parameters names it",
+                         ? "training.lora.modules_to_save does not contain them"
+                         : "training.frozen_parameters contains them",
                      join_first(untrained));
 }
 
@@ -419,8 +413,7 @@ std::string WeightsTaken::told_of_untrained() const {
 
 void require_start(const ConfigPath& path, const Communicator& world) {
   if (!is_there(path, world))
-    throw DataError(
-        "{}: there is no such run or checkpoint{}", path.describe(), path.not_found_hint());
+    throw DataError("{}: no such run or checkpoint{}", path.describe(), path.not_found_hint());
 }
 
 Scalars init_from(const InitFromContext& run, Model& model) {
@@ -432,12 +425,11 @@ Scalars init_from(const InitFromContext& run, Model& model) {
   const DataOptions& data = run.settings.data;
   if (data.starts_with_saved && data.saved_tokenizer == run.tokenizer &&
       run.tokenizer.kind() != TokenizerKind::bytes)
-    run.log.info(
-        "the tokenizer is that of {}{}",
-        checkpoint.path().string(),
-        data.tokenizer_model.empty()
-            ? ""
-            : fmt::format("; data.tokenizer.model, {}, is not there", data.tokenizer_model.text()));
+    run.log.info("Using the tokenizer of {}{}",
+                 checkpoint.path().string(),
+                 data.tokenizer_model.empty() ? ""
+                                              : fmt::format("; data.tokenizer.model {} not found",
+                                                            data.tokenizer_model.text()));
   if (const std::string told = taken.told_of_untrained(); !told.empty())
     run.log.warning("{}", told);
   const Scalars& saved = checkpoint.scalars();

@@ -1,4 +1,4 @@
-// A new run that begins with the weights of another one (training.init_from.path).
+// Initializes a new run with the weights of another one (training.init_from.path).
 #pragma once
 
 #include "checkpoints/checkpoint.h"
@@ -9,28 +9,28 @@
 
 namespace longspan {
 
-// The run that asks.
+// The run to initialize.
 struct InitFromContext {
   const RunConfig& settings;
   const TrainingRunText& text;
   const Tokenizer& tokenizer;
-  LabelSet labels;  // none where the task has none
+  LabelSet labels;  // empty if the task has no labels
   const Communicator& world;
   const Log& log;
   ReadProgress watch = {};
 };
 
-// Collective. Throws DataError where there is nothing at the path of training.init_from.path.
+// Throws DataError if nothing exists at training.init_from.path. Collective.
 void require_start(const ConfigPath& path, const Communicator& world);
 
-// Collective. Fills a new model's weights, to the bit, from the checkpoint that
-// training.init_from.path means, on any layout; those that it is not to give, and rows that its
-// vocabulary lacks, stay as they were drawn. An adapter there of a layer that has none here is
-// merged into the layer's weight. Says in the log what was taken and what was left out, and warns
-// where what begins anew is not trained. Nothing where training.init_from.path is empty. Returns
-// what the new run retains of an import (loading.h): all where the tokens are the same, else its
-// folder and positions. Throws ConfigurationError where the two models do not fit, DataError where
-// there is no such checkpoint or it is damaged.
+// Fills a new model's weights, bit for bit, from the checkpoint at training.init_from.path, saved
+// with any layout. Excluded weights, and rows missing from the checkpoint's vocabulary, keep their
+// random initialization. An adapter of the checkpoint whose layer has none here is merged into the
+// layer's weight. Logs which weights were loaded and which were left out. Warns if newly
+// initialized weights are not trained. Does nothing if training.init_from.path is empty. Returns
+// the import scalars (loading.h) that the new run retains. These are all of them if the tokens are
+// equal, otherwise only the folder and positions. Collective. Throws ConfigurationError if the two
+// models are incompatible. Throws DataError if the checkpoint is missing or damaged.
 Scalars init_from(const InitFromContext& run, Model& model);
 
 }  // namespace longspan

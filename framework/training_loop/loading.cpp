@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* configuration_name = "config.yaml";
 constexpr const char* manifest_name = "manifest.json";
-// Another run's data and labels decide these.
+// These depend on one run's data and labels.
 constexpr std::array<std::string_view, 2> of_one_run = {"import/token_ids", "import/label_names"};
 
 namespace fs = std::filesystem;
@@ -52,19 +52,17 @@ RunLocation locate_run(const fs::path& path) {
   if (is_there(path / configuration_name))
     return {.configuration = path / configuration_name, .run = path};
   const fs::path whole = fs::absolute(path / "").parent_path().lexically_normal();
-  // A step whose manifest is missing is one all the same.
+  // A step without a manifest still counts as a step.
   const auto entry = step_entry(whole.filename().string());
   const bool is_step = entry && entry->use == StepUse::saved && fs::is_directory(path, unused);
   if (is_step || is_there(path / manifest_name)) {
     // RUN/checkpoints/step-000000500
     const fs::path run = whole.parent_path().parent_path();
     if (!is_there(run / configuration_name))
-      throw DataError(
-          "{}: there is no {} in {}; name the configuration and give the checkpoint "
-          "with --checkpoint",
-          path.string(),
-          configuration_name,
-          run.string());
+      throw DataError("{}: no {} in {}; name a config and set --checkpoint",
+                      path.string(),
+                      configuration_name,
+                      run.string());
     return {.configuration = run / configuration_name, .run = run, .checkpoint = path};
   }
   if (const fs::path run = whole.parent_path();
@@ -73,17 +71,15 @@ RunLocation locate_run(const fs::path& path) {
   if (!is_there(path)) {
     const std::string help = ConfigPath(path.string()).not_found_hint();
     if (path.extension() == ".yaml" || path.extension() == ".yml")
-      throw ConfigurationError("{}: there is no such file{}", path.string(), help);
-    throw DataError("{}: there is no such run or checkpoint{}", path.string(), help);
+      throw ConfigurationError("{}: no such file{}", path.string(), help);
+    throw DataError("{}: no such run or checkpoint{}", path.string(), help);
   }
   if (is_running(path))
-    throw DataError("{}: the run that is starting there has saved nothing yet", path.string());
-  throw DataError(
-      "{}: is neither a configuration, nor a run directory (with a {}), nor a checkpoint (with a "
-      "{})",
-      path.string(),
-      configuration_name,
-      manifest_name);
+    throw DataError("{}: the run is starting and has no checkpoint yet", path.string());
+  throw DataError("{}: expected a config, a run directory (with a {}) or a checkpoint (with a {})",
+                  path.string(),
+                  configuration_name,
+                  manifest_name);
 }
 
 std::optional<OpenedCheckpoint> open_checkpoint(const std::optional<std::string>& named,
@@ -98,9 +94,8 @@ std::optional<OpenedCheckpoint> open_checkpoint(const std::optional<std::string>
   CheckpointSearch search = latest_valid_checkpoint(directory, world, value_problems, watch);
   if (!search.found) {
     if (search.skipped.empty()) return std::nullopt;
-    throw DataError("{}: no checkpoint can be read; the newest: {}",
-                    directory.string(),
-                    search.skipped.front());
+    throw DataError(
+        "{}: no valid checkpoint; the newest: {}", directory.string(), search.skipped.front());
   }
   return OpenedCheckpoint{Checkpoint::open(search.found->path, watch), std::move(search.skipped)};
 }

@@ -26,7 +26,7 @@ spdlog::level::level_enum level_of(LogLevel level) {
   return spdlog::level::info;
 }
 
-// Goes through the console, which knows about the status line.
+// Writes through the console, which preserves the status line.
 class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit ConsoleSink(Console console) : console_(std::move(console)) {}
@@ -50,7 +50,7 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
   Console console_;
 };
 
-// Appends. Throws spdlog_ex.
+// Opens the file for appending. Throws spdlog_ex.
 spdlog::sink_ptr file_sink(const std::filesystem::path& file) {
   auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
   sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
@@ -61,7 +61,7 @@ spdlog::sink_ptr file_sink(const std::filesystem::path& file) {
 
 struct Log::State {
   spdlog::logger logger;
-  spdlog::sink_ptr file;  // one of the logger's; none: the console alone
+  spdlog::sink_ptr file;  // one of the logger's sinks; none: console only
 };
 
 Log::Log(const Console& console, const std::filesystem::path& file, LogLevel least) {
@@ -72,7 +72,7 @@ Log::Log(const Console& console, const std::filesystem::path& file, LogLevel lea
       in_file = file_sink(file);
       sinks.push_back(in_file);
     } catch (const spdlog::spdlog_ex& error) {
-      throw Failure("the log cannot be written: {}", error.what());
+      throw Failure("cannot write the log: {}", error.what());
     }
   }
   state_ = std::make_shared<State>(
@@ -100,7 +100,7 @@ void append_to_log(const std::filesystem::path& file, LogLevel level, const char
     try {
   if (!std::filesystem::exists(file)) return;
   spdlog::logger logger("longspan", file_sink(file));
-  logger.set_error_handler([](const std::string&) {});  // it would speak on the console
+  logger.set_error_handler([](const std::string&) {});  // the default handler writes to the console
   logger.log(level_of(level), spdlog::string_view_t(sentence));
 } catch (...) {
 }

@@ -13,14 +13,14 @@
 
 namespace longspan {
 
-// A value: copies write to the same log, from any thread. A default-constructed one is silent: what
-// all ranks but one hold. Each line is flushed as it is written. The console gets the sentence,
-// with its level when it is not plain information; the file gets the time and the level too.
+// A value type: copies write to one log, from any thread. A default-constructed log is silent, as
+// on all ranks but one. Flushes each line. The console shows the message, prefixed by its level
+// unless that is info. The file also records the time and the level.
 class Log {
  public:
   Log() = default;
-  // Appends to `file`; an empty path means the console alone. Throws Failure when it cannot be
-  // opened.
+  // Appends to `file`; with an empty path logs only to the console. Throws Failure if the file
+  // cannot be opened.
   Log(const Console& console, const std::filesystem::path& file, LogLevel least);
 
   template <typename... Arguments>
@@ -39,7 +39,7 @@ class Log {
   void error(fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
     write(LogLevel::error, format, std::forward<Arguments>(arguments)...);
   }
-  // Plain information for the file alone, where the console shows it otherwise.
+  // Logs at level info to the file only, for text that the console shows in another form.
   template <typename... Arguments>
   void note(fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
     if (shows(LogLevel::info))
@@ -62,8 +62,8 @@ class Log {
   std::shared_ptr<State> state_;
 };
 
-// Appends to the file of a log, from whichever rank, or process beside them, has something to say;
-// the one that holds the log may be gone. Nothing where there is no file or it cannot be written.
+// Appends a line to the file of a log from any rank, or from a process outside the ranks. The rank
+// that owns the log may have ended. Does nothing if the file does not exist or cannot be written.
 void append_to_log(const std::filesystem::path& file,
                    LogLevel level,
                    const char* sentence) noexcept;

@@ -12,7 +12,7 @@
 namespace longspan {
 namespace {
 
-// What a rank needs; with a refusal more than that, as the plan could not be made to its end.
+// Planned memory of a rank. With a refusal it is a lower bound, as the plan is incomplete.
 struct PlannedMemory {
   StepPlan plan;
   std::string refusal = {};
@@ -32,10 +32,8 @@ PlannedMemory planned_memory(const RunConfig& settings,
 }
 
 std::string needs(const StepPlan& plan, const char* at_least) {
-  return fmt::format("a rank of this run needs {}{} ({})",
-                     at_least,
-                     format_bytes(plan.bytes()),
-                     bytes_by_tag(plan));
+  return fmt::format(
+      "a rank requires {}{} ({})", at_least, format_bytes(plan.bytes()), bytes_by_tag(plan));
 }
 
 }  // namespace
@@ -55,11 +53,11 @@ std::string memory_advice(const StepPlan& plan,
   const std::shared_ptr<const RunConfig> settings = reconfigure({});
   std::string help = fmt::format("use more machines, or a smaller {} or model.hidden_size",
                                  settings->task_kind().words(settings->data).keys);
-  // What the plan that could not be made to its end has is a part only.
+  // The bytes of an incomplete plan are a lower bound only.
   if (chosen != savings.end() && (fits || chosen->plan.bytes() < plan.bytes())) {
     const std::string saving = fmt::format(
-        "with {} it needs {}", fmt::join(chosen->keys, " "), format_bytes(chosen->plan.bytes()));
-    help = fits ? saving : saving + ", the least; " + help;
+        "with {} it requires {}", fmt::join(chosen->keys, " "), format_bytes(chosen->plan.bytes()));
+    help = fits ? saving : saving + ", the minimum; " + help;
   }
   return help;
 }
@@ -73,12 +71,12 @@ void check_memory_fits(const RunConfig& settings,
   const bool on_gpu = device.on_gpu();
   const PlannedMemory planned = planned_memory(settings, mesh.shape, ids, device);
   const StepPlan& plan = planned.plan;
-  // All ask at the same time, before any of them takes what it needs.
+  // All ranks query at the same time, before any of them allocates.
   const MemoryShare there = memory_share(mesh.world, device, local_ranks);
   const bool whole = planned.refusal.empty();
   if (there.bytes == 0) throw_if_error(planned.refusal);
   if (whole && (there.bytes == 0 || plan.bytes() <= there.bytes)) return;
-  throw ConfigurationError("{}, but only {} of {}memory are free{}; {}",
+  throw ConfigurationError("{}, but only {} of {}memory free{}; {}",
                            needs(plan, whole ? "" : "more than "),
                            format_bytes(there.bytes),
                            on_gpu ? "GPU " : "",
@@ -93,8 +91,8 @@ std::string advice_after(const OutOfMemory& error,
                          const RunConfig& settings,
                          int ranks,
                          const Reconfigure& reconfigure) try {
-  if (error.backing() == AllocatorKind::pinned) return "";  // no key of a step is about it
-  constexpr double most_seconds = 10;                       // signals are not heard any more
+  if (error.backing() == AllocatorKind::pinned) return "";  // no key of a step affects it
+  constexpr double most_seconds = 10;                       // signals are no longer handled
   const DataSizes ids = planned_ids(settings.task_kind(),
                                     settings.data,
                                     static_cast<std::uint64_t>(settings.run.seed),
@@ -105,9 +103,9 @@ std::string advice_after(const OutOfMemory& error,
                 ids,
                 error.backing() == AllocatorKind::gpu ? Processor::gpu : Processor::cpu);
   return fmt::format(
-      "; by the plan {}; {}", needs(plan), memory_advice(plan, error.held(), ids, reconfigure));
+      "; by the plan, {}; {}", needs(plan), memory_advice(plan, error.held(), ids, reconfigure));
 } catch (const std::exception&) {
-  return "";  // what went wrong is to be said, though no plan can be made
+  return "";  // the original error must be reported even if no plan can be computed
 }
 
 }  // namespace longspan

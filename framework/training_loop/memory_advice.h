@@ -1,4 +1,4 @@
-// What a run that does not fit in memory is told.
+// Messages for a run that does not fit in memory.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace longspan {
 
-// "a rank of this run needs 1.25 GB (weights ...)".
+// Returns, for example, "a rank of this run needs 1.25 GB (weights ...)".
 std::string needs(const StepPlan& plan);
-// The keys that would help where a rank has only `there` bytes: a clause.
+// Returns a clause with the keys that reduce memory if a rank has only `there` bytes.
 std::string memory_advice(const StepPlan& plan,
                           double there,
                           const DataSizes& ids,
                           const Reconfigure& reconfigure);
 
-// Collective over the ranks of a run. Throws ConfigurationError, the same on all, when the ranks of
-// a machine or a GPU need more memory than it has; the sentence names the keys that would help.
+// Throws ConfigurationError, on all ranks of a run, if the ranks of a machine or a GPU need more
+// memory than it has. The message names the keys that reduce memory. Collective.
 void check_memory_fits(const RunConfig& settings,
                        const ProcessMesh& mesh,
                        const Device& device,
@@ -25,9 +25,9 @@ void check_memory_fits(const RunConfig& settings,
                        const DataSizes& ids,
                        const Reconfigure& reconfigure);
 
-// After a run of that many ranks has ended so: what a rank needs by the plan, and what would help,
-// to be added to the sentence. Empty where no plan can be made. Not collective: ranks that wait for
-// this one end when it does.
+// Returns text to append to an OutOfMemory message of a run with that many ranks: the planned
+// memory of a rank, and the keys that reduce it. Empty if no plan can be computed. Not collective:
+// ranks that wait for this one end when it does.
 std::string advice_after(const OutOfMemory& error,
                          const RunConfig& settings,
                          int ranks,

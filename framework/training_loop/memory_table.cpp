@@ -30,7 +30,7 @@ std::string memory_text(const MemoryUsage& account) {
   for (std::size_t i = 0; i < memory_tags; ++i)
     text += fmt::format(
         "{} {:.1f} MB, ", name_of(static_cast<MemoryTag>(i)), megabytes(report.by_tag[i].peak));
-  return text + fmt::format("at once {:.1f} MB, kept for reuse {:.1f} MB, program {:.1f} MB",
+  return text + fmt::format("peak {:.1f} MB, cached {:.1f} MB, program {:.1f} MB",
                             megabytes(report.total.peak),
                             megabytes(report.reserved - report.total.peak),
                             megabytes(account.program));
@@ -38,8 +38,8 @@ std::string memory_text(const MemoryUsage& account) {
 
 void log_memory(const Log& log, const MemoryUsage& account) {
   const std::int64_t peak = process_memory().peak;
-  log.info("peak memory of this rank: {}", format_bytes(static_cast<double>(peak)));
-  log.note("of which are known {:.1f} MB: {}", megabytes(account.known()), memory_text(account));
+  log.info("Peak memory of this rank: {}", format_bytes(static_cast<double>(peak)));
+  log.note("Accounted for: {:.1f} MB ({})", megabytes(account.known()), memory_text(account));
 }
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// Bytes by what they are used for, beside what the system counts.
+// Allocated bytes by purpose, with the memory use that the system reports.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace longspan {
 
-// The most bytes of physical memory this process has held (VmHWM), and those it holds now (VmRSS).
+// Peak (VmHWM) and current (VmRSS) physical memory of this process, in bytes.
 struct ProcessMemory {
   std::int64_t peak = 0;
   std::int64_t now = 0;
 };
 ProcessMemory process_memory();
 
-// The most bytes of each tag, what the allocator keeps beyond the most that were in use at once,
-// and `program`: what the process held before the run made anything (its code, its libraries and
-// theirs). Their sum is what is known of the process's memory.
+// Peak bytes of each tag, and what the allocator holds beyond the most that were in use at once.
+// `program`: memory of the process before the run allocated anything (code and libraries). Their
+// sum is the known part of the process's memory.
 struct MemoryUsage {
   MemoryReport report;
   std::int64_t program = 0;
@@ -26,9 +26,9 @@ struct MemoryUsage {
   std::int64_t known() const { return program + report.reserved; }
 };
 
-// "weights 76.1 MB, gradients 76.1 MB, ...".
+// Returns, for example, "weights 76.1 MB, gradients 76.1 MB, ...".
 std::string memory_text(const MemoryUsage& account);
-// The account beside the process's own peak.
+// Logs the usage with the process's own peak.
 void log_memory(const Log& log, const MemoryUsage& account);
 
 }  // namespace longspan

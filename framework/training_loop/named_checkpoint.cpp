@@ -25,7 +25,7 @@ bool is_any(const fs::path& path) {
   return fs::exists(path, unused);
 }
 
-// "step-000000080" or "80".
+// Parses "step-000000080" or "80".
 std::optional<std::int64_t> step_of(const std::string& name) {
   if (const auto entry = step_entry(name); entry && entry->use == StepUse::saved)
     return entry->step;
@@ -38,12 +38,12 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   return step;
 }
 
-// The folder in which the newest step is meant, or nothing.
+// Returns the folder whose newest step is selected, or nothing.
 std::optional<fs::path> folder_of_steps(const fs::path& path) {
   if (is_any(path / "manifest.json")) return std::nullopt;
   for (const fs::path& folder : {path / checkpoints_name, path})
     if (!steps_in(folder).empty()) return folder;
-  // A run that has saved nothing yet.
+  // A run without checkpoints.
   if (is_folder(path / checkpoints_name)) return path / checkpoints_name;
   return std::nullopt;
 }
@@ -52,13 +52,13 @@ fs::path step_of_run(const ConfigPath& name, std::int64_t step, const fs::path& 
   const fs::path folder = run / checkpoints_name;
   if (is_folder(folder / step_name(step))) return folder / step_name(step);
   const std::vector<std::int64_t> steps = steps_in(folder);
-  throw DataError("{}{}: there is no {}; {}",
+  throw DataError("{}{}: no checkpoint {}; {}",
                   name.before(),
                   folder.string(),
                   step_name(step),
                   steps.empty()
                       ? "no step is saved there"
-                      : fmt::format("{} there, the newest is {}",
+                      : fmt::format("{} saved there, the newest is {}",
                                     steps.size() == 1 ? "one step is"
                                                       : fmt::format("{} steps are", steps.size()),
                                     step_name(steps.back())));
@@ -66,8 +66,8 @@ fs::path step_of_run(const ConfigPath& name, std::int64_t step, const fs::path& 
 
 constexpr const char* best_name = "best";
 
-// What the name stands for, after a letter: 's' a step, 'f' a folder of which the newest step is
-// meant, 'b' one of which the best step is, 'e' an error.
+// Returns the resolved name after a letter: 's' a step, 'f' a folder whose newest step is selected,
+// 'b' a folder whose best step is, 'e' an error.
 std::string meaning_of(const ConfigPath& name, const fs::path& run) {
   const std::string& text = name.text();
   try {
@@ -78,7 +78,7 @@ std::string meaning_of(const ConfigPath& name, const fs::path& run) {
     } else if (text == best_name) {
       return 'b' + (run / checkpoints_name).string();
     } else if (!is_any(text)) {
-      throw DataError("{}: there is no such checkpoint{}", name.describe(), name.not_found_hint());
+      throw DataError("{}: no such checkpoint{}", name.describe(), name.not_found_hint());
     }
     return 's' + text;
   } catch (const std::exception& error) {
@@ -86,15 +86,13 @@ std::string meaning_of(const ConfigPath& name, const fs::path& run) {
   }
 }
 
-// The step that the newest one knows as the best. Collective.
+// Returns the best step according to the newest one. Collective.
 fs::path best_of_newest(const ConfigPath& name, const Checkpoint& newest, const fs::path& run) {
   const auto best = best_step(newest.scalars());
   if (!best)
-    throw DataError(
-        "{}{}: knows no best step; checkpoint.best_metric names the figure by which a run keeps "
-        "one",
-        name.before(),
-        newest.path().string());
+    throw DataError("{}{}: no best checkpoint; set checkpoint.best_metric to retain one",
+                    name.before(),
+                    newest.path().string());
   return step_of_run(name, best->step, run);
 }
 
@@ -105,7 +103,7 @@ NamedCheckpoint find_checkpoint(const ConfigPath& name,
                                 const Communicator& world,
                                 const CheckpointValidator& judge,
                                 const ReadProgress& watch) {
-  // Another node may see the directory otherwise.
+  // Another node may see different directory contents.
   const std::string meaning =
       world.broadcast(world.rank() == 0 ? meaning_of(name, run) : std::string(), 0);
   const std::string text = meaning.substr(1);
@@ -115,11 +113,9 @@ NamedCheckpoint find_checkpoint(const ConfigPath& name,
   if (search.found && meaning[0] == 'b')
     return {best_of_newest(name, open_run_checkpoint(search.found->path, watch), run), {}};
   if (search.found) return {search.found->path, std::move(search.skipped)};
-  if (search.skipped.empty()) throw DataError("{}{}: has no checkpoint yet", name.before(), text);
-  throw DataError("{}{}: no checkpoint can be read; the newest: {}",
-                  name.before(),
-                  text,
-                  search.skipped.front());
+  if (search.skipped.empty()) throw DataError("{}{}: no checkpoint yet", name.before(), text);
+  throw DataError(
+      "{}{}: no valid checkpoint; the newest: {}", name.before(), text, search.skipped.front());
 }
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// The checkpoint that a user means.
+// Resolves the checkpoint that a user names.
 #pragma once
 
 #include <filesystem>
@@ -11,16 +11,16 @@
 namespace longspan {
 
 struct NamedCheckpoint {
-  std::filesystem::path path;        // of a step
-  std::vector<std::string> skipped;  // a sentence for each newer step that was passed over
+  std::filesystem::path path;        // directory of a step
+  std::vector<std::string> skipped;  // a message for each newer step that was skipped
 };
 
-// Collective: the same on every rank. `name` is the directory of a step; or the name or number of a
-// step of the run in `run` ("step-000000080", "80"), or "best", the one that its newest step knows
-// as the best (checkpoint.best_metric); or the directory of any run, or its folder of
-// checkpoints, of which the newest step is meant that verifies and that `judge` finds nothing wrong
-// with. Throws DataError, beginning with the place where it is named, where there is no such step
-// or none can be read; a step that is named is not read.
+// Returns the checkpoint that `name` resolves to, the same on every rank. `name` is one of: the
+// directory of a step; the name or number of a step of the run in `run` ("step-000000080", "80");
+// "best", the best step according to the newest step (checkpoint.best_metric); the directory of any
+// run or its checkpoint folder. The last form selects the newest step that verifies and in which
+// `judge` finds no problem. Collective. Throws DataError, prefixed by the location of the key, if
+// there is no such step or none can be read. A step that is named is not read.
 NamedCheckpoint find_checkpoint(const ConfigPath& name,
                                 const std::filesystem::path& run,
                                 const Communicator& world,

@@ -22,13 +22,13 @@ std::string title_of(const ProcessMesh& mesh) {
                      host_name());
 }
 
-// The files of the first rank. The first thing that goes wrong is kept, and nothing more is written
-// then: the other ranks are not to wait for what does not come.
+// Output files of the first rank. Stores the first error and then stops writing, as the other ranks
+// must not wait.
 class ProfileFiles {
  public:
   explicit ProfileFiles(std::filesystem::path stem) : stem_(std::move(stem)) {}
 
-  // Only where it is called is anything written.
+  // Nothing is written unless this is called.
   void begin() {
     attempt([&] {
       std::filesystem::create_directories(stem_.parent_path());
@@ -49,7 +49,7 @@ class ProfileFiles {
   }
 
   std::filesystem::path trace() const { return stem_.string() + ".json"; }
-  // What went wrong; empty where nothing did.
+  // The first error, or empty.
   const std::string& trouble() const { return trouble_; }
 
  private:
@@ -89,10 +89,9 @@ std::optional<ProfiledSteps> profiled_steps(std::string_view text) {
 
 std::string problem_of(const ProfiledSteps& steps, std::int64_t steps_of_run) {
   if (steps.last <= steps_of_run) return "";
-  return fmt::format("--profile: found {}, but training.max_steps is {}; wanted steps from 1 to {}",
-                     steps.text(),
+  return fmt::format("--profile-steps: expected steps from 1 to training.max_steps = {}, found {}",
                      steps_of_run,
-                     steps_of_run);
+                     steps.text());
 }
 
 Profiler::Profiler(const std::optional<ProfiledSteps>& steps,
@@ -108,10 +107,11 @@ Profiler::Profiler(const std::optional<ProfiledSteps>& steps,
 void Profiler::warn_missed_steps(std::int64_t done) const {
   if (!steps_ || done < steps_->first) return;
   if (done >= steps_->last)
-    log_.warning(
-        "--profile {}: nothing is recorded, the run goes on behind step {}", steps_->text(), done);
+    log_.warning("--profile-steps {}: nothing recorded: the run resumes after step {}",
+                 steps_->text(),
+                 done);
   else
-    log_.warning("--profile {}: recorded from step {} on, the run goes on behind step {}",
+    log_.warning("--profile-steps {}: recording from step {}: the run resumes after step {}",
                  steps_->text(),
                  done + 1,
                  done);
@@ -187,14 +187,14 @@ void Profiler::write() {
   for (const std::string& line : table) log_.info("{}", line);
   if (dropped > 0)
     log_.warning(
-        "{} spans are not in the profile: a thread keeps {}; fewer steps have fewer, and "
-        "the table is of those that are whole",
+        "{} spans are missing from the profile (limit of {} per thread) and incomplete "
+        "steps from its table; profile fewer steps",
         dropped,
         Timeline::default_capacity);
   if (!files.trouble().empty())
-    log_.warning("the profile is not written: {}", files.trouble());
+    log_.warning("Profile not written: {}", files.trouble());
   else
-    log_.info("wrote {}: chrome://tracing or ui.perfetto.dev shows it", files.trace().string());
+    log_.info("Wrote {}; open it in chrome://tracing or ui.perfetto.dev", files.trace().string());
 }
 
 }  // namespace longspan

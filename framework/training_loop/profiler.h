@@ -1,4 +1,4 @@
-// Where the time of some steps of a run goes: a trace of all ranks, and a table.
+// Profiles some steps of a run: a trace of all ranks, and a table.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace longspan {
 
-// Steps as they are counted in the log, from 1 on, both included.
+// Range of steps as numbered in the log, from 1, both ends included.
 struct ProfiledSteps {
   std::int64_t first = 0;
   std::int64_t last = 0;
@@ -22,15 +22,15 @@ struct ProfiledSteps {
   std::string text() const { return fmt::format("{}:{}", first, last); }
 };
 
-// Of "5:10"; none where it says something else.
+// Parses "5:10". Returns nothing for other text.
 std::optional<ProfiledSteps> profiled_steps(std::string_view text);
 
-// Why a run of so many steps cannot have them profiled, as a sentence; empty where it can.
+// Returns why a run of `steps_of_run` steps cannot profile them, or an empty string if it can.
 std::string problem_of(const ProfiledSteps& steps, std::int64_t steps_of_run);
 
 class Profiler {
  public:
-  // `mesh`, `directory` and `log` outlive it. Without steps it does nothing.
+  // `mesh`, `directory` and `log` must outlive the profiler. Without steps it does nothing.
   Profiler(const std::optional<ProfiledSteps>& steps,
            const ProcessMesh& mesh,
            const RunDirectory& directory,
@@ -38,21 +38,20 @@ class Profiler {
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
 
-  // For the threads that read batches and that save; nullptr without steps.
+  // Timelines for the threads that read batches and save; nullptr without steps.
   Timeline* reader() { return steps_ ? &reader_ : nullptr; }
   Timeline* saver() { return steps_ ? &saver_ : nullptr; }
 
-  // Says so where a run that goes on behind `done` steps misses some of those that are wanted.
+  // Warns if a run that resumes after `done` steps misses some of the steps to profile.
   void warn_missed_steps(std::int64_t done) const;
-  // Before and after each step. Collective before the first one that is profiled: clocks are
-  // compared.
+  // Call before and after each step. Collective before the first profiled step, to compare clocks.
   void begin_step(std::int64_t step);
   void end_step();
-  // Whether something is recorded, and all that is wanted was.
+  // Whether any step was recorded, and whether all requested steps were.
   bool has_recorded() const { return recorded_.first > 0; }
   bool is_complete() const { return has_recorded() && recorded_.last == steps_->last; }
-  // Collective: ends the recording, writes the trace and the table beside the run, and tells the
-  // table in the log. What keeps files from being written is told there too.
+  // Ends the recording, writes the trace and the table to the run's directory and logs the table.
+  // Logs an error if the files cannot be written. Collective.
   void write();
 
  private:
@@ -69,7 +68,7 @@ class Profiler {
   Timeline saver_;
   std::optional<TimelineScope> here_;
   std::optional<Span> step_;
-  ProfiledSteps recorded_;  // first is 0 while nothing is
+  ProfiledSteps recorded_;  // first is 0 while nothing is recorded
   RankClock clock_;
   ClockLine line_;
   std::int64_t zero_ = 0;  // on the first rank's clock

@@ -90,7 +90,7 @@ void Progress::update(const ProgressState& state, bool is_logged) {
   const auto now = Clock::now();
   if (drawn_ && !is_last && now - *drawn_ < std::chrono::milliseconds(100)) return;
   drawn_ = now;
-  // The last column stays free: some terminals wrap after it.
+  // The last column stays free, as some terminals wrap after it.
   console_.status(progress_bar(state, console_.width() - 1));
 }
 

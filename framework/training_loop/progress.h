@@ -1,4 +1,4 @@
-// How far a run is: a bar on a terminal, plain lines elsewhere.
+// Progress of a run: a bar on a terminal, plain lines elsewhere.
 #pragma once
 
 #include <chrono>
@@ -24,19 +24,20 @@ std::string duration_text(double seconds);
 // "950", "12.3k", "4.56M".
 std::string count_text(double count);
 
-// A bar and the numbers in at most `width` columns; what does not fit is left out from the right.
+// Returns a bar and the metrics in at most `width` columns; what does not fit is dropped from the
+// right.
 std::string progress_bar(const ProgressState& state, int width);
-// The same as a line of a log.
+// Returns the same metrics as a log line.
 std::string progress_line(const ProgressState& state);
 
 class Progress {
  public:
   Progress() = default;  // silent
-  // kind: automatic takes the bar when the console ends at a terminal.
+  // `kind`: automatic selects the bar if the console ends at a terminal.
   Progress(const Console& console, const Log& log, ConsoleKind kind);
 
-  // After each step. The bar is drawn at most ten times a second. When the step `is_logged` or is
-  // the last a line is written: where there is a bar to the file of the log alone.
+  // Call after each step. Draws the bar at most ten times a second. Writes a line if the step
+  // `is_logged` or is the last: with a bar, only to the log's file.
   void update(const ProgressState& state, bool is_logged);
   // Removes the bar.
   void finish();

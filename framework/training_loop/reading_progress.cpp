@@ -12,7 +12,7 @@ namespace {
 std::string share_text(const ScanProgress& progress) {
   const auto size = static_cast<double>(progress.size);
   if (progress.size <= 0) return format_bytes(0);
-  // A file that grows while it is read has no more than all of it.
+  // A file may grow while it is read.
   const double share = std::min(1.0, static_cast<double>(progress.done) / size);
   return fmt::format("{:.0f}% of {}", 100 * share, format_bytes(size));
 }
@@ -20,7 +20,7 @@ std::string share_text(const ScanProgress& progress) {
 }  // namespace
 
 std::string reading_text(const ScanProgress& progress) {
-  return fmt::format("reading {}: {}", progress.path, share_text(progress));
+  return fmt::format("Reading {}: {}", progress.path, share_text(progress));
 }
 
 ProgressCallback throttled_progress(std::function<void(const std::string&)> say, double seconds) {
@@ -39,8 +39,8 @@ ProgressCallback reading(const StopRequest& stop, const Log& log) {
                  })](const ScanProgress& progress) {
     if (stop.requested())
       throw StoppedError(
-          "stopped on request while {} was read ({}), before the first step: there is nothing to "
-          "save and nothing is lost; start again to go on",
+          "stopped as requested while reading {} ({}), before the first step: "
+          "nothing to save; run the same command to restart",
           progress.path,
           share_text(progress));
     say(progress);
@@ -50,7 +50,7 @@ ProgressCallback reading(const StopRequest& stop, const Log& log) {
 ProgressCallback with_time_limit(double seconds) {
   return [seconds, stopwatch = Stopwatch()](const ScanProgress& progress) {
     if (stopwatch.seconds() > seconds)
-      throw Failure("{}: takes longer than {} s to read", progress.path, seconds);
+      throw Failure("{}: reading timed out after {} s", progress.path, seconds);
   };
 }
 

@@ -1,4 +1,4 @@
-// What is heard and said while a long text is read, before the first step.
+// Progress messages and stop requests while long files are read, before the first step.
 #pragma once
 
 #include <functional>
@@ -16,17 +16,16 @@ using StoppedError = ErrorOf<ExitCode::stopped>;
 // "reading corpus.txt: 12% of 50.0 GB".
 std::string reading_text(const ScanProgress& progress);
 
-// Says it every so many seconds, and each note at once.
+// Reports the progress at most once every `seconds`, and each note at once.
 ProgressCallback throttled_progress(std::function<void(const std::string&)> say,
                                     double seconds = 3);
 
-// Of a run: says it on the log. Throws StoppedError, whose exit code asks to be started again, as
-// soon as this process is asked to stop: there is nothing yet to save. The other ranks end with it.
-// Both must outlive the listener.
+// Logs the progress of a run's reads. Throws StoppedError, whose exit code requests a restart, as
+// soon as this process is asked to stop, as there is nothing to save yet. The other ranks then end
+// too. Both arguments must outlive the callback.
 ProgressCallback reading(const StopRequest& stop, const Log& log);
 
-// Throws Failure when it takes longer than that: for what would be good to know but not at any
-// price.
+// Throws Failure if reading takes longer than `seconds`: for optional information.
 ProgressCallback with_time_limit(double seconds);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// A whole table of a checkpoint, row by row into what a rank has of a table of a model.
+// Copies rows of a checkpoint's full table into a rank's shard of a model's table.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace longspan {
 
-// 0, 1, ..., count - 1.
+// Returns 0, 1, ..., count - 1.
 std::vector<std::int64_t> same_rows(std::int64_t count);
 
-// Row i of the model's table becomes row rows[i] of `table`, f32 or f64 on the host; where that is
-// -1 it stays as it is. `piece`: what this rank has of the table, f32 or f64 on any device: a box
-// of its rows and columns.
+// Sets row i of the model's table to row rows[i] of `table`, or leaves it unchanged if rows[i] is
+// -1. `table`: f32 or f64, on the host. `piece`: this rank's shard of the table, a box of its rows
+// and columns (f32 or f64, on any device).
 void gather_rows(const Tensor& table,
                  const std::vector<std::int64_t>& rows,
                  const StateTensor& piece);

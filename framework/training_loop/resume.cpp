@@ -21,9 +21,9 @@ constexpr const char* newest_wish = "auto";
 constexpr const char* new_run_wish = "never";
 
 constexpr const char* new_run_with_its_weights =
-    "begin a new run with its weights alone: another run.output_dir and training.init_from.path";
+    "start a new run from its weights: set another run.output_dir and training.init_from.path";
 
-// In the run's directory; -1 where there is none. Decided by rank 0: another node may see the
+// In the run's directory; -1 if there is none. Rank 0 decides, as another node may see the
 // directory later.
 std::int64_t newest_step(const ResumeContext& run) {
   std::int64_t newest = -1;
@@ -34,15 +34,16 @@ std::int64_t newest_step(const ResumeContext& run) {
   return run.world.all_reduce(newest, Reduction::maximum);
 }
 
-// A run that was killed in its first save has a line of that step, and none of a later one. One
-// that has diverged goes on without a loss, and saves nothing of that: its first save may be that
-// of the first step with a loss after the one that was due.
+// A run killed during its first save has logged that step and no later one. A diverged run
+// continues without a loss and does not save such states. Its first save may then be at the first
+// step with a loss after the scheduled one.
 bool must_have_saved(const MetricsEnd& end, std::int64_t every) {
   return every > 0 && end.with_loss > every &&
          (end.with_loss_before >= every || end.with_loss >= 2 * every);
 }
 
-// What keeps a run from going on with a checkpoint's values. Another configuration is not among it.
+// Returns the problems that prevent resuming with a checkpoint's values, other than a different
+// configuration.
 std::vector<std::string> problems_of(const ResumeContext& run, const Checkpoint& checkpoint) {
   std::vector<std::string> problems = value_problems(checkpoint);
   if (!problems.empty()) return problems;
@@ -54,7 +55,7 @@ std::vector<std::string> problems_of(const ResumeContext& run, const Checkpoint&
   return problems;
 }
 
-// Renames what a run wrote that saved nothing.
+// Moves files of a run that saved nothing aside.
 fs::path put_aside(const fs::path& path, const std::string& run_id) {
   const fs::path aside = path.string() + ".before-" + run_id;
   std::error_code error;
@@ -69,17 +70,17 @@ fs::path put_aside(const fs::path& path, const std::string& run_id) {
 
 ReadProgress watch_of(const ResumeContext& run, const std::string& place) {
   constexpr double seconds_between = 10;
-  // What the run is made of by value: a checkpoint keeps the watch.
+  // Copies the context, as the checkpoint stores the callback.
   return [run, place, since = Stopwatch(), read = std::int64_t{0}, told = 0.0](
              std::int64_t bytes) mutable {
     if (run.stop.requested())
       throw Error(ExitCode::stopped,
-                  "stopped on request before the first step, while a checkpoint was read; "
-                  "nothing is lost: start again to go on");
+                  "stopped as requested before the first step, while reading a checkpoint: nothing "
+                  "to save; run the same command to resume");
     read += bytes;
     if (since.seconds() < told + seconds_between) return;
     told = since.seconds();
-    run.log.info("{}: {} read by this rank to verify checkpoints, which goes on",
+    run.log.info("Verifying checkpoints in {}: {} read by this rank",
                  place.empty() ? run.directory.checkpoints().string() : place,
                  format_bytes(static_cast<double>(read)));
   };
@@ -91,9 +92,8 @@ std::optional<fs::path> resolve_resume_checkpoint(const ResumeContext& run) {
   if (wish == new_run_wish) {
     if (const std::int64_t newest = newest_step(run); newest >= 0)
       throw ConfigurationError(
-          "checkpoint.resume_from is never, but {} already holds {}; choose another run.output_dir "
-          "or "
-          "remove it",
+          "checkpoint.resume_from is never, but {} already contains {}; "
+          "choose another run.output_dir or delete it",
           checkpoints.string(),
           step_name(newest));
     return std::nullopt;
@@ -111,19 +111,18 @@ std::optional<fs::path> resolve_resume_checkpoint(const ResumeContext& run) {
   for (const std::string& sentence : search.skipped) run.log.warning("{}", sentence);
   if (!search.found) {
     if (!search.skipped.empty())
-      throw DataError("{}: no checkpoint can be read; the newest: {}",
-                      checkpoints.string(),
-                      search.skipped.front());
+      throw DataError(
+          "{}: no valid checkpoint; the newest: {}", checkpoints.string(), search.skipped.front());
     return std::nullopt;
   }
-  // What was moved aside may be an older step.
+  // The newest valid step may be older than a step that was moved aside.
   if (search.goes_back)
-    run.log.warning("going back to step {}, the newest that verifies", search.found->step);
+    run.log.warning("Rolling back to step {}, the newest valid checkpoint", search.found->step);
   return search.found->path;
 }
 
 ConfigPath resume_after_divergence(const ConfigPath& wish, bool has_saved) {
-  // A new run begins anew in its own directory.
+  // A new run restarts in its own directory.
   return has_saved || wish == new_run_wish ? ConfigPath(newest_wish) : wish;
 }
 
@@ -154,7 +153,7 @@ SkippedData skipped_data_from(const ResumeContext& run,
   if (run.world.rank() != 0) return data;
   std::error_code unused;
   if (fs::exists(fs::symlink_status(skipped, unused)))
-    run.log.warning("{} is of an earlier run: it is now {}",
+    run.log.warning("{} belongs to an earlier run; renamed to {}",
                     skipped.string(),
                     put_aside(skipped, run_id).filename().string());
   if (!saved.empty()) run.directory.write(skipped.filename(), data.to_json());
@@ -167,7 +166,7 @@ ConfigurationChange change_since(
   try {
     return compare(checkpoint.info().configuration);
   } catch (const DataError& error) {
-    throw DataError("{}: its configuration cannot be read: {}",
+    throw DataError("{}: cannot read its config: {}",
                     (checkpoint.path() / "manifest.json").string(),
                     error.what());
   }
@@ -177,7 +176,7 @@ void require_same_model(const Checkpoint& checkpoint,
                         const ConfigurationChange& change,
                         const std::string& remedy) {
   if (!change.refused.empty())
-    throw ConfigurationError("{}: was made with another model: {}; {}",
+    throw ConfigurationError("{}: the model differs: {}; {}",
                              checkpoint.path().string(),
                              fmt::join(change.refused, "; "),
                              remedy);
@@ -192,53 +191,51 @@ void check_resumable(const ResumeContext& run,
   const std::string path = checkpoint.path().string();
   if (!checkpoint.has(cursor_name))
     throw ConfigurationError(
-        "{} holds weights that were imported, and no training to go on with; begin a new run with "
-        "training.init_from.path: {} and another run.output_dir",
+        "{} contains imported weights without training state; start a new "
+        "run: set training.init_from.path to {} and another run.output_dir",
         path,
         settings.run.directory.text());
-  // Newer steps than the one named would be taken for this run's when it next goes on from its own.
+  // Newer steps than the named one would be mistaken for this run's own on the next resume.
   const bool is_named = settings.checkpoint.resume != newest_wish;
   if (const std::int64_t newest = newest_step(run); is_named && newest > checkpoint.info().step)
     throw ConfigurationError(
-        "checkpoint.resume_from is {}, but {} already holds {}; set checkpoint.resume_from to auto "
-        "to go on "
-        "from there, or choose another run.output_dir",
+        "checkpoint.resume_from is {}, but {} already contains {}; set checkpoint.resume_from to "
+        "auto to resume from it, or choose another run.output_dir",
         path,
         run.directory.checkpoints().string(),
         step_name(newest));
   const ConfigurationChange change = change_since(checkpoint, run.text.compare);
-  require_same_model(checkpoint,
-                     change,
-                     "set what the checkpoint has, or another run.output_dir to begin a new run");
+  require_same_model(
+      checkpoint,
+      change,
+      "set these keys as in the checkpoint, or start a new run in another run.output_dir");
   for (const std::string& difference : change.differences)
-    run.log.info("differs from the checkpoint: {}", difference);
-  // Such checkpoints do not say when they were saved.
+    run.log.info("Config differs from the checkpoint: {}", difference);
+  // Such checkpoints lack their time of saving.
   if (checkpoint.info().saved_at == 0)
     run.log.info(
-        "{} is of a version whose schedules reached their end rate at the last update; now they do "
-        "after it: learning rates differ a little from what that version would have taken",
+        "{} was saved by an older version, whose schedules ended one update earlier; "
+        "learning rates may differ slightly",
         path);
   const std::int64_t streams = rows.total;
   if (const std::int64_t saved = checkpoint.shape_of(cursor_name)[0]; saved != streams)
     throw ConfigurationError(
-        "data.global_batch_size is {}, but {} holds the memory and place of {} streams; set it to "
-        "{}, or {}",
-        streams,
-        path,
+        "data.global_batch_size: expected {}, the streams of {}, found {}; set it to {}, or {}",
         saved,
+        path,
+        streams,
         saved,
         new_run_with_its_weights);
   if (tokenizer_of(checkpoint, settings.data) != tokenizer)
     throw DataError(
-        "{}: was made with another tokenizer than data.train and data.tokenizer.type give; set "
-        "them as "
-        "they were{}, or {}",
+        "{}: the tokenizer differs from that of data.train and data.tokenizer.type; "
+        "set them as in the checkpoint{}, or {}",
         path,
         trains_tokenizer(settings.data)
-            ? " (data.tokenizer.model can name the model that the run made)"
+            ? " (set data.tokenizer.model to the model that the run trained)"
         : tokenizer.needs_token_file()
-            ? ", or leave out data.tokenizer.model to use the tokenizer of the checkpoint"
-        : tokenizer.kind() == TokenizerKind::ids ? " (data.tokenizer.vocab_size too)"
+            ? ", or omit data.tokenizer.model to use the tokenizer of the checkpoint"
+        : tokenizer.kind() == TokenizerKind::ids ? " (including data.tokenizer.vocab_size)"
                                                  : "",
         new_run_with_its_weights);
   task.check_compatible(checkpoint.scalars(), path);
@@ -259,12 +256,12 @@ void warn_layout_change(const Log& log, const Checkpoint& checkpoint, const RunL
   const RunLayout saved = {checkpoint.info().layout,
                            scalars.get<std::int64_t>(threads_scalar),
                            scalars.get_or<std::int64_t>(zero_scalar, 0),
-                           // Of an older checkpoint it is not known.
+                           // Older checkpoints lack this scalar.
                            scalars.get_or<std::string>(device_scalar, layout.device)};
   if (saved == layout) return;
   log.info(
-      "the checkpoint was made on data {} x context {} x tensor {} with {} threads a rank and ZeRO "
-      "{} on {}: the run goes on to rounding, not bit for bit",
+      "Checkpoint saved with data {} x context {} x tensor {}, {} threads per rank and ZeRO "
+      "{} on {}: results match up to rounding, not bitwise",
       saved.mesh.data,
       saved.mesh.context,
       saved.mesh.tensor,
@@ -282,25 +279,26 @@ void archive_metrics(const ResumeContext& run, const std::string& run_id) {
       run.world.all_reduce(std::int64_t{must_have_saved(found, run.settings.checkpoint.every)},
                            Reduction::maximum) != 0;
   if (steps == 0) return;
-  // With never the user has asked for a new run.
+  // With never the user has requested a new run.
   const CheckpointOptions& checkpoint = run.settings.checkpoint;
   if (checkpoint.resume == newest_wish && has_saved)
     throw DataError(
-        "{} goes to step {}, but {} holds no checkpoint; put it back, choose another "
-        "run.output_dir, or set checkpoint.resume_from to never to begin anew",
+        "{} ends at step {}, but {} contains no checkpoint; restore it, choose another "
+        "run.output_dir, or set checkpoint.resume_from to never to start over",
         path.string(),
         steps,
         run.directory.checkpoints().string());
   if (!speaks) return;
   const fs::path aside = put_aside(path, run_id);
-  run.log.warning("{} went to step {}, of which there is no checkpoint: it is now {}",
+  run.log.warning("{} ends at step {}, which has no checkpoint; renamed to {}",
                   path.string(),
                   steps,
                   aside.filename().string());
   for (const fs::path& other :
        {run.directory.samples(), run.directory.tensorboard(), run.directory.exports()})
     if (fs::exists(other))
-      run.log.warning("{} is now {}", other.string(), put_aside(other, run_id).filename().string());
+      run.log.warning(
+          "{} renamed to {}", other.string(), put_aside(other, run_id).filename().string());
 }
 
 }  // namespace longspan

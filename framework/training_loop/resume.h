@@ -1,5 +1,5 @@
-// What a run goes on from: the checkpoint that is meant, whether it is of this run, and what the
-// run's directory holds already.
+// Resumes a run: resolves the checkpoint, validates that it belongs to this run, and handles files
+// that the run's directory already contains.
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,24 @@
 
 namespace longspan {
 
-// The tensor by which a checkpoint tells the place of each stream in the text, and the scalars by
-// which it tells how its run was made.
+// Checkpoint tensor with each stream's position in the data, and checkpoint scalars with the run's
+// layout.
 inline constexpr const char* cursor_name = "data/cursor";
-inline constexpr const char* threads_scalar = "run/threads";
-inline constexpr const char* zero_scalar = "run/zero";
+inline constexpr const char* threads_scalar = "run/num_threads";
+inline constexpr const char* zero_scalar = "run/zero_stage";
 inline constexpr const char* device_scalar = "run/device";
 
-// What decides whether a run goes on bit for bit or to rounding.
+// Determines whether a run resumes bit for bit or only to rounding.
 struct RunLayout {
   MeshShape mesh;
-  std::int64_t threads = 1;  // of the rank that has most
+  std::int64_t threads = 1;  // of the rank with the most threads
   std::int64_t zero = 0;
   std::string device = "cpu";  // or "cuda", "cuda with NCCL"
 
   friend bool operator==(const RunLayout&, const RunLayout&) = default;
 };
 
-// The run that asks.
+// The run to resume.
 struct ResumeContext {
   const RunConfig& settings;
   const TrainingRunText& text;
@@ -47,64 +47,64 @@ struct ResumeContext {
   const StopRequest& stop;
 };
 
-// Collective. The checkpoint that checkpoint.resume_from means (named_checkpoint.h says how);
-// nothing for a new run. Throws ConfigurationError where it is never and there are checkpoints,
-// DataError where none can be read. While it reads long files the log says how far it is, and a
-// request to stop ends it with an Error of ExitCode::stopped.
+// Returns the checkpoint that checkpoint.resume_from resolves to (see named_checkpoint.h), or
+// nothing for a new run. Logs progress while it reads long files. A stop request ends it with an
+// Error of ExitCode::stopped. Collective. Throws ConfigurationError if resume_from is `never` and
+// there are checkpoints. Throws DataError if none can be read.
 std::optional<std::filesystem::path> resolve_resume_checkpoint(const ResumeContext& run);
 
-// checkpoint.resume_from for a run that goes back: to the newest step of its own directory, if it
-// has saved one since it began, and else to what it began from.
+// Returns checkpoint.resume_from for a run that rolls back: the newest step of its own directory if
+// it has saved one since it started, otherwise its starting point.
 ConfigPath resume_after_divergence(const ConfigPath& wish, bool has_saved);
 
-// Collective. The step that a run goes back to, of which it knows that it was `step`, saved by
-// itself or what it began from: an older one where that is no longer in its directory, 0 where none
-// is.
+// Returns the step that a run rolls back to, expected to be `step`: its last save or its starting
+// point. Returns an older step if that one is no longer in its directory, or 0 if there is none.
+// Collective.
 std::int64_t rollback_step(const ResumeContext& run, std::int64_t step, bool has_saved);
 
-// Where who starts the run again has to set another checkpoint.resume_from to go on from the steps
-// in its directory: how, behind a verb.
+// Returns how a user must set checkpoint.resume_from to resume from the steps in the run's
+// directory, as a clause that follows a verb. Empty if the current value already does.
 std::string resume_instructions(const ConfigPath& wish);
 
-// What has changed since the checkpoint was saved. Throws DataError, with its place, where the
-// configuration that it has cannot be read.
+// Returns what has changed since the checkpoint was saved. Throws DataError, with the checkpoint's
+// location, if the checkpoint's configuration cannot be read.
 ConfigurationChange change_since(
     const Checkpoint& checkpoint,
     const std::function<ConfigurationChange(const std::string& saved)>& compare);
 
-// For whoever reads checkpoints of the run, or of what is at `place`: says how far it is, and ends
-// with the request to stop.
-// What the run is made of must outlive it.
+// Returns a callback that logs the progress of reading checkpoints of the run, or files at `place`,
+// and stops on a stop request. The members of `run` must outlive it.
 ReadProgress watch_of(const ResumeContext& run, const std::string& place = "");
 
-// Throws ConfigurationError where what has changed since the checkpoint makes another model of it.
-// `remedy` is a clause.
+// Throws ConfigurationError if changes since the checkpoint result in a different model. The
+// last argument is the error's hint, as a clause.
 void require_same_model(const Checkpoint& checkpoint,
                         const ConfigurationChange& change,
                         const std::string& remedy);
 
-// Collective. Throws ConfigurationError when the run cannot go on from the checkpoint, DataError
-// when that was made with another tokenizer, and says what differs where it can.
+// Throws ConfigurationError if the run cannot resume from the checkpoint. Throws DataError, naming
+// the difference if possible, if the checkpoint has a different tokenizer. Collective.
 void check_resumable(const ResumeContext& run,
                      const Checkpoint& checkpoint,
                      const Task& task,
                      const CursorRows& rows);
 
-// Adds to a state to be saved what `warn_layout_change` compares.
+// Adds the layout that `warn_layout_change` compares to the scalars of a checkpoint.
 void save_layout(Scalars& scalars, const RunLayout& layout);
-// Says when the run goes on to rounding only.
+// Warns if the run resumes only to rounding.
 void warn_layout_change(const Log& log, const Checkpoint& checkpoint, const RunLayout& layout);
 
-// Collective. What a run passes over that begins at a checkpoint, or, where `path` is empty, anew.
-// `saved`: the checkpoint's scalar of it, empty where it has none. The file in the run's directory
-// goes with the steps there: any other beginning puts it aside, and writes what the checkpoint has.
+// Returns the data to skip for a run that starts at a checkpoint, or a new run if `path` is empty.
+// `saved`: the checkpoint's skipped-data scalar, or empty. The file in the run's directory applies
+// only to the steps there. With any other starting point it is moved aside, and the checkpoint's
+// value is written. Collective.
 SkippedData skipped_data_from(const ResumeContext& run,
                               const std::filesystem::path& path,
                               const std::string& saved,
                               const std::string& run_id);
 
-// Collective. Puts the files of metrics and of samples of an earlier run aside, for a new run that
-// finds no checkpoint. Throws DataError when there must have been one.
+// Moves the metrics and samples files of an earlier run aside, for a new run that finds no
+// checkpoint. Collective. Throws DataError if a checkpoint must have existed.
 void archive_metrics(const ResumeContext& run, const std::string& run_id);
 
 }  // namespace longspan

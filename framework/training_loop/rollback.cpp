@@ -12,16 +12,16 @@ bool may_go_back(const TrainingContext& run, const RunHistory& history) {
   return history.skipped.times < run.settings.training.skip_after_divergence;
 }
 
-// What is being saved is of a state from before.
+// The save in progress is of an earlier state.
 void end_what_is_under_way(TrainingContext& run,
                            const RunHistory& history,
                            const DivergedError& error) {
   try {
     wait_for_save(run);
   } catch (const Failure& failure) {
-    // It would go back to what is not there, and come to a save that fails again.
+    // A rollback would use a missing checkpoint, and reach a save that fails again.
     if (may_go_back(run, history)) {
-      run.log.warning("{}; does not go back, as a checkpoint could not be saved", error.what());
+      run.log.warning("{}; cannot roll back: a checkpoint could not be saved", error.what());
       throw;
     }
     run.log.error("{}", failure.what());
@@ -37,13 +37,13 @@ void end_what_is_under_way(TrainingContext& run,
                                const RunHistory& history,
                                const DivergedError& error) {
   const std::int64_t allowed = run.settings.training.skip_after_divergence;
-  // The first rank knows what is saved: another node may see it later.
+  // The first rank lists the saved steps: another node may see them later.
   const std::string clause = run.mesh.world.broadcast(
       run.is_root() ? resume_hint(run.directory.checkpoints(), run.life.resume_request) : "", 0);
   throw DivergedError("{}; {}{}",
                       error.what(),
                       allowed > 0
-                          ? fmt::format("it has gone back {} times, training.max_rollbacks is {}; ",
+                          ? fmt::format("{} rollbacks so far, training.max_rollbacks is {}; ",
                                         history.skipped.times,
                                         allowed)
                           : "",
@@ -63,14 +63,12 @@ Batch next_batch(TrainingContext& run, const RunHistory& history) {
   if (passed == 0) return run.loader.next();
   const std::string place = run.loader.next().place;
   for (std::int64_t i = 1; i < passed; ++i) run.loader.next();
-  run.log.info(
-      "before step {} the data of {} batches are passed over, which begin {}: training has "
-      "diverged on them",
-      step,
-      passed,
-      place);
+  run.log.info("Skipping {} batches before step {}, the first {}: training diverged on them",
+               passed,
+               step,
+               place);
   Batch batch = run.loader.next();
-  batch.resets_state = true;  // it does not follow what its rows carry
+  batch.resets_state = true;  // it does not continue its rows' recurrent state
   return batch;
 }
 
@@ -95,13 +93,13 @@ void roll_back(TrainingContext& run,
     ++history.skipped.times;
     run.directory.write(run.directory.skipped().filename(), history.skipped.to_json());
   } catch (const Error&) {
-    run.log.warning("{}; does not go back, as what it would pass over could not be written",
+    run.log.warning("{}; cannot roll back: the skipped batches could not be recorded",
                     error.what());
     throw;
   }
   run.log.warning(
-      "{}; goes back to step {}, time {} of the {} that training.max_rollbacks allows, and "
-      "passes over the data of steps {} to {}",
+      "{}; rolling back to step {} (rollback {} of {}, training.max_rollbacks), "
+      "skipping the data of steps {} to {}",
       error.what(),
       newest,
       history.skipped.times,

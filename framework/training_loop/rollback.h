@@ -1,5 +1,5 @@
-// A run that diverges goes back to what it saved last and passes over the data on which it did, as
-// often as training.max_rollbacks allows.
+// Rolls a diverged run back to its last save and skips the data on which it diverged, up to
+// training.max_rollbacks times.
 #pragma once
 
 #include "framework/core/error.h"
@@ -7,15 +7,16 @@
 
 namespace longspan {
 
-// Whether the run has saved a step since it began.
+// Returns whether the run has saved a step since it started.
 bool has_saved(const TrainingContext& run, const RunHistory& history);
 
-// Collective. The batch of the next step, behind the data that is to be passed over before it.
+// Returns the batch of the next step, after skipping the data listed before that step. Collective.
 Batch next_batch(TrainingContext& run, const RunHistory& history);
 
-// Collective, after the error. Ends what is under way, and writes into the run's directory what is
-// to be passed over when it begins again: from the last step that was not skipped (`last_update`)
-// to that of the error. Where it may not go back, throws the error with what can be gone on from.
+// Handles a divergence: ends the save in progress and records in the run's directory the data to
+// skip on restart. The range runs from after the last step that was not skipped (`last_update`) to
+// the step of the error. If the run may not roll back, throws the error with the available starting
+// points. Collective.
 void roll_back(TrainingContext& run,
                RunHistory& history,
                const DivergedError& error,

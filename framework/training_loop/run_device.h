@@ -1,4 +1,4 @@
-// What a rank of a run computes on.
+// Selects the device that a rank computes on.
 #pragma once
 
 #include "framework/config/run_options.h"
@@ -8,9 +8,9 @@
 
 namespace longspan {
 
-// As run.device says; `local_rank` counts the ranks of this machine, which take its GPUs in turn.
-// Collective: `auto` takes GPUs only where every rank has one. Throws ConfigurationError where a
-// GPU is demanded and there is none.
+// Returns the device that run.device selects. `local_rank` numbers the ranks of this machine, which
+// are assigned its GPUs round-robin. Collective: `auto` uses GPUs only if every rank has one.
+// Throws ConfigurationError if a GPU is required and missing.
 Device run_device(const RunOptions& run,
                   const PrecisionOptions& precision,
                   const Communicator& world,

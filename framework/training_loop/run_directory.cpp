@@ -25,9 +25,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether another run has the lock, which is taken otherwise. It is tried for some seconds: whoever
-// only looks whether a run goes on has a shared lock for a moment, and mpirun, having killed its
-// ranks, may end before the last of them has, so that a script that starts again at once is too
+// Returns whether another run holds the lock; otherwise acquires it. Retries for some seconds, as a
+// process that checks whether a run is active holds a shared lock briefly. Also mpirun, having
+// killed its ranks, may end before the last of them has, so an immediate restart would be too
 // early.
 bool is_taken(int lock) {
   using Clock = std::chrono::steady_clock;
@@ -40,36 +40,36 @@ bool is_taken(int lock) {
   return false;
 }
 
-// Takes the lock; a sentence where it cannot be had. `made`: whether it made the directory.
+// Acquires the lock; returns a message on failure. `made`: whether it created the directory.
 std::string take_lock(const ConfigPath& named, Descriptor& lock, bool& made) {
   const fs::path path = named.text();
   const std::string it = fmt::format("{}run.output_dir \"{}\"", named.before(), path.string());
   std::error_code error;
   made = fs::create_directories(path, error);
   if (error)
-    return fmt::format("{} cannot be made: {}{}", it, error.message(), named.not_found_hint());
+    return fmt::format("{} cannot be created: {}{}", it, error.message(), named.not_found_hint());
   lock = Descriptor(open((path / lock_name).c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
   if (!lock.defined())
     return fmt::format("{} cannot be written: {}{}", it, errno_message(), named.not_found_hint());
-  // Some network file systems have no locks: then the user's care has to do.
+  // Some network file systems have no locks: the user must then avoid concurrent runs.
   if (is_taken(lock.get()))
     return fmt::format("{} is in use by another run; choose another one", it);
   return "";
 }
 
-// Why nothing can be saved in a folder, which is made; empty where it can.
+// Creates a folder. Returns why nothing can be saved in it, or an empty string.
 std::string trouble_with(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) return fmt::format("\"{}\" cannot be made: {}", folder.string(), error.message());
+  if (error) return fmt::format("\"{}\" cannot be created: {}", folder.string(), error.message());
   if (access(folder.c_str(), W_OK | X_OK) == 0) return "";
   return fmt::format("\"{}\" cannot be written: {}", folder.string(), errno_message());
 }
 
-// Files by which ranks find out whether they see one folder.
+// Prefix of the files by which ranks check that they share a folder.
 constexpr std::string_view marker = ".seen-by-all-";
 
-// A run that was killed may have left some. Whoever has the lock has no other run beside it.
+// Removes files that a killed run left. The lock holder excludes other runs.
 void remove_markers(const fs::path& folder) {
   std::error_code error, unused;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
@@ -77,8 +77,8 @@ void remove_markers(const fs::path& folder) {
     if (entry->path().filename().string().starts_with(marker)) fs::remove(entry->path(), unused);
 }
 
-// Whether this rank finds a file that another one has made. What a network file system remembers
-// of a folder may be some seconds old; to open the folder makes it look again.
+// Whether this rank finds a file that another one created. A network file system's cache of a
+// folder may be some seconds old; opening the folder refreshes it.
 bool finds(const fs::path& file) {
   constexpr int attempts = 20;
   constexpr std::chrono::milliseconds between{100};
@@ -91,10 +91,10 @@ bool finds(const fs::path& file) {
   return false;
 }
 
-// Why a rank cannot write beside rank 0 in a folder, which rank 0 can; empty where all of them can.
+// Returns why a rank cannot write next to rank 0, which can write to the folder; empty if all can.
 std::string trouble_of_ranks_with(const fs::path& folder, const Communicator& world) {
   if (world.size() == 1) return "";
-  // Nobody can have looked for this name before.
+  // A new name, so that no cache holds a negative entry for it.
   const fs::path file = folder / (std::string(marker) + new_run_id(world));
   std::string sentence;
   if (world.rank() == 0) {
@@ -107,7 +107,7 @@ std::string trouble_of_ranks_with(const fs::path& folder, const Communicator& wo
   if (!sentence.empty()) return sentence;
   const std::string first_host = world.broadcast(host_name(), 0);
   if (!finds(file))
-    sentence = fmt::format("rank {} on {} does not find there what rank 0 on {} has written",
+    sentence = fmt::format("rank {} on {} cannot see the files of rank 0 on {}",
                            world.rank(),
                            host_name(),
                            first_host);
@@ -120,12 +120,12 @@ std::string trouble_of_ranks_with(const fs::path& folder, const Communicator& wo
   if (world.rank() == 0) fs::remove(file, error);
   if (lowest == world.size()) return "";
   return world.broadcast(sentence, static_cast<int>(lowest)) +
-         "; each rank writes its part of a checkpoint there, so all machines of a job must share "
-         "it";
+         "; use a directory that all hosts of the job share, where each rank writes its part of a "
+         "checkpoint";
 }
 
-// In place, as the lock is on this file, and in one call: a full disk leaves the mark before, and
-// who reads meanwhile finds one. Without a mark a run counts as one of an older version.
+// Writes in place, as the lock is on this file, and in one call. A full disk then leaves the old
+// mark, and concurrent readers find one. Without a mark a run counts as one of an older version.
 void write_mark(const Descriptor& lock, const MeshShape& layout, bool has_ended) {
   const std::string text = to_text({.layout = layout, .has_ended = has_ended, .host = host_name()});
   const auto size = static_cast<ssize_t>(text.size());
@@ -180,7 +180,7 @@ void RunDirectory::remove_if_unused() noexcept try {
   if (!std::all_of(begin(entries), end(entries), is_own)) return;
   remove_made();
 } catch (const fs::filesystem_error&) {
-  // What is left is an empty run.
+  // The remaining directory is an empty run.
 }
 
 void RunDirectory::remove_made() noexcept {
@@ -198,7 +198,7 @@ bool RunDirectory::is_lost() const {
   struct stat held {};
   struct stat there {};
   if (fstat(lock_.get(), &held) != 0) return errno == ESTALE;
-  // Whatever else keeps the path from being looked up may pass.
+  // Other errors may be transient.
   if (stat((path_ / lock_name).c_str(), &there) != 0)
     return errno == ENOENT || errno == ENOTDIR || errno == ESTALE;
   return held.st_dev != there.st_dev || held.st_ino != there.st_ino;
@@ -206,10 +206,9 @@ bool RunDirectory::is_lost() const {
 
 void RunDirectory::refuse_lost(std::int64_t step) const {
   throw DataError(
-      "run.output_dir \"{}\": was removed, moved or replaced while the run wrote to it (its .lock "
-      "is "
-      "not the one that the run holds), seen after step {}; nothing is written there any more: put "
-      "it back and start again to go on from its newest checkpoint, or start anew",
+      "run.output_dir \"{}\": removed, moved or replaced while the run was writing to "
+      "it (another .lock), detected after step {}; restore it and run the same command "
+      "to resume, or start over",
       path_.string(),
       step);
 }
@@ -219,7 +218,7 @@ void RunDirectory::write(const std::string& name, const std::string& text) const
   const fs::path target = path_ / name;
   const fs::path beside = path_ / (name + ".tmp");
   std::error_code error;
-  fs::remove(beside, error);  // what a killed run has left
+  fs::remove(beside, error);  // left by a killed run
   write_text_file(beside, text);
   fs::rename(beside, target, error);
   if (error) throw Failure("{}: cannot be written: {}", target.string(), error.message());

@@ -5,16 +5,16 @@
 namespace longspan {
 namespace {
 
-// The weights after the last step give no finite loss or gradient. Who asked the run to stop can
-// have it go on from what was saved before.
+// The weights after the last step give no finite loss or gradient. A stopped run can resume from an
+// earlier save.
 ExitCode end_unsaved(const TrainingContext& run, const RunHistory& history, bool is_stopped) {
   const std::int64_t step = run.trainer.steps();
   const bool has_own = run.saver.step() >= 0;
   const std::int64_t before = has_own ? run.saver.step() : history.first_step;
   if (is_stopped && before > 0) {
     run.log.warning(
-        "stopped on request after step {}, which is not saved: started again{} the run goes on "
-        "from step {}; if it comes to this again, {}",
+        "Stopped after step {} as requested, without saving it. Run the same command{} "
+        "to resume from step {}. If this recurs, {}",
         step,
         has_own ? resume_instructions(run.life.resume_request) : "",
         before,
@@ -22,8 +22,8 @@ ExitCode end_unsaved(const TrainingContext& run, const RunHistory& history, bool
     return ExitCode::stopped;
   }
   throw DivergedError(
-      "training diverged: the weights after step {} give no finite loss or gradient and are not "
-      "saved; {}",
+      "training diverged: the weights after step {} give a non-finite loss or "
+      "gradient and are not saved; {}",
       step,
       divergence_advice(run.settings.training));
 }
@@ -36,14 +36,14 @@ ExitCode finish_run(const TrainingContext& run, const RunHistory& history, const
   if (!end.end_of_data.empty())
     throw DataError("{}; stopped after step {}, which is saved", end.end_of_data, trainer.steps());
   if (end.is_stopped) {
-    run.log.info("stopped on request after step {}; start again{} to go on",
+    run.log.info("Stopped after step {} as requested. Run the same command{} to resume.",
                  trainer.steps(),
                  resume_instructions(run.life.resume_request));
     return ExitCode::stopped;
   }
   const bool had_nothing_to_do = history.first_step >= run.settings.training.steps;
   if (!had_nothing_to_do)
-    run.log.info("done: {} steps, {} tokens, {} steps skipped",
+    run.log.info("Finished: {} steps, {} tokens, {} skipped steps",
                  trainer.steps(),
                  trainer.tokens(),
                  trainer.skipped());

@@ -1,4 +1,4 @@
-// What ends a run.
+// Reports the end of a run.
 #pragma once
 
 #include <string>
@@ -7,17 +7,16 @@
 
 namespace longspan {
 
-// How its steps have come to an end.
+// How the training loop ended.
 struct RunEnd {
-  bool is_saved = false;         // the state after the last of them
-  bool is_stopped = false;       // a request came before the last step that is wanted
-  std::string end_of_data = {};  // what documents that are read only once said at their end
+  bool is_saved = false;         // the state after the last step is saved
+  bool is_stopped = false;       // a stop request came before the last requested step
+  std::string end_of_data = {};  // message of single-pass documents that ended
 };
 
-// Says so in the log, and what it comes to: `ok`, or `stopped`, when started again goes on. Throws
-// DataError where the data ended first, and DivergedError where the weights after the last step
-// give no finite loss or gradient, so that they are not saved, and who asked to stop has nothing to
-// go on from.
+// Logs the end of the run. Returns `ok`, or `stopped` if a restart continues training. Throws
+// DataError if the data ended first. Throws DivergedError if the last weights give no finite loss
+// or gradient: then they are not saved, and a stopped run cannot resume from them.
 ExitCode finish_run(const TrainingContext& run, const RunHistory& history, const RunEnd& end);
 
 }  // namespace longspan

@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-// Of the streams that this rank reads. An older version may have kept less of each.
+// Reads the cursors of this rank's streams. An older version may have stored fewer values for each.
 Tensor read_cursors(const Checkpoint& checkpoint, const Tensor& now, const CursorRows& rows) {
   StateTensor piece;
   piece.name = cursor_name;
@@ -19,7 +19,7 @@ Tensor read_cursors(const Checkpoint& checkpoint, const Tensor& now, const Curso
   return piece.tensor;
 }
 
-// Ranks that share a text have the same places in it: one is to save them.
+// Ranks that share data have equal positions in it: only one saves them.
 bool saves_cursors(const ProcessMesh& mesh, const CursorRows& rows) {
   return mesh.tensor.rank() == 0 && mesh.context.rank() == 0 &&
          (!rows.shared || mesh.data.rank() == 0);

@@ -1,4 +1,4 @@
-// What a run knows of its past, and what its checkpoints have of it.
+// History of a run, as its checkpoints store it.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,28 @@ namespace longspan {
 
 struct RunHistory {
   std::string id;
-  std::int64_t first_step = 0;  // the one behind which it began here
+  std::int64_t first_step = 0;  // the step after which this process started
   SavedLosses losses = {};
   std::optional<BestTracker> best = {};  // with checkpoint.best_metric
   SkippedData skipped = {};
   Scalars imported = {};  // import_scalars
 
-  // Of checkpoint.best_metric, so far.
+  // Best step so far by checkpoint.best_metric.
   std::optional<std::int64_t> best_step() const;
 
-  // Takes what a step has given, and whether its validation is the best so far. Where that has not
-  // the figure of checkpoint.best_metric the log says so, once.
+  // Adds the results of a step. Returns whether its validation is the best so far. Logs a warning,
+  // once, if the validation lacks the metric of checkpoint.best_metric.
   bool add(std::int64_t step,
            double loss,
            const std::optional<Measurement>& validation,
            const Log& log);
 };
 
-// Collective. All that a run goes on from.
+// Returns everything that a run resumes from. Collective.
 TrainingState state_of(const TrainingContext& run, const RunHistory& history);
 
-// Collective. Takes it from a checkpoint that check_resumable has judged; the best step and the
-// data that are skipped depend on the run's directory, and are left to begin_run.h.
+// Restores that state from a checkpoint that passed check_resumable. Leaves the best step and the
+// skipped data to begin_run.h, as they depend on the run's directory. Collective.
 void restore(TrainingContext& run, RunHistory& history, const Checkpoint& checkpoint);
 
 }  // namespace longspan

@@ -1,28 +1,29 @@
-// Saving a run: its checkpoints, and its profile.
+// Saves a run: its checkpoints and its profile.
 #pragma once
 
 #include "framework/training_loop/run_history.h"
 
 namespace longspan {
 
-// All are collective, and what training waits for them counts as saving.
+// All functions are collective. The time that training waits for them counts as saving.
 
-// Before anything is written or removed by the name of the run's directory: who removes that may
-// put another there. Throws DataError on the ranks where it is no longer the run's.
+// Checks the run's directory before anything in it is written or removed by name, as a user who
+// removed it may have replaced it. Throws DataError on the ranks where it is no longer the run's.
 void keep_directory(const TrainingContext& run);
 
-// Saves the state after the last step, or starts to `beside` the training. `loss` as
-// CheckpointSaver asks for it. Whether it is saved, or will be.
+// Saves the state after the last step, or, if the last argument is true, starts to save it in the
+// background. `loss` must satisfy CheckpointSaver::Loss. Returns whether the state is saved or will
+// be.
 bool save_run(TrainingContext& run,
               const RunHistory& history,
               const CheckpointSaver::Loss& loss,
               bool beside);
-// Returns when what was started is saved.
+// Returns when the save that was started is complete.
 void wait_for_save(TrainingContext& run);
-// Once what was saved last has shown to be good for them.
+// Removes older checkpoints. Call it once the last save has shown that its state is good.
 void remove_older(TrainingContext& run);
 
-// What was recorded so far; nothing where nothing was.
+// Writes the profile recorded so far; does nothing if nothing was recorded.
 void write_profile(TrainingContext& run);
 
 }  // namespace longspan

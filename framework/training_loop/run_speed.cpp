@@ -13,7 +13,7 @@ double ThroughputMeter::measure_peak() {
 double ThroughputMeter::flops_of(const Batch& batch, std::int64_t remembered, std::int64_t steps) {
   if (mesh_.world.rank() != 0) return 0;
   const Span span({.name = "counting operations"});
-  const TimelineScope nowhere(nullptr);  // nothing is computed
+  const TimelineScope nowhere(nullptr);  // no computation runs
   const auto count = needed_flops_.of(batch.fields, mesh_.data.size(), remembered, steps);
   return count ? count->total() : 0;
 }
@@ -22,7 +22,7 @@ StepTiming ThroughputMeter::timing() {
   const std::int64_t memory = device_.allocator().report().total.peak;
   const StepTiming timing = {
       .tokens_per_second = tokens_per_second(),
-      .model_flops_utilisation = utilisation(),
+      .mfu = utilisation(),
       .peak_memory_bytes = mesh_.world.all_reduce(memory, Reduction::maximum),
       .times = meter_.mean_times()};
   reset();

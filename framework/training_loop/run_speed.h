@@ -1,4 +1,4 @@
-// How fast a run is.
+// Throughput of a run.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace longspan {
 
-// What its steps take, and what share that is of what its ranks could compute.
+// Measures the time of steps and the model FLOPs utilization of all ranks.
 class ThroughputMeter {
  public:
-  // `mesh` and `device` outlive it.
+  // `mesh` and `device` must outlive the meter.
   ThroughputMeter(const RunConfig& settings,
                   const DataSizes& ids,
                   const ProcessMesh& mesh,
@@ -23,23 +23,24 @@ class ThroughputMeter {
         device_(device),
         needed_flops_(settings, ids) {}
 
-  // Collective. Measures FLOP/s of all ranks, before the first step.
+  // Measures the peak FLOP/s of all ranks, before the first step. Collective.
   double measure_peak();
 
-  // Where parts of the time of steps are added.
+  // Timers to which parts of a step's time are added.
   StepTimes& times() { return meter_.times(); }
-  // Of a batch in the step behind so many, whose rows look at so many positions of earlier batches:
-  // what the mathematics needs on all ranks. 0 on all but the first, which alone tells it.
+  // Returns the model FLOPs of a batch on all ranks; 0 on all ranks but the first, which alone
+  // reports it. `steps`: number of steps before it. `remembered`: positions of earlier batches that
+  // its rows attend to.
   double flops_of(const Batch& batch, std::int64_t remembered, std::int64_t steps);
   void add(const StepCost& step) { meter_.add(step); }
   void reset() { meter_.reset(); }
 
-  // Since it began again.
+  // Since the last reset.
   double tokens_per_second() const { return meter_.tokens_per_second(); }
   std::optional<double> utilisation() const { return meter_.utilisation(peak_); }
-  // Of all steps.
+  // Over all steps.
   double seconds_a_step() const { return meter_.seconds_a_step(); }
-  // Collective. All of it since it began again, which it does anew.
+  // Returns the metrics since the last reset, and resets. Collective.
   StepTiming timing();
 
  private:

@@ -36,7 +36,7 @@ std::string to_text(const RunMark& mark) {
                                        {"tensor", mark.layout.tensor},
                                        {"has_ended", mark.has_ended},
                                        {"host", mark.host}};
-  constexpr std::size_t size = 255;  // more than any host's name and layout
+  constexpr std::size_t size = 255;  // more than any host name and layout need
   std::string text = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   text.resize(std::max(size, text.size()), ' ');
   return text + "\n";

@@ -1,4 +1,4 @@
-// What can be seen of a run from outside.
+// State of a run as seen by other processes.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,29 @@
 
 namespace longspan {
 
-// The file of a run's directory that its process holds a lock on.
+// File of a run's directory that its process locks.
 inline constexpr const char* lock_name = ".lock";
 
-// What the lock file says of the last process that trained there.
+// Contents of the lock file: the last process that trained there.
 struct RunMark {
   MeshShape layout = {};
-  bool has_ended = false;  // by itself, whatever came of it: false of one that was killed
-  std::string host = {};   // of rank 0; empty in the mark of an older version
+  bool has_ended = false;  // ended by itself with any outcome; false if it was killed
+  std::string host = {};   // of rank 0; empty in the file of an older version
 };
-// Padded: any mark replaces another in place.
+// Pads to a fixed length, so that any mark replaces another in place.
 std::string to_text(const RunMark& mark);
-// Nothing where the file has none, as of a run of an older version.
+// Returns nothing if the file has no mark, as for a run of an older version.
 std::optional<RunMark> run_mark(const std::filesystem::path& run) noexcept;
 
-// Whether a process trains into that directory now, as far as the file system tells of locks.
+// Returns whether a process is training in that directory now, as far as the file system supports
+// locks.
 bool is_running(const std::filesystem::path& run) noexcept;
-// Whether `is_running` can tell: false where the file system has no locks, as some network file
-// systems, and for a run on another host, whose locks may not reach this one.
+// Returns whether `is_running` is reliable. It is not on a file system without locks, as some
+// network file systems are. It is not for a run on another host either, whose locks may not be
+// visible here.
 bool shows_locks(const std::filesystem::path& run, const RunMark& mark) noexcept;
 
-// The last step of its file of metrics; 0 where there is none, or it is no such file.
+// Returns the last step of the run's metrics file; 0 if it is missing or invalid.
 std::int64_t last_logged_step(const std::filesystem::path& run) noexcept;
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// What a run says of itself before its first step.
+// Summary that a run logs before its first step.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace longspan {
 
-// The run, made and ready.
+// A run that is ready to train.
 struct RunSummary {
   const RunConfig& settings;
   const std::vector<std::string>& warnings;  // of its configuration
@@ -21,15 +21,15 @@ struct RunSummary {
   const GpuCollectives& collectives;
   const Parameters& parameters;
   const Task& task;
-  std::int64_t threads = 0;  // of the rank that has most
+  std::int64_t threads = 0;  // of the rank with the most threads
   double peak = 0;           // FLOP/s of all ranks
 };
 
-// Collective. The model, its layout and its text; what will be slower than it could be, and what
-// was asked for and has no effect.
+// Logs the model, its layout and its data. Warns about settings that slow training down or have no
+// effect. Collective.
 void log_run_summary(const Log& log, const RunSummary& run);
 
-// Instead of training, where a run is at or past training.max_steps, `wanted`.
+// Logs that there is nothing to train, as a run is at or past training.max_steps.
 void log_nothing_to_train(const Log& log, std::int64_t steps, std::int64_t wanted);
 
 }  // namespace longspan

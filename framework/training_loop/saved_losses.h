@@ -1,4 +1,4 @@
-// The losses that a checkpoint tells of itself.
+// Losses that a checkpoint records.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 
 namespace longspan {
 
-// In nats a token. A value: what a run has measured last.
+// Last measured losses of a run, in nats per token. A value type.
 struct SavedLosses {
   struct Validation {
     std::int64_t step = 0;
     double loss = 0;
-    std::optional<double> bits_per_byte = {};  // where the task has it
+    std::optional<double> bits_per_byte = {};  // if the task has it
   };
 
   std::optional<double> loss;  // of the last step, on its own batch
   std::optional<Validation> validation;
 
-  // The scalars "metrics/...". An older checkpoint has none: nothing is taken.
+  // The scalars "metrics/...". An older checkpoint has none: the losses stay empty.
   void save(Scalars& scalars) const;
   static SavedLosses of(const Scalars& scalars);
 };

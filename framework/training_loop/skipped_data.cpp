@@ -12,7 +12,7 @@
 namespace longspan {
 namespace {
 
-// Of steps and batches, as of the step of a checkpoint.
+// Limit of steps and batches, equal to that of a checkpoint's step.
 constexpr std::int64_t most_skipped = 999'999'999;
 constexpr std::int64_t most_bytes = std::int64_t{1} << 22;
 
@@ -65,9 +65,7 @@ std::string SkippedData::to_json() const {
 
 SkippedData SkippedData::of_json(const std::string& text, const std::string& place) {
   const auto refuse = [&] {
-    throw DataError("{}: found something else than what a run writes there, {}",
-                    place,
-                    R"({"times": 1, "before": {"12": 4}})");
+    throw DataError("{}: expected content like {}", place, R"({"times": 1, "before": {"12": 4}})");
   };
   const auto json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object() || !json.contains("times") || !json.contains("before")) refuse();
@@ -84,7 +82,7 @@ SkippedData SkippedData::of_json(const std::string& text, const std::string& pla
 
 SkippedData read_skipped_data(const RunDirectory& directory, const Communicator& world) {
   const std::filesystem::path path = directory.skipped();
-  std::string text, trouble;  // as the first rank reads it
+  std::string text, trouble;  // as read on the first rank
   if (world.rank() == 0) try {
       std::error_code error;
       if (std::filesystem::symlink_status(path, error).type() !=
@@ -97,8 +95,7 @@ SkippedData read_skipped_data(const RunDirectory& directory, const Communicator&
     }
   trouble = world.broadcast(trouble, 0);
   if (!trouble.empty())
-    throw DataError("{}; move the file away to pass over no data, or put it back as it was",
-                    trouble);
+    throw DataError("{}; move the file away to skip no data, or restore it", trouble);
   text = world.broadcast(text, 0);
   return text.empty() ? SkippedData() : SkippedData::of_json(text, path.string());
 }

@@ -1,4 +1,4 @@
-// What the steps of a run take.
+// Time and cost of a run's steps.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 
 namespace longspan {
 
-// Seconds of the first rank.
+// Seconds on the first rank.
 struct StepTimes {
-  double step = 0;        // all of it, with what follows
+  double step = 0;        // total, including what follows
   double reading = 0;     // waiting for a batch
   double waiting = 0;     // within the step, for collectives that the host waits for
-  double saving = 0;      // that training waited for checkpoints and histograms
-  double validating = 0;  // measuring the validation text
+  double saving = 0;      // training waiting for checkpoints and histograms
+  double validating = 0;  // measuring validation
 };
 
-// Adds the seconds of its life to a sum.
+// Adds the seconds of its lifetime to a sum.
 class ScopedTimer {
  public:
   explicit ScopedTimer(double& sum) : sum_(sum) {}
@@ -36,7 +36,7 @@ struct StepCost {
   double flops = 0;         // of all ranks
 };
 
-// Rates and times since it began again, and of all steps.
+// Rates and times since the last reset, and over all steps.
 class StepMeter {
  public:
   void add(const StepCost& step) {
@@ -54,9 +54,9 @@ class StepMeter {
     since_ = {};
   }
 
-  // Where parts of the time are added; `step` is not among them.
+  // Timers for parts of a step; `step` is not among them.
   StepTimes& times() { return times_; }
-  // Of one step, as a mean; of each part what was added.
+  // Mean over the steps since the last reset, of each part.
   StepTimes mean_times() const {
     const auto steps = static_cast<double>(recent_steps_);
     return {since_.seconds() / steps,
@@ -68,8 +68,8 @@ class StepMeter {
 
   double tokens_per_second() const { return static_cast<double>(recent_.tokens) / recent_.seconds; }
   double flops_per_second() const { return recent_.flops / recent_.seconds; }
-  // The part of `peak`, operations a second, that they are. None above it: then the peak was
-  // measured too low, as on a busy machine, or more operations were counted than are made.
+  // Returns the utilization, as a fraction of `peak` (FLOP/s). Empty above 1: the peak was measured
+  // too low, as on a busy machine, or more operations were counted than executed.
   std::optional<double> utilisation(double peak) const {
     const double share = flops_per_second() / peak;
     return share <= 1 ? std::optional(share) : std::nullopt;

@@ -15,11 +15,11 @@ void add_training(std::vector<MetricField>& fields, const StepMetrics& metrics) 
     for (const LossTermValue& term : metrics.terms) add("loss_" + term.name, term.loss);
   for (const AuxiliaryMetricResult& watched : metrics.watched) {
     add(watched.name + "_mean", watched.mean);
-    add(watched.name + "_largest", watched.largest);
+    add(watched.name + "_max", watched.largest);
   }
   for (const auto& [name, value] : metrics.metric_values) add(name, value);
   add("learning_rate", metrics.learning_rate);
-  add("gradient_norm", metrics.gradient_norm);
+  add("grad_norm", metrics.gradient_norm);
   if (metrics.loss_scale) add("loss_scale", *metrics.loss_scale);
   if (metrics.reconstruction_error) add("reconstruction_error", *metrics.reconstruction_error);
   if (metrics.skipped_batches) add("skipped_batches", *metrics.skipped_batches);
@@ -30,14 +30,13 @@ void add_timing(std::vector<MetricField>& fields, const StepTiming& timing) {
     fields.push_back({MetricGroup::time, std::move(name), value});
   };
   add("tokens_per_second", timing.tokens_per_second);
-  if (timing.model_flops_utilisation)
-    add("model_flops_utilisation", *timing.model_flops_utilisation);
+  if (timing.mfu) add("mfu", *timing.mfu);
   fields.push_back({MetricGroup::memory, "peak_memory_bytes", timing.peak_memory_bytes});
   add("step_seconds", timing.times.step);
-  add("reading_seconds", timing.times.reading);
-  add("waiting_seconds", timing.times.waiting);
-  add("saving_seconds", timing.times.saving);
-  add("validating_seconds", timing.times.validating);
+  add("data_loading_seconds", timing.times.reading);
+  add("communication_wait_seconds", timing.times.waiting);
+  add("checkpoint_seconds", timing.times.saving);
+  add("validation_seconds", timing.times.validating);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a run tells of a step.
+// Reports the metrics of a step.
 #pragma once
 
 #include <optional>
@@ -7,16 +7,17 @@
 
 namespace longspan {
 
-// On the console; where the step `is_logged` in the log too.
+// Shows the progress on the console, and in the log if the step `is_logged`.
 void show_progress(TrainingContext& run, const StepResult& result, bool is_logged);
 
-// To the program that has started the run, where it wants to know.
+// Calls the step hook of the program that started the run, if it has set one.
 void call_step_hook(const TrainingContext& run,
                     const RunHistory& history,
                     const StepResult& result,
                     const std::optional<Measurement>& validation);
 
-// Collective. To metrics.jsonl and all that metrics ask for; rates and times since the last record.
+// Writes metrics.jsonl and the other outputs of `metrics`; rates and times since the last record.
+// Collective.
 void record_step(TrainingContext& run,
                  const RunHistory& history,
                  const StepResult& result,

@@ -16,27 +16,27 @@
 namespace longspan {
 namespace {
 
-// A signal handler can reach nothing else.
+// A signal handler can access only globals.
 std::atomic<bool> stop_asked{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 constexpr std::array signals = {SIGUSR1, SIGUSR2, SIGTERM, SIGHUP, SIGINT};
 
 std::atomic<bool> answers{false};       // StopRequest::answer_signals
-std::atomic<bool> is_of_mpirun{false};  // a rank that mpirun has started
+std::atomic<bool> is_of_mpirun{false};  // a rank that mpirun started
 std::atomic<bool> has_answered{false};
-std::atomic<bool> has_warned{false};  // of mpirun's SIGTERM
+std::atomic<bool> has_warned{false};  // about mpirun's SIGTERM
 
 constexpr std::string_view sentence_of(int signal) {
   switch (signal) {
     case SIGTERM:
-      return "SIGTERM: saves and stops after this step";
+      return "SIGTERM: saving and stopping after this step";
     case SIGHUP:
-      return "SIGHUP: saves and stops after this step";
+      return "SIGHUP: saving and stopping after this step";
     case SIGUSR1:
-      return "SIGUSR1: saves and stops after this step";
+      return "SIGUSR1: saving and stopping after this step";
     default:
-      return "SIGUSR2: saves and stops after this step";
+      return "SIGUSR2: saving and stopping after this step";
   }
 }
 
@@ -45,8 +45,8 @@ void answer(int signal) {
     if (has_warned.exchange(true)) return;
     write_once_to_log(
         "warning",
-        "SIGTERM: mpirun ends the job, as it does when a rank was killed (kill -9, no memory left) "
-        "or when it is asked to end. It kills the ranks in about 2 s: a longer step is lost");
+        "SIGTERM: mpirun is ending the job, because a rank was killed (kill -9, out of memory) or "
+        "mpirun was asked to end. It kills the ranks in about 2 s; a longer step is lost");
     return;
   }
   if (has_answered.exchange(true)) return;
@@ -62,15 +62,15 @@ void ask(int signal) {
     return;
   }
   constexpr std::string_view answer =
-      "\nsaves and stops after this step; once more stops at once\n";
+      "\nSaving and stopping after this step; press Ctrl-C again to stop at once\n";
   const int error = errno;
-  // Whoever does not read it is asked nothing.
+  // If standard error is not read, the message is lost.
   [[maybe_unused]] const auto written = write(STDERR_FILENO, answer.data(), answer.size());
   errno = error;
 }
 
 void handle_with(void (*handler)(int)) {
-  // What nohup, or a shell for what it starts in the background, lets a process ignore remains so.
+  // Signals that nohup, or a shell for background processes, set to be ignored remain so.
   static const auto ignored = [] {
     std::array<bool, signals.size()> all = {};
     for (std::size_t n = 0; n < signals.size(); ++n) {
@@ -86,7 +86,7 @@ void handle_with(void (*handler)(int)) {
     struct sigaction action = {};
     action.sa_handler = handler;
     action.sa_flags = SA_RESTART | SA_ONSTACK;
-    if (signals[n] == SIGINT) {  // the second time it ends whatever hangs
+    if (signals[n] == SIGINT) {  // a second one ends a process that hangs
       action.sa_flags |= static_cast<int>(SA_RESETHAND);
       if (handler == SIG_IGN) action.sa_handler = SIG_DFL;
     }
@@ -99,11 +99,11 @@ void handle_with(void (*handler)(int)) {
 
 StopRequest::StopRequest() : stack_(std::size_t{1} << 16) {
   const stack_t own = {.ss_sp = stack_.data(), .ss_flags = 0, .ss_size = stack_.size()};
-  require(sigaltstack(&own, &outer_) == 0, "there is no stack for signals");
+  require(sigaltstack(&own, &outer_) == 0, "sigaltstack failed");
   stop_asked = false;
   handle_with(ask);
 }
-// What was asked for is done: a second signal must not end the process before it has said how.
+// The request is fulfilled: a second signal must not end the process before it has reported how.
 StopRequest::~StopRequest() {
   answers = false;
   handle_with(SIG_IGN);

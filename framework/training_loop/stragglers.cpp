@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::int64_t steps_between = 10;
 constexpr double most_seconds = 600;
-// Of the time: a rank that is a third slower than the others lets them wait for that long.
+// Fraction of the time: the others wait for that long if a rank is a third slower.
 constexpr double clear_difference = 0.25;
 
-// Those that waited least, where they are apart from the others.
+// Returns the ranks that waited least, if they are clearly separated from the others.
 std::vector<std::size_t> slow_ranks(const std::vector<StepWait>& of_ranks) {
   const auto share = [&](std::size_t rank) {
     return of_ranks[rank].waited / of_ranks[rank].seconds;
@@ -36,11 +36,13 @@ std::vector<std::size_t> slow_ranks(const std::vector<StepWait>& of_ranks) {
   return order;
 }
 
-// "rank 3 is", "ranks 2, 3 are"
+// Returns "rank 3", "ranks 2, 3".
 std::string names_of(const std::vector<std::size_t>& ranks) {
-  return ranks.size() == 1 ? fmt::format("rank {} is", ranks[0])
-                           : fmt::format("ranks {} are", fmt::join(ranks, ", "));
+  return ranks.size() == 1 ? fmt::format("rank {}", ranks[0])
+                           : fmt::format("ranks {}", fmt::join(ranks, ", "));
 }
+
+constexpr const char* in_the_last_steps = ": in the last ";
 
 }  // namespace
 
@@ -55,10 +57,12 @@ std::string slow_ranks_text(const std::vector<StepWait>& of_ranks, std::int64_t 
   }
   const auto [them, they] = slow.size() == 1 ? std::pair("it", "it") : std::pair("them", "they");
   return fmt::format(
-      "{} slow: the others waited {:.0f}% of the time of the last {} steps for {}, and {} {:.0f}%",
+      "Straggler: {}{}{} steps the other ranks waited {:.0f}% of the time for {}, "
+      "{} waited {:.0f}%",
       names_of(slow),
-      100 * others.waited / others.seconds,
+      in_the_last_steps,
       steps,
+      100 * others.waited / others.seconds,
       them,
       they,
       100 * own.waited / own.seconds);
@@ -83,12 +87,12 @@ void StragglerDetector::add(const StepWait& step, const Communicator& world, con
   }
   const std::int64_t steps = steps_ - std::exchange(steps_before_, steps_);
   const std::string sentence = slow_ranks_text(since, steps);
-  const std::string of = sentence.substr(0, sentence.find(" slow"));
+  const std::string of = sentence.substr(0, sentence.find(in_the_last_steps));
   if (of == said_of_) return;
   said_of_ = of;
   least_seconds_ = std::min(2 * least_seconds_, most_seconds);
   if (sentence.empty())
-    log.info("no rank is slow any more");
+    log.info("No stragglers any more");
   else
     log.warning("{}", sentence);
 }

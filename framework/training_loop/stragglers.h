@@ -1,4 +1,4 @@
-// Ranks that the others wait for.
+// Detects ranks that the others wait for.
 #pragma once
 
 #include <cstdint>
@@ -10,32 +10,33 @@
 
 namespace longspan {
 
-// Seconds that one rank has spent in steps, and of them those in which it waited for collectives.
+// Seconds that one rank has spent in steps, and the part spent waiting for collectives.
 struct StepWait {
   double seconds = 0;
   double waited = 0;
 };
 
-// "rank 3 is slow: the others waited 81% of the time of the last 50 steps for it, and it 2%": of
-// ranks that waited far less than all others, at most half of them. Empty where there are none.
+// Returns, for example, "rank 3 is slow: the others waited 81% of the time of the last 50 steps for
+// it, and it 2%". It lists ranks that waited far less than all others, at most half of them. Empty
+// if there are none.
 std::string slow_ranks_text(const std::vector<StepWait>& of_ranks, std::int64_t steps);
 
-// Compares the ranks now and then, so that a log says which one is to be looked after. Of what GPUs
-// wait for in NCCL the host knows nothing: there no rank is named.
+// Compares the ranks at intervals and logs slow ones. The host cannot measure how long GPUs wait in
+// NCCL, so no rank is named there.
 class StragglerDetector {
  public:
-  // Of a step, on every rank. Collective at every tenth step. On rank 0 the log names slow ranks
-  // once there were enough seconds to compare, and again when they are others.
+  // Adds a step on every rank. Collective at every tenth step. Rank 0 logs the slow ranks once
+  // enough seconds have been measured, and again when they change.
   void add(const StepWait& step, const Communicator& world, const Log& log);
 
  private:
   StepWait sum_;
   std::int64_t steps_ = 0;
-  // Rank 0's: what the ranks' sums were when they were compared last.
+  // On rank 0: sums of the ranks at the last comparison.
   std::vector<StepWait> before_;
   std::int64_t steps_before_ = 0;
   std::string said_of_;        // the ranks named last
-  double least_seconds_ = 10;  // doubled with each sentence
+  double least_seconds_ = 10;  // doubled after each message
 };
 
 }  // namespace longspan

@@ -25,7 +25,7 @@
 namespace longspan {
 namespace {
 
-// The time that threads of this process ran, and that they waited for a core.
+// Time that threads of this process ran, and that they waited for a core.
 class CoreTimes {
  public:
   struct Seconds {
@@ -33,8 +33,8 @@ class CoreTimes {
     double delayed = 0;
   };
 
-  // Since the call before, without the threads `skipped`. Nothing where the kernel does not count
-  // it.
+  // Returns the times since the previous call, without the threads `skipped`. Zero if the kernel
+  // does not count them.
   Seconds read(const std::set<std::string>& skipped) {
     constexpr int most_threads_read = 32;  // each costs some microseconds
     Seconds sum;
@@ -60,7 +60,7 @@ class CoreTimes {
   std::map<std::string, Seconds> last_;  // by thread
 };
 
-// Holds a team of the calling thread and others, which sleep. Returns the ids of its threads.
+// Creates a team of the calling thread and others, which sleep. Returns its thread IDs.
 std::set<std::string> hold_team(int threads) {
   std::vector<pid_t> ids(static_cast<std::size_t>(threads));
 #pragma omp parallel num_threads(threads)
@@ -72,7 +72,7 @@ std::set<std::string> hold_team(int threads) {
 
 void release_team() { omp_pause_resource(omp_pause_soft, omp_get_initial_device()); }
 
-// Holds a team of `threads` as long as there is contention.
+// Keeps a team of `threads` while there is contention.
 void watch_contention(const std::stop_token& stop, int threads) try {
   const Stopwatch clock;
   CoreTimes times;
@@ -83,7 +83,7 @@ void watch_contention(const std::stop_token& stop, int threads) try {
   std::set<std::string> team = hold_team(threads);
   times.read(team);
   for (bool found = true; !stop.stop_requested();) {
-    // Often at first, since a run may be short.
+    // More frequent at first, since a run may be short.
     const auto pause = std::chrono::milliseconds(clock.seconds() < 2 ? 50 : 250);
     condition.wait_for(lock, stop, pause, [] { return false; });
     const CoreTimes::Seconds since = times.read(team);
@@ -96,12 +96,12 @@ void watch_contention(const std::stop_token& stop, int threads) try {
       release_team();
   }
 } catch (const std::exception&) {
-  // Waiting as libgomp does is slower on a busy machine, and nothing else.
+  // Falls back to libgomp's waiting, which is only slower on a busy machine.
 }
 
-// Whether `threads` may be started: a rank that cannot start a thread of its own ends.
+// Whether `threads` may be started: a rank that cannot start a required thread ends.
 bool may_hold(int threads) {
-  constexpr int most_threads_held = 256;  // on this machine
+  constexpr int most_threads_held = 256;  // per machine
   const std::optional<double> left = threads_left();
   return threads <= most_threads_held && (!left || threads <= *left / 4);
 }
@@ -118,14 +118,14 @@ void set_threads(std::int64_t wanted, int local_ranks) {
 bool Contention::update(double now, double running, double delayed) {
   running_ += running;
   delayed_ += delayed;
-  if (running_ + delayed_ < 0.1) return found_;  // too little to decide from
-  // An idle machine has some too: its other threads, and those of the system. A busy program on
-  // each core makes it a half.
+  if (running_ + delayed_ < 0.1) return found_;  // too little data to decide
+  // An idle machine has some delays too: its other threads, and those of the system. A busy program
+  // on each core makes it a half.
   const bool delays = delayed_ > 0.3 * (running_ + delayed_);
   running_ = delayed_ = 0;
   if (delays == found_ || (found_ && now - since_ < shortest_)) return found_;
-  // Threads that sleep soon are delayed little where others compute: to spin is then tried more and
-  // more rarely.
+  // Threads that sleep soon are delayed little where others compute, so spinning is retried at
+  // increasing intervals.
   if (delays) shortest_ = now - since_ > 10 ? 1 : std::min(2 * std::max(shortest_, 0.5), 60.0);
   found_ = delays;
   since_ = now;
@@ -135,7 +135,7 @@ bool Contention::update(double now, double running, double delayed) {
 SpinControl::SpinControl(int local_ranks) {
   for (const char* name : {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"})
     if (std::getenv(name) != nullptr) return;
-  // Of a team all but the first thread are counted, and the process' own first one.
+  // All but the first thread of a team count, plus the process's own first thread.
   const int threads = std::max(2, omp_get_num_procs() - omp_get_max_threads() + 2);
   if (omp_get_max_threads() == 1 || !may_hold(threads * local_ranks)) return;
   try {

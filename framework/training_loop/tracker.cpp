@@ -19,7 +19,7 @@ namespace {
 void make_folder(const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw Failure("{}: cannot be made: {}", folder.string(), error.message());
+  if (error) throw Failure("{}: cannot be created: {}", folder.string(), error.message());
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ void Tracker::begin(const TrackedRun& run, const Task& task, const Model& model,
     task.save(of_data);
     labels_ = labels_of(of_data, settings_.run.directory.text());
     image_ = task.image();
-    // What it cannot draw is told now and not at the first validation.
+    // Reports unsupported images now, not at the first validation.
     try {
       sample_images(model, 0);
     } catch (const ConfigurationError& error) {
@@ -57,9 +57,8 @@ void Tracker::begin(const TrackedRun& run, const Task& task, const Model& model,
   if (world_.rank() != 0) return;
   open_files(run);
   if (!endpoint_) return;
-  log.info("Prometheus finds the newest numbers at port {} of {}",
-           options.prometheus_port,
-           options.prometheus_address);
+  log.info(
+      "Prometheus endpoint: port {} of {}", options.prometheus_port, options.prometheus_address);
   endpoint_->begin(run);
   sinks_.push_back(std::move(endpoint_));
 }
@@ -82,8 +81,9 @@ void Tracker::open_files(const TrackedRun& run) {
     truncate_events(directory_.tensorboard(), run.first_step);
 }
 
-// A file that an earlier part of the run wrote and this one does not is to tell of no step that the
-// run makes again: a later part may write it again. In the directory of a new run it is not ours.
+// Truncates also files that only an earlier part of the run wrote. They must not contain steps that
+// the run repeats, as a later part may write them again. In a new run's directory such a file is
+// not ours.
 void Tracker::open_lines(const std::filesystem::path& path,
                          const JsonlFormat& kind,
                          std::int64_t first_step,

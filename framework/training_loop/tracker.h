@@ -1,4 +1,4 @@
-// Who is told of the steps of a run.
+// Metrics outputs of a run.
 #pragma once
 
 #include <memory>
@@ -16,34 +16,33 @@
 
 namespace longspan {
 
-// Writes metrics.jsonl, and what else the section `metrics` asks for: all that a run tells of its
-// steps beside the log. Rank 0 writes; what is collective says so.
+// Writes metrics.jsonl and the other outputs of the section `metrics`: all metrics of steps except
+// the log. Rank 0 writes. Collective functions are marked.
 class Tracker {
  public:
-  // Collective. Opens the endpoint for Prometheus where there is to be one: throws
-  // ConfigurationError on every rank where that cannot be.
+  // Opens the Prometheus endpoint if configured. Collective. Throws ConfigurationError on every
+  // rank if that fails.
   Tracker(const RunConfig& settings, const RunDirectory& directory, const Communicator& world);
 
-  // Collective. Opens the files, which go on from the run's first step; later steps that they tell
-  // of are cut off, also off files that this run does not write. Throws DataError and Failure as
-  // JsonlFile and TensorBoardFiles do, and ConfigurationError where the model cannot draw the
-  // images that are asked for.
+  // Opens the files, which continue from the run's first step. Later steps are truncated, also in
+  // files that this run does not write. Collective. Throws DataError and Failure as JsonlFile and
+  // TensorBoardFiles do. Throws ConfigurationError if the model cannot generate the requested
+  // images.
   void begin(const TrackedRun& run, const Task& task, const Model& model, const Log& log);
 
-  // What the next record is to have beside the numbers of a step, where it is asked for: gradients
-  // before the update that uses them up, and weights after it. Both are collective, on steps that
-  // have histograms.
+  // Adds to the next record, if configured, histograms of gradients before the update consumes
+  // them, and of weights after it. Both are collective on steps with histograms.
   void capture_gradients(const Trainer& trainer);
   void capture_weights(const Trainer& trainer);
-  // Collective. Images that the model draws. Throws InvalidLogits.
+  // Samples images from the model. Collective. Throws InvalidLogits.
   void take_images(const Model& model);
   void take_texts(std::vector<TextSample> texts) { texts_ = std::move(texts); }
-  // Whether something was taken: the same on every rank.
+  // Returns whether anything was added, the same on every rank.
   bool has_taken() const { return !histograms_.empty() || !images_.empty() || !texts_.empty(); }
 
-  // The step, with what was taken. Throws Failure on rank 0 where it cannot be written.
+  // Writes the step and what was added. Throws Failure on rank 0 if it cannot be written.
   void write(const StepMetrics& metrics);
-  // Returns when all that was written is on the disk.
+  // Returns when everything written is on disk.
   void sync() const;
 
  private:
@@ -60,7 +59,7 @@ class Tracker {
   Communicator world_;
   std::unique_ptr<PrometheusEndpoint> endpoint_;  // until `begin`, then among the sinks
   std::vector<std::unique_ptr<MetricsSink>> sinks_;
-  LabelSet labels_;  // of what is drawn
+  LabelSet labels_;  // of the samples
   std::optional<ImageShape> image_;
   std::vector<NamedHistogram> histograms_;
   std::vector<NamedImage> images_;

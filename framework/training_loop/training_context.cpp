@@ -31,7 +31,7 @@ RunDirectory& opened(std::optional<RunDirectory>& directory,
   return *directory;
 }
 
-// Silent on all ranks but one. The sentence that ends a failed run is in the file too, from
+// Silent on all ranks but one. The message that ends a failed run is also in the file, from
 // whichever rank it comes, and however the run ends.
 Log open_log(Session& session,
              const Console& console,
@@ -52,8 +52,7 @@ std::unique_ptr<Task> open_task(const RunConfig& settings,
                                 const DocumentStreamFactory& documents) {
   if (documents && !settings.task_kind().takes_documents)
     throw ConfigurationError(
-        "run.task is {}, which learns from files; documents that a program gives are for "
-        "language_modeling",
+        "run.task: {} does not support documents passed by a program; set it to language_modeling",
         settings.task);
   return settings.task_kind().open({.data = settings.data,
                                     .run = settings.run.directory.text(),
@@ -77,7 +76,7 @@ std::unique_ptr<Model> make_model(const Session& session,
   return settings.make_model(model_setting(settings, ids, mesh, device));
 }
 
-// What the model, or the program, makes itself it makes when it is asked for.
+// Data that the model or the program generates is not read ahead.
 std::size_t batches_ahead(const RunConfig& settings, const TrainingHooks& hooks) {
   const bool is_made = settings.task_kind().is_policy || hooks.documents;
   return is_made ? 0 : static_cast<std::size_t>(settings.data.read_ahead);

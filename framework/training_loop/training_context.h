@@ -1,4 +1,4 @@
-// What a training run is made of.
+// Components of a training run.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,15 @@
 
 namespace longspan {
 
-// What stays when a run goes back (rollback.h) and another one goes on from what it saved.
+// State that survives a rollback (rollback.h) and is passed to the run that resumes from the last
+// save.
 struct RestartState {
-  ConfigPath resume_request = {};              // the user's own checkpoint.resume_from
-  std::optional<RunDirectory> directory = {};  // its lock is held all the time
-  std::string diverged = {};                   // why it went back; empty where it has not
+  ConfigPath resume_request = {};              // checkpoint.resume_from as set by the user
+  std::optional<RunDirectory> directory = {};  // its lock is held throughout
+  std::string diverged = {};                   // why the run rolled back; empty if it did not
 };
 
-// What a run is given: all of it outlives the run.
+// Inputs of a run. All of them must outlive it.
 struct RunInputs {
   Session& session;
   const RunConfig& settings;
@@ -44,10 +45,10 @@ struct RunInputs {
   RestartState& life;
 };
 
-// And what it makes of it: the parts, in the order in which they need one another.
+// The run's components, in order of dependency.
 struct TrainingContext : RunInputs {
-  // Collective, and throws the same on every rank. Sets the threads and the time limit of the run,
-  // and refuses what the memory cannot hold before anything of it is allocated.
+  // Sets the threads and the time limit of the run. Rejects a run that does not fit in memory
+  // before allocating any of it. Collective. Throws the same error on every rank.
   explicit TrainingContext(const RunInputs& inputs);
   TrainingContext(const TrainingContext&) = delete;
   TrainingContext& operator=(const TrainingContext&) = delete;
@@ -60,9 +61,9 @@ struct TrainingContext : RunInputs {
   RunLayout layout() const;
   ResumeContext resuming() const;
 
-  std::int64_t program_bytes = process_memory().now;  // before any of it was made
+  std::int64_t program_bytes = process_memory().now;  // before the run allocates anything
   ProcessMesh mesh;
-  std::int64_t threads;  // of the rank that has most: nodes may differ
+  std::int64_t threads;  // of the rank with the most threads: nodes may differ
   SpinControl spinning;
   Device device;
   GpuCollectives collectives;

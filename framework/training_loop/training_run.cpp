@@ -23,15 +23,15 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t memory_settles_after = 3;  // steps, until every buffer has been used
+constexpr std::int64_t memory_settles_after = 3;  // in steps: by then every buffer has been used
 
-// The steps of a run from where it begins to its end.
+// Runs the steps of a run from its starting point to its end.
 class TrainingLoop {
  public:
   explicit TrainingLoop(TrainingContext& run) : run_(run), history_(resume_or_start(run)) {}
 
-  // Nothing where it has diverged and is to begin again from what it saved, without the data on
-  // which it did.
+  // Returns nothing if the run has diverged and must restart from its last save, without the data
+  // on which it diverged.
   std::optional<ExitCode> run() try {
     make_steps();
     return end();
@@ -65,11 +65,11 @@ class TrainingLoop {
   RunHistory history_;
   StragglerDetector stragglers_;
   bool stopping_ = false;
-  std::string end_of_data_;  // what documents that are read only once said at their end
+  std::string end_of_data_;  // message of single-pass documents that ended
   Batch batch_ = {};         // of the last step
-  Batch sound_batch_ = {};   // of the last one with a finite loss and gradient
+  Batch sound_batch_ = {};   // of the last step with a finite loss and gradient
   bool save_is_due_ = false;
-  bool is_sound_ = false;         // the last step made here had a finite loss and gradient
+  bool is_sound_ = false;         // the last step here had a finite loss and gradient
   std::int64_t last_update_ = 0;  // the last step here that was not skipped
 };
 
@@ -92,16 +92,16 @@ void TrainingLoop::make_steps() try {
 ExitCode TrainingLoop::end() {
   run_.progress.finish();
   hear_stop();
-  // Documents may end before the step that would have judged it.
+  // Documents may end before the step that would have validated the save.
   if (run_.saver.awaits_loss()) {
     const ScopedTimer timed(run_.speed.times().saving);
     judge_save(loss_of_weights());
   }
   wait_for_save(run_);
   const bool is_saved = run_.saver.step() == step() || save(false);
-  // After a stop only the first step of the run that resumes shows what was saved to be good.
+  // After a stop only the first step of the resumed run validates the save.
   if (is_saved && is_sound_ && !stopping_) remove_older(run_);
-  // Whoever asked it to stop may not wait for long: the checkpoint comes first.
+  // A job that is stopped may have little time: the checkpoint comes first.
   write_profile(run_);
   return finish_run(run_,
                     history_,
@@ -110,7 +110,6 @@ ExitCode TrainingLoop::end() {
                      .end_of_data = end_of_data_});
 }
 
-// Reads a batch and trains on it.
 StepResult TrainingLoop::make_step() {
   const Stopwatch stopwatch;
   if (run_.is_root()) notify_launcher(fmt::format("step {}", step() + 1));
@@ -142,11 +141,11 @@ StepResult TrainingLoop::make_step() {
   return result;
 }
 
-// Says what the step has come to, and saves it where that is due.
+// Logs the result of a step, and saves if a save is due.
 void TrainingLoop::after_step(const StepResult& result) {
   stopping_ = result.stop_requested;
   if (result.skipped)
-    run_.log.warning("step {} skipped: loss {}, gradient norm {}{}; batch {}",
+    run_.log.warning("step {} skipped: loss {}, grad norm {}{}; batch {}",
                      step(),
                      result.loss,
                      result.gradient_norm,
@@ -164,7 +163,7 @@ void TrainingLoop::after_step(const StepResult& result) {
   save_where_due(is_best);
 }
 
-// Whether the validation after this step was the best so far.
+// Returns whether the validation after this step was the best so far.
 bool TrainingLoop::report(const StepResult& result) {
   const bool is_logged = due(run_.settings.metrics.every) || at_last_step();
   if (is_logged) keep_directory(run_);
@@ -188,24 +187,24 @@ std::optional<Measurement> TrainingLoop::validate_where_due() {
   return found;
 }
 
-// Collective. Validating and saving take their time: a stop that was requested meanwhile does not
-// wait for another step.
+// Collective. Validating and saving take time: a stop requested meanwhile must not wait for another
+// step.
 void TrainingLoop::hear_stop() {
   const std::int64_t asked = run_.should_stop() ? 1 : 0;
   if (run_.mesh.world.all_reduce(asked, Reduction::maximum) == 1) stopping_ = true;
 }
 
-// Of a step that was skipped for the same reason it says nothing.
+// Skips the message for a step that was skipped for the same reason.
 void TrainingLoop::judge_reconstruction(const StepResult& result) const {
   if (result.skipped) return;
-  run_.log.info("step {}: the rebuilt streams are {:.2e} of their size from the true ones",
+  run_.log.info("step {}: reversible reconstruction error {:.2e} (relative)",
                 step(),
                 *result.reconstruction_error);
   longspan::check_reconstruction_error(
       step(), *result.reconstruction_error, run_.settings.memory.reconstruction_bound);
 }
 
-// What the run ends with is saved at its end.
+// The final state is saved at the end of the run.
 void TrainingLoop::save_where_due(bool is_best) {
   save_is_due_ = save_is_due_ || is_best || due(run_.settings.checkpoint.every);
   if (save_is_due_ && is_sound_ && !ends()) {
@@ -220,7 +219,7 @@ bool TrainingLoop::save(bool beside) {
       run_, history_, [this] { return loss_of_weights(); }, beside);
 }
 
-// What it is of the state that is saved beside the training.
+// The loss belongs to the state that is saved in the background.
 void TrainingLoop::judge_save(double loss) {
   const std::int64_t saved = run_.saver.step();
   if (run_.saver.confirm(loss)) return;
@@ -228,35 +227,37 @@ void TrainingLoop::judge_save(double loss) {
   if (history_.best) history_.best->withdraw(saved);
 }
 
-// NaN where they give no finite loss or no finite gradient.
+// Returns NaN if the weights give no finite loss or gradient.
 double TrainingLoop::loss_of_weights() {
-  // What was restored and has made no step had one when it was saved.
+  // A restored state that has made no step had a finite loss when it was saved.
   if (sound_batch_.fields.empty()) return 0;
-  // A job that is asked to stop may have less time left than a step takes: the last step had a
+  // A job that is asked to stop may have less time left than a step takes. The last step had a
   // finite loss and gradient, and its update left finite weights.
   if (stopping_ && is_sound_ && run_.trainer.has_finite_weights())
     return history_.losses.loss.value_or(0);
   return tried_loss();
 }
 
-// Of a step that is not counted, on a batch that has given a finite loss and gradient before: one
-// that never does says nothing of the weights.
+// Runs a step that is not counted. Uses a batch that gave a finite loss and gradient before, as
+// others are no evidence about the weights.
 double TrainingLoop::tried_loss() {
-  if (run_.is_root()) notify_launcher(fmt::format("a trial of the weights of step {}", step()));
+  if (run_.is_root())
+    notify_launcher(fmt::format("a trial step with the weights of step {}", step()));
   const Stopwatch stopwatch;
   const StepResult tried = run_.trainer.probe_step(sound_batch_);
   const double seconds = stopwatch.seconds();
-  run_.speed.times().saving -= seconds;  // by which it is called
-  run_.log.info("step {}: a trial of the weights took {:.2f} s: loss {:.4f}, gradient norm {:.4f}",
-                step(),
-                seconds,
-                tried.loss,
-                tried.gradient_norm);
+  run_.speed.times().saving -= seconds;  // the caller counts this time
+  run_.log.info(
+      "step {}: trial step with the saved weights took {:.2f} s: loss {:.4f}, grad norm {:.4f}",
+      step(),
+      seconds,
+      tried.loss,
+      tried.gradient_norm);
   if (run_.is_root()) notify_launcher(fmt::format("the checkpoint of step {}", step()));
   return tried.can_continue() ? tried.loss : std::numeric_limits<double>::quiet_NaN();
 }
 
-// Until it ends or may not begin again.
+// Runs until the run ends or may not restart.
 ExitCode run_life(const RunInputs& given) try {
   RunConfig now = given.settings;
   while (true) {
@@ -267,28 +268,29 @@ ExitCode run_life(const RunInputs& given) try {
     now.checkpoint.resume = resume_after_divergence(now.checkpoint.resume, loop.has_saved());
   }
 } catch (const EndOfDocuments&) {
-  // Before the first step.
+  // Thrown before the first step.
   if (given.life.diverged.empty()) throw;
-  throw DivergedError("{}; what is read only once cannot go back: start again",
-                      given.life.diverged);
+  throw DivergedError(
+      "{}; cannot roll back data that can be read only once; run the same command to restart",
+      given.life.diverged);
 }
 
-// A clause. One rank alone may ask.
+// Returns a clause. Not collective.
 std::string after_failure(const Failure& failure, const RestartState& life) try {
   const std::string_view sentence = failure.what();
   const auto says = [&](int error) { return sentence.find(errno_message(error)) != sentence.npos; };
-  // The disk of TMPDIR may be the full one.
+  // The full disk may be that of TMPDIR.
   const std::string place = life.directory->path().string() + "/";
   const bool is_full = (says(ENOSPC) || says(EDQUOT)) && sentence.find(place) != sentence.npos;
   if (!is_full && steps_in(life.directory->checkpoints()).empty()) return "";
   return fmt::format("; {}{}",
-                     is_full ? "free space on the disk, then start the run again: " : "",
+                     is_full ? "free disk space; " : "",
                      resume_hint(life.directory->checkpoints(), life.resume_request));
 } catch (const std::exception&) {
   return "";
 }
 
-// A run that ends before it has begun leaves no directory.
+// A run that ends before its first step leaves no directory.
 ExitCode run_life_in_directory(const RunInputs& given) try { return run_life(given); } catch (...) {
   if (given.life.directory) given.life.directory->remove_if_unused();
   throw;
@@ -300,7 +302,7 @@ ExitCode run_training(Session& session,
                       const RunConfig& settings,
                       const TrainingRunText& text,
                       const TrainingHooks& hooks) try {
-  // First: a signal while a long text is read is not to kill the run.
+  // Must come first: a signal while long files are read must not kill the run.
   const StopRequest stop_request;
   RestartState life = {.resume_request = settings.checkpoint.resume};
   try {
@@ -312,7 +314,7 @@ ExitCode run_training(Session& session,
     throw Failure("{}{}", failure.what(), after_failure(failure, life));
   }
 } catch (const OutOfMemory& error) {
-  // Planning takes its time, in which other ranks run out of memory too: one is to speak.
+  // Planning takes time, in which other ranks run out of memory too: only one reports.
   const bool speaks = session.claim_error_report();
   const int ranks = session.world().size();
   throw Failure("rank {}: {}{}",

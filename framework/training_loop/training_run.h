@@ -1,5 +1,4 @@
-// A whole training run: from the first step, or the newest checkpoint, to the last step or a
-// request to stop.
+// Runs training from the first step, or the newest checkpoint, to the last step or a stop request.
 #pragma once
 
 #include <filesystem>
@@ -16,17 +15,16 @@
 
 namespace longspan {
 
-// What the configuration of a checkpoint means for this run.
+// Differences between a checkpoint's configuration and this run's.
 struct ConfigurationChange {
-  std::vector<std::string> differences;  // a sentence for each key that differs, for the log
+  std::vector<std::string> differences;  // a message for each key that differs, for the log
   std::vector<std::string> refused;      // those that change the meaning of the weights
-  std::map<std::string, std::string> saved = {};  // the checkpoint's keys, as they are written
+  std::map<std::string, std::string> saved = {};  // the checkpoint's keys, as written
 };
 
 struct TrainingRunText {
-  std::string configuration;  // the resolved configuration: it is written beside the run and into
-                              // each checkpoint
-  std::vector<std::string> warnings;  // of it
+  std::string configuration;  // resolved; written to the run's directory and to each checkpoint
+  std::vector<std::string> warnings;  // of the configuration
   // Compares the resolved configuration of a checkpoint with this one.
   std::function<ConfigurationChange(const std::string& saved)> compare;
   Reconfigure reconfigure;
@@ -34,20 +32,20 @@ struct TrainingRunText {
 
 struct StepMetrics;  // framework/training_loop/step_metrics.h
 
-// What a program that trains adds of its own, on each of its ranks.
+// Hooks of a program that embeds training, on each of its ranks.
 struct TrainingHooks {
-  DocumentStreamFactory documents = {};  // to be learnt in place of data.train; empty: that is read
-  // Told of each step after it, before it is saved: what metrics.jsonl says of one, but for what is
-  // measured of time and memory. It throws nothing.
+  DocumentStreamFactory documents = {};  // replaces data.train; empty: data.train is read
+  // Called after each step, before it is saved, with the step's metrics.jsonl record without
+  // measured time and memory. Must not throw.
   std::function<void(const StepMetrics&)> after_step = {};
-  // Asked at the end of each step whether to save and stop, as a signal asks.
+  // Called at the end of each step; true requests to save and stop, as a signal does.
   std::function<bool()> should_stop = {};
-  std::optional<ProfiledSteps> profiled = {};  // steps whose time is recorded
-  bool is_quiet = false;  // nothing goes to standard output: the log is in its file
+  std::optional<ProfiledSteps> profiled = {};  // steps to profile
+  bool is_quiet = false;  // nothing goes to standard output: the log is only in its file
 };
 
-// Collective. Returns `ok` when the last step is done, `stopped` when a signal asked to stop and a
-// checkpoint was saved. Throws what goes wrong, with its exit code.
+// Trains a model. Returns `ok` after the last step, or `stopped` if a signal requested a stop and a
+// checkpoint was saved. Collective. Throws Error with the exit code of the failure.
 ExitCode run_training(Session& session,
                       const RunConfig& settings,
                       const TrainingRunText& text,

@@ -8,14 +8,14 @@
 namespace longspan {
 namespace {
 
-// Every rank has the same logits, and goes on without what they do not give.
+// All ranks have the same logits, so all skip samples that these do not yield.
 void take_samples(TrainingContext& run) try {
   const Model& model = run.trainer.model();
   run.tracker.take_images(model);
   if (const std::int64_t count = run.settings.metrics.samples; count > 0)
     run.tracker.take_texts(run.task->samples(model, count));
 } catch (const InvalidLogits& error) {
-  run.log.warning("no samples at step {}: {}", run.trainer.steps(), error.what());
+  run.log.warning("No samples at step {}: {}", run.trainer.steps(), error.what());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Measuring a run on the validation text.
+// Validates a run.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,9 @@
 
 namespace longspan {
 
-// Collective. What the weights that are kept give there, which the log says too; with a finite
-// loss the samples that metrics ask for are taken for the next record. Nothing where the task has
-// no such text.
+// Measures the evaluation weights (Trainer::with_eval_weights) on the validation data, and logs the
+// metrics. Unless the loss is non-finite, takes the samples that `metrics` requests for the next
+// record. Returns nothing if the task has no validation data. Collective.
 std::optional<Measurement> validate(TrainingContext& run);
 
 }  // namespace longspan

@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-// The row of what id `id` of `to` stands for.
+// Returns the row of `from` for the character that `id` has in `to`.
 std::int64_t row_of_character(const Tokenizer& from, const Tokenizer& to, std::int64_t id) {
   const bool is_unknown = to.has_unknown() && id == 0;
   if (is_unknown) return from.has_unknown() ? 0 : -1;
@@ -21,7 +21,7 @@ std::int64_t row_of_character(const Tokenizer& from, const Tokenizer& to, std::i
   return is_lacking ? -1 : row;
 }
 
-// Tokens are the same that are called so. An id that stands for no text can only be what it is.
+// Tokens match by name. An ID without text matches only the same ID.
 std::int64_t row_of_token(const Tokenizer& from, const Tokenizer& to, std::int64_t id) {
   if (to.kind() == TokenizerKind::ids) return id < from.vocabulary() ? id : -1;
   if (const SentencePieceModel* const model = to.subword_model())
@@ -35,7 +35,8 @@ std::int64_t row_of_token(const Tokenizer& from, const Tokenizer& to, std::int64
 }  // namespace
 
 std::vector<std::int64_t> matching_rows(const VocabularyTable& from, const VocabularyTable& to) {
-  require(from.tokenizer.kind() == to.tokenizer.kind(), "two kinds of tokens have no rows alike");
+  require(from.tokenizer.kind() == to.tokenizer.kind(),
+          "cannot match vocabulary rows of different tokenizer types");
   std::vector<std::int64_t> rows(static_cast<std::size_t>(to.rows), -1);
   if (from.tokenizer == to.tokenizer) {
     const auto both = static_cast<std::ptrdiff_t>(std::min(from.rows, to.rows));

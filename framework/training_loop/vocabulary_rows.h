@@ -1,4 +1,4 @@
-// Which rows of one vocabulary's tables are those of another's.
+// Maps the rows of one vocabulary's tables to those of another.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace longspan {
 
-// A vocabulary and the rows that a model has for it: at least as many as there are ids.
+// A vocabulary and the number of rows that a model has for it, at least the number of IDs.
 struct VocabularyTable {
   const Tokenizer& tokenizer;
   std::int64_t rows = 0;
 };
 
-// For each row of `to` the row of `from` with the same meaning, -1 where there is none: of bytes,
-// and of equal tokenizers, the same row; of characters that of the same character, and of
-// `<unknown>` that of `<unknown>`. The tokenizers are of one kind.
+// Returns, for each row of `to`, the row of `from` with the same meaning, or -1 if there is none.
+// Bytes and equal tokenizers map to the same row. Characters map to the row of the same character,
+// and `<unknown>` to `<unknown>`. Requires tokenizers of one type.
 std::vector<std::int64_t> matching_rows(const VocabularyTable& from, const VocabularyTable& to);
 
 }  // namespace longspan

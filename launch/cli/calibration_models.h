@@ -1,12 +1,12 @@
-// What `longspan plan --calibrate` trains.
+// Models that `longspan plan --calibrate` trains.
 #pragma once
 
 #include "framework/planning/calibration.h"
 
 namespace longspan {
 
-// A small decoder is measured. Other models show how far a prediction may be off: a narrow one that
-// remembers, and a wide one.
+// Returns the models: a small decoder to measure, and others that estimate the prediction error, a
+// narrow one with recurrent memory and a wide one.
 CalibrationModels calibration_models();
 
 }  // namespace longspan

@@ -10,9 +10,9 @@ namespace longspan {
 std::vector<std::filesystem::path> checkpoints_at(const std::filesystem::path& path) {
   std::error_code unused;
   if (!std::filesystem::exists(path, unused))
-    throw DataError("{}: there is no such directory", path.string());
+    throw DataError("{}: no such directory", path.string());
   if (!std::filesystem::is_directory(path, unused)) {
-    throw DataError("{}: is a file; wanted: the directory of a checkpoint or of a run",
+    throw DataError("{}: expected the directory of a checkpoint or run, found a file",
                     path.string());
   }
   for (const auto& directory : {path, path / "checkpoints"}) {
@@ -21,7 +21,7 @@ std::vector<std::filesystem::path> checkpoints_at(const std::filesystem::path& p
       steps.push_back(directory / step_name(step));
     if (!steps.empty()) return steps;
   }
-  // A damaged step still has its name; a good one may have been given another.
+  // A damaged step still has its name, and a valid one may have been renamed.
   const bool looks_like_step = path.filename().string().starts_with("step-") ||
                                std::filesystem::exists(path / "manifest.json", unused);
   if (looks_like_step) return {path};
@@ -29,7 +29,7 @@ std::vector<std::filesystem::path> checkpoints_at(const std::filesystem::path& p
   const auto run = is_folder_of_run ? (path / "").parent_path().parent_path() : path;
   if (std::filesystem::exists(run / "config.yaml", unused) || is_running(run))
     throw DataError("{}", no_checkpoint_message(run));
-  throw DataError("{}: no checkpoint is here; wanted: the directory of a checkpoint or of a run",
+  throw DataError("{}: expected the directory of a checkpoint or run, found no checkpoint",
                   path.string());
 }
 

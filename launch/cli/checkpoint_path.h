@@ -1,4 +1,4 @@
-// Checkpoints as the command line names them.
+// Resolves checkpoint paths of the command line.
 #pragma once
 
 #include <filesystem>
@@ -6,9 +6,9 @@
 
 namespace longspan {
 
-// The step directories that `path` stands for, oldest first: itself, those in it, or those in its
-// folder checkpoints/ when it is the directory of a run. Throws DataError when there are none; of a
-// run it says what it is at.
+// Returns the step directories at `path`, oldest first. These are `path` itself, those in it, or
+// those in its folder checkpoints/ if it is a run's directory. Throws DataError if there are none,
+// with the progress of the run if it is one.
 std::vector<std::filesystem::path> checkpoints_at(const std::filesystem::path& path);
 
 }  // namespace longspan

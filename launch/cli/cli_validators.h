@@ -1,4 +1,4 @@
-// Checks of what the command line gives, whose sentences say what was found and what is wanted.
+// Validators of command-line values. Their messages state what was expected and found.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace longspan {
 
-// For `transform`: the parser itself would clip what does not fit and take 010 for an octal number.
+// Use with `transform`: the parser itself would clamp out-of-range values and read 010 as octal.
 template <std::integral T>
 CLI::Validator whole_number(T least, T most = std::numeric_limits<T>::max()) {
   return {[least, most](std::string& text) -> std::string {
@@ -21,11 +21,11 @@ CLI::Validator whole_number(T least, T most = std::numeric_limits<T>::max()) {
             const char* const end = text.data() + text.size();
             const auto [stop, error] = std::from_chars(text.data(), end, number);
             if (error != std::errc() || stop != end || number < least || number > most)
-              return fmt::format(
-                  "found \"{}\"; wanted a whole number from {} {}",
-                  text,
-                  least,
-                  most == std::numeric_limits<T>::max() ? "on" : fmt::format("to {}", most));
+              return fmt::format("expected an integer {}, found \"{}\"",
+                                 most == std::numeric_limits<T>::max()
+                                     ? fmt::format("of at least {}", least)
+                                     : fmt::format("from {} to {}", least, most),
+                                 text);
             text = fmt::to_string(number);
             return {};
           },
@@ -37,7 +37,7 @@ inline CLI::Validator positive_number() {
             double number = 0;
             if (CLI::detail::lexical_cast(text, number) && number > 0 && std::isfinite(number))
               return {};
-            return fmt::format("found \"{}\"; wanted a finite number above 0", text);
+            return fmt::format("expected a finite number above 0, found \"{}\"", text);
           },
           "POSITIVE"};
 }
@@ -47,14 +47,14 @@ inline CLI::Validator no_negative_number() {
             double number = 0;
             if (CLI::detail::lexical_cast(text, number) && number >= 0 && std::isfinite(number))
               return {};
-            return fmt::format("found \"{}\"; wanted a finite number from 0 on", text);
+            return fmt::format("expected a finite number of at least 0, found \"{}\"", text);
           },
           "NONNEGATIVE"};
 }
 
 inline CLI::Validator not_empty_text() {
   return {[](const std::string& text) -> std::string {
-            return text.empty() ? "found nothing; wanted a name" : "";
+            return text.empty() ? "expected a name, found nothing" : "";
           },
           ""};
 }

@@ -11,14 +11,14 @@
 namespace longspan {
 
 void add_configuration(CLI::App& app, ConfigurationArguments& arguments, bool is_required) {
-  app.add_option("CONFIG", arguments.file, "the YAML file of the run")
+  app.add_option("CONFIG", arguments.file, "YAML configuration file of the run")
       ->required(is_required)
       ->check(not_empty_text());
   app.add_option("--set",
                  arguments.settings,
-                 "set a key of the configuration, as in --set training.max_steps=100 or --set "
-                 "'model.attention.layer_types=[sliding_window, full]'; may be repeated, the last "
-                 "one of a key wins")
+                 "configuration key and its value, as in --set training.max_steps=100 or --set "
+                 "'model.attention.layer_types=[sliding_window, full]'; repeatable, the last value "
+                 "of a key wins")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all()

@@ -14,24 +14,23 @@ class App;
 
 namespace longspan {
 
-// What a subcommand does once the command line is read. It returns ok or stopped; what goes wrong
-// is thrown.
+// Runs a subcommand after the command line is parsed. Returns ok or stopped, and throws errors.
 using Action = std::function<ExitCode(Session&)>;
 
-// The same of a command that tells of the program itself: it needs no session, and returns what is
-// printed.
+// Runs a command that describes the program itself. It needs no session, and returns the text to
+// print.
 using TextAction = std::function<std::string(const CLI::App& program)>;
 
 struct Command {
   std::string name;
   std::string description;
-  std::string examples;  // for --help, a line each
-  // Binds the command line to variables that live in the action. One of the two is there.
+  std::string examples;  // for --help, one per line
+  // Binds the command line to variables that the action owns. Exactly one of the two is set.
   std::function<Action(CLI::App&)> bind;
   std::function<TextAction(CLI::App&)> bind_text = {};
 };
 
-Command run_command();  // its action is empty: launch/cli/run.h
+Command launch_command();  // its action is empty: launch/cli/launch.h
 Command train_command();
 Command evaluate_command();
 Command generate_command();
@@ -40,9 +39,9 @@ Command plan_command();
 Command inspect_command();
 Command verify_command();
 Command report_command();
-Command attention_command();
+Command attention_maps_command();
 Command tokenizer_command();
-Command prepare_command();
+Command tokenize_data_command();
 Command import_command();
 Command export_command();
 Command list_command();
@@ -58,21 +57,21 @@ inline constexpr const char* exit_codes =
     "4 training diverged; 5 a rank failed or hung; 75 stopped on request with a checkpoint "
     "saved; 1 anything else.";
 
-// CONFIG and --set, alike for every subcommand that takes them. Keep it alive with the action.
+// CONFIG and --set, shared by all subcommands that have them. Must outlive the action.
 struct ConfigurationArguments {
   std::string file;
   std::vector<std::string> settings;
 };
 void add_configuration(CLI::App& app, ConfigurationArguments& arguments, bool is_required = true);
 
-// All of the text to standard output, on the lowest rank only. Throws Failure when it cannot be
+// Prints the full text to standard output, on the lowest rank only. Throws Failure if it cannot be
 // written.
 void print(const Session& session, const std::string& text);
 
-// What is no mistake but should be known: a line each to standard error, on the lowest rank only.
+// Prints warnings to standard error, one per line, on the lowest rank only.
 void warn(const Session& session, const std::vector<std::string>& sentences);
 
-// The same of how far long work is.
+// Prints the progress of long work to standard error, on the lowest rank only.
 void inform(const Session& session, const std::string& sentence);
 
 }  // namespace longspan

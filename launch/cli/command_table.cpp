@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-// "a", "b" of a type's name that ends in {a,b}.
+// Returns "a", "b" for a type name that ends in {a,b}.
 std::vector<std::string> choices_in(const std::string& type) {
   std::vector<std::string> choices;
   const std::size_t open = type.find('{');
@@ -26,7 +26,7 @@ std::vector<std::string> choices_in(const std::string& type) {
   return choices;
 }
 
-// The type's name alone: the parser puts the descriptions of the checks after it.
+// Returns the type name alone: the parser appends descriptions of the validators.
 std::string value_name(const CLI::Option& option) {
   std::string name = option.get_type_name();
   try {
@@ -35,7 +35,7 @@ std::string value_name(const CLI::Option& option) {
           const_cast<CLI::Option&>(option).get_validator(i)->get_description();
       if (!check.empty()) name.resize(name.size() - check.size() - 1);
     }
-  } catch (const CLI::OptionNotFound&) {  // that was the last one
+  } catch (const CLI::OptionNotFound&) {  // the previous one was the last
   }
   return name;
 }

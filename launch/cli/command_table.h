@@ -1,4 +1,4 @@
-// The program's commands and options as values, for completion and manual pages.
+// The program's commands and options as data, for completion and manual pages.
 #pragma once
 
 #include <string>
@@ -10,31 +10,31 @@ class App;
 
 namespace longspan {
 
-// An option, or a word at a place.
+// An option or a positional argument.
 struct CommandOption {
-  std::vector<std::string> names;    // "-h", "--help"; of a word at a place its name: "CONFIG"
-  std::string value;                 // what it takes: "KEY=VALUE", "TEXT", "INT"; empty: nothing
-  std::vector<std::string> choices;  // that it takes; empty: anything
+  std::vector<std::string> names;    // "-h", "--help"; for a positional its name: "CONFIG"
+  std::string value;                 // type: "KEY=VALUE", "TEXT", "INT"; empty: none
+  std::vector<std::string> choices;  // allowed values; empty: any
   std::string meaning;
   bool required = false;
-  bool repeats = false;  // it takes several values
+  bool repeats = false;  // accepts several values
 };
 
 struct CommandEntry {
   std::vector<std::string> words;  // "tokenizer", "train"; none: the program itself
   std::string description;
-  std::string footer;  // what its help ends with
+  std::string footer;  // end of its help
   std::vector<CommandOption> options;
-  std::vector<CommandOption> places;   // words without an option's name, in their order
-  std::vector<CommandEntry> commands;  // below it
+  std::vector<CommandOption> places;   // positional arguments, in order
+  std::vector<CommandEntry> commands;  // subcommands
 
   std::string name() const;  // "tokenizer train"
 };
 
-// Of a program whose commands are all bound, with those below it.
+// Returns the table of a program with all commands bound, including subcommands.
 CommandEntry command_table(const CLI::App& app);
 
-// The entry and all below it, each before those below it.
+// Returns the entry and all its descendants, each before its own descendants.
 std::vector<const CommandEntry*> all_commands(const CommandEntry& entry);
 
 }  // namespace longspan

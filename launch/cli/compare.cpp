@@ -1,4 +1,4 @@
-// longspan compare: in what runs differ, side by side.
+// longspan compare: differences between runs, side by side.
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
@@ -18,7 +18,7 @@
 namespace longspan {
 namespace {
 
-constexpr const char* directory_key = "run.output_dir";  // no two runs have the same
+constexpr const char* directory_key = "run.output_dir";  // differs between any two runs
 
 constexpr int most_compared = 1000;
 
@@ -27,9 +27,9 @@ struct CompareArguments {
   bool json = false;
 };
 
-using Values = std::vector<std::optional<std::string>>;  // of a key, a run each; nothing: none
+using Values = std::vector<std::optional<std::string>>;  // one per run, for a key; empty: none
 
-// The keys whose values are not the same in all runs that have a configuration.
+// Returns the keys whose values differ between runs with a configuration.
 std::map<std::string, Values> differences(const std::vector<RunRecord>& runs) {
   std::set<std::string> keys;
   for (const RunRecord& run : runs)
@@ -50,12 +50,12 @@ std::map<std::string, Values> differences(const std::vector<RunRecord>& runs) {
   return found;
 }
 
-// The figures of a run's last line, those of its last validation in the place of older ones.
+// Returns the metrics of a run's last line, updated with those of its last validation.
 MetricsLine figures_of(const RunRecord& run) {
   MetricsLine figures = run.last.is_null() ? MetricsLine::object() : run.last;
   if (run.validation.is_null()) return figures;
   for (const auto& [name, value] : run.validation.items())
-    if (name.starts_with("validation_")) figures[name] = value;
+    if (is_validation_metric(name)) figures[name] = value;
   return figures;
 }
 
@@ -89,7 +89,7 @@ std::string comparison_table(const std::vector<RunRecord>& runs) {
   }
   const auto different = differences(runs);
   rows.push_back({});
-  if (different.empty()) rows.push_back({"no key differs"});
+  if (different.empty()) rows.push_back({"no keys differ"});
   for (const auto& [key, values] : different) {
     rows.push_back({key});
     for (const auto& value : values) rows.back().push_back(value.value_or("-"));
@@ -122,22 +122,22 @@ ExitCode run_compare(const CompareArguments& arguments, Session& session) {
 Command compare_command() {
   return {.name = "compare",
           .description =
-              "Compare runs: their last figures, and the keys of their configurations that "
-              "differ (but run.output_dir), side by side",
+              "Compare the last metrics of runs, and the configuration keys that differ (except "
+              "run.output_dir)",
           .examples =
               "  longspan compare runs/one runs/other\n"
               "  longspan compare runs/families/* --json\n",
           .bind = [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<CompareArguments>();
-            app.add_option("RUN", arguments->runs, "directories of two runs or more")
+            app.add_option("RUN", arguments->runs, "run directories, at least two")
                 ->required()
                 ->expected(2, most_compared)
                 ->check(not_empty_text());
             app.add_flag(
                 "--json",
                 arguments->json,
-                "print one JSON object: `runs` as longspan list --json has them, and `keys` "
-                "with the values of each key that differs, null where a run has no such key");
+                "output as one JSON object: `runs` as in longspan list --json, and `keys` with the "
+                "values of each key that differs (null: absent key)");
             return [arguments](Session& session) { return run_compare(*arguments, session); };
           }};
 }

@@ -1,4 +1,4 @@
-// longspan completion, and what the shells' scripts share.
+// longspan completion, and code shared by the shells' scripts.
 #include "launch/cli/completion.h"
 
 #include <fmt/format.h>
@@ -33,7 +33,7 @@ std::vector<std::string> command_list(const CommandEntry& program) {
   return names;
 }
 
-// "one two" | "three": a pattern of case.
+// Returns a case pattern: "one two" | "three".
 std::string pattern(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words)
@@ -41,7 +41,7 @@ std::string pattern(const std::vector<std::string>& words) {
   return text;
 }
 
-// Branches of case: for each value that is set the words that set it.
+// Branches of case that set `values`: for each value the words that select it.
 std::string cases(const std::map<std::string, std::vector<std::string>>& words_by_value) {
   std::string text;
   for (const auto& [value, words] : words_by_value)
@@ -127,8 +127,8 @@ std::string shared_functions(const CommandEntry& program, const std::vector<Comp
 Command completion_command() {
   return {.name = "completion",
           .description =
-              "Print a script by which a shell completes command lines of longspan: "
-              "commands, options, choices, files, and keys behind --set",
+              "Print a shell completion script for commands, options, choices, files and the keys "
+              "of --set",
           .examples =
               "  source <(longspan completion bash)\n"
               "  longspan completion bash > "
@@ -138,7 +138,7 @@ Command completion_command() {
           .bind = {},
           .bind_text = [](CLI::App& app) -> TextAction {
             auto shell = std::make_shared<std::string>();
-            app.add_option("SHELL", *shell, "whose script it is")
+            app.add_option("SHELL", *shell, "shell of the script")
                 ->required()
                 ->check(CLI::IsMember(shells));
             return [shell](const CLI::App& root) {

@@ -1,4 +1,4 @@
-// Scripts by which shells complete command lines of the program.
+// Shell completion scripts.
 #pragma once
 
 #include <string>
@@ -8,37 +8,38 @@
 
 namespace longspan {
 
-// A key of the configuration, as behind --set.
+// A configuration key, as an argument of --set.
 struct CompletedKey {
   std::string key;
-  std::vector<std::string> choices;  // for its value; empty: anything
+  std::vector<std::string> choices;  // allowed values; empty: any
   bool is_path = false;
 };
 
-// Of every family; choices that families have differently are joined.
+// Returns the keys of all families. Choices that differ between families are merged.
 std::vector<CompletedKey> completed_keys();
 
-// Each completes commands, options, choices, files, and keys of the configuration with their
-// choices. A shell reads it as a file, or by `source <(longspan completion bash)`.
+// Return scripts that complete commands, options, choices, files, and configuration keys with their
+// choices. A shell sources them from a file or by `source <(longspan completion bash)`.
 std::string bash_completion(const CommandEntry& program, const std::vector<CompletedKey>& keys);
 std::string zsh_completion(const CommandEntry& program, const std::vector<CompletedKey>& keys);
 std::string fish_completion(const CommandEntry& program, const std::vector<CompletedKey>& keys);
 
-// What stands behind an option: its choices, or one of the words below.
+// Type of the words after an option: its choices, or one of these words.
 inline constexpr const char* any_file = "files";
 inline constexpr const char* nothing_known = "nothing";
 inline constexpr const char* configuration_keys = "keys";
-// `names`: the program's commands, which a COMMAND is one of.
+// `names`: the program's commands, the choices of a COMMAND.
 std::string completed_values(const CommandOption& option, const std::vector<std::string>& names);
 
-// Functions in the words that bash and zsh share:
+// Returns functions in the syntax common to bash and zsh:
 //   _longspan_is_command "train"        succeeds for a command, as "tokenizer train"
-//   _longspan_values "train" "--set"    sets `values` to what stands behind the option; fails where
-//                                       the command has no such option, or it takes nothing
-//   _longspan_keys, _longspan_key_values KEY     set `values` to keys, to what a key takes
+//   _longspan_values "train" "--set"    sets `values` to the words after the option; fails if the
+//                                       command lacks the option, or the option has no value
+//   _longspan_keys, _longspan_key_values KEY     set `values` to the keys, or a key's choices
 std::string shared_functions(const CommandEntry& program, const std::vector<CompletedKey>& keys);
 
-// Of a command: those below it, then the choices of its places.
+// Returns the words that can follow a command: its subcommands, then the choices of its
+// positionals.
 std::vector<std::string> words_at(const CommandEntry& program, const CommandEntry& command);
 
 }  // namespace longspan

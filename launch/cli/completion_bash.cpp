@@ -3,7 +3,7 @@
 namespace longspan {
 namespace {
 
-// Bash cuts words at "=", where COMP_WORDBREAKS has it, and then replaces only what is behind it.
+// Bash splits words at "=" if COMP_WORDBREAKS contains it, and then replaces only what follows.
 constexpr const char* bash_body = R"shell(
 _longspan() {
   local words=() command= expects= values= prefix= word i
@@ -21,7 +21,7 @@ _longspan() {
     word=${words[i]}
     if [[ -n $expects ]]; then
       expects=
-    elif [[ $command == run && $word == -- ]]; then
+    elif [[ $command == launch && $word == -- ]]; then
       command= # another one, to be started on the ranks
     elif [[ $word == -* ]]; then
       if [[ $word != *=* ]] && _longspan_values "$command" "$word"; then expects=$word; fi
@@ -52,7 +52,7 @@ _longspan() {
     _longspan_keys
     compopt -o nospace 2>/dev/null
   fi
-  [[ $values != files ]] || return 0 # which readline knows
+  [[ $values != files ]] || return 0 # readline completes file names
   compopt +o default 2>/dev/null
   [[ $values != nothing ]] || return 0
   [[ $COMP_WORDBREAKS != *=* ]] || prefix=

@@ -7,12 +7,12 @@
 namespace longspan {
 namespace {
 
-// The command on the line so far, and whether it is this one.
+// Determines the command on the line so far, and compares it with a given one.
 constexpr const char* head = R"shell(
 function __longspan_command
     set -l command
     for word in (commandline -opc)[2..-1]
-        if test "$command" = run -a "x$word" = x--
+        if test "$command" = launch -a "x$word" = x--
             set command # another one, to be started on the ranks
             continue
         end
@@ -29,7 +29,7 @@ function __longspan_at
 end
 )shell";
 
-// Between single quotes; the first line is enough.
+// Quotes the first line with single quotes.
 std::string quoted_for_fish(std::string_view text) {
   std::string result = "'";
   for (const char c : text.substr(0, text.find('\n'))) {

@@ -12,7 +12,7 @@ _longspan() {
     word=${words[i]}
     if [[ -n $expects ]]; then
       expects=
-    elif [[ $command == run && $word == -- ]]; then
+    elif [[ $command == launch && $word == -- ]]; then
       command= # another one, to be started on the ranks
     elif [[ $word == -* ]]; then
       if [[ $word != *=* ]] && _longspan_values "$command" "$word"; then expects=$word; fi
@@ -60,11 +60,11 @@ else
 fi
 )shell";
 
-// Between single quotes; _describe takes a colon for the end of a name.
+// Quotes with single quotes; _describe ends a name at a colon.
 std::string quoted_for_zsh(std::string_view text) {
   std::string result;
   for (const char c : text) {
-    if (c == '\n') break;  // its first line is enough
+    if (c == '\n') break;  // only the first line is used
     if (c == '\'')
       result += "'\\''";
     else

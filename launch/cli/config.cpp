@@ -20,7 +20,7 @@ struct ConfigArguments {
   std::vector<std::string> words;
   bool reference = false;
   bool markdown = false;
-  std::string family;  // --new
+  std::string family;  // --template
   bool schema = false;
 
   bool makes() const { return schema || !family.empty(); }
@@ -32,19 +32,19 @@ std::vector<std::string> family_names() {
   return names;
 }
 
-// What needs no configuration.
+// Handles options that need no configuration.
 ExitCode make(const ConfigArguments& arguments, Session& session) {
   const auto& [file, settings] = arguments.configuration;
   if (!file.empty() || !settings.empty() || arguments.reference || arguments.markdown ||
       (arguments.schema && !arguments.family.empty()))
-    throw ConfigurationError("longspan config: {} stands alone, without CONFIG and other options",
-                             arguments.schema ? "--schema" : "--new");
+    throw ConfigurationError("longspan config: {} cannot be combined with CONFIG or other options",
+                             arguments.schema ? "--schema" : "--template");
   print(session,
         arguments.schema ? json_text(configuration_schema()) : config_template(arguments.family));
   return ExitCode::ok;
 }
 
-// Of the configuration where there is one, and of it what the words ask for.
+// Prints the reference, of the configuration if there is one, for the search words.
 ExitCode print_reference(const ConfigArguments& arguments, Session& session) {
   std::vector<std::string> words = arguments.words;
   std::string file = arguments.configuration.file;
@@ -57,7 +57,7 @@ ExitCode print_reference(const ConfigArguments& arguments, Session& session) {
   std::vector<OptionDescription> reference;
   if (file.empty()) {
     if (!arguments.configuration.settings.empty())
-      throw ConfigurationError("longspan config: --set with --reference needs a CONFIG to set in");
+      throw ConfigurationError("longspan config: --set with --reference requires CONFIG");
     reference = configuration_reference();
   } else {
     const auto configuration =
@@ -81,10 +81,10 @@ ExitCode run_config(const ConfigArguments& arguments, Session& session) {
   if (arguments.makes()) return make(arguments, session);
   if (arguments.reference || arguments.markdown) return print_reference(arguments, session);
   const auto& [file, settings] = arguments.configuration;
-  if (file.empty()) throw ConfigurationError("longspan config: CONFIG or --reference is required");
+  if (file.empty()) throw ConfigurationError("longspan config: requires CONFIG or --reference");
   if (!arguments.words.empty())
     throw ConfigurationError(
-        "longspan config: found \"{}\" after CONFIG; words to look for go with --reference",
+        "longspan config: unexpected \"{}\" after CONFIG; add --reference to search for it",
         arguments.words.front());
   const auto configuration = configure(read_configuration(file, settings, session.world()));
   print(session, configuration->table.resolved());
@@ -96,39 +96,39 @@ ExitCode run_config(const ConfigArguments& arguments, Session& session) {
 
 Command config_command() {
   return {"config",
-          "Check a configuration and print it in full, with where each value came from; or make a "
-          "new one, or tell which keys there are",
+          "Check a configuration and print all values with their sources, or print the key "
+          "reference, a template or a JSON Schema",
           "  longspan config configs/quickstart.yaml\n"
           "  longspan config configs/quickstart.yaml --set training.max_steps=100\n"
           "  longspan config --reference\n"
           "  longspan config --reference model.attention.layer_types\n"
           "  longspan config --reference dropout configs/quickstart.yaml\n"
-          "  longspan config --new decoder > my-run.yaml\n"
+          "  longspan config --template decoder > my-run.yaml\n"
           "  longspan config --schema > longspan.schema.json\n",
           [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<ConfigArguments>();
             add_configuration(app, arguments->configuration, false);
-            app.add_option("WORD",
+            app.add_option("FILTER",
                            arguments->words,
-                           "with --reference: print only keys of this section, that begin so, or "
-                           "of which a word of the name, of the meaning or of the field's names "
-                           "(as lr, batch_size or hidden_size) begins so")
+                           "keys to print: a section, a prefix, or the beginning of a word in the "
+                           "name, description or aliases of a key, such as lr, batch_size or "
+                           "hidden_size (default: all keys). Only with --reference or --markdown.")
                 ->check(not_empty_text());
             app.add_flag("--reference",
                          arguments->reference,
-                         "print every key and what it means; with CONFIG (a name that ends in "
-                         ".yaml, .yml or .json, or has a /) those of its family and what it sets");
-            app.add_flag("--markdown", arguments->markdown, "the reference as a page of Markdown");
-            app.add_option("--new",
+                         "reference of all keys with their descriptions; with CONFIG (a name that "
+                         "ends in .yaml, .yml or .json, or contains /), of the keys of its family, "
+                         "with the values that it sets");
+            app.add_flag("--markdown", arguments->markdown, "reference as a Markdown page");
+            app.add_option("--template",
                            arguments->family,
-                           "print a small configuration of this family, with a comment for each "
-                           "key, that trains once data.train is set (of pairs "
-                           "data.train_target too)")
+                           "family of a small configuration to print, with a comment for each key; "
+                           "training also requires data.train, and data.train_target for pairs")
                 ->check(CLI::IsMember(family_names()));
             app.add_flag("--schema",
                          arguments->schema,
-                         "print a JSON Schema (draft 2020-12) of configurations, with which "
-                         "editors complete and check them");
+                         "JSON Schema (draft 2020-12) of configurations, for completion and checks "
+                         "in editors");
             return [arguments](Session& session) { return run_config(*arguments, session); };
           }};
 }

@@ -14,12 +14,12 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t width = 100;  // columns of a line
+constexpr std::size_t width = 100;  // columns per line
 
 struct KeyLine {
   std::string key;
   std::string value;
-  bool is_commented = false;  // it is the user's to set, or has no effect until that is
+  bool is_commented = false;  // the user must set it, or it has no effect until another key is set
 };
 
 bool reads_images(const Family& family) { return family.tasks.front() == "image_generation"; }
@@ -49,7 +49,7 @@ std::vector<KeyLine> data_lines(const Family& family, const TaskSpec& task) {
   return lines;
 }
 
-// Keys that the family's table lacks are left out later.
+// Keys that the family's table lacks are dropped later.
 std::vector<KeyLine> lines_of(const Family& family) {
   const std::string task_name = family.tasks.front();
   const TaskSpec& task = task_kind(task_name);
@@ -76,7 +76,7 @@ std::vector<KeyLine> lines_of(const Family& family) {
   return lines;
 }
 
-// The words as comment lines below an indentation.
+// Formats the words as comment lines with an indentation.
 std::string comment(const std::string& words, std::size_t indentation) {
   const std::string begin = std::string(indentation, ' ') + "#";
   std::string text;
@@ -103,13 +103,13 @@ std::string meaning(const OptionDescription& option) {
 std::string introduction(const Family& family) {
   const std::string data = reads_pairs(family) ? "data.train and data.train_target" : "data.train";
   std::string text =
-      comment(fmt::format("{}: {}. A small one: set {}, then train it with longspan train FILE.",
+      comment(fmt::format("{}: {}. Small example: set {}, then run longspan train FILE.",
                           family.name,
                           family.documentation,
                           data),
               0);
   if (family.tasks.size() > 1)
-    text += comment(fmt::format("run.task may also be {}.",
+    text += comment(fmt::format("run.task can also be {}.",
                                 fmt::join(family.tasks.begin() + 1, family.tasks.end(), " or ")),
                     0);
   return text + comment("All other keys: longspan config --reference FILE", 0);
@@ -119,14 +119,14 @@ std::string introduction(const Family& family) {
 
 std::string config_template(const std::string& name) {
   const auto family = std::ranges::find(families(), name, &Family::name);
-  require(family != families().end(), "there is no family {}", name);
+  require(family != families().end(), "no such family: {}", name);
   Configuration configuration;
   declare_all(configuration, &*family);
   std::map<std::string, OptionDescription> options;
   for (OptionDescription& option : configuration.table.reference())
     options.emplace(option.key, std::move(option));
   std::string text = introduction(*family);
-  std::string open;  // the sections that the last line stands in
+  std::string open;  // open sections of the last line
   for (const KeyLine& line : lines_of(*family)) {
     const auto option = options.find(line.key);
     if (option == options.end()) continue;

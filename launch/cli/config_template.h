@@ -1,13 +1,12 @@
-// A first configuration of a family, to begin from.
+// Starter configuration of a family.
 #pragma once
 
 #include <string>
 
 namespace longspan {
 
-// YAML with a comment for each key, from the option tables: a small model that trains as it stands
-// once the data are set, which stand there commented out. Throws Failure for a name that is no
-// family's.
+// Returns YAML with a comment for each key, from the option tables. It describes a small model that
+// trains once the data keys are set, which are commented out. Throws Failure for an unknown family.
 std::string config_template(const std::string& family);
 
 }  // namespace longspan

@@ -40,17 +40,17 @@ std::map<std::string, std::vector<std::string>> owners_of_keys() {
   return owners;
 }
 
-// Keys of other families get a sentence of their own.
+// Adds specific messages for keys of other families.
 void note_keys_of_others(OptionTable& table, const Family& family) {
   for (const auto& [key, names] : owners_of_keys()) {
     if (table.has(key)) continue;
     table.note_other_family(
         key,
-        fmt::format("is a key of family {}, not of {}", fmt::join(names, " and "), family.name));
+        fmt::format("requires model.family {}, found {}", fmt::join(names, " or "), family.name));
   }
 }
 
-// The family that is asked for last, before anything else is judged.
+// Returns the last family set, before anything else is validated.
 const Family* chosen_family(const std::vector<Assignment>& assignments) {
   const Family* family = nullptr;
   for (const Assignment& assignment : assignments) {
@@ -60,7 +60,7 @@ const Family* chosen_family(const std::vector<Assignment>& assignments) {
   return family;
 }
 
-// Where a text could not be read to its end, what it does not give is no mistake.
+// If a text could not be parsed to its end, missing keys are not reported as errors.
 void refuse_unread(const std::vector<ParsedYaml>& layers) {
   if (std::ranges::all_of(layers, &ParsedYaml::whole)) return;
   OptionTable complaints;
@@ -69,7 +69,7 @@ void refuse_unread(const std::vector<ParsedYaml>& layers) {
   complaints.finish();
 }
 
-// All that was written, with what was wrong before it was understood.
+// All assignments, with the diagnostics of parsing.
 struct Written {
   std::vector<Assignment> assignments;
   std::vector<Diagnostic> complaints;
@@ -98,7 +98,7 @@ Written read_layers(const ConfigurationText& source) {
   return written;
 }
 
-// The table has all mistakes in the assignments.
+// The table contains all diagnostics about the assignments.
 std::unique_ptr<Configuration> judge(const ConfigurationText& source,
                                      const Family* family,
                                      const std::vector<Assignment>& assignments) {
@@ -112,7 +112,7 @@ std::unique_ptr<Configuration> judge(const ConfigurationText& source,
   return configuration;
 }
 
-// Under that family, whichever the assignments name.
+// Returns the diagnostics under that family, whatever family the assignments name.
 std::vector<Diagnostic> mistakes_under(const ConfigurationText& source,
                                        const Family& family,
                                        std::vector<Assignment>& assignments) {
@@ -129,19 +129,19 @@ std::vector<Diagnostic> mistakes_under(const ConfigurationText& source,
   return judge(source, &family, assignments)->table.diagnostics();
 }
 
-// Which one is meant is not known: a mistake is one under every family that has the key. There may
-// be a hundred thousand of them.
+// Returns the diagnostics for an unknown family: errors under every family that has the key. There
+// may be a hundred thousand assignments.
 std::vector<Diagnostic> mistakes_under_every_family(const ConfigurationText& source,
                                                     std::vector<Assignment> assignments) {
   struct Judgement {
-    std::vector<Diagnostic> mistakes;  // of keys that the family knows
-    std::set<std::string> lines;       // of the same
+    std::vector<Diagnostic> mistakes;  // for keys of the family
+    std::set<std::string> lines;       // their texts
     std::set<std::string, std::less<>> unknown_keys;
   };
   const auto line = [](const Diagnostic& complaint) {
     return complaint.mark.to_string() + complaint.message;
   };
-  std::vector<Diagnostic> unknown;  // to the first family
+  std::vector<Diagnostic> unknown;  // for the first family
   std::vector<Judgement> judgements;
   for (const Family& family : families()) {
     Judgement& judgement = judgements.emplace_back();
@@ -165,7 +165,7 @@ std::vector<Diagnostic> mistakes_under_every_family(const ConfigurationText& sou
     });
     if (!is_one) continue;
     if (mistake.key.starts_with("model.")) {
-      mistake.message = fmt::format("{} is not a key of any family{}",
+      mistake.message = fmt::format("{}: unknown key in every family{}",
                                     mistake.key,
                                     ++to_any > most_told ? "" : key_hint(mistake.key, known));
     }
@@ -184,7 +184,7 @@ std::vector<Diagnostic> mistakes_under_every_family(const ConfigurationText& sou
   return found;
 }
 
-// Among them that there is no such family.
+// Includes the diagnostic about the unknown family.
 std::vector<Diagnostic> mistakes_without_family(const ConfigurationText& source,
                                                 const std::vector<Assignment>& assignments) {
   std::vector<Diagnostic> mistakes = mistakes_under_every_family(source, assignments);
@@ -192,7 +192,7 @@ std::vector<Diagnostic> mistakes_without_family(const ConfigurationText& source,
   std::erase_if(of_all, [](const Assignment& assignment) {
     return assignment.key.starts_with("model.") && assignment.key != family_key;
   });
-  const bool none_left = of_all.empty() && !source.file.empty();  // to tell the file by
+  const bool none_left = of_all.empty() && !source.file.empty();  // only its name locates it
   for (Diagnostic& mistake : judge(source, nullptr, of_all)->table.diagnostics()) {
     if (mistake.key != family_key) continue;
     if (none_left) mistake.mark = SourceLocation{source.file};
@@ -230,22 +230,19 @@ ConfigurationChange compare(const Configuration& configuration, const std::strin
   change.saved = before;
   for (const OptionValue& value : configuration.table.values()) {
     const auto found = before.find(value.key);
-    // A key that an older version had not is as that version was.
+    // A key that an older version lacked behaves as in that version.
     if (found == before.end() && value.place == "default") continue;
     const std::string was = found == before.end() ? "no such key" : found->second;
     if (found != before.end()) before.erase(found);
     if (was == value.text) continue;
-    std::string sentence = fmt::format("{}: the checkpoint has {}, the configuration {} ({})",
-                                       value.key,
-                                       was,
-                                       value.text,
-                                       value.place);
+    std::string sentence = fmt::format(
+        "{}: checkpoint has {}, config has {} ({})", value.key, was, value.text, value.place);
     if (value.other_weights(was)) change.refused.push_back(sentence);
     change.differences.push_back(std::move(sentence));
   }
   for (const auto& [key, text] : before) {
     change.differences.push_back(
-        fmt::format("{}: the checkpoint has {}, the configuration no such key", key, text));
+        fmt::format("{}: checkpoint has {}, config has no such key", key, text));
   }
   return change;
 }

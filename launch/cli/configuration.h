@@ -1,4 +1,4 @@
-// The whole configuration of a run, composed of what each component declares.
+// The full configuration of a run, composed of the keys that each component declares.
 #pragma once
 
 #include <memory>
@@ -13,10 +13,10 @@
 
 namespace longspan {
 
-// The key that decides which others there are.
+// The key that selects which other keys exist.
 inline constexpr const char* family_key = "model.family";
 
-// Lives where it was made: the table is bound to its members.
+// Not movable: the table is bound to its members.
 struct Configuration : RunConfig {
   Configuration() = default;
   Configuration(const Configuration&) = delete;
@@ -25,17 +25,17 @@ struct Configuration : RunConfig {
   OptionTable table;
 };
 
-// Throws ConfigurationError with the mistakes, a line each: see refuse_all. `model.family` is read
-// first: it decides which keys there are. Where it is wrong a key of `model` is judged as every
-// family that has it judges it.
+// Builds a configuration. Throws ConfigurationError with the diagnostics, one per line (see
+// refuse_all). Reads `model.family` first, as it determines the set of keys. If it is invalid, a
+// key of `model` is validated by every family that has it.
 std::unique_ptr<Configuration> configure(const ConfigurationText& source);
 
-// What differs between the resolved configuration `saved` of a checkpoint and this one; keys that
-// say what the weights are may not. A key that only one of the two has is a difference too. Throws
-// DataError where `saved` is not what a run writes.
+// Returns the differences between the resolved configuration `saved` of a checkpoint and this one.
+// Keys that define the meaning of the weights must not differ. A key that only one of the two has
+// is a difference too. Throws DataError if `saved` is not what a run writes.
 ConfigurationChange compare(const Configuration& configuration, const std::string& saved);
 
-// The same source with some keys ("key=value") set on top.
+// Returns a function that reconfigures the same source with some keys ("key=value") overridden.
 Reconfigure reconfiguration(const ConfigurationText& source);
 
 }  // namespace longspan

@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-// What the model of a configuration is built for, as far as it says.
+// Returns the inputs from which the configuration's model is built, as far as they are set.
 PlannedBuildOptions planned_setting(const Configuration& configuration) {
   return [&configuration] {
     const ParallelOptions& parallel = configuration.parallel;
@@ -23,7 +23,7 @@ PlannedBuildOptions planned_setting(const Configuration& configuration) {
   };
 }
 
-// What is learnt, and by what.
+// Declares the task and model family keys.
 void declare_kinds(Configuration& configuration) {
   OptionTable& table = configuration.table;
   std::vector<std::string> names;
@@ -32,18 +32,18 @@ void declare_kinds(Configuration& configuration) {
   for (const TaskSpec& known : task_kinds()) tasks.push_back(known.name);
   table.add("run.task",
             configuration.task,
-            "what is learnt; it decides what is read, how it is measured and what is written",
+            "training task; determines the input data, the metrics and the outputs",
             one_of(tasks),
             affects_weights());
   table.add(family_key,
             configuration.family,
-            "the kind of model; it decides which other keys the section has",
+            "model family; determines the other keys of the section",
             one_of(names),
             required(),
             affects_weights());
 }
 
-// Keys that the task does not read.
+// Warns about keys that the task does not read.
 void warn_of_unread_keys(OptionTable& table, const Configuration& configuration) {
   const auto unless = [&](const std::vector<std::string>& keys, const auto& reads) {
     for (const std::string& key : keys)
@@ -83,7 +83,7 @@ void warn_of_unread_keys(OptionTable& table, const Configuration& configuration)
          [](const Configuration& of) { return of.task_kind().is_policy; });
   table.warn("data.overlong_examples", [&configuration]() -> std::string {
     const bool reads_images = configuration.data.format == DataFormat::images;
-    return reads_images ? "data.format is images, which are not cut" : "";
+    return reads_images ? "data.format is images, which are not truncated" : "";
   });
   table.warn("data.tokenizer.sampling_alpha", [&configuration]() -> std::string {
     const DataOptions& data = configuration.data;
@@ -96,7 +96,8 @@ void warn_of_unread_keys(OptionTable& table, const Configuration& configuration)
   });
 }
 
-// The data as a run finds them that starts from weights: their checkpoint may have a tokenizer.
+// Returns the data options before a run that starts from weights: their checkpoint may have a
+// tokenizer.
 DataOptions data_before_start(const Configuration& configuration) {
   DataOptions data = configuration.data;
   if (!configuration.training.start_from.path.empty() && data.tokenizer_model.empty())
@@ -104,13 +105,13 @@ DataOptions data_before_start(const Configuration& configuration) {
   return data;
 }
 
-// Of data that the task can read.
+// Checks that the task can read the data.
 void check_data(OptionTable& table, const Configuration& configuration) {
   table.check({"data.tokenizer.type", "run.task"}, [&configuration]() -> std::string {
     if (configuration.data.tokenizer != TokenizerKind::tokenizer_json || reads_text(configuration))
       return "";
-    return "data.tokenizer.type: huggingface is for run.task: language_modeling, translation, "
-           "classification and tagging; run.task is " +
+    return "data.tokenizer.type: huggingface requires run.task: language_modeling, translation, "
+           "classification or tagging, found " +
            configuration.task;
   });
   table.check(
@@ -123,9 +124,8 @@ void check_data(OptionTable& table, const Configuration& configuration) {
         if (data.tokenizer != TokenizerKind::ids || data.format == DataFormat::tokens ||
             reads_numbers)
           return "";
-        return "data.tokenizer.type: none is for data.format: tokens, files of ids that are there "
-               "already, "
-               "and for run.task: translation, classification and tagging; run.task is " +
+        return "data.tokenizer.type: none requires data.format: tokens, or run.task: translation, "
+               "classification or tagging, found " +
                configuration.task;
       });
   table.check({"data.tokenizer.type", "data.tokenizer.model_type"}, [&configuration] {
@@ -136,8 +136,7 @@ void check_data(OptionTable& table, const Configuration& configuration) {
     if (!reads_images || configuration.task == "classification" ||
         configuration.task == "image_generation")
       return "";
-    return "data.format: images is for run.task: classification and image_generation; run.task "
-           "is " +
+    return "data.format: images requires run.task: classification or image_generation, found " +
            configuration.task;
   });
   table.check({"data.train", "run.task"}, [&configuration]() -> std::string {
@@ -148,9 +147,7 @@ void check_data(OptionTable& table, const Configuration& configuration) {
                                     std::pair{"data.test", &data.test}})
       if (!list->is_one())
         return fmt::format(
-            "{}: found {}; several files and weights are for run.task: language_modeling; run.task "
-            "is "
-            "{}",
+            "{}: several files or weights ({}) require run.task: language_modeling, found {}",
             key,
             list->text(),
             configuration.task);
@@ -174,29 +171,28 @@ void check_data(OptionTable& table, const Configuration& configuration) {
     if (configuration.data.format != DataFormat::tokens ||
         configuration.task == "language_modeling")
       return "";
-    return "data.format: tokens is for run.task: language_modeling; run.task is " +
-           configuration.task;
+    return "data.format: tokens requires run.task: language_modeling, found " + configuration.task;
   });
 }
 
 void check_training(OptionTable& table, const Configuration& configuration) {
-  table.check(
-      {"training.scheduled_sampling.method", "run.task"}, [&configuration]() -> std::string {
-        if (configuration.training.sampling.mixing == ScheduledSamplingMethod::none ||
-            configuration.task == "translation")
-          return "";
-        return "training.scheduled_sampling.method is for run.task: translation; run.task is " +
-               configuration.task;
-      });
+  table.check({"training.scheduled_sampling.method", "run.task"},
+              [&configuration]() -> std::string {
+                if (configuration.training.sampling.mixing == ScheduledSamplingMethod::none ||
+                    configuration.task == "translation")
+                  return "";
+                return "training.scheduled_sampling.method requires run.task: translation, found " +
+                       configuration.task;
+              });
   table.check({"training.label_smoothing", "run.task"}, [&configuration]() -> std::string {
     const TaskSpec& task = configuration.task_kind();
     if (configuration.training.label_smoothing.share == 0 || !task.has_labels) return "";
-    return fmt::format("training.label_smoothing is for targets of a vocabulary; run.task is {}",
+    return fmt::format("training.label_smoothing does not support run.task: {}",
                        configuration.task);
   });
 }
 
-// Keys that another section leaves without effect.
+// Warns about keys that have no effect because of another section.
 void warn_of_idle_keys(OptionTable& table, const Configuration& configuration) {
   for (const char* const key : {"training.validation.interval", "training.validation.max_batches"})
     table.warn(key, [&configuration]() -> std::string {
@@ -215,9 +211,7 @@ void declare_family(Configuration& configuration, const Family& family) {
     table.check({"model.num_future_tokens", "run.task"}, [&configuration, &table]() -> std::string {
       if (configuration.task == "language_modeling" || table.is_default("model.num_future_tokens"))
         return "";
-      return "model.num_future_tokens is for run.task: language_modeling, where each position has "
-             "a target; "
-             "run.task is " +
+      return "model.num_future_tokens requires run.task: language_modeling, found " +
              configuration.task;
     });
   for (const auto& [key, task] : {std::pair{"model.use_crf", "tagging"},
@@ -229,7 +223,7 @@ void declare_family(Configuration& configuration, const Family& family) {
       });
   table.check({"run.task", family_key}, [&configuration, &family]() -> std::string {
     if (std::ranges::count(family.tasks, configuration.task) > 0) return "";
-    return fmt::format("model.family: {} learns run.task: {}, found {}",
+    return fmt::format("model.family: {} requires run.task: {}, found {}",
                        family.name,
                        fmt::join(family.tasks, " or "),
                        configuration.task);
@@ -294,7 +288,7 @@ void declare_checks(Configuration& configuration) {
   configuration.table.check(
       {"data.seq_length", "parallel.context_parallel_size"},
       [&configuration] { return segment_problem(configuration, configuration.parallel.context); });
-  // The gradient of a logit is at most the scale over the tokens of a step.
+  // The gradient of a logit is at most the scale divided by the tokens of a step.
   configuration.table.check({"precision.loss_scale.init_scale"}, [&configuration]() -> std::string {
     constexpr double smallest_normal = 0x1p-14;
     const BatchDescription words = configuration.task_kind().words(configuration.data);
@@ -304,12 +298,12 @@ void declare_checks(Configuration& configuration) {
         scale / tokens >= smallest_normal)
       return "";
     return fmt::format(
-        "precision.loss_scale.init_scale: found {}; with {} tokens a step ({}) all gradients "
-        "underflow float16; wanted at least {}",
+        "precision.loss_scale.init_scale: expected at least {}, found {}: with {} tokens per step "
+        "({}), all gradients underflow float16",
+        std::exp2(std::ceil(std::log2(tokens * smallest_normal))),
         scale,
         tokens,
-        words.counted_keys,
-        std::exp2(std::ceil(std::log2(tokens * smallest_normal))));
+        words.counted_keys);
   });
 }
 

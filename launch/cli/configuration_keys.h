@@ -1,20 +1,20 @@
-// Every key of a configuration, and what keys of several sections ask of one another.
+// All configuration keys, and the constraints between keys of several sections.
 #pragma once
 
 #include "launch/cli/configuration.h"
 
 namespace longspan {
 
-// Binds the keys of every section to the configuration: the one place where the sections come
-// together. Without a family `model` has only the keys that all share.
+// Binds the keys of every section to the configuration. This is the only place that combines the
+// sections. Without a family, `model` has only the common keys.
 void declare_all(Configuration& configuration, const Family* family);
 
-// Whether run.task is a task of texts.
+// Returns whether run.task is a text task.
 bool reads_text(const RunConfig& settings);
 
-// What else must hold of the values when a run is made of them.
+// Declares the constraints between values that a run requires.
 void declare_checks(Configuration& configuration);
-// And how the ranks of a training divide its batch.
+// Declares how the ranks of a training run divide its batch.
 void declare_batch_checks(Configuration& configuration);
 
 }  // namespace longspan

@@ -15,9 +15,9 @@
 namespace longspan {
 namespace {
 
-// A regular file, or a pipe, as a shell writes for <(command).
+// Reads a regular file, or a pipe, as a shell creates for <(command).
 std::string read_file(const std::string& file) {
-  // O_NONBLOCK: a named pipe that nobody writes is empty.
+  // O_NONBLOCK: a named pipe without a writer is empty.
   const Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!descriptor.defined())
     throw ConfigurationError(
@@ -25,9 +25,9 @@ std::string read_file(const std::string& file) {
   struct stat status {};
   ::fstat(descriptor.get(), &status);
   if (S_ISDIR(status.st_mode))
-    throw ConfigurationError("{}: is a directory; wanted: a YAML file", file);
+    throw ConfigurationError("{}: expected a YAML file, found a directory", file);
   if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))
-    throw ConfigurationError("{}: is not a regular file; wanted: a YAML file", file);
+    throw ConfigurationError("{}: expected a YAML file, found a device or socket", file);
   ::fcntl(descriptor.get(), F_SETFL, 0);
   std::string text;
   char block[4096];
@@ -36,14 +36,13 @@ std::string read_file(const std::string& file) {
     if (count < 0) throw ConfigurationError("{}: cannot be read: {}", file, errno_message());
     text.append(block, static_cast<std::size_t>(count));
     if (text.size() > most_configuration_bytes)
-      throw ConfigurationError("{}: more than {} bytes; wanted: a YAML file of at most that many",
-                               file,
-                               most_configuration_bytes);
+      throw ConfigurationError(
+          "{}: expected a YAML file of at most {} bytes", file, most_configuration_bytes);
   }
   return text;
 }
 
-// Empty where HOME is not set: on any rank "~" is rank 0's.
+// Returns an empty path if HOME is not set. On all ranks "~" is rank 0's home.
 std::string shared_home(const Communicator& world) {
   const char* const home = world.rank() == 0 ? std::getenv("HOME") : nullptr;
   return world.broadcast(std::string(home == nullptr ? "" : home), 0);
@@ -54,7 +53,7 @@ std::string shared_home(const Communicator& world) {
 ConfigurationText read_configuration(const std::string& file,
                                      std::vector<std::string> settings,
                                      const Communicator& world) {
-  // The first byte says whether the text or an error follows.
+  // The first byte indicates whether the text or an error follows.
   std::string message;
   if (world.rank() == 0) {
     try {

@@ -1,4 +1,4 @@
-// What a user wrote as a configuration, not yet understood.
+// Text of a configuration before parsing.
 #pragma once
 
 #include <optional>
@@ -9,20 +9,20 @@
 
 namespace longspan {
 
-// A larger file is none that a person wrote.
+// Larger files are rejected, as no user writes one.
 inline constexpr std::size_t most_configuration_bytes = std::size_t{1} << 20;
 
 struct ConfigurationText {
-  std::string file;                   // its name, for the messages
+  std::string file;                   // file name, for messages
   std::string text;                   // YAML
-  std::vector<std::string> settings;  // "key=value": they win over the file
-  bool of_another_job = false;  // it is a training's: the layout it had does not count for this job
-  std::optional<std::string> home = std::nullopt;  // what "~" stands for in paths
-  bool has_lines = true;  // false: a program made the text, and messages name keys without a line
+  std::vector<std::string> settings;  // "key=value", overriding the file
+  bool of_another_job = false;        // from training: its layout does not apply to this job
+  std::optional<std::string> home = std::nullopt;  // replaces "~" in paths
+  bool has_lines = true;                           // false: generated text, messages omit lines
 };
 
-// Collective: rank 0 reads the file; all get its bytes and rank 0's home directory, or all throw
-// the same ConfigurationError.
+// Reads the configuration on rank 0 and distributes its bytes and rank 0's home directory to all.
+// Collective. Throws the same ConfigurationError on all ranks.
 ConfigurationText read_configuration(const std::string& file,
                                      std::vector<std::string> settings,
                                      const Communicator& world);

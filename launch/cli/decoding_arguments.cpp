@@ -14,37 +14,41 @@ namespace longspan {
 void add_decoding(CLI::App& app, DecodingArguments& arguments) {
   constexpr std::int64_t most_beam = 1024;
   TranslateOptions& options = arguments.options;
-  app.add_option("--beam", options.beam, "hypotheses of a line that go on; 1: greedy")
+  app.add_option(
+         "--beam", options.beam, "beam size; 1: greedy search. Only with run.task: translation.")
       ->transform(whole_number<std::int64_t>(1, most_beam))
       ->capture_default_str();
   app.add_option("--length-penalty",
                  options.alpha,
-                 "the power of the length that a result's log-probability is divided by; 0: none")
+                 "exponent of the length penalty that divides the log-probability of a result; 0: "
+                 "no penalty. Only with run.task: translation.")
       ->check(no_negative_number())
       ->capture_default_str();
   const std::map<std::string, LengthPenalty> kinds = {{"wu", LengthPenalty::wu},
                                                       {"power", LengthPenalty::power}};
-  app.add_option("--length-penalty-kind",
+  app.add_option("--length-penalty-type",
                  options.penalty,
-                 "how a length n counts: wu, (5 + n) / 6 (Wu et al. 2016), or power, n")
+                 "base of the length penalty for n tokens: wu, (5 + n) / 6 (Wu et al. 2016), or "
+                 "power, n. Only with run.task: translation.")
       ->transform(CLI::CheckedTransformer(kinds).description(""))
       ->default_str("wu");
-  app.add_option("--iterations",
+  app.add_option("--max-iterations",
                  options.iterations,
-                 "with model.decoder_type: non_autoregressive, how often words are said, each time "
-                 "fewer of the weakest, or "
-                 "with model.nat.objective: iterative all of them")
+                 "number of decoding iterations; each predicts the least probable tokens again, "
+                 "fewer every time, or all tokens with model.nat.objective: iterative. Only with "
+                 "model.decoder_type: non_autoregressive.")
       ->transform(whole_number<std::int64_t>(1, 1 << 16))
       ->capture_default_str();
   app.add_option("--length-beam",
                  options.length_beam,
-                 "with model.decoder_type: non_autoregressive, lengths that are tried around the "
-                 "predicted one")
+                 "number of candidate target lengths around the predicted one. Only with "
+                 "model.decoder_type: non_autoregressive.")
       ->transform(whole_number<std::int64_t>(1, most_beam))
       ->capture_default_str();
-  app.add_option("--longest-beyond",
+  app.add_option("--max-extra-length",
                  options.max_extra_length,
-                 "a result has at most so many tokens more than its line")
+                 "maximum length of a result beyond that of its source line, in tokens. Only with "
+                 "run.task: translation.")
       ->transform(whole_number<std::int64_t>(0, 1 << 24))
       ->capture_default_str();
 }
@@ -61,8 +65,8 @@ void check_unused_options(const DecodingArguments& arguments,
       given.iterations == usual.iterations && given.length_beam == usual.length_beam;
   if (searches || is_usual) return;
   throw ConfigurationError(
-      "longspan {}: --beam, --n-best, --length-penalty, --length-penalty-kind, --longest-beyond, "
-      "--iterations and --length-beam are for run.task: translation; this model is of {}",
+      "longspan {}: --beam, --n-best, --length-penalty, --length-penalty-type, --max-extra-length, "
+      "--max-iterations and --length-beam require run.task: translation, found {}",
       command,
       settings.task);
 }

@@ -1,4 +1,4 @@
-// How results are searched for, alike for every subcommand that makes them.
+// Decoding options shared by all subcommands that decode.
 #pragma once
 
 #include <string_view>
@@ -16,10 +16,10 @@ struct DecodingArguments {
   TranslateOptions options;
   bool sample = false;
 };
-// --beam, --n-best, --length-penalty and what belongs to them. Keep it alive with the action.
+// Adds --beam, --n-best, --length-penalty and related options. `arguments` must outlive the action.
 void add_decoding(CLI::App& app, DecodingArguments& arguments);
-// Throws ConfigurationError where they say how to search and the run's task searches for nothing.
-// `command`: "evaluate".
+// Throws ConfigurationError if decoding options are set for a task that does not search. `command`:
+// "evaluate".
 void check_unused_options(const DecodingArguments& arguments,
                           const RunConfig& settings,
                           std::string_view command);

@@ -12,81 +12,88 @@
 namespace longspan {
 namespace {
 
-// Which run, and on what.
+// Binds the options that select the run and its data.
 void bind_text(CLI::App& app, EvaluateArguments& arguments) {
   add_run(app, arguments.run);
-  auto* split = app.add_option("--split", arguments.split, "the text of the configuration to use")
-                    ->check(CLI::IsMember({"validation", "test", "train"}))
-                    ->capture_default_str();
-  auto* data = app.add_option("--data", arguments.data, "another text file")
+  auto* split =
+      app.add_option("--split", arguments.split, "data split of the configuration to evaluate")
+          ->check(CLI::IsMember({"validation", "test", "train"}))
+          ->capture_default_str();
+  auto* data = app.add_option("--data", arguments.data, "file to evaluate instead of a split")
                    ->check(not_empty_text())
                    ->excludes(split);
   app.add_option(
          "--data-target",
          arguments.data_target,
-         "with --data and run.task: translation, the file of the targets; with data.format: "
-         "images, of the labels of an IDX file")
+         "file of the targets of --data (run.task: translation), or of the labels of an IDX file "
+         "(data.format: images). Only with --data.")
       ->check(not_empty_text())
       ->needs(data);
 }
 
-// Of a task that reads streams.
+// Binds the options of tasks that read streams.
 void bind_streams(CLI::App& app, EvaluateArguments& arguments) {
   auto* memory =
-      app.add_option("--memory",
+      app.add_option("--mem-len",
                      arguments.memory,
-                     "rows to remember, more or fewer than in training; without it model.mem_len")
+                     "length of the Transformer-XL memory, in tokens (default: model.mem_len). "
+                     "Only with run.task: language_modeling.")
           ->transform(whole_number<std::int64_t>(0));
   auto* by_position =
-      app.add_option("--by-position",
+      app.add_option("--loss-by-position",
                      arguments.by_position,
-                     "the loss of each of so many parts of a segment too: what more context gives")
+                     "number of parts of a segment whose losses are reported too, at most "
+                     "--seq-length (default: none). Only with run.task: language_modeling.")
           ->transform(whole_number<std::int64_t>(1));
   auto* needles =
-      app.add_option("--needles",
+      app.add_option("--needle-in-haystack",
                      arguments.needles,
-                     "hide a sentence that says a number in so many stretches of the text, at each "
-                     "of --depths places, and ask for the number at the end of the segment")
+                     "number of passages per depth; each hides a sentence with a number that the "
+                     "model must recall at the end of the segment. Only with run.task: "
+                     "language_modeling.")
           ->transform(whole_number<std::int64_t>(1))
           ->excludes(memory)
           ->excludes(by_position);
-  app.add_option("--depths",
+  app.add_option("--num-depths",
                  arguments.depths,
-                 "with --needles, the places of the sentence, from the beginning of the segment to "
-                 "the question")
+                 "number of depths of the hidden sentence, from the start of the segment to the "
+                 "question. Only with --needle-in-haystack.")
       ->transform(whole_number<std::int64_t>(1))
       ->capture_default_str()
       ->needs(needles);
   auto* recompute =
       app.add_option(
-             "--recompute-context",
+             "--sliding-window",
              arguments.recompute_context,
-             "evaluate as a model without memory must: compute a window of so many tokens anew "
-             "for each token")
+             "window length, in tokens, of an evaluation without memory, which recomputes the "
+             "window at each stride. Only with run.task: language_modeling.")
           ->transform(whole_number<std::int64_t>(1))
           ->excludes(memory)
           ->excludes(by_position)
           ->excludes(needles);
   app.add_option("--stride",
                  arguments.stride,
-                 "with --recompute-context, move the window on by so many tokens, the last so many "
-                 "of which count: as much faster; without it 1")
+                 "stride of the window, in tokens, at most its length; only the last tokens of a "
+                 "window, as many as the stride, are predicted (default: 1). Only with "
+                 "--sliding-window.")
       ->transform(whole_number<std::int64_t>(1))
       ->needs(recompute);
-  app.add_option("--tokens",
+  app.add_option("--max-tokens",
                  arguments.tokens,
-                 "predict only so many tokens, rounded up to as many in each stream of the batch")
+                 "number of tokens to predict, rounded up to a multiple of the batch size "
+                 "(default: all). Only with run.task: language_modeling.")
       ->transform(whole_number<std::int64_t>(1))
       ->excludes(needles);
-  app.add_option("--segment",
+  app.add_option("--seq-length",
                  arguments.segment,
-                 "tokens of a stream read in one pass; without it data.seq_length")
+                 "segment length: tokens of a stream per forward pass (default: data.seq_length). "
+                 "Only with run.task: language_modeling.")
       ->transform(whole_number<std::int64_t>(1));
   app.add_option(
-         "--batch",
+         "--batch-size",
          arguments.batch,
-         "streams that the text is cut into, or stretches with a needle that are read in one pass; "
-         "without it data.global_batch_size")
+         "number of parallel streams, or of passages per forward pass with --needle-in-haystack "
+         "(default: data.global_batch_size). Only with run.task: language_modeling.")
       ->transform(whole_number<std::int64_t>(1));
 }
 
@@ -108,16 +115,16 @@ Evaluation bind_evaluation(CLI::App& app) {
 
 Command evaluate_command() {
   return {"evaluate",
-          "Measure how well a trained model predicts a text",
+          "Evaluate a trained model on a split of its data or on another file",
           "  longspan evaluate runs/quickstart\n"
-          "  longspan evaluate runs/quickstart --data book.txt --memory 1024\n"
-          "  longspan evaluate runs/quickstart --recompute-context 512 --tokens 100 --json\n"
-          "  longspan evaluate runs/quickstart --segment 1024 --by-position 8\n"
-          "  longspan evaluate runs/quickstart --segment 1024 --needles 16\n",
+          "  longspan evaluate runs/quickstart --data book.txt --mem-len 1024\n"
+          "  longspan evaluate runs/quickstart --sliding-window 512 --max-tokens 100 --json\n"
+          "  longspan evaluate runs/quickstart --seq-length 1024 --loss-by-position 8\n"
+          "  longspan evaluate runs/quickstart --seq-length 1024 --needle-in-haystack 16\n",
           [](CLI::App& app) -> Action {
             const Evaluation measure = bind_evaluation(app);
             const auto json = std::make_shared<bool>(false);
-            app.add_flag("--json", *json, "print one JSON object");
+            app.add_flag("--json", *json, "output as one JSON object");
             return [measure, json](Session& session) {
               const Evaluated measured = measure(session, {});
               print(session, *json ? json_line(measured.figures) : measured.text);

@@ -1,4 +1,4 @@
-// What `longspan evaluate` measures, for who has its options in a command line of their own.
+// `longspan evaluate` for programs that embed its options in their own command line.
 #pragma once
 
 #include <functional>
@@ -11,10 +11,10 @@ class App;
 
 namespace longspan {
 
-// evaluate_run with what the options say.
+// evaluate_run with the parsed options.
 using Evaluation = std::function<Evaluated(Session&, const ProgressCallback& heard)>;
 
-// Binds the options of the command but --json.
+// Binds all options of the command except --json.
 Evaluation bind_evaluation(CLI::App& app);
 
 }  // namespace longspan

@@ -17,7 +17,7 @@ PathList text_file(const EvaluateArguments& arguments, const DataOptions& data) 
                          : arguments.split == "test" ? data.test
                                                      : data.validation;
   if (file.empty())
-    throw ConfigurationError("data.{} is not set in the configuration; name a text with --data",
+    throw ConfigurationError("data.{} is not set in the config; set it, or pass --data",
                              arguments.split);
   return file;
 }
@@ -30,15 +30,13 @@ EvaluationOptions evaluation_options(const EvaluateArguments& arguments, const D
   options.position_parts = arguments.by_position;
   if (options.position_parts > options.segment)
     throw ConfigurationError(
-        "--by-position: found {} parts; wanted at most {}, the tokens of a segment",
-        options.position_parts,
-        options.segment);
+        "--loss-by-position: expected at most {} parts (tokens of a segment), found {}",
+        options.segment,
+        options.position_parts);
   if (data.reset_attention_mask) options.reset_attention_mask = data.piece;
   if (data.reset_attention_mask && arguments.recompute_context)
     throw ConfigurationError(
-        "--recompute-context: windows go from one document to the next, and "
-        "data.documents.reset_attention_mask "
-        "is set");
+        "--sliding-window cannot be combined with data.documents.reset_attention_mask");
   if (arguments.tokens) options.tokens_per_stream = (*arguments.tokens - 1) / options.streams + 1;
   return options;
 }
@@ -48,32 +46,31 @@ void check_streams(const EvaluateArguments& arguments, const LoadedRun& run, con
   if (!arguments.batch) return;
   if (*arguments.batch > corpus.tokens() - 1)
     throw ConfigurationError(
-        "--batch: found {} streams; wanted at most {}, the tokens of {} that can be predicted",
-        *arguments.batch,
+        "--batch-size: expected at most {} streams (predicted tokens of {}), found {}",
         corpus.tokens() - 1,
-        corpus.path());
+        corpus.path(),
+        *arguments.batch);
   const int ranks = run.model->parameters().mesh().data.size();
-  streams_of_rank(*arguments.batch, 0, ranks, "--batch");
+  streams_of_rank(*arguments.batch, 0, ranks, "--batch-size");
 }
 
-// Says how, so that two lines can be compared.
+// Describes the settings, so that two lines can be compared.
 std::string manner(const EvaluateArguments& arguments,
                    const EvaluationOptions& options,
                    const Model& model) {
   if (arguments.recompute_context && options.stride > 1)
-    return fmt::format("a window of {} computed anew every {} tokens",
-                       *arguments.recompute_context,
-                       options.stride);
+    return fmt::format(
+        "sliding window of {} tokens, stride {}", *arguments.recompute_context, options.stride);
   if (arguments.recompute_context)
-    return fmt::format("a window of {} computed anew for each token", *arguments.recompute_context);
+    return fmt::format("sliding window of {} tokens", *arguments.recompute_context);
   const std::int64_t memory = options.memory.value_or(model.body().longest_memory());
-  return fmt::format("memory {}, segments of {}", memory, options.segment);
+  return fmt::format("memory length {}, sequence length {}", memory, options.segment);
 }
 
 std::string line(const EvaluationResult& result, const std::string& file, const std::string& how) {
   const auto bits = result.bits_per_byte();
   return fmt::format(
-      "{}: {}loss {:.4f} nats a token, perplexity {:.4f}; {} tokens{} in {:.2f} s ({:.4g} s a "
+      "{}: {}loss {:.4f} nats per token, perplexity {:.4f}; {} tokens{} in {:.2f} s ({:.4g} s per "
       "token); {}{}{}\n",
       file,
       bits ? fmt::format("{:.4f} bits per byte; ", *bits) : "",
@@ -107,46 +104,45 @@ nlohmann::ordered_json figures_of(const EvaluateArguments& arguments,
                                    {"loss", result.loss()},
                                    {"perplexity", result.perplexity()}};
   if (const auto bits = result.bits_per_byte()) object["bits_per_byte"] = *bits;
-  object["tokens"] = result.tokens;
-  if (result.bytes > 0) object["bytes"] = result.bytes;
-  object["seconds"] = result.seconds;
-  object["batch"] = options.streams;
-  object["segment"] = options.segment;
-  if (result.unknown) object["unknown"] = *result.unknown;
+  object["num_tokens"] = result.tokens;
+  if (result.bytes > 0) object["num_bytes"] = result.bytes;
+  object["elapsed_seconds"] = result.seconds;
+  object["batch_size"] = options.streams;
+  object["seq_length"] = options.segment;
+  if (result.unknown) object["unk_tokens"] = *result.unknown;
   for (const AuxiliaryMetric& watched : result.watched) {
     object[watched.name + "_mean"] = watched.sum / static_cast<double>(result.tokens);
-    object[watched.name + "_largest"] = watched.largest;
+    object[watched.name + "_max"] = watched.largest;
   }
   for (const PositionLoss& part : result.by_position)
-    object["by_position"].push_back(
+    object["loss_by_position"].push_back(
         {{"begin", part.begin}, {"end", part.end}, {"loss", part.loss}});
   if (arguments.recompute_context) {
-    object["recompute_context"] = *arguments.recompute_context;
+    object["sliding_window"] = *arguments.recompute_context;
     object["stride"] = options.stride;
   } else {
-    object["memory"] = options.memory.value_or(run.model->body().longest_memory());
+    object["mem_len"] = options.memory.value_or(run.model->body().longest_memory());
   }
   return object;
 }
 
-// What the model found of needles in a text, from the farthest on.
+// Formats the needle-retrieval results, the longest lookback first.
 std::string needle_lines(const std::vector<NeedlePlace>& places,
                          const NeedleOptions& options,
                          const std::string& file) {
   std::int64_t found = 0;
   for (const NeedlePlace& place : places) found += place.found;
-  std::string lines = fmt::format("{}: {} of {} needles found in segments of {}\n",
+  std::string lines = fmt::format("{}: found {} of {} needles, sequence length {}\n",
                                   file,
                                   found,
                                   options.depths * options.count,
                                   options.segment);
   for (const NeedlePlace& place : places)
-    lines +=
-        fmt::format("  {} tokens before the answer: {} of {} found; loss {:.4f} nats a token\n",
-                    place.distance,
-                    place.found,
-                    options.count,
-                    place.loss);
+    lines += fmt::format("  distance {} tokens: found {} of {}; loss {:.4f} nats per token\n",
+                         place.distance,
+                         place.found,
+                         options.count,
+                         place.loss);
   return lines;
 }
 
@@ -157,17 +153,17 @@ nlohmann::ordered_json figures_of(const std::vector<NeedlePlace>& places,
   nlohmann::ordered_json object = {{"data", file},
                                    {"checkpoint", run.checkpoint.path().string()},
                                    {"step", run.checkpoint.info().step},
-                                   {"batch", options.batch},
-                                   {"segment", options.segment}};
+                                   {"batch_size", options.batch},
+                                   {"seq_length", options.segment}};
   for (const NeedlePlace& place : places)
-    object["needles"].push_back({{"distance", place.distance},
-                                 {"found", place.found},
-                                 {"of", options.count},
-                                 {"loss", place.loss}});
+    object["needle_in_haystack"].push_back({{"distance", place.distance},
+                                            {"found", place.found},
+                                            {"of", options.count},
+                                            {"loss", place.loss}});
   return object;
 }
 
-// Of pairs the other side of `text_file`.
+// For pairs, returns the target file of `text_file`.
 ConfigPath target_file(const EvaluateArguments& arguments, const DataOptions& data) {
   if (!arguments.data.empty()) return {arguments.data_target, "--data-target", ""};
   return arguments.split == "train"  ? data.train_target
@@ -191,7 +187,7 @@ nlohmann::ordered_json figures_of(const Measurement& measured,
   return object;
 }
 
-// Who listens beside the lines that say so.
+// Calls both the progress printer and the caller's callback.
 ProgressCallback and_heard(ProgressCallback told, const ProgressCallback& heard) {
   if (!heard) return told;
   return [told = std::move(told), heard](const ScanProgress& progress) {
@@ -200,7 +196,7 @@ ProgressCallback and_heard(ProgressCallback told, const ProgressCallback& heard)
   };
 }
 
-// Of a task that reads no streams.
+// Evaluates a task that does not read streams.
 Evaluated evaluate_task(const EvaluateArguments& arguments,
                         const LoadedRun& run,
                         Session& session,
@@ -211,8 +207,8 @@ Evaluated evaluate_task(const EvaluateArguments& arguments,
                              arguments.needles > 0;
   if (is_of_streams)
     throw ConfigurationError(
-        "longspan evaluate: --memory, --recompute-context, --tokens, --segment, --batch, "
-        "--by-position and --needles are for run.task: language_modeling; this model is of {}",
+        "longspan evaluate: --mem-len, --sliding-window, --max-tokens, --seq-length, --batch-size, "
+        "--loss-by-position and --needle-in-haystack require run.task: language_modeling, found {}",
         configuration.task);
   const ConfigPath file = text_file(arguments, configuration.data);
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
@@ -228,11 +224,9 @@ Evaluated evaluate_task(const EvaluateArguments& arguments,
                                           .listener = and_heard(throttled_progress(say), heard),
                                           .say = say});
   if (!std::isfinite(measured.metric_values.front().value))
-    throw DivergedError(
-        "{}: its weights give no finite loss on {}; use an earlier checkpoint with "
-        "--checkpoint",
-        run.checkpoint.path().string(),
-        file);
+    throw DivergedError("{}: non-finite loss on {}; choose an earlier checkpoint with --checkpoint",
+                        run.checkpoint.path().string(),
+                        file);
   return {figures_of(measured, run, file), fmt::format("{}: {}\n", file, measured.text)};
 }
 
@@ -273,9 +267,8 @@ Evaluated evaluate_run(const EvaluateArguments& arguments,
           : evaluate(*opened.model, corpus, options);
   if (!std::isfinite(result.nats))
     throw DivergedError(
-        "{}: its weights give no finite loss on {}: found {} nats a token; use an earlier "
-        "checkpoint "
-        "with --checkpoint, or train again with a smaller training.learning_rate or "
+        "{}: non-finite loss on {} ({} nats per token); choose an earlier checkpoint with "
+        "--checkpoint, or train again with a smaller training.learning_rate or "
         "training.max_grad_norm",
         opened.checkpoint.path().string(),
         file,

@@ -1,4 +1,4 @@
-// Measuring how well a trained model predicts.
+// Evaluates a trained model.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace longspan {
 
-// What of which run on what text, and how: as the options of `longspan evaluate` say.
+// Options of `longspan evaluate`.
 struct EvaluateArguments {
   RunArguments run;
   std::string split = "validation";
@@ -27,17 +27,17 @@ struct EvaluateArguments {
   std::int64_t by_position = 0;
   std::int64_t needles = 0;
   std::int64_t depths = 10;
-  std::string data_target;  // of pairs
+  std::string data_target;  // for pairs
   DecodingArguments decoding;
 };
 
 struct Evaluated {
-  nlohmann::ordered_json figures;  // what --json prints
-  std::string text;                // what is printed without it
+  nlohmann::ordered_json figures;  // output of --json
+  std::string text;                // output without --json
 };
 
-// Collective. Who listens hears how far it is, on every rank. Throws what `load_run` and the
-// measuring throw.
+// Evaluates a run and reports progress to `heard` on every rank. Collective. Throws the errors of
+// `load_run` and of the evaluation.
 Evaluated evaluate_run(const EvaluateArguments& arguments,
                        Session& session,
                        const ProgressCallback& heard);

@@ -45,7 +45,7 @@ struct ExportArguments {
   std::string chat_template;
 };
 
-// Keys of `model` that say how it is trained, and nothing of what it then computes.
+// Keys of `model` that affect training but not the trained model's outputs.
 constexpr std::array<std::string_view, 5> of_training = {"model.dropout",
                                                          "model.attention.dropout",
                                                          "model.initializer_range",
@@ -55,7 +55,7 @@ constexpr std::array<std::string_view, 5> of_training = {"model.dropout",
 Checkpoint opened(const ExportArguments& arguments, Session& session) {
   const RunLocation location = locate_run(arguments.run);
   if (!location.run)
-    throw ConfigurationError("{}: is a configuration; wanted a run's directory or a checkpoint",
+    throw ConfigurationError("{}: expected a run directory or a checkpoint, found a config",
                              arguments.run);
   std::optional<std::string> named;
   if (location.checkpoint) named = location.checkpoint->string();
@@ -63,14 +63,14 @@ Checkpoint opened(const ExportArguments& arguments, Session& session) {
   std::optional<OpenedCheckpoint> found =
       open_checkpoint(named, *location.run, {}, reading_progress(location.run->string(), session));
   if (!found) throw DataError("{}", no_checkpoint_message(*location.run));
-  for (std::string& sentence : found->skipped) warn(session, {"passed over: " + sentence});
+  for (std::string& sentence : found->skipped) warn(session, {"skipped: " + sentence});
   return std::move(found->checkpoint);
 }
 
 std::unique_ptr<Configuration> trained_configuration(const Checkpoint& checkpoint) {
   const std::string place = (checkpoint.path() / "manifest.json").string();
   if (checkpoint.info().configuration.empty())
-    throw DataError("{}: has no configuration that says what model its weights are of", place);
+    throw DataError("{}: missing configuration of the model", place);
   try {
     return configure({.file = place,
                       .text = checkpoint.info().configuration,
@@ -81,13 +81,14 @@ std::unique_ptr<Configuration> trained_configuration(const Checkpoint& checkpoin
   }
 }
 
-// The longest sequence that a model with rotary positions is for: model.max_position_embeddings, or
-// else what it was trained on, what its scaling reaches, or what it was imported with.
+// Returns the longest sequence of a model with rotary positions. It is
+// model.max_position_embeddings, or else the trained length, the length that its scaling reaches,
+// or the imported one.
 std::int64_t rotary_positions(const ModelValues& values, const Scalars& scalars) {
   const std::int64_t segment = values.integer("data.seq_length");
   const auto original = static_cast<double>(
       values.integer_or("model.rope.scaling.original_max_position_embeddings", 0));
-  // A dynamic scaling begins behind what is written.
+  // A dynamic scaling starts beyond the original length.
   if (values.is("model.rope.scaling.type", "dynamic")) return static_cast<std::int64_t>(original);
   if (!values.is("model.max_position_embeddings", "none"))
     return std::max(values.integer("model.max_position_embeddings"), segment);
@@ -98,8 +99,8 @@ std::int64_t rotary_positions(const ModelValues& values, const Scalars& scalars)
                    scalars.get_or<std::int64_t>(import_positions_scalar, 0)});
 }
 
-// What the run left to its data and to other keys is said in numbers, and what is the default is
-// left out.
+// Replaces values that the run derived from its data and other keys by explicit ones, and drops
+// defaults.
 ModelValues plain_values(const Configuration& configuration, const Checkpoint& checkpoint) {
   auto values = model_values(configuration).all();
   const auto say = [&](const std::string& key, const std::string& weight) {
@@ -111,7 +112,7 @@ ModelValues plain_values(const Configuration& configuration, const Checkpoint& c
       values["model.position_embedding_type"] == "rope")
     values["model.max_position_embeddings"] =
         fmt::format("{}", rotary_positions(ModelValues(values), checkpoint.scalars()));
-  // Of the only stack, or of one of two that are alike.
+  // For the only stack, or for one of two equal ones.
   for (const std::string stack : {"", "encoder/"}) {
     const std::string table = stack + "positions/weight";
     if (values.contains("model.max_position_embeddings") && checkpoint.has(table))
@@ -129,7 +130,7 @@ ModelValues plain_values(const Configuration& configuration, const Checkpoint& c
       read.integer_or("model.head_dim", 0) * read.integer("model.num_attention_heads") ==
           read.integer("model.hidden_size"))
     values["model.head_dim"] = "none";
-  // In their order, as an import has them.
+  // In the order that an import produces.
   if (values.contains("model.attention.bias")) {
     const std::vector<std::string> given = read.texts("model.attention.bias");
     std::vector<std::string> biases;
@@ -146,32 +147,28 @@ ModelValues plain_values(const Configuration& configuration, const Checkpoint& c
   return ModelValues(std::move(values));
 }
 
-// An import of what was written makes the same model: every key of it, by its name. What is not so,
-// each as a sentence.
+// Returns a message for each key whose value would differ if the written files were imported. Every
+// key must yield an equal model.
 std::vector<std::string> differences(const ModelValues& run,
                                      const ModelConfig& written,
                                      const Architecture& other) {
   std::vector<std::string> sentences;
   const ModelValues again = model_values(
-      *configure_settings(other.read(written).settings, "the configuration of an import"));
+      *configure_settings(other.read(written).settings, "configuration of the import"));
   for (const auto& [key, value] : again.all()) {
     if (key != "run.task" && !key.starts_with("model.")) continue;
-    // Its positions are told by another key.
+    // Another key determines its positions.
     if (key == "model.max_position_embeddings" && run.is(key, "none")) continue;
     if (std::ranges::count(of_training, key) > 0 || run.is(key, value)) continue;
     sentences.push_back(
-        fmt::format("{} is {}, and {} knows only {}: this model is none of that kind",
-                    key,
-                    run.text(key),
-                    other.name,
-                    value));
+        fmt::format("{} requires {}: {}, found {}", other.name, key, value, run.text(key)));
   }
   return sentences;
 }
 
 DType dtype_wanted(const std::string& name, const Checkpoint& checkpoint) {
-  if (name == "bf16") return DType::bf16;
-  if (name == "f16") return DType::f16;
+  if (name == "bfloat16") return DType::bf16;
+  if (name == "float16") return DType::f16;
   if (name == "float32") return DType::f32;
   if (name == "float64") return DType::f64;
   for (const CheckpointTensor& weight : weights_of(checkpoint))
@@ -192,15 +189,15 @@ const char* dtype_there(DType dtype) {
   }
 }
 
-// What a config.json is to say.
+// Contents of a config.json.
 struct Exported {
   ModelValues values;
-  bool is_headless;                       // its readout is not there
-  std::vector<std::string> labels;        // of its readout
-  nlohmann::ordered_json special_tokens;  // ids by the keys of config.json
-  std::string type;  // Architecture::model_type that it was imported from; "" of another run
+  bool is_headless;                       // without an output head
+  std::vector<std::string> labels;        // of its output head
+  nlohmann::ordered_json special_tokens;  // IDs by the keys of config.json
+  std::string type;  // Architecture::model_type that it was imported from; "" otherwise
   DType dtype;
-  TokenIds token_ids = {};      // of what makes texts of texts, its special tokens
+  TokenIds token_ids = {};      // special tokens of sequence-to-sequence models
   std::string generation = {};  // generation_config.json; "": none
 };
 
@@ -221,15 +218,16 @@ void write_config(const Architecture& architecture, const Exported& run, const f
   write_text_file(path, config.dump(2) + "\n");
 }
 
-// What the config.json that was imported said of them.
+// Returns the special tokens of the imported config.json.
 nlohmann::ordered_json special_tokens_of(const Scalars& scalars, const std::string& place) {
   const auto text = scalars.get_or<std::string>(special_tokens_scalar, "{}");
   const auto found = nlohmann::ordered_json::parse(text, nullptr, false);
-  if (!found.is_object()) throw DataError("{}: {} is no JSON object", place, special_tokens_scalar);
+  if (!found.is_object())
+    throw DataError("{}: {}: expected a JSON object", place, special_tokens_scalar);
   return found;
 }
 
-// Those of a family, the one that the run was imported from first.
+// Returns the architectures of a family, the one that the run was imported from first.
 std::vector<const Architecture*> candidates(const Exported& run) {
   std::vector<const Architecture*> found;
   for (const Architecture& each : architectures())
@@ -246,11 +244,11 @@ void remove_configs(const fs::path& path) {
   fs::remove(path.parent_path() / generation_config_name);
 }
 
-// Writes config.json of the first architecture that is the same model, and says which that is.
-// Where none is, the sentence is of the one that is most like it.
+// Writes config.json of the first architecture that is an equal model, and returns it. If there is
+// none, the error describes the one with the fewest differences.
 const Architecture& write_fitting(const Exported& run, const fs::path& path) {
   std::vector<std::string> fewest;
-  std::string refusal;  // of the first that cannot say it at all
+  std::string refusal;  // of the first that does not support the model
   for (const Architecture* const each : candidates(run)) {
     std::vector<std::string> found;
     try {
@@ -258,9 +256,9 @@ const Architecture& write_fitting(const Exported& run, const fs::path& path) {
       found = differences(run.values, ModelConfig(path), *each);
     } catch (const Error& error) {
       if (error.code() != ExitCode::data && error.code() != ExitCode::configuration) throw;
-      // Its config.json cannot say this model, or not so that an import would take it.
+      // Its config.json cannot represent this model, or not so that an import accepts it.
       if (refusal.empty())
-        refusal = fmt::format("this model is no {}: {}", each->name, error.what());
+        refusal = fmt::format("{} does not support this model: {}", each->name, error.what());
       remove_configs(path);
       continue;
     }
@@ -275,9 +273,9 @@ const Architecture& write_fitting(const Exported& run, const fs::path& path) {
     if (const std::string each = architecture.family + " (" + architecture.name + ")";
         std::ranges::count(families, each) == 0)
       families.push_back(each);
-  throw ConfigurationError("model.family is {}; Longspan exports {}",
-                           run.values.text("model.family"),
-                           fmt::join(families, ", "));
+  throw ConfigurationError("model.family: expected {}, found {}",
+                           fmt::join(families, ", "),
+                           run.values.text("model.family"));
 }
 
 std::string generation_of_pairs(const Scalars& scalars, const TokenIds& ids) {
@@ -288,7 +286,7 @@ std::string generation_of_pairs(const Scalars& scalars, const TokenIds& ids) {
   return config.dump(2) + "\n";
 }
 
-// Which tokens begin, end and fill the texts of the model. Returns those of its documents.
+// Sets the begin, end and padding tokens of the model. Returns those of its documents.
 DocumentTokens add_token_ids(const Scalars& scalars,
                              const Tokenizer& tokenizer,
                              const Configuration& configuration,
@@ -321,21 +319,21 @@ DocumentTokens add_token_ids(const Scalars& scalars,
   return tokens;
 }
 
-// Tokens that the written model reads at most; 0 where its config.json does not say.
+// Returns the maximum input length of the exported model; 0 if its config.json lacks it.
 std::int64_t positions_of(const ModelValues& values) {
   const auto& all = values.all();
   if (!all.contains("model.max_position_embeddings")) return 0;
   return values.integer_or("model.max_position_embeddings", 0);
 }
 
-// Ids have none, and an import of bytes without one never read a text.
+// ID tokenizers have no files, and a byte-level import without one has never read a text.
 bool has_tokenizer(const Exported& run, const Tokenizer& tokenizer, const Checkpoint& checkpoint) {
   const bool is_import = !run.type.empty() && !checkpoint.has(cursor_name);
   return tokenizer.kind() != TokenizerKind::ids &&
          (!is_import || tokenizer.kind() != TokenizerKind::bytes);
 }
 
-// What adapters are added to: the imported folder, or else the run that theirs started from.
+// Returns the base of the adapters: the imported folder, or else the run that they started from.
 std::string base_of(const ExportArguments& arguments,
                     const Checkpoint& checkpoint,
                     const Configuration& configuration,
@@ -346,15 +344,14 @@ std::string base_of(const ExportArguments& arguments,
   base = configuration.training.start_from.path.text();
   warn(session,
        {base.empty()
-            ? "base_model_name_or_path is null: nothing says which model the adapters are added "
-              "to; name it by --base"
-            : fmt::format("base_model_name_or_path is {}, a run, which peft does not read: export "
-                          "it, and name its folder by --base",
+            ? "base_model_name_or_path is null: unknown base model; set it with --base-model"
+            : fmt::format("base_model_name_or_path is the run {}, which peft cannot read; export "
+                          "it and pass its directory with --base-model",
                           base)});
   return base;
 }
 
-// The adapters alone, for whoever has the model that they were trained beside.
+// Exports only the adapters, for users who have the base model.
 void export_adapters_alone(const std::string& base,
                            const Checkpoint& checkpoint,
                            const Architecture& architecture,
@@ -372,7 +369,7 @@ void export_run(const ExportArguments& arguments, Session& session) {
   const ModelValues values =
       with_image(plain_values(*configuration, checkpoint), image_of(checkpoint.scalars()));
   const DType dtype = dtype_wanted(arguments.dtype, checkpoint);
-  AtomicDirectory folder(arguments.folder, "--to");
+  AtomicDirectory folder(arguments.folder, "--output-dir");
   const std::string place = checkpoint.path().string();
   const Scalars& scalars = checkpoint.scalars();
   const LabelSet labels = labels_of(scalars, place);
@@ -389,7 +386,7 @@ void export_run(const ExportArguments& arguments, Session& session) {
   const Architecture& architecture = write_fitting(exported, folder.inside() / model_config_name);
   const auto tell = [&](const std::string& what) {
     print(session,
-          fmt::format("{}: {} of {} layers in {}, step {} of {}\n",
+          fmt::format("{}: {}, {} layers, {}, step {} of {}\n",
                       arguments.folder,
                       what,
                       values.text("model.num_hidden_layers"),
@@ -426,62 +423,60 @@ void export_run(const ExportArguments& arguments, Session& session) {
 }  // namespace
 
 Command export_command() {
-  return {"export",
-          "Write a model for others to read: config.json and safetensors",
-          "  longspan export runs/gpt2 --to ~/models/mine\n"
-          "  longspan export runs/gpt2 --to ~/models/mine --checkpoint best --dtype bf16\n"
-          "  longspan export runs/tuned --to ~/models/adapters --adapters\n",
-          [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<ExportArguments>();
-            app.add_option("RUN", arguments->run, "a run's directory or one of its checkpoints")
-                ->required()
-                ->check(not_empty_text());
-            app.add_option("--to", arguments->folder, "the folder to make")
-                ->required()
-                ->type_name("FOLDER")
-                ->check(not_empty_text());
-            app.add_option(
-                   "--checkpoint",
-                   arguments->checkpoint,
-                   "the checkpoint to use: its directory, the name or number of a step of "
-                   "the run, or best (checkpoint.best_metric); without it the newest of the "
-                   "run that verifies")
-                ->check(not_empty_text());
-            app.add_option("--dtype",
-                           arguments->dtype,
-                           "of the numbers that are written, rounded to the nearest; without it "
-                           "that in which the run keeps its weights")
-                ->check(CLI::IsMember({"float32", "bf16", "f16", "float64"}));
-            CLI::Option* const adapters =
-                app.add_flag("--adapters",
-                             arguments->adapters,
-                             "the adapters alone (training.lora), as the package peft reads "
-                             "them; without it they are merged into the weights");
-            app.add_option("--base",
-                           arguments->base,
-                           "with --adapters, what adapter_config.json names as the model that they "
-                           "are added to")
-                ->needs(adapters)
-                ->check(not_empty_text());
-            app.add_option("--chat-template",
-                           arguments->chat_template,
-                           "a Jinja file that makes a text of a conversation, as the package "
-                           "transformers reads it; without it the imported one")
-                ->type_name("FILE")
-                ->excludes(adapters)
-                ->check(not_empty_text());
-            app.add_option("--shard",
-                           arguments->shard_gigabytes,
-                           "the most gigabytes (of 10^9 bytes) in one file of weights")
-                ->check(positive_number())
-                ->check(CLI::Range(1e-9, 1e6))
-                ->capture_default_str();
-            return [arguments](Session& session) {
-              session.set_time_limit(patience);  // of the ranks that wait for rank 0
-              if (session.world().rank() == 0) export_run(*arguments, session);
-              return ExitCode::ok;
-            };
-          }};
+  return {
+      "export",
+      "Export a run as a Hugging Face model: config.json and safetensors",
+      "  longspan export runs/gpt2 --output-dir ~/models/mine\n"
+      "  longspan export runs/gpt2 --output-dir ~/models/mine --checkpoint best --dtype bfloat16\n"
+      "  longspan export runs/tuned --output-dir ~/models/adapters --adapter-only\n",
+      [](CLI::App& app) -> Action {
+        auto arguments = std::make_shared<ExportArguments>();
+        app.add_option("RUN", arguments->run, "run directory, or one of its checkpoints")
+            ->required()
+            ->check(not_empty_text());
+        app.add_option("--output-dir", arguments->folder, "directory to create")
+            ->required()
+            ->type_name("FOLDER")
+            ->check(not_empty_text());
+        app.add_option("--checkpoint",
+                       arguments->checkpoint,
+                       "checkpoint to export: a directory, the name or number of a step of the "
+                       "run, or best, by checkpoint.best_metric (default: newest valid checkpoint)")
+            ->check(not_empty_text());
+        app.add_option("--dtype",
+                       arguments->dtype,
+                       "dtype of the exported weights, rounded to nearest (default: dtype of the "
+                       "run's weights)")
+            ->check(CLI::IsMember({"float32", "bfloat16", "float16", "float64"}));
+        CLI::Option* const adapters =
+            app.add_flag("--adapter-only",
+                         arguments->adapters,
+                         "LoRA adapters (training.lora) alone, in the format of peft (default: "
+                         "adapters merged into the weights)");
+        app.add_option("--base-model",
+                       arguments->base,
+                       "base model in adapter_config.json (default: the imported directory, or "
+                       "training.init_from.path). Only with --adapter-only.")
+            ->needs(adapters)
+            ->check(not_empty_text());
+        app.add_option("--chat-template",
+                       arguments->chat_template,
+                       "Jinja chat template for transformers (default: the imported template)")
+            ->type_name("FILE")
+            ->excludes(adapters)
+            ->check(not_empty_text());
+        app.add_option("--max-shard-size",
+                       arguments->shard_gigabytes,
+                       "maximum size of a weight file, in GB (10^9 bytes)")
+            ->check(positive_number())
+            ->check(CLI::Range(1e-9, 1e6))
+            ->capture_default_str();
+        return [arguments](Session& session) {
+          session.set_time_limit(patience);  // for the ranks that wait for rank 0
+          if (session.world().rank() == 0) export_run(*arguments, session);
+          return ExitCode::ok;
+        };
+      }};
 }
 
 }  // namespace longspan

@@ -27,9 +27,9 @@ constexpr const char* template_name = "chat_template.jinja";
 constexpr std::array<const char*, 4> file_names = {
     config_name, special_tokens_name, template_name, "chat_template.json"};
 
-// For model type qwen2 transformers 5 (5.24) passes over the class of tokenizer_config.json and
-// takes Qwen's own, which cuts digits apart, unless the file names code of its own. That class is
-// the one that is named anyway: it is taken where such code is trusted, and where it is not.
+// For model type qwen2 transformers 5 (5.24) ignores the class in tokenizer_config.json and uses
+// Qwen's own, which splits digits. It respects the class only if the file names custom code. That
+// code selects the same class, so it is used whether or not such code is trusted.
 constexpr const char* code_name = "tokenization_verbatim";
 constexpr const char* code_of_class =
     R"(# The tokenizer of tokenizer.json as it is: AutoTokenizer would read that of Qwen 2 for this model.
@@ -42,7 +42,7 @@ class VerbatimTokenizer(PreTrainedTokenizerFast):
 
 struct TokenRole {
   const char* role;
-  std::array<const char*, 3> names;  // what its token is called
+  std::array<const char*, 3> names;  // usual names of the token
 };
 constexpr std::array<TokenRole, 5> roles = {{{"unk_token", {"<unk>", "[UNK]", "<|unk|>"}},
                                              {"sep_token", {"[SEP]", "", ""}},
@@ -50,14 +50,14 @@ constexpr std::array<TokenRole, 5> roles = {{{"unk_token", {"<unk>", "[UNK]", "<
                                              {"cls_token", {"[CLS]", "", ""}},
                                              {"mask_token", {"<mask>", "[MASK]", "<|mask|>"}}}};
 
-// The id of the special token with one of these names; -1 where there is none.
+// Returns the ID of the special token with one of these names; -1 if there is none.
 std::int64_t special_id(const JsonTokenizer& model, const TokenRole& role) {
   for (const char* const name : role.names)
     if (const std::int64_t id = model.id_of(name); model.is_special(id)) return id;
   return -1;
 }
 
-// Only special tokens: another one that is named here would be cut out of every text.
+// Only special tokens: any other token named here would be removed from all texts.
 Json special_tokens(const JsonTokenizer& model, const DocumentTokens& tokens) {
   Json found = Json::object();
   const auto set = [&](const char* role, std::int64_t id) {
@@ -74,7 +74,7 @@ Json special_tokens(const JsonTokenizer& model, const DocumentTokens& tokens) {
   return found;
 }
 
-// With names for the ids behind those of the tokenizer, which begin and end the texts of pairs.
+// Adds names for the IDs after the tokenizer's, which begin and end the texts of pairs.
 std::string with_names(const std::string& json, const DocumentTokens& tokens) {
   const JsonTokenizer model(json, "tokenizer.json");
   std::map<std::int64_t, std::array<const char*, 2>> added;
@@ -96,7 +96,7 @@ std::string with_names(const std::string& json, const DocumentTokens& tokens) {
 }
 
 Json config_of(const TokenizerExport& from, const Json& special) {
-  // Of a class of this name neither version of the package changes what tokenizer.json says.
+  // For this class name no version of the package modifies the behavior of tokenizer.json.
   Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"}};
   if (from.positions > 0) config["model_max_length"] = from.positions;
   Json inputs = {"input_ids"};
@@ -141,9 +141,9 @@ std::vector<std::string> keep_tokenizer_files(const fs::path& folder, Scalars& s
     if (fits && (is_json ? is_json_object(text) : valid_utf8_bytes(text) == text.size()))
       scalars.set(scalar, text);
     else
-      remarks.push_back(fmt::format("{}: left out, and not in an export: {}",
+      remarks.push_back(fmt::format("{}: not imported and not exported: {}",
                                     path.string(),
-                                    !fits     ? fmt::format("has more than {} bytes", most_bytes)
+                                    !fits     ? fmt::format("expected at most {} bytes", most_bytes)
                                     : is_json ? "expected a JSON object"
                                               : "expected UTF-8"));
   };
@@ -155,14 +155,14 @@ std::vector<std::string> keep_tokenizer_files(const fs::path& folder, Scalars& s
 std::string write_tokenizer_files(const TokenizerExport& from, const fs::path& folder) {
   const std::optional<std::string> text = package_json(from.tokenizer);
   if (!text)
-    return fmt::format("no tokenizer.json stands for data.tokenizer.type: {}",
+    return fmt::format("data.tokenizer.type: {} does not support export as tokenizer.json",
                        name_of(from.tokenizer.kind()));
   const std::string json = with_names(*text, from.tokens);
   write_text_file(folder / "tokenizer.json", json);
   const Json special = special_tokens(JsonTokenizer(json, "tokenizer.json"), from.tokens);
   std::string config = imported(from.scalars, config_name);
   std::string map = imported(from.scalars, special_tokens_name);
-  // A folder without one says nothing of special tokens.
+  // A folder without one has no information about special tokens.
   if (config.empty()) {
     const Json made = config_of(from, special);
     config = text_of(made);
@@ -172,7 +172,7 @@ std::string write_tokenizer_files(const TokenizerExport& from, const fs::path& f
   }
   if (from.chat_template) {
     Json changed = Json::parse(config);
-    changed["chat_template"] = *from.chat_template;  // read before version 4.43
+    changed["chat_template"] = *from.chat_template;  // read by versions before 4.43
     config = text_of(changed);
     write_text_file(folder / template_name, *from.chat_template);
   }

@@ -20,7 +20,7 @@
 namespace longspan {
 namespace {
 
-// Each holds its own memory of the model.
+// Each holds its own recurrent state of the model.
 constexpr std::int64_t most_samples = 1 << 20;
 
 struct GenerateArguments {
@@ -33,7 +33,7 @@ struct GenerateArguments {
   ImageArguments images;
 };
 
-// The first sample is printed as it is written, the others when it is done.
+// The first sample is printed as it is generated, the others when complete.
 class Printer {
  public:
   Printer(const Session& session, const TextStreamer& text, std::size_t samples)
@@ -68,7 +68,7 @@ class Printer {
   std::vector<std::string> later_;
 };
 
-// The model, with what the arguments ask of it checked.
+// Loads the model and checks the arguments against it.
 LoadedRun open(const GenerateArguments& arguments, Session& session) {
   const bool has_lines = !arguments.lines.input.empty();
   LoadedRun opened =
@@ -157,67 +157,74 @@ void bind_generate(CLI::App& app, GenerateArguments& arguments) {
   auto* prompt =
       app.add_option("--prompt",
                      arguments.prompt,
-                     "the text to continue; without it a new document, which begins after the "
-                     "end-of-text token where the model has one, and else after a newline");
+                     "text to continue (default: a new document, after the end-of-text token if "
+                     "the model has one, else after a newline)");
   app.add_option(
          "--prompt-file",
          arguments.prompt_file,
-         fmt::format("a file with that text, of at most {} MiB; a model with memory reads all "
-                     "of it, another one its end",
+         fmt::format("file with the text to continue, at most {} MiB; only its end is input to a "
+                     "model without memory",
                      most_prompt_bytes >> 20))
       ->check(not_empty_text())
       ->excludes(prompt);
-  app.add_option(
-         "--tokens",
-         options.tokens,
-         "tokens of each sample; fewer where the model ends the text (data.documents.end_token, or "
-         "eos_token_id of an import)")
+  app.add_option("--max-new-tokens",
+                 options.tokens,
+                 "maximum number of new tokens per sample; a sample ends earlier at an end token "
+                 "(data.documents.end_token, or eos_token_id of an import)")
       ->transform(whole_number<std::int64_t>(0))
       ->capture_default_str();
-  app.add_option("--samples", options.samples, "texts to write, or images to make")
+  app.add_option(
+         "--num-samples", options.samples, "number of samples, or of images with --image-sheet")
       ->transform(whole_number<std::int64_t>(1, most_samples))
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "seed of the random numbers")
+  app.add_option("--seed", options.seed, "random seed")
       ->transform(whole_number<std::uint64_t>(0))
       ->capture_default_str();
-  app.add_option("--temperature",
-                 options.sampling.temperature,
-                 "below 1 likelier tokens, above 1 unlikelier ones; 0: always the likeliest")
+  app.add_option("--temperature", options.sampling.temperature, "sampling temperature; 0: greedy")
       ->check(no_negative_number())
       ->capture_default_str();
-  app.add_option("--top-k", options.sampling.top_k, "only the k likeliest tokens; 0: all")
+  app.add_option(
+         "--top-k", options.sampling.top_k, "number of most probable tokens to sample from; 0: all")
       ->transform(whole_number<std::int64_t>(0))
       ->capture_default_str();
   app.add_option("--top-p",
                  options.sampling.top_p,
-                 "only the likeliest tokens that together have this probability")
+                 "cumulative probability of the most probable tokens to sample from, at most 1; 1: "
+                 "all")
       ->check(positive_number())
       ->capture_default_str();
   app.add_option(
-         "--memory",
+         "--mem-len",
          options.memory,
-         "rows to remember; without it model.mem_len. 0: read the last tokens anew for each")
+         "length of the Transformer-XL memory, in tokens; 0: no memory, the last tokens are "
+         "recomputed for each new one (default: model.mem_len)")
       ->transform(whole_number<std::int64_t>(0));
-  app.add_option("--segment",
+  app.add_option("--seq-length",
                  arguments.segment,
-                 "tokens of the prompt read in one pass, and the window of a model without memory; "
-                 "without it data.seq_length")
+                 "number of prompt tokens per forward pass, and window length of a model without "
+                 "memory (default: data.seq_length)")
       ->transform(whole_number<std::int64_t>(1));
-  // What would have no effect.
+  // Options that would have no effect.
   CLI::Option* input = app.get_option("--input");
   for (const char* name : {"--output",
                            "--beam",
                            "--n-best",
                            "--sample",
                            "--length-penalty",
-                           "--length-penalty-kind",
-                           "--longest-beyond"})
+                           "--length-penalty-type",
+                           "--max-extra-length"})
     app.get_option(name)->needs(input);
-  CLI::Option* images = app.get_option("--images");
-  for (const char* name :
-       {"--prompt", "--prompt-file", "--tokens", "--samples", "--memory", "--segment", "--images"})
+  CLI::Option* images = app.get_option("--image-sheet");
+  for (const char* name : {"--prompt",
+                           "--prompt-file",
+                           "--max-new-tokens",
+                           "--num-samples",
+                           "--mem-len",
+                           "--seq-length",
+                           "--image-sheet"})
     app.get_option(name)->excludes(input);
-  for (const char* name : {"--prompt", "--prompt-file", "--tokens", "--memory", "--segment"})
+  for (const char* name :
+       {"--prompt", "--prompt-file", "--max-new-tokens", "--mem-len", "--seq-length"})
     app.get_option(name)->excludes(images);
 }
 
@@ -232,21 +239,19 @@ Generation bind_generation(CLI::App& app) {
 }
 
 Command generate_command() {
-  return {
-      "generate",
-      "Let a trained model go on with a text, translate, classify or tag lines or images, or make "
-      "images",
-      "  longspan generate runs/quickstart --prompt \"In the beginning\" --tokens 400\n"
-      "  longspan generate runs/quickstart --temperature 0.8 --top-p 0.95 --samples 3\n"
-      "  longspan generate runs/translation --input verses.en --output verses.es --beam 4\n"
-      "  longspan generate runs/image-generation --images sheet.png --samples 16 --temperature "
-      "0.9\n"
-      "  longspan run -n 2 -- generate runs/large\n",
-      [](CLI::App& app) -> Action {
-        auto arguments = std::make_shared<GenerateArguments>();
-        bind_generate(app, *arguments);
-        return [arguments](Session& session) { return run_generate(*arguments, session); };
-      }};
+  return {"generate",
+          "Generate text or images with a trained model, or translate, classify or tag its inputs",
+          "  longspan generate runs/quickstart --prompt \"In the beginning\" --max-new-tokens 400\n"
+          "  longspan generate runs/quickstart --temperature 0.8 --top-p 0.95 --num-samples 3\n"
+          "  longspan generate runs/translation --input verses.en --output verses.es --beam 4\n"
+          "  longspan generate runs/image-generation --image-sheet sheet.png --num-samples 16 "
+          "--temperature 0.9\n"
+          "  longspan launch -n 2 -- generate runs/large\n",
+          [](CLI::App& app) -> Action {
+            auto arguments = std::make_shared<GenerateArguments>();
+            bind_generate(app, *arguments);
+            return [arguments](Session& session) { return run_generate(*arguments, session); };
+          }};
 }
 
 }  // namespace longspan

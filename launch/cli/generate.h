@@ -1,4 +1,4 @@
-// What `longspan generate` makes, as values.
+// Results of `longspan generate` as values.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +16,25 @@ namespace longspan {
 
 struct GeneratedSample {
   std::vector<std::int64_t> ids;  // without the prompt
-  std::string text;               // of them
+  std::string text;               // of the IDs
 };
 
 struct Generated {
-  std::vector<GeneratedSample> samples;  // that go on with a prompt
-  std::vector<std::string> lines;        // what became of lines
+  std::vector<GeneratedSample> samples;  // continuations of a prompt
+  std::vector<std::string> lines;        // results for input lines
 };
 
 struct GenerateRequest {
-  std::vector<std::string> lines = {};     // in place of those of the file --input
-  std::function<void()> after_token = {};  // or a batch of lines; told on every rank
+  std::vector<std::string> lines = {};     // replaces the lines of the file --input
+  std::function<void()> after_token = {};  // called on every rank, also after a batch of lines
 };
 
-// Collective. The same samples and lines as the command's. Throws what `load_run` and the making
-// throw.
+// Returns the same samples and lines as the command. Collective. Throws the errors of `load_run`
+// and of generation.
 using Generation = std::function<Generated(Session&, const GenerateRequest&)>;
 
-// Binds the options of the command. Nothing is written: --output and those of images do nothing.
+// Binds the options of the command. Nothing is written: --output and the image options have no
+// effect.
 Generation bind_generation(CLI::App& app);
 
 }  // namespace longspan

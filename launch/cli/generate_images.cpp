@@ -16,23 +16,25 @@ namespace longspan {
 
 void add_images(CLI::App& app, ImageArguments& arguments) {
   auto* sheet =
-      app.add_option("--images",
-                     arguments.sheet,
-                     "with run.task: image_generation, a PNG file for a sheet of --samples images "
-                     "that the model makes")
+      app.add_option(
+             "--image-sheet",
+             arguments.sheet,
+             "PNG file to write: a sheet of --num-samples generated images. Only with run.task: "
+             "image_generation.")
           ->check(not_empty_text());
   app.add_option("--class",
                  arguments.labels,
-                 "the class of the images, where the model knows classes; given several times, the "
-                 "images have these in turn, and without it all")
+                 "class of the images of a class-conditional model; repeatable, the images cycle "
+                 "through the classes (default: all classes). Only with --image-sheet.")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->check(not_empty_text())
       ->needs(sheet);
-  app.add_option("--complete",
-                 arguments.complete,
-                 "a PNG file, or an IDX file of images: of the first --samples the lower half is "
-                 "made anew, and the sheet shows each image and what was made of it")
+  app.add_option(
+         "--inpaint",
+         arguments.complete,
+         "PNG or IDX file of images whose lower half is regenerated; the sheet shows the first "
+         "--num-samples images, each next to its result. Only with --image-sheet.")
       ->check(not_empty_text())
       ->needs(sheet);
 }
@@ -40,14 +42,11 @@ void add_images(CLI::App& app, ImageArguments& arguments) {
 void check_images(const ImageArguments& arguments, const RunConfig& settings) {
   const bool makes_images = static_cast<bool>(settings.task_kind().generate_images);
   if (makes_images && arguments.sheet.empty())
-    throw ConfigurationError(
-        "longspan generate: a model of run.task: {} makes images; say where to by --images "
-        "FILE.png",
-        settings.task);
+    throw ConfigurationError("longspan generate: run.task: {} requires --image-sheet FILE.png",
+                             settings.task);
   if (!makes_images && !arguments.sheet.empty())
     throw ConfigurationError(
-        "longspan generate: --images is for models of run.task: image_generation; this one is of "
-        "{}",
+        "longspan generate: --image-sheet requires run.task: image_generation, found {}",
         settings.task);
 }
 
@@ -55,7 +54,7 @@ ExitCode generate_images(const ImageArguments& arguments,
                          const GenerationOptions& options,
                          const LoadedRun& run,
                          Session& session) {
-  // Opened before: a folder that is not there is not to be found after hours.
+  // Opened first, so that a missing folder is reported before hours of work.
   std::optional<AtomicFile> file;
   if (session.world().rank() == 0) file.emplace(arguments.sheet);
   const std::vector<PngImage> images =
@@ -70,7 +69,7 @@ ExitCode generate_images(const ImageArguments& arguments,
   if (!file) return ExitCode::ok;
   const auto square =
       static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(images.size()))));
-  // An image and what was made of it stand side by side.
+  // An image and its completion are side by side.
   const std::int64_t columns = arguments.complete.empty() ? square : square + square % 2;
   file->write(png_of(make_image_grid(images, columns)));
   file->finish();

@@ -1,4 +1,4 @@
-// `longspan generate` for models of pixels.
+// `longspan generate` for image models.
 #pragma once
 
 #include <string>
@@ -11,18 +11,17 @@ namespace longspan {
 
 struct ImageArguments {
   std::string sheet;                // a PNG file
-  std::vector<std::string> labels;  // names of classes, which the images have in turn
-  std::string complete;             // a file of images
+  std::vector<std::string> labels;  // class names, assigned to the images round-robin
+  std::string complete;             // an image file
 };
-// --images, --class and --complete. Keep it alive with the action.
+// Adds --image-sheet, --class and --inpaint. `arguments` must outlive the action.
 void add_images(CLI::App& app, ImageArguments& arguments);
 
-// What the options need, where the configuration's task makes images or makes none. Throws
-// ConfigurationError.
+// Checks the image options against the task. Throws ConfigurationError.
 void check_images(const ImageArguments& arguments, const RunConfig& settings);
 
-// Collective. Draws as many images as `options` says, or completes as many, and writes them on a
-// sheet. Throws DataError, ConfigurationError, and Failure where it cannot be written.
+// Generates or completes as many images as `options` requests, and writes them as a sheet.
+// Collective. Throws DataError, ConfigurationError, and Failure if the sheet cannot be written.
 ExitCode generate_images(const ImageArguments& arguments,
                          const GenerationOptions& options,
                          const LoadedRun& run,

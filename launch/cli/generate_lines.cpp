@@ -18,54 +18,52 @@ void add_lines(CLI::App& app, LineArguments& arguments) {
   app.add_option(
          "--input",
          arguments.input,
-         "a file whose lines are to be translated, classified or tagged, as run.task says; with "
-         "data.format: images each line names a PNG file, or an IDX file whose images get a line "
-         "each; -: standard input")
+         "file of lines to translate, classify or tag, depending on run.task; -: standard input. "
+         "With data.format: images, each line is the path of a PNG file, or of an IDX file with "
+         "one result per image.")
       ->check(not_empty_text());
-  app.add_option("--output", arguments.output, "a file for the results; -: standard output")
+  app.add_option("--output",
+                 arguments.output,
+                 "file of the results; -: standard output. Only with --input.")
       ->check(not_empty_text())
       ->capture_default_str();
   add_decoding(app, arguments.decoding);
   app.add_option(
          "--n-best",
          arguments.decoding.options.n_best,
-         "results of each line, at most --beam, and with model.decoder_type: non_autoregressive "
-         "--length-beam; with more than 1 each is a line of its own: "
-         "the number of its line, a tab, its score, a tab, the text")
+         "number of results per line, at most --beam, or --length-beam with model.decoder_type: "
+         "non_autoregressive; above 1, each result is a line: line number, tab, score, tab, text. "
+         "Only with --input.")
       ->transform(whole_number<std::int64_t>(1, 1024))
       ->capture_default_str();
   app.add_flag("--sample",
                arguments.decoding.sample,
-               "draw --n-best results by --temperature, --top-k, --top-p and --seed instead of "
-               "searching for the likeliest");
+               "sampling of --n-best results by --temperature, --top-k, --top-p and --seed instead "
+               "of beam search. Only with --input.");
 }
 
 void check_lines(const LineArguments& arguments, const RunConfig& settings) {
   if (settings.task_kind().is_policy)
     throw ConfigurationError(
-        "longspan generate: a model of run.task: {} acts and writes nothing; longspan evaluate has "
-        "it play episodes",
+        "longspan generate does not support run.task: {}; use longspan evaluate to run episodes",
         settings.task);
   const bool has_lines = !arguments.input.empty();
   const bool wants_lines = static_cast<bool>(settings.task_kind().write);
   if (has_lines && !wants_lines)
     throw ConfigurationError(
-        "longspan generate: --input is for models of other tasks; this one is of {}, {}",
+        "longspan generate: --input does not support run.task: {}; use {}",
         settings.task,
-        settings.task_kind().generate_images ? "which makes --images"
-                                             : "which goes on with --prompt or --prompt-file");
+        settings.task_kind().generate_images ? "--image-sheet" : "--prompt or --prompt-file");
   if (!has_lines && wants_lines)
     throw ConfigurationError(
-        "longspan generate: a model of run.task: {} makes something of lines; give them by --input "
-        "FILE, or by --input - from standard input",
+        "longspan generate: run.task: {} requires --input FILE, or --input - for standard input",
         settings.task);
   check_unused_options(arguments.decoding, settings, "generate");
   const TranslateOptions& decoding = arguments.decoding.options;
   if (!arguments.decoding.sample && decoding.n_best > decoding.beam)
-    throw ConfigurationError(
-        "longspan generate: --n-best is {}, but --beam {} finds at most as many results",
-        decoding.n_best,
-        decoding.beam);
+    throw ConfigurationError("longspan generate: --n-best: expected at most --beam {}, found {}",
+                             decoding.beam,
+                             decoding.n_best);
 }
 
 std::vector<std::string> results_of_lines(std::span<const std::string> lines,
@@ -93,7 +91,7 @@ ExitCode generate_lines(const LineArguments& arguments,
                         const LoadedRun& run,
                         Session& session) {
   const std::vector<std::string> lines = read_lines(ConfigPath(arguments.input), session.world());
-  // Opened before: a folder that is not there is not to be found after hours.
+  // Opened first, so that a missing folder is reported before hours of work.
   std::optional<AtomicFile> file;
   if (arguments.output != "-" && session.world().rank() == 0) file.emplace(arguments.output);
   const std::string name = arguments.input == "-" ? "standard input" : arguments.input;

@@ -1,4 +1,4 @@
-// `longspan generate` for tasks whose models make something of lines.
+// `longspan generate` for tasks that transform lines.
 #pragma once
 
 #include <functional>
@@ -13,18 +13,17 @@ namespace longspan {
 
 struct LineArguments {
   std::string input;         // a file, or "-" for standard input
-  std::string output = "-";  // likewise
+  std::string output = "-";  // a file, or "-" for standard output
   DecodingArguments decoding;
 };
-// --input, --output and how results are searched for. Keep it alive with the action.
+// Adds --input, --output and the decoding options. `arguments` must outlive the action.
 void add_lines(CLI::App& app, LineArguments& arguments);
 
-// What the options need, where the configuration's task wants lines or wants none. Throws
-// ConfigurationError.
+// Checks the line options against the task. Throws ConfigurationError.
 void check_lines(const LineArguments& arguments, const RunConfig& settings);
 
-// Collective. The results of lines; `name` is what messages call them. `after_batch`: see
-// PredictRequest. Throws DataError.
+// Returns the results of lines. `name`: the input's name in messages. `after_batch`: see
+// PredictRequest. Collective. Throws DataError.
 std::vector<std::string> results_of_lines(std::span<const std::string> lines,
                                           const std::string& name,
                                           const TranslateOptions& decoding,
@@ -32,8 +31,8 @@ std::vector<std::string> results_of_lines(std::span<const std::string> lines,
                                           const Session& session,
                                           const std::function<void()>& after_batch = {});
 
-// Collective. Reads the lines, and writes those of the results where they belong. Throws DataError,
-// and Failure where they cannot be written.
+// Reads the lines and writes their results. Collective. Throws DataError, and Failure if the
+// results cannot be written.
 ExitCode generate_lines(const LineArguments& arguments,
                         const TranslateOptions& decoding,
                         const LoadedRun& run,

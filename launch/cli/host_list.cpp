@@ -31,7 +31,7 @@ constexpr std::array list_options = {"-H", "-host", "--host"};
 constexpr std::array file_options = {"-hostfile", "--hostfile", "-machinefile", "--machinefile"};
 constexpr std::array default_file_options = {"-default-hostfile", "--default-hostfile"};
 constexpr std::array parameter_options = {"-mca", "--mca", "-gmca", "--gmca"};
-// The exit code of who asks this machine. An agent, and what it starts, ends otherwise.
+// Exit code of a probe of this machine. An agent, and what it starts, exits with other codes.
 constexpr int code_of_here = 77;
 constexpr std::chrono::milliseconds between_answers{20};
 
@@ -61,14 +61,14 @@ std::optional<int> number_in(const std::string& text) {
   return number;
 }
 
-// A word of --host: "name", which is one slot, "name:4" or "name:*".
+// Parses a word of --host: "name", which is one slot, "name:4" or "name:*".
 NamedHost host_of_word(const std::string& word) {
   const std::size_t colon = word.rfind(':');
   if (colon == std::string::npos) return {word, 1};
   return {word.substr(0, colon), number_in(word.substr(colon + 1))};
 }
 
-// A line of a file: "name slots=4 max_slots=8 # remark". Without a name where there is none.
+// Parses a line of a file: "name slots=4 max_slots=8 # remark". The name is empty if there is none.
 NamedHost host_of_line(std::string line) {
   line = line.substr(0, line.find('#'));
   std::ranges::replace(line, '=', ' ');
@@ -119,13 +119,13 @@ std::string file_without(const std::string& file,
   return written.string();
 }
 
-// As mpirun calls it where it starts something on that host.
+// Returns the address by which mpirun starts processes on that host.
 std::string address_of(const NamedHost& host) {
   const bool is_whole = host.user.empty() || host.name.find('@') != std::string::npos;
   return is_whole ? host.name : host.user + "@" + host.name;
 }
 
-// Of mpirun, where it is set.
+// Returns mpirun's parameter, if it is set.
 std::optional<std::string> parameter(const std::vector<std::string>& options,
                                      const std::string& name) {
   std::optional<std::string> found;
@@ -143,7 +143,7 @@ bool is_program(const std::string& name) {
   });
 }
 
-// Only an address of this machine can be bound to.
+// Binding succeeds only for an address of this machine.
 bool is_this_host(const std::string& name) {
   addrinfo wanted = {};
   wanted.ai_socktype = SOCK_DGRAM;
@@ -159,7 +159,7 @@ bool is_this_host(const std::string& name) {
   return is_bound;
 }
 
-// In the child: what it finds out is its exit code.
+// Runs in the child: the exit code is the result.
 [[noreturn]] void ask(const std::string& host, std::vector<std::string> words) {
   ::setsid();  // no agent asks the terminal for a password
   ::dup2(STDERR_FILENO, STDOUT_FILENO);
@@ -185,7 +185,7 @@ struct Asked {
   bool answers = false;
   bool here = false;
 
-  // Whether it is known.
+  // Whether the result is known.
   bool has_ended() {
     int status = 0;
     if (child > 0 && ::waitpid(child, &status, WNOHANG) == 0) return false;
@@ -199,7 +199,7 @@ struct Asked {
   void end() {
     if (child <= 0) return;
     ::kill(-child, SIGKILL);
-    ::kill(child, SIGKILL);  // before it had a group of its own
+    ::kill(child, SIGKILL);  // in case it had no group of its own yet
     ::waitpid(child, nullptr, 0);
     child = -1;
   }
@@ -221,7 +221,7 @@ std::vector<NamedHost> named_hosts(const std::vector<std::string>& options) {
   if (of_files.empty()) of_files = of_default_files;
   if (of_files.empty()) return of_lists;
   if (of_lists.empty()) return of_files;
-  // Of the hosts of a file those are taken that a list names too.
+  // Only hosts of the file that a list also names are used.
   std::erase_if(of_files, [&](const NamedHost& host) {
     return std::ranges::find(of_lists, host.name, &NamedHost::name) == of_lists.end();
   });

@@ -1,4 +1,4 @@
-// The hosts that words for mpirun name, and which of them answer.
+// Hosts named by mpirun's options, and which of them respond.
 #pragma once
 
 #include <chrono>
@@ -10,35 +10,35 @@
 namespace longspan {
 
 struct NamedHost {
-  std::string name;               // as it is written: it may have a user, "user@host"
-  std::optional<int> slots = {};  // ranks that are started there; nothing: one for each core
-  std::string user = {};          // that a file names for it; "" where it names none
+  std::string name;               // as written: it may include a user, "user@host"
+  std::optional<int> slots = {};  // ranks started there; empty: one per core
+  std::string user = {};          // user named in a host file, or ""
 };
 
-// Of --host and --hostfile and what they are called else, each host once; what mpirun alone
-// understands, such as "+n0", is none. Where a file names hosts its slots count. Without a
-// --hostfile that names hosts --default-hostfile counts as one. Nothing for a file that cannot be
-// read, which mpirun tells.
+// Returns the hosts of --host, --hostfile and their synonyms, each host once. Names that only
+// mpirun understands, such as "+n0", are left out. If a file names hosts, its slots count. Without
+// a --hostfile that names hosts, --default-hostfile is used. A file that cannot be read names none:
+// mpirun reports it.
 std::vector<NamedHost> named_hosts(const std::vector<std::string>& options);
 
-// The same words without those hosts. Files that name them are written anew into `folder`. Throws
-// Failure where that cannot be.
+// Returns the options without those hosts, rewriting the files that name them into `folder`. Throws
+// Failure if that fails.
 std::vector<std::string> without_hosts(const std::vector<std::string>& options,
                                        const std::vector<std::string>& gone,
                                        const std::filesystem::path& folder);
 
-// The words by which mpirun starts something on another host, as its parameters plm_rsh_agent, else
-// "ssh" or "rsh", and plm_rsh_args say in `options` or in the environment. Empty where there is no
-// such program.
+// Returns the command by which mpirun starts programs on another host. It is set by mpirun's
+// parameters plm_rsh_agent (default "ssh" or "rsh") and plm_rsh_args, in `options` or the
+// environment. Empty if there is no such program.
 std::vector<std::string> host_agent(const std::vector<std::string>& options);
 
 struct HostProbe {
   std::vector<std::string> unreachable;
-  std::vector<std::string> here;   // what names this machine; the rest answers by the agent
-  std::optional<int> signal = {};  // that came meanwhile, of those that wait_for_signal waits for
+  std::vector<std::string> here;   // hosts that are this machine; others use the agent
+  std::optional<int> signal = {};  // received meanwhile, one of those of wait_for_signal
 };
-// Starts `true` on each host, all at a time. Silent is one where that does not end well in time.
-// This host answers.
+// Runs `true` on all hosts in parallel. A host is unreachable if this fails or exceeds `limit`.
+// This host always responds.
 HostProbe probe_hosts(const std::vector<NamedHost>& hosts,
                       const std::vector<std::string>& agent,
                       std::chrono::seconds limit);

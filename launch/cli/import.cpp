@@ -33,7 +33,7 @@ struct ImportArguments {
   std::string run;
 };
 
-// What the tokenizer puts around a text, and training does not; "" where that is nothing.
+// Returns the tokens that the tokenizer adds around a text but training does not; "" if none.
 std::string left_out_of(const JsonTokenizer& model) {
   const auto names = [&model](const std::vector<std::int64_t>& ids) {
     std::string text;
@@ -44,14 +44,14 @@ std::string left_out_of(const JsonTokenizer& model) {
   const std::string after = names(model.after());
   if (before.empty() && after.empty()) return "";
   return fmt::format(
-      "puts {}{}{} a text, which training, evaluation and generation leave out; where the model "
-      "was trained with it, write it into the text",
+      "adds {}{}{} each text; training, evaluation and generation do not: if the model was trained "
+      "with these tokens, write them into the text",
       before.empty() ? "" : before + " before",
       before.empty() || after.empty() ? "" : " and ",
-      after.empty() ? "" : after + " behind");
+      after.empty() ? "" : after + " after");
 }
 
-// What is set; `otherwise` where the key is not.
+// Returns the value set, or `otherwise` if the key is not set.
 std::string said_of(const ModelSettings& settings,
                     const std::string& key,
                     const std::string& otherwise) {
@@ -59,8 +59,8 @@ std::string said_of(const ModelSettings& settings,
   return found == settings.end() ? otherwise : found->second;
 }
 
-// Of the folder, where it has one that Longspan reads and whose ids all have rows; otherwise ids
-// alone, or none, which is that of bytes. Adds remarks on it. `task`: of the run.
+// Returns the folder's tokenizer if Longspan reads it and all its IDs have rows. Otherwise returns
+// an ID tokenizer, or nothing, which means bytes. Adds remarks on it. `task`: of the run.
 std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
                                       std::int64_t vocabulary,
                                       const std::string& task,
@@ -71,26 +71,28 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
     try {
       const JsonTokenizer model = read_json_tokenizer(folder.string());
       if (model.vocabulary() <= vocabulary) {
-        // Other tasks frame their texts.
+        // Other tasks add their own tokens around texts.
         const std::string around = task == "language_modeling" ? left_out_of(model) : "";
         if (!around.empty()) remarks.push_back(fmt::format("{}: {}", *file, around));
         return Tokenizer::from_huggingface(model);
       }
-      problem = fmt::format(
-          "{}: has {} ids, and the model {} rows for them", *file, model.vocabulary(), vocabulary);
+      problem = fmt::format("{}: expected at most {} ids (rows of the embedding), found {}",
+                            *file,
+                            vocabulary,
+                            model.vocabulary());
     } catch (const DataError& error) {
       problem = error.what();
     }
   } else {
-    problem = fmt::format("{} has no tokenizer.json, nor vocab.json with merges.txt{}",
+    problem = fmt::format("{} has no tokenizer.json, vocab.json with merges.txt{}",
                           folder.string(),
                           other_tokenizer_files(folder.string()));
   }
   const bool is_of_files = task == "language_modeling";
   if (!is_of_files && vocabulary >= task_kind(task).vocabulary({}, {})) {
     remarks.push_back(
-        fmt::format("{}; texts are read as bytes, id n of the model's {} being byte n, which means "
-                    "nothing to a model that learnt from other tokens",
+        fmt::format("{}; texts are read as bytes: byte n is id n of {}, which does not match the "
+                    "tokens that the model was trained on",
                     problem,
                     vocabulary));
     return std::nullopt;
@@ -99,9 +101,9 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
       "{}; the run reads ids from 0 to {} (data.tokenizer.type: none): {}",
       problem,
       vocabulary - 1,
-      is_of_files ? "data are files of ids (data.format: tokens), a prompt is numbers with blanks "
-                    "between them"
-                  : "a text is numbers with blanks between them"));
+      is_of_files ? "data are files of ids (data.format: tokens), a prompt is ids separated by "
+                    "blanks"
+                  : "a text is ids separated by blanks"));
   return Tokenizer::ids(vocabulary);
 }
 
@@ -119,18 +121,18 @@ void add_tokenizer(const Tokenizer& tokenizer, const fs::path& folder, ModelSett
 
 std::int64_t vocabulary_of(const ModelSettings& settings) {
   const std::string found = said_of(settings, "model.vocab_size", "");
-  require(!found.empty(), "an import has no model.vocab_size");
+  require(!found.empty(), "missing model.vocab_size of the import");
   return std::stoll(found);
 }
 
-// Of all stacks.
+// Returns the layers of all stacks.
 std::int64_t layers_of(const ModelValues& values) {
   const std::int64_t layers = values.integer("model.num_hidden_layers");
   const bool has_encoder = values.all().contains("model.num_encoder_layers");
   return layers + (has_encoder ? values.integer_or("model.num_encoder_layers", layers) : 0);
 }
 
-// What an export writes again of what generation begins with and ends at.
+// Stores the tokens that begin and end generation, for an export to write again.
 void keep_token_ids(const TokenIds& ids, const fs::path& folder, Scalars& scalars) {
   if (ids.empty()) return;
   scalars.set(token_ids_scalar, nlohmann::json(ids).dump());
@@ -140,7 +142,7 @@ void keep_token_ids(const TokenIds& ids, const fs::path& folder, Scalars& scalar
     scalars.set(generation_config_scalar, InputFile(file.string()).text(std::int64_t{1} << 20));
 }
 
-// What `make()` gives; where it cannot be, config.json, whose place this is, is to blame.
+// Returns `make()`; reports its failure as an error of config.json at `place`.
 template <typename Make>
 auto or_of_data(const std::string& place, const Make& make) {
   try {
@@ -153,7 +155,7 @@ auto or_of_data(const std::string& place, const Make& make) {
 std::string dtypes_text(const std::map<std::string, std::int64_t>& elements) {
   std::string text;
   for (const auto& [dtype, count] : elements)
-    text += fmt::format("{}{} of {}", text.empty() ? "" : ", ", count, dtype);
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, dtype);
   return text;
 }
 
@@ -163,24 +165,22 @@ std::int64_t sum_of(const std::map<std::string, std::int64_t>& elements) {
   return count;
 }
 
-// What the weights and the model do not have of each other.
+// Adds remarks on weights that were not imported, and on a missing head.
 void add_remarks(const ImportedWeights& imported,
                  const Architecture& architecture,
                  std::vector<std::string>& remarks) {
   if (!imported.left_out().empty())
-    remarks.push_back(
-        fmt::format("left out, and not in an export: {}, of a head that no model here has",
-                    join_first(imported.left_out())));
+    remarks.push_back(fmt::format("not imported and not exported: {} (unsupported head)",
+                                  join_first(imported.left_out())));
   if (architecture.is_headless)
     remarks.push_back(fmt::format(
-        "the weights are those of a body: a run that starts from them begins {} anew, with "
-        "training.init_from.reinitialize (and where it learns tags, "
-        "training.init_from.allow_config_changes: "
-        "[run.task, model.add_pooling_layer])",
+        "imported a backbone without a head: to fine-tune it, set training.init_from.reinitialize "
+        "to [{}], and for tagging training.init_from.allow_config_changes to [run.task, "
+        "model.add_pooling_layer]",
         fmt::join(imported.missing(), ", ")));
 }
 
-// Of names that are there twice all but the first are called otherwise here.
+// Renames all but the first of duplicate names.
 void save_labels(const std::string& place, ImportedConfig& meaning, Scalars& scalars) {
   const DistinctNames labels = distinct_names(meaning.labels);
   scalars.set(labels_scalar, LabelSet::in_order(labels.names, place).to_json());
@@ -188,18 +188,16 @@ void save_labels(const std::string& place, ImportedConfig& meaning, Scalars& sca
   scalars.set(given_names_scalar, nlohmann::json(labels.given).dump());
   std::vector<std::string> told;
   for (const auto& [name, given] : labels.given)
-    told.push_back(fmt::format("{} for the later of two labels {}", quote(name), quote(given)));
-  meaning.remarks.push_back(fmt::format(
-      "{}: labels are there twice; here stands, until an export gives them their names again, {}",
-      place,
-      join_first(told)));
+    told.push_back(fmt::format("{} for the duplicate of {}", quote(name), quote(given)));
+  meaning.remarks.push_back(
+      fmt::format("{}: duplicate labels, renamed until export: {}", place, join_first(told)));
 }
 
 void import(const ImportArguments& arguments, const Session& session) {
   const fs::path folder = arguments.folder;
   std::error_code unused;
   if (!fs::is_directory(folder, unused))
-    throw DataError("{}: there is no such folder; wanted one with {} and {}",
+    throw DataError("{}: no such directory; name one with {} and {}",
                     folder.string(),
                     model_config_name,
                     single_file_name);
@@ -232,13 +230,13 @@ void import(const ImportArguments& arguments, const Session& session) {
   const auto tensors = std::ssize(weights.names());
   const std::int64_t layers = layers_of(values);
   if (tensors < layers)
-    throw DataError("{}: says {} layers, and {} has {} tensors",
+    throw DataError("{}: expected at least a tensor for each of {} layers, found {} tensors in {}",
                     config.place(),
                     layers,
-                    folder.string(),
-                    tensors);
+                    tensors,
+                    folder.string());
   const auto model = or_of_data(config.place(), [&] {
-    // What a body's classes would be nobody knows.
+    // The classes of a backbone without a head are unknown.
     const std::int64_t classes = architecture.is_headless ? 1 : std::ssize(meaning.labels);
     return configuration->make_model({.vocabulary = vocabulary,
                                       .classes = classes,
@@ -250,7 +248,7 @@ void import(const ImportArguments& arguments, const Session& session) {
   const ImportedWeights imported(
       weights, architecture, with_image(values, image), weights_state(model->parameters()).tensors);
 
-  AtomicDirectory run(arguments.run, "--to");
+  AtomicDirectory run(arguments.run, "--output-dir");
   TrainingState state = imported.state();
   state.scalars.set(imported_type_scalar, architecture.model_type);
   state.scalars.set(tokenizer_scalar, tokenizer.value_or(Tokenizer()).to_json());
@@ -274,7 +272,7 @@ void import(const ImportArguments& arguments, const Session& session) {
   try {
     save_checkpoint(run.inside() / "checkpoints", info, state, alone);
   } catch (const Error&) {
-    // Not the disk's fault, which a save takes for its own.
+    // Not an I/O failure, which saving assumes.
     if (imported.problem()) throw DataError("{}", *imported.problem());
     throw;
   }
@@ -283,11 +281,10 @@ void import(const ImportArguments& arguments, const Session& session) {
 
   std::vector<std::string> remarks = meaning.remarks;
   add_remarks(imported, architecture, remarks);
-  if (imported.elements().contains("F64"))
-    remarks.push_back("numbers of F64 were rounded to the nearest of float32");
+  if (imported.elements().contains("F64")) remarks.push_back("F64 values were rounded to float32");
   warn(session, remarks);
   print(session,
-        fmt::format("{}: {} of {} layers, {} weights ({})\n",
+        fmt::format("{}: {}, {} layers, {} parameters ({})\n",
                     arguments.run,
                     architecture.name,
                     values.text("model.num_hidden_layers"),
@@ -300,29 +297,30 @@ void import(const ImportArguments& arguments, const Session& session) {
 Command import_command() {
   return {
       "import",
-      "Make a run of a model that others trained: config.json and safetensors",
-      "  longspan import ~/models/gpt2 --to runs/gpt2\n"
+      "Import a Hugging Face model as a run",
+      "  longspan import ~/models/gpt2 --output-dir runs/gpt2\n"
       "  longspan evaluate runs/gpt2 --data book.txt\n"
       "  longspan train mine.yaml --set training.init_from.path=runs/gpt2\n"
-      "  longspan export runs/gpt2 --to ~/models/again\n",
+      "  longspan export runs/gpt2 --output-dir ~/models/again\n",
       [](CLI::App& app) -> Action {
         auto arguments = std::make_shared<ImportArguments>();
         app.add_option(
                "FOLDER",
                arguments->folder,
-               fmt::format("a folder with config.json (of {}) and model.safetensors, or several "
-                           "files of it with model.safetensors.index.json",
+               fmt::format("directory with config.json (of {}), and with model.safetensors or its "
+                           "shards and model.safetensors.index.json",
                            join_or(architecture_names())))
             ->required()
             ->check(not_empty_text());
-        app.add_option("--to",
+        app.add_option("--output-dir",
                        arguments->run,
-                       "the run's directory to make: config.yaml and the weights as step 0")
+                       "run directory to create, with config.yaml and the weights as the "
+                       "checkpoint of step 0")
             ->required()
             ->type_name("RUN")
             ->check(not_empty_text());
         return [arguments](Session& session) {
-          session.set_time_limit(patience);  // of the ranks that wait for rank 0
+          session.set_time_limit(patience);  // for the ranks that wait for rank 0
           if (session.world().rank() == 0) import(*arguments, session);
           return ExitCode::ok;
         };

@@ -29,20 +29,20 @@ std::string value_text(const Scalars::Value& value) {
   return std::visit([](const auto& held) { return fmt::format("{}", held); }, value);
 }
 
-// When it was saved; of an older checkpoint, which does not say, the time of its manifest.
+// Returns when it was saved, or the time of its manifest for an older checkpoint without a date.
 std::string date_text(const Checkpoint& checkpoint) {
   if (const std::int64_t seconds = checkpoint.info().saved_at; seconds > 0)
     return fmt::format("  saved at {:%Y-%m-%d %H:%M:%S} UTC\n", fmt::gmtime(seconds));
   struct stat status {};
   if (::stat((checkpoint.path() / "manifest.json").c_str(), &status) != 0) return "";
-  return fmt::format("  its manifest is of {:%Y-%m-%d %H:%M:%S} UTC\n",
+  return fmt::format("  manifest modified at {:%Y-%m-%d %H:%M:%S} UTC\n",
                      fmt::gmtime(status.st_mtime));
 }
 
 std::string losses_text(const Checkpoint& checkpoint) {
   const SavedLosses losses = SavedLosses::of(checkpoint.scalars());
   std::string text;
-  if (losses.loss) text += fmt::format("  loss {:.4f} nats a token\n", *losses.loss);
+  if (losses.loss) text += fmt::format("  loss {:.4f} nats per token\n", *losses.loss);
   if (const auto& validation = losses.validation)
     text += fmt::format("  validation loss {:.4f}{}{}\n",
                         validation->loss,
@@ -60,7 +60,7 @@ std::string losses_text(const Checkpoint& checkpoint) {
 std::string summary(const Checkpoint& checkpoint) {
   const CheckpointInfo& info = checkpoint.info();
   std::string text = fmt::format(
-      "{}\n  run {}, step {}\n{}{}  saved on data {} x context {} x tensor {}\n  {} in {} "
+      "{}\n  run {}, step {}\n{}{}  saved with data {} x context {} x tensor {}\n  {} in {} "
       "tensors\n",
       checkpoint.path().string(),
       truncated(info.run_id),
@@ -126,20 +126,23 @@ ExitCode run_inspect(const InspectArguments& arguments, Session& session) {
 
 Command inspect_command() {
   return {"inspect",
-          "Show what a checkpoint holds",
+          "Show the contents of a checkpoint",
           "  longspan inspect runs/quickstart\n"
           "  longspan inspect runs/quickstart/checkpoints/step-000000900 --tensors\n"
-          "  longspan inspect runs/quickstart --configuration > again.yaml\n",
+          "  longspan inspect runs/quickstart --config > again.yaml\n",
           [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<InspectArguments>();
             app.add_option("PATH",
                            arguments->path,
-                           "a checkpoint, or a run: its newest checkpoint is shown")
+                           "checkpoint, or run directory for its newest checkpoint")
                 ->required();
-            app.add_flag("--tensors", arguments->tensors, "list every tensor");
-            app.add_flag("--configuration",
+            app.add_flag("--tensors",
+                         arguments->tensors,
+                         "list of all tensors with dtype, shape and size, after the summary");
+            app.add_flag("--config",
                          arguments->configuration,
-                         "print only the configuration of the run that wrote it");
+                         "configuration of the run that wrote the checkpoint, instead of the "
+                         "summary");
             return [arguments](Session& session) { return run_inspect(*arguments, session); };
           }};
 }

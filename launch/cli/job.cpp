@@ -39,20 +39,20 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
-// For the first rank to speak: before a hint is given, before the job is ended, and before it is
-// ended once it was asked to stop.
+// Limits until the first rank reports: before a hint is printed, before the job is ended, and
+// before it is ended after a stop request.
 constexpr seconds start_limit{30};
 constexpr seconds longest_start{300};
 constexpr seconds asked_start{10};
 constexpr std::chrono::milliseconds tick{500};
-constexpr seconds reminder{10};    // between words about what is waited for
+constexpr seconds reminder{10};    // between messages while waiting
 constexpr seconds time_to_end{5};  // from SIGTERM to SIGKILL
-// For mpirun to end once a rank has said why it is to: a rank on this machine ends it before.
+// For mpirun to end after a rank has reported why: a local rank ends it earlier.
 constexpr seconds time_to_abort{8};
 constexpr std::array asking_signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
 void say(const std::string& sentence) {
-  std::fprintf(stderr, "longspan run: %s\n", sentence.c_str());
+  std::fprintf(stderr, "longspan launch: %s\n", sentence.c_str());
 }
 
 bool is_ignored(int signal) {
@@ -60,7 +60,7 @@ bool is_ignored(int signal) {
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-// What nohup, or a shell for what it starts in the background, lets a process ignore is not heard.
+// Signals that nohup, or a shell for background processes, set to be ignored remain ignored.
 sigset_t asking_set() {
   sigset_t set;
   sigemptyset(&set);
@@ -75,17 +75,17 @@ sigset_t heard_signals() {
   return set;
 }
 
-// Signals that come as bytes to be read.
+// Returns a descriptor from which signals are read.
 Descriptor open_signals() {
   block_signals();
-  std::signal(SIGCHLD, SIG_DFL);  // children that end are to be waited for
-  std::signal(SIGPIPE, SIG_IGN);  // whoever reads what is said may leave
+  std::signal(SIGCHLD, SIG_DFL);  // required to wait for children that end
+  std::signal(SIGPIPE, SIG_IGN);  // the reader of the messages may exit
   const sigset_t set = heard_signals();
   return Descriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
-// The socket on which ranks of this machine say what they do. Its name goes to them by the
-// environment. Undefined where there is none to be had.
+// The socket on which ranks of this machine report their activity. Its name is passed in the
+// environment. Undefined if it cannot be created.
 Descriptor open_ear() {
   ::unsetenv(launcher_variable);
   const std::string name =
@@ -108,19 +108,19 @@ struct Pipe {
 };
 Pipe open_pipe() {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw Failure("longspan run: {}", errno_message());
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw Failure("longspan launch: {}", errno_message());
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
-// In the child, between fork and exec.
+// Runs in the child, between fork and exec.
 [[noreturn]] void become(char* const* words, pid_t parent, int trouble) {
   ::setpgid(0, 0);
-  // Should this process be killed the job saves and stops: nobody could ask it to any more.
+  // If this process is killed the job saves and stops, as nobody could request it afterwards.
   ::prctl(PR_SET_PDEATHSIG, SIGUSR1);
   if (::getppid() != parent) ::_exit(1);
-  // It may write to the terminal though another group has it.
+  // It may write to the terminal though another group controls it.
   std::signal(SIGTTOU, SIG_IGN);
-  // SIGPIPE stays ignored: mpirun hears it by a handler of its own, but not when it begins or ends.
+  // SIGPIPE stays ignored: mpirun installs its own handler, but not during startup and exit.
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -130,18 +130,18 @@ Pipe open_pipe() {
   ::_exit(127);
 }
 
-// `errors`: what becomes its standard error, where that is not to be this process's.
+// `errors`: its standard error, if different from this process's.
 pid_t start(const std::vector<std::string>& command, const Descriptor& errors) {
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   auto [reads, writes] = open_pipe();
   const pid_t parent = ::getpid();
-  // What a terminal has typed is this process's to read.
+  // Terminal input belongs to this process.
   const bool takes_input = ::isatty(STDIN_FILENO) == 0;
   std::fflush(nullptr);
   const pid_t child = ::fork();
-  if (child < 0) throw Failure("longspan run: no process can be started: {}", errno_message());
+  if (child < 0) throw Failure("longspan launch: fork failed: {}", errno_message());
   if (child == 0) {
     if (!takes_input)
       if (const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC); nothing >= 0)
@@ -154,7 +154,8 @@ pid_t start(const std::vector<std::string>& command, const Descriptor& errors) {
   int error = 0;
   if (::read(reads.get(), &error, sizeof error) == sizeof error) {
     ::waitpid(child, nullptr, 0);
-    throw Failure("longspan run: {} cannot be started: {}", command.front(), errno_message(error));
+    throw Failure(
+        "longspan launch: {} cannot be started: {}", command.front(), errno_message(error));
   }
   return child;
 }
@@ -164,7 +165,7 @@ std::string room_in(const std::string& folder) {
   const auto space = std::filesystem::space(folder, error);
   return error ? fmt::format("{}: {}", folder, error.message())
                : fmt::format(
-                     "{} has {} left", folder, format_bytes(static_cast<double>(space.available)));
+                     "{}: {} free", folder, format_bytes(static_cast<double>(space.available)));
 }
 
 class JobWatch {
@@ -199,9 +200,9 @@ class JobWatch {
   void end_rest() const;
   int exit_code() const;
   std::string waits_for() const;
-  // Ranks that run elsewhere cannot be heard.
+  // Remote ranks cannot report.
   bool hears_ranks() const { return job_.is_local && ear_.defined(); }
-  // While mpirun starts its daemons on other machines SIGUSR1 would end it as an error of its own.
+  // While mpirun starts its daemons on other machines SIGUSR1 would end it with its own error.
   bool starts_elsewhere() const {
     return !job_.is_local && doing_.empty() && Clock::now() - started_ < job_.daemons_start;
   }
@@ -209,17 +210,17 @@ class JobWatch {
   const Job& job_;
   Descriptor signals_;
   Descriptor ear_;
-  Descriptor errors_;  // what mpirun writes to standard error
+  Descriptor errors_;  // mpirun's standard error
   MpirunStderrFilter words_;
   Clock::time_point errors_came_ = Clock::now();
   pid_t child_;
-  std::string doing_;  // what a rank said last; nothing before the first has started
+  std::string doing_;  // last report of a rank; empty before the first has started
   std::optional<int> status_;
   Clock::time_point started_ = Clock::now();
   Clock::time_point spoke_ = Clock::now();
   std::optional<Clock::time_point> asked_;
-  std::optional<Clock::time_point> failed_;  // a rank has said why the job ends
-  bool passes_later_ = false;  // mpirun is to be asked once it has started its daemons
+  std::optional<Clock::time_point> failed_;  // a rank has reported why the job ends
+  bool passes_later_ = false;                // request mpirun once it has started its daemons
   std::optional<Clock::time_point> ended_;
   int end_code_ = 0;
   bool gave_hint_ = false;
@@ -234,8 +235,8 @@ void JobWatch::ask() {
   if (asked_) return;
   asked_ = spoke_ = Clock::now();
   say(
-      fmt::format("asked to save and stop; waits for {}, then for the checkpoint. Ctrl-C once more "
-                  "ends the job now: what came after its last checkpoint is lost",
+      fmt::format("stop requested; waiting for {}, then for the checkpoint. Press Ctrl-C again to "
+                  "end the job now and lose all work since its last checkpoint",
                   waits_for()));
   passes_later_ = starts_elsewhere();
   if (!passes_later_) ::kill(child_, SIGUSR1);
@@ -245,7 +246,7 @@ void JobWatch::end(int code) {
   if (ended_) return;
   ended_ = Clock::now();
   end_code_ = code;
-  // A rank alone would take SIGTERM for a wish to save.
+  // A single rank would treat SIGTERM as a request to save.
   ::kill(child_, job_.by_mpirun || !job_.saves ? SIGTERM : SIGKILL);
 }
 
@@ -253,7 +254,7 @@ void JobWatch::take(int signal) {
   if (signal == SIGINT) std::fputc('\n', stderr);  // after the terminal's ^C
   if (!job_.saves) return end(128 + signal);
   if (asked_ && signal == SIGINT) {
-    say("ends the job now");
+    say("ending the job now");
     return end(128 + signal);
   }
   ask();
@@ -275,7 +276,7 @@ void JobWatch::listen() {
   while ((length = ::recv(ear_.get(), text, sizeof text, 0)) >= 0) {
     const bool is_first = doing_.empty();
     doing_.assign(text, static_cast<std::size_t>(length));
-    // Of a job that was asked while it started nobody may have heard it.
+    // A stop request during startup may have reached no rank.
     if (is_first && asked_) {
       passes_later_ = false;
       ::kill(child_, SIGUSR1);
@@ -314,9 +315,7 @@ void JobWatch::end_without_mpirun() {
   ended_ = Clock::now();
   const bool is_stop = words_.end_code() == static_cast<int>(ExitCode::stopped);
   end_code_ = is_stop && !asked_ ? static_cast<int>(ExitCode::rank_failed) : *words_.end_code();
-  say(
-      fmt::format("mpirun has not ended {} s after a rank did, as where it cannot reach a machine: "
-                  "ends it",
+  say(fmt::format("mpirun is still running {} s after a rank ended (host unreachable?); killing it",
                   time_to_abort.count()));
   kill_all();
 }
@@ -331,19 +330,19 @@ void JobWatch::look_at_clock() {
   if (failed_ && !job_.is_local && now - *failed_ > time_to_abort) return end_without_mpirun();
   if (hears_ranks() && doing_.empty()) {
     if (asked_ && now - *asked_ > asked_start) {
-      say("no rank has started, so there is nothing to save: ends the job now");
+      say("no rank has started, nothing to save; ending the job now");
       return end(static_cast<int>(ExitCode::stopped));
     }
     if (now - started_ > longest_start) {
-      say(fmt::format("no rank has started after {} s: ends the job", longest_start.count()));
+      say(fmt::format("no rank has started after {} s; ending the job", longest_start.count()));
       return end(static_cast<int>(ExitCode::rank_failed));
     }
     if (!gave_hint_ && now - started_ > start_limit) {
       gave_hint_ = true;
       const char* const temporary = std::getenv("TMPDIR");
       say(
-          fmt::format("no rank has started after {} s; Open MPI needs room in /dev/shm and in "
-                      "TMPDIR ({}; {})",
+          fmt::format("no rank has started after {} s; Open MPI requires free space in /dev/shm "
+                      "and in TMPDIR ({}; {})",
                       start_limit.count(),
                       room_in("/dev/shm"),
                       room_in(temporary ? temporary : "/tmp")));
@@ -355,8 +354,8 @@ void JobWatch::look_at_clock() {
   }
   if (asked_ && now - spoke_ > reminder) {
     spoke_ = now;
-    if (!passes_later_) ::kill(child_, SIGUSR1);  // while it started it may have lost the first one
-    say(fmt::format("waits for {} ({} s so far)",
+    if (!passes_later_) ::kill(child_, SIGUSR1);  // the first one may have been lost during startup
+    say(fmt::format("waiting for {} ({} s so far)",
                     waits_for(),
                     std::chrono::duration_cast<seconds>(now - *asked_).count()));
   }
@@ -364,16 +363,16 @@ void JobWatch::look_at_clock() {
 
 int JobWatch::exit_code() const {
   const int code = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
-  // A rank is ended by this signal until it listens for it, which is before it trains.
+  // The signal ends a rank until it installs a handler, which is before it trains.
   if (asked_ && !ended_ && code == 128 + SIGUSR1) {
-    say("stopped before training began: there was nothing to save");
+    say("stopped before training started; nothing to save");
     return static_cast<int>(ExitCode::stopped);
   }
   if (ended_) return end_code_;
   if (job_.by_mpirun && !job_.is_local) {
-    // What a rank said counts: mpirun has a code of its own where it cannot reach a machine, and a
-    // rank that gave up ends an mpirun that waits for one. But of a job in which a signal ended a
-    // rank mpirun tells that; it asks the others to end, which they may take for a wish to stop.
+    // The code that a rank reported counts. mpirun has its own code if it cannot reach a machine,
+    // and a rank that gave up ends an mpirun that waits for one. If a signal ended a rank, mpirun
+    // reports that. It then asks the others to end, which they may treat as a stop request.
     const bool is_signal_of_rank = WIFEXITED(*status_) && code > 128;
     if (const auto said = words_.end_code(); said && !is_signal_of_rank) {
       const bool is_stop = *said == static_cast<int>(ExitCode::stopped);
@@ -387,41 +386,40 @@ int JobWatch::exit_code() const {
     const bool is_of_rank =
         std::ranges::find(of_ranks, static_cast<ExitCode>(code)) != of_ranks.end();
     if (words_.tell_of_a_lost_machine() && !is_of_rank) {
-      say(fmt::format("a machine of the job was lost, cannot be reached or has no Open MPI{}",
-                      job_.saves ? "; the run goes on from its newest checkpoint when it is "
-                                   "started again"
-                                 : ""));
+      say(fmt::format(
+          "a host of the job is lost, unreachable or has no Open MPI{}",
+          job_.saves ? "; run the same command to resume from the newest checkpoint" : ""));
       return static_cast<int>(ExitCode::rank_failed);
     }
-    // Asked before it has started its daemons mpirun ends, and with which code is not settled.
+    // If asked before its daemons have started, mpirun ends with an unspecified code.
     const bool is_own_code = words_.tell_of_a_missing_daemon() || (code > 0 && code < 128);
     if (asked_ && !passes_later_ && doing_.empty() && !is_of_rank && is_own_code) {
-      say("mpirun ended before a rank was heard; what was saved before stays");
+      say("mpirun ended before any rank reported; existing checkpoints are kept");
       return static_cast<int>(ExitCode::stopped);
     }
   }
   // mpirun reports it itself.
   if (code > 128 && !job_.by_mpirun && !job_.caller_reports)
-    say(fmt::format("signal {} ({}) ended a rank{}",
+    say(fmt::format("a rank was killed by signal {} ({}){}",
                     code - 128,
                     ::strsignal(code - 128),
-                    code - 128 == SIGKILL ? ", as where the memory of the machine ran out" : ""));
+                    code - 128 == SIGKILL ? ", which the kernel sends when memory runs out" : ""));
   return code;
 }
 
-// Ranks end with mpirun; those that it lost sight of end here. A job that follows finds nothing of
-// this one, such as its lock on the directory of the run.
+// Ranks end with mpirun; any that it lost track of end here. The next job must find nothing of this
+// one, such as its lock on the run's directory.
 void JobWatch::end_rest() const {
   const auto limit = Clock::now() + time_to_end;
   do {
-    kill_all();  // again, for what began while they were looked for
+    kill_all();  // repeated for processes that started during the scan
     ::poll(nullptr, 0, 1);
   } while (::waitpid(-1, nullptr, WNOHANG) >= 0 && Clock::now() < limit);
 }
 
 JobResult JobWatch::wait() {
   while (!status_) {
-    std::array<pollfd, 3> events = {};  // one without a descriptor is passed over
+    std::array<pollfd, 3> events = {};  // poll skips entries without a descriptor
     const std::array descriptors = {signals_.get(), ear_.get(), errors_.get()};
     for (std::size_t i = 0; i < events.size(); ++i)
       events[i] = {.fd = descriptors[i], .events = POLLIN, .revents = 0};

@@ -16,14 +16,14 @@
 namespace longspan {
 namespace {
 
-// Of what speeds decide only an order is wanted here.
+// Typical speeds, which need only rank layouts correctly.
 constexpr double usual_flops = 1e11;
 constexpr double usual_memory_bandwidth = 2e10;
 constexpr double usual_bandwidth = 5e9;
 constexpr std::int64_t usual_vocabulary = 256;
 constexpr std::int64_t usual_classes = 32;
 
-// Whether one of the processors of a list such as "0-3,8" may be used by this process.
+// Whether this process may use one of the processors of a list such as "0-3,8".
 bool may_use(const std::string& list, const cpu_set_t& allowed) {
   std::istringstream ranges(list);
   for (std::string range; std::getline(ranges, range, ',');) {
@@ -55,23 +55,23 @@ std::optional<int> ranks_of(const ParallelOptions& parallel) {
 }
 
 std::string reason_of(const DeviceSlots& places, int ranks) {
-  const char* const what = places.processor == Processor::gpu ? "GPU" : "memory (NUMA node)";
-  const char* const several = places.processor == Processor::gpu ? "GPUs" : "memories (NUMA nodes)";
-  if (ranks > places.count) return "parallel.* of the configuration takes no fewer";
+  const char* const what = places.processor == Processor::gpu ? "GPU" : "NUMA node";
+  const char* const several = places.processor == Processor::gpu ? "GPUs" : "NUMA nodes";
+  if (ranks > places.count) return "parallel.* requires at least that many";
   if (places.count == 1) return fmt::format("this machine has one {}", what);
   if (ranks == places.count) return fmt::format("this machine has {} {}", ranks, several);
   return fmt::format(
-      "no layout of more ranks fits on the {} {} of this machine", places.count, several);
+      "no layout of more ranks fits the {} {} of this machine", places.count, several);
 }
 
-// `sharing`: the ranks that share the memory of this machine; nothing where they are on others.
+// `sharing`: the ranks that share the memory of this machine; empty if they are on others.
 MachineProfile usual_machine(const DeviceSlots& places, std::optional<int> sharing) {
   MachineProfile machine;
   machine.processor = places.processor;
   machine.flops = machine.bf16_flops = machine.f16_flops = usual_flops;
   machine.memory_bandwidth = usual_memory_bandwidth;
   machine.bandwidth = usual_bandwidth;
-  // To ask a GPU for its memory would take some of it as long as this process lives.
+  // Querying a GPU's memory would allocate some of it for the lifetime of this process.
   const bool is_known = sharing && places.processor != Processor::gpu;
   machine.memory = is_known ? memory_of_rank(*sharing) : 0;
   return machine;
@@ -107,7 +107,7 @@ ChosenLayout choose_layout(const ConfigurationText& source, std::optional<Device
   const auto configuration = configure(source);
   const ParallelOptions& parallel = configuration->parallel;
   const auto others = static_cast<int>(parallel.context * parallel.tensor);
-  if (const auto named = ranks_of(parallel)) return {*named, {}, "parallel.* names them"};
+  if (const auto named = ranks_of(parallel)) return {*named, {}, "parallel.* sets them"};
   const DeviceSlots places = given ? *given : places_here(configuration->run.device);
   if (others > 1) {
     int data = std::max(places.count / others, 1);
@@ -139,11 +139,11 @@ ChosenLayout choose_layout_of_fewer(const ConfigurationText& source,
       return plan.mesh.context == parallel.context && plan.mesh.tensor == parallel.tensor;
     });
     if (as_named != plans.fitting.end())
-      return {ranks, layout_settings(*as_named), "it divides the model as before"};
+      return {ranks, layout_settings(*as_named), "same model sharding"};
     if (!plans.fitting.empty())
-      return {ranks, layout_settings(plans.fitting.front()), "the model is divided otherwise"};
+      return {ranks, layout_settings(plans.fitting.front()), "changed model sharding"};
     trouble = plans.too_large.empty() ? plans.refused
-                                      : fmt::format("a rank needs {} and has {}",
+                                      : fmt::format("a rank requires {}, but has {}",
                                                     format_bytes(plans.too_large.front().bytes()),
                                                     format_bytes(machine.memory));
   }

@@ -1,4 +1,4 @@
-// How many ranks to start on this machine, where nobody says.
+// Chooses the number of ranks on this machine and their layout if the user does not.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,7 @@
 
 namespace longspan {
 
-// What of a machine has a rank of its own: its GPUs that can be used, or without one its memories
-// (NUMA nodes).
+// Devices of a machine that get one rank each: its usable GPUs, or without GPUs its NUMA nodes.
 struct DeviceSlots {
   int count = 1;
   Processor processor = Processor::cpu;
@@ -21,33 +20,33 @@ DeviceSlots places_here(DeviceChoice choice);
 
 struct ChosenLayout {
   int ranks = 1;
-  std::vector<std::string> settings;  // "key=value": the layout, where the configuration leaves it
+  std::vector<std::string> settings;  // "key=value": layout keys that the configuration leaves open
   std::string reason;                 // as a clause
 };
 
-// As many ranks as `parallel.*` names, or else one for each place: the fastest layout of them that
-// fits, by the planner's counts and the speeds of a usual machine. Throws ConfigurationError for
-// what the configuration says wrongly. Without `places` those of this machine are looked up.
+// Returns the fastest layout that fits, by the planner's counts and the speeds of a typical
+// machine. It has as many ranks as `parallel.*` requests, or else one per slot. Without `places`
+// uses the slots of this machine. Throws ConfigurationError for an invalid configuration.
 ChosenLayout choose_layout(const ConfigurationText& source, std::optional<DeviceSlots> places = {});
 
-// For a run that had more ranks: the layout of at most `most` ranks that has the most of them and
-// fits, whatever `parallel.*` says; where there are several the one with the context and tensor of
-// `parallel.*`, else the fastest. `local` of the ranks share the memory of this machine; nothing:
-// they are on others, whose memory is not known. 0 ranks where there is none, with the reason.
-// Throws as above.
+// Returns a layout for a run that had more ranks: one that fits and has the most ranks, at most
+// `most`. It ignores `parallel.*`, except that among several it prefers the context and tensor
+// sizes of `parallel.*`, then the fastest. `local` of the ranks share the memory of this machine.
+// Empty: they are on others, whose memory is unknown. Returns 0 ranks with the reason if nothing
+// fits. Throws as above.
 ChosenLayout choose_layout_of_fewer(const ConfigurationText& source,
                                     int most,
                                     std::optional<int> local);
 
-// The layout of a plan as "key=value": parallel.data_parallel_size, context_parallel_size,
+// Returns the layout of a plan as "key=value": parallel.data_parallel_size, context_parallel_size,
 // tensor_parallel_size, sequence_parallel and zero_stage.
 std::vector<std::string> layout_settings(const StepPlan& plan);
 
-// The ranks that `parallel.*` names, where `parallel.data_parallel_size` is among them. Throws as
-// above.
+// Returns the number of ranks set by `parallel.*`, if `parallel.data_parallel_size` is set. Throws
+// as above.
 std::optional<int> named_ranks(const ConfigurationText& source);
 
-// A rank for each place, for commands that read no configuration.
+// Returns one rank per slot, for commands that read no configuration.
 ChosenLayout choose_ranks();
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// longspan list: the runs below a folder.
+// longspan list: status of all runs under a directory.
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
@@ -21,7 +21,7 @@ struct ListArguments {
 
 std::string list_table(const std::vector<RunRecord>& runs) {
   std::vector<std::vector<std::string>> rows = {
-      {"run", "state", "step", "loss", "validation", "changed (UTC)", "data x context x tensor"}};
+      {"run", "state", "step", "loss", "validation", "modified (UTC)", "data x context x tensor"}};
   std::string notes;
   for (const RunRecord& run : runs) {
     rows.push_back({run.path.string(),
@@ -48,7 +48,7 @@ ExitCode run_list(const ListArguments& arguments, Session& session) {
     for (const RunRecord& record : runs) list.push_back(to_json(record));
     print(session, json_text(list));
   } else if (runs.empty()) {
-    print(session, fmt::format("{}: there are no runs below it\n", arguments.folder));
+    print(session, fmt::format("{}: no runs found\n", arguments.folder));
   } else {
     print(session, list_table(runs));
   }
@@ -59,25 +59,24 @@ ExitCode run_list(const ListArguments& arguments, Session& session) {
 }  // namespace
 
 Command list_command() {
-  return {.name = "list",
-          .description =
-              "List the runs below a folder: what became of each, how far it is and its last "
-              "figures",
-          .examples =
-              "  longspan list\n"
-              "  longspan list runs/families\n"
-              "  longspan list --json\n",
-          .bind = [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<ListArguments>();
-            app.add_option("FOLDER", arguments->folder, "where to look; runs, unless it is given")
-                ->check(not_empty_text());
-            app.add_flag(
-                "--json",
-                arguments->json,
-                "print a JSON array with an object for each run: `last` and `validation` are "
-                "its lines of metrics.jsonl");
-            return [arguments](Session& session) { return run_list(*arguments, session); };
-          }};
+  return {
+      .name = "list",
+      .description = "List the runs under a directory with their status, progress and last metrics",
+      .examples =
+          "  longspan list\n"
+          "  longspan list runs/families\n"
+          "  longspan list --json\n",
+      .bind = [](CLI::App& app) -> Action {
+        auto arguments = std::make_shared<ListArguments>();
+        app.add_option("FOLDER", arguments->folder, "directory to search (default: runs)")
+            ->check(not_empty_text());
+        app.add_flag(
+            "--json",
+            arguments->json,
+            "output as a JSON array of one object per run; `last_metrics` and `validation` are "
+            "lines of its metrics.jsonl");
+        return [arguments](Session& session) { return run_list(*arguments, session); };
+      }};
 }
 
 }  // namespace longspan

@@ -28,8 +28,8 @@ MeshShape layout(const Configuration& configuration, int ranks, DefaultAxis axis
   return mesh_shape(parallel, ranks);
 }
 
-// What a run wrote beside its checkpoints is data: only what the command line sets may be a mistake
-// of its user.
+// The configuration in the run's directory is data: only what the command line sets may be a user
+// error.
 std::unique_ptr<Configuration> understood(const ConfigurationText& source,
                                           const RunLocation& location) {
   if (!location.run) return configure(source);
@@ -48,19 +48,19 @@ std::unique_ptr<Configuration> understood(const ConfigurationText& source,
 void add_run(CLI::App& app, RunArguments& arguments) {
   app.add_option("RUN",
                  arguments.path,
-                 "a run's directory, one of its checkpoints, or the YAML file of a run")
+                 "run directory, one of its checkpoints, or the YAML configuration file of a run")
       ->required()
       ->check(not_empty_text());
   app.add_option(
          "--checkpoint",
          arguments.checkpoint,
-         "the checkpoint to use: its directory, the name or number of a step of the run, or best "
-         "(checkpoint.best_metric); without it the newest of the run that verifies")
+         "checkpoint to use: a directory, the name or number of a step of the run, or best, by "
+         "checkpoint.best_metric (default: newest valid checkpoint)")
       ->check(not_empty_text());
   app.add_option("--set",
                  arguments.settings,
-                 "set a key of the configuration; may be repeated. Only what is set here of "
-                 "parallel.* counts")
+                 "configuration key and its value; repeatable. Keys of parallel.* have effect only "
+                 "here, not in the configuration.")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all()
@@ -88,16 +88,16 @@ LoadedRun load_run(const RunArguments& arguments, Session& session, DefaultAxis 
   OpenedCheckpoint& opened = *found;
   if (world.rank() == 0) {
     for (const std::string& sentence : opened.skipped)
-      std::fprintf(stderr, "longspan: passed over: %s\n", sentence.c_str());
+      std::fprintf(stderr, "longspan: skipped: %s\n", sentence.c_str());
   }
 
-  // A program may have saved it without one.
+  // Another program may have saved it without a configuration.
   if (const std::string& trained = opened.checkpoint.info().configuration; !trained.empty())
     require_same_model(
         opened.checkpoint,
         change_since(opened.checkpoint,
                      [&](const std::string& saved) { return compare(*configuration, saved); }),
-        "use it with the model that it was trained with");
+        "use the model of the checkpoint");
   Tokenizer tokenizer = tokenizer_of(opened.checkpoint, configuration->data);
   const ProcessMesh mesh(world, layout(*configuration, world.size(), axis));
   const Device device =
@@ -107,8 +107,8 @@ LoadedRun load_run(const RunArguments& arguments, Session& session, DefaultAxis 
   const LabelSet labels = labels_of(opened.checkpoint.scalars(), opened.checkpoint.path().string());
   if (configuration->task_kind().has_labels && labels.size() == 0)
     throw DataError(
-        "{}: has the weights of a body, and no readout of labels: they were imported so; start a "
-        "run from them that learns one (training.init_from.path)",
+        "{}: expected a classification head, found only the weights of a backbone; fine-tune them "
+        "in a run with training.init_from.path",
         opened.checkpoint.path().string());
   const std::optional<ImageShape> image = image_of(opened.checkpoint.scalars());
   const std::int64_t ids = configuration->task_kind().vocabulary(tokenizer, configuration->data);

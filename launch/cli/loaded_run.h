@@ -1,4 +1,4 @@
-// A trained model, found and loaded for the subcommands that use one.
+// Loads a trained model for the subcommands that use one.
 #pragma once
 
 #include <filesystem>
@@ -18,7 +18,7 @@ class App;
 
 namespace longspan {
 
-// What the command line says. Keep it alive with the action.
+// Command-line arguments. Must outlive the action.
 struct RunArguments {
   std::string path;
   std::string checkpoint;
@@ -26,26 +26,25 @@ struct RunArguments {
 };
 void add_run(CLI::App& app, RunArguments& arguments);
 
-// The axis that the ranks of the job lie along unless --set says otherwise: how a run was trained
-// does not bind those who use it.
+// Axis along which the job's ranks are placed unless --set overrides it. A run's training layout
+// does not constrain its use.
 enum class DefaultAxis { data, tensor };
 
 struct LoadedRun {
   std::unique_ptr<SpinControl> spinning;
   std::unique_ptr<Configuration> configuration;
-  std::filesystem::path directory;  // the run's
+  std::filesystem::path directory;  // of the run
   Checkpoint checkpoint;
   Tokenizer tokenizer;
-  LabelSet labels;                  // of classes or tags, where it was trained on any
-  std::optional<ImageShape> image;  // of the images that it was trained on
+  LabelSet labels;                  // classes or tags it was trained on, if any
+  std::optional<ImageShape> image;  // images it was trained on
   std::unique_ptr<GpuCollectives> collectives;
   std::unique_ptr<Model> model;
 };
 
-// Collective. Sets the threads and the time limit of the configuration and loads the newest
-// checkpoint that verifies, or the one that is named; says on standard error which were passed
-// over. Throws DataError, and ConfigurationError, also where the checkpoint was made with another
-// model.
+// Sets the configuration's threads and time limit, and loads the named checkpoint or the newest one
+// that verifies. Reports skipped checkpoints on standard error. Collective. Throws DataError, and
+// ConfigurationError, also if the checkpoint contains another model.
 LoadedRun load_run(const RunArguments& arguments, Session& session, DefaultAxis axis);
 
 }  // namespace longspan

@@ -1,6 +1,7 @@
-// The only main(): reads the command line, opens the session, runs the subcommand, and turns every
-// exception into one sentence on one rank and the exit code that says why.
+// The only main(): parses the command line, opens the session and runs the subcommand. Turns every
+// exception into one message on one rank and an exit code.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <omp.h>
 #include <unistd.h>
 
@@ -24,15 +25,15 @@
 #include "framework/distributed/launcher.h"
 #include "framework/options/field_names.h"
 #include "launch/cli/command.h"
+#include "launch/cli/launch.h"
 #include "launch/cli/reference.h"
-#include "launch/cli/run.h"
 #include "launch/cli/version.h"
 
 namespace longspan {
 namespace {
 
 std::vector<Command> commands() {
-  return {run_command(),
+  return {launch_command(),
           train_command(),
           evaluate_command(),
           generate_command(),
@@ -44,16 +45,17 @@ std::vector<Command> commands() {
           inspect_command(),
           verify_command(),
           report_command(),
-          attention_command(),
+          attention_maps_command(),
           tokenizer_command(),
-          prepare_command(),
+          tokenize_data_command(),
           import_command(),
           export_command(),
           completion_command(),
           man_command()};
 }
 
-// Help and mistakes in the command line come before MPI; every rank has the same, one says it.
+// Whether this process reports help and command-line errors. They come before MPI, and every rank
+// has the same, so only one reports.
 bool speaks() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     const char* rank = std::getenv(name);
@@ -63,7 +65,7 @@ bool speaks() {
 }
 
 struct CommandLine {
-  Action action;  // empty: there is nothing left to do
+  Action action;  // empty: nothing left to do
   ExitCode code = ExitCode::ok;
 };
 
@@ -81,7 +83,8 @@ CommandLine say(const std::string& text) {
   return {{}, ExitCode::failure};
 }
 
-// The command or option that the field names so, or a near one; a key where the command sets keys.
+// Returns the command or option with that synonym, or a similar one; a key if the command sets
+// keys.
 std::string meant_word(const std::string& word, const std::vector<std::string>& known) {
   for (const FieldName& entry : option_names())
     if (std::ranges::count(known, entry.key) > 0 && match(word, entry) == NameMatch::whole)
@@ -101,16 +104,16 @@ std::string not_known(const std::string& word,
                       const std::vector<std::string>& known,
                       const std::string& command) {
   const std::string near = meant_word(word, known);
-  return fmt::format("{} is not known{}; see {} --help",
+  return fmt::format("unknown option {}{}; see {} --help",
                      quote(word),
                      near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near),
                      command);
 }
 
-// A word where a command should be: the parser itself would only call it unexpected, or miss the
-// command.
+// Checks the word in place of a command: the parser itself would only report it as unexpected, or
+// report a missing command.
 std::string judge_command(int count, char** words, const std::vector<Command>& known) {
-  if (count < 2) return "a command is missing; see longspan --help";
+  if (count < 2) return "missing command; see longspan --help";
   const std::string word = words[1];
   if (word.starts_with("-")) {
     const std::vector<std::string> flags = {"--help", "--version", "-h"};
@@ -122,13 +125,13 @@ std::string judge_command(int count, char** words, const std::vector<Command>& k
     names.push_back(command.name);
   }
   const std::string near = meant_word(word, names);
-  return fmt::format("{} is not a command; allowed: {}{}",
+  return fmt::format("unknown command {} (choices: {}){}",
                      quote(word),
-                     join_or(names),
+                     fmt::join(names, ", "),
                      near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
 }
 
-// The first option that the command does not have; the parser would tell what it misses instead.
+// Returns the first unknown option; the parser would report a missing one instead.
 std::string judge_options(const CLI::App& command) {
   std::vector<std::string> known;
   for (const CLI::Option* option : command.get_options())
@@ -149,7 +152,7 @@ CommandLine tell(const TextAction& text, const CLI::App& program) try {
 }
 
 CommandLine read_command_line(int count, char** words) {
-  CLI::App app("Train the Transformer family on very long sequences.", "longspan");
+  CLI::App app("Train Transformers on very long sequences", "longspan");
   app.set_version_flag("--version", version_text, "versions of the program and its libraries");
   app.footer(std::string("Examples:\n"
                          "  longspan config configs/quickstart.yaml\n"
@@ -191,12 +194,12 @@ CommandLine read_command_line(int count, char** words) {
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (!app.got_subcommand(known[i].name)) continue;
     if (omp_get_max_threads() > most_threads)
-      return mistake(fmt::format("OMP_NUM_THREADS: found {} threads; wanted at most {}",
-                                 omp_get_max_threads(),
-                                 most_threads));
+      return mistake(fmt::format("OMP_NUM_THREADS: expected at most {} threads, found {}",
+                                 most_threads,
+                                 omp_get_max_threads()));
     return texts[i] ? tell(texts[i], app) : CommandLine{std::move(actions[i])};
   }
-  return mistake("a command is missing; see longspan --help");
+  return mistake("missing command; see longspan --help");
 }
 
 // Does not return: the job ends on every rank.
@@ -217,24 +220,24 @@ int run(const Action& action) try {
   } catch (const Error& error) {
     give_up(session, error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    give_up(session, ExitCode::failure, "the machine has no memory left");
+    give_up(session, ExitCode::failure, "out of memory");
   } catch (const std::exception& error) {
     give_up(session, ExitCode::failure, error.what());
   }
   return static_cast<int>(code);
 } catch (const std::exception& error) {
-  // Only the session's own start ends here: the ranks do not reach each other, so each speaks.
+  // Reached only if the session fails to start: the ranks are not connected, so each reports.
   std::fprintf(stderr, "longspan: %s\n", error.what());
   report_job_end(static_cast<int>(ExitCode::rank_failed));
   std::_Exit(static_cast<int>(ExitCode::rank_failed));
 }
 
-// `longspan run`. What the ranks would say of their command line is said before there are any.
+// `longspan launch`. Reports command-line errors of the ranks before any are started.
 int start_ranks(int count, char** words) try {
-  const RunCommandLine line = read_run({words + 2, static_cast<std::size_t>(count - 2)});
+  const LaunchCommandLine line = read_launch({words + 2, static_cast<std::size_t>(count - 2)});
   std::vector<std::string> inner = {"longspan"};
   if (line.wants_help)
-    inner.insert(inner.end(), {"run", "--help"});
+    inner.insert(inner.end(), {"launch", "--help"});
   else
     inner.insert(inner.end(), line.command.begin(), line.command.end());
   std::vector<char*> inner_words;
@@ -248,8 +251,8 @@ int start_ranks(int count, char** words) try {
   return static_cast<int>(mistake(error.what(), ExitCode::failure).code);
 }
 
-// A standard stream that was closed would be the number of the next file that is opened. As it was,
-// it cannot be read or written.
+// A closed standard stream's number would be reused for the next opened file. The replacement
+// cannot be read or written, like the closed stream.
 void occupy_closed_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     if (::fcntl(stream, F_GETFD) < 0)
@@ -264,7 +267,7 @@ int main(int count, char** words) {
   install_crash_handlers();
   occupy_closed_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails instead
-  if (count > 1 && std::string_view(words[1]) == "run") return start_ranks(count, words);
+  if (count > 1 && std::string_view(words[1]) == "launch") return start_ranks(count, words);
   const CommandLine line = read_command_line(count, words);
   return line.action ? run(line.action) : static_cast<int>(line.code);
 }

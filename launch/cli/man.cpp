@@ -1,4 +1,6 @@
 // longspan man: manual pages of the program and its commands.
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -23,7 +25,7 @@ struct ManArguments {
   std::string folder;
 };
 
-// "0.1.0": the second word of what --version prints.
+// Returns "0.1.0": the second word of the output of --version.
 std::string version() {
   const std::string text = version_text();
   const std::size_t begin = text.find(' ') + 1;
@@ -37,9 +39,9 @@ const CommandEntry& entry_named(const CommandEntry& program, const std::string& 
   std::vector<std::string> names;
   for (const CommandEntry& command : program.commands) names.push_back(command.name());
   const std::string near = closest_match(name, names);
-  throw ConfigurationError("longspan man: {} is not a command; allowed: {}{}",
+  throw ConfigurationError("longspan man: unknown command {} (choices: {}){}",
                            quote(name),
-                           join_or(names),
+                           fmt::join(names, ", "),
                            near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
 }
 
@@ -50,11 +52,11 @@ void write_man_page(const std::filesystem::path& file, const std::string& page) 
   if (!stream) throw Failure("{}: cannot be written: {}", file.string(), errno_message());
 }
 
-// Of every command, into a folder, which is made.
+// Writes the pages of all commands to a folder, which is created.
 std::string write_pages(const CommandEntry& program, const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw Failure("{}: cannot be made: {}", folder.string(), error.message());
+  if (error) throw Failure("{}: cannot be created: {}", folder.string(), error.message());
   write_man_page(folder / (page_name(program) + ".1"), man_page(program, program, version()));
   for (const CommandEntry& command : program.commands)
     write_man_page(folder / (page_name(command) + ".1"), man_page(program, command, version()));
@@ -68,16 +70,18 @@ Command man_command() {
           .description = "Print the manual page of longspan or of one of its commands, in roff",
           .examples =
               "  longspan man train | man -l -\n"
-              "  longspan man --into ~/.local/share/man/man1\n",
+              "  longspan man --output-dir ~/.local/share/man/man1\n",
           .bind = {},
           .bind_text = [](CLI::App& app) -> TextAction {
             auto arguments = std::make_shared<ManArguments>();
-            app.add_option("COMMAND", arguments->command, "whose page it is; without it longspan's")
+            app.add_option(
+                   "COMMAND", arguments->command, "command of the page (default: longspan itself)")
                 ->type_name("COMMAND")
                 ->check(not_empty_text());
-            app.add_option("--into",
+            app.add_option("--output-dir",
                            arguments->folder,
-                           "write all pages into this folder instead, a file each")
+                           "directory for the pages of all commands, one file each, instead of "
+                           "standard output")
                 ->type_name("FOLDER")
                 ->check(not_empty_text());
             return [arguments](const CLI::App& root) -> std::string {
@@ -85,7 +89,7 @@ Command man_command() {
               if (arguments->folder.empty())
                 return man_page(program, entry_named(program, arguments->command), version());
               if (!arguments->command.empty())
-                throw ConfigurationError("longspan man: --into writes all pages; leave out {}",
+                throw ConfigurationError("longspan man: --output-dir cannot be combined with {}",
                                          quote(arguments->command));
               return write_pages(program, arguments->folder);
             };

@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-// Text as roff shows it: a backslash or a hyphen is itself, and no line is a request.
+// Escapes text for roff: backslashes and hyphens are literal, and no line is a request.
 std::string roff(std::string_view text) {
   std::string result;
   bool begins = true;
@@ -38,7 +38,7 @@ std::string roff(std::string_view text) {
 std::string bold(std::string_view text) { return "\\fB" + roff(text) + "\\fR"; }
 std::string italic(std::string_view text) { return "\\fI" + roff(text) + "\\fR"; }
 
-// Paragraphs, a line of the text each.
+// Formats each line of the text as a paragraph.
 std::string paragraphs(std::string_view text) {
   std::string result;
   while (!text.empty()) {
@@ -59,7 +59,7 @@ std::string as_written(std::string_view text) {
   return text.empty() ? "" : ".nf\n" + roff(text) + "\n.fi\n";
 }
 
-// "longspan train [options] CONFIG".
+// Returns, for example, "longspan train [options] CONFIG".
 std::string synopsis(const CommandEntry& command) {
   std::string text = bold(command.words.empty() ? "longspan" : "longspan " + command.name());
   if (!command.options.empty()) text += " [" + italic("options") + "]";
@@ -77,9 +77,12 @@ std::string described(const CommandOption& option, bool is_place) {
     names += (names.empty() ? "" : ", ") + (is_place ? italic(name) : bold(name));
   if (!is_place && !option.value.empty()) names += " " + italic(option.value);
   std::string meaning = roff(option.meaning);
-  if (!option.choices.empty())
-    meaning += roff(
-        fmt::format("{}one of {}", meaning.empty() ? "" : ": ", fmt::join(option.choices, ", ")));
+  if (!option.choices.empty()) {
+    const char* const heading = meaning.empty()          ? "choices"
+                                : meaning.ends_with('.') ? " Choices"
+                                                         : "; choices";
+    meaning += roff(fmt::format("{}: {}", heading, fmt::join(option.choices, ", ")));
+  }
   return ".TP\n" + names + "\n" + meaning + "\n";
 }
 
@@ -90,7 +93,7 @@ std::string options_of(const CommandEntry& command) {
   return text;
 }
 
-// What the help of a command ends with, without its heading.
+// Returns the end of a command's help, without its heading.
 std::string examples_of(const CommandEntry& command) {
   std::string_view footer = command.footer;
   constexpr std::string_view heading = "Examples:\n";
@@ -99,7 +102,7 @@ std::string examples_of(const CommandEntry& command) {
   return std::string(footer.substr(0, footer.find(exit_codes)));
 }
 
-// Commands below one: of the program by their pages, of a command with their options.
+// Lists the subcommands: of the program by their pages, of a command with their options.
 std::string commands_of(const CommandEntry& command) {
   std::string text;
   for (const CommandEntry& below : command.commands) {

@@ -18,17 +18,18 @@ namespace longspan {
 namespace {
 
 constexpr std::string_view validation_prefix = "validation_";
-constexpr std::int64_t first_window = 1 << 16;  // bytes; if that is not enough, eight times as many
+constexpr std::string_view validation_time = "validation_seconds";  // a time
+constexpr std::int64_t first_window = 1 << 16;   // bytes; enlarged eightfold as needed
 constexpr std::int64_t most_searched = 1 << 25;  // bytes, for a validation
 
-// Bytes of a file from one place to its end.
+// Bytes of a file from a position to its end.
 struct Window {
   std::int64_t begin = 0;
   std::string text = {};
   std::string trouble = {};
 };
 
-// The last `bytes` of the file from whole lines, or from `begin` on.
+// Returns the last `bytes` of the file, from a complete line, or all from `begin`.
 Window read_window(const std::filesystem::path& file,
                    std::optional<std::int64_t> bytes,
                    std::int64_t begin = 0) {
@@ -42,7 +43,7 @@ Window read_window(const std::filesystem::path& file,
     return errno == ENOENT ? window : fail("cannot be opened: " + errno_message());
   struct stat status {};
   if (::fstat(descriptor.get(), &status) != 0 || !S_ISREG(status.st_mode))
-    return fail("is no regular file");
+    return fail("expected a regular file");
   const std::int64_t size = status.st_size;
   window.begin = bytes ? std::max<std::int64_t>(0, size - *bytes) : std::min(begin, size);
   window.text.resize(static_cast<std::size_t>(size - window.begin));
@@ -54,12 +55,12 @@ Window read_window(const std::filesystem::path& file,
                                   window.begin + static_cast<off_t>(filled));
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return fail("cannot be read: " + errno_message());
-    if (count == 0) break;  // it was cut meanwhile
+    if (count == 0) break;  // truncated meanwhile
     filled += static_cast<std::size_t>(count);
   }
   window.text.resize(filled);
   if (!bytes || window.begin == 0) return window;
-  // What comes before the first end of a line belongs to a line that begins earlier.
+  // Text before the first line end belongs to an earlier line.
   const std::size_t line = window.text.find('\n');
   const std::size_t cut = line == std::string::npos ? window.text.size() : line + 1;
   window.text.erase(0, cut);
@@ -67,8 +68,8 @@ Window read_window(const std::filesystem::path& file,
   return window;
 }
 
-// Whether it is an object with a step. Lists and objects in it are left out: a run writes none, and
-// what goes through values inside of values goes as deep as a damaged file says.
+// Whether it is an object with a step. Drops lists and nested objects: a run writes none, and
+// recursion would be as deep as a damaged file nests.
 bool is_metrics(MetricsLine& line) {
   if (!line.is_object()) return false;
   constexpr std::int64_t most = std::int64_t{1} << 53;
@@ -79,7 +80,7 @@ bool is_metrics(MetricsLine& line) {
   return true;
 }
 
-// Takes the line that begins at `begin` of the text.
+// Parses the line that starts at `begin` of the text.
 void take_line(std::string_view text,
                std::size_t begin,
                std::int64_t place,
@@ -90,12 +91,22 @@ void take_line(std::string_view text,
   if (is_metrics(values))
     part.lines.push_back(std::move(values));
   else if (part.trouble.empty())
-    part.trouble = fmt::format("{}: found something else than a line of metrics at byte {}",
+    part.trouble = fmt::format("{}: expected a line of metrics at byte {}",
                                file.string(),
                                place + static_cast<std::int64_t>(begin));
 }
 
-// The end of the last whole line of the text.
+// Returns where the last validation metric of the text starts, or npos.
+std::size_t last_validation_metric(std::string_view text) {
+  const std::string begin = fmt::format("\"{}", validation_prefix);
+  const std::string time = fmt::format("\"{}\"", validation_time);
+  std::size_t found = text.rfind(begin);
+  while (found != std::string_view::npos && text.substr(found).starts_with(time))
+    found = found == 0 ? std::string_view::npos : text.rfind(begin, found - 1);
+  return found;
+}
+
+// Returns the end of the last complete line of the text.
 std::size_t end_of_lines(std::string_view text) {
   const std::size_t last = text.rfind('\n');
   return last == std::string_view::npos ? 0 : last + 1;
@@ -104,8 +115,7 @@ std::size_t end_of_lines(std::string_view text) {
 void judge_rest(const Window& window, const std::filesystem::path& file, MetricsPart& part) {
   const std::size_t end = end_of_lines(window.text);
   if (end < window.text.size() && window.text[end] != '{' && part.trouble.empty())
-    part.trouble =
-        fmt::format("{}: found something else than a line of metrics at its end", file.string());
+    part.trouble = fmt::format("{}: expected a line of metrics at the end", file.string());
 }
 
 }  // namespace
@@ -138,9 +148,9 @@ MetricsPart newest_validation(const std::filesystem::path& file) {
     MetricsPart part = {.lines = {},
                         .end = window.begin + static_cast<std::int64_t>(end),
                         .trouble = window.trouble};
-    const std::size_t found = text.substr(0, end).rfind(fmt::format("\"{}", validation_prefix));
+    const std::size_t found = last_validation_metric(text.substr(0, end));
     if (found == std::string_view::npos) {
-      // A run without validations has none further back either, and its file may be large.
+      // A run without validations has none earlier either, and its file may be large.
       if (!window.trouble.empty() || window.begin == 0 || bytes >= most_searched) return part;
       continue;
     }
@@ -171,9 +181,13 @@ std::string format_metric(const MetricsLine& line, const std::string& name, int 
   return reason != line.end() && reason->is_string() ? reason->get<std::string>() : "?";
 }
 
+bool is_validation_metric(std::string_view name) {
+  return name.starts_with(validation_prefix) && name != validation_time;
+}
+
 std::string validation_name(const MetricsLine& line) {
   for (const auto& [name, value] : line.items())
-    if (name.starts_with(validation_prefix) && !name.ends_with("_reason")) return name;
+    if (is_validation_metric(name) && !name.ends_with("_reason")) return name;
   return "";
 }
 

@@ -1,40 +1,43 @@
-// What a run has logged of its steps, read while it may still write.
+// Reads the metrics of a run that may still be training.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace longspan {
 
-// One line of metrics.jsonl: its members by name, in their order, without lists and objects. "step"
-// is a whole number from 0 on.
+// One line of metrics.jsonl: its scalar members by name, in order. "step" is an integer of at least
+// 0.
 using MetricsLine = nlohmann::ordered_json;
 
-// Some of a file of metrics. A last line that is still being written is not in it.
+// Part of a metrics file, without a last line that is still being written.
 struct MetricsPart {
   std::vector<MetricsLine> lines;  // oldest first
-  std::int64_t end = 0;            // bytes up to the end of the last whole line
-  std::string trouble = {};  // what is there beside lines of metrics, as a sentence; "": nothing
+  std::int64_t end = 0;            // bytes up to the end of the last complete line
+  std::string trouble = {};        // message about other content than metrics lines; "": none
 };
 
-// None of these throws for what is wrong with the file. One that is not there has no lines.
+// These functions do not throw for an invalid file. A missing file has no lines.
 //
-// The newest lines, `count` of them where there are so many.
+// Returns the newest `count` lines, or fewer if there are fewer.
 MetricsPart newest_metrics(const std::filesystem::path& file, std::size_t count);
-// The newest line that has a figure of validation, if there is one in the last 32 MiB, as the only
-// line.
+// Returns the newest line with a validation metric, as the only line, if the last 32 MiB contain
+// one.
 MetricsPart newest_validation(const std::filesystem::path& file);
-// The lines from a byte on, which is the first of a line.
+// Returns the lines from byte `begin`, the first byte of a line.
 MetricsPart metrics_from(const std::filesystem::path& file, std::int64_t begin);
 
-// A member as text of at most `digits` significant digits: of a number, or why there is none
-// ("nan", "inf", "-inf"); "" where the line has no such member.
+// Formats a member with at most `digits` significant digits, or "nan", "inf" or "-inf". Returns ""
+// if the line lacks the member.
 std::string format_metric(const MetricsLine& line, const std::string& name, int digits = 5);
-// The figure of validation that comes first in the line, which is the one that says how good the
-// model is: "validation_loss", "validation_reward"; "" where there is none.
+// Returns whether a member is a validation metric: "validation_loss", not "validation_seconds".
+bool is_validation_metric(std::string_view name);
+// Returns the first validation metric of the line, its primary quality metric. Examples:
+// "validation_loss", "validation_episode_reward_mean". Returns "" if there is none.
 std::string validation_name(const MetricsLine& line);
 
 }  // namespace longspan

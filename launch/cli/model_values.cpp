@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// Keys with dots as YAML has them: nested.
+// Formats dotted keys as nested YAML.
 class Section {
  public:
   void add(const std::string& key, const std::string& value) {
@@ -55,7 +55,7 @@ ModelValues with_image(const ModelValues& values, const std::optional<ImageShape
 
 std::unique_ptr<Configuration> configure_settings(
     const std::vector<std::pair<std::string, std::string>>& settings, const std::string& run) {
-  // A configuration must name a text to learn from, which a model without a run has not.
+  // A configuration requires training data, which a model without a run lacks.
   Section all;
   all.add("data.train", "your-text.txt");
   all.add("run.output_dir", yaml_word(run));

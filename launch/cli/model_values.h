@@ -1,4 +1,4 @@
-// Configurations as the tables of architectures know them (framework/interop/architecture.h).
+// Configurations as the values that architecture tables use (framework/interop/architecture.h).
 #pragma once
 
 #include <chrono>
@@ -14,17 +14,17 @@
 
 namespace longspan {
 
-// How long ranks that have nothing to do wait for the one that reads and writes.
+// How long idle ranks wait for the one that reads and writes.
 inline constexpr std::chrono::duration<double> patience{1e6};
 
-// Every key with its value.
+// Returns every key with its value.
 ModelValues model_values(const Configuration& configuration);
 
-// The same with image.height, image.width and image.channels, where there are images.
+// Returns the values with image.height, image.width and image.channels added if there is an image.
 ModelValues with_image(const ModelValues& values, const std::optional<ImageShape>& image);
 
-// The configuration that says these keys, their values as YAML has them, and no others. `run`:
-// its directory, which also names it in messages. Throws ConfigurationError.
+// Returns the configuration with exactly these keys, their values in YAML. `run`: its directory,
+// which also identifies it in messages. Throws ConfigurationError.
 std::unique_ptr<Configuration> configure_settings(
     const std::vector<std::pair<std::string, std::string>>& settings, const std::string& run);
 

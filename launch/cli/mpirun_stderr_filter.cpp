@@ -13,7 +13,7 @@
 namespace longspan {
 namespace {
 
-// Open MPI puts its messages between two lines of so many dashes.
+// Open MPI frames its messages with two lines of this many dashes.
 const std::string frame(74, '-');
 constexpr std::array<std::string_view, 2> of_exit_codes = {
     "Primary job  terminated normally, but",
@@ -30,7 +30,7 @@ bool begins_as(std::string_view text, std::span<const std::string_view> beginnin
                              [&](std::string_view begin) { return text.starts_with(begin); });
 }
 
-// With --tag-output, or as it is.
+// With or without --tag-output.
 std::optional<int> end_code_in(std::string_view words) {
   constexpr std::string_view tag = "<stderr>:";
   if (const auto at = words.find(tag); at != words.npos) words.remove_prefix(at + tag.size());

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The number that a word is, or -1.
+// Returns the value as an integer, or -1.
 std::int64_t count_of(const std::map<std::string, std::string>& words, const char* key) {
   const auto found = words.find(key);
   if (found == words.end()) return -1;
@@ -23,12 +23,12 @@ std::int64_t count_of(const std::map<std::string, std::string>& words, const cha
   return error == std::errc() && end == word.data() + word.size() ? count : -1;
 }
 
-// When it saves next, as a clause; empty where its configuration does not tell.
+// Returns when it saves next, as a clause; empty if its configuration lacks the interval.
 std::string next_save(std::int64_t logged, std::int64_t every, std::int64_t steps) {
   if (every < 0 || steps < 0) return "";
   if (every > 0 && (logged / every + 1) * every < steps)
-    return fmt::format("; the first save is due after step {}", (logged / every + 1) * every);
-  return fmt::format("; it saves when it ends, after step {}", steps);
+    return fmt::format("; first save after step {}", (logged / every + 1) * every);
+  return fmt::format("; saves at the end, after step {}", steps);
 }
 
 }  // namespace
@@ -41,25 +41,23 @@ std::string no_checkpoint_message(const fs::path& run) {
   const std::int64_t logged = last_logged_step(run);
   const std::int64_t steps = count_of(words, "training.max_steps");
   const auto family = words.find("model.family");
-  std::string text = fmt::format("{}: this run", run.string());
+  std::string text = fmt::format("{}: no checkpoint yet", run.string());
   if (is_known)
     text += fmt::format(" ({}{})",
                         configuration.string(),
                         family == words.end() ? "" : ": " + truncated(family->second));
-  text += " has saved no checkpoint yet";
   const std::string of_steps = steps > 0 ? fmt::format(" of {}", steps) : "";
-  const std::string so_far =
-      logged > 0 ? fmt::format("step {}{} is the last that it logged", logged, of_steps)
-                 : fmt::format("no step{} is logged yet", of_steps);
+  const std::string so_far = logged > 0 ? fmt::format("last logged step {}{}", logged, of_steps)
+                                        : fmt::format("no step{} logged", of_steps);
   if (is_running(run))
-    return fmt::format("{}; it trains now: {}{}",
+    return fmt::format("{}; training now: {}{}",
                        text,
                        so_far,
                        next_save(logged, count_of(words, "checkpoint.save_interval"), steps));
-  return fmt::format("{} and is not running: {}; train first{}",
+  return fmt::format("{}; not running: {}; {}",
                      text,
                      so_far,
-                     is_known ? ": longspan train " + configuration.string() : "");
+                     is_known ? "run longspan train " + configuration.string() : "train it first");
 }
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// A run that has saved no checkpoint yet, to who asks for one.
+// Describes a run without a checkpoint.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +6,9 @@
 
 namespace longspan {
 
-// A sentence, beginning with the run's directory: that it has saved nothing yet, whether it trains
-// now and how far it is, and when it saves or how it is started, as far as its files tell.
+// Returns a message, starting with the run's directory, that it has saved nothing yet. It includes
+// whether the run is training, its progress, and when it saves or how to start it, as far as its
+// files show.
 std::string no_checkpoint_message(const std::filesystem::path& run);
 
 }  // namespace longspan

@@ -41,7 +41,7 @@ std::optional<double> number_in(std::string_view text) {
   return parsed.good ? std::optional(parsed.value) : std::nullopt;
 }
 
-// "at least 1", "0 to 1", "a multiple of 8". False where it is no such phrase.
+// Parses "at least 1", "0 to 1", "a multiple of 8". Returns false for other phrases.
 bool take_bound(std::string_view phrase, Constraint& rule) {
   using Make = Constraint (*)(double);
   constexpr std::array<std::pair<std::string_view, Make>, 4> bounds = {
@@ -69,7 +69,7 @@ bool take_bound(std::string_view phrase, Constraint& rule) {
   return lower && upper;
 }
 
-// "a, b or c".
+// Parses "a, b or c".
 void take_choices(std::string_view phrase, Constraint& rule) {
   for (const std::string_view part : split(phrase, ", "))
     for (const std::string_view word : split(part, " or ")) rule.choices.emplace_back(word);
@@ -93,7 +93,7 @@ std::optional<WordType> type_named(std::string_view name) {
   if (name == "integer" || name == "integers") return WordType::integer;
   if (name == "number" || name == "numbers") return WordType::number;
   if (name == "true or false") return WordType::boolean;
-  if (name == "text" || name == "texts") return WordType::text;
+  if (name == "string" || name == "strings") return WordType::text;
   if (name == "path") return WordType::path;
   return std::nullopt;
 }
@@ -110,12 +110,12 @@ OptionValues values_of(const OptionDescription& option) {
   values.is_optional = take_suffix(type, " or none");
   values.is_list = take_prefix(type, "list of ") || values.is_list;
   const auto word = type_named(type);
-  require(word.has_value(), "{}: its type is not known: {}", option.key, option.type);
+  require(word.has_value(), "{}: unknown type {}", option.key, option.type);
   values.type = *word;
   values.rule = rule_in(option.allowed, values.is_list);
   values.rule.required = option.default_value.empty();
   require(allowed_text(values.rule, values.is_list) == option.allowed,
-          "{}: what it allows is not understood: {}",
+          "{}: cannot parse its allowed values: {}",
           option.key,
           option.allowed);
   return values;

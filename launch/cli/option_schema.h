@@ -1,4 +1,4 @@
-// What a key of the configuration takes, for programs: read from how the reference says it.
+// Types of configuration values, parsed from the reference text.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@ namespace longspan {
 enum class WordType : std::uint8_t { integer, number, boolean, text, path };
 
 struct OptionValues {
-  WordType type = WordType::text;  // of the value, or of each of a list
-  bool is_list = false;            // where one word stands for a list of one, too
+  WordType type = WordType::text;  // of the value, or of each list element
+  bool is_list = false;            // a single word is a list of one
   bool is_weighted = false;        // a path of a list may be {path: PATH, weight: NUMBER}
-  bool is_optional = false;        // it may be none
+  bool is_optional = false;        // may be none
   Constraint rule = {};            // bounds, choices and emptiness
 };
 
-// Throws Failure where the reference says it in words that are not known here: OptionTable and this
-// belong together.
+// Returns the type of a key's values. Throws Failure for reference text that it does not support:
+// keep it in sync with OptionTable.
 OptionValues values_of(const OptionDescription& option);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// longspan plan: what a run will take, on any number of ranks, before it is started.
+// longspan plan: memory and time of a run, for any number of ranks, before it starts.
 #include "framework/planning/plan.h"
 
 #include <fmt/format.h>
@@ -32,8 +32,8 @@
 namespace longspan {
 namespace {
 
-// The table of a machine that --calibrate writes.
-constexpr const char* usual_table = "runs/machine.json";
+// The machine profile that --calibrate writes.
+constexpr const char* usual_table = "runs/machine-profile.json";
 
 struct PlanArguments {
   ConfigurationArguments configuration;
@@ -68,8 +68,9 @@ MachineProfile known_machine(const std::string& name) {
   for (const MachineProfile& machine : known_gpus())
     if (machine.name == name) return machine;
   throw ConfigurationError(
-      "longspan plan: --device is \"{}\"; known are {}; for another give --memory, --flops and "
-      "--bandwidth, and --set run.device=cuda where it is a GPU",
+      "longspan plan: unknown --device \"{}\" (choices: {}); for other devices set "
+      "--memory-per-rank, "
+      "--flops-per-rank and --bandwidth-per-rank, and for a GPU --set run.device=cuda",
       name,
       known_names());
 }
@@ -78,11 +79,11 @@ bool is_given(const PlanArguments& arguments) {
   return arguments.memory || arguments.flops || arguments.bandwidth;
 }
 
-// What the ranks have as far as the command line does not say. Collective: what `train` would take
-// here, if nothing else is said.
+// Resources of the ranks unless the command line sets them. Collective: those that `train` would
+// use here.
 struct Here {
   Processor processor = Processor::cpu;
-  double memory = 0;  // of a GPU for each rank
+  double memory = 0;  // GPU memory of each rank
 };
 Here find_here(const PlanArguments& arguments, const RunConfig& settings, const Session& session) {
   const DeviceChoice choice = settings.run.device;
@@ -98,17 +99,16 @@ Here find_here(const PlanArguments& arguments, const RunConfig& settings, const 
   if (!device.on_gpu()) return {};
   if (arguments.machine && !arguments.calibrate)
     throw ConfigurationError(
-        "longspan plan: --machine is about CPUs, and this run would take a GPU; set "
-        "run.device=cpu");
-  // Other ranks than those of this job have a GPU each.
+        "longspan plan: --machine-profile does not support GPUs; set run.device=cpu");
+  // If the number of ranks differs from this job's, each has its own GPU.
   return {Processor::gpu,
           arguments.ranks && *arguments.ranks != world.size()
               ? memory_of_gpu(device.state().gpu(), 1)
               : memory_share(world, device, session.local_size()).bytes};
 }
 
-// What each rank has, a named device or the share of one of `local_ranks` ranks of this machine;
-// `assumed`: that share of what was measured, as a sentence.
+// Returns the resources of each rank: a named device, or the share of one of `local_ranks` ranks of
+// this machine. `assumed`: a message about that share of the measurement.
 MachineProfile machine_of(const PlanArguments& arguments,
                           const PrecisionOptions& precision,
                           const Here& here,
@@ -120,21 +120,21 @@ MachineProfile machine_of(const PlanArguments& arguments,
   } else if (is_given(arguments)) {
     machine.name = "given";
   } else if (here.processor == Processor::gpu) {
-    machine.name = "a GPU of this machine";
+    machine.name = "GPU of this machine";
     machine.memory = here.memory;
   } else {
     machine.name = "this machine";
     if (arguments.machine || std::filesystem::exists(usual_table)) {
       const MachineProfile measured = read_machine(arguments.table());
       machine = shared_among(measured, local_ranks, omp_get_max_threads());
-      assumed = fmt::format("{}: measured with {} of {}; here {} share the machine\n",
+      assumed = fmt::format("{}: measured with {} of {}; assumes {} on this machine\n",
                             arguments.table(),
                             pluralize(measured.ranks, "rank"),
                             pluralize(measured.threads, "thread"),
                             pluralize(local_ranks, "rank"));
       if (const int cores = omp_get_num_procs(); measured.ranks * measured.threads < cores)
         assumed += fmt::format(
-            "that was with {} of {} cores: longspan plan --calibrate measures all at once\n",
+            "measured on {} of {} cores; run longspan plan --calibrate to measure all of them\n",
             measured.ranks * measured.threads,
             cores);
     }
@@ -149,14 +149,16 @@ MachineProfile machine_of(const PlanArguments& arguments,
   return machine;
 }
 
-// How times would become known, where they are not.
+// Returns how to obtain times if they are unknown.
 std::string without_times(const PlanArguments& arguments, const MachineProfile& machine) {
-  if (is_given(arguments)) return "times need --flops, and --bandwidth between ranks\n";
+  if (is_given(arguments))
+    return "times require --flops-per-rank, and for several ranks --bandwidth-per-rank\n";
   if (machine.processor == Processor::gpu)
-    return fmt::format("times need --flops and --bandwidth of a GPU, or --device: {}\n",
-                       known_names());
-  return "times are not known yet: longspan plan --calibrate measures this machine once, in some "
-         "seconds\n";
+    return fmt::format(
+        "times of a GPU require --flops-per-rank and --bandwidth-per-rank, or --device (choices: "
+        "{})\n",
+        known_names());
+  return "times require a calibration; run longspan plan --calibrate once (takes seconds)\n";
 }
 
 std::string parameters_text(const StepPlan& plan) {
@@ -168,8 +170,8 @@ bool fits(const StepPlan& plan, const MachineProfile& machine) {
   return machine.memory == 0 || plan.bytes() <= machine.memory;
 }
 
-// Adds what the layout of the configuration takes and returns it, where it is one of that many
-// ranks; else adds why it is none.
+// Appends the cost of the configuration's layout and returns it if it has that many ranks.
+// Otherwise appends why it does not apply.
 std::optional<StepPlan> add_own_layout(std::string& text,
                                        const RunConfig& settings,
                                        const ConfigurationText& source,
@@ -182,18 +184,17 @@ std::optional<StepPlan> add_own_layout(std::string& text,
   text += describe(plan, needed ? std::optional(needed->total()) : std::nullopt, machine);
   if (settings.task_kind().reads_streams && settings.data.reset_attention_mask)
     text +=
-        "data.documents.reset_attention_mask: FLOPs and times count attention between tokens of "
-        "different "
-        "documents too, which a run leaves out\n";
+        "data.documents.reset_attention_mask: FLOPs and times include attention across documents, "
+        "which a run skips\n";
   if (!fits(plan, machine)) text += savings_text(reconfiguration(source), plan, machine, ids);
   return plan;
 } catch (const ConfigurationError& error) {
-  text += fmt::format("\nnot as the configuration has it: {}\n", error.what());
+  text += fmt::format("\nlayout of the config does not apply: {}\n", error.what());
   return std::nullopt;
 }
 
-// The table of the layouts of that many ranks, and where none fits the keys with which the smallest
-// would. Throws ConfigurationError where the model has none.
+// Returns the table of the layouts of that many ranks. If none fits, adds the keys with which the
+// smallest would. Throws ConfigurationError if the model has no layout.
 std::string layouts_text(const LayoutPlans& layouts,
                          const ConfigurationText& source,
                          int ranks,
@@ -207,14 +208,14 @@ std::string layouts_text(const LayoutPlans& layouts,
                        table(layouts.fitting, machine));
   }
   if (layouts.too_large.empty())
-    throw ConfigurationError("{}: the model has no layout of {} ranks; of the last one tried: {}",
+    throw ConfigurationError("{}: no layout of {} ranks supports this model; last one tried: {}",
                              source.file,
                              ranks,
                              layouts.refused);
   const StepPlan& smallest = layouts.too_large.front();
   ConfigurationText as_smallest = source;
   std::ranges::move(layout_settings(smallest), std::back_inserter(as_smallest.settings));
-  return fmt::format("\nno layout of {} ranks fits; the smallest\n{}for the first of them: {}",
+  return fmt::format("\nno layout of {} ranks fits; the smallest\n{}for the first one: {}",
                      ranks,
                      table(layouts.too_large, machine),
                      savings_text(reconfiguration(as_smallest), smallest, machine, ids));
@@ -226,30 +227,29 @@ int ranks_of(const PlanArguments& arguments, const RunConfig& settings, int job)
   const ParallelOptions& parallel = settings.parallel;
   const std::int64_t ranks = parallel.data.value_or(1) * parallel.context * parallel.tensor;
   if (ranks > (1 << 20))
-    throw ConfigurationError("longspan plan: the configuration names {} ranks, more than 2^20",
+    throw ConfigurationError("longspan plan: expected at most 2^20 ranks in parallel.*, found {}",
                              ranks);
   return static_cast<int>(ranks);
 }
 
-// As many threads as a rank of such a run would have: what attention holds depends on them.
+// Sets as many threads as a rank of such a run would have, as attention buffers depend on them.
 std::string assume_threads(const RunConfig& settings, int local_ranks) {
   set_threads(settings.run.threads, local_ranks);
   const char* const source = settings.run.threads > 0 ? "run.num_threads"
                              : std::getenv("OMP_NUM_THREADS") != nullptr
                                  ? "OMP_NUM_THREADS"
-                                 : "an even share of this machine's cores";
-  return fmt::format(
-      "each rank computes with {}: {}\n", pluralize(omp_get_max_threads(), "thread"), source);
+                                 : "an equal share of the cores";
+  return fmt::format("{} per rank ({})\n", pluralize(omp_get_max_threads(), "thread"), source);
 }
 
 #ifdef LONGSPAN_WITH_CUDA
-constexpr const char* gpu_assumed = "on GPUs; what libraries take for themselves is not in it\n";
+constexpr const char* gpu_assumed = "on GPUs, without the memory that libraries allocate\n";
 #else
 constexpr const char* gpu_assumed =
-    "on GPUs, with the scratch of the CPU's kernels: this program was built without CUDA\n";
+    "on GPUs, with the workspaces of CPU kernels, as this program was built without CUDA\n";
 #endif
 
-// The text, and the bytes of a rank where no layout fits.
+// The text, and the plan of a rank if no layout fits.
 struct Planned {
   std::string text;
   std::optional<StepPlan> too_large = std::nullopt;
@@ -274,14 +274,14 @@ Planned plan(const PlanArguments& arguments,
                                     static_cast<std::uint64_t>(settings.run.seed),
                                     throttled_progress(say));
   std::string text = fmt::format(
-      "{}: {} {} of {} on {}, {}{}\n",
+      "{}: {} {}, {} on {}, {}{}\n",
       source.file,
       settings.family,
-      name_of(settings.precision.compute),
+      config_name_of(settings.precision.compute),
       settings.task_kind().words(settings.data).text,
       pluralize(ranks, "rank"),
       machine.name,
-      machine.memory > 0 ? fmt::format(" with {} for each", format_bytes(machine.memory)) : "");
+      machine.memory > 0 ? fmt::format(" with {} per rank", format_bytes(machine.memory)) : "");
   text += machine.processor == Processor::cpu ? threads : gpu_assumed;
   text += speeds;
   if (machine.flops_of(settings.precision.compute) == 0) text += without_times(arguments, machine);
@@ -303,8 +303,8 @@ Planned plan(const PlanArguments& arguments,
 
 void calibrate(const PlanArguments& arguments, const Session& session) {
   const Communicator& world = session.world();
-  // All cores at once, whatever OMP_NUM_THREADS says: what a core reaches alone is not what each
-  // reaches beside the others, nor do those that rest belong to fewer ranks in a run.
+  // Uses all cores at once, whatever OMP_NUM_THREADS is set to. A core alone is faster than in
+  // parallel with the others, and idle cores would be assigned to fewer ranks in a run.
   const int threads = omp_get_max_threads();
   omp_set_num_threads(static_cast<int>(core_share(session.local_size())));
   MachineProfile machine = measure_machine(world, session.local_size(), calibration_models());
@@ -313,19 +313,20 @@ void calibrate(const PlanArguments& arguments, const Session& session) {
   if (world.rank() == 0) write_machine(machine, arguments.table());
   const bool is_far_off = machine.least_trial < 0.75 || machine.most_trial > 1.33;
   print(session,
-        fmt::format(
-            "each of {} with {}: {}FLOP/s in float32, {}FLOP/s in bfloat16, {}FLOP/s in float16, "
-            "{}B/s of memory{}; {}{}; written to {}\n",
-            pluralize(world.size(), "rank"),
-            pluralize(machine.threads, "thread"),
-            format_si(machine.flops),
-            format_si(machine.bf16_flops),
-            format_si(machine.f16_flops),
-            format_si(machine.memory_bandwidth),
-            world.size() > 1 ? fmt::format(", {}B/s to others", format_si(machine.bandwidth)) : "",
-            trial_text(machine),
-            is_far_off ? " (if something else ran meanwhile, calibrate again)" : "",
-            arguments.table()));
+        fmt::format("{} with {} each: {}FLOP/s float32, {}FLOP/s bfloat16, {}FLOP/s float16, {}B/s "
+                    "memory{}; {}{}; saved to {}\n",
+                    pluralize(world.size(), "rank"),
+                    pluralize(machine.threads, "thread"),
+                    format_si(machine.flops),
+                    format_si(machine.bf16_flops),
+                    format_si(machine.f16_flops),
+                    format_si(machine.memory_bandwidth),
+                    world.size() > 1
+                        ? fmt::format(", {}B/s between ranks", format_si(machine.bandwidth))
+                        : "",
+                    trial_text(machine),
+                    is_far_off ? " (calibrate again on an idle machine)" : "",
+                    arguments.table()));
 }
 
 ExitCode run_plan(const PlanArguments& arguments, Session& session) {
@@ -337,7 +338,7 @@ ExitCode run_plan(const PlanArguments& arguments, Session& session) {
     if (arguments.configuration.file.empty()) return ExitCode::ok;
   }
   if (arguments.configuration.file.empty())
-    throw ConfigurationError("longspan plan: CONFIG or --calibrate is required");
+    throw ConfigurationError("longspan plan: requires CONFIG or --calibrate");
   const ConfigurationText source =
       read_configuration(arguments.configuration.file, arguments.configuration.settings, world);
   const auto configuration = configure(source);
@@ -349,8 +350,8 @@ ExitCode run_plan(const PlanArguments& arguments, Session& session) {
     print(session, planned.text);
     if (planned.too_large)
       throw ConfigurationError(
-          "{}: expected at most {} for each rank, found {}; set keys that the plan names, use "
-          "more ranks or a smaller model",
+          "{}: expected at most {} per rank, found {}; set the keys listed above, or use more "
+          "ranks or a smaller model",
           source.file,
           format_bytes(planned.memory),
           format_bytes(planned.too_large->bytes()));
@@ -365,41 +366,47 @@ Command plan_command() {
   return {
       .name = "plan",
       .description =
-          "Say what a run takes before it is started: parameters, memory, work, traffic and time "
-          "of "
-          "each layout. The exit code is 2 where no layout fits",
+          "Estimate the parameters, memory, FLOPs, traffic and time of a run in each layout; the "
+          "exit code is 2 if no layout fits",
       .examples =
           "  longspan plan configs/quickstart.yaml\n"
           "  longspan plan configs/gpt2-124m.yaml --ranks 64 --device h100\n"
-          "  longspan plan configs/gpt2-124m.yaml --ranks 8 --memory 16GiB --flops 5e13 "
-          "--bandwidth 1e10\n"
-          "  longspan run -n 2 -- plan --calibrate\n",
+          "  longspan plan configs/gpt2-124m.yaml --ranks 8 --memory-per-rank 16GiB "
+          "--flops-per-rank 5e13 --bandwidth-per-rank 1e10\n"
+          "  longspan launch -n 2 -- plan --calibrate\n",
       .bind = [](CLI::App& app) -> Action {
         const auto arguments = std::make_shared<PlanArguments>();
         add_configuration(app, arguments->configuration, false);
         app.add_option("--ranks",
                        arguments->ranks,
-                       "how many; without it those of the job, or of parallel.*")
+                       "number of ranks (default: ranks of the job, or of parallel.*)")
             ->transform(whole_number(1, 1 << 20));
-        auto* device = app.add_option(
-            "--device", arguments->device, "what each rank runs on: " + known_names());
+        auto* device =
+            app.add_option("--device", arguments->device, "device of each rank: " + known_names());
         device->check(not_empty_text());
-        app.add_option("--memory", arguments->memory, "bytes of a rank, as in 16GiB, 80GB or 80e9")
+        app.add_option("--memory-per-rank",
+                       arguments->memory,
+                       "memory per rank, in bytes or with a unit, as in 80e9, 80GB or 16GiB")
             ->transform(CLI::AsNumberWithUnit(byte_units()))
             ->check(positive_number());
-        app.add_option("--flops", arguments->flops, "FLOP/s of a rank")->check(positive_number());
-        app.add_option("--bandwidth", arguments->bandwidth, "bytes a second from a rank to others")
+        app.add_option(
+               "--flops-per-rank", arguments->flops, "compute throughput per rank, in FLOP/s")
+            ->check(positive_number());
+        app.add_option("--bandwidth-per-rank",
+                       arguments->bandwidth,
+                       "bandwidth from a rank to the others, in bytes per second")
             ->check(positive_number());
         app.add_option(
-               "--machine",
+               "--machine-profile",
                arguments->machine,
-               fmt::format("the table of this machine that --calibrate writes; without it {}",
+               fmt::format("machine profile to read, or to write with --calibrate (default: {})",
                            usual_table))
             ->check(not_empty_text())
             ->excludes(device);
         app.add_flag("--calibrate",
                      arguments->calibrate,
-                     "measure this machine, with all its cores and all ranks of the job at once");
+                     "measurement of this machine with all its cores and all ranks of the job at "
+                     "once, saved as its profile");
         return [arguments](Session& session) { return run_plan(*arguments, session); };
       }};
 }

@@ -13,7 +13,7 @@ constexpr std::size_t most_layouts = 12;
 constexpr std::size_t most_savings = 6;
 
 std::string time_text(const StepPlan& plan, const MachineProfile& machine) {
-  if (machine.flops_of(plan.compute) == 0) return "not known";
+  if (machine.flops_of(plan.compute) == 0) return "unknown";
   return fmt::format("{:.3g} s", step_time(plan, machine).total());
 }
 
@@ -38,38 +38,37 @@ std::string format_si(double count) {
 std::string trial_text(const MachineProfile& machine) {
   const std::string least = fmt::format("{:.2f}", machine.least_trial);
   const std::string most = fmt::format("{:.2f}", machine.most_trial);
-  return fmt::format(
-      "in the calibration's own trial steps the prediction was {} of what was measured",
-      least == most ? least : least + " to " + most);
+  return fmt::format("in the calibration steps, predicted time was {} of measured time",
+                     least == most ? least : least + " to " + most);
 }
 
 std::string describe(const StepPlan& plan,
                      std::optional<double> model_flops,
                      const MachineProfile& machine) {
   const MeshShape& mesh = plan.mesh;
-  std::string text = fmt::format("\ndata {} x context {} x tensor {}{}, ZeRO {}: bytes of a rank\n",
+  std::string text = fmt::format("\ndata {} x context {} x tensor {}{}, ZeRO {}: memory per rank\n",
                                  mesh.data,
                                  mesh.context,
                                  mesh.tensor,
-                                 mesh.sequence ? " (which share time)" : "",
+                                 mesh.sequence ? " (sequence parallel)" : "",
                                  plan.zero);
   for (std::size_t i = 0; i < memory_tags; ++i)
-    text += fmt::format("  {:<14}{:>12}\n",
+    text += fmt::format("  {:<16}{:>12}\n",
                         name_of(static_cast<MemoryTag>(i)),
                         format_bytes(static_cast<double>(plan.memory.by_tag[i].peak)));
   text += fmt::format(
-      "  {:<14}{:>12}\n", "at once", format_bytes(static_cast<double>(plan.memory.total.peak)));
-  text += fmt::format("  {:<14}{:>12}", "with reserve", format_bytes(plan.bytes()));
+      "  {:<16}{:>12}\n", "peak", format_bytes(static_cast<double>(plan.memory.total.peak)));
+  text += fmt::format("  {:<16}{:>12}", "with reserve", format_bytes(plan.bytes()));
   if (machine.memory > 0)
     text += fmt::format(" of {}: {}",
                         format_bytes(machine.memory),
                         plan.bytes() <= machine.memory ? "fits" : "does not fit");
   text += fmt::format(
-      "\nFLOPs a token: {} of the model, {} with what is computed again or by several ranks\n",
-      model_flops ? format_si(*model_flops / plan.tokens) : "an unknown number",
+      "\nFLOPs per token: {} of the model, {} with recomputation and redundant work of ranks\n",
+      model_flops ? format_si(*model_flops / plan.tokens) : "unknown",
       format_si(plan.flops * mesh.size() / plan.tokens));
   for (const auto& [name, axis] : plan.traffic)
-    text += fmt::format("sent by a rank each step over {} ({} ranks): {} in {} collectives\n",
+    text += fmt::format("sent per rank and step over {} ({} ranks): {} in {} collectives\n",
                         name,
                         axis.ranks,
                         format_bytes(axis.bytes),
@@ -77,8 +76,8 @@ std::string describe(const StepPlan& plan,
   if (machine.flops_of(plan.compute) == 0) return text;
   const StepTime time = step_time(plan, machine);
   text += fmt::format(
-      "a step: {:.3g} s = {:.3g} s of products + {:.3g} s of reading and writing + {:.3g} s of "
-      "sending; {} tokens a second\n",
+      "step time: {:.3g} s = {:.3g} s compute + {:.3g} s memory + {:.3g} s communication; {} "
+      "tokens per second\n",
       time.total(),
       time.computing,
       time.memory,
@@ -87,8 +86,8 @@ std::string describe(const StepPlan& plan,
   if (machine.most_trial > 0) text += trial_text(machine) + "\n";
   if (machine.bandwidth == 0 && mesh.size() > 1)
     text += fmt::format(
-        "what is sent is not in this time: the bandwidth between ranks is not known{}\n",
-        machine.threads > 0 ? "; longspan run -n 2 -- plan --calibrate measures it" : "");
+        "step time excludes communication, as the bandwidth between ranks is unknown{}\n",
+        machine.threads > 0 ? "; run longspan launch -n 2 -- plan --calibrate" : "");
   return text;
 }
 
@@ -99,8 +98,8 @@ std::string table(const std::vector<StepPlan>& plans, const MachineProfile& mach
                                  "tensor",
                                  "sequence",
                                  "ZeRO",
-                                 "a rank",
-                                 "a step",
+                                 "per rank",
+                                 "step time",
                                  "tokens/s");
   for (std::size_t i = 0; i < std::min(plans.size(), most_layouts); ++i) {
     const StepPlan& plan = plans[i];
@@ -128,7 +127,7 @@ std::string saving_line(const MemorySaving& saving, const MachineProfile& machin
                      fmt::join(saving.keys, " "));
 }
 
-// Of each size of a batch the largest half, quarter, ... with which the plan fits, next to `keys`.
+// Returns, for each batch size key, the largest half, quarter, ... that fits together with `keys`.
 std::vector<MemorySaving> smaller_batches(const Reconfigure& reconfigure,
                                           const std::vector<std::string>& keys,
                                           const StepPlan& plan,
@@ -144,7 +143,7 @@ std::vector<MemorySaving> smaller_batches(const Reconfigure& reconfigure,
   for (const auto& [key, size] : sizes)
     for (std::int64_t less = size / 2; less > 0; less /= 2) {
       MemorySaving saving = {keys, {}};
-      std::erase_if(saving.keys, [](const std::string& each) {  // of the whole batch
+      std::erase_if(saving.keys, [](const std::string& each) {  // of the global batch
         return each.starts_with("training.gradient_accumulation_steps=");
       });
       saving.keys.push_back(fmt::format("{}={}", key, less));
@@ -174,16 +173,16 @@ std::string savings_text(const Reconfigure& reconfigure,
     ++found;
     text += saving_line(saving, machine);
   }
-  if (found > 0) return "keys that would make it fit\n" + text;
+  if (found > 0) return "settings that make it fit\n" + text;
   const auto least = std::ranges::min_element(
       all, std::less<>(), [](const MemorySaving& saving) { return saving.plan.bytes(); });
   const std::vector<std::string> keys =
       least == all.end() ? std::vector<std::string>() : least->keys;
   for (const MemorySaving& saving : smaller_batches(reconfigure, keys, plan, machine, ids))
     text += saving_line(saving, machine);
-  if (!text.empty()) return "keys that would make it fit, with smaller batches\n" + text;
-  if (least == all.end()) return "no key makes it fit; use a smaller model\n";
-  return fmt::format("no key makes it fit; the least is {} with {}; use a smaller model\n",
+  if (!text.empty()) return "settings that make it fit, with smaller batches\n" + text;
+  if (least == all.end()) return "no setting makes it fit; use a smaller model\n";
+  return fmt::format("no setting makes it fit; the smallest is {} with {}; use a smaller model\n",
                      format_bytes(least->plan.bytes()),
                      fmt::join(least->keys, " "));
 }

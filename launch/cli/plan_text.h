@@ -1,4 +1,4 @@
-// A plan as a user reads it.
+// Formats plans for users.
 #pragma once
 
 #include <optional>
@@ -7,22 +7,21 @@
 
 namespace longspan {
 
-// "1 rank", "2 ranks".
+// Returns, for example, "1 rank", "2 ranks".
 std::string pluralize(std::int64_t count, std::string_view name);
-// Three digits and a prefix: "1.5 T".
+// Formats with three digits and an SI prefix: "1.5 T".
 std::string format_si(double count);
 
-// How far the predictions of a measured machine were off, as a clause.
+// Returns the prediction errors on a measured machine, as a clause.
 std::string trial_text(const MachineProfile& machine);
 
-// What a step takes, in lines. `model_flops`: of the global batch, as the mathematics needs them,
-// where that is known.
+// Describes the cost of a step, in lines. `model_flops`: of the global batch, if known.
 std::string describe(const StepPlan& plan,
                      std::optional<double> model_flops,
                      const MachineProfile& machine);
-// The first layouts, a line each.
+// Formats the first layouts, one per line.
 std::string table(const std::vector<StepPlan>& plans, const MachineProfile& machine);
-// The keys with which a plan that does not fit would, or that none does; in lines.
+// Returns, in lines, the keys that would make a plan fit, or that none does.
 std::string savings_text(const Reconfigure& reconfigure,
                          const StepPlan& plan,
                          const MachineProfile& machine,

@@ -16,17 +16,17 @@ namespace {
 
 constexpr const char* newline = "\n";
 
-// Tokens that stand for this text and nothing else.
+// Whether the tokens decode to exactly this text.
 bool stands_for(const Tokenizer& tokenizer, const std::string& text) {
   try {
     const std::vector<std::int64_t> ids = tokenizer.encode(text, "the first token");
     return !ids.empty() && tokenizer.decode(ids) == text;
   } catch (const DataError&) {
-    return false;  // a character that it lacks
+    return false;  // an unsupported character
   }
 }
 
-// A newline, a space, or the first token that can be read back; "" where there is none.
+// Returns a newline, a space, or the first token that round-trips; "" if there is none.
 std::string first_text(const Tokenizer& tokenizer) {
   for (const char* const text : {newline, " "})
     if (stands_for(tokenizer, text)) return text;
@@ -53,11 +53,11 @@ PromptText::PromptText(std::optional<std::string> words, const std::string& file
   file_ = open_plain_text(file);
   if (file_->size() > most_prompt_bytes)
     throw DataError(
-        "{}: has {}; a prompt has at most {} ({} MiB): take the end of it, as with tail -c {}M",
+        "{}: expected a prompt of at most {} ({} MiB), found {}; shorten it with tail -c {}M",
         file,
-        format_bytes(static_cast<double>(file_->size())),
         format_bytes(static_cast<double>(most_prompt_bytes)),
         most_prompt_bytes >> 20,
+        format_bytes(static_cast<double>(file_->size())),
         most_prompt_bytes >> 20);
 }
 
@@ -71,22 +71,20 @@ void PromptText::begin_document(const Tokenizer& tokenizer,
   }
   if (tokenizer.kind() == TokenizerKind::ids)
     throw ConfigurationError(
-        "longspan generate: expected a prompt, found none, and data.tokenizer.type: none has no "
-        "newline "
-        "to begin with; give token ids, 0 to {}, as in --prompt \"17 4\", or set "
-        "data.documents.end_token",
+        "longspan generate: data.tokenizer.type: none requires a prompt; pass token ids from 0 to "
+        "{}, as in --prompt \"17 4\", or set data.documents.end_token",
         tokenizer.vocabulary() - 1);
   const std::string found = first_text(tokenizer);
   if (found.empty())
     throw ConfigurationError(
-        "longspan generate: expected a prompt, found none, and no token of the vocabulary stands "
-        "for text; give one with --prompt or --prompt-file");
+        "longspan generate: expected a prompt, as no token of the vocabulary can begin a text; "
+        "pass --prompt or --prompt-file");
   tokens_ = tokenizer.encode(found, "the first token");
   words_ = found;
   if (found != newline)
     inform(session,
-           fmt::format("the vocabulary has no newline: the text begins with {}; --prompt gives "
-                       "another beginning",
+           fmt::format("the vocabulary has no newline: the text begins with {}; pass --prompt to "
+                       "change it",
                        quote(found)));
 }
 
@@ -103,9 +101,8 @@ Prompt PromptText::prompt(const Tokenizer& tokenizer,
       begin_document(tokenizer, session, first);
     if (is_ids && tokens_.empty())
       throw ConfigurationError(
-          "the prompt has no token; data.tokenizer.type is none, so it is numbers of tokens, 0 to "
-          "{}, "
-          "with blanks between them, as in --prompt \"17 4\"",
+          "expected token ids from 0 to {} separated by blanks, as in --prompt \"17 4\", found an "
+          "empty prompt (data.tokenizer.type: none)",
           tokenizer.vocabulary() - 1);
     return {std::ssize(tokens_), [this](std::int64_t begin, std::span<std::int64_t> out) {
               std::copy_n(tokens_.begin() + begin, out.size(), out.begin());

@@ -1,4 +1,4 @@
-// What `generate` goes on from: words of the command line, or a file.
+// Prompts of `generate`: command-line words, or a file.
 #pragma once
 
 #include <memory>
@@ -13,27 +13,27 @@
 
 namespace longspan {
 
-// Of a file that is a prompt: 64 MiB.
+// Limit of a prompt file: 64 MiB.
 inline constexpr std::int64_t most_prompt_bytes = std::int64_t{1} << 26;
 
-// A value. A file is read a piece at a time, never held, but for one in subwords.
+// A value type. Reads files in pieces without holding them, except for subword tokenizers.
 class PromptText {
  public:
-  // `file`: where it is empty the words are the prompt, and where there are none a document begins.
-  // Throws DataError, naming the file, when it cannot be read or is too large; nothing of it is
-  // read yet.
+  // If `file` is empty, `words` are the prompt; without words the prompt is the start of a
+  // document. Does not read the contents yet. Throws DataError, naming the file, if it cannot be
+  // read or is too large.
   PromptText(std::optional<std::string> words, const std::string& file);
 
-  // Its tokens; of a document that begins with `first`, or else a newline, or the nearest to it
-  // that the tokenizer has. Throws DataError for characters that the tokenizer lacks, and
-  // ConfigurationError where a tokenizer of ids has nothing to begin with. Both must outlive what
-  // is returned; how far a long prompt has been read is said on standard error.
+  // Returns the prompt's tokens. A document starts with `first`, or else a newline or the
+  // tokenizer's closest equivalent. Reports progress of long prompts on standard error. Both
+  // arguments must outlive the result. Throws DataError for characters that the tokenizer lacks.
+  // Throws ConfigurationError if an ID tokenizer has no token to start with.
   Prompt prompt(const Tokenizer& tokenizer,
                 const Session& session,
                 std::optional<std::int64_t> first = {});
-  // Once they are known: of words, and of a file in subwords, all of them; else none.
+  // Returns all tokens once they are known, for words and for files in subwords; otherwise none.
   std::span<const std::int64_t> last_tokens() const { return tokens_; }
-  // To standard output.
+  // Prints the prompt to standard output.
   void print(const Session& session) const;
 
  private:

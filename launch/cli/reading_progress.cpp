@@ -16,7 +16,7 @@ ReadProgress reading_progress(const std::string& name, const Session& session) {
         if (since.seconds() < told + seconds_between) return;
         told = since.seconds();
         std::fprintf(stderr,
-                     "longspan: %s: %s read by the first rank so far\n",
+                     "longspan: %s: rank 0 has read %s\n",
                      name.c_str(),
                      format_bytes(static_cast<double>(read)).c_str());
       };

@@ -1,4 +1,4 @@
-// Who waits while long files are read is told that there is something to wait for.
+// Progress messages while long files are read.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace longspan {
 
-// On the first rank: a line to standard error every five seconds, beginning with `name`. Silent on
-// the others.
+// Prints a line that starts with `name` to standard error every five seconds on the first rank.
+// Silent on other ranks.
 ReadProgress reading_progress(const std::string& name, const Session& session);
 
 }  // namespace longspan

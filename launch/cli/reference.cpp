@@ -37,7 +37,7 @@ std::vector<OptionDescription> about(const std::vector<OptionDescription>& refer
     return chosen([&](const auto& option) { return option.key.starts_with(word); });
   std::string name = word;
   std::ranges::replace(name, '-', '_');
-  std::set<std::string_view> named;  // by a name of the field
+  std::set<std::string_view> named;  // by a synonym
   for (const FieldName& entry : field_names())
     if (begins_word(entry.names, name)) named.insert(entry.key);
   return chosen([&](const auto& option) {
@@ -53,7 +53,8 @@ std::vector<OptionDescription> configuration_reference() {
   declare_all(shared, nullptr);
   std::vector<OptionDescription> all = shared.table.reference();
 
-  // A key that several families describe alike stands once; each says whose it is unless all do.
+  // A key that several families describe equally is listed once, with its families unless all have
+  // it.
   struct FamilyKey {
     OptionDescription option;
     std::vector<std::string> families;
@@ -89,7 +90,7 @@ std::vector<OptionDescription> reference_of(const Configuration& configuration) 
   std::vector<OptionDescription> reference = configuration.table.reference();
   const std::vector<OptionValue> values = configuration.table.values();
   for (std::size_t i = 0; i < reference.size(); ++i) {
-    require(reference[i].key == values[i].key, "the reference has another order than the values");
+    require(reference[i].key == values[i].key, "reference and values differ in order");
     if (values[i].place == "default") continue;
     reference[i].set_to = values[i].text;
     reference[i].set_at = values[i].place;
@@ -104,9 +105,9 @@ std::vector<OptionDescription> search(std::vector<OptionDescription> reference,
     if (found.empty()) {
       std::vector<std::string> keys;
       for (const OptionDescription& option : reference) keys.push_back(option.key);
-      throw ConfigurationError("no key{} has {} in its name or meaning{}",
-                               &word == &words.front() ? "" : " of those found before",
+      throw ConfigurationError("no key matches {}{}{}",
                                quote(word),
+                               &word == &words.front() ? "" : " and the words before it",
                                key_hint(lower(word), keys));
     }
     reference = std::move(found);

@@ -1,4 +1,4 @@
-// The reference: what keys there are, of all families or for one configuration, searched by words.
+// Reference of configuration keys, of all families or one configuration, with search.
 #pragma once
 
 #include <string>
@@ -9,23 +9,23 @@
 
 namespace longspan {
 
-// Every key of every family.
+// Returns every key of every family.
 std::vector<OptionDescription> configuration_reference();
 
-// The keys of the configuration's family, with what the configuration sets and where.
+// Returns the keys of the configuration's family, with their values and where they are set.
 std::vector<OptionDescription> reference_of(const Configuration& configuration);
 
-// The keys that each of the words is about: all of a section or, for a word with a dot, all keys
-// that begin so; else those of which a word of the name, of the meaning or of the field's names
-// begins so, in capitals or not. Throws ConfigurationError, with the nearest key, where nothing is
-// left.
+// Returns the keys that match all words, ignoring case. A word matches a full section, or, with a
+// dot, all keys with that prefix. Otherwise it matches keys with a word of that prefix in their
+// name, meaning or synonyms. Throws ConfigurationError, with the nearest key, if nothing matches.
 std::vector<OptionDescription> search(std::vector<OptionDescription> reference,
                                       const std::vector<std::string>& words);
 
-// Sentences about words of the field that are no key here, but an option of a command or nothing.
+// Returns messages about terms that are not keys but options of a command, or unsupported.
 std::vector<std::string> notes_about(const std::vector<std::string>& words);
 
-// Whether it is a file's name rather than a word to look for: no key has a slash or ends so.
+// Returns whether `word` is a file name rather than a search word: no key has a slash or such a
+// suffix.
 bool names_file(const std::string& word);
 
 }  // namespace longspan

@@ -27,7 +27,7 @@ struct ReportArguments {
   std::int64_t port = 0;
 };
 
-// Each named once, without a "/" at its end.
+// Returns each path once, without a trailing "/".
 std::vector<fs::path> named_runs(const std::vector<std::string>& names) {
   std::vector<fs::path> paths;
   std::set<fs::path> seen;
@@ -35,8 +35,7 @@ std::vector<fs::path> named_runs(const std::vector<std::string>& names) {
     fs::path path = fs::path(name).lexically_normal();
     if (path.filename().empty() && path.has_parent_path() && path != path.root_path())
       path = path.parent_path();
-    if (!seen.insert(path).second)
-      throw ConfigurationError("RUN: {} is named twice; wanted: each run once", path.string());
+    if (!seen.insert(path).second) throw ConfigurationError("RUN: duplicate run {}", path.string());
     paths.push_back(std::move(path));
   }
   return paths;
@@ -47,18 +46,19 @@ void judge_output(const ReportArguments& arguments) {
   const fs::path path = arguments.output;
   const fs::file_status status = fs::status(path, error);
   if (fs::is_directory(status))
-    throw ConfigurationError("--output: {} is a directory; wanted: a file", path.string());
-  // The page takes its place: of /dev/null nothing would be left.
+    throw ConfigurationError("--output: expected a file, found the directory {}", path.string());
+  // The page would replace a device such as /dev/null.
   if (fs::exists(status) && !fs::is_regular_file(status))
-    throw ConfigurationError("--output: {} is a device or a pipe; wanted: a file", path.string());
-  // A link that leads nowhere would be replaced, too.
+    throw ConfigurationError("--output: expected a file, found the device or pipe {}",
+                             path.string());
+  // A dangling link would be replaced, too.
   if (fs::exists(fs::symlink_status(path, error)) && !arguments.replace)
     throw ConfigurationError(
-        "--output: {} is there already; wanted: a new file, or --replace to write over it",
+        "--output: {} already exists; name a new file, or pass --overwrite to overwrite it",
         path.string());
 }
 
-// Whole or not at all.
+// Writes atomically.
 void write_page(const fs::path& path, const std::string& page) {
   fs::path beside = path;
   beside += ".tmp-" + unique_id();
@@ -80,9 +80,8 @@ const ChartLibrary& library() {
   const ChartLibrary* const found = chart_library();
   if (found == nullptr)
     throw Failure(
-        "this program was built without dygraphs, which draws the curves of a report; wanted: "
-        "dygraph.min.js with its licence (Debian's package libjs-dygraphs, or -D DYGRAPHS_DIR=...) "
-        "when it is built");
+        "this program was built without dygraphs, which reports require; rebuild it with "
+        "dygraph.min.js and its license (Debian package libjs-dygraphs, or -D DYGRAPHS_DIR=...)");
   return *found;
 }
 
@@ -98,7 +97,7 @@ ExitCode draw(const ReportArguments& arguments, Session& session) {
   write_page(arguments.output, page);
   for (const std::string& trouble : troubles) inform(session, on_one_line(trouble));
   print(session,
-        fmt::format("{}: {}, of {} run{}\n",
+        fmt::format("{}: {}, {} run{}\n",
                     arguments.output,
                     format_bytes(static_cast<double>(page.size())),
                     paths.size(),
@@ -108,14 +107,14 @@ ExitCode draw(const ReportArguments& arguments, Session& session) {
 
 ExitCode watch(const ReportArguments& arguments, Session& session) {
   if (const int ranks = session.world().size(); ranks > 1)
-    throw ConfigurationError("--watch: found {} ranks; one process serves the page", ranks);
+    throw ConfigurationError("--serve: expected 1 rank, found {}", ranks);
   RunWatcher runs(named_runs(arguments.runs), library());
   PageServer server(arguments.port,
                     {.version = [&runs] { return runs.version(); },
                      .page = [&runs] { return runs.page(); },
                      .update = [&runs] { return runs.update(); }});
   print(session, server.address() + "\n");
-  inform(session, "the page is there until this program is stopped (Ctrl-C)");
+  inform(session, "serving the page until stopped with Ctrl-C");
   server.run();
   return ExitCode::ok;
 }
@@ -123,7 +122,7 @@ ExitCode watch(const ReportArguments& arguments, Session& session) {
 ExitCode run_report(const ReportArguments& arguments, Session& session) {
   if (arguments.watch) return watch(arguments, session);
   if (arguments.output.empty())
-    throw ConfigurationError("longspan report: --output FILE is required, or --watch");
+    throw ConfigurationError("longspan report: requires --output FILE or --serve");
   return draw(arguments, session);
 }
 
@@ -132,35 +131,37 @@ ExitCode run_report(const ReportArguments& arguments, Session& session) {
 Command report_command() {
   return {
       "report",
-      "Draw runs into one HTML page",
+      "Write or serve an HTML report of one or more runs",
       "  longspan report runs/quickstart --output report.html\n"
       "  longspan report runs/small runs/large --output both.html\n"
-      "  longspan report runs/large --output large.html --replace\n"
-      "  longspan report runs/large --watch\n",
+      "  longspan report runs/large --output large.html --overwrite\n"
+      "  longspan report runs/large --serve\n",
       [](CLI::App& app) -> Action {
         auto arguments = std::make_shared<ReportArguments>();
         app.add_option("RUN",
                        arguments->runs,
-                       "directories of runs, which may be training now; the curves of several "
-                       "are drawn over each other")
+                       "run directories, finished or in training; the curves of several runs share "
+                       "their charts")
             ->required()
             ->check(not_empty_text());
         auto* output =
             app.add_option(
-                   "--output", arguments->output, "the file to write, a page that needs no network")
+                   "--output", arguments->output, "HTML file to write, readable without a network")
                 ->check(not_empty_text());
-        auto* replace =
-            app.add_flag("--replace", arguments->replace, "write over a file that is there")
-                ->needs(output);
+        auto* replace = app.add_flag("--overwrite",
+                                     arguments->replace,
+                                     "replacement of an existing file. Only with --output.")
+                            ->needs(output);
         auto* watch =
-            app.add_flag("--watch",
+            app.add_flag("--serve",
                          arguments->watch,
-                         "instead of a file: serve the page to a browser on this machine, at an "
-                         "address that is printed and that no other user knows, and keep it up "
-                         "to date with the runs until it is stopped (Ctrl-C)")
+                         "web server on this machine instead of a file; the page updates itself "
+                         "until Ctrl-C, and its printed address is secret from other users")
                 ->excludes(output)
                 ->excludes(replace);
-        app.add_option("--port", arguments->port, "of that address; without it a free one")
+        app.add_option("--port",
+                       arguments->port,
+                       "port of the web server (default: a free port). Only with --serve.")
             ->transform(whole_number<std::int64_t>(1, 65535))
             ->needs(watch);
         return [arguments](Session& session) { return run_report(*arguments, session); };

@@ -32,11 +32,11 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
 constexpr int most_without_progress = 3;
-constexpr std::int64_t longest_wait = 300;  // seconds; more only where the first wait is longer
+constexpr std::int64_t longest_wait = 300;  // seconds; exceeded only if the first wait is longer
 constexpr int most_doublings = 20;
 constexpr std::chrono::milliseconds between_tries{200};
 
-// Codes that say that the same command would end so again, or that it is to end.
+// Exit codes after which the same command would end the same way, or is complete.
 bool is_final(int code) {
   constexpr std::array final_codes = {
       ExitCode::ok, ExitCode::configuration, ExitCode::data, ExitCode::diverged, ExitCode::stopped};
@@ -49,30 +49,30 @@ bool was_interrupted_twice(const JobResult& end) {
   return end.was_asked && end.code == 128 + SIGINT;
 }
 
-// What an exit code says of a job that is worth another attempt, whose code is not final.
+// Describes an exit code that is not final.
 std::string failure_of(int code) {
   if (code == static_cast<int>(ExitCode::rank_failed)) return "a rank failed or hung";
   const int signal = code - 128;
   if (signal >= 1 && signal < NSIG)
-    return fmt::format("signal {} ({}) ended a rank", signal, ::strsignal(signal));
-  return "mpirun itself failed, as where it loses a host";
+    return fmt::format("a rank was killed by signal {} ({})", signal, ::strsignal(signal));
+  return "mpirun failed (host lost?)";
 }
 
-// How far a run is, as its directory tells.
+// Progress of a run, from its directory.
 struct Progress {
   std::int64_t saved = 0;
   std::int64_t logged = 0;
 };
 
-// What the next attempt is started with.
+// Settings of the next attempt.
 struct Turn {
-  std::optional<RunCommandLine> line = {};  // nothing while no host answers
-  std::string trouble = {};                 // why there can be no further attempt
+  std::optional<LaunchCommandLine> line = {};  // empty while no host responds
+  std::string trouble = {};                    // why there can be no further attempt
 };
 
 class Attempts {
  public:
-  Attempts(const RunCommandLine& line, const ConfigurationText& source, const StartJob& start);
+  Attempts(const LaunchCommandLine& line, const ConfigurationText& source, const StartJob& start);
   int run();
   int run_once();
 
@@ -95,24 +95,24 @@ class Attempts {
   int give_up(const std::string& reason, int code) const;
   int stopped() const;
 
-  const RunCommandLine& line_;
+  const LaunchCommandLine& line_;
   const StartJob& start_;
-  std::optional<RetryHosts> hosts_;  // only with --retry: a list of hosts may be a pipe
+  std::optional<RetryHosts> hosts_;  // only with --max-restarts: a host list may be a pipe
   fs::path directory_;
   ConfigPath resume_;              // checkpoint.resume_from
   std::int64_t saved_before_ = 0;  // the newest step in the directory before the first attempt
   double time_limit_ = 0;
   Progress best_;                                     // of all attempts
-  std::optional<fs::file_time_type> metrics_before_;  // when those of an earlier run were written
+  std::optional<fs::file_time_type> metrics_before_;  // when an earlier run's metrics were written
   bool was_asked_ = false;                            // to stop, between attempts
   bool is_held_ = false;                              // the directory
   int attempts_ = 0;
   int restarts_ = 0;
-  int without_progress_ = 0;  // attempts in a row that failed at the same place
+  int without_progress_ = 0;  // consecutive attempts that failed at one position
   int doublings_ = 0;         // of the wait
 };
 
-Attempts::Attempts(const RunCommandLine& line,
+Attempts::Attempts(const LaunchCommandLine& line,
                    const ConfigurationText& source,
                    const StartJob& start)
     : line_(line), start_(start) {
@@ -128,9 +128,9 @@ Attempts::Attempts(const RunCommandLine& line,
   saved_before_ = best_.saved;
 }
 
-// In the log too, once there is the directory that it lies in.
+// Also writes to the log once the run's directory exists.
 void Attempts::say(LogLevel level, const std::string& sentence) const {
-  const std::string told = "longspan run: " + sentence;
+  const std::string told = "longspan launch: " + sentence;
   std::fprintf(stderr, "%s\n", told.c_str());
   std::error_code error;
   if (!fs::is_directory(directory_, error)) return;
@@ -139,40 +139,40 @@ void Attempts::say(LogLevel level, const std::string& sentence) const {
 }
 
 int Attempts::give_up(const std::string& reason, int code) const {
-  say(LogLevel::error, "gives up: " + reason);
+  say(LogLevel::error, "giving up: " + reason);
   return ended_with(code);
 }
 
 int Attempts::stopped() const {
   say(LogLevel::info,
-      fmt::format("stopped on request before attempt {}; {}", attempts_ + 1, how_to_go_on()));
+      fmt::format("stopped before attempt {} as requested; {}", attempts_ + 1, how_to_go_on()));
   return static_cast<int>(ExitCode::stopped);
 }
 
-// Whether an attempt goes on from what this run has saved itself, whatever its first attempt was to
-// begin with. Steps that an earlier run has left count only where that was to go on from them.
+// Whether an attempt resumes from this run's own checkpoints, whatever its first attempt started
+// from. Steps of an earlier run count only if this run was to resume from them.
 bool Attempts::goes_on_from_own() const {
   return progress().saved > (resume_ == "auto" ? 0 : saved_before_);
 }
 
 std::string Attempts::how_to_go_on() const {
-  if (!goes_on_from_own()) return "nothing is saved yet: start again to begin as it began";
-  return fmt::format("start again{} to go on", resume_instructions(resume_));
+  if (!goes_on_from_own()) return "nothing is saved yet; run the same command to restart";
+  return fmt::format("run the same command{} to resume", resume_instructions(resume_));
 }
 
-// Of an attempt that took checkpoint.resume_from: auto in place of what the user has set, and said
-// how to start that again.
+// For an attempt that replaced the user's checkpoint.resume_from by `auto`, reports how to restart
+// it.
 int Attempts::ended_with(int code) const {
   if (code != 0 && attempts_ > 1 && resume_ != "auto" && goes_on_from_own())
     say(LogLevel::info,
-        fmt::format("checkpoint.resume_from: {} was for what began the run: {}",
+        fmt::format("checkpoint.resume_from: {} applied to the first attempt only; {}",
                     resume_.text(),
                     how_to_go_on()));
   return code;
 }
 
-// What is known of it where its directory cannot be read. Of an earlier run that has saved nothing
-// the metrics do not count: an attempt puts them aside.
+// If its directory cannot be read, returns what is known. Metrics of an earlier run that has saved
+// nothing do not count: an attempt moves them aside.
 Progress Attempts::progress() const try {
   const std::vector<std::int64_t> saved = steps_in(directory_ / "checkpoints");
   std::error_code error;
@@ -183,13 +183,13 @@ Progress Attempts::progress() const try {
   return best_;
 }
 
-// Whether a signal came in this time.
+// Whether a signal arrived in this time.
 bool Attempts::is_asked_within(std::chrono::milliseconds time) {
   if (wait_for_signal(time)) was_asked_ = true;
   return was_asked_;
 }
 
-// The hosts that do not answer.
+// Returns the hosts that do not respond.
 std::vector<std::string> Attempts::silent_hosts() {
   UnreachableHosts silence = hosts_->ask();
   if (silence.was_asked) was_asked_ = true;
@@ -197,8 +197,8 @@ std::vector<std::string> Attempts::silent_hosts() {
   return std::move(silence.hosts);
 }
 
-// Why the job is worth another attempt; "" where it is not. mpirun has no code of its own for a
-// host that it cannot reach.
+// Returns why the job is worth another attempt, or "". mpirun has no exit code for a host that it
+// cannot reach.
 std::string Attempts::why(const JobResult& end) {
   if (end.was_asked || is_final(end.code)) return "";
   if (end.code != static_cast<int>(ExitCode::failure)) return failure_of(end.code);
@@ -215,23 +215,23 @@ std::string Attempts::take_progress() {
   best_ = {std::max(best_.saved, now.saved), std::max(best_.logged, now.logged)};
   return fmt::format(
       "{}, {}",
-      now.logged > 0 ? fmt::format("after step {}", now.logged) : "before a step was logged",
-      now.saved > 0 ? fmt::format("of which step {} is saved", now.saved) : "with nothing saved");
+      now.logged > 0 ? fmt::format("after step {}", now.logged) : "before the first logged step",
+      now.saved > 0 ? fmt::format("newest checkpoint at step {}", now.saved) : "no checkpoint");
 }
 
 std::string Attempts::limit_reached() const {
   if (without_progress_ >= most_without_progress)
-    return fmt::format("{} attempts in a row came no further than step {}",
+    return fmt::format("{} consecutive attempts made no progress beyond step {}",
                        without_progress_,
                        std::max(best_.saved, best_.logged));
   if (restarts_ < line_.retry.most) return "";
   if (is_held_)
-    return fmt::format("{} is still held by a rank of the attempt before", directory_.string());
-  return fmt::format("it was started again {}, which is all that --retry allows",
+    return fmt::format("{} is still locked by a rank of the previous attempt", directory_.string());
+  return fmt::format("restarted {}, the limit of --max-restarts",
                      restarts_ == 1 ? "once" : fmt::format("{} times", restarts_));
 }
 
-// Whether another attempt can start.
+// Waits. Returns whether another attempt can start.
 bool Attempts::wait() {
   const std::int64_t first = line_.retry.wait;
   const std::int64_t doubled = first << std::min(doublings_++, most_doublings);
@@ -239,17 +239,17 @@ bool Attempts::wait() {
   ++restarts_;
   say(LogLevel::info,
       fmt::format(
-          "starts again in {} s (time {} of {})", time.count(), restarts_, line_.retry.most));
+          "restarting in {} s (restart {} of {})", time.count(), restarts_, line_.retry.most));
   return !is_asked_within(time) && wait_for_directory();
 }
 
-// A rank on a host that is not to be reached any more holds the directory until it has seen so.
-// Returns whether it is free.
+// A rank on an unreachable host holds the directory until it detects the failure. Returns whether
+// the directory is free.
 bool Attempts::wait_for_directory() {
   is_held_ = is_running(directory_);
   if (!is_held_) return true;
   say(LogLevel::info,
-      fmt::format("waits for {}, which a rank of the attempt before still holds",
+      fmt::format("waiting for {}, still locked by a rank of the previous attempt",
                   directory_.string()));
   const std::chrono::duration<double> limit(time_limit_ + line_.retry.letting_go);
   const auto end = Clock::now() + limit;
@@ -267,13 +267,13 @@ Turn Attempts::look_for_places() {
     say(LogLevel::warning, silence_of(silent));
     return {};
   }
-  RunCommandLine line = line_;
+  LaunchCommandLine line = line_;
   const bool changes_resume = resume_ != "auto" && goes_on_from_own();
   if (changes_resume) add_settings(line, {"checkpoint.resume_from=auto"});
   const PlacedCommand found = hosts_->place_command(std::move(line), silent);
   if (!found.trouble.empty()) return {.trouble = found.trouble};
   say(LogLevel::info,
-      fmt::format("attempt {} starts on {}{}{}",
+      fmt::format("starting attempt {} on {}{}{}",
                   attempts_ + 1,
                   found.line.ranks ? pluralize(*found.line.ranks, "rank") : "the ranks",
                   found.describe,
@@ -286,7 +286,7 @@ void Attempts::report_killed(int code) {
   say(LogLevel::error, fmt::format("{} {}; {}", failure_of(code), take_progress(), how_to_go_on()));
 }
 
-// When a run last wrote its mark (run_state.h); nothing without one.
+// Returns when a run last wrote its mark (run_state.h), or nothing.
 std::optional<fs::file_time_type> Attempts::marked_at() const {
   std::error_code error;
   const auto written = fs::last_write_time(directory_ / lock_name, error);
@@ -307,8 +307,8 @@ int Attempts::run_once() {
 }
 
 int Attempts::run() {
-  RunCommandLine line = line_;
-  silent_hosts();  // whether there is a way to ask them: the first attempt has all of them
+  LaunchCommandLine line = line_;
+  silent_hosts();  // tests whether hosts can be probed: the first attempt uses all of them
   if (was_asked_) return stopped();
   while (true) {
     const JobResult end = start_(line);
@@ -336,7 +336,7 @@ int Attempts::run() {
 
 }  // namespace
 
-int run_with_retries(const RunCommandLine& line,
+int run_with_retries(const LaunchCommandLine& line,
                      const ConfigurationText& source,
                      const StartJob& start) {
   Attempts attempts(line, source, start);

@@ -1,30 +1,32 @@
-// Recovery without hands: a training that has failed is started again.
+// Automatic restart of failed training.
 #pragma once
 
 #include <functional>
 
 #include "launch/cli/configuration_text.h"
 #include "launch/cli/job.h"
-#include "launch/cli/run.h"
+#include "launch/cli/launch.h"
 
 namespace longspan {
 
-using StartJob = std::function<JobResult(const RunCommandLine&)>;
+using StartJob = std::function<JobResult(const LaunchCommandLine&)>;
 
-// Runs the training by `start`, and again, up to `line.retry.most` times, where a rank failed, hung
-// or was ended by a signal, or where a host is gone: on the hosts named by mpirun's options that
-// answer, and where these have fewer places on a layout of fewer ranks. A host that does not answer
-// counts as gone only once another machine has answered, since mpirun may reach hosts that this
-// process cannot; they are asked before the first attempt too. It goes on from the newest
-// checkpoint of the run. Between attempts it waits; see RetryOptions. It gives up when three
-// attempts in a row have come no further, which is judged by the last step saved and the last one
-// logged.
+// Runs the training by `start`, and restarts it up to `line.retry.most` times after a failure. A
+// failure is a rank that failed, hung or was ended by a signal, or an unreachable host.
 //
-// Without `line.retry.most` it runs the training once, and says where it was killed.
+// A restart uses the hosts of mpirun's options that respond, with fewer ranks if these have fewer
+// slots. A host that does not respond counts as unreachable only once another machine has
+// responded, since mpirun may reach hosts that this process cannot. Hosts are also probed before
+// the first attempt. Training resumes from the run's newest checkpoint. It waits between attempts
+// (see RetryOptions). It gives up after three consecutive attempts without progress. Progress is
+// judged by the last step saved and the last one logged.
 //
-// Returns the exit code of the last attempt, or that of a stop on request where a signal came in
-// between. Each attempt, why and on what, is told on standard error and in the log of the run.
-int run_with_retries(const RunCommandLine& line,
+// Without `line.retry.most` runs the training once, and reports where it was killed.
+//
+// Returns the exit code of the last attempt, or that of a stop on request if a signal arrived in
+// between. Each attempt, its reason and its hosts are reported on standard error and in the run's
+// log.
+int run_with_retries(const LaunchCommandLine& line,
                      const ConfigurationText& source,
                      const StartJob& start);
 

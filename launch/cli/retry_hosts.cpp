@@ -12,7 +12,7 @@
 namespace longspan {
 namespace {
 
-constexpr std::chrono::seconds time_to_answer{10};  // of a host
+constexpr std::chrono::seconds time_to_answer{10};  // per host
 
 bool is_among(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
@@ -24,7 +24,7 @@ std::string names_of(const std::vector<NamedHost>& hosts) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// Nothing where a host does not tell.
+// Returns nothing if a host does not specify its slots.
 std::optional<std::int64_t> slots_of(const std::vector<NamedHost>& hosts) {
   std::int64_t sum = 0;
   for (const NamedHost& host : hosts) {
@@ -34,7 +34,7 @@ std::optional<std::int64_t> slots_of(const std::vector<NamedHost>& hosts) {
   return hosts.empty() ? std::nullopt : std::optional(sum);
 }
 
-// Of so many ranks that of a part of the places: at least one.
+// Returns a proportional number of ranks for a part of the slots: at least one.
 std::int64_t share_of(std::int64_t ranks, std::int64_t part, std::int64_t whole) {
   return std::max<std::int64_t>(1, (ranks * part + whole - 1) / whole);
 }
@@ -42,13 +42,11 @@ std::int64_t share_of(std::int64_t ranks, std::int64_t part, std::int64_t whole)
 }  // namespace
 
 std::string silence_of(const std::vector<std::string>& hosts) {
-  return fmt::format("{} {} not answer within {} s",
-                     fmt::join(hosts, ", "),
-                     hosts.size() == 1 ? "does" : "do",
-                     time_to_answer.count());
+  return fmt::format(
+      "no answer from {} within {} s", fmt::join(hosts, ", "), time_to_answer.count());
 }
 
-RetryHosts::RetryHosts(const RunCommandLine& line, const ConfigurationText& source)
+RetryHosts::RetryHosts(const LaunchCommandLine& line, const ConfigurationText& source)
     : line_(line), source_(source), hosts_(named_hosts(line.options)) {}
 
 UnreachableHosts RetryHosts::ask() {
@@ -60,8 +58,8 @@ UnreachableHosts RetryHosts::ask() {
     return {.hosts = std::move(answers.unreachable), .was_asked = answers.signal.has_value()};
   if (std::exchange(told_of_doubt_, true)) return {};
   return {.hosts = {},
-          .doubt = fmt::format("{}, nor has another machine answered before: whether a host is "
-                               "gone will not be known until one does",
+          .doubt = fmt::format("{}; no other host has answered yet, so lost hosts cannot be "
+                               "detected",
                                silence_of(answers.unreachable))};
 }
 
@@ -69,15 +67,15 @@ bool RetryHosts::are_all(const std::vector<std::string>& silent) const {
   return !hosts_.empty() && silent.size() == hosts_.size();
 }
 
-// The ranks of an attempt on all hosts, where that is known.
+// Returns the ranks of an attempt on all hosts, if known.
 std::optional<std::int64_t> RetryHosts::usual_ranks() const {
   if (line_.ranks) return line_.ranks;
   if (const auto named = named_ranks(source_)) return named;
   return slots_of(hosts_);
 }
 
-// Those that there is room for on some of the hosts. Where hosts have more ranks than slots, or do
-// not tell their slots, it is their share.
+// Returns the ranks that fit on some of the hosts. If hosts have more ranks than slots, or do not
+// specify slots, it is their proportional share.
 std::optional<std::int64_t> RetryHosts::ranks_left(const std::vector<NamedHost>& left) const {
   const auto usual = usual_ranks(), all = slots_of(hosts_), some = slots_of(left);
   if (!usual) return some;
@@ -86,14 +84,14 @@ std::optional<std::int64_t> RetryHosts::ranks_left(const std::vector<NamedHost>&
   return std::max<std::int64_t>(1, std::min(*usual, *some));
 }
 
-// Takes what has to be without the hosts that do not answer.
+// Builds the command without the hosts that do not respond.
 void RetryHosts::leave_out(const std::vector<std::string>& silent, PlacedCommand& found) const {
   std::vector<NamedHost> left = hosts_;
   std::erase_if(left, [&](const NamedHost& host) { return is_among(silent, host.name); });
-  RunCommandLine& line = found.line;
+  LaunchCommandLine& line = found.line;
   line.options = without_hosts(line_.options, silent, folder_.path());
   const auto usual = usual_ranks(), ranks = ranks_left(left);
-  found.describe += fmt::format(" of {}, since {}", names_of(left), silence_of(silent));
+  found.describe += fmt::format(" of {} ({})", names_of(left), silence_of(silent));
   if (!usual || !ranks || *ranks >= *usual) return;
   const bool is_here =
       std::ranges::all_of(left, [&](const NamedHost& host) { return is_among(here_, host.name); });
@@ -101,7 +99,7 @@ void RetryHosts::leave_out(const std::vector<std::string>& silent, PlacedCommand
   const ChosenLayout layout =
       choose_layout_of_fewer(source_, most, is_here ? std::optional(most) : std::nullopt);
   if (layout.ranks == 0) {
-    found.trouble = fmt::format("{}, and no layout of the {} that are left fits{}{}",
+    found.trouble = fmt::format("{}; no layout of the remaining {} fits{}{}",
                                 silence_of(silent),
                                 pluralize(*ranks, "rank"),
                                 layout.reason.empty() ? "" : ": ",
@@ -110,14 +108,13 @@ void RetryHosts::leave_out(const std::vector<std::string>& silent, PlacedCommand
   }
   line.ranks = layout.ranks;
   add_settings(line, layout.settings);
-  found.describe += fmt::format(
-      ": there is room for {} of {}, which divide the same data.global_batch_size by {}",
-      *ranks,
-      pluralize(*usual, "rank"),
-      fmt::join(layout.settings, ", "));
+  found.describe += fmt::format(": {} of {} fit, with the same data.global_batch_size and {}",
+                                *ranks,
+                                pluralize(*usual, "rank"),
+                                fmt::join(layout.settings, ", "));
 }
 
-PlacedCommand RetryHosts::place_command(RunCommandLine line,
+PlacedCommand RetryHosts::place_command(LaunchCommandLine line,
                                         const std::vector<std::string>& silent) const {
   PlacedCommand found = {.line = std::move(line)};
   if (!silent.empty())

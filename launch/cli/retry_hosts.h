@@ -1,4 +1,4 @@
-// The hosts of a training that is started again and again: which answer, and what fits there.
+// Hosts of training with restarts: which respond, and which layout fits there.
 #pragma once
 
 #include <cstdint>
@@ -8,55 +8,55 @@
 
 #include "launch/cli/configuration_text.h"
 #include "launch/cli/host_list.h"
-#include "launch/cli/run.h"
+#include "launch/cli/launch.h"
 #include "launch/cli/temporary_folder.h"
 
 namespace longspan {
 
-// What asking them has told.
+// Result of probing the hosts.
 struct UnreachableHosts {
-  std::vector<std::string> hosts;  // that do not answer
-  std::string doubt = {};          // a sentence, where none counts as silent and why; told once
-  bool was_asked = false;          // to stop, by a signal that came meanwhile
+  std::vector<std::string> hosts;  // that do not respond
+  std::string doubt = {};          // why no host counts as unreachable; reported once
+  bool was_asked = false;          // to stop, by a signal received meanwhile
 };
 
-// A command line for the hosts that answer.
+// A command line for the hosts that respond.
 struct PlacedCommand {
-  RunCommandLine line;
-  std::string describe = {};  // on which hosts and in what layout, as words behind "on 4 ranks"
+  LaunchCommandLine line;
+  std::string describe = {};  // hosts and layout, to append to "on 4 ranks"
   std::string trouble = {};   // why nothing fits there
 };
 
-// "one, two do not answer within 10 s"
+// Returns, for example, "one, two do not answer within 10 s".
 std::string silence_of(const std::vector<std::string>& hosts);
 
-// Those that mpirun's options name. `line` and `source` outlive it.
+// Hosts named by mpirun's options. `line` and `source` must outlive it.
 class RetryHosts {
  public:
-  RetryHosts(const RunCommandLine& line, const ConfigurationText& source);
+  RetryHosts(const LaunchCommandLine& line, const ConfigurationText& source);
 
-  // Where no other machine has ever answered there may be no way for this process to reach any:
-  // then none of them counts as silent.
+  // Probes the hosts. If no other machine has ever responded, this process may be unable to reach
+  // any: then none counts as unreachable.
   UnreachableHosts ask();
 
-  // Whether these are all that are named.
+  // Returns whether these are all named hosts.
   bool are_all(const std::vector<std::string>& silent) const;
 
-  // The line without these hosts, and where the others have fewer places on a layout of fewer
-  // ranks. `line` is that of the constructor, with settings of its own at most.
-  PlacedCommand place_command(RunCommandLine line, const std::vector<std::string>& silent) const;
+  // Returns the line without these hosts, with a layout of fewer ranks if the others have fewer
+  // slots. `line` must be that of the constructor, with at most additional settings.
+  PlacedCommand place_command(LaunchCommandLine line, const std::vector<std::string>& silent) const;
 
  private:
   void leave_out(const std::vector<std::string>& silent, PlacedCommand& found) const;
   std::optional<std::int64_t> usual_ranks() const;
   std::optional<std::int64_t> ranks_left(const std::vector<NamedHost>& left) const;
 
-  const RunCommandLine& line_;
+  const LaunchCommandLine& line_;
   const ConfigurationText& source_;
   std::vector<NamedHost> hosts_;
   TemporaryFolder folder_;
-  std::vector<std::string> here_;  // hosts that are this machine
-  bool has_answered_ = false;      // another machine
+  std::vector<std::string> here_;  // names of this machine
+  bool has_answered_ = false;      // another machine responded
   bool told_of_doubt_ = false;
 };
 

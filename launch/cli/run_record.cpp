@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr const char* configuration_file = "config.yaml";
 constexpr const char* checkpoints_folder = "checkpoints";
 
-// Its folders that hold no runs and may hold many files.
+// Subfolders that contain no runs and may contain many files.
 constexpr std::array own_folders = {"checkpoints", "tokens"};
 
 std::optional<std::int64_t> integer_of(const std::string& text) {
@@ -41,7 +41,7 @@ std::optional<std::int64_t> number_of(const SavedConfiguration& configuration, c
   return found == configuration.values.end() ? std::nullopt : integer_of(found->second);
 }
 
-// The end of a log, of at most so many bytes, which begins with a whole line; "" where there is
+// Returns the end of a log, at most that many bytes, starting at a complete line; "" if there is
 // none.
 std::string end_of(const fs::path& log) {
   constexpr std::int64_t most = 1 << 14;
@@ -55,8 +55,7 @@ std::string end_of(const fs::path& log) {
   return begin == 0 ? text : text.substr(text.find('\n') + 1);
 }
 
-// The error that a line of a log tells of; "" where it tells of none. A line is a date, a time, a
-// level and a sentence.
+// Returns the error in a line of a log, or "". A line is a date, a time, a level and a message.
 std::string error_in(std::string_view line) {
   constexpr std::string_view level = " error ";
   const std::size_t date = line.find(' ');
@@ -66,14 +65,14 @@ std::string error_in(std::string_view line) {
   return std::string(line.substr(time + level.size()));
 }
 
-// What a log says last.
+// Last messages of a log.
 struct LogEnd {
-  std::string error;      // its last line, where that is an error
-  bool is_error_of_rank;  // the last line that is not of `longspan run`
+  std::string error;      // its last line, if that is an error
+  bool is_error_of_rank;  // the last line not from `longspan launch`
 };
 
 LogEnd log_end(const fs::path& log) {
-  constexpr std::string_view launcher = " longspan run: ";
+  constexpr std::string_view launcher = " longspan launch: ";
   std::string text = end_of(log);
   LogEnd end = {};
   for (bool is_last = true; !text.empty(); is_last = false) {
@@ -90,7 +89,7 @@ LogEnd log_end(const fs::path& log) {
   return end;
 }
 
-// As the errors say it that come with the exit code of a run that diverged.
+// Matches the error messages with the exit code of a diverged run.
 bool tells_of_divergence(std::string_view error) {
   return error.find("training diverged") != std::string_view::npos ||
          error.find("memory.reconstruction_tolerance") != std::string_view::npos;
@@ -112,14 +111,14 @@ void take_layout(RunRecord& run, const MeshShape& layout) {
   run.tensor = layout.tensor;
 }
 
-// Of the newest checkpoint: its step and layout. Returns the step, -1 without one.
+// Reads the newest checkpoint's layout. Returns its step, or -1 if there is none.
 std::int64_t take_checkpoint(RunRecord& run) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     const fs::path folder = run.path / checkpoints_folder;
     std::vector<std::int64_t> steps;
     try {
       steps = steps_in(folder);
-    } catch (const DataError& error) {  // as where it is another person's own
+    } catch (const DataError& error) {  // as for another user's private folder
       run.errors.emplace_back(error.what());
     }
     if (steps.empty()) return -1;
@@ -149,18 +148,18 @@ void take_metrics(RunRecord& run) {
   if (!validated.lines.empty()) run.validation = std::move(validated.lines.back());
 }
 
-// Of one that does not train now. `saved`: the step of its newest checkpoint, or -1.
+// For a run that is not training. `saved`: the step of its newest checkpoint, or -1.
 RunState state_of(const RunRecord& run, std::int64_t saved, bool was_killed) {
   if (!was_killed && !run.ended_by.empty())
     return tells_of_divergence(run.ended_by) ? RunState::diverged : RunState::failed;
-  // The last step counts once it is saved; of a run whose checkpoints were removed its metrics do.
+  // The last step counts once it is saved. If a run's checkpoints were removed its metrics count.
   const std::int64_t reached = saved < 0 && !was_killed ? run.step : saved;
   if (run.steps && reached >= *run.steps && reached > 0) return RunState::finished;
   if (was_killed) return RunState::killed;
   return run.step == 0 ? RunState::never_started : RunState::stopped;
 }
 
-// How the run ended, which does not train now.
+// Sets how a run that is not training has ended.
 void take_end(RunRecord& run, std::int64_t saved, const std::optional<RunMark>& mark) {
   LogEnd end = log_end(run.path / log_file);
   run.ended_by = std::move(end.error);
@@ -170,15 +169,15 @@ void take_end(RunRecord& run, std::int64_t saved, const std::optional<RunMark>& 
   if (run.state != RunState::killed || !run.ended_by.empty()) return;
   if (shows_locks(run.path, *mark))
     run.ended_by =
-        "the run was killed, or its machine was lost; start it again to resume from its newest "
+        "the run was killed or its host was lost; run the same command to resume from the newest "
         "checkpoint";
   else
     run.ended_by =
-        fmt::format("the run was killed, or is still running{}, where locks cannot be seen",
+        fmt::format("the run was killed or is still running{} (its locks are not visible here)",
                     mark->host.empty() ? "" : " on " + mark->host);
 }
 
-// Adds the runs and the other folders that are in a folder. Links are not followed.
+// Adds the runs and the other folders in a folder. Does not follow links.
 std::error_code look_into(const fs::path& folder,
                           std::vector<fs::path>& runs,
                           std::vector<fs::path>& folders) {
@@ -230,10 +229,9 @@ bool is_run(const fs::path& directory) {
 
 RunsBelow runs_below(const fs::path& directory) {
   std::error_code error;
-  if (!fs::exists(directory, error))
-    throw DataError("{}: there is no such directory", directory.string());
+  if (!fs::exists(directory, error)) throw DataError("{}: no such directory", directory.string());
   if (!fs::is_directory(directory, error))
-    throw DataError("{}: is a file; wanted: a directory with runs below it", directory.string());
+    throw DataError("{}: expected a directory of runs, found a file", directory.string());
   RunsBelow found;
   if (is_run(directory)) found.runs.push_back(directory);
   std::vector<fs::path> folders = {directory};
@@ -243,7 +241,7 @@ RunsBelow runs_below(const fs::path& directory) {
     const std::error_code trouble = look_into(folder, found.runs, folders);
     if (trouble && folder == directory)
       throw DataError("{}: cannot be read: {}", folder.string(), trouble.message());
-    // What was removed meanwhile is not there to be told of.
+    // Folders removed meanwhile are not errors.
     if (trouble && trouble != std::errc::no_such_file_or_directory)
       found.errors.push_back(
           fmt::format("{}: cannot be read: {}", folder.string(), trouble.message()));
@@ -256,12 +254,12 @@ RunsBelow runs_below(const fs::path& directory) {
 RunRecord read_run_record(const fs::path& path) {
   RunRecord run;
   run.path = path;
-  // Asked first: one that ends while it is read has written more than is read of it here.
+  // Checked first, as a run that ends during the read has written more than is read here.
   const bool runs_now = is_running(path);
   run.configuration = saved_configuration(path / configuration_file);
   std::error_code error;
   if (!fs::exists(path / configuration_file, error))
-    run.errors.push_back(fmt::format("{}: is not there", (path / configuration_file).string()));
+    run.errors.push_back(fmt::format("{}: no such file", (path / configuration_file).string()));
   else if (!run.configuration.trouble.empty())
     run.errors.push_back(run.configuration.trouble);
   run.steps = number_of(run.configuration, "training.max_steps");
@@ -283,13 +281,12 @@ RunRecord read_run_record(const fs::path& path) {
 
 RunRecord read_named_run(const fs::path& path) {
   std::error_code error;
-  if (!fs::exists(path, error)) throw DataError("{}: there is no such directory", path.string());
+  if (!fs::exists(path, error)) throw DataError("{}: no such directory", path.string());
   if (!fs::is_directory(path, error))
-    throw DataError("{}: is a file; wanted: the directory of a run", path.string());
+    throw DataError("{}: expected a run directory, found a file", path.string());
   if (!is_run(path))
     throw DataError(
-        "{}: no run is here; wanted: the directory of a run (longspan list {} tells of "
-        "those below it)",
+        "{}: expected a run directory, found no run; run longspan list {} to list its runs",
         path.string(),
         path.string());
   return read_run_record(path);
@@ -324,16 +321,16 @@ nlohmann::ordered_json to_json(const RunRecord& run) {
   return {{"run", run.path.string()},
           {"state", name_of(run.state)},
           {"step", run.step},
-          {"steps", number(run.steps)},
-          {"last", run.last},
+          {"max_steps", number(run.steps)},
+          {"last_metrics", run.last},
           {"validation", run.validation},
-          {"changed_at", run.changed_at},
+          {"modified_at", run.changed_at},
           {"layout",
            {{"data", number(run.data)},
             {"context", number(run.context)},
             {"tensor", number(run.tensor)}}},
-          {"ended_by", run.ended_by},
-          {"troubles", run.errors}};
+          {"end_reason", run.ended_by},
+          {"errors", run.errors}};
 }
 
 std::string json_text(const nlohmann::ordered_json& json) {

@@ -24,7 +24,7 @@ std::map<std::string, std::string> without_directory(std::map<std::string, std::
   return values;
 }
 
-// All but what metrics, log and samples say.
+// Returns everything except metrics, log and samples.
 ReportedRun described(const fs::path& path, RunRecord record) {
   return {.name = path.string(),
           .state = name_of(record.state),
@@ -41,8 +41,8 @@ std::int64_t seconds_now() {
 }
 
 ReportedRun read_reported_run(const fs::path& path, std::vector<std::string>& troubles) {
-  // Its state is asked for first: a run that ends while it is read has then written more than it
-  // said.
+  // Reads the state first: a run that ends during the read has then written more than its state
+  // shows.
   RunRecord record = read_named_run(path);
   std::ranges::move(record.errors, std::back_inserter(troubles));
   ReportedRun run = described(path, std::move(record));
@@ -69,7 +69,7 @@ RunWatcher::RunWatcher(const std::vector<fs::path>& paths, const ChartLibrary& l
   make_parts();
 }
 
-// Whether anything is new. What cannot be read now is told among the warnings.
+// Returns whether anything is new. Read errors are shown among the warnings.
 bool RunWatcher::poll(Watched& watched) const {
   std::vector<std::string> troubles;
   bool is_new = false;

@@ -1,4 +1,4 @@
-// Runs as their report shows them, once or as they go on.
+// Report pages of runs, static or updated during training.
 #pragma once
 
 #include <chrono>
@@ -14,24 +14,24 @@
 
 namespace longspan {
 
-// Adds to `troubles` what of it cannot be read beside its metrics. Throws DataError where it is no
-// run, has logged no step, or has metrics that are damaged.
+// Reads a run. Adds to `troubles` what cannot be read other than its metrics. Throws DataError if
+// it is not a run, has logged no step, or has damaged metrics.
 ReportedRun read_reported_run(const std::filesystem::path& path,
                               std::vector<std::string>& troubles);
 
-// Since 1970.
+// Returns the current time in seconds since 1970.
 std::int64_t seconds_now();
 
-// The page of runs that may be training. What is read again is what they wrote since: a look at a
-// run costs no more for its being long.
+// The page of runs that may be training. Each update reads only what was appended, so its cost does
+// not grow with the length of a run.
 class RunWatcher {
  public:
   // Throws DataError as read_reported_run does, but not for a run that has logged no step yet.
   RunWatcher(const std::vector<std::filesystem::path>& paths, const ChartLibrary& library);
 
-  // Looks at the runs, at most twice a second. The same text as before where nothing is new.
+  // Polls the runs, at most twice a second. Returns an unchanged version if nothing is new.
   std::string version();
-  // Of that version.
+  // Page and update of that version.
   std::string page() const { return live_page(parts_, library_, version_text()); }
   std::string update() const { return page_update(parts_); }
 
@@ -41,9 +41,9 @@ class RunWatcher {
     TailedMetrics metrics;
     TailedFile log;
     TailedFile samples;
-    ReportedRun run;                        // but for its metrics
+    ReportedRun run;                        // without its metrics
     std::deque<std::string> warnings = {};  // of the log
-    std::filesystem::path map = {};         // the newest file of what heads look at
+    std::filesystem::path map = {};         // newest file of attention maps
     std::filesystem::file_time_type map_changed = {};
   };
   bool poll(Watched& watched) const;
@@ -53,7 +53,7 @@ class RunWatcher {
   const ChartLibrary& library_;
   std::vector<Watched> runs_;
   PageParts parts_;
-  std::string beginning_;  // of versions: another one for each time that the program is started
+  std::string beginning_;  // prefix of versions, different for each program start
   std::int64_t number_ = 0;
   std::chrono::steady_clock::time_point looked_;
 };

@@ -13,7 +13,7 @@
 namespace longspan {
 namespace {
 
-// What was in quotation marks where `resolved` wrote it needed them.
+// Quotes what `resolved` had to quote.
 std::string text_of(const Scalar& scalar) {
   if (!scalar.quoted) return scalar.text;
   const std::string word = yaml_word(scalar.text);

@@ -1,4 +1,4 @@
-// Values of a configuration as text.
+// Configuration values as text.
 #pragma once
 
 #include <filesystem>
@@ -9,16 +9,16 @@
 
 namespace longspan {
 
-// As OptionTable::resolved writes it.
+// Formats a value as OptionTable::resolved writes it.
 std::string text_of(const Assignment& assignment);
 
 // The configuration that a run wrote.
 struct SavedConfiguration {
   std::map<std::string, std::string> values;  // each key's value, as `resolved` wrote it
-  std::string trouble;  // what of the file cannot be read, as a sentence; empty where all can
+  std::string trouble;                        // message about unreadable parts; empty if none
 };
 
-// Throws nothing for what is wrong with the file. Of one that is not there it says nothing.
+// Does not throw for an invalid file. A missing file has no values and no message.
 SavedConfiguration saved_configuration(const std::filesystem::path& file);
 
 }  // namespace longspan

@@ -24,8 +24,7 @@ struct SavedTokenizer {
   std::string configuration;  // that it was saved with
 };
 
-// The step, or the newest of a folder of steps that can be opened: all steps of a run have one
-// tokenizer.
+// Opens the step, or the newest readable step of a folder: all steps of a run have one tokenizer.
 std::optional<Checkpoint> open_any(const fs::path& path) {
   std::vector<fs::path> steps = {path};
   try {
@@ -43,7 +42,7 @@ std::optional<Checkpoint> open_any(const fs::path& path) {
   return std::nullopt;
 }
 
-// Rank 0 reads it; the others get its text.
+// Rank 0 reads the checkpoint and broadcasts the text.
 std::optional<SavedTokenizer> saved_tokenizer(const std::vector<fs::path>& places,
                                               const Communicator& world) {
   const std::string text =
@@ -68,13 +67,13 @@ std::optional<SavedTokenizer> saved_tokenizer(const std::vector<fs::path>& place
   }
 }
 
-// Whether its tokenizer may be of another kind than data.tokenizer.type, which nobody has set.
+// Whether the tokenizer may differ in type from data.tokenizer.type, which the user has not set.
 bool may_take_kind(const Configuration& configuration) {
   return !configuration.table.is_given("data.tokenizer.type") &&
          !configuration.training.start_from.path.empty() && reads_text(configuration);
 }
 
-// Whether the keys that a trained tokenizer depends on are those of the checkpoint.
+// Whether the keys that a trained tokenizer depends on agree with the checkpoint.
 bool asks_for(const Configuration& configuration, const std::string& saved) {
   try {
     const auto then = compare(configuration, saved).saved;
@@ -109,8 +108,8 @@ bool takes_embedding(const InitFromOptions& options) {
   });
 }
 
-// Sets it where it is of the kind of data.tokenizer.type, or that key is not set and a run is to be
-// started from. Returns whether it did.
+// Sets the tokenizer if its type is data.tokenizer.type, or that key is not set and
+// training.init_from.path is. Returns whether it did.
 bool use(const Tokenizer& tokenizer, Configuration& configuration) {
   DataOptions& data = configuration.data;
   if (tokenizer.kind() != data.tokenizer) {

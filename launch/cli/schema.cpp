@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* family_section = "model";
 
-// A word of YAML as the type of JSON that readers of YAML make of it.
+// Converts a YAML word to the JSON type that YAML readers assign.
 Json word_value(const Scalar& word) {
   if (word.quoted) return word.text;
   if (word.text == "true" || word.text == "false") return word.text == "true";
@@ -29,7 +29,7 @@ Json word_value(const Scalar& word) {
 }
 
 void add_bounds(Json& schema, const Constraint& rule) {
-  constexpr double exact = 0x1p53;  // up to here a whole number is one of both types
+  constexpr double exact = 0x1p53;  // up to here integers are exact in both types
   const auto bound = [](double value) {
     const bool is_whole = std::abs(value) < exact && std::floor(value) == value;
     return is_whole ? Json(static_cast<std::int64_t>(value)) : Json(value);
@@ -39,7 +39,7 @@ void add_bounds(Json& schema, const Constraint& rule) {
   if (rule.multiple) schema["multipleOf"] = *rule.multiple;
 }
 
-// One of the choices; one that looks like a number may be written as that.
+// One of the choices; a choice that resembles a number may be written as one.
 Json choice(const Constraint& rule) {
   Json words = Json::array();
   for (const std::string& word : rule.choices) {
@@ -49,7 +49,7 @@ Json choice(const Constraint& rule) {
   return {{"enum", words}};
 }
 
-// What a value, or each of a list, may be.
+// Returns the schema of a value, or of each list element.
 Json word_schema(const OptionValues& values, bool is_empty_refused) {
   Json schema = Json::object();
   switch (values.type) {
@@ -65,7 +65,7 @@ Json word_schema(const OptionValues& values, bool is_empty_refused) {
     case WordType::text:
     case WordType::path:
       if (!values.rule.choices.empty()) return choice(values.rule);
-      // A word that looks like a number is a text here all the same.
+      // A word that resembles a number is also valid text here.
       schema["type"] = {"string", "number", "boolean"};
       if (is_empty_refused) schema["minLength"] = 1;
       break;
@@ -94,7 +94,7 @@ Json list_schema(const OptionValues& values) {
   return any_of(word, list);
 }
 
-// The default as JSON. The key serves only to read it.
+// Returns the default as JSON. The key is only needed for parsing.
 Json default_of(const OptionDescription& option, bool is_list) {
   const ParsedYaml read = read_setting("key=" + option.default_value);
   require(read.complaints.empty() && read.assignments.size() == 1,
@@ -118,14 +118,14 @@ Json option_schema(const OptionDescription& option) {
   return described;
 }
 
-// A section says nothing where all that is in it is commented out.
+// A section is null if all its keys are commented out.
 Json empty_section() {
   return {{"type", {"object", "null"}},
           {"properties", Json::object()},
           {"additionalProperties", false}};
 }
 
-// Puts a key below a section, and each of its parts below the one before it.
+// Adds a key below a section, creating a section for each of its parts.
 void add_key(Json& section, const std::string& key, const OptionDescription& option) {
   const std::size_t dot = key.find('.');
   const std::string name = key.substr(0, dot);
@@ -143,7 +143,7 @@ void add_key(Json& section, const std::string& key, const OptionDescription& opt
   add_key(properties[name], key.substr(dot + 1), option);
 }
 
-// The section `model` of a family.
+// Returns the section `model` of a family.
 Json model_of(const Family& family) {
   OptionTable table;
   const BackboneFactory unused = family.declare(table, {});
@@ -153,7 +153,7 @@ Json model_of(const Family& family) {
   section["properties"]["family"] = {{"const", family.name}};
   for (const OptionDescription& option : table.reference()) {
     require(option.key.starts_with(prefix),
-            "family {}: the key {} stands in another section than {}",
+            "family {}: key {} is not in section {}",
             family.name,
             option.key,
             family_section);
@@ -166,7 +166,7 @@ Json model_of(const Family& family) {
 
 Json configuration_schema() {
   Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"},
-                 {"title", "Configuration of a run of Longspan"}};
+                 {"title", "Longspan run configuration"}};
   schema.update(empty_section());
   schema["type"] = "object";
   Configuration shared;

@@ -1,13 +1,13 @@
-// A JSON Schema of the configuration, for editors and other programs.
+// JSON Schema of the configuration, for editors and other programs.
 #pragma once
 
 #include <nlohmann/json.hpp>
 
 namespace longspan {
 
-// Draft 2020-12, made from the option tables: every section and key with its type, bounds, choices,
-// default and meaning; the keys of `model` are those of the family that a file names. It accepts
-// what a file may say beside what several keys demand of each other.
+// Returns a schema (draft 2020-12) from the option tables. It has every section and key with its
+// type, bounds, choices, default and meaning. The keys of `model` depend on the file's family. It
+// does not express constraints between several keys.
 nlohmann::ordered_json configuration_schema();
 
 }  // namespace longspan

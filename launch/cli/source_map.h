@@ -1,4 +1,4 @@
-// Where a parser's places are in a text.
+// Maps a parser's positions to locations in a text.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace longspan {
 
-// Of a text of UTF-8, each found in constant time: a file may have as many places as it has words.
+// Maps positions of UTF-8 text in constant time, as a file may have as many positions as words.
 class SourceMap {
  public:
   explicit SourceMap(std::string_view text) {
@@ -24,8 +24,9 @@ class SourceMap {
     characters_.push_back(characters);
   }
 
-  // The place, counted from 1 and in characters, of a byte of a line, which are counted from 0. No
-  // line is behind the last one; behind the end of that a byte counts as a character.
+  // Returns the location, in characters from 1, of a byte of a line; both are counted from 0. Lines
+  // after the last one map to the start of the last line. Beyond the end of the text each byte
+  // counts as a character.
   SourceLocation mark(const std::string& file, int line, int byte) const {
     const int last = static_cast<int>(lines_.size()) - 1;
     return line > last ? SourceLocation{file, last + 1, 1}
@@ -42,7 +43,7 @@ class SourceMap {
   }
 
   std::vector<std::size_t> lines_ = {0};  // where each begins
-  std::vector<int> characters_;           // that begin before each byte
+  std::vector<int> characters_;           // characters that begin before each byte
 };
 
 }  // namespace longspan

@@ -12,11 +12,11 @@
 namespace longspan {
 namespace {
 
-// What special tokens that end a document are called.
+// Usual names of special tokens that end a document.
 constexpr std::array<const char*, 5> usual_ends = {
     "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>"};
 
-// Of a JSON object: an id, or a list of ids.
+// Returns a member of a JSON object that is an ID, or a list of IDs.
 std::vector<std::int64_t> ids_at(const nlohmann::json& object, const char* key) {
   std::vector<std::int64_t> ids;
   if (!object.is_object() || !object.contains(key)) return ids;
@@ -26,7 +26,7 @@ std::vector<std::int64_t> ids_at(const nlohmann::json& object, const char* key) 
   return ids;
 }
 
-// What the import was told, generation_config.json before config.json.
+// Returns the imported IDs, from generation_config.json before config.json.
 std::vector<std::int64_t> imported_ids(const Scalars& scalars, const char* key) {
   for (const char* const name : {generation_config_scalar, special_tokens_scalar}) {
     const auto json =
@@ -46,8 +46,10 @@ void add_sentence_tokens(const TokenIds& ids,
   const auto add = [&](const char* key, const TokenIds::value_type& id) {
     const std::string name = model ? model->token(id.second) : fmt::format("{}", id.second);
     if (model && (name.empty() || model->id_of(name) != id.second))
-      throw DataError(
-          "{}: {} is {}, which is no token of tokenizer.json", place, quote(id.first), id.second);
+      throw DataError("{}: {}: expected the id of a token of tokenizer.json, found {}",
+                      place,
+                      quote(id.first),
+                      id.second);
     settings.emplace_back(key, yaml_word(name));
   };
   auto begin = ids.find("decoder_start_token_id");
@@ -64,7 +66,7 @@ TokenIds token_ids_of(const Scalars& scalars, const Tokenizer& tokenizer, const 
     try {
       return nlohmann::json::parse(scalars.get<std::string>(token_ids_scalar)).get<TokenIds>();
     } catch (const nlohmann::json::exception& error) {
-      throw DataError("the scalar {} of the checkpoint is none of ids: {}",
+      throw DataError("checkpoint scalar {}: expected token ids: {}",
                       token_ids_scalar,
                       truncated(error.what(), 200));
     }

@@ -1,5 +1,5 @@
-// Special tokens of models that were imported or are exported: ids there, names of a tokenizer's
-// tokens here.
+// Maps special tokens between the IDs of imported or exported models and the tokenizer's token
+// names.
 #pragma once
 
 #include <cstdint>
@@ -13,33 +13,34 @@
 
 namespace longspan {
 
-// The scalars of a checkpoint that was imported: TokenIds as JSON, and the bytes of
-// generation_config.json where there was one.
+// Scalars of an imported checkpoint: TokenIds as JSON, and the bytes of generation_config.json if
+// there was one.
 inline constexpr const char* token_ids_scalar = "import/token_ids";
 inline constexpr const char* generation_config_scalar = "import/generation_config";
 
 // Adds data.tokenizer.decoder_start_token, data.tokenizer.eos_token and
-// data.tokenizer.forced_bos_token for what the ids say. Throws DataError, which begins with
-// `place`, for an id that is no token of the tokenizer.
+// data.tokenizer.forced_bos_token for the IDs. Throws DataError, prefixed by `place`, for an ID
+// outside the tokenizer's vocabulary.
 void add_sentence_tokens(const TokenIds& ids,
                          const Tokenizer& tokenizer,
                          const std::string& place,
                          ModelSettings& settings);
 
-// Those that the run was imported with, and of another run what its data say: padding and the
-// beginning of texts are then the tokens <pad> and <s>, where there are such.
+// Returns the IDs that the run was imported with, or else those of its data. In the latter case
+// padding and document begin are the tokens <pad> and <s>, if they exist.
 TokenIds token_ids_of(const Scalars& scalars, const Tokenizer& tokenizer, const DataOptions& data);
 
-// Ids between the documents of a language model.
+// IDs between the documents of a language model.
 struct DocumentTokens {
   std::optional<std::int64_t> begin = {};  // precedes a document
-  std::vector<std::int64_t> ends = {};     // each follows one; the first is the usual one
+  std::vector<std::int64_t> ends = {};     // each follows a document; the first is the default
 };
 
-// Ends: data.documents.end_token, those of an imported generation_config.json or config.json, or
-// else the special token of the tokenizer that has a usual name, as <|endoftext|>. Begin: the
-// imported bos_token_id, or else the first end, which precedes all documents but the first. Ids
-// outside of the tokenizer's vocabulary are left out. Throws ConfigurationError as end_of_text_id.
+// Returns the begin and end tokens of documents. Ends: data.documents.end_token, those of an
+// imported generation_config.json or config.json, or else the tokenizer's special token with a
+// usual name, as <|endoftext|>. Begin: the imported bos_token_id, or else the first end, which
+// precedes all documents but the first. Leaves out IDs outside the tokenizer's vocabulary. Throws
+// ConfigurationError as end_of_text_id does.
 DocumentTokens document_tokens_of(const Scalars& scalars,
                                   const Tokenizer& tokenizer,
                                   const DataOptions& data);

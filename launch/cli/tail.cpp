@@ -1,4 +1,4 @@
-// longspan tail: the newest lines of a run's metrics, as a table that may go on.
+// longspan tail: the newest lines of a run's metrics, as a table that may be followed.
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
@@ -26,8 +26,8 @@ struct TailArguments {
   bool follow = false;
 };
 
-// Columns have a width that does not depend on what comes: a run goes on below them. A line may say
-// anything, also what would be a command to a terminal.
+// Column widths are fixed, as later lines follow. A line may contain anything, even terminal escape
+// sequences.
 std::string row(const std::vector<std::string>& cells) {
   std::string text;
   for (const std::string& cell : cells) text += fmt::format("{:>11}  ", on_one_line(cell));
@@ -45,21 +45,22 @@ std::string row_of(const MetricsLine& line) {
   return row({format_metric(line, "step"),
               format_metric(line, "loss"),
               format_metric(line, "learning_rate", 4),
-              format_metric(line, "gradient_norm", 4),
+              format_metric(line, "grad_norm", 4),
               format_metric(line, "tokens_per_second", 4),
               validation});
 }
 
-// Prints what is logged until no process trains into the directory. Returns when all is printed.
+// Prints new lines until no process trains in the directory, then returns.
 void follow(const std::filesystem::path& run, MetricsPart shown, const Session& session) {
   const std::filesystem::path file = run / metrics_file;
   bool ends = false;
   while (!ends) {
-    ends = !is_running(run);  // before the last look: what was written until then is seen
+    ends = !is_running(run);  // checked before the final read, which then includes everything
+                              // written
     const MetricsPart part = metrics_from(file, shown.end);
     if (part.end < shown.end)
       inform(session,
-             fmt::format("{}: was cut: the run goes on from an earlier step", file.string()));
+             fmt::format("{}: truncated, as the run resumed from an earlier step", file.string()));
     std::string text;
     for (const MetricsLine& line : part.lines) text += row_of(line);
     if (!text.empty()) print(session, text);
@@ -96,26 +97,23 @@ ExitCode run_tail(const TailArguments& arguments, Session& session) {
 }  // namespace
 
 Command tail_command() {
-  return {.name = "tail",
-          .description =
-              "Show the newest lines of a run's metrics as a table, and what became of the run",
-          .examples =
-              "  longspan tail runs/quickstart\n"
-              "  longspan tail runs/quickstart --follow\n"
-              "  longspan tail runs/quickstart --lines 50\n",
-          .bind = [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<TailArguments>();
-            app.add_option("RUN", arguments->run, "the directory of a run")
-                ->required()
-                ->check(not_empty_text());
-            app.add_option("--lines", arguments->lines, "how many; 10, unless it is given")
-                ->transform(whole_number<std::int64_t>(1, most_lines));
-            app.add_flag(
-                "--follow",
-                arguments->follow,
-                "go on with what the run logs, until no process trains into the directory");
-            return [arguments](Session& session) { return run_tail(*arguments, session); };
-          }};
+  return {
+      .name = "tail",
+      .description = "Show the last lines of a run's metrics and its status",
+      .examples =
+          "  longspan tail runs/quickstart\n"
+          "  longspan tail runs/quickstart --follow\n"
+          "  longspan tail runs/quickstart --lines 50\n",
+      .bind = [](CLI::App& app) -> Action {
+        auto arguments = std::make_shared<TailArguments>();
+        app.add_option("RUN", arguments->run, "run directory")->required()->check(not_empty_text());
+        app.add_option("--lines", arguments->lines, "number of last lines (default: 10)")
+            ->transform(whole_number<std::int64_t>(1, most_lines));
+        app.add_flag("--follow",
+                     arguments->follow,
+                     "new lines as well, until no process trains in the run directory");
+        return [arguments](Session& session) { return run_tail(*arguments, session); };
+      }};
 }
 
 }  // namespace longspan

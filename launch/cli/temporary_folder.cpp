@@ -13,7 +13,7 @@ TemporaryFolder::TemporaryFolder() {
   const char* const parent = std::getenv("TMPDIR");
   std::string name = std::string(parent ? parent : "/tmp") + "/longspan-run-XXXXXX";
   if (::mkdtemp(name.data()) == nullptr)
-    throw Failure("longspan run: {}: cannot be made: {}", name, errno_message());
+    throw Failure("longspan launch: {}: cannot be created: {}", name, errno_message());
   path_ = name;
 }
 

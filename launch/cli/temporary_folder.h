@@ -1,14 +1,14 @@
-// A folder for files of one process.
+// Temporary folder of a process.
 #pragma once
 
 #include <filesystem>
 
 namespace longspan {
 
-// Under TMPDIR, or /tmp; it is removed with its owner.
+// Created under TMPDIR, or /tmp, and removed on destruction.
 class TemporaryFolder {
  public:
-  // Throws Failure where it cannot be made.
+  // Throws Failure if it cannot be created.
   TemporaryFolder();
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;

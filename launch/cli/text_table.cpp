@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-// Columns of a terminal, one for each character of UTF-8.
+// Returns terminal columns, one for each UTF-8 character.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(std::ranges::count_if(
       text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0u) != 0x80u; }));
@@ -19,7 +19,7 @@ std::string on_one_line(std::string_view text) {
     const auto byte = [&](std::size_t place) {
       return place < text.size() ? static_cast<unsigned char>(text[place]) : 0u;
     };
-    // U+0080 to U+009F, of which U+009B begins a command to a terminal as ESC does.
+    // U+0080 to U+009F, of which U+009B starts a terminal escape sequence as ESC does.
     const bool is_long_control = byte(i) == 0xc2u && byte(i + 1) >= 0x80u && byte(i + 1) < 0xa0u;
     const bool is_control = is_long_control || byte(i) < 0x20u || byte(i) == 0x7fu;
     line += is_control ? '?' : text[i];

@@ -7,11 +7,11 @@
 
 namespace longspan {
 
-// Rows of cells as lines whose columns stand below each other, two spaces apart. Control characters
-// become question marks: a cell is one line. A row may have fewer cells than another.
+// Formats rows of cells as lines with aligned columns, two spaces apart. Replaces control
+// characters by question marks, as a cell is one line. Rows may differ in their number of cells.
 std::string aligned(const std::vector<std::vector<std::string>>& rows);
 
-// The text with its control characters as question marks.
+// Returns the text with control characters replaced by question marks.
 std::string on_one_line(std::string_view text);
 
 }  // namespace longspan

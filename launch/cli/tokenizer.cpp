@@ -44,11 +44,11 @@ struct TokenizerArguments {
   std::string ties;
   bool cased = false;
   std::string model;
-  // What the second word asks for.
+  // The action of the second word.
   std::function<void(const TokenizerArguments&, const Session&)> act;
 };
 
-// Prints what `f(line, place)` makes of each line of standard input.
+// Prints the result of `f(line, place)` for each line of standard input.
 template <typename F>
 void for_each_line_of_input(const Session& session, F&& f) {
   std::string text;
@@ -76,8 +76,10 @@ std::vector<std::int64_t> read_ids(std::string_view line,
     std::int64_t id = -1;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
     if (error != std::errc() || end != word.data() + word.size() || id < 0 || id >= vocabulary)
-      throw DataError(
-          "{}: found {}; wanted ids from 0 to {}", place, quote(std::string(word)), vocabulary - 1);
+      throw DataError("{}: expected ids from 0 to {}, found {}",
+                      place,
+                      vocabulary - 1,
+                      quote(std::string(word)));
     ids.push_back(id);
     line.remove_prefix(word.size());
   }
@@ -89,34 +91,34 @@ SentencePieceModelType kind_of(const std::string& name) {
                                             SentencePieceModelType::characters,
                                             SentencePieceModelType::words})
     if (name == name_of(kind)) return kind;
-  throw ConfigurationError("--kind: found {}; a .model file is of kind unigram, bpe, char or word",
-                           quote(name));
+  throw ConfigurationError(
+      "--model-type: expected unigram, bpe, char or word for a .model file, found {}", quote(name));
 }
 
 bool is_json(const std::string& path) { return path.ends_with(".json"); }
 
-// What a .model file has no use for.
+// Rejects options that do not apply to a .model file.
 void require_none_of_json(const TokenizerArguments& arguments) {
-  for (const auto& [name, is_set] : {std::pair("--special", !arguments.special.empty()),
-                                     std::pair("--cut", !arguments.cut.empty()),
-                                     std::pair("--score", !arguments.score.empty()),
-                                     std::pair("--ties", !arguments.ties.empty()),
+  for (const auto& [name, is_set] : {std::pair("--special-tokens", !arguments.special.empty()),
+                                     std::pair("--pre-tokenizer", !arguments.cut.empty()),
+                                     std::pair("--merge-score", !arguments.score.empty()),
+                                     std::pair("--tie-break", !arguments.ties.empty()),
                                      std::pair("--cased", arguments.cased)})
     if (is_set)
-      throw ConfigurationError("{} is of a tokenizer.json, and --output is {}; name it FILE.json",
-                               name,
-                               quote(arguments.output));
+      throw ConfigurationError(
+          "{} requires --output FILE.json, found {}", name, quote(arguments.output));
 }
 
 TokenizerRules json_rules(const TokenizerArguments& arguments) {
   if (!arguments.kind.empty() && arguments.kind != "bpe" && arguments.kind != "wordpiece")
-    throw ConfigurationError("--kind: found {}; a tokenizer.json is of kind bpe or wordpiece",
-                             quote(arguments.kind));
+    throw ConfigurationError(
+        "--model-type: expected bpe or wordpiece for a tokenizer.json, found {}",
+        quote(arguments.kind));
   const bool of_pieces = arguments.kind == "wordpiece";
   if (of_pieces && !arguments.cut.empty())
-    throw ConfigurationError("--cut is of --kind bpe; WordPiece cuts as BERT does");
+    throw ConfigurationError("--pre-tokenizer requires --model-type bpe");
   if (!of_pieces && arguments.cased)
-    throw ConfigurationError("--cased is of --kind wordpiece; bpe keeps what it reads");
+    throw ConfigurationError("--cased requires --model-type wordpiece");
   TokenizerRules rules =
       usual_rules(of_pieces ? TrainedKind::word_pieces : TrainedKind::byte_pairs);
   rules.vocabulary = arguments.vocabulary;
@@ -147,7 +149,7 @@ void train_json(const TokenizerArguments& arguments, const Session& session) {
       train_json_tokenizer(texts_of(arguments), form_of(arguments).field, rules);
   write_json_tokenizer(tokenizer, arguments.output);
   print(session,
-        fmt::format("{}: {} tokens of kind {}\n",
+        fmt::format("{}: {} tokens ({})\n",
                     arguments.output,
                     tokenizer.vocabulary(),
                     rules.kind == TrainedKind::byte_pairs ? "bpe" : "wordpiece"));
@@ -160,11 +162,10 @@ void train(const TokenizerArguments& arguments, const Session& session) {
   const SentencePieceModel model = train_subwords_of_documents(
       texts_of(arguments), form_of(arguments), kind_of(kind), arguments.vocabulary);
   write_subword_model(model, arguments.output);
-  print(session,
-        fmt::format("{}: {} pieces of kind {}\n", arguments.output, model.vocabulary(), kind));
+  print(session, fmt::format("{}: {} pieces ({})\n", arguments.output, model.vocabulary(), kind));
 }
 
-// Of a file tokenizer.json or a folder, or of a .model file.
+// Opens a file tokenizer.json or a folder, or a .model file.
 Tokenizer opened(const std::string& model) {
   std::error_code unused;
   if (is_json(model) || std::filesystem::is_directory(model, unused))
@@ -187,9 +188,8 @@ void decode(const TokenizerArguments& arguments, const Session& session) {
 }
 
 void bind_json_rules(CLI::App& sub, TokenizerArguments& arguments) {
-  sub.add_option("--text-field",
-                 arguments.field,
-                 "of JSON lines: the field of each that has the text (without it \"text\")")
+  sub.add_option(
+         "--text-field", arguments.field, "field of JSON lines with the text (default: \"text\")")
       ->check(not_empty_text());
   const auto one_of = [&sub](const char* name,
                              std::string& value,
@@ -197,57 +197,57 @@ void bind_json_rules(CLI::App& sub, TokenizerArguments& arguments) {
                              std::vector<std::string> known) {
     sub.add_option(name, value, meaning)->check(CLI::IsMember(std::move(known)));
   };
-  // One word at a time: CLI11 takes "[CLS]" for a list where an option takes several.
+  // One word at a time: CLI11 parses "[CLS]" as a list if an option accepts several.
   sub.add_option(
-         "--special",
+         "--special-tokens",
          arguments.special,
-         "of a tokenizer.json: a token that stands for no text; given again for each one. "
-         "They have the first ids. Without it <|endoftext|>, or BERT's [PAD], [UNK], [CLS], "
-         "[SEP] and [MASK]")
+         "special token; repeatable, the special tokens have the first ids (default: "
+         "<|endoftext|>, or [PAD], [UNK], [CLS], [SEP] and [MASK] with --model-type wordpiece). "
+         "Only with --output FILE.json.")
       ->allow_extra_args(false)
       ->take_all();
-  one_of("--cut",
+  one_of("--pre-tokenizer",
          arguments.cut,
-         "of a tokenizer.json of kind bpe: how words are cut, as GPT-2 does (without it) or as "
-         "Llama 3",
+         "pre-tokenizer of GPT-2 (default) or of Llama 3. Only with --output FILE.json and "
+         "--model-type bpe.",
          {"gpt2", "llama3"});
-  one_of(
-      "--score",
-      arguments.score,
-      "of a tokenizer.json: which pair is merged next, the most frequent one, which is usual for "
-      "bpe, or the one whose frequency is largest for those of its two parts, for wordpiece",
-      {"frequency", "likelihood"});
-  one_of("--ties",
+  one_of("--merge-score",
+         arguments.score,
+         "score of the pairs to merge: the frequency of a pair (default of bpe), or its ratio to "
+         "those of the two parts (default of wordpiece). Only with --output FILE.json.",
+         {"frequency", "likelihood"});
+  one_of("--tie-break",
          arguments.ties,
-         "of a tokenizer.json: which of several such pairs, that of smaller bytes (without it) or "
-         "that of smaller ids, as the package tokenizers takes them",
+         "order of pairs of equal score: smaller bytes first (default), or smaller ids first, as "
+         "in the package tokenizers. Only with --output FILE.json.",
          {"bytes", "ids"});
   sub.add_flag("--cased",
                arguments.cased,
-               "of a tokenizer.json of kind wordpiece: keep capitals and accents");
+               "tokens with capitals and accents (default: lowercase without accents). Only with "
+               "--output FILE.json and --model-type wordpiece.");
 }
 
 void bind_train(CLI::App& app, TokenizerArguments& arguments) {
-  CLI::App* sub = app.add_subcommand("train", "Make a model of a text");
+  CLI::App* sub = app.add_subcommand("train", "Train a tokenizer on a corpus");
   sub->add_option("TEXT",
                   arguments.text,
-                  "the text, in UTF-8, which may be compressed by gzip or zstd, or JSON lines; "
-                  "several are named by a pattern as 'books/**/*.txt'. Each line is a sentence to "
-                  "a .model file; all of a text is a document to a tokenizer.json")
+                  "file of UTF-8 text or JSON lines, plain or compressed with gzip or zstd; a "
+                  "pattern such as 'books/**/*.txt' matches several files. The training unit is a "
+                  "line for a .model file, a document for a tokenizer.json.")
       ->required()
       ->check(not_empty_text());
-  sub->add_option("--vocabulary", arguments.vocabulary, "the number of ids")
+  sub->add_option("--vocab-size", arguments.vocabulary, "vocabulary size, in tokens")
       ->required()
       ->transform(whole_number<std::int64_t>(least_subword_vocabulary, most_subword_vocabulary));
-  sub->add_option("--kind",
+  sub->add_option("--model-type",
                   arguments.kind,
-                  "what the pieces are: of a .model file unigram (without it), bpe, char or word; "
-                  "of a tokenizer.json bpe (without it) or wordpiece")
+                  "model type: for a .model file unigram (default), bpe, char or word; for a "
+                  "tokenizer.json bpe (default) or wordpiece")
       ->check(CLI::IsMember({"unigram", "bpe", "char", "word", "wordpiece"}));
   sub->add_option("--output",
                   arguments.output,
-                  "the file to write: a .model file of SentencePiece, or a tokenizer.json, whose "
-                  "name ends in .json")
+                  "file to write: a SentencePiece .model file, or a tokenizer.json (a name that "
+                  "ends in .json)")
       ->required()
       ->check(not_empty_text());
   bind_json_rules(*sub, arguments);
@@ -262,8 +262,9 @@ void bind_coding(CLI::App& app,
   CLI::App* sub = app.add_subcommand(name, description);
   sub->add_option("MODEL",
                   arguments.model,
-                  "a .model file of SentencePiece, a tokenizer.json, or a folder with that or with "
-                  "the files of a slow tokenizer, such as vocab.json and merges.txt or vocab.txt")
+                  "SentencePiece .model file, tokenizer.json, or directory with a tokenizer.json "
+                  "or the files of a slow tokenizer, such as vocab.json and merges.txt or "
+                  "vocab.txt")
       ->required()
       ->check(not_empty_text());
   sub->callback([&arguments, act] { arguments.act = act; });
@@ -277,26 +278,30 @@ ExitCode run_tokenizer(const TokenizerArguments& arguments, Session& session) {
 }  // namespace
 
 Command tokenizer_command() {
-  return {"tokenizer",
-          "Make a subword model of a text, or apply one",
-          "  longspan tokenizer train book.txt --vocabulary 8000 --kind bpe --output book.model\n"
-          "  longspan tokenizer train book.txt --vocabulary 8000 --kind wordpiece --output "
-          "tokenizer.json\n"
-          "  longspan tokenizer encode book.model < book.txt > book.ids\n"
-          "  longspan tokenizer decode book.model < book.ids\n",
-          [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<TokenizerArguments>();
-            app.require_subcommand(1);
-            bind_train(app, *arguments);
-            bind_coding(
-                app, *arguments, "encode", "Print the ids of standard input, line by line", encode);
-            bind_coding(app,
-                        *arguments,
-                        "decode",
-                        "Print the text of the ids in standard input, line by line",
-                        decode);
-            return [arguments](Session& session) { return run_tokenizer(*arguments, session); };
-          }};
+  return {
+      "tokenizer",
+      "Train a tokenizer, or encode or decode text with one",
+      "  longspan tokenizer train book.txt --vocab-size 8000 --model-type bpe --output book.model\n"
+      "  longspan tokenizer train book.txt --vocab-size 8000 --model-type wordpiece --output "
+      "tokenizer.json\n"
+      "  longspan tokenizer encode book.model < book.txt > book.ids\n"
+      "  longspan tokenizer decode book.model < book.ids\n",
+      [](CLI::App& app) -> Action {
+        auto arguments = std::make_shared<TokenizerArguments>();
+        app.require_subcommand(1);
+        bind_train(app, *arguments);
+        bind_coding(app,
+                    *arguments,
+                    "encode",
+                    "Print the token ids of standard input, line by line",
+                    encode);
+        bind_coding(app,
+                    *arguments,
+                    "decode",
+                    "Print the text of the token ids in standard input, line by line",
+                    decode);
+        return [arguments](Session& session) { return run_tokenizer(*arguments, session); };
+      }};
 }
 
 }  // namespace longspan

@@ -19,7 +19,7 @@ CLI::Validator steps_to_profile() {
   return {[](const std::string& text) -> std::string {
             if (profiled_steps(text)) return {};
             return fmt::format(
-                "found \"{}\"; wanted FIRST:LAST, whole numbers from 1 on, as in 5:10", text);
+                "expected FIRST:LAST, integers of at least 1, as in 5:10, found \"{}\"", text);
           },
           ""};
 }
@@ -28,14 +28,14 @@ Action bind(CLI::App& app) {
   const auto arguments = std::make_shared<ConfigurationArguments>();
   const auto profiled = std::make_shared<std::string>();
   add_configuration(app, *arguments);
-  app.add_option("--profile",
+  app.add_option("--profile-steps",
                  *profiled,
-                 "write where the time of steps FIRST to LAST goes, as a trace of all ranks and a "
-                 "table, to profile/ of the run")
+                 "range of steps to profile, both ends included; the results are a trace of all "
+                 "ranks and a table in profile/ of the run directory (default: no profile)")
       ->type_name("FIRST:LAST")
       ->check(steps_to_profile());
   return [arguments, profiled](Session& session) {
-    std::signal(SIGPIPE, SIG_IGN);  // whoever reads the console may leave
+    std::signal(SIGPIPE, SIG_IGN);  // the reader of the console may exit
     return train(session,
                  read_configuration(arguments->file, arguments->settings, session.world()),
                  {.profiled = profiled_steps(*profiled)});
@@ -59,15 +59,16 @@ ExitCode train(Session& session, const ConfigurationText& source, const Training
 }
 
 Command train_command() {
-  return {.name = "train",
-          .description = "train a model; goes on from the newest checkpoint of its run directory",
-          .examples =
-              "  longspan train configs/quickstart.yaml\n"
-              "  longspan run -n 2 -- train configs/quickstart.yaml --set training.max_steps=2000\n"
-              "  longspan run -n 4 -- train configs/quickstart.yaml --set "
-              "parallel.tensor_parallel_size=2\n"
-              "  longspan train configs/quickstart.yaml --profile 5:10\n",
-          .bind = bind};
+  return {
+      .name = "train",
+      .description = "Train a model, resuming from the newest checkpoint of its run directory",
+      .examples =
+          "  longspan train configs/quickstart.yaml\n"
+          "  longspan launch -n 2 -- train configs/quickstart.yaml --set training.max_steps=2000\n"
+          "  longspan launch -n 4 -- train configs/quickstart.yaml --set "
+          "parallel.tensor_parallel_size=2\n"
+          "  longspan train configs/quickstart.yaml --profile-steps 5:10\n",
+      .bind = bind};
 }
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// A training, for the command and for programs that train.
+// Training, for the command and for programs that embed it.
 #pragma once
 
 #include "framework/training_loop/training_run.h"
@@ -6,7 +6,7 @@
 
 namespace longspan {
 
-// Collective. Understands the configuration and trains: see run_training.
+// Parses the configuration and trains (see run_training). Collective.
 ExitCode train(Session& session, const ConfigurationText& source, const TrainingHooks& hooks = {});
 
 }  // namespace longspan

@@ -15,7 +15,7 @@
 namespace longspan {
 namespace {
 
-// A run that goes on removes its oldest checkpoints: the ranks agree on what is there.
+// An active run removes its oldest checkpoints, so the ranks agree on a list.
 std::vector<std::filesystem::path> listed(const std::string& path, const Communicator& world) {
   std::string names;
   if (world.rank() == 0)
@@ -32,7 +32,7 @@ bool is_gone(const std::filesystem::path& step, const Communicator& world) {
   return world.all_reduce(std::int64_t{there}, Reduction::maximum) == 0;
 }
 
-// All that `train` would refuse, whatever its configuration is.
+// Returns all problems that `train` would reject with any configuration.
 std::vector<std::string> judged(const Checkpoint& checkpoint) {
   std::vector<std::string> problems = value_problems(checkpoint);
   if (!problems.empty() || checkpoint.info().configuration.empty()) return problems;
@@ -52,22 +52,22 @@ ExitCode run_verify(const std::string& path, Session& session) {
     const auto problems =
         verify_checkpoint(step, session.world(), judged, reading_progress(step.string(), session));
     if (!problems.empty() && is_gone(step, session.world())) {
-      print(session, fmt::format("{}: removed meanwhile\n", step.string()));
+      print(session, fmt::format("{}: removed during verification\n", step.string()));
       continue;
     }
     ++checked;
     std::string text =
-        fmt::format("{}: {}\n", step.string(), problems.empty() ? "good" : "damaged");
+        fmt::format("{}: {}\n", step.string(), problems.empty() ? "valid" : "corrupt");
     for (const CheckpointProblem& problem : problems) {
       text += fmt::format("  {}{}\n",
                           problem.message,
-                          problem.prevents_reading ? "" : " (Longspan can still read the rest)");
+                          problem.prevents_reading ? "" : " (does not prevent reading)");
     }
     print(session, text);
     if (!problems.empty()) ++damaged;
   }
   if (damaged > 0) {
-    throw DataError("{}: {} of {} checkpoints damaged", path, damaged, checked);
+    throw DataError("{}: {} of {} checkpoints corrupt", path, damaged, checked);
   }
   return ExitCode::ok;
 }
@@ -76,13 +76,14 @@ ExitCode run_verify(const std::string& path, Session& session) {
 
 Command verify_command() {
   return {"verify",
-          "Check every byte of a checkpoint, or of all checkpoints of a run",
+          "Check every byte of a checkpoint or of all checkpoints of a run",
           "  longspan verify runs/quickstart\n"
           "  longspan verify runs/quickstart/checkpoints/step-000000900\n"
-          "  longspan run -n 4 -- verify runs/quickstart\n",
+          "  longspan launch -n 4 -- verify runs/quickstart\n",
           [](CLI::App& app) -> Action {
             auto path = std::make_shared<std::string>();
-            app.add_option("PATH", *path, "a checkpoint, or a run")->required();
+            app.add_option("PATH", *path, "checkpoint, or run directory for all its checkpoints")
+                ->required();
             return [path](Session& session) { return run_verify(*path, session); };
           }};
 }

@@ -69,7 +69,7 @@ std::string version_text() {
                       curves == nullptr ? "without dygraphs" : curves->name);
 #ifdef LONGSPAN_WITH_CUDA
   const std::string_view nccl = LONGSPAN_NCCL_VERSION;
-  text += fmt::format("  compiled with CUDA {}{}; cuBLASLt{} opened when a GPU needs {}\n",
+  text += fmt::format("  compiled with CUDA {}{}; cuBLASLt{} loaded when a GPU needs {}\n",
                       LONGSPAN_CUDA_VERSION,
                       nccl.empty() ? "" : fmt::format(" and NCCL {}", nccl),
                       nccl.empty() ? " is" : " and NCCL are",

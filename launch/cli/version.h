@@ -4,8 +4,7 @@
 
 namespace longspan {
 
-// The program's version, the revision of its sources where it is known, and the libraries it runs
-// with, a line each.
+// Returns the program's version, its source revision if known, and its libraries, one per line.
 std::string version_text();
 
 }  // namespace longspan

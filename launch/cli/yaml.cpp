@@ -19,54 +19,53 @@ namespace {
 
 constexpr std::size_t most_levels = 16;
 
-// Nothing after this complaint can be trusted.
+// Nothing after this diagnostic is reliable.
 struct Unreadable {
   Unreadable(SourceLocation mark, std::string sentence)
       : complaint{std::move(mark), std::move(sentence)} {}
   Diagnostic complaint;
 };
 
-// The parser's own words where a reader would not know what to do about them.
+// Replaces the parser's messages that do not help a user.
 std::string explain(const std::string& message) {
   static constexpr std::pair<std::string_view, std::string_view> explanations[] = {
-      {"end of map not found",
-       "a line is not indented like those above it, or more follows a value"},
-      {"end of sequence not found", "a line is not indented like those above it"},
-      {"end of sequence flow not found", "a [ is not closed"},
-      {"end of map flow not found", "a { is not closed"},
-      {"illegal flow end", "a ] or } closes nothing"},
-      {"illegal EOF in scalar", "a quotation mark is not closed"},
-      {"illegal map value", "a second \":\" in the value; put the value in quotation marks"},
-      {"unknown token", "no value begins with this character; put the value in quotation marks"},
+      {"end of map not found", "inconsistent indentation, or text after a value"},
+      {"end of sequence not found", "inconsistent indentation"},
+      {"end of sequence flow not found", "unclosed ["},
+      {"end of map flow not found", "unclosed {"},
+      {"illegal flow end", "unmatched ] or }"},
+      {"illegal EOF in scalar", "unclosed quotation mark"},
+      {"illegal map value", "second \":\" in a value; quote the value"},
+      {"unknown token", "invalid first character of a value; quote the value"},
   };
   for (const auto& [theirs, ours] : explanations) {
-    if (message == theirs) return fmt::format("not valid YAML: {}", ours);
+    if (message == theirs) return fmt::format("invalid YAML: {}", ours);
   }
-  return fmt::format("not valid YAML: {}", message);
+  return fmt::format("invalid YAML: {}", message);
 }
 
-// Messages name keys as they are: none is longer than a line.
+// Messages quote keys verbatim, but at most a line.
 constexpr std::size_t most_key = 200;
 
 std::string too_long(std::string_view key) {
-  return fmt::format("found the key {}; allowed: at most {} letters", quote(key), most_key);
+  return fmt::format("expected a key of at most {} characters, found {}", most_key, quote(key));
 }
 
-// A complaint about all of the text, or all from there on.
+// Adds a diagnostic about the whole text, or the whole rest of it.
 void refuse(ParsedYaml& keys, Diagnostic complaint) {
   keys.complaints.push_back(std::move(complaint));
   keys.whole = false;
 }
 
-// Turns the parser's events into assignments. A mapping nested in mappings is a section; all that
-// stands below something that was complained about is passed over.
+// Converts the parser's events into assignments. A mapping nested in mappings is a section. Skips
+// everything below an element with a diagnostic.
 class Reader : public YAML::EventHandler {
  public:
   Reader(std::string_view text, std::string file, std::string prefix)
       : places_(text), file_(std::move(file)), prefix_(std::move(prefix)) {}
 
   ParsedYaml take() { return std::move(keys_); }
-  // What was thought to be wrong inside a bracket that was never closed was a misreading.
+  // Diagnostics inside a bracket that was never closed are spurious.
   void forget_open_flow() {
     for (const Level& level : levels_) {
       if (level.is_flow) return keys_.complaints.resize(level.complaints_before);
@@ -83,8 +82,8 @@ class Reader : public YAML::EventHandler {
   void OnDocumentStart(const YAML::Mark& place) override {
     if (++documents_ == 1) return;
     throw Unreadable(mark_of(place),
-                     prefix_.empty() ? "found a second document; allowed: one document a file"
-                                     : "found more after the value");
+                     prefix_.empty() ? "expected one document, found a second"
+                                     : "expected the end of the value, found more text");
   }
   void OnDocumentEnd() override {}
 
@@ -92,15 +91,15 @@ class Reader : public YAML::EventHandler {
     refuse_anchor(place, anchor);
     if (levels_.empty()) {
       if (!prefix_.empty()) return assign(Assignment::Kind::nothing);
-      return refuse_all(place, "the file is empty; allowed: the sections of a configuration");
+      return refuse_all(place, "expected the sections of a configuration, found an empty file");
     }
     if (levels_.back().ignored) return after_value();
     if (expects_key()) {
-      bad_key(place, "found a key without a name; allowed: a word");
+      bad_key(place, "expected a key name, found none");
     } else if (levels_.back().is_list) {
-      add_diagnostic(place, fmt::format("{}: found no value in a list", shown(levels_.back().key)));
+      add_diagnostic(place, fmt::format("{}: missing value in a list", shown(levels_.back().key)));
     } else if (levels_.back().is_item) {
-      add_diagnostic(place, fmt::format("{}: found no value", shown(levels_.back().child)));
+      add_diagnostic(place, fmt::format("{}: missing value", shown(levels_.back().child)));
       after_value();
     } else {
       assign(Assignment::Kind::nothing);
@@ -110,10 +109,10 @@ class Reader : public YAML::EventHandler {
 
   void OnAlias(const YAML::Mark& place, YAML::anchor_t) override {
     if (levels_.empty() || !expects_key()) {
-      add_diagnostic(place, "found an alias; allowed: the value written out");
+      add_diagnostic(place, "expected a value, found an alias");
       return after_value();
     }
-    bad_key(place, "found an alias; allowed: the key written out");
+    bad_key(place, "expected a key name, found an alias");
   }
 
   void OnScalar(const YAML::Mark& place,
@@ -126,7 +125,7 @@ class Reader : public YAML::EventHandler {
     if (levels_.empty()) {
       if (prefix_.empty()) {
         return refuse_all(place,
-                          fmt::format("found {}; allowed: sections with keys", quote(value)));
+                          fmt::format("expected sections with keys, found {}", quote(value)));
       }
       return assign(Assignment::Kind::scalar, {scalar});
     }
@@ -150,7 +149,7 @@ class Reader : public YAML::EventHandler {
     refuse_anchor(place, anchor);
     refuse_tag(place, tag);
     if (levels_.empty() && prefix_.empty()) {
-      refuse_all(place, "found a list; allowed: sections with keys");
+      refuse_all(place, "expected sections with keys, found a list");
       return open(place, {.is_list = true, .ignored = true}, keys_.complaints.size());
     }
     open_below(place, true, style == YAML::EmitterStyle::Flow);
@@ -186,15 +185,15 @@ class Reader : public YAML::EventHandler {
     bool ignored = false;
     bool is_flow = false;  // written with brackets
     std::size_t complaints_before = 0;
-    bool is_key = false;   // it stands where the mapping around it should have a key
-    std::string key = {};  // of the whole mapping or list
+    bool is_key = false;   // in place of a key of the enclosing mapping
+    std::string key = {};  // full key of the mapping or list
     SourceLocation mark = {};
-    std::map<std::string, SourceLocation> seen = {};  // of a mapping: its keys so far
+    std::map<std::string, SourceLocation> seen = {};  // keys of a mapping so far
     bool has_key = false;                             // the next event is the value
-    bool key_is_bad = false;                          // pass the value over
-    bool key_repeats = false;  // look into the value, but assign nothing to the key
+    bool key_is_bad = false;                          // skip the value
+    bool key_repeats = false;                         // parse the value, but do not assign it
     bool had_bad_key = false;
-    std::string child = {};  // the whole key that was read last
+    std::string child = {};  // full key that was read last
     SourceLocation child_mark = {};
     std::vector<ListItem> items = {};                         // of a list
     bool is_item = false;                                     // a mapping in a list
@@ -206,16 +205,16 @@ class Reader : public YAML::EventHandler {
   void add_diagnostic(const YAML::Mark& place, std::string sentence) {
     keys_.complaints.push_back({mark_of(place), std::move(sentence)});
   }
-  // What should be the sections is something else.
+  // The sections' mapping is another element.
   void refuse_all(const YAML::Mark& place, std::string sentence) {
     refuse(keys_, {mark_of(place), std::move(sentence)});
   }
   void refuse_anchor(const YAML::Mark& place, YAML::anchor_t anchor) {
-    if (anchor != 0) add_diagnostic(place, "found an anchor; allowed: plain values");
+    if (anchor != 0) add_diagnostic(place, "expected a plain value, found an anchor");
   }
   void refuse_tag(const YAML::Mark& place, const std::string& tag) {
     if (tag.empty() || tag == "!" || tag == "?") return;
-    add_diagnostic(place, fmt::format("found the tag {}; allowed: plain values", quote(tag)));
+    add_diagnostic(place, fmt::format("expected a plain value, found the tag {}", quote(tag)));
   }
 
   void add(Assignment assignment) { keys_.assignments.push_back(std::move(assignment)); }
@@ -228,7 +227,7 @@ class Reader : public YAML::EventHandler {
       add({level.child, kind, std::move(scalars), level.child_mark});
   }
 
-  // Of a mapping in a list, whose keys are not keys of the configuration.
+  // For a mapping in a list, whose keys are not configuration keys.
   void take_field(const Scalar& scalar) {
     Level& level = levels_.back();
     if (level.key_is_bad || level.key_repeats) return;
@@ -239,7 +238,7 @@ class Reader : public YAML::EventHandler {
     if (levels_.empty()) return;
     Level& level = levels_.back();
     if (level.is_list) return;
-    // In a mapping that is passed over, keys and values need not be told apart.
+    // In a skipped mapping, keys and values need not be distinguished.
     level.has_key = false;
     level.key_is_bad = false;
     level.key_repeats = false;
@@ -254,12 +253,12 @@ class Reader : public YAML::EventHandler {
 
   void take_key(const YAML::Mark& place, const std::string& name) {
     Level& level = levels_.back();
-    if (name.empty()) return bad_key(place, "found a key without a name; allowed: a word");
+    if (name.empty()) return bad_key(place, "expected a key name, found none");
     if (name.size() > most_key) return bad_key(place, too_long(name));
     const std::string whole = level.key.empty() ? name : fmt::format("{}.{}", level.key, name);
     if (name.find('.') != std::string::npos) {
       return bad_key(place,
-                     fmt::format("found the key {}; allowed: sections nested, not joined by dots{}",
+                     fmt::format("expected nested sections, found the dotted key {}{}",
                                  quote(name),
                                  renamed_hint(whole)));
     }
@@ -272,18 +271,18 @@ class Reader : public YAML::EventHandler {
     add_diagnostic(
         place,
         fmt::format(
-            "{} is given twice, first at {}", shown(level.child), first->second.to_string()));
+            "{}: duplicate key, first set at {}", shown(level.child), first->second.to_string()));
   }
 
   void open(const YAML::Mark& place, Level level, std::size_t complaints_before) {
     if (levels_.size() >= most_levels) {
-      throw Unreadable(mark_of(place), fmt::format("more than {} levels deep", most_levels));
+      throw Unreadable(mark_of(place), fmt::format("nested more than {} levels deep", most_levels));
     }
     level.complaints_before = complaints_before;
     levels_.push_back(std::move(level));
   }
 
-  // A mapping or list that stands as the value of the last key, in a list, or as a key.
+  // Opens a mapping or list that is the value of the last key, an element of a list, or a key.
   void open_below(const YAML::Mark& place, bool is_list, bool is_flow) {
     const std::size_t before = keys_.complaints.size();
     Level level{.is_list = is_list, .is_flow = is_flow};
@@ -295,7 +294,7 @@ class Reader : public YAML::EventHandler {
     const char* kind = is_list ? "list" : "mapping";
     level.ignored = true;
     if (parent.ignored || parent.key_is_bad || (parent.key_repeats && is_list)) {
-      // Its complaint is there already.
+      // Already has a diagnostic.
     } else if (parent.is_list && !is_list) {
       level.ignored = false;
       level.is_item = true;
@@ -303,12 +302,12 @@ class Reader : public YAML::EventHandler {
       level.mark = parent.mark;
     } else if (parent.is_list || (parent.is_item && parent.has_key)) {
       add_diagnostic(place,
-                     fmt::format("{}: found a {} in a {}; allowed: words and numbers",
+                     fmt::format("{}: expected strings and numbers, found a {} in a {}",
                                  shown(parent.is_list ? parent.key : parent.child),
                                  kind,
                                  parent.is_list ? "list" : "mapping in a list"));
     } else if (!parent.has_key) {
-      bad_key(place, fmt::format("found a {} as a key; allowed: a word", kind));
+      bad_key(place, fmt::format("expected a key name, found a {}", kind));
       level.is_key = true;
     } else {
       level.ignored = false;
@@ -337,7 +336,7 @@ ParsedYaml read(std::string_view text, const std::string& file, const std::strin
   Reader reader(text, file, prefix);
   std::optional<Diagnostic> stopped;
   try {
-    // The parser overlooks a quotation mark that is open at the end when white space follows it.
+    // The parser misses an unclosed quotation mark at the end if white space follows it.
     std::istringstream stream{std::string(text) + "\n#"};
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(reader)) {
@@ -361,7 +360,8 @@ ParsedYaml read_yaml(std::string_view text, const std::string& file) {
   if (text.size() > most_configuration_bytes) {
     refuse(keys,
            {SourceLocation{file},
-            fmt::format("{} bytes; allowed: at most {}", text.size(), most_configuration_bytes)});
+            fmt::format(
+                "expected at most {} bytes, found {}", most_configuration_bytes, text.size())});
     return keys;
   }
   if (auto complaint = check_yaml_text(text, file)) {
@@ -378,7 +378,7 @@ ParsedYaml read_setting(std::string_view text) {
   };
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    complain(fmt::format("found {}; allowed: key=value", quote(text)));
+    complain(fmt::format("expected key=value, found {}", quote(text)));
     return keys;
   }
   const std::string key(text.substr(0, equals));

@@ -12,16 +12,16 @@ namespace longspan {
 struct ParsedYaml {
   std::vector<Assignment> assignments;
   std::vector<Diagnostic> complaints;
-  bool whole = true;  // false: a complaint says why there may be keys that are not here
+  bool whole = true;  // false: a diagnostic explains why keys may be missing
 };
 
-// Reads one document: nested mappings of words and lists of words. `file` stands in the marks.
-// Whatever else YAML can say (aliases, tags, several documents, keys given twice, ...) becomes a
-// complaint; so does what is not YAML, not UTF-8 or not there.
+// Parses one document: nested mappings of words and lists of words. `file`: the file name in
+// locations. Reports a diagnostic for any other YAML feature (aliases, tags, several documents,
+// duplicate keys, ...). Also reports invalid YAML, invalid UTF-8 and missing text.
 ParsedYaml read_yaml(std::string_view text, const std::string& file);
 
-// Reads "key=value". The value is one word as it stands, or, when it begins with [ { " or ', a
-// piece of YAML: "data.train=[a.txt, b.txt]".
+// Parses "key=value". The value is taken verbatim as one word, or, if it begins with [ { " or ',
+// parsed as YAML: "data.train=[a.txt, b.txt]".
 ParsedYaml read_setting(std::string_view text);
 
 }  // namespace longspan

@@ -14,11 +14,13 @@ std::optional<Diagnostic> check_yaml_text(std::string_view text, const std::stri
     const Utf8Character character = decode_utf8(text);
     const auto byte = static_cast<unsigned char>(text[0]);
     if (character.status != Utf8Status::valid) {
-      return Diagnostic{mark, fmt::format("byte 0x{:02x} is not UTF-8; allowed: UTF-8 text", byte)};
+      return Diagnostic{mark,
+                        fmt::format("expected UTF-8 text, found the invalid byte 0x{:02x}", byte)};
     }
     const char c = text[0];
     if ((byte < 0x20 && c != '\t' && c != '\n' && c != '\r') || byte == 0x7f) {
-      return Diagnostic{mark, fmt::format("found the byte 0x{:02x}; allowed: UTF-8 text", byte)};
+      return Diagnostic{mark,
+                        fmt::format("expected UTF-8 text, found the control byte 0x{:02x}", byte)};
     }
     if (c == '\n') {
       mark = {file, mark.line + 1, 1};
@@ -27,9 +29,9 @@ std::optional<Diagnostic> check_yaml_text(std::string_view text, const std::stri
     } else {
       if (c == '\t' && in_indentation && !tab) tab = mark;
       if (c != '\t' && c != ' ' && c != '\r') {
-        // A line of nothing but white space, or a comment, is no line of YAML.
+        // YAML ignores lines that contain only white space or a comment.
         if (in_indentation && tab && c != '#') {
-          return Diagnostic{*tab, "found a tab; allowed: indentation with spaces"};
+          return Diagnostic{*tab, "expected indentation with spaces, found a tab"};
         }
         in_indentation = false;
       }

@@ -1,4 +1,4 @@
-// The text of a configuration file, judged before it is parsed.
+// Checks the text of a configuration file before parsing.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace longspan {
 
-// The first place where the text is not UTF-8, holds a control character or is indented with a tab.
+// Returns the first location with invalid UTF-8, a control character or indentation by a tab.
 std::optional<Diagnostic> check_yaml_text(std::string_view text, const std::string& file);
 
 }  // namespace longspan

@@ -1,6 +1,6 @@
-# Before CPack makes packages of what it has installed: what Debian's policy wants beside that. Times of files become
-# SOURCE_DATE_EPOCH where it is in the environment. SPDX-License-Identifier: Apache-2.0
-set(of_debian ${CPACK_LONGSPAN_SOURCE}/launch/packaging/debian)
+# Runs before CPack builds the packages: adds the files that Debian policy requires. Sets the time stamps of all files to
+# SOURCE_DATE_EPOCH if that is in the environment. SPDX-License-Identifier: Apache-2.0
+set(debian_folder ${CPACK_LONGSPAN_SOURCE}/launch/packaging/debian)
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)
 string(TIMESTAMP year %Y UTC)
 set(version ${CPACK_PACKAGE_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})
@@ -18,15 +18,15 @@ foreach(component ${CPACK_COMPONENTS_ALL})
   set(package ${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
   set(documents ${root}/usr/share/doc/${package})
   file(MAKE_DIRECTORY ${documents})
-  # The licence is Debian's own copy.
+  # Debian provides the text of the license.
   file(REMOVE ${root}/usr/share/doc/longspan/LICENSE)
-  configure_file(${of_debian}/copyright ${documents}/copyright @ONLY)
-  configure_file(${of_debian}/changelog ${documents}/changelog.Debian @ONLY)
+  configure_file(${debian_folder}/copyright ${documents}/copyright @ONLY)
+  configure_file(${debian_folder}/changelog ${documents}/changelog.Debian @ONLY)
   if(EXISTS ${root}/usr/share/zsh/site-functions)
     file(RENAME ${root}/usr/share/zsh/site-functions ${root}/usr/share/zsh/vendor-completions)
   endif()
-  configure_file(${of_debian}/lintian-overrides ${root}/usr/share/lintian/overrides/${package} COPYONLY)
-  # Where Debian's pkg-config looks for what is of one processor.
+  configure_file(${debian_folder}/lintian-overrides ${root}/usr/share/lintian/overrides/${package} COPYONLY)
+  # The directory of architecture-dependent pkg-config files on Debian.
   if(EXISTS ${root}/usr/lib/pkgconfig/longspan.pc AND CPACK_LONGSPAN_MULTIARCH)
     file(READ ${root}/usr/lib/pkgconfig/longspan.pc text)
     string(REPLACE "\${pcfiledir}/../.." "\${pcfiledir}/../../.." text "${text}")

@@ -1,5 +1,5 @@
-# oneDNN as the imported target longspan_onednn. Debian's own package file also demands OpenCL's headers, which nothing
-# here uses, so the library and its header are looked up directly.
+# oneDNN as the imported target longspan_onednn. Debian's CMake package also requires the OpenCL headers, which Longspan
+# does not use, so the library and its header are searched directly.
 find_library(ONEDNN_LIBRARY dnnl REQUIRED)
 find_path(ONEDNN_INCLUDE_DIRECTORY oneapi/dnnl/dnnl.hpp REQUIRED)
 add_library(longspan_onednn INTERFACE IMPORTED)

@@ -1,9 +1,9 @@
-# LONGSPAN_CUDA: AUTO looks for the toolkit and builds without it where there is none, ON demands it, OFF does not look.
-# A GPU or a driver is not needed to build. CMAKE_CUDA_ARCHITECTURES lists the GPUs to compile for: 80 and 90 by default.
+# LONGSPAN_CUDA: AUTO uses the toolkit if found, ON requires it, OFF ignores it. Building requires neither a GPU nor a driver.
+# CMAKE_CUDA_ARCHITECTURES lists the GPU architectures to compile for, by default 80 and 90.
 set(LONGSPAN_WITH_CUDA FALSE)
 set(LONGSPAN_WITH_NCCL FALSE)
 if(NOT LONGSPAN_CUDA MATCHES "^(AUTO|ON|OFF)$")
-  message(FATAL_ERROR "LONGSPAN_CUDA is \"${LONGSPAN_CUDA}\"; it must be AUTO, ON or OFF")
+  message(FATAL_ERROR "LONGSPAN_CUDA: expected AUTO, ON or OFF, found \"${LONGSPAN_CUDA}\"")
 endif()
 if(NOT LONGSPAN_CUDA STREQUAL OFF)
   find_package(CUDAToolkit 12.4 QUIET)
@@ -11,9 +11,8 @@ if(NOT LONGSPAN_CUDA STREQUAL OFF)
     if(NOT CMAKE_CUDA_COMPILER)
       set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
     endif()
-    # Kernels require nothing beyond compute capability 8.0, except those in a folder hopper/, which require 9.0: the
-    # front half of the compiler runs once (compute_80), its back half (ptxas) once for each architecture. Other values of
-    # CMAKE_CUDA_ARCHITECTURES (native, all, 90a) are left to CMake.
+    # Kernels require compute capability 8.0, those in hopper/ 9.0. The compiler generates PTX once (compute_80), and ptxas
+    # runs once per architecture. CMake handles other values of CMAKE_CUDA_ARCHITECTURES (native, all, 90a).
     if(NOT CMAKE_CUDA_ARCHITECTURES)
       set(CMAKE_CUDA_ARCHITECTURES 80 90)
     endif()
@@ -23,37 +22,36 @@ if(NOT LONGSPAN_CUDA STREQUAL OFF)
       list(JOIN binaries "," binaries)
       set(LONGSPAN_CUDA_OPTIONS --generate-code=arch=compute_80,code=[compute_80,${binaries}])
       set(CMAKE_CUDA_ARCHITECTURES OFF)
-      # The tests execute the output of that front half (PTX): it is then stored uncompressed in the libraries.
-      set(LONGSPAN_CUDA_KEEPS_TEXT ${LONGSPAN_TESTS})
+      # The tests execute the PTX, which requires uncompressed PTX in the libraries.
+      set(LONGSPAN_CUDA_EMBED_PTX ${LONGSPAN_TESTS})
     endif()
     include(CheckLanguage)
     check_language(CUDA)
   endif()
   if(CUDAToolkit_FOUND AND CMAKE_CUDA_COMPILER)
     enable_language(CUDA)
-    # CMake 3.25 does not know that nvcc has C++20, nor fmt 9 that it has constexpr.
+    # CMake 3.25 lacks the C++20 option of nvcc, and fmt 9 does not detect its constexpr support.
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
     string(APPEND CMAKE_CUDA_FLAGS " --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1")
-    if(LONGSPAN_CUDA_KEEPS_TEXT)
+    if(LONGSPAN_CUDA_EMBED_PTX)
       string(APPEND CMAKE_CUDA_FLAGS " --no-compress")
     endif()
     set(LONGSPAN_WITH_CUDA TRUE)
-    message(STATUS "CUDA toolkit ${CUDAToolkit_VERSION} found: kernels are compiled for "
-                   "${cuda_architectures}, those for Hopper alone for 90a")
-    # NCCL is opened when it is needed: its header is all that is wanted here.
+    message(STATUS "CUDA toolkit ${CUDAToolkit_VERSION}: compiling kernels for ${cuda_architectures}, Hopper kernels for 90a")
+    # NCCL is loaded at run time; compiling requires only its header.
     find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${NCCL_ROOT} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
     mark_as_advanced(NCCL_INCLUDE_DIR)
     if(NCCL_INCLUDE_DIR)
       set(LONGSPAN_WITH_NCCL TRUE)
-      message(STATUS "CUDA: NCCL carries tensors between GPUs; its header is in ${NCCL_INCLUDE_DIR}")
+      message(STATUS "CUDA: GPU collectives use NCCL (header in ${NCCL_INCLUDE_DIR})")
     else()
-      message(STATUS "CUDA: no nccl.h found; tensors travel between GPUs through memory of the host")
+      message(STATUS "CUDA: nccl.h not found; GPU collectives use host memory")
     endif()
   elseif(LONGSPAN_CUDA STREQUAL ON)
-    message(FATAL_ERROR "LONGSPAN_CUDA=ON, but no CUDA toolkit of at least 12.4 that compiles was found; set "
-                        "CUDAToolkit_ROOT, or LONGSPAN_CUDA=AUTO")
+    message(FATAL_ERROR "LONGSPAN_CUDA=ON: expected a working CUDA toolkit 12.4 or newer, found none; set "
+                        "CUDAToolkit_ROOT or LONGSPAN_CUDA=AUTO")
   else()
-    message(STATUS "no CUDA toolkit of at least 12.4 found; the CPU backend is built")
+    message(STATUS "No CUDA toolkit 12.4 or newer found; building the CPU backend only")
   endif()
 endif()

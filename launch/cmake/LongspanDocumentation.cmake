@@ -1,5 +1,5 @@
-# The target `documentation`: the reference of the library's headers, by Doxygen, as HTML in documentation/ of the build
-# folder. A comment that Doxygen finds wrong ends it. SPDX-License-Identifier: Apache-2.0
+# The target `documentation`: API reference of the library headers, by Doxygen, as HTML in documentation/ of the build
+# directory. Doxygen warnings are errors. SPDX-License-Identifier: Apache-2.0
 find_program(DOXYGEN doxygen)
 find_program(PERL perl)
 mark_as_advanced(DOXYGEN PERL)

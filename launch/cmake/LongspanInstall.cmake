@@ -1,5 +1,5 @@
-# cmake --install: the libraries, their headers, the program (launch/CMakeLists.txt), and packages for
-# find_package(longspan) and for pkg-config. SPDX-License-Identifier: Apache-2.0
+# cmake --install: libraries, headers, the program (launch/CMakeLists.txt), and the files for find_package(longspan) and
+# pkg-config. SPDX-License-Identifier: Apache-2.0
 include(CMakePackageConfigHelpers)
 
 get_property(libraries GLOBAL PROPERTY LONGSPAN_LIBRARIES)
@@ -7,7 +7,7 @@ get_property(folders GLOBAL PROPERTY LONGSPAN_FOLDERS)
 set(package_directory ${CMAKE_INSTALL_LIBDIR}/cmake/longspan)
 
 install(TARGETS ${libraries} EXPORT longspan ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
-# Under the same names as in the tree: #include "framework/core/tensor.h".
+# Same include paths as in the tree: #include "framework/core/tensor.h".
 foreach(folder ${folders})
   install(DIRECTORY ${CMAKE_SOURCE_DIR}/${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/longspan/${folder}
     COMPONENT development FILES_MATCHING PATTERN "*.h")
@@ -22,8 +22,8 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/package/longspan-config-ver
 install(FILES ${CMAKE_BINARY_DIR}/package/longspan-config.cmake ${CMAKE_BINARY_DIR}/package/longspan-config-version.cmake
   ${CMAKE_CURRENT_LIST_DIR}/FindOneDnn.cmake DESTINATION ${package_directory} COMPONENT development)
 
-# pkg-config: static libraries, each before those that it uses. What has no file of its own for pkg-config, or one that
-# systems name differently, is named by its path.
+# pkg-config: static libraries, each before its dependencies. Dependencies without a pkg-config file, or with a name that
+# varies between systems, are listed by path.
 set(archives "")
 foreach(library ${libraries})
   get_target_property(type ${library} TYPE)
@@ -31,12 +31,12 @@ foreach(library ${libraries})
     string(PREPEND archives " -l${library}")
   endif()
 endforeach()
-set(hdf5 ${HDF5_C_LIBRARIES}) # without the libraries that it uses itself
+set(hdf5 ${HDF5_C_LIBRARIES}) # without its own dependencies
 list(FILTER hdf5 INCLUDE REGEX "hdf5")
 set(others ${MPI_C_LIBRARIES} ${hdf5} ${ONEDNN_LIBRARY})
 set(pkg_config_definitions "")
 if(LONGSPAN_WITH_CUDA)
-  # Between a room's kernels and its host's side there are calls both ways.
+  # The kernels and the host code of a module call each other.
   set(archives " -Wl,--start-group${archives} -Wl,--end-group")
   list(APPEND others ${CUDA_cudart_static_LIBRARY} -lrt)
   set(pkg_config_definitions " -DLONGSPAN_WITH_CUDA")
@@ -54,7 +54,7 @@ install(FILES ${CMAKE_BINARY_DIR}/package/longspan.pc DESTINATION ${CMAKE_INSTAL
   COMPONENT development)
 
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents)
-# The pages, beside each other as in the tree, and the configurations that they speak of.
+# The documentation, with the directory layout of the tree, and the configuration files.
 foreach(page README CONTRIBUTING CHANGELOG SECURITY checkpoints/README configs/README framework/README launch/README
     launch/packaging/README launch/python/README models/README tests/README)
   get_filename_component(place ${page} DIRECTORY)

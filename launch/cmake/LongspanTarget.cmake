@@ -1,13 +1,14 @@
-# longspan_compiles_together(TARGET [KERNELS FOLDER] [EXTENSION cu]): several small files of the target are compiled as one,
-# since most of compiling is reading headers: that takes a third of the time. They are its *.cpp, or with KERNELS the *.cu
-# right in that folder; the joint file is a .cpp, or with EXTENSION one for nvcc. What they name for themselves must differ
-# within a target (tests/launch/together_test; a test has a namespace of its own for it), and GCC takes it for what a header
-# names. They are included as their headers are, so that nothing tells where the tree lies; CMake's own unity builds would.
-# Files that have compile definitions of their own stay alone, as do kernels of the CPU, which are large, and no_gpu.cpp and
-# no_nccl.cpp: a program that defines these functions itself, as tests with the emulated device do, must not also get them
-# from the object of another file. A file of several targets is compiled so in all of them: longspan_no_file_is_lost() sees to it.
-function(longspan_compiles_together TARGET)
-  if(LONGSPAN_FILES_TOGETHER EQUAL 1)
+# longspan_unity_build(TARGET [KERNELS FOLDER] [EXTENSION cu]): compiles several small files of TARGET as one unity file. Most
+# of the compile time is parsing headers, so this takes a third of the time. The files are the *.cpp of TARGET, or with
+# KERNELS the *.cu directly in FOLDER. The unity file is a .cpp, or with EXTENSION a .cu for nvcc.
+# File-local names must be unique within a target (tests/launch/unity_test); each test has its own namespace for this. GCC
+# warns about file-local types in included files, hence -Wno-subobject-linkage. Unlike with CMake's UNITY_BUILD, the included
+# paths are relative to the tree, so that objects do not contain its location.
+# Excluded are files with their own compile definitions, CPU kernels, which are large, and no_gpu.cpp and no_nccl.cpp: tests
+# with the emulated device define the functions of these two themselves and must not link them from another object. A file
+# of several targets must be in a unity file in all of them; longspan_check_unity_sources() verifies this.
+function(longspan_unity_build TARGET)
+  if(LONGSPAN_UNITY_BATCH_SIZE EQUAL 1)
     return()
   endif()
   cmake_parse_arguments(ARG "" "KERNELS;EXTENSION" "" ${ARGN})
@@ -34,45 +35,45 @@ function(longspan_compiles_together TARGET)
       math(EXPR count "${count} + 1")
       set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
     endif()
-    if(includes AND (count EQUAL LONGSPAN_FILES_TOGETHER OR left EQUAL 0))
-      set(together ${CMAKE_BINARY_DIR}/together/${TARGET}_${number}.${ARG_EXTENSION})
-      file(CONFIGURE OUTPUT ${together} CONTENT "${includes}" @ONLY)
-      target_sources(${TARGET} PRIVATE ${together})
+    if(includes AND (count EQUAL LONGSPAN_UNITY_BATCH_SIZE OR left EQUAL 0))
+      set(unity_file ${CMAKE_BINARY_DIR}/unity/${TARGET}_${number}.${ARG_EXTENSION})
+      file(CONFIGURE OUTPUT ${unity_file} CONTENT "${includes}" @ONLY)
+      target_sources(${TARGET} PRIVATE ${unity_file})
       math(EXPR number "${number} + 1")
       set(includes "")
       set(count 0)
     endif()
   endforeach()
-  set_property(GLOBAL APPEND PROPERTY LONGSPAN_COMPILED_TOGETHER ${TARGET})
+  set_property(GLOBAL APPEND PROPERTY LONGSPAN_UNITY_TARGETS ${TARGET})
   if(number GREATER 0 AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     target_compile_options(${TARGET} PRIVATE
       $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wno-subobject-linkage>)
   endif()
 endfunction()
 
-# At the end of a directory: a file that one of its targets compiles with others, another one that does not would leave out.
-function(longspan_no_file_is_lost)
-  get_property(together GLOBAL PROPERTY LONGSPAN_COMPILED_TOGETHER)
+# Called at the end of a directory. A source in the unity file of one target is header-only in its directory, so a target
+# without unity files would silently omit it.
+function(longspan_check_unity_sources)
+  get_property(unity_targets GLOBAL PROPERTY LONGSPAN_UNITY_TARGETS)
   get_property(targets DIRECTORY PROPERTY BUILDSYSTEM_TARGETS)
   foreach(target ${targets})
     get_target_property(sources ${target} SOURCES)
-    if(target IN_LIST together OR NOT sources)
+    if(target IN_LIST unity_targets OR NOT sources)
       continue()
     endif()
     foreach(source ${sources})
       get_source_file_property(included ${source} HEADER_FILE_ONLY)
       if(included AND source MATCHES "[.](cpp|cu)$")
-        message(FATAL_ERROR "${target} would leave out ${source}, which another target compiles with others: it needs longspan_compiles_together")
+        message(FATAL_ERROR "${target} would omit ${source}, which is in a unity file of another target; call longspan_unity_build(${target})")
       endif()
     endforeach()
   endforeach()
 endfunction()
 
-# longspan_library(NAME FOLDER DEPENDS targets...): one static library of the folder's sources, or an interface
-# library where it has none. Its headers are included as "FOLDER/header.h"; a link of the folder in a tree of its own is
-# the only include directory it exports, so a target sees the folders it depends on and no others. With the CUDA toolkit
-# its *.cu are a library beside it, which is linked where it is, and those in a folder cuda/hopper one that is compiled for
-# what only compute capability 9.0 has.
+# longspan_library(NAME FOLDER DEPENDS targets...): a module, built as a static library of the sources in FOLDER, or as an
+# interface library without sources. Its headers are included as "FOLDER/header.h". It exports one include directory, which
+# contains only a link to FOLDER, so a target sees the headers of its dependencies and no others. With the CUDA toolkit, its
+# *.cu files form a second library that is linked with it, and those in cuda/hopper a third, for compute capability 9.0.
 function(longspan_library NAME FOLDER)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${FOLDER}/*.cpp)
@@ -81,10 +82,10 @@ function(longspan_library NAME FOLDER)
   list(FILTER hopper_sources INCLUDE REGEX "/cuda/hopper/")
   list(FILTER cuda_sources EXCLUDE REGEX "/cuda/hopper/")
   if(LONGSPAN_WITH_CUDA)
-    list(FILTER sources EXCLUDE REGEX "/no_gpu.cpp$") # what stands for cuda/gpu.cu without a toolkit
+    list(FILTER sources EXCLUDE REGEX "/no_gpu.cpp$") # replaces cuda/gpu.cu without a toolkit
   endif()
   if(LONGSPAN_WITH_NCCL)
-    list(FILTER sources EXCLUDE REGEX "/no_nccl.cpp$") # what stands for nccl_library.cpp without its header
+    list(FILTER sources EXCLUDE REGEX "/no_nccl.cpp$") # replaces nccl_library.cpp without nccl.h
   else()
     list(FILTER sources EXCLUDE REGEX "/nccl_library.cpp$")
   endif()
@@ -99,9 +100,9 @@ function(longspan_library NAME FOLDER)
     if(NAME STREQUAL kernels OR (NAME MATCHES "^(core|distributed|tokenizers|data)$" AND NOT LONGSPAN_SANITIZE))
       target_compile_options(${target} PRIVATE ${LONGSPAN_COMPILE_OPTIONS})
     else()
-      target_compile_options(${target} PRIVATE ${LONGSPAN_COLD_OPTIONS})
+      target_compile_options(${target} PRIVATE ${LONGSPAN_SIZE_OPTIMIZED_OPTIONS})
     endif()
-    longspan_compiles_together(${target})
+    longspan_unity_build(${target})
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)
@@ -131,14 +132,14 @@ function(longspan_library NAME FOLDER)
   set_property(GLOBAL APPEND PROPERTY LONGSPAN_FOLDERS ${FOLDER})
 endfunction()
 
-# The part KIND (cuda or hopper) of the library NAME.
+# The CUDA library of module NAME; KIND is cuda or hopper.
 function(longspan_cuda_library NAME KIND SOURCES OPTIONS)
   set(target longspan_${NAME}_${KIND})
   add_library(${target} STATIC ${SOURCES})
   add_library(longspan::${NAME}_${KIND} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${NAME}_${KIND})
   target_compile_options(${target} PRIVATE -Xcompiler=-Wall,-Wextra ${OPTIONS})
-  longspan_compiles_together(${target} KERNELS framework/kernels/cuda EXTENSION cu)
+  longspan_unity_build(${target} KERNELS framework/kernels/cuda EXTENSION cu)
   target_link_libraries(${target} PRIVATE longspan_${NAME} CUDA::cudart_static)
   set_property(GLOBAL APPEND PROPERTY LONGSPAN_LIBRARIES ${target})
 endfunction()
@@ -146,10 +147,10 @@ endfunction()
 include(GNUInstallDirs)
 set(LONGSPAN_COMPILE_OPTIONS -Wall -Wextra -Wshadow -Wconversion -fno-math-errno -fno-trapping-math)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-  # GCC 12 sees overlaps in assignments of short texts that are none (GCC bug 105651).
+  # False positives of GCC 12 for assignments of short strings (GCC bug 105651).
   list(APPEND LONGSPAN_COMPILE_OPTIONS -Wno-restrict)
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
-  # A class has its bodies in one of two files, with a GPU or without, and the latter has no use for its members.
+  # Some classes have two implementation files, with and without a GPU; the latter does not use all members.
   list(APPEND LONGSPAN_COMPILE_OPTIONS -Wno-unused-private-field)
   if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:SHELL:-include\ ${CMAKE_CURRENT_LIST_DIR}/older_clang.h>)
@@ -161,18 +162,18 @@ endif()
 if(LONGSPAN_WERROR)
   list(APPEND LONGSPAN_COMPILE_OPTIONS -Werror)
 endif()
-# All but the kernels and what reads, saves or sends much data is optimised less: that takes half the time to compile.
-# Under sanitizers that is all but the kernels. Of fuzzers each run counts.
-set(LONGSPAN_COLD_OPTIONS ${LONGSPAN_COMPILE_OPTIONS})
+# For everything except the kernels and the modules that read, save or send much data: less optimization, which halves the
+# compile time. Under sanitizers this includes all modules except kernels. Fuzzers keep full optimization.
+set(LONGSPAN_SIZE_OPTIMIZED_OPTIONS ${LONGSPAN_COMPILE_OPTIONS})
 if(LONGSPAN_SANITIZE)
   if(NOT LONGSPAN_FUZZ)
-    list(APPEND LONGSPAN_COLD_OPTIONS -O0)
+    list(APPEND LONGSPAN_SIZE_OPTIMIZED_OPTIONS -O0)
   endif()
   add_compile_options(-fsanitize=${LONGSPAN_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${LONGSPAN_SANITIZE})
 elseif(CMAKE_BUILD_TYPE STREQUAL Release)
-  list(APPEND LONGSPAN_COLD_OPTIONS -O1)
+  list(APPEND LONGSPAN_SIZE_OPTIMIZED_OPTIONS -O1)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    list(APPEND LONGSPAN_COLD_OPTIONS -finline-small-functions)
+    list(APPEND LONGSPAN_SIZE_OPTIMIZED_OPTIONS -finline-small-functions)
   endif()
 endif()

@@ -1,4 +1,4 @@
-# cmake -D HEADER=file -D SOURCE=folder -P: writes the git revision of the sources into a header, "" where there is none.
+# cmake -D HEADER=file -D SOURCE=folder -P: writes the git revision of SOURCE into the header HEADER, "" outside a clone.
 set(revision "")
 find_program(GIT git)
 if(GIT)

@@ -1,13 +1,12 @@
-// What Clang 14 lacks of C++20 and of GCC's types, for the sources of this tree: it is included
-// before each of them. SPDX-License-Identifier: Apache-2.0
+// C++20 features and GCC types that Clang 14 lacks. The build includes this header before each
+// source file. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #if defined(__clang__) && __clang_major__ < 15
-// On x86-64 the type of this name came with version 15; another one of 16 bits, to keep numbers in,
-// has always been.
+// Clang 15 added _Float16 on x86-64; __fp16 is an older 16-bit storage type.
 #define _Float16 __fp16
 
-// Libraries have it only for compilers with a newer builtin.
+// Standard libraries provide it only for compilers with a newer builtin.
 namespace std {
 struct source_location {
   static constexpr source_location current(const char* file = __builtin_FILE(),

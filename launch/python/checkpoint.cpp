@@ -23,7 +23,7 @@ namespace {
 using Bytes = nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>;
 using TensorRow = std::tuple<std::string, std::string, std::vector<std::int64_t>>;
 
-// The checkpoint of that name of the run at `path`, or else what `path` is or has newest.
+// Opens the named checkpoint of the run at `path`, or else the checkpoint or newest step at `path`.
 Checkpoint open(const std::string& path, const std::optional<std::string>& name) {
   const nb::gil_scoped_release others_run;
   const ReadProgress watch = [](std::int64_t) { check_signals(); };
@@ -44,7 +44,7 @@ std::vector<TensorRow> tensors(const Checkpoint& checkpoint) {
   return rows;
 }
 
-// Its elements as the bytes that they are, whatever ranks wrote them.
+// Returns the full tensor's elements as raw bytes, from whatever ranks wrote them.
 Bytes read(const Checkpoint& checkpoint, const std::string& name) {
   const auto tensor = [&] {
     const nb::gil_scoped_release others_run;
@@ -82,7 +82,7 @@ void bind_checkpoint(nb::module_& module) {
                      return std::tuple(layout.data, layout.context, layout.tensor);
                    })
       .def_prop_ro("scalars", [](const Checkpoint& self) { return self.scalars().values(); })
-      .def("tensors", &tensors, "Name, dtype and shape of each.")
+      .def("tensors", &tensors, "Name, dtype and shape of each tensor.")
       .def("read", &read, nb::arg("name"));
 }
 

@@ -1,10 +1,9 @@
-// The module longspan._longspan: what the package longspan calls. SPDX-License-Identifier:
-// Apache-2.0
+// The module longspan._longspan of the package longspan. SPDX-License-Identifier: Apache-2.0
 #include "launch/python/python_values.h"
 
 NB_MODULE(_longspan, module) {
   using namespace longspan::python;
-  module.attr("__doc__") = "What the package longspan calls; its functions are for that alone.";
+  module.attr("__doc__") = "Internal functions of the package longspan.";
   translate_errors();
   bind_session(module);
   bind_checkpoint(module);

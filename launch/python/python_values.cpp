@@ -12,7 +12,7 @@ void raise(const Error& error) {
   const nb::object kind =
       nb::module_::import_("longspan.errors").attr("of_code")(static_cast<int>(error.code()));
   const std::string sentence = error.what();
-  // Names of files may be any bytes.
+  // File names may be any bytes.
   const nb::object text = nb::steal(
       PyUnicode_DecodeUTF8(sentence.data(), static_cast<Py_ssize_t>(sentence.size()), "replace"));
   PyErr_SetObject(kind.ptr(), text.ptr());

@@ -1,4 +1,4 @@
-// What all bindings use: calls out of Python and into it. SPDX-License-Identifier: Apache-2.0
+// Helpers shared by all bindings: calls between C++ and Python. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -10,16 +10,16 @@ namespace longspan::python {
 
 namespace nb = nanobind;
 
-// Errors of the program become the exceptions of longspan.errors, by their exit codes.
+// Translates errors of the program into the exceptions of longspan.errors, by exit code.
 void translate_errors();
 
-// For long work that runs without the interpreter: throws what Ctrl-C asks for.
+// For long work that runs without the interpreter lock: throws the exception requested by Ctrl-C.
 void check_signals();
 
-// A Python object held by who may let go of it without the interpreter.
+// Holds a Python object so that threads without the interpreter lock can release it.
 std::shared_ptr<nb::object> held(nb::object object);
 
-// What each file binds.
+// Each binds the functions of one file.
 void bind_session(nb::module_& module);
 void bind_checkpoint(nb::module_& module);
 void bind_run(nb::module_& module);

@@ -1,4 +1,4 @@
-// What the directory of a run tells. SPDX-License-Identifier: Apache-2.0
+// Reads a run's directory. SPDX-License-Identifier: Apache-2.0
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/string.h>
@@ -37,7 +37,7 @@ std::optional<T> number_of(const std::string& text) {
   return value;
 }
 
-// A word as Python has it: a number, a truth value, None, or text.
+// Converts a word to Python: a number, a Boolean, None, or text.
 nb::object value_of(const Scalar& word) {
   if (!word.quoted) {
     if (word.text == "none") return nb::none();
@@ -64,7 +64,7 @@ nb::object value_of(const Assignment& assignment) {
   return items;
 }
 
-// Each key of a configuration's text with its value.
+// Returns each key of a configuration's text with its value.
 nb::dict written_values(const std::string& text, const std::string& file) {
   const ParsedYaml keys = read_yaml(text, file);
   if (!keys.complaints.empty()) throw_if_any(keys.complaints);
@@ -74,7 +74,7 @@ nb::dict written_values(const std::string& text, const std::string& file) {
   return values;
 }
 
-// Of a line a number; what JSON has none for is told beside it.
+// Returns a number of a line. JSON has no NaN or infinity: NAME_reason holds those as text.
 std::optional<double> figure(const MetricsLine& line, const std::string& name) {
   const auto& value = line.at(name);
   if (value.is_number()) return value.get<double>();
@@ -86,7 +86,7 @@ std::optional<double> figure(const MetricsLine& line, const std::string& name) {
   return word == "inf" ? infinity : word == "-inf" ? -infinity : std::nan("");
 }
 
-// Where steps come again, as after a run that went back, the later lines count.
+// If steps repeat, as after a rollback, the later lines count.
 std::vector<MetricsLine> lines_that_count(std::vector<MetricsLine> lines) {
   std::vector<MetricsLine> kept;
   for (MetricsLine& line : lines) {
@@ -112,7 +112,7 @@ std::map<std::string, std::vector<double>> columns(const std::string& file) {
   return found;
 }
 
-// A column for each number of metrics.jsonl, NaN where a line has none.
+// Returns a column for each number of metrics.jsonl, NaN where a line has none.
 std::map<std::string, Column> metrics(const std::string& file) {
   std::map<std::string, Column> arrays;
   for (auto& [name, values] : columns(file)) {
@@ -127,7 +127,7 @@ std::map<std::string, Column> metrics(const std::string& file) {
 }  // namespace
 
 void bind_run(nb::module_& module) {
-  module.def("record", &record, nb::arg("path"), "What `longspan list --json` prints of a run.");
+  module.def("record", &record, nb::arg("path"), "The output of `longspan list --json` for a run.");
   module.def("written_values",
              &written_values,
              nb::arg("text"),

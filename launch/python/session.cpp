@@ -10,26 +10,26 @@
 namespace longspan::python {
 
 void bind_session(nb::module_& module) {
-  nb::class_<Session>(module, "Session", "The ranks of a job; one in the life of a process.")
+  nb::class_<Session>(module, "Session", "The ranks of a job; at most one per process.")
       .def(
           "__init__",
           [](Session* self) { new (self) Session({.joins_running_mpi = true}); },
-          "Joins the MPI that mpi4py has started, or starts it where there are several ranks.")
+          "Joins the MPI session of mpi4py, or starts one for several ranks.")
       .def_prop_ro("rank", [](const Session& self) { return self.world().rank(); })
       .def_prop_ro("size", [](const Session& self) { return self.world().size(); })
       .def("claim_report",
            &Session::claim_error_report,
            nb::call_guard<nb::gil_scoped_release>(),
-           "True on the one rank that says why the job fails.")
+           "True on the one rank that reports why the job fails.")
       .def(
           "tell",
           [](const Session& self, const std::string& sentence) { self.tell(sentence.c_str()); },
           nb::arg("sentence"),
-          "Writes an error to the log of the run that trains or failed last, where there is one.")
+          "Writes an error to the log of the run that trained last, if any.")
       .def("abort",
            &Session::abort,
            nb::arg("exit_code"),
-           "Ends every process of the job with that code.");
+           "Ends all processes of the job with this exit code.");
 }
 
 }  // namespace longspan::python

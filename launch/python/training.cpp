@@ -22,7 +22,7 @@ namespace {
 
 using Document = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
-// A training handles these signals, and when it ends the program is to have its own handlers again.
+// Training handles these signals; afterwards the program's own handlers are restored.
 class KeptHandlers {
  public:
   KeptHandlers() {
@@ -39,7 +39,7 @@ class KeptHandlers {
   std::array<struct sigaction, signals.size()> kept_ = {};
 };
 
-// `open(epoch, document)` returns an iterator of arrays of ids, or None where there are no more.
+// `open(epoch, document)` returns an iterator of ID arrays, or None at the end.
 DocumentStreamFactory documents_of(const nb::object& open) {
   if (open.is_none()) return {};
   return [open = held(open)](const DocumentCursor& place) -> DocumentStream {
@@ -59,23 +59,23 @@ DocumentStreamFactory documents_of(const nb::object& open) {
   };
 }
 
-// "ValueError: no more"; of the package's own errors the sentence. Needs the interpreter.
+// Returns, for example, "ValueError: no more"; for the package's own errors the message. Needs the
+// interpreter.
 std::string words_of(const nb::python_error& error) noexcept {
   try {
     const nb::object words =
         nb::module_::import_("longspan.errors").attr("sentence_of")(error.value());
     return nb::cast<std::string>(words);
   } catch (...) {
-    return "an exception";  // that cannot be told
+    return "an exception";  // its message is unavailable
   }
 }
 
-// What a callback raises ends the training as a signal does, on all ranks, and comes out of it
-// then.
+// An exception of a callback ends training as a signal does, on all ranks, and is then rethrown.
 struct Callback {
   nb::object on_step;
   std::exception_ptr raised = {};
-  std::string told = {};  // of it: "ValueError: no more"
+  std::string told = {};  // its text: "ValueError: no more"
 
   void tell(const StepMetrics& metrics) noexcept {
     const nb::gil_scoped_acquire interpreter;
@@ -91,18 +91,18 @@ struct Callback {
   }
 };
 
-// Collective. A rank whose callback raised something raises it again; the others say so.
+// Collective. Rethrows on the rank whose callback raised an exception; the others throw an error
+// about it.
 void raise_again(Callback& callback, const Communicator& world) {
   const std::vector<std::string> told = world.all_gather(callback.told);
   if (callback.raised) std::rethrow_exception(std::exchange(callback.raised, nullptr));
   for (std::size_t rank = 0; rank < told.size(); ++rank)
     if (!told[rank].empty())
-      throw Failure("rank {}: on_step raised {}; the training stopped with a checkpoint saved",
-                    rank,
-                    told[rank]);
+      throw Failure(
+          "rank {}: on_step raised {}; training stopped, checkpoint saved", rank, told[rank]);
 }
 
-// A file is read; the text of what is none is rank 0's.
+// Reads a file; text that is not in a file is rank 0's.
 ConfigurationText configuration_text(const std::string& file,
                                      const std::optional<std::string>& text,
                                      const std::vector<std::string>& settings,
@@ -117,8 +117,8 @@ ConfigurationText configuration_text(const std::string& file,
   return source;
 }
 
-// As the program does where it fails: the log has the sentence. Of what fails on another rank alone
-// longspan/session.py tells it.
+// As the program does on failure, writes the message to the log. longspan/session.py reports
+// failures of another rank alone.
 ExitCode train_and_log(Session& session,
                        const ConfigurationText& source,
                        const TrainingHooks& hooks) {
@@ -126,7 +126,7 @@ ExitCode train_and_log(Session& session,
   try {
     const KeptHandlers handlers;
     const ExitCode code = longspan::train(session, source, hooks);
-    session.set_listener({});  // what fails later is not this run's failure
+    session.set_listener({});  // a later failure is not this run's
     return code;
   } catch (const Error& error) {
     const bool is_stop = error.code() == ExitCode::stopped;
@@ -161,9 +161,8 @@ std::string train(Session& session,
   const ExitCode code = train_and_log(session, source, hooks);
   raise_again(callback, session.world());
   if (code == ExitCode::stopped)
-    throw Error(
-        ExitCode::stopped,
-        directory + ": stopped on request with a checkpoint saved; train again to go on from it");
+    throw Error(ExitCode::stopped,
+                directory + ": stopped as requested, checkpoint saved; call train again to resume");
   return directory;
 }
 

@@ -1,4 +1,4 @@
-// Models that are measured and used. SPDX-License-Identifier: Apache-2.0
+// Evaluation and use of models. SPDX-License-Identifier: Apache-2.0
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -23,9 +23,9 @@ namespace {
 using Ids = nb::ndarray<nb::numpy, std::int64_t, nb::ndim<1>>;
 using Sample = std::pair<Ids, std::string>;
 
-// The words are judged as those of a command line are.
+// Validates the words like a command line.
 void parse(CLI::App& app, std::vector<std::string> words, const char* function) {
-  std::ranges::reverse(words);  // as the parser takes them
+  std::ranges::reverse(words);  // in the parser's order
   try {
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
@@ -75,13 +75,13 @@ void bind_use(nb::module_& module) {
              &evaluate,
              nb::arg("session"),
              nb::arg("words"),
-             "What `longspan evaluate --json` prints for these words.");
+             "The output of `longspan evaluate --json` for these arguments.");
   module.def("generate",
              &generate,
              nb::arg("session"),
              nb::arg("words"),
              nb::arg("lines"),
-             "The samples, or the results of the lines, for the words of `longspan generate`.");
+             "The samples, or the results of the lines, for arguments of `longspan generate`.");
 }
 
 }  // namespace longspan::python

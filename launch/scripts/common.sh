@@ -1,14 +1,14 @@
-# Sourced by the scripts of launch/: the root of the tree, messages, and packages. SPDX-License-Identifier: Apache-2.0
+# Sourced by the scripts of launch/: root of the tree, messages, packages. SPDX-License-Identifier: Apache-2.0
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
-say() { printf '%s  %s\n' "$(date +%H:%M:%S)" "$*"; }
+log() { printf '%s  %s\n' "$(date +%H:%M:%S)" "$*"; }
 fail() {
   printf '%s: %s\n' "$(basename "$0")" "$*" >&2
   exit 1
 }
 
-# Seconds since 1970: of SOURCE_DATE_EPOCH, of the last commit, or of the list of changes where there are no commits. The
-# time that files of archives have, so that the same tree makes the same bytes.
+# Prints the time stamp of packed files in seconds since 1970: SOURCE_DATE_EPOCH, the last commit, or CHANGELOG.md outside a
+# clone. It makes archives of the same tree identical.
 time_of_tree() {
   if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then
     printf '%s\n' "$SOURCE_DATE_EPOCH"
@@ -17,7 +17,7 @@ time_of_tree() {
   fi
 }
 
-# The words of the arguments that are no installed package.
+# Prints the arguments that are not installed packages.
 missing_packages() {
   local package
   local installed
@@ -34,22 +34,22 @@ as_root() {
   elif command -v sudo >/dev/null; then
     sudo "$@"
   else
-    fail "\"$*\" needs root: run it as root, or install sudo, then start again"
+    fail "\"$*\" requires root; run it as root, or install sudo, and run this script again"
   fi
 }
 
-# Installs with apt what is missing of the arguments.
+# Installs the missing packages among the arguments with apt.
 install_packages() {
   local missing absent package
   mapfile -t missing < <(missing_packages "$@")
   [ ${#missing[@]} -gt 0 ] || return 0
-  say "installing ${missing[*]}"
-  as_root apt-get update -qq || fail "apt-get update failed: is this machine online, and are its package sources right?"
+  log "Installing ${missing[*]}"
+  as_root apt-get update -qq || fail "apt-get update failed; check the network and the package sources"
   absent=()
   for package in "${missing[@]}"; do
     apt-cache show "$package" >/dev/null 2>&1 || absent+=("$package")
   done
-  [ ${#absent[@]} -eq 0 ] || fail "this system's package sources lack: ${absent[*]}; Debian 12 has them all"
+  [ ${#absent[@]} -eq 0 ] || fail "not in the package sources of this system: ${absent[*]}; use Debian 12, which has all packages"
   as_root env DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
     fail "apt-get install ${missing[*]} failed"
 }

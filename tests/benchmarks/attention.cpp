@@ -208,7 +208,7 @@ void measure(benchmark::State& state,
   if (other.name.empty()) return;
   state.counters["times_as_fast_as_" + other.name] = best_other / best;
   if (device.on_gpu())
-    bench::figure(fmt::format("{}/times-as-fast-as-{}", name, other.name), best_other / best);
+    bench::figure(fmt::format("{}/speedup-over-{}", name, other.name), best_other / best);
 }
 
 struct Row {

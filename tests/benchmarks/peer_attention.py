@@ -133,7 +133,7 @@ def beside(pattern, path, environment, theirs, arguments):
     other = "pytorch" if pattern == "causal" else "flex-attention"
     compare(path + name, mine, theirs, other)
     for i, direction in enumerate(("forward", "backward")):
-        figure(f"{path}{name}/{direction}/beside-{other}", theirs[i] / mine[i])
+        figure(f"{path}{name}/{direction}/vs-{other}", theirs[i] / mine[i])
 
 
 def on_gpu(arguments):

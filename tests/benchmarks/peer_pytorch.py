@@ -307,10 +307,10 @@ def main():
     print(f"{arguments.workload}: longspan {mine:.0f} tokens/s, {name} {theirs:.0f}: {mine / theirs:.2f} times")
     if not on_gpu:
         return
-    figure(f"{arguments.workload}/beside-pytorch", mine / theirs)
+    figure(f"{arguments.workload}/vs-pytorch", mine / theirs)
     if len(paths()) > 1 and not arguments.workload.startswith("xl"):  # whose tables groups of warps do not take
-        environment = paths()["warp-groups/"]
-        figure(f"warp-groups/{arguments.workload}/beside-pytorch", ours(arguments, environment) / theirs)
+        environment = paths()["hopper-wgmma/"]
+        figure(f"hopper-wgmma/{arguments.workload}/vs-pytorch", ours(arguments, environment) / theirs)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ import time
 import torch
 
 
-# Paths of longspan on a GPU: what its figures begin with, and the environment.
-PATHS = {"": {}, "warp-groups/": {"LONGSPAN_WARP_GROUPS": "1"}}
+# Kernel paths of longspan on a GPU: prefix of the metrics, and the environment variables.
+PATHS = {"": {}, "hopper-wgmma/": {"LONGSPAN_HOPPER_WGMMA": "1"}}
 
 
 def paths():
@@ -22,8 +22,8 @@ def output_of(words, threads, environment={}):
 
 
 def figure(name, value):
-    """launch/gpu-check holds some of them to bounds."""
-    print(f"figure {name} {value:.4f}", flush=True)
+    """launch/gpu-check compares some of them with bounds."""
+    print(f"metric {name} {value:.4f}", flush=True)
 
 
 def seconds_of(call, device):

@@ -37,7 +37,7 @@ def turn(program):
         (Path(folder) / "text.txt").write_text(" ".join(source.choice("in the beginning was a word".split()) for _ in range(60000)))
         (Path(folder) / "empty.yaml").write_text("{}\n")
         settings = [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
-        command = [program, "train", "empty.yaml", *settings, "--profile", f"{2 * BLOCK + 1}:{3 * BLOCK}"]
+        command = [program, "train", "empty.yaml", *settings, "--profile-steps", f"{2 * BLOCK + 1}:{3 * BLOCK}"]
         at = {}
         with subprocess.Popen(command, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=subprocess.PIPE, text=True) as job:
             for line in job.stdout:

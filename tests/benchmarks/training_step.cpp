@@ -338,7 +338,7 @@ Measured run(Session& session, Workload work, const Comparison& task) {
       device.on_gpu() ? fmt::format(", {:.2f} GB of the GPU used", memory.used / 1e9) : "");
   std::fflush(stdout);
   if (device.on_gpu() && ranks == 1) {
-    bench::figure(task.name + "/of-peak", flops / measured.seconds / peak);
+    bench::figure(task.name + "/mfu", flops / measured.seconds / peak);
     bench::figure(task.name + "/GB", memory.used / 1e9);
   }
   return measured;

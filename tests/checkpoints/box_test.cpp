@@ -48,10 +48,10 @@ TEST(Box, ManyPiecesThatCoverAnArrayAreSoonSeenTo) {
     for (std::int64_t j = 0; j < 500; ++j) grid.push_back({{1, 2, 1}, {i, 0, j}});
   EXPECT_EQ(coverage_problem({500, 2, 500}, grid), "");
   grid.pop_back();
-  EXPECT_EQ(coverage_problem({500, 2, 500}, grid), "2 of its 500000 elements are in no piece");
+  EXPECT_EQ(coverage_problem({500, 2, 500}, grid), "no piece covers 2 of its 500000 elements");
   grid.push_back({{1, 1, 1}, {7, 1, 9}});
   EXPECT_EQ(coverage_problem({500, 2, 500}, grid),
-            "the pieces [1, 2, 1] at [7, 0, 9] and [1, 1, 1] at [7, 1, 9] overlap");
+            "pieces [1, 2, 1] at [7, 0, 9] and [1, 1, 1] at [7, 1, 9] overlap");
 }
 
 TEST(Box, PiecesThatNoCutDividesAreComparedAsLongAsItIsWorthIt) {
@@ -67,7 +67,7 @@ TEST(Box, PiecesThatNoCutDividesAreComparedAsLongAsItIsWorthIt) {
                             {{2, 1}, {1, 0}}};
   for (std::int64_t i = 0; i < count; ++i) boxes.push_back({{1, 1}, {1, 1 + i}});
   EXPECT_EQ(coverage_problem({3, count + 2}, boxes),
-            "20004 pieces lie as no layout divides a tensor");
+            "no layout divides a tensor into these 20004 pieces");
 }
 
 }  // namespace

@@ -82,13 +82,13 @@ inline TrainingState small_state(std::uint64_t seed = 1) {
   add("layers/0/attention/query/weight", {24, 10}, DType::f32);
   add("layers/1/attention/query/weight", {24, 10}, DType::bf16);
   add("layers/1/attention/query/bias", {10}, DType::f16);
-  add("optimizer/first/layers/0/attention/query/weight", {24, 10}, DType::f64);
-  add("memory/0", {4, 7, 5}, DType::f32);
+  add("optimizer/exp_avg/layers/0/attention/query/weight", {24, 10}, DType::f64);
+  add("mems/0", {4, 7, 5}, DType::f32);
   add("data/cursor", {4}, DType::i64);
   add("data/bytes", {33}, DType::u8);
   add("loss_scale", {}, DType::f32);
-  add("memory/1", {4, 0, 5}, DType::f32);
-  add("memory/buckets", {9}, DType::i32);
+  add("mems/1", {4, 0, 5}, DType::f32);
+  add("mems/buckets", {9}, DType::i32);
   state.scalars.set("learning_rate", 0.1 + 0.2);
   state.scalars.set("tokens", std::int64_t{1} << 62);
   state.scalars.set("finished", false);

@@ -129,7 +129,7 @@ TEST_F(Damage, DeletedFilesAreNamed) {
     std::filesystem::remove(path_ / name);
     const auto problems = verify_checkpoint(path_);
     ASSERT_EQ(problems.size(), 1u) << name;
-    EXPECT_EQ(problems[0].message, (path_ / name).string() + ": the file is missing");
+    EXPECT_EQ(problems[0].message, (path_ / name).string() + ": no such file");
     EXPECT_EQ(problems[0].prevents_reading, name != "view.h5");
     EXPECT_EQ(refused(name), name != "view.h5") << name;
     write_bytes(path_ / name, bytes);
@@ -166,7 +166,7 @@ TEST_F(Damage, VerifyReportsEveryFileAndWhatDoesNotBelong) {
   EXPECT_NE(problems[1].message.find("rank-00002.h5"), std::string::npos);
   EXPECT_NE(problems[2].message.find("view.h5"), std::string::npos);
   EXPECT_EQ(problems[3].message,
-            (path_ / "rank-00003.h5").string() + ": it does not belong to the checkpoint");
+            (path_ / "rank-00003.h5").string() + ": unexpected file in the checkpoint");
   EXPECT_TRUE(problems[0].prevents_reading && problems[1].prevents_reading);
   EXPECT_FALSE(problems[2].prevents_reading || problems[3].prevents_reading);
 }
@@ -200,9 +200,8 @@ TEST_F(Damage, ARenamedStepIsFound) {
 }
 
 TEST_F(Damage, AMissingDirectoryIsNamed) {
-  EXPECT_EQ(
-      message_of<DataError>([&] { Checkpoint::open(directory_.path() / "none"); }),
-      (directory_.path() / "none").string() + ": found no such directory, a checkpoint is one");
+  EXPECT_EQ(message_of<DataError>([&] { Checkpoint::open(directory_.path() / "none"); }),
+            (directory_.path() / "none").string() + ": no such directory");
   EXPECT_EQ(verify_checkpoint(directory_.path() / "none").size(), 1u);
 }
 

@@ -119,7 +119,7 @@ TEST_F(HostileCheckpoint, AFolderUnderTwoNamesIsRefused) {
     make_dataset(file, "a/weight", H5T_IEEE_F32LE, as_ours);
     H5Lcreate_hard(file, "a", file, "b", H5P_DEFAULT, H5P_DEFAULT);
   });
-  EXPECT_EQ(refusal(), "rank-00000.h5: \"a\" is something that has another name too");
+  EXPECT_EQ(refusal(), "rank-00000.h5: \"a\" has several names");
 }
 
 // Damage that its maker has given the right hash: HDF5 gets to parse it.
@@ -177,7 +177,7 @@ TEST_F(HostileCheckpoint, VirtualDatasetsAreRefused) {
     });
   });
   EXPECT_EQ(refusal(),
-            "rank-00000.h5: tensor \"weight\": its layout is virtual, chunks are wanted");
+            "rank-00000.h5: tensor \"weight\": expected a chunked layout, found virtual");
 }
 
 TEST_F(HostileCheckpoint, ExternalStorageIsRefused) {
@@ -187,7 +187,7 @@ TEST_F(HostileCheckpoint, ExternalStorageIsRefused) {
       H5Pset_external(layout, raw.c_str(), 0, 96);
     });
   });
-  EXPECT_NE(refusal().find("its layout is contiguous or external"), std::string::npos);
+  EXPECT_NE(refusal().find("found contiguous or external"), std::string::npos);
 }
 
 TEST_F(HostileCheckpoint, CompactLayoutIsRefused) {
@@ -195,7 +195,7 @@ TEST_F(HostileCheckpoint, CompactLayoutIsRefused) {
     make_dataset(
         file, name, H5T_IEEE_F32LE, [](hid_t layout) { H5Pset_layout(layout, H5D_COMPACT); });
   });
-  EXPECT_NE(refusal().find("its layout is compact"), std::string::npos);
+  EXPECT_NE(refusal().find("found compact"), std::string::npos);
 }
 
 TEST_F(HostileCheckpoint, OtherFiltersAreRefused) {
@@ -205,80 +205,77 @@ TEST_F(HostileCheckpoint, OtherFiltersAreRefused) {
       H5Pset_shuffle(layout);
     });
   });
-  EXPECT_NE(refusal().find("its filters are not Fletcher32 alone"), std::string::npos);
+  EXPECT_NE(refusal().find("expected Fletcher32 as the only filter"), std::string::npos);
   make_file([&](hid_t file) {
     make_dataset(file, name, H5T_IEEE_F32LE, [](hid_t layout) {
       const hsize_t chunk[] = {6, 4};
       H5Pset_chunk(layout, 2, chunk);
     });
   });
-  EXPECT_NE(refusal().find("its filters are not Fletcher32 alone"), std::string::npos);
+  EXPECT_NE(refusal().find("expected Fletcher32 as the only filter"), std::string::npos);
 }
 
 TEST_F(HostileCheckpoint, AnotherTypeShapeOrDtypeNameIsRefused) {
   make_file([&](hid_t file) { make_dataset(file, name, H5T_IEEE_F32BE, as_ours); });
-  EXPECT_NE(refusal().find("its element type is not the one that f32 is stored in"),
-            std::string::npos);
+  EXPECT_NE(refusal().find("expected the storage type of f32"), std::string::npos);
   make_file([&](hid_t file) { make_dataset(file, name, H5T_IEEE_F32LE, as_ours); });
   manifest_.tensors.at(name).shape = Shape{4, 6};
   manifest_.tensors.at(name).pieces[0].box.shape = Shape{4, 6};
   seal();
   state_.tensors[0].global_shape = Shape{4, 6};
   state_.tensors[0].tensor = state_.tensors[0].tensor.reshape({4, 6});
-  EXPECT_NE(refusal().find("its shape is not [4, 6]"), std::string::npos);
+  EXPECT_NE(refusal().find("expected shape [4, 6]"), std::string::npos);
 }
 
 TEST_F(HostileCheckpoint, AnElementThatDiffersHasAnotherHash) {
   state_.tensors[0].tensor.data<float>()[7] = 1;
   make_file([&](hid_t file) { make_dataset(file, name, H5T_IEEE_F32LE, as_ours); });
-  EXPECT_NE(refusal().find("its elements do not have the hash"), std::string::npos);
+  EXPECT_NE(refusal().find("hash differs from the manifest"), std::string::npos);
 }
 
 TEST_F(HostileCheckpoint, AMissingDatasetIsNamed) {
   make_file([](hid_t) {});
-  EXPECT_NE(refusal().find("rank-00000.h5: tensor \"weight\": cannot find it in the file"),
+  EXPECT_NE(refusal().find("rank-00000.h5: tensor \"weight\": cannot find the link"),
             std::string::npos);
 }
 
 TEST_F(HostileCheckpoint, ManifestsThatCannotBeAreRefused) {
   const std::vector<std::array<std::string, 3>> table = {
-      {"\"format\": \"longspan checkpoint\"", "\"format\": \"other\"", "is not the manifest of"},
-      {"\"version\": 1", "\"version\": 2", "has format version 2, this program reads version 1"},
+      {"\"format\": \"longspan checkpoint\"", "\"format\": \"other\"", "not a manifest of"},
+      {"\"version\": 1", "\"version\": 2", "expected format version 1, found 2"},
       {"\"step\": 1", "\"step\": -1", "step: found -1, an integer from 0 to 999999999"},
       {"\"step\": 1", "\"step\": 1.0", "found 1.0, an integer"},
       {"\"step\": 1", "\"step\": 18446744073709551615", "found 18446744073709551615, an integer"},
-      {"\"step\": 1", "\"steps\": 1", "\"step\" is missing"},
-      {"\"step\": 1", "\"step\": 1,", "it is not JSON"},
-      {"\"data\": 1", "\"data\": 2", "found 1, one for each of 2 ranks is wanted"},
-      {"\"data\": 1, \"context\": 1",
-       "\"data\": 99999, \"context\": 99999",
-       "more than 99999 ranks"},
+      {"\"step\": 1", "\"steps\": 1", "missing \"step\""},
+      {"\"step\": 1", "\"step\": 1,", "invalid JSON"},
+      {"\"data\": 1", "\"data\": 2", "expected one for each of 2 ranks, found 1"},
+      {"\"data\": 1, \"context\": 1", "\"data\": 99999, \"context\": 99999", "at most 99999 ranks"},
       {"\"name\":\"rank-00000.h5\"",
        "\"name\":\"../secret.h5\"",
-       "found \"../secret.h5\", \"rank-00000.h5\" is wanted"},
-      {"\"name\":\"view.h5\"", "\"name\":\"/etc/passwd\"", "found the view \"/etc/passwd\""},
-      {"\"weight\": {", "\"../weight\": {", "found \"..\" between the '/' of a name"},
-      {"\"weight\": {", "\"a//weight\": {", "found \"\" between the '/' of a name"},
+       "expected \"rank-00000.h5\", found \"../secret.h5\""},
+      {"\"name\":\"view.h5\"", "\"name\":\"/etc/passwd\"", "found \"/etc/passwd\""},
+      {"\"weight\": {", "\"../weight\": {", "invalid name component \"..\""},
+      {"\"weight\": {", "\"a//weight\": {", "invalid name component \"\""},
       {"\"weight\": {", "\"we ight\": {", "letters, digits"},
-      {"\"dataset\":\"weight\"", "\"dataset\":\"/weight\"", "which is not one of it"},
-      {"\"dataset\":\"weight\"", "\"dataset\":\"weight@01\"", "which is not one of it"},
-      {"\"file\":0", "\"file\":1", "found 1, an integer from 0 to 0 is wanted"},
-      {"\"offset\":[0,0]", "\"offset\":[1,0]", "that is no part of [6, 4]"},
-      {"\"offset\":[0,0]", "\"offset\":[0]", "that is no part of [6, 4]"},
+      {"\"dataset\":\"weight\"", "\"dataset\":\"/weight\"", "unexpected dataset"},
+      {"\"dataset\":\"weight\"", "\"dataset\":\"weight@01\"", "unexpected dataset"},
+      {"\"file\":0", "\"file\":1", "expected an integer from 0 to 0, found 1"},
+      {"\"offset\":[0,0]", "\"offset\":[1,0]", "is not within [6, 4]"},
+      {"\"offset\":[0,0]", "\"offset\":[0]", "is not within [6, 4]"},
       {"\"offset\":[0,0]", "\"offset\":[0,\"0\"]", "found \"0\", an integer"},
-      {"\"shape\":[6,4]}],", "\"shape\":[5,4]}],", "4 of its 24 elements are in no piece"},
+      {"\"shape\":[6,4]}],", "\"shape\":[5,4]}],", "no piece covers 4 of its 24 elements"},
       {"\"shape\":[6,4]}],\"shape\":[6,4]",
        "\"shape\":[72057594037927936,1]}],\"shape\":[72057594037927936,1]",
-       "its pieces are larger than rank-00000.h5"},
+       "pieces exceed rank-00000.h5"},
       {"\"shape\":[6,4]}],\"shape\":[6,4]",
        "\"shape\":[6,4]}],\"shape\":[4294967296,4294967296]",
-       "more than 2^56 elements"},
+       "at most 2^56 elements"},
       {"\"shape\":[6,4]}],\"shape\":[6,4]",
        "\"shape\":[6,4]}],\"shape\":[1,1,1,1,1,6,4]",
-       "more than 6 dimensions"},
-      {"\"dtype\":\"f32\"", "\"dtype\":\"f31\"", "tensor \"weight\": there is no dtype \"f31\""},
-      {"\"pieces\":[{", "\"pieces\":[[],{", "found a array, an object is wanted"},
-      {"\"tensors\": {", "\"tensors\": [{", "it is not JSON"},
+       "at most 6 dimensions"},
+      {"\"dtype\":\"f32\"", "\"dtype\":\"f31\"", "tensor \"weight\": unknown dtype \"f31\""},
+      {"\"pieces\":[{", "\"pieces\":[[],{", "expected an object, found an array"},
+      {"\"tensors\": {", "\"tensors\": [{", "invalid JSON"},
       {"\"scalars\": {}", "\"scalars\": {\"x\": null}", "scalar \"x\": found null"},
       {"\"scalars\": {}", "\"scalars\": {\"x\": {\"f64\": \"3FF\"}}", "16 hexadecimal digits"},
   };
@@ -297,13 +294,12 @@ TEST_F(HostileCheckpoint, PiecesThatOverlapAreRefused) {
   pieces[1].box = {Shape{1, 4}, {5, 0}};
   seal();
   EXPECT_EQ(refusal(),
-            "manifest.json: tensor \"weight\": the pieces [6, 4] at [0, 0] and [1, 4] at [5, 0] "
+            "manifest.json: tensor \"weight\": pieces [6, 4] at [0, 0] and [1, 4] at [5, 0] "
             "overlap");
   pieces[0].box = {Shape{5, 4}, {0, 0}};
   pieces[1].dataset = "weight";
   seal();
-  EXPECT_NE(refusal().find("two pieces are in dataset \"weight\" of rank-00000.h5"),
-            std::string::npos);
+  EXPECT_NE(refusal().find("duplicate dataset \"weight\" of rank-00000.h5"), std::string::npos);
 }
 
 TEST_F(HostileCheckpoint, HDF5StaysSilent) {

@@ -71,9 +71,9 @@ TEST(Checkpoint, ScalarsOfAnotherTypeAreRefused) {
   Scalars scalars;
   scalars.set("tokens", 3);
   EXPECT_EQ(message_of<DataError>([&] { scalars.get<double>("tokens"); }),
-            "the training state's scalar \"tokens\" is an integer, a number is wanted");
+            "training state: scalar \"tokens\": expected a number, found an integer");
   EXPECT_EQ(message_of<DataError>([&] { scalars.get<bool>("missing"); }),
-            "the training state has no scalar \"missing\", a boolean is wanted");
+            "training state: missing scalar \"missing\" (expected a boolean)");
   EXPECT_EQ(scalars.get_or<std::int64_t>("missing", 7), 7);
 }
 
@@ -87,8 +87,8 @@ TEST(Checkpoint, SaysWhatItHolds) {
   EXPECT_EQ(checkpoint.info().configuration, "model:\n  num_hidden_layers: 2\n");
   EXPECT_EQ(checkpoint.tensors().size(), 10u);
   EXPECT_EQ(checkpoint.tensors().front().name, "data/bytes");
-  EXPECT_EQ(checkpoint.shape_of("memory/0"), (Shape{4, 7, 5}));
-  EXPECT_EQ(checkpoint.shape_of("memory/1"), (Shape{4, 0, 5}));
+  EXPECT_EQ(checkpoint.shape_of("mems/0"), (Shape{4, 7, 5}));
+  EXPECT_EQ(checkpoint.shape_of("mems/1"), (Shape{4, 0, 5}));
   EXPECT_EQ(checkpoint.shape_of("loss_scale"), Shape{});
   EXPECT_EQ(checkpoint.dtype_of("layers/1/attention/query/weight"), DType::bf16);
   EXPECT_FALSE(checkpoint.has("layers/2/attention/query/weight"));
@@ -175,10 +175,10 @@ TEST(Checkpoint, ATensorThatDoesNotFitTheRunIsNamed) {
     return text.substr(std::min(text.size(), (path / "manifest.json").string().size()));
   };
   EXPECT_EQ(read("data/cursor", {5}, DType::i64),
-            ": tensor \"data/cursor\" has shape [4], the run wants [5]");
+            ": tensor \"data/cursor\": expected shape [5], found [4]");
   EXPECT_EQ(read("data/cursor", {4}, DType::f64),
-            ": tensor \"data/cursor\" is i64, the run wants f64");
-  EXPECT_EQ(read("data/curser", {4}, DType::i64), ": there is no tensor \"data/curser\"");
+            ": tensor \"data/cursor\": expected dtype f64, found i64");
+  EXPECT_EQ(read("data/curser", {4}, DType::i64), ": no such tensor \"data/curser\"");
 }
 
 }  // namespace

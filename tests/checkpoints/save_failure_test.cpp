@@ -147,33 +147,33 @@ TEST(Save, StatesThatMakeNoWholeAreRefused) {
     return refusal(state);
   };
   EXPECT_EQ(with([&](auto& state) { state.add_part("a", tensor, 0, 1, 4, true); }),
-            "tensor \"a\": 6 of its 12 elements are in no piece");
+            "tensor \"a\": no piece covers 6 of its 12 elements");
   EXPECT_EQ(with([&](auto& state) {
               state.add_part("a", tensor, 0, 0, 3, true);
               state.add_part("a", tensor, 0, 1, 3, true);
             }),
-            "tensor \"a\": the pieces [2, 3] at [0, 0] and [2, 3] at [1, 0] overlap");
+            "tensor \"a\": pieces [2, 3] at [0, 0] and [2, 3] at [1, 0] overlap");
   EXPECT_EQ(with([&](auto& state) { state.add_part("a", tensor, 1, 1, 3, true); }),
-            "tensor \"a\": the piece [2, 3] at [0, 1] is no box of [2, 3]");
+            "tensor \"a\": piece [2, 3] at [0, 1] is not within [2, 3]");
   EXPECT_EQ(with([&](auto& state) { state.add("a", tensor, false); }),
-            "tensor \"a\": no rank owns any of it");
+            "tensor \"a\": no rank owns a piece");
   EXPECT_EQ(with([&](auto& state) {
               state.add("a", tensor, true);
               state.add("a/b", tensor, true);
             }),
-            "tensor \"a\" is also the folder of tensor \"a/b\"");
+            "tensor \"a\" has the name of the group of tensor \"a/b\"");
   EXPECT_EQ(with([&](auto& state) { state.add("a/../b", tensor, true); }),
-            "tensor \"a/../b\": found \"..\" between the '/' of a name");
+            "tensor \"a/../b\": invalid name component \"..\"");
   EXPECT_EQ(with([&](auto& state) { state.add("", tensor, true); }),
-            "tensor \"\": a name has 1 to 512 letters");
+            "tensor \"\": expected a name of 1 to 512 characters");
   EXPECT_EQ(with([&](auto& state) {
               state.tensors.push_back({"a", {}, {}, {}, true});
             }),
             "tensor \"a\" of the training state is undefined");
   EXPECT_NE(with([&](auto& state) { state.scalars.set("a", "\xff"); }).find("JSON"),
             std::string::npos);
-  EXPECT_EQ(refusal({}, info_of(-1)), "a step from 0 to 999999999 can be saved, found -1");
-  EXPECT_EQ(refusal({}, info_of(1, 2)), "1 ranks do not make the layout's 2");
+  EXPECT_EQ(refusal({}, info_of(-1)), "expected a step from 0 to 999999999, found -1");
+  EXPECT_EQ(refusal({}, info_of(1, 2)), "expected 2 ranks for the layout, found 1");
 }
 
 TEST(Save, RanksThatDisagreeAreRefused) {
@@ -183,12 +183,12 @@ TEST(Save, RanksThatDisagreeAreRefused) {
   ranks[0].add_part("a", tensor, 0, 0, 4, true);
   ranks[1].add_part("a", tensor, 0, 2, 5, true);
   EXPECT_EQ(message_of<Failure>([&] { save_as_ranks(directory.path(), 1, ranks); }),
-            "tensor \"a\": two ranks give it different dtypes or global shapes");
+            "tensor \"a\": dtype or global shape differs between ranks");
   Scalars first, second;
   first.set("rate", 0.5);
   second.set("rate", 0.25);
   EXPECT_EQ(message_of<Failure>([&] { check_same_scalars(second, first); }),
-            "scalar \"rate\" is not what it is on rank 0");
+            "scalar \"rate\" differs from rank 0");
   EXPECT_NO_THROW(check_same_scalars(first, first));
   EXPECT_THROW(check_same_scalars({}, first), Failure);
 }

@@ -174,10 +174,9 @@ TEST(StepDirectory, ResumeFallsBackToTheNewestStepThatVerifiesAndSaysWhy) {
   ASSERT_EQ(search.skipped.size(), 2u);
   EXPECT_EQ(search.skipped[0],
             (directory.path() / step_name(40) / "rank-00000.h5").string() +
-                ": its bytes do not have the hash that the manifest says: it is damaged");
-  EXPECT_EQ(
-      search.skipped[1],
-      (directory.path() / step_name(30) / "manifest.json").string() + ": the file is missing");
+                ": is corrupt: hash differs from the manifest");
+  EXPECT_EQ(search.skipped[1],
+            (directory.path() / step_name(30) / "manifest.json").string() + ": no such file");
 
   EXPECT_FALSE(latest_valid_checkpoint(directory.path() / "none").found);
 }

@@ -76,53 +76,57 @@ TEST_F(CommandLine, HelpAndVersionEndWellWithExamples) {
 
 TEST_F(CommandLine, MistakesInItReturnTwoAndOneSentence) {
   const std::pair<const char*, const char*> cases[] = {
-      {"", "longspan: a command is missing; see longspan --help\n"},
+      {"", "longspan: missing command; see longspan --help\n"},
       {"confg x", "did you mean \"config\"?\n"},
-      {"config", "longspan: longspan config: CONFIG or --reference is required\n"},
+      {"config", "longspan: longspan config: requires CONFIG or --reference\n"},
       {"config --nonsense", "see longspan config --help\n"},
       {"config a.yaml --set", "see longspan config --help\n"},
       {"verify", "longspan: PATH is required; see longspan verify --help\n"},
-      {"--nonsense", "longspan: \"--nonsense\" is not known; see longspan --help\n"},
-      {"--helpp", "\"--helpp\" is not known (did you mean \"--help\"?); see longspan --help\n"},
+      {"--nonsense", "longspan: unknown option \"--nonsense\"; see longspan --help\n"},
+      {"--helpp", "unknown option \"--helpp\" (did you mean \"--help\"?); see longspan --help\n"},
       {"train --helpp",
-       "\"--helpp\" is not known (did you mean \"--help\"?); see longspan train --help\n"},
+       "unknown option \"--helpp\" (did you mean \"--help\"?); see longspan train --help\n"},
       {"train a.yaml --sett training.max_steps=1",
-       "\"--sett\" is not known (did you mean \"--set\"?); see longspan train --help\n"},
+       "unknown option \"--sett\" (did you mean \"--set\"?); see longspan train --help\n"},
       {"generate r --nucleus 0.9",
-       "\"--nucleus\" is not known (did you mean \"--top-p\"?); see longspan generate --help\n"},
-      {"generate r --max-new-tokens 9",
-       "(did you mean \"--tokens\"?); see longspan generate --help\n"},
+       "unknown option \"--nucleus\" (did you mean \"--top-p\"?); see longspan generate --help\n"},
+      {"generate r --max-tokens 9",
+       "(did you mean \"--max-new-tokens\"?); see longspan generate --help\n"},
       {"train a.yaml --lr 0.1",
        "(did you mean \"--set training.learning_rate=VALUE\"?); see longspan train --help\n"},
       {"train a.yaml --learning_rate=0.1",
        "(did you mean \"--set training.learning_rate=VALUE\"?); see longspan train --help\n"},
       {"predict r", "did you mean \"generate\"?\n"},
-      {"config --reference --set run.seed=1", "--set with --reference needs a CONFIG to set in\n"},
+      {"config --reference --set run.seed=1", "--set with --reference requires CONFIG\n"},
       {"config --reference model.atention.layer_types",
        "did you mean \"model.attention.layer_types\"?\n"},
       {"config a.yaml word",
-       "found \"word\" after CONFIG; words to look for go with --reference\n"},
+       "unexpected \"word\" after CONFIG; add --reference to search for it\n"},
       {"generate r --seed=-1",
-       "--seed: found \"-1\"; wanted a whole number from 0 on; see longspan generate --help\n"},
+       "--seed: expected an integer of at least 0, found \"-1\"; see longspan generate --help\n"},
       {"generate r --seed 99999999999999999999",
-       "found \"99999999999999999999\"; wanted a whole number from 0 on; see longspan generate "
+       "expected an integer of at least 0, found \"99999999999999999999\"; see longspan generate "
        "--help\n"},
-      {"generate r --samples 9223372036854775807",
-       "wanted a whole number from 1 to 1048576; see longspan generate --help\n"},
-      {"generate r --top-p none", "wanted a finite number above 0; see longspan generate --help\n"},
+      {"generate r --num-samples 9223372036854775807",
+       "expected an integer from 1 to 1048576, found \"9223372036854775807\"; see longspan "
+       "generate --help\n"},
+      {"generate r --top-p none",
+       "expected a finite number above 0, found \"none\"; see longspan generate --help\n"},
       {"generate r --prompt-file ''",
-       "found nothing; wanted a name; see longspan generate --help\n"},
-      {"evaluate r --tokens 0x10",
-       "--tokens: found \"0x10\"; wanted a whole number from 1 on; see longspan evaluate --help\n"},
-      {"evaluate r --tokens 1.5",
-       "found \"1.5\"; wanted a whole number from 1 on; see longspan evaluate --help\n"},
-      {"evaluate r --memory 1e3",
-       "found \"1e3\"; wanted a whole number from 0 on; see longspan evaluate --help\n"},
+       "expected a name, found nothing; see longspan generate --help\n"},
+      {"evaluate r --max-tokens 0x10",
+       "--max-tokens: expected an integer of at least 1, found \"0x10\"; see longspan evaluate "
+       "--help\n"},
+      {"evaluate r --max-tokens 1.5",
+       "expected an integer of at least 1, found \"1.5\"; see longspan evaluate --help\n"},
+      {"evaluate r --mem-len 1e3",
+       "expected an integer of at least 0, found \"1e3\"; see longspan evaluate --help\n"},
       {"evaluate r --data ''",
-       "--data: found nothing; wanted a name; see longspan evaluate --help\n"},
+       "--data: expected a name, found nothing; see longspan evaluate --help\n"},
       {"evaluate r --checkpoint ''",
-       "--checkpoint: found nothing; wanted a name; see longspan evaluate --help\n"},
-      {"plan a.yaml --memory 1e400", "wanted a finite number above 0; see longspan plan --help\n"},
+       "--checkpoint: expected a name, found nothing; see longspan evaluate --help\n"},
+      {"plan a.yaml --memory-per-rank 1e400",
+       "expected a finite number above 0, found \"1e400\"; see longspan plan --help\n"},
   };
   for (const auto& [words, end] : cases) {
     const Result result = longspan(words);
@@ -147,9 +151,9 @@ TEST_F(CommandLine, ConfigFindsMistakes) {
   EXPECT_EQ(result.code, 2);
   EXPECT_EQ(result.output,
             "longspan: " + bad_ +
-                ": data.train must be given; allowed: a path, or a list of paths or of {path: "
-                "PATH, weight: NUMBER}, not empty\n" +
-                bad_ + ":3:8: data.tain is not a key; did you mean \"data.train\"?\n");
+                ": data.train: missing required key; set it to a path, or a list of paths or of "
+                "{path: PATH, weight: NUMBER}, not empty\n" +
+                bad_ + ":3:8: data.tain: unknown key; did you mean \"data.train\"?\n");
 }
 
 TEST_F(CommandLine, WhatIsNoFileIsSaid) {
@@ -160,7 +164,7 @@ TEST_F(CommandLine, WhatIsNoFileIsSaid) {
   const Result directory = longspan("config " + directory_.string());
   EXPECT_EQ(directory.code, 2);
   EXPECT_EQ(directory.output,
-            "longspan: " + directory_.string() + ": is a directory; wanted: a YAML file\n");
+            "longspan: " + directory_.string() + ": expected a YAML file, found a directory\n");
 }
 
 TEST_F(CommandLine, TheReferenceIsPrinted) {
@@ -182,7 +186,7 @@ TEST_F(CommandLine, TheReferenceOfAFileHasWhatItSets) {
   }
   const Result bad = longspan("config --reference " + bad_);
   EXPECT_EQ(bad.code, 2);
-  EXPECT_NE(bad.output.find("data.tain is not a key"), std::string::npos) << bad.output;
+  EXPECT_NE(bad.output.find("data.tain: unknown key"), std::string::npos) << bad.output;
 }
 
 // What --help of a command shows as an example can be set.
@@ -223,14 +227,14 @@ TEST_F(CommandLine, AConfigurationMayComeFromAPipeThatIsWritten) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const Result nobody = longspan("config " + pipe);
   EXPECT_EQ(nobody.code, 2);
-  EXPECT_EQ(
-      nobody.output,
-      "longspan: " + pipe + ":1:1: the file is empty; allowed: the sections of a configuration\n");
+  EXPECT_EQ(nobody.output,
+            "longspan: " + pipe +
+                ":1:1: expected the sections of a configuration, found an empty file\n");
   const Result piped = shell("cat " + good_ + " | " + program + " config /dev/stdin");
   EXPECT_EQ(piped.code, 0) << piped.output;
   const Result device = longspan("config /dev/null");
   EXPECT_EQ(device.code, 2);
-  EXPECT_EQ(device.output, "longspan: /dev/null: is not a regular file; wanted: a YAML file\n");
+  EXPECT_EQ(device.output, "longspan: /dev/null: expected a YAML file, found a device or socket\n");
 }
 
 TEST_F(CommandLine, MoreThreadsThanAnyMachineHasAreRefused) {
@@ -238,14 +242,14 @@ TEST_F(CommandLine, MoreThreadsThanAnyMachineHasAreRefused) {
       shell("OMP_NUM_THREADS=100000 " + std::string(program) + " config " + good_);
   EXPECT_EQ(result.code, 2);
   EXPECT_EQ(result.output,
-            "longspan: OMP_NUM_THREADS: found 100000 threads; wanted at most 4096\n");
+            "longspan: OMP_NUM_THREADS: expected at most 4096 threads, found 100000\n");
 }
 
 TEST_F(CommandLine, NoCheckpointIsBadData) {
   for (const char* command : {"inspect", "verify"}) {
     const Result missing = longspan(std::string(command) + " /nowhere");
     EXPECT_EQ(missing.code, 3);
-    EXPECT_EQ(missing.output, "longspan: /nowhere: there is no such directory\n");
+    EXPECT_EQ(missing.output, "longspan: /nowhere: no such directory\n");
     EXPECT_EQ(longspan(std::string(command) + " " + directory_.string()).code, 3);
     EXPECT_EQ(longspan(std::string(command) + " " + good_).code, 3);
   }
@@ -265,22 +269,22 @@ TEST_F(CommandLine, AGoodCheckpointIsShownAndVerifiedAndADamagedOneIsNot) {
   EXPECT_EQ(inspect.code, 0);
   EXPECT_TRUE(inspect.output.starts_with(step.string() + "\n  run r, step 7\n")) << inspect.output;
   EXPECT_NE(inspect.output.find("\nlayers/0/weight "), std::string::npos) << inspect.output;
-  EXPECT_EQ(longspan("inspect --configuration " + step.string()).output, "run: {}\n");
+  EXPECT_EQ(longspan("inspect --config " + step.string()).output, "run: {}\n");
 
   const Result good = longspan("verify " + directory_.string());
   EXPECT_EQ(good.code, 0);
-  EXPECT_EQ(good.output, step.string() + ": good\n");
+  EXPECT_EQ(good.output, step.string() + ": valid\n");
   fs::resize_file(step / "rank-00000.h5", 100);
   const Result damaged = longspan("verify " + step.string());
   EXPECT_EQ(damaged.code, 3);
-  EXPECT_TRUE(damaged.output.starts_with(step.string() + ": damaged\n")) << damaged.output;
+  EXPECT_TRUE(damaged.output.starts_with(step.string() + ": corrupt\n")) << damaged.output;
 }
 
 TEST_F(CommandLine, AStepWithoutItsManifestIsDamaged) {
   fs::create_directories(directory_ / "checkpoints" / "step-000000007");
   const Result verify = longspan("verify " + directory_.string());
   EXPECT_EQ(verify.code, 3);
-  EXPECT_NE(verify.output.find("1 of 1 checkpoints damaged\n"), std::string::npos) << verify.output;
+  EXPECT_NE(verify.output.find("1 of 1 checkpoints corrupt\n"), std::string::npos) << verify.output;
   EXPECT_EQ(longspan("inspect " + directory_.string()).code, 3);
 }
 
@@ -288,9 +292,9 @@ TEST_F(CommandLine, UnderMpirunOneRankSpeaksAndTheCodeIsReturned) {
   const std::string mpirun = LONGSPAN_SOURCE_DIRECTORY "/tests/support/mpirun 3 ";
   const Result bad = shell(mpirun + program + " config " + bad_);
   EXPECT_EQ(bad.code, 2);
-  const std::size_t first = bad.output.find("data.tain is not a key");
+  const std::size_t first = bad.output.find("data.tain: unknown key");
   ASSERT_NE(first, std::string::npos) << bad.output;
-  EXPECT_EQ(bad.output.find("data.tain is not a key", first + 1), std::string::npos) << bad.output;
+  EXPECT_EQ(bad.output.find("data.tain: unknown key", first + 1), std::string::npos) << bad.output;
 
   const Result good = shell(mpirun + program + " config " + good_);
   EXPECT_EQ(good.code, 0);

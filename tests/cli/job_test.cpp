@@ -90,7 +90,7 @@ TEST_F(AskedJob, ReportsTheSignalThatEndsARankAloneUnlessItsCallerDoes) {
                                    .caller_reports = caller_reports});
     const std::string errors = ::testing::internal::GetCapturedStderr();
     EXPECT_EQ(end.code, 137);
-    EXPECT_EQ(errors.find("signal 9 (Killed) ended a rank") == errors.npos, caller_reports);
+    EXPECT_EQ(errors.find("a rank was killed by signal 9 (Killed)") == errors.npos, caller_reports);
   }
 }
 

@@ -37,7 +37,7 @@ TEST(ChosenLayout, HasARankForEachPlace) {
   const ChosenLayout layout = chosen(4);
   EXPECT_EQ(layout.ranks, 4);
   EXPECT_THAT(layout.settings, Contains("parallel.data_parallel_size=4"));
-  EXPECT_THAT(chosen(1).reason, HasSubstr("one memory"));
+  EXPECT_THAT(chosen(1).reason, HasSubstr("one NUMA node"));
 }
 
 TEST(ChosenLayout, DividesASequenceWhereThereIsOne) {
@@ -80,7 +80,7 @@ TEST(LayoutOfFewer, SaysWhyThereIsNone) {
                                                  "run.device=cpu"});
   const ChosenLayout layout = choose_layout_of_fewer(large, 2, 2);
   EXPECT_EQ(layout.ranks, 0);
-  EXPECT_THAT(layout.reason, HasSubstr("a rank needs "));
+  EXPECT_THAT(layout.reason, HasSubstr("a rank requires "));
   // The memory of this machine says nothing of others.
   EXPECT_EQ(choose_layout_of_fewer(large, 2, std::nullopt).ranks, 2);
 }

@@ -141,13 +141,13 @@ TEST(MemoryModes, ThePageNamesWhatDoesNotGoTogether) {
   std::string page;
   for (std::string word; file >> word;) page += word + " ";
   for (const char* sentence :
-       {"Each goes with every family, with every attention kind that the family takes and with "
+       {"can be combined with every family, every attention type that the family supports and "
         "every layout",
-        "Chunks go with everything. Not together go: ",
-        "- `memory.recompute_granularity` and `model.residual.type: reversible`, ",
+        "Chunks can be combined with everything. These settings cannot be combined: ",
+        "- `memory.recompute_granularity` and `model.residual.type: reversible`: ",
         "- `model.residual.type: reversible` and `model.norm.position: post`: ",
-        "- `model.residual.reversible_output: concat` and tied embeddings, ",
-        "- `memory.reconstruction_check_interval` and `model.residual.type: standard`, "})
+        "- `model.residual.reversible_output: concat` and tied embeddings: ",
+        "- `memory.reconstruction_check_interval` and `model.residual.type: standard`: "})
     EXPECT_NE(page.find(sentence), std::string::npos) << sentence;
 }
 

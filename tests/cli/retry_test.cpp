@@ -40,11 +40,11 @@ class Retry : public ::testing::Test {
 
   // `attempt` is given the command line and the number of the attempt, and returns the exit code.
   int code_of(std::vector<std::string> options,
-              const std::function<int(const RunCommandLine&, int)>& attempt) {
-    const RunCommandLine line = {.ranks = 3,
-                                 .options = std::move(options),
-                                 .command = {"train", "run.yaml"},
-                                 .retry = {.most = retries_, .wait = 0, .letting_go = 0}};
+              const std::function<int(const LaunchCommandLine&, int)>& attempt) {
+    const LaunchCommandLine line = {.ranks = 3,
+                                    .options = std::move(options),
+                                    .command = {"train", "run.yaml"},
+                                    .retry = {.most = retries_, .wait = 0, .letting_go = 0}};
     const ConfigurationText source = {
         "run.yaml",
         "{model: {family: decoder, num_hidden_layers: 2, hidden_size: 16, "
@@ -54,7 +54,7 @@ class Retry : public ::testing::Test {
          "run.collective_timeout_seconds=0.1",
          "run.device=cpu",
          "checkpoint.resume_from=" + resume_}};
-    return run_with_retries(line, source, [&](const RunCommandLine& each) {
+    return run_with_retries(line, source, [&](const LaunchCommandLine& each) {
       return JobResult{.code = attempt(each, ++attempts_), .was_asked = is_asked_};
     });
   }
@@ -89,7 +89,7 @@ class Retry : public ::testing::Test {
 TEST_F(Retry, EndsWithTheCodeOfAStopWhereASignalComesWhileHostsAreAsked) {
   const auto options = asking("[ ! -e slow ] || sleep 60", "0.0.0.1");
   const auto begin = std::chrono::steady_clock::now();
-  const int code = code_of(options, [&](const RunCommandLine&, int) {
+  const int code = code_of(options, [&](const LaunchCommandLine&, int) {
     touch("slow");
     ::raise(SIGTERM);
     return static_cast<int>(ExitCode::failure);
@@ -101,7 +101,7 @@ TEST_F(Retry, EndsWithTheCodeOfAStopWhereASignalComesWhileHostsAreAsked) {
 
 TEST_F(Retry, StartsNothingWhereASignalCameBefore) {
   ::raise(SIGTERM);
-  const int code = code_of(asking("sleep 60", "0.0.0.1"), [](const RunCommandLine&, int) {
+  const int code = code_of(asking("sleep 60", "0.0.0.1"), [](const LaunchCommandLine&, int) {
     return static_cast<int>(ExitCode::ok);
   });
   EXPECT_EQ(code, static_cast<int>(ExitCode::stopped));
@@ -110,27 +110,27 @@ TEST_F(Retry, StartsNothingWhereASignalCameBefore) {
 
 TEST_F(Retry, GivesUpWhereTheDirectoryStaysHeld) {
   Descriptor lock;
-  const int code = code_of({}, [&](const RunCommandLine&, int attempt) {
+  const int code = code_of({}, [&](const LaunchCommandLine&, int attempt) {
     lock = Descriptor(::open((run_ / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
     EXPECT_EQ(::flock(lock.get(), LOCK_EX), 0);
     return attempt == 1 ? 128 + SIGKILL : static_cast<int>(ExitCode::configuration);
   });
   EXPECT_EQ(code, 128 + SIGKILL);
   EXPECT_EQ(attempts_, 1);
-  EXPECT_THAT(told(), HasSubstr("starts again in 0 s (time 3 of 3)"));
-  EXPECT_THAT(told(), HasSubstr("run is still held by a rank of the attempt before\n"));
+  EXPECT_THAT(told(), HasSubstr("restarting in 0 s (restart 3 of 3)"));
+  EXPECT_THAT(told(), HasSubstr("run is still locked by a rank of the previous attempt\n"));
 }
 
 TEST_F(Retry, TakesNoHostForGoneWhereNoneCouldEverBeAsked) {
   const auto options = asking("exit 255", "0.0.0.1,localhost");
   std::vector<std::string> started;
-  const int code = code_of(options, [&](const RunCommandLine& line, int attempt) {
+  const int code = code_of(options, [&](const LaunchCommandLine& line, int attempt) {
     started.push_back(line.options.back());
     return static_cast<int>(attempt == 1 ? ExitCode::rank_failed : ExitCode::failure);
   });
   EXPECT_EQ(code, static_cast<int>(ExitCode::failure));
   EXPECT_THAT(started, ElementsAre("0.0.0.1,localhost", "0.0.0.1,localhost"));
-  const std::string text = told(), sentence = "nor has another machine answered before";
+  const std::string text = told(), sentence = "no other host has answered yet";
   const std::size_t first = text.find(sentence);
   ASSERT_NE(first, text.npos) << text;
   EXPECT_EQ(text.find(sentence, first + 1), text.npos) << text;
@@ -138,8 +138,8 @@ TEST_F(Retry, TakesNoHostForGoneWhereNoneCouldEverBeAsked) {
 
 TEST_F(Retry, LeavesARankOfFewForTheLastHost) {
   const auto options = asking("[ ! -e \"gone-$1\" ]", "0.0.0.1:*,0.0.0.2:*,0.0.0.3:*,0.0.0.4:*");
-  RunCommandLine second;
-  const int code = code_of(options, [&](const RunCommandLine& line, int attempt) {
+  LaunchCommandLine second;
+  const int code = code_of(options, [&](const LaunchCommandLine& line, int attempt) {
     second = line;
     if (attempt == 2) return static_cast<int>(ExitCode::ok);
     for (const char* host : {"gone-0.0.0.1", "gone-0.0.0.2", "gone-0.0.0.4"}) touch(host);
@@ -154,14 +154,14 @@ TEST_F(Retry, CountsNoStepsOfAnEarlierRunThatSavedNone) {
   log_step(500);
   fs::last_write_time(run_ / metrics_file,
                       fs::file_time_type::clock::now() - std::chrono::hours(1));
-  const int code = code_of({}, [&](const RunCommandLine&, int attempt) {
+  const int code = code_of({}, [&](const LaunchCommandLine&, int attempt) {
     log_step(10 * attempt);
     return 128 + SIGKILL;
   });
   EXPECT_EQ(code, 128 + SIGKILL);
   EXPECT_EQ(attempts_, 4);
-  EXPECT_THAT(told(), Not(HasSubstr("came no further")));
-  EXPECT_THAT(told(), HasSubstr("attempt 1 ended with code 137 after step 10, with nothing saved"));
+  EXPECT_THAT(told(), Not(HasSubstr("no progress")));
+  EXPECT_THAT(told(), HasSubstr("attempt 1 ended with code 137 after step 10, no checkpoint"));
 }
 
 // Where the first attempt is not to begin with what the directory has.
@@ -170,40 +170,41 @@ TEST_F(Retry, GoesOnFromWhatItHasSavedItselfAndFromNothingElse) {
   fs::create_directories(run_ / "checkpoints" / step_name(4));  // of an earlier run
   resume_ = "../other";
   std::vector<std::string> last;
-  const int code = code_of({}, [&](const RunCommandLine& line, int attempt) {
+  const int code = code_of({}, [&](const LaunchCommandLine& line, int attempt) {
     last.push_back(line.command.back());
     if (attempt == 2) fs::create_directories(run_ / "checkpoints" / step_name(12));
     return attempt == 3 ? static_cast<int>(ExitCode::diverged) : 128 + SIGKILL;
   });
   EXPECT_EQ(code, static_cast<int>(ExitCode::diverged));
   EXPECT_THAT(last, ElementsAre("run.yaml", "run.yaml", own));
-  EXPECT_THAT(told(), HasSubstr("attempt 2 starts on 3 ranks\n"));
+  EXPECT_THAT(told(), HasSubstr("starting attempt 2 on 3 ranks\n"));
   EXPECT_THAT(told(),
-              HasSubstr("attempt 3 starts on 3 ranks, with checkpoint.resume_from: auto\n"));
+              HasSubstr("starting attempt 3 on 3 ranks, with checkpoint.resume_from: auto\n"));
   EXPECT_THAT(told(),
-              HasSubstr("checkpoint.resume_from: ../other was for what began the run: start again "
-                        "with checkpoint.resume_from: auto to go on\n"));
+              HasSubstr("checkpoint.resume_from: ../other applied to the first attempt only; run "
+                        "the same command with checkpoint.resume_from: auto to resume\n"));
 }
 
 TEST_F(Retry, SaysHowANewRunIsStartedAgainThatWasStopped) {
   resume_ = "never";
   for (const bool has_saved : {false, true}) {
     attempts_ = 0;
-    const int code = code_of({}, [&](const RunCommandLine&, int) {
+    const int code = code_of({}, [&](const LaunchCommandLine&, int) {
       if (has_saved) fs::create_directories(run_ / "checkpoints" / step_name(12));
       ::raise(SIGTERM);
       return 128 + SIGKILL;
     });
     EXPECT_EQ(code, static_cast<int>(ExitCode::stopped));
-    EXPECT_THAT(told(),
-                HasSubstr(has_saved ? "start again with checkpoint.resume_from: auto to go on\n"
-                                    : "nothing is saved yet: start again to begin as it began\n"));
+    EXPECT_THAT(
+        told(),
+        HasSubstr(has_saved ? "run the same command with checkpoint.resume_from: auto to resume\n"
+                            : "nothing is saved yet; run the same command to restart\n"));
   }
 }
 
 TEST_F(Retry, GoesOnWhereTheCheckpointsCannotBeRead) {
   const fs::path checkpoints = run_ / "checkpoints";
-  const int code = code_of({}, [&](const RunCommandLine&, int attempt) {
+  const int code = code_of({}, [&](const LaunchCommandLine&, int attempt) {
     if (attempt == 3) return static_cast<int>(ExitCode::ok);
     log_step(10 * attempt);
     if (attempt == 1) {
@@ -215,8 +216,7 @@ TEST_F(Retry, GoesOnWhereTheCheckpointsCannotBeRead) {
     return 128 + SIGKILL;
   });
   EXPECT_EQ(code, static_cast<int>(ExitCode::ok));
-  EXPECT_THAT(told(),
-              HasSubstr("attempt 2 ended with code 137 after step 10, of which step 10 is saved"));
+  EXPECT_THAT(told(), HasSubstr("ended with code 137 after step 10, newest checkpoint at step 10"));
 }
 
 // As where memory runs out while the last step finishes or saves.
@@ -225,11 +225,11 @@ TEST_F(Retry, ReportsARankKilledAfterAStopRequest) {
   for (const int retries : {0, 3}) {
     retries_ = retries;
     attempts_ = 0;
-    EXPECT_EQ(code_of({}, [](const RunCommandLine&, int) { return 130; }), 130);
-    EXPECT_THAT(told(), Not(HasSubstr("signal 2 (Interrupt) ended a rank")));
+    EXPECT_EQ(code_of({}, [](const LaunchCommandLine&, int) { return 130; }), 130);
+    EXPECT_THAT(told(), Not(HasSubstr("a rank was killed by signal 2 (Interrupt)")));
     fs::remove(run_ / log_file);
-    EXPECT_EQ(code_of({}, [](const RunCommandLine&, int) { return 137; }), 137);
-    EXPECT_THAT(told(), HasSubstr("signal 9 (Killed) ended a rank"));
+    EXPECT_EQ(code_of({}, [](const LaunchCommandLine&, int) { return 137; }), 137);
+    EXPECT_THAT(told(), HasSubstr("a rank was killed by signal 9 (Killed)"));
     fs::remove(run_ / log_file);
     EXPECT_EQ(attempts_, 2);
   }
@@ -240,15 +240,15 @@ TEST_F(Retry, ReportsAKilledRunOnlyWhereTheJobMarkedIt) {
   log_step(3);
   const auto mark = [this] { std::ofstream(run_ / lock_name) << to_text(RunMark{}); };
   mark();
-  EXPECT_EQ(code_of({}, [](const RunCommandLine&, int) { return 1; }), 1);
+  EXPECT_EQ(code_of({}, [](const LaunchCommandLine&, int) { return 1; }), 1);
   EXPECT_EQ(told(), "");
   ::usleep(20'000);  // longer than the clock of files takes
-  const auto train = [&](const RunCommandLine&, int) {
+  const auto train = [&](const LaunchCommandLine&, int) {
     mark();
     return 1;
   };
   EXPECT_EQ(code_of({}, train), 1);
-  EXPECT_THAT(told(), HasSubstr("error longspan run: "));
+  EXPECT_THAT(told(), HasSubstr("error longspan launch: "));
 }
 
 TEST_F(Retry, LeavesTheHostFileToMpirunWithoutRetries) {
@@ -258,7 +258,7 @@ TEST_F(Retry, LeavesTheHostFileToMpirunWithoutRetries) {
   ASSERT_EQ(::write(ends[1], "one\n", 4), 4);
   ::close(ends[1]);
   EXPECT_EQ(code_of({"--hostfile", fmt::format("/dev/fd/{}", ends[0])},
-                    [](const RunCommandLine&, int) { return 0; }),
+                    [](const LaunchCommandLine&, int) { return 0; }),
             0);
   char text[8];
   EXPECT_EQ(::read(ends[0], text, sizeof text), 4);

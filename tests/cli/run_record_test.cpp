@@ -35,9 +35,9 @@ TEST(RunRecord, AdvisesToStartAKilledRunAgainOnlyOnItsOwnHost) {
     EXPECT_EQ(record.state, RunState::killed);
     return record.ended_by;
   };
-  EXPECT_THAT(ended_by(host_name()), HasSubstr("start it again"));
+  EXPECT_THAT(ended_by(host_name()), HasSubstr("run the same command"));
   EXPECT_EQ(ended_by("elsewhere"),
-            "the run was killed, or is still running on elsewhere, where locks cannot be seen");
+            "the run was killed or is still running on elsewhere (its locks are not visible here)");
 }
 
 }  // namespace

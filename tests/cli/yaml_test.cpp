@@ -74,55 +74,49 @@ TEST(Yaml, ColumnsCountCharacters) {
 
 TEST(Yaml, EachThingThatIsNotAllowedHasItsSentence) {
   const std::pair<std::string, const char*> cases[] = {
-      {"", "a:1:1: the file is empty; allowed: the sections of a configuration"},
-      {"# only this\n", "a:1:1: the file is empty; allowed: the sections of a configuration"},
-      {"---\n", "a:2:1: the file is empty; allowed: the sections of a configuration"},
-      {"hello\n", "a:1:1: found \"hello\"; allowed: sections with keys"},
-      {"- a\n- b\n", "a:1:1: found a list; allowed: sections with keys"},
-      {"a: 1\nb: 2\na: 3\n", "a:3:1: a is given twice, first at a:1:1"},
-      {"a:\n  b: 1\n  c: 2\n  b: 3\n", "a:4:3: a.b is given twice, first at a:2:3"},
-      {"a: &x 1\n", "a:1:4: found an anchor; allowed: plain values"},
+      {"", "a:1:1: expected the sections of a configuration, found an empty file"},
+      {"# only this\n", "a:1:1: expected the sections of a configuration, found an empty file"},
+      {"---\n", "a:2:1: expected the sections of a configuration, found an empty file"},
+      {"hello\n", "a:1:1: expected sections with keys, found \"hello\""},
+      {"- a\n- b\n", "a:1:1: expected sections with keys, found a list"},
+      {"a: 1\nb: 2\na: 3\n", "a:3:1: a: duplicate key, first set at a:1:1"},
+      {"a:\n  b: 1\n  c: 2\n  b: 3\n", "a:4:3: a.b: duplicate key, first set at a:2:3"},
+      {"a: &x 1\n", "a:1:4: expected a plain value, found an anchor"},
       {"a: &x 1\nb: *x\n",
-       "a:1:4: found an anchor; allowed: plain values\n"
-       "a:2:4: found an alias; allowed: the value written out"},
-      {"a: *x\n", "a:1:4: not valid YAML: the referenced anchor is not defined"},
-      {"a: !!int 1\n", "a:1:4: found the tag \"tag:yaml.org,2002:int\"; allowed: plain values"},
-      {"a: !mine {b: 1}\n", "a:1:4: found the tag \"!mine\"; allowed: plain values"},
-      {"a: 1\n---\nb: 1\n", "a:2:1: found a second document; allowed: one document a file"},
-      {"[a, b]: 1\nc: 2\n", "a:1:1: found a list as a key; allowed: a word"},
-      {"{a: b}: 1\nc: 2\n", "a:1:1: found a mapping as a key; allowed: a word"},
-      {"~: 1\n", "a:1:1: found a key without a name; allowed: a word"},
-      {"\"\": 1\n", "a:1:1: found a key without a name; allowed: a word"},
-      {"a.b: 1\n", "a:1:1: found the key \"a.b\"; allowed: sections nested, not joined by dots"},
-      {"a: [1, [2]]\n", "a:1:8: a: found a list in a list; allowed: words and numbers"},
+       "a:1:4: expected a plain value, found an anchor\n"
+       "a:2:4: expected a value, found an alias"},
+      {"a: *x\n", "a:1:4: invalid YAML: the referenced anchor is not defined"},
+      {"a: !!int 1\n", "a:1:4: expected a plain value, found the tag \"tag:yaml.org,2002:int\""},
+      {"a: !mine {b: 1}\n", "a:1:4: expected a plain value, found the tag \"!mine\""},
+      {"a: 1\n---\nb: 1\n", "a:2:1: expected one document, found a second"},
+      {"[a, b]: 1\nc: 2\n", "a:1:1: expected a key name, found a list"},
+      {"{a: b}: 1\nc: 2\n", "a:1:1: expected a key name, found a mapping"},
+      {"~: 1\n", "a:1:1: expected a key name, found none"},
+      {"\"\": 1\n", "a:1:1: expected a key name, found none"},
+      {"a.b: 1\n", "a:1:1: expected nested sections, found the dotted key \"a.b\""},
+      {"a: [1, [2]]\n", "a:1:8: a: expected strings and numbers, found a list in a list"},
       {"a:\n  - b: [1]\n",
-       "a:2:8: a.b: found a list in a mapping in a list; allowed: words and numbers"},
+       "a:2:8: a.b: expected strings and numbers, found a list in a mapping in a list"},
       {"a: [{b: {c: 1}}]\n",
-       "a:1:9: a.b: found a mapping in a mapping in a list; allowed: words and numbers"},
-      {"a: [{b: 1, b: 2}]\n", "a:1:12: a.b is given twice, first at a:1:6"},
-      {"a: [{b: ~}]\n", "a:1:9: a.b: found no value"},
-      {"a: [1, ~]\n", "a:1:8: a: found no value in a list"},
-      {"a:\n\tb: 1\n", "a:2:1: found a tab; allowed: indentation with spaces"},
-      {"a:\n  \tb: 1\n", "a:2:3: found a tab; allowed: indentation with spaces"},
-      {"a: \"\xff\"\n", "a:1:5: byte 0xff is not UTF-8; allowed: UTF-8 text"},
-      {std::string("a: b\n\0", 6), "a:2:1: found the byte 0x00; allowed: UTF-8 text"},
-      {"\x89HDF\r\n", "a:1:1: byte 0x89 is not UTF-8; allowed: UTF-8 text"},
-      {"a: [1, 2\n", "a:2:1: not valid YAML: a [ is not closed"},
-      {"a: b: c\n",
-       "a:1:5: not valid YAML: a second \":\" in the value; put the value in quotation marks"},
+       "a:1:9: a.b: expected strings and numbers, found a mapping in a mapping in a list"},
+      {"a: [{b: 1, b: 2}]\n", "a:1:12: a.b: duplicate key, first set at a:1:6"},
+      {"a: [{b: ~}]\n", "a:1:9: a.b: missing value"},
+      {"a: [1, ~]\n", "a:1:8: a: missing value in a list"},
+      {"a:\n\tb: 1\n", "a:2:1: expected indentation with spaces, found a tab"},
+      {"a:\n  \tb: 1\n", "a:2:3: expected indentation with spaces, found a tab"},
+      {"a: \"\xff\"\n", "a:1:5: expected UTF-8 text, found the invalid byte 0xff"},
+      {std::string("a: b\n\0", 6), "a:2:1: expected UTF-8 text, found the control byte 0x00"},
+      {"\x89HDF\r\n", "a:1:1: expected UTF-8 text, found the invalid byte 0x89"},
+      {"a: [1, 2\n", "a:2:1: invalid YAML: unclosed ["},
+      {"a: b: c\n", "a:1:5: invalid YAML: second \":\" in a value; quote the value"},
       {"a:\n  b: 1\n c: 2\n",
-       "a:3:2: not valid YAML: a line is not indented like those above it, or more follows a "
-       "value"},
-      {"a: [x] y\n",
-       "a:1:8: not valid YAML: a line is not indented like those above it, or more follows a "
-       "value"},
-      {"a: {b: [1}\n", "a:1:10: not valid YAML: a ] or } closes nothing"},
-      {"a: @b\n",
-       "a:1:4: not valid YAML: no value begins with this character; put the value in quotation "
-       "marks"},
-      {"a: \"open\nb: 2\n", "a:3:1: not valid YAML: a quotation mark is not closed"},
-      {"a: 'open", "a:1:1: not valid YAML: a quotation mark is not closed"},
-      {"a: \"open\n", "a:2:1: not valid YAML: a quotation mark is not closed"},
+       "a:3:2: invalid YAML: inconsistent indentation, or text after a value"},
+      {"a: [x] y\n", "a:1:8: invalid YAML: inconsistent indentation, or text after a value"},
+      {"a: {b: [1}\n", "a:1:10: invalid YAML: unmatched ] or }"},
+      {"a: @b\n", "a:1:4: invalid YAML: invalid first character of a value; quote the value"},
+      {"a: \"open\nb: 2\n", "a:3:1: invalid YAML: unclosed quotation mark"},
+      {"a: 'open", "a:1:1: invalid YAML: unclosed quotation mark"},
+      {"a: \"open\n", "a:2:1: invalid YAML: unclosed quotation mark"},
   };
   for (const auto& [text, message] : cases) {
     EXPECT_EQ(complaints_of(read_yaml(text, "a")), message) << text;
@@ -131,7 +125,7 @@ TEST(Yaml, EachThingThatIsNotAllowedHasItsSentence) {
 
 TEST(Yaml, ASectionGivenTwiceIsStillLookedInto) {
   const ParsedYaml settings = read_yaml("a:\n  b: 1\na:\n  c: 2\n", "f");
-  EXPECT_EQ(complaints_of(settings), "f:3:1: a is given twice, first at f:1:1");
+  EXPECT_EQ(complaints_of(settings), "f:3:1: a: duplicate key, first set at f:1:1");
   EXPECT_EQ(describe(settings), "f:2:3 a.b = 1,\nf:4:3 a.c = 2,\n");
 }
 
@@ -140,7 +134,7 @@ TEST(Yaml, DeepNestingIsRefusedNotRecursedInto) {
   for (int level = 0; level < 20; ++level) {
     deep += fmt::format("{:{}}a:\n", "", level);
   }
-  EXPECT_EQ(complaints_of(read_yaml(deep, "a")), "a:17:17: more than 16 levels deep");
+  EXPECT_EQ(complaints_of(read_yaml(deep, "a")), "a:17:17: nested more than 16 levels deep");
   EXPECT_NE(complaints_of(read_yaml("a: " + std::string(100000, '['), "a")), "");
   EXPECT_NE(complaints_of(read_yaml(std::string(100000, '{'), "a")), "");
   EXPECT_NE(complaints_of(read_yaml(std::string(100000, '?'), "a")), "");
@@ -148,7 +142,7 @@ TEST(Yaml, DeepNestingIsRefusedNotRecursedInto) {
 
 TEST(Yaml, AFileThatIsTooLargeIsNotParsed) {
   EXPECT_EQ(complaints_of(read_yaml(std::string(2000000, 'a'), "a")),
-            "a: 2000000 bytes; allowed: at most 1048576");
+            "a: expected at most 1048576 bytes, found 2000000");
 }
 
 TEST(Yaml, SettingsAreOneWordAsItStandsOrAPieceOfYaml) {
@@ -171,14 +165,14 @@ TEST(Yaml, SettingsAreOneWordAsItStandsOrAPieceOfYaml) {
 
 TEST(Yaml, BadSettingsHaveTheirSentence) {
   const std::pair<const char*, const char*> cases[] = {
-      {"training.max_steps", "--set: found \"training.max_steps\"; allowed: key=value"},
-      {"=5", "--set: found \"=5\"; allowed: key=value"},
-      {"", "--set: found \"\"; allowed: key=value"},
-      {"a.b=[1", "--set: a.b: not valid YAML: a [ is not closed"},
-      {"a.b=[1] 2", "--set: a.b: found more after the value"},
-      {"a.b='x' 2", "--set: a.b: found more after the value"},
-      {"a.b=\xff", "--set: a.b: byte 0xff is not UTF-8; allowed: UTF-8 text"},
-      {"a.b={c: 1, c: 2}", "--set: a.b: a.b.c is given twice, first at --set"},
+      {"training.max_steps", "--set: expected key=value, found \"training.max_steps\""},
+      {"=5", "--set: expected key=value, found \"=5\""},
+      {"", "--set: expected key=value, found \"\""},
+      {"a.b=[1", "--set: a.b: invalid YAML: unclosed ["},
+      {"a.b=[1] 2", "--set: a.b: expected the end of the value, found more text"},
+      {"a.b='x' 2", "--set: a.b: expected the end of the value, found more text"},
+      {"a.b=\xff", "--set: a.b: expected UTF-8 text, found the invalid byte 0xff"},
+      {"a.b={c: 1, c: 2}", "--set: a.b: a.b.c: duplicate key, first set at --set"},
   };
   for (const auto& [text, message] : cases) {
     EXPECT_EQ(complaints_of(read_setting(text)), message) << text;
@@ -188,7 +182,7 @@ TEST(Yaml, BadSettingsHaveTheirSentence) {
 TEST(Yaml, KeysThatNoMessageCouldNameAreCut) {
   const std::string key(300'000, 'k');
   const std::string wanted =
-      "found the key \"" + key.substr(0, 80) + "...\"; allowed: at most 200 letters";
+      "expected a key of at most 200 characters, found \"" + key.substr(0, 80) + "...\"";
   EXPECT_EQ(complaints_of(read_yaml("run:\n  ? " + key + "\n  : 3\n  a: 1\n", "a")),
             "a:2:5: " + wanted);
   EXPECT_EQ(complaints_of(read_setting(key + "=1")), "--set: " + wanted);

@@ -29,17 +29,17 @@ TEST(RunOptions, TheDataAxisFillsTheRanks) {
 TEST(RunOptions, RanksThatDoNotFitAreRefused) {
   ParallelOptions options;
   options.tensor = 4;
-  EXPECT_EQ(refusal(options, 6),
-            "the job has 6 ranks, which do not divide by parallel.context_parallel_size 1 x "
-            "parallel.tensor_parallel_size 4; "
-            "start it with \"longspan run -n 8 -- ...\" or \"mpirun -n 8 longspan ...\", or set "
-            "these to fewer");
+  EXPECT_EQ(
+      refusal(options, 6),
+      "expected a multiple of parallel.context_parallel_size 1 x "
+      "parallel.tensor_parallel_size 4 ranks, found 6; run \"longspan launch -n 8 -- ...\" or "
+      "\"mpirun -n 8 longspan ...\", or reduce these keys");
   options.data = 2;
-  EXPECT_EQ(refusal(options, 4),
-            "parallel.data_parallel_size 2 x parallel.context_parallel_size 1 x "
-            "parallel.tensor_parallel_size 4 is 8 ranks; the job has 4; "
-            "start it with \"longspan run -n 8 -- ...\" or \"mpirun -n 8 longspan ...\", or set "
-            "them so that their product is 4");
+  EXPECT_EQ(
+      refusal(options, 4),
+      "parallel.data_parallel_size 2 x parallel.context_parallel_size 1 x "
+      "parallel.tensor_parallel_size 4: expected 8 ranks, found 4; run \"longspan launch -n 8 "
+      "-- ...\" or \"mpirun -n 8 longspan ...\", or set these keys to a product of 4");
 }
 
 // The complaint about keys that are given, each on a line of a.yaml.
@@ -66,17 +66,16 @@ std::string complaint(const std::vector<std::pair<std::string, std::string>>& se
 
 TEST(RunOptions, WhatHasNothingToActOnIsRefused) {
   EXPECT_EQ(complaint({{"parallel.sequence_parallel", "true"}}),
-            "a.yaml:1:1: parallel.sequence_parallel: found true with parallel.tensor_parallel_size "
-            "1; it divides "
-            "activations over the tensor ranks, of which it needs at least 2");
-  const std::string only = ", but only precision.compute_dtype: float16 scales the loss";
+            "a.yaml:1:1: parallel.sequence_parallel requires parallel.tensor_parallel_size of at "
+            "least 2, found 1");
+  const std::string only = " requires precision.compute_dtype: float16";
   EXPECT_EQ(complaint({{"precision.compute_dtype", "bfloat16"},
                        {"precision.loss_scale.init_scale", "1024"}}),
-            "a.yaml:2:1: precision.loss_scale.init_scale: found 1024" + only);
+            "a.yaml:2:1: precision.loss_scale.init_scale: 1024" + only);
   EXPECT_EQ(complaint({{"precision.loss_scale.growth_interval", "10"}}),
-            "a.yaml:1:1: precision.loss_scale.growth_interval: found 10" + only);
+            "a.yaml:1:1: precision.loss_scale.growth_interval: 10" + only);
   EXPECT_EQ(complaint({{"precision.loss_scale.hysteresis", "1"}}),
-            "a.yaml:1:1: precision.loss_scale.hysteresis: found 1" + only);
+            "a.yaml:1:1: precision.loss_scale.hysteresis: 1" + only);
   // What a resolved configuration says of every run.
   EXPECT_EQ(complaint({{"precision.loss_scale.init_scale", "65536"}}), "");
 }
@@ -87,17 +86,14 @@ TEST(RunOptions, ALossScaleIsAPowerOfTwo) {
             "");
   EXPECT_EQ(complaint({{"precision.compute_dtype", "float16"},
                        {"precision.loss_scale.init_scale", "1000"}}),
-            "a.yaml:2:1: precision.loss_scale.init_scale: found 1000; wanted a power of two, which "
-            "rounds "
-            "nothing");
+            "a.yaml:2:1: precision.loss_scale.init_scale: expected a power of two, found 1000");
 }
 
 TEST(RunOptions, NarrowGradientsOfFloat64AreRefused) {
   EXPECT_EQ(complaint({{"precision.compute_dtype", "float64"},
                        {"precision.grad_reduce_dtype", "bfloat16"}}),
-            "a.yaml:2:1: precision.grad_reduce_dtype: found bfloat16 with precision.compute_dtype: "
-            "float64, whose "
-            "gradients it would round to 8 bits; set it to float32, which leaves them as they are");
+            "a.yaml:2:1: precision.grad_reduce_dtype: bfloat16 cannot be combined with "
+            "precision.compute_dtype: float64; set it to float32");
   EXPECT_EQ(complaint({{"precision.compute_dtype", "float64"},
                        {"precision.grad_reduce_dtype", "float32"}}),
             "");

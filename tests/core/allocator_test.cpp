@@ -218,9 +218,9 @@ TEST(Allocator, NoMemoryIsOneClearSentence) {
     ADD_FAILURE() << "an exabyte was allocated";
   } catch (const Failure& failure) {
     const std::string sentence = failure.what();
-    EXPECT_NE(sentence.find("1152921504.61 GB asked for activations"), std::string::npos)
+    EXPECT_NE(sentence.find("1152921504.61 GB requested for activations"), std::string::npos)
         << sentence;
-    EXPECT_NE(sentence.find("beside weights 1.0 kB"), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("already allocated: weights 1.0 kB"), std::string::npos) << sentence;
   }
   EXPECT_EQ(allocator.report().total.live, 1024);
   allocator.free(weights, 1024, MemoryTag::weights);

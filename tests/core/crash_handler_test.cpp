@@ -42,19 +42,19 @@ void leave() {
 TEST(SuddenEnd, OfAnExceptionThatCannotBePassedOnIsASentence) {
   EXPECT_EXIT((install_crash_handlers(), leave<std::bad_alloc>()),
               ExitedWithCode(1),
-              "^longspan: the machine has no memory left\n$");
+              "^longspan: out of memory\n$");
   EXPECT_EXIT((install_crash_handlers(), leave<std::runtime_error>()),
               ExitedWithCode(1),
               "^longspan: a folder cannot be left\n$");
   EXPECT_EXIT((install_crash_handlers(), std::terminate()),
               ExitedWithCode(1),
-              "^longspan: the program has ended itself, which is a defect\n$");
+              "^longspan: internal error: the program aborted\n$");
 }
 
 TEST(SuddenEnd, ByALibraryIsASentence) {
   EXPECT_EXIT((install_crash_handlers(), std::exit(-1)),
               ExitedWithCode(1),
-              "^longspan: the machine has no memory left, or a library has ended the program");
+              "^longspan: out of memory, or a library aborted the program");
   EXPECT_EXIT((install_crash_handlers(), std::exit(3)), ExitedWithCode(3), "^$");
 }
 
@@ -78,7 +78,7 @@ TEST(SuddenEnd, ByAFullStackIsASentence) {
   EXPECT_EXIT(
       (limit_stack(), install_crash_handlers(), std::exit(fill_stack(std::int64_t{1} << 40))),
       KilledBySignal(SIGSEGV),
-      "^longspan: signal 11 \\(Segmentation fault\\) ends this process: [^\n]+\n$");
+      "^longspan: signal 11 \\(Segmentation fault\\): [^\n]+\n$");
 }
 
 TEST(SuddenEnd, BySignalsIsASentenceAndTheSignal) {
@@ -86,7 +86,7 @@ TEST(SuddenEnd, BySignalsIsASentenceAndTheSignal) {
   for (const int number : {SIGSEGV, SIGBUS, SIGABRT})
     EXPECT_EXIT((install_crash_handlers(), std::raise(number)),
                 KilledBySignal(number),
-                "^longspan: signal [0-9]+ \\([A-Za-z ]+\\) ends this process: [^\n]+\n$");
+                "^longspan: signal [0-9]+ \\([A-Za-z ]+\\): [^\n]+\n$");
 }
 
 // As its last line, with a time as the others have, wherever the process is by then.
@@ -96,7 +96,7 @@ TEST(SuddenEnd, IsToldInTheLogToo) {
   std::ofstream(log) << "2026-01-31 12:00:00.000 info trains\n";
   EXPECT_EXIT((install_crash_handlers(), set_crash_log(log), std::terminate()),
               ExitedWithCode(1),
-              "^longspan: the program has ended itself, which is a defect\n$");
+              "^longspan: internal error: the program aborted\n$");
   std::ifstream file(log);
   std::string first, last, none;
   std::getline(file, first);
@@ -104,8 +104,8 @@ TEST(SuddenEnd, IsToldInTheLogToo) {
   EXPECT_EQ(first, "2026-01-31 12:00:00.000 info trains");
   EXPECT_TRUE(
       std::regex_match(last,
-                       std::regex("20\\d\\d-\\d\\d-\\d\\d \\d\\d:\\d\\d:\\d\\d\\.\\d{3} error the "
-                                  "program has ended itself, which is a defect")))
+                       std::regex("20\\d\\d-\\d\\d-\\d\\d \\d\\d:\\d\\d:\\d\\d\\.\\d{3} error "
+                                  "internal error: the program aborted")))
       << last;
   EXPECT_FALSE(std::getline(file, none));
 
@@ -113,7 +113,7 @@ TEST(SuddenEnd, IsToldInTheLogToo) {
   std::filesystem::remove(log);
   EXPECT_EXIT((install_crash_handlers(), set_crash_log(log), std::terminate()),
               ExitedWithCode(1),
-              "^longspan: the program");
+              "^longspan: internal error: the program");
   EXPECT_FALSE(std::filesystem::exists(log));
 }
 

@@ -51,9 +51,9 @@ TEST_F(CudaLibrary, ThatIsNowhereIsNamed) {
   } catch (const Failure& failure) {
     const std::string text = failure.what();
     EXPECT_TRUE(
-        text.starts_with("tests need libthat_is_nowhere_else.so.13, which cannot be opened"))
+        text.starts_with("tests require libthat_is_nowhere_else.so.13, which cannot be opened"))
         << text;
-    EXPECT_TRUE(text.ends_with("name its folder in LONGSPAN_CUDA_LIBRARIES")) << text;
+    EXPECT_TRUE(text.ends_with("set LONGSPAN_CUDA_LIBRARIES to its directory")) << text;
   }
 }
 

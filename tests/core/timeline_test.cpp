@@ -45,7 +45,7 @@ TEST_F(TimelineTest, SpansLieWithinEachOtherAndHaveTheirOwnTime) {
     {
       const Span inner({.name = "second"});
       pass(7);
-      const Span innermost({.kind = ActivityKind::wait, .name = "third"});
+      const Span innermost({.kind = ActivityKind::idle, .name = "third"});
       pass(3);
     }
     pass(2);

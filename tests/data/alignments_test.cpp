@@ -23,14 +23,14 @@ TEST(AlignmentFile, RefuseWhatIsNoLink) {
     EXPECT_THAT(sentence_of<DataError>([&] {
                   parse_alignment(bad, {9, 9}, "f:7");
                 }),
-                HasSubstr(fmt::format("f:7: found \"{}\"; wanted links like 0-2", bad)));
+                HasSubstr(fmt::format("counted from 0), found \"{}\"", bad)));
   for (const char* beyond : {"2-0", "0-1"})
     EXPECT_EQ(
         sentence_of<DataError>([&] {
           parse_alignment(beyond, {2, 1}, "f:7");
         }),
-        fmt::format("f:7: found the link {}, and the pair has 2 tokens of the source and 1 of "
-                    "the target, counted from 0",
+        fmt::format("f:7: link {} is out of range: the pair has 2 source and 1 target tokens, "
+                    "counted from 0",
                     beyond));
   for (const std::string& word : {std::string(100'000, 'x'), std::string(100'000, '0') + "-9"})
     EXPECT_LT(sentence_of<DataError>([&] { parse_alignment(word, {2, 1}, "f:7"); }).size(), 300U);
@@ -82,10 +82,11 @@ TEST(AlignmentFile, AreAFieldOfPairs) {
   EXPECT_EQ(cut.count("linked"), 1);
 
   const TemporaryFile few("0-0\n"), many("0-0\n0-0\n0-0\n0-0\n"), wrong("0-0\n0-1\n0-0\n");
-  EXPECT_THAT(sentence_of<DataError>([&] { open(few); }),
-              HasSubstr("has 1 lines, and there are 3"));
-  EXPECT_THAT(sentence_of<DataError>([&] { open(many); }), HasSubstr(":4: there are 3 pairs"));
-  EXPECT_THAT(sentence_of<DataError>([&] { open(wrong); }), HasSubstr(":2: found the link 0-1"));
+  EXPECT_THAT(sentence_of<DataError>([&] { open(few); }), HasSubstr("expected 3 lines of links"));
+  EXPECT_THAT(sentence_of<DataError>([&] { open(many); }),
+              HasSubstr(":4: expected at most 3 lines"));
+  EXPECT_THAT(sentence_of<DataError>([&] { open(wrong); }),
+              HasSubstr(":2: link 0-1 is out of range"));
 }
 
 }  // namespace

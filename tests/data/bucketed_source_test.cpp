@@ -140,7 +140,7 @@ TEST(BucketedSource, GoesOnInTheMiddleOfAnEpochOnAnyLayout) {
   BucketedSource source(pairs_of(300), small, 5, {});
   epoch_of(source);
   for (int i = 0; i < 7; ++i) source.next();
-  EXPECT_EQ(source.next().place, "at place 7 of epoch 1");
+  EXPECT_EQ(source.next().place, "at position 7 of epoch 1");
   const Tensor cursors = source.cursors();
   EXPECT_TRUE(source.cursor_rows().shared);
   EXPECT_EQ(source.cursor_rows().total, 1);
@@ -190,8 +190,8 @@ TEST(BucketedSource, GoesOnAtTheNextEpochWhereTheBatchesAreOthers) {
     const auto number = static_cast<std::uint64_t>(seed);
     EXPECT_EQ(goes_on(options, number, cursors_after(3), told), (Place{1, 0}));
     EXPECT_THAT(told,
-                HasSubstr(fmt::format("the run goes on at the beginning of epoch 1, and what was "
-                                      "left of epoch 0 after 3 of {} batches is left out",
+                HasSubstr(fmt::format("resuming at the start of epoch 1, skipping the rest of "
+                                      "epoch 0 after 3 of {} batches",
                                       all)));
     // Nothing of an epoch was read, or all of it.
     EXPECT_EQ(goes_on(options, number, cursors_after(0), told), (Place{0, 0}));
@@ -208,7 +208,7 @@ TEST(BucketedSource, GoesOnAtTheNextEpochWhereTheBatchesAreOthers) {
   EXPECT_EQ(told, "");
   for (const int batches : {3, all + 5}) {
     EXPECT_EQ(goes_on(small, 5, old_cursor(batches), told), (Place{1, 0}));
-    EXPECT_THAT(told, HasSubstr(fmt::format("of epoch 0 after {} batches is left out", batches)));
+    EXPECT_THAT(told, HasSubstr(fmt::format("the rest of epoch 0 after {} batches", batches)));
   }
 }
 
@@ -238,9 +238,10 @@ TEST(BucketedSource, RefusesCursorsThatAreNoPlaceInTheData) {
     });
   };
   EXPECT_THAT(at_cursor({0, 1000, 999, 1}),
-              HasSubstr("batch 1000 of epoch 0 is to be read next, but an epoch has 999 batches"));
-  EXPECT_THAT(at_cursor({-1, 0}), HasSubstr("was the checkpoint made with other data"));
-  EXPECT_THAT(at_cursor({0, 1, 2}), HasSubstr("[1, 4] i64 is needed"));
+              HasSubstr("resumes at batch 1000 of epoch 0, but an epoch has 999 batches"));
+  EXPECT_THAT(at_cursor({-1, 0}), HasSubstr("the checkpoint resumes at batch 0 of epoch -1"));
+  EXPECT_THAT(at_cursor({0, 1, 2}),
+              HasSubstr("expected data positions of shape [1, 4] and dtype i64"));
   EXPECT_EQ(at_cursor({4, 2}), "");
 }
 
@@ -255,25 +256,25 @@ TEST(BucketedSource, WhatIsTooLongIsCutLeftOutOrRefused) {
   EXPECT_THAT(sources(OverlongPolicy::truncate, told),
               ::testing::ElementsAre("ab", "abc", "abcdefghij"));
   EXPECT_THAT(told,
-              HasSubstr("1 of 3 examples have more than data.max_length = 10 tokens and are cut"));
+              HasSubstr("1 of 3 examples exceed data.max_length = 10 tokens and are truncated"));
   EXPECT_THAT(sources(OverlongPolicy::skip, told), ::testing::ElementsAre("ab", "abc"));
-  EXPECT_THAT(told, HasSubstr("and are left out"));
+  EXPECT_THAT(told, HasSubstr("and are skipped"));
   EXPECT_THAT(sentence_of<DataError>([&] { sources(OverlongPolicy::error, told); }),
-              HasSubstr(":2: has 12 tokens; data.max_length is 10"));
+              HasSubstr(":2: expected at most data.max_length = 10 tokens, found 12"));
   EXPECT_THAT(
       sentence_of<DataError>([&] {
         BucketedSource(
             pairs, {.batch_tokens = 64, .longest = 1, .too_long = OverlongPolicy::skip}, 1, {});
       }),
-      HasSubstr("none of its 3 examples has at most data.max_length = 1 tokens"));
+      HasSubstr("all 3 examples exceed data.max_length = 1 tokens"));
 }
 
 TEST(BucketedSource, RefusesABudgetBelowTheLongestLine) {
-  EXPECT_THAT(
-      sentence_of<DataError>([] {
-        BucketedSource(pairs_of("ab\nabcdefghijkl\n", "x\ny\n"), {.batch_tokens = 23}, 1, {});
-      }),
-      HasSubstr(":2: takes 24 tokens of a batch, padding included; data.global_batch_tokens = 23"));
+  EXPECT_THAT(sentence_of<DataError>([] {
+                BucketedSource(
+                    pairs_of("ab\nabcdefghijkl\n", "x\ny\n"), {.batch_tokens = 23}, 1, {});
+              }),
+              HasSubstr(":2: expected at most data.global_batch_tokens = 23 tokens with padding"));
 }
 
 TEST(BucketedSource, TwoHundredThousandLinesTakeSeconds) {
@@ -385,8 +386,8 @@ TEST(SequentialReader, CutsWhereTrainingLeavesOut) {
   const Batch batch = reader.next();
   EXPECT_EQ(batch.count("rows"), 2);
   EXPECT_TRUE(reader.done());
-  EXPECT_THAT(reader.lengths().describe(), HasSubstr("are cut"));
-  EXPECT_EQ(reader.coverage().text(), "; 1 cut after data.max_length = 10 tokens");
+  EXPECT_THAT(reader.lengths().describe(), HasSubstr("are truncated"));
+  EXPECT_EQ(reader.coverage().text(), "; 1 truncated to data.max_length = 10 tokens");
 }
 
 TEST(BucketedSource, IsReadAheadAsAnySource) {
@@ -418,7 +419,7 @@ TEST(BucketOptions, HaveTheirKeys) {
 TEST(BucketOptions, SaysWhatAContextMeshNeeds) {
   EXPECT_EQ(context_problem({}, 1), "");
   EXPECT_EQ(context_problem({}, 4), "");
-  EXPECT_THAT(context_problem({}, 8), HasSubstr("a multiple of 16 is needed"));
+  EXPECT_THAT(context_problem({}, 8), HasSubstr("expected a multiple of 16"));
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ TEST(RequireSameCorpus, TellsEveryRankWhenOneHasAnotherText) {
     const TemporaryFile file(all.rank() == 2 ? "another text!" : "the same text");
     const Corpus corpus(file.path(), Tokenizer());
     EXPECT_THAT(sentence_of<DataError>([&] { require_same_corpus(corpus, all); }),
-                ::testing::HasSubstr("the ranks do not see the same text"));
+                ::testing::HasSubstr("text differs between ranks"));
   });
 }
 

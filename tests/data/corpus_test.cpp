@@ -89,7 +89,7 @@ TEST(Corpus, ACharacterThatTrainingTextLacksIsFoundWhenTheFileIsOpened) {
   EXPECT_EQ(sentence_of<DataError>([&] { Corpus(validation.path(), strict); }),
             validation.path() +
                 ": byte 5: character U+00E9 '\xC3\xA9' is not in the vocabulary of 3 characters; "
-                "data.tokenizer.allow_unk: true gives such characters one id");
+                "set data.tokenizer.allow_unk to true to map such characters to <unknown>");
   const Tokenizer tolerant = Tokenizer::characters_of(InputFile(train.path()), true);
   const Corpus corpus(validation.path(), tolerant);
   std::vector<std::int64_t> tokens(6);
@@ -104,7 +104,7 @@ TEST(Corpus, AFileThatChangesUnderItIsAnErrorAndNotASignal) {
   std::vector<std::int64_t> tokens(90'000);
   file.resize(5000);
   EXPECT_THAT(sentence_of<DataError>([&] { corpus.read({}, tokens); }),
-              HasSubstr("has become shorter"));
+              HasSubstr("truncated while reading"));
 }
 
 TEST(Corpus, FingerprintsTellTextsAndTokenizersApart) {

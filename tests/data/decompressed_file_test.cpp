@@ -74,7 +74,7 @@ TEST(DecompressedFile, EveryCutAndEveryFlippedByteIsFound) {
       if (size < 4) continue;  // too short to be told
       EXPECT_EQ(sentence_of<DataError>([&] { unpacked(file.path(), 10, 100); }),
                 file.path() + ": byte " + std::to_string(size) +
-                    ": the file ends within the packed text");
+                    ": unexpected end of the compressed data");
     }
     for (std::size_t at = 4; at < good.size(); ++at) {
       std::string damaged = good;
@@ -89,9 +89,9 @@ TEST(DecompressedFile, EveryCutAndEveryFlippedByteIsFound) {
         EXPECT_LT(at, 10) << at;
       } else {
         EXPECT_THAT(sentence,
-                    AnyOf(HasSubstr("is damaged: "),
-                          HasSubstr("ends within the packed text"),
-                          HasSubstr("what follows the packed text is not packed")));
+                    AnyOf(HasSubstr("is corrupt: "),
+                          HasSubstr("unexpected end of the compressed data"),
+                          HasSubstr("trailing data is not compressed")));
       }
     }
   }
@@ -111,15 +111,15 @@ TEST(DecompressedFile, WhatFollowsAndWhatIsCalledWrongIsRefused) {
   for (const std::string& good : {gzip_of("abc"), zstd_of("abc")}) {
     const TemporaryFile file(good + "rest of it");
     EXPECT_THAT(sentence_of<DataError>([&] { unpacked(file.path(), 1000, 100); }),
-                HasSubstr(": what follows the packed text is not packed"));
+                HasSubstr(": trailing data is not compressed"));
   }
   const TemporaryFile file("plain");
   for (const std::string end : {".gz", ".zst"}) {
     const std::string path = file.path() + end;
     std::filesystem::copy_file(file.path(), path);
-    EXPECT_EQ(sentence_of<DataError>([&] { unpacked(path, 10, 10); }),
-              path + ": byte 0: is not packed by " + (end == ".gz" ? "gzip" : "zstd") +
-                  ", as its name says");
+    EXPECT_EQ(
+        sentence_of<DataError>([&] { unpacked(path, 10, 10); }),
+        path + ": byte 0: expected " + (end == ".gz" ? "gzip" : "zstd") + " data, as in its name");
     std::filesystem::remove(path);
   }
 }

@@ -219,42 +219,44 @@ std::string sentence(const std::string& name,
 TEST(DocumentReader, WhatIsWrongIsSaidWithItsLine) {
   const std::string good = "{\"text\": \"a\"}\n";
   for (const auto& [line, expected] : std::vector<std::pair<std::string, std::string>>{
-           {"{\"text\": 3}", ":2: found a number in the field \"text\"; wanted a text"},
-           {"{\"text\": null}", ":2: found null in the field \"text\"; wanted a text"},
-           {"{\"text\": [\"a\"]}", ":2: found a list in the field \"text\"; wanted a text"},
-           {"{\"text\": {}}", ":2: found an object in the field \"text\"; wanted a text"},
-           {"{\"Text\": \"a\"}", ":2: found no field \"text\""},
-           {"[{\"text\": \"a\"}]", ":2: found a list; wanted an object"},
-           {"\"text\"", ":2: found a text; wanted an object"},
-           {"{\"text\": \"a\", \"text\": \"b\"}", ":2: the field \"text\" is there twice"},
-           {"{\"text\": \"a\"} x", ":2: is not JSON at byte 14 of the line"},
-           {"{\"text\": \"a\"", ":2: is not JSON at byte "},
-           {"{\"text\": \"\\ud800\"}", ":2: is not JSON at byte "},
-           {"{\"text\": \"a\xFF\"}", ":2: is not JSON at byte "},
-           {std::string("{\"text\": \"\0\"}", 12), ":2: is not JSON at byte "},
-           {std::string(100'000, '[') + "1", ":2: found a list"},
-           {"{\"a\":" + std::string(1'000'000, '['), ":2: is not JSON at byte 1000005"},
-           {"{" + std::string(1'000'000, '9'), ":2: is not JSON at byte "}}) {
+           {"{\"text\": 3}", ":2: field \"text\": expected a string, found a number"},
+           {"{\"text\": null}", ":2: field \"text\": expected a string, found null"},
+           {"{\"text\": [\"a\"]}", ":2: field \"text\": expected a string, found a list"},
+           {"{\"text\": {}}", ":2: field \"text\": expected a string, found an object"},
+           {"{\"Text\": \"a\"}", ":2: expected the field \"text\", found "},
+           {"[{\"text\": \"a\"}]", ":2: expected an object, found a list"},
+           {"\"text\"", ":2: expected an object, found a string"},
+           {"{\"text\": \"a\", \"text\": \"b\"}", ":2: duplicate field \"text\""},
+           {"{\"text\": \"a\"} x", ":2: invalid JSON at byte 14 of the line"},
+           {"{\"text\": \"a\"", ":2: invalid JSON at byte "},
+           {"{\"text\": \"\\ud800\"}", ":2: invalid JSON at byte "},
+           {"{\"text\": \"a\xFF\"}", ":2: invalid JSON at byte "},
+           {std::string("{\"text\": \"\0\"}", 12), ":2: invalid JSON at byte "},
+           {std::string(100'000, '[') + "1", ":2: expected an object, found a list"},
+           {"{\"a\":" + std::string(1'000'000, '['), ":2: invalid JSON at byte 1000005"},
+           {"{" + std::string(1'000'000, '9'), ":2: invalid JSON at byte "}}) {
     const std::string said = sentence("a.jsonl", good + line + "\n" + good, {});
     EXPECT_TRUE(said.starts_with(expected)) << said.substr(0, 300);
     EXPECT_LT(said.size(), 400);
     EXPECT_EQ(said.find('\n'), std::string::npos);
   }
-  EXPECT_THAT(sentence("a.jsonl.gz", gzip_of(good + "x"), {}), HasSubstr(":2: is not JSON"));
+  EXPECT_THAT(sentence("a.jsonl.gz", gzip_of(good + "x"), {}), HasSubstr(":2: invalid JSON"));
   EXPECT_THAT(sentence("a.jsonl.gz", gzip_of(good).substr(0, 20), {}),
-              HasSubstr(": byte 20: the file ends within the packed text"));
+              HasSubstr(": byte 20: unexpected end of the compressed data"));
   EXPECT_THAT(sentence("a.txt", "abc\xFF", whole, {.parts = DocumentParts::lines}),
-              HasSubstr(": byte 3: found bytes ff, which are not UTF-8"));
+              HasSubstr(": byte 3: expected UTF-8, found bytes ff"));
 }
 
 TEST(DocumentReader, DocumentsThatAreTooLongAreRefusedBeforeTheyAreRead) {
   const std::string one = "a\n" + std::string(101, 'x') + "\n";
   const DocumentReaderOptions reading = {.longest = 100, .block = 16};
   EXPECT_EQ(sentence("a.txt", one, lines, reading),
-            ": a line of more than 100 bytes begins at byte 2, and no document may be longer");
+            ": a line of more than 100 bytes begins at byte 2; split it into shorter documents");
   EXPECT_EQ(sentence("a.txt", "a\n\nb\n" + one, paragraphs, reading),
-            ": a paragraph of more than 100 bytes begins at byte 3, and no document may be longer");
-  EXPECT_THAT(sentence("a.txt", one, whole, reading), HasSubstr("a text of more than 100 bytes"));
+            ": a paragraph of more than 100 bytes begins at byte 3; split it into shorter "
+            "documents");
+  EXPECT_THAT(sentence("a.txt", one, whole, reading),
+              HasSubstr("a document of more than 100 bytes"));
   EXPECT_EQ(sentence("a.txt", std::string(99, 'x') + "\nabc", lines, reading), "");
   // What unpacks to much more than there is memory is refused as soon.
   const std::string much = gzip_of(std::string(10'000'000, 'x'));
@@ -267,15 +269,15 @@ TEST(DocumentFormat, TheTokenThatEndsDocumentsIsFound) {
   EXPECT_EQ(end_of_text_id({.end_of_text = "10"}, Tokenizer()), 10);
   EXPECT_EQ(
       sentence_of<ConfigurationError>([] { end_of_text_id({.end_of_text = "256"}, Tokenizer()); }),
-      "data.documents.end_token: found \"256\"; wanted an id from 0 to 255; tokens of "
-      "data.tokenizer.type: byte have no names");
+      "data.documents.end_token: expected an id from 0 to 255 (data.tokenizer.type: byte does not "
+      "support token names), found \"256\"");
   const Tokenizer subwords = Tokenizer::subwords(subword_model());
   EXPECT_EQ(end_of_text_id({.end_of_text = "</s>"}, subwords),
             subwords.subword_model()->id_of("</s>"));
   EXPECT_EQ(end_of_text_id({.end_of_text = "5"}, subwords), 5);
   EXPECT_THAT(
       sentence_of<ConfigurationError>([&] { end_of_text_id({.end_of_text = "<eod>"}, subwords); }),
-      HasSubstr("data.documents.end_token: found \"<eod>\"; wanted an id from 0 to "));
+      HasSubstr("data.documents.end_token: expected an id from 0 to "));
 }
 
 }  // namespace

@@ -16,12 +16,8 @@ Ids ids_of(const Tensor& tensor) {
 const EpisodeLayout layout = {.streams = 4, .segment = 5};
 
 EpisodeSource source_of(int rank = 0, int ranks = 1) {
-  return {parse_environment("number_pad steps 13", "world"),
-          layout,
-          Random(7),
-          rank,
-          ranks,
-          Device::cpu()};
+  return {
+      parse_environment("numpad steps 13", "world"), layout, Random(7), rank, ranks, Device::cpu()};
 }
 
 // Seven steps, which are counted; at some of them an action is asked for.
@@ -65,7 +61,7 @@ TEST(EpisodeSource, AnEpisodeBeginsWithASegmentAndIsPaddedBehindItsEnd) {
 TEST(EpisodeSource, StreamsMayBeginInTheMiddle) {
   EpisodeLayout staggered = layout;
   staggered.staggered = true;
-  const Environment world = parse_environment("number_pad steps 13", "world");
+  const Environment world = parse_environment("numpad steps 13", "world");
   EpisodeSource source(world, staggered, Random(7), 0, 1, Device::cpu());
   EpisodeSource whole = source_of();
   const Batch first = source.next();
@@ -114,7 +110,7 @@ TEST(EpisodeSource, GoesOnAtTheSameStepInOtherSegments) {
     EpisodeLayout other = layout;
     other.segment = segment;
     return EpisodeSource(
-        parse_environment("number_pad steps 13", "world"), other, Random(7), 0, 1, Device::cpu());
+        parse_environment("numpad steps 13", "world"), other, Random(7), 0, 1, Device::cpu());
   };
   EpisodeSource shorter = others(2);
   shorter.restore(source.cursors());

@@ -124,7 +124,7 @@ TEST(EvaluationReader, OneTokenIsNotEnough) {
   EXPECT_THAT(sentence_of<DataError>([&] {
                 EvaluationReader(Corpus(file.path(), Tokenizer()), {1, 1}, 0, 1, Device::cpu());
               }),
-              ::testing::HasSubstr("has 1 token; at least 2 are needed"));
+              ::testing::HasSubstr("expected at least 2 tokens, found 1"));
 }
 
 }  // namespace

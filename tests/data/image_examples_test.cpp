@@ -147,22 +147,22 @@ TEST(ImageExamples, IdxFiles) {
 TEST(ImageExamples, RefusesIdxFilesThatAreNotWhatTheySay) {
   EXPECT_EQ(refused(images, numbers), "");
   EXPECT_THAT(refused(images.substr(0, 27), numbers),
-              HasSubstr("is cut off: its header says 12 bytes of images, and there are 11"));
-  EXPECT_THAT(refused(images + "x", numbers), HasSubstr("is too long"));
-  EXPECT_THAT(refused(images.substr(0, 9), numbers), HasSubstr("is cut off: 9 bytes"));
-  EXPECT_THAT(refused(images.substr(0, 2), numbers), HasSubstr("is not an IDX file of images"));
+              HasSubstr("truncated: expected 12 bytes of images, as in the header, found 11"));
+  EXPECT_THAT(refused(images + "x", numbers), HasSubstr("too long"));
+  EXPECT_THAT(refused(images.substr(0, 9), numbers), HasSubstr("truncated: 9 bytes"));
+  EXPECT_THAT(refused(images.substr(0, 2), numbers), HasSubstr("expected an IDX file of images"));
   EXPECT_THAT(refused(images, numbers.substr(0, 10)),
-              HasSubstr("is cut off: its header says 3 bytes of labels, and there are 2"));
-  EXPECT_THAT(refused(numbers, numbers), HasSubstr("is not an IDX file of images"));
+              HasSubstr("truncated: expected 3 bytes of labels, as in the header, found 2"));
+  EXPECT_THAT(refused(numbers, numbers), HasSubstr("expected an IDX file of images"));
   EXPECT_THAT(refused(gzip_of(images).substr(0, 20), numbers),
-              HasSubstr("the file ends within the packed text"));
-  EXPECT_THAT(refused(gzip_of("no images"), numbers), HasSubstr("is not an IDX file of images"));
+              HasSubstr("unexpected end of the compressed data"));
+  EXPECT_THAT(refused(gzip_of("no images"), numbers), HasSubstr("expected an IDX file of images"));
   EXPECT_THAT(refused(images, std::string("\0\0\x08\x01\0\0\0\2\7\0", 10)),
-              HasSubstr("has 3 images, and "));
+              HasSubstr("has 3 images, but "));
   EXPECT_THAT(refused(images, std::string("\0\0\x08\x01\0\0\0\3\7\0\5", 11)),
-              HasSubstr("label \"5\" is none of the 2 that training had"));
+              HasSubstr("unknown label \"5\", expected one of the 2 of training"));
   const std::string vast("\0\0\x08\x03\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF", 16);
-  EXPECT_THAT(refused(vast, numbers), HasSubstr("its header says"));
+  EXPECT_THAT(refused(vast, numbers), HasSubstr("axis 1 in the header"));
 }
 
 TEST(ImageExamples, LabelsThatTrainingDidNotHaveMayBeNone) {
@@ -177,7 +177,7 @@ TEST(ImageExamples, LabelsThatTrainingDidNotHaveMayBeNone) {
     int known = 0;
     for (const std::int64_t row : rows) known += at(batch, "label", row) >= 0 ? 1 : 0;
     EXPECT_EQ(known, files.labels.empty() ? 2 : 1);
-    EXPECT_THAT(examples->label_problem(), HasSubstr("is none of the 2 that training had"));
+    EXPECT_THAT(examples->label_problem(), HasSubstr("expected one of the 2 of training"));
   }
 }
 
@@ -215,7 +215,7 @@ TEST(ImageExamples, HiddenFoldersAreNoClassesAndOtherFilesAreReported) {
         if (!told.note.empty()) note = told.note;
       });
   EXPECT_EQ(examples->size(), 4);
-  EXPECT_THAT(note, HasSubstr("does not read files \"dog/read.me\", \"eel/\""));
+  EXPECT_THAT(note, HasSubstr("ignoring files \"dog/read.me\", \"eel/\""));
 }
 
 TEST(ImageExamples, FoldersOfPng) {
@@ -239,8 +239,8 @@ TEST(ImageExamples, ColoursStandSideBySide) {
   EXPECT_EQ(image.shape, (ImageShape{1, 2, 3}));
   EXPECT_THAT(image.values, ElementsAre(5, 6, 7, 8, 9, 10));
   EXPECT_THAT(folder.refused(),
-              HasSubstr("new/1.png: is an image of 1 x 2 x 3, and cat/1.png is "
-                        "one of 2 x 3 x 1"));
+              HasSubstr("new/1.png: expected an image of 2 x 3 x 1, the shape of cat/1.png, "
+                        "found 1 x 2 x 3"));
 }
 
 // 0x00, 0x40, 0x80, 0xC0 of 8 bits, as 16 bits, whatever the file says of its colors.
@@ -375,7 +375,7 @@ TEST(ImageExamples, RefusesAFolderWithoutImages) {
   const testing::TemporaryDirectory empty;
   EXPECT_THAT(
       sentence_of<DataError>([&] { learn_image_labels({empty.path().string()}, Communicator()); }),
-      HasSubstr("has no folder with PNG files"));
+      HasSubstr("expected a folder of PNG files"));
   EXPECT_THAT(sentence_of<DataError>([&] {
                 learn_image_labels({empty.path().string() + "/missing"}, Communicator());
               }),

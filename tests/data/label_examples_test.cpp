@@ -42,10 +42,12 @@ TEST(LabelExamples, FieldsOfBytes) {
 }
 
 TEST(LabelExamples, RefusesWhatIsNoLabelledText) {
-  EXPECT_THAT(refused("noun\ta\nverb go\n"), HasSubstr(":2: has no tab"));
+  EXPECT_THAT(refused("noun\ta\nverb go\n"),
+              HasSubstr(":2: expected a label, a tab and a text, found no tab"));
   EXPECT_THAT(refused("noun\ta\n\tgo\n"), HasSubstr(":2: has no label"));
   EXPECT_THAT(refused("noun\ta\nverb\t\n"), HasSubstr(":2: has no text"));
-  EXPECT_THAT(refused("noun\ta\n\n"), HasSubstr(":2: has no tab"));
+  EXPECT_THAT(refused("noun\ta\n\n"),
+              HasSubstr(":2: expected a label, a tab and a text, found no tab"));
   EXPECT_THAT(refused("no\xFFun\ta\n"), HasSubstr(":1: byte 2"));
 }
 
@@ -86,7 +88,7 @@ TEST(LabelExamples, RefusesALabelThatTrainingDidNotHave) {
   EXPECT_THAT(sentence_of<DataError>([&] {
                 open_labels(file.path(), LabelSet({"noun", "verb"}), {}, Communicator());
               }),
-              HasSubstr(":2: label \"adverb\" is none of the 2 that training had"));
+              HasSubstr(":2: unknown label \"adverb\", expected one of the 2 of training"));
 }
 
 TEST(LabelSet, IsSortedAndReadsBack) {
@@ -111,10 +113,11 @@ TEST(LabelSet, RefusesWhatIsNone) {
   const auto read = [](std::string_view json) {
     return sentence_of<DataError>([&] { LabelSet::from_json(json, "here"); });
   };
-  EXPECT_THAT(read("{"), HasSubstr("here: is not a set of labels"));
-  EXPECT_THAT(read(R"({"format":"x","version":1,"labels":[]})"), HasSubstr("here: is not a set"));
+  EXPECT_THAT(read("{"), HasSubstr("here: invalid Longspan label set"));
+  EXPECT_THAT(read(R"({"format":"x","version":1,"labels":[]})"),
+              HasSubstr("here: expected a Longspan label set"));
   EXPECT_THAT(read(R"({"format":"longspan-labels","version":1,"labels":["b","a","b"]})"),
-              HasSubstr("here: label \"b\" is there twice"));
+              HasSubstr("here: duplicate label \"b\""));
 }
 
 TEST(Lines, HaveTheirNumbersAndPlacesInAFileOfManyBlocks) {
@@ -158,9 +161,9 @@ TEST(ExampleIndex, KeepsPlacesAndLengthsAndRefusesWhatIsTooLarge) {
   EXPECT_EQ(again.tokens(1), ExampleIndex::most_tokens);
   EXPECT_EQ(again.end(1), ExampleIndex::most_offset + 9);
   EXPECT_THAT(sentence_of<DataError>([&] { index.add(0, ExampleIndex::most_tokens + 1, "f:3"); }),
-              HasSubstr("f:3: has 16777216 tokens"));
+              HasSubstr("f:3: expected at most 16777215 tokens"));
   EXPECT_THAT(sentence_of<DataError>([&] { index.add(ExampleIndex::most_offset + 1, 1, "f:3"); }),
-              HasSubstr("f:3: begins at byte"));
+              HasSubstr("f:3: expected a file of at most"));
 }
 
 }  // namespace

@@ -80,7 +80,8 @@ TEST(LinePieces, TextThatIsNotUtf8IsRefusedWithItsPlace) {
   const TemporaryFile file("one\ntwo\xFF\n");
   const InputFile opened(file.path());
   LineReader reader(opened, 0, opened.size());
-  EXPECT_THAT(sentence_of<DataError>([&] { reader.next(); }), HasSubstr("byte 7: found bytes ff"));
+  EXPECT_THAT(sentence_of<DataError>([&] { reader.next(); }),
+              HasSubstr("byte 7: expected UTF-8, found bytes ff"));
 }
 
 }  // namespace

@@ -157,14 +157,14 @@ TEST_F(MixedReaderTest, CursorsOfOtherDataAreRefused) {
     return sentence_of<DataError>([&] { other.restore(bad); });
   };
   EXPECT_EQ(refusal(2, good.span<std::int64_t>()[2]), "");
-  EXPECT_THAT(refusal(0, 1), HasSubstr("stream 0 is to go on at token 3 of document 0 of text 1"));
+  EXPECT_THAT(refusal(0, 1), HasSubstr("stream 0 resumes at token 3 of document 0 of file 1"));
   // A document that has become shorter is at its end.
   EXPECT_EQ(refusal(1, 100), "");
-  EXPECT_THAT(refusal(1, -1), HasSubstr("there is none such"));
-  EXPECT_THAT(refusal(2, 0), HasSubstr("there is none such"));
+  EXPECT_THAT(refusal(1, -1), HasSubstr("which does not exist"));
+  EXPECT_THAT(refusal(2, 0), HasSubstr("which does not exist"));
   WeightedMixtureSource two = reader({{lines(small_)}, {lines(large_)}}, reading);
   EXPECT_THAT(sentence_of<DataError>([&] { two.restore(good); }),
-              HasSubstr("is data.train the list that the checkpoint was made with, and are"));
+              HasSubstr("restore data.train, data.shuffle"));
 }
 
 TEST_F(MixedReaderTest, ATextWithoutDocumentsIsCutIntoPieces) {

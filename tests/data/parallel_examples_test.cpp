@@ -122,14 +122,14 @@ TEST(PairExamples, FieldsOfATokenizerThatFramesTexts) {
 }
 
 TEST(PairExamples, RefusesSidesOfDifferentLineCounts) {
-  EXPECT_THAT(refused("a\nb\nc\n", "x\ny\n"), HasSubstr(":3: has 3 lines and /"));
-  EXPECT_THAT(refused("a\n", "x\ny\n"), HasSubstr(":2: has 2 lines and /"));
-  EXPECT_THAT(refused("a\n", "x\ny\n"), HasSubstr("has 1: line 2 has no other side"));
+  EXPECT_THAT(refused("a\nb\nc\n", "x\ny\n"), HasSubstr(":3: has 3 lines, but /"));
+  EXPECT_THAT(refused("a\n", "x\ny\n"), HasSubstr(":2: has 2 lines, but /"));
+  EXPECT_THAT(refused("a\n", "x\ny\n"), HasSubstr("has 1: line 2 has no counterpart"));
 }
 
 TEST(PairExamples, RefusesAnEmptySide) {
-  EXPECT_THAT(refused("a\n\nc\n", "x\ny\nz\n"), HasSubstr(":2: is empty"));
-  EXPECT_THAT(refused("a\nb\nc\n", "x\ny\n\n"), HasSubstr(":3: is empty"));
+  EXPECT_THAT(refused("a\n\nc\n", "x\ny\nz\n"), HasSubstr(":2: expected text in every line"));
+  EXPECT_THAT(refused("a\nb\nc\n", "x\ny\n\n"), HasSubstr(":3: expected text in every line"));
 }
 
 TEST(PairExamples, RefusesBytesThatAreNotUtf8WhereTheTokenizerNeedsCharacters) {

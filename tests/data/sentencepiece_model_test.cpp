@@ -192,22 +192,21 @@ TEST(Subwords, ATextThatDoesNotFitItsVocabularyIsToldInOneSentence) {
                                             SentencePieceModelType::bpe,
                                             SentencePieceModelType::words})
     EXPECT_THAT(sentence(kind, 5000),
-                AllOf(HasSubstr(file.path() + ": a vocabulary of 5000 is too large for it; as " +
-                                std::string(name_of(kind)) + " it has "),
+                AllOf(HasSubstr(file.path() + ": a vocabulary of 5000 is too large: model_type " +
+                                std::string(name_of(kind)) + " yields "),
                       HasSubstr(" pieces")));
   EXPECT_EQ(sentence(SentencePieceModelType::bpe, 261),
             file.path() +
-                ": a vocabulary of 261 is too small for it; its characters and the 256 bytes need "
-                "273");
+                ": a vocabulary of 261 is too small: its characters and the 256 bytes require 273");
   file.write("\n\n\n");
-  EXPECT_EQ(sentence(SentencePieceModelType::bpe, 300),
-            file.path() + ": has nothing but empty lines");
+  EXPECT_EQ(sentence(SentencePieceModelType::bpe, 300), file.path() + ": has only empty lines");
   file.write("ab\xFFz\n");
-  EXPECT_THAT(sentence(SentencePieceModelType::bpe, 300), HasSubstr("byte 2: found bytes ff"));
+  EXPECT_THAT(sentence(SentencePieceModelType::bpe, 300),
+              HasSubstr("byte 2: expected UTF-8, found bytes ff"));
 }
 
 TEST(Subwords, WhatIsNoModelIsRefused) {
-  const std::string refused = "m.model: is not a model of SentencePiece; a .model file is needed";
+  const std::string refused = "m.model: expected a SentencePiece model (a .model file)";
   const std::string good = subword_model().bytes();
   for (const std::string& bytes :
        {std::string(), std::string("x"), std::string("text\n"), good.substr(0, good.size() / 2)})
@@ -259,7 +258,7 @@ TEST(Subwords, AModelThatFailsOnEachWordIsNotTriedForEachLetter) {
   std::string line;
   for (int word = 0; word < 8000; ++word) line += "on ";
   EXPECT_THAT(sentence_of<DataError>([&] { model.encode_line(line); }),
-              HasSubstr("the model of SentencePiece cannot encode \""));
+              HasSubstr("the SentencePiece model cannot encode \""));
 }
 
 TEST(Subwords, JsonHoldsTheWholeModel) {
@@ -273,7 +272,7 @@ TEST(Subwords, JsonHoldsTheWholeModel) {
   std::string damaged = json;
   damaged[json.size() - 10] = 'x';
   EXPECT_EQ(sentence_of<DataError>([&] { Tokenizer::from_json(damaged, "checkpoint"); }),
-            "checkpoint: the model in it is not written in hexadecimal digits");
+            "checkpoint: expected hexadecimal digits in its model");
 }
 
 }  // namespace

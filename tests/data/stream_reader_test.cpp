@@ -156,11 +156,12 @@ TEST_F(StreamReaderTest, CursorsThatDoNotFitAreRefused) {
   const auto sentence = [&](const Tensor& cursors) {
     return sentence_of<DataError>([&] { streams.restore(cursors); });
   };
-  EXPECT_THAT(sentence(state({0, 0}, {1, 2})), HasSubstr("do not fit 2 streams"));
+  EXPECT_THAT(sentence(state({0, 0}, {1, 2})),
+              HasSubstr("expected data positions of shape [2, 2]"));
   EXPECT_THAT(sentence(state({51, 0, 51, 0}, {2, 2})),
-              HasSubstr("stream 0 is to go on at token 51 of epoch 0, but it has 51 tokens"));
+              HasSubstr("stream 0 resumes at token 51 of epoch 0, but has 51 tokens"));
   EXPECT_THAT(sentence(state({-1, 0, -1, 0}, {2, 2})), HasSubstr("token -1"));
-  EXPECT_THAT(sentence(state({5, 0, 10, 0}, {2, 2})), HasSubstr("move together"));
+  EXPECT_THAT(sentence(state({5, 0, 10, 0}, {2, 2})), HasSubstr("expected equal positions"));
   EXPECT_TRUE(streams.next().resets_state);  // unchanged
 }
 
@@ -168,17 +169,16 @@ TEST_F(StreamReaderTest, ATextThatIsTooShortIsRefusedWithTheNumbers) {
   EXPECT_THAT(
       sentence_of<DataError>([&] { reader({.streams = 4, .segment = 25}); }),
       HasSubstr(
-          "has 102 tokens; data.global_batch_size = 4 streams of at least data.seq_length + 1 = 26 "
-          "tokens need 104"));
+          "expected at least 104 tokens (data.global_batch_size = 4 streams of data.seq_length + 1 "
+          "= 26), found 102"));
   EXPECT_EQ(reader({.streams = 4, .segment = 24}).batches_per_epoch(), 1);
   EXPECT_EQ(reader({.streams = 51, .segment = 1}).batches_per_epoch(), 1);
   EXPECT_THROW(reader({.streams = 103, .segment = 1}), DataError);
 }
 
 TEST_F(StreamReaderTest, DataRanksMustDivideTheStreams) {
-  EXPECT_EQ(
-      sentence_of<ConfigurationError>([&] { reader({.streams = 4, .segment = 3}, 0, 3); }),
-      "data.global_batch_size = 4: the number of streams must be a multiple of the 3 data ranks");
+  EXPECT_EQ(sentence_of<ConfigurationError>([&] { reader({.streams = 4, .segment = 3}, 0, 3); }),
+            "data.global_batch_size: expected a multiple of the 3 data ranks, found 4");
 }
 
 TEST(StreamSource, CharactersAreReadAsStreamsToo) {

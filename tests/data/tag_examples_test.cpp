@@ -129,8 +129,8 @@ TEST(TagExamples, CharactersWithoutASpaceStandSideBySide) {
 }
 
 TEST(TagExamples, RefusesLinesThatAreNotOfTheirColumns) {
-  EXPECT_THAT(refused("Hi\tX\nyou\n", TagColumns::two), HasSubstr(":2: has 0 tabs"));
-  EXPECT_THAT(refused("Hi\tX\nyou\tA\tB\n", TagColumns::two), HasSubstr(":2: has 2 tabs"));
+  EXPECT_THAT(refused("Hi\tX\nyou\n", TagColumns::two), HasSubstr("found 0 tabs"));
+  EXPECT_THAT(refused("Hi\tX\nyou\tA\tB\n", TagColumns::two), HasSubstr("found 2 tabs"));
   EXPECT_THAT(refused(conllu, TagColumns::two),
               HasSubstr("set data.tag_format to conllu_upos or conllu_xpos"));
   EXPECT_THAT(refused("1\tdo\tdo\tAUX\tVBP\t_\t3\taux\t_\t_\n", TagColumns::two),
@@ -139,9 +139,9 @@ TEST(TagExamples, RefusesLinesThatAreNotOfTheirColumns) {
   EXPECT_THAT(refused("\tX\n", TagColumns::two), HasSubstr(":1: has no word"));
   EXPECT_THAT(refused("Hi\t\n", TagColumns::two), HasSubstr(":1: has no tag"));
   EXPECT_THAT(refused("# c\n1\tdo\tdo\tAUX\tVBP\t_\t3\taux\t_\n", TagColumns::upos),
-              HasSubstr(":2: has 9 columns; a line of CoNLL-U has 10"));
+              HasSubstr(":2: expected 10 tab-separated columns of CoNLL-U, found 9"));
   EXPECT_THAT(refused("1\tdo\tdo\t_\tVBP\t_\t3\taux\t_\t_\n", TagColumns::upos),
-              HasSubstr(":1: has no tag in column 4"));
+              HasSubstr(":1: expected a tag in column 4"));
   EXPECT_THAT(refused("# nothing\n\n", TagColumns::upos), HasSubstr("has no word with a tag"));
 }
 
@@ -168,7 +168,7 @@ TEST(TagExamples, RefusesATagThatTrainingDidNotHave) {
       sentence_of<DataError>([&] {
         open_tags(file.path(), TagColumns::two, LabelSet({"X", "PRON"}), {}, Communicator());
       }),
-      HasSubstr(":3: tag \"PRONN\" is none of the 2 that training had; did you mean "
+      HasSubstr(":3: unknown tag \"PRONN\", expected one of the 2 of training; did you mean "
                 "\"PRON\"?"));
 }
 

@@ -104,7 +104,7 @@ TEST(TextFiles, WhatIsWrongWithTheTextLeavesNoFileOfTokens) {
   const TemporaryFile file("balo\ntir\xFF\n");
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
   EXPECT_THAT(sentence_of<DataError>([&] { open_text(file.path(), tokenizer, folder.path()); }),
-              HasSubstr(file.path() + ": byte 8: found bytes ff, which are not UTF-8"));
+              HasSubstr(file.path() + ": byte 8: expected UTF-8, found bytes ff"));
   EXPECT_TRUE(files_in(folder.path()).empty());
 }
 
@@ -116,7 +116,7 @@ TEST(TextFiles, ADamagedFileOfTokensIsNamed) {
   const auto tokens = files_in(folder.path())[0];
   std::filesystem::resize_file(tokens, 1000);
   EXPECT_EQ(sentence_of<DataError>([&] { open_text(file.path(), tokenizer, folder.path()); }),
-            tokens.string() + ": is damaged; remove it");
+            tokens.string() + ": is corrupt; delete it");
 }
 
 TEST(TextFiles, AFolderThatCannotBeMadeIsNamedWithTheKey) {
@@ -125,7 +125,7 @@ TEST(TextFiles, AFolderThatCannotBeMadeIsNamedWithTheKey) {
   EXPECT_THAT(sentence_of<ConfigurationError>(
                   [&] { open_text(file.path(), tokenizer, file.path() + "/tokens"); }),
               AllOf(HasSubstr("/tokens: cannot be written: Not a directory"),
-                    HasSubstr("data.cache_dir can name another folder")));
+                    HasSubstr("set data.cache_dir to another directory")));
 }
 
 TEST(TextFiles, ATokenizerIsTrainedOnFirstUseAndKept) {

@@ -195,7 +195,7 @@ TEST(TextInput, JsonLinesInPlaceOfPairsOrLabelsAreNamed) {
       sentence_of<DataError>([&] { open_parallel_corpus(json, json, {}, {}, Communicator()); }),
       HasSubstr("found JSON lines"));
   EXPECT_THAT(sentence_of<DataError>([&] { learn_labels(json, Communicator()); }),
-              HasSubstr("write JSON lines so with jq"));
+              HasSubstr("convert JSON lines with jq"));
 }
 
 bool is_json(const std::string& name, const std::string& content, const DocumentFormat& form = {}) {
@@ -231,14 +231,15 @@ TEST(JsonLines, AnArrayIsNamed) {
   for (const char* name : {"a.json", "a.jsonl", "A.JSON"})
     for (const std::string& content : stored("[\n  {\"text\": \"a\"}]\n"))
       EXPECT_THAT(sentence_of<DataError>([&] { is_json(name, content); }),
-                  HasSubstr("found an array of objects; write a line of each with jq -c '.[]'"));
+                  HasSubstr("found an array of objects; convert it with jq -c '.[]'"));
 }
 
 TEST(JsonLines, FieldsThatAreThereAreNamed) {
   const std::string said = sentence_of<DataError>([] {
     json_field("{\"id\": 3, \"content\": \"a\", \"more\": {\"text\": \"b\"}}", "text", "here");
   });
-  EXPECT_THAT(said, HasSubstr("here: found no field \"text\", but \"id\", \"content\", \"more\""));
+  EXPECT_THAT(said,
+              HasSubstr("here: expected the field \"text\", found \"id\", \"content\", \"more\""));
   EXPECT_THAT(said, HasSubstr("data.documents.text_field"));
 }
 
@@ -282,8 +283,7 @@ TEST(PathPattern, FoldersThatMatchAreReported) {
   EXPECT_TRUE(notes.empty());
   EXPECT_EQ(files_of(PathList(folder.path() + "/*"), listener).size(), 1);
   ASSERT_EQ(notes.size(), 1);
-  EXPECT_THAT(notes[0],
-              HasSubstr("does not read the matching folders \"" + folder.path() + "/more\""));
+  EXPECT_THAT(notes[0], HasSubstr("ignoring the matching folders \"" + folder.path() + "/more\""));
 }
 
 TEST(DataOptions, DocumentKeysWithoutEffectAreNamed) {

@@ -356,13 +356,14 @@ TEST(DocumentTokens, WhatIsWrongIsSaidWithItsPlaceAndLeavesNothing) {
               HasSubstr(":2: byte 1: character U+0063 'c' is not in the vocabulary"));
   for (const Tokenizer& tokenizer : {Tokenizer::subwords(subword_model()), package_tokenizer()}) {
     EXPECT_THAT(sentence("a.txt", "ba\nlo\xFF\n", lines, tokenizer),
-                HasSubstr(": byte 5: found bytes ff, which are not UTF-8"));
+                HasSubstr(": byte 5: expected UTF-8, found bytes ff"));
     EXPECT_THAT(sentence("a.txt.gz", gzip_of("ba\nlo\xFF\n"), whole, tokenizer),
-                HasSubstr("byte 5: found bytes ff, which are not UTF-8"));
+                HasSubstr("byte 5: expected UTF-8, found bytes ff"));
   }
-  EXPECT_EQ(sentence("a.txt", "\n\n\n", lines, {}), ": the tokenizer sees nothing in it");
+  EXPECT_EQ(sentence("a.txt", "\n\n\n", lines, {}),
+            ": expected tokens, found none after tokenization");
   EXPECT_THAT(sentence("a.jsonl.zst", zstd_of("{\"text\":\"a\"}\n").substr(0, 18), {}, {}),
-              HasSubstr("the file ends within the packed text"));
+              HasSubstr("unexpected end of the compressed data"));
 }
 
 TEST(DocumentTokens, LongDocumentsAreEncodedAsShortOnesAre) {

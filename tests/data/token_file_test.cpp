@@ -99,7 +99,7 @@ TEST(TokenFile, DamageAnywhereIsFound) {
     std::ofstream(path, std::ios::binary) << bytes;
     return sentence_of<DataError>([&] { TokenFile(path, wanted); });
   };
-  const std::string refused = path.string() + ": is damaged; remove it";
+  const std::string refused = path.string() + ": is corrupt; delete it";
   for (std::size_t at = 0; at < good.size(); at += at < 140 ? 3 : 49'999) {
     std::string damaged = good;
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
@@ -132,7 +132,7 @@ TEST(TokenFile, IdsThatAreNotInTheVocabularyAreRefused) {
   ids.resize(2);
   EXPECT_EQ(
       sentence_of<DataError>([&] { file.read({}, ids); }),
-      path.string() + ": is damaged; remove it: token 1 is 300, and the vocabulary has 300 ids");
+      path.string() + ": is corrupt; delete it: token 1 is 300, but the vocabulary has 300 ids");
 }
 
 TEST(TokenFile, WhatIsNotFinishedLeavesNothing) {
@@ -143,7 +143,7 @@ TEST(TokenFile, WhatIsNotFinishedLeavesNothing) {
     EXPECT_THAT(sentence_of<DataError>([&] {
                   writer.add({1, 65'536});
                 }),
-                HasSubstr("the 65536 bytes before byte 65538 of the text"));
+                HasSubstr("65536 bytes before byte 65538 of the text"));
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   EXPECT_THAT(sentence_of<Failure>([&] { TokenFileWriter(folder.path() / "no" / "t", {}); }),

@@ -81,7 +81,7 @@ TEST(TokenIdFile, AnIdBeyondTheVocabularyIsToldWithItsPlace) {
   const TemporaryFile file(bytes_of<std::uint16_t>({5, 9, 300}));
   EXPECT_EQ(refusal(file, 300),
             file.path() +
-                ": byte 4: token 2 is 300, read as an id of 16 bits (data.token_dtype); the "
+                ": byte 4: token 2 is 300, read as an id of 16 bits (data.token_dtype), but the "
                 "vocabulary has 300 ids, 0 to 299");
   EXPECT_EQ(refusal(file, 301), "");
 }
@@ -100,8 +100,8 @@ TEST(TokenIdFile, IdsOfOtherBitsAreNotTakenForTheseIds) {
   const TemporaryFile wide(bytes_of<std::uint32_t>({5, 6, 7, 8, 9}));
   EXPECT_EQ(refusal(wide, 300),
             wide.path() +
-                ": every second id of 16 bits is 0, as in a file of 32 bits; set data.token_dtype "
-                "to uint32, or to uint16 where the ids are so");
+                ": every second 16-bit id is 0, as in a file of 32-bit ids; set data.token_dtype "
+                "to uint32, or to uint16 if the ids are correct");
   EXPECT_EQ(refusal(wide, 300, TokenDType::sixteen), "");
   EXPECT_EQ(refusal(wide, 300, TokenDType::thirty_two), "");
   const TemporaryFile narrow(bytes_of<std::uint16_t>({5, 6, 7, 8}));
@@ -157,11 +157,11 @@ TEST(TokenIdFile, RejectsNpyThatIsNoLineOfWholeNumbers) {
   EXPECT_THAT(refused(">i4", "(2,)", 8), HasSubstr("found dtype '>i4'"));
   EXPECT_THAT(refused("<i4", "(2, 1)", 8), HasSubstr("found shape (2, 1)"));
   EXPECT_THAT(refused("<i4", "()", 4), HasSubstr("found shape ()"));
-  EXPECT_THAT(refused("<i4", "(2,)", 7), HasSubstr("is it cut off?"));
-  EXPECT_THAT(refusal(TemporaryFile("\x93NUMPY\1"), 300), HasSubstr("a header that is cut off"));
+  EXPECT_THAT(refused("<i4", "(2,)", 7), HasSubstr("check whether the file is truncated"));
+  EXPECT_THAT(refusal(TemporaryFile("\x93NUMPY\1"), 300), HasSubstr("a truncated header"));
   const TemporaryFile wide(npy("<i8", "(1,)", bytes_of<std::int64_t>({5})));
   EXPECT_THAT(refusal(wide, 300, TokenDType::sixteen),
-              HasSubstr("data.token_dtype is uint16, and by its header the ids have 64 bits"));
+              HasSubstr("data.token_dtype is uint16, but its header has ids of 64 bits"));
   EXPECT_EQ(refusal(wide, 300, TokenDType::sixty_four), "");
 }
 
@@ -173,7 +173,7 @@ TEST(TokenIdFile, RejectsFilesOfOtherFormats) {
   for (const auto& [bytes, part] :
        {std::pair<std::string, const char*>("PK\3\4" + rest, "numpy.savez"),
         {"\x89HDF\r\n\x1A\n" + rest, "HDF5"},
-        {std::string("MMIDIDX\0\0", 9) + rest, "name the .bin file next to it"},
+        {std::string("MMIDIDX\0\0", 9) + rest, "set the path to the .bin file next to it"},
         {"\x28\xB5\x2F\xFD" + rest, "zstd -d"},
         {gzip, "gunzip"},
         {safetensors, "safetensors"},
@@ -229,10 +229,10 @@ TEST(TokenIdFile, HasTheDtypeAndTheDocumentsOfMegatronsIndex) {
   EXPECT_EQ(documents.at(0).end, 2);
   EXPECT_EQ(documents.at(1).begin, 2);
   EXPECT_EQ(documents.at(1).end, 6);
-  EXPECT_THAT(files.refusal(TokenDType::sixteen), HasSubstr("ids.idx the ids have 32 bits"));
+  EXPECT_THAT(files.refusal(TokenDType::sixteen), HasSubstr("ids.idx has ids of 32 bits"));
   EXPECT_EQ(files.refusal(TokenDType::thirty_two), "");
   EXPECT_THAT(sentence_of<DataError>([&] { files.open(4); }),
-              HasSubstr("read as an id of 32 bits (by " + files.path("ids.idx") + ")"));
+              HasSubstr("read as an id of 32 bits (from " + files.path("ids.idx") + ")"));
 }
 
 TEST(TokenIdFile, LeavesOutDocumentsOfMegatronsIndexThatAreEmpty) {
@@ -254,24 +254,24 @@ TEST(TokenIdFile, RejectsAnIndexOfMegatronThatIsDamagedOrOfOtherIds) {
     return files.refusal();
   };
   EXPECT_THAT(with(9, 2), HasSubstr("expected version 1, found 2"));
-  EXPECT_THAT(with(17, 6), HasSubstr("expected a dtype of whole numbers, found code 6"));
-  EXPECT_THAT(with(17, 5), HasSubstr("sequence 1 has 3 ids from byte 8 on"));
-  EXPECT_THAT(with(18, 9), HasSubstr("its header has 9 sequences and 2 documents"));
+  EXPECT_THAT(with(17, 6), HasSubstr("expected an integer dtype, found code 6"));
+  EXPECT_THAT(with(17, 5), HasSubstr("sequence 1 of 3 ids: expected byte"));
+  EXPECT_THAT(with(18, 9), HasSubstr("9 sequences and 2 documents"));
   EXPECT_THAT(with(42, 0), HasSubstr("its sequences have 5 ids"));
-  EXPECT_THAT(with(42, 7), HasSubstr("sequence 2 has 7 ids of 32 bits from byte 20 on"));
-  EXPECT_THAT(with(45, 0x7F), HasSubstr("sequence 2 has 2130706433 ids of 32 bits"));
-  EXPECT_THAT(with(78, 4), HasSubstr("document 1 begins with sequence 4 of 3"));
+  EXPECT_THAT(with(42, 7), HasSubstr("sequence 2 of 7 ids of 32 bits at byte 20 exceeds"));
+  EXPECT_THAT(with(45, 0x7F), HasSubstr("sequence 2 of 2130706433 ids of 32 bits"));
+  EXPECT_THAT(with(78, 4), HasSubstr("document 1 begins at sequence 4 of 3"));
   files.write("ids.idx", files.index.substr(0, 20));
   EXPECT_THAT(files.refusal(), HasSubstr("expected at least 34 bytes, found 20"));
   files.write("ids.idx", "another kind of index");
-  EXPECT_THAT(files.refusal(), HasSubstr("ids.idx: expected an index of Megatron-LM for"));
+  EXPECT_THAT(files.refusal(), HasSubstr("ids.idx: expected a Megatron-LM index for"));
 }
 
 TEST(TokenIdFile, BytesThatAreNoWholeIdsAreRefused) {
   const TemporaryFile file("abc");
   EXPECT_THAT(refusal(file, 40000),
-              HasSubstr("has 3 bytes, which are no whole number of ids of 16 bits"));
-  EXPECT_THAT(refusal(file, 100000), HasSubstr("whole number of ids of 32 bits"));
+              HasSubstr("expected whole ids of 16 bits (data.token_dtype), found 3 bytes"));
+  EXPECT_THAT(refusal(file, 100000), HasSubstr("expected whole ids of 32 bits"));
 }
 
 TEST(TokenIdFile, AFileThatBecomesShorterIsAnErrorAndNotASignal) {
@@ -279,7 +279,7 @@ TEST(TokenIdFile, AFileThatBecomesShorterIsAnErrorAndNotASignal) {
   const TokenIdFile opened = open(file, 10000);
   file.resize(100);
   EXPECT_THAT(sentence_of<DataError>([&] { read(opened, 9000, 10); }),
-              HasSubstr("has become shorter"));
+              HasSubstr("truncated while reading"));
 }
 
 TEST(TokenIdFile, IsReadAsStreamsWhoseCursorsGoOnExactlyOnAnyNumberOfRanks) {
@@ -348,9 +348,8 @@ TEST(Tokenizer, IdsAreNumbersWithBlanksBetweenThem) {
   EXPECT_EQ(tokenizer.vocabulary(), 300);
   EXPECT_THAT(tokenizer.encode(" 15\t0 299\n", "the prompt"), ElementsAre(15, 0, 299));
   EXPECT_EQ(tokenizer.decode(std::vector<std::int64_t>{15, 0, 299}), " 15 0 299");
-  EXPECT_EQ(sentence_of<DataError>([&] { tokenizer.encode("15 In", "the prompt"); }),
-            "the prompt: byte 3: found \"In\"; wanted the number of a token, 0 to 299: "
-            "data.tokenizer.type is none, so a text is such numbers with blanks between them");
+  EXPECT_THAT(sentence_of<DataError>([&] { tokenizer.encode("15 In", "the prompt"); }),
+              HasSubstr("the prompt: byte 3: expected a token id from 0 to 299, found \"In\""));
   for (const char* text : {"300", "-1", "1.5", "99999999999999999999"})
     EXPECT_THAT(sentence_of<DataError>([&] { tokenizer.encode(text, "the prompt"); }),
                 HasSubstr(text));
@@ -368,7 +367,7 @@ TEST(Tokenizer, OfIdsIsMadeAgainFromItsJson) {
                   R"({"format":"longspan-tokenizer","version":1,"kind":"ids","vocabulary":0})",
                   "here");
             }),
-            "here: has a vocabulary of 0; wanted at least 1 id");
+            "here: expected a vocabulary of at least 1 id, found 0");
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ TEST_F(PreparedFiles, TheFirstThatFailsIsTold) {
                 tokenize_files(
                     files, {}, {}, cache(), {}, {}, [&told](const PreparedFile&) { ++told; });
               }),
-              HasSubstr("2.jsonl:1: found no field \"text\""));
+              HasSubstr("2.jsonl:1: expected the field \"text\", found "));
   EXPECT_GE(told, 1);
 }
 

@@ -73,7 +73,7 @@ TEST(Tokenizer, AnUnknownCharacterIsNamedWithItsPlace) {
   const Tokenizer tokenizer = characters_of("abc", false);
   EXPECT_EQ(sentence_of<DataError>([&] { tokenizer.encode("ab\xC3\xA9", "prompt"); }),
             "prompt: byte 2: character U+00E9 '\xC3\xA9' is not in the vocabulary of 3 characters; "
-            "data.tokenizer.allow_unk: true gives such characters one id");
+            "set data.tokenizer.allow_unk to true to map such characters to <unknown>");
 }
 
 TEST(Tokenizer, UnknownCharactersShareTheFirstIdWhenItIsAskedFor) {
@@ -91,9 +91,10 @@ TEST(Tokenizer, AnUnknownCharacterIsOneOfThoseThatTheVocabularyLacks) {
 
 TEST(Tokenizer, TextThatIsNotUtf8IsRefusedWithItsOffset) {
   EXPECT_THAT(sentence_of<DataError>([] { characters_of("caf\xE9 au lait", false); }),
-              HasSubstr(": byte 3: found bytes e9 20, which are not UTF-8"));
+              HasSubstr(": byte 3: expected UTF-8, found bytes e9 20"));
   EXPECT_THAT(sentence_of<DataError>([] { characters_of("ab\xE2\x82", false); }),
-              HasSubstr(": byte 2: the text ends within a character (bytes e2 82)"));
+              HasSubstr(": byte 2: expected UTF-8, found an incomplete character at the end (bytes "
+                        "e2 82)"));
 }
 
 TEST(Tokenizer, ACharacterThatIsCutByTheEndOfAPieceIsWhole) {
@@ -145,25 +146,24 @@ TEST(Tokenizer, JsonThatIsNoTokenizerIsRefused) {
   const auto sentence = [](std::string_view json) {
     return sentence_of<DataError>([&] { Tokenizer::from_json(json, "t.json"); });
   };
-  EXPECT_THAT(sentence("{"), HasSubstr("t.json: is not a tokenizer"));
-  EXPECT_THAT(sentence("[]"), HasSubstr("t.json: is not a tokenizer"));
+  EXPECT_THAT(sentence("{"), HasSubstr("t.json: not a Longspan tokenizer"));
+  EXPECT_THAT(sentence("[]"), HasSubstr("t.json: not a Longspan tokenizer"));
   const std::string head = R"({"format":"longspan-tokenizer","version":1,"kind":)";
-  EXPECT_THAT(sentence(head + R"("words"})"),
-              HasSubstr("stored tokenizer kind \"words\" is not known"));
+  EXPECT_THAT(sentence(head + R"("words"})"), HasSubstr("unknown stored tokenizer type \"words\""));
   EXPECT_THAT(sentence(head + R"("characters","unknown":false,"characters":["ab"]})"),
-              HasSubstr("\"ab\" is not one character"));
+              HasSubstr("expected one character, found \"ab\""));
   EXPECT_THAT(sentence(head + R"("characters","unknown":false,"characters":["b","a"]})"),
               HasSubstr("\"a\" is out of order"));
   EXPECT_THAT(sentence(head + R"("characters","unknown":false,"characters":[]})"),
               HasSubstr("at least one character"));
   EXPECT_THAT(sentence(head + R"("characters","unknown":false})"), HasSubstr("t.json"));
   EXPECT_THAT(sentence(R"({"format":"longspan-tokenizer","version":9,"kind":"bytes"})"),
-              HasSubstr("tokenizer format 9; this program reads 1"));
+              HasSubstr("expected tokenizer format 1, found 9"));
 }
 
 TEST(Tokenizer, DecodingRefusesAnIdOutsideOfTheVocabulary) {
   EXPECT_EQ(sentence_of<DataError>([] { Tokenizer().decode(std::vector<std::int64_t>{256}); }),
-            "token 256 is outside of the vocabulary of 256");
+            "token 256 is out of range for the vocabulary of 256");
 }
 
 TEST(Tokenizer, DamagedJsonIsRefusedOrHarmlessAndNeverCrashes) {

@@ -299,14 +299,20 @@ TEST(Generation, RefusesBadOptions) {
     return sentence_of<ConfigurationError>([&] { generate(*model, prompt, options); });
   };
   EXPECT_EQ(sentence({.sampling = {.temperature = -1}}),
-            "the temperature is -1; wanted: at least 0");
-  EXPECT_EQ(sentence({.sampling = {.top_k = -2}}), "top-k is -2; wanted: at least 1, or 0 for all");
-  EXPECT_EQ(sentence({.sampling = {.top_p = 0}}), "top-p is 0; wanted: more than 0, at most 1");
-  EXPECT_EQ(sentence({.sampling = {.top_p = 1.5}}), "top-p is 1.5; wanted: more than 0, at most 1");
-  EXPECT_EQ(sentence({.memory = 3}), "the model has no memory, 3 rows were asked for");
+            "temperature: expected at least 0, found -1");
+  EXPECT_EQ(sentence({.sampling = {.top_k = -2}}),
+            "top-k: expected at least 1, or 0 for no limit, "
+            "found -2");
+  EXPECT_EQ(sentence({.sampling = {.top_p = 0}}),
+            "top-p: expected more than 0 and at most 1, "
+            "found 0");
+  EXPECT_EQ(sentence({.sampling = {.top_p = 1.5}}),
+            "top-p: expected more than 0 and at most 1, "
+            "found 1.5");
+  EXPECT_EQ(sentence({.memory = 3}), "the model does not support mem_len > 0, found 3");
   EXPECT_EQ(sentence_of<ConfigurationError>(
                 [&] { generate(*model, std::span<const std::int64_t>(), {}); }),
-            "the prompt is empty; at least 1 token is needed");
+            "the prompt is empty; give at least 1 token");
 }
 
 TEST(Utf8Stream, HoldsWhatIsNotYetACharacter) {

@@ -158,9 +158,9 @@ TEST(MaskPredict, NotANumberNamesTheInput) {
   EXPECT_EQ(sentence_of<Failure>([&] {
               run(model, {{2}, {2}}, with(1));
             }),
-            "input 11: the logits of word 1 are not numbers");
+            "input 11: the logits of token 1 are NaN");
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { run(model, {{2}}, with(0)); }),
-            "0 iterations; wanted: at least 1");
+            "iterations: expected at least 1, found 0");
 }
 
 }  // namespace

@@ -139,7 +139,7 @@ TEST(Sample, NamesTheInputWhoseLogitsAreNoNumbers) {
     sample(by(step), inputs, {});
     FAIL();
   } catch (const Failure& failure) {
-    EXPECT_STREQ(failure.what(), "input 8: the logit of token 1 is not a number");
+    EXPECT_STREQ(failure.what(), "input 8: the logit of token 1 is NaN");
   }
 }
 

@@ -105,14 +105,15 @@ TEST(CudaDevice, SaysWhoHasTheMemoryWhenNoneIsLeft) {
   EXPECT_EQ(failure_of([&] {
               Tensor::empty({std::int64_t{1} << 40}, DType::u8, gpu, MemoryTag::optimizer);
             }),
-            "out of GPU memory: 1099.51 GB asked for optimizer beside gradients 1.0 MB");
+            "out of GPU memory: 1099.51 GB requested for optimizer, already allocated: gradients "
+            "1.0 MB");
 }
 
 TEST(CudaDevice, ThatIsNotThereIsRefused) {
   EXPECT_EQ(
       failure_of([] { Device::cuda(1); }),
-      "there is no GPU 1: this machine has 1 with compute capability 8.0 or newer and 160 KiB "
-      "of shared memory for a block");
+      "no such GPU: 1; this machine has 1 with compute capability 8.0 or newer and 160 KiB of "
+      "shared memory per block");
 }
 
 }  // namespace

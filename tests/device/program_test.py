@@ -40,7 +40,7 @@ class Device(jobs.TestCase):
         self.assertEqual(len(gpu.metrics()), 4)
         for found, wanted in zip(gpu.metrics(), cpu.metrics()):
             self.assertEqual(found["step"], wanted["step"])
-            for key in "loss", "gradient_norm":
+            for key in "loss", "grad_norm":
                 self.assertAlmostEqual(found[key], wanted[key], delta=1e-9)
         state, metrics = gpu.state(4), gpu.metrics_bytes()
         shutil.rmtree(gpu.checkpoint(4))
@@ -51,34 +51,34 @@ class Device(jobs.TestCase):
         self.assertEqual(gpu.state(4), state)
         shutil.rmtree(gpu.checkpoint(4))
         elsewhere = self.train_on_cpu("gpu", self.on_gpu).output
-        self.assertRegex(elsewhere, "ZeRO 0 on cuda: the run goes on to rounding, not bit for bit")
+        self.assertRegex(elsewhere, "ZeRO 0 on cuda: results match up to rounding")
         for found, wanted in zip(gpu.metrics(), cpu.metrics()):
             self.assertAlmostEqual(found["loss"], wanted["loss"], delta=1e-9)
 
     def test_a_gpu_that_cannot_be_used_is_named(self):
         with mock.patch.dict(os.environ, {"LONGSPAN_EMULATED_OLD_DRIVER": "1"}):
             output = self.train().output
-            self.assertRegex(output, "this trains on the CPU, since on rank 0 CUDA driver version is insufficient")
+            self.assertRegex(output, "Training on the CPU: rank 0: CUDA driver version is insufficient")
             chosen = self.train("cpu", settings={"run.device": "cpu"}).output
-            self.assertNotIn("this trains on the CPU", chosen)
+            self.assertNotIn("Training on the CPU", chosen)
 
     def test_without_memory_it_does_not_begin(self):
         for layout, whose in (Layout(1, 1), "; with "), (Layout(2, 1), " for each of the 2 ranks of a GPU; with "):
             with self.subTest(layout=str(layout)), self.gpus(bytes=36 << 20, count=1):
                 result = self.train(layout=layout, settings={**self.on_gpu, **self.large}, code=2)
-                self.assert_one_sentence(result, "a rank of this run needs ", ", workspace ", ", but only ", " of GPU memory are free" + whose)
+                self.assert_one_sentence(result, "a rank requires ", ", workspace ", ", but only ", " of GPU memory free" + whose)
 
     def test_when_the_memory_goes_says_who_has_it_and_what_would_help(self):
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)), self.gpus(bytes=34 << 20, free=1 << 30):
                 result = self.train(layout=layout, settings={**self.on_gpu, **self.large}, code=1)
-                self.assert_one_sentence(result, "asked for ", " beside weights ", "; by the plan a rank of this run needs ", "; with ", " it needs ")
+                self.assert_one_sentence(result, "requested for ", "already allocated: weights ", "; by the plan, a rank requires ", "; with ", " it requires ")
                 self.assertRegex(result.errors, r"longspan: rank [01]: out of GPU memory: [0-9.]+ [kM]?B")
 
     def test_nccl_is_refused_where_ranks_share_a_gpu(self):
         settings = {**self.on_gpu, "parallel.gpu_backend": "nccl"}
         with self.gpus(count=1):
-            self.assert_one_sentence(self.train(layout=Layout(2, 1), settings=settings, code=2), "parallel.gpu_backend is nccl")
+            self.assert_one_sentence(self.train(layout=Layout(2, 1), settings=settings, code=2), "parallel.gpu_backend: nccl is not available")
         self.train_on_cpu("cpu", settings, code=2)
 
 

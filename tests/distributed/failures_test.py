@@ -18,10 +18,10 @@ from jobs import MPIRUN, errors_of_ranks, left_behind, processes_with
 
 PLACE = r"at tests/distributed/failing_job\.cpp:\d+"
 REDUCE = rf"all_reduce of 100 f32 {PLACE}"
-SILENT = (r"rank \d: rank {} did not answer within 1 s: it was killed, stopped or hangs; this rank waited "
+SILENT = (r"rank \d: rank {} did not respond within 1 s \(killed, stopped or hung\); this rank waited "
           rf'[\d.]+ s in collective \d+ on "world" \({REDUCE}\)')
 DIFFER = r'rank \d: collective \d+ on "world": rank 1 called {}, ranks 0 and 2 called ' + REDUCE
-NOT_COME = r'rank {} has not come to it and waits in collective \d+ on "{}" \({}\)'
+NOT_COME = r'rank {} has not reached it and is waiting in collective \d+ on "{}" \({}\)'
 
 # Failure, rank, exit code, what standard error is (None: not looked at).
 CASES = [
@@ -47,23 +47,23 @@ CASES = [
 # The same on GPUs whose tensors NCCL carries.
 BY_NCCL = rf'this rank waited [\d.]+ s in collective \d+ on "data" \({REDUCE}\)'
 NCCL_CASES = [
-    ("stop", 1, 5, r"rank \d: rank 1 did not answer within 1 s: it was killed, stopped or hangs; " + BY_NCCL),
-    ("absent", 1, 5, r"rank \d: rank 1 did not answer within 1 s: it was killed, stopped or hangs; this rank waited "
+    ("stop", 1, 5, r"rank \d: rank 1 did not respond within 1 s \(killed, stopped or hung\); " + BY_NCCL),
+    ("absent", 1, 5, r"rank \d: rank 1 did not respond within 1 s \(killed, stopped or hung\); this rank waited "
      r'[\d.]+ s in collective \d+ on "data" \(all_reduce of 1 f32 at framework/distributed/gpu_collectives\.cpp:\d+\)'),
     # The others wait within CUDA, where nobody looks.
-    ("blocks", 1, 5, r'rank \d: NCCL reports on "data": it was ended, as this rank did not come back from a call into '
-     r"CUDA; rank 1 did not answer within 1 s: it was killed, stopped or hangs; " + BY_NCCL),
+    ("blocks", 1, 5, r'rank \d: NCCL reports on "data": aborted: this rank did not return from a CUDA call; '
+     r"rank 1 did not respond within 1 s \(killed, stopped or hung\); " + BY_NCCL),
     # So does rank 1, within a call to NCCL.
-    ("call", 1, 5, r'rank 1: NCCL reports on "data": it was ended, as this rank did not come back from a call into '
-     r"CUDA; " + BY_NCCL + "|rank [02]: rank 1 did not answer within 1 s: it was killed, stopped or hangs; " + BY_NCCL),
+    ("call", 1, 5, r'rank 1: NCCL reports on "data": aborted: this rank did not return from a CUDA call; '
+     r"" + BY_NCCL + "|rank [02]: rank 1 did not respond within 1 s \(killed, stopped or hung\); " + BY_NCCL),
     ("refuses", 1, 5, r'rank 1: NCCL reports on "data": unhandled system error \(made for a test\); this rank waited '
      r'[\d.]+ s in collective \d+ on "data" \(all_reduce of 1 f32 at framework/distributed/gpu_collectives\.cpp:\d+\); '
-     r"parallel\.gpu_backend: mpi needs no NCCL"),
+     r"set parallel\.gpu_backend to mpi .*"),
     ("throw", 1, 3, r"rank 1: train\.txt: line 7 is not text"),
     ("mismatch", 1, 5, DIFFER.format(rf"broadcast of 10 f32 from rank 0 {PLACE}").replace("world", "data")),
     # Rank 0 may be a collective behind.
     ("error", 1, 5, r'rank 1: NCCL reports on "data": unhandled system error \(made for a test\); ' + BY_NCCL
-     + r"(; rank 0 has not come to it and waits in [^\n]*)?"),
+     + r"(; rank 0 has not reached it and is waiting in [^\n]*)?"),
 ]
 # The limit of a collective is 2 s and the grace 1 s; mpirun takes a second or two to end stopped
 # processes. The rest is for busy machines.

@@ -58,7 +58,7 @@ TEST(Ledger, SaysWhenTheDifferenceIsOlderThanItKeeps) {
   std::vector<CollectiveSignature> odd = common;
   odd[10] = broadcast_of_10;
   EXPECT_EQ(first_mismatch("world", {ledger_of(0, common), ledger_of(1, odd)}),
-            "rank 1 and rank 0 differ before collective 937 on \"world\"");
+            "rank 1 and rank 0 called different collectives before collective 937 on \"world\"");
 }
 
 TEST(Ledger, HashTellsEveryPartOfASignature) {

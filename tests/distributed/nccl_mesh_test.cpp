@@ -128,10 +128,10 @@ TEST(Nccl, IsRefusedOrLeftAsideWhereRanksShareAGpu) {
   testing::on_ranks(3, [](const Communicator& group) {
     const Setting two("LONGSPAN_EMULATED_GPUS", "2");
     const std::string refused = refusal(group, Device::cuda(), GpuTransport::nccl);
-    EXPECT_TRUE(refused.starts_with("parallel.gpu_backend is nccl, but the 3 ranks of "))
+    EXPECT_TRUE(refused.starts_with("parallel.gpu_backend: nccl is not available: NCCL requires"))
         << refused;
-    EXPECT_TRUE(refused.ends_with(" compute on 2 GPUs, and NCCL needs one for each")) << refused;
-    EXPECT_EQ(refused.substr(refused.find("the 3")),
+    EXPECT_TRUE(refused.ends_with(" with 2 GPUs")) << refused;
+    EXPECT_EQ(refused.substr(refused.find("NCCL requires")),
               refusal(group, Device::cuda(), GpuTransport::automatic));
   });
 }
@@ -141,13 +141,13 @@ TEST(Nccl, IsRefusedOrLeftAsideOnTheCpuAndWithoutTheLibrary) {
     const Device gpu = Device::cuda(), cpu = Device::cpu();
     // One rank's word is enough, and all of them hear it.
     EXPECT_EQ(refusal(group, group.rank() == 1 ? cpu : gpu, GpuTransport::nccl),
-              "parallel.gpu_backend is nccl, but rank 1 computes on the CPU");
-    EXPECT_EQ(refusal(group, cpu, GpuTransport::automatic), "rank 0 computes on the CPU");
+              "parallel.gpu_backend: nccl is not available: rank 1 runs on the CPU");
+    EXPECT_EQ(refusal(group, cpu, GpuTransport::automatic), "rank 0 runs on the CPU");
     std::optional<Setting> none;
     if (group.rank() == 1) none.emplace("LONGSPAN_NO_NCCL", "1");
     EXPECT_EQ(refusal(group, gpu, GpuTransport::nccl),
-              "parallel.gpu_backend is nccl, but on rank 1 there is no NCCL");
-    EXPECT_EQ(refusal(group, gpu, GpuTransport::automatic), "on rank 1 there is no NCCL");
+              "parallel.gpu_backend: nccl is not available: rank 1: there is no NCCL");
+    EXPECT_EQ(refusal(group, gpu, GpuTransport::automatic), "rank 1: there is no NCCL");
     EXPECT_EQ(refusal(group, gpu, GpuTransport::mpi), "parallel.gpu_backend is mpi");
   });
 }

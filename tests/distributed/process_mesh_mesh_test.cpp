@@ -94,8 +94,7 @@ TEST(ProcessMesh, NeedsAsManyProcessesAsItHasPlaces) {
     } catch (const ConfigurationError& error) {
       EXPECT_STREQ(error.what(),
                    "parallel.data_parallel_size 2 x parallel.context_parallel_size 1 x "
-                   "parallel.tensor_parallel_size 3 is 6 processes, but 2 "
-                   "run");
+                   "parallel.tensor_parallel_size 3: expected 6 ranks, found 2");
     }
   });
 }

@@ -21,7 +21,7 @@ std::string complaint(const std::string& text) {
   return "no error";
 }
 
-const std::string all[] = {"corridor", "memory_maze", "number_pad"};
+const std::string all[] = {"t_maze", "memory_maze", "numpad"};
 
 TEST(Environment, EpisodesAreFunctionsOfTheirRandomNumbers) {
   for (const std::string& name : all) {
@@ -39,13 +39,13 @@ TEST(Environment, EpisodesAreFunctionsOfTheirRandomNumbers) {
         EXPECT_TRUE(action >= no_action && action < std::ssize(world.actions));
       ++lives[life.observations];
     }
-    EXPECT_GE(lives.size(), name == "corridor" ? 2u : 40u) << "episodes differ";
+    EXPECT_GE(lives.size(), name == "t_maze" ? 2u : 40u) << "episodes differ";
     EXPECT_TRUE(std::ranges::is_sorted(world.actions));
   }
 }
 
-TEST(Environment, TheForkOfACorridorGoesByTheSign) {
-  const Environment world = environment("corridor length 3");
+TEST(Environment, TheForkOfATMazeGoesByTheSign) {
+  const Environment world = environment("t_maze length 3");
   EXPECT_EQ(world.steps, 5);
   bool seen[2] = {};
   for (std::uint64_t episode = 0; episode < 20; ++episode) {
@@ -95,9 +95,9 @@ TEST(Environment, MovesOfAMemoryMazeLeadToThePlaceThatWasSeen) {
 }
 
 // Who writes down what was right at each place of the sequence knows every key that is asked for.
-TEST(Environment, KeysOfANumberPadAreThoseThatWereRight) {
+TEST(Environment, KeysOfANumpadAreThoseThatWereRight) {
   constexpr std::size_t length = 4;
-  const Environment world = environment("number_pad side 3 sequence 4 steps 80");
+  const Environment world = environment("numpad side 3 sequence 4 steps 80");
   int asked = 0, completed = 0;
   for (std::uint64_t episode = 0; episode < 20; ++episode) {
     const Episode life = world.episode(Random(1).child(episode));
@@ -161,8 +161,8 @@ TEST(Environment, ALifeGoesOnFromItsNumbersAlone) {
   }
 }
 
-TEST(Environment, ACorridorRewardsTheWayThatTheSignSays) {
-  const Environment world = environment("corridor length 1");
+TEST(Environment, ATMazeRewardsTheWayThatTheSignSays) {
+  const Environment world = environment("t_maze length 1");
   const Random random(2);
   for (const std::int64_t turn : {0, 1}) {
     WorldState now = world.begin(random);
@@ -183,7 +183,7 @@ TEST(Environment, ACorridorRewardsTheWayThatTheSignSays) {
 // Each capital letter is a reward. A place that is found twice, a sequence that is pressed twice,
 // are what is wanted; time ends it.
 TEST(Environment, WhoActsRightlySucceeds) {
-  for (const std::string name : {"memory_maze", "number_pad"}) {
+  for (const std::string name : {"memory_maze", "numpad"}) {
     SCOPED_TRACE(name);
     const Environment world = environment(name);
     int successes = 0;
@@ -228,24 +228,25 @@ TEST(Environment, WallsOfAMemoryMazeHold) {
 }
 
 TEST(Environment, DescriptionsAreRead) {
-  EXPECT_EQ(environment("corridor").steps, 12);
-  EXPECT_EQ(environment("# a long one\ncorridor\n  length 500  # steps\n").steps, 502);
-  EXPECT_EQ(environment("number_pad steps 9\n").steps, 9);
+  EXPECT_EQ(environment("t_maze").steps, 12);
+  EXPECT_EQ(environment("# a long one\nt_maze\n  length 500  # steps\n").steps, 502);
+  EXPECT_EQ(environment("numpad steps 9\n").steps, 9);
   EXPECT_EQ(complaint(" # nothing"),
-            "world.txt: is empty, wanted the name of an environment and its numbers");
-  EXPECT_EQ(complaint("corridr length 3"),
-            "world.txt: found \"corridr\", wanted the name of an environment: corridor, "
-            "memory_maze, number_pad");
-  EXPECT_EQ(complaint("corridor lenght 3"), "world.txt: found \"lenght\", a corridor has length");
+            "world.txt: expected the name of an environment and its parameters, found nothing");
+  EXPECT_EQ(complaint("t_mase length 3"),
+            "world.txt: unknown environment \"t_mase\" (choices: t_maze, memory_maze, "
+            "numpad)");
+  EXPECT_EQ(complaint("t_maze lenght 3"),
+            "world.txt: unknown parameter \"lenght\" of t_maze (choices: length)");
   EXPECT_EQ(complaint("memory_maze side 9"),
-            "world.txt: side: found \"9\", wanted a number from 2 to 5");
+            "world.txt: side: expected a number from 2 to 5, found \"9\"");
   EXPECT_EQ(complaint("memory_maze side"),
-            "world.txt: side: found \"\", wanted a number from 2 to 5");
-  EXPECT_EQ(complaint("corridor length 3x"),
-            "world.txt: length: found \"3x\", wanted a number from 0 to 16777216");
-  EXPECT_EQ(complaint("corridor length 3 length 4"), "world.txt: length is given twice");
+            "world.txt: side: expected a number from 2 to 5, found \"\"");
+  EXPECT_EQ(complaint("t_maze length 3x"),
+            "world.txt: length: expected a number from 0 to 16777216, found \"3x\"");
+  EXPECT_EQ(complaint("t_maze length 3 length 4"), "world.txt: duplicate parameter length");
   const std::string word(100'000, 'x');
-  for (const std::string& text : {word, "corridor " + word, "corridor length " + word})
+  for (const std::string& text : {word, "t_maze " + word, "t_maze length " + word})
     EXPECT_LT(complaint(text).size(), 300U);
 }
 

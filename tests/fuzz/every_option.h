@@ -29,7 +29,7 @@ class EveryOption {
     table_.add("every.maybe.flag", maybe_flag_, "yes, no or none");
     table_.add("every.maybe.text", maybe_text_, "a text or none");
     table_.add("every.files", files_, "paths, with weights where one likes");
-    table_.note_other_family("every.other", "is a key of another");
+    table_.note_other_family("every.other", "requires another model.family");
     table_.set_home("/home/someone");
   }
   EveryOption(const EveryOption&) = delete;

@@ -34,9 +34,9 @@ TEST(AtomicDirectory, RemovesWhatWhoWasKilledHasLeft) {
   }
   std::ofstream(place.path() / "model.lock-1") << "";
   {
-    AtomicDirectory first(path, "--to");
+    AtomicDirectory first(path, "--output-dir");
     // Of one that is alive, nothing.
-    AtomicDirectory second(path, "--to");
+    AtomicDirectory second(path, "--output-dir");
     EXPECT_TRUE(fs::exists(first.inside()));
     EXPECT_FALSE(fs::exists(place.path() / "model.tmp-1"));
     std::ofstream(second.inside() / "weights") << "w";

@@ -58,10 +58,11 @@ TEST_F(Safetensors, EveryDTypeOfWeightsIsRead) {
   const SafetensorsFile file(path());
   EXPECT_EQ(file.read("plain").shape(), (Shape{1, 2}));
   EXPECT_EQ(file.read("none").shape(), (Shape{0, 7}));
-  EXPECT_EQ(refusal_of([&] { file.read("mask"); }),
-            path().string() + ": tensor \"mask\" is of BOOL; wanted F64, F32, BF16 or F16");
+  EXPECT_EQ(
+      refusal_of([&] { file.read("mask"); }),
+      path().string() + ": tensor \"mask\": expected dtype F64, F32, BF16 or F16, found BOOL");
   EXPECT_EQ(refusal_of([&] { file.read("other"); }),
-            path().string() + ": there is no tensor \"other\"");
+            path().string() + ": no such tensor \"other\"");
 }
 
 TEST_F(Safetensors, NumbersBeyondFloat32AreRefused) {
@@ -69,7 +70,7 @@ TEST_F(Safetensors, NumbersBeyondFloat32AreRefused) {
               file_of(R"({"a":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}})",
                       bytes_of<double>({1, 1e300})));
   EXPECT_EQ(refusal_of([&] { values("a"); }),
-            path().string() + ": tensor \"a\": found 1e+300, too large for float32");
+            path().string() + ": tensor \"a\": 1e+300 is too large for float32");
 }
 
 TEST_F(Safetensors, WhatIsWrittenIsReadBackToTheBit) {
@@ -109,26 +110,25 @@ TEST_F(Safetensors, ANumberThatDoesNotFitIsRefusedAndNotMadeInfinite) {
   const Tensor large = Tensor::from<float>(std::vector<float>{infinity, 65520}, {2}, Device::cpu());
   SafetensorsWriter writer(path(), {{"a", {2}}}, DType::f16);
   EXPECT_EQ(refusal_of([&] { writer.write("a", large); }),
-            "tensor \"a\": its element 1 is 65520, too large for F16");
+            "tensor \"a\": element 1 (65520) is too large for F16");
 }
 
 TEST_F(Safetensors, FilesThatAreNoneAreRefused) {
   EXPECT_EQ(refusal(""), "is empty");
-  EXPECT_EQ(refusal("1234567"), "has 7 bytes; wanted a file of safetensors, which has more");
+  EXPECT_EQ(refusal("1234567"), "expected a safetensors file, found 7 bytes");
   EXPECT_EQ(refusal(length_text(3) + "{}"),
-            "says that its header has 3 bytes, and 2 are left of the file: it is cut off or no "
-            "file of safetensors");
+            "is truncated or not a safetensors file: header of 3 bytes, 2 bytes left in the file");
   EXPECT_EQ(refusal(length_text(UINT64_MAX) + "{}"),
-            "says that its header has 18446744073709551615 bytes, and 2 are left of the file: it "
-            "is cut off or no file of safetensors");
-  EXPECT_EQ(refusal_of_header(""), "the header is not JSON at its byte 1");
-  EXPECT_EQ(refusal_of_header("{}x"), "the header is not JSON at its byte 3");
-  EXPECT_EQ(refusal_of_header("[]"), "header: found a list; wanted an object");
-  EXPECT_EQ(refusal_of_header("3"), "header: found 3; wanted an object");
-  EXPECT_EQ(refusal_of_header("{}", 1), "1 bytes lie behind the last tensor, which no tensor has");
+            "is truncated or not a safetensors file: header of 18446744073709551615 bytes, 2 bytes "
+            "left in the file");
+  EXPECT_EQ(refusal_of_header(""), "invalid JSON in the header at byte 1");
+  EXPECT_EQ(refusal_of_header("{}x"), "invalid JSON in the header at byte 3");
+  EXPECT_EQ(refusal_of_header("[]"), "header: expected an object, found a list");
+  EXPECT_EQ(refusal_of_header("3"), "header: expected an object, found 3");
+  EXPECT_EQ(refusal_of_header("{}", 1), "1 unused bytes after the last tensor");
   EXPECT_NE(refusal_of([&] {
               SafetensorsFile file(directory_.path());
-            }).find(directory_.path().string() + ": is not a regular file but a directory"),
+            }).find(directory_.path().string() + ": expected a regular file, found a directory"),
             std::string::npos);
   EXPECT_NE(refusal_of([&] {
               SafetensorsFile file(directory_.path() / "no");
@@ -140,41 +140,40 @@ TEST_F(Safetensors, EntriesThatAreNoneAreRefused) {
   const auto entry = [&](const std::string& text, std::size_t bytes = 4) {
     return refusal_of_header("{\"a\":" + text + "}", bytes);
   };
-  EXPECT_EQ(entry("1"), "tensor \"a\": found 1; wanted an object");
-  EXPECT_EQ(entry("[1]"), "tensor \"a\": found a list; wanted an object");
-  EXPECT_EQ(entry("{}"),
-            "tensor \"a\": \"dtype\", \"shape\" and \"data_offsets\" are not all there");
+  EXPECT_EQ(entry("1"), "tensor \"a\": expected an object, found 1");
+  EXPECT_EQ(entry("[1]"), "tensor \"a\": expected an object, found a list");
+  EXPECT_EQ(entry("{}"), "tensor \"a\": missing \"dtype\", \"shape\" or \"data_offsets\"");
   EXPECT_EQ(entry(R"({"dtype":"F33","shape":[1],"data_offsets":[0,4]})"),
-            "tensor \"a\": found dtype \"F33\", which the format does not have");
+            "tensor \"a\": unknown dtype \"F33\"");
   EXPECT_EQ(entry(R"({"dtype":32,"shape":[1],"data_offsets":[0,4]})"),
-            "tensor \"a\": found 32 in \"dtype\"; wanted the name of a dtype");
+            "tensor \"a\": \"dtype\": expected a dtype name, found 32");
   EXPECT_EQ(entry(R"({"dtype":"F32","shape":[-1],"data_offsets":[0,4]})"),
-            "tensor \"a\": found -1 in \"shape\"; wanted integers from 0");
+            "tensor \"a\": \"shape\": expected integers of at least 0, found -1");
   EXPECT_EQ(entry(R"({"dtype":"F32","shape":[1.5],"data_offsets":[0,4]})"),
-            "tensor \"a\": found 1.5 in \"shape\"; wanted integers from 0");
+            "tensor \"a\": \"shape\": expected integers of at least 0, found 1.5");
   EXPECT_EQ(entry(R"({"dtype":"F32","shape":[[1]],"data_offsets":[0,4]})"),
-            "tensor \"a\": found a list in \"shape\"; wanted integers from 0");
+            "tensor \"a\": \"shape\": expected integers of at least 0, found a list");
   EXPECT_EQ(entry(R"({"dtype":"F32","shape":{"a":1},"data_offsets":[0,4]})"),
-            "tensor \"a\": found an object in \"shape\"; wanted integers from 0");
+            "tensor \"a\": \"shape\": expected integers of at least 0, found an object");
   EXPECT_EQ(entry(R"({"dtype":"F32","shape":1,"data_offsets":[0,4]})"),
-            "tensor \"a\": found 1 in \"shape\"; wanted integers from 0");
+            "tensor \"a\": \"shape\": expected integers of at least 0, found 1");
   EXPECT_EQ(entry(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4,8]})"),
-            "tensor \"a\": found 3 numbers in \"data_offsets\"; wanted two");
+            "tensor \"a\": \"data_offsets\": expected 2 numbers, found 3");
   EXPECT_EQ(entry(R"({"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1})"),
-            "tensor \"a\": found \"x\"; wanted \"dtype\", \"shape\" and \"data_offsets\"");
+            "tensor \"a\": expected \"dtype\", \"shape\" and \"data_offsets\", found \"x\"");
   EXPECT_EQ(entry(R"({"dtype":"F32","shape":[1],"shape":[1],"data_offsets":[0,4]})"),
-            "tensor \"a\": \"shape\" is there twice");
+            "tensor \"a\": duplicate \"shape\"");
   EXPECT_EQ(entry(R"({"dtype":"F32","shape":[2],"data_offsets":[0,4]})"),
-            "tensor \"a\": its offsets are 0 to 4, and F32 of shape [2] takes 8 bytes");
+            "tensor \"a\": expected 8 bytes for F32 of shape [2], found offsets 0 to 4");
   EXPECT_EQ(entry(R"({"dtype":"F32","shape":[1],"data_offsets":[4,0]})"),
-            "tensor \"a\": its offsets are 4 to 0, and F32 of shape [1] takes 4 bytes");
+            "tensor \"a\": expected 4 bytes for F32 of shape [1], found offsets 4 to 0");
   // 2^62 elements of 4 bytes, whose number of bytes is 0 again in 64 bits.
   EXPECT_EQ(entry(R"({"dtype":"F32","shape":[2147483648,2147483648],"data_offsets":[0,0]})", 0),
-            "tensor \"a\": its shape overflows");
+            "tensor \"a\": shape overflows");
   EXPECT_EQ(entry(R"({"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]})"),
-            "tensor \"a\": found 18446744073709551615 in \"shape\"; wanted at most 2^60");
+            "tensor \"a\": \"shape\": expected at most 2^60, found 18446744073709551615");
   EXPECT_EQ(refusal_of_header(R"({"__metadata__":{"format":1}})"),
-            "tensor \"__metadata__\": found 1; wanted text");
+            "tensor \"__metadata__\": expected a string, found 1");
 }
 
 TEST_F(Safetensors, TensorsFillTheFileOneAfterAnother) {
@@ -186,22 +185,22 @@ TEST_F(Safetensors, TensorsFillTheFileOneAfterAnother) {
                              bytes);
   };
   EXPECT_EQ(two("[0,4]", "[0,4]", 4),
-            "tensor \"b\": begins at byte 0, within the one before it, which ends at 4");
+            "tensor \"b\": begins at byte 0, within the previous tensor, which ends at 4");
   EXPECT_EQ(two("[2,6]", "[0,4]", 6),
-            "tensor \"a\": begins at byte 2, within the one before it, which ends at 4");
+            "tensor \"a\": begins at byte 2, within the previous tensor, which ends at 4");
   EXPECT_EQ(
       two("[0,4]", "[8,12]", 12),
-      "tensor \"b\": begins at byte 8, behind a gap after the one before it, which ends at 4");
+      "tensor \"b\": begins at byte 8, with a gap after the previous tensor, which ends at 4");
   EXPECT_EQ(
       two("[4,8]", "[8,12]", 12),
-      "tensor \"a\": begins at byte 4, behind a gap after the one before it, which ends at 0");
+      "tensor \"a\": begins at byte 4, with a gap after the previous tensor, which ends at 0");
   EXPECT_EQ(two("[0,4]", "[4,8]", 7),
-            "tensor \"b\": ends at byte 8 of the elements, and the file has 7 of them");
-  EXPECT_EQ(two("[0,4]", "[4,8]", 9), "1 bytes lie behind the last tensor, which no tensor has");
+            "tensor \"b\": ends at byte 8, but the file has 7 bytes of elements");
+  EXPECT_EQ(two("[0,4]", "[4,8]", 9), "1 unused bytes after the last tensor");
   EXPECT_EQ(refusal_of_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
                               R"("a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
                               8),
-            "tensor \"a\": is there twice");
+            "tensor \"a\": duplicate entry");
 }
 
 std::int64_t peak_megabytes() {
@@ -223,17 +222,17 @@ TEST_F(Safetensors, LongHeadersTakeLittleTimeAndMemory) {
     EXPECT_LT(peak_megabytes() - before, 100) << refusal;
   };
   expect_refusal(std::string(100'000'000, ' '),
-                 "says that its header has 100000000 bytes; wanted at most 16777216");
-  expect_refusal(std::string(most, ' '), "the header is not JSON at its byte 16777217");
-  expect_refusal(std::string(most, '['), "header: found a list; wanted an object");
+                 "expected a header of at most 16777216 bytes, found 100000000");
+  expect_refusal(std::string(most, ' '), "invalid JSON in the header at byte 16777217");
+  expect_refusal(std::string(most, '['), "header: expected an object, found a list");
   std::string nested;
   for (std::size_t i = 0; i < most / 5; ++i) nested += "{\"a\":";
   expect_refusal(nested,
-                 "tensor \"a\": found \"a\"; wanted \"dtype\", \"shape\" and \"data_offsets\"");
+                 "tensor \"a\": expected \"dtype\", \"shape\" and \"data_offsets\", found \"a\"");
   std::string many = "{";
   for (std::size_t i = 0; many.size() + 70 < most; ++i)
     many += fmt::format(R"("{:x}":{{"dtype":"F32","shape":[0],"data_offsets":[0,0]}},)", i);
-  expect_refusal(many + "\"\":{}}", "header: found more than 262144 tensors");
+  expect_refusal(many + "\"\":{}}", "header: expected at most 262144 tensors");
 }
 
 }  // namespace

@@ -51,18 +51,18 @@ TEST_F(Folder, AnIndexThatSaysOtherwiseIsRefused) {
     return refusal(R"({"weight_map":)" + text + "}");
   };
   EXPECT_EQ(map(R"({"a":"two.safetensors","b":"two.safetensors"})"),
-            "tensor \"a\" is said to be in two.safetensors, which has it not");
-  EXPECT_EQ(map(R"({"a":"one.safetensors","a":"two.safetensors"})"), "tensor \"a\" is there twice");
+            "tensor \"a\" is missing in two.safetensors");
+  EXPECT_EQ(map(R"({"a":"one.safetensors","a":"two.safetensors"})"), "duplicate tensor \"a\"");
   EXPECT_EQ(map(R"({"a":"../one.safetensors"})"),
-            "tensor \"a\" is said to be in \"../one.safetensors\"; wanted the name of a file of "
-            "the folder");
-  EXPECT_EQ(map("[]"), "\"weight_map\": found a list; wanted the name of a file for each tensor");
+            "tensor \"a\": expected the name of a file in this directory, found "
+            "\"../one.safetensors\"");
+  EXPECT_EQ(map("[]"), "\"weight_map\": expected a file name for each tensor, found a list");
   EXPECT_EQ(map(R"({"a":1})"),
-            "\"weight_map\": found a number; wanted the name of a file for each tensor");
-  EXPECT_EQ(map(R"({"a":{"b":{}}})"), "found objects that lie too deep in one another");
-  EXPECT_EQ(refusal("{}"), "\"weight_map\" is missing");
-  EXPECT_EQ(refusal("3"), "found a number; wanted an object");
-  EXPECT_EQ(refusal("{"), "it is not JSON at byte 2");
+            "\"weight_map\": expected a file name for each tensor, found a number");
+  EXPECT_EQ(map(R"({"a":{"b":{}}})"), "objects are nested too deep");
+  EXPECT_EQ(refusal("{}"), "missing \"weight_map\"");
+  EXPECT_EQ(refusal("3"), "expected an object, found a number");
+  EXPECT_EQ(refusal("{"), "invalid JSON at byte 2");
 }
 
 TEST_F(Folder, NamesThatWouldBreakAMessageAreNoneOfFiles) {
@@ -70,7 +70,7 @@ TEST_F(Folder, NamesThatWouldBreakAMessageAreNoneOfFiles) {
        {std::string("a\\n"), std::string("\\u001b[2J"), std::string(300, 'a')}) {
     write_index(R"({"a":")" + name + R"("})");
     const std::string sentence = refusal_of([&] { WeightsFolder folder(path()); });
-    EXPECT_NE(sentence.find("wanted the name of a file of the folder"), std::string::npos);
+    EXPECT_NE(sentence.find("expected the name of a file in this directory"), std::string::npos);
     EXPECT_EQ(sentence.find_first_of("\n\x1b"), std::string::npos);
     EXPECT_LT(sentence.size(), path().string().size() + 400);
   }
@@ -84,24 +84,24 @@ TEST_F(Folder, ATensorThatTheIndexDoesNotKnowIsRefused) {
   write_index(R"({"a":"one.safetensors"})");
   EXPECT_EQ(refusal_of([&] { WeightsFolder folder(path()); }),
             path(index_name).string() +
-                ": tensor \"b\" is in one.safetensors, and the index does not have it");
+                ": tensor \"b\" is in one.safetensors, but the index does not list it");
 }
 
 TEST_F(Folder, OneKindOfWeightsIsThere) {
   EXPECT_EQ(refusal_of([&] { WeightsFolder folder(path()); }),
-            path().string() + ": has neither model.safetensors nor model.safetensors.index.json");
+            path().string() + ": expected model.safetensors or model.safetensors.index.json");
   write_bytes(path("pytorch_model.bin"), "x");
   EXPECT_NE(refusal_of([&] {
               WeightsFolder folder(path());
-            }).find("pytorch_model.bin is there, which Longspan does not read"),
+            }).find("found pytorch_model.bin; save the model as safetensors"),
             std::string::npos);
   write_shard("model.safetensors", "a", 1);
   EXPECT_EQ(WeightsFolder(path()).read("a").span<float>()[0], 1);
   write_index("{}");
   EXPECT_EQ(refusal_of([&] { WeightsFolder folder(path()); }),
             path().string() +
-                ": has both model.safetensors and model.safetensors.index.json; leave the one "
-                "that is meant");
+                ": expected model.safetensors or model.safetensors.index.json, found both; delete "
+                "one");
 }
 
 TEST_F(Folder, ShardsAreWrittenNoLargerThanAsked) {

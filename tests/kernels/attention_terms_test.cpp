@@ -322,19 +322,18 @@ TEST(AttentionTerms, RefusesWhatDoesNotGoTogether) {
   EXPECT_EQ(refused({.time = 3, .keys = 3, .relative = true, .key_table = true}),
             "attention: the relative term of Transformer-XL and Shaw's tables cannot be combined");
   EXPECT_EQ(refused({.time = 3, .keys = 3, .slopes = true, .hash = 1}),
-            "attention: the rules of hash attention cannot be combined with another score term");
+            "attention: hash attention cannot be combined with another score term");
   EXPECT_EQ(refused({.time = 3, .keys = 3, .span = 1, .sorted = true}),
-            "attention: a sorted sequence has no distances for a score term");
-  EXPECT_EQ(
-      refused({.time = 3, .keys = 3, .slopes = true, .bias = true}),
-      "attention: a bias by distance cannot be combined with another term that says distances");
+            "attention: sorted causal sequences do not support relative score terms");
+  EXPECT_EQ(refused({.time = 3, .keys = 3, .slopes = true, .bias = true}),
+            "attention: a relative position bias cannot be combined with another relative term");
   EXPECT_EQ(refused({.time = 3, .keys = 3, .bias = true, .hash = 1}),
-            "attention: the rules of hash attention cannot be combined with another score term");
+            "attention: hash attention cannot be combined with another score term");
   EXPECT_EQ(refused({.time = 3, .keys = 3, .hash = 2}),
-            "attention: chunks of rounds need a sorted sequence");
+            "attention: hash chunks require a sorted sequence");
   EXPECT_EQ(refused({.time = 3, .keys = 5, .causal = false, .relative = true}),
-            "attention: the relative term has keys for the distances from 0 to 4, the mask allows "
-            "those from -2 to 4");
+            "attention: the relative term has keys for distances 0 to 4, but the mask allows -2 to "
+            "4");
   AttentionGradient tiny = make_attention({.time = 3, .keys = 3, .span = 1}, device);
   tiny.forward.span->floor = 1e-36;  // what remains of a key beyond the span would be no number
   EXPECT_THROW(attend(tiny.forward), Failure);
@@ -345,7 +344,7 @@ TEST(AttentionTerms, RefusesWhatDoesNotGoTogether) {
   EXPECT_THROW(attend(biased.forward), Failure);
   AttentionCase table{.time = 3, .keys = 3, .heads = 3};
   table.rules = HeadMasks({Mask(), masks::self()});
-  EXPECT_EQ(refused(table), "attention: heads 0 to 2 need a mask each, the table has 2");
+  EXPECT_EQ(refused(table), "attention: expected a mask for each of the heads 0 to 2, found 2");
 }
 
 }  // namespace

@@ -291,8 +291,8 @@ TEST(Attention, AReachThatGoesBackIsRefused) {
     FAIL() << "nothing was refused";
   } catch (const Failure& failure) {
     EXPECT_EQ(std::string(failure.what()),
-              "attention: query 2 of batch row 0 has a reach of 3 after 1, wanted 0 or more and at "
-              "most one more than before");
+              "attention: lookback of query 2 of batch row 0: expected 0 or more and at most one "
+              "more than before, found 3 after 1");
   }
 }
 
@@ -642,7 +642,9 @@ TEST(Attention, RefusesTensorsThatDoNotFit) {
     attend(a);
     FAIL();
   } catch (const Failure& failure) {
-    EXPECT_STREQ(failure.what(), "attention: value is f64 [1, 5, 1, 8], wanted f64 [1, 4, 1, 8]");
+    EXPECT_STREQ(failure.what(),
+                 "attention: expected value f64 [1, 4, 1, 8], found f64 [1, 5, 1, "
+                 "8]");
   }
 }
 
@@ -655,7 +657,7 @@ TEST(Attention, RefusesANegativeScale) {
     FAIL();
   } catch (const Failure& failure) {
     EXPECT_STREQ(failure.what(),
-                 "attention: scale is -0.5, wanted more than 0, or 0 for the usual");
+                 "attention: expected a scale above 0, or 0 for the default, found -0.5");
   }
 }
 

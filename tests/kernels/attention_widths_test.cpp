@@ -112,7 +112,7 @@ TEST(AttentionWidths, MatrixUnitsTakeNarrowDtypesOfTheirWidths) {
 
 #ifdef LONGSPAN_CUDA_KERNELS
 TEST(AttentionWidths, WarpGroupsTakeHeadsOf64And128WithoutTablesWhereTheyAreAskedFor) {
-  const char* const value = std::getenv("LONGSPAN_WARP_GROUPS");
+  const char* const value = std::getenv("LONGSPAN_HOPPER_WGMMA");
   const bool asked_for = value != nullptr && std::string_view(value) == "1";
   const auto takes = [](AttentionCase c, std::int64_t dim) {
     c.dim = c.value_dim = dim;
@@ -187,7 +187,7 @@ TEST(AttentionWidths, GradientsOfScoresKeptForSomePairsAtATimeEqualDense) {
   std::uint64_t seed = 0;
   for (const char* const most : {"0", "1", "2", "3"}) {
     ++seed;
-    ::setenv("LONGSPAN_KEPT_PAIRS", most, 1);
+    ::setenv("LONGSPAN_MAX_SAVED_PAIRS", most, 1);
 #ifdef LONGSPAN_EMULATED_CUDA
     const ptx::Counting counting;
 #endif
@@ -208,7 +208,7 @@ TEST(AttentionWidths, GradientsOfScoresKeptForSomePairsAtATimeEqualDense) {
   }
   c.rules = by_head();
   expect_dense(c, 64, DType::bf16, ++seed);
-  ::unsetenv("LONGSPAN_KEPT_PAIRS");
+  ::unsetenv("LONGSPAN_MAX_SAVED_PAIRS");
 }
 
 #ifdef LONGSPAN_EMULATED_CUDA
@@ -267,14 +267,14 @@ TEST(AttentionWidths, GradientsOfScoresAreKeptAsFarAsThereIsRoom) {
   // What the environment asks for, as far as there is room.
   for (const auto& [asked, wanted] :
        {std::pair("1000", 4), {"3", 3}, {"0", 0}, {"9223372036854775807", 4}}) {
-    ::setenv("LONGSPAN_KEPT_PAIRS", asked, 1);
+    ::setenv("LONGSPAN_MAX_SAVED_PAIRS", asked, 1);
     EXPECT_EQ(kept(large, 100), wanted) << asked;
   }
   for (const char* const asked : {"", "all", "-1", "1e3", " 1", "9223372036854775808"}) {
-    ::setenv("LONGSPAN_KEPT_PAIRS", asked, 1);
+    ::setenv("LONGSPAN_MAX_SAVED_PAIRS", asked, 1);
     EXPECT_THROW(kept(large, 1), Failure) << asked;
   }
-  ::unsetenv("LONGSPAN_KEPT_PAIRS");
+  ::unsetenv("LONGSPAN_MAX_SAVED_PAIRS");
 }
 #endif
 

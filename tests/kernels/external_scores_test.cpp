@@ -222,13 +222,13 @@ TEST(ExternalScores, ThatDoNotFitAreRefused) {
   };
   GivenCall call = call_of(c, device);
   call.given.row = Tensor::zeros({1, 1, 1, 8}, DType::f64, device);
-  EXPECT_NE(problem(call).find("8 positions, the keys end at 9"), std::string::npos);
+  EXPECT_NE(problem(call).find("expected at least 9 positions in the rows"), std::string::npos);
   call = call_of(c, device);
   call.given.high = Tensor::zeros({1, 1, 1, 1}, DType::f64, device);
-  EXPECT_NE(problem(call).find("have 7 positions, the keys end at 9"), std::string::npos);
+  EXPECT_NE(problem(call).find("score factors for at least 9 positions"), std::string::npos);
   call = call_of(c, device);
   call.given.high = Tensor();
-  EXPECT_NE(problem(call).find("high factor of scores is not given"), std::string::npos);
+  EXPECT_NE(problem(call).find("high factor of scores is missing"), std::string::npos);
 }
 
 }  // namespace

@@ -362,7 +362,7 @@ TEST(LayerNorm, WrongShapesAreNamed) {
                     .placement = {.middle_total = 1, .inner_total = 20}};
   EXPECT_NO_THROW(residual_layer_norm(backend(), base, change, norm));
   change.y = base;
-  EXPECT_THROW(residual_layer_norm(backend(), base, change, norm), Failure) << "goes elsewhere";
+  EXPECT_THROW(residual_layer_norm(backend(), base, change, norm), Failure) << "another output";
 }
 
 }  // namespace

@@ -183,7 +183,9 @@ TEST(Mask, RefusesRulesWithoutMeaning) {
     masks::image({8, 10, 4, 0, 1, 1, true}, masks::ImageOrder::raster);
     FAIL();
   } catch (const Failure& failure) {
-    EXPECT_STREQ(failure.what(), "an image of 8 x 10 in blocks of 4 x 0, wanted 1 or more");
+    EXPECT_STREQ(failure.what(),
+                 "mask: expected image and block sizes of at least 1, found 8 x 10 "
+                 "in blocks of 4 x 0");
   }
 }
 

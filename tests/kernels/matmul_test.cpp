@@ -322,29 +322,29 @@ TEST(Matmul, WrongShapesAndDTypesAreNamed) {
     return "no failure";
   };
   EXPECT_EQ(message({.a = of({2, 3}), .b = of({4, 5}), .c = of({2, 5})}),
-            "matmul: a is f32 [2, 3], b f32 [4, 5] and c f32 [2, 5], wanted [m, k], [k, n] and "
-            "[m, n]");
+            "matmul: expected [m, k] x [k, n] = [m, n], found f32 [2, 3], f32 [4, 5] and f32 [2, "
+            "5]");
   EXPECT_EQ(message({.a = of({2, 3}), .b = of({3, 5}), .c = of({2, 5}), .transpose_b = true}),
-            "matmul: a is f32 [2, 3], b f32 [3, 5] transposed and c f32 [2, 5], wanted [m, k], "
-            "[k, n] and [m, n]");
+            "matmul: expected [m, k] x [k, n] = [m, n], found f32 [2, 3], f32 [3, 5] transposed "
+            "and f32 [2, 5]");
   EXPECT_EQ(message({.a = of({2, 3}), .b = poisoned<BFloat16>({3, 5}), .c = of({2, 5})}),
-            "matmul: a is f32, b bf16 and c f32, wanted one floating dtype, c that or its "
-            "accumulator");
+            "matmul: expected a and b of one floating-point dtype, and c of it or its accumulator, "
+            "found f32, bf16 and f32");
   EXPECT_EQ(message({.a = of({2, 3}), .b = of({3, 5}), .c = of({2, 5}), .bias = of({4})}),
-            "matmul: the bias is f32 [4], wanted [5] of f32 or its accumulator");
+            "matmul: expected a bias [5] of f32 or its accumulator, found f32 [4]");
   const auto narrow = [](const Shape& shape) { return poisoned<BFloat16>(shape); };
   EXPECT_EQ(
       message({.a = narrow({2, 3}), .b = narrow({3, 5}), .c = of({2, 5}), .bias = narrow({5})}),
-      "matmul: the bias is bf16 [5], wanted [5] of f32 or its accumulator");
+      "matmul: expected a bias [5] of f32 or its accumulator, found bf16 [5]");
   EXPECT_EQ(
       message(
           {.a = of({2, 3}), .b = of({3, 5}), .c = of({2, 5}), .accumulate = true, .bias = of({5})}),
-      "matmul: a product that is added to c has neither bias nor activation");
+      "matmul: accumulate does not support bias or activation");
   Matmul summed = {.a = of({3, 2}), .b = of({3, 5}), .c = of({2, 5}), .transpose_a = true};
   summed.a_sums = of({3});
   const std::string wanted =
-      "matmul: the sums of a are f32 [3], wanted [2] of f32, beside a product with a transposed "
-      "and neither bias nor activation";
+      "matmul: expected a_sums [2] of f32 with a transposed a and no bias or activation, found f32 "
+      "[3]";
   EXPECT_EQ(message(summed), wanted);
   summed.a_sums = of({2});
   EXPECT_EQ(message(summed), "no failure");

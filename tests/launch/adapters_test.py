@@ -3,7 +3,7 @@
 
     tests/launch/adapters_test.py build/launch/longspan
 
-What is compared with the package peft needs an environment that has it (launch/setup --peers).
+What is compared with the package peft needs an environment that has it (launch/setup --reference-implementations).
 """
 
 import array
@@ -46,8 +46,8 @@ class Adapters(jobs.TestCase):
 
     def test_alone_are_trained_and_go_on_bit_for_bit(self):
         result = self.tune("new")
-        self.assertRegex(result.output, r"begun anew: layers/0/attention/position/adapter/down, .* and \d+ more")
-        self.assertRegex(result.output, r"\d+ parameters are trained, the others stay as they are")
+        self.assertRegex(result.output, r"reinitialized: layers/0/attention/position/adapter/down, .* and \d+ more")
+        self.assertRegex(result.output, r"\d+ trainable parameters, the rest are frozen")
         old, new = own(self.run_at("old").state(8)), self.run_at("new")
         after = own(new.state(8))
         for name, hashes in after.items():
@@ -57,7 +57,7 @@ class Adapters(jobs.TestCase):
                 self.assertEqual(hashes, old[name], name)
         moments = own(new.state(8), "optimizer/")
         self.assertEqual(sorted(moments), sorted(f"optimizer/{kind}/{name}" for name in after if "adapter" in name
-                                                 for kind in ("first", "second")))
+                                                 for kind in ("exp_avg", "exp_avg_sq")))
         self.assertLess(self.loss("new"), self.loss("old"))
         # Stopped in the middle, and on another layout.
         shutil.copytree(self.directory / "new", self.directory / "again")
@@ -79,13 +79,13 @@ class Adapters(jobs.TestCase):
                            "training.lora.dropout": 0})
         self.assertEqual(own(self.run_at("more").state(1)), own(self.run_at("new").state(8)))
         from_new = {"training.init_from.path": "new"}
-        for settings, part in (({"training.lora.alpha": 4}, "training.lora.alpha: the checkpoint has 3"),
-                               ({"training.lora.rank": 3}, "adapter/down is [2, 16] in "),
+        for settings, part in (({"training.lora.alpha": 4}, "training.lora.alpha: checkpoint has 3"),
+                               ({"training.lora.rank": 3}, "adapter/down: expected shape [3, 16], found [2, 16] in "),
                                ({"training.lora.target_modules": "[attention]", "training.lora.alpha": 4},
-                                "training.lora.alpha: the checkpoint has 3")):
+                                "training.lora.alpha: checkpoint has 3")):
             with self.subTest(part):
                 self.assert_one_sentence(self.tune("no", {**from_new, **settings}, code=2), part)
-        self.assert_one_sentence(self.tune("new", {"training.lora.rank": 3}, code=2), "was made with another model: training.lora.rank")
+        self.assert_one_sentence(self.tune("new", {"training.lora.rank": 3}, code=2), "the model differs: training.lora.rank")
 
     def test_adapters_that_a_run_has_not_are_merged(self):
         self.tune("new")
@@ -94,41 +94,41 @@ class Adapters(jobs.TestCase):
                  "training.lora.dropout": 0}
         none = {"training.lora.rank": "none", "training.lora.alpha": "none",
                 "training.lora.target_modules": "[attention/query, attention/value]"}
-        for name, settings, merged, layout in (("all", none, r"adapters are merged into the weights of .* and \d+ more", Layout(1, 1)),
-                                               ("split", none, "adapters are merged", Layout(2, 2)),
+        for name, settings, merged, layout in (("all", none, r"adapters merged into .* and \d+ more", Layout(1, 1)),
+                                               ("split", none, "adapters merged", Layout(2, 2)),
                                                ("some", {"training.lora.target_modules": "[attention]"},
-                                                "adapters are merged into the weights of layers/0/feed_forward/in", Layout(1, 1))):
+                                                "adapters merged into layers/0/feed_forward/in", Layout(1, 1))):
             with self.subTest(name):
                 output = self.tune(name, {**still, **settings}, layout).output
                 self.assertRegex(output, merged)
-                self.assertNotIn("left out: its optimizer, memory, place in the text and count of steps, and", output)
+                self.assertNotIn("data position and step count, and", output)
                 self.assertAlmostEqual(self.loss(name), self.loss("new"), delta=1e-5)
         self.assertGreater(abs(self.loss("old") - self.loss("new")), 1e-3)
 
     def test_what_begins_anew_and_is_not_trained_is_told(self):
         anew = {"training.init_from.reinitialize": "[content_bias]"}
-        told = "what begins anew stays as it was drawn where training.lora.modules_to_save does not name it: content_bias"
+        told = "Reinitialized parameters are not trained, because training.lora.modules_to_save does not contain them: content_bias"
         self.assertIn(told, self.tune("told", anew).output)
-        self.assertNotIn("stays as it was drawn", self.tune("beside", {**anew, "training.lora.modules_to_save": "[content_bias]"}).output)
+        self.assertNotIn("are not trained", self.tune("beside", {**anew, "training.lora.modules_to_save": "[content_bias]"}).output)
         frozen = self.train("frozen", settings={"training.init_from.path": "old", "training.frozen_parameters": "[content_bias]", **anew})
-        self.assertIn("what begins anew stays as it was drawn where training.frozen_parameters names it: content_bias", frozen.output)
+        self.assertIn("Reinitialized parameters are not trained, because training.frozen_parameters contains them: content_bias", frozen.output)
 
     def test_mistakes(self):
         for settings, part in (({"training.lora.target_modules": "[attention/queery]"},
-                                'training.lora.target_modules: no linear layer of this model has "attention/queery" in its name; they are '
+                                'training.lora.target_modules: no linear layer name contains "attention/queery" (choices: '
                                 "layers/*/attention/position, layers/*/attention/query, layers/*/attention/key"),
-                               ({"training.lora.rank": 17}, "training.lora.rank is 17, above the narrower side of the linear layer"),
-                               ({"training.lora.modules_to_save": "[layer]"}, "training.lora.modules_to_save: no parameter of this model"),
+                               ({"training.lora.rank": 17}, "training.lora.rank: expected at most "),
+                               ({"training.lora.modules_to_save": "[layer]"}, "training.lora.modules_to_save: no parameter name contains"),
                                ({"training.lora.rank": "none", "training.frozen_parameters": "[nothing]"},
                                 "training.frozen_parameters: no parameter"),
-                               ({"training.lora.rank": 0}, "allowed: none or an integer, at least 1"),
+                               ({"training.lora.rank": 0}, "training.lora.rank: expected none or an integer, at least 1"),
                                ({"training.lora.dropout": 1}, "training.lora.dropout")):
             with self.subTest(part):
                 self.assertIn(part, self.tune("no", settings, code=2).errors)
         text = self.longspan("config", "tiny.yaml", "--set", "training.lora.rank=2").errors
-        self.assertIn("there is no training.init_from.path", text)
+        self.assertIn("training.init_from.path is not set", text)
         text = self.longspan("config", "tiny.yaml", "--set", "training.lora.alpha=2").errors
-        self.assertIn("there is no training.lora.rank", text)
+        self.assertIn("training.lora.rank is not set", text)
 
     def test_frozen_parts_alone(self):
         self.train("frozen", settings={"training.init_from.path": "old", "training.frozen_parameters": "[embedding, layers/0]"})
@@ -139,7 +139,7 @@ class Adapters(jobs.TestCase):
 
     def test_plan_knows(self):
         def planned(settings):
-            plan = self.longspan("plan", "tiny.yaml", "--ranks", 1, "--memory", "8GB", *jobs.flat(settings)).output
+            plan = self.longspan("plan", "tiny.yaml", "--ranks", 1, "--memory-per-rank", "8GB", *jobs.flat(settings)).output
             return {tag: jobs.bytes_of(plan, tag) for tag in ("weights", "gradients", "optimizer")}
         # Of each of 12 linear layers of 16 x 16 or 16 x 64 the narrow pair, and of each number two moments.
         all_weights = planned({})
@@ -180,8 +180,8 @@ class Exported(ImportTestCase):
         # Not the keys: of the three in one matrix there, two have adapters.
         self.tune(**{"training.lora.target_modules": "[attention/query, attention/value, layers/1/feed_forward/in]"})
         self.give(run="tuned")
-        result = self.give("--adapters", "--base", "gpt2", run="tuned", folder="adapters", )
-        self.assertEqual(result.output, "adapters: adapters for GPT-2 of 2 layers in F32, step 8 of tuned\n")
+        result = self.give("--adapter-only", "--base-model", "gpt2", run="tuned", folder="adapters", )
+        self.assertEqual(result.output, "adapters: adapters for GPT-2, 2 layers, F32, step 8 of tuned\n")
         self.assertEqual(sorted(path.name for path in (self.directory / "adapters").iterdir()),
                          ["adapter_config.json", "adapter_model.safetensors"])
         config = json.loads((self.directory / "adapters" / "adapter_config.json").read_text())
@@ -210,8 +210,8 @@ class Exported(ImportTestCase):
 
     def test_what_cannot_be_given_alone(self):
         self.tune(**{"training.lora.modules_to_save": "[final_norm]"})
-        self.assert_one_sentence(self.give("--adapters", run="tuned", code=2), "--adapters: training.lora.modules_to_save is [final_norm]")
-        self.assert_one_sentence(self.give("--adapters", run="taken", code=2), "--adapters: ", "has none")
+        self.assert_one_sentence(self.give("--adapter-only", run="tuned", code=2), "cannot be combined with training.lora.modules_to_save: [final_norm]")
+        self.assert_one_sentence(self.give("--adapter-only", run="taken", code=2), "has no adapters")
         self.give(run="tuned")
 
 
@@ -236,7 +236,7 @@ class Encoders(import_encoders_test.TestCase):
 
     def test_classes_of_ones_own(self):
         result = self.tune(self.KINDS)
-        self.assertNotIn("stays as it was drawn", result.output)
+        self.assertNotIn("are not trained", result.output)
         self.assertLess(self.evaluate("kinds", "kinds.tsv"), 0.35)  # a guess has 0.69
         self.longspan("generate", "kinds", "--input", "new.txt", "--output", "classes.txt")
         self.assertEqual((self.directory / "classes.txt").read_text(), "praise\nblame\npraise\n")
@@ -245,12 +245,12 @@ class Encoders(import_encoders_test.TestCase):
         self.assertEqual(given["classifier.weight"][1], [2, import_encoders_test.WIDTH])
         self.take("whole", "merged")
         self.assertAlmostEqual(self.evaluate("merged", "kinds.tsv"), self.evaluate("kinds", "kinds.tsv"), delta=1e-5)
-        refused = self.longspan("export", "kinds", "--to", "alone", "--adapters", code=2)
-        self.assert_one_sentence(refused, "--adapters: training.lora.modules_to_save is [output]")
+        refused = self.longspan("export", "kinds", "--output-dir", "alone", "--adapter-only", code=2)
+        self.assert_one_sentence(refused, "cannot be combined with training.lora.modules_to_save: [output]")
 
     def test_a_readout_that_does_not_begin_anew_is_refused(self):
         result = self.tune({}, code=2)
-        self.assertIn('(it lacks "blame"); begin the readout anew: training.init_from.reinitialize: [output]', result.errors)
+        self.assertIn('(missing "blame"); reinitialize the output layer: set training.init_from.reinitialize to [output]', result.errors)
 
 
 class Peers(PeersTestCase, ImportTestCase):
@@ -265,11 +265,11 @@ class Peers(PeersTestCase, ImportTestCase):
             every = {**ADAPTERS, **SHORT, "run.output_dir": f"{kind}-tuned", "training.init_from.path": kind,
                      "training.lora.target_modules": layers}
             self.longspan("train", f"{kind}/config.yaml", *jobs.flat(every))
-            self.give("--adapters", run=f"{kind}-tuned", folder=f"{kind}-adapters")
+            self.give("--adapter-only", run=f"{kind}-tuned", folder=f"{kind}-adapters")
             (self.directory / "ids").write_bytes(bytes(range(64)))
             theirs = json.loads(self.peer("adapted", f"models/{kind}", f"{kind}-adapters", "ids", 32))
             for run, loss in ((f"{kind}-tuned", theirs["adapted"]), (kind, theirs["before"])):
-                result = self.longspan("evaluate", run, "--data", "ids", "--segment", 32, "--json")
+                result = self.longspan("evaluate", run, "--data", "ids", "--seq-length", 32, "--json")
                 self.assertLess(abs(json.loads(result.output)["loss"] - loss), 1e-5)
             self.assertGreater(abs(theirs["adapted"] - theirs["before"]), 1e-2)
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from jobs import Layout
 
-WARNING = "warning: text.txt holds another text than the checkpoint was trained on"
+WARNING = "warning: text.txt differs from the text that the checkpoint was trained on"
 
 
 class ChangedText(jobs.TestCase):

@@ -43,11 +43,11 @@ class Names(TrainedTestCase):
     def test_of_a_step_are_taken_by_evaluate_and_generate(self):
         for name in "4", "step-000000004", "run/checkpoints/step-000000004":
             self.assertEqual(self.step_of("--checkpoint", name), 4)
-            self.longspan("generate", "run", "--checkpoint", name, "--tokens", 3)
+            self.longspan("generate", "run", "--checkpoint", name, "--max-new-tokens", 3)
         self.assertEqual(self.step_of("--checkpoint", "4", ranks=2), 4)
         for ranks in 1, 2:
             result = self.longspan("evaluate", "run", "--checkpoint", "5", code=3, ranks=ranks)
-            self.assert_one_sentence(result, "run/checkpoints: there is no step-000000005; 2 steps are there, the newest "
+            self.assert_one_sentence(result, "run/checkpoints: no checkpoint step-000000005; 2 steps are saved there, the newest "
                                              "is step-000000008")
         self.assertEqual(json.loads(self.longspan("evaluate", "run/checkpoints", "--json").output)["step"], 8)
 
@@ -56,19 +56,19 @@ class Names(TrainedTestCase):
             for layout in Layout(1, 1), Layout(2, 1):
                 settings = {"checkpoint.resume_from": name, "training.max_steps": 9}
                 result = self.train(f"other-{number}-{layout.ranks}", layout, settings)
-                self.assertIn("resumed from run/checkpoints/step-000000008 at step 8", result.output)
+                self.assertIn("Resumed from run/checkpoints/step-000000008 at step 8", result.output)
         result = self.train("run", settings={"checkpoint.resume_from": 8, "training.max_steps": 9})
-        self.assertIn("resumed from run/checkpoints/step-000000008 at step 8", result.output)
+        self.assertIn("Resumed from run/checkpoints/step-000000008 at step 8", result.output)
         jobs.damage(self.step / "rank-00000.h5")
         shutil.rmtree(self.run_at().checkpoint(9))
         result = self.train("back", settings={"checkpoint.resume_from": "run", "training.max_steps": 9})
         self.assertIn("step-000000008", result.output)
-        self.assertIn("resumed from run/checkpoints/step-000000004 at step 4", result.output)
+        self.assertIn("Resumed from run/checkpoints/step-000000004 at step 4", result.output)
 
     def test_of_runs_that_have_none(self):
         (self.directory / "none" / "checkpoints").mkdir(parents=True)
         result = self.train("other", settings={"checkpoint.resume_from": "none"}, code=3)
-        self.assert_one_sentence(result, "none/checkpoints: has no checkpoint yet")
+        self.assert_one_sentence(result, "none/checkpoints: no checkpoint yet")
 
 
 class Inspection(TrainedTestCase):
@@ -80,7 +80,7 @@ class Inspection(TrainedTestCase):
             saved = re.search(r", step 8\n  saved at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC\n", text)
             self.assertTrue(saved, text)
             self.assertLess(abs(time.time() - time.mktime(time.strptime(saved[1], "%Y-%m-%d %H:%M:%S")) + time.timezone), 300)
-            self.assertIn(f"\n  loss {last['loss']:.4f} nats a token\n", text)
+            self.assertIn(f"\n  loss {last['loss']:.4f} nats per token\n", text)
             self.assertIn(f"\n  validation loss {last['validation_loss']:.4f}, "
                           f"{last['validation_bits_per_byte']:.4f} bits per byte\n", text)
         text = self.longspan("inspect", "run/checkpoints/step-000000004").output
@@ -90,7 +90,7 @@ class Inspection(TrainedTestCase):
         edit(self.step, replaced(rb'"saved_at": \d+,\n', b""))
         edit(self.step, lambda text: re.sub(rb'"metrics/[^"]*":(\{[^}]*\}|\d+),', b"", text))
         text = self.longspan("inspect", "run").output
-        self.assertRegex(text, r", step 8\n  its manifest is of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\n")
+        self.assertRegex(text, r", step 8\n  manifest modified at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\n")
         self.assertNotIn("loss", text)
         self.longspan("verify", "run")
         self.train("run", settings={"training.max_steps": 9})  # and goes on
@@ -112,16 +112,16 @@ class NothingSaved(jobs.TestCase):
                 ["generate", "run"]:
             with self.subTest(command=command):
                 result = self.longspan(*command, code=3)
-                self.assert_one_sentence(result, "run: this run (run/config.yaml: transformer_xl) has saved no checkpoint yet",
-                                         "it trains now: step ", " of 1000000 is the last that it logged",
-                                         "the first save is due after step 900000")
+                self.assert_one_sentence(result, "run: no checkpoint yet (run/config.yaml: transformer_xl)",
+                                         "training now: last logged step ", " of 1000000",
+                                         "first save after step 900000")
         job.signal(9)
         job.wait()
         result = self.longspan("evaluate", "run", code=3, ranks=2)
-        self.assert_one_sentence(result, "run: this run (run/config.yaml: transformer_xl) has saved no checkpoint yet and is "
-                                         "not running", "train first: longspan train run/config.yaml")
+        self.assert_one_sentence(result, "run: no checkpoint yet (run/config.yaml: transformer_xl); not running",
+                                 "run longspan train run/config.yaml")
         result = self.longspan("inspect", "run", code=3)
-        self.assert_one_sentence(result, "has saved no checkpoint yet and is not running")
+        self.assert_one_sentence(result, "no checkpoint yet", "not running")
 
 
 class Hostile(TrainedTestCase):
@@ -152,15 +152,15 @@ class Hostile(TrainedTestCase):
         def again():
             (self.step / "manifest.json").write_bytes(whole)
         edit(self.step, replaced(rb'"step": 8', b'"step": ' + b"[" * 1000000 + b"]" * 1000000))
-        self.assert_refused("values lie more than 32 deep in one another")
+        self.assert_refused("values nested more than 32 deep")
         again()
         edit(self.step, replaced(rb'"step": 8', b'"step": ' + b"7" * 20000000))
-        self.assert_refused("a number or word of more than 64 characters")
+        self.assert_refused("a number or literal exceeds 64 characters")
         with open(self.step / "manifest.json", "wb") as file:
             file.truncate(1 << 30)
-        self.assert_refused("it is not JSON: byte 1 is 0x00")
+        self.assert_refused("invalid JSON: byte 1 is 0x00")
         (self.step / "manifest.json").write_bytes(b" " * 50000000 + whole)
-        self.assert_refused("bytes are blanks")
+        self.assert_refused("bytes are whitespace")
         # Not of what the test itself holds.
         self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 1 << 20)
 
@@ -170,27 +170,27 @@ class Hostile(TrainedTestCase):
         with open(path, "r+b") as file:
             file.truncate(40 << 30)
         edit(self.step, replaced(f'"bytes":{size}'.encode(), f'"bytes":{40 << 30}'.encode()))
-        self.assert_refused("rank-00000.h5 has 42949672960 bytes, and what it holds explains at most")
+        self.assert_refused("rank-00000.h5: expected at most ")
 
     def test_values_that_cannot_be(self):
         whole = (self.step / "manifest.json").read_bytes()
         for pattern, value, part in [
                 (rb'"trainer/steps":8', b'"trainer/steps":-8', 'scalar "trainer/steps": found -8'),
                 (rb'"trainer/steps":8', b'"trainer/steps":9223372036854775807', 'scalar "trainer/steps": found 9223372036'),
-                (rb'"trainer/steps":8', b'"trainer/steps":"8"', 'scalar "trainer/steps": found "8"'),
-                (rb'"trainer/steps":8', b'"trainer/steps":4', "trainer/steps is 4, and the checkpoint is of step 8"),
-                (rb'"optimizer/updates":8', b'"optimizer/updates":true', 'scalar "optimizer/updates": found true'),
-                (rb'"optimizer/updates":8', b'"optimizer/updates":-1', 'scalar "optimizer/updates": found -1'),
-                (rb'"data/tokenizer":"[^\n]*?[^\\]"', b'"data/tokenizer":""', "is not a tokenizer of Longspan"),
-                (rb'"configuration": "[^\n]*"', b'"configuration": ""', "configuration: found 0 bytes"),
-                (rb'"configuration": "[^\n]*"', b'"configuration": "model: ["', "its configuration cannot be read")]:
+                (rb'"trainer/steps":8', b'"trainer/steps":"8"', 'scalar "trainer/steps": expected an integer'),
+                (rb'"trainer/steps":8', b'"trainer/steps":4', "trainer/steps: expected the step of the checkpoint, 8, found 4"),
+                (rb'"optimizer/num_updates":8', b'"optimizer/num_updates":true', 'scalar "optimizer/num_updates": expected an integer'),
+                (rb'"optimizer/num_updates":8', b'"optimizer/num_updates":-1', 'scalar "optimizer/num_updates": expected an integer from 0'),
+                (rb'"data/tokenizer":"[^\n]*?[^\\]"', b'"data/tokenizer":""', "not a Longspan tokenizer"),
+                (rb'"configuration": "[^\n]*"', b'"configuration": ""', "configuration: expected 1 to "),
+                (rb'"configuration": "[^\n]*"', b'"configuration": "model: ["', "cannot read its config")]:
             edit(self.step, replaced(pattern, value))
             self.assert_refused(part, but=["inspect"])
             (self.step / "manifest.json").write_bytes(whole)
         # What train would go on from by itself is the step before.
         edit(self.step, replaced(rb'"trainer/steps":8', b'"trainer/steps":-8'))
         result = self.train("run", settings={"training.max_steps": 9})
-        self.assertIn("resumed from run/checkpoints/step-000000004 at step 4", result.output)
+        self.assertIn("Resumed from run/checkpoints/step-000000004 at step 4", result.output)
 
     def test_a_step_without_manifest_or_a_run_with_a_damaged_configuration(self):
         (self.directory / "run" / "config.yaml").write_text("model: [\n")
@@ -200,7 +200,7 @@ class Hostile(TrainedTestCase):
         shutil.copy(self.directory / "tiny.yaml", self.directory / "run" / "config.yaml")
         self.longspan("evaluate", "run", "--data", "held-out.txt", "--set", "data.batc=3", code=2)
         (self.step / "manifest.json").unlink()
-        self.assert_refused("step-000000008/manifest.json: the file is missing")
+        self.assert_refused("step-000000008/manifest.json: no such file")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ class TrainedRun(jobs.TestCase):
         return json.loads(self.longspan("evaluate", "run", "--json", *arguments, ranks=ranks).output)
 
     def generate(self, seed=3, ranks=1):
-        result = self.longspan("generate", "run", "--prompt", "the lord ", "--tokens", "30", "--seed", seed,
+        result = self.longspan("generate", "run", "--prompt", "the lord ", "--max-new-tokens", "30", "--seed", seed,
                                "--top-k", "8", ranks=ranks)
         self.assertTrue(result.output.startswith("the lord "), result.output)
         return result.output
@@ -42,7 +42,7 @@ class TrainedRun(jobs.TestCase):
         last = self.run_at().metrics()[-1]
         found = self.evaluate()
         self.assertEqual(found["step"], 24)
-        self.assertEqual(found["bytes"], len((self.directory / "held-out.txt").read_bytes()) - 1)
+        self.assertEqual(found["num_bytes"], len((self.directory / "held-out.txt").read_bytes()) - 1)
         self.assertAlmostEqual(found["loss"], last["validation_loss"], delta=1e-5)
         self.assertAlmostEqual(found["bits_per_byte"], last["validation_bits_per_byte"], delta=1e-5)
         self.assertAlmostEqual(found["perplexity"], math.exp(found["loss"]), delta=1e-9)
@@ -55,15 +55,15 @@ class TrainedRun(jobs.TestCase):
         earlier = self.evaluate("--checkpoint", "run/checkpoints/step-000000012")
         self.assertEqual(earlier["step"], 12)
         self.assertGreater(earlier["loss"], self.evaluate()["loss"] + 0.01)
-        self.assertEqual(self.evaluate("--data", "text.txt", "--tokens", "64")["data"], "text.txt")
+        self.assertEqual(self.evaluate("--data", "text.txt", "--max-tokens", "64")["data"], "text.txt")
 
     def test_evaluation_with_another_memory_or_none(self):
-        self.assertEqual(self.evaluate("--memory", "0")["memory"], 0)
-        self.assertEqual(self.evaluate("--memory", "20")["memory"], 20)
-        window = self.evaluate("--recompute-context", "8", "--tokens", "40")
-        self.assertEqual(window["recompute_context"], 8)
+        self.assertEqual(self.evaluate("--mem-len", "0")["mem_len"], 0)
+        self.assertEqual(self.evaluate("--mem-len", "20")["mem_len"], 20)
+        window = self.evaluate("--sliding-window", "8", "--max-tokens", "40")
+        self.assertEqual(window["sliding_window"], 8)
         self.assertEqual(window["stride"], 1)
-        self.assertEqual(self.evaluate("--recompute-context", "8", "--stride", "3", "--tokens", "40")["stride"], 3)
+        self.assertEqual(self.evaluate("--sliding-window", "8", "--stride", "3", "--max-tokens", "40")["stride"], 3)
         self.assertTrue(math.isfinite(window["loss"]))
 
     def test_only_the_network_that_was_trained_is_used(self):
@@ -71,8 +71,8 @@ class TrainedRun(jobs.TestCase):
             for command in "evaluate", "generate":
                 with self.subTest(command=command, key=key):
                     result = self.longspan(command, "run", "--set", f"model.{key}={value}", code=2)
-                    self.assert_one_sentence(result, "step-000000024: was made with another model",
-                                             f"model.{key}: the checkpoint has {saved}, the configuration {value} (--set)")
+                    self.assert_one_sentence(result, "step-000000024: the model differs",
+                                             f"model.{key}: checkpoint has {saved}, config has {value} (--set)")
         edited = json.loads((self.directory / "tiny.yaml").read_text())
         edited["model"]["num_attention_heads"] = 2
         (self.directory / "edited.yaml").write_text(json.dumps(edited))
@@ -83,20 +83,20 @@ class TrainedRun(jobs.TestCase):
     def test_evaluation_in_segments_and_streams_of_any_number(self):
         largest = 2 ** 63 - 1
         text = (self.directory / "held-out.txt").read_bytes()
-        found = self.evaluate("--segment", largest)
-        self.assertEqual(found["tokens"], len(text) - 1)
+        found = self.evaluate("--seq-length", largest)
+        self.assertEqual(found["num_tokens"], len(text) - 1)
         self.assertTrue(math.isfinite(found["loss"]))
-        self.assertEqual(self.evaluate("--tokens", "010")["tokens"], 16)  # 2 of each of 8 streams
+        self.assertEqual(self.evaluate("--max-tokens", "010")["num_tokens"], 16)  # 2 of each of 8 streams
         for streams in largest, 100000000, len(text):
-            result = self.longspan("evaluate", "run", "--batch", streams, code=2)
-            self.assert_one_sentence(result, f"--batch: found {streams} streams; wanted at most {len(text) - 1}",
-                                     "held-out.txt")
-        self.assertEqual(self.evaluate("--batch", len(text) - 1)["tokens"], len(text) - 1)
-        result = self.longspan("evaluate", "run", "--batch", 1, ranks=2, code=2)
-        self.assert_one_sentence(result, "--batch = 1: the number of streams must be a multiple of the 2 data ranks")
+            result = self.longspan("evaluate", "run", "--batch-size", streams, code=2)
+            self.assert_one_sentence(result, f"--batch-size: expected at most {len(text) - 1} streams (predicted tokens of ", "held-out.txt",
+                                     f"found {streams}")
+        self.assertEqual(self.evaluate("--batch-size", len(text) - 1)["num_tokens"], len(text) - 1)
+        result = self.longspan("evaluate", "run", "--batch-size", 1, ranks=2, code=2)
+        self.assert_one_sentence(result, "--batch-size: expected a multiple of the 2 data ranks, found 1")
 
     def test_generation_on_context_ranks_is_the_same(self):
-        chosen = ["--prompt", "the lord said", "--tokens", 20, "--temperature", 0]
+        chosen = ["--prompt", "the lord said", "--max-new-tokens", 20, "--temperature", 0]
         expected = self.longspan("generate", "run", *chosen).output
         self.assertEqual(self.longspan("generate", "run", *chosen, "--set", "parallel.context_parallel_size=2", ranks=2).output, expected)
 
@@ -117,8 +117,8 @@ class TrainedRun(jobs.TestCase):
         shutil.rmtree(self.run_at().checkpoint(36))
         output = b"".join(iter(lambda: os.read(reader, 4096), b"")).decode()
         self.assertEqual(process.wait(), 0, output)
-        self.assertEqual(output.count(": good\n"), 2)
-        self.assertIn("step-000000036: removed meanwhile\n", output)
+        self.assertEqual(output.count(": valid\n"), 2)
+        self.assertIn("step-000000036: removed during verification\n", output)
 
     def test_generation_repeats_itself_with_its_seed_on_any_ranks(self):
         text = self.generate()
@@ -129,31 +129,31 @@ class TrainedRun(jobs.TestCase):
     def test_inspection(self):
         text = self.longspan("inspect", "run", "--tensors").output
         self.assertIn("step 24", text)
-        self.assertIn("saved on data 1 x context 1 x tensor 2", text)
+        self.assertIn("saved with data 1 x context 1 x tensor 2", text)
         self.assertIn("trainer/steps = 24", text)
         self.assertRegex(text, r"(?m)^embedding/weight +f32 +\[256, 16\] +2 pieces")
         self.assertIn("step 12", self.longspan("inspect", "run/checkpoints/step-000000012").output)
         again = self.directory / "again.yaml"
-        again.write_text(self.longspan("inspect", "run", "--configuration").output)
+        again.write_text(self.longspan("inspect", "run", "--config").output)
         self.assertEqual(self.longspan("train", again, ranks=2).output.count("differs"), 0)
 
     def test_verification(self):
         for ranks in 1, 2:
             result = self.longspan("verify", "run", ranks=ranks)
-            self.assertEqual(result.output.count(": good\n"), 2)
+            self.assertEqual(result.output.count(": valid\n"), 2)
         jobs.damage(self.run_at().checkpoint(12) / "rank-00001.h5")
         for ranks in 1, 2:
             result = self.longspan("verify", "run", ranks=ranks, code=3)
-            self.assertIn("step-000000012: damaged\n", result.output)
+            self.assertIn("step-000000012: corrupt\n", result.output)
             self.assertIn("rank-00001.h5", result.output)
-            self.assertIn("step-000000024: good\n", result.output)
-            self.assert_one_sentence(result, "1 of 2 checkpoints damaged")
+            self.assertIn("step-000000024: valid\n", result.output)
+            self.assert_one_sentence(result, "1 of 2 checkpoints corrupt")
 
     def test_a_damaged_checkpoint_is_passed_over_aloud(self):
         jobs.damage(self.run_at().checkpoint(24) / "rank-00000.h5")
         result = self.longspan("evaluate", "run", "--json")
         self.assertEqual(json.loads(result.output)["step"], 12)
-        self.assert_one_sentence(result, "passed over", "step-000000024")
+        self.assert_one_sentence(result, "skipped", "step-000000024")
         for command in "evaluate", "generate":
             named = self.longspan(command, "run", "--checkpoint", "run/checkpoints/step-000000024", code=3, ranks=2)
             self.assert_one_sentence(named, "step-000000024", "rank-00000.h5")
@@ -162,23 +162,22 @@ class TrainedRun(jobs.TestCase):
         shutil.copytree(self.directory / "run", self.directory / "empty")
         shutil.rmtree(self.directory / "empty" / "checkpoints")
         os.mkfifo(self.directory / "pipe")
-        unsaved = ("has saved no checkpoint yet and is not running: step 24 of 24 is the last that it logged; "
-                   "train first: longspan train empty/config.yaml")
+        unsaved = "not running: last logged step 24 of 24; run longspan train empty/config.yaml"
         for arguments, code, part in [
-                (["evaluate", "nowhere"], 3, "nowhere: there is no such run or checkpoint"),
-                (["generate", "nowhere"], 3, "nowhere: there is no such run or checkpoint"),
-                (["inspect", "nowhere"], 3, "nowhere: there is no such directory"),
-                (["verify", "nowhere"], 3, "nowhere: there is no such directory"),
+                (["evaluate", "nowhere"], 3, "nowhere: no such run or checkpoint"),
+                (["generate", "nowhere"], 3, "nowhere: no such run or checkpoint"),
+                (["inspect", "nowhere"], 3, "nowhere: no such directory"),
+                (["verify", "nowhere"], 3, "nowhere: no such directory"),
                 (["evaluate", "run", "--data", "missing.txt"], 3, "missing.txt: cannot be opened"),
-                (["evaluate", "run", "--data", "pipe"], 3, "pipe: is a named pipe to which nothing is written"),
-                (["generate", "run", "--prompt-file", "pipe"], 3, "pipe: is a named pipe to which nothing is written"),
+                (["evaluate", "run", "--data", "pipe"], 3, "pipe: named pipe without a writer"),
+                (["generate", "run", "--prompt-file", "pipe"], 3, "pipe: named pipe without a writer"),
                 (["evaluate", "run", "--split", "test"], 2, "data.test is not set"),
                 (["evaluate", "run", "--split", "tset"], 2, "--split"),
                 (["evaluate", "run", "--checkpoint", "nowhere"], 3, "nowhere"),
                 (["generate", "run", "--checkpoint", "nowhere"], 3, "nowhere"),
                 (["evaluate", "empty"], 3, unsaved),
                 (["generate", "empty"], 3, unsaved),
-                (["generate", "run", "--set", "run.device=cuda"], 2, "run.device is cuda, but"),
+                (["generate", "run", "--set", "run.device=cuda"], 2, "run.device: cuda is not available"),
                 (["generate", "run", "--temperature", "-1"], 2, "temperature"),
                 (["generate", "run", "--top-p", "1.5"], 2, "top-p"),
         ]:
@@ -201,18 +200,18 @@ class Training(jobs.TestCase):
                 (["tiny.yaml", "--set", "model.family=transformer-xl"], 2, ['did you mean "transformer_xl"?']),
                 (["tiny.yaml", "--set", "data.train=missing.txt"], 3, ["missing.txt: cannot be opened"]),
                 (["tiny.yaml", "--set", "data.train=."], 3, [".: "]),
-                (["tiny.yaml", "--set", "data.train=pipe"], 3, ["pipe: is a named pipe to which nothing is written"]),
+                (["tiny.yaml", "--set", "data.train=pipe"], 3, ["pipe: named pipe without a writer"]),
                 (["tiny.yaml", "--set", "data.train=empty.txt"], 3, ["empty.txt"]),
                 (["tiny.yaml", "--set", "data.train=short.txt"], 3, ["short.txt"]),
                 (["tiny.yaml", "--set", "data.validation=missing.txt"], 3, ["missing.txt: cannot be opened"]),
                 (["tiny.yaml", "--set", "data.validation=empty.txt"], 3, ["empty.txt"]),
-                (["tiny.yaml", "--set", "data.validation=one.txt"], 3, ["one.txt: has 1 token"]),
+                (["tiny.yaml", "--set", "data.validation=one.txt"], 3, ["one.txt: expected at least 2 tokens"]),
                 (["tiny.yaml", "--set", "parallel.tensor_parallel_size=4"], 2, ["parallel.tensor_parallel_size 4"]),
-                (["tiny.yaml", "--set", "run.output_dir=text.txt"], 2, ['run.output_dir "text.txt" cannot be made']),
-                (["tiny.yaml", "--set", "training.gradient_accumulation_steps=3"], 2, ["training.gradient_accumulation_steps is 3"]),
-                (["tiny.yaml", "--set", "run.device=cuda"], 2, ["run.device is cuda, but"]),
+                (["tiny.yaml", "--set", "run.output_dir=text.txt"], 2, ['run.output_dir "text.txt" cannot be created']),
+                (["tiny.yaml", "--set", "training.gradient_accumulation_steps=3"], 2, ["training.gradient_accumulation_steps: expected a divisor"]),
+                (["tiny.yaml", "--set", "run.device=cuda"], 2, ["run.device: cuda is not available"]),
                 (["tiny.yaml", "--set", "parallel.gpu_backend=nccl"], 2,
-                 ["parallel.gpu_backend is nccl, but rank 0 computes on the CPU"]),
+                 ["parallel.gpu_backend: nccl is not available: rank 0 runs on the CPU"]),
         ]:
             for ranks in 1, 2:
                 with self.subTest(arguments=arguments, ranks=ranks):
@@ -247,7 +246,7 @@ class Training(jobs.TestCase):
         self.assertRegex(result.stderr, r"\Alongspan: [^\n]*File too large[^\n]*\n\Z")
 
     def test_what_no_memory_holds_is_refused_before_it_is_allocated(self):
-        """With the keys that would make it fit, on every layout, at once."""
+        """With the keys that make it fit, on every layout, at once."""
         huge = ["--set", "model.num_hidden_layers=64", "--set", "model.hidden_size=4096", "--set", "model.intermediate_size=16384"]
         for ranks in 1, 2:
             with self.subTest(ranks=ranks):
@@ -255,24 +254,24 @@ class Training(jobs.TestCase):
                 result = self.longspan("train", "tiny.yaml", *huge, ranks=ranks, code=2)
                 self.assertLess(time.monotonic() - begin, 20)
                 self.assertEqual(result.errors.count("longspan: "), 1)
-                self.assertRegex(result.errors, r"a rank of this run needs \d+\.\d+ GB \(weights .*optimizer .* GB, .*\)")
-                self.assertIn("memory are free", result.errors)
+                self.assertRegex(result.errors, r"a rank requires \d+\.\d+ GB \(weights .*optimizer .* GB, .*\)")
+                self.assertIn("memory free", result.errors)
 
     def test_plan_without_a_fitting_layout_names_keys(self):
         def needed(*arguments):
-            return jobs.bytes_of(self.longspan("plan", "tiny.yaml", "--memory", "1GB", *arguments).output, "with reserve")
+            return jobs.bytes_of(self.longspan("plan", "tiny.yaml", "--memory-per-rank", "1GB", *arguments).output, "with reserve")
         def refused(memory, *arguments):
-            result = self.longspan("plan", "tiny.yaml", "--memory", f"{memory:.0f}", *arguments, code=2)
-            self.assert_one_sentence(result, "tiny.yaml: expected at most ", " for each rank, found ")
+            result = self.longspan("plan", "tiny.yaml", "--memory-per-rank", f"{memory:.0f}", *arguments, code=2)
+            self.assert_one_sentence(result, "tiny.yaml: expected at most ", " per rank, found ")
             return result.output
         one, two = needed(), needed("--ranks", "2", "--set", "parallel.tensor_parallel_size=2")
-        keys = r"keys that would make it fit(?:, with smaller batches)?\n +[\d.]+ .?B +not known  (\S.*)\n"
+        keys = r"settings that make it fit(?:, with smaller batches)?\n +[\d.]+ .?B +unknown  (\S.*)\n"
         named = re.search(keys, refused(0.8 * one))[1].split()
-        self.longspan("plan", "tiny.yaml", "--memory", f"{0.8 * one:.0f}", *(word for key in named for word in ("--set", key)))
+        self.longspan("plan", "tiny.yaml", "--memory-per-rank", f"{0.8 * one:.0f}", *(word for key in named for word in ("--set", key)))
         for layout in ("parallel.data_parallel_size=2",
                        "parallel.data_parallel_size=1"):  # one that does not fit, and one of other than 2 ranks
             output = refused(0.8 * min(one, two), "--ranks", "2", "--set", layout)
-            self.assertRegex(output, r"(?s)\nno layout of 2 ranks fits; the smallest\n.*for the first of them: " + keys)
+            self.assertRegex(output, r"(?s)\nno layout of 2 ranks fits; the smallest\n.*for the first one: " + keys)
 
     def test_plan_counts_the_parameters(self):
         self.longspan("train", "tiny.yaml")
@@ -283,66 +282,66 @@ class Training(jobs.TestCase):
         def plan(*arguments, code=0):
             return self.longspan("plan", "tiny.yaml", *arguments, code=code)
         begin = time.monotonic()
-        output = plan("--ranks", "4", "--memory", "1GiB", "--flops", "1e11", "--bandwidth", "1e9").output
+        output = plan("--ranks", "4", "--memory-per-rank", "1GiB", "--flops-per-rank", "1e11", "--bandwidth-per-rank", "1e9").output
         self.assertLess(time.monotonic() - begin, 5)
         for part in ("data 4 x context 1 x tensor 1, ZeRO 0", "weights", "optimizer", "activations", "of 1.07 GB: fits",
-                     "FLOPs a token", "sent by a rank each step over data (4 ranks)", "a step: ", "tokens a second",
+                     "FLOPs per token", "sent per rank and step over data (4 ranks)", "step time: ", "tokens per second",
                      "layouts of 4 ranks that fit, fastest first"):
             self.assertIn(part, output)
         for same in ("1.5GB", "1500MB", "1.5e9"):
-            self.assertIn("of 1.50 GB: fits", plan("--ranks", "2", "--memory", same).output)
+            self.assertIn("of 1.50 GB: fits", plan("--ranks", "2", "--memory-per-rank", same).output)
         gpu = plan("--device", "h200").output
         self.assertRegex(gpu, r"\n  with reserve +[0-9.]+ [kM]B of 149.25 GB: fits\n")
         if "built without CUDA" not in gpu:  # its products' workspace
             self.assertRegex(gpu, r"\non GPUs.*\n(.*\n)*  workspace +\d\d\.\d+ MB\n")
-        self.assertIn("\non GPUs", plan("--memory", "1GB", "--set", "run.device=cuda").output)
-        self.assertNotIn("\non GPUs", plan("--memory", "1GB").output)
-        result = plan("--ranks", "2", "--memory", "200kB", code=2)
+        self.assertIn("\non GPUs", plan("--memory-per-rank", "1GB", "--set", "run.device=cuda").output)
+        self.assertNotIn("\non GPUs", plan("--memory-per-rank", "1GB").output)
+        result = plan("--ranks", "2", "--memory-per-rank", "200kB", code=2)
         self.assertIn("does not fit", result.output)
-        self.assertRegex(result.output, "keys that would make it fit|no key makes it fit; the least is")
+        self.assertRegex(result.output, "settings that make it fit|no setting makes it fit; the smallest is")
         for arguments, code, part in [
                 (["--ranks", "0"], 2, "--ranks"),
-                (["--device", "abacus"], 2, 'known are a100-40gb'),
-                (["--memory", "much"], 2, "--memory"),
-                (["--memory=-1GB"], 2, "--memory"),
-                (["--ranks", "11"], 2, "the model has no layout of 11 ranks"),
-                (["--machine", "text.txt"], 3, "text.txt: is no table of a machine"),
-                (["--machine", "nowhere.json"], 3, "nowhere.json: cannot be opened for reading: No such file"),
-                (["--machine", "."], 3, ".: is not a regular file"),
+                (["--device", "abacus"], 2, '(choices: a100-40gb'),
+                (["--memory-per-rank", "much"], 2, "--memory-per-rank"),
+                (["--memory-per-rank=-1GB"], 2, "--memory-per-rank"),
+                (["--ranks", "11"], 2, "no layout of 11 ranks supports this model"),
+                (["--machine-profile", "text.txt"], 3, "text.txt: invalid machine file"),
+                (["--machine-profile", "nowhere.json"], 3, "nowhere.json: cannot be opened for reading: No such file"),
+                (["--machine-profile", "."], 3, ".: expected a regular file"),
         ]:
             with self.subTest(arguments=arguments):
                 self.assertIn(part, plan(*arguments, code=code).errors)
-        self.longspan("plan", "--calibrate", "--machine", "machine.json", ranks=2)
+        self.longspan("plan", "--calibrate", "--machine-profile", "machine.json", ranks=2)
         measured = json.loads((self.directory / "machine.json").read_text())
         self.assertLess(measured["f16_flops"], 1.5 * measured["flops"])  # a CPU emulates it
-        output = plan("--ranks", "2", "--machine", "machine.json").output
-        self.assertRegex(output, r"machine.json: measured with 2 ranks of \d+ threads?; here 2 ranks share the machine\n")
-        self.assertRegex(output, r"a step: .* tokens a second")
+        output = plan("--ranks", "2", "--machine-profile", "machine.json").output
+        self.assertRegex(output, r"machine.json: measured with 2 ranks of \d+ threads?; assumes 2 ranks on this machine\n")
+        self.assertRegex(output, r"step time: .* tokens per second")
 
     def test_a_plan_divides_the_machine_that_was_measured(self):
         """What one rank reached with all cores is not what each of four ranks will."""
         def seconds(ranks, *arguments):
-            output = self.longspan("plan", "tiny.yaml", "--machine", "machine.json", "--set", f"parallel.data_parallel_size={ranks}",
+            output = self.longspan("plan", "tiny.yaml", "--machine-profile", "machine.json", "--set", f"parallel.data_parallel_size={ranks}",
                                    *arguments).output
-            self.assertIn(f"machine.json: measured with 1 rank of 4 threads; here {ranks} rank", output)
-            found = re.search(r"a step: .* = (\S+) s of products", output)
+            self.assertIn(f"machine.json: measured with 1 rank of 4 threads; assumes {ranks} rank", output)
+            found = re.search(r"step time: .* = (\S+) s compute", output)
             return output, float(found[1])
         (self.directory / "machine.json").write_text(json.dumps(
             {"name": "this machine", "memory": 1e9, "flops": 1e9, "bf16_flops": 1e9, "f16_flops": 1e9,
              "memory_bandwidth": 1e9, "bandwidth": 1e9, "ranks": 1, "threads": 4}))
         output, four = seconds(4, "--set", "run.num_threads=1")
-        self.assertIn("each rank computes with 1 thread: run.num_threads", output)
+        self.assertIn("1 thread per rank (run.num_threads)", output)
         output, one = seconds(1, "--set", "run.num_threads=4")
-        self.assertIn("each rank computes with 4 threads: run.num_threads", output)
+        self.assertIn("4 threads per rank (run.num_threads)", output)
         self.assertAlmostEqual(four / one, 1, delta=0.1)  # a quarter of the batch at a quarter of the speed
-        self.assertIn("each rank computes with 1 thread: OMP_NUM_THREADS",
+        self.assertIn("1 thread per rank (OMP_NUM_THREADS)",
                       seconds(4, "--set", "run.num_threads=0")[0])
         environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
         output = subprocess.run([self.program, "plan", "tiny.yaml", "--ranks", "8",
                                  "--set", "run.num_threads=0"], cwd=self.directory,
                                 env=environment, timeout=jobs.MOST_SECONDS, capture_output=True, text=True, check=False)
         share = max(1, len(os.sched_getaffinity(0)) // 8)
-        self.assertRegex(output.stdout, f"each rank computes with {share} threads?: an even share of this machine's cores")
+        self.assertRegex(output.stdout, rf"{share} threads? per rank \(an equal share of the cores\)")
 
     def test_as_mpirun_is_used_by_a_user(self):
         """With what launch/mpirun-environment sets, standard error has the one sentence and no noise."""

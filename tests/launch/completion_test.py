@@ -31,7 +31,7 @@ printf '%s\n' "${COMPREPLY[@]}"
 
 def commands_of(text):
     """Those that the help lists."""
-    return re.findall(r"(?m)^  ([a-z]+) ", text.split("Subcommands:")[1].split("Examples:")[0])
+    return re.findall(r"(?m)^  ([a-z-]+) ", text.split("Subcommands:")[1].split("Examples:")[0])
 
 
 class Completion(jobs.TestCase):
@@ -65,24 +65,24 @@ class Completion(jobs.TestCase):
         self.assertEqual(self.complete("longspan tr"), ["train"])
         self.assertEqual(set(self.complete("longspan tokenizer ")), {"train", "encode", "decode"})
         self.assertEqual(set(self.complete("longspan co")), {"config", "compare", "completion"})
-        self.assertEqual(self.complete("longspan run -n 2 -- eva"), ["evaluate"])
+        self.assertEqual(self.complete("longspan launch -n 2 -- eva"), ["evaluate"])
 
     def test_options_and_their_choices(self):
         self.assertIn("--set", self.complete("longspan train --"))
         self.assertEqual(set(self.complete("longspan list --")), {"--help", "--json"})
-        self.assertEqual(self.complete("longspan tokenizer train --voc"), ["--vocabulary"])
+        self.assertEqual(self.complete("longspan tokenizer train --voc"), ["--vocab-size"])
         self.assertEqual(set(self.complete("longspan evaluate runs/a --split ")), {"validation", "test", "train"})
         self.assertEqual(self.complete("longspan evaluate runs/a --split=t"), ["test", "train"])
         self.assertEqual(set(self.complete("longspan completion ")), {"bash", "zsh", "fish"})
         self.assertIn("tokenizer", self.complete("longspan man t"))
-        self.assertIn("encoder_decoder", self.complete("longspan config --new enc"))
+        self.assertIn("encoder_decoder", self.complete("longspan config --template enc"))
 
     def test_files_are_left_to_readline(self):
-        for line in "longspan train my", "longspan tail ", "longspan plan a.yaml --machine m":
+        for line in "longspan train my", "longspan tail ", "longspan plan a.yaml --machine-profile m":
             self.assertEqual(self.complete(line), [], line)
 
     def test_keys_of_the_configuration(self):
-        for before in "train a.yaml", "config", "run -n 2 -- train a.yaml", "evaluate runs/a":
+        for before in "train a.yaml", "config", "launch -n 2 -- train a.yaml", "evaluate runs/a":
             with self.subTest(before=before):
                 self.assertEqual(set(self.complete(f"longspan {before} --set training.max_s")), {"training.max_steps="})
         schedules = {"constant", "linear", "cosine", "inverse_sqrt", "warmup_stable_decay"}
@@ -114,7 +114,7 @@ class Completion(jobs.TestCase):
         script = self.directory / "longspan.fish"
         script.write_text(self.longspan("completion", "fish").output)
         for line, found in [("tr", ["train"]), ("tokenizer ", ["decode", "encode", "train"]),
-                            ("run -n 2 -- eva", ["evaluate"]), ("train a.yaml --set training.max_s", ["training.max_steps="]),
+                            ("launch -n 2 -- eva", ["evaluate"]), ("train a.yaml --set training.max_s", ["training.max_steps="]),
                             ("train a.yaml --set training.lr_scheduler.type=co",
                              ["training.lr_scheduler.type=constant", "training.lr_scheduler.type=cosine"])]:
             with self.subTest(line=line):
@@ -131,7 +131,7 @@ class Completion(jobs.TestCase):
 class Manual(jobs.TestCase):
     def setUp(self):
         super().setUp()
-        self.assertEqual(self.longspan("man", "--into", "man1").output, "")
+        self.assertEqual(self.longspan("man", "--output-dir", "man1").output, "")
         self.pages = sorted((self.directory / "man1").iterdir())
 
     def test_there_is_one_of_each_command(self):
@@ -162,15 +162,15 @@ class Manual(jobs.TestCase):
         page = shown("longspan-evaluate.1")
         for part in "--split", "KEY=VALUE", "longspan evaluate", "75 stopped on request":
             self.assertIn(part, page)
-        self.assertIn("--vocabulary", shown("longspan-tokenizer.1"))
+        self.assertIn("--vocab-size", shown("longspan-tokenizer.1"))
         self.assertIn("longspan-train(1)", shown("longspan.1"))
 
     def test_mistakes(self):
-        for command, value in (("train", "FIRST:LAST"), ("train", "KEY=VALUE"), ("attention", "LAYER:HEAD"), ("generate", "INT")):
+        for command, value in (("train", "FIRST:LAST"), ("train", "KEY=VALUE"), ("attention-maps", "LAYER:HEAD"), ("generate", "INT")):
             self.assertRegex(self.longspan("man", command).output, rf"\\fI{value}\\fR\n")
-        self.assert_one_sentence(self.longspan("man", "trian", code=2), '"trian" is not a command', 'did you mean "train"?')
-        self.assert_one_sentence(self.longspan("man", "train", "--into", "x", code=2), "--into writes all pages")
-        self.assert_one_sentence(self.longspan("man", "--into", "text.txt", code=1), "text.txt: cannot be made")
+        self.assert_one_sentence(self.longspan("man", "trian", code=2), 'unknown command "trian"', 'did you mean "train"?')
+        self.assert_one_sentence(self.longspan("man", "train", "--output-dir", "x", code=2), "cannot be combined with \"train\"")
+        self.assert_one_sentence(self.longspan("man", "--output-dir", "text.txt", code=1), "text.txt: cannot be created")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ SMALL_PAIRS = {"data.train_target": "text.txt", "data.validation_target": "text.
 # What examples with labels are read from, by their task.
 LABELLED = {"classification": "".join(f"{i % 3}\tthe number {i}\n" for i in range(60)),
             "tagging": "".join(f"the\tdeterminer\nnumber\tnoun\n{i}\tdigits\n\n" for i in range(60)),
-            "behavior_cloning": "corridor length 12\n", "reinforcement_learning": "corridor length 12\n"}
+            "behavior_cloning": "t_maze length 12\n", "reinforcement_learning": "t_maze length 12\n"}
 # Images are not cut.
 SMALL_IMAGES = {"data.train": "images.idx", "data.train_target": "labels.idx", "data.validation": "images.idx",
                 "data.validation_target": "labels.idx", "data.test": "images.idx", "data.test_target": "labels.idx",
@@ -87,7 +87,7 @@ class Configs(jobs.TestCase):
         self.assertEqual([line["step"] for line in lines], [1, 2, 3])
         for line in lines:
             self.assertLess(line.get("loss_loss", line["loss"]), 2 * math.log(256))  # without inner losses
-        measured = "validation_reward" if "\n  task: reinforcement_learning\n" in text else "validation_loss"
+        measured = "validation_episode_reward_mean" if "\n  task: reinforcement_learning\n" in text else "validation_loss"
         self.assertIn(measured, lines[-1])
         self.assertEqual(run.steps(), [2, 3])
         return result.output
@@ -107,7 +107,7 @@ class Configs(jobs.TestCase):
             compared += 1
             with self.subTest(file=file.name, setting=named[0]):
                 output = self.train_small(file, Layout(1, 1), f"{file.stem}-compared", {named[1]: named[2]})
-                self.assertRegex(output, r"warning: \S+: model\.[\w.]+ is set, but no layer of model\.attention\.layer_types has ")
+                self.assertRegex(output, r"warning: \S+: model\.[\w.]+ is ignored: no layer of model\.attention\.layer_types has ")
         self.assertGreaterEqual(compared, 4)
 
     def test_some_train_on_several_ranks(self):
@@ -118,7 +118,7 @@ class Configs(jobs.TestCase):
     def test_the_commands_in_each_are_understood(self):
         for file in self.files:
             header = re.match(r"(#.*\n)*", file.read_text())[0].replace(" \\\n#", "")
-            commands = re.findall(r"build/launch/longspan (?:run -n \d+ -- )?(train|evaluate|generate) (.*)", header)
+            commands = re.findall(r"build/launch/longspan (?:launch -n \d+ -- )?(train|evaluate|generate) (.*)", header)
             self.assertIn("train", [command for command, _ in commands], file.name)
             for _, words in commands:
                 words = shlex.split(words)

@@ -42,10 +42,10 @@ def wrong_fields(contents):
             if entry.get("type") not in KINDS or not entry.get("name"):
                 yield f"a component without type or name: {entry}"
         if top["type"] == "library" and not (top.get("version") and top.get("licenses") and top.get("purl")):
-            yield f"{top['name']} has no version, licence or address"
-        for licence in top.get("licenses", []):
-            if set(licence["license"]) not in ({"id"}, {"name"}):
-                yield f"{top['name']} has a licence that is none: {licence}"
+            yield f"{top['name']} has no version, license or address"
+        for license in top.get("licenses", []):
+            if set(license["license"]) not in ({"id"}, {"name"}):
+                yield f"{top['name']} has an invalid license: {license}"
 
 
 def schema_says(text):

@@ -28,16 +28,16 @@ class Diverging(jobs.TestCase):
                 result = self.train(f"run-{number}", layout, DIVERGING, code=4)
                 run = self.run_at(f"run-{number}")
                 last = run.metrics()[-1]["step"] + 1
-                self.assert_one_sentence(result, "training diverged: 3 steps in a row ", f"the last is step {last} (",
-                                         f"whose batch began at token {8 * (last - 1)} of each stream in epoch 0",
-                                         "set a smaller training.learning_rate (it is 1e+30) or clip the gradients with "
-                                         "training.max_grad_norm (it is 0, which clips nothing)",
-                                         "no checkpoint was saved, so the run begins anew when it is started again")
+                self.assert_one_sentence(result, "training diverged: 3 consecutive steps ", f"the last is step {last} (",
+                                         f"batch at token {8 * (last - 1)} of each stream in epoch 0",
+                                         "set a smaller training.learning_rate (now 1e+30) or clip the gradients with "
+                                         "training.max_grad_norm (now 0: no clipping)",
+                                         "no checkpoint was saved; run the same command to restart")
                 for step in last - 2, last - 1:
                     self.assertIn(f"step {step} skipped: ", run.log())
                     line = run.metrics()[step - 1]
-                    self.assertIsNone(line["gradient_norm"])
-                    self.assertIn(line["gradient_norm_reason"], ("nan", "inf"))
+                    self.assertIsNone(line["grad_norm"])
+                    self.assertIn(line["grad_norm_reason"], ("nan", "inf"))
                 self.assertNotIn(f"step {last - 3} skipped", run.log())
 
     def test_a_step_whose_gradients_overflow_leaves_the_weights_as_they_were(self):
@@ -47,14 +47,14 @@ class Diverging(jobs.TestCase):
                   "checkpoint.keep_latest": 30}
         result = self.train(settings=scaled)
         run = self.run_at()
-        skipped = [line["step"] for line in run.metrics() if line["gradient_norm"] is None]
-        self.assertIn(f"done: 20 steps, {20 * 64} tokens, {len(skipped)} steps skipped", result.output)
+        skipped = [line["step"] for line in run.metrics() if line["grad_norm"] is None]
+        self.assertIn(f"Finished: 20 steps, {20 * 64} tokens, {len(skipped)} skipped steps", result.output)
         self.assertGreaterEqual(len([step for step in skipped if step > 1]), 2)
         for step in skipped:
             if step == 1:
                 continue
             before, after = run.state(step - 1), run.state(step)
-            kept = [name for name in before["tensors"] if not name.startswith(("data/", "memory/"))]
+            kept = [name for name in before["tensors"] if not name.startswith(("data/", "mems/"))]
             self.assertGreater(len(kept), 20)
             for name in kept:
                 self.assertEqual(self.hashes(before, name), self.hashes(after, name), name)
@@ -103,7 +103,7 @@ class Unsound(jobs.TestCase):
         self.assertIsInstance(self.run_at(directory).metrics()[-1]["loss"], float)
 
     def evaluate(self, path, code=0):
-        return self.longspan("evaluate", path, "--json", "--split", "train", "--tokens", 20, code=code)
+        return self.longspan("evaluate", path, "--json", "--split", "train", "--max-tokens", 20, code=code)
 
     def test_is_not_saved_at_an_interval(self):
         # The first step has a loss, those of the steps after it have none.
@@ -114,10 +114,10 @@ class Unsound(jobs.TestCase):
                 often = {**DIVERGING, "checkpoint.save_interval": every, "checkpoint.async_save": background,
                          "training.max_consecutive_skips": 10}
                 result = self.train(name, layout, often, code=4)
-                self.assert_one_sentence(result, "training diverged: 10 steps in a row")
+                self.assert_one_sentence(result, "training diverged: 10 consecutive steps")
                 self.assertEqual(self.run_at(name).entries(), [])
                 if every == 1:
-                    self.assertIn("warning step 1 is not saved: its weights give no finite loss or gradient\n",
+                    self.assertIn("warning Checkpoint of step 1 discarded: its weights give a non-finite loss or gradient\n",
                                   self.run_at(name).log())
                 # Started again with a remedy it begins anew, beside the metrics of the one before.
                 self.train(name, layout, {**often, "training.learning_rate": 0.001, "training.max_steps": 3})
@@ -135,9 +135,9 @@ class Unsound(jobs.TestCase):
                 worse = {**WORSE, "checkpoint.async_save": background, "training.max_consecutive_skips": in_a_row}
                 result = self.train(name, layout, worse, code=4)
                 step = f"{name}/checkpoints/step-"
-                self.assert_one_sentence(result, f"started again the run goes on from {step}000000006; to go on from an earlier "
-                                                 f"one set checkpoint.resume_from to it, such as {step}000000005, and another "
-                                                 "run.output_dir")
+                self.assert_one_sentence(result, f"run the same command to resume from {step}000000006; to resume from an earlier "
+                                                 f"one, set checkpoint.resume_from to it, such as {step}000000005, and set "
+                                                 "another run.output_dir")
                 run = self.run_at(name)
                 self.assertEqual(run.entries(), ["step-000000005", "step-000000006"])
                 self.assertEqual(run.state(6), before)
@@ -154,8 +154,8 @@ class Unsound(jobs.TestCase):
                 for steps in 1, 3:
                     result = self.train(name, layout, {**DIVERGING, **more, "training.max_steps": steps,
                                                        "training.max_consecutive_skips": 9}, code=4)
-                    self.assert_one_sentence(result, f"training diverged: the weights after step {steps} give no finite loss "
-                                                     "or gradient and are not saved; set a smaller training.learning_rate")
+                    self.assert_one_sentence(result, f"training diverged: the weights after step {steps} give a non-finite "
+                                                     "loss or gradient and are not saved; set a smaller training.learning_rate")
                     self.assertEqual(self.run_at(name).entries(), [])
 
     def stop(self, name, layout, settings, at):
@@ -171,15 +171,15 @@ class Unsound(jobs.TestCase):
                 name = f"nothing-{layout.ranks}"
                 result = self.stop(name, layout, {**DIVERGING, **endless}, at=3)
                 self.assertEqual(result.code, 4, result.output + result.errors)
-                self.assert_one_sentence(result, "give no finite loss or gradient and are not saved", "no checkpoint was saved")
+                self.assert_one_sentence(result, "give a non-finite loss or gradient and are not saved", "no checkpoint was saved")
                 self.assertEqual(self.run_at(name).entries(), [])
 
                 name = f"something-{layout.ranks}"
                 self.train(name, layout, GOOD)
                 result = self.stop(name, layout, {**WORSE, **endless}, at=9)
                 self.assertEqual(result.code, 75, result.output + result.errors)
-                self.assertRegex(result.output, r"warning: stopped on request after step \d+, which is not saved: started again "
-                                                r"the run goes on from step 6; if it comes to this again, set a smaller")
+                self.assertRegex(result.output, r"warning: Stopped after step \d+ as requested, without saving it\. Run the same "
+                                                r"command to resume from step 6\. If this recurs, set a smaller")
                 self.assertEqual(self.run_at(name).steps()[-1], 6)
                 self.assert_resumes(name, GOOD, layout)
 
@@ -191,8 +191,8 @@ class Unsound(jobs.TestCase):
         for ranks in 1, 2:
             result = self.longspan("evaluate", "run", "--split", "train", "--set", "precision.compute_dtype=float16", ranks=ranks,
                                    code=4)
-            self.assert_one_sentence(result, "step-000000001: its weights give no finite loss on text.txt: found ",
-                                     "use an earlier checkpoint with --checkpoint")
+            self.assert_one_sentence(result, "step-000000001: non-finite loss on text.txt (",
+                                     "choose an earlier checkpoint with --checkpoint")
             self.assertEqual(result.output, "")
 
 

@@ -30,35 +30,35 @@ RUN_BY = {
     "launch/corpus": ("corpus_test", ["launch/corpus"]),
     "launch/example families": ("example_test.py", ["families"]),
     "launch/example tagging": ("example_test.py", ["tagging"]),
-    "launch/bundle --checks": ("bundle_test", ["launch/bundle"]),
+    "launch/bundle --with-gpu-check": ("bundle_test", ["launch/bundle"]),
     "launch/bundle": ("bundle_test", ["launch/bundle"]),
     "launch/package": ("debian_test", ["launch/package"]),
     "launch/gpu-check": ("gpu_check_test", ["launch/gpu-check"]),
     "cmake --install": ("package_test.cmake", ["--install", "--prefix"]),
-    f"{PROGRAM} run -n 2 -- train pairs.yaml --set": ("masked_translation_test.py", None),
-    f"{PROGRAM} run -n 2 -- train pairs.yaml": ("translation_test.py", ["pairs.yaml"]),
+    f"{PROGRAM} launch -n 2 -- train pairs.yaml --set": ("masked_translation_test.py", None),
+    f"{PROGRAM} launch -n 2 -- train pairs.yaml": ("translation_test.py", ["pairs.yaml"]),
     f"{PROGRAM} evaluate runs/pairs": ("translation_test.py", None),
     f"{PROGRAM} generate runs/pairs --input questions.en": ("translation_test.py", None),
     f"{PROGRAM} generate runs/pairs --input verses.train.en": ("masked_translation_test.py", None),
-    f"{PROGRAM} evaluate runs/at-once": ("masked_translation_test.py", None),
+    f"{PROGRAM} evaluate runs/nat": ("masked_translation_test.py", None),
     f"{PROGRAM} generate runs/image-generation": ("pixels_test.py", None),
-    f"{PROGRAM} run -n 2 -- train runs/gpt2/config.yaml": ("adapters_test.py", None),
-    f"{PROGRAM} export runs/tuned --to ~/models/tuned": ("adapters_test.py", ['give(run="tuned")']),
-    f"{PROGRAM} export runs/tuned --to ~/models/adapters": ("adapters_test.py", ['give("--adapters"', 'run="tuned"']),
+    f"{PROGRAM} launch -n 2 -- train runs/gpt2/config.yaml": ("adapters_test.py", None),
+    f"{PROGRAM} export runs/tuned --output-dir ~/models/tuned": ("adapters_test.py", ['give(run="tuned")']),
+    f"{PROGRAM} export runs/tuned --output-dir ~/models/adapters": ("adapters_test.py", ['give("--adapter-only"', 'run="tuned"']),
     f"{PROGRAM} import ~/models/bert": ("adapters_test.py", ["self.take()", "class Encoders"]),
-    f"{PROGRAM} run -n 2 -- train runs/bert/config.yaml": ("adapters_test.py", None),
-    f"{PROGRAM} generate runs/kinds": ("adapters_test.py", None),
-    f"{PROGRAM} export runs/kinds": ("adapters_test.py", ['self.give("kinds"']),
+    f"{PROGRAM} launch -n 2 -- train runs/bert/config.yaml": ("adapters_test.py", None),
+    f"{PROGRAM} generate runs/classifier": ("adapters_test.py", None),
+    f"{PROGRAM} export runs/classifier": ("adapters_test.py", ['self.give("kinds"']),
     f"{PROGRAM} import": ("import_test.py", None),
     f"{PROGRAM} evaluate runs/gpt2": ("import_test.py", None),
     f"{PROGRAM} export runs/mine": ("import_test.py", None),
     f"{PROGRAM} import ~/models/bart": ("import_pairs_test.py", ["self.take()", "BartForConditionalGeneration"]),
     f"{PROGRAM} generate runs/bart": ("import_pairs_test.py", None),
     f"{PROGRAM} train runs/bart/config.yaml": ("import_pairs_test.py", None),
-    f"{PROGRAM} run -n 2 -- train my-run.yaml --profile": ("profile_test.py", None),
-    f"{PROGRAM} run --retry 20": ("retry_test.py", ["--retry", "--hostfile", "train"]),
+    f"{PROGRAM} launch -n 2 -- train my-run.yaml --profile-steps": ("profile_test.py", None),
+    f"{PROGRAM} launch --max-restarts 20": ("retry_test.py", ["--max-restarts", "--hostfile", "train"]),
     f"{PROGRAM} report": ("report_test.py", None),
-    f"{PROGRAM} attention": ("attention_test.py", None),
+    f"{PROGRAM} attention-maps": ("attention_maps_test.py", None),
     f"{PROGRAM} compare": ("listing_test.py", None),
     f"source <({PROGRAM} completion": ("completion_test.py", ['"completion", "bash"']),
     f"{PROGRAM} man": ("completion_test.py", ['"man"', '["train"]']),
@@ -87,7 +87,7 @@ SMALL = {
                               "training.validation.interval": 0, "run.num_threads": 1,
                               "training.validation.max_batches": 4, "checkpoint.save_interval": 0},
 }
-SMALLER = (("--vocabulary 8000", "--vocabulary 300"),)  # the text is short
+SMALLER = (("--vocab-size 8000", "--vocab-size 300"),)  # the text is short
 
 SECTIONS = ("run", "model", "data", "ppo", "training", "parallel", "memory", "precision", "checkpoint", "metrics")
 
@@ -228,7 +228,7 @@ class Keys(jobs.TestCase):
         for family in families - {"registry"}:
             self.assertIn(f"### {family}\n", models)
         attention = self.longspan("config", "--reference", "model.attention.layer_types").output
-        listed = re.search(r"(?s)what each layer sees.*?a/b divides", attention)[0]
+        listed = re.search(r"(?s)attention type of each layer.*?a/b divides", attention)[0]
         kinds = re.findall(r"(\w+) \(", re.sub(r"\s+", " ", listed))
         self.assertIn("full", kinds)
         for kind in kinds:
@@ -293,7 +293,7 @@ class Commands(jobs.TestCase):
         verb, rest = words[after], words[after + 1:]
         keys = [setting.split("=")[0] for flag, setting in zip(rest, rest[1:]) if flag == "--set"]
         own = {"run.output_dir", "data.train"}  # of the scratch directories there
-        found = [word for word in rest if word.startswith("--") and word not in ("--set", "--to", "--data")]
+        found = [word for word in rest if word.startswith("--") and word not in ("--set", "--output-dir", "--data")]
         verbs = [] if verb == "train" else [f'"{verb}"']
         return verbs + found + [key for key in keys if key not in own]
 
@@ -405,7 +405,7 @@ class Commands(jobs.TestCase):
 
     def test_every_command_of_the_program_has_its_line(self):
         told = self.longspan("--help").output
-        names = re.findall(r"(?m)^  (\w+) {2,}\S", told)
+        names = re.findall(r"(?m)^  ([\w-]+) {2,}\S", told)
         self.assertIn("train", names)
         text = text_of(SOURCE / "launch" / "README.md")
         for name in names:

@@ -3,7 +3,7 @@
 
     tests/launch/export_test.py build/launch/longspan
 
-What is compared with the package transformers needs an environment that has it (launch/setup --peers).
+What is compared with the package transformers needs an environment that has it (launch/setup --reference-implementations).
 """
 
 import json
@@ -53,7 +53,7 @@ class ExportTestCase(jobs.TestCase):
         return self.longspan("train", f"{directory}.yaml", code=code)
 
     def export(self, run, *arguments, code=0):
-        return self.longspan("export", run, "--to", f"{run}-given", *arguments, code=code)
+        return self.longspan("export", run, "--output-dir", f"{run}-given", *arguments, code=code)
 
     def json(self, path):
         return json.loads((self.directory / path).read_text())
@@ -111,9 +111,9 @@ class Export(ExportTestCase):
 
     def test_a_cased_wordpiece_stays_cased(self):
         (self.directory / "labels.tsv").write_text("".join(f"{'ab'[i % 2]}\t{line}\n" for i, line in enumerate(self.documents)))
-        self.longspan("tokenizer", "train", "book.txt", "--kind", "wordpiece", "--cased", "--vocabulary", 260,
+        self.longspan("tokenizer", "train", "book.txt", "--model-type", "wordpiece", "--cased", "--vocab-size", 260,
                       "--output", "cased.json",
-                      *(f"--special={name}" for name in ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map("[unused{}]".format, range(180))]))
+                      *(f"--special-tokens={name}" for name in ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map("[unused{}]".format, range(180))]))
         (self.directory / "kinds.yaml").write_text(json.dumps({
             "run": {"output_dir": "kinds", "num_threads": 1, "task": "classification"},
             "model": {"family": "encoder", "num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2,
@@ -159,7 +159,7 @@ class Export(ExportTestCase):
             (self.directory / "theirs" / name).unlink()
         for name, text in files.items():
             (self.directory / "theirs" / name.replace("__", ".")).write_text(text)
-        self.longspan("import", "theirs", "--to", "taken")
+        self.longspan("import", "theirs", "--output-dir", "taken")
 
     def test_an_import_gets_its_files_back_and_so_does_a_run_that_starts_from_it(self):
         files = {"tokenizer_config__json": '{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"}',
@@ -186,8 +186,8 @@ class Export(ExportTestCase):
                 if where == "config":
                     config = {**self.json("theirs/config.json"), "eos_token_id": list(range(300))}
                     (self.directory / "theirs" / "config.json").write_text(json.dumps(config))
-                self.longspan("import", "theirs", "--to", where)
-                self.assertEqual(self.longspan("generate", where, "--prompt", "balo", "--tokens", 50).output, "balo\n")
+                self.longspan("import", "theirs", "--output-dir", where)
+                self.assertEqual(self.longspan("generate", where, "--prompt", "balo", "--max-new-tokens", 50).output, "balo\n")
                 shutil.rmtree(self.directory / "theirs")
                 for run in "old", "taken":
                     shutil.rmtree(self.directory / run)
@@ -195,19 +195,19 @@ class Export(ExportTestCase):
     def test_a_file_that_is_none_is_reported(self):
         self.imported()
         (self.directory / "theirs" / "tokenizer_config.json").write_text("[1]")
-        result = self.longspan("import", "theirs", "--to", "again")
-        self.assertIn("tokenizer_config.json: left out, and not in an export: expected a JSON object", result.errors)
+        result = self.longspan("import", "theirs", "--output-dir", "again")
+        self.assertIn("tokenizer_config.json: not imported and not exported: expected a JSON object", result.errors)
 
     def test_adapters_name_what_they_are_added_to(self):
         self.imported()
         adapters = {"training__lora": {"rank": 2, "target_modules": ["query"]}}
         self.run_of("llama", "tuned", data__tokenizer__type="huggingface", training__init_from__path="taken", model__vocab_size=300,
                     model__intermediate_size=48, **adapters)
-        self.assertNotIn("warning", self.export("tuned", "--adapters").errors)
+        self.assertNotIn("warning", self.export("tuned", "--adapter-only").errors)
         self.assertEqual(self.json("tuned-given/adapter_config.json")["base_model_name_or_path"], str(self.directory / "theirs"))
         self.run_of("llama", "own", **PAIRS, training__init_from__path="old", **adapters)
-        result = self.export("own", "--adapters")
-        self.assertIn("base_model_name_or_path is old, a run, which peft does not read: export it, and name its folder by --base",
+        result = self.export("own", "--adapter-only")
+        self.assertIn("base_model_name_or_path is the run old, which peft cannot read; export it and pass its directory with ",
                       result.errors)
 
 

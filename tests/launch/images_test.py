@@ -104,57 +104,57 @@ class Images(TestCase):
         self.bytes("wide.png", png([row + [0] for row in images[0]]))
         self.write("paths.txt", "one.png\nwide.png\n")
         self.assert_one_sentence(self.longspan("generate", "run", "--input", "paths.txt", code=3),
-                                 "paths.txt:2: wide.png: is an image of 6 x 7 x 1, and the model learnt images of 6 x 6 x 1")
+                                 "paths.txt:2: wide.png: expected images of 6 x 6 x 1, found 6 x 7 x 1")
         self.write("paths.txt", "none.png\n")
         self.assert_one_sentence(self.longspan("generate", "run", "--input", "paths.txt", code=3), "paths.txt:1: none.png: ")
         self.bytes("test.images", idx([[row + [0] for row in image] for image in images]))
         self.assert_one_sentence(self.longspan("evaluate", "run", "--data", "test.images", "--data-target", "test.labels", code=3),
-                                 "test.images: has images of 6 x 7 x 1, and the model learns images of 6 x 6 x 1")
-        self.assert_one_sentence(self.longspan("evaluate", "run", "--data", "test.images", code=3), "none with its labels is named")
+                                 "test.images: expected images of 6 x 6 x 1, found 6 x 7 x 1")
+        self.assert_one_sentence(self.longspan("evaluate", "run", "--data", "test.images", code=3), "a file of images requires a file of labels")
 
     def test_bad_files_of_idx(self):
         images, labels = self.parts["train"]
         self.bytes("train.images", idx(images)[:-1])
-        self.refused({}, "train.images: is cut off: its header says 2160 bytes of images, and there are 2159")
+        self.refused({}, "train.images: truncated: expected 2160 bytes of images, as in the header, found 2159")
         self.bytes("train.images", idx(images[:-1]))
-        self.refused({}, "train.images: has 59 images, and train.labels has 60 labels")
+        self.refused({}, "train.images: has 59 images, but train.labels has 60 labels")
         self.bytes("train.images", idx(images))
         self.bytes("validation.labels", idx_labels([3] * 13))
-        self.refused({}, 'validation.labels: label "3" is none of the 3 that training had')
+        self.refused({}, 'validation.labels: unknown label "3", expected one of the 3 of training')
         self.bytes("validation.labels", idx_labels(self.parts["validation"][1]))
         self.bytes("validation.images", idx([[row + [0] for row in image] for image in self.parts["validation"][0]]))
-        self.refused({}, "validation.images: has images of 6 x 7 x 1, and the model learns images of 6 x 6 x 1")
-        self.refused({"data.train_target": ""}, "train.images: is a file, and none with its labels is named")
+        self.refused({}, "validation.images: expected images of 6 x 6 x 1, found 6 x 7 x 1")
+        self.refused({"data.train_target": ""}, "train.images: a file of images requires a file of labels")
         self.refused({"data.max_length": 35},
-                     "images of 6 x 6 x 1 have 36 tokens each, which are not cut; data.max_length is 35: set it to 36")
+                     "data.max_length: expected at least 36 (images of 6 x 6 x 1 cannot be truncated), found 35")
         self.refused({"data.global_batch_tokens": 36},
-                     "train.images: image 0: takes 40 tokens of a batch, padding included; data.global_batch_tokens")
+                     "train.images: image 0: expected at most data.global_batch_tokens")
 
     def test_bad_folders_of_png(self):
         folders = self.folders()
         image, label = self.parts["train"][0][7], self.parts["train"][1][7]
         name = f"train/{label}/007.png"
         self.bytes(name, png(image)[:-20])
-        self.refused(folders, f"{name}: is cut off")
+        self.refused(folders, f"{name}: truncated")
         self.bytes(name, png(image[:-1]))
-        self.refused(folders, f"{name}: is an image of 5 x 6 x 1, and 0/000.png is one of 6 x 6 x 1; all are to be of one shape")
+        self.refused(folders, f"{name}: expected an image of 6 x 6 x 1, the shape of 0/000.png, found 5 x 6 x 1")
 
     def test_goes_on_with_the_same_kind_of_images_only(self):
         self.train(settings={**self.task, "training.max_steps": 4})
         for part, (images, _) in self.parts.items():
             self.bytes(f"{part}.images", idx([[row + [0] for row in image] for image in images]))
-        self.assertIn("train.images: has images of 6 x 7 x 1, and the model learns images of 6 x 6 x 1",
+        self.assertIn("train.images: expected images of 6 x 6 x 1, found 6 x 7 x 1",
                       self.train(settings=self.task, code=3).errors)
         text = {**self.task, "data.format": "text", "data.train": "classes.txt"}
         text.update({f"data.{key}": "" for key in ("train_target", "validation", "validation_target")})
         tasks_test.write_classes(self.directory / "classes.txt", 9, 1)
-        self.assertIn("data.format: the checkpoint has images, the configuration text", self.train(settings=text, code=2).errors)
+        self.assertIn("data.format: checkpoint has images, config has text", self.train(settings=text, code=2).errors)
 
     def test_what_is_not_for_images(self):
-        for settings, part in (({"data.tokenizer.type": "char"}, "data.tokenizer.type is for text, and data.format is images"),
-                               ({"data.validation": ""}, "data.validation_target is set without data.validation"),
+        for settings, part in (({"data.tokenizer.type": "char"}, "data.tokenizer.type cannot be combined with data.format: images"),
+                               ({"data.validation": ""}, "data.validation_target requires data.validation"),
                                ({"run.task": "tagging"},
-                                "data.format: images is for run.task: classification and image_generation; run.task is tagging")):
+                                "data.format: images requires run.task: classification or image_generation, found tagging")):
             with self.subTest(part):
                 self.assertIn(part, self.train(settings={**self.task, **settings}, code=2).errors)
 
@@ -163,10 +163,10 @@ class Images(TestCase):
                     "data.validation_target": "",
                     "parallel.data_parallel_size": 1}
         output = self.longspan("plan", "tiny.yaml", *jobs.flat(settings)).output
-        self.assertIn("encoder f64 of images in batches of 2000 tokens on 1 rank", output)
+        self.assertIn("encoder float64, images in batches of 2000 tokens on 1 rank", output)
         self.train(settings=settings)
         held = self.run_at().metrics()[-1]["peak_memory_bytes"]
-        planned = jobs.bytes_of(output, "at once")
+        planned = jobs.bytes_of(output, "peak")
         self.assertAlmostEqual(planned, held, delta=0.1 * held)
 
 

@@ -3,7 +3,7 @@
 
     tests/launch/import_encoders_test.py build/launch/longspan
 
-What is compared with the package transformers needs an environment that has it (launch/setup --peers).
+What is compared with the package transformers needs an environment that has it (launch/setup --reference-implementations).
 """
 
 import json
@@ -105,10 +105,10 @@ class TestCase(jobs.TestCase):
         return tensors
 
     def take(self, folder="model", run="taken", code=0):
-        return self.longspan("import", folder, "--to", run, code=code)
+        return self.longspan("import", folder, "--output-dir", run, code=code)
 
     def give(self, run="taken", folder="given", code=0):
-        return self.longspan("export", run, "--to", folder, code=code)
+        return self.longspan("export", run, "--output-dir", folder, code=code)
 
     def given(self, folder="given"):
         return read_safetensors(self.directory / folder / "model.safetensors")
@@ -125,8 +125,8 @@ class Import(TestCase):
         tensors = self.folder()
         result = self.take()
         count = sum(math.prod(shape) for _, shape, _ in tensors.values())
-        self.assertEqual(result.output, f"taken: BERT of 2 layers, {count} weights ({count} of F32)\n")
-        self.assertIn("what the pooler reads too, which BERT does not", result.errors)
+        self.assertEqual(result.output, f"taken: BERT, 2 layers, {count} parameters ({count} F32)\n")
+        self.assertIn("to the input of the pooler; BERT does not apply it there", result.errors)
         self.longspan("verify", "taken")
         self.give()
         self.assertEqual(self.given(), tensors)
@@ -138,19 +138,19 @@ class Import(TestCase):
         shapes = body("")
         tensors = self.folder("body", {"architectures": ["BertModel"], "id2label": None}, shapes)
         result = self.take("body")
-        self.assertIn("the weights are those of a body: a run that starts from them begins output/weight, output/bias anew",
+        self.assertIn("set training.init_from.reinitialize to [output/weight, output/bias]",
                       result.errors)
         self.give()
         self.assertEqual(self.given(), tensors)
         self.assertEqual(self.config()["architectures"], ["BertModel"])
         (self.directory / "texts").write_text(TEXTS)
-        self.assert_one_sentence(self.longspan("evaluate", "taken", "--data", "texts", code=3), "has the weights of a body")
+        self.assert_one_sentence(self.longspan("evaluate", "taken", "--data", "texts", code=3), "found only the weights of a backbone")
         # A run that learns a readout has all of the body.
         settings = {"data.train": "texts", "run.output_dir": "mine", "training.init_from.path": "taken", "training.learning_rate": 0,
                     "training.max_steps": 1, "training.lr_scheduler.warmup_steps": 0, "run.num_threads": 1,
                     "training.init_from.reinitialize": "[output/weight, output/bias]"}
         result = self.longspan("train", "taken/config.yaml", *jobs.flat(settings))
-        self.assertIn("begun anew: output/weight, output/bias", result.output)
+        self.assertIn("reinitialized: output/weight, output/bias", result.output)
         self.give("mine", "mine-given")
         found = self.given("mine-given")
         self.assertEqual({name: found["bert." + name] for name in tensors}, tensors)
@@ -164,7 +164,7 @@ class Import(TestCase):
         tensors = self.folder("old", {"architectures": ["BertForMaskedLM"], "gradient_checkpointing": False, "pooler_type": "first",
                                       "position_embedding_type": "absolute", "id2label": None}, {**shapes, **extra})
         result = self.take("old")
-        self.assertIn("left out, and not in an export: cls.predictions.bias, cls.seq_relationship.bias, of a head", result.errors)
+        self.assertIn("not imported and not exported: cls.predictions.bias, cls.seq_relationship.bias (unsupported head)", result.errors)
         self.give()
         self.assertEqual([data for _, _, data in self.given().values()],
                          [data for name, (_, _, data) in tensors.items() if name not in extra])
@@ -184,7 +184,7 @@ class Import(TestCase):
         self.assertEqual(after, before[2 * row:] + before[row:2 * row] + before[:row])
         (self.directory / "texts").write_text(TEXTS.replace("adverb", "other"))
         result = self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, "run.output_dir": "other"}), code=2)
-        self.assertIn('(it lacks "other"); begin the readout anew', result.errors)
+        self.assertIn('(missing "other"); reinitialize the output layer', result.errors)
 
     def test_images_come_back_to_the_bit(self):
         tensors = self.folder(shapes={**patches(), **HEAD}, usual=VIT)
@@ -221,8 +221,7 @@ class Import(TestCase):
         labels = {"0": "crane", "1": "crane (2)", "2": "crane"}
         self.folder(config={"id2label": labels, "label2id": None})
         result = self.take()
-        self.assertIn('labels are there twice; here stands, until an export gives them their names again, "crane (3)" for the later of '
-                      'two labels "crane"', result.errors)
+        self.assertIn('duplicate labels, renamed until export: "crane (3)" for the duplicate of "crane"', result.errors)
         (self.directory / "texts").write_text("crane\ta bird\ncrane (3)\ta machine\ncrane (2)\tx\n")
         self.evaluate("taken", "texts")
         self.give()
@@ -243,7 +242,7 @@ class Import(TestCase):
         self.take("given")
         self.assertAlmostEqual(self.evaluate("taken", "texts"), self.evaluate("mine", "texts"), delta=1e-9)
         self.longspan("train", "mine.yaml", *jobs.flat({"model.layernorm_embedding": "false", "run.output_dir": "other"}))
-        self.assert_one_sentence(self.give("other", "no", code=2), "model.layernorm_embedding is false, and ")
+        self.assert_one_sentence(self.give("other", "no", code=2), " requires model.layernorm_embedding: true, found false")
 
 
 class SlowTokenizers(TestCase):
@@ -320,31 +319,31 @@ class Labels(TestCase):
             self.folder(name, config)
             result = self.take(name, f"{name}-taken")
             self.assertIn('"num_labels" is ', result.errors)
-            self.assertIn("the labels are " + ", ".join(names), result.errors)
+            self.assertIn("uses the labels " + ", ".join(names), result.errors)
             self.give(f"{name}-taken", f"{name}-given")
             self.assertEqual(list(self.config(f"{name}-given")["id2label"].values()), names)
 
     def test_rejects_rows_that_neither_count_has(self):
         shapes = {**body(), "classifier.weight": [4, WIDTH], "classifier.bias": [4]}
         self.folder(config={"num_labels": 5}, shapes=shapes)
-        self.assert_one_sentence(self.take(code=3), '"num_labels" is 5 and "id2label" has 3 labels', "has 4 rows; expected")
+        self.assert_one_sentence(self.take(code=3), '"num_labels" is 5 and "id2label" has 3 labels', "expected as many rows as labels, found 4")
 
     def test_a_readout_of_one_row_stands_for_a_number(self):
         shapes = {**body(), "classifier.weight": [1, WIDTH], "classifier.bias": [1]}
         self.folder(config={"id2label": {"0": "a", "1": "b"}, "label2id": None, "num_labels": 1}, shapes=shapes)
-        self.assert_one_sentence(self.take(code=3), '"num_labels" is 1 and "id2label" has 2 labels', "has 1 row; expected at least 2 classes")
+        self.assert_one_sentence(self.take(code=3), '"num_labels" is 1 and "id2label" has 2 labels', "expected at least 2 rows (classes), found 1")
 
     def test_without_a_tokenizer_a_small_vocabulary_is_of_numbers(self):
         shapes = {**body(), **HEAD, "bert.embeddings.word_embeddings.weight": [53, WIDTH]}
         self.folder(config={"vocab_size": 53}, shapes=shapes)
-        self.assertIn("the run reads ids from 0 to 52 (data.tokenizer.type: none): a text is numbers", self.take().errors)
+        self.assertIn("the run reads ids from 0 to 52 (data.tokenizer.type: none): a text is ids", self.take().errors)
         (self.directory / "texts").write_text("verb\t5 52 0\nnoun\t17\nadverb\t3 3 3 3\n")
         self.evaluate("taken", "texts")
         settings = {"data.train": "texts", "run.output_dir": "mine", "training.init_from.path": "taken",
                     "training.max_steps": 1, "run.num_threads": 1}
         self.longspan("train", "taken/config.yaml", *jobs.flat(settings))
         (self.directory / "texts").write_text("verb\t5 53\n")
-        self.assertIn('found "53"; wanted the number of a token, 0 to 52', self.longspan("evaluate", "taken", "--data", "texts", code=3).errors)
+        self.assertIn('expected a token id from 0 to 52, found "53"', self.longspan("evaluate", "taken", "--data", "texts", code=3).errors)
 
     def test_a_body_reads_the_table_of_a_decoder(self):
         """A model that predicts words, of which only the decoder's name is stored."""
@@ -363,22 +362,22 @@ class Refusals(TestCase):
         self.folder()
         path = self.directory / "model" / "config.json"
         for change, part in (
-                ({"architectures": ["BertForQuestionAnswering"]}, 'found "BertForQuestionAnswering"; of BERT Longspan imports BertModel'),
-                ({"position_embedding_type": "relative_key"}, '"position_embedding_type": found "relative_key"; wanted absolute'),
-                ({"is_decoder": True}, '"is_decoder": found true; wanted false: positions of the family encoder all see each other'),
-                ({"add_cross_attention": True}, '"add_cross_attention": found true; wanted false'),
-                ({"embedding_size": 4}, '"embedding_size" is not known: it may change what the model computes'),
-                ({"hidden_act": "mish"}, '"hidden_act": found "mish"; wanted gelu_new'),
-                ({"num_attention_heads": 3}, '"num_attention_heads": found 3, which does not divide hidden_size, 8'),
-                ({"type_vocab_size": 0}, '"type_vocab_size": found 0; wanted an integer from 1'),
-                ({"type_vocab_size": 3}, 'tensor "bert.embeddings.token_type_embeddings.weight" is of shape [2, 8]; wanted [3, 8]'),
-                ({"problem_type": "regression"}, '"problem_type": found "regression"; wanted single_label_classification'),
-                ({"id2label": {"0": "one"}}, '"id2label": found 1 label, which stands for a number; wanted at least 2'),
-                ({"id2label": {"0": "a", "1": "b"}}, 'tensor "classifier.weight" is of shape [3, 8]; wanted [2, 8]'),
-                ({"id2label": {"0": "a", "1": "b", "3": "c"}}, '"id2label.3" is not known'),
-                ({"eos_token_id": "</s>"}, '"eos_token_id": found "</s>"; wanted an id, a list of ids or null'),
-                ({"architectures": ["BertModel"]}, 'tensor "classifier.bias" is none of BERT'),
-                ({"layer_norm_eps": 0}, '"layer_norm_eps": found 0; wanted more than 0')):
+                ({"architectures": ["BertForQuestionAnswering"]}, '"architectures": expected BertModel'),
+                ({"position_embedding_type": "relative_key"}, '"position_embedding_type": expected absolute, found "relative_key"'),
+                ({"is_decoder": True}, '"is_decoder": expected false, found true'),
+                ({"add_cross_attention": True}, '"add_cross_attention": expected false, found true'),
+                ({"embedding_size": 4}, 'unknown key "embedding_size"'),
+                ({"hidden_act": "mish"}, '"hidden_act": expected gelu_new, '),
+                ({"num_attention_heads": 3}, '"num_attention_heads": expected a divisor of hidden_size (8), found 3'),
+                ({"type_vocab_size": 0}, '"type_vocab_size": expected an integer from 1 to '),
+                ({"type_vocab_size": 3}, 'tensor "bert.embeddings.token_type_embeddings.weight": expected shape [3, 8] according to config.json, found [2, 8]'),
+                ({"problem_type": "regression"}, '"problem_type": expected single_label_classification, found "regression"'),
+                ({"id2label": {"0": "one"}}, '"id2label": expected at least 2 classes, found 1 label'),
+                ({"id2label": {"0": "a", "1": "b"}}, 'tensor "classifier.weight": expected shape [2, 8] according to config.json, found [3, 8]'),
+                ({"id2label": {"0": "a", "1": "b", "3": "c"}}, 'unknown key "id2label.3"'),
+                ({"eos_token_id": "</s>"}, '"eos_token_id": expected an id, a list of ids or null, found "</s>"'),
+                ({"architectures": ["BertModel"]}, 'unexpected tensor "classifier.bias" (not part of BERT'),
+                ({"layer_norm_eps": 0}, '"layer_norm_eps": expected a number above 0, found 0')):
             with self.subTest(str(change)):
                 path.write_text(json.dumps({**CONFIG, **change}))
                 self.assert_one_sentence(self.take(code=3), part)
@@ -389,22 +388,22 @@ class Refusals(TestCase):
         self.folder(shapes={**patches(), **HEAD}, usual=VIT)
         path = self.directory / "model"
         for change, part in (
-                ({"image_size": 5}, '"patch_size": found 2, which does not divide images of 5 x 5'),
-                ({"image_size": [4, 4, 4]}, '"image_size": found a list; wanted a number of pixels'),
-                ({"patch_size": [2, 1]}, '"patch_size": found two sides; wanted a square'),
-                ({"num_channels": 3}, 'tensor "vit.embeddings.patch_embeddings.projection.weight" is of shape [8, 1, 2, 2]; wanted [8, 3, 2, 2]'),
-                ({"image_size": 8}, 'tensor "vit.embeddings.position_embeddings" is of shape [1, 5, 8]; wanted [1, 17, 8]'),
+                ({"image_size": 5}, '"patch_size": expected a divisor of the image size 5 x 5, found 2'),
+                ({"image_size": [4, 4, 4]}, '"image_size": expected a number of pixels'),
+                ({"patch_size": [2, 1]}, '"patch_size": expected a square, found two sides'),
+                ({"num_channels": 3}, 'tensor "vit.embeddings.patch_embeddings.projection.weight": expected shape [8, 3, 2, 2] according to config.json, found [8, 1, 2, 2]'),
+                ({"image_size": 8}, 'tensor "vit.embeddings.position_embeddings": expected shape [1, 17, 8] according to config.json, found [1, 5, 8]'),
                 ({"qkv_bias": False}, 'tensor "vit.encoder.layer.0.attention.attention.'),
-                ({"use_mean_pooling": True}, '"use_mean_pooling" is not known')):
+                ({"use_mean_pooling": True}, 'unknown key "use_mean_pooling"')):
             with self.subTest(str(change)):
                 (path / "config.json").write_text(json.dumps({**VIT, **change}))
                 self.assert_one_sentence(self.take(code=3), part)
         (path / "config.json").write_text(json.dumps(VIT))
         (path / "preprocessor_config.json").write_text('{"image_mean": [1, 2]}')
-        self.assert_one_sentence(self.take(code=3), '"image_mean": found 2 numbers; wanted one of each of 1')
-        for change, part in (({"do_center_crop": True}, '"do_center_crop": found true; wanted false: images are read as they are'),
-                             ({"do_pad": True}, '"do_pad": found true; wanted false'),
-                             ({"offset": True}, '"offset" is not known')):
+        self.assert_one_sentence(self.take(code=3), '"image_mean": expected a number for each of 1 channels, found 2')
+        for change, part in (({"do_center_crop": True}, '"do_center_crop": expected false, found true'),
+                             ({"do_pad": True}, '"do_pad": expected false, found true'),
+                             ({"offset": True}, 'unknown key "offset"')):
             (path / "preprocessor_config.json").write_text(json.dumps({"image_mean": [1], **change}))
             self.assert_one_sentence(self.take(code=3), "preprocessor_config.json", part)
         (path / "preprocessor_config.json").write_text(json.dumps(

@@ -3,7 +3,7 @@
 
     tests/launch/import_pairs_test.py build/launch/longspan
 
-What is compared with the package transformers needs an environment that has it (launch/setup --peers).
+What is compared with the package transformers needs an environment that has it (launch/setup --reference-implementations).
 """
 
 import json
@@ -133,7 +133,7 @@ class Import(TestCase):
         tensors = self.bart_folder()
         result = self.take()
         count = sum(math.prod(shape) for shape in bart().values())
-        self.assertEqual(result.output, f"taken: BART of 2 layers, {count} weights ({count} of F32)\n")
+        self.assertEqual(result.output, f"taken: BART, 2 layers, {count} parameters ({count} F32)\n")
         self.assertEqual(result.errors, "")
         self.longspan("verify", "taken")
         self.give()
@@ -158,7 +158,7 @@ class Import(TestCase):
                                    zeros=False)
         self.write_more("model", {"encoder.embed_tokens.weight": tensors["shared.weight"], "encoder.version": ("F32", [1], b"\0\0@@")})
         result = self.take()
-        self.assertIn("num_beams: how results are searched for there; longspan generate", result.errors)
+        self.assertIn("num_beams: ignored; longspan generate", result.errors)
         self.give()
         given = self.given()
         self.assertEqual({name: given["model." + name] for name in tensors}, tensors)
@@ -171,7 +171,7 @@ class Import(TestCase):
         self.bart_folder(config={"forced_bos_token_id": None, "forced_eos_token_id": None})
         text = json.dumps({"forced_bos_token_id": BEGIN, "eos_token_id": END, "max_length": 30, "transformers_version": "4.40"})
         (self.directory / "model" / "generation_config.json").write_text(text)
-        self.assertIn("max_length: how results are searched for", self.take().errors)
+        self.assertIn("max_length: ignored", self.take().errors)
         self.assertIn('forced_bos_token: "<s>"', (self.directory / "taken" / "config.yaml").read_text())
         self.give()
         self.assertEqual((self.directory / "given" / "generation_config.json").read_text(), text)
@@ -185,7 +185,7 @@ class Import(TestCase):
         tokens = sum(len(line.replace("th", "t")) + 2 for line in TARGETS)
         nats = figures["bits_per_byte"] * math.log(2) * sum(len(line) + 1 for line in TARGETS)
         self.assertAlmostEqual(nats / figures["loss"], tokens, delta=0.01)
-        said = self.say("taken", "--beam", "1", "--longest-beyond", "2")
+        said = self.say("taken", "--beam", "1", "--max-extra-length", "2")
         self.assertEqual(len(said), len(SOURCES))
         for line in said:
             self.assertNotRegex(line, "</?s>|<pad>")
@@ -232,7 +232,7 @@ class Import(TestCase):
         self.take("given")
         self.assertAlmostEqual(self.evaluate_pairs("taken")["loss"], self.evaluate_pairs("mine")["loss"], delta=1e-9)
         self.longspan("train", "mine.yaml", *jobs.flat({"model.layernorm_embedding": "false", "run.output_dir": "other"}))
-        self.assert_one_sentence(self.give("other", "no", code=2), "model.layernorm_embedding is false, and BART knows only true")
+        self.assert_one_sentence(self.give("other", "no", code=2), "BART requires model.layernorm_embedding: true, found false")
 
 
 class ImportT5(TestCase):
@@ -270,7 +270,7 @@ class ImportT5(TestCase):
         settings = {"data.train": "sources", "data.train_target": "targets", "run.output_dir": "mine", "training.init_from.path": "taken",
                     "training.max_steps": 1, "run.num_threads": 1, "model.relative_attention_max_distance": 30}
         result = self.longspan("train", "taken/config.yaml", *jobs.flat(settings), code=2)
-        self.assertIn("model.relative_attention_max_distance: the checkpoint has 20, the configuration 30", result.errors)
+        self.assertIn("model.relative_attention_max_distance: checkpoint has 20, config has 30", result.errors)
         self.longspan("train", "taken/config.yaml",
                       *jobs.flat({**settings, "training.init_from.allow_config_changes": "[model.relative_attention_max_distance]"}))
 
@@ -278,15 +278,15 @@ class ImportT5(TestCase):
         self.folder(shapes=t5(), usual=T5)
         path = self.directory / "model" / "config.json"
         for change, part in (
-                ({"architectures": ["T5EncoderModel"]}, 'found "T5EncoderModel"; of T5 Longspan imports T5ForConditionalGeneration or T5Model'),
-                ({"feed_forward_proj": "gated-mish"}, '"feed_forward_proj": found "mish"; wanted gelu_new'),
-                ({"dense_act_fn": "gelu"}, '"dense_act_fn": found "gelu"; wanted relu, as "feed_forward_proj" says'),
-                ({"is_gated_act": True}, '"is_gated_act": found true; wanted false: "feed_forward_proj" says so'),
-                ({"is_encoder_decoder": False}, '"is_encoder_decoder": found false; wanted true'),
-                ({"relative_attention_num_buckets": 10}, 'relative_attention_bias.weight" is of shape [8, 2]; wanted [10, 2]'),
-                ({"feed_forward_proj": "gated-gelu"}, 'DenseReluDense.wi_0.weight" of shape [12, 8] is missing'),
-                ({"tie_word_embeddings": False}, 'tensor "lm_head.weight" of shape [264, 8] is missing'),
-                ({"use_scaled_scores": True}, '"use_scaled_scores" is not known: it may change what the model computes')):
+                ({"architectures": ["T5EncoderModel"]}, 'expected T5ForConditionalGeneration or T5Model for T5, found "T5EncoderModel"'),
+                ({"feed_forward_proj": "gated-mish"}, '"feed_forward_proj": expected gelu_new, '),
+                ({"dense_act_fn": "gelu"}, '"dense_act_fn": expected relu, as in "feed_forward_proj", found "gelu"'),
+                ({"is_gated_act": True}, '"is_gated_act": expected false, found true'),
+                ({"is_encoder_decoder": False}, '"is_encoder_decoder": expected true, found false'),
+                ({"relative_attention_num_buckets": 10}, 'relative_attention_bias.weight": expected shape [10, 2] according to config.json, found [8, 2]'),
+                ({"feed_forward_proj": "gated-gelu"}, 'DenseReluDense.wi_0.weight" of shape [12, 8] (required by config.json)'),
+                ({"tie_word_embeddings": False}, 'missing tensor "lm_head.weight" of shape [264, 8]'),
+                ({"use_scaled_scores": True}, 'unknown key "use_scaled_scores"')):
             with self.subTest(str(change)):
                 path.write_text(json.dumps({**T5, **change}))
                 self.assert_one_sentence(self.take(code=3), part)
@@ -332,26 +332,26 @@ class Refusals(TestCase):
         self.bart_folder(zeros=False)
         path = self.directory / "model" / "config.json"
         for change, part in (
-                ({"architectures": ["BartForCausalLM"]}, 'found "BartForCausalLM"; of BART Longspan imports BartForConditionalGeneration or BartModel'),
-                ({"normalize_before": True}, '"normalize_before": found true; wanted false: norms stand behind the sublayers'),
-                ({"add_final_layer_norm": True}, '"add_final_layer_norm": found true; wanted false'),
-                ({"static_position_embeddings": True}, '"static_position_embeddings": found true; wanted false: positions are learned'),
-                ({"normalize_embedding": False}, '"normalize_embedding": found false; wanted true'),
-                ({"extra_pos_embeddings": 1}, '"extra_pos_embeddings": found 1; wanted an integer from 2 to 2'),
-                ({"tie_word_embeddings": False}, '"tie_word_embeddings": found false; wanted true'),
-                ({"is_encoder_decoder": False}, '"is_encoder_decoder": found false; wanted true'),
-                ({"decoder_attention_heads": 4}, '"decoder_attention_heads": found 4; wanted 2, as "encoder_attention_heads" says'),
-                ({"decoder_ffn_dim": 16}, '"decoder_ffn_dim": found 16; wanted 12'),
-                ({"encoder_attention_heads": 3, "decoder_attention_heads": 3}, '"encoder_attention_heads": found 3, which does not divide d_model, 8'),
-                ({"activation_function": "mish"}, '"activation_function": found "mish"; wanted gelu_new'),
-                ({"forced_eos_token_id": 1}, '"forced_eos_token_id": found 1; wanted that of "eos_token_id"'),
-                ({"eos_token_id": [1, 2]}, '"eos_token_id": found a list; wanted one id'),
-                ({"decoder_start_token_id": VOCABULARY}, '"decoder_start_token_id": found 264; wanted an integer from 0 to 263'),
-                ({"decoder_start_token_id": 262}, '"decoder_start_token_id" is 262, which is no token of tokenizer.json'),
-                ({"encoder_layers": 2}, 'tensor "model.encoder.layers.1.self_attn.q_proj.weight" of shape [8, 8] is missing'),
-                ({"encoder_layers": 65536}, "says 65538 layers, and model has 75 tensors"),
-                ({"max_position_embeddings": 31}, 'embed_positions.weight" is of shape [32, 8]; wanted [33, 8]'),
-                ({"relative_positions": True}, '"relative_positions" is not known: it may change what the model computes')):
+                ({"architectures": ["BartForCausalLM"]}, 'expected BartForConditionalGeneration or BartModel for BART, found "BartForCausalLM"'),
+                ({"normalize_before": True}, '"normalize_before": expected false, found true'),
+                ({"add_final_layer_norm": True}, '"add_final_layer_norm": expected false, found true'),
+                ({"static_position_embeddings": True}, '"static_position_embeddings": expected false, found true'),
+                ({"normalize_embedding": False}, '"normalize_embedding": expected true, found false'),
+                ({"extra_pos_embeddings": 1}, '"extra_pos_embeddings": expected an integer from 2 to 2, found 1'),
+                ({"tie_word_embeddings": False}, '"tie_word_embeddings": expected true, found false'),
+                ({"is_encoder_decoder": False}, '"is_encoder_decoder": expected true, found false'),
+                ({"decoder_attention_heads": 4}, '"decoder_attention_heads": expected 2, as in "encoder_attention_heads", found 4'),
+                ({"decoder_ffn_dim": 16}, '"decoder_ffn_dim": expected 12, as in "encoder_ffn_dim", found 16'),
+                ({"encoder_attention_heads": 3, "decoder_attention_heads": 3}, '"encoder_attention_heads": expected a divisor of d_model (8), found 3'),
+                ({"activation_function": "mish"}, '"activation_function": expected gelu_new, '),
+                ({"forced_eos_token_id": 1}, '"forced_eos_token_id": expected the id of "eos_token_id", found 1'),
+                ({"eos_token_id": [1, 2]}, '"eos_token_id": expected one id, found a list'),
+                ({"decoder_start_token_id": VOCABULARY}, '"decoder_start_token_id": expected an integer from 0 to 263, found 264'),
+                ({"decoder_start_token_id": 262}, '"decoder_start_token_id": expected the id of a token of tokenizer.json, found 262'),
+                ({"encoder_layers": 2}, 'missing tensor "model.encoder.layers.1.self_attn.q_proj.weight" of shape [8, 8]'),
+                ({"encoder_layers": 65536}, "expected at least a tensor for each of 65538 layers, found 75 tensors in model"),
+                ({"max_position_embeddings": 31}, 'embed_positions.weight": expected shape [33, 8] according to config.json, found [32, 8]'),
+                ({"relative_positions": True}, 'unknown key "relative_positions"')):
             with self.subTest(str(change)):
                 path.write_text(json.dumps({**BART, **change}))
                 self.assert_one_sentence(self.take(code=3), part)
@@ -360,9 +360,9 @@ class Refusals(TestCase):
     def test_a_bias_of_logits(self):
         shapes = {**bart(), "final_logits_bias": [1, VOCABULARY]}
         self.bart_folder(shapes=shapes)
-        self.assert_one_sentence(self.take(code=3), 'tensor "final_logits_bias" holds other numbers than zero; wanted zeros of shape [1, 264]')
+        self.assert_one_sentence(self.take(code=3), 'tensor "final_logits_bias": expected zeros of shape [1, 264], found nonzero values')
         self.bart_folder("short", shapes={**shapes, "final_logits_bias": [VOCABULARY]})
-        self.assert_one_sentence(self.take("short", code=3), 'tensor "final_logits_bias" is of shape [264]; wanted zeros of shape [1, 264]')
+        self.assert_one_sentence(self.take("short", code=3), 'tensor "final_logits_bias": expected zeros of shape [1, 264], found shape [264]')
 
     def test_tokens_that_are_not_there(self):
         self.bart_folder()
@@ -372,7 +372,7 @@ class Refusals(TestCase):
         for more, sentence in (({"data.tokenizer.decoder_start_token": "<start>"},
                                 'data.tokenizer.decoder_start_token: the tokenizer has no token "<start>"'),
                                ({"data.max_length": 2, "data.overlong_examples": "truncate"},
-                                "and 2 begin and end a text: nothing of the text would be")):
+                                "leaves no tokens for the text next to 2 special tokens")):
             code = 2 if "data.tokenizer.decoder_start_token" in more else 3
             result = self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, **more}), code=code)
             self.assertIn(sentence, result.errors)
@@ -380,7 +380,7 @@ class Refusals(TestCase):
     def test_without_a_tokenizer_a_small_vocabulary_is_of_numbers(self):
         ids = {**{key: None for key in IDS}, "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
         self.bart_folder(config={"vocab_size": 53, **ids}, shapes={**bart(), "model.shared.weight": [53, WIDTH]}, tokenizer=False)
-        self.assertIn("the run reads ids from 0 to 52 (data.tokenizer.type: none): a text is numbers", self.take().errors)
+        self.assertIn("the run reads ids from 0 to 52 (data.tokenizer.type: none): a text is ids", self.take().errors)
         self.write("sources", ["0 5 7 2", "0 52 2"])
         self.write("targets", ["17 4", "9"])
         self.assertGreater(self.evaluate_pairs("taken")["loss"], 0)
@@ -419,7 +419,7 @@ class Peers(PeersTestCase, TestCase):
             with self.subTest(kind):
                 self.assertLess(abs(again[kind] - loss), 1e-6)
                 self.assertLess(abs(self.evaluate_pairs(kind)["loss"] - loss), 1e-5)
-                found = self.say(kind, "--beam", "1", "--longest-beyond", "4")
+                found = self.say(kind, "--beam", "1", "--max-extra-length", "4")
                 self.assertEqual(found, [text.replace("\n", " ") for text in said[kind]])
 
     def test_bart_is_that_of_transformers(self):

@@ -53,19 +53,18 @@ class KeepBest(jobs.TestCase):
     def test_says_that_another_figure_counts_from_now_on(self):
         self.train(settings=GOOD)
         result = self.train(settings={**GOOD, "checkpoint.best_metric": "bits_per_byte", "training.max_steps": 8})
-        self.assertIn("step 6, the best by loss so far, is kept no longer: checkpoint.best_metric is bits_per_byte", result.output)
+        self.assertIn("Step 6 (best loss so far) is no longer retained: checkpoint.best_metric is bits_per_byte", result.output)
 
     def test_what_cannot_be(self):
         for settings, *parts in (
-                ({"checkpoint.best_metric": "blue"}, "--set: checkpoint.best_metric: found blue,"
-                 " a validation of run.task: language_modeling gives loss, bits_per_byte"),
-                ({"data.validation": None}, "checkpoint.best_metric: found loss without data.validation")):
+                ({"checkpoint.best_metric": "blue"}, "--set: checkpoint.best_metric: expected loss, bits_per_byte"),
+                ({"data.validation": None}, "checkpoint.best_metric: loss requires data.validation")):
             with self.subTest(parts=parts):
                 result = self.train(settings={key: value for key, value in {**GOOD, **settings}.items() if value}, code=2)
                 self.assert_one_sentence(result, *parts)
         self.train(settings={**GOOD, "checkpoint.best_metric": ""})
         result = self.longspan("evaluate", "run", "--split", "validation", "--checkpoint", "best", code=3)
-        self.assert_one_sentence(result, "step-000000006: knows no best step; checkpoint.best_metric names the figure")
+        self.assert_one_sentence(result, "step-000000006: no best checkpoint; set checkpoint.best_metric")
 
 
 if __name__ == "__main__":

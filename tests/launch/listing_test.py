@@ -46,12 +46,12 @@ class Listing(jobs.TestCase):
         self.assertEqual({name: run["state"] for name, run in runs.items()},
                          {"done": "finished", "diverged": "diverged", "going": "running"})
         done = runs["done"]
-        self.assertEqual((done["step"], done["steps"], done["layout"]), (8, 8, {"data": 1, "context": 1, "tensor": 1}))
+        self.assertEqual((done["step"], done["max_steps"], done["layout"]), (8, 8, {"data": 1, "context": 1, "tensor": 1}))
         last = self.run_at("runs/done").metrics()[-1]
-        self.assertEqual(done["last"], last)
+        self.assertEqual(done["last_metrics"], last)
         self.assertEqual(done["validation"]["validation_loss"], last["validation_loss"])
-        self.assertGreater(done["changed_at"], 1_000_000_000)
-        self.assertIn("training diverged", runs["diverged"]["ended_by"])
+        self.assertGreater(done["modified_at"], 1_000_000_000)
+        self.assertIn("training diverged", runs["diverged"]["end_reason"])
         begun.signal(signal.SIGUSR1)
         self.assertEqual(begun.wait().code, 75)
         self.assertEqual(self.list("runs")["going"]["state"], "stopped")
@@ -70,18 +70,18 @@ class Listing(jobs.TestCase):
                 self.assertNotEqual(result.code, 0)
                 log = self.run_at(name).log()
                 if ranks > 1:  # a rank that was left
-                    words = "SIGTERM: mpirun ends the job, as it does when a rank was killed"
+                    words = "SIGTERM: mpirun is ending the job"
                     self.assertEqual(log.count(f" warning {words}"), 1, log)
                     self.assertEqual(result.output.count(words), 1, result.output)
                 found = self.list("runs")[Path(name).name]
                 self.assertEqual((found["state"], found["layout"]["data"]), ("killed", ranks))
-                self.assertIn("was killed", found["ended_by"])
+                self.assertIn("was killed", found["end_reason"])
                 table = self.longspan("list", "runs").output
                 self.assertRegex(table, rf"(?m)^{name} +killed +\d+ of 1000000 .* {ranks} x 1 x 1$")
                 self.assertRegex(self.longspan("tail", name, "--follow").errors, rf"{name}: killed, step \d+ of 1000000")
                 # Nothing is saved that it could resume from.
                 self.train(name, Layout(ranks, 1), {"training.max_steps": 2, "checkpoint.save_interval": 0})
-                self.assertNotIn("did not end by itself", self.run_at(name).log())
+                self.assertNotIn("did not exit normally", self.run_at(name).log())
                 self.assertEqual(self.list("runs")[Path(name).name]["state"], "finished")
 
     def test_a_killed_run_is_reported_where_it_is_resumed(self):
@@ -95,7 +95,7 @@ class Listing(jobs.TestCase):
                 job.wait()
                 last = run.steps()[-1]
                 self.train(name, settings={"training.max_steps": last + 1, "checkpoint.resume_from": last if is_named else "auto"})
-                words = "warning the run that trained here before did not end by itself"
+                words = "warning The previous process of this run did not exit normally"
                 self.assertEqual(words in run.log(), not is_named, run.log())
 
     def test_a_running_run_has_the_layout_of_its_ranks(self):
@@ -127,27 +127,27 @@ class Listing(jobs.TestCase):
         (self.directory / "empty").mkdir()
         for name in "nowhere", "empty":
             for words in (["tail", name], ["compare", name, "runs"], ["inspect", name], ["verify", name], ["evaluate", name],
-                          ["generate", name], ["export", name, "--to", "x"],
-                          ["attention", name, "--text", "text.txt", "--heads", "0:0"], ["import", name, "--to", "x"]):
+                          ["generate", name], ["export", name, "--output-dir", "x"],
+                          ["attention-maps", name, "--text", "text.txt", "--heads", "0:0"], ["import", name, "--output-dir", "x"]):
                 with self.subTest(words=words):
                     self.assert_one_sentence(self.longspan(*words, code=3), name)
         for words in ["evaluate", "nowhere.yaml"], ["train", "nowhere.yaml"]:
             self.assert_one_sentence(self.longspan(*words, code=2), "nowhere.yaml")
 
     def test_what_was_logged_is_read_from_the_end(self):
-        lines = [f'{{"step": {step}, "tokens": 1, "loss": {step}.5}}' for step in range(1, 5000)]
-        lines[9] = '{"step": 10, "tokens": 1, "loss": 10.5, "validation_reward": 0.25}'
+        lines = [f'{{"step": {step}, "tokens": 1, "loss": {step}.5, "validation_seconds": 0.5}}' for step in range(1, 5000)]
+        lines[9] = '{"step": 10, "tokens": 1, "loss": 10.5, "validation_seconds": 0.5, "validation_success_rate": 0.25}'
         run = self.by_hand("long", *lines, steps=9000)
         found = self.list("runs")["long"]
-        self.assertEqual((found["state"], found["step"], found["last"]["loss"]), ("stopped", 4999, 4999.5))
+        self.assertEqual((found["state"], found["step"], found["last_metrics"]["loss"]), ("stopped", 4999, 4999.5))
         self.assertEqual(found["layout"], {"data": None, "context": 2, "tensor": 3})
-        self.assertIn("0.25 reward at 10", self.longspan("list", "runs").output)
+        self.assertIn("0.25 success_rate at 10", self.longspan("list", "runs").output)
         self.assertEqual(self.longspan("tail", run, "--lines", "4999").output.count("\n"), 5000)
 
     def test_a_run_that_made_no_step_never_started(self):
         self.by_hand("new")
         found = self.list(".")["new"]
-        self.assertEqual((found["state"], found["step"], found["last"], found["troubles"]), ("never started", 0, None, []))
+        self.assertEqual((found["state"], found["step"], found["last_metrics"], found["errors"]), ("never started", 0, None, []))
         self.assertIn("runs/new: never started, step 0 of 100", self.longspan("tail", "runs/new", "--follow").errors)
 
     def test_a_line_that_is_being_written_is_no_damage(self):
@@ -155,7 +155,7 @@ class Listing(jobs.TestCase):
         with open(run / "metrics.jsonl", "a", encoding="utf8") as file:
             file.write('{"step": 2, "tok')
         found = self.list("runs")["going"]
-        self.assertEqual((found["step"], found["troubles"]), (1, []))
+        self.assertEqual((found["step"], found["errors"]), (1, []))
         self.assertRegex(self.longspan("tail", run).output, r"(?m)^ +1 +nan$")
 
     def test_what_a_line_says_is_no_command_to_a_terminal(self):
@@ -168,13 +168,13 @@ class Listing(jobs.TestCase):
     def test_what_no_run_writes_is_left_out_or_told(self):
         deep = '{"step": 1, "loss": 2.5, "large": 18446744073709551615, "deep": ' + "[" * 200_000 + "]" * 200_000 + "}"
         run = self.by_hand("deep", deep)
-        self.assertEqual(self.list("runs")["deep"]["last"], {"step": 1, "loss": 2.5, "large": 18446744073709551615})
+        self.assertEqual(self.list("runs")["deep"]["last_metrics"], {"step": 1, "loss": 2.5, "large": 18446744073709551615})
         self.assertRegex(self.longspan("compare", run, run).output, r"(?m)^large +18446744073709551615 +18446744073709551615$")
         for step in -1, 18446744073709551615, 1.5:
             (run / "metrics.jsonl").write_text(f'{{"step": {step}, "loss": 1.0}}\n')
             found = self.list("runs")["deep"]
-            self.assertEqual((found["step"], found["last"]), (0, None))
-            self.assertIn("metrics.jsonl: found something else than a line of metrics", found["troubles"][0])
+            self.assertEqual((found["step"], found["last_metrics"]), (0, None))
+            self.assertIn("metrics.jsonl: expected a line of metrics", found["errors"][0])
 
     def test_a_folder_that_cannot_be_looked_into_is_told(self):
         self.by_hand("open", '{"step": 1, "loss": 1.0}')
@@ -203,14 +203,14 @@ class Listing(jobs.TestCase):
         os.mkfifo(pipe / "metrics.jsonl")
         runs = self.list("runs")
         self.assertEqual(sorted(runs), ["bad", "good", "no-configuration", "pipe"])
-        self.assertEqual(runs["good"]["troubles"], [])
-        for part in "config.yaml", "manifest.json", "metrics.jsonl: found something else than a line of metrics":
-            self.assertTrue([trouble for trouble in runs["bad"]["troubles"] if part in trouble], runs["bad"])
+        self.assertEqual(runs["good"]["errors"], [])
+        for part in "config.yaml", "manifest.json", "metrics.jsonl: expected a line of metrics":
+            self.assertTrue([trouble for trouble in runs["bad"]["errors"] if part in trouble], runs["bad"])
         self.assertEqual(runs["bad"]["step"], 8)
-        self.assertIn("config.yaml: is not there", runs["no-configuration"]["troubles"][0])
+        self.assertIn("config.yaml: no such file", runs["no-configuration"]["errors"][0])
         self.assertEqual(runs["no-configuration"]["step"], 3)
-        self.assertIn("metrics.jsonl: is no regular file", runs["pipe"]["troubles"][0])
-        self.assertIn("metrics.jsonl: found something else", self.longspan("list", "runs").output)
+        self.assertIn("metrics.jsonl: expected a regular file", runs["pipe"]["errors"][0])
+        self.assertIn("metrics.jsonl: expected a line of metrics", self.longspan("list", "runs").output)
         for command in ["tail", "runs/bad", "--follow"], ["compare", "runs/good", "runs/bad"]:
             self.longspan(*command)
 
@@ -219,7 +219,7 @@ class Listing(jobs.TestCase):
         self.train("two", settings={"training.learning_rate": 0.02, "model.dropout": 0.2})
         found = json.loads(self.longspan("compare", "one", "two", "--json").output)
         self.assertEqual(found["keys"], {"model.dropout": ["0.1", "0.2"], "training.learning_rate": ["0.01", "0.02"]})
-        self.assertEqual([run["last"] for run in found["runs"]],
+        self.assertEqual([run["last_metrics"] for run in found["runs"]],
                          [self.run_at(name).metrics()[-1] for name in ("one", "two")])
         table = self.longspan("compare", "one", "two").output
         self.assertRegex(table, r"(?m)^ +one +two$")
@@ -227,7 +227,7 @@ class Listing(jobs.TestCase):
         self.assertRegex(table, r"(?m)^loss +\d\S+ +\d\S+$")
         self.assertRegex(table, r"(?m)^training.learning_rate +0.01 +0.02$")
         shutil.copytree(self.directory / "one", self.directory / "again")
-        self.assertIn("no key differs", self.longspan("compare", "one", "again").output)
+        self.assertIn("no keys differ", self.longspan("compare", "one", "again").output)
 
     def test_the_tail_of_a_run_that_trains_goes_on_to_its_end(self):
         begun = self.start_training("run", settings=LONG)
@@ -254,17 +254,17 @@ class Listing(jobs.TestCase):
     def test_mistakes(self):
         (self.directory / "empty").mkdir()
         for arguments, code, part in [
-                (["list", "nowhere"], 3, "nowhere: there is no such directory"),
-                (["list", "text.txt"], 3, "text.txt: is a file; wanted: a directory"),
+                (["list", "nowhere"], 3, "nowhere: no such directory"),
+                (["list", "text.txt"], 3, "text.txt: expected a directory of runs, found a file"),
                 (["compare", "empty"], 2, "RUN"),
-                (["compare", "empty", "nowhere"], 3, "empty: no run is here"),
-                (["tail", "nowhere"], 3, "nowhere: there is no such directory"),
-                (["tail", "empty"], 3, "empty: no run is here"),
-                (["tail", "empty", "--lines", "0"], 2, "wanted a whole number from 1 to 1000000"),
+                (["compare", "empty", "nowhere"], 3, "empty: expected a run directory, found no run"),
+                (["tail", "nowhere"], 3, "nowhere: no such directory"),
+                (["tail", "empty"], 3, "empty: expected a run directory, found no run"),
+                (["tail", "empty", "--lines", "0"], 2, "expected an integer from 1 to 1000000"),
         ]:
             with self.subTest(arguments=arguments):
                 self.assert_one_sentence(self.longspan(*arguments, code=code), part)
-        self.assertEqual(self.longspan("list", "empty").output, "empty: there are no runs below it\n")
+        self.assertEqual(self.longspan("list", "empty").output, "empty: no runs found\n")
         self.assertEqual(json.loads(self.longspan("list", "empty", "--json").output), [])
 
 

@@ -41,7 +41,7 @@ class MaskedTranslation(jobs.TestCase):
         (self.directory / name).write_text("".join(line + "\n" for line in lines))
 
     def losses(self, directory):
-        return [(line["loss"], line["gradient_norm"], line.get("validation_loss", 0), line.get("validation_chrf", 0))
+        return [(line["loss"], line["grad_norm"], line.get("validation_loss", 0), line.get("validation_chrf", 0))
                 for line in self.run_at(directory).metrics()]
 
     def assert_near(self, found, expected):
@@ -53,7 +53,7 @@ class MaskedTranslation(jobs.TestCase):
     def test_goes_on_where_it_was_and_says_the_same_on_every_layout(self):
         self.train("whole", Layout(2, 1))
         line = self.run_at("whole").metrics()[-1]
-        self.assertEqual(line["far_lengths_mean"], 0)
+        self.assertEqual(line["out_of_range_lengths_mean"], 0)
         for name, layout, exact in (("data", Layout(2, 1), True), ("tensor", Layout(1, 2), False),
                                     ("time", Layout(1, 1, context=2), False)):
             with self.subTest(name):
@@ -61,7 +61,7 @@ class MaskedTranslation(jobs.TestCase):
                 if exact:
                     self.assertEqual(self.run_at(name).state(8)["tensors"], self.run_at("whole").state(8)["tensors"])
                 self.assert_near(self.losses(name), self.losses("whole")[3:])
-        said = {self.longspan("generate", "whole", "--input", "validation.source", "--iterations", 3, "--length-beam", 2,
+        said = {self.longspan("generate", "whole", "--input", "validation.source", "--max-iterations", 3, "--length-beam", 2,
                               *jobs.flat(layout.settings()), ranks=layout.ranks).output
                 for layout in (Layout(1, 1), Layout(2, 1), Layout(1, 2), Layout(1, 1, context=2))}
         self.assertEqual(len(said), 1)
@@ -78,7 +78,7 @@ class MaskedTranslation(jobs.TestCase):
         self.train("student", settings={"data.train_target": "distilled", "data.overlong_examples": "truncate",
                                         "model.nat.objective": "iterative",
                                         "model.nat.num_refinement_passes": 2, "model.nat.src_embedding_copy": True})
-        self.assertIn("word error rate", self.longspan("evaluate", "student", "--iterations", 2).output)
+        self.assertIn("word error rate", self.longspan("evaluate", "student", "--max-iterations", 2).output)
 
     def test_bad_options_have_their_sentence(self):
         for settings, part in (({"model.use_pointer_generator": True, "training.label_smoothing": 0},
@@ -96,7 +96,7 @@ class MaskedTranslation(jobs.TestCase):
                                 (["--n-best", 3, "--length-beam", 2], "length beam of 2")):
             self.assert_one_sentence(self.longspan("generate", "run", "--input", "validation.source", *arguments, code=2), part)
         self.train("causal", settings={"training.max_steps": 1, "model.decoder_type": "autoregressive"})
-        self.assert_one_sentence(self.longspan("generate", "causal", "--input", "validation.source", "--iterations", 3, code=2),
+        self.assert_one_sentence(self.longspan("generate", "causal", "--input", "validation.source", "--max-iterations", 3, code=2),
                                  "model.decoder_type: non_autoregressive")
 
 

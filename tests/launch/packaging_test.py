@@ -134,10 +134,10 @@ echo wheel >"$2/longspan-0.1.0-cp312-abi3-linux_x86_64.whl"
         Path(f"{self.program}.fails").touch()
         result = self.package()
         self.assertEqual(result.returncode, 1)
-        self.assertIn("a.cpp: an error\npackage: pip made no wheel", result.stderr)
-        for arguments, message in ((("--compression", "xz"), "--compression is of packages of Debian"),
-                                   (("--build", "."), "--build is of packages of Debian"),
-                                   (("--python", "nowhere"), "there is no program nowhere")):
+        self.assertIn("a.cpp: an error\npackage: pip built no wheel", result.stderr)
+        for arguments, message in ((("--compression", "xz"), "--compression cannot be combined with --wheel"),
+                                   (("--build", "."), "--build cannot be combined with --wheel"),
+                                   (("--python", "nowhere"), "nowhere: no such program")):
             result = self.package(*arguments)
             self.assertEqual((result.returncode, result.stdout), (1, ""))
             self.assertIn(message, result.stderr)

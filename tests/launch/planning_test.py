@@ -15,8 +15,8 @@ import jobs
 
 
 class Planning(jobs.TestCase):
-    trial = r"in the calibration's own trial steps the prediction was (\S+)(?: to (\S+))? of what was measured"
-    hint = "times are not known yet: longspan plan --calibrate measures this machine once"
+    trial = r"in the calibration steps, predicted time was (\S+)(?: to (\S+))? of measured time"
+    hint = "times require a calibration; run longspan plan --calibrate once"
 
     def plan(self, *arguments):
         return self.longspan("plan", "tiny.yaml", *arguments).output
@@ -24,8 +24,8 @@ class Planning(jobs.TestCase):
     def test_how_times_become_known_is_told_where_they_are_not(self):
         output = self.plan()
         self.assertIn(self.hint, output)
-        self.assertNotIn("a step: ", output)
-        self.assertIn("times need --flops", self.plan("--memory", "1GB"))
+        self.assertNotIn("step time: ", output)
+        self.assertIn("times require --flops-per-rank", self.plan("--memory-per-rank", "1GB"))
         self.assertNotIn(self.hint, self.plan("--device", "h100"))
 
     def test_all_cores_are_measured_at_once_and_the_error_is_told(self):
@@ -33,30 +33,30 @@ class Planning(jobs.TestCase):
         output = self.longspan("plan", "tiny.yaml", "--set", "run.num_threads=0", "--calibrate").output
         measured, planned = output.split("\n", 1)
         self.assertRegex(measured, self.trial)
-        self.assertIn("each rank computes with 1 thread: OMP_NUM_THREADS", planned)
-        table = json.loads((self.directory / "runs" / "machine.json").read_text())
+        self.assertIn("1 thread per rank (OMP_NUM_THREADS)", planned)
+        table = json.loads((self.directory / "runs" / "machine-profile.json").read_text())
         cores = len(os.sched_getaffinity(0))
         self.assertEqual((table["ranks"], table["threads"]), (1, cores))
         self.assertLess(0, table["least_trial"])
         self.assertLessEqual(table["least_trial"], table["most_trial"])
         output = self.plan()
         self.assertNotIn(self.hint, output)
-        self.assertRegex(output, r"a step: .* tokens a second\n" + self.trial)
+        self.assertRegex(output, r"step time: .* tokens per second\n" + self.trial)
 
     def test_a_table_of_fewer_cores_or_an_earlier_version_says_what_it_is(self):
         (self.directory / "machine.json").write_text(json.dumps(
             {"name": "this machine", "memory": 1e9, "flops": 1e9, "bf16_flops": 1e9, "f16_flops": 1e9,
              "memory_bandwidth": 1e9, "bandwidth": 0, "ranks": 1, "threads": 1}))
-        output = self.plan("--machine", "machine.json", "--ranks", "2", "--set", "parallel.data_parallel_size=2")
-        self.assertIn("a step: ", output)
+        output = self.plan("--machine-profile", "machine.json", "--ranks", "2", "--set", "parallel.data_parallel_size=2")
+        self.assertIn("step time: ", output)
         self.assertNotRegex(output, self.trial)
-        self.assertIn("bandwidth between ranks is not known; longspan run -n 2 -- plan --calibrate measures it", output)
+        self.assertIn("bandwidth between ranks is unknown; run longspan launch -n 2 -- plan --calibrate", output)
         cores = len(os.sched_getaffinity(0))
-        found = f"that was with 1 of {cores} cores: longspan plan --calibrate measures all at once" in output
+        found = f"measured on 1 of {cores} cores; run longspan plan --calibrate to measure all of them" in output
         self.assertEqual(found, cores > 1)
 
     def test_what_is_counted_between_documents_is_told(self):
-        told = "count attention between tokens of different documents too"
+        told = "include attention across documents"
         self.assertNotIn(told, self.longspan("plan", "tiny.yaml").output)
         self.assertIn(told, self.longspan("plan", "tiny.yaml", "--set", "data.documents.reset_attention_mask=true").output)
 
@@ -76,13 +76,13 @@ class Planning(jobs.TestCase):
             with self.subTest(ranks=ranks):
                 layout = {**settings, "parallel.data_parallel_size": ranks}
                 plan = self.longspan("plan", "tiny.yaml", *jobs.flat(layout), ranks=ranks).output
-                self.assertIn(f"encoder_decoder f32 of pairs in batches of 2000 tokens of both sides on {ranks} rank", plan)
+                self.assertIn(f"encoder_decoder float32, pairs in batches of 2000 tokens of both sides on {ranks} rank", plan)
                 self.train(f"run{ranks}", jobs.Layout(ranks, 1), settings)
                 held = max(line["peak_memory_bytes"] for line in self.run_at(f"run{ranks}").metrics())
-                self.assertAlmostEqual(jobs.bytes_of(plan, "at once"), held, delta=0.1 * held)
+                self.assertAlmostEqual(jobs.bytes_of(plan, "peak"), held, delta=0.1 * held)
                 # Before there are data, as much as the keys allow, which these nearly take.
                 absent = self.longspan("plan", "tiny.yaml", *jobs.flat({**layout, "data.train": "not-there"}), ranks=ranks).output
-                self.assertGreater(jobs.bytes_of(absent, "at once"), 0.99 * held)
+                self.assertGreater(jobs.bytes_of(absent, "peak"), 0.99 * held)
 
     def test_advice_speaks_of_the_task_s_own_batches(self):
         (self.directory / "classes").write_text("a\tone\nb\ttwo\n")
@@ -90,9 +90,9 @@ class Planning(jobs.TestCase):
             "run": {"output_dir": "run"}, "model": {"family": "encoder", "num_hidden_layers": 1, "hidden_size": 8,
                                                     "num_attention_heads": 2}, "data": {"train": "classes"}}))
         output = self.plan("--set", "run.task=classification")
-        self.assertIn("encoder f32 of texts in batches of 8192 tokens on 1 rank", output)
+        self.assertIn("encoder float32, texts in batches of 8192 tokens on 1 rank", output)
         refused = self.longspan("plan", "tiny.yaml", "--set", "run.task=language_modeling", code=2).errors
-        self.assertIn("encoder learns", refused)
+        self.assertIn("encoder requires run.task", refused)
 
 
 if __name__ == "__main__":

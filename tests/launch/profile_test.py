@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""train --profile: a trace of all ranks on one clock, and a table of where the time goes.
+"""train --profile-steps: a trace of all ranks on one clock, and a table of where the time goes.
 
     tests/launch/profile_test.py build/launch/longspan
 """
@@ -59,7 +59,7 @@ class Profile(jobs.TestCase):
 
     def start_profiled(self, steps, directory, layout, settings):
         every = {"run.output_dir": directory, **layout.settings(), **settings}
-        return self.start("train", "tiny.yaml", "--profile", steps, *flat(every), ranks=layout.ranks)
+        return self.start("train", "tiny.yaml", "--profile-steps", steps, *flat(every), ranks=layout.ranks)
 
     def files(self, directory="run"):
         folder = self.directory / directory / "profile"
@@ -128,13 +128,13 @@ class Profile(jobs.TestCase):
             self.assertEqual(sent == 0, name == "barrier")
             # Neither is complete before the other rank has come to it.
             self.assertLessEqual(max(begin, other_begin), min(end, other_end), key)
-        waits = [span for rank in (0, 1) for span in trace.spans(rank, kind="wait")]
+        waits = [span for rank in (0, 1) for span in trace.spans(rank, kind="idle")]
         self.assertTrue(any(span["args"].get("axis") == axis for span in waits))
 
     def assert_table(self, result, directory):
         table = next((self.directory / directory / "profile").glob("*.txt")).read_text()
-        self.assertRegex(table, r"\Awhere the time went from step 3 to step 5: [\d.]+ ms a step on 2 ranks, of which by own time\n"
-                                r" +own ms +share +total ms +calls +what\n"
+        self.assertRegex(table, r"\AProfile of steps 3 to 5: [\d.]+ ms per step on 2 ranks, by self time\n"
+                                r" +self ms +share +total ms +calls +name\n"
                                 r"(?: +[\d.]+ +[\d.]+% +[\d.]+ +[\d.]+  (?:step|waiting for|saving|(?:phase|layer|op|kernel) \S).*\n){10}\Z")
         own = [float(line.split()[0]) for line in table.splitlines()[2:]]
         self.assertEqual(own, sorted(own, reverse=True))
@@ -142,7 +142,7 @@ class Profile(jobs.TestCase):
         for line in table.splitlines():
             self.assertIn(line, log)
             self.assertIn(line, result.output)
-        self.assertIn("profile/trace-000000003-000000005.json: chrome://tracing or ui.perfetto.dev shows it", log)
+        self.assertIn("profile/trace-000000003-000000005.json; open it in chrome://tracing or ui.perfetto.dev", log)
 
     def test_what_is_trained_does_not_change(self):
         for layout in Layout(1, 1), Layout(2, 1):
@@ -174,7 +174,7 @@ class Profile(jobs.TestCase):
         self.assert_whole(trace, Layout(1, 1), [3, 4, 5, 6, 7])
         self.assertIn("saving", {span["name"] for span in trace.spans(0, kind="saving")})
         self.assertIn("validation", {span["name"] for span in trace.spans(0, kind="phase")})
-        self.assertEqual({"copying the state", "writing the checkpoint"}, {span["name"] for span in trace.spans(0, "saver")})
+        self.assertEqual({"copy state", "write checkpoint"}, {span["name"] for span in trace.spans(0, "saver")})
 
     def test_a_stop_cuts_it(self):
         for layout in Layout(1, 1), Layout(2, 1):
@@ -209,10 +209,10 @@ class Profile(jobs.TestCase):
     def test_a_run_that_goes_on_says_what_is_missed(self):
         self.train()
         behind = self.profiled("5:8", **{"training.max_steps": 9})
-        self.assertIn("--profile 5:8: nothing is recorded, the run goes on behind step 8", behind.output)
+        self.assertIn("--profile-steps 5:8: nothing recorded: the run resumes after step 8", behind.output)
         self.assertEqual(self.files(), [])
         within = self.profiled("8:11", layout=Layout(2, 1), **{"training.max_steps": 12})
-        self.assertIn("--profile 8:11: recorded from step 10 on, the run goes on behind step 9", within.output)
+        self.assertIn("--profile-steps 8:11: recording from step 10: the run resumes after step 9", within.output)
         self.assert_whole(self.trace(10, 11), Layout(2, 1), [10, 11])
 
     def test_files_that_cannot_be_written_do_not_end_the_run(self):
@@ -222,19 +222,19 @@ class Profile(jobs.TestCase):
                 (self.directory / directory).mkdir()
                 (self.directory / directory / "profile").write_text("a file")
                 result = self.profiled("2:3", directory, layout)
-                self.assertIn("warning: the profile is not written: ", result.output)
-                self.assertIn("where the time went from step 2 to step 3", result.output)
+                self.assertIn("warning: Profile not written: ", result.output)
+                self.assertIn("Profile of steps 2 to 3: ", result.output)
                 self.assertEqual(len(self.run_at(directory).metrics()), 8)
 
     def test_mistakes(self):
         for steps in "5:", "10:5", "a:b", "0:3", ":5", "5", "5:10:15", "-1:3", "5: 6":
             with self.subTest(steps=steps):
-                result = self.longspan("train", "tiny.yaml", f"--profile={steps}", code=2)
-                self.assert_one_sentence(result, f'--profile: found "{steps}"; wanted FIRST:LAST, whole numbers from 1 on, as in '
-                                                 "5:10; see longspan train --help")
+                result = self.longspan("train", "tiny.yaml", f"--profile-steps={steps}", code=2)
+                self.assert_one_sentence(result, f'expected FIRST:LAST, integers of at least 1, as in 5:10, found "{steps}"; '
+                                                 "see longspan train --help")
         for layout in Layout(1, 1), Layout(2, 1):
             result = self.profiled("5:9", layout=layout, code=2)
-            self.assert_one_sentence(result, "--profile: found 5:9, but training.max_steps is 8; wanted steps from 1 to 8")
+            self.assert_one_sentence(result, "--profile-steps: expected steps from 1 to training.max_steps = 8, found 5:9")
         self.assertFalse((self.directory / "run").exists())
 
 

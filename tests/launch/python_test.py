@@ -3,8 +3,8 @@
 
     tests/launch/python_test.py build/launch/longspan [ARGUMENT OF PYTEST ...]
 
-Takes the Python of LONGSPAN_PEERS, which launch/setup --peers makes. Builds in build-python/, which from a cold start takes as
-long as the program does. Jobs of several ranks are those of ranks_test.py.
+Uses the Python of launch/setup --reference-implementations (LONGSPAN_PEERS). Builds in build-python/; a first build takes as
+long as that of the program. ranks_test.py runs jobs of several ranks.
 SPDX-License-Identifier: Apache-2.0
 """
 
@@ -49,7 +49,7 @@ def main():
     program, *arguments = sys.argv[1:]
     python, reason = python_that_builds()
     if reason:
-        print(f"skipped: {reason}; launch/setup --peers installs it")
+        print(f"skipped: {reason}; launch/setup --reference-implementations installs it")
         return SKIPPED
     with tempfile.TemporaryDirectory(prefix="longspan-wheel-") as name:
         folder = Path(name)

@@ -75,17 +75,17 @@ class Reliability(jobs.TestCase):
     def test_shares_add_up(self):
         (self.directory / "tests/reliability/second_test.py").unlink()
         for share, held in ("1/4", 2), ("3/4", 4):
-            result = self.run_tests("--reliability", "--share", share)
+            result = self.run_tests("--reliability", "--shard", share)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
             self.assertEqual(result.stdout.splitlines()[-1], "6 passed, 0 failed, 1 skipped")
             self.assertEqual(self.table()["cases of the first"]["held"], held)
         self.assertEqual(self.table()["cases of the first"]["shares"], "1/4 3/4")
 
     def test_a_share_that_is_none_is_refused(self):
-        for arguments in ["--reliability", "--share", "5/4"], ["--reliability", "--share"], ["--share", "1/4"], ["--quick", "--all"]:
+        for arguments in ["--reliability", "--shard", "5/4"], ["--reliability", "--shard"], ["--shard", "1/4"], ["--quick", "--all"]:
             result = self.run_tests(*arguments)
             self.assertEqual(result.returncode, 2, result.stdout)
-            self.assertIn("--share K/N", result.stderr)
+            self.assertIn("--shard K/N", result.stderr)
 
     def test_a_newer_commit_takes_the_place_of_an_older_one_that_has_no_more_cases(self):
         def line(commit, cases):

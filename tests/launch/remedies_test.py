@@ -35,16 +35,16 @@ class Files(jobs.TestCase):
 
     def missing(self, place, key, path, maker=""):
         return (f"longspan: {place}: {key}: {path}: cannot be opened for reading: No such file or directory; "
-                f"a relative path starts from the current directory, {os.path.realpath(self.directory)}{maker}\n")
+                f"check the current directory, where relative paths start: {os.path.realpath(self.directory)}{maker}\n")
 
     def test_a_missing_text_names_key_line_directory_and_what_makes_it(self):
         line = self.write(data={"train": "runs/corpora/kjv/train.txt"})["train"]
         self.assertEqual(self.refusal("other.yaml"),
                          self.missing(f"other.yaml:{line}:3", "data.train", "runs/corpora/kjv/train.txt",
-                                      "; launch/corpus kjv makes it"))
+                                      "; run launch/corpus kjv"))
         self.assertEqual(self.refusal("tiny.yaml", "--set", "data.validation=runs/corpora/it/validation.txt"),
                          self.missing("--set", "data.validation", "runs/corpora/it/validation.txt",
-                                      "; launch/corpus it.txt makes it of your text it.txt"))
+                                      "; run launch/corpus it.txt to make it from your file it.txt"))
         self.assertEqual(self.refusal("tiny.yaml", "--set", "data.train=/nowhere/a.txt"),
                          "longspan: --set: data.train: /nowhere/a.txt: cannot be opened for reading: No such file or "
                          "directory\n")
@@ -61,20 +61,20 @@ class Files(jobs.TestCase):
     def test_a_run_directory_that_cannot_be_made(self):
         line = self.write(run={"output_dir": "text.txt"})["output_dir"]
         self.assertRegex(self.refusal("other.yaml", code=2),
-                         rf'\Alongspan: other.yaml:{line}:3: run.output_dir "text.txt" cannot be made: .*; a relative '
-                         rf"path starts from the current directory, {os.path.realpath(self.directory)}\n\Z")
+                         rf'\Alongspan: other.yaml:{line}:3: run.output_dir "text.txt" cannot be created: .*; check the '
+                         rf"current directory, where relative paths start: {os.path.realpath(self.directory)}\n\Z")
 
     def test_a_checkpoint_that_is_not_there(self):
         line = self.write(checkpoint={"resume_from": "away/step-000000004"})["resume_from"]
         self.assertEqual(self.refusal("other.yaml"),
-                         f"longspan: other.yaml:{line}:3: checkpoint.resume_from: away/step-000000004: there is no such "
-                         "checkpoint; a relative path starts from the current directory, "
+                         f"longspan: other.yaml:{line}:3: checkpoint.resume_from: away/step-000000004: no such "
+                         "checkpoint; check the current directory, where relative paths start: "
                          f"{os.path.realpath(self.directory)}\n")
 
     def test_a_configuration_that_is_not_there(self):
         self.assertEqual(self.refusal("gone.yaml", code=2),
-                         "longspan: gone.yaml: cannot be opened: No such file or directory; a relative path starts "
-                         f"from the current directory, {os.path.realpath(self.directory)}\n")
+                         "longspan: gone.yaml: cannot be opened: No such file or directory; check the current "
+                         f"directory, where relative paths start: {os.path.realpath(self.directory)}\n")
 
     def test_a_tilde_stands_for_the_home_directory(self):
         home = self.directory / "home"
@@ -91,10 +91,10 @@ class Files(jobs.TestCase):
 class Ranks(jobs.TestCase):
     def test_that_are_too_few_are_told_how_to_start_more(self):
         result = self.longspan("train", "tiny.yaml", "--set", "parallel.data_parallel_size=2", code=2)
-        self.assert_one_sentence(result, "is 2 ranks; the job has 1", '"longspan run -n 2 -- ..."',
+        self.assert_one_sentence(result, "expected 2 ranks, found 1", '"longspan launch -n 2 -- ..."',
                                  '"mpirun -n 2 longspan ..."')
         result = self.longspan("train", "tiny.yaml", "--set", "parallel.tensor_parallel_size=4", code=2)
-        self.assert_one_sentence(result, "the job has 1 rank, which", '"mpirun -n 4 longspan ..."')
+        self.assert_one_sentence(result, "ranks, found 1", '"mpirun -n 4 longspan ..."')
 
 
 class Sizes(jobs.TestCase):
@@ -114,24 +114,24 @@ class Sizes(jobs.TestCase):
         for width in 200000, 1000000, 1 << 24:
             with self.subTest(width=width):
                 errors = self.refusal("train", width)
-                self.assertRegex(errors, r"\Alongspan: a rank of this run needs (more than )?\d+\.\d+ GB \(weights "
-                                         r"[^;\n]*\), but only [^;\n]* memory are free; [^\n]*smaller data.seq_length, "
+                self.assertRegex(errors, r"\Alongspan: a rank requires (more than )?\d+\.\d+ GB \(weights "
+                                         r"[^;\n]*\), but only [^;\n]* memory free; [^\n]*smaller data.seq_length, "
                                          r"data.global_batch_size or model.hidden_size\n\Z")
                 self.assertNotIn("ulimit", errors)
-        self.assertRegex(self.refusal("plan", 1 << 24), r"needs more than \d+\.\d+ GB, for which a process has no "
-                                                        r"addresses; use more ranks, shorter sequences")
+        self.assertRegex(self.refusal("plan", 1 << 24), r"requires more than \d+\.\d+ GB, which exceeds the "
+                                                        r"address space of a process; use more ranks")
 
     def test_under_a_limit_it_is_named(self):
         self.assertRegex(self.refusal("plan", 200000, limit=8000000),
-                         r'for which a process has no addresses under "ulimit -v", which allows 8\.19 GB; use')
+                         r'which exceeds the address space of a process \(ulimit -v allows 8\.19 GB\); use')
 
 
 class Trials(jobs.TestCase):
     def test_that_end_before_the_warm_up_run_with_a_warning(self):
         result = self.train(settings={"training.max_steps": 1})
         self.assertRegex(result.output + result.errors,
-                         r"tiny.yaml:\d+:\d+: training.lr_scheduler.warmup_steps is set, but training.max_steps is 1, so that the run ends "
-                         r"before its warm-up of 2 updates is over")
+                         r"tiny.yaml:\d+:\d+: training.lr_scheduler.warmup_steps is ignored: training.max_steps: expected at least "
+                         r"the 2 updates of the warm-up, found 1")
         self.assertEqual(self.run_at().steps(), [1])
         self.longspan("train", "tiny.yaml", "--set", "training.lr_scheduler.total_steps=1", code=2)
 

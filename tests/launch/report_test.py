@@ -65,17 +65,17 @@ class Runs(ReportTest):
             self.assertAlmostEqual(found, line["loss"], delta=1e-5 * line["loss"])
         # What a step was spent on is less than the step.
         for line in metrics:
-            parts = [line[f"{part}_seconds"] for part in ("reading", "waiting", "saving", "validating")]
+            parts = [line[f"{part}_seconds"] for part in ("data_loading", "communication_wait", "checkpoint", "validation")]
             self.assertGreaterEqual(min(parts), 0)
             self.assertLess(sum(parts), line["step_seconds"])
-        self.assertGreater(max(line["saving_seconds"] for line in metrics), 0)
+        self.assertGreater(max(line["checkpoint_seconds"] for line in metrics), 0)
 
     def test_ranks_wait_for_each_other_and_validations_take_their_time(self):
         self.train(layout=Layout(2, 1), settings={"data.validation": "text.txt", "training.validation.interval": 4})
         metrics = self.run_at().metrics()
-        self.assertGreater(sum(line["waiting_seconds"] for line in metrics), 0)
+        self.assertGreater(sum(line["communication_wait_seconds"] for line in metrics), 0)
         for line in metrics:
-            self.assertEqual(line["validating_seconds"] > 0, "validation_loss" in line, line)
+            self.assertEqual(line["validation_seconds"] > 0, "validation_loss" in line, line)
 
     def test_a_run_in_progress_is_shown_and_shown_again(self):
         job = self.start_training(settings={"training.max_steps": 1000000})
@@ -84,8 +84,8 @@ class Runs(ReportTest):
         [[_, state, step, *_]] = rows_of(self.report("run"), "runs")
         self.assertEqual(state, "running")
         self.assertRegex(step, r"^[\d,]+ of 1,000,000$")
-        self.assert_one_sentence(self.longspan("report", "run", "--output", "report.html", code=2), "--output: report.html is there already")
-        self.longspan("report", "run", "--output", "report.html", "--replace")
+        self.assert_one_sentence(self.longspan("report", "run", "--output", "report.html", code=2), "--output: report.html already exists")
+        self.longspan("report", "run", "--output", "report.html", "--overwrite")
         self.assertEqual(sorted(path.name for path in self.directory.glob("report*")), ["report.html"])
 
     def test_lines_that_are_unfinished_or_come_again(self):
@@ -93,7 +93,7 @@ class Runs(ReportTest):
                  for step, loss in ((1, 1), (2, 2), (3, 3), (2, 22), (3, 33))]
         self.write_metrics("again", "".join(lines) + '{"step": 4, "lo')
         page = self.report("again")
-        self.assertEqual(rows_of(page, "runs"), [["again", "stopped", "3", "30", "not logged", "3, and 2 whose steps were made again"]])
+        self.assertEqual(rows_of(page, "runs"), [["again", "stopped", "3", "30", "not logged", "3, and 2 of recomputed steps"]])
         self.assertEqual(data_of(page)["runs"][0]["columns"]["loss"]["mean"], [1, 22, 33])
 
     def test_mistakes_are_told(self):
@@ -107,25 +107,25 @@ class Runs(ReportTest):
         os.mkfifo(self.directory / "pipe")
         (self.directory / "link").symlink_to("gone")
         for arguments, code, *parts in (
-                (["nowhere", "--output", "a.html"], 3, "nowhere: there is no such directory"),
-                (["good", "nowhere", "--output", "a.html"], 3, "nowhere: there is no such directory"),
-                (["tiny.yaml", "--output", "a.html"], 3, "tiny.yaml: is a file; wanted: the directory of a run"),
-                (["empty", "--output", "a.html"], 3, "empty: no run is here; wanted: the directory of a run"),
-                (["begun", "--output", "a.html"], 3, "begun/metrics.jsonl: there is no such file: the run has logged no step yet"),
-                (["good", "--output", "pipe", "--replace"], 2, "--output: pipe is a device or a pipe; wanted: a file"),
-                (["good", "--output", "link"], 2, "--output: link is there already"),
-                (["young", "--output", "a.html"], 3, "young/metrics.jsonl: has no whole line: the run has logged no step yet"),
-                (["damaged", "--output", "a.html"], 3, "damaged/metrics.jsonl:2: found something else than a line of metrics"),
-                (["good", "good/", "--output", "a.html"], 2, "RUN: good is named twice"),
-                (["good", "--output", "folder"], 2, "--output: folder is a directory; wanted: a file"),
-                (["good", "--output", "tiny.yaml"], 2, "--output: tiny.yaml is there already; wanted: a new file, or --replace"),
+                (["nowhere", "--output", "a.html"], 3, "nowhere: no such directory"),
+                (["good", "nowhere", "--output", "a.html"], 3, "nowhere: no such directory"),
+                (["tiny.yaml", "--output", "a.html"], 3, "tiny.yaml: expected a run directory, found a file"),
+                (["empty", "--output", "a.html"], 3, "empty: expected a run directory, found no run"),
+                (["begun", "--output", "a.html"], 3, "begun/metrics.jsonl: no such file: the run has logged no step yet"),
+                (["good", "--output", "pipe", "--overwrite"], 2, "--output: expected a file, found the device or pipe pipe"),
+                (["good", "--output", "link"], 2, "--output: link already exists"),
+                (["young", "--output", "a.html"], 3, "young/metrics.jsonl: has no complete line: the run has logged no step yet"),
+                (["damaged", "--output", "a.html"], 3, "damaged/metrics.jsonl:2: expected a line of metrics"),
+                (["good", "good/", "--output", "a.html"], 2, "RUN: duplicate run good"),
+                (["good", "--output", "folder"], 2, "--output: expected a file, found the directory folder"),
+                (["good", "--output", "tiny.yaml"], 2, "--output: tiny.yaml already exists; name a new file"),
                 (["good", "--output", "nowhere/a.html"], 1, "nowhere/a.html", "No such file or directory"),
-                (["good"], 2, "--output FILE is required, or --watch"),
-                (["good", "--watch", "--output", "a.html"], 2, "--output excludes --watch"),
-                (["good", "--output", "a.html", "--port", "8080"], 2, "--port requires --watch"),
-                (["good", "--watch", "--port", "70000"], 2, "--port", "70000"),
-                (["nowhere", "--watch"], 3, "nowhere: there is no such directory"),
-                (["damaged", "--watch"], 3, "damaged/metrics.jsonl:2: found something else than a line of metrics"),
+                (["good"], 2, "requires --output FILE"),
+                (["good", "--serve", "--output", "a.html"], 2, "--output excludes --serve"),
+                (["good", "--output", "a.html", "--port", "8080"], 2, "--port requires --serve"),
+                (["good", "--serve", "--port", "70000"], 2, "--port", "70000"),
+                (["nowhere", "--serve"], 3, "nowhere: no such directory"),
+                (["damaged", "--serve"], 3, "damaged/metrics.jsonl:2: expected a line of metrics"),
                 (["--output", "a.html"], 2, "RUN is required")):
             with self.subTest(arguments=arguments):
                 self.assert_one_sentence(self.longspan("report", *arguments, code=code), *parts)
@@ -145,10 +145,10 @@ class ManySteps(ReportTest):
             for step in range(1, self.steps + 1):
                 loss = 100.0 + number if step == peak else 2 + 3 / step + 0.1 * math.sin(step)
                 file.write(f'{{"step": {step}, "tokens": {4096 * step}, "loss": {loss}, "learning_rate": {1e-3 / (1 + 1e-5 * step)}, '
-                           f'"gradient_norm": {0.7234562323 + 1e-7 * (step % 977)}, "tokens_per_second": {81234.123456 + step % 13}, '
-                           f'"model_flops_utilisation": 0.6123498761, "peak_memory_bytes": 123456789, "step_seconds": 0.0503423452, '
-                           f'"reading_seconds": 0.0003423124, "waiting_seconds": 0.0013423409, "saving_seconds": 0.0, '
-                           f'"validating_seconds": 0.0}}\n')
+                           f'"grad_norm": {0.7234562323 + 1e-7 * (step % 977)}, "tokens_per_second": {81234.123456 + step % 13}, '
+                           f'"mfu": 0.6123498761, "peak_memory_bytes": 123456789, "step_seconds": 0.0503423452, '
+                           f'"data_loading_seconds": 0.0003423124, "communication_wait_seconds": 0.0013423409, "checkpoint_seconds": 0.0, '
+                           f'"validation_seconds": 0.0}}\n')
         return 100.0 + number
 
     def test_are_thinned_in_time_without_losing_a_peak(self):
@@ -191,7 +191,7 @@ class ManySteps(ReportTest):
 class Watched(ReportTest):
     def watch(self, *runs, port=None):
         """The page's host, its port and its path, and the job that serves it."""
-        job = self.start("report", *runs, "--watch", *([] if port is None else ["--port", port]))
+        job = self.start("report", *runs, "--serve", *([] if port is None else ["--port", port]))
         self.assertTrue(until(lambda: job.ended() or "\n" in job.output(), 60))
         found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)(/[0-9a-f]{32}/)\n", job.output())
         self.assertIsNotNone(found, job.output() + job.errors())
@@ -255,10 +255,10 @@ class Watched(ReportTest):
                 result = job.wait()
             self.assertEqual(result.code, 0, result.errors)
         self.assertEqual(self.watch("run", port=port)[0], port)
-        result = self.longspan("report", "run", "--watch", "--port", port, code=2)
-        self.assert_one_sentence(result, f"--port: {port} cannot be had: Address already in use")
-        result = self.longspan("report", "run", "--watch", ranks=2, code=2)
-        self.assert_one_sentence(result, "--watch: found 2 ranks; one process serves the page")
+        result = self.longspan("report", "run", "--serve", "--port", port, code=2)
+        self.assert_one_sentence(result, f"--port: cannot listen on port {port}: Address already in use")
+        result = self.longspan("report", "run", "--serve", ranks=2, code=2)
+        self.assert_one_sentence(result, "expected 1 rank, found 2")
 
     def test_a_run_is_followed_from_before_its_first_step_to_its_end(self):
         (self.directory / "run" / "checkpoints").mkdir(parents=True)
@@ -279,11 +279,11 @@ class Watched(ReportTest):
         # What is not a line any more is told, and no reason to end.
         whole = self.run_at().metrics_bytes()
         (self.directory / "run" / "metrics.jsonl").write_bytes(whole + b"hello\n")
-        self.assertTrue(until(lambda: "metrics.jsonl:11: found something else" in look()["tables"], 30))
+        self.assertTrue(until(lambda: "metrics.jsonl:11: expected a line of metrics" in look()["tables"], 30))
         (self.directory / "run" / "metrics.jsonl").write_bytes(whole)
         self.assertTrue(until(lambda: len((update := look())["data"]["runs"][0]["step"]) == 10 and "hello" not in update["tables"], 30))
         shutil.rmtree(self.directory / "run")
-        self.assertTrue(until(lambda: "there is no such directory" in look()["tables"], 30))
+        self.assertTrue(until(lambda: "no such directory" in look()["tables"], 30))
 
     @unittest.skipUnless(browser.PROGRAM, browser.MISSING)
     def test_the_page_follows_by_itself(self):
@@ -322,7 +322,7 @@ class Watched(ReportTest):
         self.assertEqual({url for url in page.requests if not url.startswith("data:")}, {"about:blank", address, address + "update"} & set(page.requests))
         job.signal(signal.SIGINT)
         self.assertEqual(job.wait().code, 0)
-        self.assertTrue(until(lambda: "does not answer" in page.value('document.querySelector("#watching").textContent'), 30))
+        self.assertTrue(until(lambda: "does not respond" in page.value('document.querySelector("#watching").textContent'), 30))
         self.assertEqual(steps(), ["8", "3"])
 
 
@@ -352,7 +352,7 @@ class InABrowser(ReportTest):
 
     # Pixels of a chart that have something in them, by run: those that are near its colour.
     def painted(self, chart=0):
-        return self.page.value("""[...document.querySelectorAll("#runs .colour")].map((mark) => {
+        return self.page.value("""[...document.querySelectorAll("#runs .color")].map((mark) => {
             const wanted = getComputedStyle(mark).borderBottomColor.match(/\\d+/g).map(Number);
             const canvas = document.querySelectorAll(".chart")[CHART].querySelector("canvas");
             const found = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
@@ -374,7 +374,7 @@ class InABrowser(ReportTest):
         self.assertRegex(self.page.value("document.title"), r"^one \(step 30\), two \(step 20\), \d{4}-\d\d-\d\d \d\d:\d\d UTC$")
         # The table of last values is that of the lines.
         last = [self.run_at(name).metrics()[-1] for name in ("one", "two")]
-        for column in "loss", "validation_loss", "learning_rate", "gradient_norm", "tokens_per_second", "peak_memory_bytes", "step_seconds":
+        for column in "loss", "validation_loss", "learning_rate", "grad_norm", "tokens_per_second", "peak_memory_bytes", "step_seconds":
             found = self.page.value(f"""[...document.querySelectorAll("#last-values tr[data-column={column}] td[data-value]")]
                                     .map((cell) => Number(cell.dataset.value))""")
             self.assertEqual(found, [line[column] for line in last], column)
@@ -390,7 +390,7 @@ class InABrowser(ReportTest):
         charts = self.page.value('document.querySelectorAll(".chart").length')
         self.assertGreater(charts, 8)
         captions = self.texts("figcaption")
-        for caption in "Loss; dashed: of the validation nats", "Where the time of a step goes: two seconds":
+        for caption in "Loss; dashed: validation nats", "Step time by phase: two seconds":
             self.assertIn(caption, captions)
         for axis, label in ("tokens", "tokens"), ("seconds", "(seconds|minutes) of training"), ("step", "steps"):
             self.choose("#axis", axis)
@@ -418,7 +418,7 @@ class InABrowser(ReportTest):
         self.write_metrics("gaps", "".join(json.dumps(line) + "\n" for line in lines))
         self.open("gaps")
         whole = self.painted()[0]
-        self.assertEqual(self.texts("#last-values tr[data-column=loss] small"), ["3 are no number, first at step 4"])
+        self.assertEqual(self.texts("#last-values tr[data-column=loss] small"), ["3 non-finite, first at step 4"])
         self.assertEqual(self.texts("#last-values tr[data-column=validation_accuracy] small"), ["at step 5"])
         self.assertEqual(self.texts("#last-values tr[data-column=seven] small"), ["constant"])
         captions = self.texts("figcaption")
@@ -429,11 +429,11 @@ class InABrowser(ReportTest):
         for number in range(3):
             self.assertEqual(self.page.value(f"document.querySelectorAll('.chart')[{number}].querySelector('.dygraph-axis-label-x').textContent"), "0")
         self.choose("#logarithmic", True)
-        self.assertIn("Nothing is above 0: there is no logarithm.", self.texts(".chart"))
+        self.assertIn("No positive values for a logarithmic axis.", self.texts(".chart"))
         self.assertGreater(whole, 20)
         # It has no time, and no chart over it.
         self.choose("#axis", "seconds")
-        self.assertEqual(set(self.texts(".chart")), {"Not known over time of training."})
+        self.assertEqual(set(self.texts(".chart")), {"No data over training time."})
         self.assert_sound()
 
     def test_nothing_that_a_run_says_is_taken_for_markup(self):
@@ -494,13 +494,13 @@ class InABrowser(ReportTest):
         self.choose("#attention select", "1")
         self.assertEqual([[value > 0 for value in row] for row in darkness()], [[weight > 0 for weight in row] for row in weights[::-1]])
         self.page.value("""document.querySelector("#attention canvas").dispatchEvent(new PointerEvent("pointermove", {bubbles: true}))""")
-        self.assertEqual(self.texts("#attention output"), [f'token 0 {json.dumps(bad)} takes 0.5 of token 0 {json.dumps(bad)}'])
+        self.assertEqual(self.texts("#attention output"), [f'token 0 {json.dumps(bad)} attends to token 0 {json.dumps(bad)} with weight 0.5'])
         self.assertIsNone(self.page.value("window.taken"))
         self.assert_sound()
         # What is none is left out.
         (self.directory / "run" / "attention" / "step-000000010.json").write_text('{"step": 10, "tokens": ["a"], "maps": [{"layer": 0, "head": 0, "weights": [[1, 2]]}]}')
-        self.longspan("report", "run", "--output", "report.html", "--replace")
-        self.assertNotIn("What heads look at", (self.directory / "report.html").read_text())
+        self.longspan("report", "run", "--output", "report.html", "--overwrite")
+        self.assertNotIn("Attention maps", (self.directory / "report.html").read_text())
 
     def test_columns_may_have_any_name_and_numbers_any_size(self):
         for name, column in ("one", "constructor"), ("two", "__proto__"):
@@ -524,7 +524,7 @@ class InABrowser(ReportTest):
         for scheme in "light", "dark":
             self.page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
             back, text, *curves = map(luminance, self.page.value("""[getComputedStyle(document.body).backgroundColor,
-                getComputedStyle(document.body).color, ...[...document.querySelectorAll("#runs .colour")]
+                getComputedStyle(document.body).color, ...[...document.querySelectorAll("#runs .color")]
                 .map((mark) => getComputedStyle(mark).borderBottomColor)]"""))
             self.assertEqual(back > 0.5, scheme == "light")
             self.assertEqual(len(set(curves)), 8)

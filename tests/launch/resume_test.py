@@ -90,11 +90,11 @@ class Resume(jobs.TestCase):
             self.assertEqual(len(run.steps()), 1)
             self.assertGreaterEqual(run.steps()[0], 5)
             self.assertEqual(len(run.metrics()), run.steps()[0])
-            self.assertIn(f"stopped on request after step {run.steps()[0]}", stopped.output)
+            self.assertIn(f"Stopped after step {run.steps()[0]} as requested", stopped.output)
         settings["training.max_steps"] = max(run.steps(), default=0) + STEPS
         resumed = self.train("stopped", layout, settings)
         if stopped.code == 75:
-            self.assertIn("resumed from", resumed.output)
+            self.assertIn("Resumed from", resumed.output)
         self.assert_same(run, self.unbroken(layout, settings))
         return stopped.code
 
@@ -119,16 +119,16 @@ class Resume(jobs.TestCase):
         result = job.wait()
         self.assertEqual(result.code, 75, result.output + result.errors)
         step = max(line["step_seconds"] for line in self.run_at("slow").metrics())
-        saving = float(re.search(r"saved .* in ([\d.]+) s; training waited", result.output).group(1))
+        saving = float(re.search(r"Saved .* in ([\d.]+) s \(training blocked", result.output).group(1))
         self.assertLess(saving, step / 2, result.output)
         self.assertNotIn("trial", result.output)
         # It answers at once, on standard output without a terminal, and in the log.
-        answer = "SIGTERM: saves and stops after this step"
+        answer = "SIGTERM: saving and stopping after this step"
         self.assertEqual(result.output.count(answer), 1, result.output)
         self.assertEqual(self.run_at("slow").log().count(f" info {answer}"), 1)
         # The run's end has a trial, whose time is apart from the save.
         ended = self.train("ended", settings={"training.max_steps": 2}).output
-        self.assertRegex(ended, r"step 2: a trial of the weights took [\d.]+ s: loss [\d.]+, gradient norm [\d.]+\nsaved ")
+        self.assertRegex(ended, r"step 2: trial step with the saved weights took [\d.]+ s: loss [\d.]+, grad norm [\d.]+\nSaved ")
 
     def test_stop_keeps_older_checkpoints_until_the_next_run_has_made_a_step(self):
         often = {**self.settings, "checkpoint.keep_latest": 1, "checkpoint.save_interval": 5, "training.max_steps": 1000000,
@@ -138,9 +138,9 @@ class Resume(jobs.TestCase):
         job.signal(signal.SIGUSR1)
         result = job.wait()
         self.assertEqual(result.code, 75, result.output + result.errors)
-        self.assertEqual(result.output.count("SIGUSR1: saves and stops after this step"), 1)
+        self.assertEqual(result.output.count("SIGUSR1: saving and stopping after this step"), 1)
         before = self.run_at().steps()
-        self.assertIn(f"stopped on request after step {before[-1]}", result.output)
+        self.assertIn(f"Stopped after step {before[-1]} as requested", result.output)
         self.assertLessEqual(len(before), 2)
         self.train("run", settings={**often, "training.max_steps": before[-1] + 1})
         self.assertEqual(self.run_at().steps(), [before[-1] + 1])
@@ -208,7 +208,7 @@ class ElasticResume(jobs.TestCase):
     def assert_losses(self, found, wanted):
         self.assertEqual([line["step"] for line in found], [line["step"] for line in wanted])
         for line, reference in zip(found, wanted):
-            for key in "loss", "gradient_norm":
+            for key in "loss", "grad_norm":
                 self.assertLessEqual(abs(line[key] - reference[key]), 1e-9 * abs(reference[key]),
                                      f"{key} of step {line['step']}: {line[key]}, expected {reference[key]}")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`longspan run --retry`: a training whose rank or host fails goes on by itself, or gives up with the reason.
+"""`longspan launch --max-restarts`: a training whose rank or host fails goes on by itself, or gives up with the reason.
 
     tests/launch/retry_test.py build/launch/longspan
 """
@@ -30,7 +30,7 @@ exec unshare --uts sh -c "hostname $host; $*"
 
 class RetryTestCase(jobs.TestCase):
     def start_retrying(self, *words, ranks=2, settings=None, retries=5, wait=0, command="train"):
-        arguments = ["run", "--retry", retries, "--retry-wait", wait, *words]
+        arguments = ["launch", "--max-restarts", retries, "--restart-delay", wait, *words]
         if ranks:
             arguments += ["-n", ranks]
         job = jobs.Job(self.program, [*arguments, "--", command, "tiny.yaml", *jobs.flat(settings or {})], 1,
@@ -42,7 +42,7 @@ class RetryTestCase(jobs.TestCase):
         """Waits until that attempt has logged the step, or at step 0 has ranks that train."""
         def is_there():
             text = self.run_at().log() if (self.run_at().path / "log.txt").exists() else ""
-            begin = 0 if number == 1 else text.find(f"attempt {number} starts")
+            begin = 0 if number == 1 else text.find(f"starting attempt {number} ")
             steps = re.findall(r"step (\d+)/", text[begin:]) if begin >= 0 else []
             return job.ended() or any(int(found) > step for found in steps)
         self.assertTrue(until(is_there), job.errors())
@@ -58,11 +58,11 @@ class RetryTestCase(jobs.TestCase):
 
     def introductions(self):
         log = self.run_at().path / "log.txt"
-        return log.read_text().count("matrix products reach") if log.exists() else 0
+        return log.read_text().count("matmul peak") if log.exists() else 0
 
     def said(self):
-        """What `longspan run` has put into the log, by level and sentence."""
-        return re.findall(r"(?m)^\S+ \S+ (\w+) longspan run: (.*)$", self.run_at().log())
+        """What `longspan launch` has put into the log, by level and sentence."""
+        return re.findall(r"(?m)^\S+ \S+ (\w+) longspan launch: (.*)$", self.run_at().log())
 
 
 class AFailedRank(RetryTestCase):
@@ -79,12 +79,12 @@ class AFailedRank(RetryTestCase):
         self.assertEqual(self.run_at().metrics_bytes(), self.run_at("whole").metrics_bytes())
         said = self.said()
         self.assertEqual([level for level, _ in said], ["warning", "info", "info"] * 2)
-        self.assertRegex(said[0][1], r"\Aattempt 1 ended with code 137 after step \d+, of which step \d+ is saved: "
-                                     r"signal 9 \(Killed\) ended a rank\Z")
-        self.assertEqual(said[1][1], "starts again in 0 s (time 1 of 5)")
-        self.assertEqual(said[5][1], "attempt 3 starts on 2 ranks")
+        self.assertRegex(said[0][1], r"\Aattempt 1 ended with code 137 after step \d+, newest checkpoint at step \d+: "
+                                     r"a rank was killed by signal 9 \(Killed\)\Z")
+        self.assertEqual(said[1][1], "restarting in 0 s (restart 1 of 5)")
+        self.assertEqual(said[5][1], "starting attempt 3 on 2 ranks")
         for _, sentence in said:
-            self.assertIn(f"longspan run: {sentence}\n", result.errors)
+            self.assertIn(f"longspan launch: {sentence}\n", result.errors)
 
     def test_alone_without_mpirun_too(self):
         job = self.start_retrying(ranks=1, settings={**LONG, "parallel.data_parallel_size": 1, "training.max_steps": 2000})
@@ -92,9 +92,9 @@ class AFailedRank(RetryTestCase):
         # The rank is the child of the program that starts it.
         os.kill(int(Path(f"/proc/{job._process.pid}/task/{job._process.pid}/children").read_text()), signal.SIGSEGV)
         result = self.assert_code(job, 0)
-        self.assertIn("signal 11 (Segmentation fault) ended a rank", self.said()[0][1])
-        self.assertRegex(result.errors, r"(?m)^longspan: signal 11 \(Segmentation fault\) ends this process: .*$")
-        self.assertRegex(self.run_at().log(), r"(?m)^20\S+ \S+ error signal 11 \(Segmentation fault\) ends this process: .*$")
+        self.assertIn("a rank was killed by signal 11 (Segmentation fault)", self.said()[0][1])
+        self.assertRegex(result.errors, r"(?m)^longspan: signal 11 \(Segmentation fault\): .*$")
+        self.assertRegex(self.run_at().log(), r"(?m)^20\S+ \S+ error signal 11 \(Segmentation fault\): .*$")
 
     def test_of_a_new_run_is_gone_on_from_and_said_how(self):
         settings = {**LONG, "parallel.data_parallel_size": 2, "checkpoint.resume_from": "never"}
@@ -104,11 +104,11 @@ class AFailedRank(RetryTestCase):
         self.attempt_at(job, 2, step=100)
         os.kill(job._process.pid, signal.SIGTERM)
         result = self.assert_code(job, 75)
-        self.assertIn("attempt 2 starts on 2 ranks, with checkpoint.resume_from: auto\n", result.errors)
+        self.assertIn("starting attempt 2 on 2 ranks, with checkpoint.resume_from: auto\n", result.errors)
         self.assertTrue(result.errors.endswith(
-            "longspan run: checkpoint.resume_from: never was for what began the run: start again with checkpoint.resume_from: auto "
-            "to go on\n"), result.errors)
-        self.assertIn("resumed from", self.run_at().log())
+            "longspan launch: checkpoint.resume_from: never applied to the first attempt only; run the same command with "
+            "checkpoint.resume_from: auto to resume\n"), result.errors)
+        self.assertIn("Resumed from", self.run_at().log())
 
     def test_again_and_again_ends_when_no_retries_are_left(self):
         job = self.start_retrying(settings={**LONG, "parallel.data_parallel_size": 2}, retries=1)
@@ -117,7 +117,7 @@ class AFailedRank(RetryTestCase):
             self.kill(job)
         result = self.assert_code(job, 137)
         self.assertTrue(result.errors.endswith(
-            "longspan run: gives up: it was started again once, which is all that --retry allows\n"), result.errors)
+            "longspan launch: giving up: restarted once, the limit of --max-restarts\n"), result.errors)
         self.assertEqual(self.said()[-1][0], "error")
         self.assertRegex(self.longspan("list", ".").output, r"(?m)^./run +killed ")
 
@@ -131,8 +131,8 @@ class AFailedRank(RetryTestCase):
             self.assertTrue(until(lambda: job.ended() or self.introductions() == attempt), job.errors())
             self.kill(job)
         result = self.assert_code(job, 137)
-        self.assertIn("attempt 3 ended with code 137 before a step was logged, with nothing saved", result.errors)
-        self.assertTrue(result.errors.endswith("longspan run: gives up: 3 attempts in a row came no further than step 0\n"))
+        self.assertIn("attempt 3 ended with code 137 before the first logged step, no checkpoint", result.errors)
+        self.assertTrue(result.errors.endswith("longspan launch: giving up: 3 consecutive attempts made no progress beyond step 0\n"))
 
     def test_waits_longer_each_time_that_nothing_new_is_saved(self):
         job = self.start_retrying(settings={**LONG, "parallel.data_parallel_size": 2, "checkpoint.save_interval": 0}, retries=2, wait=1)
@@ -140,8 +140,8 @@ class AFailedRank(RetryTestCase):
             self.attempt_at(job, attempt, step=step)
             self.kill(job)
         self.assert_code(job, 137)
-        waits = [sentence for _, sentence in self.said() if "starts again in" in sentence]
-        self.assertEqual(waits, ["starts again in 1 s (time 1 of 2)", "starts again in 2 s (time 2 of 2)"])
+        waits = [sentence for _, sentence in self.said() if "restarting in" in sentence]
+        self.assertEqual(waits, ["restarting in 1 s (restart 1 of 2)", "restarting in 2 s (restart 2 of 2)"])
 
 
 class AStop(RetryTestCase):
@@ -152,13 +152,13 @@ class AStop(RetryTestCase):
                 job = self.start_retrying(settings=settings, wait=600)
                 self.attempt_at(job, 1, step=60)
                 self.kill(job)
-                self.assertTrue(until(lambda: "starts again in 600 s" in job.errors()))
+                self.assertTrue(until(lambda: "restarting in 600 s" in job.errors()))
                 begin = time.monotonic()
                 os.kill(job._process.pid, number)
                 result = self.assert_code(job, 75)
                 self.assertLess(time.monotonic() - begin, 5)
                 self.assertTrue(result.errors.endswith(
-                    "longspan run: stopped on request before attempt 2; start again to go on\n"), result.errors)
+                    "longspan launch: stopped before attempt 2 as requested; run the same command to resume\n"), result.errors)
                 subprocess.run(["rm", "-r", self.run_at().path], check=True)
 
     def test_of_the_training_is_not_retried(self):
@@ -174,7 +174,7 @@ class AStop(RetryTestCase):
         self.attempt_at(job, 1, step=5)
         job.signal_rank(signal.SIGSTOP, 1)
         os.kill(job._process.pid, signal.SIGTERM)
-        self.assertTrue(until(lambda: "asked to save and stop" in job.errors()))
+        self.assertTrue(until(lambda: "stop requested" in job.errors()))
         self.kill(job)
         result = self.assert_code(job, 137)
         self.assertNotIn("attempt", result.errors)
@@ -188,17 +188,17 @@ class AFailureThatStays(RetryTestCase):
                 self.assertNotIn("attempt", result.errors)
 
     def test_in_the_command_line_is_told_before_anything_starts(self):
-        for words, parts in {("--retry", "no"): ('--retry: found "no"', "from 1 to"),
-                             ("--retry",): ("--retry needs how often to start again",),
-                             ("--retry", "2", "--retry-wait", "-1"): ('--retry-wait: found "-1"', "from 0 to 3600")}.items():
+        for words, parts in {("--max-restarts", "no"): ('--max-restarts: expected an integer from 1 to', 'found "no"'),
+                             ("--max-restarts",): ("--max-restarts requires a number of restarts",),
+                             ("--max-restarts", "2", "--restart-delay", "-1"): ('--restart-delay: expected an integer from 0 to 3600, found "-1"')}.items():
             with self.subTest(words=words):
-                self.assert_one_sentence(self.longspan("run", *words, "--", "train", "tiny.yaml", code=2), *parts)
-        self.assert_one_sentence(self.longspan("run", "--retry", 2, "--", "config", "tiny.yaml", code=2),
-                                 "--retry is for train, which goes on from what it has saved; found config")
-        script = 'cat tiny.yaml | "$0" run --retry 1 -n 2 -- train /dev/stdin'
+                self.assert_one_sentence(self.longspan("launch", *words, "--", "train", "tiny.yaml", code=2), *parts)
+        self.assert_one_sentence(self.longspan("launch", "--max-restarts", 2, "--", "config", "tiny.yaml", code=2),
+                                 "--max-restarts requires the command train, found config")
+        script = 'cat tiny.yaml | "$0" launch --max-restarts 1 -n 2 -- train /dev/stdin'
         job = jobs.Job("/bin/sh", ["-c", script, self.program], 1, self.directory)
         self.addCleanup(job.close)
-        self.assert_one_sentence(self.assert_code(job, 2), "--retry needs a configuration that can be read again")
+        self.assert_one_sentence(self.assert_code(job, 2), "--max-restarts requires a config file")
 
 
 class ALostHost(RetryTestCase):
@@ -244,10 +244,10 @@ class ALostHost(RetryTestCase):
         (self.gone / "first").unlink()
         self.assert_code(job, 0)
         said = [sentence for _, sentence in self.said()]
-        self.assertRegex(said[2], r"\Aattempt 2 starts on 2 ranks of first, since second does not answer within 10 s: there "
-                                  r"is room for 2 of 4 ranks, which divide the same data.global_batch_size by "
+        self.assertRegex(said[2], r"\Astarting attempt 2 on 2 ranks of first \(no answer from second within 10 s\): "
+                                  r"2 of 4 ranks fit, with the same data.global_batch_size and "
                                   r"parallel.data_parallel_size=2, ")
-        self.assertEqual(said[5], "attempt 3 starts on 4 ranks of first, second")
+        self.assertEqual(said[5], "starting attempt 3 on 4 ranks of first, second")
         layouts = re.findall(r"on data (\d) x context", self.run_at().log())
         self.assertEqual([layouts[0], layouts[-1]], ["4", "4"])
         self.assertIn("2", layouts)
@@ -262,16 +262,16 @@ class ALostHost(RetryTestCase):
         self.lose(job, "first")
         result = job.wait()
         self.assertNotIn(result.code, (0, 75), result.errors)
-        self.assertEqual(result.errors.count("longspan run: first does not answer within 10 s"), 2, result.errors)
+        self.assertEqual(result.errors.count("longspan launch: no answer from first within 10 s"), 2, result.errors)
         self.assertTrue(result.errors.endswith(
-            "longspan run: gives up: it was started again 2 times, which is all that --retry allows\n"), result.errors)
+            "longspan launch: giving up: restarted 2 times, the limit of --max-restarts\n"), result.errors)
 
     def test_before_the_first_step_is_left_out_too(self):
         (self.gone / "second").touch()
         settings = {"training.max_steps": 4, "parallel.data_parallel_size": 2}
         job = self.start_retrying(*self.agent, "--host", "first:2,second:2", settings=settings, ranks=2)
         result = self.assert_code(job, 0)
-        self.assertIn("attempt 2 starts on 2 ranks of first, since second does not answer within 10 s\n", result.errors)
+        self.assertIn("starting attempt 2 on 2 ranks of first (no answer from second within 10 s)\n", result.errors)
 
 
 if __name__ == "__main__":

@@ -37,8 +37,8 @@ class TakenAway(jobs.TestCase):
     def assert_noticed(self, job, name):
         result = job.wait()
         self.assertEqual(result.code, 3, result.output + result.errors)
-        self.assert_one_sentence(result, f'run.output_dir "{name}": was removed, moved or replaced while the run wrote to it',
-                                 "put it back and start again to go on from its newest checkpoint, or start anew")
+        self.assert_one_sentence(result, f'run.output_dir "{name}": removed, moved or replaced while the run was writing to it',
+                                 "restore it and run the same command to resume, or start over")
 
     def test_a_directory_that_was_removed_is_not_made_again(self):
         for kind, settings in self.kinds.items():
@@ -99,11 +99,11 @@ class FullDisk(jobs.TestCase):
                     self.addCleanup(job.close)
                     result = job.wait()
                     self.assertEqual(result.code, 1, result.output + result.errors)
-                    saved = max(int(step) for step in re.findall(r"saved small/run/checkpoints/step-(\d+)", result.output))
+                    saved = max(int(step) for step in re.findall(r"Saved small/run/checkpoints/step-(\d+)", result.output))
                     self.assertRegex(
                         result.errors,
-                        rf"(?m)^longspan: .*No space left on device.*; free space on the disk, then start the run again: "
-                        rf"started again the run goes on from small/run/checkpoints/step-{saved:09}")
+                        rf"(?m)^longspan: .*No space left on device.*; free disk space; "
+                        rf"run the same command to resume from small/run/checkpoints/step-{saved:09}")
                     self.assertEqual(result.errors.count("longspan: "), 1, result.errors)
 
 
@@ -113,17 +113,17 @@ class NothingLeft(jobs.TestCase):
         before = self.run_at().metrics_bytes()
         for layout in Layout(1, 1), Layout(2, 1):
             past = self.train(layout=layout, settings={"training.max_steps": 4, "training.lr_scheduler.warmup_steps": 0}).output
-            self.assertIn("nothing is left to train: the run is at step 8, past training.max_steps = 4; set training.max_steps to more "
-                          "than 8 to go on", past)
-            self.assertNotIn("done", past)
+            self.assertIn("Nothing to train: the run is already at step 8, past training.max_steps = 4. Set training.max_steps to "
+                          "more than 8 to continue.", past)
+            self.assertNotIn("Finished", past)
             there = self.train(layout=layout).output
-            self.assertIn("nothing is left to train: the run is at step 8, which is training.max_steps = 8; set", there)
+            self.assertIn("Nothing to train: the run is already at step 8, equal to training.max_steps = 8. Set", there)
         self.assertEqual(self.run_at().metrics_bytes(), before)
         self.assertEqual(self.run_at().steps(), [4, 8])
         # Without a step made from it, step 8 has not shown that it can replace step 4.
         self.train(settings={"checkpoint.keep_latest": 1})
         self.assertEqual(self.run_at().steps(), [4, 8])
-        self.assertIn("done: 10 steps", self.train(settings={"training.max_steps": 10}).output)
+        self.assertIn("Finished: 10 steps", self.train(settings={"training.max_steps": 10}).output)
 
 
 if __name__ == "__main__":

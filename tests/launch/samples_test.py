@@ -45,7 +45,7 @@ class OfTexts(SamplesTest):
         self.assertEqual(len({one["output"] for one in samples}), 8)
         # They are what `generate` says.
         for one in samples[-2:]:
-            said = self.longspan("generate", "run", "--prompt", one["input"], "--tokens", 64, "--seed", 1 + one["sample"]).output
+            said = self.longspan("generate", "run", "--prompt", one["input"], "--max-new-tokens", 64, "--seed", 1 + one["sample"]).output
             self.assertEqual(one["input"] + one["output"], said[:-1])
 
     def test_samples_of_one_passage_differ(self):
@@ -89,14 +89,14 @@ class OfTexts(SamplesTest):
         # And what is no file of samples is not cut.
         (self.directory / "run" / "samples.jsonl").write_text("mine\n")
         result = self.longspan("train", "tiny.yaml", "--set", "training.max_steps=13", code=3)
-        self.assert_one_sentence(result, "samples.jsonl:1: found something else than a sample; move the file away")
+        self.assert_one_sentence(result, "samples.jsonl:1: expected a sample; move the file away")
 
     def test_leave_a_file_of_something_else_alone(self):
         for content in "mine\n", "mine":
             (self.directory / "run").mkdir(exist_ok=True)
             (self.directory / "run" / "samples.jsonl").write_text(content)
             result = self.train(code=3)
-            self.assert_one_sentence(result, "samples.jsonl:1: found something else than a sample; move the file away")
+            self.assert_one_sentence(result, "samples.jsonl:1: expected a sample; move the file away")
             self.assertEqual(self.samples_bytes(), content.encode())
             shutil.rmtree(self.directory / "run")
         (self.directory / "run").mkdir()
@@ -125,9 +125,9 @@ class OfTexts(SamplesTest):
 
     def test_are_of_tasks_that_write(self):
         result = self.longspan("train", "tiny.yaml", "--set", "data.validation=", code=2)
-        self.assert_one_sentence(result, "metrics.num_samples: found 2 without data.validation")
+        self.assert_one_sentence(result, "metrics.num_samples: 2 requires data.validation")
         result = self.longspan("config", "tiny.yaml", "--set", "run.task=classification", "--set", "model.family=encoder", code=2)
-        self.assertIn("metrics.num_samples: found 2, and a model of run.task: classification writes no texts", result.errors)
+        self.assertIn("metrics.num_samples: expected 0, found 2", result.errors)
 
 
 class OfPairs(SamplesTest):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The JSON Schema of the configuration, and the first configurations that `config --new` writes.
+"""The JSON Schema of the configuration, and the first configurations that `config --template` writes.
 
     tests/launch/schema_test.py build/launch/longspan
 """
@@ -130,12 +130,12 @@ class FirstConfigurations(WithSchema):
         self.assertGreaterEqual(len(families), 6)
         for family in families:
             with self.subTest(family=family):
-                text = self.longspan("config", "--new", family).output
+                text = self.longspan("config", "--template", family).output
                 self.assertTrue(text.startswith(f"# {family}: "), text)
                 self.assertLessEqual(max(map(len, text.splitlines())), 100)
                 (self.directory / "new.yaml").write_text(text)
                 unset = self.longspan("config", "new.yaml", code=2)
-                self.assertIn("data.train must be given", unset.errors)
+                self.assertIn("data.train: missing required key", unset.errors)
                 written = read(text)
                 data = jobs.flat(self.data_of(written["run"].get("task", "language_modeling")))
                 result = self.longspan("config", "new.yaml", *data)
@@ -148,7 +148,7 @@ class FirstConfigurations(WithSchema):
                 self.assertLessEqual(len(wrong), 1, wrong)
 
     def test_each_key_has_its_meaning_above_it(self):
-        lines = self.longspan("config", "--new", "decoder").output.splitlines()
+        lines = self.longspan("config", "--template", "decoder").output.splitlines()
         keys = [i for i, line in enumerate(lines) if re.match(r" +\w+: ", line)]
         self.assertGreater(len(keys), 10)
         for i in keys:
@@ -156,10 +156,10 @@ class FirstConfigurations(WithSchema):
 
     def test_mistakes(self):
         for arguments, part in [
-                (["--new", "decodr"], "--new"),
-                (["--new", "decoder", "tiny.yaml"], "--new stands alone"),
-                (["--schema", "--reference"], "--schema stands alone"),
-                (["--schema", "--set", "run.seed=1"], "--schema stands alone"),
+                (["--template", "decodr"], "--template"),
+                (["--template", "decoder", "tiny.yaml"], " cannot be combined with CONFIG"),
+                (["--schema", "--reference"], "--schema cannot be combined with CONFIG"),
+                (["--schema", "--set", "run.seed=1"], "--schema cannot be combined with CONFIG"),
         ]:
             with self.subTest(arguments=arguments):
                 self.assert_one_sentence(self.longspan("config", *arguments, code=2), part)

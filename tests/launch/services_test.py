@@ -3,7 +3,7 @@
 
     tests/launch/services_test.py build/launch/longspan
 
-Both write to files here, and no service is asked. launch/setup --peers installs them; without them the exit code is 77.
+Both write to files here, and no service is asked. launch/setup --reference-implementations installs them; without them the exit code is 77.
 """
 
 import json
@@ -102,6 +102,6 @@ class Services(jobs.TestCase):
 
 if __name__ == "__main__":
     if not all(list(peers().glob(f"lib/python3*/site-packages/{package}")) for package in ("wandb", "mlflow")):
-        print(f"skipped: {peers()} lacks wandb or mlflow; launch/setup --peers installs them")
+        print(f"skipped: {peers()} lacks wandb or mlflow; launch/setup --reference-implementations installs them")
         sys.exit(SKIPPED)
     jobs.main()

@@ -28,7 +28,7 @@ class Poisoned(jobs.TestCase):
     def setUp(self):
         super().setUp()
         write_poisoned_llama(self.directory / "llama")
-        self.longspan("import", "llama", "--to", "imported")
+        self.longspan("import", "llama", "--output-dir", "imported")
         poison(self.directory / "text.txt", self.directory / "bad.txt", FIRST_BAD, BAD)
 
     def settings(self, directory, layout=Layout(1, 1), **changes):
@@ -49,7 +49,7 @@ class Poisoned(jobs.TestCase):
         return result
 
     def passed(self, directory):
-        return json.loads((self.directory / directory / "skipped.json").read_text())
+        return json.loads((self.directory / directory / "skipped_batches.json").read_text())
 
     def test_goes_on_and_says_what_it_has_done_on_every_layout(self):
         self.run_to_end("one")
@@ -57,11 +57,11 @@ class Poisoned(jobs.TestCase):
         self.assertEqual(self.passed("one"), {"times": 3, "before": PASSED})
         log = one.log()
         for time, steps in (1, "9 to 12"), (2, "9 to 11"), (3, "9 to 11"):
-            self.assertIn(f"(it is 1); goes back to step 8, time {time} of the 3 that training.max_rollbacks allows, "
-                          f"and passes over the data of steps {steps}\n", log)
-        self.assertIn("before step 9 the data of 10 batches are passed over, which begin at token 64 of each stream in epoch "
-                      "0: training has diverged on them\n", log)
-        self.assertIn(f"done: {STEPS} steps, {STEPS * BATCH * SEGMENT} tokens, 0 steps skipped", log)
+            self.assertIn(f"(now 1); rolling back to step 8 (rollback {time} of 3, training.max_rollbacks), "
+                          f"skipping the data of steps {steps}\n", log)
+        self.assertIn("Skipping 10 batches before step 9, the first at token 64 of each stream in epoch 0: training "
+                      "diverged on them\n", log)
+        self.assertIn(f"Finished: {STEPS} steps, {STEPS * BATCH * SEGMENT} tokens, 0 skipped steps", log)
         found = one.metrics()
         self.assertEqual([line["step"] for line in found], list(range(1, STEPS + 1)))
         self.assertEqual([line.get("skipped_batches") for line in found], [None] * 8 + [10] * (STEPS - 8))
@@ -74,7 +74,7 @@ class Poisoned(jobs.TestCase):
                 self.assertEqual([line["step"] for line in other], [line["step"] for line in found])
                 for line, wanted in zip(other, found):
                     self.assertEqual(line.get("skipped_batches"), wanted.get("skipped_batches"))
-                    for key in "loss", "gradient_norm":
+                    for key in "loss", "grad_norm":
                         self.assertLess(abs(line[key] - wanted[key]), 1e-9, line["step"])
 
     def test_is_as_if_the_text_had_never_had_them(self):
@@ -112,7 +112,7 @@ class Poisoned(jobs.TestCase):
 
     def test_is_stopped_on_request_though_it_has_just_diverged(self):
         job = self.begin("run", training__max_steps=10 ** 6)
-        self.assertTrue(until(lambda: job.ended() or "goes back to step 8" in job.output()))
+        self.assertTrue(until(lambda: job.ended() or "rolling back to step 8" in job.output()))
         job.signal(signal.SIGUSR1)
         self.assertEqual(job.wait().code, 75)
         self.run_to_end("run")
@@ -120,8 +120,8 @@ class Poisoned(jobs.TestCase):
 
     def test_ends_when_it_has_gone_back_as_often_as_it_may(self):
         result = self.run_to_end("run", Layout(2, 1), code=4, training__max_rollbacks=2)
-        self.assert_one_sentence(result, "training diverged: 3 steps in a row", "it has gone back 2 times, "
-                                         "training.max_rollbacks is 2; started again the run goes on from ")
+        self.assert_one_sentence(result, "training diverged: 3 consecutive steps", "2 rollbacks so far, "
+                                         "training.max_rollbacks is 2; run the same command to resume from ")
         self.assertEqual(self.passed("run"), {"times": 2, "before": {"9": 7}})
         # What it has passed over counts, and how often it has gone back, when it is started again.
         self.run_to_end("run", code=4, training__max_rollbacks=2)
@@ -138,13 +138,13 @@ class Poisoned(jobs.TestCase):
         for entry in self.run_at().entries():
             os.rename(self.run_at().path / "checkpoints" / entry, self.directory / entry)
         result = self.run_to_end("run", checkpoint__resume_from="never", data__train="text.txt")
-        self.assertIn("run/skipped.json is of an earlier run: it is now skipped.json.before-", result.output)
+        self.assertIn("run/skipped_batches.json belongs to an earlier run; renamed to skipped_batches.json.before-", result.output)
         self.assertNotIn("skipped_batches", self.run_at().metrics()[-1])
 
     def test_says_how_the_user_starts_it_again(self):
         result = self.run_to_end("run", code=4, training__max_rollbacks=1, checkpoint__resume_from="never")
-        self.assert_one_sentence(result, "it has gone back 1 times, training.max_rollbacks is 1; started again with "
-                                         "checkpoint.resume_from: auto the run goes on from ")
+        self.assert_one_sentence(result, "1 rollbacks so far, training.max_rollbacks is 1; run the same command "
+                                         "with checkpoint.resume_from: auto to resume from ")
 
     def test_goes_back_to_what_it_began_from_where_it_has_saved_nothing_since(self):
         self.run_to_end("other", training__max_steps=8)
@@ -152,41 +152,41 @@ class Poisoned(jobs.TestCase):
         self.run_to_end("run", checkpoint__resume_from="other", checkpoint__save_interval=0)
         log = self.run_at().log()
         self.assertEqual(self.passed("run"), {"times": 3, "before": PASSED})
-        self.assertEqual(len(re.findall(r"resumed from \S*other/checkpoints/step-000000008 at step 8\n", log)), 4)
-        self.assertEqual(log.count("goes back to step 8, "), 3)
+        self.assertEqual(len(re.findall(r"Resumed from \S*other/checkpoints/step-000000008 at step 8\n", log)), 4)
+        self.assertEqual(log.count("rolling back to step 8 "), 3)
         self.assertNotIn("at step 4\n", log)
 
     def test_what_is_passed_over_follows_the_checkpoint(self):
         self.run_to_end("run")
         self.run_to_end("next", checkpoint__resume_from="run", training__max_steps=STEPS + 4)
         self.assertEqual(self.passed("next"), self.passed("run"))
-        self.assertIn("passes over 10 batches; has gone back 3 times (", self.run_at("next").log())
+        self.assertIn("Skipping 10 batches; 3 rollbacks so far (", self.run_at("next").log())
         self.assertEqual(self.run_at("next").metrics()[-1]["skipped_batches"], 10)
         # A file that is of no step of its directory.
         (self.directory / "new").mkdir()
-        os.rename(self.directory / "run/skipped.json", self.directory / "new/skipped.json")
+        os.rename(self.directory / "run/skipped_batches.json", self.directory / "new/skipped_batches.json")
         result = self.run_to_end("new", data__train="text.txt", training__max_steps=6)
-        self.assertIn("new/skipped.json is of an earlier run: it is now skipped.json.before-", result.output)
+        self.assertIn("new/skipped_batches.json belongs to an earlier run; renamed to skipped_batches.json.before-", result.output)
         self.assertNotIn("skipped_batches", self.run_at("new").metrics()[-1])
 
     def test_nothing_is_saved_of_weights_with_a_finite_loss_and_infinite_gradients(self):
         write_steep_llama(self.directory / "steep")
-        self.longspan("import", "steep", "--to", "ruined")
+        self.longspan("import", "steep", "--output-dir", "ruined")
         changes = {"training__init_from__path": "ruined", "data__train": "text.txt", "precision__compute_dtype": "float32",
                    "training__max_consecutive_skips": 10, "training__max_rollbacks": 1}
         for time in 1, 2:
             result = self.run_to_end("run", code=4, **changes)
-            self.assert_one_sentence(result, "training diverged: 10 steps in a row had no finite loss and gradient",
-                                     "it has gone back 1 times", "no checkpoint was saved")
-            self.assertEqual(result.output.count("goes back to step 0, time 1 of the 1"), 1, time)
+            self.assert_one_sentence(result, "training diverged: 10 consecutive steps had a non-finite loss or gradient",
+                                     "1 rollbacks so far", "no checkpoint was saved")
+            self.assertEqual(result.output.count("rolling back to step 0 (rollback 1 of 1"), 1, time)
             self.assertEqual(self.run_at().entries(), [])
             for line in self.run_at().metrics():
                 self.assertIsInstance(line["loss"], float)
-                self.assertIsNone(line["gradient_norm"])
+                self.assertIsNone(line["grad_norm"])
 
     def test_nor_of_such_weights_where_training_waits_or_ends(self):
         write_steep_llama(self.directory / "steep")
-        self.longspan("import", "steep", "--to", "ruined")
+        self.longspan("import", "steep", "--output-dir", "ruined")
         changes = {"training__init_from__path": "ruined", "data__train": "text.txt", "precision__compute_dtype": "float32",
                    "training__max_rollbacks": 0, "training__max_consecutive_skips": 10}
         for name, layout, more in (("last", Layout(1, 1), {"training__max_steps": 4}),
@@ -194,14 +194,14 @@ class Poisoned(jobs.TestCase):
                                    ("validated", Layout(1, 1), {"training__max_steps": 4, "data__validation": "text.txt"})):
             with self.subTest(name=name):
                 result = self.run_to_end(name, layout, code=4, **changes, **more)
-                self.assert_one_sentence(result, "give no finite loss or gradient and are not saved")
+                self.assert_one_sentence(result, "give a non-finite loss or gradient and are not saved")
                 self.assertEqual(self.run_at(name).entries(), [])
 
     def test_a_disk_that_fails_as_it_goes_back_ends_it_and_loses_nothing(self):
         self.run_to_end("whole")
         def with_fault(name, call, error, layout=Layout(1, 1)):
             told = self.directory / f"{name}.told"
-            file = self.directory / name / "skipped.json.tmp"
+            file = self.directory / name / "skipped_batches.json.tmp"
             variables = {"LD_PRELOAD": Path(self.program).parents[1] / "tests" / "libfaulty_files.so",
                          "LONGSPAN_FAULTS_BELOW": file, "LONGSPAN_FAULTS_CALL": call, "LONGSPAN_FAULTS_ERROR": error,
                          "LONGSPAN_FAULTS_TELL": told}
@@ -223,8 +223,8 @@ class Poisoned(jobs.TestCase):
                 self.assertIn(result.code, (0, 1), result.errors)
                 if result.code == 1:
                     failed += 1
-                    self.assert_one_sentence(result, "skipped.json", os.strerror(error))
-                    self.assertIn("does not go back, as what it would pass over could not be written", result.output)
+                    self.assert_one_sentence(result, "skipped_batches.json", os.strerror(error))
+                    self.assertIn("cannot roll back: the skipped batches could not be recorded", result.output)
                     self.run_to_end(name)
                 self.assertEqual(self.passed(name), self.passed("whole"))
                 self.assertEqual(self.run_at(name).metrics_bytes(), self.run_at("whole").metrics_bytes())
@@ -233,18 +233,18 @@ class Poisoned(jobs.TestCase):
 
     def test_that_is_damaged_is_refused(self):
         self.run_to_end("run")
-        path = self.directory / "run/skipped.json"
+        path = self.directory / "run/skipped_batches.json"
         for text in ("", "{}", "[]", '{"times": 1}', '{"times": 0, "before": {}}', '{"times": 1, "before": {"0": 4}}',
                      '{"times": 1, "before": {"9": -1}}', '{"times": 1, "before": {"9": 1e3}}', '{"times": 1.5, "before": {}}',
                      '{"times": 1, "before": {"9x": 1}}', '{"times": 18446744073709551615, "before": {}}', "[" * 100000):
             with self.subTest(text=text[:40]):
                 path.write_text(text)
                 self.assert_one_sentence(self.run_to_end("run", code=3, training__max_steps=STEPS + 2),
-                                         "run/skipped.json: found something else than what a run writes there")
+                                         "run/skipped_batches.json: expected content like ")
         path.unlink()
         os.mkfifo(path)
         self.assert_one_sentence(self.run_to_end("run", Layout(2, 1), code=3, training__max_steps=STEPS + 2),
-                                 "run/skipped.json: found something that is not a regular file")
+                                 "run/skipped_batches.json: expected a regular file")
 
 
 if __name__ == "__main__":

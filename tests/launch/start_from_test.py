@@ -28,19 +28,19 @@ class StartFrom(jobs.TestCase):
 
     def weights(self, run, step=1):
         return {name: tensor for name, tensor in run.state(step)["tensors"].items()
-                if not name.startswith(("data/", "memory/", "optimizer/"))}
+                if not name.startswith(("data/", "mems/", "optimizer/"))}
 
     def hashes(self, run, step=1):
         return {name: [piece["hash"] for piece in tensor["pieces"]] for name, tensor in self.weights(run, step).items()}
 
     def test_takes_the_weights_alone(self):
         result = self.begin("new", {"data.global_batch_size": 4, "training.optimizer.type": "sgd", "run.seed": 5})
-        self.assertIn("the weights are those of old/checkpoints/step-000000008, step 8; left out: its optimizer, memory, place "
-                      "in the text and count of steps\n", result.output)
+        self.assertIn("Initialized weights from old/checkpoints/step-000000008, step 8; not loaded: optimizer, recurrent state, "
+                      "data position and step count\n", result.output)
         new = self.run_at("new")
         self.assertEqual(self.hashes(new), self.hashes(self.old, 8))
         scalars = new.state(1)["scalars"]
-        self.assertEqual([scalars[name] for name in ("trainer/steps", "optimizer/updates", "trainer/tokens")], [1, 1, 32])
+        self.assertEqual([scalars[name] for name in ("trainer/steps", "optimizer/num_updates", "trainer/tokens")], [1, 1, 32])
         self.assertEqual([line["step"] for line in new.metrics()], [1])
 
     def test_the_optimizer_begins_afresh(self):
@@ -48,7 +48,7 @@ class StartFrom(jobs.TestCase):
             name = f"new-{layout.ranks}"
             self.begin(name, {"training.learning_rate": 0.01}, layout)
             state = self.run_at(name).state(1)
-            self.assertEqual(state["scalars"]["optimizer/updates"], 1)
+            self.assertEqual(state["scalars"]["optimizer/num_updates"], 1)
             # The same step from a run with these weights whose optimizer has another past: moments and all are the same.
             self.begin(f"still-{layout.ranks}", layout=layout)
             still = f"still-{layout.ranks}"
@@ -73,37 +73,36 @@ class StartFrom(jobs.TestCase):
         for layout in Layout(1, 1), Layout(2, 1):
             result = self.begin(f"good-{layout.ranks}", layout=layout)
             self.assertRegex(result.output, r"warning: .*step-000000008.*rank-00000\.h5")
-            self.assertIn("the weights are those of old/checkpoints/step-000000004, step 4", result.output)
+            self.assertIn("Initialized weights from old/checkpoints/step-000000004, step 4", result.output)
             named = self.begin(f"named-{layout.ranks}", layout=layout, start=self.old.checkpoint(8), code=3)
             self.assert_one_sentence(named, "step-000000008/rank-00000.h5")
         jobs.damage(self.old.checkpoint(4) / "rank-00000.h5")
-        self.assert_one_sentence(self.begin("none", layout=Layout(2, 1), code=3), "no checkpoint can be read")
+        self.assert_one_sentence(self.begin("none", layout=Layout(2, 1), code=3), "no valid checkpoint")
         shutil.rmtree(self.old.path)
         for layout in Layout(1, 1), Layout(2, 1):
             result = self.begin(f"gone-{layout.ranks}", layout=layout, code=3)
-            self.assert_one_sentence(result, "training.init_from.path: old: there is no such run or checkpoint")
+            self.assert_one_sentence(result, "training.init_from.path: old: no such run or checkpoint")
 
     def test_a_run_goes_on_from_its_own_checkpoint(self):
         self.begin("new")
         shutil.rmtree(self.old.path)  # it is needed no more
         result = self.begin("new", {"training.max_steps": 2, "training.learning_rate": 0.01})
-        self.assertRegex(result.output, "resumed from .*new/checkpoints/step-000000001 at step 1")
-        self.assertIn("training.init_from.path is not used: the run goes on from a checkpoint", result.output)
+        self.assertRegex(result.output, "Resumed from .*new/checkpoints/step-000000001 at step 1")
+        self.assertIn("training.init_from.path is ignored: the run resumes from a checkpoint", result.output)
         self.assertEqual(self.run_at("new").steps(), [1, 2])
 
     def test_refuses_another_model(self):
         for settings, parts in (
-                ({"model.hidden_size": 32}, ["model.hidden_size: the checkpoint has 16, the configuration 32 (--set); set what "
-                                             "it has, or name what "
-                                             "is changed on purpose in training.init_from.allow_config_changes"]),
+                ({"model.hidden_size": 32}, ["model.hidden_size: checkpoint has 16, config has 32 (--set); set "
+                                             "these keys as in the checkpoint"]),
                 ({"model.num_attention_heads": 2}, ["model.num_attention_heads"]),
-                ({"model.num_hidden_layers": 3}, ["this model has layers/2/", "more, which old/checkpoints/step-000000008 has not",
+                ({"model.num_hidden_layers": 3}, ["old/checkpoints/step-000000008 has no layers/2/",
                                                   "training.init_from.reinitialize"]),
-                ({"data.tokenizer.type": "char"}, ["data.tokenizer.type of old/checkpoints/step-000000008 is byte, "
-                                                   "that of this run char"]),
-                ({"model.vocab_size": 300}, ["has 256 ids in 256 rows, that of this run 256 in 300; set "
+                ({"data.tokenizer.type": "char"}, ["data.tokenizer.type: expected byte as in "
+                                                   "old/checkpoints/step-000000008, found char"]),
+                ({"model.vocab_size": 300}, ["has 256 ids in 256 rows, this run 256 in 300; set "
                                              "training.init_from.resize_vocab to true"]),
-                ({"training.init_from.reinitialize": "[outptu]"}, ['no parameter of this model begins with "outptu"; they begin with '
+                ({"training.init_from.reinitialize": "[outptu]"}, ['no parameter name starts with "outptu" (choices: '
                                                                    "embedding"])):
             for layout in Layout(1, 1), Layout(2, 1):
                 with self.subTest(settings=str(settings), layout=str(layout)):
@@ -114,25 +113,24 @@ class StartFrom(jobs.TestCase):
         del other["model"]["mem_len"]
         other["model"]["family"] = "decoder"
         (self.directory / "tiny.yaml").write_text(json.dumps(other))
-        self.assert_one_sentence(self.begin("new", code=2), "model.family: the checkpoint has transformer_xl, the configuration "
-                                                            "decoder")
+        self.assert_one_sentence(self.begin("new", code=2), "model.family: checkpoint has transformer_xl, config has decoder")
 
     def test_takes_what_is_changed_on_purpose(self):
         changed = {"model.norm.eps": 1e-3, "training.init_from.allow_config_changes": "[model.norm, model.num_attention_heads]"}
         for layout in Layout(1, 1), Layout(1, 2):
             result = self.begin(f"changed-{layout.ranks}", changed, layout)
-            self.assertIn("changed on purpose: model.norm.eps: the checkpoint has 1e-05, the configuration 0.001 (--set)",
+            self.assertIn("Changed intentionally (allow_config_changes): model.norm.eps: checkpoint has 1e-05, config has 0.001 (--set)",
                           result.output)
-            self.assertIn('no key of "model.num_attention_heads" changes what the weights of '
-                          'old/checkpoints/step-000000008 mean',
+            self.assertIn('"model.num_attention_heads" matches no changed key that affects the weights of '
+                          'old/checkpoints/step-000000008',
                           result.output)
         self.assertEqual(self.hashes(self.run_at("changed-1")), self.hashes(self.old, 8))
         self.assert_one_sentence(self.begin("new",
                                             {"model.norm.eps": 1e-3, "training.init_from.allow_config_changes": "[model.hidden_size]"},
-                                            code=2), "model.norm.eps: the checkpoint has")
+                                            code=2), "model.norm.eps: checkpoint has")
         # A section, and not what begins with its name.
         self.assert_one_sentence(self.begin("new", {"model.norm.eps": 1e-3, "training.init_from.allow_config_changes": "[model.no]"},
-                                            code=2), "model.norm.eps: the checkpoint has")
+                                            code=2), "model.norm.eps: checkpoint has")
         # What tensors show is seen there.
         self.assert_one_sentence(self.begin("new", {"model.hidden_size": 32, "training.init_from.allow_config_changes": "[model]"}, code=2),
                                  "training.init_from.path")
@@ -142,11 +140,11 @@ class StartFrom(jobs.TestCase):
         for layout in Layout(1, 1), Layout(1, 2):
             name = f"untied-{layout.ranks}"
             result = self.begin(name, untied, layout)
-            self.assertIn("; begun anew: output/", result.output)
+            self.assertIn("; reinitialized: output/", result.output)
             self.assertEqual(self.weights(self.run_at(name))["output/weight"]["shape"], [256, 16])
             # Back to the tied one nothing of it is left.
             back = self.begin(f"{name}-back", {"training.init_from.reinitialize": "[]"}, start=name)
-            self.assertIn("count of steps, and output/weight\n", back.output)
+            self.assertIn("data position and step count, and output/weight\n", back.output)
             found, wanted = self.hashes(self.run_at(f"{name}-back")), self.hashes(self.old, 8)
             self.assertNotEqual(found.pop("output/bias"), wanted.pop("output/bias"))  # begun anew, too
             self.assertEqual(found, wanted)
@@ -161,12 +159,12 @@ class StartFrom(jobs.TestCase):
         for number, layout in enumerate([Layout(1, 1), Layout(2, 2)]):
             with self.subTest(layout=str(layout)):
                 refused = self.begin(f"same-{number}", more, layout, start="few", code=2)
-                self.assert_one_sentence(refused, "has 9 ids in 9 rows, that of this run 12 in 12, not all the same; set "
+                self.assert_one_sentence(refused, "has 9 ids in 9 rows, this run 12 in 12 with other tokens; set "
                                                   "training.init_from.resize_vocab to true")
                 result = self.begin(f"more-{number}", {**more, **grow}, layout, start="few")
-                self.assertIn("of 12 rows of the vocabulary 9 are taken and 3 new, 0 of the 9 there are left out", result.output)
+                self.assertIn("vocabulary rows: 9 of 12 copied, 3 new, 0 of 9 in the checkpoint not used", result.output)
                 back = self.begin(f"back-{number}", {**few, **grow}, start=f"more-{number}")
-                self.assertIn("of 9 rows of the vocabulary 9 are taken and 0 new, 3 of the 12 there are left out", back.output)
+                self.assertIn("vocabulary rows: 9 of 9 copied, 0 new, 3 of 12 in the checkpoint not used", back.output)
                 self.assertEqual(self.hashes(self.run_at(f"back-{number}")), self.hashes(self.run_at("few"), 4))
 
     def new_text(self):
@@ -192,8 +190,8 @@ class StartFrom(jobs.TestCase):
                     name = f"{kind}-{number}-{layout.ranks}"
                     with self.subTest(run=name):
                         result = self.begin(name, {**new, **said}, layout, start=kind)
-                        self.assertIn(f"the tokenizer is that of {kind}/checkpoints/step-000000004", result.output)
-                        warned = "data.tokenizer.vocab_size is set, but training.init_from.path gives the tokenizer"
+                        self.assertIn(f"Using the tokenizer of {kind}/checkpoints/step-000000004", result.output)
+                        warned = "data.tokenizer.vocab_size is ignored: training.init_from.path provides the tokenizer"
                         self.assertEqual(warned in result.output,
                                          "data.tokenizer.vocab_size" in said)
                         self.assertEqual(self.tokenizers(name), [])
@@ -216,7 +214,7 @@ class StartFrom(jobs.TestCase):
             self.assertEqual(plans[0], plans[1])
         other = {"data.tokenizer.model": next(self.run_at("pieces-grown").path.glob("tokenizer-*")), "data.tokenizer.type": "sentencepiece"}
         self.assert_one_sentence(self.begin("named", {"data.train": "new.txt", **other}, start="pieces", code=2),
-                                 "or leave out data.tokenizer.model to use the tokenizer of the checkpoint")
+                                 "or omit data.tokenizer.model to use the tokenizer of the checkpoint")
 
     def test_takes_the_characters_where_they_are_enough(self):
         self.new_text()
@@ -235,7 +233,7 @@ class StartFrom(jobs.TestCase):
         self.begin("there", named, start="pieces")
         (self.directory / "some.model").unlink()
         result = self.begin("gone", named, Layout(2, 1), start="pieces")
-        self.assertIn("step-000000004; data.tokenizer.model, some.model, is not there\n", result.output)
+        self.assertIn("step-000000004; data.tokenizer.model some.model not found\n", result.output)
         self.begin("there", {**named, "training.max_steps": 2}, start="pieces")
 
     def test_a_run_continues_on_another_text_with_its_tokenizer(self):
@@ -243,7 +241,7 @@ class StartFrom(jobs.TestCase):
         settings = {"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 285}
         self.train("pieces", settings={**settings, "training.max_steps": 4})
         result = self.train("pieces", settings={**settings, "data.train": "new.txt", "training.max_steps": 5})
-        self.assertIn("new.txt holds another text than the checkpoint was trained on", result.output)
+        self.assertIn("new.txt differs from the text that the checkpoint was trained on", result.output)
         self.assertEqual(len(self.tokenizers("pieces")), 1)
 
     def test_keys_that_have_no_effect_are_told(self):
@@ -251,7 +249,7 @@ class StartFrom(jobs.TestCase):
                                                "training.init_from.allow_config_changes": "[model]",
                                                "training.init_from.resize_vocab": True})
         for key in "resize_vocab", "reinitialize", "allow_config_changes":
-            self.assertIn(f"training.init_from.{key} is set, but there is no training.init_from.path", result.output)
+            self.assertIn(f"training.init_from.{key} is ignored: training.init_from.path is not set", result.output)
 
 
 if __name__ == "__main__":

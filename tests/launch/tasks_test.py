@@ -110,8 +110,8 @@ class Tagging(TestCase):
             self.assertAlmostEqual(line["validation_accuracy"], 100 * 4 / 30)
             self.assertEqual((line["validation_truncated"], line["validation_left_out"]), (2, 26))
             self.assertIn("accuracy 13.33%", log)
-            self.assertIn("; 2 cut after data.max_length = 5 tokens; 26 of 30 tags were not read: errors, and no part of the loss", log)
-            self.assertIn("26 of 30 tags were not read", self.longspan("evaluate", name).output)
+            self.assertIn("; 2 truncated to data.max_length = 5 tokens; 26 of 30 tags not read (counted as errors, excluded from the loss)", log)
+            self.assertIn("26 of 30 tags not read", self.longspan("evaluate", name).output)
 
     def test_counts_unseen_tags_among_words_that_are_cut_off(self):
         self.write("train.txt", "go\tO\nin\tO\n")
@@ -137,8 +137,8 @@ class Tagging(TestCase):
             line = self.run_at(name).metrics()[-1]
             self.assertNotIn("validation_loss", line)
             self.assertEqual((line["validation_accuracy"], line["validation_unseen_tags"]), (0, 2))
-            self.assertIn("validation without a loss: training lacks the tags of all sampled sentences", log)
-            self.assertIn("without a loss", self.longspan("evaluate", name).output)
+            self.assertIn("validation loss undefined: the tags of all sampled sentences are missing in training", log)
+            self.assertIn("loss undefined", self.longspan("evaluate", name).output)
             self.assertNotIn("loss", json.loads(self.longspan("evaluate", name, "--json").output))
             self.assertNotIn("validation loss", self.longspan("inspect", name).output)
 
@@ -154,7 +154,7 @@ class Tagging(TestCase):
         self.write("validation.txt", "A\t1\nA\t2\nA\t3\n")
         for layout in Layout(1, 1), Layout(2, 1):
             log = self.train(f"dna-{layout.ranks}", layout, {**self.task, "training.max_steps": 4}).output
-            self.assertEqual(log.count("found 6 labels of 4 different words; swap the columns if they are in the other order"), 1)
+            self.assertEqual(log.count("found 6 labels of 4 different words; swap the columns if their order is reversed"), 1)
             self.assertNotIn("validation.txt: expected", log)
             self.longspan("evaluate", f"dna-{layout.ranks}", "--data", "validation.txt")
 
@@ -181,7 +181,7 @@ class Tagging(TestCase):
         self.write("validation.txt", "anna\tB-PER\nnew B-LOC\n")
         self.refused({}, "validation.txt:2")
         self.write("validation.txt", "anna\tB-PERS\n")
-        self.refused({}, "validation.txt:1", 'tag "B-PERS" is none of the 4 that training had; did you mean "B-PER"?')
+        self.refused({}, "validation.txt:1", 'unknown tag "B-PERS", expected one of the 4 of training; did you mean "B-PER"?')
         self.write("validation.txt", "internationalisation\tO\n")
         self.refused({"data.max_length": 8, "model.max_position_embeddings": 16}, "train.txt:")
 
@@ -204,7 +204,7 @@ class Tagging(TestCase):
             # Right: PER, LOC. Predicted: 2 PER, LOC. There: PER, LOC, CITY, VENT.
             self.assertAlmostEqual(last["validation_span_f1"], 100 * 4 / 7)
             log = (self.run_at(readout).path / "log.txt").read_text()
-            self.assertIn('; unseen in training: 2 of 7 tags ("B-CITY", "EVENT"), counted as errors and left out of the loss', log)
+            self.assertIn('; unseen in training: 2 of 7 tags ("B-CITY", "EVENT"), counted as errors and excluded from the loss', log)
             for ranks in 1, 2:
                 measured = json.loads(self.longspan("evaluate", readout, "--json", ranks=ranks).output)
                 for figure in "loss", "accuracy", "macro_f1", "span_f1", "unseen_tags":
@@ -226,20 +226,20 @@ class Tagging(TestCase):
         text = (self.directory / "train.txt").read_text()
         self.write("train.txt", text + "\nparis\tB-CITY\n")
         result = self.train(settings=self.task, code=3)
-        self.assertIn("was trained with 4 tags, and train.txt has 5 (one that is new is \"B-CITY\")", result.errors)
+        self.assertIn("expected the 4 tags of the checkpoint, but train.txt has 5 (new \"B-CITY\")", result.errors)
 
 
 class Recall(TestCase):
     def setUp(self):
         super().setUp()
-        self.write("train.txt", "number_pad\nsteps 20\n")
-        self.write("validation.txt", "number_pad side 3 steps 30")
+        self.write("train.txt", "numpad\nsteps 20\n")
+        self.write("validation.txt", "numpad side 3 steps 30")
         self.task = {"run.task": "behavior_cloning", "model.family": "transformer_xl", "model.norm.position": "pre",
                      "model.residual.type": "gated",
                      "model.mem_len": 12, "data.global_batch_size": 4, "data.seq_length": 8, "training.validation.max_batches": 32}
 
     def test_goes_on_on_any_layout(self):
-        self.on_two_ranks_and_others(["loss", "accuracy", "success", "episodes"])
+        self.on_two_ranks_and_others(["loss", "accuracy", "success_rate", "episodes"])
 
     def test_writes_actions_of_lines(self):
         self.train(settings={**self.task, "training.max_steps": 4})
@@ -248,10 +248,10 @@ class Recall(TestCase):
         self.assertRegex(actions, r"^([A-I] ){3}[A-I]\n$")
 
     def test_environments_that_do_not_fit(self):
-        self.write("validation.txt", "corridor length 9")
-        self.refused({}, "validation.txt: the actions that are learnt are A, B", "a corridor of length 9 has left, right")
-        self.write("train.txt", "number_pad side 12")
-        self.refused({}, "train.txt: side: found \"12\", wanted a number from 2 to 5")
+        self.write("validation.txt", "t_maze length 9")
+        self.refused({}, "validation.txt: expected the training actions A, B", "found left, right in a T-maze of length 9")
+        self.write("train.txt", "numpad side 12")
+        self.refused({}, "train.txt: side: expected a number from 2 to 5, found \"12\"")
 
 
 class Classification(TestCase):
@@ -266,9 +266,9 @@ class Classification(TestCase):
 
     def test_bad_files(self):
         self.write("validation.txt", "good\tfine\ngood fine\n")
-        self.refused({}, "validation.txt:2", "has no tab; a label, a tab and a text are needed")
+        self.refused({}, "validation.txt:2", "expected a label, a tab and a text, found no tab")
         self.write("validation.txt", "goode\tfine\n")
-        self.refused({}, "validation.txt:1", 'label "goode" is none of the 3 that training had; did you mean "good"?')
+        self.refused({}, "validation.txt:1", 'unknown label "goode", expected one of the 3 of training; did you mean "good"?')
         self.write("validation.txt", "good\t\n")
         self.refused({}, "validation.txt:1", "has no text after the tab")
         write_classes(self.directory / "validation.txt", 3, 2)
@@ -303,12 +303,12 @@ class Classification(TestCase):
         for layout in Layout(1, 1), Layout(2, 1):
             result = self.train("bad", layout, {**self.task, "data.train": "swapped.txt"}, code=3)
             self.assert_one_sentence(result, "swapped.txt: expected a class, a tab and a text on each line, found ",
-                                     "labels of 3 different texts: the columns are in the other order; swap them")
+                                     "labels of 3 different texts; swap the columns")
         self.refused({"data.validation": "swapped.txt"}, "swapped.txt:1: expected a class, a tab and a text, found a text, a tab and "
                      "the class ")
         self.write("own.txt", "".join(f"id{number}\t{text}\n" for number, (_, text) in enumerate(lines)))
         log = self.train("own", settings={**self.task, "data.train": "own.txt", "data.validation": "", "training.max_steps": 4}).output
-        self.assertRegex(log, r"warning: own.txt has 90 classes of 90 texts: most have one example")
+        self.assertRegex(log, r"warning: own.txt has 90 classes for 90 texts, most with a single example")
 
     def test_writes_classes_of_lines(self):
         self.train(settings={**self.task, "training.max_steps": 60, "checkpoint.save_interval": 0,
@@ -320,10 +320,10 @@ class Classification(TestCase):
             self.assertEqual((self.directory / "labels.txt").read_text(), "good\n\nbad\nodd\n")
         self.write("lines.txt", "fine\n" + "fine " * 99 + "\n")
         result = self.longspan("generate", "run", "--input", "lines.txt", code=3)
-        self.assert_one_sentence(result, "lines.txt:2: the line has 495 tokens, the model reads at most")
+        self.assert_one_sentence(result, "lines.txt:2: expected at most ")
         for command in ["evaluate", "run"], ["generate", "run", "--input", "lines.txt"]:
             result = self.longspan(*command, "--beam", 2, code=2)
-            self.assert_one_sentence(result, f"longspan {command[0]}: --beam", "are for run.task: translation; this model is of classification")
+            self.assert_one_sentence(result, f"longspan {command[0]}: --beam", "require run.task: translation, found classification")
 
     def test_unseen_validation_classes_count_as_errors(self):
         text = (self.directory / "validation.txt").read_text()
@@ -346,21 +346,21 @@ class Classification(TestCase):
         self.write("train.txt", text.replace("odd\t", "bad\t"))
         self.write("validation.txt", "good\tfine\n")
         result = self.train(settings=self.task, code=3)
-        self.assertIn("was trained with 3 classes, and train.txt has 2 (it lacks \"odd\")", result.errors)
+        self.assertIn("expected the 3 classes of the checkpoint, but train.txt has 2 (missing \"odd\")", result.errors)
 
     def test_tokenizers_that_would_learn_labels(self):
-        for tokenizer, part in {"char": "which are those of data.train with its classes",
-                                "sentencepiece": "longspan tokenizer train TEXT --output FILE.model"}.items():
+        for tokenizer, part in {"char": "does not support char, whose vocabulary would include the classes",
+                                "sentencepiece": "run longspan tokenizer train TEXT --output FILE.model"}.items():
             result = self.train(settings={**self.task, "data.tokenizer.type": tokenizer}, code=2)
             self.assertIn(part, result.errors)
 
     def test_what_is_not_for_the_task(self):
         result = self.train(settings={**self.task, "data.train_target": "other.txt"}, code=2)
-        self.assertIn("data.train_target is for run.task: translation, and run.task is classification", result.errors)
+        self.assertIn("data.train_target requires run.task: translation, found classification", result.errors)
         result = self.train(settings={**self.task, "run.task": "language_modeling"}, code=2)
-        self.assertIn("encoder learns run.task: tagging or classification, found language_modeling", result.errors)
+        self.assertIn("encoder requires run.task: tagging or classification, found language_modeling", result.errors)
         result = self.train(settings={**self.task, "model.attention.layer_types": "lsh"}, code=2)
-        self.assertIn("whose hashes know no padding", result.errors)
+        self.assertIn("lsh does not support the padded batches", result.errors)
 
     def test_plans(self):
         for task in self.task, {"run.task": "tagging", "model.use_crf": True, "data.train": "tags.txt"}:
@@ -386,7 +386,7 @@ class Reinforcement(TestCase):
             return [[line[key] for key in sorted(line) if key != "tokens"] for line in self.run_at(name).metrics()]
         self.train("whole", Layout(2, 1), self.task)
         expected = figures_of("whole")
-        self.assertIn("episode_success", self.run_at("whole").metrics()[-1])
+        self.assertIn("success_rate", self.run_at("whole").metrics()[-1])
         for steps in 4, 6:
             name = f"same-{steps}"
             self.train(name, Layout(2, 1), {**self.task, "training.max_steps": steps})
@@ -405,7 +405,7 @@ class Reinforcement(TestCase):
         last = self.run_at("whole").metrics()[-1]
         for ranks in 1, 2:
             measured = json.loads(self.longspan("evaluate", "whole", "--json", ranks=ranks).output)
-            for figure in "reward", "success", "entropy", "episodes":
+            for figure in "episode_reward_mean", "success_rate", "policy_entropy", "episodes":
                 self.assertAlmostEqual(measured[figure], last["validation_" + figure], delta=1e-8)
 
     def test_plans_know_what_acting_keeps(self):
@@ -418,7 +418,7 @@ class Reinforcement(TestCase):
             # The last line is written after the validation at the end, which is no part of what is planned.
             held = self.run_at(f"planned-{groups}").metrics()[-2]["peak_memory_bytes"]
             planned = self.longspan("plan", "tiny.yaml", *jobs.flat(task)).output
-            megabytes = float(re.search(r"at once +([0-9.]+) MB", planned)[1])
+            megabytes = float(re.search(r"peak +([0-9.]+) MB", planned)[1])
             self.assertAlmostEqual(1e6 * megabytes, held, delta=0.1 * held)
 
     def test_what_does_not_go_together(self):
@@ -426,14 +426,14 @@ class Reinforcement(TestCase):
             result = self.train("bad", settings={**self.task, **settings}, code=2)
             for part in parts:
                 self.assertIn(part, result.errors)
-        refused({"ppo.num_minibatches": 3}, "ppo.num_minibatches is 3, which does not divide the 8 environments")
-        refused({"model.adaptive_span.type": "adaptive"}, "model.adaptive_span.type is not for run.task: reinforcement_learning")
-        refused({"model.dropout": 0.1, "model.attention.dropout": 0.2}, "model.dropout: found 0.1 with run.task: reinforcement_learning",
-                "model.attention.dropout: found 0.2 with run.task: reinforcement_learning", "set it to 0")
-        refused({"data.tokenizer.type": "char"}, "what is seen at a step is a byte")
-        refused({"model.family": "encoder"}, "encoder learns run.task: tagging or classification, found reinforcement_learning")
-        self.write("validation.txt", "corridor\n")
-        self.refused({}, "the actions that are learnt are down, left, right, up", "has left, right")
+        refused({"ppo.num_minibatches": 3}, "ppo.num_minibatches: expected a divisor of the 8 environments")
+        refused({"model.adaptive_span.type": "adaptive"}, "model.adaptive_span.type does not support run.task: reinforcement_learning")
+        refused({"model.dropout": 0.1, "model.attention.dropout": 0.2}, "model.dropout: 0.1 cannot be combined with run.task: reinforcement_learning",
+                "model.attention.dropout: 0.2 cannot be combined with run.task: reinforcement_learning", "set it to 0")
+        refused({"data.tokenizer.type": "char"}, "data.tokenizer.type: expected byte with run.task: reinforcement_learning")
+        refused({"model.family": "encoder"}, "encoder requires run.task: tagging or classification, found reinforcement_learning")
+        self.write("validation.txt", "t_maze\n")
+        self.refused({}, "expected the training actions down, left, right, up", "found left, right")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     tests/launch/tensorboard_test.py build/launch/longspan
 
 Files of events are read by a small reader of their format, and by TensorBoard itself where an environment has it
-(launch/setup --peers).
+(launch/setup --reference-implementations).
 """
 
 import json
@@ -140,14 +140,14 @@ BOARD = {"metrics.enable_tensorboard": True}
 
 def tags_of(line):
     """{tag: number} that a line of metrics.jsonl is told as."""
-    times = "tokens_per_second", "model_flops_utilisation"
+    times = "tokens_per_second", "mfu"
     found = {}
     for name, value in line.items():
         if name == "step":
             continue
-        group = ("validation" if name.startswith("validation_") else "memory" if name == "peak_memory_bytes" else
-                 "time" if name in times or name.endswith("_seconds") else "training")
-        found[group + "/" + name.removeprefix("validation_")] = value
+        group = ("time" if name in times or name.endswith("_seconds") else "validation" if name.startswith("validation_") else
+                 "memory" if name == "peak_memory_bytes" else "training")
+        found[group + "/" + (name.removeprefix("validation_") if group == "validation" else name)] = value
     return found
 
 
@@ -287,7 +287,7 @@ class Board(jobs.TestCase):
             run.path.mkdir()
             (run.path / name).write_text("a file in its place\n")
             result = self.train(run.path.name, settings={key: value}, code=1)
-            self.assert_one_sentence(result, f"run-{name}/{name}: cannot be made")
+            self.assert_one_sentence(result, f"run-{name}/{name}: cannot be created")
         self.assert_one_sentence(self.train("other", settings={"metrics.export": "[wandb, sacred]"}, code=2),
                                  'metrics.export', "sacred", "mlflow")
 
@@ -299,21 +299,21 @@ class Board(jobs.TestCase):
         result = job.wait()
         self.assertEqual(result.code, 1, result.errors)
         self.assert_one_sentence(result, "run/tensorboard/events.out.tfevents.")
-        self.assertRegex(result.errors, "File too large|bytes written; is the disk full")
+        self.assertRegex(result.errors, "File too large|bytes; check whether the disk is full")
         last = self.run_at().metrics()[-1]["step"]
         told = [event for event in events_of(self.run_at(), 0) if "training/loss" in event.values]
         self.assertEqual(len(told), last - 1)
 
     def test_a_key_without_effect_is_told(self):
         output = self.train(settings={"metrics.histogram_interval": 5, "metrics.prometheus_address": "127.0.0.2"}).output
-        self.assertIn("metrics.histogram_interval is set, but metrics.enable_tensorboard is false", output)
-        self.assertIn("metrics.prometheus_address is set, but metrics.prometheus_port is 0", output)
+        self.assertIn("metrics.histogram_interval is ignored: metrics.enable_tensorboard is false", output)
+        self.assertIn("metrics.prometheus_address is ignored: metrics.prometheus_port is 0", output)
 
     def test_tensorboard_reads_it(self):
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         peers = Path(os.environ.get("LONGSPAN_PEERS") or Path(cache) / "longspan" / "peers").absolute()
         if not list(peers.glob("lib/python3*/site-packages/tensorboard")):
-            self.skipTest(f"{peers} has no tensorboard; launch/setup --peers makes it with that")
+            self.skipTest(f"{peers} has no tensorboard; launch/setup --reference-implementations makes it with that")
         run, last = self.killed_and_resumed()
         script = jobs.SOURCE / "tests" / "peers" / "tensorboard_reads.py"
         result = subprocess.run([peers / "bin" / "python", script, run.path / "tensorboard"], capture_output=True,
@@ -354,7 +354,7 @@ class Images(images_test.TestCase):
         drawn = {event.step for event in events_of(self.run_at("worse"), 0) if "samples/0" in event.values}
         self.assertNotIn(last["step"], drawn)
         refused = self.train("divided", Layout(1, 1, 2), {**task, "metrics.num_images": 3}, code=2)
-        self.assert_one_sentence(refused, "metrics.num_images: parallel.context_parallel_size is 2")
+        self.assert_one_sentence(refused, "metrics.num_images: parallel.context_parallel_size: expected 1, found 2")
 
 
 class Prometheus(jobs.TestCase):
@@ -385,10 +385,10 @@ class Prometheus(jobs.TestCase):
                 self.assertEqual(found[f'longspan_tokens_total{{run="{run_id}"}}'], 64 * step)
                 # It goes on, and another run cannot have the port.
                 other = self.train("other", Layout(1, 1), {"metrics.prometheus_port": port}, code=2)
-                self.assert_one_sentence(other, f"metrics.prometheus_port: found {port}", "Address already in use")
+                self.assert_one_sentence(other, f"metrics.prometheus_port: cannot listen on port {port}", "Address already in use")
                 self.assertFalse((self.run_at("other").path / "metrics.jsonl").exists())
                 refused = self.train("others", Layout(2, 1), {"metrics.prometheus_port": port}, code=2)
-                self.assert_one_sentence(refused, f"metrics.prometheus_port: found {port}")
+                self.assert_one_sentence(refused, f"metrics.prometheus_port: cannot listen on port {port}")
                 self.assertTrue(until(lambda: self.fetch(port).get(f'longspan_step{{run="{run_id}"}}', 0) > step))
                 # Signals go to the training, and who is connected and silent does not hold its end.
                 with socket.create_connection(("127.0.0.1", port)):

@@ -66,7 +66,7 @@ class Screen(jobs.TestCase):
         self.assertEqual(len(re.findall(r"\x1b\[\dA\x1b\[J", terminal.text)), 1)
         os.kill(terminal.process.pid, signal.SIGUSR1)
         self.assertEqual(terminal.wait(), 75)
-        self.assertIn("stopped on request", terminal.text)
+        self.assertIn("Stopped after step ", terminal.text)
 
     def test_a_terminal_that_does_not_say_has_the_columns_of_the_environment(self):
         terminal = self.training({"training.max_steps": 40}, {"COLUMNS": "33"}, columns=0)
@@ -75,7 +75,7 @@ class Screen(jobs.TestCase):
         self.assertLessEqual(max(map(len, bars(terminal.text))), 32)
 
     def test_under_mpirun_the_width_is_that_of_its_terminal(self):
-        terminal = self.training({"training.max_steps": 40, "parallel.data_parallel_size": 2}, starter=(self.program, "run", "-n", 2, "--"),
+        terminal = self.training({"training.max_steps": 40, "parallel.data_parallel_size": 2}, starter=(self.program, "launch", "-n", 2, "--"),
                                  columns=37)
         self.assertEqual(terminal.wait(), 0, terminal.text)
         self.assertGreater(len(bars(terminal.text)), 0, terminal.text)
@@ -103,10 +103,10 @@ class Screen(jobs.TestCase):
         terminal = self.training({"training.max_steps": 8, "run.output_dir": "runs/with-a-long-name"}, columns=44)
         self.assertEqual(terminal.wait(), 0, terminal.text)
         shown = ESCAPE.sub("", terminal.text).replace("\r", "")
-        self.assertEqual(len(re.findall(r"peak memory of this rank: [\d.]+ MB\n", shown)), 1, shown)
+        self.assertEqual(len(re.findall(r"Peak memory of this rank: [\d.]+ MB\n", shown)), 1, shown)
         self.assertNotIn("activations", shown)
         log = (self.directory / "runs/with-a-long-name/log.txt").read_text()
-        self.assertRegex(log, r"info of which are known [\d.]+ MB: weights [\d.]+ MB, gradients .* program [\d.]+ MB\n")
+        self.assertRegex(log, r"info Accounted for: [\d.]+ MB \(weights [\d.]+ MB, gradients .* program [\d.]+ MB\)\n")
         # Only a word that is longer than the terminal is wide takes more.
         longer = [line for line in shown.split("\n") if len(line) > 43 and len(line.split()) > 1]
         self.assertEqual([line for line in longer if "%" not in line], [])

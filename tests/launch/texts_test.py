@@ -36,12 +36,12 @@ class LongText(jobs.TestCase):
         result = job.wait()
         self.assertLess(time.monotonic() - begin, 30)
         self.assertEqual(result.code, 75, result.output + result.errors)
-        self.assert_one_sentence(result, f"stopped on request while {text} was read (",
-                                 "before the first step: there is nothing to save")
+        self.assert_one_sentence(result, f"stopped as requested while reading {text} (",
+                                 "before the first step: nothing to save")
 
     def wait_for_reading(self, job):
         """Until it has said how far it is."""
-        told = jobs.until(lambda: re.search(r"(?m)^reading long.txt: \d+% of 34.36 GB$", job.output()) or job.ended())
+        told = jobs.until(lambda: re.search(r"(?m)^Reading long.txt: \d+% of 34.36 GB$", job.output()) or job.ended())
         self.assertTrue(told, job.output() + job.errors())
 
     def test_how_far_it_is_is_told_and_signals_are_heard(self):
@@ -85,19 +85,19 @@ class UnknownCharacters(jobs.TestCase):
         output = self.train(settings=self.settings).output
         self.assertRegex(output, r"step 8: validation loss .* bits per byte; 60 of 419 tokens \(14.3%\) are unknown characters")
         last = self.run_at().metrics()[-1]
-        self.assertEqual(last["validation_unknown"], 60)
+        self.assertEqual(last["validation_unk_tokens"], 60)
         found = json.loads(self.longspan("evaluate", "run", "--json").output)
-        self.assertEqual(found["unknown"], 60)
+        self.assertEqual(found["unk_tokens"], 60)
         self.assertAlmostEqual(found["loss"], last["validation_loss"], delta=1e-5)
         known = len(set((self.directory / "text.txt").read_text()))
-        self.assertGreater(found["loss"] * found["tokens"], 60 * math.log(1112064 - known))
-        self.assertAlmostEqual(found["bits_per_byte"], found["loss"] * found["tokens"] / found["bytes"] / math.log(2), delta=1e-9)
+        self.assertGreater(found["loss"] * found["num_tokens"], 60 * math.log(1112064 - known))
+        self.assertAlmostEqual(found["bits_per_byte"], found["loss"] * found["num_tokens"] / found["num_bytes"] / math.log(2), delta=1e-9)
         for ranks in 2, 4:
             again = json.loads(self.longspan("evaluate", "run", "--json", ranks=ranks).output)
-            self.assertEqual(again["unknown"], 60)
+            self.assertEqual(again["unk_tokens"], 60)
             self.assertAlmostEqual(again["loss"], found["loss"], delta=1e-5)
         self.assertIn("; 60 of 419 tokens (14.3%) are unknown characters\n", self.longspan("evaluate", "run").output)
-        self.assertNotIn("unknown", self.longspan("evaluate", "run", "--data", "known.txt").output)
+        self.assertNotIn("unk_tokens", self.longspan("evaluate", "run", "--data", "known.txt").output)
 
 
 class AnEndOfText(jobs.TestCase):
@@ -109,10 +109,10 @@ class AnEndOfText(jobs.TestCase):
         (self.directory / "text.txt").write_text("abcd\n" * 3000)
         self.train(settings=self.documents)
         for ranks in 1, 2:
-            result = self.longspan("generate", "run", "--prompt", "ab", "--tokens", 200, "--temperature", 0, ranks=ranks)
+            result = self.longspan("generate", "run", "--prompt", "ab", "--max-new-tokens", 200, "--temperature", 0, ranks=ranks)
             self.assertEqual(result.output, "abcd\n")
             # A document begins after the end of another.
-            result = self.longspan("generate", "run", "--tokens", 200, "--temperature", 0, "--samples", 2, ranks=ranks)
+            result = self.longspan("generate", "run", "--max-new-tokens", 200, "--temperature", 0, "--num-samples", 2, ranks=ranks)
             self.assertEqual(result.output, "abcd\n\nabcd\n")
 
 
@@ -122,7 +122,7 @@ class Prompts(jobs.TestCase):
         self.train()
 
     def generate(self, *arguments, ranks=1, code=0):
-        return self.longspan("generate", "run", "--tokens", "12", *arguments, ranks=ranks, code=code)
+        return self.longspan("generate", "run", "--max-new-tokens", "12", *arguments, ranks=ranks, code=code)
 
     def test_one_that_is_too_large_is_refused_by_name_before_it_is_read(self):
         for size, text in (100_000_000, "100.0 MB"), (50_000_000_000, "50.00 GB"):
@@ -133,12 +133,12 @@ class Prompts(jobs.TestCase):
                     begin = time.monotonic()
                     result = self.generate("--prompt-file", "long.txt", ranks=ranks, code=3)
                     self.assertLess(time.monotonic() - begin, 20)
-                    self.assert_one_sentence(result, f"long.txt: has {text}; a prompt has at most 67.1 MB (64 MiB)")
+                    self.assert_one_sentence(result, f"long.txt: expected a prompt of at most 67.1 MB (64 MiB), found {text}")
 
     def test_a_file_is_gone_on_from_as_the_same_words_are(self):
         words = "the lord said unto moses and " * 50
         (self.directory / "words.txt").write_text(words)
-        for arguments in [["--samples", "2"], ["--memory", "0"], ["--segment", "7"]]:
+        for arguments in [["--num-samples", "2"], ["--mem-len", "0"], ["--seq-length", "7"]]:
             with self.subTest(arguments=arguments):
                 expected = self.generate("--prompt", words, *arguments).output
                 self.assertTrue(expected.startswith(words))
@@ -150,10 +150,10 @@ class Prompts(jobs.TestCase):
             (self.directory / "flat.txt").write_text(text)
             self.train(f"flat-{number}", settings={"data.train": "flat.txt", "data.tokenizer.type": "char", "training.max_steps": 1})
             for ranks in 1, 2:
-                result = self.longspan("generate", f"flat-{number}", "--tokens", "5", ranks=ranks)
+                result = self.longspan("generate", f"flat-{number}", "--max-new-tokens", "5", ranks=ranks)
                 self.assertEqual(len(result.output), 7)
                 self.assertTrue(result.output.startswith(begin))
-                self.assertIn(f'the vocabulary has no newline: the text begins with "{begin}"; --prompt gives', result.errors)
+                self.assertIn(f'the vocabulary has no newline: the text begins with "{begin}"; pass --prompt', result.errors)
         self.assertTrue(self.generate().output.startswith("\n"))
 
     def test_without_one_tokens_without_text_need_one(self):
@@ -162,9 +162,9 @@ class Prompts(jobs.TestCase):
                "data.tokenizer.vocab_size": 5, "training.max_steps": 1}
         self.train("ids", settings=ids)
         result = self.longspan("generate", "ids", code=2)
-        self.assert_one_sentence(result, "expected a prompt, found none", '--prompt "17 4"')
+        self.assert_one_sentence(result, "data.tokenizer.type: none requires a prompt", '--prompt "17 4"')
         self.train("ended", settings={**ids, "data.documents.end_token": "3"})
-        self.longspan("generate", "ended", "--tokens", "3")
+        self.longspan("generate", "ended", "--max-new-tokens", "3")
 
     def test_the_largest_takes_no_more_memory_than_itself(self):
         with open(self.directory / "long.txt", "wb") as file:
@@ -173,8 +173,8 @@ class Prompts(jobs.TestCase):
         def kilobytes(name):
             script = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True); "
                       "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
-            result = subprocess.run([sys.executable, "-c", script, self.program, "generate", "run", "--tokens", "2",
-                                     "--memory", "0", "--prompt-file", name], cwd=self.directory, capture_output=True,
+            result = subprocess.run([sys.executable, "-c", script, self.program, "generate", "run", "--max-new-tokens", "2",
+                                     "--mem-len", "0", "--prompt-file", name], cwd=self.directory, capture_output=True,
                                     text=True, timeout=jobs.MOST_SECONDS, check=True)
             return int(result.stdout)
         self.assertLess(kilobytes("long.txt"), kilobytes("text.txt") + 1.25 * 2 ** 16)
@@ -236,8 +236,8 @@ class StoredTexts(jobs.TestCase):
         self.assertEqual(measured["loss"], json.loads(self.longspan("evaluate", "classes", "--json").output)["loss"])
 
     def test_other_formats_are_one_sentence(self):
-        for name, content, part in (("text.bz2", bz2.compress(b"text " * 100), "found data compressed by bzip2"),
-                                    ("text.xz", lzma.compress(b"text " * 100), "found data compressed by xz"),
+        for name, content, part in (("text.bz2", bz2.compress(b"text " * 100), "found bzip2-compressed data"),
+                                    ("text.xz", lzma.compress(b"text " * 100), "found xz-compressed data"),
                                     ("utf-16.txt", "text".encode("utf-16"), "found UTF-16"),
                                     ("array.json", b'[{"text": "a"}]', "found an array of objects")):
             (self.directory / name).write_bytes(content)
@@ -248,13 +248,13 @@ class StoredTexts(jobs.TestCase):
 
     def test_keys_without_effect_are_warned_of(self):
         warned = self.train(settings={"data.documents.text_field": "body"}).output
-        self.assertIn("data.documents.text_field is set, but no file of data.train", warned)
+        self.assertIn("data.documents.text_field is ignored: no file of data.train", warned)
         lines = b'{"body": "some text of it"}\n' * 300
         (self.directory / "lines.json").write_bytes(lines)
         settings = {"data.train": "lines.json", "data.validation": "lines.json"}
         self.assertNotIn("data.documents.text_field", self.train("json", settings={**settings, "data.documents.text_field": "body"}).output)
         result = self.train("bad", settings=settings, code=3)
-        self.assert_one_sentence(result, 'lines.json:1: found no field "text", but "body"', "data.documents.text_field")
+        self.assert_one_sentence(result, 'lines.json:1: expected the field "text", found "body"', "data.documents.text_field")
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class TokenFiles(jobs.TestCase):
 
     def test_a_run_learns_ids_and_says_what_is_known_of_them(self):
         output = self.train_ids("run", **{"training.max_steps": 60, "training.learning_rate": 0.03}).output
-        self.assertIn("train.bin: 6000 tokens in 8 streams, 93 steps an epoch", output)
+        self.assertIn("train.bin: 6000 tokens in 8 streams, 93 steps per epoch", output)
         self.assertRegex(output, r"validation loss \d+\.\d{4}\n")
         self.assertNotIn("bits per byte", output)
         last = self.run_at().metrics()[-1]
@@ -51,13 +51,13 @@ class TokenFiles(jobs.TestCase):
         self.assertLess(last["validation_loss"], 5)  # ln 300 is 5.70
         found = json.loads(self.longspan("evaluate", "run", "--json").output)
         self.assertAlmostEqual(found["loss"], last["validation_loss"], delta=1e-5)
-        self.assertEqual(found["tokens"], 499)
+        self.assertEqual(found["num_tokens"], 499)
         self.assertNotIn("bits_per_byte", found)
-        self.assertNotIn("bytes", found)
-        self.assertRegex(self.longspan("evaluate", "run").output, r"^validation.bin: loss [\d.]+ nats a token, perplexity "
+        self.assertNotIn("num_bytes", found)
+        self.assertRegex(self.longspan("evaluate", "run").output, r"^validation.bin: loss [\d.]+ nats per token, perplexity "
                          r"[\d.]+; 499 tokens in ")
         found = self.longspan("evaluate", "run", "--data", "train.bin", "--json").output
-        self.assertEqual(json.loads(found)["tokens"], 5999)
+        self.assertEqual(json.loads(found)["num_tokens"], 5999)
 
     def test_reports_how_much_of_the_validation_ids_was_measured(self):
         output = self.train_ids("run", **{"training.validation.max_batches": 2}).output
@@ -66,16 +66,16 @@ class TokenFiles(jobs.TestCase):
 
     def test_a_model_goes_on_with_ids(self):
         self.train_ids("run")
-        words = self.longspan("generate", "run", "--prompt", "17 4", "--tokens", 6, "--temperature", 0).output.split()
+        words = self.longspan("generate", "run", "--prompt", "17 4", "--max-new-tokens", 6, "--temperature", 0).output.split()
         self.assertEqual(words[:2], ["17", "4"])
         self.assertEqual(len(words), 8)
         self.assertTrue(all(0 <= int(word) < VOCABULARY for word in words))
         (self.directory / "prompt").write_text("17\n4\n")
-        again = self.longspan("generate", "run", "--prompt-file", "prompt", "--tokens", 6, "--temperature", 0).output.split()
+        again = self.longspan("generate", "run", "--prompt-file", "prompt", "--max-new-tokens", 6, "--temperature", 0).output.split()
         self.assertEqual(again, words)
-        self.assert_one_sentence(self.longspan("generate", "run", code=2), "expected a prompt, found none", "give token ids, 0 to 299")
-        self.assert_one_sentence(self.longspan("generate", "run", "--prompt", "In the", code=3), 'the prompt: byte 0: found '
-                                 '"In"; wanted the number of a token, 0 to 299: data.tokenizer.type is none')
+        self.assert_one_sentence(self.longspan("generate", "run", code=2), "data.tokenizer.type: none requires a prompt; pass token ids from 0 to 299")
+        self.assert_one_sentence(self.longspan("generate", "run", "--prompt", "In the", code=3), 'the prompt: byte 0: expected '
+                                 'a token id from 0 to 299, found "In"')
 
     def test_ids_of_32_bits_are_the_same_ids(self):
         ids = array.array("H", (self.directory / "train.bin").read_bytes())
@@ -100,7 +100,7 @@ class TokenFiles(jobs.TestCase):
             self.assertEqual(self.run_at(name).metrics_bytes(), self.run_at("narrow").metrics_bytes())
         for bits in "auto", "uint16", "uint32":
             result = self.train(f"bits-{bits}", settings={**TOKENS, "data.train": "train-64.bin", "data.token_dtype": bits}, code=3)
-            self.assert_one_sentence(result, "train-64.bin: ", "as in a file of 64 bits (NumPy's int64); set data.token_dtype to uint64")
+            self.assert_one_sentence(result, "train-64.bin: ", "as in a file of 64-bit ids (NumPy's int64); set data.token_dtype to uint64")
 
     def test_documents_of_megatrons_index(self):
         lengths = [100, 1, 599, 300, 5000]
@@ -118,9 +118,9 @@ class TokenFiles(jobs.TestCase):
         for one, other in zip(first, second, strict=True):
             self.assertAlmostEqual(one["loss"], other["loss"], delta=1e-4)
         write_index(self.directory / "train.idx", code=4, width=4)
-        self.assert_one_sentence(self.train("wide", settings=TOKENS, code=3), "train.idx: sequence 4 has 5000 ids of 32 bits from byte 4000 on")
+        self.assert_one_sentence(self.train("wide", settings=TOKENS, code=3), "train.idx: sequence 4 of 5000 ids of 32 bits at byte 4000")
         self.assert_one_sentence(self.train("index", settings={**TOKENS, "data.train": "train.idx"}, code=3),
-                                 "train.idx: expected token ids, found an index of Megatron-LM; name the .bin file next to it")
+                                 "train.idx: expected token ids, found a Megatron-LM index; set the path to the .bin file next to it")
 
     def test_a_run_goes_on_bit_for_bit_on_its_layout_and_to_rounding_on_others(self):
         for layout in LAYOUTS[:2]:
@@ -141,25 +141,25 @@ class TokenFiles(jobs.TestCase):
     def test_other_ids_are_told_when_a_run_goes_on_and_another_vocabulary_is_refused(self):
         self.train_ids("run")
         write_ids(self.directory / "train.bin", seed=3)
-        self.assertIn("warning: train.bin holds another text than the checkpoint was trained on",
+        self.assertIn("warning: train.bin differs from the text that the checkpoint was trained on",
                       self.train_ids("run", **{"training.max_steps": 9}).output)
         result = self.train("run", settings={**TOKENS, "training.max_steps": 10, "data.tokenizer.vocab_size": 301}, code=3)
-        self.assert_one_sentence(result, "was made with another tokenizer than data.train and data.tokenizer.type give; set them as "
-                                 "they were (data.tokenizer.vocab_size too)")
+        self.assert_one_sentence(result, "the tokenizer differs from that of data.train and data.tokenizer.type; set them as in the "
+                                 "checkpoint (including data.tokenizer.vocab_size)")
 
     def test_a_new_run_grows_the_vocabulary_by_ids(self):
         self.train_ids("run")
         grow = {"data.tokenizer.vocab_size": 310, "training.init_from.path": "run", "training.init_from.resize_vocab": True}
-        self.assertIn("of 310 rows of the vocabulary 300 are taken and 10 new", self.train_ids("grown", **grow).output)
+        self.assertIn("vocabulary rows: 300 of 310 copied, 10 new", self.train_ids("grown", **grow).output)
 
     def test_files_that_are_no_such_ids(self):
         write_ids(self.directory / "beyond.bin", most=400)
         write_ids(self.directory / "wide.bin", kind="I")
         (self.directory / "odd.bin").write_bytes(b"abc")
         for name, *parts in (  # found when they are opened, however many they are
-                ("beyond.bin", "beyond.bin: byte ", "read as an id of 16 bits (data.token_dtype); the vocabulary has 300 ids, 0 to 299"),
-                ("wide.bin", "wide.bin: every second id of 16 bits is 0, as in a file of 32 bits; set data.token_dtype to uint32"),
-                ("odd.bin", "odd.bin: has 3 bytes, which are no whole number of ids of 16 bits"),
+                ("beyond.bin", "beyond.bin: byte ", "read as an id of 16 bits (data.token_dtype), but the vocabulary has 300 ids, 0 to 299"),
+                ("wide.bin", "wide.bin: every second 16-bit id is 0, as in a file of 32-bit ids; set data.token_dtype to uint32"),
+                ("odd.bin", "odd.bin: expected whole ids of 16 bits (data.token_dtype), found 3 bytes"),
                 ("none.bin", "data.train: none.bin: cannot be opened for reading: No such file")):
             with self.subTest(name=name):
                 for layout in LAYOUTS[:2]:
@@ -177,19 +177,18 @@ class TokenFiles(jobs.TestCase):
 
     def test_keys_that_do_not_fit_together(self):
         for settings, *parts in (
-                ({"data.tokenizer.type": "none", "data.tokenizer.vocab_size": 300}, "data.tokenizer.type: none is for data.format: tokens"),
-                ({"data.format": "tokens"}, "data.format: tokens has ids that a tokenizer made before: set data.tokenizer.type to none"),
+                ({"data.tokenizer.type": "none", "data.tokenizer.vocab_size": 300}, "data.tokenizer.type: none requires data.format: tokens"),
+                ({"data.format": "tokens"}, "data.format: tokens requires data.tokenizer.type: none"),
                 ({"data.format": "tokens", "data.tokenizer.type": "sentencepiece"}, "with data.tokenizer.model"),
                 ({"data.format": "tokens", "data.tokenizer.type": "none"},
-                 "data.tokenizer.vocab_size is not set; data.tokenizer.type: none needs to know"),
-                ({**TOKENS, "run.task": "classification", "model.family": "encoder"}, "data.format: tokens is for run.task: "
-                 "language_modeling; run.task is classification"),
+                 "data.tokenizer.type: none requires data.tokenizer.vocab_size"),
+                ({**TOKENS, "run.task": "classification", "model.family": "encoder"}, "data.format: tokens requires run.task: "
+                 "language_modeling, found classification"),
                 ({**TOKENS, "data.token_dtype": "uint8"}, "data.token_dtype", "auto, uint16, uint32 or uint64"),
                 ({**TOKENS, "data.tokenizer.vocab_size": 0}, "data.tokenizer.vocab_size", "1 to 16777216"),
                 ({"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 100},
-                 "data.tokenizer.vocab_size: found 100; a model of subwords has "
-                 "at least 260 ids"),
-                ({**TOKENS, "checkpoint.best_metric": "bits_per_byte"}, "data.format is tokens, whose bytes of text are not known")):
+                 "data.tokenizer.vocab_size: expected at least 260 ids"),
+                ({**TOKENS, "checkpoint.best_metric": "bits_per_byte"}, "bits_per_byte cannot be combined with data.format: tokens")):
             with self.subTest(settings=settings):
                 result = self.longspan("config", "tiny.yaml", *jobs.flat(settings), code=2)
                 for part in parts:

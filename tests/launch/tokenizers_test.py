@@ -48,7 +48,7 @@ class Subwords(jobs.TestCase):
         return jobs.Result(result.returncode, result.stdout, result.stderr.decode())
 
     def make_model(self, kind="bpe", vocabulary=330, name="a.model"):
-        self.tokenizer("train", "text.txt", "--vocabulary", str(vocabulary), "--kind", kind, "--output", name)
+        self.tokenizer("train", "text.txt", "--vocab-size", str(vocabulary), "--model-type", kind, "--output", name)
 
 
 class Command(Subwords):
@@ -86,29 +86,29 @@ class Command(Subwords):
         self.make_model()
         (self.directory / "half.model").write_bytes((self.directory / "a.model").read_bytes()[:2000])
         (self.directory / "bytes.txt").write_bytes(b"abc\xff\n")
-        train = "train", "text.txt", "--output", "b.model", "--vocabulary"
-        json = "train", "text.txt", "--output", "b.json", "--vocabulary"
+        train = "train", "text.txt", "--output", "b.model", "--vocab-size"
+        json = "train", "text.txt", "--output", "b.json", "--vocab-size"
         for arguments, given, code, sentence in [
-                ((*train, "50000"), None, 3, "text.txt: a vocabulary of 50000 is too large for it; as unigram it has "),
-                ((*train, "262"), None, 3, "text.txt: a vocabulary of 262 is too small for it"),
-                ((*train, "10"), None, 2, "--vocabulary: found \"10\"; wanted a whole number from 260"),
-                ((*train, "300", "--kind", "wordpiece"), None, 2, '--kind: found "wordpiece"; a .model file is of kind unigram'),
-                ((*train, "300", "--special", "<s>"), None, 2, "--special is of a tokenizer.json"),
-                ((*json, "300", "--kind", "unigram"), None, 2, '--kind: found "unigram"; a tokenizer.json is of kind bpe or'),
-                ((*json, "300", "--cased"), None, 2, "--cased is of --kind wordpiece"),
-                ((*json, "300", "--special", "a", "--special", "a"), None, 2, 'special token "a" is there twice'),
-                ((*json, "50000"), None, 3, "text.txt: a vocabulary of 50000 is too large for it; its pairs that are there twice "),
-                (("train", "bytes.txt", "--output", "b.json", "--vocabulary", "300"), None, 3,
-                 "bytes.txt: byte 3: found bytes ff, which are not UTF-8"),
-                (("train", "bytes.txt", "--output", "b.model", "--vocabulary", "300"), None, 3,
-                 "bytes.txt: byte 3: found bytes ff, which are not UTF-8"),
-                (("train", "nowhere", "--output", "b.model", "--vocabulary", "300"), None, 3, "nowhere: cannot be opened"),
-                (("train", "text.txt", "--output", "no/b.model", "--vocabulary", "330"), None, 1, "no/b.model: cannot be written"),
-                (("encode", "half.model"), b"a", 3, "half.model: is not a model of SentencePiece"),
-                (("encode", "text.txt"), b"a", 3, "text.txt: is not a model of SentencePiece"),
-                (("encode", "a.model"), b"a\nb\xff\n", 3, "line 2 of standard input: byte 1: found bytes ff"),
-                (("decode", "a.model"), b"3 4\n330\n", 3, "line 2 of standard input: found \"330\"; wanted ids from 0 to 329"),
-                (("decode", "a.model"), b"3 -4\n", 3, "line 1 of standard input: found \"-4\""),
+                ((*train, "50000"), None, 3, "text.txt: a vocabulary of 50000 is too large: model_type unigram yields "),
+                ((*train, "262"), None, 3, "text.txt: a vocabulary of 262 is too small"),
+                ((*train, "10"), None, 2, "--vocab-size: expected an integer from 260 to "),
+                ((*train, "300", "--model-type", "wordpiece"), None, 2, '--model-type: expected unigram, bpe, char or word for a .model file, found "wordpiece"'),
+                ((*train, "300", "--special-tokens", "<s>"), None, 2, " requires --output FILE.json, found "),
+                ((*json, "300", "--model-type", "unigram"), None, 2, '--model-type: expected bpe or wordpiece for a tokenizer.json, found "unigram"'),
+                ((*json, "300", "--cased"), None, 2, "--cased requires "),
+                ((*json, "300", "--special-tokens", "a", "--special-tokens", "a"), None, 2, 'duplicate special token "a"'),
+                ((*json, "50000"), None, 3, "text.txt: a vocabulary of 50000 is too large: its repeated pairs "),
+                (("train", "bytes.txt", "--output", "b.json", "--vocab-size", "300"), None, 3,
+                 "bytes.txt: byte 3: expected UTF-8, found bytes ff"),
+                (("train", "bytes.txt", "--output", "b.model", "--vocab-size", "300"), None, 3,
+                 "bytes.txt: byte 3: expected UTF-8, found bytes ff"),
+                (("train", "nowhere", "--output", "b.model", "--vocab-size", "300"), None, 3, "nowhere: cannot be opened"),
+                (("train", "text.txt", "--output", "no/b.model", "--vocab-size", "330"), None, 1, "no/b.model: cannot be written"),
+                (("encode", "half.model"), b"a", 3, "half.model: expected a SentencePiece model"),
+                (("encode", "text.txt"), b"a", 3, "text.txt: expected a SentencePiece model"),
+                (("encode", "a.model"), b"a\nb\xff\n", 3, "line 2 of standard input: byte 1: expected UTF-8, found bytes ff"),
+                (("decode", "a.model"), b"3 4\n330\n", 3, "line 2 of standard input: expected ids from 0 to 329, found \"330\""),
+                (("decode", "a.model"), b"3 -4\n", 3, "line 1 of standard input: expected ids from 0 to 329, found \"-4\""),
                 ((), None, 2, "see longspan tokenizer --help")]:
             with self.subTest(arguments=arguments):
                 result = self.tokenizer(*arguments, code=code, given=given)
@@ -116,30 +116,30 @@ class Command(Subwords):
         self.assertFalse((self.directory / "b.model").exists() or (self.directory / "b.json").exists())
 
     def test_trains_a_tokenizer_json(self):
-        for more in ((), ("--cut", "llama3", "--special", "<s>", "--special", "</s>"), ("--ties", "ids", "--score", "likelihood")):
+        for more in ((), ("--pre-tokenizer", "llama3", "--special-tokens", "<s>", "--special-tokens", "</s>"), ("--tie-break", "ids", "--merge-score", "likelihood")):
             with self.subTest(more=more):
-                result = self.tokenizer("train", "text.txt", "--vocabulary", "330", "--output", "a.json", *more)
-                self.assertEqual(result.output, b"a.json: 330 tokens of kind bpe\n")
+                result = self.tokenizer("train", "text.txt", "--vocab-size", "330", "--output", "a.json", *more)
+                self.assertEqual(result.output, b"a.json: 330 tokens (bpe)\n")
                 given = self.text.replace(b"\r", b"")
                 ids = self.tokenizer("encode", "a.json", given=given).output
                 self.assertEqual(self.tokenizer("decode", "a.json", given=ids).output, given + b"\n")
-        self.tokenizer("train", "text.txt", "--vocabulary", "260", "--output", "a.json", "--kind", "wordpiece", "--cased")
+        self.tokenizer("train", "text.txt", "--vocab-size", "260", "--output", "a.json", "--model-type", "wordpiece", "--cased")
         ids = self.tokenizer("encode", "a.json", given="balo ét Q".encode()).output
         self.assertEqual(self.tokenizer("decode", "a.json", given=ids).output, "balo ét [UNK]\n".encode())
 
     def test_special_is_given_again_for_each_token(self):
-        rest = "--vocabulary", "330", "--output", "a.json"
-        both = "--special", "[CLS]", "--special=[SEP]"
+        rest = "--vocab-size", "330", "--output", "a.json"
+        both = "--special-tokens", "[CLS]", "--special-tokens=[SEP]"
         for words in (("text.txt", *both, *rest), (*both, "text.txt", *rest)):
             with self.subTest(words=words):
                 self.tokenizer("train", *words)
                 made = json.loads((self.directory / "a.json").read_text())
                 self.assertEqual([token["content"] for token in made["added_tokens"]], ["[CLS]", "[SEP]"])
-        self.tokenizer("train", "text.txt", "--special", "<s>", "</s>", *rest, code=2)
-        self.assert_one_sentence(self.tokenizer("train", "--special", "<s>", *rest, code=2), "TEXT is required")
+        self.tokenizer("train", "text.txt", "--special-tokens", "<s>", "</s>", *rest, code=2)
+        self.assert_one_sentence(self.tokenizer("train", "--special-tokens", "<s>", *rest, code=2), "TEXT is required")
 
     def test_a_tokenizer_json_is_trained_on_packed_texts_and_patterns(self):
-        train = "train", "--vocabulary", "330", "--output"
+        train = "train", "--vocab-size", "330", "--output"
         text = (self.directory / "text.txt").read_text()
         self.tokenizer(*train, "plain.json", "text.txt")
         half = text.index("\n", len(text) // 2) + 1
@@ -149,13 +149,13 @@ class Command(Subwords):
         self.tokenizer(*train, "lines.json", "?.jsonl.gz", "--text-field", "body")
         self.assertEqual((self.directory / "lines.json").read_bytes(), (self.directory / "plain.json").read_bytes())
         result = self.tokenizer(*train, "c.json", "0.jsonl.gz", code=3)
-        self.assert_one_sentence(result, '0.jsonl.gz:1: found no field "text"')
+        self.assert_one_sentence(result, '0.jsonl.gz:1: expected the field "text", found ')
         result = self.tokenizer(*train, "c.model", "?.jsonl.gz", "--text-field", "body")
-        self.assertEqual(result.output, b"c.model: 330 pieces of kind unigram\n")
+        self.assertEqual(result.output, b"c.model: 330 pieces (unigram)\n")
 
     def test_help_is_that_of_the_innermost_word(self):
-        self.assertIn(b"a .model file of SentencePiece, or a tokenizer.json, whose", self.tokenizer("train", "--help").output)
-        self.assertNotIn(b"a .model file of SentencePiece, or a tokenizer.json, whose", self.tokenizer("--help").output)
+        self.assertIn(b"file to write: a SentencePiece .model file", self.tokenizer("train", "--help").output)
+        self.assertNotIn(b"file to write: a SentencePiece .model file", self.tokenizer("--help").output)
 
 
 class Training(Subwords):
@@ -190,11 +190,11 @@ class Training(Subwords):
         result = self.longspan("evaluate", "run", "--json", ranks=2)
         figures = json.loads(result.output)
         held_out = (self.directory / "held-out.txt").stat().st_size
-        self.assertLess(figures["tokens"], held_out / 2)
-        self.assertTrue(held_out - 10 < figures["bytes"] < held_out)
-        nats = figures["loss"] * figures["tokens"]
-        self.assertAlmostEqual(figures["bits_per_byte"], nats / figures["bytes"] / 0.6931471805599453, 9)
-        result = self.longspan("generate", "run", "--prompt", "balo tir", "--tokens", 20)
+        self.assertLess(figures["num_tokens"], held_out / 2)
+        self.assertTrue(held_out - 10 < figures["num_bytes"] < held_out)
+        nats = figures["loss"] * figures["num_tokens"]
+        self.assertAlmostEqual(figures["bits_per_byte"], nats / figures["num_bytes"] / 0.6931471805599453, 9)
+        result = self.longspan("generate", "run", "--prompt", "balo tir", "--max-new-tokens", 20)
         self.assertTrue(result.output.startswith("balo tir"))
         self.assertLess(len(self.longspan("inspect", "run").output), 5000)
 
@@ -202,7 +202,7 @@ class Training(Subwords):
         self.make_model("unigram", 400)
         settings = {**self.subwords, "data.tokenizer.model": "a.model", "data.cache_dir": "cache"}
         result = self.train(settings=settings)
-        self.assertIn("data.tokenizer.vocab_size is set, but data.tokenizer.model gives a model", result.output)
+        self.assertIn("data.tokenizer.vocab_size is ignored: data.tokenizer.model is set", result.output)
         self.assertEqual(self.models("run"), [])
         self.assertEqual(len(list((self.directory / "cache").iterdir())), 2)
         self.assertFalse((self.run_at().path / "tokens").exists())
@@ -214,21 +214,21 @@ class Training(Subwords):
                              (Layout(2, 1), {"data.tokenizer.model_type": self.other_kind})):
             with self.subTest(layout=str(layout)):
                 result = self.train(layout=layout, settings={**self.subwords, **more, "training.max_steps": 9}, code=3)
-                self.assert_one_sentence(result, "was made with another tokenizer", "data.tokenizer.model")
+                self.assert_one_sentence(result, "the tokenizer differs", "data.tokenizer.model")
         # The remedy that it names, with another text.
         write_lines(self.directory / "text.txt", seed=5)
         result = self.train(settings={**self.subwords, "data.tokenizer.model": model, "training.max_steps": 9})
-        self.assertIn("text.txt holds another text than the checkpoint was trained on", result.output)
+        self.assertIn("text.txt differs from the text that the checkpoint was trained on", result.output)
 
     def test_what_is_wrong_is_one_sentence(self):
         (self.directory / "half.model").write_bytes(b"\x0a\x0e\x0a\x05<unk>")
         (self.directory / "bytes.txt").write_bytes(b"balo tir\n" * 100 + b"\xff\n")
         for number, (more, sentence) in enumerate([
-                ({"data.tokenizer.vocab_size": 50000}, "text.txt: a vocabulary of 50000 is too large for it"),
-                ({"data.tokenizer.model": "half.model"}, "half.model: is not a model of SentencePiece"),
+                ({"data.tokenizer.vocab_size": 50000}, "text.txt: a vocabulary of 50000 is too large"),
+                ({"data.tokenizer.model": "half.model"}, "half.model: expected a SentencePiece model"),
                 ({"data.tokenizer.model": "nowhere.model"}, "nowhere.model: cannot be opened"),
-                ({"data.train": "bytes.txt", "data.tokenizer.vocab_size": 262}, "bytes.txt: byte 900: found bytes ff"),
-                ({"data.validation": "bytes.txt"}, "bytes.txt: byte 900: found bytes ff")]):
+                ({"data.train": "bytes.txt", "data.tokenizer.vocab_size": 262}, "bytes.txt: byte 900: expected UTF-8, found bytes ff"),
+                ({"data.validation": "bytes.txt"}, "bytes.txt: byte 900: expected UTF-8, found bytes ff")]):
             for layout in Layout(1, 1), Layout(2, 1):
                 with self.subTest(more=more, layout=str(layout)):
                     result = self.train(f"wrong-{number}-{layout.ranks}", layout, {**self.subwords, **more}, code=3)
@@ -236,7 +236,7 @@ class Training(Subwords):
 
     def test_a_plan_needs_no_tokenizer(self):
         result = self.longspan("plan", "tiny.yaml", *jobs.flat(self.subwords))
-        self.assertIn("bytes of a rank", result.output)
+        self.assertIn("memory per rank", result.output)
         self.assertFalse(self.run_at().path.exists())
 
 
@@ -285,21 +285,21 @@ class OfThePackage(Subwords):
         shutil.rmtree(self.run_at().path / "tokens")
         figures = json.loads(self.longspan("evaluate", "run", "--json", ranks=2).output)
         held_out = (self.directory / "held-out.txt").stat().st_size
-        self.assertLess(figures["tokens"], held_out)
-        self.assertTrue(held_out - 10 < figures["bytes"] < held_out)
-        nats = figures["loss"] * figures["tokens"]
-        self.assertAlmostEqual(figures["bits_per_byte"], nats / figures["bytes"] / 0.6931471805599453, 9)
-        result = self.longspan("generate", "run", "--prompt", "balo tir", "--tokens", 20)
+        self.assertLess(figures["num_tokens"], held_out)
+        self.assertTrue(held_out - 10 < figures["num_bytes"] < held_out)
+        nats = figures["loss"] * figures["num_tokens"]
+        self.assertAlmostEqual(figures["bits_per_byte"], nats / figures["num_bytes"] / 0.6931471805599453, 9)
+        result = self.longspan("generate", "run", "--prompt", "balo tir", "--max-new-tokens", 20)
         self.assertTrue(result.output.startswith("balo tir"))
 
     def test_another_tokenizer_than_the_checkpoints_is_refused(self):
         self.train(settings=self.settings)
         (self.directory / "others" / "tokenizer.json").write_text(tokenizer_json(PAIRS[:-1]))
         result = self.train(settings={**self.settings, "training.max_steps": 9}, code=3)
-        self.assert_one_sentence(result, "was made with another tokenizer")
+        self.assert_one_sentence(result, "the tokenizer differs")
         grown = {**self.settings, "training.init_from.path": "run", "training.init_from.resize_vocab": True, "training.max_steps": 1}
         result = self.train("grown", settings=grown)
-        self.assertIn("of 263 rows of the vocabulary 263 are taken and 0 new, 2 of the 265 there are left out", result.output)
+        self.assertIn("vocabulary rows: 263 of 263 copied, 0 new, 2 of 265 in the checkpoint not used", result.output)
 
     def test_what_is_wrong_is_one_sentence(self):
         (self.directory / "empty").mkdir()
@@ -307,15 +307,15 @@ class OfThePackage(Subwords):
         (self.directory / "odd.json").write_text(tokenizer_json(PAIRS).replace('"BPE"', '"Markov"'))
         for number, (more, code, sentence) in enumerate([
                 ({"data.tokenizer.model": "nowhere.json"}, 3, "nowhere.json: cannot be opened"),
-                ({"data.tokenizer.model": "empty"}, 3, "empty: found no tokenizer.json in it, nor vocab.json with merges.txt"),
+                ({"data.tokenizer.model": "empty"}, 3, "empty: expected tokenizer.json, vocab.json with merges.txt"),
                 ({"data.tokenizer.model": "half.json"}, 3, "half.json: "),
                 ({"data.tokenizer.model": "odd.json"}, 3, '"Markov"'),
-                ({"data.tokenizer.model": ""}, 2, "trains one of data.tokenizer.model_type bpe or wordpiece; it is unigram"),
+                ({"data.tokenizer.model": ""}, 2, "requires data.tokenizer.model_type bpe or wordpiece, found unigram"),
                 ({"data.tokenizer.model": "", "data.tokenizer.model_type": "bpe", "data.tokenizer.vocab_size": 50000}, 3,
-                 "text.txt: a vocabulary of 50000 is too large for it"),
+                 "text.txt: a vocabulary of 50000 is too large"),
                 ({"run.task": "behavior_cloning", "model.family": "decoder"}, 2,
-                 "data.tokenizer.type: huggingface is for run.task: language_modeling, translation, classification and tagging; "
-                 "run.task is behavior_cloning")]):
+                 "data.tokenizer.type: huggingface requires run.task: language_modeling, translation, classification or tagging, found "
+                 "behavior_cloning")]):
             for layout in Layout(1, 1), Layout(2, 1):
                 with self.subTest(more=more, layout=str(layout)):
                     result = self.train(f"wrong-{number}-{layout.ranks}", layout, {**self.settings, **more}, code=code)
@@ -408,11 +408,11 @@ class SlowTokenizers(Subwords):
 
     def test_classes_that_are_not_read_are_named(self):
         self.refused(self.two_files("fast", tokenizer_config__json={"tokenizer_class": "PreTrainedTokenizerFast"}),
-                     '"tokenizer_class": found "PreTrainedTokenizerFast", of which', "save the tokenizer as tokenizer.json")
-        self.refused(self.two_files("kind", tokenizer_config__json={"tokenizer_class": "BertTokenizer"}), '"tokenizer_class": found "BertTokenizer"')
-        self.refused(self.folder("bpe", sentencepiece__bpe__model="x"), "sentencepiece.bpe.model is not read: save the tokenizer as tokenizer.json")
-        self.refused(self.folder("alone", vocab__json={"a": 0}), "vocab.json is not read: save the tokenizer as tokenizer.json")
-        self.refused(self.folder("tiktoken", tokenizer__model="IQ== 0\nIg== 1\n"), "tokenizer.model: is not a model of SentencePiece")
+                     '"tokenizer_class": "PreTrainedTokenizerFast" does not support', "save the tokenizer as tokenizer.json")
+        self.refused(self.two_files("kind", tokenizer_config__json={"tokenizer_class": "BertTokenizer"}), '"tokenizer_class": "BertTokenizer" does not support')
+        self.refused(self.folder("bpe", sentencepiece__bpe__model="x"), "found sentencepiece.bpe.model; save the tokenizer as tokenizer.json")
+        self.refused(self.folder("alone", vocab__json={"a": 0}), "found vocab.json; save the tokenizer as tokenizer.json")
+        self.refused(self.folder("tiktoken", tokenizer__model="IQ== 0\nIg== 1\n"), "tokenizer.model: expected a SentencePiece model")
 
     def test_models_of_sentencepiece(self):
         """Ids are those of the library."""
@@ -431,7 +431,7 @@ class SlowTokenizers(Subwords):
         self.make_model("char", 270, name="char.model")
         (self.directory / "char").mkdir()
         shutil.copy(self.directory / "char.model", self.directory / "char" / "tokenizer.model")
-        self.refused("char", "char/tokenizer.model: a SentencePiece model of this kind has no tokenizer.json; "
+        self.refused("char", "char/tokenizer.model: this SentencePiece model cannot be converted to tokenizer.json; "
                              "set data.tokenizer.type to sentencepiece")
 
     @unittest.skipUnless(shutil.which("spm_encode") and shutil.which("spm_train"), "SentencePiece's tools are not here")

@@ -100,7 +100,7 @@ TEST(ErrorRates, LikelihoodIsToldByTokenAndByByte) {
   EXPECT_NEAR(found[0].value, 2 * std::log(2.0), 1e-15);
   EXPECT_NEAR(found[1].value, 4, 1e-14);
   EXPECT_NEAR(found[2].value, 0.5, 1e-15);
-  EXPECT_EQ(found[2].unit, "bits a byte");
+  EXPECT_EQ(found[2].unit, "bits per byte");
 }
 
 }  // namespace

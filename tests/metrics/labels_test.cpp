@@ -127,8 +127,8 @@ TEST(AdaptiveSpanStack, RemarksNameWhatIsNotOfAScheme) {
   EXPECT_EQ(span_remark({"B-X", "E-X", "O", "U-X"}),
             "no span F1: tags mix L or U of BILOU with E or S of BIOES");
   EXPECT_EQ(span_remark({"B-X", "O", "PAD", "X"}),
-            "tags without a prefix such as B- or I-: \"PAD\", \"X\"; span F1 counts them as "
-            "seqeval does");
+            "tags without a prefix such as B- or I-: \"PAD\", \"X\"; span F1 counts them as in "
+            "seqeval");
 }
 
 TEST(ClassificationScores, AreThoseOfScikitLearn) {

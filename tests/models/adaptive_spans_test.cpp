@@ -80,7 +80,7 @@ TEST(SpansOfTokens, ThePenaltyHasTheGradientOfItsValue) {
       const auto inner = std::make_shared<LayerLossCollector>(seed, 0.5);
       const Losses losses = model->losses(segment, {.training = true, .layer_losses = inner});
       EXPECT_EQ(losses.terms.size(), 2u);
-      EXPECT_EQ(losses.terms[1].name, "span");
+      EXPECT_EQ(losses.terms[1].name, "adaptive_span");
       EXPECT_EQ(losses.terms[1].weight, 0.01);
       return losses;
     };
@@ -147,7 +147,7 @@ TEST(AdaptiveSpanStack, GradientOfAllWeights) {
           const Losses losses =
               model->losses(segment_of(random_ids(2, 6, 1), 0, 5), ForwardContext());
           EXPECT_EQ(losses.terms.size(), 2u);
-          EXPECT_EQ(losses.terms[1].name, "span");
+          EXPECT_EQ(losses.terms[1].name, "adaptive_span");
           return add(sum(losses.terms[0].values), sum(losses.terms[1].values, 0.3));
         },
         {},
@@ -161,7 +161,7 @@ TEST(AdaptiveSpanStack, ThePenaltyIsTheSumOfTheLayersMeanSpans) {
     EXPECT_EQ(losses.terms[1].weight, 0.01);
     const auto figures = model->body().metric_values();
     ASSERT_EQ(figures.size(), 2u);
-    EXPECT_EQ(figures[0].first, "span_mean");
+    EXPECT_EQ(figures[0].first, "adaptive_span_mean");
     EXPECT_NEAR(figures[0].second, form.initial, 1e-12);
     EXPECT_NEAR(figures[1].second, form.initial, 1e-12);
   }

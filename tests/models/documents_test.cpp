@@ -228,9 +228,9 @@ TEST(Documents, KindsThatCannotKeepThemApartAreRefused) {
     EXPECT_EQ(problem(kind), "");
   for (const std::string kind : {"fixed", "block", "linear", "lsh", "global_local", "synthesizer"})
     EXPECT_EQ(problem(kind),
-              "model.attention.layer_types: found " + kind +
-                  " with documents of a row that do not look at each other, which it cannot keep "
-                  "apart; full, sliding_window, dilated and strided can");
+              "model.attention.layer_types: " + kind +
+                  " does not support data.documents.reset_attention_mask; use full, "
+                  "sliding_window, dilated or strided");
   DecoderOptions options;
   options.common = tiny_options(NormPosition::pre);
   options.common.attention.kinds = {"linear"};

@@ -150,7 +150,7 @@ double accuracy_of(const Model& model, EpisodeSource source, int batches) {
 }
 
 double accuracy_after(int steps, std::int64_t memory) {
-  const Environment corridor = parse_environment("corridor length 12", "world");
+  const Environment t_maze = parse_environment("t_maze length 12", "world");
   TransformerXlOptions options = {.common = {.layers = 2,
                                              .width = 16,
                                              .heads = 2,
@@ -170,13 +170,13 @@ double accuracy_after(int steps, std::int64_t memory) {
                   training,
                   Random(1));
   const Device host = testing::backend_device().host();
-  EpisodeSource source(corridor, {16, 6, true}, Random(1), 0, 1, host);
+  EpisodeSource source(t_maze, {16, 6, true}, Random(1), 0, 1, host);
   for (int step = 0; step < steps; ++step) trainer.step(source.next());
-  return accuracy_of(trainer.model(), {corridor, {16, 6}, Random(2), 0, 1, host}, 12);
+  return accuracy_of(trainer.model(), {t_maze, {16, 6}, Random(2), 0, 1, host}, 12);
 }
 
 // The sign is two segments before the fork.
-TEST(Episodes, ACorridorIsLearntWithMemoryAndNotWithout) {
+TEST(Episodes, ATMazeIsLearntWithMemoryAndNotWithout) {
   EXPECT_EQ(accuracy_after(150, 18), 100);
   const double without = accuracy_after(150, 0);
   EXPECT_GT(without, 20);

@@ -385,9 +385,8 @@ TEST(EqualityMatrix, AHeadForTwoContextRanks) {
       FAIL();
     } catch (const ConfigurationError& error) {
       EXPECT_STREQ(error.what(),
-                   "model.num_attention_heads is 2: attention lsh divides heads over tensor and "
-                   "context ranks, of "
-                   "which there are 2 x 2");
+                   "model.num_attention_heads: attention type lsh requires a multiple of 2 x 2 "
+                   "(tensor and context ranks), found 2");
     }
   });
 }

@@ -258,8 +258,8 @@ TEST(IntermediateLosses, ARunOfOtherStepsCannotGoOnWithoutAHead) {
     ADD_FAILURE() << "it went on";
   } catch (const ConfigurationError& error) {
     EXPECT_NE(std::string(error.what())
-                  .find("has no inner/1/1/weight, whose part in training had "
-                        "ended there, and would end at step 10 now"),
+                  .find("has no inner/1/1/weight, whose training had ended, "
+                        "but would now end at step 10"),
               std::string::npos)
         << error.what();
   }

@@ -31,14 +31,12 @@ TEST(MemoryModes, ThoseThatDoNotGoTogetherAreRefused) {
   ModelOptions reversible = tiny_options(NormPosition::pre);
   reversible.residual = ResidualKind::reversible;
   EXPECT_EQ(refusal(reversible, {.recompute_granularity = RecomputeGranularity::full}),
-            "memory.recompute_granularity is full, but model.residual.type: reversible computes "
-            "every layer again "
-            "anyway; set memory.recompute_granularity to none");
+            "memory.recompute_granularity: full cannot be combined with model.residual.type: "
+            "reversible; set it to none");
   EXPECT_EQ(refusal(reversible, {.reconstruction_check_every = 3}), "no error");
   EXPECT_EQ(refusal(tiny_options(), {.reconstruction_check_every = 3}),
-            "memory.reconstruction_check_interval is 3, but only model.residual.type: reversible "
-            "rebuilds "
-            "anything; set it to 0");
+            "memory.reconstruction_check_interval: 3 requires model.residual.type: reversible; set "
+            "it to 0");
   EXPECT_EQ(
       refusal(tiny_options(),
               {.recompute_granularity = RecomputeGranularity::full, .recompute_num_layers = 2}),
@@ -46,8 +44,7 @@ TEST(MemoryModes, ThoseThatDoNotGoTogetherAreRefused) {
   EXPECT_EQ(
       refusal(tiny_options(),
               {.recompute_granularity = RecomputeGranularity::full, .recompute_num_layers = 3}),
-      "memory.recompute_num_layers is 3, but model.num_hidden_layers is 2; set it to at "
-      "most that many");
+      "memory.recompute_num_layers: expected at most model.num_hidden_layers = 2, found 3");
 }
 
 std::string complaint(const std::vector<std::pair<std::string, std::string>>& settings) {
@@ -68,57 +65,50 @@ std::string complaint(const std::vector<std::pair<std::string, std::string>>& se
 
 TEST(MemoryModes, AReversibleModelSaysWhatItNeeds) {
   EXPECT_EQ(complaint({{"model.residual.type", "reversible"}}),
-            "--set: model.residual.type: found reversible with model.norm.position post, whose "
-            "norm of the sum "
-            "cannot be undone; set model.norm.position to pre");
+            "--set: model.residual.type: reversible requires model.norm.position: pre");
   EXPECT_EQ(complaint({{"model.residual.type", "reversible"}, {"model.norm.position", "pre"}}),
             "no error");
   EXPECT_EQ(complaint({{"model.residual.reversible_output", "concat"}}),
-            "--set: model.residual.reversible_output is for model.residual.type: reversible");
-  EXPECT_EQ(
-      complaint({{"model.residual.type", "reversible"},
-                 {"model.norm.position", "pre"},
-                 {"model.residual.reversible_output", "concat"}}),
-      "--set: model.residual.reversible_output: concat makes the output layer twice as wide as "
-      "the embedding; set model.tie_word_embeddings to false");
+            "--set: model.residual.reversible_output requires model.residual.type: reversible");
+  EXPECT_EQ(complaint({{"model.residual.type", "reversible"},
+                       {"model.norm.position", "pre"},
+                       {"model.residual.reversible_output", "concat"}}),
+            "--set: model.residual.reversible_output: concat does not support tied embeddings; set "
+            "model.tie_word_embeddings to false");
 }
 
 TEST(MemoryModes, AGatedModelSaysWhatItNeeds) {
   const std::pair<std::string, std::string> gated = {"model.residual.type", "gated"};
   const std::pair<std::string, std::string> pre = {"model.norm.position", "pre"};
   EXPECT_EQ(complaint({gated}),
-            "--set: model.residual.type: found gated with model.norm.position post, where no "
-            "stream reaches the "
-            "top unchanged; set model.norm.position to pre");
+            "--set: model.residual.type: gated requires model.norm.position: pre");
   EXPECT_EQ(complaint({gated,
                        pre,
                        {"model.residual.gate.type", "sigtanh"},
                        {"model.residual.gate.extra_biases", "true"}}),
             "no error");
   EXPECT_EQ(complaint({{"model.residual.gate.type", "input"}}),
-            "--set: model.residual.gate.type is for model.residual.type: gated");
+            "--set: model.residual.gate.type requires model.residual.type: gated");
   EXPECT_EQ(complaint({{"model.residual.gate.bias_init", "1"}}),
-            "--set: model.residual.gate.bias_init is for model.residual.type: gated");
-  EXPECT_EQ(
-      complaint({gated,
-                 pre,
-                 {"model.residual.gate.type", "input"},
-                 {"model.residual.gate.bias_init", "1"}}),
-      "--set: model.residual.gate.bias_init: a gate of this kind has no bias; leave it out, or set "
-      "model.residual.gate.type to gru, highway, output or sigtanh");
+            "--set: model.residual.gate.bias_init requires model.residual.type: gated");
+  EXPECT_EQ(complaint({gated,
+                       pre,
+                       {"model.residual.gate.type", "input"},
+                       {"model.residual.gate.bias_init", "1"}}),
+            "--set: model.residual.gate.bias_init requires model.residual.gate.type: gru, highway, "
+            "output or sigtanh; omit it or change the type");
   EXPECT_EQ(complaint({gated,
                        pre,
                        {"model.residual.gate.type", "output"},
                        {"model.residual.gate.extra_biases", "true"}}),
-            "--set: model.residual.gate.extra_biases is for model.residual.gate.type: gru and "
-            "sigtanh, which have a candidate");
+            "--set: model.residual.gate.extra_biases requires model.residual.gate.type: gru or "
+            "sigtanh");
   ModelOptions options = tiny_options(NormPosition::pre);
   options.residual = ResidualKind::gated;
   EXPECT_EQ(refusal(options, {.recompute_granularity = RecomputeGranularity::full}), "no error");
   EXPECT_EQ(refusal(options, {.reconstruction_check_every = 3}),
-            "memory.reconstruction_check_interval is 3, but only model.residual.type: reversible "
-            "rebuilds "
-            "anything; set it to 0");
+            "memory.reconstruction_check_interval: 3 requires model.residual.type: reversible; set "
+            "it to 0");
 }
 
 // What comes before a changed token is as it was, whatever the gates.

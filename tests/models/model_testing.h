@@ -80,7 +80,7 @@ inline Batch batch_of_rows(const Tensor& text) {
 inline RecurrentState memory_of(const std::vector<Tensor>& layers) {
   RecurrentState carried;
   for (const Tensor& layer : layers)
-    carried.tensors.push_back({"memory/" + std::to_string(carried.tensors.size()), layer});
+    carried.tensors.push_back({"mems/" + std::to_string(carried.tensors.size()), layer});
   return carried;
 }
 

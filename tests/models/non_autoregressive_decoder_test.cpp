@@ -292,7 +292,7 @@ TEST(MaskedDecoder, TellsOfLengthsThatAreNoClass) {
   EXPECT_EQ(far(5 + 128), 0);
   EXPECT_EQ(far(5 + 129), 1);
   EXPECT_EQ(model->losses({.fields = read.fields}, {.training = true}).watched.at(0).name,
-            "far_lengths");
+            "out_of_range_lengths");
 }
 
 TEST(MaskedDecoder, EveryPlaceSeesEveryOtherButPadding) {
@@ -317,23 +317,18 @@ TEST(MaskedDecoder, RefusesWhatIsSaidOneAfterAnother) {
   EncoderDecoderOptions options = masked();
   options.source.copies = true;
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
-            "model.decoder_type is non_autoregressive, and copying and coverage are of words that "
-            "are said one "
-            "after another; set model.use_pointer_generator to false and "
-            "model.coverage_loss_weight to 0");
+            "model.decoder_type: non_autoregressive does not support copying and coverage; set "
+            "model.use_pointer_generator to false and model.coverage_loss_weight to 0");
   ModelBuildOptions setting = tiny_setting();
   setting.sampling.mixing = ScheduledSamplingMethod::parallel;
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(masked(), setting); }),
-            "model.decoder_type is non_autoregressive, and training.scheduled_sampling.method is "
-            "for words that are said one after "
-            "another; set it to none");
+            "model.decoder_type: non_autoregressive does not support "
+            "training.scheduled_sampling.method; set it to none");
   options = refined();
   options.masking.first = NatDecoderInput::source;
   options.embeddings = EncoderDecoderOptions::Embeddings::apart;
-  EXPECT_EQ(
-      sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
-      "model.nat.src_embedding_copy is true, whose words a decoder with embeddings of its own "
-      "does not know; set model.share_encoder_decoder_embeddings to true");
+  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
+            "model.nat.src_embedding_copy requires model.share_encoder_decoder_embeddings: true");
 }
 
 }  // namespace

@@ -209,10 +209,10 @@ TEST(Recurrence, PaddingNeverRuns) {
     if (count == RecurrenceType::fixed) continue;
     std::map<std::string, double> steps;
     for (const AuxiliaryMetric& each : narrow.watched) steps[each.name] = each.sum;
-    EXPECT_GE(steps.at("encoder_steps"), 6);
-    EXPECT_LE(steps.at("encoder_steps"), 6 * 3);
-    EXPECT_GE(steps.at("decoder_steps"), 12);
-    EXPECT_LE(steps.at("decoder_steps"), 12 * 3);
+    EXPECT_GE(steps.at("encoder_act_steps"), 6);
+    EXPECT_LE(steps.at("encoder_act_steps"), 6 * 3);
+    EXPECT_GE(steps.at("decoder_act_steps"), 12);
+    EXPECT_LE(steps.at("decoder_act_steps"), 12 * 3);
   }
 }
 
@@ -232,9 +232,10 @@ TEST(Recurrence, HaltingBiasSetsTheNumberOfSteps) {
     expect_close(
         values_of(of_targets(losses)), values_of(of_targets(fixed->losses(reading(), {}))), 1e-11);
     EXPECT_NEAR(
-        sum(term_of(losses, "encoder_pondering").values).value().item(), 6.0 * (steps + 1), 1e-9);
-    EXPECT_NEAR(
-        sum(term_of(losses, "decoder_pondering").values).value().item(), 12.0 * (steps + 1), 1e-9);
+        sum(term_of(losses, "encoder_ponder_cost").values).value().item(), 6.0 * (steps + 1), 1e-9);
+    EXPECT_NEAR(sum(term_of(losses, "decoder_ponder_cost").values).value().item(),
+                12.0 * (steps + 1),
+                1e-9);
   }
 }
 

@@ -240,9 +240,8 @@ TEST(ScheduledSampling, RefusesWhatCannotBe) {
               model_with(with_share(
                   ScheduledSamplingMethod::parallel, ScheduledSamplingPrediction::softmax, 0.5));
             }),
-            "training.scheduled_sampling.prediction is a mean of embeddings, which "
-            "training.scheduled_sampling.method: two_pass "
-            "reads alone; set it to sample or argmax");
+            "training.scheduled_sampling.prediction: mean embeddings require "
+            "training.scheduled_sampling.method: two_pass; set it to sample or argmax");
 }
 
 }  // namespace

@@ -67,9 +67,10 @@ TEST(CrossAttentionWeights, TermsAreThoseThatAreAskedFor) {
     return all;
   };
   EXPECT_EQ(names(look_kinds()[0], true), "loss tokens 1; coverage tokens 0.7; ");
-  EXPECT_EQ(names(look_kinds()[1], true), "loss tokens 1; coverage tokens 0.2; guide linked 0.1; ");
-  EXPECT_EQ(names(look_kinds()[2], true), "loss tokens 1; guide cells 2; ");
-  EXPECT_EQ(names(testing::moving_on(), true), "loss tokens 1; guide tokens 0.5; ");
+  EXPECT_EQ(names(look_kinds()[1], true),
+            "loss tokens 1; coverage tokens 0.2; guided_attention linked 0.1; ");
+  EXPECT_EQ(names(look_kinds()[2], true), "loss tokens 1; guided_attention cells 2; ");
+  EXPECT_EQ(names(testing::moving_on(), true), "loss tokens 1; guided_attention tokens 0.5; ");
   for (const LookKind& kind : look_kinds()) EXPECT_EQ(names(kind, false), "loss tokens 1; ");
 }
 
@@ -226,23 +227,21 @@ TEST(CrossAttentionWeights, RefusesWhatCannotBe) {
   ModelBuildOptions smoothed = tiny_setting();
   smoothed.smoothing.share = 0.1;
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, smoothed); }),
-            "copying from the source has one target for each word, found label smoothing of 0.1");
+            "model.use_pointer_generator cannot be combined with training.label_smoothing, found "
+            "0.1");
   options.scores.kind = CrossAttentionScore::additive;
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
-            "model.cross_attention.score_function: found others than dot_product with "
-            "model.use_pointer_generator, model.coverage_loss_weight or "
-            "model.guided_attention.type, which look at products of queries and keys; set one of "
-            "them otherwise");
+            "model.cross_attention.score_function: only dot_product supports "
+            "model.use_pointer_generator, model.coverage_loss_weight and "
+            "model.guided_attention.type; change one of them");
   options.scores = {};
   options.alignment_heads = 3;
-  EXPECT_EQ(
-      sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
-      "model.alignment_heads is 3, but model.num_attention_heads is 2; set it to at most that");
+  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
+            "model.alignment_heads: expected at most model.num_attention_heads = 2, found 3");
   options.alignment_heads = 1;
   options.alignment_layer = 2;
-  EXPECT_EQ(
-      sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
-      "model.alignment_layer is 2, but model.num_hidden_layers is 2; set it to less than that");
+  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
+            "model.alignment_layer: expected less than model.num_hidden_layers = 2, found 2");
 }
 
 }  // namespace

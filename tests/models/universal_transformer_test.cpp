@@ -126,11 +126,11 @@ TEST(UniversalTransformerModel, SaysHowManyStepsItTook) {
   const Losses losses =
       make_universal_transformer(options, tiny_setting())->losses(segment, ForwardContext());
   ASSERT_EQ(losses.watched.size(), 1u);
-  EXPECT_EQ(losses.watched[0].name, "steps");
+  EXPECT_EQ(losses.watched[0].name, "act_steps");
   EXPECT_EQ(losses.watched[0].sum, 10);
   EXPECT_EQ(losses.watched[0].largest, 1);
   ASSERT_EQ(losses.terms.size(), 2u);
-  EXPECT_EQ(losses.terms[1].name, "pondering");
+  EXPECT_EQ(losses.terms[1].name, "ponder_cost");
   EXPECT_NEAR(losses.terms[1].values.value().item(), 20, 1e-9);
 }
 

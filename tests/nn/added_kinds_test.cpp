@@ -26,10 +26,10 @@ TEST(AddedKinds, AreNamedAsTheLibrarysAre) {
   EXPECT_FALSE(reads_on(options));
   options.kinds = {"own/sliding_window"};
   EXPECT_EQ(problem_of(options, setting),
-            "model.attention.layer_types has own in \"own/sliding_window\": it is alone, so a "
-            "layer has it alone");
+            "model.attention.layer_types: own in \"own/sliding_window\" cannot be combined with "
+            "another type: it is alone");
   options.kinds = {"other"};
-  EXPECT_NE(problem_of(options, setting).find(", own; "), std::string::npos);
+  EXPECT_NE(problem_of(options, setting).find(", own ("), std::string::npos);
 }
 
 TEST(AddedKinds, SayThemselvesWhatTheyRefuse) {
@@ -45,8 +45,7 @@ TEST(AddedKinds, SayThemselvesWhatTheyRefuse) {
 TEST(AddedKinds, HaveNamesOfTheirOwn) {
   for (const std::string name : {"own", "linear", "sliding_window"}) {
     const AttentionOptions options = {.added = {own_kind("own"), own_kind(name)}};
-    EXPECT_EQ(problem_of(options, {}),
-              "attention " + name + " is added, and there is one of that name");
+    EXPECT_EQ(problem_of(options, {}), "attention type " + name + " already exists");
   }
 }
 
@@ -54,15 +53,14 @@ TEST(AddedKinds, HaveNamesThatAConfigurationCanName) {
   for (const std::string name : {"", "own/other", "own+", "own,other"}) {
     const AttentionOptions options = {.added = {own_kind(name)}};
     EXPECT_EQ(problem_of(options, {}),
-              "attention \"" + name + "\" is added; wanted: a name without / + and ,");
+              "attention type \"" + name + "\": expected a name without / + and ,");
   }
 }
 
 TEST(AddedKinds, HaveAMechanism) {
   AttentionOptions options = {.added = {own_kind("own")}};
   options.added.front().make = nullptr;
-  EXPECT_EQ(problem_of(options, {}),
-            "attention own is added without `make`, which makes its mechanism");
+  EXPECT_EQ(problem_of(options, {}), "attention type own: `make` is missing");
 }
 
 }  // namespace

@@ -270,41 +270,41 @@ TEST(AttentionOptions, SayWhatIsWrong) {
                          options, {.layers = 2, .heads = heads, .memory = memory, .segment = 100}),
                      ConfigurationError);
       };
-  expect(with("locl"), "has \"locl\", wanted one of full, sliding_window,");
-  expect(with("sliding_window+"), "has \"\", wanted one of");
-  expect(with("sliding_window/"), "has \"\", wanted one of");
-  expect(with("sliding_window+sliding_window"), "unites sliding_window with itself");
+  expect(with("locl"), "expected one of full, sliding_window,");
+  expect(with("sliding_window+"), "found \"\"");
+  expect(with("sliding_window/"), "found \"\"");
+  expect(with("sliding_window+sliding_window"), "sliding_window occurs twice in");
   expect(with("sliding_window/sliding_window/strided"),
-         "divides heads into 3 parts in \"sliding_window/sliding_window/strided\"");
+         "expected a multiple of the 3 parts of \"sliding_window/sliding_window/strided\"");
   expect({.kinds = {"sliding_window", "sliding_window", "sliding_window"}},
-         "has 3 elements, more than model.num_hidden_layers = 2");
-  expect(with("sliding_window", {.sliding_window = {2, 3, 4}}), "sliding_window has 3 elements");
-  expect(with("fixed", {.stride = 8, .summary = 3, .summary_groups = 3}), "are more than");
+         "expected at most model.num_hidden_layers = 2 elements, found 3");
+  expect(with("sliding_window", {.sliding_window = {2, 3, 4}}),
+         "sliding_window: expected 1 element or model.num_hidden_layers");
+  expect(with("fixed", {.stride = 8, .summary = 3, .summary_groups = 3}),
+         " exceeds model.attention.stride = 8");
   expect(with("sliding_window/strided", {.stride = 100}),
-         "attention.stride is 100, but data.seq_length is 100");
+         "attention.stride: 100 leaves only the query itself to strided attention");
   for (const std::string kind : {"block", "summary", "fixed"})
     expect(with("sliding_window/" + kind, {.stride = 100}),
-           kind + " attention would have a single block");
+           "leaves a single block to " + kind + " attention");
   expect(with("dilated", {.dilation = 100}),
-         "attention.dilation is 100, but data.seq_length is 100");
+         "attention.dilation: 100 leaves only the query itself to dilated attention");
   EXPECT_EQ(problem(with("dilated", {.dilation = 100}), true), "");  // it sees the memory
   expect(with("global_local", {.global = {0, 100}}),
-         "has position 100, but data.seq_length is 100");
+         "position 100 is out of range: data.seq_length is 100");
   // The last of four blocks of 25 has the first one beyond a window of 26, where 0 is global.
   const AttentionOptions no_room = {
       .sliding_window = {27}, .global = {0}, .random = 3, .block = 25};
   expect(with("full/global_local", no_room),
-         "num_random_blocks is 3, but no block of model.attention.global_local.block_size = 25 "
-         "positions lies beyond");
+         "num_random_blocks: found 3, but no block of model.attention.global_local.block_size = 25 "
+         "positions is outside");
   for (const std::vector<std::int64_t>& windows : {std::vector<std::int64_t>{25}, {26, 25}}) {
     AttentionOptions room = no_room;
     room.sliding_window = windows;
     EXPECT_EQ(problem(with("full/global_local", room)), "");
   }
   for (const std::string kind : {"local_1d", "block", "summary", "fixed", "global_local"})
-    expect(with("sliding_window/" + kind),
-           "has " + kind + ", which counts positions from the start",
-           true);
+    expect(with("sliding_window/" + kind), kind + " does not support model.mem_len", true);
 }
 
 using Settings = std::vector<std::pair<std::string, std::string>>;  // without "model."
@@ -367,12 +367,12 @@ TEST(AttentionOptions, EachThatNoLayerReadsIsAWarning) {
                       "local_1d",
                       "local_2d"},
                      all),
-            std::vector<std::string>{"--set: model.attention.synthesizer.dense_hidden_size is set, "
-                                     "but model.attention.synthesizer.variants "
-                                     "has no dense"});
+            std::vector<std::string>{"--set: model.attention.synthesizer.dense_hidden_size is "
+                                     "ignored: model.attention.synthesizer.variants does not "
+                                     "contain dense"});
   EXPECT_EQ(warnings({"full"}, {{"attention.sliding_window", "256"}}),
             std::vector<std::string>{
-                "--set: model.attention.sliding_window is set, but no layer of "
+                "--set: model.attention.sliding_window is ignored: no layer of "
                 "model.attention.layer_types has sliding_window, dilated or global_local"});
   EXPECT_EQ(
       warnings({"full"}, {{"attention.sliding_window", "128"}, {"attention.lsh.num_hashes", "2"}}),
@@ -409,7 +409,7 @@ TEST(AttentionOptions, AreReadByTheirKinds) {
   }
   EXPECT_EQ(warnings({"lsh"}, all_settings()).size(), all_settings().size() - 9);
   EXPECT_EQ(warnings({"global_local"}, {{"attention.global_local.block_size", "7"}}),
-            std::vector<std::string>{"--set: model.attention.global_local.block_size is set, but "
+            std::vector<std::string>{"--set: model.attention.global_local.block_size is ignored: "
                                      "model.attention.global_local.num_random_blocks is 0"});
 }
 

@@ -115,10 +115,10 @@ TEST(CompressedKind, SaysWhatItCannotBeWith) {
     return problem_of(AttentionOptions{.kinds = {"memory_compressed"}}, setting);
   };
   EXPECT_EQ(problem({.segment = 100}), "");
-  EXPECT_NE(problem({.memory = true}).find("memory of earlier segments"), std::string::npos);
-  EXPECT_NE(
-      problem({.heads = 2, .mesh = {.context = 4}}).find("attention memory_compressed divides"),
-      std::string::npos);
+  EXPECT_NE(problem({.memory = true}).find("does not support model.mem_len"), std::string::npos);
+  EXPECT_NE(problem({.heads = 2, .mesh = {.context = 4}})
+                .find("attention type memory_compressed requires"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -168,8 +168,8 @@ TEST(CrossAttentionWiring, RefusesStacksThatCannotBeWiredSo) {
   EXPECT_EQ(wiring_problem(CrossAttentionMapping::same, 3, 3), "");
   EXPECT_EQ(wiring_problem(CrossAttentionMapping::mix, 3, 6), "");
   EXPECT_EQ(wiring_problem(CrossAttentionMapping::reverse, 3, 6),
-            "cross-attention reverse needs as many layers in the encoder as in the decoder, found "
-            "3 and 6");
+            "model.cross_attention.layer_mapping: reverse requires equal numbers of encoder and "
+            "decoder layers, found 3 and 6");
   EXPECT_THROW(Looked(CrossAttentionMapping::full).at({random_sides()[0]}), Failure);
 }
 

@@ -245,22 +245,21 @@ TEST(FineTuning, WhatFitsNoLayerIsRefused) {
   tuning.adapters.layers = {"layer/out", "layer/queery"};
   EXPECT_EQ(
       refusal(tuning),
-      "training.lora.target_modules: no linear layer of this model has \"layer/queery\" in its "
-      "name; they are layer/in, layer/out");
+      "training.lora.target_modules: no linear layer name contains \"layer/queery\" (choices: "
+      "layer/in, layer/out)");
   tuning = adapters();
   tuning.adapters.rank = 7;
   EXPECT_EQ(refusal(tuning),
-            "training.lora.rank is 7, above the narrower side of the linear layer layer/in, "
-            "whose weight is [7, 6]; wanted at most 6");
+            "training.lora.rank: expected at most 6 for linear layer layer/in with weight [7, 6], "
+            "found 7");
   tuning = adapters();
   tuning.adapters.beside = {"norm"};
-  EXPECT_EQ(
-      refusal(tuning),
-      "training.lora.modules_to_save: no parameter of this model has \"norm\" in its name; they "
-      "are layer/in/weight, layer/in/bias, layer/in/adapter/down, layer/in/adapter/up, "
-      "layer/out/weight, layer/out/bias, layer/out/adapter/down, layer/out/adapter/up");
+  EXPECT_EQ(refusal(tuning),
+            "training.lora.modules_to_save: no parameter name contains \"norm\" (choices: "
+            "layer/in/weight, layer/in/bias, layer/in/adapter/down, layer/in/adapter/up, "
+            "layer/out/weight, layer/out/bias, layer/out/adapter/down, layer/out/adapter/up)");
   EXPECT_EQ(refusal({.frozen = {"layer"}}),
-            "training.frozen_parameters: leaves no parameter of this model to train");
+            "training.frozen_parameters leaves no parameter to train");
 }
 
 }  // namespace

@@ -107,11 +107,11 @@ TEST(GroupedHeads, BiasesAreThoseOfTheProjectionsThatHaveThem) {
 
 TEST(GroupedHeads, RefuseWhatDoesNotDivide) {
   EXPECT_EQ(key_heads_problem(3, 4, {}),
-            "model.num_key_value_heads is 3, which does not divide model.num_attention_heads = 4");
+            "model.num_key_value_heads: expected a divisor of model.num_attention_heads = 4, found "
+            "3");
   EXPECT_EQ(key_heads_problem(1, 4, {.tensor = 2}),
-            "model.num_key_value_heads is 1, which does not divide by "
-            "parallel.tensor_parallel_size = 2: each rank has key "
-            "heads of its own");
+            "model.num_key_value_heads: expected a multiple of parallel.tensor_parallel_size = 2, "
+            "found 1");
   EXPECT_EQ(key_heads_problem(2, 4, {.tensor = 2}), "");
   EXPECT_THROW(Built(grouped(3)), ConfigurationError);
 }

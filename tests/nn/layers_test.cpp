@@ -58,7 +58,7 @@ TEST(LinearLayer, NamesItselfWhenTheInputHasAnotherWidth) {
     layer(Variable(random_tensor({2, 4}, 1)));
     FAIL() << "nothing was thrown";
   } catch (const Failure& failure) {
-    EXPECT_STREQ(failure.what(), "Linear \"layer3/query\": input has 4 features, weight expects 3");
+    EXPECT_STREQ(failure.what(), "Linear \"layer3/query\": expected 3 input features, found 4");
   }
 }
 

@@ -140,10 +140,11 @@ TEST(LinformerKind, SaysWhatItCannotBeWith) {
     return problem_of(options, setting);
   };
   EXPECT_EQ(problem({.segment = 100, .causal = false, .examples = true}), "");
-  EXPECT_NE(problem({.segment = 100}).find("cannot be causal"), std::string::npos);
-  EXPECT_NE(problem({.memory = true}).find("memory of earlier segments"), std::string::npos);
+  EXPECT_NE(problem({.segment = 100}).find("does not support causal models"), std::string::npos);
+  EXPECT_NE(problem({.memory = true}).find("does not support model.mem_len"), std::string::npos);
   EXPECT_EQ(problem({.segment = 101, .causal = false}),
-            "model.attention.linformer.max_length is 100, but sequences have up to 101 positions");
+            "model.attention.linformer.max_length: expected at least 101 (positions of a "
+            "sequence), found 100");
 }
 
 }  // namespace

@@ -286,8 +286,8 @@ TEST(LshOptions, ALayerHasItAloneAndWithoutAMemory) {
   };
   EXPECT_EQ(problem("lsh"), "");
   for (const std::string kind : {"lsh/full", "full+lsh"})
-    EXPECT_NE(problem(kind).find("a layer has it alone"), std::string::npos) << problem(kind);
-  EXPECT_NE(problem("lsh", true).find("cannot be with a memory"), std::string::npos);
+    EXPECT_NE(problem(kind).find("cannot be combined"), std::string::npos) << problem(kind);
+  EXPECT_NE(problem("lsh", true).find("does not support model.mem_len"), std::string::npos);
 }
 
 TEST(LshOptions, OddBucketsAreRefusedWhereTheyAreWritten) {

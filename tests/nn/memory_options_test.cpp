@@ -37,7 +37,7 @@ TEST(MemoryOptions, ReadsRecomputation) {
 TEST(MemoryOptions, WarnsOfGroupsOfLayersThatAreNotRecomputed) {
   EXPECT_EQ(read("full", "3").warnings, std::vector<std::string>());
   EXPECT_EQ(read("selective", "3").warnings,
-            std::vector<std::string>{"--set: memory.recompute_num_layers is set, but "
+            std::vector<std::string>{"--set: memory.recompute_num_layers is ignored: "
                                      "memory.recompute_granularity is not full"});
 }
 

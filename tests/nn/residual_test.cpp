@@ -200,7 +200,9 @@ TEST(Residual, ASublayerWithoutAGateIsNamed) {
     GatedResidual({}).run(stack.layers, x, {.context = context_of(0)}, ForwardContext());
     FAIL() << "nothing was refused";
   } catch (const Failure& failure) {
-    EXPECT_STREQ(failure.what(), "layers/0/attention: a gated stack has a sublayer without a gate");
+    EXPECT_STREQ(failure.what(),
+                 "layers/0/attention: a gated residual requires a gate for each "
+                 "sublayer");
   }
 }
 

@@ -87,9 +87,8 @@ TEST(RotaryAngles, RefuseWhatCannotBe) {
   for (const RotaryScaling each : {none, linear, dynamic, ntk, yarn, llama3, longrope})
     EXPECT_EQ(problem(each, as_it_is), "");
   EXPECT_EQ(problem(none, as_it_is, 5),
-            "model.position_embedding_type: rope turns pairs of features, and all of a head's 5 "
-            "are none; set "
-            "model.head_dim or model.rope.partial_rotary_factor otherwise");
+            "model.position_embedding_type: rope requires an even number of rotated features, "
+            "found all of a head's 5; set model.head_dim or model.rope.partial_rotary_factor");
   EXPECT_NE(problem(
                 none, [](RotaryOptions& o) { o.share = 0.1; }, 16),
             "");
@@ -103,8 +102,8 @@ TEST(RotaryAngles, RefuseWhatCannotBe) {
   EXPECT_NE(problem(yarn, [](RotaryOptions& o) { o.beta_fast = 1; }), "");
   EXPECT_EQ(
       problem(longrope, [](RotaryOptions& o) { o.long_factors.pop_back(); }),
-      "model.rope.scaling.long_factor has 7 numbers, but heads have 8 pairs of features that are "
-      "turned; give one a pair");
+      "model.rope.scaling.long_factor: expected 8 elements, one per pair of rotated features, "
+      "found 7");
 }
 
 TEST(Rotary, TurnsRowsByWhereTheyStand) {

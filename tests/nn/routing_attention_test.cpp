@@ -159,16 +159,15 @@ TEST(RoutingKind, SaysWhatItCannotBeWith) {
   };
   EXPECT_EQ(problem({}, {.segment = 100}), "");
   EXPECT_EQ(problem({}, {.segment = 100, .causal = false, .examples = true}), "");
-  EXPECT_NE(problem({}, {.memory = true}).find("memory of earlier segments"), std::string::npos);
+  EXPECT_NE(problem({}, {.memory = true}).find("support model.mem_len"), std::string::npos);
   EXPECT_NE(
       problem({.strict = true}, {.causal = false}).find("model.attention.routing.strictly_causal"),
       std::string::npos);
-  EXPECT_NE(problem({.shared = false, .strict = true}, {}).find("one projection"),
+  EXPECT_NE(problem({.shared = false, .strict = true}, {}).find("routing.share_qk: true"),
             std::string::npos);
   EXPECT_EQ(problem({}, {.heads = 2, .mesh = {.context = 2, .tensor = 2}}),
-            "model.num_attention_heads is 2: attention routing divides heads over tensor and "
-            "context ranks, of "
-            "which there are 2 x 2");
+            "model.num_attention_heads: attention type routing requires a multiple of 2 x 2 "
+            "(tensor and context ranks), found 2");
 }
 
 }  // namespace

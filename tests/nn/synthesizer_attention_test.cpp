@@ -173,13 +173,14 @@ TEST(SynthesizerKind, SaysWhatItCannotBeWith) {
     return problem_of(AttentionOptions{.kinds = {"synthesizer"}, .synthesizer = own}, setting);
   };
   EXPECT_EQ(problem({}, {.segment = 100}), "");
-  EXPECT_NE(problem({.scores = {"magic"}}, {}).find("wanted one of dense, random"),
+  EXPECT_NE(problem({.scores = {"magic"}}, {}).find("expected one of dense, random"),
             std::string::npos);
   EXPECT_EQ(problem({.scores = {"dense", "dense"}}, {}),
-            "model.attention.synthesizer.variants has dense more than once");
-  EXPECT_NE(problem({}, {.memory = true}).find("memory of earlier segments"), std::string::npos);
+            "model.attention.synthesizer.variants: dense occurs more than once");
+  EXPECT_NE(problem({}, {.memory = true}).find("support model.mem_len"), std::string::npos);
   EXPECT_EQ(problem({.longest = 10}, {.segment = 11}),
-            "model.attention.synthesizer.max_length is 10, but sequences have up to 11 positions");
+            "model.attention.synthesizer.max_length: expected at least 11 (positions of a "
+            "sequence), found 10");
 }
 
 }  // namespace

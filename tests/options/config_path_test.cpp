@@ -51,15 +51,15 @@ TEST(ConfigPath, AWrongValueLeavesThePlaceOfTheRightOne) {
 }
 
 TEST(ConfigPath, OfWhatIsNotThereItSaysWhereToLookAndWhatMakesIt) {
-  const std::string from = "; a relative path starts from the current directory, " + here();
+  const std::string from = "; check the current directory, where relative paths start: " + here();
   EXPECT_EQ(ConfigPath("book.txt").not_found_hint(), from);
   EXPECT_EQ(ConfigPath("/a/book.txt").not_found_hint(), "");
   EXPECT_EQ(ConfigPath("runs/corpora/kjv/train.txt").not_found_hint(),
-            from + "; launch/corpus kjv makes it");
+            from + "; run launch/corpus kjv");
   EXPECT_EQ(ConfigPath("/a/runs/x/../corpora//gcide/validation.txt").not_found_hint(),
-            "; launch/corpus gcide makes it");
+            "; run launch/corpus gcide");
   EXPECT_EQ(ConfigPath("/a/runs/corpora/my-book/test.txt").not_found_hint(),
-            "; launch/corpus my-book.txt makes it of your text my-book.txt");
+            "; run launch/corpus my-book.txt to make it from your file my-book.txt");
   EXPECT_EQ(ConfigPath("/a/runs/corpora/kjv/other.txt").not_found_hint(), "");
   EXPECT_EQ(ConfigPath("/a/corpora/kjv/train.txt").not_found_hint(), "");
 }
@@ -86,8 +86,8 @@ TEST(ConfigPath, WithoutAHomeDirectoryATildeIsRefused) {
   const std::vector<Diagnostic> found = table.diagnostics();
   ASSERT_EQ(found.size(), 1u);
   EXPECT_EQ(found[0].message,
-            "run.output_dir: found \"~/runs\" (~ stands for HOME, which is not set); allowed: a "
-            "path, not empty");
+            "run.output_dir: expected a path, not empty, found \"~/runs\" (~ requires HOME, which "
+            "is not set)");
 }
 
 }  // namespace

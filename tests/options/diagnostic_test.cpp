@@ -30,8 +30,8 @@ TEST(Complaints, TheFirstTwentyOfTheFileAreToldAndHowManyMoreThereAre) {
   const std::string twenty = refusal(of_lines(20));
   EXPECT_TRUE(twenty.starts_with("a.yaml:1:1: mistake 1\na.yaml:2:1: mistake 2\n"));
   EXPECT_TRUE(twenty.ends_with("\na.yaml:20:1: mistake 20"));
-  EXPECT_EQ(refusal(of_lines(21)), twenty + "\nand 1 more mistake");
-  EXPECT_EQ(refusal(of_lines(20000)), twenty + "\nand 19980 more mistakes");
+  EXPECT_EQ(refusal(of_lines(21)), twenty + "\nand 1 more error");
+  EXPECT_EQ(refusal(of_lines(20000)), twenty + "\nand 19980 more errors");
   EXPECT_EQ(refusal({}), "");
 }
 
@@ -48,9 +48,10 @@ TEST(Complaints, TheUnknownKeysThatAreToldHaveTheirSuggestion) {
   table.assign(assignments);
   const std::string told = refusal(table.diagnostics());
   EXPECT_TRUE(
-      told.ends_with("\na:20:1: training.max_step20 is not a key; did you mean "
-                     "\"training.max_steps\"?\nand 20 more "
-                     "mistakes"))
+      told.ends_with("\n"
+                     "a:20:1: training.max_step20: unknown key; did you mean "
+                     "\"training.max_steps\"?\n"
+                     "and 20 more errors"))
       << told;
 }
 

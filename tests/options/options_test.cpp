@@ -106,48 +106,49 @@ TEST(Options, TheCommandLineWinsAndTheLastOfItsOwn) {
 TEST(Options, EachMistakeHasItsSentence) {
   const std::pair<Assignment, const char*> cases[] = {
       {scalar("training.max_steps", "abc"),
-       R"(run.yaml:1:3: training.max_steps: found "abc"; allowed: an integer, at least 1)"},
+       R"(run.yaml:1:3: training.max_steps: expected an integer, at least 1, found "abc")"},
       {scalar("training.max_steps", "0"),
-       R"(run.yaml:1:3: training.max_steps: found "0"; allowed: an integer, at least 1)"},
+       R"(run.yaml:1:3: training.max_steps: expected an integer, at least 1, found "0")"},
       {scalar("training.max_steps", "010"),
-       R"(run.yaml:1:3: training.max_steps: found "010" (leading zeros are not allowed); allowed: an integer, at least 1)"},
+       R"(run.yaml:1:3: training.max_steps: expected an integer, at least 1, found "010" (leading zeros are not allowed))"},
       {{"training.max_steps", Assignment::Kind::scalar, {{"5", true}}, {"run.yaml", 1, 3}},
-       R"(run.yaml:1:3: training.max_steps: found "5" (it is in quotes); allowed: an integer, at least 1)"},
+       R"(run.yaml:1:3: training.max_steps: expected an integer, at least 1, found "5" (quoted))"},
       {scalar("training.optimizer.rate", "1"),
-       R"(run.yaml:1:3: training.optimizer.rate: found "1"; allowed: a number, above 0 and below 1)"},
+       R"(run.yaml:1:3: training.optimizer.rate: expected a number, above 0 and below 1, found "1")"},
       {scalar("model.tied", "yes"),
-       R"(run.yaml:1:3: model.tied: found "yes"; allowed: true or false)"},
-      {scalar("data.path", ""), R"(run.yaml:1:3: data.path: found ""; allowed: a text, not empty)"},
+       R"(run.yaml:1:3: model.tied: expected true or false, found "yes")"},
+      {scalar("data.path", ""),
+       R"(run.yaml:1:3: data.path: expected a string, not empty, found "")"},
       {scalar("data.mode", "nevr"),
-       R"(run.yaml:1:3: data.mode: found "nevr"; allowed: auto, never or always; did you mean "never"?)"},
+       R"(run.yaml:1:3: data.mode: expected auto, never or always, found "nevr"; did you mean "never"?)"},
       {scalar("model.kind", "x"),
-       R"(run.yaml:1:3: model.kind: found "x"; allowed: plain or gated)"},
+       R"(run.yaml:1:3: model.kind: expected plain or gated, found "x")"},
       {{"model.sizes", Assignment::Kind::list, {{"3"}, {"9"}}, {"run.yaml", 1, 3}},
-       R"(run.yaml:1:3: model.sizes: found the list [3, 9]; allowed: a list of integers, each 1 to 8)"},
+       R"(run.yaml:1:3: model.sizes: expected a list of integers, each 1 to 8, found the list [3, 9])"},
       {{"training.max_steps", Assignment::Kind::list, {{"3"}}, {"run.yaml", 1, 3}},
-       R"(run.yaml:1:3: training.max_steps: found the list [3]; allowed: an integer, at least 1)"},
+       R"(run.yaml:1:3: training.max_steps: expected an integer, at least 1, found the list [3])"},
       {{"training.max_steps", Assignment::Kind::nothing, {}, {"run.yaml", 1, 3}},
-       R"(run.yaml:1:3: training.max_steps: found no value; allowed: an integer, at least 1)"},
+       R"(run.yaml:1:3: training.max_steps: expected an integer, at least 1, found no value)"},
       {{"training.max_steps", Assignment::Kind::section, {}, {"run.yaml", 1, 3}},
-       R"(run.yaml:1:3: training.max_steps: found a section; allowed: an integer, at least 1)"},
+       R"(run.yaml:1:3: training.max_steps: expected an integer, at least 1, found a section)"},
       {scalar("training.max_steps.more", "1"),
-       R"(run.yaml:1:3: training.max_steps: found a section with the key "more"; allowed: an integer, at least 1)"},
+       R"(run.yaml:1:3: training.max_steps: expected an integer, at least 1, found a section with the key "more")"},
       {scalar("training.clip", "0"),
-       R"(run.yaml:1:3: training.clip: found "0"; allowed: none or a number, above 0)"},
+       R"(run.yaml:1:3: training.clip: expected none or a number, above 0, found "0")"},
       {scalar("training", "1"),
-       R"(run.yaml:1:3: training is a section: found "1"; allowed: keys below it)"},
+       R"(run.yaml:1:3: training: expected a section, found "1"; set the keys of the section)"},
       {scalar("training.max_stpes", "1"),
-       R"(run.yaml:1:3: training.max_stpes is not a key; did you mean "training.max_steps"?)"},
+       R"(run.yaml:1:3: training.max_stpes: unknown key; did you mean "training.max_steps"?)"},
       {scalar("traning.max_steps", "1"),
-       R"(run.yaml:1:3: traning.max_steps is not a key; did you mean "training.max_steps"?)"},
+       R"(run.yaml:1:3: traning.max_steps: unknown key; did you mean "training.max_steps"?)"},
       {scalar("training.rate", "1"),
-       R"(run.yaml:1:3: training.rate is not a key; did you mean "training.optimizer.rate"?)"},
+       R"(run.yaml:1:3: training.rate: unknown key; did you mean "training.optimizer.rate"?)"},
       {scalar("data.zebra", "1"),
-       R"(run.yaml:1:3: data.zebra is not a key; the keys of data are path, mode)"},
+       R"(run.yaml:1:3: data.zebra: unknown key; use one of the keys of data: path, mode)"},
       {scalar("zebra.stripes", "1"),
-       R"(run.yaml:1:3: zebra.stripes is not a key; the sections are training, model, data)"},
+       R"(run.yaml:1:3: zebra.stripes: unknown key; use one of the sections training, model, data)"},
       {from_set("model.kind", "gate"),
-       R"(--set: model.kind: found "gate"; allowed: plain or gated; did you mean "gated"?)"},
+       R"(--set: model.kind: expected plain or gated, found "gate"; did you mean "gated"?)"},
   };
   for (const auto& [assignment, message] : cases) EXPECT_EQ(error_of({assignment}), message);
 }
@@ -157,9 +158,9 @@ TEST(Options, AllMistakesAreReportedInTheOrderOfTheFile) {
                       scalar("training.max_steps", "9", 7),
                       scalar("training.max_steps", "4", 9),
                       scalar("model.tied", "1", 2)}),
-            "run.yaml:2:3: model.tied: found \"1\"; allowed: true or false\n"
-            "run.yaml:9:3: training.max_steps is given twice, first at run.yaml:7:3\n"
-            "--set: data.mode: found \"x\"; allowed: auto, never or always");
+            "run.yaml:2:3: model.tied: expected true or false, found \"1\"\n"
+            "run.yaml:9:3: training.max_steps: duplicate key, first set at run.yaml:7:3\n"
+            "--set: data.mode: expected auto, never or always, found \"x\"");
 }
 
 TEST(Options, AnEmptySectionDoesNoHarm) {
@@ -177,7 +178,7 @@ TEST(Options, ARequiredKeyMustBeGiven) {
     FAIL();
   } catch (const ConfigurationError& error) {
     EXPECT_STREQ(error.what(),
-                 "configuration: data.train must be given; allowed: a text, not empty");
+                 "configuration: data.train: missing required key; set it to a string, not empty");
     EXPECT_EQ(error.code(), ExitCode::configuration);
   }
 }
@@ -185,14 +186,15 @@ TEST(Options, ARequiredKeyMustBeGiven) {
 TEST(Options, AKeyFromElsewhereSaysWhose) {
   Values values;
   OptionTable table = table_of(values);
-  table.note_other_family("model.adaptive_span.type", "is a key of family giraffe, not of zebra");
+  table.note_other_family("model.adaptive_span.type", "requires model.family giraffe, found zebra");
   table.assign(std::vector<Assignment>{scalar("model.adaptive_span.type", "1", 4)});
   try {
     table.finish();
     FAIL();
   } catch (const ConfigurationError& error) {
     EXPECT_STREQ(error.what(),
-                 "run.yaml:4:3: model.adaptive_span.type is a key of family giraffe, not of zebra");
+                 "run.yaml:4:3: model.adaptive_span.type requires model.family giraffe, found "
+                 "zebra");
   }
 }
 
@@ -268,9 +270,9 @@ TEST(Options, WhatIsSetAndHasNoEffectIsAWarning) {
   table.finish();
   EXPECT_EQ(
       table.warnings(),
-      (std::vector<std::string>{"run.yaml:2:3: model.sizes is set, but model.tied is true",
-                                "run.yaml:9:3: training.max_steps is set, but model.tied is true",
-                                "--set: data.mode is set, but model.tied is true"}));
+      (std::vector<std::string>{"run.yaml:2:3: model.sizes is ignored: model.tied is true",
+                                "run.yaml:9:3: training.max_steps is ignored: model.tied is true",
+                                "--set: data.mode is ignored: model.tied is true"}));
   table.assign(std::vector<Assignment>{from_set("training.max_steps", "100")});  // the default
   EXPECT_EQ(table.warnings().size(), 2u);
   table.assign(std::vector<Assignment>{from_set("model.tied", "false")});
@@ -321,10 +323,10 @@ TEST(Options, TheReferenceHasEveryKey) {
             std::string::npos)
       << help;
   const std::string page = markdown(table.reference());
-  EXPECT_NE(page.find("| `data.mode` | text | auto, never or always | `auto` | how to read |"),
+  EXPECT_NE(page.find("| `data.mode` | string | auto, never or always | `auto` | how to read |"),
             std::string::npos)
       << page;
-  EXPECT_NE(page.find("| `data.given` | text |  | must be given | must \\| be there |"),
+  EXPECT_NE(page.find("| `data.given` | string |  | required | must \\| be there |"),
             std::string::npos)
       << page;
   EXPECT_EQ(table.reference().size(), 10u);
@@ -367,9 +369,9 @@ TEST(Options, FormerKeyIsUnknownAndHintsAtItsNewName) {
     return table.diagnostics().front().message;
   };
   EXPECT_EQ(message(scalar("model.width", "8")),
-            "model.width is not a key; did you mean \"model.hidden_size\"?");
+            "model.width: unknown key; did you mean \"model.hidden_size\"?");
   EXPECT_EQ(message(scalar("model.attention", "local")),
-            "model.attention is a section: found \"local\"; did you mean "
+            "model.attention: expected a section, found \"local\"; did you mean "
             "\"model.attention.layer_types\"?");
 }
 

@@ -82,8 +82,8 @@ TEST(Machine, WhatCannotBeReadOrWrittenSaysWhy) {
   };
   EXPECT_EQ(problem("/nowhere/machine.json"),
             "/nowhere/machine.json: cannot be opened for reading: No such file or directory");
-  EXPECT_NE(problem("/tmp").find("/tmp: is not a regular file"), std::string::npos);
-  EXPECT_NE(problem(file.path()).find("--calibrate writes: parse error at"), std::string::npos);
+  EXPECT_NE(problem("/tmp").find("/tmp: expected a regular file"), std::string::npos);
+  EXPECT_NE(problem(file.path()).find(": invalid machine file: parse error at"), std::string::npos);
   EXPECT_EQ(
       sentence_of<Failure>([] { write_machine(measured(1, 1), "/proc/nowhere/machine.json"); }),
       "/proc/nowhere/machine.json: cannot be written: No such file or directory");

@@ -29,7 +29,7 @@ RecordedSpans some_steps() {
       const Span again({.kind = ActivityKind::layer, .layer = name});
       multiply(1000);
     }
-    const Span wait({.kind = ActivityKind::wait, .name = "all_reduce", .axis = "data"});
+    const Span wait({.kind = ActivityKind::idle, .name = "all_reduce", .axis = "data"});
     const OpenSpan begun = timeline.begin_async();
     moment += 500;
     timeline.end_async({.kind = ActivityKind::collective, .name = "all_reduce"}, begun);
@@ -82,8 +82,7 @@ TEST(ProfileSummary, AreOfTheStepsThatAreWhole) {
   EXPECT_EQ(lines.at({"step", "step", ""}).calls, 2);
   EXPECT_EQ(lines.at({"kernel", "multiply", ""}).calls, 4);
   const std::vector<std::string> table = table_of(lines, {5, 6, 1});
-  EXPECT_EQ(table[0],
-            "where the time went from step 5 to step 6: 3.100 ms a step, of which by own time");
+  EXPECT_EQ(table[0], "Profile of steps 5 to 6: 3.100 ms per step, by self time");
   EXPECT_EQ(table[2], "     3.000  96.8%      3.000      2.0  kernel multiply");
 }
 
@@ -97,9 +96,8 @@ TEST(ProfileSummary, SayWhereNoStepIsWhole) {
   }
   const RecordedSpans recorded = small.stop();
   EXPECT_EQ(last_whole_step(recorded), 0);
-  EXPECT_EQ(
-      table_of(lines_of(recorded), {5, 0, 1}),
-      std::vector<std::string>{"where the time went: no step from step 5 on is recorded whole"});
+  EXPECT_EQ(table_of(lines_of(recorded), {5, 0, 1}),
+            std::vector<std::string>{"Profile: no step from step 5 on was recorded completely"});
 }
 
 TEST(ProfileSummary, GoToAnotherRankAsText) {
@@ -121,9 +119,7 @@ TEST(ProfileSummary, TheTableHasTheDearestFirst) {
     lines[{"kernel", fmt::format("work{}", i), "layers/*"}] = {i * 100'000, i * 200'000, 8};
   const std::vector<std::string> table = table_of(lines, {5, 6, 2});
   ASSERT_EQ(table.size(), 12);
-  EXPECT_EQ(table[0],
-            "where the time went from step 5 to step 6: 10.000 ms a step on 2 ranks, of which by "
-            "own time");
+  EXPECT_EQ(table[0], "Profile of steps 5 to 6: 10.000 ms per step on 2 ranks, by self time");
   EXPECT_EQ(table[2], "     0.475   4.8%      0.950      2.0  kernel work19 in layers/*");
   EXPECT_TRUE(table[11].ends_with("work10 in layers/*"));
 }

@@ -30,7 +30,7 @@ RecordedSpans some_spans() {
        .bytes = 64,
        .number = 3,
        .axis = 2,
-       .kind = ActivityKind::wait},
+       .kind = ActivityKind::idle},
       {.begin = 1'000, .end = 4'000, .layer = 1, .kind = ActivityKind::layer},
       {.begin = 2'000,
        .end = 2'950,

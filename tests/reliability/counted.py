@@ -1,6 +1,6 @@
 """What the tests of this folder have in common: how many cases, which share of them, and a row of the results.
 
-    tests/reliability/NAME_test.py PROGRAM [--full] [--share K/N] [--cases N] [--only NUMBER]
+    tests/reliability/NAME_test.py PROGRAM [--full] [--shard K/N] [--cases N] [--only NUMBER]
 
 Without an option a test runs the few cases that launch/test has time for; with --full those that the reliability run
 counts. Each case has a number, and everything in it follows from that number, so --only repeats one that failed.
@@ -17,10 +17,10 @@ import time
 MOST_LEFT_OUT = 0.2  # of a full count
 
 
-def _share(text):
+def _shard(text):
     found = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", text)
     if not found or int(found[1]) > int(found[2]):
-        raise argparse.ArgumentTypeError(f'found "{text}"; wanted K/N with 1 <= K <= N, as in 2/8')
+        raise argparse.ArgumentTypeError(f'expected K/N with 1 <= K <= N, such as 2/8, found "{text}"')
     return int(found[1]), int(found[2])
 
 
@@ -37,7 +37,7 @@ class Counted:
         parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
         parser.add_argument("program", help="build/launch/longspan, or what the test says")
         parser.add_argument("--full", action="store_true", help="as many cases as the reliability run counts")
-        parser.add_argument("--share", type=_share, default=(1, 1), metavar="K/N", help="only each N-th case")
+        parser.add_argument("--shard", type=_shard, default=(1, 1), metavar="K/N", help="only each N-th case")
         parser.add_argument("--cases", type=int, help="so many cases of each kind")
         parser.add_argument("--only", type=int, help="only the case of this number, as when it failed")
         parser.add_argument("--kind", help="only the kinds of case whose name has this in it")
@@ -69,7 +69,7 @@ class _Kind:
         self.count = min(count, full)
         # Few cases are spread over all of them.
         self.numbers = [number * full // self.count for number in range(self.count)]
-        part, parts = arguments.share
+        part, parts = arguments.shard
         self.numbers = self.numbers[part - 1 :: parts]
         if arguments.only is not None:
             self.numbers = [arguments.only]

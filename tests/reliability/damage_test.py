@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checkpoints that are damaged: whatever happens to their files, a step is refused or gives back the same values.
 
-    tests/reliability/damage_test.py build/launch/longspan [--full] [--share K/N] [--cases N] [--only NUMBER]
+    tests/reliability/damage_test.py build/launch/longspan [--full] [--shard K/N] [--cases N] [--only NUMBER]
 
 Runs of several families save steps, whose files get flipped bits, other bytes, other lengths, swapped blocks, are removed,
 swapped, or become links, pipes and folders; half of what is done to a rank file is explained by a manifest with the right
@@ -45,7 +45,7 @@ FAMILIES = {
              "data": {"train": "tags.txt", "global_batch_tokens": 256, "max_length": 64}},
     "actions": {"model": {**SMALL, "family": "transformer_xl", "residual": {"type": "gated"},
                           "norm": {"position": "pre"}, "mem_len": 8, "dropout": 0},
-                "run": {"task": "reinforcement_learning"}, "data": {"train": "corridor.txt", "global_batch_size": 8, "seq_length": 8},
+                "run": {"task": "reinforcement_learning"}, "data": {"train": "t-maze.txt", "global_batch_size": 8, "seq_length": 8},
                 "training": {"lr_scheduler": {"type": "constant"}}},
     "adapters": {"model": {**SMALL, "family": "transformer_xl", "mem_len": 8},
                  "training": {"init_from": {"path": "0"}, "lora": {"rank": 2, "target_modules": ["layers"]}}},
@@ -60,7 +60,7 @@ class Steps(jobs.TestCase):
 
     def make(self):
         tasks_test.write_tags(self.directory / "tags.txt", 60, 1)
-        shutil.copy(jobs.SOURCE / "configs" / "t-maze-40.txt", self.directory / "corridor.txt")
+        shutil.copy(jobs.SOURCE / "configs" / "t-maze-40.txt", self.directory / "t-maze.txt")
         jobs.write_text(self.directory / "line.txt", words=4, seed=5)
         line = (self.directory / "line.txt").read_text()
         for name in "source.txt", "target.txt":
@@ -167,7 +167,7 @@ def damage(path, source):
 
 def try_program(counted, steps, runs):
     """What a user sees: code 3 and a sentence; a run goes on from the step before."""
-    kind = counted.kind("`longspan` says of a damaged step that it is, and goes on from the one before", 6, 300)
+    kind = counted.kind("`longspan` reports a damaged step and resumes from the one before", 6, 300)
     for number in kind:
         source = random.Random(number)
         run = source.choice(runs)
@@ -178,15 +178,15 @@ def try_program(counted, steps, runs):
         try:
             begin = time.monotonic()
             verified = steps.longspan("verify", run.path.name, code=3)
-            steps.assertIn("step-000000002: damaged", verified.output)
-            steps.assertIn("1 of 2 checkpoints damaged", verified.errors)
+            steps.assertIn("step-000000002: corrupt", verified.output)
+            steps.assertIn("1 of 2 checkpoints corrupt", verified.errors)
             steps.assertLess(time.monotonic() - begin, 10)
             yaml = f"{run.path.name}.yaml"
             named = ["--set", f"run.output_dir=other-{number}", "--set", f"checkpoint.resume_from={run.checkpoint(2)}"]
             refused = steps.longspan("train", yaml, *named, ranks=ranks, code=3)
             steps.assert_one_sentence(refused, "step-000000002")
             result = steps.longspan("train", yaml, ranks=ranks)
-            steps.assertIn("going back to step 1", result.output)
+            steps.assertIn("Rolling back to step 1", result.output)
             steps.longspan("verify", run.path.name)
             kind.passed()
         except AssertionError as failure:

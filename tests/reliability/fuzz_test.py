@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every parser reads whatever it is given: it is read, or refused with a sentence.
 
-    tests/reliability/fuzz_test.py build-fuzz/fuzzers [--full] [--share K/N] [--cases N] [--only NUMBER] [--kind PARSER]
+    tests/reliability/fuzz_test.py build-fuzz/fuzzers [--full] [--shard K/N] [--cases N] [--only NUMBER] [--kind PARSER]
 
 The folder is what launch/setup --preset fuzz makes: a program for each file tests/fuzz/PARSER_fuzz.cpp, with libFuzzer
 and the address and undefined-behaviour sanitizers. A case is a step of 10,000 inputs, whose random numbers follow from

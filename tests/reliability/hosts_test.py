@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Jobs over two and three hosts: the losses of one process; a host that is lost; what not all hosts see.
 
-    tests/reliability/hosts_test.py build/launch/longspan [--full] [--share K/N] [--cases N] [--only NUMBER] [--kind NAME]
+    tests/reliability/hosts_test.py build/launch/longspan [--full] [--shard K/N] [--cases N] [--only NUMBER] [--kind NAME]
 
 The hosts are on this machine (tests/support/hosts.py). Exit code 77: it does not permit them.
 """
@@ -33,7 +33,7 @@ SETTINGS = {"run.num_threads": 1, "model.num_hidden_layers": 2, "model.hidden_si
             "training.learning_rate": 0.01, "training.lr_scheduler.warmup_steps": 2,
             "checkpoint.save_interval": 4, "checkpoint.keep_latest": 3, "metrics.log_interval": 1, "metrics.log_timing": False,
             "precision.compute_dtype": "float64"}
-STARTERS = ("longspan run", "mpirun")
+STARTERS = ("longspan launch", "mpirun")
 # How many hosts, ranks on each, and the layout. By slot: neighbours in the tensor axis, then in the context axis, are on
 # one host, where there is room.
 OVER_HOSTS = [
@@ -77,8 +77,8 @@ class Place:
         where = ",".join(f"{name}:{ranks}" for name, ranks in slots.items())
         options = ["--host", where, "--map-by", "slot", "-x", "OMP_NUM_THREADS=1"]
         training = ["train", "tiny.yaml", *flat(settings)]
-        if starter == "longspan run":
-            return [self.program, "run", "-n", sum(slots.values()), *options, "--", *training]
+        if starter == "longspan launch":
+            return [self.program, "launch", "-n", sum(slots.values()), *options, "--", *training]
         words = " ".join(["exec", "mpirun", *options, self.program, *training])
         return ["sh", "-c", f". {jobs.SOURCE}/launch/mpirun-environment; {words}"]
 
@@ -167,7 +167,7 @@ def transports(place, kind):
                 check(not memory["one"][0] & memory["two"][0], "ranks of two hosts share memory")
                 for rank in ranks["one"] + ranks["two"]:
                     check(talks_to_other_hosts(rank), f"rank {rank} has no connection to the other host")
-                if not network["one"].kill("longspan", signal.SIGUSR1, only="run"):
+                if not network["one"].kill("longspan", signal.SIGUSR1, only="launch"):
                     network["one"].kill("mpirun", signal.SIGUSR1)
                 code = job.wait(MOST_SECONDS)
                 check(code == 75, f"exit code {code} after a request to stop, wanted 75: {job.output()}{job.errors()}")
@@ -192,8 +192,8 @@ def directories(place, kind):
                 # Open MPI may add what it has to say of the network.
                 said = [line for line in job.errors().splitlines() if line.startswith("longspan: ")]
                 check(len(said) == 1 and re.fullmatch(
-                    r'longspan: .*run\.output_dir "/tmp/of-one-host": rank 2 on two does not find there what rank 0 on one '
-                    r"has written; each rank writes its part of a checkpoint there, so all machines of a job must share it",
+                    r'longspan: .*run\.output_dir "/tmp/of-one-host": rank 2 on two cannot see the files of rank 0 on one'
+                    r"; use a directory that all hosts of the job share, where each rank writes its part of a checkpoint",
                     said[0]), f"it said {job.errors()}")
                 left = network.left_behind()
                 check(not left, f"still running: {left}")
@@ -237,7 +237,7 @@ def lose_host(place, number):
         said = f"it said\n{job.errors()}"
         check(code is not None, f"{words}: runs on after {seconds:.1f} s; {network.processes()}; {said}")
         # Where mpirun itself loses a machine it has a code of its own.
-        check(code == 5 if starter == "longspan run" else code not in (0, 75), f"{words}: exit code {code}; {said}")
+        check(code == 5 if starter == "longspan launch" else code not in (0, 75), f"{words}: exit code {code}; {said}")
         left = network.left_behind([name for name in slots if name != victim], max(2.0, MOST_TO_END - seconds))
         # Nobody can tell the ranks on the other side, nor their daemon: these end by themselves.
         left = left or network.left_behind([victim], max(2.0, MOST_TO_END + MORE_BEYOND_A_CUT - seconds))
@@ -254,7 +254,7 @@ def lose_host(place, number):
             del slots[victim]
             slots["one"] += ranks
         output = place.train(network, starter, slots, settings)
-        check("resumed from" in output, f"{words}: did not resume: {output}")
+        check("Resumed from" in output, f"{words}: did not resume: {output}")
         place.check_losses(run, "decoder", steps)
     shutil.rmtree(run.path)
     return f"{words}: code {code} after {seconds:.1f} s, nothing left after {ended:.1f} s"
@@ -292,7 +292,7 @@ def template(place, kind):
                 job = network.start(names[0], [script])
                 code = job.wait(MOST_SECONDS)
                 check(code == 0, f"exit code {code} on one machine, wanted 0: {job.output()}{job.errors()}")
-                check("resumed from" in job.output(), f"did not go on: {job.output()}")
+                check("Resumed from" in job.output(), f"did not go on: {job.output()}")
                 found = [line["step"] for line in run.metrics()]
                 check(found == list(range(1, steps + 1)), f"steps in metrics.jsonl: {found}")
                 kind.passed()
@@ -307,11 +307,11 @@ def stop_template(network, host, script, run, start):
     job = network.start(host, [script])
     check(until(lambda: job.process.poll() is not None or re.search(r"step \d+/", job.output()), MOST_SECONDS)
           and job.process.poll() is None, f"does not train: {job.output()}{job.errors()}")
-    check(network[host].kill("longspan", signal.SIGTERM, only="run"), "the script is not there")
+    check(network[host].kill("longspan", signal.SIGTERM, only="launch"), "the script is not there")
     code = job.wait(MOST_SECONDS)
     check(code == 75, f"exit code {code} after a request to stop, wanted 75: {job.output()}{job.errors()}")
     check(max(run.steps(), default=0) > saved, f"saved steps {run.steps()} after {saved}")
-    check(("resumed from" in job.output()) == (start > 0), f"start {start}: {job.output()}")
+    check(("Resumed from" in job.output()) == (start > 0), f"start {start}: {job.output()}")
     left = network.left_behind()
     check(not left, f"still running: {left}")
 

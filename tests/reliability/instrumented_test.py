@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs that save, stop and resume, while what they do with memory and between threads is watched.
 
-    tests/reliability/instrumented_test.py build/launch/longspan [--full] [--share K/N] [--cases N] [--only NUMBER]
+    tests/reliability/instrumented_test.py build/launch/longspan [--full] [--shard K/N] [--cases N] [--only NUMBER]
 
 A case is a tiny run of a family on a layout that trains with all that has a thread of its own (data read ahead, saves
 beside the training, what serves Prometheus), is asked to stop, and goes on. It runs in the builds beside that folder:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Kill -9 at any moment, in every family on six layouts: started again, a run ends bit for bit as the unbroken one does.
 
-    tests/reliability/kills_test.py build/launch/longspan [--full] [--share K/N] [--cases N] [--only NUMBER]
+    tests/reliability/kills_test.py build/launch/longspan [--full] [--shard K/N] [--cases N] [--only NUMBER]
 
 A case is a kill of all processes, of one rank, or of mpirun, while the run starts, resumes, trains, saves beside the
 training, or removes an old step; every fourth one is killed once more before it has made a step. Up to four kills are

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Power is lost while steps are saved and removed: the newest step that was told to be durable, or a newer one, is found.
 
-    tests/reliability/power_loss_test.py build/launch/longspan [--full] [--share K/N] [--kind WORDS]
+    tests/reliability/power_loss_test.py build/launch/longspan [--full] [--shard K/N] [--kind WORDS]
 
 The calls that change the disk are logged while steps are saved, replaced and removed, one save is killed and one removal
 fails. Out of the log come the states that the file system may be in after each of them (crash_states.py); from each of

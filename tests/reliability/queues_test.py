@@ -98,7 +98,7 @@ class Desk:
 
     def check_losses(self, name, layout, settings=None):
         check_equal(self.run(name).metrics_bytes(), self.unbroken(layout, settings))
-        wanted("stopped on request after step" in self.run(name).log(), f"{name}: never stopped\n{self.said(name)}")
+        wanted("Stopped after step" in self.run(name).log(), f"{name}: never stopped\n{self.said(name)}")
 
     def start_pbs(self, name, layout, seconds=None, settings=None, told=None, refuses=False):
         """The template, as it would be started on the first of its nodes. `qsub` writes its place and words.
@@ -216,9 +216,9 @@ def told_next(desk, name, before=None):
     """What qsub was given for the next job, which is once more with the same step saved, or once with another."""
     saved = desk.run(name).steps()
     step = f"step-{saved[-1]:09}" if saved else "nothing"
-    times = int(before["LOST_TIMES"]) + 1 if before and before["LOST_SAVED"] == step else 1
+    times = int(before["FAILURES"]) + 1 if before and before["FAILED_AT"] == step else 1
     told = desk.asked_again(name)[-1]
-    wanted(told == {"LOST_TIMES": str(times), "LOST_SAVED": step}, f"told {told}; wanted {times} times with {step}")
+    wanted(told == {"FAILURES": str(times), "FAILED_AT": step}, f"told {told}; wanted {times} times with {step}")
     return told
 
 
@@ -228,7 +228,7 @@ def pbs_lost(desk, number, name, layout):
     for times in 1, 2:
         said = lost_job(desk, name, layout, step=60 * times + source.randrange(20), told=told)
         told = told_next(desk, name, told)
-        wanted(f"with {told['LOST_SAVED']} saved: gives up at the third" in said, f"it said: {said}")
+        wanted(f"of at most 3 at {told['FAILED_AT']}\n" in said, f"it said: {said}")
     desk.wait_for_end(desk.start_pbs(name, layout, told=told), name, 0)
     wanted(len(desk.asked_again(name)) == 2, f"qsub was given {desk.asked_again(name)}")
     check_equal(desk.run(name).metrics_bytes(), desk.unbroken(layout))
@@ -250,11 +250,11 @@ def pbs_gives_up(desk, number, name, layout):
         lost_job(desk, name, layout, step, hang, settings, told)
         told = told_next(desk, name, told)
     said = lost_job(desk, name, layout, step, hang, settings, told)
-    wanted(f"gives up: a machine was lost or a rank hung three times with {told['LOST_SAVED']} saved" in said
+    wanted(f"Not requeued: 3 lost nodes or hung ranks at {told['FAILED_AT']}\n" in said
            and len(desk.asked_again(name)) == 5, f"asked {desk.asked_again(name)}, it said: {said}")
     said = lost_job(desk, name, layout, step, hang, settings, refuses=True)
     told_next(desk, name)
-    wanted("cannot be queued again: qsub it to go on" in said, f"it said: {said}")
+    wanted("Requeue failed; run qsub to resume" in said, f"it said: {said}")
 
 
 class Pods:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""`longspan run --retry` with ranks that are killed at any moment: the run ends by itself, bit for bit as the unbroken one.
+"""`longspan launch --max-restarts` with ranks that are killed at any moment: the run ends by itself, bit for bit as the unbroken one.
 
-    tests/reliability/retry_test.py build/launch/longspan [--full] [--share K/N] [--cases N] [--only NUMBER]
+    tests/reliability/retry_test.py build/launch/longspan [--full] [--shard K/N] [--cases N] [--only NUMBER]
 
 A case kills one rank, mpirun, or all that was started, one to three times: in the middle of training, while it saves, or
 while an attempt starts. In every second case the text also has batches on which training diverges, which
@@ -31,7 +31,7 @@ def prepare(program, directory):
     jobs.write_text(directory / "text.txt", words=20000)
     write_poisoned_llama(directory / "llama")
     poison(directory / "text.txt", directory / "bad.txt", first=70, count=9)
-    job = Job(program, ["import", "llama", "--to", "imported"], 1, directory)
+    job = Job(program, ["import", "llama", "--output-dir", "imported"], 1, directory)
     result = job.wait()
     job.close()
     if result.code != 0:
@@ -79,7 +79,7 @@ class Case:
         return path.read_text() if path.exists() else ""
 
     def kill(self, job):
-        """One rank, mpirun, or all but `longspan run` itself."""
+        """One rank, mpirun, or all but `longspan launch` itself."""
         which = self.source.choice(["rank", "rank", "mpirun", "all"])
         if which == "rank" and self.layout.ranks > 1:
             return job.signal_rank(signal.SIGKILL, self.source.randrange(self.layout.ranks))
@@ -96,7 +96,7 @@ class Case:
     def judge(self):
         """What is wrong; "" where nothing is."""
         whole = self.unbroken()
-        job = self.start(self.run.path.name, "run", "--retry", 20, "--retry-wait", 0, "-n", self.layout.ranks, "--")
+        job = self.start(self.run.path.name, "launch", "--max-restarts", 20, "--restart-delay", 0, "-n", self.layout.ranks, "--")
         try:
             steps = sorted(self.source.sample(range(1, STEPS - 40), self.kills))
             for step in steps:
@@ -104,7 +104,7 @@ class Case:
                 if self.source.random() < 0.3:
                     # While the attempt that follows a kill starts: that one comes no further, but the next one may.
                     self.kill(job)
-                    until(lambda: job.ended() or "starts on" in job.errors(), 120)
+                    until(lambda: job.ended() or "starting attempt" in job.errors(), 120)
                 time.sleep(self.source.random() * 0.5)
                 self.kill(job)
             result = job.wait()
@@ -112,7 +112,7 @@ class Case:
             job.close()
         if result.code != 0:
             return f"ends with {result.code}: {result.errors[-600:]}"
-        attempts = result.errors.count("starts on")
+        attempts = result.errors.count("starting attempt")
         if self.run.metrics_bytes() != whole.metrics_bytes():
             return f"other metrics than those of the unbroken run, after {attempts} further attempts"
         if self.run.state(STEPS) != whole.state(STEPS):
@@ -122,7 +122,7 @@ class Case:
 
 def main():
     counted = Counted(__doc__)
-    kind = counted.kind("killed and started again by --retry, bit for bit", USUAL, FULL)
+    kind = counted.kind("killed and started again by --max-restarts, bit for bit", USUAL, FULL)
     with tempfile.TemporaryDirectory(prefix="longspan-test-") as directory:
         prepare(counted.program, Path(directory))
         for number in kind:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Every call of the save path fails once: the old step or the new one is whole then, and the next start goes on.
 
-    tests/reliability/save_faults_test.py build/launch/longspan [--full] [--share K/N] [--kind WORDS]
+    tests/reliability/save_faults_test.py build/launch/longspan [--full] [--shard K/N] [--kind WORDS]
 
 Each call on a file below the folder of steps (open, read, write, fsync, rename, mkdir, unlink, ...) fails with each of five
 errors, each that reads or writes does a part only, and each that takes memory gets none; and the disk is full at 128
@@ -130,7 +130,7 @@ def try_sizes(counted, folders, way):
             kind.fails(number, " ".join(words))
     driver.close()
     # Otherwise the sizes are not those at which it matters.
-    if counted.arguments.full and counted.arguments.share == (1, 1) and kind.good and not all(ends.values()):
+    if counted.arguments.full and counted.arguments.shard == (1, 1) and kind.good and not all(ends.values()):
         sys.exit(f"of {SIZES} sizes {ends['refused']} were refused and {ends['saved']} saved: wanted some of both")
 
 

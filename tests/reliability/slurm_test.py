@@ -105,7 +105,7 @@ class Desk:
         check_equal(self.run(name).metrics_bytes(), self.unbroken(layout, settings))
 
     def steps_stopped_at(self, name):
-        return [int(step) for step in re.findall("stopped on request after step ([0-9]+)", self.run(name).log())]
+        return [int(step) for step in re.findall("Stopped after step ([0-9]+) as requested", self.run(name).log())]
 
 
 def three_requeues(desk, number, name, layout):
@@ -223,7 +223,7 @@ def lost_machine(desk, number, name, layout):
     desk.wait_for(job, "PENDING", restarts=1)
     desk.goes_to_its_end(job, name, layout)
     said = desk.said(job)
-    wanted(re.search("time 1 with step-[0-9]+ saved: gives up at the third", said) and "resumed from" in said,
+    wanted(re.search("failure 1 of at most 3 at step-[0-9]+", said) and "Resumed from" in said,
            f"it said: {said}")
 
 
@@ -237,8 +237,8 @@ def hung_each_time(desk, number, name, layout):
             desk.wait_for(job, "PENDING", restarts + 1)
     desk.wait_for_end(job, "FAILED", exit_code=5)
     said = desk.said(job)
-    wanted(desk.cluster.job(job)["Restarts"] == "2" and said.count(" with nothing saved: gives up at the third") == 2
-           and said.count("gives up: a machine was lost or a rank hung three times") == 1, f"it said: {said}")
+    wanted(desk.cluster.job(job)["Restarts"] == "2" and said.count(" of at most 3 at nothing") == 2
+           and said.count("Not requeued: 3 lost nodes or hung ranks at nothing") == 1, f"it said: {said}")
 
 
 def mistake(desk, number, name, layout):
@@ -246,7 +246,7 @@ def mistake(desk, number, name, layout):
     job = desk.submit(name, layout, settings={"model.widht": 8})
     desk.wait_for_end(job, "FAILED", exit_code=2)
     said = desk.said(job)
-    wanted(said.count("model.widht") == 1 and "ended with exit code 2" in said, f"it said: {said}")
+    wanted(said.count("model.widht") == 1 and "Failed with exit code 2" in said, f"it said: {said}")
 
 
 def as_it_is(desk, number, name, layout):

@@ -180,7 +180,7 @@ def soak(counted, kind, directory):
 def main():
     with_own_shared_memory()
     counted = Counted(__doc__)
-    counted.arguments.share = (1, 1)  # minutes are not shared out: memory is flat over all of them
+    counted.arguments.shard = (1, 1)  # minutes are not shared out: memory is flat over all of them
     kind = counted.kind("minutes of one run, memory and files flat", 1, 360)
     directory = Path(tempfile.mkdtemp(prefix="longspan-test-"))
     try:

@@ -74,15 +74,15 @@ TEST_F(RunMetricsFile, TheSameStepTwiceIsTheSecond) {
 TEST_F(RunMetricsFile, TimeIsTheSumOfStepsOrWhatSpeedSays) {
   const RunMetrics told = read(
       "{\"step\": 10, \"tokens\": 100, \"tokens_per_second\": 1.0, \"step_seconds\": 2.0, "
-      "\"reading_seconds\": 0.25, \"waiting_seconds\": 0.5}\n"
-      "{\"step\": 15, \"tokens\": 150, \"step_seconds\": 4.0, \"reading_seconds\": 5.0}\n");
+      "\"data_loading_seconds\": 0.25, \"communication_wait_seconds\": 0.5}\n"
+      "{\"step\": 15, \"tokens\": 150, \"step_seconds\": 4.0, \"data_loading_seconds\": 5.0}\n");
   EXPECT_EQ(told.seconds, 10 * 2 + 5 * 4);
-  EXPECT_EQ(means(told, computing_seconds), (std::vector<double>{1.25, 0}));
+  EXPECT_EQ(means(told, compute_seconds), (std::vector<double>{1.25, 0}));
   const RunMetrics derived = read(
       "{\"step\": 10, \"tokens\": 100, \"tokens_per_second\": 50.0}\n"
       "{\"step\": 20, \"tokens\": 300, \"tokens_per_second\": 100.0}\n");
   EXPECT_EQ(derived.seconds, 2 + 2);
-  EXPECT_FALSE(derived.series.find(computing_seconds));
+  EXPECT_FALSE(derived.series.find(compute_seconds));
 }
 
 TEST_F(RunMetricsFile, TimeThatNoClockSaysIsLeftOut) {
@@ -137,11 +137,11 @@ TEST_F(RunMetricsFile, LinesLongerThanABlockAreRead) {
 }
 
 TEST_F(RunMetricsFile, WhatIsNoFileOfMetricsIsToldWithItsPlace) {
-  EXPECT_NE(refusal(line(1, 1) + "hello\n" + line(2, 2)).find("metrics.jsonl:2: found something"),
+  EXPECT_NE(refusal(line(1, 1) + "hello\n" + line(2, 2)).find("metrics.jsonl:2: expected a line"),
             std::string::npos);
-  EXPECT_NE(refusal("").find("has no whole line: the run has logged no step yet"),
+  EXPECT_NE(refusal("").find("has no complete line: the run has logged no step yet"),
             std::string::npos);
-  EXPECT_NE(refusal("{\"step\": 1").find("has no whole line"), std::string::npos);
+  EXPECT_NE(refusal("{\"step\": 1").find("has no complete line"), std::string::npos);
   std::filesystem::remove(path());
   EXPECT_THROW(read_run_metrics(path()), DataError);
 }

@@ -71,12 +71,12 @@ TEST(Charts, KnownColumnsComeFirstAndThoseOfClassesHaveNone) {
                                             "loss",
                                             "loss_tags",
                                             "learning_rate",
-                                            "gradient_norm",
+                                            "grad_norm",
                                             "loss_scale",
                                             "step_seconds",
-                                            "reading_seconds",
-                                            "waiting_seconds",
-                                            computing_seconds,
+                                            "data_loading_seconds",
+                                            "communication_wait_seconds",
+                                            compute_seconds,
                                             "validation_loss",
                                             "validation_f1/PERSON",
                                             "validation_macro_f1"};
@@ -92,7 +92,8 @@ TEST(Charts, KnownColumnsComeFirstAndThoseOfClassesHaveNone) {
       std::ranges::find_if(charts, [](const Chart& chart) { return chart.is_stacked; });
   ASSERT_NE(division, charts.end());
   EXPECT_EQ(division->columns,
-            (std::vector<std::string>{computing_seconds, "waiting_seconds", "reading_seconds"}));
+            (std::vector<std::string>{
+                compute_seconds, "communication_wait_seconds", "data_loading_seconds"}));
 }
 
 TEST(Charts, ColumnsOfClassesAreNoneOfFiles) {
@@ -120,7 +121,7 @@ TEST(ReportPage, NumbersThatNeverChangeHaveNoChart) {
   add_column(run, "peak_memory_bytes", {2e9, 2e9});
   add_column(run, "learning_rate", {0.5, 0.25});
   add_column(run, "validation_accuracy", {50});
-  add_column(run, "gradient_norm", {1, std::nan("")});
+  add_column(run, "grad_norm", {1, std::nan("")});
   std::vector<ReportedRun> runs;
   runs.push_back(std::move(run));
   const std::string page = report_page(std::move(runs), 0, library);
@@ -129,7 +130,7 @@ TEST(ReportPage, NumbersThatNeverChangeHaveNoChart) {
   for (const auto& chart : data["charts"]) columns.push_back(chart["columns"][0]);
   EXPECT_EQ(
       columns,
-      (std::vector<std::string>{"loss", "validation_accuracy", "learning_rate", "gradient_norm"}));
+      (std::vector<std::string>{"loss", "validation_accuracy", "learning_rate", "grad_norm"}));
   EXPECT_EQ(count(page, "<figure>"), 4U);
   EXPECT_NE(page.find("2 <small>at step 5; constant</small>"), std::string::npos);
 }

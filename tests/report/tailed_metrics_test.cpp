@@ -122,7 +122,7 @@ TEST_F(GrowingMetricsFile, DamageIsToldWithItsLineAndReadAgainWhereItIsMended) {
     metrics.poll();
     FAIL();
   } catch (const DataError& error) {
-    EXPECT_EQ(error.what(), path().string() + ":2: found something else than a line of metrics");
+    EXPECT_EQ(error.what(), path().string() + ":2: expected a line of metrics");
   }
   EXPECT_THROW(metrics.poll(), DataError);
   write(line(1, 1) + line(2, 2));

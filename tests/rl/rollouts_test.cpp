@@ -55,7 +55,7 @@ void expect_returns(const Batch& batch,
 // Episodes of 5 in rollouts of 4 and 7, with memory and without, and under windows:
 // the logarithms of the actions' probabilities, and the values.
 TEST(RolloutSource, TheLearnerReadsWhatTheActorDid) {
-  for (const std::string text : {"corridor length 3", "memory_maze side 3 steps 11"})
+  for (const std::string text : {"t_maze length 3", "memory_maze side 3 steps 11"})
     for (const std::int64_t segment : {4, 7})
       for (const auto& [memory, same_length] :
            {std::pair<std::int64_t, bool>{9, false}, {3, false}, {0, false}, {6, true}}) {
@@ -88,9 +88,8 @@ TEST(RolloutSource, TheLearnerReadsWhatTheActorDid) {
 // An episode that time has ended is worth what its last sight promises, one that has ended for good
 // nothing more.
 TEST(RolloutSource, TimeEndsAnEpisodeWithItsLastSight) {
-  const Environment maze = world("memory_maze side 2 steps 3"),
-                    corridor = world("corridor length 1");
-  for (const Environment& environment : {maze, corridor}) {
+  const Environment maze = world("memory_maze side 2 steps 3"), t_maze = world("t_maze length 1");
+  for (const Environment& environment : {maze, t_maze}) {
     SCOPED_TRACE(environment.description);
     const auto model = acting_model(acting_options(4), environment, 4);
     const RolloutSetting setting =
@@ -117,9 +116,9 @@ TEST(RolloutSource, TimeEndsAnEpisodeWithItsLastSight) {
 
 // The first rollout's episodes are then read by themselves, from their first step.
 TEST(RolloutSource, EpisodesOfARolloutAreAsIfApart) {
-  const Environment corridor = world("corridor length 2");
-  const auto model = acting_model(acting_options(6), corridor, 8);
-  RolloutSource source(rollouts_in(corridor, 2, 8, {.epochs = 1}), *model);
+  const Environment t_maze = world("t_maze length 2");
+  const auto model = acting_model(acting_options(6), t_maze, 8);
+  RolloutSource source(rollouts_in(t_maze, 2, 8, {.epochs = 1}), *model);
   source.next();
   const Batch batch = source.next();
   const std::vector<std::int64_t> episodes = integers(batch, "episodes");
@@ -144,9 +143,9 @@ TEST(RolloutSource, EpisodesOfARolloutAreAsIfApart) {
 }
 
 TEST(RolloutSource, RecordWhatWasSeenDoneAndGiven) {
-  const Environment corridor = world("corridor length 1");
-  const auto model = acting_model(acting_options(4), corridor, 7);
-  RolloutSource source(rollouts_in(corridor, 5, 7, {.discount = 0.9, .lambda = 0, .epochs = 2}),
+  const Environment t_maze = world("t_maze length 1");
+  const auto model = acting_model(acting_options(4), t_maze, 7);
+  RolloutSource source(rollouts_in(t_maze, 5, 7, {.discount = 0.9, .lambda = 0, .epochs = 2}),
                        *model);
   const Batch batch = source.next(), again = source.next();
   EXPECT_EQ(integers(batch, "actions"), integers(again, "actions")) << "another epoch of the same";
@@ -251,7 +250,7 @@ struct Learner {
 };
 
 TEST(RolloutSource, GoOnFromACheckpointWithinOneAndBetweenTwo) {
-  const Environment pad = world("number_pad side 2 sequence 2 steps 7");
+  const Environment pad = world("numpad side 2 sequence 2 steps 7");
   Learner whole(pad);
   const std::vector<double> expected = whole.steps(15);
   for (const int stopped : {4, 6, 11}) {
@@ -281,17 +280,17 @@ TEST(RolloutSource, GoOnFromACheckpointWithinOneAndBetweenTwo) {
 }
 
 TEST(RolloutSource, OnlyBetweenTwoMayOneBeLearntFromOtherwise) {
-  const Environment corridor = world("corridor length 3");
+  const Environment t_maze = world("t_maze length 3");
   for (const int stopped : {4, 6}) {
     SCOPED_TRACE(stopped);
     const testing::TemporaryDirectory directory;
-    Learner first(corridor);
+    Learner first(t_maze);
     first.steps(stopped);
     first.save(directory.path());
     // As many batches in all, and so that the place would be there.
     for (const RolloutOptions& other : {RolloutOptions{.epochs = 3, .minibatches = 2},
                                         RolloutOptions{.epochs = 4, .minibatches = 3}}) {
-      Learner second(corridor, other);
+      Learner second(t_maze, other);
       if (stopped == 6)
         EXPECT_NO_THROW(second.go_on(first, directory.path()));
       else
@@ -302,17 +301,17 @@ TEST(RolloutSource, OnlyBetweenTwoMayOneBeLearntFromOtherwise) {
 
 TEST(RolloutSource, AnotherEnvironmentIsNotGoneOnIn) {
   const testing::TemporaryDirectory directory;
-  Learner first(world("corridor length 3"));
+  Learner first(world("t_maze length 3"));
   first.steps(6);
   first.save(directory.path());
   // Where the lives stand is a place in it too.
-  Learner second(world("corridor length 4"));
+  Learner second(world("t_maze length 4"));
   EXPECT_THROW(second.go_on(first, directory.path()), DataError);
 }
 
 // A model that goes on with less memory acts by what its learner sees.
 TEST(RolloutSource, GoOnWithLessMemory) {
-  const Environment pad = world("number_pad side 2 sequence 2 steps 7");
+  const Environment pad = world("numpad side 2 sequence 2 steps 7");
   for (const int stopped : {6, 10}) {
     SCOPED_TRACE(stopped);
     const testing::TemporaryDirectory directory;
@@ -342,10 +341,9 @@ TEST(RolloutSource, GoOnWithLessMemory) {
 
 // Rounded to bf16 the logits would say less than a step of training changes.
 TEST(RolloutSource, WhatIsLikelyIsNotRoundedAsComputingIs) {
-  const Environment corridor = world("corridor length 3");
-  const auto model = acting_model(acting_options(4), corridor, 4, {}, DType::bf16);
-  const Tensor scores =
-      scores_of(*model, RolloutSource(rollouts_in(corridor, 3, 4), *model).next());
+  const Environment t_maze = world("t_maze length 3");
+  const auto model = acting_model(acting_options(4), t_maze, 4, {}, DType::bf16);
+  const Tensor scores = scores_of(*model, RolloutSource(rollouts_in(t_maze, 3, 4), *model).next());
   int finer = 0;
   for (const double score : scores.span<double>()) {
     int exponent = 0;
@@ -356,9 +354,9 @@ TEST(RolloutSource, WhatIsLikelyIsNotRoundedAsComputingIs) {
 }
 
 TEST(RolloutSource, BeginInTheMiddleOfEpisodes) {
-  const Environment corridor = world("corridor length 6");
-  const auto model = acting_model(acting_options(4), corridor, 4);
-  RolloutSetting setting = rollouts_in(corridor, 4, 4);
+  const Environment t_maze = world("t_maze length 6");
+  const auto model = acting_model(acting_options(4), t_maze, 4);
+  RolloutSetting setting = rollouts_in(t_maze, 4, 4);
   setting.staggered = true;
   const Batch batch = RolloutSource(setting, *model).next();
   EXPECT_EQ(integers(batch, "earlier"), (std::vector<std::int64_t>{0, 2, 4, 6}));
@@ -367,10 +365,10 @@ TEST(RolloutSource, BeginInTheMiddleOfEpisodes) {
 }
 
 TEST(RolloutSource, MinibatchesAreOfEnvironments) {
-  const Environment corridor = world("corridor length 1");
-  const auto model = acting_model(acting_options(4), corridor, 3);
-  RolloutSource whole(rollouts_in(corridor, 6, 3, {.epochs = 1}), *model);
-  RolloutSource parts(rollouts_in(corridor, 6, 3, {.epochs = 1, .minibatches = 2}), *model);
+  const Environment t_maze = world("t_maze length 1");
+  const auto model = acting_model(acting_options(4), t_maze, 3);
+  RolloutSource whole(rollouts_in(t_maze, 6, 3, {.epochs = 1}), *model);
+  RolloutSource parts(rollouts_in(t_maze, 6, 3, {.epochs = 1, .minibatches = 2}), *model);
   whole.next();
   parts.next();
   parts.next();
@@ -386,14 +384,14 @@ TEST(RolloutSource, MinibatchesAreOfEnvironments) {
     for (std::size_t layer = 0; layer < 2; ++layer)
       EXPECT_TRUE(same(all.carried->tensors[layer].tensor, of.carried->tensors[layer].tensor));
   }
-  EXPECT_THROW(RolloutSource(rollouts_in(corridor, 6, 3, {.minibatches = 4}), *model),
+  EXPECT_THROW(RolloutSource(rollouts_in(t_maze, 6, 3, {.minibatches = 4}), *model),
                ConfigurationError);
 }
 
 TEST(RolloutSource, ACheckpointOfAnotherWorldIsRefused) {
-  const Environment corridor = world("corridor length 9"), shorter = world("corridor length 1");
-  const auto model = acting_model(acting_options(4), corridor, 4);
-  RolloutSource source(rollouts_in(corridor, 2, 4), *model);
+  const Environment t_maze = world("t_maze length 9"), shorter = world("t_maze length 1");
+  const auto model = acting_model(acting_options(4), t_maze, 4);
+  RolloutSource source(rollouts_in(t_maze, 2, 4), *model);
   source.next();
   RolloutSource other(rollouts_in(shorter, 2, 4), *model);
   EXPECT_THROW(other.restore(source.cursors()), DataError);

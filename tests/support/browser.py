@@ -1,6 +1,6 @@
-"""A browser without a window, which opens a page and says what it shows and what went wrong.
+"""A headless browser that opens a page and reports its content and errors.
 
-It is spoken to by the Chrome DevTools Protocol over two pipes, as --remote-debugging-pipe asks for.
+Uses the Chrome DevTools Protocol over two pipes (--remote-debugging-pipe).
 """
 
 import fcntl
@@ -14,17 +14,17 @@ import tempfile
 import time
 
 PROGRAM = next(filter(None, map(shutil.which, ("chromium-headless-shell", "chromium", "google-chrome"))), None)
-MISSING = "no browser is installed that opens a page without a window (Debian's package chromium-headless-shell)"
+MISSING = "no headless browser found; install the Debian package chromium-headless-shell"
 
 
 class Browser:
-    """One page. `errors` has what its console said that is an error or a warning, `requests` what it asked for."""
+    """One page. `errors` has the errors and warnings of its console, `requests` the URLs that it requested."""
 
     def __init__(self, most_seconds=120):
         self.errors, self.requests = [], []
         self._most_seconds = most_seconds
         self._profile = tempfile.mkdtemp(prefix="longspan-browser-")
-        # The browser reads from 3 and writes to 4; so as not to be overwritten, these are others until then.
+        # The browser reads descriptor 3 and writes 4. Higher numbers until then, so that these are not overwritten.
         low = [*os.pipe(), *os.pipe()]
         above = [fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, 10) for pipe in low]
         for pipe in low:
@@ -45,31 +45,31 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def _messages(self):
-        """The next messages of the browser; it is given up when none comes."""
+        """Returns the next messages of the browser; raises AssertionError after a timeout."""
         while b"\0" not in self._rest:
             ready, _, _ = select.select([self._in], [], [], self._most_seconds)
             block = os.read(self._in, 1 << 16) if ready else b""
             if not block:
-                raise AssertionError(f"{PROGRAM} does not answer")
+                raise AssertionError(f"{PROGRAM} does not respond")
             self._rest += block
         *messages, self._rest = self._rest.split(b"\0")
         return [json.loads(message) for message in messages]
 
-    def _hear(self, message):
-        said = message.get("params", {})
+    def _handle(self, message):
+        params = message.get("params", {})
         match message.get("method"):
             case "Page.loadEventFired":
                 self._loaded = True
             case "Runtime.exceptionThrown":
-                details = said["exceptionDetails"]
+                details = params["exceptionDetails"]
                 self.errors.append(details.get("exception", {}).get("description", details["text"]))
-            case "Runtime.consoleAPICalled" if said["type"] in ("error", "warning", "assert"):
-                self.errors.append(" ".join(str(found.get("value")) for found in said["args"]))
-            # Advice on speed is no warning of the page's own.
-            case "Log.entryAdded" if said["entry"]["level"] in ("error", "warning") and "willReadFrequently" not in said["entry"]["text"]:
-                self.errors.append(said["entry"]["text"])
+            case "Runtime.consoleAPICalled" if params["type"] in ("error", "warning", "assert"):
+                self.errors.append(" ".join(str(found.get("value")) for found in params["args"]))
+            # Ignores performance advice.
+            case "Log.entryAdded" if params["entry"]["level"] in ("error", "warning") and "willReadFrequently" not in params["entry"]["text"]:
+                self.errors.append(params["entry"]["text"])
             case "Network.requestWillBeSent":
-                self.requests.append(said["request"]["url"])
+                self.requests.append(params["request"]["url"])
 
     def call(self, method, **parameters):
         self._number += 1
@@ -83,14 +83,14 @@ class Browser:
                 if found.get("id") == self._number:
                     answer = found
                 else:
-                    self._hear(found)
+                    self._handle(found)
             if answer is not None:
                 if "error" in answer:
                     raise AssertionError(f"{method}: {answer['error']}")
                 return answer["result"]
 
     def open(self, path):
-        """Of a file, or an address; returns when the page and its scripts are done."""
+        """Opens a file or URL; returns when the page and its scripts have loaded."""
         self._loaded = False
         self.call("Page.navigate", url=path if isinstance(path, str) else path.resolve().as_uri())
         end = time.monotonic() + self._most_seconds
@@ -98,10 +98,10 @@ class Browser:
             if time.monotonic() > end:
                 raise AssertionError(f"{path} does not load")
             for message in self._messages():
-                self._hear(message)
+                self._handle(message)
 
     def value(self, script):
-        """What an expression of JavaScript is in the page."""
+        """Returns the value of a JavaScript expression in the page."""
         result = self.call("Runtime.evaluate", expression=script, returnByValue=True)
         if "exceptionDetails" in result:
             raise AssertionError(result["exceptionDetails"].get("exception", {}).get("description", script))
@@ -110,7 +110,7 @@ class Browser:
     def close(self):
         for pipe in self._out, self._in:
             os.close(pipe)
-        os.killpg(self._process.pid, signal.SIGKILL)  # its own processes too, which write into the profile
+        os.killpg(self._process.pid, signal.SIGKILL)  # including its child processes, which write into the profile
         self._process.wait()
         end = time.monotonic() + self._most_seconds
         while os.path.exists(self._profile):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The failed tests of a JUnit report of ctest: their names, or with --said the last that each of them said.
+"""Lists the failed tests of a JUnit report of ctest: their names, with --output also the last lines that each printed.
 
-    tests/support/failed.py REPORT [--said]
+    tests/support/failed.py REPORT [--output]
 """
 
 import sys
@@ -17,7 +17,7 @@ def main():
         if test.get("status") != "fail":
             continue
         print(test.get("name"))
-        if "--said" in sys.argv[2:]:
+        if "--output" in sys.argv[2:]:
             for line in (test.findtext("system-out") or "").splitlines()[-LAST_LINES:]:
                 print(f"  {line}")
 

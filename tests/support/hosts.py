@@ -1,15 +1,15 @@
-"""Hosts on one machine, for tests of jobs that need several.
+"""Emulates several hosts on one machine, for tests of multi-host jobs.
 
     with Hosts(["one", "two"], directory, visible=[program]) as hosts:
         job = hosts.start("one", ["mpirun", "--host", "one:2,two:2", program, ...])
         hosts.cut("two")
         job.wait(60)
 
-A host has its own network, name, processes, /tmp, /dev/shm and /etc/hosts, and sees the rest of the machine's files. A
-bridge in a network of its own joins them; `ssh` to another host is tests/support/host_agent on their PATH, which asks
-this process to start the command there. A host lives as long as its first process, and that one until this process
-closes a pipe: so nothing is left, however the test ends. Where it is gone before, whatever asks for the host says how it
-ended.
+Each host has its own network, name, processes, /tmp, /dev/shm and /etc/hosts, and shares the other files of the machine. A
+bridge in a separate network namespace connects the hosts. `ssh` is tests/support/host_agent on their PATH, which asks this
+process to start the command on the other host. A host lives as long as its first process, which exits when this process
+closes a pipe, so nothing remains however the test ends. If the first process exits earlier, operations on the host raise an
+error with its exit code.
 """
 
 import contextlib
@@ -27,9 +27,8 @@ AGENT = Path(__file__).resolve().parent / "host_agent"
 NETWORK = "10.213.0"
 KINDS = ("--net", "--uts", "--ipc", "--pid", "--mount")
 
-# The first process of a host: its arguments are the name, a folder for its /tmp, its /etc/hosts, and what of /tmp it
-# sees. It waits for whatever loses its parent, as the first process of a machine does. When `cat` says again what it is
-# told, everything is there.
+# The first process of a host. Arguments: the name, a directory for its /tmp, its /etc/hosts, and the visible paths of /tmp.
+# It reaps orphaned processes, as init does. `cat` echoes its input once the setup is complete.
 FIRST_PROCESS = """
 set -e
 name=$1 temporary=$2 names=$3
@@ -39,7 +38,7 @@ chmod 1777 "$temporary"
 for path; do
   case $path in /tmp/*)
     inside=$temporary/${path#/tmp/}
-    [ -e "$inside" ] && continue  # it lies in a folder before it
+    [ -e "$inside" ] && continue  # inside a previous directory
     if [ -d "$path" ]; then mkdir -p "$inside"; else mkdir -p "${inside%/*}"; : >"$inside"; fi
     mount --bind "$path" "$inside" ;;
   esac
@@ -56,25 +55,25 @@ true
 
 
 def why_not(programs=()):
-    """A sentence that says why this machine gives no hosts, or not these programs for them; empty where it does."""
+    """Returns why this machine cannot emulate hosts or lacks one of the programs; "" if it can."""
     for program in "ip", "unshare", "nsenter", "mpirun", *programs:
         if shutil.which(program) is None:
-            return f"needs {program}, which is not in PATH"
+            return f"{program} not found in PATH"
     trial = subprocess.run(["unshare", *KINDS, "--fork", "sh", "-c",
                             "mount -t tmpfs tmpfs /dev/shm && mount -t proc proc /proc && ip link add one type bridge && "
                             "ip link add two type veth peer name three"],
                            capture_output=True, text=True, check=False)
     if trial.returncode:
-        return f"namespaces for hosts cannot be made here: {trial.stderr.strip()}"
+        return f"cannot create namespaces for hosts: {trial.stderr.strip()}"
     return ""
 
 
 def _run(*words):
-    """What the command writes; it must succeed."""
+    """Returns the output of the command; raises AssertionError if it fails."""
     words = [str(word) for word in words]
     done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=60)
     if done.returncode:
-        raise AssertionError(f"{' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr}")
+        raise AssertionError(f"{' '.join(words)}: exit code {done.returncode}: {done.stdout}{done.stderr}")
     return done.stdout
 
 
@@ -83,39 +82,39 @@ def _text(file):
 
 
 def only_child(process):
-    """The id of the process that nsenter, or unshare, has started: signals are for that one."""
+    """Returns the id of the process started by nsenter or unshare, the target of signals."""
     end = time.monotonic() + 10
     while not (children := Path(f"/proc/{process}/task/{process}/children").read_text().split()):
         if time.monotonic() > end:
-            raise AssertionError(f"process {process} has started none")
+            raise AssertionError(f"process {process} has no child process")
         time.sleep(0.01)
     return int(children[0])
 
 
 class _First:
-    """A first process, told to be there for as long as this process has its pipe."""
+    """A first process, which lives as long as this process holds its pipe."""
 
     def __init__(self, command):
         self._errors = tempfile.TemporaryFile()
-        # Its parent is unshare, which ends as it does.
+        # The parent is unshare, which exits with the same code.
         self._parent = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self._errors, start_new_session=True)
-        with contextlib.suppress(BrokenPipeError):  # it has ended, and says nothing
+        with contextlib.suppress(BrokenPipeError):  # it has exited
             self._parent.stdin.write(b"ready\n")
             self._parent.stdin.flush()
         if self._parent.stdout.readline() != b"ready\n":
             self._parent.wait(10)
             why = self.end()
             self.close()
-            raise AssertionError(f"a host cannot be made: {why}")
+            raise AssertionError(f"cannot create a host: {why}")
         self.id = only_child(self._parent.pid)
 
     def end(self):
-        """How it has ended; empty while it is there."""
+        """Returns how it exited; "" while it runs."""
         code = self._parent.poll()
         if code is None:
             return ""
-        return f"its first process ended with {code} and said: {_text(self._errors) or 'nothing'}"
+        return f"first process exited with {code}: {_text(self._errors) or 'no output'}"
 
     def let_go(self):
         with contextlib.suppress(BrokenPipeError):
@@ -126,33 +125,33 @@ class _First:
         try:
             self._parent.wait(10)
         except subprocess.TimeoutExpired:
-            self._parent.kill()  # and with it its child, the first process
+            self._parent.kill()  # also kills its child, the first process
             self._parent.wait()
         self._parent.stdout.close()
         self._errors.close()
 
 
 class Host:
-    """One of them. `first` is the id of its first process."""
+    """A host. `first` is the id of its first process."""
 
     def __init__(self, name, number, first):
         self.name, self.number, self._first = name, number, first
         self.first = first.id
         self.reachable = True
-        self.is_ended = False  # by the test
+        self.is_ended = False  # ended by the test
 
     def check(self):
-        """Raises where the host is gone though the test has not ended it."""
+        """Raises AssertionError if the host has exited and the test did not end it."""
         if not self.is_ended and (end := self._first.end()):
-            raise AssertionError(f"host {self.name} is gone: {end}")
+            raise AssertionError(f"host {self.name} exited: {end}")
 
     def enter(self, command, directory):
-        """The command as words that run it on the host."""
+        """Returns the command line that runs the command on the host."""
         self.check()
         return ["nsenter", f"--target={self.first}", *KINDS, f"--wd={directory}", "--", *map(str, command)]
 
     def run(self, *words):
-        """What the command writes that is run there, as `_run`."""
+        """Runs the command on the host, as `_run` does."""
         return _run(*self.enter(words, "/"))
 
     def end(self):
@@ -160,39 +159,39 @@ class Host:
         os.kill(self.first, signal.SIGKILL)
 
     def processes(self, mark=""):
-        """(id, command) of what was started on it and has the mark in its environment."""
+        """Returns (id, command) of the processes on the host whose environment contains the mark."""
         self.check()
         try:
             own = os.readlink(f"/proc/{self.first}/ns/pid")
         except OSError:
-            return []  # it is gone, and all of it
+            return []  # the host has exited
         found = []
         for entry in Path("/proc").iterdir():
             try:
                 if entry.name.isdigit() and os.readlink(entry / "ns" / "pid") == own:
                     command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                    is_other = int(entry.name) != self.first and command != "cat "  # the first one waits for that
+                    is_other = int(entry.name) != self.first and command != "cat "  # the child of the first process
                     if command and is_other and (not mark or mark.encode() in (entry / "environ").read_bytes()):
                         found.append((int(entry.name), command))
             except OSError:
-                pass  # it has ended
+                pass  # the process has exited
         return found
 
     def ranks(self, program):
-        """The ids of the processes of that program which train."""
+        """Returns the ids of the processes of `program train`."""
         return [process for process, command in self.processes() if command.startswith(f"{program} train ")]
 
     def files(self):
-        """What jobs have left in its /tmp."""
+        """Returns the files that jobs left in its /tmp."""
         root = Path(f"/proc/{self.first}/root")
         return sorted(str(path.relative_to(root)) for path in (root / "tmp").glob("ompi.*"))
 
     def shared_memory(self):
-        """What jobs have left in its /dev/shm."""
+        """Returns the files that jobs left in its /dev/shm."""
         return sorted(path.name for path in Path(f"/proc/{self.first}/root/dev/shm").iterdir())
 
     def kill(self, name, number=signal.SIGKILL, only=""):
-        """Sends a signal to the processes whose program has that name, and that first word where one is given; how many."""
+        """Sends a signal to the processes of the program `name`, optionally only with first argument `only`; returns their number."""
         chosen = [process for process, words in ((process, command.split()) for process, command in self.processes())
                   if Path(words[0]).name == name and only in ("", *words[1:2])]
         for process in chosen:
@@ -201,7 +200,7 @@ class Host:
 
 
 class Job:
-    """A command that was started on a host."""
+    """A command started on a host."""
 
     def __init__(self, command, directory, environment):
         self._output, self._errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()
@@ -302,18 +301,18 @@ class Hosts:
             try:
                 connection, _ = self._door.accept()
             except OSError:
-                return  # it was shut
+                return  # _shut() was called
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _shut(self):
-        """Nobody listens any more. A thread that still waited for a closed socket would, once this process was stopped and
-        goes on, wait for what has the socket's number by then: the door of the next hosts. It would answer their logins."""
+        """Stops listening. Closing the socket alone is not enough: after SIGSTOP and SIGCONT the thread would accept on the
+        reused descriptor, the socket of the next hosts, and answer their logins."""
         self._door.shutdown(socket.SHUT_RDWR)
         self._server.join()
         self._door.close()
 
     def _answer(self, connection):
-        """Does what a login to a host does: an environment of its own, the command by a shell."""
+        """Serves a login to a host: a fresh environment, the command run by a shell."""
         with connection:
             text, streams, _, _ = socket.recv_fds(connection, 1 << 16, 3)
             try:
@@ -324,10 +323,10 @@ class Hosts:
             try:
                 connection.send(bytes([code & 255]))
             except OSError:
-                pass  # whoever asked has been killed
+                pass  # the client was killed
 
     def _log_in(self, streams, source, name, command):
-        """The exit code. Closes the streams once the command has them."""
+        """Returns the exit code. Closes the streams after starting the command."""
         host = self._hosts.get(name)
         if not host or not host.reachable or not self._hosts[source].reachable:
             os.write(streams[2], f"ssh: connect to host {name} port 22: No route to host\n".encode())
@@ -345,42 +344,42 @@ class Hosts:
 
     @property
     def agent(self):
-        """What is `ssh` here, for those who have another on their PATH."""
+        """The path of `ssh` on the hosts, for processes with another one on their PATH."""
         return self.directory / "hosts" / "bin" / "ssh"
 
     def environment(self):
-        """What a user finds after a login."""
+        """The environment after a login."""
         return {"PATH": f"{self.directory}/hosts/bin:{os.environ['PATH']}", "HOME": self._home, "LANG": "C.UTF-8",
                 "CUDA_VISIBLE_DEVICES": "", "OMP_WAIT_POLICY": "passive"}  # many ranks share few cores here
 
     def start(self, name, command, environment=None):
-        """Starts a command on a host, in the directory that all of them see."""
+        """Starts a command on a host, in the directory that all hosts share."""
         job = Job(self[name].enter(command, self.directory), self.directory, {**self.environment(), **(environment or {})})
         self._jobs.append(job)
         return job
 
     def cut(self, name):
-        """The network no longer carries what the host sends or is sent; nobody is told."""
+        """Silently drops all traffic from and to the host."""
         self[name].reachable = False
         self._on_switch("ip", "link", "set", f"port{self[name].number}", "nomaster")
 
     def join(self, name):
-        """The opposite of `cut`."""
+        """Reconnects the host after `cut`."""
         self._on_switch("ip", "link", "set", f"port{self[name].number}", "master", "bridge")
         self[name].reachable = True
 
     def end(self, name):
-        """As when its power is cut: it sends nothing more, and nothing runs on it."""
+        """Simulates a power loss: no traffic and no processes remain."""
         self.cut(name)
         self[name].end()
 
     def processes(self, names=None, mark=""):
-        """{host: [(id, command)]} of what runs on them with the mark in its environment, where something does."""
+        """Returns {host: [(id, command)]} of the processes whose environment contains the mark; only hosts that have some."""
         found = {name: self[name].processes(mark) for name in names or self._hosts}
         return {name: processes for name, processes in found.items() if processes}
 
     def left_behind(self, names=None, seconds=10, mark=""):
-        """What still runs on them after so long, as `processes`."""
+        """Returns the processes that still run after `seconds`, as `processes` does."""
         end = time.monotonic() + seconds
         while found := self.processes(names, mark):
             if time.monotonic() > end:
@@ -389,7 +388,7 @@ class Hosts:
         return {}
 
     def end_all(self):
-        """Ends what runs on the hosts."""
+        """Kills all processes on the hosts."""
         for processes in self.processes().values():
             for process, _ in processes:
                 with contextlib.suppress(ProcessLookupError):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Hosts on this machine, as tests of jobs over several use them (tests/support/hosts.py).
+"""Tests of the emulated hosts (tests/support/hosts.py).
 
     tests/support/hosts_test.py
 
-Exit code 77: this machine does not permit them.
+Exit code 77: this machine cannot emulate hosts.
 """
 
 import os
@@ -19,7 +19,7 @@ import hosts
 from jobs import until
 
 
-class HostsOfATest(unittest.TestCase):
+class Hosts(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="longspan-hosts-")
         self.addCleanup(folder.cleanup)
@@ -29,11 +29,11 @@ class HostsOfATest(unittest.TestCase):
         return hosts.Hosts(names, self.directory)
 
     def result(self, network, name, *command):
-        """(exit code, output, errors) of what is run on a host."""
+        """Returns (exit code, output, errors) of a command run on a host."""
         job = network.start(name, command)
         return job.wait(60), job.output(), job.errors()
 
-    def test_a_login_reaches_the_other_host(self):
+    def test_login_reaches_the_other_host(self):
         with self.hosts("one", "two") as network:
             self.assertEqual(self.result(network, "one", "ssh", "two", "hostname; exit 5"), (5, "two\n", ""))
             network.cut("two")
@@ -42,8 +42,8 @@ class HostsOfATest(unittest.TestCase):
             network.join("two")
             self.assertEqual(self.result(network, "two", "ssh", "one", "hostname"), (0, "one\n", ""))
 
-    def test_logins_after_a_stop_of_the_test_reach_the_hosts_that_are_there(self):
-        # Whoever waited for logins to the first ones must not answer those to the others.
+    def test_logins_after_sigstop_reach_the_current_hosts(self):
+        # The server of the first hosts must not answer logins to the next ones.
         with self.hosts("one", "two") as network:
             self.assertEqual(self.result(network, "one", "ssh", "two", "true"), (0, "", ""))
         with self.hosts("one", "two", "three") as network:
@@ -51,7 +51,7 @@ class HostsOfATest(unittest.TestCase):
             for _ in range(4):
                 self.assertEqual(self.result(network, "one", "ssh", "three", "hostname"), (0, "three\n", ""))
 
-    def test_nothing_is_left_of_hosts_that_were_closed(self):
+    def test_closed_hosts_leave_nothing(self):
         for _ in range(3):
             with self.hosts("one", "two") as network:
                 firsts = [host.first for host in network]
@@ -59,33 +59,33 @@ class HostsOfATest(unittest.TestCase):
             self.assertFalse([first for first in firsts if Path(f"/proc/{first}").exists()])
         self.assertTrue(until(lambda: threading.active_count() == 1, 10), threading.enumerate())
 
-    def test_a_host_that_is_gone_by_itself_says_how_it_ended(self):
+    def test_reports_exit_of_a_host(self):
         with self.hosts("one", "two") as network:
             os.kill(network["two"].first, signal.SIGKILL)
-            self.assertTrue(until(lambda: self.complaint(network["two"]), 10), "nobody complains")
-            said = self.complaint(network["two"])
-            # What unshare makes of the signal is its own.
-            self.assertRegex(said, r"\Ahost two is gone: its first process ended with (-9|1) and said: ")
+            self.assertTrue(until(lambda: self.error_of(network["two"]), 10), "no error")
+            message = self.error_of(network["two"])
+            # unshare translates the signal into its own exit code.
+            self.assertRegex(message, r"\Ahost two exited: first process exited with (-9|1): ")
             code, _, errors = self.result(network, "one", "ssh", "two", "true")
-            self.assertEqual((code, errors.strip()), (255, said.strip()))
-            with self.assertRaisesRegex(AssertionError, "host two is gone"):
+            self.assertEqual((code, errors.strip()), (255, message.strip()))
+            with self.assertRaisesRegex(AssertionError, "host two exited"):
                 network.left_behind()
 
-    def complaint(self, host):
+    def error_of(self, host):
         try:
             host.check()
             return ""
         except AssertionError as error:
             return str(error)
 
-    def test_a_host_that_cannot_be_made_says_why(self):
-        wanted = "a host cannot be made: its first process ended with 1 and said: .*no-such"
-        with self.assertRaisesRegex(AssertionError, wanted):
+    def test_reports_failed_creation_of_a_host(self):
+        expected = "cannot create a host: first process exited with 1: .*no-such"
+        with self.assertRaisesRegex(AssertionError, expected):
             hosts._First(["unshare", "--net", "--fork", "sh", "-c", "cat /no-such; exit 1"])
 
 
 if __name__ == "__main__":
     if why := hosts.why_not():
-        print(f"left out: {why}")
+        print(f"skipped: {why}")
         sys.exit(77)
     unittest.main(verbosity=2)

@@ -1,6 +1,6 @@
-"""Jobs of one or several ranks, for tests that start them, stop them and look at what they leave.
+"""Jobs of one or several ranks, for tests that start, stop and inspect them.
 
-A test that uses `TestCase` runs as   tests/launch/NAME_test.py PROGRAM [unittest's arguments]
+Run a test that uses `TestCase` as   tests/launch/NAME_test.py PROGRAM [unittest's arguments]
 """
 
 import collections
@@ -21,29 +21,29 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[2]
 MPIRUN = SOURCE / "tests" / "support" / "mpirun"
 
-# What makes weights so large that no loss follows: the first update does, though the step before it was good.
+# Settings that make the loss non-finite after the first update.
 DIVERGING = {"training.optimizer.type": "sgd", "training.learning_rate": 1e30, "training.max_grad_norm": 0,
              "training.max_consecutive_skips": 3, "training.max_steps": 50, "training.lr_scheduler.warmup_steps": 0,
              "training.lr_scheduler.type": "constant", "checkpoint.save_interval": 0}
 
-# A job may take so long on a busy machine; then it is taken for hung.
+# A job that runs longer counts as hung, even on a busy machine.
 MOST_SECONDS = 240
 
 
 def processes_with(mark):
-    """(id, command) of the running processes whose environment has the mark."""
+    """Returns (id, command) of the running processes whose environment contains the mark."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
                 found.append((int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()))
         except OSError:
-            pass  # it has ended, or is another user's
+            pass  # it has exited, or belongs to another user
     return found
 
 
 def left_behind(mark):
-    """What still runs a while after the job's end; it is killed."""
+    """Returns the processes that still run 10 s after the end of the job, and kills them."""
     for _ in range(100):
         found = processes_with(mark)
         if not found:
@@ -55,7 +55,7 @@ def left_behind(mark):
 
 
 def until(condition, seconds=MOST_SECONDS):
-    """Waits for the condition; what it returned, or None when the time is over."""
+    """Waits until the condition is true; returns its value, or None after a timeout."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         value = condition()
@@ -82,18 +82,18 @@ class Layout(collections.namedtuple("Layout", "data tensor context sequence", de
 
 Result = collections.namedtuple("Result", "code output errors")
 
-# Now and then Open MPI's mpirun closes a pipe of a rank that was ended before its event loop, libevent, lets go of
-# it, and libevent says so (https://github.com/open-mpi/ompi/issues/5520). It changes nothing.
+# Occasionally mpirun (Open MPI) closes the pipe of a killed rank before it removes the pipe from its libevent loop; libevent
+# then prints a harmless warning (https://github.com/open-mpi/ompi/issues/5520).
 _PIPE_OF_MPIRUN = re.compile(r"^\[warn\] Epoll (ADD|MOD|DEL)\(\d+\) on fd \d+ failed\. .*\n", re.MULTILINE)
 
 
 def errors_of_ranks(errors):
-    """What a job said on standard error, without mpirun's own line about a pipe."""
+    """Returns the standard error of a job without the pipe warning of mpirun."""
     return _PIPE_OF_MPIRUN.sub("", errors)
 
 
 class Job:
-    """`program` with its arguments, on one process without mpirun or on several ranks."""
+    """A run of `program`: one process without mpirun, or several ranks."""
 
     numbers = itertools.count()
 
@@ -109,8 +109,8 @@ class Job:
         self._process = subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL,
                                          stdout=self._output, stderr=self._errors,
                                          env={"OMP_NUM_THREADS": "1", **os.environ, name: value,
-                                              "CUDA_VISIBLE_DEVICES": "",  # the same jobs everywhere
-                                              "TMPDIR": str(directory)})  # where mpirun leaves things
+                                              "CUDA_VISIBLE_DEVICES": "",  # the same jobs on all machines
+                                              "TMPDIR": str(directory)})  # temporary files of mpirun
 
     def output(self):
         size = os.fstat(self._output.fileno()).st_size
@@ -124,7 +124,7 @@ class Job:
         return self._process.poll() is not None
 
     def signal(self, number, which="mpirun"):
-        """To "mpirun" (without one, to the program), to "all" or to "one" rank."""
+        """Sends a signal to "mpirun" (the program if there is no mpirun), to "all" processes or to "one" rank."""
         processes = processes_with(self.mark)
         ranks = [process for process, command in processes if command.startswith(self.program)]
         mpirun = [process for process, command in processes if command.startswith("mpirun")]
@@ -134,20 +134,20 @@ class Job:
             try:
                 os.kill(process, number)
             except ProcessLookupError:
-                pass  # it was quicker
-        # What was being started meanwhile was not seen.
+                pass  # it has exited
+        # Processes started in the meantime were missed.
         if which == "all" and number == signal.SIGKILL and chosen:
             self.signal(number, which)
 
     def process_of(self, rank):
-        """The process of one rank of several, or None where it has not started."""
+        """Returns the process id of a rank, or None before it has started."""
         for process, command in processes_with(f"OMPI_COMM_WORLD_RANK={rank}\0"):
             if command.startswith(self.program) and process in dict(processes_with(self.mark)):
                 return process
         return None
 
     def signal_rank(self, number, rank):
-        """To one rank of several; whether it is there."""
+        """Sends a signal to a rank; returns whether it exists."""
         process = self.process_of(rank)
         if process is None:
             return False
@@ -158,13 +158,13 @@ class Job:
         return True
 
     def wait(self, seconds=MOST_SECONDS):
-        """Returns when the job and all its processes have ended."""
+        """Returns when the job and all its processes have exited."""
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.signal(signal.SIGKILL, "all")
             self._process.wait()
-            raise AssertionError(f"the job hangs; it said\n{self.output()}{self.errors()}") from None
+            raise AssertionError(f"the job hangs; its output:\n{self.output()}{self.errors()}") from None
         found = left_behind(self.mark)
         if found:
             raise AssertionError(f"still running: {found}")
@@ -179,7 +179,7 @@ class Job:
 
 
 def write_text(path, words=6000, seed=1):
-    """Something to learn: sentences of few words."""
+    """Writes a training corpus with a small vocabulary."""
     source = random.Random(seed)
     known = "the lord said unto moses and israel went out of egypt in that day . he was not".split()
     path.write_text(" ".join(source.choice(known) for _ in range(words)) + "\n")
@@ -193,7 +193,7 @@ def flat(settings):
 
 
 def bytes_of(plan, line):
-    """What a line of `longspan plan` says: "at once", "weights", ..."""
+    """Bytes in a line of `longspan plan`: "peak", "weights", ..."""
     number, unit = re.search(rf"(?m)^  {line} +([\d.]+) (\w+)", plan).groups()
     return float(number) * {"bytes": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
 
@@ -214,14 +214,14 @@ class Run:
         return (self.path / "log.txt").read_text()
 
     def entries(self):
-        """The names in checkpoints/."""
+        """Returns the names in checkpoints/."""
         try:
             return sorted(os.listdir(self.path / "checkpoints"))
         except FileNotFoundError:
             return []
 
     def steps(self):
-        """The saved steps, oldest first."""
+        """Returns the saved steps, oldest first."""
         return [int(name[5:]) for name in self.entries() if name[5:].isdigit()]
 
     def is_saving(self):
@@ -234,13 +234,13 @@ class Run:
         return self.path / "checkpoints" / f"step-{step:09}"
 
     def state(self, step):
-        """All of the training's state, each tensor by its hashes."""
+        """Returns the complete training state, with tensors as hashes."""
         manifest = json.loads((self.checkpoint(step) / "manifest.json").read_text())
         return {name: manifest[name] for name in ("step", "layout", "tensors", "scalars")}
 
 
 def merged(sections, others):
-    """Both configurations, by sections; where both have a key, the value of `others`."""
+    """Merges two configurations by section; values of `others` have priority."""
     return {**sections, **{name: merged(sections[name], value) if isinstance(value, dict) and isinstance(sections.get(name), dict)
                            else value for name, value in others.items()}}
 
@@ -255,7 +255,7 @@ def damage(path):
 
 
 class TestCase(unittest.TestCase):
-    """Each test in a directory of its own, with tiny.yaml, a small model that trains on text.txt."""
+    """Runs each test in its own directory, with tiny.yaml, a small model that trains on text.txt."""
 
     program = None
     sections = {
@@ -281,7 +281,7 @@ class TestCase(unittest.TestCase):
         return job
 
     def longspan(self, *arguments, ranks=1, code=0):
-        """Runs it to its end, which must have that exit code."""
+        """Runs the program and checks its exit code."""
         result = self.start(*arguments, ranks=ranks).wait()
         self.assertEqual(result.code, code, f"longspan {' '.join(map(str, arguments))}\n{result.output}{result.errors}")
         return result
@@ -299,7 +299,7 @@ class TestCase(unittest.TestCase):
         return Run(self.directory / directory)
 
     def assert_one_sentence(self, result, *parts):
-        """Standard error is one line of the program that has these parts."""
+        """Checks that standard error is one line of the program that contains these parts."""
         self.assertRegex(result.errors, r"\Alongspan: [^\n]*\n\Z")
         for part in parts:
             self.assertIn(part, result.errors)

@@ -1,20 +1,20 @@
-"""Runs that are killed somewhere, and whether they went on afterwards as if nothing had been."""
+"""Kills runs at random points and checks that they resume bit for bit."""
 
 import signal
 import time
 
 from jobs import until
 
-# What mpirun, or the one process, ends with; 1 where mpirun lost a rank while it started.
+# Exit codes of mpirun or of the single process; 1: mpirun lost a rank during startup.
 KILLED = (137, -9, 124, 1)
 
 
 def kill(job, run, when, which, moment, start_seconds=0.5, kept=2):
-    """Kills "all" processes of the job, "one" rank, "mpirun", or the rank of a number; False when the job was quicker.
+    """Kills "all" processes of the job, "one" rank, "mpirun", or the rank with a number; False if the job finished first.
 
-    `when`: "starting" (anywhere in the first `start_seconds`), "training", "saving" or "removing" (with checkpoint.keep_latest
-    `kept`); `moment`: a random.Random that says where in it. Raises AssertionError where the job ends otherwise, or leaves
-    processes.
+    `when`: "starting" (in the first `start_seconds`), "training", "saving" or "removing" (with checkpoint.keep_latest `kept`).
+    `moment`: a random.Random that selects the point within it. Raises AssertionError if the job ends with another exit code
+    or leaves processes.
     """
     if when == "starting":
         time.sleep(moment.uniform(0, start_seconds))
@@ -24,7 +24,7 @@ def kill(job, run, when, which, moment, start_seconds=0.5, kept=2):
         if when == "saving":
             until(lambda: job.ended() or run.is_saving())
         if when == "removing":
-            # It is over in no time: from when there is one too many.
+            # Removal is fast: start waiting when there is one step too many.
             until(lambda: job.ended() or run.is_removing() or len(run.steps()) > kept)
     time.sleep(moment.uniform(0, 0.03 if when != "removing" else 0.005))
     if isinstance(which, int):
@@ -40,39 +40,39 @@ def kill(job, run, when, which, moment, start_seconds=0.5, kept=2):
 
 
 def names_in(run):
-    """The files of a run's directory, but for those that a run which saved nothing left to the next one."""
+    """Returns the files of a run directory, except those renamed from a run that saved nothing."""
     return sorted(path.name for path in run.path.iterdir() if ".before-" not in path.name)
 
 
 def difference(run, unbroken):
-    """What is otherwise in a run that was killed and went on to its end; empty where it is bit for bit the same."""
-    found, wanted = run.metrics_bytes().splitlines(), unbroken.metrics_bytes().splitlines()
-    for number, (line, reference) in enumerate(zip(found, wanted), start=1):
+    """Returns how a killed and resumed run differs from the uninterrupted one; "" if they are equal bit for bit."""
+    found, expected_lines = run.metrics_bytes().splitlines(), unbroken.metrics_bytes().splitlines()
+    for number, (line, reference) in enumerate(zip(found, expected_lines), start=1):
         if line != reference:
-            return f"line {number} of metrics.jsonl is\n{line.decode()}\nwanted\n{reference.decode()}"
-    if len(found) != len(wanted):
-        return f"metrics.jsonl has {len(found)} lines, wanted {len(wanted)}"
+            return f"line {number} of metrics.jsonl: expected\n{reference.decode()}\nfound\n{line.decode()}"
+    if len(found) != len(expected_lines):
+        return f"metrics.jsonl: expected {len(expected_lines)} lines, found {len(found)}"
     last = unbroken.steps()[-1]
     if run.steps()[-1:] != [last]:
-        return f"the last step that is saved is not {last}: {run.entries()}"
+        return f"expected the last checkpoint at step {last}, found {run.entries()}"
     state, expected = run.state(last), unbroken.state(last)
     for part in state:
         if state[part] != expected[part]:
             names = sorted(name for name in state[part] if state[part][name] != expected[part].get(name)) if part in (
-                "tensors", "scalars") else [f"{state[part]}, wanted {expected[part]}"]
-            return f"the state of step {last} has other {part}: {names}"
+                "tensors", "scalars") else f"expected {expected[part]}, found {state[part]}"
+            return f"step {last}: different {part}: {names}"
     if (names := names_in(run)) != names_in(unbroken):
-        return f"the directory of the run has {names}, wanted {names_in(unbroken)}"
+        return f"run directory: expected {names_in(unbroken)}, found {names}"
     if run.entries() != [f"step-{step:09}" for step in run.steps()]:
-        return f"left over in checkpoints/: {run.entries()}"
+        return f"unexpected files in checkpoints/: {run.entries()}"
     return ""
 
 
 def go_on(start, run, unbroken, verify):
-    """Starts the killed run once more; why it is not what the unbroken one is. `verify` runs longspan verify on it."""
+    """Resumes the killed run; returns how it differs from the uninterrupted one. `verify` runs longspan verify on it."""
     result = start().wait()
     if result.code != 0:
-        return f"started again it ends with {result.code}\n{result.output}{result.errors}"
+        return f"the resumed run ended with exit code {result.code}\n{result.output}{result.errors}"
     if why := difference(run, unbroken):
         return why
     result = verify()

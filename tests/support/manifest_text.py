@@ -1,4 +1,4 @@
-"""The manifest of a step as text: its own hash, and changes that keep it right."""
+"""Edits the text of a checkpoint manifest and updates its hash."""
 
 import ctypes
 
@@ -18,7 +18,7 @@ def xxh3(data):
 
 
 def edit(step, change):
-    """Changes the text of a step's manifest and gives it the right hash again."""
+    """Changes the manifest text of a step and updates the hash."""
     path = step / "manifest.json"
     text = path.read_bytes()
     body = change(text[:text.rindex(END)])

@@ -1,16 +1,16 @@
-"""A tokenizer.json as the package `tokenizers` writes it: byte-level byte pairs, as GPT-2 has them."""
+"""A tokenizer.json as the package `tokenizers` writes it: byte-level BPE, as in GPT-2."""
 import json
 
 
 def letters():
-    """The letter that stands for each byte (GPT-2's encoder.py says which)."""
+    """Returns the character that represents each byte (encoder.py of GPT-2)."""
     plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = iter(range(256, 512))
     return [chr(byte if byte in plain else next(others)) for byte in range(256)]
 
 
 def vocabulary_and_merges(pairs):
-    """Ids of the bytes, and after them of the pairs, which are merged in their order."""
+    """Returns the ids of the bytes, followed by those of the pairs, and the merges in order."""
     names = letters()
     spelled = [tuple("".join(names[byte] for byte in part.encode()) for part in pair) for pair in pairs]
     tokens = names + ["".join(pair) for pair in spelled]

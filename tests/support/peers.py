@@ -1,4 +1,4 @@
-"""Programs of other projects that tests compare with, in a Python environment that `launch/setup --peers` makes."""
+"""Reference implementations, in the Python environment of `launch/setup --reference-implementations`."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ import jobs
 
 
 class PeersTestCase(jobs.TestCase):
-    """A test that is skipped where the environment is not there. `peer_script` is a file of tests/peers."""
+    """A test that is skipped if the environment is missing. `peer_script` is a file of tests/peers."""
 
     peer_script = "causal.py"
 
@@ -16,17 +16,17 @@ class PeersTestCase(jobs.TestCase):
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         peers = Path(os.environ.get("LONGSPAN_PEERS") or Path(cache) / "longspan" / "peers").absolute()
         if not (peers / "ready").exists():
-            self.skipTest(f"there is no {peers / 'ready'}; launch/setup --peers makes it")
+            self.skipTest(f"{peers / 'ready'} not found; run launch/setup --reference-implementations")
         return peers
 
     def need(self, package):
-        """One that an environment which was made before may lack."""
+        """Skips the test if the environment lacks the package, because an older version created it."""
         peers = self.environment()
         if not list(peers.glob(f"lib/python3*/site-packages/{package}")):
-            self.skipTest(f"{peers} has no {package}; remove it, and launch/setup --peers makes it with that")
+            self.skipTest(f"{peers}: no package {package}; delete it and run launch/setup --reference-implementations")
 
     def peer(self, *arguments):
-        """What the script prints, which must succeed."""
+        """Returns the output of the script, which must succeed."""
         python = self.environment() / "bin" / "python"
         script = jobs.SOURCE / "tests" / "peers" / self.peer_script
         result = subprocess.run([python, script, *map(str, arguments)], cwd=self.directory, capture_output=True, text=True,

@@ -1,4 +1,4 @@
-"""Weights and texts on which training diverges."""
+"""Weights and corpora on which training diverges."""
 
 import array
 import json
@@ -24,7 +24,7 @@ def _shapes():
 
 
 def write_poisoned_llama(folder):
-    """A small Llama for `longspan import`, whose embedding of Z is no number."""
+    """Writes a small Llama for `longspan import`; the embedding of Z is NaN."""
     def poisoned(name, values):
         if name == "model.embed_tokens":
             for i in range(WIDTH):
@@ -34,7 +34,7 @@ def write_poisoned_llama(folder):
 
 
 def write_steep_llama(folder):
-    """One with a finite loss whose gradients float32 cannot hold: of the zeros that huge values are multiplied by."""
+    """Writes a Llama with a finite loss whose gradients overflow float32, at zero weights that multiply huge values."""
     factors = {"v_proj": 1e36, "o_proj": 0, "lm_head": 1e8}
 
     def steep(name, values):
@@ -61,11 +61,11 @@ def _write_llama(folder, change):
         "model_type": "llama", "vocab_size": VOCABULARY, "hidden_size": WIDTH, "intermediate_size": HIDDEN,
         "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": HEADS,
         "max_position_embeddings": 64, "tie_word_embeddings": False}))
-    (folder / "tokenizer.json").write_text(tokenizer_json([]))  # of bytes
+    (folder / "tokenizer.json").write_text(tokenizer_json([]))  # byte-level
 
 
 def poison(text, bad, first, count):
-    """Writes the text with Z all over one stream in the batches first, first + 1, ..., counted from 1."""
+    """Writes `text` to `bad` with one stream filled with Z in `count` batches from `first`, counted from 1."""
     content = bytearray(text.read_bytes())
     stream = 3 * (len(content) // BATCH)
     begin = stream + (first - 1) * SEGMENT

@@ -1,4 +1,4 @@
-"""A run of each family that is as small as it can be, for tests that start hundreds of them."""
+"""Minimal runs of each family, for tests that start hundreds of them."""
 
 import json
 import random
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jobs
 
-SIDE = 4  # of an image
+SIDE = 4  # image height and width
 
 COMMON = {
     "run": {"output_dir": "run", "num_threads": 1},
@@ -25,7 +25,7 @@ TAGS = {"train": "train.tags", "validation": "held-out.tags", "global_batch_toke
 IMAGES = {"format": "images", "train": "train.images", "train_target": "train.labels", "validation": "held-out.images",
           "validation_target": "held-out.labels", "global_batch_tokens": 160}
 
-# What each has beside COMMON, by sections.
+# Settings of each family in addition to COMMON, by section.
 OWN = {
     "transformer_xl": {"model": {"mem_len": 8}, "data": TEXT},
     "decoder": {"model": {"norm": {"position": "pre"}}, "data": TEXT},
@@ -40,7 +40,7 @@ FAMILIES = tuple(OWN)
 
 
 def sections_of(family):
-    """The configuration of a run of the family, by sections."""
+    """Returns the configuration of a run of the family, by section."""
     sections = jobs.merged(COMMON, OWN[family])
     sections["model"] = {"family": family, **sections["model"]}
     return sections
@@ -61,7 +61,7 @@ def _tagged(source):
 
 
 def write_data(directory, family):
-    """The files that the configuration of the family names."""
+    """Writes the data files of the family's configuration."""
     directory = Path(directory)
     data = OWN[family]["data"]
     for number, (key, size) in enumerate((("train", 120), ("validation", 4))):
@@ -81,7 +81,7 @@ def write_data(directory, family):
 
 
 def write(directory, family):
-    """NAME.yaml and its data into a directory; the file's name."""
+    """Writes NAME.yaml and its data into a directory; returns the file name."""
     write_data(directory, family)
     # JSON is YAML.
     (Path(directory) / f"{family}.yaml").write_text(json.dumps(sections_of(family), indent=1))

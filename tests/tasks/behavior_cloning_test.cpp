@@ -55,7 +55,7 @@ std::unique_ptr<Model> model_of(const Task& task, std::int64_t memory) {
 }
 
 TEST_F(Recall, ValidationSaysWhatOfEpisodesIsRight) {
-  const DataOptions options = data("number_pad", "number_pad side 3 steps 20");
+  const DataOptions options = data("numpad", "numpad side 3 steps 20");
   const auto task = opened(options, 5);
   const auto model = model_of(*task, 8);
   const Measurement found = *task->validate(*model);
@@ -76,12 +76,11 @@ std::string complaint(const std::function<void()>& act) {
 }
 
 TEST_F(Recall, WhatDoesNotGoTogetherIsTold) {
-  const DataOptions other = data("corridor", "memory_maze");
-  EXPECT_NE(
-      complaint([&] { opened(other); })
-          .find("the actions that are learnt are left, right, and a memory maze of 4 x 4 cells, "
-                "80 steps has down, left, right, up"),
-      std::string::npos);
+  const DataOptions other = data("t_maze", "memory_maze");
+  EXPECT_NE(complaint([&] { opened(other); })
+                .find("expected the training actions left, right, found down, left, right, up in a "
+                      "memory maze of 4 x 4 cells"),
+            std::string::npos);
   DataOptions missing = other;
   missing.train = ConfigPath{"/nowhere/world.txt", "data.train", "c.yaml:1:1"};
   EXPECT_EQ(complaint([&] { opened(missing); }),
@@ -90,12 +89,11 @@ TEST_F(Recall, WhatDoesNotGoTogetherIsTold) {
   DataOptions words = other;
   words.tokenizer = TokenizerKind::characters;
   EXPECT_EQ(behavior_cloning_task().problem(words),
-            "data.tokenizer.type is char, and with run.task: behavior_cloning what is seen at a "
-            "step is a byte; set it to byte");
+            "data.tokenizer.type: expected byte with run.task: behavior_cloning, found char");
 }
 
 TEST_F(Recall, WritesAnActionForEachStep) {
-  const DataOptions options = data("corridor", "corridor");
+  const DataOptions options = data("t_maze", "t_maze");
   const auto task = opened(options);
   const auto model = model_of(*task, 8);
   const std::vector<std::string> lines = {"L.?", "", "R"};
@@ -115,7 +113,7 @@ TEST_F(Recall, WritesAnActionForEachStep) {
 
 // In the segments that it was trained and is measured in.
 TEST_F(Recall, ALineIsReadAsAnEpisodeIs) {
-  const DataOptions options = data("corridor", "corridor");
+  const DataOptions options = data("t_maze", "t_maze");
   const auto task = opened(options);
   const std::string line = "L..R.?.L?.R.L?";
   const LabelSet actions({"left", "right"});

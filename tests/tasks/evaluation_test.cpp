@@ -327,16 +327,16 @@ TEST(Evaluation, RefusesWhatTheModelCannotDo) {
   const auto decoder = make_decoder(learned, small_setting());
   EXPECT_EQ(sentence_of<ConfigurationError>(
                 [&] { evaluate(*decoder, file.corpus, {.segment = 8, .memory = 16}); }),
-            "the model has no memory, evaluation asks for one of 16 rows");
+            "the model does not support mem_len > 0, found 16");
   EXPECT_EQ(
       sentence_of<ConfigurationError>([&] { evaluate(*decoder, file.corpus, {.segment = 9}); }),
-      "the model reads at most 8 tokens in one pass, evaluation asks for 9");
+      "expected at most 8 tokens per pass, found 9");
   EXPECT_EQ(sentence_of<ConfigurationError>(
                 [&] { evaluate_sliding_window(*decoder, file.corpus, 9, {.segment = 4}); }),
-            "the model reads at most 8 tokens in one pass, evaluation asks for 9");
+            "expected at most 8 tokens per pass, found 9");
   EXPECT_EQ(sentence_of<ConfigurationError>(
                 [&] { evaluate_sliding_window(*decoder, file.corpus, 0, {.segment = 4}); }),
-            "a window of 0 tokens; at least 1 is needed to predict");
+            "window: expected at least 1 token, found 0");
 }
 
 TEST(Evaluate, ReportsHowManyImagesAreDone) {
@@ -365,9 +365,9 @@ TEST(Evaluate, ReportsHowManyImagesAreDone) {
                  .target = ConfigPath(),
                  .say = [&](const std::string& text) { told.push_back(text); },
                  .say_every = 0});
-  EXPECT_EQ(told,
-            (std::vector<std::string>{
-                "1 of 3 images are done", "2 of 3 images are done", "3 of 3 images are done"}));
+  EXPECT_EQ(
+      told,
+      (std::vector<std::string>{"1 of 3 images done", "2 of 3 images done", "3 of 3 images done"}));
 }
 
 }  // namespace

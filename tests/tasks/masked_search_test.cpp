@@ -122,19 +122,16 @@ TEST(MaskedSearch, RefusesWhatIsOfTheOtherDecoder) {
     return sentence_of<ConfigurationError>([&] { translated(model, {""}, options); });
   };
   const auto model = small_encoder_decoder(masked(NatObjective::random));
-  EXPECT_EQ(sentence(*model, {.iterations = 0}), "0 iterations; wanted: at least 1");
+  EXPECT_EQ(sentence(*model, {.iterations = 0}), "iterations: expected at least 1, found 0");
   EXPECT_EQ(sentence(*model, {.n_best = 3, .length_beam = 2}),
-            "3 best results are asked of a length beam of 2; wanted: 1 to 2");
+            "n-best: expected 1 to the length beam of 2, found 3");
   EXPECT_EQ(sentence(*model, {.alpha = 1}),
-            "a length penalty is for words that are said one after another; this model has "
-            "model.decoder_type: non_autoregressive, whose results are ranked by the mean of their "
-            "words");
+            "length penalty requires model.decoder_type: autoregressive, found non_autoregressive");
   EXPECT_EQ(sentence(*model, {.sampling = SamplingOptions()}),
-            "samples are drawn one word after another; this model has model.decoder_type: "
-            "non_autoregressive, which says all words at once");
+            "sampling requires model.decoder_type: autoregressive, found non_autoregressive");
   EXPECT_EQ(sentence(*small_encoder_decoder(), {.iterations = 4}),
-            "iterations and a length beam are for model.decoder_type: non_autoregressive; this "
-            "model says one word after another");
+            "iterations and length beam require model.decoder_type: non_autoregressive, found "
+            "autoregressive");
 }
 
 }  // namespace

@@ -63,15 +63,15 @@ std::unique_ptr<Model> model_of(const Task& task, std::int64_t memory) {
 }
 
 TEST_F(Reinforcement, ValidationsPlayTheSameWholeEpisodes) {
-  const DataOptions options = data("number_pad", "number_pad side 3 steps 20");
+  const DataOptions options = data("numpad", "numpad side 3 steps 20");
   const auto task = opened(options, 5);
   const auto model = model_of(*task, 8);
   const Measurement found = *task->validate(*model);
   EXPECT_EQ(found.find("episodes"), 32) << "two of each environment";
-  EXPECT_GT(*found.find("reward"), 0);
-  EXPECT_LT(*found.find("reward"), 10);
-  EXPECT_GT(*found.find("entropy"), 1);
-  EXPECT_LT(*found.find("entropy"), std::log(9));
+  EXPECT_GT(*found.find("episode_reward_mean"), 0);
+  EXPECT_LT(*found.find("episode_reward_mean"), 10);
+  EXPECT_GT(*found.find("policy_entropy"), 1);
+  EXPECT_LT(*found.find("policy_entropy"), std::log(9));
   EXPECT_EQ(found.metric_values, task->validate(*model)->metric_values);
   DataOptions greedy = options;
   greedy.rollouts.greedy = true;
@@ -79,7 +79,7 @@ TEST_F(Reinforcement, ValidationsPlayTheSameWholeEpisodes) {
 }
 
 TEST_F(Reinforcement, OtherActionsAreRefused) {
-  const DataOptions other = data("corridor", "memory_maze");
+  const DataOptions other = data("t_maze", "memory_maze");
   EXPECT_THROW(opened(other), DataError);
 }
 
@@ -94,12 +94,12 @@ double success_after(const DataOptions& options, std::int64_t memory, int steps)
   Trainer trainer(model_of(*task, memory), training, Random(1));
   const auto source = task->source_by(trainer.model());
   for (int step = 0; step < steps; ++step) trainer.step(source->next());
-  return *task->validate(trainer.model())->find("success");
+  return *task->validate(trainer.model())->find("success_rate");
 }
 
 // The fork is two segments behind the sign: only who remembers it can know the way.
-TEST_F(Reinforcement, ACorridorIsLearntWithMemoryAndNotWithout) {
-  const DataOptions options = data("corridor length 10", "corridor length 10");
+TEST_F(Reinforcement, ATMazeIsLearntWithMemoryAndNotWithout) {
+  const DataOptions options = data("t_maze length 10", "t_maze length 10");
   EXPECT_GT(success_after(options, 18, 480), 95);
   const double without = success_after(options, 0, 120);
   EXPECT_GT(without, 20);

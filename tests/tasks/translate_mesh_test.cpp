@@ -112,7 +112,7 @@ TEST(TranslateMesh, AValidationSaysWhoTookHowManySteps) {
           EXPECT_EQ(many.curves[i].name, one.curves[i].name);
           EXPECT_EQ(many.curves[i].values, one.curves[i].values) << testing::to_string(mesh.shape);
         }
-        for (const char* name : {"encoder_steps_mean", "decoder_steps_largest"})
+        for (const char* name : {"encoder_act_steps_mean", "decoder_act_steps_max"})
           EXPECT_EQ(many.find(name), one.find(name)) << name;
       });
 }

@@ -258,7 +258,7 @@ TEST(Translate, ALineThatALearnedTableCannotReadIsNamed) {
   EXPECT_EQ(sentence_of<DataError>([&] {
               translated(*model, {"ab", "abcdefghi"}, {});
             }),
-            "lines:2: the line has 9 tokens, the model reads at most 8");
+            "lines:2: expected at most 8 tokens, found 9");
   // What is as long as the table, to a result that may be so too.
   const auto found = translated(*model, {"abcdefgh"}, {.beam = 1});
   EXPECT_LE(found.front().front().text.size(), 3u * 7u);  // a wrong byte is shown in three
@@ -280,7 +280,7 @@ TEST(Translate, NotANumberNamesTheLine) {
     const std::string said = sentence_of<Failure>([&] {
       translated(*model, {"some longer line", "", "abzc", "abc"}, decoding);
     });
-    EXPECT_EQ(said, "input 2: the logit of token 0 is not a number");
+    EXPECT_EQ(said, "input 2: the logit of token 0 is NaN");
   }
 }
 
@@ -289,13 +289,12 @@ TEST(Translate, RefusesBadOptionsAlsoWithoutLines) {
   const auto sentence = [&](const TranslateOptions& options) {
     return sentence_of<ConfigurationError>([&] { translated(*model, {""}, options); });
   };
-  EXPECT_EQ(sentence({.beam = 2, .n_best = 3}),
-            "3 best hypotheses are asked of a beam of 2; wanted: 1 to 2");
-  EXPECT_EQ(sentence({.beam = 0}), "a beam of 0; wanted: at least 1");
+  EXPECT_EQ(sentence({.beam = 2, .n_best = 3}), "n-best: expected 1 to the beam of 2, found 3");
+  EXPECT_EQ(sentence({.beam = 0}), "beam: expected at least 1, found 0");
   EXPECT_EQ(sentence({.sampling = SamplingOptions{.top_p = 2}}),
-            "top-p is 2; wanted: more than 0, at most 1");
+            "top-p: expected more than 0 and at most 1, found 2");
   EXPECT_EQ(sentence({.n_best = 0, .sampling = SamplingOptions()}),
-            "0 samples are asked for; wanted: at least 1");
+            "samples: expected at least 1, found 0");
 }
 
 TEST(Translate, TellsHowManyLinesAreDone) {

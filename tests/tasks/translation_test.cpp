@@ -114,7 +114,7 @@ TEST(Translation, BitsPerByteOfCutTargetsAreOfTheTextThatIsRead) {
                    whole.find("bits_per_byte").value());
   EXPECT_EQ(cut.find("truncated"), 1);
   EXPECT_FALSE(whole.find("truncated").has_value());
-  EXPECT_NE(cut.text.find("; 1 cut after data.max_length = 4 tokens"), std::string::npos)
+  EXPECT_NE(cut.text.find("; 1 truncated to data.max_length = 4 tokens"), std::string::npos)
       << cut.text;
 }
 
@@ -184,17 +184,17 @@ TEST(Translation, EvaluateEqualsValidation) {
                                               .decoding = {.beam = 1}});
   for (const MetricValue& figure : validation.metric_values)
     EXPECT_EQ(measured.find(figure.name), figure.value) << figure.name;
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] {
-              task_kind("translation")
-                  .evaluate({.model = *model,
-                             .tokenizer = bytes,
-                             .labels = {},
-                             .data = files.data,
-                             .file = files.data.validation.parts.at(0).path,
-                             .target = ConfigPath()});
-            }),
-            files.validation.path() +
-                ": its targets are not named; --data-target names them beside --data");
+  EXPECT_EQ(
+      sentence_of<ConfigurationError>([&] {
+        task_kind("translation")
+            .evaluate({.model = *model,
+                       .tokenizer = bytes,
+                       .labels = {},
+                       .data = files.data,
+                       .file = files.data.validation.parts.at(0).path,
+                       .target = ConfigPath()});
+      }),
+      files.validation.path() + ": targets are missing; set --data-target together with --data");
 }
 
 // Where all tokens take the same number of steps, that is the mean, and the curve is flat.
@@ -207,15 +207,15 @@ TEST(Translation, SaysHowManyStepsWereTaken) {
     const Measurement measured = files.open()->validate(*small_encoder_decoder(options)).value();
     const double steps = bias < 0 ? 3 : 1;
     for (const std::string stack : {"encoder", "decoder"}) {
-      EXPECT_EQ(measured.find(stack + "_steps_mean"), steps);
-      EXPECT_EQ(measured.find(stack + "_steps_largest"), steps);
+      EXPECT_EQ(measured.find(stack + "_act_steps_mean"), steps);
+      EXPECT_EQ(measured.find(stack + "_act_steps_max"), steps);
     }
     ASSERT_EQ(measured.curves.size(), 2u);
-    EXPECT_EQ(measured.curves[0].name, "encoder_steps");
+    EXPECT_EQ(measured.curves[0].name, "encoder_act_steps");
     EXPECT_EQ(measured.curves[0].values, std::vector<double>(11, steps));
-    EXPECT_EQ(measured.curves[1].name, "decoder_steps");
+    EXPECT_EQ(measured.curves[1].name, "decoder_act_steps");
     EXPECT_EQ(measured.curves[1].values, std::vector<double>(18, steps));
-    EXPECT_NE(measured.text.find(fmt::format("encoder_steps {0:.2f} (at most {0})", steps)),
+    EXPECT_NE(measured.text.find(fmt::format("encoder_act_steps {0:.2f} (at most {0})", steps)),
               std::string::npos)
         << measured.text;
   }

@@ -43,7 +43,7 @@ TEST(SuppliedSourceMesh, EveryRankIsToldWhereOneHasOtherDocuments) {
     if (is_alone)
       EXPECT_EQ(sentence, "");
     else
-      EXPECT_NE(sentence.find("ranks were given different documents up to document 7 of epoch 0"),
+      EXPECT_NE(sentence.find("ranks received different documents up to document 7 of epoch 0"),
                 std::string::npos)
           << sentence;
   });
@@ -60,7 +60,7 @@ TEST(SuppliedSourceMesh, EveryRankIsToldWhereTheyEndForOne) {
         },
         mesh);
     EXPECT_EQ(told(*given), "");
-    EXPECT_NE(told(*given).find("ranks were given different documents"), std::string::npos);
+    EXPECT_NE(told(*given).find("ranks received different documents"), std::string::npos);
   });
 }
 

@@ -113,7 +113,7 @@ TEST(SuppliedSource, OtherDocumentsThanBeforeAreTold) {
   const auto path = saved(*first, 1, folder.path());
   const auto second = source(supply(numbered({9, 3})));
   EXPECT_THAT(sentence_of<DataError>([&] { second->load_state(Checkpoint::open(path)); }),
-              HasSubstr("is to go on at token 4 of document 1 of epoch 0, which is not there"));
+              HasSubstr("resumes at token 4 of document 1 of epoch 0, which does not exist"));
 }
 
 TEST(SuppliedSource, WhatCannotBeginAgainEndsAndIsSavedAsItWasBefore) {
@@ -149,11 +149,11 @@ TEST(SuppliedSource, RefusesIdsOutsideOfTheVocabularyAndEpochsWithoutTokens) {
   EXPECT_THAT(sentence_of<DataError>([] {
                 source(supply({{1, 2, 3, 4, 5}, {6, 100}}))->next();
               }),
-              HasSubstr("document 1 of epoch 0: token 1 is 100; wanted 0 to 99"));
+              HasSubstr("document 1 of epoch 0: token 1: expected 0 to 99, found 100"));
   EXPECT_THAT(sentence_of<DataError>([] {
                 source(supply({{}, {}}))->next();
               }),
-              HasSubstr("epoch 0 has no token"));
+              HasSubstr("epoch 0 has no tokens"));
 }
 
 }  // namespace

@@ -154,9 +154,8 @@ TEST(JsonTokenizer, TwoFilesOfOthersAreRefused) {
     return "";
   };
   EXPECT_THAT(refused(R"({"a": 0, "b</w>": 1, "ab</w>": 2})", "a b</w>\n"),
-              HasSubstr("vocab.json: has pieces that end in </w> and no <|startoftext|>"));
-  EXPECT_THAT(refused(R"({"a": 0, "b": 1, "ab": 2})", "a b\n"),
-              HasSubstr("vocab.json: has no piece for a space; wanted the pieces of GPT-2"));
+              HasSubstr("pieces that end in </w> without <|startoftext|>"));
+  EXPECT_THAT(refused(R"({"a": 0, "b": 1, "ab": 2})", "a b\n"), HasSubstr("no piece for a space"));
 }
 
 TEST(JsonTokenizer, SpecialTokensArePassedOverWhereAsked) {
@@ -170,19 +169,18 @@ TEST(JsonTokenizer, SpecialTokensArePassedOverWhereAsked) {
 TEST(JsonTokenizer, WhatIsNotKnownIsRefusedWithItsPlace) {
   const std::string good = expected("Llama2").json;
   EXPECT_EQ(refusal(good), "");
-  EXPECT_THAT(refusal("{"), HasSubstr("t.json: is not JSON"));
-  EXPECT_THAT(refusal("[]"), HasSubstr("t.json: found a list of 0; wanted an object"));
+  EXPECT_THAT(refusal("{"), HasSubstr("t.json: invalid JSON"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("t.json: expected an object, found a list of 0"));
   EXPECT_THAT(refusal(replaced(good, "\"Prepend\"", "\"Append\"")),
-              HasSubstr("t.json: normalizer.normalizers[0].type: found \"Append\"; wanted one that "
-                        "Longspan knows"));
+              HasSubstr("t.json: normalizer.normalizers[0].type: expected one of NFC"));
   EXPECT_THAT(refusal(replaced(good, "\"ByteFallback\"", "\"CTC\"")),
-              HasSubstr("t.json: decoder.decoders[1].type: found \"CTC\""));
+              HasSubstr("t.json: decoder.decoders[1].type: expected one of ByteLevel"));
   EXPECT_THAT(refusal(replaced(good, "\"BPE\"", "\"Morse\"")), HasSubstr("t.json: model.type"));
   EXPECT_THAT(refusal(replaced(good, "[\"l\", \"l\"]", "[\"l\", \"zz\"]")),
               HasSubstr("t.json: model.merges[1]"));
   EXPECT_THAT(refusal(replaced(good, "\"ids\": [1]", "\"ids\": [9999]")), HasSubstr("9999"));
   EXPECT_THAT(refusal(replaced(good, "\"<0x00>\": 3", "\"<0x00>\": 16000000")),
-              HasSubstr("wanted an integer"));
+              HasSubstr("expected an integer"));
   EXPECT_THAT(refusal(replaced(good, "\"id\": 2,", "\"id\": 5,")), HasSubstr("added_tokens[2].id"));
 }
 
@@ -282,7 +280,7 @@ TEST(JsonTokenizer, BlanksThatAreTakenAwayAreNoBeginning) {
 TEST(JsonTokenizer, IdsBehindAGapAreRefused) {
   EXPECT_EQ(refusal(letters_and("", added_token(3, "<x>", false))), "");
   EXPECT_THAT(refusal(letters_and("", added_token(7, "<x>", false))),
-              HasSubstr("added_tokens[0].id: found 7; wanted at most 3, the next id"));
+              HasSubstr("added_tokens[0].id: expected at most 3, the next id, found 7"));
 }
 
 // Blanks that a token takes may be the beginning of another one.

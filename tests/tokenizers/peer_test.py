@@ -4,7 +4,7 @@
     tests/tokenizers/peer_test.py build/tests/tokenizer_ids [TEXT]
 
 TEXT: a large file to compare too; with launch/test --all, where there is none, 40 MB of dictionaries that are installed
-(Debian's dict-gcide has as many), and of other texts where they have fewer. launch/setup --peers makes the environment.
+(Debian's dict-gcide has as many), and of other texts where they have fewer. launch/setup --reference-implementations makes the environment.
 """
 import gzip
 import os
@@ -38,7 +38,7 @@ def main():
     peers = Path(os.environ.get("LONGSPAN_PEERS") or Path(cache) / "longspan" / "peers")
     python = peers / "bin" / "python"
     if not python.exists() or subprocess.run([python, "-c", "import tokenizers"], capture_output=True).returncode:
-        print(f"skipped: {python} has no package tokenizers; launch/setup --peers installs it")
+        print(f"skipped: {python} has no package tokenizers; launch/setup --reference-implementations installs it")
         return SKIPPED
     script = Path(__file__).resolve().parents[1] / "peers" / "tokenizers_peer.py"
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as texts:

@@ -115,17 +115,16 @@ TEST(TokenizerTrainer, SaysWhatATextCanGive) {
     return "";
   };
   EXPECT_THAT(refusal(rules_of(TrainedKind::byte_pairs, 256)),
-              HasSubstr("text.txt: a vocabulary of 256 is too small for it; its 256 bytes and the "
-                        "special tokens need 257"));
+              HasSubstr("text.txt: a vocabulary of 256 is too small: its 256 bytes and the special "
+                        "tokens require 257"));
   EXPECT_THAT(refusal(rules_of(TrainedKind::byte_pairs, 400)),
-              HasSubstr("text.txt: a vocabulary of 400 is too large for it; its pairs that are "
-                        "there twice give 26"));
+              HasSubstr("text.txt: a vocabulary of 400 is too large: its repeated pairs yield 26"));
   EXPECT_THAT(refusal(rules_of(TrainedKind::word_pieces, 10)), HasSubstr("its characters and"));
   TokenizerRules rules = rules_of(TrainedKind::byte_pairs, 258);
   rules.special = {"<s>", "<s>"};
-  EXPECT_THAT(refusal(rules), HasSubstr("special token \"<s>\" is there twice"));
+  EXPECT_THAT(refusal(rules), HasSubstr("duplicate special token \"<s>\""));
   rules.special = {""};
-  EXPECT_THAT(refusal(rules), HasSubstr("wanted a text in UTF-8"));
+  EXPECT_THAT(refusal(rules), HasSubstr("expected a UTF-8 string"));
 }
 
 }  // namespace

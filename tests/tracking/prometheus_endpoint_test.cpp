@@ -96,7 +96,7 @@ TEST(PrometheusEndpoint, TellsTheNewestNumbers) {
                                  "longspan_loss{run=\"0123abcd\"} 0.02",
                                  "# TYPE longspan_tokens_total counter"})
     EXPECT_NE(found.find(line), std::string::npos) << line << "\n" << found;
-  EXPECT_NE(found.find("of=\"a.txt\""), std::string::npos) << found;
+  EXPECT_NE(found.find("name=\"a.txt\""), std::string::npos) << found;
 }
 
 TEST(PrometheusEndpoint, APortInUseIsSaid) {

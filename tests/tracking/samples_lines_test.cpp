@@ -37,9 +37,9 @@ class SamplesFiles : public ::testing::Test {
       open(path_, last_step);
       ADD_FAILURE() << content;
     } catch (const DataError& error) {
-      EXPECT_EQ(error.what(),
-                path_.string() + ":" + std::to_string(line) +
-                    ": found something else than a sample; move the file away");
+      EXPECT_EQ(
+          error.what(),
+          path_.string() + ":" + std::to_string(line) + ": expected a sample; move the file away");
     }
     EXPECT_EQ(text(), content);
   }

@@ -186,8 +186,8 @@ TEST(LossScaleMesh, AnOverflowAtScaleOneDiverges) {
     Trainer overflowing = trainer(Fault::gradient);
     const std::string overflow = divergence(overflowing, mesh);
     EXPECT_TRUE(
-        overflow.starts_with("training diverged: 3 steps in a row had gradients that float16 "
-                             "cannot hold even at loss scale 1; the last is step 5 (loss"))
+        overflow.starts_with("training diverged: 3 consecutive steps had gradients that "
+                             "overflow float16 at loss scale 1; the last is step 5 (loss"))
         << overflow;
     // A loss that is not finite is not the scale's doing.
     Trainer lost = trainer(Fault::loss);

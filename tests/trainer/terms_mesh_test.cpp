@@ -183,7 +183,7 @@ TEST(Terms, WhoseCountTheBatchLacksAreRefusedByName) {
         streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.global_batch_size"));
     batch.counts.erase("marked");
     EXPECT_THAT(sentence_of<Failure>([&] { trainer.step(batch); }),
-                ::testing::HasSubstr("the batch does not count `marked`"));
+                ::testing::HasSubstr("the batch has no count `marked`"));
   });
 }
 

@@ -61,8 +61,8 @@ TEST(BestStep, SaysWhichFiguresThereAreWhereItsOwnIsMissing) {
   BestTracker best({"span_f1"});
   EXPECT_FALSE(best.add(1, measured(1, 1)));
   EXPECT_EQ(best.missing(measured(1, 1)),
-            "checkpoint.best_metric: found span_f1, which the validation of these data has not; it "
-            "has loss, bleu: no best step is kept");
+            "checkpoint.best_metric: expected one of loss, bleu, found span_f1; no best checkpoint "
+            "is retained");
   EXPECT_EQ(best.missing(measured(std::numeric_limits<double>::infinity(), 1)), "");
   EXPECT_EQ(BestTracker({"bleu"}).missing(measured(1, 1)), "");
 }

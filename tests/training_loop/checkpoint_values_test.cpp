@@ -20,15 +20,15 @@ class CheckpointValues : public ::testing::Test {
  protected:
   CheckpointValues() {
     Scalars& scalars = state_.scalars;
-    for (const char* counter : {"trainer/steps", "optimizer/updates"}) scalars.set(counter, 7);
-    for (const char* counter : {"trainer/skipped", "trainer/skipped_in_a_row"})
+    for (const char* counter : {"trainer/steps", "optimizer/num_updates"}) scalars.set(counter, 7);
+    for (const char* counter : {"trainer/num_skipped", "trainer/consecutive_skips"})
       scalars.set(counter, 0);
     scalars.set("trainer/tokens", 700);
     scalars.set(tokenizer_scalar, Tokenizer().to_json());
     scalars.set(corpus_scalar, std::numeric_limits<std::uint64_t>::max());
     scalars.set(threads_scalar, 2);
     add(cursor_name, {4, 2}, DType::i64);
-    add("memory/0", {4, 3, 8}, DType::f32);
+    add("mems/0", {4, 3, 8}, DType::f32);
     info_ = {.run_id = "run", .step = 7, .layout = {}, .configuration = "model: {}\n"};
   }
 
@@ -68,12 +68,12 @@ class CheckpointValues : public ::testing::Test {
 
 TEST_F(CheckpointValues, WhatARunSavesIsTaken) {
   EXPECT_TRUE(value_problems(saved()).empty());
-  state_.scalars.set("trainer/skipped", 3);
-  state_.scalars.set("trainer/skipped_in_a_row", 2);
-  state_.scalars.set("optimizer/updates", 4);
-  state_.scalars.set("loss_scale/value", 65536.0);
-  state_.scalars.set("loss_scale/good_steps", 1);
-  state_.scalars.set("loss_scale/forgiven", 2);
+  state_.scalars.set("trainer/num_skipped", 3);
+  state_.scalars.set("trainer/consecutive_skips", 2);
+  state_.scalars.set("optimizer/num_updates", 4);
+  state_.scalars.set("loss_scale/scale", 65536.0);
+  state_.scalars.set("loss_scale/growth_tracker", 1);
+  state_.scalars.set("loss_scale/hysteresis_left", 2);
   state_.scalars.set(zero_scalar, 2);
   state_.scalars.set(device_scalar, "cuda with NCCL");
   state_.scalars.set(skipped_data_scalar, R"({"times": 1, "before": {"12": 4}})");
@@ -93,9 +93,9 @@ TEST_F(CheckpointValues, OfWeightsThatAnotherProgramSavedNothingIsAsked) {
 TEST_F(CheckpointValues, CountersThatCannotBeAreRefused) {
   constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
   for (const char* name : {"trainer/steps",
-                           "trainer/skipped",
-                           "trainer/skipped_in_a_row",
-                           "optimizer/updates",
+                           "trainer/num_skipped",
+                           "trainer/consecutive_skips",
+                           "optimizer/num_updates",
                            "trainer/tokens",
                            threads_scalar}) {
     for (const std::int64_t value : {std::int64_t{-1}, -largest - 1, largest})
@@ -104,50 +104,51 @@ TEST_F(CheckpointValues, CountersThatCannotBeAreRefused) {
                 std::string::npos)
           << with(name, value);
     EXPECT_NE(with(name, 7.0).find("an integer from "), std::string::npos) << name;
-    EXPECT_NE(with(name, "7").find("found \"7\", an integer from "), std::string::npos) << name;
+    EXPECT_NE(with(name, "7").find(": expected an integer from "), std::string::npos) << name;
     EXPECT_NE(problem_after([&](CheckpointInfo&, TrainingState& state) {
                 state.scalars.values().erase(name);
-              }).find(fmt::format("scalar \"{}\" is missing, an integer from ", name)),
+              }).find(fmt::format("scalar \"{}\" is missing (expected an integer from ", name)),
               std::string::npos);
   }
 }
 
 TEST_F(CheckpointValues, CountersThatContradictOneAnotherAreRefused) {
   EXPECT_EQ(
-      with("optimizer/updates", 6),
-      "optimizer/updates is 6 and trainer/skipped 0, which do not make the 7 of trainer/steps");
-  EXPECT_EQ(with("trainer/skipped_in_a_row", 1),
-            "trainer/skipped_in_a_row is 1, more than the 0 of trainer/skipped");
+      with("optimizer/num_updates", 6),
+      "trainer/steps: expected the sum of optimizer/num_updates = 6 and trainer/num_skipped = 0, "
+      "found 7");
+  EXPECT_EQ(with("trainer/consecutive_skips", 1),
+            "trainer/consecutive_skips: expected at most trainer/num_skipped = 0, found 1");
   EXPECT_EQ(problem_after([](CheckpointInfo& info, TrainingState&) { info.step = 9; }),
-            "trainer/steps is 7, and the checkpoint is of step 9");
+            "trainer/steps: expected the step of the checkpoint, 9, found 7");
 }
 
 TEST_F(CheckpointValues, LossScalesThatCannotBeAreRefused) {
   for (const double value :
        {0.0, 0.5, -2.0, 3.0, std::numeric_limits<double>::infinity(), std::nan("")})
     EXPECT_NE(problem_after([&](CheckpointInfo&, TrainingState& state) {
-                state.scalars.set("loss_scale/value", value);
-                state.scalars.set("loss_scale/good_steps", 1);
-                state.scalars.set("loss_scale/forgiven", 2);
-              }).find("a power of two from 1 is wanted"),
+                state.scalars.set("loss_scale/scale", value);
+                state.scalars.set("loss_scale/growth_tracker", 1);
+                state.scalars.set("loss_scale/hysteresis_left", 2);
+              }).find("expected a power of two of at least 1"),
               std::string::npos)
         << value;
-  EXPECT_EQ(with("loss_scale/value", 2.0), "2 problems");  // what belongs to it is missing
+  EXPECT_EQ(with("loss_scale/scale", 2.0), "2 problems");  // what belongs to it is missing
 }
 
 TEST_F(CheckpointValues, TextsAndTensorsThatCannotBeAreRefused) {
-  EXPECT_NE(with(tokenizer_scalar, "").find("is not a tokenizer of Longspan"), std::string::npos);
+  EXPECT_NE(with(tokenizer_scalar, "").find("not a Longspan tokenizer"), std::string::npos);
   std::string deep(1'000'000, '[');
   EXPECT_NE(with(tokenizer_scalar, deep.c_str()).find("more than 32 deep"), std::string::npos);
   EXPECT_EQ(problem_after([](CheckpointInfo& info, TrainingState&) { info.configuration = ""; }),
-            "configuration: found 0 bytes, 1 to 1048576 are wanted");
+            "configuration: expected 1 to 1048576 bytes, found 0");
   EXPECT_EQ(problem_after([](CheckpointInfo& info, TrainingState&) {
               info.configuration.assign(2'000'000, ' ');
             }),
-            "configuration: found 2000000 bytes, 1 to 1048576 are wanted");
-  EXPECT_NE(with(skipped_data_scalar, "{}").find("run/skipped_data\": found something else than"),
+            "configuration: expected 1 to 1048576 bytes, found 2000000");
+  EXPECT_NE(with(skipped_data_scalar, "{}").find("run/skipped_batches\": expected content like"),
             std::string::npos);
-  EXPECT_NE(with(skipped_data_scalar, 7).find("found 7, text is wanted"), std::string::npos);
+  EXPECT_NE(with(skipped_data_scalar, 7).find("expected text, found 7"), std::string::npos);
   const auto tensor_after = [&](std::size_t index, const Shape& shape, DType dtype) {
     return problem_after([&](CheckpointInfo&, TrainingState& state) {
       const std::string name = state.tensors[index].name;
@@ -156,13 +157,13 @@ TEST_F(CheckpointValues, TextsAndTensorsThatCannotBeAreRefused) {
     });
   };
   EXPECT_EQ(tensor_after(0, {}, DType::i64),
-            "tensor \"data/cursor\" is i64 [], i64 [streams, 2 or more] is wanted");
+            "tensor \"data/cursor\": expected i64 [streams, 2 or more], found i64 []");
   EXPECT_EQ(tensor_after(0, {4, 2}, DType::f32),
-            "tensor \"data/cursor\" is f32 [4, 2], i64 [streams, 2 or more] is wanted");
+            "tensor \"data/cursor\": expected i64 [streams, 2 or more], found f32 [4, 2]");
   EXPECT_EQ(tensor_after(1, {4}, DType::f32),
-            "tensor \"memory/0\" is [4], [4 streams, rows, width] is wanted");
+            "tensor \"mems/0\": expected [4 streams, rows, width], found [4]");
   EXPECT_EQ(tensor_after(1, {5, 3, 8}, DType::f32),
-            "tensor \"memory/0\" is [5, 3, 8], [4 streams, rows, width] is wanted");
+            "tensor \"mems/0\": expected [4 streams, rows, width], found [5, 3, 8]");
 }
 
 TEST_F(CheckpointValues, ASearchGoesBackToAStepWithGoodValues) {

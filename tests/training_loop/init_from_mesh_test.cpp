@@ -188,7 +188,7 @@ TEST(StartFrom, WhatIsBegunAnewIsDrawnFromTheSeed) {
     expect_weights(*started(untied, mesh, saved, StartVocabulary::same, {"output"}), wanted);
     const std::string sentence =
         sentence_of<ConfigurationError>([&] { started(untied, mesh, saved); });
-    EXPECT_NE(sentence.find("this model has output/weight, which "), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find(" has no output/weight; add them"), std::string::npos) << sentence;
     // Of another vocabulary nothing is read where nothing of it is taken.
     const Kind other = {more, true};
     auto drawn = whole_weights(*model_of({few, true}, {}, 1));

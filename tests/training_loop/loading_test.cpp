@@ -104,9 +104,9 @@ TEST_F(Loading, FindsRunsAndCheckpointsAndConfigurations) {
   EXPECT_EQ(locate_run(step).checkpoint, step);
   EXPECT_THROW(locate_run(directory_ / ".."), DataError);
   EXPECT_EQ(sentence_of<DataError>([&] { locate_run("/nowhere/at/all"); }),
-            "/nowhere/at/all: there is no such run or checkpoint");
+            "/nowhere/at/all: no such run or checkpoint");
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { locate_run("/nowhere/run.yaml"); }),
-            "/nowhere/run.yaml: there is no such file");
+            "/nowhere/run.yaml: no such file");
 }
 
 TEST_F(Loading, OpensTheNewestStepThatVerifiesOrTheOneNamed) {

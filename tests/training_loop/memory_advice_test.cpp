@@ -34,21 +34,19 @@ TEST(MemoryAdvice, NamesTheKeysThatHelpWhereMemoryIsShort) {
           .bytes();
   ASSERT_LT(less, plan.bytes());
   const std::string saving =
-      "with training.gradient_accumulation_steps=4 it needs " + format_bytes(less);
+      "with training.gradient_accumulation_steps=4 it requires " + format_bytes(less);
   EXPECT_EQ(memory_advice(plan, less, vocabulary, reconfigure), saving);
   const std::string rest =
       "use more machines, or a smaller data.seq_length, data.global_batch_size or "
       "model.hidden_size";
   EXPECT_EQ(memory_advice(plan, less - 1, vocabulary, reconfigure),
-            saving + ", the least; " + rest);
+            saving + ", the minimum; " + rest);
   const Reconfigure nothing = [&](const std::vector<std::string>& keys) {
     if (!keys.empty()) throw ConfigurationError("no key is known");
     return std::make_shared<RunConfig>(settings);
   };
   EXPECT_EQ(memory_advice(plan, less, vocabulary, nothing), rest);
-  EXPECT_EQ(
-      needs(plan).find("a rank of this run needs " + format_bytes(plan.bytes()) + " (weights "),
-      0u);
+  EXPECT_EQ(needs(plan).find("a rank requires " + format_bytes(plan.bytes()) + " (weights "), 0u);
 }
 
 }  // namespace

@@ -75,18 +75,19 @@ TEST_F(Named, ARunIsItsNewestStepThatCanBeRead) {
 TEST_F(Named, WhatIsNotThereIsSaid) {
   EXPECT_EQ(refusal("81"),
             (directory_ / "run/checkpoints").string() +
-                ": there is no step-000000081; 2 steps are there, the newest is step-000000080");
+                ": no checkpoint step-000000081; 2 steps are saved there, the newest is "
+                "step-000000080");
   EXPECT_EQ(refusal("step-000000081", "empty"),
             (directory_ / "empty/checkpoints").string() +
-                ": there is no step-000000081; no step is saved there");
+                ": no checkpoint step-000000081; no step is saved there");
   EXPECT_EQ(refusal(directory_ / "empty"),
-            (directory_ / "empty/checkpoints").string() + ": has no checkpoint yet");
+            (directory_ / "empty/checkpoints").string() + ": no checkpoint yet");
   fs::remove(step("other", 5) / "manifest.json");
   fs::remove(step("other", 80) / "manifest.json");
-  EXPECT_NE(refusal(directory_ / "other").find("no checkpoint can be read; the newest: "),
+  EXPECT_NE(refusal(directory_ / "other").find("no valid checkpoint; the newest: "),
             std::string::npos);
-  EXPECT_TRUE(refusal("nowhere").starts_with("nowhere: there is no such checkpoint"));
-  EXPECT_TRUE(refusal("1234567890").starts_with("1234567890: there is no such checkpoint"));
+  EXPECT_TRUE(refusal("nowhere").starts_with("nowhere: no such checkpoint"));
+  EXPECT_TRUE(refusal("1234567890").starts_with("1234567890: no such checkpoint"));
   // A key that named it is told, with its place.
   try {
     find_checkpoint({"81", "checkpoint.resume_from", "a.yaml:3:5"}, directory_ / "run", {});
@@ -111,7 +112,7 @@ TEST_F(Named, ARunThatTrainsHoldsItsLock) {
 }
 
 TEST_F(Named, TheBestIsTheOneThatTheNewestKnows) {
-  EXPECT_NE(refusal("best").find("step-000000080: knows no best step"), std::string::npos)
+  EXPECT_NE(refusal("best").find("step-000000080: no best checkpoint"), std::string::npos)
       << refusal("best");
   TrainingState state;
   state.add("weight", Tensor::zeros({3}, DType::f32, Device::cpu()), true);
@@ -124,7 +125,7 @@ TEST_F(Named, TheBestIsTheOneThatTheNewestKnows) {
                   {});
   EXPECT_EQ(found("best"), step("run", 5));
   fs::remove_all(step("run", 5));
-  EXPECT_NE(refusal("best").find("there is no step-000000005"), std::string::npos);
+  EXPECT_NE(refusal("best").find("no checkpoint step-000000005"), std::string::npos);
 }
 
 }  // namespace

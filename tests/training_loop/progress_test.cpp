@@ -135,7 +135,7 @@ TEST(Console, BreaksLinesBetweenWordsWhereATerminalHasAWidth) {
   const Screen screen;
   const Console console(screen.stream(),
                         {.has_status = true, .has_colours = true, .width = [] { return 21; }});
-  console.line(console.colored("warning:", Color::yellow) + " peak memory of this rank: 52.1 MB");
+  console.line(console.colored("warning:", Color::yellow) + " Peak memory of this rank: 52.1 MB");
   console.line("saved runs/of-a-long-name/step-000000004 in 1 s");
   console.line("caf\u00e9 12345678901234567");
   EXPECT_EQ(screen.text(),

@@ -68,7 +68,7 @@ class SkippedDataOfARun : public ::testing::Test {
     fs::create_directories(path);
     return path;
   }
-  fs::path aside() const { return temporary_.path() / "run/skipped.json.before-0123"; }
+  fs::path aside() const { return temporary_.path() / "run/skipped_batches.json.before-0123"; }
 
   testing::TemporaryDirectory temporary_;
   RunDirectory directory_{(temporary_.path() / "run").string(), {}};
@@ -81,7 +81,7 @@ class SkippedDataOfARun : public ::testing::Test {
 };
 
 TEST_F(SkippedDataOfARun, IsThatOfTheFileWithAStepOfItsOwn) {
-  directory_.write("skipped.json", file_.to_json());
+  directory_.write("skipped_batches.json", file_.to_json());
   EXPECT_EQ(from(own(8), "").before, file_.before);
   EXPECT_EQ(from(own(8) / "", R"({"times": 7, "before": {"4": 1}})").before, file_.before);
   EXPECT_FALSE(fs::exists(aside()));
@@ -90,7 +90,7 @@ TEST_F(SkippedDataOfARun, IsThatOfTheFileWithAStepOfItsOwn) {
 TEST_F(SkippedDataOfARun, IsThatOfTheCheckpointWithAStepOfAnotherDirectory) {
   const fs::path other = temporary_.path() / "other/checkpoints" / step_name(8);
   fs::create_directories(other);
-  directory_.write("skipped.json", file_.to_json());
+  directory_.write("skipped_batches.json", file_.to_json());
   const SkippedData taken = from(other, R"({"times": 7, "before": {"4": 1}})");
   EXPECT_EQ(taken.times, 7);
   EXPECT_TRUE(fs::exists(aside()));
@@ -102,7 +102,7 @@ TEST_F(SkippedDataOfARun, IsThatOfTheCheckpointWithAStepOfAnotherDirectory) {
 }
 
 TEST_F(SkippedDataOfARun, IsNothingWhereTheRunBeginsAnew) {
-  directory_.write("skipped.json", file_.to_json());
+  directory_.write("skipped_batches.json", file_.to_json());
   EXPECT_EQ(from({}, "").times, 0);
   EXPECT_TRUE(fs::exists(aside()));
   EXPECT_FALSE(fs::exists(directory_.skipped()));

@@ -38,7 +38,7 @@ TEST(SkippedData, ReadsWhatItWrites) {
   data.add(9, 12);
   data.add(40, 40);
   EXPECT_EQ(data.to_json(), "{\"times\":2,\"before\":{\"9\":4,\"40\":1}}\n");
-  const SkippedData read = SkippedData::of_json(data.to_json(), "skipped.json");
+  const SkippedData read = SkippedData::of_json(data.to_json(), "skipped_batches.json");
   EXPECT_EQ(read.times, 2);
   EXPECT_EQ(read.before, data.before);
   EXPECT_EQ(read.batches(), 5);

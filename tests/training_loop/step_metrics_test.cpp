@@ -71,20 +71,20 @@ TEST(Metrics, ALineHasTheFieldsOfTheContract) {
   metrics.gradient_norm = 0.5;
   EXPECT_EQ(json_line(metrics),
             R"({"step": 5, "tokens": 640, "loss": 2.0, "learning_rate": 1e-05, )"
-            R"("gradient_norm": 0.5})");
+            R"("grad_norm": 0.5})");
   metrics.loss_scale = 65536;
   metrics.timing = StepTiming{1000, 0.625, 4096, {2, 0.25, 0.5, 0.125, 1}};
-  metrics.validation = {{"loss", 1.5, "nats a token"},
-                        {"bits_per_byte", 2.25, "bits a byte"},
-                        {.name = "unknown", .value = 7, .is_count = true}};
+  metrics.validation = {{"loss", 1.5, "nats per token"},
+                        {"bits_per_byte", 2.25, "bits per byte"},
+                        {.name = "unk_tokens", .value = 7, .is_count = true}};
   EXPECT_EQ(
       json_line(metrics),
       R"({"step": 5, "tokens": 640, "loss": 2.0, "learning_rate": 1e-05, )"
-      R"("gradient_norm": 0.5, "loss_scale": 65536.0, "tokens_per_second": 1000.0, )"
-      R"("model_flops_utilisation": 0.625, "peak_memory_bytes": 4096, )"
-      R"("step_seconds": 2.0, "reading_seconds": 0.25, "waiting_seconds": 0.5, )"
-      R"("saving_seconds": 0.125, "validating_seconds": 1.0, )"
-      R"("validation_loss": 1.5, "validation_bits_per_byte": 2.25, "validation_unknown": 7})");
+      R"("grad_norm": 0.5, "loss_scale": 65536.0, "tokens_per_second": 1000.0, )"
+      R"("mfu": 0.625, "peak_memory_bytes": 4096, )"
+      R"("step_seconds": 2.0, "data_loading_seconds": 0.25, "communication_wait_seconds": 0.5, )"
+      R"("checkpoint_seconds": 0.125, "validation_seconds": 1.0, )"
+      R"("validation_loss": 1.5, "validation_bits_per_byte": 2.25, "validation_unk_tokens": 7})");
 }
 
 TEST(Metrics, HaveNoUtilizationAboveThePeak) {
@@ -95,11 +95,10 @@ TEST(Metrics, HaveNoUtilizationAboveThePeak) {
   EXPECT_FALSE(meter.utilisation(4.9e8));
   EXPECT_FALSE(meter.utilisation(0));
   StepMetrics metrics{.step = 5, .tokens = 640, .loss = 2, .learning_rate = 1e-5};
-  metrics.timing =
-      StepTiming{.tokens_per_second = 32, .model_flops_utilisation = meter.utilisation(1e6)};
+  metrics.timing = StepTiming{.tokens_per_second = 32, .mfu = meter.utilisation(1e6)};
   EXPECT_EQ(json_line(metrics).find("utilisation"), std::string::npos);
-  metrics.timing->model_flops_utilisation = meter.utilisation(1e9);
-  EXPECT_NE(json_line(metrics).find(R"("model_flops_utilisation": 0.5)"), std::string::npos);
+  metrics.timing->mfu = meter.utilisation(1e9);
+  EXPECT_NE(json_line(metrics).find(R"("mfu": 0.5)"), std::string::npos);
 }
 
 TEST(Metrics, TermsAreNamedWhereTheLossHasSeveral) {
@@ -109,7 +108,7 @@ TEST(Metrics, TermsAreNamedWhereTheLossHasSeveral) {
   metrics.terms = {{"tags", 0.5}, {"length", 1.5}};
   EXPECT_EQ(json_line(metrics),
             R"({"step": 5, "tokens": 640, "loss": 2.0, "loss_tags": 0.5, "loss_length": 1.5, )"
-            R"("learning_rate": 1e-05, "gradient_norm": 0.0})");
+            R"("learning_rate": 1e-05, "grad_norm": 0.0})");
 }
 
 TEST(Metrics, NumbersReadBackToTheSameBits) {
@@ -132,8 +131,8 @@ TEST(Metrics, WhatIsNoNumberStaysValidJson) {
   const auto object = nlohmann::json::parse(json_line(metrics));
   EXPECT_TRUE(object["loss"].is_null());
   EXPECT_EQ(object["loss_reason"], "nan");
-  EXPECT_TRUE(object["gradient_norm"].is_null());
-  EXPECT_EQ(object["gradient_norm_reason"], "-inf");
+  EXPECT_TRUE(object["grad_norm"].is_null());
+  EXPECT_EQ(object["grad_norm_reason"], "-inf");
 }
 
 TEST_F(MetricsFiles, ANewRunBeginsAnEmptyFile) {
@@ -178,9 +177,7 @@ TEST_F(MetricsFiles, AFileOfSomethingElseIsLeftAlone) {
     MetricsFile file(path_, 3);
     FAIL();
   } catch (const DataError& error) {
-    EXPECT_EQ(
-        error.what(),
-        path_.string() + ":2: found something else than a line of metrics; move the file away");
+    EXPECT_EQ(error.what(), path_.string() + ":2: expected a line of metrics; move the file away");
   }
   EXPECT_EQ(text(), other);
 }

@@ -41,7 +41,7 @@ TEST(StopRequestDeathTest, EndsAtTheSecondInterrupt) {
     if (!stop.requested()) return;
     raise(SIGINT);
   };
-  EXPECT_EXIT(interrupt(), ::testing::KilledBySignal(SIGINT), "once more stops at once");
+  EXPECT_EXIT(interrupt(), ::testing::KilledBySignal(SIGINT), "again to stop at once");
 }
 
 TEST(StopRequestDeathTest, DoesNotHearWhatItWasStartedToIgnore) {
@@ -71,7 +71,7 @@ TEST(StopRequest, ReportsThatMpirunEndsItsOnlyRank) {
     stop.answer_signals();
     raise(SIGTERM);
   }
-  EXPECT_EQ(::testing::internal::GetCapturedStdout().find("SIGTERM: mpirun ends the job"), 0u);
+  EXPECT_EQ(::testing::internal::GetCapturedStdout().find("SIGTERM: mpirun is ending the job"), 0u);
   leave_mpirun();
 }
 

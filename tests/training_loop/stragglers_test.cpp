@@ -14,17 +14,17 @@ std::string text_of(std::initializer_list<double> waited) {
 
 TEST(StragglerDetector, OneRankForWhichAllOthersWaitIsNamed) {
   EXPECT_EQ(text_of({8.0, 8.1, 8.2, 0.2}),
-            "rank 3 is slow: the others waited 81% of the time of the last 50 steps for it, and it "
-            "2%");
+            "Straggler: rank 3: in the last 50 steps the other ranks waited 81% of the time for "
+            "it, it waited 2%");
   EXPECT_EQ(text_of({0, 5}),
-            "rank 0 is slow: the others waited 50% of the time of the last 50 steps for it, and it "
-            "0%");
+            "Straggler: rank 0: in the last 50 steps the other ranks waited 50% of the time for "
+            "it, it waited 0%");
 }
 
 TEST(StragglerDetector, HalfOfTheRanksMayBeSlow) {
   EXPECT_EQ(text_of({6, 0.5, 6, 0.3}),
-            "ranks 1, 3 are slow: the others waited 60% of the time of the last 50 steps for them, "
-            "and they 4%");
+            "Straggler: ranks 1, 3: in the last 50 steps the other ranks waited 60% of the "
+            "time for them, they waited 4%");
   // Three of four would be one that is quick.
   EXPECT_EQ(text_of({0.1, 0.1, 0.1, 8}), "");
 }
@@ -37,8 +37,8 @@ TEST(StragglerDetector, RanksThatWaitAlikeAreNotSlow) {
 }
 
 TEST(StragglerDetector, TheSlowestAreThoseBehindTheWidestGap) {
-  EXPECT_EQ(text_of({9, 9, 0.1, 3}).substr(0, 18), "ranks 2, 3 are slo");
-  EXPECT_EQ(text_of({9, 9, 0.1, 6}).substr(0, 14), "rank 2 is slow");
+  EXPECT_EQ(text_of({9, 9, 0.1, 3}).substr(0, 22), "Straggler: ranks 2, 3:");
+  EXPECT_EQ(text_of({9, 9, 0.1, 6}).substr(0, 18), "Straggler: rank 2:");
 }
 
 }  // namespace

@@ -10,17 +10,17 @@
 namespace longspan::gpu {
 namespace {
 
-// The GPUs, or why they cannot be counted.
+// Counts the GPUs, or returns the error.
 cudaError_t count_into(int& count) {
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess) {
     count = 0;
-    static_cast<void>(cudaGetLastError());  // not to be found by the next call
+    static_cast<void>(cudaGetLastError());  // clears the error for the next call
   }
   return status;
 }
 
-// The block, or nullptr where the call failed.
+// Returns the block, or nullptr where the call failed.
 void* block_of(cudaError_t status, void* block) {
   if (status == cudaSuccess) return block;
   static_cast<void>(cudaGetLastError());
@@ -48,7 +48,7 @@ std::string unavailable_reason() {
   const cudaError_t status = count_into(count);
   if (status != cudaSuccess) return cudaGetErrorString(status);
   return "this machine has " + std::to_string(usable().size()) +
-         " with compute capability 8.0 or newer and 160 KiB of shared memory for a block";
+         " with compute capability 8.0 or newer and 160 KiB of shared memory per block";
 }
 
 std::string unusable_reason() {
@@ -59,7 +59,7 @@ std::string unusable_reason() {
 
 std::string pci_bus_id(int gpu) {
   char text[32] = "";
-  require_success(cudaDeviceGetPCIBusId(text, sizeof text, gpu), "asking where a GPU is");
+  require_success(cudaDeviceGetPCIBusId(text, sizeof text, gpu), "querying a PCI bus id");
   return text;
 }
 
@@ -69,11 +69,11 @@ CUstream_st* make_stream(int gpu, bool first) {
   select(gpu);
   int last_priority = 0, first_priority = 0;
   require_success(cudaDeviceGetStreamPriorityRange(&last_priority, &first_priority),
-                  "asking what priorities streams may have");
+                  "querying stream priorities");
   cudaStream_t stream = nullptr;
   require_success(cudaStreamCreateWithPriority(
                       &stream, cudaStreamNonBlocking, first ? first_priority : last_priority),
-                  "making a stream");
+                  "creating a stream");
   return stream;
 }
 
@@ -84,12 +84,12 @@ void destroy_stream(int gpu, CUstream_st* stream) noexcept {
 }
 
 void wait(CUstream_st* stream) {
-  require_success(cudaStreamSynchronize(stream), "waiting for a GPU");
+  require_success(cudaStreamSynchronize(stream), "synchronizing a stream");
 }
 
 namespace {
 
-// Whether what was asked about has happened.
+// Returns whether the queried work is complete.
 bool happened(cudaError_t status, const char* what) {
   if (status == cudaErrorNotReady) {
     static_cast<void>(cudaGetLastError());
@@ -104,12 +104,12 @@ bool happened(cudaError_t status, const char* what) {
 bool done(CUstream_st* stream) { return happened(cudaStreamQuery(stream), "running on a GPU"); }
 
 Event::Event(CUstream_st* stream) {
-  require_success(cudaGetDevice(&gpu_), "asking which GPU is selected");
-  require_success(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
+  require_success(cudaGetDevice(&gpu_), "querying the current GPU");
+  require_success(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "creating an event");
   require_success(cudaEventRecord(event_, stream), "recording an event");
 }
 
-// On a thread that has selected no GPU the call would begin to use the first one.
+// A thread without a selected GPU would otherwise initialize the first one.
 Event::~Event() {
   cudaSetDevice(gpu_);
   cudaEventDestroy(event_);
@@ -118,13 +118,13 @@ Event::~Event() {
 bool Event::is_complete() const { return happened(cudaEventQuery(event_), "running on a GPU"); }
 
 void Event::make_stream_wait(CUstream_st* stream) const {
-  require_success(cudaStreamWaitEvent(stream, event_, 0), "waiting for another stream");
+  require_success(cudaStreamWaitEvent(stream, event_, 0), "waiting for an event");
 }
 
 MemoryBytes memory_bytes(int gpu) {
   select(gpu);
   MemoryBytes bytes;
-  require_success(cudaMemGetInfo(&bytes.free, &bytes.all), "asking how much memory a GPU has");
+  require_success(cudaMemGetInfo(&bytes.free, &bytes.all), "querying GPU memory");
   return bytes;
 }
 
@@ -157,7 +157,7 @@ void copy(void* to, const void* from, std::size_t bytes, CUstream_st* stream) {
 }
 
 void zero(void* block, std::size_t bytes, CUstream_st* stream) {
-  require_success(cudaMemsetAsync(block, 0, bytes, stream), "writing zeros");
+  require_success(cudaMemsetAsync(block, 0, bytes, stream), "zeroing memory");
 }
 
 #ifdef LONGSPAN_WITH_NVTX

@@ -1,4 +1,4 @@
-// Errors of CUDA's runtime.
+// Error handling of the CUDA runtime.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,13 +9,13 @@ namespace longspan {
 
 inline void require_success(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
-  static_cast<void>(cudaGetLastError());  // or the next that asks would hear of this one
+  static_cast<void>(cudaGetLastError());  // clears the error, which the next query would report
   throw Failure("CUDA: {}: {}", what, cudaGetErrorString(status));
 }
 
 inline int attribute(cudaDeviceAttr which, int gpu) {
   int value = 0;
-  require_success(cudaDeviceGetAttribute(&value, which, gpu), "asking what a GPU has");
+  require_success(cudaDeviceGetAttribute(&value, which, gpu), "querying a device attribute");
   return value;
 }
 

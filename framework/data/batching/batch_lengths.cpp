@@ -17,17 +17,17 @@ ExampleLengths::ExampleLengths(std::shared_ptr<const Examples> examples,
     if (is_too_long(tokens)) {
       if (options_.too_long == OverlongPolicy::error)
         throw DataError(
-            "{}: has {} tokens; data.max_length is {}: with data.overlong_examples: truncate or "
-            "skip such examples are cut or left out",
+            "{}: expected at most data.max_length = {} tokens, found {}; set "
+            "data.overlong_examples to truncate or skip",
             examples_->place(i),
-            std::max(tokens.source, tokens.target),
-            options_.longest);
+            options_.longest,
+            std::max(tokens.source, tokens.target));
       ++too_long_;
     }
     if (columns(i).total() > options_.batch_tokens) require_room(i);
   }
   if (skips_overlong() && too_long_ == examples_->size())
-    throw DataError("{}: none of its {} examples has at most data.max_length = {} tokens",
+    throw DataError("{}: all {} examples exceed data.max_length = {} tokens",
                     examples_->path(),
                     too_long_,
                     options_.longest);
@@ -35,11 +35,10 @@ ExampleLengths::ExampleLengths(std::shared_ptr<const Examples> examples,
 
 void ExampleLengths::require_room(std::int64_t example) const {
   throw DataError(
-      "{}: takes {} tokens of a batch, padding included; data.global_batch_tokens = {} is below "
-      "that",
+      "{}: expected at most data.global_batch_tokens = {} tokens with padding, found {}",
       examples_->place(example),
-      columns(example).total(),
-      options_.batch_tokens);
+      options_.batch_tokens,
+      columns(example).total());
 }
 
 bool ExampleLengths::is_too_long(const Lengths& tokens) const {
@@ -54,7 +53,7 @@ Lengths ExampleLengths::columns(std::int64_t example) const {
   const Lengths tokens = examples_->lengths(example);
   if (skips_overlong() && is_too_long(tokens)) return {};
   const auto padded = [this](std::int64_t count, std::int64_t extra) {
-    // What is drawn is longer than the usual: it has room for a quarter more.
+    // Sampled segmentations are longer than the default: reserve a quarter more.
     if (options_.subword_sampling > 0 && each_counts_ == EachCounts::no) count += count / 4;
     if (options_.longest > 0) count = std::min(count, options_.longest);
     const std::int64_t multiple = options_.length_multiple;
@@ -66,12 +65,12 @@ Lengths ExampleLengths::columns(std::int64_t example) const {
 
 std::string ExampleLengths::describe() const {
   if (too_long_ == 0) return "";
-  return fmt::format("{}: {} of {} examples have more than data.max_length = {} tokens and are {}",
+  return fmt::format("{}: {} of {} examples exceed data.max_length = {} tokens and are {}",
                      examples_->path(),
                      too_long_,
                      examples_->size(),
                      options_.longest,
-                     skips_overlong() ? "left out" : "cut");
+                     skips_overlong() ? "skipped" : "truncated");
 }
 
 }  // namespace longspan

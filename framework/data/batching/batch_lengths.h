@@ -1,4 +1,4 @@
-// How long examples are under the keys of a configuration.
+// Lengths of examples under the options of a configuration.
 #pragma once
 
 #include <cstdint>
@@ -10,27 +10,27 @@
 
 namespace longspan {
 
-// What is done with those that are too long: in training some may be left out; where each example
-// counts, as in an evaluation, they are cut instead.
+// Policy for overlong examples. Training (`no`) may skip them; evaluation (`yes`) counts each
+// example and truncates them instead.
 enum class EachCounts : bool { no, yes };
 
 class ExampleLengths {
  public:
-  // Looks at each example's length. Throws DataError, which names the first, for an example that is
-  // too long where data.overlong_examples is error, and for one that data.global_batch_tokens does
-  // not hold; and when none is left.
+  // Checks the length of each example. Throws DataError, which names the first offender, for an
+  // overlong example where data.overlong_examples is error. Throws it also for an example that
+  // exceeds data.global_batch_tokens, and when no example remains.
   ExampleLengths(std::shared_ptr<const Examples> examples,
                  const BucketOptions& options,
                  EachCounts each_counts);
 
-  // With padding; no target: it is left out.
+  // Returns the padded columns of an example. An example without target columns is skipped.
   Lengths columns(std::int64_t example) const;
-  // Whether it has more than data.max_length tokens.
+  // Returns whether it has more than data.max_length tokens.
   bool is_too_long(std::int64_t example) const { return is_too_long(examples_->lengths(example)); }
-  // How many are too long.
+  // Returns the number of overlong examples.
   std::int64_t too_long() const { return too_long_; }
-  // "FILE: 3 of 100 examples have more than data.max_length = 64 tokens and are cut"; "" where
-  // none.
+  // Returns "FILE: 3 of 100 examples have more than data.max_length = 64 tokens and are cut", or ""
+  // where no example is overlong.
   std::string describe() const;
 
   const Examples& examples() const { return *examples_; }

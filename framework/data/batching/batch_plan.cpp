@@ -18,12 +18,12 @@ namespace longspan {
 
 namespace {
 
-// A bucket is sorted by the other side's length once it holds so many batches: few enough to be
-// filled often, enough for little padding.
+// A bucket with this many batches is sorted by the other side's length. Fewer would increase
+// padding; more would delay the emission of batches.
 constexpr std::int64_t batches_of_bucket = 8;
 constexpr std::int64_t any_rows = std::numeric_limits<std::int64_t>::max();
 
-// A number in 0 .. bound - 1 for each place in a shuffle.
+// Draws a number in 0 .. bound - 1 for each position of a shuffle.
 class Draws {
  public:
   explicit Draws(const Random& place) : place_(place) {}
@@ -45,8 +45,8 @@ void shuffle(std::vector<T>& values, const Random& place) {
     std::swap(values[i - 1], values[draws.below(i, i)]);
 }
 
-// Puts examples into batches of the plan in their order. With `keep_last` the last batch, which
-// could hold more, is not made; returns how many examples were taken.
+// Appends batches of examples to the plan in order. Without `keep_last`, the last batch, which may
+// be incomplete, is omitted. Returns the number of examples used.
 std::size_t cut(std::span<const std::uint32_t> examples,
                 const ColumnsOf& columns_of,
                 std::int64_t budget,
@@ -79,7 +79,7 @@ std::size_t cut(std::span<const std::uint32_t> examples,
   return begin;
 }
 
-// The longest examples first, those of equal columns in their order.
+// Longest examples first, and those of equal columns in their original order.
 BatchPlan longest_first(std::vector<std::uint32_t> examples,
                         const ColumnsOf& columns_of,
                         std::int64_t budget,
@@ -97,9 +97,8 @@ BatchPlan longest_first(std::vector<std::uint32_t> examples,
 
 void require_countable(std::int64_t count) {
   if (count > std::numeric_limits<std::uint32_t>::max())
-    throw DataError("{} examples are more than can be batched, which are {}",
-                    count,
-                    std::numeric_limits<std::uint32_t>::max());
+    throw DataError(
+        "expected at most {} examples, found {}", std::numeric_limits<std::uint32_t>::max(), count);
 }
 
 }  // namespace
@@ -162,7 +161,7 @@ BatchPlan sampled_batches(std::int64_t count,
                           std::int64_t batches,
                           const Random& place) {
   require_countable(count);
-  require(batches >= 1, "a sample of {} batches", batches);
+  require(batches >= 1, "expected a sample of at least 1 batch, found {}", batches);
   const auto plan_of = [&](std::int64_t first) {
     std::vector<std::uint32_t> examples;
     for (std::int64_t i = 0; i < first; ++i)
@@ -176,7 +175,7 @@ BatchPlan sampled_batches(std::int64_t count,
     plan = std::move(found);
     return true;
   };
-  // The most that fit are between `least`, which do, and `most`, which do not.
+  // Binary search for the largest number that fits: `least` fits, `most` does not.
   std::int64_t least = 0, most = std::min<std::int64_t>(batches, count);
   while (fits(most)) {
     least = most;

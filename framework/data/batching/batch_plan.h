@@ -1,4 +1,4 @@
-// Which examples share a batch.
+// Assignment of examples to batches.
 #pragma once
 
 #include <cstdint>
@@ -12,44 +12,44 @@
 
 namespace longspan {
 
-// Examples, each at most once, batch after batch.
+// Examples in batch order, each at most once.
 struct BatchPlan {
   std::vector<std::uint32_t> order;
-  Ranges batches;  // of `order`, none of them empty
+  Ranges batches;  // ranges of `order`, none empty
 };
 
-// The columns that an example needs, padding included; those without a target are left out.
+// Returns the columns of an example, padding included. Examples without a target are skipped.
 using ColumnsOf = std::function<Lengths(std::int64_t example)>;
 
-// Of examples 0 .. count - 1. Their columns are few numbers that many share; no batch has more than
-// `budget` elements, rows times columns of the longest, where no example alone has. Examples are
-// shuffled, gathered by their columns, given out when there are enough of them for some batches,
-// and what is left at the end shares batches with the next longer ones; the order of the batches is
-// shuffled. A function of the arguments alone.
+// Returns shuffled batches of examples 0 .. count - 1. The columns should have few distinct values.
+// A batch has at most `budget` elements (rows times the longest columns), unless a single example
+// exceeds it. Examples are shuffled, bucketed by columns, and emitted once a bucket fills some
+// batches. Leftovers join the batches of the next longer bucket. The batches are then shuffled.
+// Depends only on the arguments.
 BatchPlan shuffled_batches(std::int64_t count,
                            const ColumnsOf& columns_of,
                            std::int64_t budget,
                            const Random& place);
 
-// The same without shuffling: the longest examples first, those of equal columns in their order.
-// No batch has more than `most_rows` rows.
+// Returns batches without shuffling: the longest examples first, and those of equal columns in
+// their original order. No batch has more than `most_rows` rows.
 BatchPlan sorted_batches(std::int64_t count,
                          const ColumnsOf& columns_of,
                          std::int64_t budget,
                          std::int64_t most_rows = std::numeric_limits<std::int64_t>::max());
 
-// Examples chosen at random, as a function of `place` alone, as many as make at most `batches` of
-// such batches: a sample whose lengths are those of all.
+// Returns at most `batches` such batches of randomly chosen examples. The sample has the length
+// distribution of all examples. It depends only on the arguments, with `place` as the random key.
 BatchPlan sampled_batches(std::int64_t count,
                           const ColumnsOf& columns_of,
                           std::int64_t budget,
                           std::int64_t batches,
                           const Random& place);
 
-// Tells one plan from another: of the examples of each batch and their order.
+// Returns a hash of the examples of each batch and their order.
 std::uint64_t fingerprint(const BatchPlan& plan);
 
-// The examples of each batch.
+// Returns the examples of each batch.
 std::vector<std::vector<std::size_t>> examples_of(const BatchPlan& plan);
 
 }  // namespace longspan

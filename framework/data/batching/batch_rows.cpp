@@ -10,7 +10,7 @@ std::vector<std::int64_t> rows_of_rank(std::span<const std::uint32_t> global,
                                        const BatchShard& division) {
   require(division.ranks >= 1 && division.rank >= 0 && division.rank < division.ranks &&
               division.accumulation >= 1,
-          "rank {} of {} with {} micro-batches",
+          "invalid division of a batch: rank {} of {}, {} micro-batches",
           division.rank,
           division.ranks,
           division.accumulation);

@@ -37,13 +37,13 @@ std::vector<BatchShape> shapes_of_budget(const BucketOptions& options,
   };
   const std::int64_t target = most(pairs ? 1 : 0);
   const std::int64_t source = pairs ? most(0) : 0;
-  // Of a side with one token, and of a target with the one that its sentence ends with.
+  // Smallest sides: one token, plus the end token of a target.
   const std::int64_t least_source = pairs ? multiple : 0;
   const std::int64_t least_target = pairs ? (multiple + 1) / multiple * multiple : multiple;
   std::vector<BatchShape> shapes;
   const auto add = [&](std::int64_t rows, Lengths columns) {
     if (rows < 1) return;
-    // The longer side gives way; of equal sides both.
+    // Truncates the longer side, or both sides of equal length.
     const auto cut = [&](std::int64_t here, std::int64_t other) {
       const std::int64_t room = here == other ? budget / rows / 2 : budget / rows - other;
       return std::max(multiple, std::min(here, room / multiple * multiple));
@@ -57,7 +57,7 @@ std::vector<BatchShape> shapes_of_budget(const BucketOptions& options,
                                  Lengths{least_source, target},
                                  Lengths{source, least_target}}) {
     if (columns.target == 0 || (!pairs && columns.source > 0)) continue;
-    // So many rows as fit, and the fewest that give each rank one more or one less.
+    // Maximum number of rows, and the fewest that give a rank one row more or less.
     const std::int64_t rows = std::max<std::int64_t>(budget / columns.total(), 1);
     for (const std::int64_t of_rank : {rows / each - 1, rows / each, rows / each + 1})
       add(of_rank * each + 1, columns);

@@ -1,4 +1,4 @@
-// How large batches of examples are: for plans.
+// Shapes of batches, for memory planning.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace longspan {
 
-// Of a global batch.
+// Shape of a global batch.
 struct BatchShape {
   std::int64_t rows = 0;
   Lengths columns = {};
@@ -19,18 +19,19 @@ struct BatchShape {
   friend bool operator==(const BatchShape&, const BatchShape&) = default;
 };
 
-// Those of a plan's batches, each once.
+// Returns the distinct shapes of a plan's batches.
 std::vector<BatchShape> shapes_of(const BatchPlan& plan, const ColumnsOf& columns_of);
 
-// Those that the keys allow and of which one takes most, whatever a column of a source takes beside
-// one of a target: with short and with long sources, of pairs. `each`: ranks and parts of their
-// rows, over which rows are divided.
+// Returns shapes that the options allow. One of them needs the most memory, for any cost ratio of
+// source to target columns. Pairs therefore include short and long sources. `each`: ranks times
+// micro-batches, by which rows are divided.
 std::vector<BatchShape> shapes_of_budget(const BucketOptions& options,
                                          bool pairs,
                                          std::int64_t each);
 
-// A few of them, none of which a rank can be sure to have room for by having it for the others: the
-// one of most columns times rows first, then those where columns of either side count more.
+// Returns a few of the shapes, such that fitting some of them in memory does not imply fitting the
+// others. The shape with the most columns times rows comes first, then those that weight one side's
+// columns more.
 std::vector<BatchShape> largest_of(std::span<const BatchShape> shapes, std::int64_t each);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// The keys of `data` for examples that are batched by their length.
+// Options of `data` for examples batched by length.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@ namespace longspan {
 
 class OptionTable;
 
-// What becomes of an example that has more tokens than data.max_length.
+// Policy for an example with more than data.max_length tokens.
 enum class OverlongPolicy : std::uint8_t { truncate, skip, error };
 
 struct BucketOptions {
-  // data.global_batch_tokens: of a global batch, padding included
+  // data.global_batch_tokens: tokens of a global batch, padding included
   std::int64_t batch_tokens = 8192;
-  std::int64_t longest = 1024;  // data.max_length: tokens of one side of an example; 0: any
+  std::int64_t longest = 1024;  // data.max_length: tokens of one side of an example; 0: unlimited
   OverlongPolicy too_long = OverlongPolicy::error;  // data.overlong_examples
   std::int64_t length_multiple = 8;                 // data.pad_to_multiple_of
-  double subword_sampling = 0;                      // data.tokenizer.sampling_alpha: 0: none
+  double subword_sampling = 0;                      // data.tokenizer.sampling_alpha; 0: no sampling
 
-  // Columns of a side with so many tokens more, its padding included; 0: any number.
+  // Returns the columns of the longest side plus `more` tokens, padding included; 0: unlimited.
   std::int64_t longest_columns(std::int64_t more = 1) const {
     return longest == 0
                ? 0
@@ -29,7 +29,7 @@ struct BucketOptions {
 
 void declare(OptionTable& table, BucketOptions& options);
 
-// What is wrong with padded lengths that are cut over `context` ranks; "" where nothing is.
+// Returns an error for padded lengths that `context` context-parallel ranks do not divide, or "".
 std::string context_problem(const BucketOptions& options, std::int64_t context);
 
 }  // namespace longspan

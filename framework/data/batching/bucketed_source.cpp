@@ -42,7 +42,7 @@ Batch BucketedSource::next() {
                           division_,
                           place_of(epoch_).child("subwords"),
                           lengths_.options().subword_sampling);
-  batch.place = fmt::format("at place {} of epoch {}", next_, epoch_);
+  batch.place = fmt::format("at position {} of epoch {}", next_, epoch_);
   ++next_;
   return batch;
 }
@@ -60,19 +60,19 @@ Tensor BucketedSource::cursors() const {
 void BucketedSource::restore(const Tensor& cursors) {
   const bool is_old = cursors.shape() == Shape{1, 2};
   if (cursors.dtype() != DType::i64 || (!is_old && cursors.shape() != Shape{1, 4}))
-    throw DataError("cursors of shape {} do not fit examples in batches; [1, 4] i64 is needed",
+    throw DataError("expected data positions of shape [1, 4] and dtype i64, found shape {}",
                     cursors.shape().to_string());
   const auto values = cursors.span<std::int64_t>();
   const std::int64_t epoch = values[0];
   const std::int64_t batches = values[1];
   restored_.clear();
   if (epoch >= 0 && epoch != epoch_) begin(epoch);
-  // An older version said neither; its batches were made by another rule.
+  // An older version stored neither value and batched by another rule.
   const std::optional<std::int64_t> had = is_old ? std::nullopt : std::optional(values[2]);
   if (epoch < 0 || batches < 0 || (had && batches > *had))
     throw DataError(
-        "{}: batch {} of epoch {} is to be read next, but an epoch has {} batches; was the "
-        "checkpoint made with other data, or another data.global_batch_tokens or run.seed?",
+        "{}: the checkpoint resumes at batch {} of epoch {}, but an epoch has {} batches; restore "
+        "the data, data.global_batch_tokens and run.seed of the checkpoint",
         lengths_.examples().path(),
         batches,
         epoch,
@@ -83,11 +83,10 @@ void BucketedSource::restore(const Tensor& cursors) {
   begin(epoch + 1);
   if (batches == had) return;
   restored_ = fmt::format(
-      "{}: its batches are not those that the checkpoint was reading, as with other data, another "
-      "run.seed, data.global_batch_tokens, data.max_length, data.overlong_examples, "
-      "data.pad_to_multiple_of or data.tokenizer.sampling_alpha, or another version of longspan: "
-      "the run goes on at the beginning of epoch {}, and what was left of epoch {} after {}{} "
-      "batches is left out",
+      "{}: batches differ from those of the checkpoint (other data, run.seed, "
+      "data.global_batch_tokens, data.max_length, data.overlong_examples, data.pad_to_multiple_of, "
+      "data.tokenizer.sampling_alpha or version of longspan); resuming at the start of epoch {}, "
+      "skipping the rest of epoch {} after {}{} batches",
       lengths_.examples().path(),
       epoch + 1,
       epoch,

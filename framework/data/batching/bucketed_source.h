@@ -1,4 +1,4 @@
-// Training data of separate examples, batched by their length.
+// Training data of separate examples, batched by length.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@
 
 namespace longspan {
 
-// An epoch is each example once, but those that are left out as too long, in an order that is a
-// function of (seed, epoch) alone: the global batches are the same on every layout. The rows of a
-// batch are divided over the data ranks, after empty rows at its end where the division would have
-// a rest; each batch is fresh. What is kept of an epoch is 4 bytes an example.
+// An epoch contains each example once, except skipped overlong ones. Its order depends only on
+// (seed, epoch), so the global batches are equal on every layout. The rows of a batch are divided
+// over the data ranks, after padding with empty rows to a multiple. Each batch resets the recurrent
+// state. An epoch takes 4 bytes of memory per example.
 class BucketedSource final : public BatchSource {
  public:
-  // Throws as ExampleLengths does.
+  // Throws as ExampleLengths.
   BucketedSource(std::shared_ptr<const Examples> examples,
                  const BucketOptions& options,
                  std::uint64_t seed,
@@ -27,22 +27,22 @@ class BucketedSource final : public BatchSource {
 
   Batch next() override;
 
-  // One row for all ranks: (epoch, batches of it that were read, batches that it has, fingerprint
-  // of its plan).
+  // One row shared by all ranks: (epoch, batches read, batches of the epoch, fingerprint of its
+  // plan).
   Tensor cursors() const override;
   CursorRows cursor_rows() const override { return {.begin = 0, .total = 1, .shared = true}; }
-  // Where the epoch has other batches by now, as with another seed or data.global_batch_tokens, it
-  // goes on at the beginning of the next one: what is left of this one cannot be told from what was
-  // read. Those of an older version are (epoch, batches of it that were read): it had other
-  // batches.
+  // Restores the position. When the epoch's batches have changed, such as by another seed or
+  // data.global_batch_tokens, it continues at the start of the next epoch. The unread examples of
+  // the old epoch cannot be determined. Cursors of an older version are (epoch, batches read) of a
+  // different batching rule.
   void restore(const Tensor& cursors) override;
   std::string restore_warning() const override { return restored_; }
 
   const ExampleLengths& lengths() const { return lengths_; }
-  // Of the epoch that the next batch is of, or where that begins one, of the one before.
+  // Batches of the epoch of the next batch; at the end of an epoch, those of that epoch.
   std::int64_t batches_of_epoch() const { return std::ssize(plan_.batches); }
   std::int64_t epoch() const { return epoch_; }
-  // Of the batches of that epoch.
+  // Returns the shapes of the batches of that epoch.
   std::vector<BatchShape> shapes() const;
 
  private:
@@ -52,7 +52,7 @@ class BucketedSource final : public BatchSource {
   ExampleLengths lengths_;
   std::uint64_t seed_;
   BatchShard division_;
-  BatchPlan plan_;  // of epoch_
+  BatchPlan plan_;  // for epoch_
   std::uint64_t fingerprint_ = 0;
   std::int64_t epoch_ = 0;
   std::int64_t next_ = 0;

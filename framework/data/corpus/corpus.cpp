@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-// Of one file its own, so that a list of one is that one.
+// A single file retains its own hash, so that a list of one equals the file.
 std::uint64_t hash_of_all(const std::vector<std::uint64_t>& hashes) {
   if (hashes.size() == 1) return hashes.front();
   return XXH3_64bits(hashes.data(), hashes.size() * sizeof(std::uint64_t));
@@ -30,7 +30,7 @@ Corpus::Corpus(std::shared_ptr<const InputFile> file,
     : Corpus(CorpusFile(std::move(file), tokenizer, listener)) {}
 
 Corpus::Corpus(std::string path, std::vector<CorpusFile> files) {
-  require(!files.empty(), "{}: no file", path);
+  require(!files.empty(), "{}: expected at least one file, found none", path);
   Files all{std::move(path), std::move(files)};
   for (const CorpusFile& file : all.files) {
     all.first_tokens.push_back(all.first_tokens.back() + file.tokens());
@@ -59,7 +59,11 @@ std::optional<std::uint64_t> Corpus::whole_hash(std::int64_t most_bytes) const {
 }
 
 std::size_t Corpus::file_of(std::int64_t token) const {
-  require(token >= 0 && token <= tokens(), "{}: token {} of {}", path(), token, tokens());
+  require(token >= 0 && token <= tokens(),
+          "{}: token {} is out of range ({} tokens)",
+          path(),
+          token,
+          tokens());
   const auto& first = all_->first_tokens;
   const auto after = std::ranges::upper_bound(first.begin(), first.end() - 1, token);
   return static_cast<std::size_t>(after - first.begin()) - 1;
@@ -79,7 +83,7 @@ CorpusPosition Corpus::begin_at(std::int64_t token) const {
 
 CorpusPosition Corpus::read(CorpusPosition at, std::span<std::int64_t> out) const {
   require(at.token >= 0 && at.token + std::ssize(out) <= tokens(),
-          "{}: tokens {} to {} were asked for of {}",
+          "{}: tokens {} to {} are out of range ({} tokens)",
           path(),
           at.token,
           at.token + std::ssize(out),
@@ -102,7 +106,7 @@ CorpusPosition Corpus::read_pairs(CorpusPosition at,
                                   std::span<std::int64_t> targets,
                                   std::int64_t& target_bytes) const {
   require(!tokens.empty() && tokens.size() == targets.size(),
-          "{} tokens and {} targets are no pairs",
+          "expected as many targets as tokens, found {} tokens and {} targets",
           tokens.size(),
           targets.size());
   const CorpusPosition second = read(at, tokens.first(1));
@@ -122,8 +126,7 @@ Corpus joined(const std::string& path, const std::vector<Corpus>& corpora) {
 
 void require_pairs(const Corpus& corpus) {
   if (corpus.tokens() < 2)
-    throw DataError(
-        "{}: has {} token; at least 2 are needed to predict one", corpus.path(), corpus.tokens());
+    throw DataError("{}: expected at least 2 tokens, found {}", corpus.path(), corpus.tokens());
 }
 
 void require_same_corpus(const Corpus& corpus, const Communicator& all) {
@@ -136,8 +139,8 @@ void require_same_corpus(const Corpus& corpus, const Communicator& all) {
   all.all_reduce(most, Reduction::maximum);
   if (least.span<std::int64_t>()[0] != most.span<std::int64_t>()[0])
     throw DataError(
-        "{}: the ranks do not see the same text or the same vocabulary; each node needs the same "
-        "file (here {} bytes, {} tokens)",
+        "{}: text or vocabulary differs between ranks (here {} bytes, {} tokens); copy the same "
+        "file to every node",
         corpus.path(),
         corpus.bytes(),
         corpus.tokens());

@@ -13,10 +13,10 @@ namespace longspan {
 
 namespace {
 
-constexpr std::int64_t index_step = 65536;   // characters between two entries of the index
+constexpr std::int64_t index_step = 65536;   // characters between index entries
 constexpr std::int64_t piece_bytes = 16384;  // bytes read at a time
 
-// XXH3 of bytes that come in parts.
+// Incremental XXH3.
 class ByteHash {
  public:
   ByteHash() : state_(XXH3_createState()) { XXH3_64bits_reset(state_.get()); }
@@ -41,9 +41,7 @@ CorpusFile::CorpusFile(std::shared_ptr<const InputFile> file,
                        const Tokenizer& tokenizer,
                        const ProgressCallback& listener)
     : file_(std::move(file)), tokenizer_(tokenizer) {
-  require(!tokenizer_.needs_token_file(),
-          "{}: a text of subwords is opened with its file of tokens",
-          path());
+  require(!tokenizer_.needs_token_file(), "{}: a subword corpus requires its token file", path());
   if (tokenizer_.kind() == TokenizerKind::bytes) {
     tokens_ = file_->size();
   } else {
@@ -99,7 +97,7 @@ std::uint64_t CorpusFile::fingerprint() const {
                                       tokenizer_.fingerprint()};
   if (ids_) words.push_back(static_cast<std::uint64_t>(ids_->id_bytes()));
   if (ids_ && ids_->documents() > 0) words.push_back(static_cast<std::uint64_t>(ids_->documents()));
-  // Where a text is not its bytes, how it was read makes another of it.
+  // Where tokens do not cover the raw bytes, the fingerprint includes how they were encoded.
   if (encoded_ && (has_documents_ || encoded_->bytes() != file_->size()))
     words.push_back(encoded_->fingerprint());
   std::array<char, block> buffer;
@@ -123,7 +121,11 @@ std::int64_t CorpusFile::document_begin(std::int64_t document) const {
 }
 
 CorpusPosition CorpusFile::seek(std::int64_t token) const {
-  require(token >= 0 && token <= tokens_, "{}: token {} of {}", path(), token, tokens_);
+  require(token >= 0 && token <= tokens_,
+          "{}: token {} is out of range ({} tokens)",
+          path(),
+          token,
+          tokens_);
   if (ids_) return {token, token * ids_->id_bytes()};
   if (encoded_) return encoded_->seek(token);
   if (tokenizer_.kind() == TokenizerKind::bytes) return {token, token};
@@ -140,7 +142,7 @@ CorpusPosition CorpusFile::seek(std::int64_t token) const {
 
 CorpusPosition CorpusFile::read(CorpusPosition at, std::span<std::int64_t> out) const {
   require(at.token >= 0 && at.token + static_cast<std::int64_t>(out.size()) <= tokens_,
-          "{}: tokens {} to {} were asked for of {}",
+          "{}: tokens {} to {} are out of range ({} tokens)",
           path(),
           at.token,
           at.token + static_cast<std::int64_t>(out.size()),
@@ -169,10 +171,10 @@ CorpusPosition CorpusFile::read_bytes(CorpusPosition at, std::span<std::int64_t>
 CorpusPosition CorpusFile::read_characters(CorpusPosition at, std::span<std::int64_t> out) const {
   std::array<char, piece_bytes> buffer;
   for (std::size_t done = 0; done < out.size();) {
-    // No character is longer than 4 bytes, so this reads at least one and seldom much too far.
+    // A character has at most 4 bytes, so this reads at least one and rarely far too many.
     const auto wanted = static_cast<std::int64_t>(out.size() - done) * 4;
     const std::int64_t length = std::min({piece_bytes, wanted, bytes() - at.byte});
-    if (length <= 0) throw DataError("{}: was changed while it was read", path());
+    if (length <= 0) throw DataError("{}: changed while reading", path());
     std::string_view text(buffer.data(), static_cast<std::size_t>(length));
     file_->copy(at.byte, std::span(buffer).first(text.size()));
     while (!text.empty() && done < out.size()) {

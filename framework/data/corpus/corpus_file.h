@@ -16,57 +16,59 @@
 
 namespace longspan {
 
-// A value; copies share the file. Nothing is ever held of the text but the piece being read:
-// tokens are made on the fly. For characters, opening reads the file once, so that a bad character
-// is found before training starts and not a day later, and keeps the byte offset of every 65,536th
-// character, so that a read can start anywhere. Subwords are read from a file of tokens beside the
-// text (text_files.h makes it). A file of ids is read as it is. Reading is thread-safe.
+// A value; copies share the file. Only the chunk being read is in memory; tokens are encoded on
+// demand. A character corpus is scanned once when opened, so that an invalid character fails before
+// training. The scan stores the byte offset of every 65,536th character for random access. Subwords
+// are read from a token file next to the text (text_files.h creates it). A file of token ids is
+// read directly. Reading is thread-safe.
 class CorpusFile {
  public:
-  // Throws DataError naming the file, and the byte offset for what is not UTF-8 or not in the
-  // vocabulary. The listener hears of characters, which are read here.
+  // Throws DataError, with the file and the byte offset, for text that is not UTF-8 or not in the
+  // vocabulary. The listener receives the progress of the character scan.
   CorpusFile(const ConfigPath& path,
              const Tokenizer& tokenizer,
              const ProgressCallback& listener = {});
   CorpusFile(std::shared_ptr<const InputFile> file,
              const Tokenizer& tokenizer,
              const ProgressCallback& listener = {});
-  // With the file of tokens that was made of this text with this tokenizer, and whether the text
-  // has documents, or is one for want of any.
+  // Opens text with the token file that this tokenizer encoded from it. `has_documents`: the text
+  // has document boundaries.
   CorpusFile(std::shared_ptr<const InputFile> file,
              const Tokenizer& tokenizer,
              std::shared_ptr<const TokenFile> encoded,
              bool has_documents = false);
 
-  // Of ids that this tokenizer made.
+  // Opens token ids of this tokenizer.
   CorpusFile(const TokenIdFile& ids, const Tokenizer& tokenizer);
 
   const std::string& path() const { return file_->path(); }
   const Tokenizer& tokenizer() const { return tokenizer_; }
   std::int64_t tokens() const { return tokens_; }
-  // Of text, or of a file of ids.
+  // Bytes of text, or of a file of ids.
   std::int64_t bytes() const { return encoded_ ? encoded_->bytes() : file_->size(); }
-  // Whether the file is the text itself, so that the bytes of text of a token are known.
+  // Returns whether the file is the text itself, so that the text bytes of a token are known.
   bool is_text() const { return !ids_; }
-  // Of the size, the tokenizer and 256 blocks spread over the file (all of a file below 1 MiB).
+  // Hash of the size, the tokenizer and 256 blocks spread over the file (all of a file below 1
+  // MiB).
   std::uint64_t fingerprint() const;
-  // Of every byte: known of characters, which were read; bytes are read now where there are at most
-  // so many, else there is none.
+  // Returns the hash of every byte. It is already computed for characters. Otherwise this reads the
+  // file if it has at most `most_bytes` bytes, and else returns nothing.
   std::optional<std::uint64_t> whole_hash(std::int64_t most_bytes) const;
 
-  // Of texts and ids whose documents are known; 0 of others.
+  // Number of documents of text or ids with known documents; 0 otherwise.
   std::int64_t documents() const;
-  // The token with which a document begins; of documents() where the last one ends.
+  // Returns the first token of a document; for documents(), the end of the last one.
   std::int64_t document_begin(std::int64_t document) const;
 
-  // The position of a token, 0 .. tokens().
+  // Returns the position of a token, 0 .. tokens().
   CorpusPosition seek(std::int64_t token) const;
-  // The same, faster where tokens are in a file of their own: its byte counts from there.
+  // Returns the position of a token, without a seek for a token file: the byte counts from this
+  // token.
   CorpusPosition begin_at(std::int64_t token) const {
     return encoded_ ? CorpusPosition{token, 0} : seek(token);
   }
-  // Fills `out` with the tokens from `at` on and returns the position after them. Throws DataError
-  // when the file has become shorter, Failure past the end.
+  // Fills `out` with the tokens from `at` and returns the position after them. Throws DataError
+  // when the file has become shorter, and Failure past the end.
   CorpusPosition read(CorpusPosition at, std::span<std::int64_t> out) const;
 
  private:
@@ -76,11 +78,11 @@ class CorpusFile {
 
   std::shared_ptr<const InputFile> file_;
   Tokenizer tokenizer_;
-  std::shared_ptr<const TokenFile> encoded_;  // where the text is read from one
+  std::shared_ptr<const TokenFile> encoded_;  // the token file, if any
   bool has_documents_ = false;
-  std::optional<TokenIdFile> ids_;  // of such a file only
+  std::optional<TokenIdFile> ids_;  // only for a file of ids
   std::int64_t tokens_ = 0;
-  std::optional<std::uint64_t> hash_;  // of characters: of every byte
+  std::optional<std::uint64_t> hash_;  // of every byte; only for characters
   std::vector<std::int64_t> index_;    // byte offsets of characters 0, 65536, ...
 };
 

@@ -14,24 +14,23 @@
 
 namespace longspan {
 
-// One packing. `unpack` takes from the front of both what it has read and written.
+// A decompressor. `unpack` removes the consumed prefixes of input and output.
 class DecompressedFile::Unpacker {
  public:
   Unpacker() = default;
   Unpacker(const Unpacker&) = delete;
   Unpacker& operator=(const Unpacker&) = delete;
   virtual ~Unpacker() = default;
-  // Returns what is wrong, or nothing. Where neither was made shorter, more packed bytes are
-  // needed.
+  // Returns an error or "". If neither span shrinks, it requires more input.
   virtual std::string unpack(std::string_view& in, std::span<char>& out) = 0;
-  // Nothing is missing where the file ends here.
+  // Returns whether the file may end here.
   virtual bool is_between() const = 0;
 };
 
 namespace {
 
 constexpr unsigned char gzip_begin = 0x1f;
-const std::string trailing_data_problem = "what follows the packed text is not packed";
+const std::string trailing_data_problem = "trailing data is not compressed";
 
 class Gzip : public DecompressedFile::Unpacker {
  public:
@@ -48,7 +47,7 @@ class Gzip : public DecompressedFile::Unpacker {
       ::inflateReset(&stream_);
       is_between_ = false;
     }
-    // zlib does not write there.
+    // zlib does not write to its input.
     stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(in.data()));
     stream_.avail_in = static_cast<uInt>(in.size());
     stream_.next_out = reinterpret_cast<Bytef*>(out.data());
@@ -60,7 +59,7 @@ class Gzip : public DecompressedFile::Unpacker {
     if (status == Z_MEM_ERROR) throw std::bad_alloc();
     if (status == Z_STREAM_END) is_between_ = true;
     if (status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR) return "";
-    return stream_.msg != nullptr ? stream_.msg : "a dictionary is wanted";
+    return stream_.msg != nullptr ? stream_.msg : "requires a dictionary";
   }
   bool is_between() const override { return is_between_; }
 
@@ -98,7 +97,7 @@ class Zstd : public DecompressedFile::Unpacker {
  private:
   ZSTD_DStream* stream_;
   bool is_between_ = false;
-  bool is_later_ = false;  // than the first frame
+  bool is_later_ = false;  // past the first frame
 };
 
 std::unique_ptr<DecompressedFile::Unpacker> unpacker_of(Compression packing) {
@@ -110,7 +109,7 @@ std::unique_ptr<DecompressedFile::Unpacker> unpacker_of(Compression packing) {
     case Compression::zstd:
       return std::make_unique<Zstd>();
   }
-  throw Failure("a packing that is not known");
+  throw Failure("unknown compression");
 }
 
 }  // namespace
@@ -121,18 +120,18 @@ Compression detect_compression(const InputFile& file) {
   file.copy(0, std::span(begin).first(there));
   const std::string_view bytes(begin.data(), there);
   Compression packing = Compression::none;
-  // Neither is UTF-8; the third byte of gzip is its only method.
+  // Both magics are invalid UTF-8. The third byte of gzip is its only compression method.
   if (bytes.starts_with("\x1f\x8b\x08"))
     packing = Compression::gzip;
   else if (bytes == "\x28\xb5\x2f\xfd" ||
            (bytes.size() == 4 && bytes.substr(1) == "\x2a\x4d\x18" && (bytes[0] & 0xF0) == 0x50))
-    packing = Compression::zstd;  // a frame, or one that is passed over
+    packing = Compression::zstd;  // a frame, or a skippable frame
   if (file.is_copy()) return packing;
   const std::string path = lower_case(file.path());
   for (const auto& [end, wanted] :
        {std::pair(".gz", Compression::gzip), std::pair(".zst", Compression::zstd)})
     if (path.ends_with(end) && packing != wanted)
-      throw DataError("{}: byte 0: is not packed by {}, as its name says",
+      throw DataError("{}: byte 0: expected {} data, as in its name",
                       file.path(),
                       wanted == Compression::gzip ? "gzip" : "zstd");
   return packing;
@@ -145,7 +144,7 @@ DecompressedFile::DecompressedFile(std::shared_ptr<const InputFile> file,
   if (!is_compressed() || content == UnpackedContent::bytes) return;
   std::string beginning(text_format_bytes, '\0');
   beginning.resize(read_packed(beginning));
-  beginning.erase(0, byte_order_mark(beginning, path() + ", unpacked"));
+  beginning.erase(0, byte_order_mark(beginning, path() + ", decompressed"));
   beginning_ = std::move(beginning);
 }
 
@@ -171,11 +170,11 @@ std::size_t DecompressedFile::read_packed(std::span<char> out) {
     const std::size_t in_before = input_.size();
     const std::size_t out_before = out.size();
     if (const std::string problem = unpacker_->unpack(input_, out); !problem.empty())
-      throw_data_error(problem == trailing_data_problem ? problem : "is damaged: " + problem);
+      throw_data_error(problem == trailing_data_problem ? problem : "is corrupt: " + problem);
     if (input_.size() != in_before || out.size() != out_before) continue;
-    if (!input_.empty()) throw_data_error("is damaged: it cannot be unpacked");
+    if (!input_.empty()) throw_data_error("is corrupt: cannot be decompressed");
     if (at_ < file_->size()) continue;
-    if (!unpacker_->is_between()) throw_data_error("the file ends within the packed text");
+    if (!unpacker_->is_between()) throw_data_error("unexpected end of the compressed data");
     break;
   }
   return wanted - out.size();
@@ -192,7 +191,7 @@ void DecompressedFile::refill() {
 
 void DecompressedFile::skip(std::int64_t bytes) {
   if (!is_compressed()) {
-    require(bytes <= file_->size() - at_, "{}: {} bytes are not there", path(), bytes);
+    require(bytes <= file_->size() - at_, "{}: {} bytes are missing", path(), bytes);
     at_ += bytes;
     return;
   }
@@ -200,7 +199,7 @@ void DecompressedFile::skip(std::int64_t bytes) {
   while (bytes > 0) {
     const auto part = std::min<std::int64_t>(bytes, std::ssize(unused));
     const std::size_t done = read(std::span(unused).first(static_cast<std::size_t>(part)));
-    require(done > 0, "{}: {} unpacked bytes are not there", path(), bytes);
+    require(done > 0, "{}: {} decompressed bytes are missing", path(), bytes);
     bytes -= static_cast<std::int64_t>(done);
   }
 }

@@ -1,4 +1,4 @@
-// The bytes of a file that may be packed by gzip or zstd.
+// Bytes of a file that may be compressed by gzip or zstd.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@ namespace longspan {
 
 enum class Compression : std::uint8_t { none, gzip, zstd };
 
-// By the bytes that the file begins with, whatever it is called. Throws DataError where it is
-// called NAME.gz or NAME.zst, is no copy, and is not packed so.
+// Detects the compression by the first bytes of the file. Throws DataError for a file NAME.gz or
+// NAME.zst, not opened as a copy, that does not have that format.
 Compression detect_compression(const InputFile& file);
 
-// bytes: binary data such as token ids, which may begin as any format does.
+// bytes: binary data such as token ids, for which byte order marks are not checked.
 enum class UnpackedContent : std::uint8_t { text, bytes };
 
-// Reads a file from its beginning to its end. Of a packed one members of gzip, or frames of zstd,
-// are read one after another as one, a text without a byte order mark. It takes as much memory as a
-// block and the window of the packing, 128 MiB at most, whatever the file unpacks to.
+// Reads a file sequentially. Concatenated gzip members or zstd frames are read as one stream. A
+// byte order mark of compressed text is dropped. Memory use is one block plus the decompression
+// window, at most 128 MiB, for any file size.
 class DecompressedFile {
  public:
-  // `block`: bytes of a packed file that are read at once. Throws DataError as `read` does, and as
-  // byte_order_mark does where what is packed must be text and is none.
+  // `block`: compressed bytes read at once. Throws DataError as `read` does, and as byte_order_mark
+  // does for compressed content that must be text.
   explicit DecompressedFile(std::shared_ptr<const InputFile> file,
                             std::size_t block = std::size_t{1} << 20,
                             UnpackedContent content = UnpackedContent::text);
@@ -37,14 +37,14 @@ class DecompressedFile {
   const InputFile& file() const { return *file_; }
   const std::string& path() const { return file_->path(); }
   bool is_compressed() const { return unpacker_ != nullptr; }
-  // Unpacked bytes from where the last call ended; as many as there is room for, or as are left.
-  // Throws DataError, naming the file and the byte, where it is damaged, ends too early, or goes on
-  // with something else.
+  // Reads decompressed bytes into `out` and returns their number: the size of `out`, or what
+  // remains. Throws DataError, with the file and the byte, for corrupt or truncated data and for
+  // trailing garbage.
   std::size_t read(std::span<char> out);
-  // Bytes of the file itself that have been read.
+  // Bytes read of the file itself, before decompression.
   std::int64_t at() const { return at_; }
 
-  // Passes over that many unpacked bytes; at once where the file is not packed.
+  // Skips decompressed bytes. Constant time for an uncompressed file.
   void skip(std::int64_t bytes);
 
   class Unpacker;
@@ -57,10 +57,10 @@ class DecompressedFile {
   std::shared_ptr<const InputFile> file_;
   std::size_t block_;
   std::int64_t at_ = 0;
-  std::unique_ptr<Unpacker> unpacker_;  // none: the file is not packed
+  std::unique_ptr<Unpacker> unpacker_;  // null: the file is not compressed
   std::string buffer_;
-  std::string_view input_;  // of buffer_, what is still packed
-  std::string beginning_;   // unpacked already
+  std::string_view input_;  // the compressed rest of buffer_
+  std::string beginning_;   // decompressed, not yet read
 };
 
 }  // namespace longspan

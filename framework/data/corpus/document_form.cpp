@@ -26,30 +26,29 @@ std::string_view name_of(DocumentBoundary boundary) {
     case DocumentBoundary::paragraph:
       return "paragraph";
   }
-  throw Failure("a boundary of documents without a name");
+  throw Failure("unnamed document boundary");
 }
 
 void declare(OptionTable& table, DocumentFormat& form) {
   table.add("data.documents.sample_by",
             form.boundary,
-            "what a document of a text is: nothing (none: one text from end to end), a "
-            "whole file (document), a line, or a paragraph, with blank lines between them. Each "
-            "line of a file of JSON lines (data.documents.text_field) is a document of its own, "
-            "whatever this says. Texts may be packed by gzip or zstd; a document has at most 1 GiB",
+            "unit of text that is a document: none (one text from end to end), document (a file), "
+            "line, or paragraph (separated by blank lines). Each JSON line "
+            "(data.documents.text_field) is always a document. Files may be compressed by gzip or "
+            "zstd; a document has at most 1 GiB",
             {{"none", DocumentBoundary::none},
              {"document", DocumentBoundary::file},
              {"line", DocumentBoundary::line},
              {"paragraph", DocumentBoundary::paragraph}});
   table.add("data.documents.text_field",
             form.field,
-            "the field that has the text of the JSON object in each line of a file NAME.jsonl, "
-            "NAME.ndjson or NAME.json; set, also of a file with another name whose first line has "
-            "the field. none: text",
+            "field with the text in the JSON object of each line of NAME.jsonl, NAME.ndjson or "
+            "NAME.json, if set also of other files whose first line has the field; none: text",
             not_empty());
   table.add("data.documents.end_token",
             form.end_of_text,
-            "a token that is added after each document: its id, or what it is called in the "
-            "tokenizer, as \"<|endoftext|>\"",
+            "token appended to each document: its id, or its name in the tokenizer, such as "
+            "\"<|endoftext|>\"; none: no token",
             not_empty());
 }
 
@@ -67,8 +66,8 @@ bool is_json_lines(const InputFile& file, const DocumentFormat& form) {
   const bool is_whole = form.boundary == DocumentBoundary::file;
   if (found.is_array_of_objects && (is_lines || (is_json && (!is_whole || form.field))))
     throw DataError(
-        "{}: expected an object of JSON in each line, found an array of objects; write a line of "
-        "each with jq -c '.[]' FILE > NAME.jsonl",
+        "{}: expected a JSON object in each line, found an array of objects; convert it with jq -c "
+        "'.[]' FILE > NAME.jsonl",
         file.path());
   if (is_lines) return true;
   const bool has_field = std::ranges::find(found.fields, form.text_field()) != found.fields.end();
@@ -90,13 +89,14 @@ std::optional<std::int64_t> end_of_text_id(const DocumentFormat& form, const Tok
   const bool is_id = error == std::errc() && end == name.data() + name.size() && id >= 0 &&
                      id < tokenizer.vocabulary();
   if (!is_id)
-    throw ConfigurationError("data.documents.end_token: found {}; wanted an id from 0 to {}{}",
-                             quote(name),
+    throw ConfigurationError("data.documents.end_token: expected an id from 0 to {}{}, found {}",
                              tokenizer.vocabulary() - 1,
                              tokenizer.needs_token_file()
-                                 ? ", or the name of a token that data.tokenizer.model has"
-                                 : fmt::format("; tokens of data.tokenizer.type: {} have no names",
-                                               name_of(tokenizer.kind())));
+                                 ? " or the name of a token of data.tokenizer.model"
+                                 : fmt::format(" (data.tokenizer.type: {} does not support token "
+                                               "names)",
+                                               name_of(tokenizer.kind())),
+                             quote(name));
   return id;
 }
 

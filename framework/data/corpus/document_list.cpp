@@ -9,7 +9,7 @@ namespace longspan {
 
 DocumentList::DocumentList(Corpus corpus, std::int64_t piece)
     : corpus_(std::move(corpus)), piece_(piece) {
-  require(piece >= 1, "pieces of {} tokens", piece);
+  require(piece >= 1, "expected chunks of at least 1 token, found {}", piece);
   for (const CorpusFile& file : corpus_.files())
     firsts_.push_back(firsts_.back() + (file.documents() > 0
                                             ? file.documents()
@@ -17,7 +17,10 @@ DocumentList::DocumentList(Corpus corpus, std::int64_t piece)
 }
 
 Range DocumentList::at(std::int64_t document) const {
-  require(document >= 0 && document < count(), "document {} of {}", document, count());
+  require(document >= 0 && document < count(),
+          "document {} is out of range ({} documents)",
+          document,
+          count());
   const auto after = std::ranges::upper_bound(firsts_, document);
   const auto index = static_cast<std::size_t>(after - firsts_.begin()) - 1;
   const CorpusFile& file = corpus_.files()[index];
@@ -29,8 +32,11 @@ Range DocumentList::at(std::int64_t document) const {
 }
 
 std::int64_t DocumentList::document_of(std::int64_t token) const {
-  require(token >= 0 && token < corpus_.tokens(), "token {} of {}", token, corpus_.tokens());
-  // The last that does not begin behind it.
+  require(token >= 0 && token < corpus_.tokens(),
+          "token {} is out of range ({} tokens)",
+          token,
+          corpus_.tokens());
+  // Binary search for the last document that does not begin after the token.
   std::int64_t low = 0, high = count();
   while (high - low > 1) {
     const std::int64_t middle = low + (high - low) / 2;

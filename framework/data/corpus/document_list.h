@@ -1,4 +1,4 @@
-// The documents of a corpus, by number.
+// Documents of a corpus by index.
 #pragma once
 
 #include <cstdint>
@@ -9,23 +9,23 @@
 
 namespace longspan {
 
-// A value; copies share the corpus. A file that has no documents is cut into pieces of so many
-// tokens, the last of which may be shorter. What it holds does not grow with their number.
+// A value; copies share the corpus. A file without documents is cut into chunks of `piece` tokens;
+// the last one may be shorter. Memory use does not depend on the number of documents.
 class DocumentList {
  public:
   DocumentList(Corpus corpus, std::int64_t piece);
 
   const Corpus& corpus() const { return corpus_; }
   std::int64_t count() const { return firsts_.back(); }
-  // The tokens of a document, at least one.
+  // Returns the tokens of a document, at least one.
   Range at(std::int64_t document) const;
-  // The document that a token is in.
+  // Returns the document that contains a token.
   std::int64_t document_of(std::int64_t token) const;
 
  private:
   Corpus corpus_;
   std::int64_t piece_;
-  std::vector<std::int64_t> firsts_ = {0};  // of each file, and one more
+  std::vector<std::int64_t> firsts_ = {0};  // first document of each file, and the total
 };
 
 }  // namespace longspan

@@ -27,7 +27,7 @@ DocumentReader::DocumentReader(std::shared_ptr<const InputFile> file,
       form_(form),
       reading_(reading),
       is_json_(is_json_lines(file_.file(), form)) {
-  require(reading.part > longest_line_piece + 1, "parts of {} bytes", reading.part);
+  require(reading.part > longest_line_piece + 1, "invalid part size: {} bytes", reading.part);
 }
 
 bool DocumentReader::next(Document& document) {
@@ -49,7 +49,8 @@ bool DocumentReader::next(Document& document) {
 }
 
 void DocumentReader::skip_to(const FilePosition& place) {
-  require(at_.byte == 0 && buffer_.empty(), "{}: it is too late to skip", file_.path());
+  require(
+      at_.byte == 0 && buffer_.empty(), "{}: cannot skip after reading has started", file_.path());
   file_.skip(place.byte);
   at_ = place_ = place;
   is_begun_ = place.byte > 0;
@@ -77,21 +78,19 @@ void DocumentReader::use(std::size_t bytes, std::int64_t lines) {
 void DocumentReader::refuse_length(std::int64_t begin) const {
   const bool is_whole = !is_json_ && (form_.boundary == DocumentBoundary::none ||
                                       form_.boundary == DocumentBoundary::file);
-  throw DataError(
-      "{}: a {} of more than {} bytes begins at byte {}{}",
-      file_.path(),
-      is_whole                                                ? "text"
-      : !is_json_ && form_.boundary != DocumentBoundary::line ? "paragraph"
-                                                              : "line",
-      reading_.longest,
-      begin,
-      is_whole ? "; data.documents.sample_by: line, or paragraph, makes documents of it that are "
-                 "encoded by themselves"
-               : ", and no document may be longer");
+  throw DataError("{}: a {} of more than {} bytes begins at byte {}{}",
+                  file_.path(),
+                  is_whole                                                ? "document"
+                  : !is_json_ && form_.boundary != DocumentBoundary::line ? "paragraph"
+                                                                          : "line",
+                  reading_.longest,
+                  begin,
+                  is_whole ? "; set data.documents.sample_by to line or paragraph"
+                           : "; split it into shorter documents");
 }
 
-// With its end; false where nothing is left. The line is there until more is read. `begin`: of what
-// it belongs to.
+// Reads a line including its end; returns false at the end of the file. The view is valid until the
+// next read. `begin`: start of the containing document.
 bool DocumentReader::read_line(std::string_view& line, std::int64_t begin) {
   for (std::size_t look = 0;;) {
     const std::size_t end = held().find('\n', look);
@@ -137,12 +136,12 @@ bool DocumentReader::next_paragraph(Document& document) {
   return lines > 0;
 }
 
-// As much as one part needs; empty at the end.
+// Returns the text of one part; empty at the end.
 std::string_view DocumentReader::part_to_place() {
   for (std::size_t least = reading_.part;;) {
     const std::string_view text = held();
     valid_ += valid_utf8_bytes(text.substr(valid_));
-    // Who encodes it says what is wrong.
+    // The encoder reports the invalid text.
     if (valid_ + 4 < text.size()) return text;
     if (valid_ > least) {
       const std::size_t end = reading_.place_to_cut(text.substr(0, valid_), least);
@@ -189,13 +188,13 @@ bool DocumentReader::next_of_file(Document& document) {
 
 void DocumentReader::take_text(Document& document) const {
   if (!is_json_) return;
-  // The blanks are not in the way of a parser, and a mark of the order of bytes is passed over.
+  // The parser accepts surrounding blanks and a byte order mark.
   document.text = json_field(document.text, form_.text_field(), place_of(document));
 }
 
 std::string DocumentReader::place_of(const Document& document) const {
   if (is_json_) return line_location(file_.path(), document.line);
-  return file_.is_compressed() ? file_.path() + ", unpacked" : file_.path();
+  return file_.is_compressed() ? file_.path() + ", decompressed" : file_.path();
 }
 
 std::int64_t DocumentReader::offset_of(const Document& document) const {

@@ -1,4 +1,4 @@
-// The documents of one file, one after another.
+// Sequential reader of the documents of one file.
 #pragma once
 
 #include <cstdint>
@@ -13,63 +13,63 @@
 
 namespace longspan {
 
-// Of a document, in bytes.
+// Size limit of a document, in bytes.
 inline constexpr std::size_t longest_document = std::size_t{1} << 30;
 
 struct Document {
-  std::string text;              // of .jsonl the whole line, until `take_text`
-  std::int64_t line = 0;         // from 1, in the unpacked file
-  std::int64_t byte = 0;         // of the unpacked file, at which it begins
-  bool is_continuation = false;  // what the document before it began
+  std::string text;              // for .jsonl the whole line, until `take_text`
+  std::int64_t line = 0;         // from 1, in the decompressed file
+  std::int64_t byte = 0;         // offset in the decompressed file
+  bool is_continuation = false;  // of the previous part of the same document
 };
 
-// How a whole file, which is one document or none, is given in parts: not at all; cut where
-// `split_lines` cuts, so that encoding the parts line by line is encoding the file so; where
-// DocumentReaderOptions::place_to_cut says; or anywhere.
+// How a file that is one document is returned in parts. none: whole. lines: cut as `split_lines`
+// cuts, so that encoding the parts equals encoding the file line by line. places: cut at
+// DocumentReaderOptions::place_to_cut. bytes: cut anywhere.
 enum class DocumentParts : std::uint8_t { none, lines, places, bytes };
 
 struct DocumentReaderOptions {
   DocumentParts parts = DocumentParts::none;
-  std::size_t part = std::size_t{1} << 17;  // bytes; more than the longest piece of a line
-  std::size_t longest = longest_document;   // bytes of what is given at once
-  // With `places`: the first place at byte `least` of a text or later; npos where there is none.
+  std::size_t part = std::size_t{1} << 17;  // bytes; exceeds longest_line_piece
+  std::size_t longest = longest_document;   // byte limit of one returned text
+  // For `places`: returns the first cut position at byte `least` or later; npos if there is none.
   std::function<std::size_t(std::string_view text, std::size_t least)> place_to_cut = {};
-  // With `places`: where so many bytes have no place, a part ends before their last space or behind
-  // a character; none: the part is as long as it is.
+  // For `places`: when this many bytes have no cut position, the part ends before their last space
+  // or after a character. Unset: parts have no such limit.
   std::optional<std::size_t> most = std::nullopt;
-  std::size_t block = std::size_t{1} << 20;  // bytes that are read at once
+  std::size_t block = std::size_t{1} << 20;  // bytes read at once
 };
 
-// A place between documents.
+// A position between documents.
 struct FilePosition {
-  std::int64_t byte = 0;   // of the unpacked file
+  std::int64_t byte = 0;   // in the decompressed file
   std::int64_t lines = 0;  // before it
 };
 
-// What it holds does not grow with the file, beside the longest document. Documents without text
-// are left out and counted; of .jsonl lines without anything.
+// Memory use depends only on the longest document, not on the file size. Documents without text
+// (for .jsonl, blank lines) are skipped and counted.
 class DocumentReader {
  public:
-  // Throws DataError as DecompressedFile does.
+  // Throws DataError as DecompressedFile.
   DocumentReader(std::shared_ptr<const InputFile> file,
                  const DocumentFormat& form,
                  const DocumentReaderOptions& reading = {});
 
-  // False at the end. Throws DataError: what the packing is damaged by; a document that is longer
-  // than the bound; with parts cut at lines where the text is not UTF-8.
+  // Reads the next document; returns false at the end. Throws DataError for corrupt compressed
+  // data, for a document above the size limit, and for invalid UTF-8 in parts cut at lines.
   bool next(Document& document);
-  // Where the document that was given last ends, and what follows may be read from.
+  // Returns the end of the last returned document. Reading can resume there.
   const FilePosition& place() const { return place_; }
-  // Goes on there. To be called first.
+  // Resumes at a position. Call it before the first `next`.
   void skip_to(const FilePosition& place);
   std::int64_t num_skipped() const { return left_out_; }
-  // Bytes of the file itself that have been read.
+  // Bytes read of the file itself, before decompression.
   std::int64_t at() const { return file_.at(); }
 
-  // Of .jsonl the text of the field in place of the line. Throws DataError as json_field does.
+  // For .jsonl, replaces the line by the text of its field. Throws DataError as json_field does.
   // Thread-safe.
   void take_text(Document& document) const;
-  // What messages about a document begin with, and the byte of that place at which it begins.
+  // Returns the prefix of messages about a document, and the byte offset of that location.
   std::string place_of(const Document& document) const;
   std::int64_t offset_of(const Document& document) const;
 
@@ -88,11 +88,11 @@ class DocumentReader {
   DocumentFormat form_;
   DocumentReaderOptions reading_;
   bool is_json_;
-  std::string buffer_;  // what was read, used up to begin_
+  std::string buffer_;  // read ahead; consumed up to begin_
   std::size_t begin_ = 0;
-  std::size_t valid_ = 0;  // bytes of held() that are known to be whole characters
-  bool is_ended_ = false;  // nothing can be read any more
-  bool is_begun_ = false;  // a whole file's first part was given
+  std::size_t valid_ = 0;  // bytes of held() known to be complete characters
+  bool is_ended_ = false;  // end of the file
+  bool is_begun_ = false;  // the first part of a whole file was returned
   FilePosition at_;        // of begin_
   FilePosition place_;
   std::int64_t left_out_ = 0;

@@ -12,7 +12,7 @@
 namespace longspan {
 namespace {
 
-// Calls f(document) with the text of each, in parts where a file is one.
+// Calls f(document) for each text. A file that is one document is visited in parts.
 template <typename F>
 void for_each_document(const std::shared_ptr<const InputFile>& file,
                        const DocumentFormat& form,
@@ -30,7 +30,7 @@ void for_each_document(const std::shared_ptr<const InputFile>& file,
   }
 }
 
-// Documents of which every n-th is kept, so that they are not more than so many bytes.
+// Keeps every n-th document, with n doubled whenever the size exceeds the limit.
 class Sample {
  public:
   explicit Sample(std::int64_t most) : most_(most) {}
@@ -97,8 +97,8 @@ std::shared_ptr<const InputFile> sample_of_documents(const std::shared_ptr<const
     sample.add(std::move(document.text));
   });
   if (sample.texts().empty()) throw DataError("{}: has no text", file->path());
-  std::size_t text = 0;  // that is copied
-  std::size_t at = 0;    // its bytes that were
+  std::size_t text = 0;  // index of the text being copied
+  std::size_t at = 0;    // bytes of it copied so far
   const auto read = [&](std::span<char> out) {
     std::size_t done = 0;
     while (done < out.size() && text < sample.texts().size()) {

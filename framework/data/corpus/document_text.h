@@ -1,4 +1,4 @@
-// The texts of a file's documents, for what is learnt of them before there are tokens.
+// Texts of a file's documents, for training tokenizers.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace longspan {
 
-// Whether a file is nothing but its text: it is not packed and has no JSON lines.
+// Returns whether a file is only its text: neither compressed nor JSON Lines.
 bool is_plain_text(const InputFile& file, const DocumentFormat& form);
 
-// Tokenizer::characters_of, of the texts of the documents.
+// As Tokenizer::characters_of, for the texts of the documents.
 Tokenizer characters_of_documents(std::shared_ptr<const InputFile> file,
                                   const DocumentFormat& form,
                                   bool with_unknown,
                                   const ProgressCallback& listener = {});
 
-// At most about so many bytes of the documents' texts, as many of the beginning as of the end, with
-// a line's end after each, in a temporary file with the path of the file. Reads all of the text
-// once. Throws DataError for what is wrong with it.
+// Returns a sample of about `bytes` bytes at most: every n-th document, one per line. It is a
+// temporary file that reports the path of the original. Reads all of the text once. Throws
+// DataError for invalid text.
 std::shared_ptr<const InputFile> sample_of_documents(const std::shared_ptr<const InputFile>& file,
                                                      const DocumentFormat& form,
                                                      std::int64_t bytes,
                                                      const ProgressCallback& listener = {});
 
-// train_sentencepiece of plain texts and of samples of the documents of others, at least one.
+// As train_sentencepiece, for at least one file. Files that are not plain text are sampled.
 SentencePieceModel train_subwords_of_documents(
     std::span<const std::shared_ptr<const InputFile>> texts,
     const DocumentFormat& form,

@@ -28,8 +28,9 @@ EvaluationReader::EvaluationReader(Corpus corpus,
       layout_(layout),
       range_(streams_of_rank(layout.streams, rank, ranks, "data.global_batch_size")),
       device_(device) {
-  require(layout_.segment >= 1, "a segment of {} tokens", layout_.segment);
-  require(most >= 0, "at most {} pairs of a stream", most);
+  require(
+      layout_.segment >= 1, "expected a segment of at least 1 token, found {}", layout_.segment);
+  require(most >= 0, "expected at least 0 pairs per stream, found {}", most);
   require_pairs(corpus_);
   if (piece) documents_.emplace(corpus_, *piece);
   longest_ = (corpus_.tokens() - 2) / layout_.streams + 1;
@@ -38,7 +39,7 @@ EvaluationReader::EvaluationReader(Corpus corpus,
 }
 
 std::int64_t EvaluationReader::stream_begin(std::int64_t stream) const {
-  // Quotient and remainder apart, so that the product cannot overflow.
+  // Computing quotient and remainder separately avoids overflow.
   const std::int64_t pairs = corpus_.tokens() - 1;
   return pairs / layout_.streams * stream + pairs % layout_.streams * stream / layout_.streams;
 }
@@ -57,7 +58,7 @@ void EvaluationReader::rewind() {
 }
 
 Batch EvaluationReader::next() {
-  require(!done(), "{}: the evaluation has already come to its end", corpus_.path());
+  require(!done(), "{}: the evaluation has already finished", corpus_.path());
   const std::int64_t before = next_ * layout_.segment;
   const std::int64_t width = std::min(layout_.segment, longest_ - before);
   const Shape shape{range_.count(), width};

@@ -1,4 +1,4 @@
-// Evaluation data: every token once.
+// Evaluation data: every token exactly once.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,16 @@
 
 namespace longspan {
 
-// One pass over a corpus of N tokens in which each of the N - 1 tokens that have a token before
-// them is a target exactly once, whatever the number of streams, segment and ranks. The N - 1 pairs
-// (token, next token) are cut into `streams` runs whose lengths differ by at most 1; a row that has
-// come to its end is padded with ignored_target, and no batch is wider than what is left of the
-// longest.
+// One pass over a corpus of N tokens. Each of the N - 1 tokens with a predecessor is a target
+// exactly once, for any number of streams, segment length and ranks. The N - 1 pairs (token, next
+// token) are divided into `streams` runs whose lengths differ by at most 1. A finished row is
+// padded with ignored_target. No batch is wider than the rest of the longest run.
 class EvaluationReader {
  public:
-  // Of each run only the first `most` pairs; 0: all. Throws DataError when there are fewer than two
-  // tokens, ConfigurationError when `ranks` does not divide the streams. Tensors are made on
-  // `device`, a CPU. With `piece` the corpus is documents that stand apart, as in DocumentList:
-  // their first tokens are no targets, and batches have the field `document_position`.
+  // `most`: pairs read of each run; 0: all. Throws DataError for fewer than two tokens, and
+  // ConfigurationError when `ranks` does not divide the streams. Tensors are allocated on `device`,
+  // a CPU. With `piece`, the corpus consists of isolated documents, as in DocumentList. Their first
+  // tokens are no targets, and batches have the field `document_position`.
   EvaluationReader(Corpus corpus,
                    const StreamLayout& layout,
                    int rank,
@@ -30,24 +29,24 @@ class EvaluationReader {
                    std::int64_t most = 0,
                    std::optional<std::int64_t> piece = {});
 
-  // Equal on all ranks.
+  // Number of batches, equal on all ranks.
   std::int64_t batches() const;
-  // True when all batches were read.
+  // Returns true when all batches were read.
   bool done() const { return next_ == batches(); }
-  // The next batch; the first one is fresh. Throws Failure when done.
+  // Returns the next batch; the first one resets the recurrent state. Throws Failure when done.
   Batch next();
-  // Back to the first batch.
+  // Restarts at the first batch.
   void rewind();
 
  private:
-  // The pairs of a stream begin at this token.
+  // Returns the token at which the pairs of a stream begin.
   std::int64_t stream_begin(std::int64_t stream) const;
   std::int64_t pairs_of(std::int64_t stream) const;
-  // Of a row whose first token is `token`, of documents that stand apart.
+  // Sets the document fields of a row whose first token is `token`, for isolated documents.
   void set_apart(std::int64_t token, std::int64_t row, std::int64_t count, Batch& batch) const;
 
   Corpus corpus_;
-  std::optional<DocumentList> documents_;  // that stand apart
+  std::optional<DocumentList> documents_;  // only for isolated documents
   StreamLayout layout_;
   StreamRange range_;
   Device device_;

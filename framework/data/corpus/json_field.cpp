@@ -16,7 +16,7 @@ constexpr std::size_t most_names = 8;
 constexpr std::size_t most_bytes_of_a_beginning = std::size_t{1} << 16;
 constexpr std::string_view blanks = " \t\r\n";
 
-// Hears of values as the parser comes to them.
+// SAX handler that extracts one field.
 class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
  public:
   FieldFinder(const std::string& field, const std::string& place) : field_(field), place_(place) {}
@@ -24,11 +24,11 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
   std::string take() {
     if (!is_found_)
       throw DataError(
-          "{}: found no field {}{}; name the field that has the text by "
-          "data.documents.text_field (longspan tokenizer: --text-field)",
+          "{}: expected the field {}, found {}; set data.documents.text_field (longspan tokenizer: "
+          "--text-field)",
           place_,
           quote(field_),
-          names_.empty() ? "" : fmt::format(", but {}", fmt::join(names_, ", ")));
+          names_.empty() ? "no fields" : fmt::format("{}", fmt::join(names_, ", ")));
     return std::move(text_);
   }
 
@@ -45,7 +45,7 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
       is_wanted_ = false;
       return true;
     }
-    return see("a text");
+    return see("a string");
   }
   bool start_object(std::size_t) override {
     if (depth_ > 0) see("an object");
@@ -63,14 +63,14 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
     if (depth_ != 1) return true;
     if (names_.size() < most_names) names_.push_back(quote(name));
     if (name != field_) return true;
-    if (is_found_) throw DataError("{}: the field {} is there twice", place_, quote(field_));
+    if (is_found_) throw DataError("{}: duplicate field {}", place_, quote(field_));
     is_wanted_ = true;
     return true;
   }
   bool parse_error(std::size_t position,
                    const std::string&,
                    const nlohmann::json::exception& error) override {
-    throw DataError("{}: is not JSON at byte {} of the line: {}",
+    throw DataError("{}: invalid JSON at byte {} of the line: {}",
                     place_,
                     position > 0 ? position - 1 : 0,
                     truncated(error.what(), 200));
@@ -78,9 +78,9 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   bool see(const char* what) {
-    if (depth_ == 0) throw DataError("{}: found {}; wanted an object", place_, what);
+    if (depth_ == 0) throw DataError("{}: expected an object, found {}", place_, what);
     if (is_wanted_)
-      throw DataError("{}: found {} in the field {}; wanted a text", place_, what, quote(field_));
+      throw DataError("{}: field {}: expected a string, found {}", place_, quote(field_), what);
     return true;
   }
   bool leave() {
@@ -91,9 +91,9 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
   const std::string& field_;
   const std::string& place_;
   std::string text_;
-  std::vector<std::string> names_;  // in quotes
+  std::vector<std::string> names_;  // quoted
   std::int64_t depth_ = 0;
-  bool is_wanted_ = false;  // what comes next is of the field
+  bool is_wanted_ = false;  // the next value is the field's
   bool is_found_ = false;
 };
 
@@ -134,7 +134,7 @@ JsonBeginning beginning_of(const InputFile& file) {
   };
   const json object = json::parse(text.substr(0, end), see, false);
   found.is_object = is_cut ? has_name : object.is_object();
-  if (is_cut && has_name) found.fields.push_back(name);  // whose text may be the one that is cut
+  if (is_cut && has_name) found.fields.push_back(name);  // its value may be the truncated one
   return found;
 }
 

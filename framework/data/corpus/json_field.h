@@ -1,4 +1,4 @@
-// Lines of JSON.
+// Fields of JSON Lines.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace longspan {
 
-// The text of the member `field` of the object that the line is. Nothing but that is kept of it.
-// Throws DataError, beginning with `place`, for what is no JSON (RFC 8259) or no object, where the
-// field is missing or there twice, and where it is no text.
+// Returns the string member `field` of the JSON object in a line. The rest is not stored. Throws
+// DataError, prefixed with `place`, for invalid JSON (RFC 8259) or a line that is not an object.
+// Throws it also for a field that is missing, duplicated or not a string.
 std::string json_field(std::string_view line, const std::string& field, const std::string& place);
 
-// The first line of a file that is not blank, as far as 64 KiB.
+// First nonblank line of a file, up to 64 KiB.
 struct JsonBeginning {
-  bool is_object = false;                // the line, or its beginning
-  bool is_array_of_objects = false;      // or begins as one
-  std::vector<std::string> fields = {};  // of the object, those that are texts
+  bool is_object = false;                // the line is an object, or its first 64 KiB start one
+  bool is_array_of_objects = false;      // the line starts an array of objects
+  std::vector<std::string> fields = {};  // string members of the object
 };
 
-// Throws DataError as DecompressedFile does.
+// Reads the beginning of a file. Throws DataError as DecompressedFile does.
 JsonBeginning beginning_of(const InputFile& file);
 
 }  // namespace longspan

@@ -31,7 +31,7 @@ std::vector<LineChunk> split_lines(std::string_view text,
   used = 0;
   while (used < text.size()) {
     const std::string_view left = text.substr(used);
-    // A line's end right after the longest piece still belongs to it.
+    // A line end directly after a chunk of maximum length is part of it.
     const std::size_t end = left.substr(0, longest + 1).find('\n');
     if (end != std::string_view::npos) {
       pieces.push_back({left.substr(0, end), true});

@@ -1,4 +1,4 @@
-// A text as lines, and lines that are too long as pieces of lines.
+// Text as lines, with long lines cut into chunks.
 #pragma once
 
 #include <cstdint>
@@ -10,42 +10,42 @@ namespace longspan {
 
 class InputFile;
 
-// Bytes of a line that are encoded at once: a longer one is cut before a space where it has one.
+// Bytes of a line encoded at once. A longer line is cut before a space if possible.
 inline constexpr std::size_t longest_line_piece = 32768;
 
 struct LineChunk {
   std::string_view text;
-  bool ends_line = false;  // a line's end follows
+  bool ends_line = false;  // a line end follows
 };
 
-// Where a text of more than `longest` bytes is cut, at that byte or before: at its last space
-// there, or else between characters.
+// Returns the position, at most `longest`, at which a longer text is cut: at its last space in that
+// range, or else between characters.
 std::size_t cut_of(std::string_view text, std::size_t longest);
 
-// Cuts `text`, which begins where a piece begins. When `last` is false, what could go on after it
-// is left. `used` is set to the bytes of the pieces, ends of lines included. `longest` is at least
-// 4; characters are not cut.
+// Cuts `text`, which starts at a chunk boundary. If `last` is false, the incomplete rest is left.
+// Sets `used` to the bytes of the chunks, line ends included. Requires `longest` >= 4. Characters
+// are not cut.
 std::vector<LineChunk> split_lines(std::string_view text,
                                    bool last,
                                    std::size_t& used,
                                    std::size_t longest = longest_line_piece);
 
-// The same of a file's bytes, some megabytes at a time.
+// Applies split_lines to a file, some megabytes at a time.
 class LineReader {
  public:
-  // Of bytes [begin, end), where `begin` begins a piece. Where the file goes on after `end`, the
-  // line that is cut off there is left out. The file must outlive the reader.
+  // Reads bytes [begin, end); `begin` is a chunk boundary. If the file continues after `end`, the
+  // line cut there is skipped. The file must outlive the reader.
   LineReader(const InputFile& file,
              std::int64_t begin,
              std::int64_t end,
              std::size_t longest = longest_line_piece);
 
-  // Reads on; false when nothing is left. Throws DataError with the byte offset where the file is
-  // not UTF-8.
+  // Reads the next chunks; returns false at the end. Throws DataError, with the byte offset, for
+  // invalid UTF-8.
   bool next();
-  // Until the following call of `next`.
+  // Valid until the next call of `next`.
   std::span<const LineChunk> pieces() const { return pieces_; }
-  // The byte up to which it has read.
+  // Returns the byte offset up to which it has read.
   std::int64_t at() const { return at_; }
 
  private:

@@ -1,4 +1,4 @@
-// Short files of lines, whole in memory.
+// Short files of lines, read entirely into memory.
 #pragma once
 
 #include <string>
@@ -9,8 +9,9 @@
 
 namespace longspan {
 
-// The lines of a text file (open_plain_text), "-" being standard input, without their ends ("\n" or
-// "\r\n"). Rank 0 reads, the others get its bytes: collective. Throws DataError.
+// Returns the lines of a text file (open_plain_text), without their ends ("
+// " or "\r
+// "). "-" is standard input. Rank 0 reads and broadcasts. Throws DataError. Collective.
 std::vector<std::string> read_lines(const ConfigPath& path, const Communicator& all);
 
 }  // namespace longspan

@@ -23,7 +23,7 @@ std::string_view without_line_end(std::string_view text) {
 void for_each_line_block(const InputFile& file,
                          const ProgressCallback& listener,
                          const std::function<void(std::span<const Line>)>& f) {
-  std::string held;  // what is read and not yet given
+  std::string held;  // read but not yet passed on
   std::vector<Line> lines;
   std::int64_t number = 0;
   std::int64_t offset = 0;  // of the first byte of `held`
@@ -36,7 +36,7 @@ void for_each_line_block(const InputFile& file,
     const bool last = at == file.size();
     lines.clear();
     std::size_t begin = 0;
-    // A line that is longer than a block is not looked through again from its beginning.
+    // Continues the search in a line longer than a block instead of restarting it.
     for (std::size_t look = before; begin < held.size();) {
       const std::size_t end = held.find('\n', look);
       if (end == std::string::npos && !last) break;

@@ -14,9 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Magic, version (u64), dtype (u8), sequences (u64), entries of the table of documents (u64). Then
-// tables: the lengths of sequences in ids (i32), where they begin in bytes (i64), and the sequence
-// with which each document begins (i64), whose last entry is the number of sequences.
+// Header: magic, version (u64), dtype (u8), number of sequences (u64), entries of the document
+// table (u64). Tables: sequence lengths in ids (i32), sequence offsets in bytes (i64), and the
+// first sequence of each document (i64). The last entry of the document table is the number of
+// sequences.
 constexpr std::int64_t index_header_bytes = 9 + 8 + 1 + 8 + 8;
 
 struct IndexedDtype {
@@ -24,7 +25,7 @@ struct IndexedDtype {
   std::int64_t bytes;
   bool is_signed;
 };
-// By the code of the header. Floating-point numbers are no ids.
+// Indexed by the dtype code of the header. Floating-point ids are unsupported.
 constexpr std::array<std::optional<IndexedDtype>, 11> indexed_dtypes = {
     std::nullopt,
     IndexedDtype{"uint8", 1, false},
@@ -46,7 +47,7 @@ T value_at(const InputFile& file, std::int64_t offset) {
 }
 
 [[noreturn]] void refuse_index(const InputFile& file, const std::string& problem) {
-  throw DataError("{}: {}; remove it to read the ids without documents, or write both files again",
+  throw DataError("{}: {}; delete it to read the ids without documents, or rewrite both files",
                   file.path(),
                   problem);
 }
@@ -61,7 +62,7 @@ std::optional<MegatronIndex> MegatronIndex::next_to(const InputFile& ids) {
   auto file = std::make_shared<const InputFile>(index.string());
   if (file->size() < std::ssize(megatron_index_magic) ||
       read_bytes(*file, 0, std::ssize(megatron_index_magic)) != megatron_index_magic)
-    refuse_index(*file, fmt::format("expected an index of Megatron-LM for {}", ids.path()));
+    refuse_index(*file, fmt::format("expected a Megatron-LM index for {}", ids.path()));
   return MegatronIndex(std::move(file), ids);
 }
 
@@ -81,23 +82,21 @@ void MegatronIndex::read_header() {
   if (version != 1) refuse_index(*file_, fmt::format("expected version 1, found {}", version));
   const auto code = value_at<std::uint8_t>(*file_, 17);
   const auto dtype = code < indexed_dtypes.size() ? indexed_dtypes[code] : std::nullopt;
-  if (!dtype)
-    refuse_index(*file_, fmt::format("expected a dtype of whole numbers, found code {}", code));
+  if (!dtype) refuse_index(*file_, fmt::format("expected an integer dtype, found code {}", code));
   id_bytes_ = dtype->bytes;
   is_signed_ = dtype->is_signed;
   const auto sequences = value_at<std::uint64_t>(*file_, 18);
   const auto entries = value_at<std::uint64_t>(*file_, 26);
-  // A sequence takes 12 bytes and an entry 8; Megatron-LM may add a byte for each sequence.
+  // A sequence takes 12 bytes, an entry 8. Megatron-LM may append a byte per sequence.
   const auto size = static_cast<std::uint64_t>(file_->size() - index_header_bytes);
   const bool fits = sequences <= size / 12 && entries <= size / 8 && entries >= 2;
   const std::uint64_t tables = fits ? 12 * sequences + 8 * entries : 0;
   if (!fits || (size != tables && size != tables + sequences))
-    refuse_index(
-        *file_,
-        fmt::format("its header has {} sequences and {} documents, which do not fit its {} bytes",
-                    sequences,
-                    entries == 0 ? 0 : entries - 1,
-                    file_->size()));
+    refuse_index(*file_,
+                 fmt::format("{} sequences and {} documents of its header do not fit its {} bytes",
+                             sequences,
+                             entries == 0 ? 0 : entries - 1,
+                             file_->size()));
   sequences_ = static_cast<std::int64_t>(sequences);
   entries_ = static_cast<std::int64_t>(entries);
 }
@@ -121,15 +120,14 @@ void MegatronIndex::read_sequences(const InputFile& ids) {
           if (length < 0 || begin != tokens_ * id_bytes_)
             refuse_index(
                 *file_,
-                fmt::format("sequence {} has {} ids from byte {} on; expected it after the "
-                            "one before, at byte {}",
+                fmt::format("sequence {} of {} ids: expected byte {} as its offset, found {}",
                             first + i,
                             length,
-                            begin,
-                            tokens_ * id_bytes_));
+                            tokens_ * id_bytes_,
+                            begin));
           if (length > ids.size() / id_bytes_ - tokens_)
             refuse_index(*file_,
-                         fmt::format("sequence {} has {} ids of {} bits from byte {} on; {} has {} "
+                         fmt::format("sequence {} of {} ids of {} bits at byte {} exceeds {} of {} "
                                      "bytes",
                                      first + i,
                                      length,
@@ -142,18 +140,17 @@ void MegatronIndex::read_sequences(const InputFile& ids) {
         });
   }
   if (tokens_ * id_bytes_ != ids.size())
-    refuse_index(
-        *file_,
-        fmt::format("its sequences have {} ids of {} bits, which are {} bytes, and {} has {}",
-                    tokens_,
-                    8 * id_bytes_,
-                    tokens_ * id_bytes_,
-                    ids.path(),
-                    ids.size()));
+    refuse_index(*file_,
+                 fmt::format("its sequences have {} ids of {} bits ({} bytes), but {} has {} bytes",
+                             tokens_,
+                             8 * id_bytes_,
+                             tokens_ * id_bytes_,
+                             ids.path(),
+                             ids.size()));
 }
 
 void MegatronIndex::read_documents() {
-  std::int64_t before = 0, empty = 0;  // documents without sequences
+  std::int64_t before = 0, empty = 0;  // empty documents
   for_each_value<std::int64_t>(
       *file_,
       index_header_bytes + 12 * sequences_,
@@ -164,8 +161,8 @@ void MegatronIndex::read_documents() {
         if (sequence < before || sequence > sequences_ || (is_end && sequence != end))
           refuse_index(
               *file_,
-              fmt::format("document {} begins with sequence {} of {}, after one that begins "
-                          "with {}",
+              fmt::format("document {} begins at sequence {} of {}, after a document that begins "
+                          "at {}",
                           entry,
                           sequence,
                           sequences_,
@@ -191,7 +188,10 @@ std::int64_t MegatronIndex::begin_of(std::int64_t entry) const {
 }
 
 std::int64_t MegatronIndex::document_begin(std::int64_t document) const {
-  require(document >= 0 && document <= documents_, "document {} of {}", document, documents_);
+  require(document >= 0 && document <= documents_,
+          "document {} is out of range ({} documents)",
+          document,
+          documents_);
   return begin_of(filled_ ? (*filled_)[static_cast<std::size_t>(document)] : document);
 }
 

@@ -19,15 +19,16 @@ WeightedMixtureSource::WeightedMixtureSource(std::vector<MixtureComponent> texts
       reading_(reading),
       range_(streams_of_rank(reading.layout.streams, rank, ranks, "data.global_batch_size")),
       device_(device) {
-  require(reading_.layout.segment >= 1, "a segment of {} tokens", reading_.layout.segment);
-  require(!texts_.empty(), "no text to read");
+  require(reading_.layout.segment >= 1,
+          "expected a segment of at least 1 token, found {}",
+          reading_.layout.segment);
+  require(!texts_.empty(), "expected at least one file, found none");
   for (const MixtureComponent& text : texts_) {
-    require(text.weight > 0, "a text has the weight {}", text.weight);
+    require(text.weight > 0, "expected a weight above 0, found {}", text.weight);
     are_texts_ = are_texts_ && text.documents.corpus().is_text();
     if (reading_.reset_attention_mask && text.documents.corpus().tokens() == text.documents.count())
       throw DataError(
-          "{}: no document has two tokens, so that with data.documents.reset_attention_mask there "
-          "is none to predict",
+          "{}: data.documents.reset_attention_mask requires a document of at least 2 tokens",
           text.documents.corpus().path());
   }
   for (std::int64_t stream = range_.begin; stream < range_.end; ++stream) {
@@ -80,7 +81,7 @@ std::int64_t WeightedMixtureSource::read(Cursor& cursor,
   for (std::size_t done = 0; done < tokens.size();) {
     if (cursor.offset == cursor.document.count()) begin_document(cursor);
     const bool is_first = cursor.offset == 0;
-    // What begins a document that stands alone is no target.
+    // The first token of an isolated document is no target.
     const bool is_alone = is_first && reading_.reset_attention_mask;
     const std::int64_t wanted = is_alone
                                     ? 1
@@ -159,10 +160,9 @@ Tensor WeightedMixtureSource::cursors() const {
 void WeightedMixtureSource::restore(const Tensor& cursors) {
   if (cursors.dtype() != DType::i64 || cursors.shape() != Shape{range_.count(), columns()})
     throw DataError(
-        "the checkpoint's place in the data does not fit {} texts that are mixed; is data.train "
-        "the list that the checkpoint was made with, and are data.shuffle, "
-        "data.documents.reset_attention_mask and data.global_batch_size as they were? "
-        "training.init_from.path begins a new run with its weights",
+        "the checkpoint's data position does not fit the {} files of data.train; restore "
+        "data.train, data.shuffle, data.documents.reset_attention_mask and data.global_batch_size, "
+        "or start a new run with training.init_from.path",
         texts_.size());
   const auto values = cursors.span<std::int64_t>();
   std::vector<Cursor> restored;
@@ -180,8 +180,8 @@ void WeightedMixtureSource::restore(const Tensor& cursors) {
     };
     if (!is_possible())
       throw DataError(
-          "stream {} is to go on at token {} of document {} of text {}, and there is none such; "
-          "the checkpoint is of other data, or damaged",
+          "stream {} resumes at token {} of document {} of file {}, which does not exist; restore "
+          "the data of the checkpoint",
           cursor.stream,
           cursor.offset,
           cursor.text < std::ssize(texts_) && cursor.text >= 0
@@ -189,7 +189,7 @@ void WeightedMixtureSource::restore(const Tensor& cursors) {
               : 0,
           cursor.text);
     find_document(cursor);
-    // Of a text that has changed, which is told, the document may have become shorter.
+    // A changed text, which is reported elsewhere, may have a shorter document.
     cursor.offset = std::min(cursor.offset, cursor.document.count());
     restored.push_back(std::move(cursor));
   }

@@ -1,4 +1,4 @@
-// Training data: documents of several texts, mixed.
+// Training data: a weighted mixture of documents of several corpora.
 #pragma once
 
 #include <cstdint>
@@ -14,25 +14,24 @@ namespace longspan {
 
 struct MixtureComponent {
   DocumentList documents;
-  double weight = 1;  // more than 0
+  double weight = 1;  // positive
 };
 
 struct MixtureOptions {
   StreamLayout layout;
   std::uint64_t seed = 0;
-  bool shuffle = false;  // an order of its own for the documents of each text in each epoch
-  bool reset_attention_mask =
-      false;  // gives `document_position`, and no target in another document
+  bool shuffle = false;               // shuffles the documents of each corpus in each epoch
+  bool reset_attention_mask = false;  // adds `document_position`; no targets across documents
 };
 
-// A stream is documents one after another. Which text the next one is of is chosen so that tokens
-// are read in the proportion of the weights: the text that has given least for its weight. Document
-// i of a text in epoch e is number e * count + i; stream s of B reads the numbers s, s + B, s + 2B,
-// ... of each text: every document once an epoch, on any number of ranks.
+// Each stream concatenates documents. The next document comes from the corpus with the fewest
+// tokens read relative to its weight, so token counts follow the weights. Document i of a corpus in
+// epoch e has number e * count + i. Stream s of B reads numbers s, s + B, s + 2B, ... of each
+// corpus. So every document occurs once an epoch, on any number of ranks.
 class WeightedMixtureSource : public BatchSource {
  public:
-  // Throws DataError when nothing can be predicted: documents stand apart and none has two tokens;
-  // ConfigurationError when `ranks` does not divide the streams. Tensors are made on
+  // Throws DataError when there is no target: documents are isolated and none has two tokens.
+  // Throws ConfigurationError when `ranks` does not divide the streams. Tensors are allocated on
   // `device`, a CPU.
   WeightedMixtureSource(std::vector<MixtureComponent> texts,
                         const MixtureOptions& reading,
@@ -42,8 +41,8 @@ class WeightedMixtureSource : public BatchSource {
 
   Batch next() override;
 
-  // A row: the text and the token of the document that are read next; then of each text how many
-  // documents the stream has begun and how many tokens it has read.
+  // One row per stream: corpus and token of the document read next. Then, per corpus, the documents
+  // that the stream has begun and the tokens that it has read.
   Tensor cursors() const override;
   CursorRows cursor_rows() const override { return {range_.begin, reading_.layout.streams}; }
   void restore(const Tensor& cursors) override;
@@ -56,19 +55,19 @@ class WeightedMixtureSource : public BatchSource {
   struct Cursor {
     std::int64_t stream = 0;
     std::int64_t text = 0;
-    std::int64_t offset = 0;   // of the token that is read next in the document; its end too
-    std::vector<Taken> taken;  // of each text
-    Range document = {};       // tokens of the corpus
-    CorpusPosition at = {};    // of the token that is read next
+    std::int64_t offset = 0;   // of the next token in the document; may be its end
+    std::vector<Taken> taken;  // per corpus
+    Range document = {};       // token range in the corpus
+    CorpusPosition at = {};    // position of the next token
   };
 
   std::int64_t columns() const { return 2 + 2 * std::ssize(texts_); }
   const Corpus& corpus_of(const Cursor& cursor) const;
   void begin_document(Cursor& cursor) const;
-  // The one that it has begun last, at its offset.
+  // Locates the document begun last, at its offset.
   void find_document(Cursor& cursor) const;
-  // Fills `tokens`, and `places` with the place of each in its document. Returns the bytes of those
-  // that are targets.
+  // Fills `tokens`, and `places` with the position of each in its document. Returns the bytes of
+  // the targets among them.
   std::int64_t read(Cursor& cursor,
                     std::span<std::int64_t> tokens,
                     std::span<std::int64_t> places) const;
@@ -78,7 +77,7 @@ class WeightedMixtureSource : public BatchSource {
   MixtureOptions reading_;
   StreamRange range_;
   Device device_;
-  bool are_texts_ = true;  // the bytes of tokens are known
+  bool are_texts_ = true;  // the text bytes of tokens are known
   std::vector<Cursor> cursors_;
 };
 

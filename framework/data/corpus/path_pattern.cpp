@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view any_folders = "**";
 
-// Frees on the way out.
+// RAII wrapper of glob_t.
 struct Matches : glob_t {
   Matches() : glob_t() {}
   Matches(const Matches&) = delete;
@@ -30,14 +30,14 @@ struct Matches : glob_t {
 };
 
 [[noreturn]] void refuse_listing(const ConfigPath& path, const std::string& reason) {
-  throw DataError("{}: the files cannot be listed: {}", path.describe(), reason);
+  throw DataError("{}: cannot list files: {}", path.describe(), reason);
 }
 
-// Of a pattern without **.
+// Matches a pattern without **.
 std::vector<std::string> shell_matches(const std::string& pattern, const ConfigPath& path) {
   Matches matches;
   const int failed = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &matches);
-  const bool is_missing = failed == GLOB_ABORTED && errno == ENOENT;  // a folder of the path
+  const bool is_missing = failed == GLOB_ABORTED && errno == ENOENT;  // a directory of the path
   if (failed != 0 && failed != GLOB_NOMATCH && !is_missing) refuse_listing(path, errno_message());
   std::vector<std::string> found;
   for (std::size_t i = 0; failed == 0 && i < matches.gl_pathc; ++i)
@@ -45,7 +45,8 @@ std::vector<std::string> shell_matches(const std::string& pattern, const ConfigP
   return found;
 }
 
-// The folder and those below it, links and hidden ones left out; "" is the current one.
+// Adds a directory and its subdirectories, without links and hidden ones. "" is the current
+// directory.
 void add_folders(const std::string& folder,
                  const ConfigPath& path,
                  std::vector<std::string>& folders) {
@@ -60,7 +61,7 @@ void add_folders(const std::string& folder,
   if (error) refuse_listing(path, error.message());
 }
 
-// A pattern that matches this path alone.
+// Escapes a path, so that the pattern matches only it.
 std::string literal(const std::string& path) {
   std::string pattern;
   for (const char letter : path) {
@@ -70,7 +71,7 @@ std::string literal(const std::string& path) {
   return pattern;
 }
 
-// As shell_matches; a component ** is any number of folders.
+// As shell_matches. A component ** matches any number of directories.
 std::vector<std::string> all_matches(const std::string& pattern, const ConfigPath& path) {
   const fs::path whole(pattern);
   const std::vector<fs::path> parts(whole.begin(), whole.end());
@@ -94,7 +95,7 @@ std::vector<std::string> all_matches(const std::string& pattern, const ConfigPat
   return found;
 }
 
-// Whether a pattern has a component **. Throws DataError where it is a part of one.
+// Returns whether a pattern has a component **. Throws DataError for ** within a component.
 bool is_recursive(const ConfigPath& path) {
   bool found = false;
   const fs::path whole(path.text());
@@ -103,7 +104,7 @@ bool is_recursive(const ConfigPath& path) {
     if (part != any_folders)
       throw DataError(
           "{}: expected ** alone between two /, found {}; write FOLDER/**/*.txt for the files of "
-          "all folders below FOLDER",
+          "all subfolders",
           path.describe(),
           quote(part.string()));
     found = true;
@@ -130,7 +131,7 @@ std::vector<ConfigPath> files_matching(const ConfigPath& path, std::vector<std::
       folders->push_back(name);
   }
   if (files.empty())
-    throw DataError("{}: no file has a name like this{}", path.describe(), path.not_found_hint());
+    throw DataError("{}: no file matches{}", path.describe(), path.not_found_hint());
   return files;
 }
 
@@ -143,7 +144,7 @@ std::vector<ConfigPath> files_of(const PathList& paths, const ProgressCallback& 
     listener({part.path,
               0,
               0,
-              fmt::format("{}: does not read the matching {}; write ** for their files",
+              fmt::format("{}: ignoring the matching {}; write ** to read their files",
                           part.path.text(),
                           some_in_quotes(folders, "folders"))});
   }
@@ -154,7 +155,7 @@ std::vector<ConfigPath> files_of(const PathList& paths,
                                  const Communicator& all,
                                  const ProgressCallback& listener) {
   if (all.size() == 1) return files_of(paths, listener);
-  // No path has a zero in it.
+  // Paths contain no NUL, which therefore separates them.
   std::string found;
   if (all.rank() == 0)
     for (const ConfigPath& file : files_of(paths, listener)) found += file.text() + '\0';

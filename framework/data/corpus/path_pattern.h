@@ -1,4 +1,4 @@
-// Paths that name several files.
+// Path patterns that match several files.
 #pragma once
 
 #include <filesystem>
@@ -11,20 +11,22 @@
 
 namespace longspan {
 
-// Whether a file or folder is left out where a folder is listed, as .ipynb_checkpoints.
+// Returns whether a directory listing skips a file or directory, such as .ipynb_checkpoints.
 bool is_hidden(const std::filesystem::path& path);
 
-// The files that a path names, in the order of their names byte by byte: where no file has just
-// that name and it has *, ? or [...], those that match it as in a shell, folders left out and
-// written into `folders`; else the path itself, whether or not there is such a file. A component **
-// is any number of folders, hidden ones left out. Each has the key that named it. Throws DataError
-// when none matches, when a folder cannot be read, and for ** in a component with other letters.
+// Returns the files that a path matches, in bytewise order of their names. Unless a file has
+// exactly that name, *, ? and [...] match as in a shell. Matching directories are skipped and
+// appended to `folders`. A component ** matches any number of non-hidden directories. A path
+// without a pattern is returned, whether or not it exists. Each result has the option key of the
+// path. Throws DataError when nothing matches, when a directory cannot be read, and for ** next to
+// other characters of a component.
 std::vector<ConfigPath> files_matching(const ConfigPath& path,
                                        std::vector<std::string>* folders = nullptr);
 
-// Those of all paths of a list, one after another. The listener gets a note of folders that match.
+// Returns the files of all paths of a list. The listener receives a note about matching
+// directories.
 std::vector<ConfigPath> files_of(const PathList& paths, const ProgressCallback& listener = {});
-// The same as rank 0 finds them, on every rank. A collective.
+// Returns the files that rank 0 finds, on every rank. Collective.
 std::vector<ConfigPath> files_of(const PathList& paths,
                                  const Communicator& all,
                                  const ProgressCallback& listener = {});

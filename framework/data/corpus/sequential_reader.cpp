@@ -26,7 +26,7 @@ std::string ExampleCoverage::text() const {
   std::string text;
   if (read < all) text += fmt::format("; {} of {} examples ({:.3g}%)", read, all, 100 * fraction());
   if (truncated > 0)
-    text += fmt::format("; {} cut after data.max_length = {} tokens", truncated, longest);
+    text += fmt::format("; {} truncated to data.max_length = {} tokens", truncated, longest);
   return text;
 }
 
@@ -45,7 +45,7 @@ std::size_t SequentialReader::examples_read() const {
 }
 
 Batch SequentialReader::next() {
-  require(!done(), "{}: all {} batches were read", lengths_.examples().path(), batches());
+  require(!done(), "{}: all {} batches have been read", lengths_.examples().path(), batches());
   const Range& range = plan_.batches[static_cast<std::size_t>(next_)];
   const auto examples =
       std::span<const std::uint32_t>(plan_.order)
@@ -55,7 +55,7 @@ Batch SequentialReader::next() {
   const Tensor index = full_tensor({std::ssize(rows)}, -1);
   std::ranges::copy(rows, index.span<std::int64_t>().begin());
   batch.fields.emplace("index", index);
-  batch.place = fmt::format("at place {} of {}", next_, batches());
+  batch.place = fmt::format("at position {} of {}", next_, batches());
   ++next_;
   return batch;
 }

@@ -1,4 +1,4 @@
-// Every example once, or a sample of them, for measuring and for producing.
+// Every example once, or a sample, for evaluation and generation.
 #pragma once
 
 #include <cstdint>
@@ -10,48 +10,47 @@
 
 namespace longspan {
 
-// A part of the examples.
+// A random subset of the examples.
 struct ExampleSample {
-  std::int64_t batches = 0;  // at most so many; 0: of all examples
+  std::int64_t batches = 0;  // maximum; 0: all examples
   std::uint64_t seed = 1;
 };
 
-// How much of the examples a measurement is of.
+// How many of the examples an evaluation covers.
 struct ExampleCoverage {
   std::int64_t all = 0;
   std::int64_t read = 0;
-  std::int64_t truncated = 0;  // examples that were read and cut
-  std::int64_t longest = 0;    // tokens after which they were
+  std::int64_t truncated = 0;  // examples read and truncated
+  std::int64_t longest = 0;    // tokens kept of truncated examples
 
-  // Of 1.
+  // Returns the fraction of examples read, 0 to 1.
   double fraction() const { return static_cast<double>(read) / static_cast<double>(all); }
-  // "; 120 of 480 examples (25%); 3 cut after data.max_length = 64 tokens"; "" where all were read
-  // whole.
+  // Returns "; 120 of 480 examples (25%); 3 cut after data.max_length = 64 tokens", or "" where all
+  // were read untruncated.
   std::string text() const;
 };
 
-// One pass in which each example is a row exactly once, the longest first, in batches of
-// data.global_batch_tokens. With a sample of fewer batches than that takes, the pass is over
-// examples chosen at random: the same ones on every layout, short and long ones as all examples
-// have them. Beside the fields of its kind a batch has `index` [rows] i64: the number of the
-// example in its file, -1 of an empty row. Examples that are too long are cut, also where training
-// would leave them out. Nothing else is drawn.
+// One pass in which each example is a row exactly once, longest first, in batches of
+// data.global_batch_tokens. A sample of fewer batches contains randomly chosen examples. It is
+// equal on every layout and has the length distribution of all examples. A batch also has `index`
+// [rows] i64: the number of the example in its file, -1 for an empty row. Overlong examples are
+// truncated, even where training skips them. Nothing else is random.
 class SequentialReader {
  public:
-  // Throws as ExampleLengths does.
+  // Throws as ExampleLengths.
   SequentialReader(std::shared_ptr<const Examples> examples,
                    const BucketOptions& options,
                    const BatchShard& division,
                    const ExampleSample& sample = {});
 
-  // Equal on all ranks.
+  // Number of batches, equal on all ranks.
   std::int64_t batches() const { return std::ssize(plan_.batches); }
   bool done() const { return next_ == batches(); }
-  // Of all ranks, so far.
+  // Returns the examples read so far by all ranks.
   std::size_t examples_read() const;
-  // Throws Failure when done.
+  // Returns the next batch. Throws Failure when done.
   Batch next();
-  // Back to the first batch.
+  // Restarts at the first batch.
   void rewind() { next_ = 0; }
 
   const ExampleLengths& lengths() const { return lengths_; }

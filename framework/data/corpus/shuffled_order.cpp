@@ -9,7 +9,8 @@
 namespace longspan {
 
 std::int64_t shuffled_index(const Random& random, std::int64_t count, std::int64_t at) {
-  require(count >= 1 && at >= 0 && at < count, "place {} of {}", at, count);
+  require(
+      count >= 1 && at >= 0 && at < count, "position {} is out of range ({} positions)", at, count);
   constexpr std::uint64_t rounds = 6;
   const auto width = static_cast<int>(std::bit_width(static_cast<std::uint64_t>(count - 1)));
   const int half = std::max(1, (width + 1) / 2);

@@ -1,4 +1,4 @@
-// An order by chance that takes no memory.
+// A random permutation in constant memory.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace longspan {
 
-// What stands at place `at` when 0 .. count-1 are shuffled: each once. A Feistel network over as
-// many bits as `count` needs, gone through again while its result is none of them (Black and
-// Rogaway 2002, "cycle walking"). count: at least 1; at: below it.
+// Returns element `at` of a random permutation of 0 .. count - 1. A Feistel network over the bits
+// of `count`, iterated until the result is in range (cycle walking, Black and Rogaway 2002).
+// Requires count >= 1 and at < count.
 std::int64_t shuffled_index(const Random& random, std::int64_t count, std::int64_t at);
 
 }  // namespace longspan

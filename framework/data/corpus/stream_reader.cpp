@@ -15,16 +15,17 @@ StreamSource::StreamSource(
       range_(streams_of_rank(layout.streams, rank, ranks, "data.global_batch_size")),
       stream_tokens_(corpus_.tokens() / layout.streams),
       device_(device) {
-  require(layout_.segment >= 1, "a segment of {} tokens", layout_.segment);
+  require(
+      layout_.segment >= 1, "expected a segment of at least 1 token, found {}", layout_.segment);
   if (stream_tokens_ <= layout_.segment)
     throw DataError(
-        "{}: has {} tokens; data.global_batch_size = {} streams of at least data.seq_length + 1 = "
-        "{} tokens need {}",
+        "{}: expected at least {} tokens (data.global_batch_size = {} streams of data.seq_length + "
+        "1 = {}), found {}",
         corpus_.path(),
-        corpus_.tokens(),
+        layout_.streams * (layout_.segment + 1),
         layout_.streams,
         layout_.segment + 1,
-        layout_.streams * (layout_.segment + 1));
+        corpus_.tokens());
   for (std::int64_t stream = range_.begin; stream < range_.end; ++stream)
     cursors_.push_back(cursor_at(stream, 0, 0));
 }
@@ -36,14 +37,14 @@ StreamSource::Cursor StreamSource::cursor_at(std::int64_t stream,
 }
 
 std::int64_t StreamSource::offset_of(std::int64_t epoch) const {
-  // Of the last stream what an epoch leaves out.
+  // Tokens of the last stream that an epoch omits.
   const std::int64_t last = corpus_.tokens() - 1 - (layout_.streams - 1) * stream_tokens_ -
                             batches_per_epoch() * layout_.segment;
   return epoch == 0 ? 0 : last - (epoch - 1) % (last + 1);
 }
 
 Batch StreamSource::next() {
-  // All streams are equally long and move together: the first one speaks for all.
+  // All streams have equal length and advance together, so that the first one suffices.
   const std::int64_t epoch = cursors_[0].epoch;
   const std::int64_t end = offset_of(epoch) + batches_per_epoch() * layout_.segment;
   if (cursors_[0].position + layout_.segment > end) {
@@ -87,11 +88,10 @@ Tensor StreamSource::cursors() const {
 void StreamSource::restore(const Tensor& cursors) {
   if (cursors.dtype() != DType::i64 || cursors.shape() != Shape{range_.count(), 2})
     throw DataError(
-        "cursors of shape {} do not fit {} streams of one text; [{}, 2] i64 is needed. Are weights "
-        "of data.train, data.shuffle and data.documents.reset_attention_mask as they were?",
-        cursors.shape().to_string(),
+        "expected data positions of shape [{}, 2] and dtype i64, found shape {}; restore the "
+        "weights of data.train, data.shuffle and data.documents.reset_attention_mask",
         range_.count(),
-        range_.count());
+        cursors.shape().to_string());
   const auto values = cursors.span<std::int64_t>();
   std::vector<Cursor> restored;
   for (std::size_t i = 0; i < cursors_.size(); ++i) {
@@ -101,8 +101,8 @@ void StreamSource::restore(const Tensor& cursors) {
     const std::int64_t last = corpus_.tokens() - 1 - (layout_.streams - 1) * stream_tokens_;
     if (position < 0 || position > last || epoch < 0)
       throw DataError(
-          "{}: stream {} is to go on at token {} of epoch {}, but it has {} tokens; was the "
-          "checkpoint made with other data?",
+          "{}: stream {} resumes at token {} of epoch {}, but has {} tokens; restore the data of "
+          "the checkpoint",
           corpus_.path(),
           stream,
           position,
@@ -110,8 +110,8 @@ void StreamSource::restore(const Tensor& cursors) {
           stream_tokens_);
     if (position != values[0] || epoch != values[1])
       throw DataError(
-          "{}: stream {} is to go on at token {} of epoch {} and stream {} at token {} of epoch "
-          "{}; streams of one corpus move together",
+          "{}: expected equal positions in all streams, found stream {} at token {} of epoch {} "
+          "and stream {} at token {} of epoch {}",
           corpus_.path(),
           range_.begin,
           values[0],

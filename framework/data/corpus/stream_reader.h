@@ -11,7 +11,7 @@
 
 namespace longspan {
 
-// How a corpus is divided. Global: the same on every rank and every layout.
+// Division of a corpus, equal on every rank and every layout.
 struct StreamLayout {
   std::int64_t streams = 1;  // data.global_batch_size
   std::int64_t segment = 1;  // tokens of a stream in one batch
@@ -22,16 +22,16 @@ struct StreamLayout {
 };
 
 // Cuts a corpus of N tokens into B streams of floor(N / B) (Transformer-XL, Dai et al. 2019): row b
-// of batch k+1 follows row b of batch k. An epoch is floor((N / B - 1) / segment) batches, which
-// leave out less than a segment of each stream, and less than B tokens at the end. So that these
-// are read too, each epoch begins at another token of the streams: the first epoch at 0, the next
-// one at the last from which all batches can be read, and each later one a token earlier. This rank
-// reads the streams [s * ranks / B == rank].
+// of batch k+1 continues row b of batch k. An epoch has floor((N / B - 1) / segment) batches. It
+// omits less than a segment of each stream, and less than B tokens at the end of the corpus. Epochs
+// therefore start at different offsets. The first starts at 0, the second at the last offset that
+// allows all batches, and each later one a token earlier. This rank reads the streams s with s *
+// ranks / B == rank.
 class StreamSource : public BatchSource {
  public:
-  // Throws DataError when a stream is shorter than a segment and its last target,
-  // ConfigurationError when `ranks` does not divide the streams. Tensors are made on `device`, a
-  // CPU.
+  // Throws DataError when a stream is shorter than a segment and its last target. Throws
+  // ConfigurationError when `ranks` does not divide the streams. Tensors are allocated on `device`,
+  // a CPU.
   StreamSource(
       Corpus corpus, const StreamLayout& layout, int rank, int ranks, const Device& device);
 
@@ -42,27 +42,27 @@ class StreamSource : public BatchSource {
   const StreamRange& range() const { return range_; }
   std::int64_t batches_per_epoch() const { return layout_.batches_per_epoch(corpus_); }
 
-  // The position in each stream at which an epoch begins.
+  // Returns the offset in each stream at which an epoch starts.
   std::int64_t offset_of(std::int64_t epoch) const;
 
-  // The state: [streams of this rank, 2] i64, row = (the position in its stream of the next token
-  // to be read, complete passes). Row i belongs to global stream range().begin + i, so the rows of
-  // all ranks one after another are a [B, 2] array that does not know the number of ranks.
+  // State: [streams of this rank, 2] i64, row = (offset of the next token in its stream, completed
+  // epochs). Row i is global stream range().begin + i. So the concatenated rows of all ranks, [B,
+  // 2], do not depend on the number of ranks.
   Tensor cursors() const override;
   CursorRows cursor_rows() const override { return {range_.begin, layout_.streams}; }
-  // Goes on from there, exactly. Throws DataError for positions outside of the streams, and for
-  // streams that are not all at the same place: one corpus has one epoch.
+  // Resumes exactly at these cursors. Throws DataError for positions outside of the streams, and
+  // for streams at different positions, because a corpus has one epoch.
   void restore(const Tensor& cursors) override;
 
  private:
   struct Cursor {
     std::int64_t position = 0;  // in the stream, in tokens
     std::int64_t epoch = 0;
-    CorpusPosition at;  // where that is
+    CorpusPosition at;  // position in the corpus
   };
 
   Cursor cursor_at(std::int64_t stream, std::int64_t position, std::int64_t epoch) const;
-  // Reads one segment into a row of the batch and moves the cursor on.
+  // Reads one segment into a row of the batch and advances the cursor.
   void read_row(Cursor& cursor, std::int64_t row, Batch& batch) const;
 
   Corpus corpus_;

@@ -32,14 +32,14 @@ std::int64_t size_of(const std::vector<ConfigPath>& files) {
   return size;
 }
 
-// Ids may begin as any bytes: only a file that is called so is decompressed.
+// Ids may begin with any bytes, so that only the file name indicates compression.
 std::shared_ptr<const InputFile> open_ids(const ConfigPath& path) {
   const std::string name = lower_case(path);
   if (name.ends_with(".gz") || name.ends_with(".zst")) return open_decompressed(path);
   return std::make_shared<const InputFile>(path);
 }
 
-// The texts that a run trains its tokenizer on.
+// Training texts of the tokenizer.
 using TrainingTexts = std::vector<std::shared_ptr<const InputFile>>;
 
 TrainingTexts training_texts(const DataOptions& options) {
@@ -49,7 +49,7 @@ TrainingTexts training_texts(const DataOptions& options) {
   return texts;
 }
 
-// The file of the run that a tokenizer of these texts and settings is kept in.
+// Returns the run's path for a tokenizer trained on these texts and settings.
 fs::path trained_path(const TrainingTexts& texts,
                       const DataOptions& options,
                       const fs::path& directory,
@@ -114,7 +114,7 @@ Tokenizer prepare_tokenizer(const DataOptions& options,
   const std::int64_t size = trains ? size_of(files_of(options.train, all)) : 0;
   const ProgressCallback& who = trains ? listener : ProgressCallback();
   if (is_json) {
-    // Rank 0 reads it once.
+    // Only rank 0 reads it.
     const auto first = std::make_shared<std::optional<JsonTokenizer>>();
     const std::string json =
         run_on_rank_zero(all,

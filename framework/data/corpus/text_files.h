@@ -1,4 +1,4 @@
-// Opening the texts and the tokenizer of a run, the same on every rank.
+// Opens the corpora and the tokenizer of a run, equal on every rank.
 #pragma once
 
 #include <filesystem>
@@ -10,26 +10,26 @@
 
 namespace longspan {
 
-// data.cache_dir, or without it `tokens` in the run's directory.
+// Returns data.cache_dir; by default `tokens` in the run's directory.
 std::filesystem::path token_directory(const DataOptions& options,
                                       const std::filesystem::path& run_directory);
 
-// Who listens hears of texts that are read from end to end.
+// Below, `listener` receives the progress of full passes over a text.
 
-// The tokenizer that the options ask for. A subword model, of SentencePiece or a tokenizer.json, is
-// read by rank 0, or trained by it and kept in the run's directory under a name that holds the hash
-// of the text and of the settings; the other ranks get its bytes. Each file of data.train is
-// trained on once, whatever its weight. A collective. Throws DataError.
+// Returns the tokenizer of the options. Rank 0 reads a subword model (SentencePiece or
+// tokenizer.json) and broadcasts it, or trains it. A trained model is saved in the run's directory,
+// under a name that contains the hash of the text and the settings. Training reads each file of
+// data.train once, whatever its weight. Throws DataError. Collective.
 Tokenizer prepare_tokenizer(const DataOptions& options,
                             const std::filesystem::path& run_directory,
                             const Communicator& all,
                             const ProgressCallback& listener = {});
 
-// A file as data.train has it. Where its tokens have no place that can be reckoned, where it is
-// packed or has documents, rank 0 encodes it into a file of data.cache_dir, unless that is there
-// already; ranks that do not see that file, as on another node, make their own. A collective.
-// Throws DataError for what is wrong with the text, and ConfigurationError when the folder cannot
-// be written.
+// Opens a file of data.train. Rank 0 encodes it into a token file of data.cache_dir if token
+// positions are not computable, or the file is compressed or has documents. An existing token file
+// is reused. Ranks that cannot read that file, as on another node, encode their own. Throws
+// DataError for invalid text, and ConfigurationError when the directory is not writable.
+// Collective.
 CorpusFile open_corpus_file(const ConfigPath& path,
                             const DataOptions& options,
                             const Tokenizer& tokenizer,
@@ -37,7 +37,7 @@ CorpusFile open_corpus_file(const ConfigPath& path,
                             const Communicator& all,
                             const ProgressCallback& listener = {});
 
-// The files of each path of a list. A collective. Throws as below.
+// Opens the files of each path of a list. Throws as open_corpus. Collective.
 std::vector<Corpus> open_each(const PathList& paths,
                               const DataOptions& options,
                               const Tokenizer& tokenizer,
@@ -45,8 +45,8 @@ std::vector<Corpus> open_each(const PathList& paths,
                               const Communicator& all,
                               const ProgressCallback& listener = {});
 
-// All files of a list, one after another, whatever their weights. A collective. Throws as above,
-// and when the ranks do not all see the same files.
+// Opens all files of a list as one corpus, ignoring their weights. Throws as open_corpus_file, and
+// when ranks read different files. Collective.
 Corpus open_corpus(const PathList& paths,
                    const DataOptions& options,
                    const Tokenizer& tokenizer,

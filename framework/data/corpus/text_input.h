@@ -1,4 +1,4 @@
-// Files of text, however they are stored.
+// Text files, plain or compressed.
 #pragma once
 
 #include <memory>
@@ -7,17 +7,17 @@
 
 namespace longspan {
 
-// The text of a file without a byte order mark. A file compressed by gzip or zstd remains so:
-// DecompressedFile reads it. Throws DataError as InputFile does, and as byte_order_mark does for
-// what is no text.
+// Opens a text file and drops its byte order mark. A file compressed by gzip or zstd stays
+// compressed; DecompressedFile reads it. Throws DataError as InputFile does, and as byte_order_mark
+// does for a file that is not text.
 std::shared_ptr<const InputFile> open_text(const ConfigPath& path);
 
-// The same, decompressed into a temporary file where it is compressed, so that it can be read at
-// any place. Throws DataError as DecompressedFile does too.
+// Opens a text file for random access, decompressed into a temporary file if necessary. Throws as
+// open_text and as DecompressedFile.
 std::shared_ptr<const InputFile> open_plain_text(const ConfigPath& path);
 std::shared_ptr<const InputFile> plain_text_of(InputFile file);
 
-// The bytes of a file that may be compressed by gzip or zstd; they need not be text.
+// Opens the decompressed bytes of a file, which need not be text.
 std::shared_ptr<const InputFile> open_decompressed(const ConfigPath& path);
 
 }  // namespace longspan

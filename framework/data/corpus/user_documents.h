@@ -1,4 +1,4 @@
-// Documents that a program which trains gives itself, in place of files.
+// Documents that a program provides through the API instead of files.
 #pragma once
 
 #include <compare>
@@ -12,21 +12,21 @@
 namespace longspan {
 
 struct DocumentCursor {
-  std::int64_t epoch = 0;     // complete passes over the documents before it
-  std::int64_t document = 0;  // its number in the epoch, from 0 on
+  std::int64_t epoch = 0;     // completed passes over the documents
+  std::int64_t document = 0;  // index in the epoch, from 0
 
   friend auto operator<=>(const DocumentCursor&, const DocumentCursor&) = default;
 };
 
-// The ids of the next document; nothing at the end of the epoch.
+// Returns the ids of the next document, or nothing at the end of the epoch.
 using DocumentStream = std::function<std::optional<std::vector<std::int64_t>>()>;
 
-// Begins with the document of that place. It is to give the same documents on every rank, and
-// whenever it is asked for the same place. What can be read only once gives an empty function for
-// the epoch behind its last.
+// Returns a stream that starts at this document. It must return equal documents on every rank and
+// for every call with equal arguments. Data that can be read only once returns an empty function
+// for the epoch after the last.
 using DocumentStreamFactory = std::function<DocumentStream(const DocumentCursor&)>;
 
-// There are no more documents.
+// Thrown when there are no more documents.
 class EndOfDocuments : public DataError {
  public:
   using DataError::DataError;

@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// The number at the beginning of the text, which is taken from it; -1 where there is none.
+// Removes and returns the number at the beginning of the text; -1 if there is none.
 std::int64_t take_number(std::string_view& text) {
   std::int64_t number = -1;
   if (text.empty() || text.front() == '-') return number;
@@ -29,7 +29,7 @@ ExampleIndex scanned(const InputFile& file,
       const std::string place = line_location(file.path(), line.number);
       if (line.number > pairs)
         throw DataError(
-            "{}: there are {} pairs of lines, which have a line of links each", place, pairs);
+            "{}: expected at most {} lines of links, one per pair of lines", place, pairs);
       index.add(line.offset,
                 std::ssize(parse_alignment(line.text, lengths(line.number - 1), place)),
                 place);
@@ -37,12 +37,10 @@ ExampleIndex scanned(const InputFile& file,
   });
   index.finish(file.size());
   if (index.size() < pairs)
-    throw DataError(
-        "{}: has {} lines, and there are {} pairs of lines, which have a line of links "
-        "each",
-        file.path(),
-        index.size(),
-        pairs);
+    throw DataError("{}: expected {} lines of links, one per pair of lines, found {}",
+                    file.path(),
+                    pairs,
+                    index.size());
   return index;
 }
 
@@ -68,14 +66,13 @@ std::vector<AlignmentLink> parse_alignment(std::string_view line,
     }
     if (!is_parted || link.target < 0 || !rest.empty())
       throw DataError(
-          "{}: found {}; wanted links like 0-2, a token of the source and one of the target, "
-          "counted from 0",
+          "{}: expected links such as 0-2 (source and target token, counted from 0), found {}",
           place,
           quote(word));
     if (link.source >= lengths.source || link.target >= lengths.target)
       throw DataError(
-          "{}: found the link {}, and the pair has {} tokens of the source and {} of "
-          "the target, counted from 0",
+          "{}: link {} is out of range: the pair has {} source and {} target tokens, counted from "
+          "0",
           place,
           truncated(word),
           lengths.source,

@@ -1,4 +1,4 @@
-// Which words of a pair of lines belong together: a line of "i-j" for each pair of lines.
+// Word alignments of sentence pairs: one line of "i-j" links for each pair of lines.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace longspan {
 
-// A token of the source and one of the target, counted from 0.
+// A source token and a target token, counted from 0.
 struct AlignmentLink {
   std::int64_t source = 0;
   std::int64_t target = 0;
   friend bool operator==(const AlignmentLink&, const AlignmentLink&) = default;
 };
 
-// Of "0-0 1-2 3-2"; none of an empty line. Throws DataError, which begins with `place`, for
-// anything else and for a link beyond `lengths`.
+// Parses "0-0 1-2 3-2"; an empty line has no links. Throws DataError, prefixed with `place`, for
+// other text and for a link beyond `lengths`.
 std::vector<AlignmentLink> parse_alignment(std::string_view line,
                                            const Lengths& lengths,
                                            std::string_view place);
 
-// A file of such lines. It is read once, by rank 0; 8 bytes a line are kept.
+// A file of such lines. Rank 0 reads it once. It takes 8 bytes of memory a line.
 class AlignmentFile {
  public:
-  // Collective. `lengths`: of a pair, counted from 0. Throws DataError for lines that
-  // parse_alignment refuses and where there are not as many as `pairs`.
+  // `lengths`: lengths of a pair by index, from 0. Throws DataError as parse_alignment, and when
+  // the number of lines is not `pairs`. Collective.
   AlignmentFile(const ConfigPath& path,
                 std::int64_t pairs,
                 const std::function<Lengths(std::int64_t pair)>& lengths,

@@ -1,4 +1,4 @@
-// Rows of examples that each have a class.
+// Rows of labeled examples.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 
 namespace longspan {
 
-// What was read of an example.
+// Metadata of an example that was read.
 struct ClassRow {
   std::int64_t length = 0;  // columns of the row that it fills
   std::int64_t bytes = 0;
   std::int64_t label = 0;
 };
 
-// The batch that is asked for: the field of that name [rows, columns], whose rows `read` fills, of
-// what was zeros, and "length" and "label" [rows].
+// Returns the requested batch, with the named field [rows, columns], "length" and "label" [rows].
+// `read` fills the rows of the field, which are initially 0.
 using ReadClassRow = std::function<ClassRow(std::int64_t example, std::span<std::int64_t> row)>;
 Batch read_class_rows(const BatchRequest& request,
                       const std::string& field,

@@ -8,13 +8,13 @@ namespace longspan {
 
 void ExampleIndex::add(std::int64_t offset, std::int64_t tokens, std::string_view place) {
   if (tokens > most_tokens)
-    throw DataError("{}: has {} tokens; at most {} are possible", place, tokens, most_tokens);
+    throw DataError("{}: expected at most {} tokens, found {}", place, most_tokens, tokens);
   if (offset > most_offset)
-    throw DataError("{}: begins at byte {}; files of at most {} bytes are possible",
+    throw DataError("{}: expected a file of at most {} bytes, found an example at byte {}",
                     place,
-                    offset,
-                    most_offset + 1);
-  require(offset >= 0 && tokens >= 0, "an example of {} tokens at byte {}", tokens, offset);
+                    most_offset + 1,
+                    offset);
+  require(offset >= 0 && tokens >= 0, "invalid example: {} tokens at byte {}", tokens, offset);
   constexpr std::uint64_t offset_bits = most_offset;
   constexpr std::uint64_t token_bits = most_tokens;
   entries_.push_back({static_cast<std::uint64_t>(offset) & offset_bits,
@@ -32,7 +32,7 @@ std::string ExampleIndex::bytes() const {
 ExampleIndex ExampleIndex::from_bytes(std::string_view bytes) {
   ExampleIndex index;
   require(bytes.size() >= sizeof(end_) && (bytes.size() - sizeof(end_)) % sizeof(Entry) == 0,
-          "an index of {} bytes",
+          "invalid index size: {} bytes",
           bytes.size());
   std::memcpy(&index.end_, bytes.data(), sizeof(end_));
   index.entries_.resize((bytes.size() - sizeof(end_)) / sizeof(Entry));

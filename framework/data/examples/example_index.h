@@ -1,4 +1,4 @@
-// Where the examples of a file are and how long they are: 8 bytes an example.
+// Offsets and lengths of the examples of a file, 8 bytes an example.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ class ExampleIndex {
   static constexpr std::int64_t most_offset = (std::int64_t{1} << 40) - 1;
   static constexpr std::int64_t most_tokens = (std::int64_t{1} << 24) - 1;
 
-  // An example that begins at this byte, after those that are there. Throws DataError, which begins
-  // with `place`, for what is too large to be kept.
+  // Appends an example that begins at this byte. Throws DataError, prefixed with `place`, when a
+  // value does not fit.
   void add(std::int64_t offset, std::int64_t tokens, std::string_view place);
-  // Says where the last one ends.
+  // Sets the end of the last example.
   void finish(std::int64_t end) { end_ = end; }
 
   std::int64_t size() const { return static_cast<std::int64_t>(entries_.size()); }
-  // The bytes of an example, up to where the next one begins.
+  // Returns the first byte of an example; it ends where the next one begins.
   std::int64_t begin(std::int64_t example) const {
     return static_cast<std::int64_t>(at(example).offset);
   }
@@ -31,7 +31,7 @@ class ExampleIndex {
     return static_cast<std::int64_t>(at(example).tokens);
   }
 
-  // All of it, for other ranks of the same machine kind, and back.
+  // Serializes the index for other ranks of an equal machine architecture, and back.
   std::string bytes() const;
   static ExampleIndex from_bytes(std::string_view bytes);
 

@@ -1,4 +1,4 @@
-// What a source in batches of like length reads: a numbered set of examples of one kind.
+// Indexed examples of one format, which length-batched sources read.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace longspan {
 
-// Of an example in tokens, or of a batch in columns. Only pairs have a source.
+// Lengths of an example in tokens, or of a batch in columns. Only pairs have a source.
 struct Lengths {
   std::int64_t source = 0;
   std::int64_t target = 0;
@@ -22,48 +22,48 @@ struct Lengths {
   friend bool operator==(const Lengths&, const Lengths&) = default;
 };
 
-// Some rows of a batch.
+// Rows of a batch to read.
 struct BatchRequest {
   std::span<const std::int64_t> examples;  // one a row; -1: an empty row
-  Lengths columns;                         // which hold the longest of them
-  std::int64_t longest = 0;    // tokens of a side after which an example is cut; 0: none
-  bool with_left_out = false;  // whether a field names the tags that a cut leaves out
-  // Of the run and the epoch, where something is drawn for each example; the seed otherwise.
+  Lengths columns;                         // fit the longest example
+  std::int64_t longest = 0;                // tokens per side that are kept; 0: all
+  bool with_left_out = false;              // adds a field with tags that truncation drops
+  // Random key of the run and the epoch where examples are sampled; otherwise the seed.
   Random place = Random(0);
-  // How sharply subwords are drawn (Kudo 2018); 0: the usual ones.
+  // Sampling sharpness of subword regularization (Kudo 2018); 0: no sampling.
   double subword_sampling = 0;
 };
 
-// Reading is thread-safe and holds nothing of the file.
+// Reading is thread-safe and caches nothing of the file.
 class Examples {
  public:
   virtual ~Examples() = default;
 
   virtual std::int64_t size() const = 0;
-  // What the examples are read from, for messages.
+  // Path of the examples, for messages.
   virtual const std::string& path() const = 0;
-  // "FILE:LINE" where an example begins.
+  // Returns "FILE:LINE" of the beginning of an example.
   virtual std::string place(std::int64_t example) const = 0;
-  // Tokens, nothing cut; `target` is never 0.
+  // Returns the lengths in tokens, without truncation; `target` is never 0.
   virtual Lengths lengths(std::int64_t example) const = 0;
-  // Columns of the target beside those of its tokens.
+  // Number of target columns in addition to its tokens.
   virtual std::int64_t extra_columns() const { return 0; }
-  // Of images the shape, which all have.
+  // Common shape of the images.
   virtual std::optional<ImageShape> image() const { return std::nullopt; }
-  // Whether a part of an example is an example.
+  // Returns whether examples can be truncated.
   virtual bool can_be_cut() const { return true; }
-  // What is wrong with a label, as an error begins; "" where training had all of them. Only of
-  // examples that may have others, whose `label` is ignored_target.
+  // Returns an error about labels absent from training, or "". Only for examples that accept such
+  // labels; their `label` is ignored_target.
   virtual std::string label_problem() const { return ""; }
-  // Fields and counts of these rows; ids of padding are 0, its targets ignored_target. Throws
-  // DataError where the file has changed.
+  // Returns the fields and counts of these rows. Padding has id 0 and target ignored_target. Throws
+  // DataError when the file has changed.
   virtual Batch read(const BatchRequest& request) const = 0;
 };
 
-// A field of i64 for the host, each element `value`.
+// Returns an i64 host field filled with `value`.
 Tensor full_tensor(const Shape& shape, std::int64_t value);
 
-// The row of a field.
+// Returns a row of a field.
 std::span<std::int64_t> row_of(const Tensor& field, std::size_t row);
 
 }  // namespace longspan

@@ -24,12 +24,12 @@ IdxFile::IdxFile(const ConfigPath& path, int axes, std::string_view what, const 
     : file_(share(open_decompressed(path), all)) {
   const std::string magic = read_bytes(*file_, 0, std::min<std::int64_t>(4, file_->size()));
   if (magic != std::string{'\0', '\0', '\x08', static_cast<char>(axes)})
-    throw DataError("{}: is not an IDX file of {}, which begins with the bytes 0 0 8 {}",
+    throw DataError("{}: expected an IDX file of {}, which begins with the bytes 0 0 8 {}",
                     path.describe(),
                     what,
                     axes);
   if (file_->size() < header_bytes(axes))
-    throw DataError("{}: is cut off: {} bytes, of which the header alone takes {}",
+    throw DataError("{}: truncated: {} bytes, but the header requires {}",
                     file_->path(),
                     file_->size(),
                     header_bytes(axes));
@@ -37,13 +37,14 @@ IdxFile::IdxFile(const ConfigPath& path, int axes, std::string_view what, const 
   for (int axis = 0; axis < axes; ++axis) {
     axes_.push_back(big_endian(read_bytes(*file_, header_bytes(axis), header_bytes(axis + 1))));
     if (axes_.back() == 0 || wanted > (std::int64_t{1} << 60) / axes_.back())
-      throw DataError("{}: its header says {} along axis {}", file_->path(), axes_.back(), axis);
+      throw DataError(
+          "{}: invalid size {} along axis {} in the header", file_->path(), axes_.back(), axis);
     wanted *= axes_.back();
   }
   if (wanted != file_->size() - header_bytes(axes))
-    throw DataError("{}: {}: its header says {} bytes of {}, and there are {}",
+    throw DataError("{}: {}: expected {} bytes of {}, as in the header, found {}",
                     file_->path(),
-                    wanted > file_->size() - header_bytes(axes) ? "is cut off" : "is too long",
+                    wanted > file_->size() - header_bytes(axes) ? "truncated" : "too long",
                     wanted,
                     what,
                     file_->size() - header_bytes(axes));

@@ -1,4 +1,4 @@
-// Arrays of bytes in IDX files, the format of MNIST.
+// Byte arrays in IDX files, the format of MNIST.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@ namespace longspan {
 // A value; copies share the file. Reading is thread-safe.
 class IdxFile {
  public:
-  // A file that is compressed by gzip or zstd is read as what it holds. A collective. Throws
-  // DataError for a file that is not of bytes in `axes` axes, or has not
-  // exactly as many bytes as its header says. `what` names what is needed.
+  // Opens a file, which may be compressed by gzip or zstd. Throws DataError when it is not a byte
+  // array of `axes` axes, or its size contradicts its header. `what`: name of the required data.
+  // Collective.
   IdxFile(const ConfigPath& path, int axes, std::string_view what, const Communicator& all);
 
   const InputFile& file() const { return *file_; }
   const SharedFile& shared() const { return file_; }
-  // The entries of the first axis, and the elements of each.
+  // Length of the first axis, and the number of elements of each entry.
   std::int64_t size() const { return axes_[0]; }
   std::int64_t elements() const;
   const std::vector<std::int64_t>& axes() const { return axes_; }
-  // Fills `out` with the elements of one entry, or from it on.
+  // Fills `out` with consecutive elements, starting at an entry.
   void read(std::int64_t entry, std::span<char> out) const;
 
  private:

@@ -19,7 +19,7 @@ namespace {
 
 class ImageExamples : public Examples {
  public:
-  // `names`: the labels of the images; `place` begins the message for those that are unknown.
+  // `names`: labels of the images; `place`: prefix of the message about unknown ones.
   ImageExamples(const ImageShape& shape,
                 LabelSet labels,
                 const std::vector<std::string>& names,
@@ -50,7 +50,7 @@ class ImageExamples : public Examples {
 
  protected:
   std::int64_t values() const { return shape_.values(); }
-  // Nothing of an image that has none.
+  // Returns nothing for an unlabeled image.
   virtual std::optional<std::string> label(std::int64_t example) const = 0;
   virtual void read_pixels(std::int64_t example, std::span<std::int64_t> pixels) const = 0;
 
@@ -68,7 +68,7 @@ class ImageExamples : public Examples {
   std::string label_problem_;
 };
 
-// The names of the labels that the file has.
+// Returns the distinct label names of a file.
 std::vector<std::string> names_of(const IdxFile& labels) {
   std::vector<char> bytes(static_cast<std::size_t>(labels.size()));
   labels.read(0, bytes);
@@ -93,7 +93,7 @@ std::vector<std::int64_t> read_image(const IdxFile& images, std::int64_t image) 
   return pixels;
 }
 
-// Whether an image is none of PNG: an IDX file begins with two bytes of 0, or is compressed.
+// Returns whether a file is not PNG: IDX begins with two zero bytes, or is compressed.
 bool is_idx(const std::string& path) {
   const InputFile file(path);
   std::string first(static_cast<std::size_t>(std::min<std::int64_t>(2, file.size())), '\0');
@@ -101,7 +101,7 @@ bool is_idx(const std::string& path) {
   return first == std::string(2, '\0') || detect_compression(file) != Compression::none;
 }
 
-// As rank 0 sees it: what is opened together depends on it.
+// Rank 0 decides, because collective opens depend on the result.
 bool is_file(const ConfigPath& path, const Communicator& all) {
   std::error_code unused;
   const bool found = all.rank() == 0 && std::filesystem::is_regular_file(path.text(), unused);
@@ -122,7 +122,7 @@ class IdxImages final : public ImageExamples {
         images_(std::move(images)),
         numbers_(std::move(numbers)) {
     if (numbers_ && images_.size() != numbers_->size())
-      throw DataError("{}: has {} images, and {} has {} labels",
+      throw DataError("{}: has {} images, but {} has {} labels",
                       path(),
                       images_.size(),
                       numbers_->file().path(),
@@ -169,8 +169,7 @@ class PngImages final : public ImageExamples {
   }
   void read_pixels(std::int64_t example, std::span<std::int64_t> pixels) const override {
     const PngImage image = read_png(place(example));
-    if (image.shape != folder_.shape)
-      throw DataError("{}: was changed while it was read", place(example));
+    if (image.shape != folder_.shape) throw DataError("{}: changed while reading", place(example));
     std::ranges::copy(image.values, pixels.begin());
   }
 

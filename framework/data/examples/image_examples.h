@@ -1,4 +1,4 @@
-// Images with a label each.
+// Labeled images.
 #pragma once
 
 #include <memory>
@@ -11,42 +11,44 @@
 
 namespace longspan {
 
-// Where images are: a file of IDX and one of their labels, as MNIST has them; or, without the
-// second, a folder that has one folder of PNG files for each label, whose name that is. A file of
-// IDX without the second has images without labels, for which one class is learnt, "image".
+// Image location: an IDX file and one of labels, as in MNIST, or a directory with a subdirectory of
+// PNG files for each label. An IDX file without labels has unlabeled images, trained as the single
+// class "image".
 struct ImageFiles {
   ConfigPath images;
   ConfigPath labels = {};
 };
 
-// A collective. Throws DataError.
+// Returns the labels of the images. Throws DataError. Collective.
 LabelSet learn_image_labels(const ImageFiles& files,
                             const Communicator& all,
                             const ProgressCallback& listener = {});
 
-// A label that training did not have: an error, or none (Examples::label_problem).
+// Policy for a label absent from training: an error, or accepted as unlabeled
+// (Examples::label_problem).
 enum class UnknownLabels : bool { refused, taken };
 
-// Fields: `pixels` [rows, T], values 0 .. 255 row by row, of colours red, green and blue one after
-// another; `length` [rows], without the padding; `label` [rows], ignored_target of an empty row and
-// of an image without one that training had.
-// Counts: "rows", "tokens" and "bytes" (values). The images are all of one shape.
+// Fields: `pixels` [rows, T], values 0 .. 255 in row-major order, with interleaved red, green and
+// blue. `length` [rows], without padding. `label` [rows], ignored_target for an empty row and for
+// an image without a known label. Counts: "rows", "tokens" and "bytes" (values). All images have
+// one shape.
 //
-// A collective. Throws DataError for files that are cut off, images of different shapes, another
-// number of labels than of images, and, where they are refused, a label that is not in `labels`.
+// Throws DataError for truncated files, images of different shapes, and different numbers of labels
+// and images. Where unknown labels are refused, throws it for a label outside of `labels`.
+// Collective.
 std::shared_ptr<const Examples> open_images(const ImageFiles& files,
                                             const LabelSet& labels,
                                             const Communicator& all,
                                             const ProgressCallback& listener = {},
                                             UnknownLabels unknown = UnknownLabels::refused);
 
-// The values of one image, as `pixels` has them.
+// Values of one image, in the order of `pixels`.
 struct Pixels {
   ImageShape shape;
   std::vector<std::int64_t> values;
 };
 
-// Of a PNG file its image, of a file of IDX all of its images. A collective. Throws DataError.
+// Returns the image of a PNG file, or all images of an IDX file. Throws DataError. Collective.
 std::vector<Pixels> read_images(const std::string& path, const Communicator& all);
 
 }  // namespace longspan

@@ -30,17 +30,17 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder, const std::s
   return entries;
 }
 
-// 0 where it cannot be asked for.
+// Returns 0 if the size is unavailable.
 std::int64_t size_of_file(const std::string& path) {
   std::error_code error;
   const std::uintmax_t size = fs::file_size(path, error);
   return error ? 0 : static_cast<std::int64_t>(size);
 }
 
-// The files of a folder by their names in it, sorted.
+// Sorted names of the files in a directory.
 struct Listing {
   std::vector<std::string> images;  // "LABEL/NAME.png"
-  std::vector<std::string> others;  // that are none, and folders where none are read
+  std::vector<std::string> others;  // other files, and ignored directories
 };
 
 Listing list_images(const ConfigPath& path) {
@@ -68,16 +68,14 @@ ImageFolder look_through(const ConfigPath& path, const ProgressCallback& heard) 
   const Listing found = list_images(path);
   ImageFolder folder{.path = path, .files = found.images, .shape = {}, .note = ""};
   if (folder.files.empty())
-    throw DataError(
-        "{}: has no folder with PNG files; one for each label is needed, as {}/cat/1.png{}",
-        path.describe(),
-        path.text(),
-        found.others.empty() ? "" : "; found " + some_in_quotes(found.others, "files"));
+    throw DataError("{}: expected a folder of PNG files for each label, such as {}/cat/1.png{}",
+                    path.describe(),
+                    path.text(),
+                    found.others.empty() ? "" : ", found " + some_in_quotes(found.others, "files"));
   if (!found.others.empty())
-    folder.note = fmt::format("{}: does not read {}, which have no PNG image",
-                              path.text(),
-                              some_in_quotes(found.others, "files"));
-  std::int64_t looked = 0, size = 0;  // bytes
+    folder.note = fmt::format(
+        "{}: ignoring {} without PNG images", path.text(), some_in_quotes(found.others, "files"));
+  std::int64_t looked = 0, size = 0;  // bytes scanned, and in total
   for (const std::string& file : folder.files) size += size_of_file(folder.path + "/" + file);
   for (const std::string& file : folder.files) {
     const std::string whole = folder.path + "/" + file;
@@ -85,11 +83,11 @@ ImageFolder look_through(const ConfigPath& path, const ProgressCallback& heard) 
     const ImageShape shape = png_shape(whole);
     if (&file == &folder.files.front()) folder.shape = shape;
     if (shape != folder.shape)
-      throw DataError("{}: is an image of {}, and {} is one of {}; all are to be of one shape",
+      throw DataError("{}: expected an image of {}, the shape of {}, found {}",
                       whole,
-                      to_string(shape),
+                      to_string(folder.shape),
                       folder.files.front(),
-                      to_string(folder.shape));
+                      to_string(shape));
     looked += size_of_file(whole);
     if (heard) heard({folder.path, looked, size});
   }

@@ -1,4 +1,4 @@
-// A folder with one folder of PNG files for each label.
+// A directory with one subdirectory of PNG files per label.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,24 @@ namespace longspan {
 struct ImageFolder {
   std::string path;
   std::vector<std::string> files;  // "LABEL/NAME.png", sorted
-  ImageShape shape;                // of each
-  std::string note;                // what is not read; "" where all is
+  ImageShape shape;                // common shape
+  std::string note;                // skipped files; "" if none
 
   std::vector<std::string> labels() const;
 };
 
-// "LABEL" of "LABEL/NAME.png".
+// Returns "LABEL" of "LABEL/NAME.png".
 std::string label_of(const std::string& file);
 
-// Of the names and sizes of the images of such a folder. Throws DataError.
+// Returns a hash of the names and sizes of the images of such a directory. Throws DataError.
 std::uint64_t fingerprint_of_folder(const ConfigPath& path);
-// Their paths.
+// Returns the paths of the images.
 std::vector<std::string> images_in(const ConfigPath& path);
 
-// Rank 0 looks at each file whose name ends in .png, whatever its letters' case, and the others get
-// its list; hidden files and folders are left out. `listener` hears after each on every rank. A
-// collective. Throws DataError for a folder without such files, for a file that is no PNG or is cut
-// off, and for images of different shapes.
+// Rank 0 reads each file NAME.png, in any case of letters, and broadcasts the list. Hidden files
+// and directories are skipped. `listener` receives progress after each file on every rank. Throws
+// DataError when there are no such files, for invalid or truncated PNG files, and for images of
+// different shapes. Collective.
 ImageFolder open_image_folder(const ConfigPath& path,
                               const Communicator& all,
                               const ProgressCallback& listener = {});

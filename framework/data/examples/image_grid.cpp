@@ -8,8 +8,10 @@ namespace longspan {
 
 PngImage make_image_grid(std::span<const PngImage> images, std::int64_t columns) {
   constexpr std::int64_t gap = 2;
-  require(
-      !images.empty() && columns > 0, "a sheet of {} images in {} columns", images.size(), columns);
+  require(!images.empty() && columns > 0,
+          "invalid image grid: {} images in {} columns",
+          images.size(),
+          columns);
   const ImageShape each = images.front().shape;
   columns = std::min(columns, std::ssize(images));
   const std::int64_t rows = (std::ssize(images) + columns - 1) / columns;
@@ -20,7 +22,7 @@ PngImage make_image_grid(std::span<const PngImage> images, std::int64_t columns)
   const std::int64_t line = each.width * each.channels;
   for (std::int64_t i = 0; i < std::ssize(images); ++i) {
     const PngImage& image = images[static_cast<std::size_t>(i)];
-    require(image.shape == each, "a sheet of images of different shapes");
+    require(image.shape == each, "expected images of one shape in a grid");
     const std::int64_t top = gap + i / columns * (each.height + gap);
     const std::int64_t left = gap + i % columns * (each.width + gap);
     for (std::int64_t row = 0; row < each.height; ++row)

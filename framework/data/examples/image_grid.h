@@ -1,4 +1,4 @@
-// Images beside each other on one.
+// Grids of images.
 #pragma once
 
 #include <span>
@@ -7,8 +7,8 @@
 
 namespace longspan {
 
-// Images of one shape, row by row, `columns` in each, with two pixels of white between them and
-// around them. At least one.
+// Arranges images of one shape, at least one, row by row with `columns` per row. Two white pixels
+// separate and surround them.
 PngImage make_image_grid(std::span<const PngImage> images, std::int64_t columns);
 
 }  // namespace longspan

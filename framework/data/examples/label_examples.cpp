@@ -25,9 +25,9 @@ struct LabelledText {
 LabelledText labelled_text_of(std::string_view line, std::string_view place) {
   const std::size_t tab = line.find('\t');
   if (tab == std::string_view::npos)
-    throw DataError("{}: has no tab; a label, a tab and a text are needed{}",
+    throw DataError("{}: expected a label, a tab and a text, found no tab{}",
                     place,
-                    line.starts_with('{') ? "; write JSON lines so with jq -r '[.label, .text] | "
+                    line.starts_with('{') ? "; convert JSON lines with jq -r '[.label, .text] | "
                                             "@tsv' FILE"
                                           : "");
   const LabelledText result = {line.substr(0, tab), line.substr(tab + 1)};
@@ -87,8 +87,7 @@ class LabelExamples final : public Examples {
       const LabelledText found = labelled_text_of(without_line_end(bytes), place(example));
       const auto tokens =
           framed_tokens(tokenizer_, frame_, found.text, place(example), request.longest);
-      if (tokens.size() > row.size())
-        throw DataError("{}: was changed while it was read", place(example));
+      if (tokens.size() > row.size()) throw DataError("{}: changed while reading", place(example));
       std::ranges::copy(tokens, row.begin());
       return {.length = std::ssize(tokens),
               .bytes = std::ssize(found.text),

@@ -1,4 +1,4 @@
-// Texts with a label each: a label, a tab and a text on every line.
+// Labeled text: a label, a tab and a text on every line.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,16 @@
 
 namespace longspan {
 
-// The labels of a file. A collective. Throws DataError for a line without them.
+// Returns the labels of a file. Throws DataError for a line without a label. Collective.
 LearnedLabels learn_labels(const ConfigPath& path,
                            const Communicator& all,
                            const ProgressCallback& listener = {});
 
-// Fields: `tokens` [rows, T], `length` [rows] and `label` [rows], which is ignored_target of an
-// empty row. Counts: "rows", "tokens" (of the texts) and "bytes" (likewise).
+// Fields: `tokens` [rows, T], `length` [rows] and `label` [rows], which is ignored_target for an
+// empty row. Counts: "rows", and "tokens" and "bytes" of the texts.
 //
-// The file is read once, by rank 0; 8 bytes a line are kept. A collective. Throws DataError for a
-// line without a tab, without a label or without a text, and for a label that is not in `labels`.
+// Rank 0 reads the file once. The index takes 8 bytes a line. Throws DataError for a line without a
+// tab, a label or a text, and for a label outside of `labels`. Collective.
 std::shared_ptr<const Examples> open_labels(const ConfigPath& path,
                                             const LabelSet& labels,
                                             const Tokenizer& tokenizer,

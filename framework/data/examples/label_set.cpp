@@ -52,7 +52,7 @@ LabelSet LabelSet::in_order(std::vector<std::string> names, std::string_view pla
   set.number();
   for (std::int64_t id = 0; id < set.size(); ++id)
     if (set.id_of(set.name(id)) != id)
-      throw DataError("{}: label {} is there twice", place, quote(set.name(id)));
+      throw DataError("{}: duplicate label {}", place, quote(set.name(id)));
   return set;
 }
 
@@ -64,7 +64,7 @@ void LabelSet::number() {
 }
 
 const std::string& LabelSet::name(std::int64_t id) const {
-  require(id >= 0 && id < size(), "label {} of {}", id, size());
+  require(id >= 0 && id < size(), "label {} is out of range ({} labels)", id, size());
   return (*names_)[static_cast<std::size_t>(id)];
 }
 
@@ -79,7 +79,7 @@ std::int64_t LabelSet::id_at(std::string_view name,
   const std::int64_t id = id_of(name);
   if (id >= 0) return id;
   const std::string near = closest_match(name, *names_);
-  throw DataError("{}: {} {} is none of the {} that training had{}",
+  throw DataError("{}: unknown {} {}, expected one of the {} of training{}",
                   place,
                   what,
                   quote(name),
@@ -101,7 +101,7 @@ LearnedLabels LabelColumn::labels() const {
 }
 
 bool LearnedLabels::may_be_swapped() const {
-  // Where each text has a label of its own, some texts may still be there twice.
+  // Even if each text had its own label, some texts could be duplicates.
   constexpr std::int64_t least = 3;
   return texts && labels.size() >= least && 2 * labels.size() >= 3 * *texts;
 }
@@ -133,12 +133,10 @@ LabelSet LabelSet::from_json(std::string_view text, std::string_view place) {
   try {
     const nlohmann::json json = nlohmann::json::parse(text);
     if (json.at("format") != label_set_name || json.at("version") != label_set_version)
-      throw DataError(
-          "{}: is not a set of labels of Longspan, version {}", place, label_set_version);
+      throw DataError("{}: expected a Longspan label set of version {}", place, label_set_version);
     return in_order(json.at("labels").get<std::vector<std::string>>(), place);
   } catch (const nlohmann::json::exception& error) {
-    throw DataError(
-        "{}: is not a set of labels of Longspan: {}", place, truncated(error.what(), 200));
+    throw DataError("{}: invalid Longspan label set: {}", place, truncated(error.what(), 200));
   }
 }
 

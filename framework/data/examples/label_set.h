@@ -1,4 +1,4 @@
-// The names of classes or tags and their ids.
+// Names of classes or tags, and their ids.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,28 @@
 
 namespace longspan {
 
-// A value; copies share the names. Ids are 0, 1, ... in the order of the names. Those that are
-// learnt from data are sorted: by value where all are whole numbers, else by their bytes.
+// A value; copies share the names. Ids are 0, 1, ... in the order of the names. Names collected
+// from data are sorted: numerically if all are integers, else bytewise.
 class LabelSet {
  public:
   LabelSet() : LabelSet(std::vector<std::string>()) {}
-  // In any order, repeated or not: sorts them.
+  // Sorts the names, which may repeat.
   explicit LabelSet(std::vector<std::string> names);
-  // In this order. Throws DataError where one is there twice; `place` begins the message.
+  // Preserves the order. Throws DataError, prefixed with `place`, for a duplicate.
   static LabelSet in_order(std::vector<std::string> names, std::string_view place);
-  // The inverse of `to_json`. Throws DataError; `place` names the text in the message.
+  // Inverse of `to_json`. Throws DataError, which names `place`.
   static LabelSet from_json(std::string_view json, std::string_view place);
 
   std::int64_t size() const { return static_cast<std::int64_t>(names_->size()); }
   const std::vector<std::string>& names() const { return *names_; }
   const std::string& name(std::int64_t id) const;
-  // -1 where there is none.
+  // Returns the id, or -1 for an unknown name.
   std::int64_t id_of(std::string_view name) const;
-  // Throws DataError where there is none; `place` begins the message, `what` is "label" or "tag".
+  // Returns the id. Throws DataError, prefixed with `place`, for an unknown name. `what` is "label"
+  // or "tag".
   std::int64_t id_at(std::string_view name, std::string_view what, std::string_view place) const;
 
-  // Deterministic and readable.
+  // Returns deterministic, readable JSON.
   std::string to_json() const;
 
   friend bool operator==(const LabelSet& a, const LabelSet& b) { return *a.names_ == *b.names_; }
@@ -45,24 +46,24 @@ class LabelSet {
   std::shared_ptr<const Ids> ids_;
 };
 
-// The labels of a file.
+// Labels collected from a file.
 struct LearnedLabels {
   LabelSet labels;
-  // Number of different texts that have them. Nothing where it is not counted.
+  // Number of distinct texts with labels; unset if not counted.
   std::optional<std::int64_t> texts = {};
 
-  // Whether the columns may be in the other order: a label repeats, and texts seldom do.
+  // Returns whether the columns may be swapped: labels normally repeat, and texts rarely do.
   bool may_be_swapped() const;
 
   std::string to_json() const;
-  // The inverse of `to_json`. Throws DataError; `place` begins the message.
+  // Inverse of `to_json`. Throws DataError, prefixed with `place`.
   static LearnedLabels from_json(std::string_view json, std::string_view place);
 };
 
-// Gathers the labels of a file line by line.
+// Collects the labels of a file, line by line.
 class LabelColumn {
  public:
-  // A line's label and the text that has it. Returns whether the label is new.
+  // Adds the label and the text of a line. Returns whether the label is new.
   bool add(std::string_view label, std::string_view text);
   LearnedLabels labels() const;
 

@@ -18,7 +18,7 @@ namespace longspan {
 
 namespace {
 
-// The lines of one file, each in a frame.
+// Lines of one file, each with special tokens.
 class Side {
  public:
   Side(const ConfigPath& path,
@@ -36,10 +36,10 @@ class Side {
 
   const InputFile& file() const { return *file_; }
   std::int64_t lines() const { return index_.size(); }
-  // Of the text alone, and with the frame.
+  // Token counts without and with special tokens.
   std::int64_t text_tokens(std::int64_t line) const { return index_.tokens(line); }
   std::int64_t tokens(std::int64_t line) const { return text_tokens(line) + frame_.tokens(); }
-  // Where in a line of so many tokens those of its text are.
+  // Returns the range of the text tokens in a row of this many tokens.
   Range text_of(std::int64_t tokens) const {
     return {std::ssize(frame_.before()), tokens - std::ssize(frame_.after())};
   }
@@ -50,7 +50,7 @@ class Side {
     std::int64_t bytes = 0;  // of the text of these tokens
   };
 
-  // At most `request.longest` tokens, and no more than `most`.
+  // Reads at most `request.longest` tokens, and no more than `most`.
   Row read(std::int64_t line,
            std::int64_t most,
            const BatchRequest& request,
@@ -73,7 +73,7 @@ class Side {
                                         : std::ssize(text);
     ids = add_special_tokens(frame_, std::move(ids), place(line), request.longest > 0 ? kept : 0);
     if (is_empty || std::ssize(ids) > most)
-      throw DataError("{}: was changed while it was read", place(line));
+      throw DataError("{}: changed while reading", place(line));
     return {std::move(ids), bytes_read};
   }
 
@@ -83,8 +83,8 @@ class Side {
                                    const ProgressCallback& heard) {
     if (is_json_lines(file, {}))
       throw DataError(
-          "{}: expected lines of text, found JSON lines, which run.task: language_modeling reads; "
-          "extract the text with jq -r .FIELD FILE > TEXT",
+          "{}: expected lines of text, found JSON lines; extract the text with jq -r .FIELD FILE > "
+          "TEXT",
           file.path());
     ExampleIndex index;
     for_each_line_block(file, heard, [&](std::span<const Line> lines) {
@@ -93,7 +93,8 @@ class Side {
         const std::string place = line_location(file.path(), lines[i].number);
         tokens[i] = std::ssize(tokenizer.encode(lines[i].text, place));
         if (tokens[i] == 0)
-          throw DataError("{}: is empty; each line of a pair of files needs text", place);
+          throw DataError("{}: expected text in every line of both files, found an empty line",
+                          place);
       });
       for (std::size_t i = 0; i < lines.size(); ++i)
         index.add(lines[i].offset, tokens[i], line_location(file.path(), lines[i].number));
@@ -116,14 +117,12 @@ class PairExamples final : public Examples {
     const bool source_is_longer = source_.lines() > target_.lines();
     const Side& longer = source_is_longer ? source_ : target_;
     const Side& shorter = source_is_longer ? target_ : source_;
-    throw DataError(
-        "{}: has {} lines and {} has {}: line {} has no other side; line n of one file belongs to "
-        "line n of the other",
-        longer.place(shorter.lines()),
-        longer.lines(),
-        shorter.file().path(),
-        shorter.lines(),
-        shorter.lines() + 1);
+    throw DataError("{}: has {} lines, but {} has {}: line {} has no counterpart",
+                    longer.place(shorter.lines()),
+                    longer.lines(),
+                    shorter.file().path(),
+                    shorter.lines(),
+                    shorter.lines() + 1);
   }
 
   // Collective.

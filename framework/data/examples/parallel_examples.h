@@ -1,4 +1,4 @@
-// Two files whose lines belong together: a source and what is to be made of it.
+// Parallel corpora: two line-aligned files of sources and targets.
 #pragma once
 
 #include <memory>
@@ -10,18 +10,18 @@
 
 namespace longspan {
 
-// Fields: `source` [rows, S] and `source_length` [rows]; `tokens` [rows, T], the target after the
-// beginning of a sentence; `targets` [rows, T], the target before the end of one; `length` [rows],
-// of both. Where the tokenizer frames a text (special_token_template.h), both sides have its frame;
-// the end of a sentence is there once. Counts: "tokens" (targets that count), "source_tokens",
-// "bytes" (of the text of those targets, and one for the end of each line, which the end of the
-// sentence predicts), "rows" and "cells" (the products of both lengths).
+// Fields: `source` [rows, S] and `source_length` [rows]; `tokens` [rows, T], the target after a
+// start token; `targets` [rows, T], the target before an end token; `length` [rows], of both. With
+// a special-token template (special_token_template.h), both sides have its tokens, and the end
+// token occurs once. Counts: "tokens" (unmasked targets), "source_tokens", "rows", "cells" (sum of
+// source times target length) and "bytes". "bytes" are the text bytes of those targets, plus one
+// per line for the end that the end token predicts.
 //
-// With a file of links (alignments.h) also `links` [rows, n, 2], -1 where a row has fewer, without
-// those of what is cut, and the count "linked" (targets with a link).
+// With alignments (alignments.h) also `links` [rows, n, 2], padded with -1 and without links of
+// truncated tokens, and the count "linked" (targets with a link).
 //
-// The files are read once, by rank 0; 16 bytes a pair are kept. A collective. Throws DataError for
-// files of different line counts, an empty line, and what a tokenizer cannot read.
+// Rank 0 reads the files once. The index takes 16 bytes a pair. Throws DataError for different
+// numbers of lines, for an empty line, and for text that the tokenizer rejects. Collective.
 std::shared_ptr<const Examples> open_parallel_corpus(const ConfigPath& source,
                                                      const ConfigPath& target,
                                                      const Tokenizer& source_tokenizer,

@@ -23,17 +23,18 @@ std::string bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) throw DataError("{}: cannot be opened for reading: {}", path, errno_message());
   std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (bytes.empty()) throw DataError("{}: is empty or cannot be read; a PNG file is needed", path);
+  if (bytes.empty())
+    throw DataError("{}: expected a PNG file, found an empty or unreadable file", path);
   return bytes;
 }
 
-// Before it reads a chunk, libpng takes as much memory as the chunk says it has bytes. Throws
-// DataError where one in front of the pixels has more than the file. What is no PNG file passes:
-// libpng says so.
+// libpng allocates the declared size of a chunk before it reads the chunk. Throws DataError where a
+// chunk before the pixels declares more bytes than the file has. A file without a PNG signature
+// passes, because libpng reports it.
 void require_chunks(const std::string& path, std::string_view bytes) {
   constexpr std::string_view signature = "\x89PNG\r\n\x1A\n";
   if (!bytes.starts_with(signature)) return;
-  // A chunk is its length, its name, its bytes, and their checksum.
+  // A chunk consists of its length, name, bytes and checksum.
   constexpr std::size_t word = 4;
   for (std::size_t at = signature.size(); at + 2 * word <= bytes.size();) {
     const std::size_t there = bytes.size() - at - 2 * word;
@@ -42,17 +43,16 @@ void require_chunks(const std::string& path, std::string_view bytes) {
       length = 256 * length + static_cast<unsigned char>(byte);
     if (bytes.substr(at + word, word) == "IDAT") return;
     if (length > there)
-      throw DataError(
-          "{}: cannot be read as a PNG file: a chunk says it has {} bytes, {} are there",
-          path,
-          length,
-          there);
+      throw DataError("{}: cannot be read as a PNG file: expected a chunk of {} bytes, found {}",
+                      path,
+                      length,
+                      there);
     at += length + 3 * word;
   }
 }
 
-// An image as its file stores it: the simplified interface of libpng would convert the values to
-// sRGB, by the file's gAMA, sRGB, iCCP and cHRM chunks, and would take those of 16 bits as linear.
+// Image as stored. The simplified API of libpng would convert the values to sRGB, based on gAMA,
+// sRGB, iCCP and cHRM chunks, and would interpret 16-bit values as linear.
 class Reader {
  public:
   Reader(const std::string& path, const std::string& bytes) : path_(path), rest_(bytes) {
@@ -65,16 +65,14 @@ class Reader {
         if (reader != nullptr) reader->free();
       }
     } free_on_error{this};
-    if (info_ == nullptr) throw Failure("{}: libpng has no memory for it", path);
+    if (info_ == nullptr) throw Failure("{}: libpng is out of memory", path);
     read_header();
     const bool has_colour = (png_get_color_type(png_, info_) & PNG_COLOR_MASK_COLOR) != 0;
     shape_ = {
         png_get_image_height(png_, info_), png_get_image_width(png_, info_), has_colour ? 3 : 1};
     if (shape_.height * shape_.width > most_values / shape_.channels)
-      throw DataError("{}: is an image of {} values; at most {} are possible",
-                      path,
-                      to_string(shape_),
-                      most_values);
+      throw DataError(
+          "{}: image of {} values exceeds the maximum of {}", path, to_string(shape_), most_values);
     free_on_error.reader = nullptr;
   }
   ~Reader() { free(); }
@@ -94,13 +92,13 @@ class Reader {
   }
 
  private:
-  // libpng leaves its functions by longjmp: each of these three has no object to destroy.
+  // libpng exits by longjmp, so that these three functions must have no object to destroy.
   void read_header() {
     if (setjmp(png_jmpbuf(png_)) != 0) refuse();
     png_set_read_fn(png_, this, on_read);
     png_read_info(png_, info_);
   }
-  // Palettes to colours, 1, 2 and 4 bits to 8, what is transparent to alpha.
+  // Expands palettes to colors, 1, 2 and 4 bits to 8, and transparency to alpha.
   void expand() {
     if (setjmp(png_jmpbuf(png_)) != 0) refuse();
     png_set_expand(png_);
@@ -112,9 +110,9 @@ class Reader {
     png_read_image(png_, rows);
   }
 
-  // [height, width, channels] of 8 bits, rounded, each value times its alpha.
+  // Returns [height, width, channels] of 8 bits, rounded, each value multiplied by its alpha.
   std::vector<std::uint8_t> on_black(const std::vector<png_byte>& stored) const {
-    const std::size_t width = png_get_bit_depth(png_, info_) / 8U;  // of a stored value, in bytes
+    const std::size_t width = png_get_bit_depth(png_, info_) / 8U;  // bytes of a stored value
     const std::uint64_t most = width == 2 ? 0xFFFF : 0xFF;
     const std::size_t there = png_get_channels(png_, info_);
     const auto wanted = static_cast<std::size_t>(shape_.channels);
@@ -141,7 +139,7 @@ class Reader {
   static void on_warning(png_structp, png_const_charp) {}
   static void on_read(png_structp png, png_bytep to, std::size_t count) {
     Reader& reader = of(png_get_io_ptr(png));
-    if (count > reader.rest_.size()) png_error(png, "the file ends too early");
+    if (count > reader.rest_.size()) png_error(png, "unexpected end of file");
     std::memcpy(to, reader.rest_.data(), count);
     reader.rest_.remove_prefix(count);
   }
@@ -151,7 +149,7 @@ class Reader {
   void free() { png_destroy_read_struct(&png_, &info_, nullptr); }
 
   std::string path_;
-  std::string_view rest_;  // bytes that are not read yet
+  std::string_view rest_;  // bytes not yet read
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
   char message_[128] = {};
@@ -176,16 +174,17 @@ std::string png_of(const PngImage& image) {
   written.width = static_cast<png_uint_32>(image.shape.width);
   written.height = static_cast<png_uint_32>(image.shape.height);
   written.format = image.shape.channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
-  require(std::ssize(image.values) == image.shape.values(), "an image without all of its values");
+  require(std::ssize(image.values) == image.shape.values(),
+          "expected as many values as the shape of the image");
   png_alloc_size_t bytes = 0;
   const auto write_to = [&](void* memory) {
     if (png_image_write_to_memory(&written, memory, &bytes, 0, image.values.data(), 0, nullptr) ==
         0)
-      throw Failure("an image of {} cannot be made a PNG file: {}",
+      throw Failure("cannot encode an image of {} as PNG: {}",
                     to_string(image.shape),
                     truncated(written.message));
   };
-  write_to(nullptr);  // says how long it is
+  write_to(nullptr);  // computes the size
   std::string file(bytes, '\0');
   write_to(file.data());
   file.resize(bytes);
@@ -195,10 +194,10 @@ std::string png_of(const PngImage& image) {
 ImageShape png_shape(const std::string& path) {
   const std::string bytes = bytes_of(path);
   const ImageShape shape = Reader(path, bytes).shape();
-  // The last chunk: no bytes, its name, and their checksum.
+  // The last chunk: length 0, its name and its checksum.
   constexpr std::string_view ending("\0\0\0\0IEND\xAE\x42\x60\x82", 12);
   if (bytes.find(ending) == std::string::npos)
-    throw DataError("{}: is cut off: {} bytes and no end of a PNG file", path, bytes.size());
+    throw DataError("{}: truncated: {} bytes without the end of a PNG file", path, bytes.size());
   return shape;
 }
 

@@ -1,4 +1,4 @@
-// Images of PNG files, by libpng.
+// PNG images, by libpng.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,16 @@ struct PngImage {
   std::vector<std::uint8_t> values;  // [height, width, channels]
 };
 
-// Reads a file's stored values, whatever its gAMA, sRGB, iCCP and cHRM chunks say of their colours.
-// 16 bits become the nearest 8, fewer are spread over 0 .. 255, palettes become colours. A value
-// that is transparent is multiplied by its alpha: it lies on black.
-// Throws DataError for a file that is missing, is no PNG, is cut off or damaged, or has more than
-// 2^24 values.
+// Reads the stored values of a file; gAMA, sRGB, iCCP and cHRM chunks are ignored. 16-bit values
+// are rounded to 8 bits, smaller depths are scaled to 0 .. 255, and palettes are expanded.
+// Transparent pixels are composited on black. Throws DataError for a file that is missing, not a
+// PNG, truncated, corrupt, or larger than 2^24 values.
 PngImage read_png(const std::string& path);
 
-// A PNG file of 8 bits a value.
+// Encodes a PNG file of 8 bits a value.
 std::string png_of(const PngImage& image);
 
-// The shape alone, of a file that begins and ends as a PNG does.
+// Returns the shape of a PNG file, after checking only its beginning and its end.
 ImageShape png_shape(const std::string& path);
 
 }  // namespace longspan

@@ -85,7 +85,7 @@ class TagExamples final : public Examples {
     batch.fields["left_out"] = field;
   }
 
-  // Returns the tags of words that do not fit into the row.
+  // Returns the tags of words that do not fit in the row.
   std::vector<std::int64_t> read_row(const BatchRequest& request,
                                      std::size_t row,
                                      Batch& batch) const {
@@ -95,7 +95,7 @@ class TagExamples final : public Examples {
     const SpecialTokenTemplate& frame = words_.frame();
     const std::int64_t longest = std::min(
         request.columns.target, request.longest > 0 ? request.longest : request.columns.target);
-    // Of a sentence with what begins it.
+    // Includes the special tokens before the sentence.
     const std::int64_t most = frame.room(longest, file_->path()) + std::ssize(frame.before());
     const auto targets = row_of(batch.field("targets"), row);
     std::vector<std::int64_t> tokens, left_out;
@@ -120,7 +120,7 @@ class TagExamples final : public Examples {
     }
     if (tokens.size() == frame.before().size() ||
         (request.longest == 0 && std::ssize(tokens) > most))
-      throw DataError("{}: was changed while it was read", place(example));
+      throw DataError("{}: changed while reading", place(example));
     tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(most)));
     words_.end(tokens);
     std::ranges::copy(tokens, row_of(batch.field("tokens"), row).begin());

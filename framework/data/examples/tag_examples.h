@@ -1,4 +1,4 @@
-// Sentences of words with a tag each.
+// Sentences of tagged words.
 #pragma once
 
 #include <memory>
@@ -9,17 +9,15 @@
 
 namespace longspan {
 
-// Fields: `tokens` [rows, T], the words with a space between them where the tokenizer has one;
-// `targets` [rows, T], a word's tag at its first token and ignored_target elsewhere; `length`
-// [rows]. The token of a space that stands alone before a word has none: the first of the word's
-// letters has it. A sentence that is cut may end within a word; where one is, and
-// BatchRequest::with_left_out is set, `left_out` [rows, n] has the tags of its words that are not
-// read, -1 where a row has fewer.
-// Counts: "tokens" (words with a tag that are read), "left_out" (others), "bytes" (of the text of
-// those that are read) and "rows".
+// Fields: `tokens` [rows, T], the words, separated by spaces if the tokenizer has one; `targets`
+// [rows, T], a word's tag at its first token and ignored_target elsewhere; `length` [rows]. A
+// separate space token before a word has no tag; the first token of its letters has. Truncation may
+// split a word. Then, with BatchRequest::with_left_out, `left_out` [rows, n] has the tags of words
+// that were dropped, padded with -1. Counts: "tokens" (tagged words read), "left_out" (tagged words
+// dropped), "bytes" (text of the words read) and "rows".
 //
-// The file is read once, by rank 0; 8 bytes a sentence are kept. A collective. Throws DataError for
-// what is wrong with a line, and for a tag that is not in `tags`.
+// Rank 0 reads the file once. The index takes 8 bytes a sentence. Throws DataError for an invalid
+// line and for a tag outside of `tags`. Collective.
 std::shared_ptr<const Examples> open_tags(const ConfigPath& path,
                                           TagColumns columns,
                                           const LabelSet& tags,

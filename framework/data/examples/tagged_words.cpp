@@ -25,7 +25,7 @@ std::vector<std::string_view> cut_at_tabs(std::string_view line) {
   }
 }
 
-// The words of a sentence that may go on in the next block of lines, which they must outlive.
+// Words of a sentence that may continue in the next block of lines, whose memory is freed.
 class Gathered {
  public:
   void add(const Line& line, const TaggedWord& word) {
@@ -73,11 +73,11 @@ std::optional<TaggedWord> tagged_word_of(std::string_view line,
   const auto parts = cut_at_tabs(line);
   if (!is_conllu) {
     if (parts.size() != 2)
-      throw DataError("{}: has {} tabs; a word, one tab and its tag are needed{}",
+      throw DataError("{}: expected a word, one tab and its tag, found {} tabs{}",
                       place,
                       parts.size() - 1,
                       parts.size() == columns_of_conllu || line.starts_with("# ")
-                          ? "; for CoNLL-U set data.tag_format to conllu_upos or conllu_xpos"
+                          ? "; set data.tag_format to conllu_upos or conllu_xpos for CoNLL-U"
                           : "");
     if (parts[0].empty()) throw DataError("{}: has no word before the tab", place);
     if (parts[1].empty()) throw DataError("{}: has no tag after the tab", place);
@@ -85,16 +85,16 @@ std::optional<TaggedWord> tagged_word_of(std::string_view line,
   }
   if (parts.size() != columns_of_conllu)
     throw DataError(
-        "{}: has {} columns; a line of CoNLL-U has {}, with tabs between them{}",
+        "{}: expected {} tab-separated columns of CoNLL-U, found {}{}",
         place,
-        parts.size(),
         columns_of_conllu,
-        parts.size() == 2 ? "; for a word, a tab and its tag set data.tag_format to tsv" : "");
+        parts.size(),
+        parts.size() == 2 ? "; set data.tag_format to tsv for a word, a tab and its tag" : "");
   if (parts[0].find_first_of("-.") != std::string_view::npos) return {};
   const TaggedWord word = {parts[1], parts[columns == TagColumns::upos ? 3 : 4]};
   if (word.word.empty()) throw DataError("{}: has no word in column 2", place);
   if (word.tag.empty() || word.tag == "_")
-    throw DataError("{}: has no tag in column {}, which is {}",
+    throw DataError("{}: expected a tag in column {}, found {}",
                     place,
                     columns == TagColumns::upos ? 4 : 5,
                     quote(word.tag));
@@ -140,7 +140,7 @@ LearnedLabels learn_tags(const ConfigPath& path,
         });
         if (is_empty) throw DataError("{}: has no word with a tag", text.path());
         LearnedLabels learned = column.labels();
-        if (columns != TagColumns::two) learned.texts.reset();  // whose columns have an order
+        if (columns != TagColumns::two) learned.texts.reset();  // CoNLL-U columns cannot be swapped
         return learned.to_json();
       });
   return LearnedLabels::from_json(json, path);

@@ -1,4 +1,4 @@
-// Lines of words with tags.
+// Lines of tagged words.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,8 @@
 
 namespace longspan {
 
-// Where a word and its tag are: a word, a tab and a tag; or the form and one of two columns of
-// CoNLL-U (universaldependencies.org/format.html): the universal or the language's own part of
-// speech.
+// Columns of a word and its tag. two: a word, a tab and a tag. upos, xpos: the form and the
+// universal or language-specific part of speech of CoNLL-U (universaldependencies.org/format.html).
 enum class TagColumns : std::uint8_t { two, upos, xpos };
 
 struct TaggedWord {
@@ -23,9 +22,9 @@ struct TaggedWord {
   std::string_view tag;
 };
 
-// Of a line that ends no sentence; nothing for lines of CoNLL-U that are no word: comments, words
-// that are several (1-2) and words that are not written (1.1). Throws DataError, which begins with
-// `place`, for another number of columns, and for a word or a tag that is empty.
+// Parses a line within a sentence. Returns nothing for CoNLL-U lines that are no word: comments,
+// multiword tokens (1-2) and empty nodes (1.1). Throws DataError, prefixed with `place`, for
+// another number of columns and for an empty word or tag.
 std::optional<TaggedWord> tagged_word_of(std::string_view line,
                                          TagColumns columns,
                                          std::string_view place);
@@ -33,21 +32,21 @@ std::optional<TaggedWord> tagged_word_of(std::string_view line,
 struct TaggedSentence {
   std::int64_t offset = 0;               // of its first line
   std::int64_t line = 0;                 // number of its first line
-  std::vector<std::int64_t> lines = {};  // numbers of the lines of its words
+  std::vector<std::int64_t> lines = {};  // line numbers of its words
   std::vector<TaggedWord> words = {};
 };
 
-// Whether a line ends a sentence: it is empty or has only white space.
+// Returns whether a line ends a sentence: it has at most white space.
 bool ends_sentence(std::string_view line);
 
-// Calls `f` with each sentence: the words between two lines that end one. The words are there until
+// Calls `f` with each sentence: the words between two lines that end one. The words are valid until
 // it returns.
 void for_each_sentence(const InputFile& file,
                        TagColumns columns,
                        const ProgressCallback& listener,
                        const std::function<void(const TaggedSentence&)>& f);
 
-// The tags of a file. A collective. Throws DataError.
+// Returns the tags of a file. Throws DataError. Collective.
 LearnedLabels learn_tags(const ConfigPath& path,
                          TagColumns columns,
                          const Communicator& all,

@@ -10,13 +10,15 @@ void throw_invalid_utf8(std::string_view place,
   for (const char byte : bytes.substr(0, static_cast<std::size_t>(character.width)))
     found += fmt::format(" {:02x}", static_cast<unsigned char>(byte));
   if (character.status == Utf8Status::incomplete)
-    throw DataError("{}: byte {}: the text ends within a character (bytes{}); UTF-8 is needed",
-                    place,
-                    offset,
-                    found);
+    throw DataError(
+        "{}: byte {}: expected UTF-8, found an incomplete character at the end "
+        "(bytes{})",
+        place,
+        offset,
+        found);
   throw DataError(
-      "{}: byte {}: found bytes{}, which are not UTF-8; convert the file (iconv), or use "
-      "data.tokenizer.type: byte",
+      "{}: byte {}: expected UTF-8, found bytes{}; convert the file with iconv, or set "
+      "data.tokenizer.type to byte",
       place,
       offset,
       found);

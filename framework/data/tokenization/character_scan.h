@@ -1,4 +1,4 @@
-// Every character of a file, in order, in pieces that do not depend on the file's size.
+// Scans all characters of a file in order, in constant memory.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,15 @@
 
 namespace longspan {
 
-// Throws the DataError for bytes of `place` that are not UTF-8; `bytes` begins at `offset`.
+// Throws DataError for bytes of `place` that are not UTF-8. `bytes` begins at `offset`.
 [[noreturn]] void throw_invalid_utf8(std::string_view place,
                                      std::int64_t offset,
                                      std::string_view bytes,
                                      const Utf8Character& character);
 
-// Calls `f(code_point, offset)` for each character of `text`, whose first byte is at `offset` of
-// `place`. When `last` is false a character cut off at the end is left; returns the bytes consumed.
+// Calls `f(code_point, offset)` for each character of `text`, which starts at byte `offset` of
+// `place`. If `last` is false, an incomplete character at the end is left. Returns the bytes
+// consumed.
 template <typename F>
 std::size_t for_each_character(
     std::string_view text, std::int64_t offset, bool last, std::string_view place, F&& f) {
@@ -29,7 +30,7 @@ std::size_t for_each_character(
   while (at < text.size()) {
     const std::int64_t here = offset + static_cast<std::int64_t>(at);
     const auto byte = static_cast<unsigned char>(text[at]);
-    if (byte < 0x80) {  // most of most texts, without a call
+    if (byte < 0x80) {  // fast path: most text is ASCII
       f(static_cast<char32_t>(byte), here);
       ++at;
       continue;
@@ -48,8 +49,8 @@ struct IgnoreBytes {
   void operator()(std::string_view) const {}
 };
 
-// The same for a whole file; `of_bytes(text)` is given all of its bytes, one piece after another.
-// Throws DataError where it is not UTF-8, and what the listener throws.
+// Scans a file. `of_bytes(text)` receives all of its bytes in consecutive chunks. Throws DataError
+// for invalid UTF-8, and what the listener throws.
 template <typename F, typename OfBytes = IgnoreBytes>
 void for_each_character(const InputFile& file,
                         const ProgressCallback& listener,

@@ -37,7 +37,7 @@ void encode_pieces(const SentencePieceModel& model,
                    std::string_view text,
                    bool is_continuation,
                    const Sink& sink) {
-  std::int64_t held = 0, given = 0;  // bytes that the next tokens have, and that tokens have
+  std::int64_t held = 0, given = 0;  // bytes not yet assigned; bytes of tokens so far
   model.encode(text, is_continuation, [&](const SubwordToken& token) {
     held += token.bytes;
     given += token.bytes;
@@ -54,7 +54,7 @@ void encode_whole(const JsonTokenizer& model,
                   std::string_view place,
                   std::int64_t begin,
                   const Sink& sink) {
-  // Up to `at` bytes belong to tokens: of a very long one the rest to those behind it.
+  // Bytes before `at` are assigned to tokens. A very long token leaves the rest to its successors.
   std::int64_t at = begin;
   model.encode(
       text,
@@ -69,7 +69,7 @@ void encode_whole(const JsonTokenizer& model,
   if (at < end) sink({no_token, end - at});
 }
 
-// A number has its digits; the blanks before it have no token.
+// A number covers its digits. Blanks before it have no token.
 void encode_ids(std::string_view text,
                 std::int64_t vocabulary,
                 std::string_view place,
@@ -113,7 +113,8 @@ void encode_document(const Tokenizer& tokenizer,
     encode_whole(
         *model, text, place, is_continuation ? std::max<std::int64_t>(offset, 1) : 0, sink);
   else if (const SentencePieceModel* const pieces = tokenizer.subword_model(); pieces == nullptr)
-    throw Failure("texts are not encoded by {}", name_of(tokenizer.kind()));
+    throw Failure("tokenizer type {} does not support encoding documents",
+                  name_of(tokenizer.kind()));
   else if (pieces->encodes_lines())
     encode_lines(*pieces, text, sink);
   else
@@ -172,7 +173,7 @@ void DocumentEncoder::flush() {
   }
 }
 
-// What is more than a token may have is for the next one.
+// Bytes above the limit of one token are left for the next one.
 void DocumentEncoder::take_unseen(SubwordToken& token) {
   const std::int64_t bytes = std::min(unseen_, most_token_bytes - token.bytes);
   token.bytes += bytes;

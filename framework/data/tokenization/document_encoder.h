@@ -1,4 +1,4 @@
-// The tokens of one document by itself.
+// Tokens of single documents.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace longspan {
 
-// Raised when a tokenizer makes other tokens of the same text than it did before.
+// Incremented when a tokenizer's output for equal text changes.
 inline constexpr int encoding_version = 5;
 
-// In place of an id: the bytes are such as the tokenizer sees nothing in.
+// Marks bytes for which the tokenizer produces no token.
 inline constexpr std::int64_t no_token = -1;
 
-// Calls sink(token) for the tokens of a text, whose bytes add up to its own. Ids are those of
-// Tokenizer::encode. Throws DataError, naming `place` and the byte of it, where `offset` is that of
-// the text's first (`is_continuation`: what is before it belongs to the same document), for what is
-// not UTF-8 where the tokenizer wants it, or has no id.
+// Calls sink(token) for the tokens of a text. Their bytes add up to those of the text. Ids are
+// those of Tokenizer::encode. `offset`: byte of `place` at which the text starts.
+// `is_continuation`: it continues a document. Throws DataError, with `place` and the byte, for
+// invalid UTF-8 that the tokenizer rejects and for text without an id.
 void encode_document(const Tokenizer& tokenizer,
                      std::string_view text,
                      std::string_view place,
@@ -28,19 +28,18 @@ void encode_document(const Tokenizer& tokenizer,
                      bool is_continuation,
                      const std::function<void(const SubwordToken&)>& sink);
 
-// The bytes of a text that its first `count` tokens are of, as above.
+// Returns the text bytes of the first `count` tokens. Throws as above.
 std::int64_t bytes_of_tokens(const Tokenizer& tokenizer,
                              std::string_view text,
                              std::int64_t count,
                              std::string_view place);
 
-// Documents on their way to a file of tokens. Bytes in which the tokenizer sees nothing belong to
-// the token after them, and at a document's end to its last one. A document without tokens is left
-// out.
+// Writes documents to a token file. Bytes without a token are counted for the next token, and at a
+// document's end for its last one. A document without tokens is skipped.
 class DocumentEncoder {
  public:
-  // `end_of_text` is added behind each document. `is_continuation`: a document is under way, which
-  // has tokens in the file before this one or has not.
+  // `end_of_text` is appended to each document. `is_continuation`: the first document continues one
+  // of the previous file, where it has tokens if `has_tokens`.
   DocumentEncoder(TokenFileWriter& writer,
                   std::optional<std::int64_t> end_of_text,
                   bool is_continuation,
@@ -50,13 +49,13 @@ class DocumentEncoder {
         is_open_(is_continuation),
         has_tokens_(is_continuation && has_tokens) {}
 
-  // Ends the document before it.
+  // Ends the previous document and starts one.
   void begin();
   void push(SubwordToken token);
   void end();
-  // Gives what it holds, in the middle of a document.
+  // Writes buffered tokens, within a document.
   void flush();
-  // Documents that had no tokens.
+  // Number of documents without tokens.
   std::int64_t num_skipped() const { return left_out_; }
 
  private:

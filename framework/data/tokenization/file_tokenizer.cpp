@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A longer document is encoded alone, and its tokens are not gathered.
+// A longer document is encoded alone and its tokens are written directly.
 constexpr std::size_t longest_gathered = std::size_t{1} << 23;
 constexpr std::int64_t tokens_at_once = 65536;
 
@@ -35,7 +35,7 @@ DocumentReaderOptions reading_of(const Tokenizer& tokenizer) {
   }
   const JsonTokenizer* const model = tokenizer.json_tokenizer();
   if (model == nullptr) return {.parts = DocumentParts::lines};
-  // Others see all of a text at once.
+  // Other models require the complete text.
   if (!model->supports_chunking()) return {.parts = DocumentParts::none};
   return {.parts = DocumentParts::places,
           .place_to_cut = [model](std::string_view text, std::size_t least) {
@@ -75,7 +75,7 @@ FileTokenizer::FileTokenizer(std::shared_ptr<const InputFile> text,
       reader_(text_, form, reading_of(tokenizer)) {}
 
 FileTokenizer::~FileTokenizer() {
-  if (later_.valid()) later_.wait();  // it uses the reader
+  if (later_.valid()) later_.wait();  // uses the reader
 }
 
 std::int64_t FileTokenizer::run() try {
@@ -85,7 +85,7 @@ std::int64_t FileTokenizer::run() try {
   remove_parts_of(path_);
   return kept;
 } catch (const Error&) {
-  // Who makes the same file at the same time removes the parts when it is whole.
+  // A concurrent writer of an equal file removes the parts when it finishes.
   if (!is_there(path_)) throw;
   return 0;
 }
@@ -94,7 +94,7 @@ fs::path FileTokenizer::part_path(std::size_t part) const {
   return fmt::format("{}.part-{}", path_.string(), part);
 }
 
-// Those that an earlier try has left.
+// Finds parts of an earlier run.
 std::int64_t FileTokenizer::find_parts() {
   for (; is_there(part_path(parts_)); ++parts_) {
     try {
@@ -103,7 +103,7 @@ std::int64_t FileTokenizer::find_parts() {
       place_ = {part.end().source_bytes, part.end().source_lines};
       has_tokens_ = has_tokens_ || part.tokens() > 0;
     } catch (const DataError&) {
-      break;  // damaged: it is written again
+      break;  // corrupt: rewritten
     }
   }
   if (parts_ > 0) reader_.skip_to(place_);
@@ -116,11 +116,11 @@ void FileTokenizer::make_parts() {
   take_batch();
   while (!batch_.documents.empty()) {
     write_part();
-    if (is_there(path_)) return;  // someone else has made it
+    if (is_there(path_)) return;  // by another process
   }
 }
 
-// What is read while the batch before it is encoded.
+// Reads the next batch while the previous one is encoded.
 void FileTokenizer::take_batch() {
   batch_ = later_.get();
   if (!batch_.documents.empty())
@@ -211,7 +211,7 @@ void FileTokenizer::finish() {
   if (is_there(path_)) return;
   if (!has_tokens_) {
     remove_parts_of(path_);
-    throw DataError("{}: the tokenizer sees nothing in it", text_->path());
+    throw DataError("{}: expected tokens, found none after tokenization", text_->path());
   }
   if (parts_ > 1) return join_parts();
   require_next(TokenFile(part_path(0), key_), 0, true);
@@ -220,13 +220,12 @@ void FileTokenizer::finish() {
   if (error) throw Failure("{}: cannot be written: {}", path_.string(), error.message());
 }
 
-// Whoever makes the same file in parts of another length may have put his in place of one.
+// A concurrent writer with another part size may have replaced a part.
 void FileTokenizer::require_next(const TokenFile& part, std::int64_t begin, bool is_last) const {
   if (part.end().source_begin == begin && (!is_last || part.end().source_bytes == place_.byte))
     return;
   throw Failure(
-      "{}: its parts were changed by another job that makes it in parts of another length; start "
-      "it again",
+      "{}: another job with a different part length changed its parts; run the command again",
       path_.string());
 }
 

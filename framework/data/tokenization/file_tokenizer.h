@@ -1,4 +1,4 @@
-// Encoding a file of text, part by part, so that nothing is done twice.
+// Encodes a text file in resumable parts.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@
 
 namespace longspan {
 
-// Removes the parts of a file of tokens, and what those that were ended had begun to write.
+// Removes the parts of a token file, including incomplete ones of killed processes.
 void remove_parts_of(const std::filesystem::path& tokens);
 
-// Makes one file of tokens: tokenize_file says how.
+// Creates one token file, as described at tokenize_file.
 class FileTokenizer {
  public:
   FileTokenizer(std::shared_ptr<const InputFile> text,
@@ -32,12 +32,12 @@ class FileTokenizer {
   FileTokenizer& operator=(const FileTokenizer&) = delete;
   ~FileTokenizer();
 
-  // Returns the bytes of text whose tokens were there. Throws what is wrong, unless someone else
-  // has made the file meanwhile.
+  // Returns the text bytes whose tokens already existed. Rethrows errors, unless another process
+  // has completed the file.
   std::int64_t run();
 
  private:
-  // Documents that are encoded together; what the reader said behind them.
+  // Documents that are encoded together, and the reader's position after them.
   struct Batch {
     std::vector<Document> documents;
     std::int64_t bytes = 0;
@@ -68,12 +68,12 @@ class FileTokenizer {
   TokenizationOptions making_;
   std::optional<std::int64_t> end_of_text_;
   DocumentReader reader_;
-  std::size_t parts_ = 0;      // that are whole
-  FilePosition place_;         // where they end
-  bool has_tokens_ = false;    // the parts have
-  std::int64_t left_out_ = 0;  // by the reader, before batch_
-  Batch batch_;                // to be encoded next; without documents at the end
-  std::future<Batch> later_;   // that is being read
+  std::size_t parts_ = 0;      // completed
+  FilePosition place_;         // end of the completed parts
+  bool has_tokens_ = false;    // the parts have tokens
+  std::int64_t left_out_ = 0;  // skipped by the reader, before batch_
+  Batch batch_;                // next to encode; empty at the end
+  std::future<Batch> later_;   // being read
 };
 
 }  // namespace longspan

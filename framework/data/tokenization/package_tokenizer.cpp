@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Below that of any piece that text can be: pieces that no text is, such as <0x0A>, are not taken.
+// Below the score of any piece that text can match, so that pieces such as <0x0A> are never chosen.
 constexpr double never_chosen = -1e6;
 
 Json file_of(Json normalizer, Json pre_tokenizer, Json decoder, Json model) {
@@ -79,7 +79,7 @@ Json json_of_characters(const Tokenizer& tokenizer) {
                   {"unk_token", Tokenizer::unknown_name}});
 }
 
-// What sentencepiece_model.proto says of a model, as far as it is read.
+// The fields of sentencepiece_model.proto that are read.
 struct Piece {
   // ModelProto.SentencePiece.Type.
   enum Type : std::uint8_t { normal = 1, unknown, control, user_defined, unused, byte };
@@ -179,7 +179,7 @@ Json normalizer_of(const SentencePieceProto& model) {
   if (!model.charsmap.empty())
     steps.push_back({{"type", "Precompiled"}, {"precompiled_charsmap", in_base64(model.charsmap)}});
   if (model.trims_spaces) {
-    // The step Strip would remove other white space too.
+    // A Strip step would also remove other white space.
     steps.push_back(replaced({{"Regex", R"((?<![\s\S]) +| +(?![\s\S]))"}}, ""));
     steps.push_back(replaced({{"Regex", " {2,}"}}, " "));
   }
@@ -190,8 +190,8 @@ Json normalizer_of(const SentencePieceProto& model) {
   return {{"type", "Sequence"}, {"normalizers", std::move(steps)}};
 }
 
-// A text that is called like a byte's piece, as "<0x0A>", is no such piece. The package finds it in
-// a unigram model whatever its score is: that of an unknown character is lower.
+// Text such as "<0x0A>" must not match a byte piece. Hugging Face matches it in a unigram model for
+// any score, because an unknown character scores lower.
 Json pre_tokenizer_of(const SentencePieceProto& model) {
   if (model.kind != SentencePieceProto::unigram) return nullptr;
   return {{"type", "Split"},
@@ -208,8 +208,8 @@ Json decoder_of(const SentencePieceProto& model) {
   return {{"type", "Sequence"}, {"decoders", std::move(steps)}};
 }
 
-// Each way in which a piece is two others. SentencePiece merges the piece of the highest score
-// first; the package merges by the order of this list.
+// Lists each split of a piece into two others. SentencePiece merges the piece of the highest score
+// first; Hugging Face merges in the order of this list.
 Json merges_of(const SentencePieceProto& model) {
   std::unordered_map<std::string_view, std::size_t> ids;
   for (std::size_t id = 0; id < model.pieces.size(); ++id)
@@ -255,7 +255,7 @@ Json model_of(const SentencePieceProto& model) {
 
 std::optional<Json> json_of_subwords(const SentencePieceModel& subwords) {
   const SentencePieceProto model = read_model(subwords.bytes());
-  // A model that encodes a whole text has no token of its own for a line's end.
+  // A model that encodes entire texts has no separate line-end token.
   const std::string end = subwords.encodes_lines() ? subwords.piece(subwords.line_end()) : "\n";
   const bool has_unknown = std::ranges::count(model.pieces, Piece::unknown, &Piece::type) > 0;
   if (model.kind == SentencePieceProto::words || model.spaces_after_words || !has_unknown ||

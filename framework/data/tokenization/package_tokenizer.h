@@ -1,4 +1,4 @@
-// Tokenizers of every kind as the package `tokenizers` reads them.
+// Export of tokenizers to Hugging Face `tokenizers`.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,10 @@
 
 namespace longspan {
 
-// The bytes of a tokenizer.json that gives the ids of Tokenizer::encode, but for a text that holds
-// the name of a special token. A tokenizer.json is given back as it is. None of what has no text
-// (ids), and of SentencePiece models of words, with spaces after words, or without a piece for a
-// newline.
+// Returns a tokenizer.json with the ids of Tokenizer::encode, except for text that contains the
+// name of a special token. A tokenizer.json is returned unchanged. Returns nothing for ids. Also
+// returns nothing for SentencePiece models of words, with spaces after words, or without a newline
+// piece.
 std::optional<std::string> package_json(const Tokenizer& tokenizer);
 
 }  // namespace longspan

@@ -20,7 +20,7 @@ std::vector<std::int64_t> sample_subwords(const Tokenizer& tokenizer,
   auto found = model->segmentations(line, sampled_segmentations);
   std::erase_if(found, [most](const auto& one) { return one.ids.size() > most; });
   if (found.empty()) return usual;
-  // Of the differences to the likeliest, so that nothing becomes too small to tell.
+  // Differences to the maximum log probability avoid underflow.
   std::vector<double> upto;
   double sum = 0;
   for (const auto& one : found)

@@ -1,4 +1,4 @@
-// Subword regularisation (Kudo 2018): another segmentation of a line each time it is read.
+// Subword regularization (Kudo 2018): samples a new segmentation of a line on each read.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace longspan {
 
-// Of so many likeliest segmentations one is drawn.
+// Number of most likely segmentations to sample from.
 inline constexpr int sampled_segmentations = 64;
 
-// One of the line's segmentations into at most `most` subwords, drawn with a probability in
-// proportion to the `alpha`-th power of its own: a function of `place` and the line alone. Where
-// none is so short, and for tokenizers that know one segmentation, the usual one. Throws DataError,
-// as Tokenizer::encode does.
+// Samples a segmentation of the line into at most `most` subwords, with probability proportional to
+// the power `alpha` of its likelihood. Depends only on `place` and the line. Returns the default
+// segmentation where none is that short, and for tokenizers with only one. Throws DataError as
+// Tokenizer::encode.
 //
-// SentencePiece could draw too, but from a generator of a thread that is seeded once: what it drew
-// would depend on what was read before on that thread.
+// SentencePiece can sample too, but from a thread-local generator that is seeded once. Its samples
+// would depend on earlier reads of that thread.
 std::vector<std::int64_t> sample_subwords(const Tokenizer& tokenizer,
                                           std::string_view line,
                                           double alpha,

@@ -20,10 +20,10 @@ namespace longspan {
 namespace {
 
 constexpr std::int64_t most_model_bytes = std::int64_t{1} << 30;
-// Of a line that the library fails on. Each takes as long as the line.
+// For a line on which the library fails. Each cut costs one pass over the line.
 constexpr int most_cuts = 16;
-// Bytes of a part of a text, at least. Sums of unigram models are rounded in older versions of the
-// library: short parts have the ids that newer ones give the whole text.
+// Minimum bytes of a part of a text. Older library versions round unigram sums; short parts produce
+// the ids that newer versions assign to the entire text.
 constexpr std::size_t part_bytes = 1024;
 
 std::int64_t find_line_end(const sentencepiece::SentencePieceProcessor& processor) {
@@ -34,8 +34,8 @@ std::int64_t find_line_end(const sentencepiece::SentencePieceProcessor& processo
   return processor.eos_id();
 }
 
-// Whether no piece is a space behind another character, so that text before a space and text that
-// begins with it are cut into pieces by themselves.
+// Returns whether no piece has a space after another character. Then the texts before and after a
+// space are encoded independently.
 bool begins_pieces_at_spaces(const SentencePieceFile& file) {
   const auto is_within = [](const std::string& piece) {
     const std::size_t text = piece.find_first_not_of(space_letter);
@@ -51,7 +51,7 @@ bool begins_pieces_at_spaces(const SentencePieceFile& file) {
          std::ranges::none_of(file.pieces, has_space_within);
 }
 
-// Whether lines encoded by themselves have the ids of the whole text.
+// Returns whether encoding line by line equals encoding the entire text.
 bool encodes_by_lines(const SentencePieceFile& file) {
   return file.precompiled_charsmap.empty() && !file.add_dummy_prefix &&
          !file.remove_extra_whitespaces && file.byte_fallback &&
@@ -60,18 +60,18 @@ bool encodes_by_lines(const SentencePieceFile& file) {
          });
 }
 
-// Whether the normalizer makes a space of a newline.
+// Returns whether the normalizer maps a newline to a space.
 bool has_newline_as_space(const sentencepiece::SentencePieceProcessor& processor) {
   return processor.EncodeAsIds("a\nb") == processor.EncodeAsIds("a b");
 }
 
-// Of general category L or N: \w but for marks and punctuation such as "_".
+// General category L or N: \w without marks and punctuation such as "_".
 bool is_letter_or_digit(char32_t c) {
   return is_number(c) || (is_word(c) && !is_mark(c) && !is_punctuation(c));
 }
 
-// Of some damaged models the library throws an exception of its own, which also tells of memory
-// that it did not get.
+// For some corrupt models the library throws its own exception, which can also indicate a failed
+// allocation.
 bool loads(sentencepiece::SentencePieceProcessor& processor, const std::string& bytes) {
   try {
     return processor.LoadFromSerializedProto(bytes).ok() && processor.GetPieceSize() > 0;
@@ -91,14 +91,14 @@ struct SentencePieceModel::Loaded {
   std::int64_t line_end = -1;
   bool encodes_lines = true;
   bool goes_by_parts = false;
-  bool adds_space = false;  // before a text
+  bool adds_space = false;  // prepended to a text
   bool has_newline_as_space = false;
 
   bool is_space(char c) const { return c == ' ' || (c == '\n' && has_newline_as_space); }
 
-  // Adds the tokens of the line; false where the library fails.
+  // Appends the tokens of the line; returns false where the library fails.
   bool encode(std::string_view line, std::vector<SubwordToken>& tokens) const;
-  // Whether the first word was taken for the byte that it is the name of.
+  // Returns whether the first word was encoded as the byte piece of that name.
   bool mistakes_symbol(std::string_view line, const SubwordToken& first) const;
 };
 
@@ -115,14 +115,14 @@ std::string_view name_of(SentencePieceModelType kind) {
     case SentencePieceModelType::word_pieces:
       return "wordpiece";
   }
-  throw Failure("a kind of subwords without a name");
+  throw Failure("unnamed SentencePiece model type");
 }
 
 SentencePieceModel::SentencePieceModel(std::string bytes, const std::string& place) {
   auto loaded = std::make_shared<Loaded>();
   loaded->bytes = std::move(bytes);
   if (!loads(loaded->processor, loaded->bytes))
-    throw DataError("{}: is not a model of SentencePiece; a .model file is needed", place);
+    throw DataError("{}: expected a SentencePiece model (a .model file)", place);
   loaded->line_end = find_line_end(loaded->processor);
   if (const auto file = read_sentencepiece_file(loaded->bytes)) {
     loaded->encodes_lines = loaded->line_end >= 0 && encodes_by_lines(*file);
@@ -145,8 +145,8 @@ bool SentencePieceModel::encodes_lines() const { return loaded_->encodes_lines; 
 
 bool SentencePieceModel::supports_chunking() const { return loaded_->goes_by_parts; }
 
-// No normalizer's rule spans a space with a letter after it. The character before it may be a mark
-// or punctuation, as at the end of a line, but no space, which may be merged with this one.
+// No normalizer rule spans a space and the letter after it. The character before may be a mark or
+// punctuation, as at the end of a line. It may not be a space, which could merge with this one.
 std::size_t SentencePieceModel::chunk_boundary(std::string_view text, std::size_t least) const {
   if (!loaded_->goes_by_parts) return std::string_view::npos;
   for (std::size_t at = std::max<std::size_t>(least, 1); at + 1 < text.size(); ++at) {
@@ -169,7 +169,7 @@ void SentencePieceModel::encode(std::string_view text,
     if (end == std::string_view::npos && is_long) end = cut_of(text, most_part_bytes);
     const std::string_view part = text.substr(0, end);
     text.remove_prefix(part.size());
-    // The model puts the space of a later part there again.
+    // The model prepends the space of a later part again.
     const std::int64_t dropped =
         is_continuation && loaded_->adds_space && loaded_->is_space(part.front()) ? 1 : 0;
     auto tokens = encode_line(part.substr(static_cast<std::size_t>(dropped)));
@@ -202,7 +202,7 @@ bool SentencePieceModel::Loaded::encode(std::string_view line,
     tokens.push_back({piece.id(), end - at});
     at = end;
   }
-  // What is dropped from the end of a line.
+  // Bytes dropped from the end of a line.
   if (!tokens.empty()) tokens.back().bytes += static_cast<std::int64_t>(line.size()) - at;
   return true;
 }
@@ -217,7 +217,7 @@ bool SentencePieceModel::Loaded::mistakes_symbol(std::string_view line,
 
 std::vector<SubwordToken> SentencePieceModel::encode_line(std::string_view line) const {
   std::vector<SubwordToken> tokens;
-  // Tokens of its own, so that the bytes of those before it stay as they are.
+  // Separate tokens, so that the bytes of earlier ones do not change.
   const auto add = [&](std::string_view text) {
     std::vector<SubwordToken> more;
     if (!loaded_->encode(text, more)) return false;
@@ -225,18 +225,19 @@ std::vector<SubwordToken> SentencePieceModel::encode_line(std::string_view line)
     tokens.insert(tokens.end(), more.begin(), more.end());
     return true;
   };
-  // The kind of words takes a first word such as "</s>" or "<0x0A>" for the symbol of that name: it
-  // is given in two pieces. What is left may begin so too, but no model has many such words.
+  // Word models map a first word such as "</s>" or "<0x0A>" to the symbol of that name. Such a word
+  // is therefore encoded in two pieces. The rest may begin the same way, but no model has many such
+  // words.
   std::string_view rest = line;
   int cuts = 0;
   for (; !add(rest); ++cuts) {
     const std::size_t width = rest.empty() ? 0 : static_cast<std::size_t>(decode_utf8(rest).width);
     if (width == rest.size() || cuts == most_cuts || !add(rest.substr(0, width)))
-      throw DataError("the model of SentencePiece cannot encode {}", quote(rest));
+      throw DataError("the SentencePiece model cannot encode {}", quote(rest));
     rest.remove_prefix(width);
   }
   if (cuts == 0 || tokens.empty()) return tokens;
-  // A piece in which the model sees nothing, such as a space, has no token for its bytes.
+  // Text without tokens, such as a space, adds its bytes to the last token.
   std::int64_t missing = std::ssize(line);
   for (const SubwordToken& token : tokens) missing -= token.bytes;
   tokens.back().bytes += missing;
@@ -264,9 +265,9 @@ std::vector<SubwordSegmentation> SentencePieceModel::segmentations(std::string_v
 std::string SentencePieceModel::decode_line(std::span<const std::int64_t> ids) const {
   std::string text;
   const auto status = loaded_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
-  // Of a damaged model: its pieces cannot all be put back.
+  // A corrupt model cannot decode all of its pieces.
   if (!status.ok())
-    throw DataError("the model of SentencePiece cannot decode: {}", truncated(status.ToString()));
+    throw DataError("the SentencePiece model cannot decode: {}", truncated(status.ToString()));
   for (std::size_t at = 0; (at = text.find(space_letter, at)) != std::string::npos; ++at)
     text.replace(at, space_letter.size(), " ");
   return text;
@@ -275,8 +276,9 @@ std::string SentencePieceModel::decode_line(std::span<const std::int64_t> ids) c
 SentencePieceModel read_subword_model(const ConfigPath& path) {
   const InputFile file(path);
   if (file.size() > most_model_bytes)
-    throw DataError(
-        "{}: has {} bytes; a .model file of SentencePiece is needed", path.describe(), file.size());
+    throw DataError("{}: expected a SentencePiece model (a .model file), found {} bytes",
+                    path.describe(),
+                    file.size());
   std::string bytes(static_cast<std::size_t>(file.size()), '\0');
   file.copy(0, bytes);
   return SentencePieceModel(std::move(bytes), path.describe());

@@ -1,4 +1,4 @@
-// A model of the SentencePiece library (Kudo and Richardson 2018): text to pieces and back.
+// SentencePiece models (Kudo and Richardson 2018): text to pieces and back.
 #pragma once
 
 #include <cstdint>
@@ -13,71 +13,67 @@
 
 namespace longspan {
 
-// What the pieces are: the likeliest segmentation under a unigram model, byte pairs merged in
-// order, single characters, or what stands between spaces; or those of WordPiece, which
-// SentencePiece does not know.
+// Model type: most likely segmentation of a unigram model, byte-pair merges, single characters, or
+// whitespace-separated words. word_pieces is WordPiece, which SentencePiece does not support.
 enum class SentencePieceModelType : std::uint8_t { unigram, bpe, characters, words, word_pieces };
-// As SentencePiece calls it: "unigram", "bpe", "char" or "word"; and "wordpiece".
+// Returns SentencePiece's name: "unigram", "bpe", "char" or "word"; or "wordpiece".
 std::string_view name_of(SentencePieceModelType kind);
 
 struct SubwordToken {
   std::int64_t id = 0;
-  std::int64_t bytes = 0;  // of the text that it stands for
+  std::int64_t bytes = 0;  // of its text
 };
 
-// One of several ways to cut a line.
+// One segmentation of a line.
 struct SubwordSegmentation {
   std::vector<std::int64_t> ids;
   double log_probability = 0;
 };
 
-// A value; copies share the model. Encoding and decoding are thread-safe.
-//
-// A model that keeps text as it is, as those that are trained here, encodes line by line: a line's
-// end is a token of its own, the piece of the character where the model has one, or else that of
-// the byte. Any other encodes a whole text, whose ends of lines are to its normalizer what they are
-// to the library's own tools.
+// A value; copies share the model. Encoding and decoding are thread-safe. A model without
+// normalization, as trained here, encodes line by line. A line end is one token: the piece of that
+// character, or else its byte. Other models encode a text as a whole, and their normalizer
+// processes line ends, as in the library's own tools.
 class SentencePieceModel {
  public:
-  // Of the bytes of a .model file. Throws DataError, beginning with `place`, where they are none.
+  // Parses a .model file. Throws DataError, prefixed with `place`, for other content.
   SentencePieceModel(std::string bytes, const std::string& place);
 
-  // The bytes that it was made of.
+  // Content of the .model file.
   const std::string& bytes() const;
-  // The number of ids.
+  // Number of ids.
   std::int64_t vocabulary() const;
-  // The id of a line's end, or of a sentence's where the model has no piece for it; -1 where it has
-  // neither.
+  // Returns the id of a line end. Without such a piece, returns that of the end of a sentence, or
+  // -1.
   std::int64_t line_end() const;
   bool encodes_lines() const;
-  // The ids of a sentence's two ends; -1 where the model has none.
+  // Ids of the start and the end of a sentence; -1 if the model has none.
   std::int64_t sentence_begin() const;
   std::int64_t sentence_end() const;
-  // What an id is called in the model, and the id of what is called so; -1 where there is none.
+  // Convert an id to its piece and a piece to its id; -1 if there is none.
   std::string piece(std::int64_t id) const;
   std::int64_t id_of(const std::string& piece) const;
-  // Of a line without its end, in UTF-8. The ids are those of SentencePiece's own tools, but for a
-  // first word that is called like a symbol, as "</s>", of which the kind of words would make that
-  // symbol. The bytes add up to those of the line, unless the model sees nothing in it.
+  // Encodes a UTF-8 line without its end. The ids equal those of SentencePiece's tools. An
+  // exception is a first word named like a symbol, such as "</s>", which word models would map to
+  // that symbol. The bytes add up to those of the line, unless it has no tokens.
   std::vector<SubwordToken> encode_line(std::string_view line) const;
-  // Calls sink(token) for the tokens of a text whose ends of lines are encoded with it;
-  // `is_continuation`: it is a later part of one, which was cut at `place_to_cut`. The bytes add up
-  // to those of the text but for parts in which the model sees nothing.
+  // Calls sink(token) for the tokens of a text, line ends included. `is_continuation`: it is a
+  // later part of a text that was cut at a `chunk_boundary`. The bytes add up to those of the text,
+  // except parts without tokens.
   void encode(std::string_view text,
               bool is_continuation,
               const std::function<void(const SubwordToken&)>& sink) const;
-  // A part that has no such place ends at a space or between characters: ids may differ there.
+  // A part without a cut position ends at a space or between characters, where ids may differ.
   static constexpr std::size_t most_part_bytes = std::size_t{1} << 20;
-  // Whether a text, valid UTF-8, may be encoded in parts; the first place at byte `least` or later
-  // where one may end, npos where there is none.
+  // Returns whether valid UTF-8 text may be encoded in parts. `chunk_boundary` returns the first
+  // cut position at byte `least` or later, or npos.
   bool supports_chunking() const;
   std::size_t chunk_boundary(std::string_view text, std::size_t least) const;
-  // The likeliest segmentations of a line, each with the logarithm of its probability, the
-  // likeliest first, at most `most`. One, and the usual one, of a model that has no probabilities,
-  // which only unigram models have, and of a line that it does not see.
+  // Returns at most `most` segmentations of a line, most likely first, with log probabilities. Only
+  // unigram models have several. Other models, and lines without tokens, have only the default one.
   std::vector<SubwordSegmentation> segmentations(std::string_view line, int most) const;
-  // The inverse, as far as the model keeps what it reads. Ids must be of the vocabulary. Throws
-  // DataError where the model is damaged.
+  // Inverse of encoding, up to normalization. Requires ids of the vocabulary. Throws DataError for
+  // a corrupt model.
   std::string decode_line(std::span<const std::int64_t> ids) const;
 
   friend bool operator==(const SentencePieceModel& a, const SentencePieceModel& b) {
@@ -89,9 +85,9 @@ class SentencePieceModel {
   std::shared_ptr<const Loaded> loaded_;
 };
 
-// The model of a file. Throws DataError.
+// Reads a .model file. Throws DataError.
 SentencePieceModel read_subword_model(const ConfigPath& path);
-// Writes a file that is seen at its path once it is whole. Throws Failure.
+// Writes a file atomically. Throws Failure.
 void write_subword_model(const SentencePieceModel& model, const std::string& path);
 
 }  // namespace longspan

@@ -17,7 +17,7 @@ bool has_names(TokenizerKind kind) {
   return kind == TokenizerKind::tokenizer_json || kind == TokenizerKind::ids;
 }
 
-// -1 where nothing is named. An id of a tokenizer of ids is named by its number.
+// Returns -1 without a name. A tokenizer of ids names an id by its number.
 std::int64_t id_of(const Tokenizer& tokenizer,
                    const std::optional<std::string>& name,
                    const char* key) {
@@ -50,21 +50,21 @@ void declare(OptionTable& table, SpecialTokenNames& tokens, const TokenizerKind&
   table.add(
       "data.tokenizer.decoder_start_token",
       tokens.begin,
-      "with run.task: translation and data.tokenizer.type: huggingface or none, the token, or "
-      "with type none its id, that the decoder reads before the first one of a target (</s> of "
-      "BART, "
-      "<pad> of T5); none: an id of its own, after those of the tokenizer",
+      "token, with data.tokenizer.type: none its id, that starts the decoder input (</s> in BART, "
+      "<pad> in T5); none: an extra id after those of the tokenizer. Only with run.task: "
+      "translation and data.tokenizer.type: huggingface or none",
       affects_weights());
   table.add("data.tokenizer.eos_token",
             tokens.end,
-            "likewise the token that ends a target; none: what the tokenizer's template puts last "
-            "behind a text, and an id of its own where it puts nothing",
+            "token or id that ends a target; none: the last token of the tokenizer's template, or "
+            "an extra id if it has none. Only with run.task: translation and data.tokenizer.type: "
+            "huggingface or none",
             affects_weights());
   table.add("data.tokenizer.forced_bos_token",
             tokens.first,
-            "likewise a token that every result begins with, before the model says anything, and "
-            "that is left out of its text (what transformers calls forced_bos_token_id); none: "
-            "there is none");
+            "token or id that starts every output and is removed from its text "
+            "(forced_bos_token_id in transformers); none: no such token. Only with run.task: "
+            "translation and data.tokenizer.type: huggingface or none");
   for (const char* const key : {"data.tokenizer.decoder_start_token",
                                 "data.tokenizer.eos_token",
                                 "data.tokenizer.forced_bos_token"})
@@ -106,7 +106,8 @@ std::string decode_sentence(const Tokenizer& tokenizer,
   if (model == nullptr) return tokenizer.decode(text);
   for (const std::int64_t id : text)
     if (id < 0 || id >= model->vocabulary())
-      throw DataError("token {} is outside of the vocabulary of {}", id, model->vocabulary());
+      throw DataError(
+          "token {} is out of range for the vocabulary of {} ids", id, model->vocabulary());
   std::string line = model->decode(text, true);
   std::ranges::replace(line, '\n', ' ');
   return line;

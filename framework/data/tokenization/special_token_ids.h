@@ -1,4 +1,4 @@
-// What begins and ends a sentence that is to be produced.
+// Start and end tokens of generated sequences.
 #pragma once
 
 #include <cstdint>
@@ -12,40 +12,40 @@ namespace longspan {
 
 class OptionTable;
 
-// The tokens of a tokenizer.json that do so by their names, those of a tokenizer of ids by their
-// numbers; of other tokenizers they are not read.
+// Configured tokens: by name for a tokenizer.json, by number for a tokenizer of ids. Other
+// tokenizers ignore them.
 struct SpecialTokenNames {
-  // data.tokenizer.decoder_start_token: what the decoder reads first
+  // data.tokenizer.decoder_start_token: first input of the decoder
   std::optional<std::string> begin = {};
   std::optional<std::string> end = {};  // data.tokenizer.eos_token
-  // data.tokenizer.forced_bos_token: what every result begins with
+  // data.tokenizer.forced_bos_token: first token of every output
   std::optional<std::string> first = {};
 };
 
-// The keys data.tokenizer.decoder_start_token, data.tokenizer.eos_token and
+// Declares data.tokenizer.decoder_start_token, data.tokenizer.eos_token and
 // data.tokenizer.forced_bos_token.
 void declare(OptionTable& table, SpecialTokenNames& tokens, const TokenizerKind& kind);
 
-// Ids beside those of a text. Where the tokenizer's model has them they are its own; else they
-// follow its vocabulary, whose ids stay what they are.
+// Ids in addition to text tokens. The tokenizer's own ids if it has them; otherwise appended to its
+// vocabulary, whose ids do not change.
 struct SpecialTokenIds {
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  std::int64_t vocabulary = 0;             // the number of ids with both
-  std::optional<std::int64_t> first = {};  // read behind `begin`, and no part of a result
-  bool says_begin = false;                 // a result may have `begin` in it: texts have it too
+  std::int64_t vocabulary = 0;             // number of ids, with both
+  std::optional<std::int64_t> first = {};  // forced after `begin`, not in outputs
+  bool says_begin = false;                 // outputs may contain `begin`, because text does
 };
 
-// Those that are named; an end that is not named is what the template of a tokenizer.json puts last
-// behind a text. Throws ConfigurationError for a name that it does not know.
+// Returns the configured ids. The default end is the last token after a text in the template of a
+// tokenizer.json. Throws ConfigurationError for an unknown name.
 SpecialTokenIds sentence_ids(const Tokenizer& tokenizer, const SpecialTokenNames& named = {});
 
-// At most so many ids follow those of a tokenizer of this kind.
+// Returns the maximum number of ids appended to a tokenizer of this type.
 std::int64_t most_sentence_ids(TokenizerKind kind, const SpecialTokenNames& named);
 
-// The text of what was produced: up to the first end of a sentence, without what stands for no
-// text. Of a tokenizer.json, whose tokens may hold ends of lines, it is made one line: these become
-// blanks. Throws DataError for an id outside of the vocabulary.
+// Decodes generated ids up to the first end token, without special tokens. For a tokenizer.json,
+// line ends are replaced by blanks, so that the result is one line. Throws DataError for an id
+// outside of the vocabulary.
 std::string decode_sentence(const Tokenizer& tokenizer,
                             std::span<const std::int64_t> ids,
                             const SpecialTokenNames& named = {});

@@ -25,8 +25,7 @@ std::int64_t SpecialTokenTemplate::room(std::int64_t most, std::string_view plac
   if (most == 0) return std::numeric_limits<std::int64_t>::max();
   if (most > tokens()) return most - tokens();
   throw DataError(
-      "{}: at most {} tokens are read (data.max_length), and {} begin and end a text: nothing of "
-      "the text would be",
+      "{}: data.max_length = {} leaves no tokens for the text next to {} special tokens",
       place,
       most,
       tokens());
@@ -49,7 +48,7 @@ std::vector<std::int64_t> framed_tokens(const Tokenizer& tokenizer,
                                         std::string_view place,
                                         std::int64_t longest) {
   std::vector<std::int64_t> ids = tokenizer.encode(text, place);
-  if (ids.empty()) throw DataError("{}: the tokenizer sees nothing in the text", place);
+  if (ids.empty()) throw DataError("{}: expected tokens, found none after tokenization", place);
   return add_special_tokens(frame, std::move(ids), place, longest);
 }
 

@@ -1,4 +1,4 @@
-// The tokens that begin and end a text of its own, as tokenizers of the package `tokenizers` say.
+// Special tokens before and after a text, from the post-processor of Hugging Face tokenizers.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,21 @@
 
 namespace longspan {
 
-// A value. Tokenizers of other kinds have none.
+// A value. Empty for other tokenizers.
 class SpecialTokenTemplate {
  public:
   explicit SpecialTokenTemplate(const Tokenizer& tokenizer);
 
-  // The same without the last token behind a text, where that is `end`: for a text that gets an end
-  // of its own.
+  // Returns the template without its last token if that is `end`, for text to which an end token is
+  // appended separately.
   SpecialTokenTemplate without_end(std::int64_t end) const;
 
   const std::vector<std::int64_t>& before() const { return before_; }
   const std::vector<std::int64_t>& after() const { return after_; }
-  // Of both.
+  // Number of tokens of both.
   std::int64_t tokens() const { return static_cast<std::int64_t>(before_.size() + after_.size()); }
-  // Of tokens that are to have `before` in front of them and `after` behind them as many as there
-  // is room for among `most`; 0: all. Throws DataError, which begins with `place`, where there is
-  // room for none.
+  // Returns how many text tokens fit among `most` (0: any number) with the template. Throws
+  // DataError, prefixed with `place`, if none fit.
   std::int64_t room(std::int64_t most, std::string_view place) const;
 
  private:
@@ -32,15 +31,15 @@ class SpecialTokenTemplate {
   std::vector<std::int64_t> after_;
 };
 
-// The tokens of a text with those of the frame; at most `longest` (0: any), of which those of the
-// frame stay. Throws as SpecialTokenTemplate::room does.
+// Returns the ids with the special tokens, at most `longest` (0: any) in total. Only text tokens
+// are truncated. Throws DataError, prefixed with the place, if no text token fits.
 std::vector<std::int64_t> add_special_tokens(const SpecialTokenTemplate& frame,
                                              std::vector<std::int64_t> ids,
                                              std::string_view place,
                                              std::int64_t longest = 0);
 
-// The same of a text. Throws as Tokenizer::encode, and DataError where the tokenizer sees nothing
-// in the text.
+// Encodes a text and adds special tokens. Throws as Tokenizer::encode, and DataError where the text
+// has no tokens.
 std::vector<std::int64_t> framed_tokens(const Tokenizer& tokenizer,
                                         const SpecialTokenTemplate& frame,
                                         std::string_view text,

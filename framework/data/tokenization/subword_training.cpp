@@ -16,9 +16,9 @@ namespace longspan {
 namespace {
 
 constexpr std::int64_t sample_parts = 1024;
-constexpr std::size_t longest_sentence = 4096;  // bytes; SentencePiece passes over longer ones
+constexpr std::size_t longest_sentence = 4096;  // bytes; SentencePiece skips longer ones
 
-// Where a line begins near `offset`; in a text without lines, a character.
+// Returns a line start near `offset`, or a character boundary in text without lines.
 std::int64_t line_near(const InputFile& file, std::int64_t offset) {
   if (offset == 0) return 0;
   std::string bytes(
@@ -31,7 +31,7 @@ std::int64_t line_near(const InputFile& file, std::int64_t offset) {
   return offset + (std::ranges::find_if(bytes, begins) - bytes.begin());
 }
 
-// The lines of the texts, or of their samples, one after another.
+// Iterates over the lines of all texts, or of their samples.
 class Sentences : public sentencepiece::SentenceIterator {
  public:
   Sentences(std::span<const InputFile* const> files,
@@ -78,7 +78,7 @@ class Sentences : public sentencepiece::SentenceIterator {
 
   std::span<const InputFile* const> files_;
   const ProgressCallback& listener_;
-  std::int64_t sample_bytes_;  // of a file
+  std::int64_t sample_bytes_;  // per file
   std::size_t file_ = 0;
   std::int64_t part_ = 0;
   std::optional<LineReader> reader_;
@@ -86,7 +86,7 @@ class Sentences : public sentencepiece::SentenceIterator {
   std::string value_;
 };
 
-// The number that follows `words` in the library's sentence; -1 where they are not there.
+// Returns the number after `words` in a library message; -1 if absent.
 std::int64_t number_after(std::string_view sentence, std::string_view words) {
   const std::size_t at = sentence.find(words);
   if (at == std::string_view::npos) return -1;
@@ -100,18 +100,18 @@ std::int64_t number_after(std::string_view sentence, std::string_view words) {
                          std::int64_t vocabulary,
                          const std::string& sentence) {
   if (const std::int64_t most = number_after(sentence, "value <= "); most >= 0)
-    throw DataError("{}: a vocabulary of {} is too large for it; as {} it has {} pieces",
+    throw DataError("{}: a vocabulary of {} is too large: model_type {} yields {} pieces",
                     texts,
                     vocabulary,
                     name_of(kind),
                     most);
   if (const std::int64_t least = number_after(sentence, " vs "); least >= 0)
     throw DataError(
-        "{}: a vocabulary of {} is too small for it; its characters and the 256 bytes need {}",
+        "{}: a vocabulary of {} is too small: its characters and the 256 bytes require {}",
         texts,
         vocabulary,
         least);
-  throw DataError("{}: no vocabulary of {} can be made of it as {} (SentencePiece: {})",
+  throw DataError("{}: cannot train a vocabulary of {} as {} (SentencePiece: {})",
                   texts,
                   vocabulary,
                   name_of(kind),
@@ -126,23 +126,23 @@ SentencePieceModel train_sentencepiece(std::span<const InputFile* const> texts,
                                        const ProgressCallback& listener,
                                        std::int64_t sample_bytes) {
   require(vocabulary >= least_subword_vocabulary && vocabulary <= most_subword_vocabulary,
-          "a vocabulary of {} subwords",
+          "invalid vocabulary of {} subwords",
           vocabulary);
-  require(kind != SentencePieceModelType::word_pieces, "SentencePiece has no WordPiece");
+  require(kind != SentencePieceModelType::word_pieces, "SentencePiece does not support WordPiece");
   std::string places;
   for (const InputFile* text : texts) places += (places.empty() ? "" : " and ") + text->path();
   Sentences sentences(texts, listener, sample_bytes);
-  if (sentences.done()) throw DataError("{}: has nothing but empty lines", places);
+  if (sentences.done()) throw DataError("{}: has only empty lines", places);
   std::string bytes;
   const auto status = sentencepiece::SentencePieceTrainer::Train(
       {{"model_type", std::string(name_of(kind))},
        {"vocab_size", std::to_string(vocabulary)},
-       // What is read is given back.
+       // Makes decoding lossless.
        {"byte_fallback", "true"},
        {"normalization_rule_name", "identity"},
        {"add_dummy_prefix", "false"},
        {"remove_extra_whitespaces", "false"},
-       // Sums are made by thread: their number is part of the result.
+       // Each thread sums separately, so that the result depends on the number of threads.
        {"num_threads", "16"},
        {"max_sentence_length", std::to_string(longest_sentence)},
        {"minloglevel", "2"}},

@@ -7,7 +7,7 @@ namespace longspan {
 namespace {
 
 constexpr std::size_t most_before = 64;          // tokens
-constexpr std::size_t most_character_bytes = 4;  // each of which may be a token
+constexpr std::size_t most_character_bytes = 4;  // each may be a token
 constexpr std::string_view not_a_character = "\xEF\xBF\xBD";
 
 }  // namespace

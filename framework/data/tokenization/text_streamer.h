@@ -1,4 +1,4 @@
-// Tokens as they are generated, to text.
+// Streaming detokenization.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,25 @@
 
 namespace longspan {
 
-// The text of tokens that come one by one. That of a subword depends on those before it: a space
-// goes at the beginning of a line, and several can stand for one character.
+// Text of tokens that arrive one by one. A subword's text depends on its predecessors: a line's
+// first space is dropped, and several tokens can form one character.
 class TextStreamer {
  public:
-  // `before` are the tokens of the text that is gone on with.
+  // `before`: tokens of the prompt.
   TextStreamer(const Tokenizer& tokenizer, std::span<const std::int64_t> before);
 
-  // What this token adds. Of pieces and words, whole characters; of bytes and byte-level tokens,
-  // the bytes, which may be a part of one.
+  // Returns the text that this token adds: complete characters for pieces and words, and possibly
+  // partial ones for bytes and byte-level tokens.
   std::string push(std::int64_t token);
-  // What is left of a character that did not come to its end.
+  // Returns the rest of an incomplete character.
   std::string finish();
 
  private:
   std::string said() const;
 
   Tokenizer tokenizer_;
-  std::vector<std::int64_t> tokens_;  // the last ones whose text was given, then those held back
-  std::size_t given_ = 0;             // of them
+  std::vector<std::int64_t> tokens_;  // the last emitted, then those held back
+  std::size_t given_ = 0;             // number of emitted ones
 };
 
 }  // namespace longspan

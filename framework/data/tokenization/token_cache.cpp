@@ -35,14 +35,12 @@ void make_directory(const fs::path& directory) {
   if (!error && ::access(directory.c_str(), W_OK | X_OK) != 0)
     error = std::error_code(errno, std::generic_category());
   if (error)
-    throw ConfigurationError(
-        "{}: cannot be written: {}; it is to hold the tokens of texts, for which data.cache_dir "
-        "can name another folder",
-        directory.string(),
-        error.message());
+    throw ConfigurationError("{}: cannot be written: {}; set data.cache_dir to another directory",
+                             directory.string(),
+                             error.message());
 }
 
-// Of what the form says about this file.
+// Hash of the format as it applies to this file.
 std::uint64_t form_of(const InputFile& file,
                       const DocumentFormat& form,
                       std::optional<std::int64_t> end_of_text) {
@@ -67,7 +65,7 @@ fs::path token_path(const InputFile& text,
                     const Tokenizer& tokenizer,
                     const TokenFileKey& key,
                     const fs::path& directory) {
-  // What was made by another way of reading the same tokenizer is another file.
+  // Includes the encoding version, so that another reading of an equal tokenizer gets another file.
   const bool is_json = tokenizer.json_tokenizer() != nullptr;
   const std::uint64_t hash = hash_of(fmt::format("{} {} {:x} {:x} {:x} {} {}",
                                                  encoding_version,
@@ -90,7 +88,7 @@ TokenizedFile make(const SharedText& text,
   TokenizedFile made{.path = token_path(*text, tokenizer, key, cache)};
   made.was_there = is_there(made.path);
   if (made.was_there) {
-    remove_parts_of(made.path);  // of who was ended before it did
+    remove_parts_of(made.path);  // left by a process killed before this
   } else {
     make_directory(cache);
     made.kept_bytes = FileTokenizer(text, form, tokenizer, made.path, key, heard, making).run();
@@ -98,7 +96,7 @@ TokenizedFile make(const SharedText& text,
   return made;
 }
 
-// Whether this rank is the first on its machine of those that lack something. A collective.
+// Returns whether this rank is the first on its node that lacks something. Collective.
 bool is_first_without(bool lacks, const Communicator& all) {
   const std::string mine = (lacks ? "1" : "0") + host_name();
   const auto ranks = all.all_gather(mine);
@@ -109,7 +107,7 @@ void require_same(const TokenFile& tokens, const std::string& path, const Commun
   const auto mine = static_cast<std::int64_t>(tokens.fingerprint());
   if (all.all_reduce(mine, Reduction::minimum) == all.all_reduce(mine, Reduction::maximum)) return;
   throw DataError(
-      "{}: the ranks do not see the same text; each node needs the same file (here {} tokens)",
+      "{}: text differs between ranks (here {} tokens); copy the same file to every node",
       path,
       tokens.tokens());
 }
@@ -130,7 +128,7 @@ TokenizedFile tokenize_file(const ConfigPath& file,
                             const ProgressCallback& listener,
                             const TokenizationOptions& making) {
   const auto text = open_text(file);
-  end_of_text_id(form, tokenizer);  // before the text is read
+  end_of_text_id(form, tokenizer);  // fails before the text is read
   const TokenFileKey key = key_of(*text, form, tokenizer, hash_of_file(*text, listener));
   TokenizedFile made = make(text, form, tokenizer, cache, key, listener, making);
   made.tokens = std::make_shared<const TokenFile>(made.path, key);

@@ -1,4 +1,4 @@
-// Files of tokens of texts and their documents.
+// Token files of texts and their documents.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace longspan {
 
-// Whether a text is read from a file of its tokens. Otherwise it is read where it is: it is not
-// packed, has no documents, and the place of a token can be reckoned.
+// Returns whether a text needs a token file. Otherwise it is uncompressed, has no documents, and
+// its token positions are computable.
 bool needs_token_file(const InputFile& file,
                       const DocumentFormat& form,
                       const Tokenizer& tokenizer);
@@ -23,24 +23,24 @@ bool needs_token_file(const InputFile& file,
 struct TokenizedFile {
   std::filesystem::path path;
   std::shared_ptr<const TokenFile> tokens = nullptr;
-  bool was_there = false;       // nothing had to be done
-  std::int64_t kept_bytes = 0;  // of the unpacked text, whose tokens an earlier try had made
+  bool was_there = false;       // the file already existed
+  std::int64_t kept_bytes = 0;  // decompressed text bytes that earlier runs had encoded
 };
 
-// When files are written and how much is in memory: of text, in bytes.
+// Part sizes and memory limits, in bytes of text.
 struct TokenizationOptions {
   std::int64_t part = std::int64_t{1} << 28;
   std::int64_t batch = std::int64_t{1} << 21;
 };
 
-// The tokens of a file in a file of the folder `cache`, whose name holds the hash of contents, form
-// and tokenizer; it is made where it is not there. The documents are encoded on the threads of
-// OpenMP, each by itself: the ids are those of Tokenizer::encode, with the token that ends
-// documents behind each. A document without tokens is left out and counted.
+// Encodes a file into a token file in `cache`, named by the hash of content, format and tokenizer,
+// unless it exists. Documents are encoded independently on the OpenMP threads. Their ids are those
+// of Tokenizer::encode, followed by the end-of-document token. A document without tokens is skipped
+// and counted.
 //
-// What is done of a long text is kept in files of its parts, until the whole is there: who is ended
-// and called again goes on from them. Several may make the same file at once. Throws DataError for
-// what is wrong with the text, and ConfigurationError when the folder cannot be written.
+// Long texts are saved in parts until the file is complete, so that an interrupted call can be
+// resumed. Concurrent writers of an equal file are supported. Throws DataError for invalid text,
+// and ConfigurationError when the directory is not writable.
 TokenizedFile tokenize_file(const ConfigPath& file,
                             const DocumentFormat& form,
                             const Tokenizer& tokenizer,
@@ -48,9 +48,8 @@ TokenizedFile tokenize_file(const ConfigPath& file,
                             const ProgressCallback& listener = {},
                             const TokenizationOptions& making = {});
 
-// The same of every rank's: rank 0 makes it, and after that, where some do not see its file, as on
-// another node, one rank of each machine. A collective. Throws DataError too where the ranks do not
-// all have the same text.
+// Encodes a file for all ranks. Rank 0 creates it; then one rank of each node that cannot read it
+// does. Throws as tokenize_file, and DataError where the ranks read different text. Collective.
 std::shared_ptr<const TokenFile> tokens_of_documents(const ConfigPath& file,
                                                      const DocumentFormat& form,
                                                      const Tokenizer& tokenizer,

@@ -15,7 +15,7 @@
 namespace longspan {
 namespace {
 
-// An earlier file has failed: nobody waits for this one.
+// An earlier file has failed, so that this result is not used.
 struct Abandoned {};
 
 class Preparation {
@@ -87,7 +87,7 @@ class Preparation {
     if (listener_) listener_(progress);
   }
 
-  // Of this thread's loops from now on: an even share among the files that are being made.
+  // Sets this thread's number of OpenMP threads to an equal share per active file.
   void take_threads() const { omp_set_num_threads(std::max(1, threads_ / std::max(1, +working_))); }
 
   std::span<const ConfigPath> files_;
@@ -101,8 +101,8 @@ class Preparation {
   std::atomic<std::size_t> next_ = 0;
   std::atomic<int> working_ = 0;
   std::mutex mutex_;
-  // The earliest file that failed: the files before it are still tokenized, so that which failure
-  // is reported does not depend on timing. Without one, the number of files.
+  // The earliest file that failed; without one, the number of files. Earlier files are still
+  // encoded, so that the reported failure does not depend on timing.
   std::atomic<std::size_t> first_problem_;
   std::exception_ptr problem_;
 };

@@ -1,4 +1,4 @@
-// The tokens of several files, made side by side.
+// Concurrent encoding of several files.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace longspan {
 
 struct PreparedFile {
   ConfigPath file;
-  std::optional<TokenizedFile> made = std::nullopt;  // none: it is read where it is
+  std::optional<TokenizedFile> made = std::nullopt;  // unset: read without a token file
   double seconds = 0;
 };
 
-// tokenize_file of each file that needs_token_file, on the threads of OpenMP: of as many files as
-// there are threads at once, and on more threads of each when fewer are left. Calls told(prepared)
-// as they are done, and what the listener is told of any of them, one call at a time, on threads of
-// its own. Throws what the first of the files that fail throws; no other is begun then.
+// Calls tokenize_file for each file that needs_token_file, on the OpenMP threads. Each thread
+// encodes one file; when fewer files are left, files share the threads. Calls told(prepared) for
+// finished files, and the listener with progress, one call at a time, on worker threads. After an
+// error no further file is started; throws the error of the first failing file.
 void tokenize_files(std::span<const ConfigPath> files,
                     const DocumentFormat& form,
                     const Tokenizer& tokenizer,

@@ -43,7 +43,7 @@ std::string from_hexadecimal(std::string_view text, std::string_view place) {
     bytes.push_back(static_cast<char>(high * 16 + low));
   }
   if (2 * bytes.size() != text.size())
-    throw DataError("{}: the model in it is not written in hexadecimal digits", place);
+    throw DataError("{}: expected hexadecimal digits in its model", place);
   return bytes;
 }
 
@@ -51,8 +51,8 @@ std::string from_hexadecimal(std::string_view text, std::string_view place) {
 
 struct Tokenizer::Vocabulary {
   bool with_unknown = false;
-  std::vector<char32_t> code_points;  // of ids first_id(), first_id() + 1, ...
-  std::vector<std::int32_t> ids;      // of code points, -1 where there is none
+  std::vector<char32_t> code_points;  // by id, from first_id()
+  std::vector<std::int32_t> ids;      // by code point, -1 if there is none
 
   std::int64_t first_id() const { return with_unknown ? 1 : 0; }
 };
@@ -70,12 +70,12 @@ std::string_view name_of(TokenizerKind kind) {
     case TokenizerKind::ids:
       return "none";
   }
-  throw Failure("a kind of tokenizer without a name");
+  throw Failure("unnamed tokenizer type");
 }
 
 namespace {
 
-// In a checkpoint.
+// Name in checkpoints.
 std::string_view stored_name_of(TokenizerKind kind) {
   switch (kind) {
     case TokenizerKind::bytes:
@@ -89,7 +89,7 @@ std::string_view stored_name_of(TokenizerKind kind) {
     case TokenizerKind::ids:
       return "ids";
   }
-  throw Failure("a kind of tokenizer without a name");
+  throw Failure("unnamed tokenizer type");
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ Tokenizer Tokenizer::characters(std::span<const char32_t> code_points, bool with
   sorted.assign(code_points.begin(), code_points.end());
   std::sort(sorted.begin(), sorted.end());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
-  if (sorted.empty()) throw DataError("a character tokenizer needs at least one character");
+  if (sorted.empty()) throw DataError("a character tokenizer requires at least one character");
   require(sorted.back() <= largest_code_point,
           "{:x} is not a code point",
           static_cast<std::uint32_t>(sorted.back()));
@@ -140,7 +140,7 @@ Tokenizer Tokenizer::from_huggingface(const JsonTokenizer& model) {
 }
 
 Tokenizer Tokenizer::ids(std::int64_t vocabulary) {
-  require(vocabulary >= 1, "a vocabulary of {} ids", vocabulary);
+  require(vocabulary >= 1, "expected a vocabulary of at least 1 id, found {}", vocabulary);
   Tokenizer tokenizer;
   tokenizer.ids_ = vocabulary;
   return tokenizer;
@@ -183,8 +183,8 @@ std::int64_t Tokenizer::id_at(char32_t code_point,
   const std::int64_t id = id_of(code_point);
   if (id < 0)
     throw DataError(
-        "{}: byte {}: character {} is not in the vocabulary of {} characters; "
-        "data.tokenizer.allow_unk: true gives such characters one id",
+        "{}: byte {}: character {} is not in the vocabulary of {} characters; set "
+        "data.tokenizer.allow_unk to true to map such characters to <unknown>",
         place,
         offset,
         describe_code_point(code_point),
@@ -239,7 +239,7 @@ std::string Tokenizer::decode_subwords(std::span<const std::int64_t> ids) const 
 std::string Tokenizer::decode(std::span<const std::int64_t> ids) const {
   for (const std::int64_t id : ids)
     if (id < 0 || id >= vocabulary())
-      throw DataError("token {} is outside of the vocabulary of {}", id, vocabulary());
+      throw DataError("token {} is out of range for the vocabulary of {} ids", id, vocabulary());
   if (json_) return json_->decode(ids);
   if (ids_ > 0) return format_token_ids(ids);
   if (subwords_) return decode_subwords(ids);
@@ -280,24 +280,23 @@ std::string Tokenizer::to_json() const {
 
 Tokenizer Tokenizer::from_json(std::string_view text, std::string_view place) {
   check_json_limits(text, std::string(place));
-  // Short, whatever is there.
+  // Shortens any value for messages.
   const auto found = [](const nlohmann::json& value) { return truncated(value.dump()); };
   nlohmann::json json;
   try {
     json = nlohmann::json::parse(text);
-    if (json.at("format") != format_name)
-      throw DataError("{}: is not a tokenizer of Longspan", place);
+    if (json.at("format") != format_name) throw DataError("{}: not a Longspan tokenizer", place);
     if (json.at("version") != format_version)
-      throw DataError("{}: has tokenizer format {}; this program reads {}",
+      throw DataError("{}: expected tokenizer format {}, found {}",
                       place,
-                      found(json.at("version")),
-                      format_version);
+                      format_version,
+                      found(json.at("version")));
     const auto kind = json.at("kind").get<std::string>();
     if (kind == stored_name_of(TokenizerKind::bytes)) return {};
     if (kind == stored_name_of(TokenizerKind::ids)) {
       const auto vocabulary = json.at("vocabulary").get<std::int64_t>();
       if (vocabulary < 1)
-        throw DataError("{}: has a vocabulary of {}; wanted at least 1 id",
+        throw DataError("{}: expected a vocabulary of at least 1 id, found {}",
                         place,
                         found(json.at("vocabulary")));
       return ids(vocabulary);
@@ -311,8 +310,8 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view place) {
           JsonTokenizer(json.at("tokenizer").get<std::string>(), std::string(place)));
     if (kind != stored_name_of(TokenizerKind::characters))
       throw DataError(
-          "{}: stored tokenizer kind {} is not known; bytes, characters, sentencepiece, "
-          "tokenizer_json and ids are",
+          "{}: unknown stored tokenizer type {} (choices: bytes, characters, sentencepiece, "
+          "tokenizer_json, ids)",
           place,
           quote(kind));
     std::vector<char32_t> code_points;
@@ -321,14 +320,14 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view place) {
       const Utf8Character character = bytes.empty() ? Utf8Character{} : decode_utf8(bytes);
       if (character.status != Utf8Status::valid ||
           static_cast<std::size_t>(character.width) != bytes.size())
-        throw DataError("{}: {} is not one character", place, found(piece));
+        throw DataError("{}: expected one character, found {}", place, found(piece));
       if (!code_points.empty() && code_points.back() >= character.code_point)
         throw DataError("{}: {} is out of order", place, found(piece));
       code_points.push_back(character.code_point);
     }
     return characters(code_points, json.at("unknown").get<bool>());
   } catch (const nlohmann::json::exception& error) {
-    throw DataError("{}: is not a tokenizer of Longspan: {}", place, truncated(error.what(), 200));
+    throw DataError("{}: not a Longspan tokenizer: {}", place, truncated(error.what(), 200));
   }
 }
 

@@ -1,4 +1,4 @@
-// Text to token ids and back.
+// Tokenizers: text to token ids and back.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ enum class TokenizerKind : std::uint8_t { bytes, characters, sentencepiece, toke
 std::string_view name_of(TokenizerKind kind);
 
 // A value; copies share the vocabulary.
-//
-// bytes: id = byte, 256 ids, any file. characters: a token is a Unicode code point; ids are the
-// code points of a text in ascending order, after id 0 = `<unknown>` where there is one.
-// sentencepiece: the pieces of a model of that library, of a whole text; of a model that is trained
-// here line by line, and a line's end is one token.
-// tokenizer_json: what the package `tokenizers` makes of a whole text, without the tokens that
-// begin and end one.
-// ids: tokens that someone else has made; a text is their numbers with blanks between them.
+// bytes: id = byte, 256 ids, any file.
+// characters: a token is a Unicode code point. Ids are the code points of a text in ascending
+// order, after id 0 = `<unknown>` if enabled.
+// sentencepiece: pieces of a SentencePiece model. Models trained here encode line by line, and a
+// line end is one token.
+// tokenizer_json: the encoding of Hugging Face `tokenizers`, without special tokens before and
+// after the text.
+// ids: pretokenized data. Its text form is the ids, separated by blanks.
 class Tokenizer {
  public:
   static constexpr std::string_view unknown_name = "<unknown>";
@@ -35,50 +35,51 @@ class Tokenizer {
 
   // The byte tokenizer.
   Tokenizer() = default;
-  // Of these code points, in any order, repeated or not. Throws DataError when there are none.
+  // Returns a tokenizer of these code points, in any order and with repetitions. Throws DataError
+  // when empty.
   static Tokenizer characters(std::span<const char32_t> code_points, bool with_unknown);
-  // Of the characters of a file, read once from its beginning to its end in small pieces. Throws
-  // DataError with the byte offset when it is not UTF-8.
+  // Returns a tokenizer of the characters of a file, read once in small chunks. Throws DataError,
+  // with the byte offset, for invalid UTF-8.
   static Tokenizer characters_of(const InputFile& file,
                                  bool with_unknown,
                                  const ProgressCallback& listener = {});
-  // Of a model of SentencePiece.
+  // Returns a tokenizer of a SentencePiece model.
   static Tokenizer subwords(const SentencePieceModel& model);
-  // As the package `tokenizers` has them.
+  // Returns a Hugging Face tokenizer.
   static Tokenizer from_huggingface(const JsonTokenizer& model);
-  // Of ids below `vocabulary`, without the text that they stand for.
+  // Returns a tokenizer of ids below `vocabulary`, without text.
   static Tokenizer ids(std::int64_t vocabulary);
-  // The inverse of `to_json`. Throws DataError; `place` names the text in the message.
+  // Inverse of `to_json`. Throws DataError, which names `place`.
   static Tokenizer from_json(std::string_view json, std::string_view place);
 
   TokenizerKind kind() const;
-  // The number of ids.
+  // Number of ids.
   std::int64_t vocabulary() const;
-  // Of characters.
+  // Returns whether a character tokenizer has `<unknown>`.
   bool has_unknown() const;
-  // What it takes to say which character an `<unknown>` is, in nats: the logarithm of the number of
-  // Unicode's characters (scalar values) that are not in the vocabulary, none likelier than
-  // another. 0 where there is no `<unknown>`.
+  // Returns the nats to identify the character of an `<unknown>`, or 0 without `<unknown>`. It is
+  // the log of the number of Unicode scalar values outside of the vocabulary, assumed equally
+  // likely.
   double unknown_nats() const;
-  // None but for subwords.
+  // Null except for subwords.
   const SentencePieceModel* subword_model() const { return subwords_.get(); }
-  // None but for tokenizer_json.
+  // Null except for tokenizer_json.
   const JsonTokenizer* json_tokenizer() const { return json_.get(); }
-  // Whether tokens have no place in a text that can be reckoned: it is encoded into a file.
+  // Returns whether token positions are not computable, so that text is encoded into a token file.
   bool needs_token_file() const { return subwords_ || json_; }
-  // The id of a code point (characters only); -1 when it is not in the vocabulary and there is no
-  // `<unknown>`.
+  // Returns the id of a code point (characters only), `<unknown>` if enabled, or -1.
   std::int64_t id_of(char32_t code_point) const;
-  // The same; throws DataError naming `place`, the byte offset and the character when it has no id.
+  // Returns the id. Throws DataError, with `place`, the byte offset and the character, if there is
+  // none.
   std::int64_t id_at(char32_t code_point, std::string_view place, std::int64_t offset) const;
 
-  // Throws DataError naming `place`, the byte offset and the character for what has no id.
+  // Throws DataError, with `place`, the byte offset and the character, for text without an id.
   std::vector<std::int64_t> encode(std::string_view text, std::string_view place) const;
-  // The inverse; `<unknown>` gives U+FFFD. The result of single tokens of `bytes` need not be valid
+  // Inverse of `encode`; `<unknown>` becomes U+FFFD. Single tokens of `bytes` may decode to invalid
   // UTF-8. Throws DataError for an id outside of the vocabulary.
   std::string decode(std::span<const std::int64_t> ids) const;
 
-  // Deterministic, readable, and enough to make the same tokenizer again.
+  // Returns deterministic, readable JSON that fully defines the tokenizer.
   std::string to_json() const;
   // Equal for equal tokenizers on every machine.
   std::uint64_t fingerprint() const;
@@ -90,11 +91,11 @@ class Tokenizer {
   std::vector<std::int64_t> encode_subwords(std::string_view text, std::string_view place) const;
   std::string decode_subwords(std::span<const std::int64_t> ids) const;
 
-  // At most one of them; none: bytes.
+  // At most one is set; none: bytes.
   std::shared_ptr<const Vocabulary> vocabulary_;
   std::shared_ptr<const SentencePieceModel> subwords_;
   std::shared_ptr<const JsonTokenizer> json_;
-  std::int64_t ids_ = 0;  // the vocabulary of ids; 0: another kind
+  std::int64_t ids_ = 0;  // vocabulary size of ids; 0: another type
 };
 
 }  // namespace longspan

@@ -20,21 +20,23 @@ constexpr const char* merges_name = "merges.txt";
 std::string content_of(const ConfigPath& path) {
   const auto file = open_plain_text(path);
   if (file->size() > most_bytes)
-    throw DataError(
-        "{}: has {} bytes; a tokenizer has at most {}", path.describe(), file->size(), most_bytes);
+    throw DataError("{}: expected a tokenizer of at most {} bytes, found {}",
+                    path.describe(),
+                    most_bytes,
+                    file->size());
   return file->text(most_bytes);
 }
 
-// A checkpoint has it as a text in a text, where quotes and ends of lines take more.
+// Checkpoints store JSON within a JSON string, where quotes and line ends take more bytes.
 JsonTokenizer checked(JsonTokenizer tokenizer, const std::string& place) {
   std::size_t bytes = 0;
   for (const char letter : tokenizer.json())
     bytes += letter == '"' || letter == '\\' ? 4 : (letter == '\n' ? 3 : 1);
   if (bytes >= JsonLimits::most_text)
-    throw DataError("{}: takes {} bytes in a checkpoint, which holds at most {}",
+    throw DataError("{}: expected at most {} bytes in a checkpoint, found {}",
                     place,
-                    bytes,
-                    JsonLimits::most_text);
+                    JsonLimits::most_text,
+                    bytes);
   return tokenizer;
 }
 
@@ -47,7 +49,7 @@ constexpr VocabularyName vocabulary_names[] = {{"vocab.json", SlowVocabulary::js
                                                {"tokenizer.model", SlowVocabulary::sentencepiece},
                                                {"spiece.model", SlowVocabulary::sentencepiece}};
 
-// Those of a folder that has no tokenizer.json.
+// Vocabulary files in a directory without a tokenizer.json.
 std::optional<VocabularyName> slow_vocabulary_in(const fs::path& folder) {
   for (const VocabularyName& each : vocabulary_names) {
     const bool is_pair = each.kind == SlowVocabulary::json;
@@ -94,8 +96,7 @@ std::string other_tokenizer_files(const std::string& folder) {
                                  "bpe.codes",
                                  "vocab.bpe"})
     if (is_there(fs::path(folder) / name))
-      return text +
-             fmt::format("; {} is not read: save the tokenizer as tokenizer.json first", name);
+      return text + fmt::format(", found {}; save the tokenizer as tokenizer.json", name);
   return text;
 }
 
@@ -111,7 +112,7 @@ JsonTokenizer read_json_tokenizer(const ConfigPath& path) {
     return checked(JsonTokenizer(content_of(path), path.describe()), path.describe());
   const std::optional<std::string> file = tokenizer_file_in(path.text());
   if (!file)
-    throw DataError("{}: found no tokenizer.json in it, nor vocab.json with merges.txt{}",
+    throw DataError("{}: expected tokenizer.json, vocab.json with merges.txt{}",
                     path.describe(),
                     other_tokenizer_files(path.text()));
   const auto slow = slow_vocabulary_in(path.text());

@@ -1,4 +1,4 @@
-// The files in which the tokenizers of others lie.
+// Third-party tokenizer files.
 #pragma once
 
 #include <optional>
@@ -9,17 +9,17 @@
 
 namespace longspan {
 
-// Of a tokenizer.json, or of a folder that has one, or the files of a slow tokenizer
+// Reads a tokenizer.json, a directory that contains one, or the files of a slow tokenizer
 // (framework/tokenizers/slow_tokenizer.h). Throws DataError.
 JsonTokenizer read_json_tokenizer(const ConfigPath& path);
 
-// Writes a tokenizer.json that is seen at its path once it is whole. Throws Failure.
+// Writes a tokenizer.json atomically. Throws Failure.
 void write_json_tokenizer(const JsonTokenizer& tokenizer, const std::string& path);
 
-// Whether a folder has what `read_json_tokenizer` reads: the file that says so.
+// Returns the file in a directory that `read_json_tokenizer` would read, if any.
 std::optional<std::string> tokenizer_file_in(const std::string& folder);
-// The end of a message on a folder without such a file: the names of others, and of one that is
-// there and that Longspan does not read.
+// Returns the end of an error message for a directory without such a file: supported names, and an
+// unsupported tokenizer file that exists.
 std::string other_tokenizer_files(const std::string& folder);
 
 }  // namespace longspan

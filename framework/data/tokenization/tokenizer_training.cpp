@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t most_bytes_of_a_part = std::size_t{1} << 24;
 constexpr std::size_t bytes_learnt_at_once = std::size_t{1} << 22;
 
-// Documents, or parts of one, of some megabytes; none at the end.
+// Returns documents, or parts of one, of some megabytes; empty at the end.
 std::vector<Document> next_documents(DocumentReader& reader) {
   std::vector<Document> documents;
   std::size_t bytes = 0;
@@ -26,7 +26,7 @@ std::vector<Document> next_documents(DocumentReader& reader) {
   return documents;
 }
 
-// The field of a line of .jsonl may be long.
+// Splits long fields of .jsonl lines.
 WordCounts count_in_parts(const TokenizerTrainer& trainer, std::string_view text) {
   WordCounts words;
   while (text.size() > most_bytes_of_a_part) {

@@ -1,4 +1,4 @@
-// Making a tokenizer.json of texts.
+// Training of tokenizer.json models.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,12 @@
 
 namespace longspan {
 
-// Texts are read once, some megabytes at a time and on all cores, and may be packed and larger than
-// memory: what is kept are their different words and how often each is there. A text is counted
-// from its beginning to its end, whatever its documents are; of JSON lines the field of that name
-// (data.documents.text_field) in each is a text. The same texts and rules give the same bytes,
-// whatever the number of threads. A stretch of 16 MiB without a space at which a text can be cut is
-// cut behind any character. Throws DataError as DocumentReader does, where a text is not UTF-8, and
-// where it has too few pairs, or too many characters, for the vocabulary. The listener hears of the
-// texts as they are read.
+// Streams the texts once on all cores. They may be compressed and larger than memory; only distinct
+// words and their counts are stored. Document boundaries are ignored, except in JSON Lines, where
+// each `field` (data.documents.text_field) is a text. Deterministic: equal texts and rules give
+// equal bytes for any number of threads. Text without a cut position within 16 MiB is cut after any
+// character. Throws DataError as DocumentReader, for invalid UTF-8, and where there are too few
+// pairs or too many characters for the vocabulary. The listener receives the read progress.
 JsonTokenizer train_json_tokenizer(std::span<const std::shared_ptr<const InputFile>> texts,
                                    const std::optional<std::string>& field,
                                    const TokenizerRules& rules,

@@ -28,7 +28,8 @@ std::size_t WordTokens::add(std::string_view word,
   const auto ids = tokenizer_.encode((with_space ? " " : "") + std::string(word), place);
   const std::size_t first = tokens.size();
   tokens.insert(tokens.end(), ids.begin(), ids.end());
-  if (ids.empty()) throw DataError("{}: the tokenizer sees nothing in the word", place);
+  if (ids.empty())
+    throw DataError("{}: expected tokens, found none after tokenization of the word", place);
   return first + (with_space && space_is_a_token_ ? 1 : 0);
 }
 

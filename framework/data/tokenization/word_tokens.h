@@ -9,21 +9,21 @@
 
 namespace longspan {
 
-// A value. Words have a space between them where the tokenizer has one. Of a tokenizer.json each
-// word is a text of its own that begins with a space, but for the first, as its package has words
-// that are cut already (which wants its "add_prefix_space" where words begin with spaces); those
-// that begin and end a sentence stand around them.
+// A value. Words are separated by a space if the tokenizer has one. With a tokenizer.json, each
+// word but the first is encoded with a leading space, as Hugging Face `tokenizers` encode
+// pretokenized words. (They require "add_prefix_space" where words begin with spaces.) Special
+// tokens surround the sentence.
 class WordTokens {
  public:
   explicit WordTokens(const Tokenizer& tokenizer);
 
-  // Adds what begins or ends a sentence.
+  // Append the special tokens that begin or end a sentence.
   void begin(std::vector<std::int64_t>& tokens) const;
   void end(std::vector<std::int64_t>& tokens) const;
   const SpecialTokenTemplate& frame() const { return frame_; }
-  // Adds the tokens of a word to those of the words before it and returns which of them has its
-  // tag: its first, but not that of a space that stands alone. Throws DataError, which begins with
-  // `place`, for a word that the tokenizer cannot read or sees nothing in.
+  // Appends the tokens of a word and returns the index of the tagged one: its first, not counting a
+  // separate space token. Throws DataError, prefixed with `place`, for a word that the tokenizer
+  // rejects or that has no tokens.
   std::size_t add(std::string_view word,
                   std::string_view place,
                   std::vector<std::int64_t>& tokens) const;

@@ -13,12 +13,12 @@ void check_read(const AdditiveAttention& call) {
               is_floating(call.query.dtype()) && query[0] == key[0] && query[2] == key[2] &&
               query[3] == key[3] && query[3] <= widest_additive_head &&
               value[3] <= widest_additive_head,
-          "{}: query is {} and key {}, wanted [batch, time, heads, dim] and [batch, keys, heads, "
-          "dim] with at most {} features",
+          "{}: expected query [batch, time, heads, dim] and key [batch, keys, heads, dim] with at "
+          "most {} features, found {} and {}",
           additive_kernel,
+          widest_additive_head,
           query.to_string(),
-          key.to_string(),
-          widest_additive_head);
+          key.to_string());
   const DType dtype = call.query.dtype(), sum = accumulator_of(dtype);
   require_tensor(additive_kernel, "key", call.key, key, dtype);
   require_tensor(additive_kernel, "value", call.value, {key[0], key[1], key[2], value[3]}, dtype);
@@ -34,7 +34,7 @@ void check_read(const AdditiveAttention& call) {
     return;
   }
   require(call.kernel_size.shape().dimensions() == 3,
-          "{}: taps are {}, wanted [heads, taps, dim]",
+          "{}: expected taps [heads, taps, dim], found {}",
           additive_kernel,
           call.kernel_size.shape().to_string());
   require_tensor(additive_kernel,

@@ -1,5 +1,5 @@
-// Additive attention: scores by a small network instead of a product (Bahdanau et al. 2015), which
-// may also hear where the query before has looked (location-aware, Chorowski et al. 2015).
+// Additive attention: scores from a small network (Bahdanau et al. 2015), optionally
+// location-aware: they also depend on the previous query's probabilities (Chorowski et al. 2015).
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,25 @@
 
 namespace longspan {
 
-// Features of a head, at most.
+// Maximum number of features of a head.
 inline constexpr int widest_additive_head = 256;
 
-// Of query q_i, key k_j and head h, the score is
+// The score of query q_i, key k_j and head h is
 //   w_h . tanh(q_i + k_j + sum over r of taps_h[r] a_(i-1)[j + r - taps / 2])
-// where a_(i-1) are the probabilities of the query before, 0 outside of its keys; without taps the
-// sum is not there. Probabilities are the softmax over the keys that a query sees: position
-// key_begin + j before length[b], not padding, and, where causal, not after query_begin + i. A
-// query that sees none gives 0 and looks nowhere.
+// where a_(i-1) are the probabilities of the previous query, 0 outside of its keys. Without taps
+// the sum is omitted. Probabilities are the softmax over visible keys: position key_begin + j
+// before length[b], not padding, and, if causal, not after query_begin + i. A query without visible
+// keys outputs 0 and has probabilities 0.
 //
 // query: [batch, time, heads, dim]; key: [batch, keys, heads, dim]; value: [batch, keys, heads,
-// value_dim], of one floating dtype; dim and value_dim at most widest_additive_head. Of its
-// accumulator: weight, w [heads, dim], and taps [heads, taps, dim], may be undefined. out: [batch,
-// time, heads, value_dim] is written.
+// value_dim], of one floating dtype. dim and value_dim are at most widest_additive_head. weight: w
+// [heads, dim], accumulator dtype. kernel_size: the taps [heads, taps, dim], accumulator dtype, may
+// be undefined. out: [batch, time, heads, value_dim], overwritten.
 //
-// Without taps nothing is as large as the pairs: log_sum_exp [batch, heads, time], accumulator
-// dtype, is written, and backward scores are made again. With taps probabilities [batch, heads,
-// time, keys], accumulator dtype, are written, and queries follow one another.
+// Without taps no tensor is as large as the number of pairs: log_sum_exp [batch, heads, time],
+// accumulator dtype, is written, and the backward pass recomputes scores. With taps, probabilities
+// [batch, heads, time, keys], accumulator dtype, are written, and queries are processed
+// sequentially.
 struct AdditiveAttention {
   Tensor query;
   Tensor key;
@@ -39,7 +40,7 @@ struct AdditiveAttention {
   bool causal = false;
   std::int64_t query_begin = 0;
   std::int64_t key_begin = 0;
-  std::optional<AttentionDropout> dropout = {};  // of what values are weighed with
+  std::optional<AttentionDropout> dropout = {};  // of the probabilities
   Tensor out;
   Tensor log_sum_exp = {};
   Tensor probabilities = {};
@@ -47,11 +48,12 @@ struct AdditiveAttention {
 void additive_attention(Cpu, const AdditiveAttention&);
 void additive_attention(Cuda, const AdditiveAttention&);
 
-// `forward` as it was called. dout: [batch, time, heads, value_dim] of the query's dtype. The
-// others are of the accumulator dtype and are written: dquery, dkey and dvalue, of the shapes of
-// query, key and value; dweight, whose sum over the first axis is the gradient: [batch x time,
-// heads, dim], or with taps [batch, heads, dim]; dtaps: [batch, heads, taps, dim], likewise.
-// scratch: [batch, heads, time], or with taps [batch, heads, 2, keys]. `before` is a constant.
+// `forward` holds the arguments of the forward call. dout: [batch, time, heads, value_dim] in the
+// query's dtype. The other tensors have the accumulator dtype and are overwritten. dquery, dkey and
+// dvalue: shaped as query, key and value. dweight: [batch x time, heads, dim], or with taps [batch,
+// heads, dim]. dtaps: [batch, heads, taps, dim]. Their sums over the first axis are the gradients.
+// scratch: [batch, heads, time], or with taps [batch, heads, 2, keys]. `before` is treated as a
+// constant.
 struct AdditiveAttentionGradient {
   AdditiveAttention forward;
   Tensor dout;
@@ -65,7 +67,7 @@ struct AdditiveAttentionGradient {
 void additive_attention_backward(Cpu, const AdditiveAttentionGradient&);
 void additive_attention_backward(Cuda, const AdditiveAttentionGradient&);
 
-// Throw Failure where shapes or dtypes are not as said above.
+// Throws Failure if shapes or dtypes do not match the comments above.
 void check(const AdditiveAttention&);
 void check(const AdditiveAttentionGradient&);
 

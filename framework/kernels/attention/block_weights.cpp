@@ -10,7 +10,7 @@ void check(const SinkhornWeights& sinkhorn) {
   const char* const kernel = "sinkhorn_weights";
   require(shape.dimensions() == 3 && shape[1] == shape[2] && dtype == accumulator_of(dtype) &&
               sinkhorn.temperature > 0,
-          "{}: scores are {} {}, wanted f32 or f64 [count, blocks, blocks]",
+          "{}: expected scores f32 or f64 [count, blocks, blocks], found {} {}",
           kernel,
           name_of(dtype),
           shape);
@@ -39,18 +39,18 @@ void check(const TopWeights& top) {
   const DType dtype = top.scores.dtype();
   require(scores.dimensions() == 3 && choice.dimensions() == 3 && dtype == accumulator_of(dtype) &&
               top.choice.dtype() == DType::i32 && choice == Shape{scores[0], scores[1], choice[2]},
-          "top_weights: scores are {} {} and choices {} {}",
+          "top_weights: scores {} {} do not match choices {} {}",
           name_of(dtype),
           scores,
           name_of(top.choice.dtype()),
           choice);
   require(choice[2] <= (top.causal ? top.before : scores[2]),
-          "top_weights: {} blocks are to be chosen of {}",
+          "top_weights: cannot choose {} of {} blocks",
           choice[2],
           top.causal ? top.before : scores[2]);
   require(!top.real.defined() || (top.real.dtype() == DType::i64 && top.real.elements() > 0 &&
                                   scores[0] % top.real.elements() == 0),
-          "top_weights: the numbers of real blocks do not fit scores {}",
+          "top_weights: the counts of real blocks do not match scores {}",
           scores);
   if (top.weights.defined())
     require_tensor("top_weights",
@@ -80,7 +80,7 @@ void check(const MixedPadding& mixed) {
               mixed.position.dtype() == DType::i32 &&
               position[0] * position[1] == weights[0] * weights[2] &&
               position[2] % (weights[1] / weights[2] + 1) == 0,
-          "mixed_padding: weights are {} and position {} {}",
+          "mixed_padding: weights {} do not match positions {} {}",
           weights,
           name_of(mixed.position.dtype()),
           position);

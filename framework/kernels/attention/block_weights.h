@@ -1,4 +1,4 @@
-// With what weights blocks of a sequence are mixed into others (Sparse Sinkhorn attention, Tay et
+// Weights that mix the blocks of a sequence into other blocks (Sparse Sinkhorn attention, Tay et
 // al. 2020).
 #pragma once
 
@@ -8,11 +8,11 @@
 
 namespace longspan {
 
-// weights = exp(Z), where Z begins as (log(max(scores, 0) + 1e-6) + G) / temperature and has its
-// rows and then its columns normalised by their log-sum-exp, `iterations` times: nearly doubly
-// stochastic. G is Gumbel noise -log(1e-6 - log(uniform + 1e-6)), or 0 where `uniform` is
-// undefined. scores, uniform, weights: [count, blocks, blocks], f32 or f64; normalisers: [count,
-// 2 iterations, blocks], written, kept for the backward pass.
+// weights = exp(Z). Z starts as (log(max(scores, 0) + 1e-6) + G) / temperature. Its rows and then
+// its columns are normalized by their log-sum-exp, `iterations` times, which makes exp(Z) nearly
+// doubly stochastic. G is Gumbel noise -log(1e-6 - log(uniform + 1e-6)), or 0 if `uniform` is
+// undefined. scores, uniform, weights: [count, blocks, blocks], f32 or f64. The log-sum-exps
+// [count, 2 iterations, blocks] are saved for the backward pass.
 struct SinkhornWeights {
   Tensor scores;
   Tensor uniform = {};
@@ -24,7 +24,7 @@ struct SinkhornWeights {
 void sinkhorn_weights(Cpu, const SinkhornWeights&);
 void sinkhorn_weights(Cuda, const SinkhornWeights&);
 
-// dscores is written. totals: [count, 2, blocks], scratch.
+// Overwrites dscores. totals: [count, 2, blocks], scratch.
 struct SinkhornWeightsGradient {
   SinkhornWeights forward;
   Tensor dweights;
@@ -34,14 +34,15 @@ struct SinkhornWeightsGradient {
 void sinkhorn_weights_backward(Cpu, const SinkhornWeightsGradient&);
 void sinkhorn_weights_backward(Cuda, const SinkhornWeightsGradient&);
 
-// The `top` largest scores of each row, one after another, the first of equals. With `causal` row u
-// has the columns below before + u only: `before` of them and the earlier blocks. scores: [count,
-// rows, columns]; choice: [count, rows, top] i32, written by choose_blocks. There must be as many.
-// Without it rows have all columns, or, where `real` [batch] i64 is given (count = batch * heads),
-// that many of the first: the others are padding, whose weight is 0 where they have to be chosen.
+// Selects the `top` largest scores of each row, in descending order; ties go to the first column.
+// scores: [count, rows, columns]; choice: [count, rows, top] i32, overwritten by choose_blocks.
+// With `causal`, row u may select only columns below before + u: the first `before` columns and the
+// earlier blocks. At least `top` columns must be available. Otherwise a row may select from all
+// columns, or from the first `real` columns ([batch] i64, count = batch * heads). The rest are
+// padding and get weight 0 if selected.
 //
-// weights: [count, rows * top, columns], zeros but for the chosen: the i-th of a row is the softmax
-// of scores / temperature over the columns that were not chosen before it.
+// weights: [count, rows * top, columns], zero except at the selected columns. The i-th weight of a
+// row is the softmax of scores / temperature over the columns that were not selected before it.
 struct TopWeights {
   Tensor scores;
   Tensor choice;
@@ -55,7 +56,7 @@ void choose_blocks(Cpu, const TopWeights&);
 void choose_blocks(Cuda, const TopWeights&);
 void top_weights(Cpu, const TopWeights&);
 void top_weights(Cuda, const TopWeights&);
-// dscores: [count, rows, columns], written.
+// Overwrites dscores: [count, rows, columns].
 struct TopWeightsGradient {
   TopWeights forward;
   Tensor dweights;
@@ -64,12 +65,12 @@ struct TopWeightsGradient {
 void top_weights_backward(Cpu, const TopWeightsGradient&);
 void top_weights_backward(Cuda, const TopWeightsGradient&);
 
-// Which keys of mixed blocks are padding: 0 for a key that is none, -1 for one that is. weights:
-// [batch * heads, rows, blocks] of any floating dtype, rows / blocks mixed blocks for each;
-// padding: [batch, blocks * size] u8, or length: [batch] i64. A mixed key is none where more than
-// half of it, by weight, is none; with `by_largest` where the block with the largest weight has
-// none. position: [batch * blocks, heads, (rows / blocks + 1) size] i32, written: of the mixed
-// blocks of a block, and then of its own keys.
+// Marks padding among the keys of mixed blocks: 0 for a real key, -1 for padding. weights: [batch *
+// heads, rows, blocks] of any floating dtype, rows / blocks mixed blocks for each block. padding:
+// [batch, blocks * size] u8, or length: [batch] i64. A mixed key is padding if more than half of
+// it, by weight, is padding. With `by_largest`, it is padding if it is padding in the block with
+// the largest weight. position: [batch * blocks, heads, (rows / blocks + 1) size] i32, overwritten:
+// the mixed blocks of a block, followed by its own keys.
 struct MixedPadding {
   Tensor weights;
   Tensor padding = {};
@@ -80,12 +81,12 @@ struct MixedPadding {
 void mixed_padding(Cpu, const MixedPadding&);
 void mixed_padding(Cuda, const MixedPadding&);
 
-// blocks[b] = length[b] / size, rounded up: how many blocks of a row have a token that is no
-// padding. i64, of one shape.
+// blocks[b] = ceil(length[b] / size): the number of blocks of a row that contain a real token. i64,
+// same shape.
 void count_blocks(Cpu, const Tensor& length, std::int64_t size, const Tensor& blocks);
 void count_blocks(Cuda, const Tensor& length, std::int64_t size, const Tensor& blocks);
 
-// Throw Failure where the tensors do not fit each other.
+// Throws Failure if the shapes or dtypes of the tensors do not match.
 void check(const SinkhornWeights&);
 void check(const SinkhornWeightsGradient&);
 void check(const TopWeights&);

@@ -13,23 +13,23 @@ namespace tile_attention {
 namespace {
 
 void expect(const Tensor& tensor, std::string_view name, const Shape& shape, DType dtype) {
-  require(tensor.defined(), "attention: {} is not given", name);
+  require(tensor.defined(), "attention: {} is missing", name);
   require(tensor.shape() == shape && tensor.dtype() == dtype,
-          "attention: {} is {} {}, wanted {} {}",
+          "attention: expected {} {} {}, found {} {}",
           name,
-          name_of(tensor.dtype()),
-          tensor.shape(),
           name_of(dtype),
-          shape);
+          shape,
+          name_of(tensor.dtype()),
+          tensor.shape());
 }
 
-// One of two dtypes: that of the inputs or that of sums.
+// Accepts two dtypes: that of the inputs or the accumulator dtype.
 void expect_either(const Tensor& tensor, std::string_view name, const Shape& shape, DType dtype) {
-  require(tensor.defined(), "attention: {} is not given", name);
+  require(tensor.defined(), "attention: {} is missing", name);
   expect(tensor, name, shape, tensor.dtype() == accumulator_of(dtype) ? tensor.dtype() : dtype);
 }
 
-// Whether the host can read what is in the tensors of a call.
+// Whether the host can read the contents of a call's tensors.
 bool is_readable(const Attention& a) {
   const DeviceState& device = a.query.device().state();
   return !device.is_meta() && !device.on_gpu();
@@ -39,15 +39,15 @@ void check_reach(const Attention& a) {
   const Tensor& reach = a.mask.max_lookback;
   const std::int64_t batch = a.query.shape()[0], time = a.query.shape()[1];
   expect(reach, "reach", {batch, time}, DType::i64);
-  require(!a.mask.sorted, "attention: a sorted sequence has no reach");
+  require(!a.mask.sorted, "attention: sorted sequences do not support max_lookback");
   if (!is_readable(a)) return;
   for (std::int64_t b = 0; b < batch; ++b) {
     const std::int64_t* const of_row = reach.data<std::int64_t>() + b * time;
     for (std::int64_t i = 0; i < time; ++i) {
       const bool follows = i == 0 || of_row[i] <= of_row[i - 1] + 1;
       require(of_row[i] >= 0 && follows,
-              "attention: query {} of batch row {} has a reach of {}{}, wanted 0 or more and at "
-              "most one more than before",
+              "attention: lookback of query {} of batch row {}: expected 0 or more and at most one "
+              "more than before, found {}{}",
               i,
               b,
               of_row[i],
@@ -62,7 +62,7 @@ void check_mask(const Attention& a) {
   const std::int64_t keys = a.key.shape()[1];
   require(mask.rules.one_for_all() ||
               (mask.head_begin >= 0 && mask.head_begin + q[2] <= mask.rules.size()),
-          "attention: heads {} to {} need a mask each, the table has {}",
+          "attention: expected a mask for each of the heads {} to {}, found {}",
           mask.head_begin,
           mask.head_begin + q[2] - 1,
           mask.rules.size());
@@ -85,28 +85,28 @@ void check_relative(const Attention& a) {
   const Shape& q = a.query.shape();
   const RelativeTerm& relative = *a.relative;
   require(relative.position_key.defined() && relative.position_key.shape().dimensions() == 3,
-          "attention: position_key is not given as [distances, heads, dim]");
+          "attention: expected position_key [distances, heads, dim]");
   const std::int64_t distances = relative.position_key.shape()[0];
   expect(relative.position_key, "position_key", {distances, q[2], q[3]}, a.query.dtype());
   expect_either(relative.content_bias, "content_bias", {q[2], q[3]}, a.query.dtype());
   expect_either(relative.position_bias, "position_bias", {q[2], q[3]}, a.query.dtype());
   for (const auto& plan : plans_of(a))
-    require(plan->pairs() == 0 || (plan->nearest() >= 0 && plan->max_distance() < distances),
-            "attention: the relative term has keys for the distances from 0 to {}, the mask allows "
-            "those from {} to {}",
-            distances - 1,
-            plan->nearest(),
-            plan->max_distance());
+    require(
+        plan->pairs() == 0 || (plan->nearest() >= 0 && plan->max_distance() < distances),
+        "attention: the relative term has keys for distances 0 to {}, but the mask allows {} to {}",
+        distances - 1,
+        plan->nearest(),
+        plan->max_distance());
 }
 
 void check_table(const Tensor& table, std::string_view name, std::int64_t width, DType dtype) {
   if (!table.defined()) return;
   const std::int64_t rows = table.shape().dimensions() == 2 ? table.shape()[0] : 0;
   require(rows % 2 == 1,
-          "attention: {} is {}, wanted an odd number of rows of {} features",
+          "attention: expected {} of an odd number of rows of {} features, found {}",
           name,
-          table.shape(),
-          width);
+          width,
+          table.shape());
   expect(table, name, {rows, width}, dtype);
 }
 
@@ -115,9 +115,9 @@ void check_distance_bias(const Attention& a) {
   const std::int64_t heads = a.query.shape()[2];
   const std::int64_t distances = bias.shape().dimensions() == 2 ? bias.shape()[1] : 0;
   require(distances % 2 == 1,
-          "attention: distance_bias is {}, wanted an odd number of distances for {} heads",
-          bias.shape(),
-          heads);
+          "attention: expected distance_bias of an odd number of distances for {} heads, found {}",
+          heads,
+          bias.shape());
   expect(bias, "distance_bias", {heads, distances}, accumulator_of(a.query.dtype()));
 }
 
@@ -126,11 +126,10 @@ void check_span(const Attention& a) {
   const Tensor& span = a.span->span;
   require(
       a.span->ramp > 0 && (a.span->floor == 0 || a.span->floor >= 1e-30),
-      "attention: the span's ramp is {} and its floor {}, wanted more than 0, and 0 or at least "
-      "1e-30",
+      "attention: expected a span ramp above 0 and a floor of 0 or at least 1e-30, found {} and {}",
       a.span->ramp,
       a.span->floor);
-  require(span.defined(), "attention: span is not given");
+  require(span.defined(), "attention: span is missing");
   const Shape wanted = span.shape().dimensions() == 3 ? Shape{q[0], q[1], q[2]} : Shape{q[2]};
   expect(span, "span", wanted, accumulator_of(a.query.dtype()));
 }
@@ -139,43 +138,43 @@ void check_hash(const Attention& a) {
   const LshTerm& hash = *a.hash;
   const Shape& q = a.query.shape();
   if (!hash.chunk.defined()) {
-    require(!hash.bucket.defined(), "attention: buckets of rounds need their chunks");
+    require(!hash.bucket.defined(), "attention: hash buckets require chunks");
     return;
   }
-  require(a.mask.sorted.has_value(), "attention: chunks of rounds need a sorted sequence");
+  require(a.mask.sorted.has_value(), "attention: hash chunks require a sorted sequence");
   require(hash.chunk.shape().dimensions() == 4,
-          "attention: chunk is {}, wanted [batch, heads, rounds, positions]",
+          "attention: expected chunk [batch, heads, rounds, positions], found {}",
           hash.chunk.shape());
   const Shape wanted{q[0], q[2], hash.chunk.shape()[2], hash.chunk.shape()[3]};
   expect(hash.chunk, "chunk", wanted, DType::i32);
   if (hash.bucket.defined()) expect(hash.bucket, "bucket", wanted, DType::i32);
   require(hash.look_back >= 0 && hash.look_ahead >= 0 && hash.chunks >= 0 && hash.count_floor >= 0,
-          "attention: hash attention looks {} chunks back and {} ahead of {} with a floor of {}, "
-          "wanted 0 or more of each",
+          "attention: expected look_back, look_ahead, chunks and count_floor of at least 0, found "
+          "{}, {}, {} and {}",
           hash.look_back,
           hash.look_ahead,
           hash.chunks,
           hash.count_floor);
 }
 
-// Which terms go together.
+// Checks which terms can be combined.
 void check_terms(const Attention& a) {
   require(!a.relative || !a.shaw,
           "attention: the relative term of Transformer-XL and Shaw's tables cannot be combined");
   const bool biased = a.distance_bias.defined();
   require(!biased || (!a.relative && !a.shaw && !a.slopes.defined()),
-          "attention: a bias by distance cannot be combined with another term that says distances");
+          "attention: a relative position bias cannot be combined with another relative term");
   const bool by_distance = a.relative || a.shaw || a.slopes.defined() || a.span || biased;
   require(!by_distance || !a.hash,
-          "attention: the rules of hash attention cannot be combined with another score term");
+          "attention: hash attention cannot be combined with another score term");
   require(!by_distance || !a.mask.sorted || !a.mask.sorted->causal,
-          "attention: a sorted sequence has no distances for a score term");
+          "attention: sorted causal sequences do not support relative score terms");
   if (a.relative) check_relative(a);
   if (a.shaw) {
     check_table(a.shaw->key_table, "key_table", a.query.shape()[3], a.query.dtype());
     check_table(a.shaw->value_table, "value_table", a.value.shape()[3], a.query.dtype());
     require(!a.shaw->of_keys || a.shaw->key_table.defined(),
-            "attention: products of keys with their distances need a key_table");
+            "attention: products of keys with relative positions require key_table");
   }
   if (a.slopes.defined())
     expect(a.slopes, "slopes", {a.query.shape()[2]}, accumulator_of(a.query.dtype()));
@@ -195,7 +194,7 @@ PlanShape plan_shape(const Attention& a) {
           .keys = a.key.shape()[1]};
 }
 
-// Of a head that is not the call's first.
+// Whether `head`, not the call's first, has the rules of the previous head.
 bool same_rules_as_before(const AttentionMask& mask, std::int64_t head) {
   const std::int64_t of_model = mask.head_begin + head;
   return mask.rules.one_for_all() || mask.rules.of(of_model) == mask.rules.of(of_model - 1);
@@ -222,10 +221,10 @@ bool counts_only(const Attention& a) {
 
 void check(const Attention& a) {
   require(a.query.defined() && a.key.defined() && a.value.defined(),
-          "attention: query, key and value are needed");
+          "attention: query, key and value are required");
   require(a.query.shape().dimensions() == 4 && a.key.shape().dimensions() == 4 &&
               a.value.shape().dimensions() == 4,
-          "attention: query {}, key {} and value {} must be [batch, time, heads, dim]",
+          "attention: expected query, key and value [batch, time, heads, dim], found {}, {} and {}",
           a.query.shape(),
           a.key.shape(),
           a.value.shape());
@@ -233,18 +232,18 @@ void check(const Attention& a) {
   const Shape& q = a.query.shape();
   const std::int64_t keys = a.key.shape()[1];
   const std::int64_t value_dim = a.value.shape()[3];
-  require(q[3] > 0 && value_dim > 0, "attention: heads have no features");
-  require(a.scale >= 0, "attention: scale is {}, wanted more than 0, or 0 for the usual", a.scale);
+  require(q[3] > 0 && value_dim > 0, "attention: expected heads of at least 1 feature");
+  require(
+      a.scale >= 0, "attention: expected a scale above 0, or 0 for the default, found {}", a.scale);
   require(a.cap >= 0 && (a.cap == 0 || !a.hash),
-          "attention: the cap of scores is {}{}, wanted 0 or more, and 0 with the rules of hash "
-          "attention",
+          "attention: expected a score cap of 0 or more, and 0 with hash attention, found {}{}",
           a.cap,
           a.hash ? " with a hash" : "");
   const std::int64_t key_heads = a.key.shape()[2];
   require(key_heads > 0 && q[2] % key_heads == 0,
-          "attention: {} heads cannot share {} key heads evenly",
-          q[2],
-          key_heads);
+          "attention: expected a multiple of {} key heads, found {} heads",
+          key_heads,
+          q[2]);
   expect(a.key, "key", {q[0], keys, key_heads, q[3]}, dtype);
   expect(a.value, "value", {q[0], keys, key_heads, value_dim}, dtype);
   expect(a.out, "out", {q[0], q[1], q[2], value_dim}, dtype);
@@ -253,15 +252,15 @@ void check(const Attention& a) {
   check_terms(a);
   if (a.dropout) {
     require(a.dropout->rate >= 0 && a.dropout->rate < 1,
-            "attention: the dropout rate is {}, wanted 0 or more and below 1",
+            "attention: expected a dropout rate of at least 0 and below 1, found {}",
             a.dropout->rate);
     const std::int64_t fold = a.dropout->fold;
     require(fold == 1 || (fold > 1 && a.query.shape()[2] % fold == 0 && a.dropout->time_total > 0 &&
                           a.dropout->keys_total > 0),
-            "attention: dropout over a fold of {}, wanted one that divides the {} heads of the "
-            "view, and the lengths of what is folded",
-            fold,
-            a.query.shape()[2]);
+            "attention: expected a dropout fold that divides {} heads, with the folded lengths, "
+            "found {}",
+            a.query.shape()[2],
+            fold);
   }
 }
 
@@ -291,8 +290,8 @@ void check(const AttentionGradient& g) {
 void check(const Attention& a, const ExternalScores& given) {
   if (!given.any()) return;
   require(!a.hash && !a.mask.sorted && a.cap == 0,
-          "attention: given scores cannot be combined with a sorted sequence, the rules of hash "
-          "attention or a cap of scores");
+          "attention: given scores cannot be combined with a sorted sequence, hash attention or a "
+          "score cap");
   const Shape& q = a.query.shape();
   const std::int64_t positions = a.mask.key_begin + a.key.shape()[1];
   const auto width = [](const Tensor& tensor) {
@@ -301,20 +300,20 @@ void check(const Attention& a, const ExternalScores& given) {
   if (given.row.defined()) {
     expect(given.row, "row of scores", {1, q[1], q[2], width(given.row)}, a.query.dtype());
     require(width(given.row) >= positions,
-            "attention: rows of scores have {} positions, the keys end at {}",
-            width(given.row),
-            positions);
+            "attention: expected at least {} positions in the rows of scores, found {}",
+            positions,
+            width(given.row));
   }
   if (!given.low.defined() && !given.high.defined()) return;
   const std::int64_t low = width(given.low), high = width(given.high);
   expect(given.low, "low factor of scores", {q[0], q[1], q[2], low}, a.query.dtype());
   expect(given.high, "high factor of scores", {q[0], q[1], q[2], high}, a.query.dtype());
   require(low * high >= positions,
-          "attention: factors of scores of {} and {} places have {} positions, the keys end at {}",
+          "attention: expected score factors for at least {} positions, found {} x {} = {}",
+          positions,
           low,
           high,
-          low * high,
-          positions);
+          low * high);
 }
 
 void check(const ExternalScores& given, const ExternalScores& gradients, DType dtype) {
@@ -329,27 +328,27 @@ void check(const ExternalScores& given, const ExternalScores& gradients, DType d
 void check(const MergeAttention& m) {
   require(m.out.defined() && m.log_sum_exp.defined() && m.part.defined() &&
               m.part_log_sum_exp.defined(),
-          "merge_attention: out, part and both log_sum_exp are needed");
+          "merge_attention: out, part and both log_sum_exp are required");
   const Shape& part = m.part.shape();
   const DType sums = accumulator_of(m.part.dtype());
   require(part.dimensions() == 4 && m.out.shape().dimensions() == 4 &&
               m.out.shape() == part.with(1, m.position.defined() ? m.out.shape()[1] : part[1]) &&
               (m.out.dtype() == m.part.dtype() || m.out.dtype() == sums),
-          "merge_attention: out is {} {}, wanted that of the part, {}, in {} or {}",
-          name_of(m.out.dtype()),
-          m.out.shape().to_string(),
+          "merge_attention: expected out {} of {} or {}, found {} {}",
           part.to_string(),
           name_of(m.part.dtype()),
-          name_of(sums));
+          name_of(sums),
+          name_of(m.out.dtype()),
+          m.out.shape().to_string());
   const auto expect = [&](const Tensor& t, std::int64_t rows, DType dtype, const char* name) {
     const Shape wanted{part[0], part[2], rows};
     require(t.shape() == wanted && t.dtype() == dtype,
-            "merge_attention: {} is {} {}, wanted {} {}",
+            "merge_attention: expected {} {} {}, found {} {}",
             name,
-            name_of(t.dtype()),
-            t.shape().to_string(),
             name_of(dtype),
-            wanted.to_string());
+            wanted.to_string(),
+            name_of(t.dtype()),
+            t.shape().to_string());
   };
   expect(m.log_sum_exp, m.out.shape()[1], sums, "log_sum_exp");
   expect(m.part_log_sum_exp, part[1], sums, "part_log_sum_exp");
@@ -358,13 +357,13 @@ void check(const MergeAttention& m) {
 
 namespace {
 
-// Those of a tile's 64 keys from `key` on that are not before `first`.
+// Bits of a tile's 64 keys, from `key` on, that are not before `first`.
 std::uint64_t bits_from(std::int64_t first, std::int64_t key) {
   const std::int64_t hidden = std::clamp(first - key, std::int64_t{0}, attention_tile);
   return hidden == attention_tile ? 0 : ~std::uint64_t{0} << hidden;
 }
 
-// The pairs that a plan and the padding and reach of a batch row allow. reach: [time].
+// Number of pairs that a plan and the padding and lookback of a batch row allow. reach: [time].
 std::int64_t pairs_within(const TilePlan& plan,
                           const std::vector<std::uint64_t>& seen,
                           const std::int64_t* reach) {
@@ -394,9 +393,9 @@ std::int64_t pairs_within(const TilePlan& plan,
   return pairs;
 }
 
-// The same where rows reach as far as the plan does.
+// Number of allowed pairs without a lookback.
 std::int64_t pairs_of(const TilePlan& plan, const std::vector<std::uint64_t>& seen) {
-  std::vector<std::int64_t> before(seen.size() + 1, 0);  // keys seen before each tile
+  std::vector<std::int64_t> before(seen.size() + 1, 0);  // visible keys before each tile
   for (std::size_t t = 0; t < seen.size(); ++t) before[t + 1] = before[t] + std::popcount(seen[t]);
   const PlanShape& s = plan.shape();
   std::int64_t pairs = 0;
@@ -420,7 +419,7 @@ std::int64_t pairs_of(const TilePlan& plan, const std::vector<std::uint64_t>& se
   return pairs;
 }
 
-// The keys of a batch row that are not padding, a word a tile.
+// The keys of a batch row that are not padding, one word for each tile.
 std::vector<std::uint64_t> unpadded(const AttentionMask& mask, std::int64_t b, std::int64_t keys) {
   std::vector<std::uint64_t> seen(
       static_cast<std::size_t>((keys + attention_tile - 1) / attention_tile), 0);
@@ -434,7 +433,7 @@ std::vector<std::uint64_t> unpadded(const AttentionMask& mask, std::int64_t b, s
   return seen;
 }
 
-// Those of a batch row's heads, without lists.
+// Number of pairs of a batch row's heads, without building lists.
 double counted_pairs(const Attention& a) {
   const AttentionMask& mask = a.mask;
   double pairs = 0, of_head = 0;
@@ -447,7 +446,7 @@ double counted_pairs(const Attention& a) {
   return pairs;
 }
 
-// The pairs of all batch rows and heads that are seen.
+// Number of allowed pairs of all batch rows and heads.
 double pairs_of(const Attention& a) {
   const std::int64_t batch = a.query.shape()[0];
   if (counts_only(a)) return static_cast<double>(batch) * counted_pairs(a);
@@ -477,7 +476,7 @@ double pairs_of(const Attention& a) {
   return pairs;
 }
 
-// Of one pair: its products with keys and what stands beside them, and with values.
+// Operations of one pair: products with keys and additional score terms, and products with values.
 struct PairFlops {
   double keys;
   double values;
@@ -506,7 +505,7 @@ double external_score_flops(const Attention& a, const ExternalScores& given) {
 
 void count_backward(DeviceState& device, const Attention& forward, const ExternalScores& given) {
   count_backward(device, forward);
-  // Made again, and twice for the gradients of both factors.
+  // Recomputed once, plus two products for the gradients of both factors.
   const double flops = external_score_flops(forward, given);
   device.count_flops(3 * flops);
   device.get_or_create<RedundantFlops>().flops += flops;

@@ -1,4 +1,4 @@
-// Whether the tensors of an attention call fit each other, and the plans that it visits.
+// Validation of attention calls, and the plans that they visit.
 #pragma once
 
 #include <memory>
@@ -9,19 +9,19 @@
 
 namespace longspan::tile_attention {
 
-// They throw Failure that names the tensor, what was found and what was wanted.
+// Throw Failure that names the tensor, the expected shape or dtype, and the one found.
 void check(const Attention& a);
 void check(const AttentionGradient& g);
 
 void check(const MergeAttention& m);
 
-// Whether a dry device wants the call's operations and nothing else (FlopsOnlyMode).
+// Whether a dry device should only count the call's operations (FlopsOnlyMode).
 bool counts_only(const Attention& a);
-// What a dry device counts of a backward pass: all that is made, and what of it the forward pass
-// has been counted for already.
+// Adds the backward pass to the operation count of a dry device: all operations performed, and how
+// many of them recompute the forward pass.
 void count_backward(DeviceState& device, const Attention& forward);
 
-// The plan of each head of a call.
+// Returns the plan of each head of a call.
 std::vector<std::shared_ptr<const TilePlan>> plans_of(const Attention& a);
 
 }  // namespace longspan::tile_attention

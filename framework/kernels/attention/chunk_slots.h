@@ -1,6 +1,6 @@
-// A sequence in the order of its buckets, cut into chunks that see themselves and their neighbours:
-// which positions stand in which slots, and the rows of each head carried there and back. One batch
-// row at a time; each head has an order of its own.
+// Bucket-sorted sequences, cut into chunks that attend to themselves and to adjacent chunks. Maps
+// positions to slots, and gathers and scatters the rows of each head. One batch row at a time; each
+// head has its own order.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,16 @@
 
 namespace longspan {
 
-// A sorted sequence of `time` positions is ceil(time / chunk) chunks; slots beyond it are empty.
-// The queries are those of slots [begin, begin + count), whole chunks, of one round; the keys those
-// slots with look_back chunks before and look_ahead after, going round: beyond the ends come the
-// chunks of the other end of the same round, or, with `wrap_rounds`, of the neighbouring round,
-// where the last round is the first's neighbour. order: [heads, rounds, time] i32, as
-// hash_buckets.h makes it. query_position: [heads, count] and key_position: [heads, count +
-// (look_back + look_ahead) chunk] i32, written; -1 in an empty slot. With bucket [heads, rounds,
-// time] i32 the buckets of these are written too, -1 for empty slots and slots of other rounds:
-// those are in no bucket of this round. What is hidden [time] (u8, 1) leaves its slots empty.
+// A sorted sequence of `time` positions has ceil(time / chunk) chunks; slots beyond its end are
+// empty. The queries are slots [begin, begin + count) of one round, in full chunks. The keys are
+// those slots plus look_back chunks before and look_ahead after, with wraparound. Beyond the ends,
+// chunks come from the other end of the same round. With `wrap_rounds`, they come from the adjacent
+// round, and the last round precedes the first. order: [heads, rounds, time] i32, from
+// hash_buckets.h. Overwrites query_position: [heads, count] and key_position: [heads, count +
+// (look_back + look_ahead) chunk] i32, with -1 in empty slots. If bucket [heads, rounds, time] i32
+// is defined, also overwrites query_bucket and key_bucket. Empty slots and slots of other rounds
+// get -1, because they have no bucket in this round. Positions with hidden [time] (u8) equal to 1
+// leave their slots empty.
 struct ChunkSlots {
   Tensor order;
   std::int64_t chunk = 1;
@@ -37,7 +38,7 @@ struct ChunkSlots {
 void chunk_slots(Cpu, const ChunkSlots&);
 void chunk_slots(Cuda, const ChunkSlots&);
 
-// chunk[i] = place[i] / length, and a negative place stays as it is. i32; chunk may be place.
+// chunk[i] = place[i] / length; negative entries are copied. i32; chunk may alias place.
 void chunk_of_places(Cpu, const Tensor& place, std::int64_t length, const Tensor& chunk);
 void chunk_of_places(Cuda, const Tensor& place, std::int64_t length, const Tensor& chunk);
 
@@ -50,8 +51,8 @@ void gather_slots(Cuda, const Tensor& whole, const Tensor& position, const Tenso
 void gather_slot_values(Cpu, const Tensor& whole, const Tensor& position, const Tensor& values);
 void gather_slot_values(Cuda, const Tensor& whole, const Tensor& position, const Tensor& values);
 
-// whole[position[h, s], h, :] += rows[s, h, :] for the slots [begin, end). In these no position of
-// a head comes twice, so the sums do not depend on the threads. whole may be of any floating dtype.
+// whole[position[h, s], h, :] += rows[s, h, :] for the slots [begin, end). No position of a head
+// may repeat in them, so the sums do not depend on the threads. whole may have any floating dtype.
 struct SlotScatter {
   Tensor rows;
   Tensor position;
@@ -62,7 +63,7 @@ struct SlotScatter {
 void scatter_slots(Cpu, const SlotScatter&);
 void scatter_slots(Cuda, const SlotScatter&);
 
-// Throw Failure where the tensors of a kernel do not fit each other.
+// Throws Failure if the shapes or dtypes of the tensors do not match.
 void check(const ChunkSlots&);
 void check_chunk_of_places(const Tensor& place, std::int64_t length, const Tensor& chunk);
 void check_gather_slots(const Tensor& whole, const Tensor& position, const Tensor& rows);

@@ -7,7 +7,7 @@ namespace {
 
 void check_scores(const char* kernel, const Tensor& scores, const Tensor& length) {
   require(scores.shape().dimensions() == 4 && scores.dtype() == accumulator_of(scores.dtype()),
-          "{}: scores are {} {}, wanted f32 or f64 [batch, heads, clusters, time]",
+          "{}: expected scores f32 or f64 [batch, heads, clusters, time], found {} {}",
           kernel,
           name_of(scores.dtype()),
           scores.shape());
@@ -20,7 +20,9 @@ void check(const ClusterMembers& members) {
   check_scores("cluster_members", members.scores, members.length);
   const Shape& scores = members.scores.shape();
   const Shape& found = members.position.shape();
-  require(found.dimensions() == 4, "cluster_members: position is {}", found);
+  require(found.dimensions() == 4,
+          "cluster_members: expected position with 4 dimensions, found {}",
+          found);
   require_tensor("cluster_members",
                  "position",
                  members.position,
@@ -41,7 +43,7 @@ void check(const NearestCluster& nearest) {
 void check(const ClusterSums& sums) {
   const Shape& x = sums.x.shape();
   require(x.dimensions() == 4 && sums.sums.shape().dimensions() == 3,
-          "add_cluster_sums: x is {} and sums {}",
+          "add_cluster_sums: x {} does not match sums {}",
           x,
           sums.sums.shape());
   const std::int64_t clusters = sums.sums.shape()[1];
@@ -55,7 +57,7 @@ void check(const UpdateCentroids& move) {
   const Shape& shape = move.centroids.shape();
   const DType dtype = move.centroids.dtype();
   require(shape.dimensions() == 3 && dtype == accumulator_of(dtype),
-          "move_centroids: centroids are {} {}, wanted f32 or f64 [heads, clusters, dim]",
+          "move_centroids: expected centroids f32 or f64 [heads, clusters, dim], found {} {}",
           name_of(dtype),
           shape);
   require_tensor("move_centroids", "sums", move.sums, shape, dtype);
@@ -66,7 +68,7 @@ void check(const DivideRows& divide) {
   require(divide.y.elements() == divide.x.elements() &&
               divide.count.elements() == divide.x.shape().rows() &&
               divide.count.dtype() == accumulator_of(divide.count.dtype()),
-          "divide_rows: x {}, y {} and {} {} counts",
+          "divide_rows: x {}, y {} and {} {} counts do not match",
           divide.x.shape(),
           divide.y.shape(),
           divide.count.elements(),

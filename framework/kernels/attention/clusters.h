@@ -1,5 +1,5 @@
-// Tokens by their similarity to centroids, and centroids that follow their tokens (Routing
-// Transformer, Roy et al. 2020).
+// Assignment of tokens to centroids, and updates of the centroids (Routing Transformer, Roy et al.
+// 2020).
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace longspan {
 
-// The `width` tokens that are most similar to each centroid, the earlier of equals, by their
-// positions in ascending order; -1 at the end where there are fewer. scores: [batch, heads,
-// clusters, time], f32 or f64; length: [batch] i64 or undefined, tokens from there on are padding
-// and are not chosen. position: [batch, clusters, heads, width] i32, written.
+// Selects the `width` tokens most similar to each centroid (ties go to the earlier token), as
+// ascending positions, followed by -1 if there are fewer. scores: [batch, heads, clusters, time],
+// f32 or f64. length: [batch] i64 or undefined; tokens from there on are padding and are not
+// selected. position: [batch, clusters, heads, width] i32, overwritten.
 struct ClusterMembers {
   Tensor scores;
   Tensor position;
@@ -20,8 +20,9 @@ struct ClusterMembers {
 void cluster_members(Cpu, const ClusterMembers&);
 void cluster_members(Cuda, const ClusterMembers&);
 
-// The most similar centroid of each token, the first of equals; padding has the number of
-// clusters. cluster: [batch, heads, 1, time] i32, written, as attention/hash_buckets.h sorts it.
+// Finds the most similar centroid of each token (ties go to the first); padding gets the number of
+// clusters. cluster: [batch, heads, 1, time] i32, overwritten, in the format that
+// attention/hash_buckets.h sorts.
 struct NearestCluster {
   Tensor scores;
   Tensor cluster;
@@ -30,9 +31,9 @@ struct NearestCluster {
 void nearest_cluster(Cpu, const NearestCluster&);
 void nearest_cluster(Cuda, const NearestCluster&);
 
-// Adds to each centroid's sum the tokens that are nearest to it, and to its count how many. x:
-// [batch, time, heads, dim]; cluster: as above; sums: [heads, clusters, dim] and counts: [heads,
-// clusters] of x's accumulator.
+// Adds to each centroid's sum the tokens nearest to it, and their number to its count. x: [batch,
+// time, heads, dim]; cluster: as above. sums: [heads, clusters, dim] and counts: [heads, clusters],
+// both in x's accumulator dtype.
 struct ClusterSums {
   Tensor x;
   Tensor cluster;
@@ -42,9 +43,9 @@ struct ClusterSums {
 void add_cluster_sums(Cpu, const ClusterSums&);
 void add_cluster_sums(Cuda, const ClusterSums&);
 
-// centroid = decay * centroid + (1 - decay) * sum / |sum|, where there was a token; with `unit` it
-// is then made one long. centroids, sums: [heads, clusters, dim], counts: [heads, clusters], f32 or
-// f64.
+// centroid = decay * centroid + (1 - decay) * sum / |sum| for centroids with a token. With `unit`
+// it is then scaled to unit length. centroids, sums: [heads, clusters, dim], counts: [heads,
+// clusters], f32 or f64.
 struct UpdateCentroids {
   Tensor centroids;
   Tensor sums;
@@ -66,7 +67,7 @@ struct DivideRows {
 void divide_rows(Cpu, const DivideRows&);
 void divide_rows(Cuda, const DivideRows&);
 
-// Throw Failure where the tensors do not fit each other.
+// Throws Failure if the shapes or dtypes of the tensors do not match.
 void check(const ClusterMembers&);
 void check(const NearestCluster&);
 void check(const ClusterSums&);

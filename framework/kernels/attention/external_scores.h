@@ -1,30 +1,28 @@
-// Tile attention whose scores are more than products by numbers that are given: a row of them for
-// each query, with a place for each position (Synthesizer, Tay et al. 2020). They are read where
-// they stand.
+// Tiled attention with additional given scores: one row for each query, with an entry for each
+// position (Synthesizer, Tay et al. 2020). Kernels read the rows in place.
 #pragma once
 
 #include "framework/kernels/attention/attention.h"
 
 namespace longspan {
 
-// The score of query i and the key at the global position k is, besides the call's own and not
-// scaled by it,
+// Added to the scaled score of query i and the key at the global position k:
 //   row[i, k] + low[i, k modulo a] high[i, k / a].
-// In the dtype of the query; either sum may be missing, low and high only together.
+// In the dtype of the query. Either summand may be undefined; low and high are defined together.
 struct ExternalScores {
-  Tensor row = {};   // [1, time, heads, positions]: the same for all batch rows
+  Tensor row = {};   // [1, time, heads, positions]: shared by all batch rows
   Tensor low = {};   // [batch, time, heads, a]
-  Tensor high = {};  // [batch, time, heads, c]; a c positions or more
+  Tensor high = {};  // [batch, time, heads, c]; a * c >= positions
 
   bool any() const { return row.defined() || low.defined(); }
 };
 
-// As those of attention.h, with given scores. They go with masks, padding, dropout and the terms by
-// distance; not with a sorted sequence, the rules of hashing and a cap.
+// attention of attention.h with given scores. Supports masks, padding, dropout and
+// relative-position terms, but not sorted sequences, hash terms or a cap.
 void attention(Cpu, const Attention&, const ExternalScores&);
 void attention(Cuda, const Attention&, const ExternalScores&);
 
-// `gradients` are added to: shaped as what they are of, accumulator dtype.
+// Adds to `gradients`: same shapes as `given`, accumulator dtype.
 void attention_backward(Cpu,
                         const AttentionGradient&,
                         const ExternalScores& given,
@@ -36,15 +34,15 @@ void attention_backward(Cuda,
 
 namespace tile_attention {
 
-// They throw Failure that names the tensor, what was found and what was wanted. `dtype` is that of
-// the query.
+// Throw Failure that names the tensor, the expected shape or dtype, and the one found. `dtype` is
+// that of the query.
 void check(const Attention& a, const ExternalScores& given);
 void check(const ExternalScores& given, const ExternalScores& gradients, DType dtype);
 
-// Operations of a forward pass besides attention_flops: a product and a sum for each allowed pair
-// that has factors. A row is read and added, which counts nothing, as other terms.
+// Returns the forward operations in addition to attention_flops: a product and a sum for each
+// allowed pair if there are factors. Adding a row counts as 0, as for other terms.
 double external_score_flops(const Attention& a, const ExternalScores& given);
-// As count_backward of check.h, with given scores.
+// count_backward of check.h with given scores.
 void count_backward(DeviceState& device, const Attention& forward, const ExternalScores& given);
 
 }  // namespace tile_attention

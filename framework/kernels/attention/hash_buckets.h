@@ -1,5 +1,5 @@
-// Locality-sensitive hashing of vectors by random rotations (Andoni et al. 2015) and the order that
-// sorts a sequence by bucket, as hash attention needs them (Reformer, Kitaev et al. 2020).
+// Locality-sensitive hashing of vectors by random rotations (Andoni et al. 2015), and sorting of a
+// sequence by bucket, for hash attention (Reformer, Kitaev et al. 2020).
 #pragma once
 
 #include <cstdint>
@@ -8,29 +8,29 @@
 
 namespace longspan {
 
-// Buckets of one hash, or of two independent ones whose numbers make up one: first * second. Each
-// factor is even, or 1.
+// Number of buckets of one hash, or of two independent hashes: first * second. Each factor is even,
+// or 1.
 struct BucketCount {
   std::int64_t first = 1;
   std::int64_t second = 1;
 
   std::int64_t total() const { return first * second; }
-  // Random directions that a hash needs: the opposite of each is one too.
+  // Random directions of a hash; the opposite of each direction also has a bucket.
   std::int64_t columns() const { return first / 2 + second / 2; }
   friend bool operator==(const BucketCount&, const BucketCount&) = default;
 };
 
-// Cuts an even number of buckets into the two even factors of the least sum where it is a multiple
-// of 4 and at least 64: two hashes of 128 directions instead of one of 16,384. Throws Failure for
-// an odd number but 1.
+// Splits a number of buckets that is at least 64 and a multiple of 4 into the two even factors with
+// the smallest sum. This gives, for example, two hashes of 128 directions in total instead of one
+// of 16,384. Throws Failure for an odd number other than 1.
 BucketCount factored(std::int64_t buckets);
 
-// The bucket of x in a round is the index of the largest of [x R; -x R], the first where several
-// are; with two factors h1 + first * h2, R's columns being those of h1 and then of h2. Padding has
-// a bucket of its own, `count.total()`. A single bucket needs no rotations. x: [batch, time, heads,
+// The bucket of x in a round is the index of the largest of [x R; -x R]; ties go to the first. With
+// two factors it is h1 + first * h2, and R has the columns of h1 followed by those of h2. Padding
+// has its own bucket, `count.total()`. A single bucket needs no rotations. x: [batch, time, heads,
 // dim]. rotations: [heads, dim, rounds, count.columns()], x's accumulator dtype. padding: [batch,
-// time] u8, 1 where there is padding; length: [batch] i64, positions from there on are padding;
-// either may be undefined. buckets: [batch, heads, rounds, time] i32, written.
+// time] u8, 1 at padding; length: [batch] i64, positions from there on are padding. Either may be
+// undefined. buckets: [batch, heads, rounds, time] i32, overwritten.
 struct BucketHash {
   Tensor x;
   Tensor rotations;
@@ -42,12 +42,12 @@ struct BucketHash {
 void hash_buckets(Cpu, const BucketHash&);
 void hash_buckets(Cuda, const BucketHash&);
 
-// order[.., s] is the position of the s-th element of the sequence sorted by bucket, positions of
-// one bucket in their order; place[.., t] is where position t went: the inverse permutation.
-// Elements of bucket `buckets`, which is padding, are left out: their place is -1, and so are the
-// last entries of order. bucket, order, place: [.., time] i32, each row a sequence of its own.
-// Takes linear time. Throws Failure where a bucket is not in 0 .. buckets, except on a GPU, where
-// nobody waits for it: there such an element is taken for padding.
+// Stable sort by bucket. order[.., s] is the position of element s of the sorted sequence;
+// place[.., t] is the sorted index of position t, the inverse permutation. Elements of bucket
+// `buckets` are padding and are omitted: their place is -1, and the last entries of order are -1.
+// bucket, order, place: [.., time] i32; each row is a sequence. Takes linear time. On the CPU,
+// throws Failure if a bucket is not in 0 .. buckets. A GPU call cannot throw without synchronizing,
+// so it treats such an element as padding.
 struct BucketSort {
   Tensor bucket;
   std::int64_t buckets = 0;
@@ -57,7 +57,7 @@ struct BucketSort {
 void sort_buckets(Cpu, const BucketSort&);
 void sort_buckets(Cuda, const BucketSort&);
 
-// Throw Failure where the tensors do not fit each other.
+// Throws Failure if the shapes or dtypes of the tensors do not match.
 void check(const BucketHash&);
 void check(const BucketSort&);
 

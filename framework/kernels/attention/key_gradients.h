@@ -1,5 +1,5 @@
-// Gradients of keys and values that several heads share: made for each head by itself, in the dtype
-// of sums, and summed after.
+// Gradients of key and value heads that several query heads share: computed for each query head in
+// the accumulator dtype, then summed.
 #pragma once
 
 #include "framework/kernels/attention/attention.h"
@@ -16,10 +16,10 @@ class GroupedKeyGradients {
     by_head_.dkey = scratch(g.dkey, heads);
     by_head_.dvalue = scratch(g.dvalue, heads);
   }
-  // What kernels write, a key head for each head.
+  // Arguments for the kernels, with one key head for each query head.
   const AttentionGradient& by_head() const { return by_head_; }
 
-  // Behind them.
+  // Sums over the query heads of a key head, after the kernels.
   template <typename Backend>
   void sum(Backend backend) const {
     if (by_head_.dkey.shape() == asked_.dkey.shape() || backend.state->is_meta()) return;

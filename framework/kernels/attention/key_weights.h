@@ -1,4 +1,4 @@
-// What keys of linear attention weigh, by their logarithms: [batch, keys, heads] in f32 or f64.
+// Logarithms of the weights of linear attention's keys: [batch, keys, heads] in f32 or f64.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace longspan {
 
-// log_weight becomes -inf at keys that are padding. padding: [batch, positions] u8, 1: the key is
-// padding; length: [batch] i64, keys at that position and after are. Each may be undefined.
-// positions: where the keys stand, range by range.
+// Sets log_weight to -inf at padding keys. padding: [batch, positions] u8, 1: the key is padding.
+// length: [batch] i64, keys at that position and after are padding. Either may be undefined.
+// positions: positions of the keys, as ranges.
 struct KeyPaddingMask {
   Tensor padding = {};
   Tensor length = {};
@@ -21,18 +21,18 @@ struct KeyPaddingMask {
 void mask_keys(Cpu, const KeyPaddingMask&);
 void mask_keys(Cuda, const KeyPaddingMask&);
 
-// Keys whose features are exp(-shift) of what they should be, a number for each that is -inf at
-// hidden ones. Causal, they are weighed against the largest shift so far, and what came before
-// decays where it grows, so that nothing that is computed for a query depends on a later key:
+// Weights of keys whose features are scaled by exp(-shift), with one shift for each key, -inf at
+// hidden keys. If causal, they are weighted relative to the running maximum of the shift, and the
+// state decays when that grows. No result for a query then depends on a later key:
 //   top_j = max(before, shift of the part's keys up to j)
 //   log_weight_j = shift_j - top_j, decay_j = top_(j-1) - top_j
-// Otherwise against `before`, which is then the largest of all. shift, log_weight and, where
-// causal, decay: [batch, keys, heads]; before: [parts, batch, heads], or, where not causal, [1,
-// ...]; undefined: -inf. All in one dtype, f32 or f64.
+// Otherwise they are weighted relative to `before`, which is then the global maximum. shift,
+// log_weight and, if causal, decay: [batch, keys, heads]. before: [parts, batch, heads], or [1,
+// ...] if not causal; undefined: -inf. All in one dtype, f32 or f64.
 struct ShiftedKeys {
   Tensor shift;
   bool causal = true;
-  Ranges parts;  // of the rows, in the order of time
+  Ranges parts;  // ranges of rows, in time order
   Tensor before = {};
   Tensor log_weight;
   Tensor decay = {};
@@ -40,12 +40,13 @@ struct ShiftedKeys {
 void weigh_shifted(Cpu, const ShiftedKeys&);
 void weigh_shifted(Cuda, const ShiftedKeys&);
 
-// tops[p] = the largest shift of part p, -inf of none. tops: [parts, batch, heads].
+// tops[p] = the largest shift of part p, -inf if it is empty. tops: [parts, batch, heads].
 void largest_shifts(Cpu, const Tensor& shift, const Ranges& parts, const Tensor& tops);
 void largest_shifts(Cuda, const Tensor& shift, const Ranges& parts, const Tensor& tops);
 
-// In place: tops[p] = the largest of `first` and of the tops before it in the order of time. tops:
-// [parts, batch, heads]; first, last: [batch, heads] or undefined; last is written.
+// Exclusive scan in place: tops[p] = the maximum of `first` and of the preceding tops in time
+// order. tops: [parts, batch, heads]; first, last: [batch, heads] or undefined. Overwrites last
+// with the total.
 struct TopScan {
   Tensor tops;
   std::vector<std::int64_t> order;
@@ -55,9 +56,9 @@ struct TopScan {
 void scan_tops(Cpu, const TopScan&);
 void scan_tops(Cuda, const TopScan&);
 
-// log_decay = log sigmoid(gate), log_weight = log(1 - sigmoid(gate)): what a gate leaves of what
-// came before, and what it takes of what is new (random feature attention, Peng et al. 2021). gate:
-// any floating dtype; the others as many elements of its accumulator dtype.
+// log_decay = log sigmoid(gate), log_weight = log(1 - sigmoid(gate)): the retained fraction of the
+// state and the weight of the new key (random feature attention, Peng et al. 2021). gate: any
+// floating dtype; the outputs have as many elements, in its accumulator dtype.
 struct GateLogs {
   Tensor gate;
   Tensor decay;
@@ -65,7 +66,7 @@ struct GateLogs {
 };
 void gate_logs(Cpu, const GateLogs&);
 void gate_logs(Cuda, const GateLogs&);
-// Of ddecay and dlog_weight, which are read, the gradient of the gate, which is written.
+// Overwrites the gradient of the gate, from ddecay and dlog_weight.
 struct GateLogsGradient {
   Tensor gate;
   Tensor ddecay;
@@ -75,7 +76,7 @@ struct GateLogsGradient {
 void gate_logs_backward(Cpu, const GateLogsGradient&);
 void gate_logs_backward(Cuda, const GateLogsGradient&);
 
-// Throw Failure where shapes or dtypes are not as said above.
+// Throws Failure if shapes or dtypes do not match the comments above.
 void check(const KeyPaddingMask&);
 void check(const ShiftedKeys&);
 

@@ -16,10 +16,10 @@ void require_if_defined(const char* name, const Tensor& found, const Shape& shap
 void require_parts(const char* name, const Ranges& parts, std::int64_t rows) {
   for (const Range& part : parts)
     require(part.begin >= 0 && part.begin <= part.end && part.end <= rows,
-            "linear attention: {} has rows [{}, {}) of {}",
-            name,
+            "linear attention: rows [{}, {}) of {} are out of range ({} rows)",
             part.begin,
             part.end,
+            name,
             rows);
 }
 
@@ -28,7 +28,7 @@ Shape state_shape(const LinearAttention& call, std::int64_t parts) {
   return {parts, key[0], key[2], key[3], call.value.shape()[3] + 1};
 }
 
-// Products of a multiplication and an addition: rows with the state, and pairs of rows in chunks.
+// Number of multiply-add products: rows with the state, and pairs of rows in chunks.
 struct Work {
   double rows;
   double pairs;
@@ -56,7 +56,8 @@ struct Work {
 LinearFlops linear_attention_flops(const LinearAttention& call) {
   const Work work(call);
   const double needed = 4 * work.state(call);
-  const bool twice = call.causal && call.parts.size() > 1;  // states of the parts go before
+  // the states of the parts are computed first
+  const bool twice = call.causal && call.parts.size() > 1;
   return {needed, needed + (twice ? needed / 2 : 0) + 2 * work.pairs * work.both};
 }
 
@@ -69,7 +70,7 @@ LinearFlops linear_attention_backward_flops(const LinearAttention& call) {
 }
 
 Ranges linear_parts(const Device& device, std::int64_t pairs, std::int64_t rows) {
-  // A GPU has a block for a part of a head.
+  // A GPU has one block for each part of a head.
   constexpr std::int64_t blocks = 512, least_rows = 4 * linear_chunk;
   std::int64_t parts = 1;
   if (pairs > 0 && device.on_gpu()) {
@@ -93,7 +94,8 @@ void check(const LinearAttention& call) {
   const DType dtype = call.query.dtype();
   require(query.dimensions() == 4 && key.dimensions() == 4 && is_floating(dtype) &&
               call.value.shape().dimensions() == 4,
-          "linear attention: query is {} {}, key {} and value {}, wanted [batch, time, heads, dim]",
+          "linear attention: expected query, key and value [batch, time, heads, dim], found {} {}, "
+          "{} and {}",
           name_of(dtype),
           query,
           key,
@@ -102,10 +104,12 @@ void check(const LinearAttention& call) {
   require_tensor(
       "linear attention", "value", call.value, key.with(3, call.value.shape()[3]), dtype);
   require(!call.causal || key[1] == query[1],
-          "linear attention: {} queries and {} keys, causal attention has as many",
+          "linear attention: causal attention requires as many keys as queries, found {} queries "
+          "and {} keys",
           query[1],
           key[1]);
-  require(call.causal || !call.decay.defined(), "linear attention: only earlier keys decay");
+  require(call.causal || !call.decay.defined(),
+          "linear attention: decay requires causal attention");
   require_parts("a part", call.parts, query[1]);
   require_parts("a part of the keys", call.key_parts, key[1]);
   const DType sums = accumulator_of(dtype);
@@ -123,7 +127,7 @@ void check(const LinearAttentionGradient& call) {
   check(forward);
   const DType dtype = forward.query.dtype(), sums = accumulator_of(dtype);
   require(forward.out.defined() && (forward.divisors.defined() || forward.divisor == Divisor::none),
-          "linear attention: the backward pass reads the results of the forward pass");
+          "linear attention: the backward pass requires the results of the forward pass");
   require_tensor("linear attention", "dout", call.dout, forward.out.shape(), dtype);
   const std::int64_t parts = forward.causal ? std::ssize(forward.parts) : 1;
   require_if_defined("after", call.after, state_shape(forward, parts), sums);
@@ -140,7 +144,7 @@ void check(const StateScan& scan) {
   const DType dtype = scan.states.dtype();
   require(states.dimensions() == 5 && (dtype == DType::f32 || dtype == DType::f64) &&
               std::ssize(scan.order) == states[0],
-          "scan_states: states are {} {} in an order of {}",
+          "scan_states: states {} {} do not match an order of {}",
           name_of(dtype),
           states,
           scan.order.size());

@@ -1,10 +1,11 @@
-// Attention without a softmax: a query meets a key by the product of their features, so that all
-// that came before a position is one sum (Katharopoulos et al. 2020). Time is linear in the length.
-//   w_ij = exp(log_weight_j + sum of decay_l over j < l <= i), over the keys j that i sees
+// Linear attention: no softmax, the weight of a key is the product of its features with the
+// query's. All preceding keys are summarized in one state (Katharopoulos et al. 2020). Time is
+// linear in the sequence length.
+//   w_ij = exp(log_weight_j + sum of decay_l over j < l <= i), over the keys j visible to i
 //   n_i = sum_j w_ij (q_i.k_j) v_j,  d_i = sum_j w_ij q_i.k_j,  out_i = n_i / divisor(d_i)
-// The state of a head is [features, value_dim + 1]: the sum of w k v^T, and in the last column that
-// of w k. Parts of a sequence are computed side by side, on one processor or on several ranks: each
-// begins with the state of what came before it.
+// The state of a head is [features, value_dim + 1]: the sum of w k v^T, and in the last column the
+// sum of w k. Parts of a sequence are computed in parallel, on one device or several ranks; each
+// starts from the state at its beginning.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +16,15 @@
 
 namespace longspan {
 
-// The feature map that is applied to queries and keys as they are read: the identity, or elu(x)
-// + 1. With `exponential` they are exponentials already, and dquery and dkey are the gradients of
-// their logarithms.
+// The feature map applied to queries and keys as they are read: the identity, or elu(x) + 1. With
+// `exponential` they already are exponentials, and dquery and dkey are the gradients of their
+// logarithms.
 enum class FeatureMap : std::uint8_t { identity, elu_plus_one, exponential };
 
 enum class Divisor : std::uint8_t {
   none,        // out = n
   sum,         // d + epsilon
-  away_from_0  // d, where |d| < epsilon the epsilon with its sign
+  away_from_0  // d; if |d| < epsilon, epsilon with the sign of d
 };
 
 // query: [batch, time, heads, features]; key: [batch, keys, heads, features]; value: [batch, keys,
@@ -35,24 +36,24 @@ struct LinearAttention {
   Tensor value;
   FeatureMap map = FeatureMap::identity;
   bool causal = true;
-  // [batch, keys, heads], accumulator dtype; each may be undefined: 0. A weight of -inf hides a key
-  // whatever stands there. A decay is at most 0.
+  // [batch, keys, heads], accumulator dtype; either may be undefined (0). A weight of -inf hides a
+  // key, even if its row is NaN. A decay is at most 0.
   Tensor log_weight = {};
   Tensor decay = {};
   Divisor divisor = Divisor::sum;
   double epsilon = 1e-6;
-  Ranges parts = {};      // of the queries' rows, in the order of time
-  Ranges key_parts = {};  // the same of the keys': where causal, equal
+  Ranges parts = {};      // ranges of query rows, in time order
+  Ranges key_parts = {};  // ranges of key rows; if causal, equal to parts
   // [parts, batch, heads, features, value_dim + 1], accumulator dtype: the state before each part,
-  // or, where not causal, [1, ...], that of all keys. Undefined: nothing came before.
+  // or [1, ...], the state of all keys, if not causal. Undefined: zero.
   Tensor before = {};
   Tensor out = {};       // [batch, time, heads, value_dim]
-  Tensor divisors = {};  // [batch, time, heads], accumulator dtype; not with Divisor::none
+  Tensor divisors = {};  // [batch, time, heads], accumulator dtype; undefined with Divisor::none
 };
 
-// states[p] = what the keys of key part p add to a state, at its end; decays[p] = the sum of its
+// states[p] = the contribution of key part p to the state at its end; decays[p] = the sum of its
 // decays. states: [key parts, batch, heads, features, value_dim + 1]; decays: [key parts, batch,
-// heads], or undefined where there is no decay. Both in the accumulator dtype.
+// heads], or undefined without decay. Both in the accumulator dtype.
 void linear_states(Cpu, const LinearAttention&, const Tensor& states, const Tensor& decays);
 void linear_states(Cuda, const LinearAttention&, const Tensor& states, const Tensor& decays);
 
@@ -60,10 +61,9 @@ void linear_states(Cuda, const LinearAttention&, const Tensor& states, const Ten
 void linear_attention(Cpu, const LinearAttention&);
 void linear_attention(Cuda, const LinearAttention&);
 
-// dquery, dkey and dvalue are written, in the dtype of what they are of; dlog_weight and ddecay in
-// the accumulator dtype, where they are defined. `after`: the gradient with respect to the state at
-// the end of each part, or, where not causal, [1, ...], to that of all keys; undefined: nobody
-// comes after.
+// Overwrites dquery, dkey and dvalue, in the dtypes of their tensors, and dlog_weight and ddecay,
+// if defined, in the accumulator dtype. `after`: the gradient with respect to the state at the end
+// of each part. If not causal, it is [1, ...], for the state of all keys. Undefined: zero.
 struct LinearAttentionGradient {
   LinearAttention forward;
   Tensor dout;
@@ -74,31 +74,32 @@ struct LinearAttentionGradient {
   Tensor dlog_weight = {};
   Tensor ddecay = {};
 };
-// states[p] = the gradient with respect to the state before part p that its own queries make.
+// states[p] = the contribution of part p's own queries to the gradient of the state before it.
 void linear_states_backward(Cpu, const LinearAttentionGradient&, const Tensor& states);
 void linear_states_backward(Cuda, const LinearAttentionGradient&, const Tensor& states);
 void linear_attention_backward(Cpu, const LinearAttentionGradient&);
 void linear_attention_backward(Cuda, const LinearAttentionGradient&);
 
-// In place, each part's own share becomes what came before it (backwards: what comes after it):
+// Exclusive scan in place: replaces each part's contribution with the state before it (backward:
+// the gradient of the state after it):
 //   sum = first; for p in order: states[p], sum = sum, sum exp(decays[p]) + states[p]
-// states: [parts, batch, heads, features, columns]; decays: [parts, batch, heads] or undefined;
-// first, last: [batch, heads, features, columns] or undefined; last is written. All in one dtype,
-// f32 or f64.
+// states: [parts, batch, heads, features, columns]; decays: [parts, batch, heads] or undefined.
+// first, last: [batch, heads, features, columns] or undefined. Overwrites last with the final sum.
+// All in one dtype, f32 or f64.
 struct StateScan {
   Tensor states;
   Tensor decays = {};
-  std::vector<std::int64_t> order;  // of time, or backwards: each part once
+  std::vector<std::int64_t> order;  // time order or its reverse, each part once
   Tensor first = {};
   Tensor last = {};
 };
 void scan_states(Cpu, const StateScan&);
 void scan_states(Cuda, const StateScan&);
 
-inline constexpr std::int64_t linear_chunk = 64;  // rows that are computed at once
+inline constexpr std::int64_t linear_chunk = 64;  // rows of a chunk
 
-// Floating-point operations of the products: those of every row with the state, which is what the
-// mathematics needs, and with those of the pairs within a chunk and of states made again.
+// Floating-point operations of the products. needed: those of every row with the state. made: also
+// those of pairs within a chunk and of recomputed states.
 struct LinearFlops {
   double needed;
   double made;
@@ -106,11 +107,11 @@ struct LinearFlops {
 LinearFlops linear_attention_flops(const LinearAttention&);
 LinearFlops linear_attention_backward_flops(const LinearAttention&);
 
-// The parts in which so many rows of `pairs` heads (of all batch rows) are best computed, so that
-// there is work for all of the processor: parts cost a pass over keys and values more.
+// Returns the parts into which to split `rows` rows of `pairs` heads (over all batch rows) to
+// occupy the whole device. Splitting costs one more pass over keys and values.
 Ranges linear_parts(const Device& device, std::int64_t pairs, std::int64_t rows);
 
-// Throw Failure where shapes or dtypes are not as said above.
+// Throws Failure if shapes or dtypes do not match the comments above.
 void check(const LinearAttention&);
 void check(const LinearAttentionGradient&);
 void check(const StateScan&);

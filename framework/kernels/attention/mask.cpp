@@ -10,7 +10,7 @@ namespace longspan {
 namespace {
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
-  hash = (hash ^ word) * 0x9e3779b97f4a7c15u;  // FNV's walk with a 64-bit odd constant
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15u;  // FNV-style, with a 64-bit odd constant
   return hash ^ (hash >> 29);
 }
 
@@ -112,19 +112,19 @@ Mask window(std::int64_t left, std::int64_t right) {
               {std::clamp(left, -unlimited, unlimited), std::clamp(right, -unlimited, unlimited)}));
 }
 Mask stride(std::int64_t length) {
-  require(length > 0, "a mask's stride is {}, wanted 1 or more", length);
+  require(length > 0, "mask: expected a stride of at least 1, found {}", length);
   return Mask(rule_of(RuleKind::stride, {length}));
 }
 Mask block(std::int64_t length, std::int64_t before, std::int64_t after) {
-  require(length > 0, "a mask's block length is {}, wanted 1 or more", length);
+  require(length > 0, "mask: expected a block length of at least 1, found {}", length);
   return Mask(rule_of(RuleKind::block, {length, before, after}));
 }
 Mask columns(std::int64_t length, std::int64_t first, std::int64_t count) {
   require(length > 0 && first >= 0 && count >= 0 && first + count <= length,
-          "a mask's summary columns are {} from {} on, wanted columns of a block of {}",
+          "mask: expected summary columns inside a block of {}, found {} from column {}",
+          length,
           count,
-          first,
-          length);
+          first);
   return Mask(rule_of(RuleKind::columns, {length, first, count}));
 }
 Mask self() { return Mask(rule_of(RuleKind::self)); }
@@ -142,7 +142,7 @@ Mask global(const std::vector<std::int64_t>& positions) {
 }
 
 Mask block_map(std::int64_t length, const std::vector<std::vector<std::int64_t>>& key_blocks) {
-  require(length > 0, "a block map's block length is {}, wanted 1 or more", length);
+  require(length > 0, "block map: expected a block length of at least 1, found {}", length);
   std::vector<std::int64_t> list;
   auto begin = static_cast<std::int64_t>(key_blocks.size()) + 1;
   std::vector<std::int64_t> blocks;
@@ -160,13 +160,13 @@ Mask block_map(std::int64_t length, const std::vector<std::vector<std::int64_t>>
 
 Mask image(const Image& image, ImageOrder order) {
   require(image.query_height > 0 && image.query_width > 0 && image.height > 0 && image.width > 0,
-          "an image of {} x {} in blocks of {} x {}, wanted 1 or more",
+          "mask: expected image and block sizes of at least 1, found {} x {} in blocks of {} x {}",
           image.height,
           image.width,
           image.query_height,
           image.query_width);
   require(image.flange_height >= 0 && image.flange_width >= 0,
-          "an image's flange is {} x {}, wanted 0 or more",
+          "mask: expected a flange of at least 0, found {} x {}",
           image.flange_height,
           image.flange_width);
   return Mask(rule_of(RuleKind::image,

@@ -1,12 +1,12 @@
-// Which pairs of a query and a key may meet: a value made of a closed set of rules, each a
-// predicate on the global positions of the two (query p, key k). `&` intersects, `|` unites; a key
-// that several parts of a union allow counts once.
+// Attention masks: the allowed pairs of a query and a key, composed from a closed set of rules.
+// Each rule is a predicate on their global positions (query p, key k). `&` intersects, `|` unites.
+// A key that several parts of a union allow counts once.
 //
 //   masks::causal() & masks::window(255, 0)                       a causal sliding window
 //   masks::causal() & (masks::window(127, 0) | masks::stride(128))  the merged Sparse Transformer
 //
-// Rules know nothing of tensors: what depends on data (padding, hash buckets) is in kernels/
-// attention.h and is intersected with the mask.
+// Rules do not depend on tensors. Data-dependent constraints (padding, hash buckets) are in
+// kernels/attention.h and are intersected with the mask.
 #pragma once
 
 #include <array>
@@ -30,18 +30,18 @@ enum class RuleKind : std::uint8_t {
   image,
 };
 
-// One predicate. Made by the functions of `masks`, read by the tile engine.
+// One predicate. Created by the functions of `masks`, read by the tile engine.
 struct MaskRule {
   RuleKind kind;
   std::array<std::int64_t, 8> numbers = {};
   std::shared_ptr<const std::vector<std::int64_t>> list = {};  // positions, or a block map
 
-  // The definition.
+  // Defines the rule; other functions must agree with it.
   bool allows(std::int64_t p, std::int64_t k) const;
   friend bool operator==(const MaskRule& a, const MaskRule& b);
 };
 
-// A union of intersections of rules. Copies share what they hold.
+// A union of intersections of rules. Copies share storage.
 class Mask {
  public:
   using Intersection = std::vector<MaskRule>;
@@ -49,7 +49,8 @@ class Mask {
   Mask() = default;  // every pair
   Mask(MaskRule rule) : Mask(std::vector<Intersection>{{std::move(rule)}}) {}
 
-  // One of them, with no rule, in a mask that allows every pair; none in a mask that allows none.
+  // A mask that allows every pair has one alternative without rules; a mask that allows no pair has
+  // no alternatives.
   const std::vector<Intersection>& alternatives() const;
   bool allows(std::int64_t p, std::int64_t k) const;
 
@@ -70,7 +71,7 @@ class Mask {
 
 namespace masks {
 
-// Farther than any sequence is long.
+// Exceeds any sequence length.
 inline constexpr std::int64_t unlimited = std::int64_t{1} << 40;
 
 // Every pair; no pair.
@@ -81,34 +82,34 @@ Mask nothing();
 Mask causal();
 // p - left <= k <= p + right. Either may be negative: window(unlimited, -1) is strictly causal.
 Mask window(std::int64_t left, std::int64_t right);
-// (p - k) mod length = 0 (Child et al. 2019). Alone, causal and with one mask for all heads this is
-// causal attention over the view [batch, time / length, length * heads, dim], which fills its
-// tiles.
+// (p - k) mod length = 0 (Child et al. 2019). If all heads use only this rule and causal, attention
+// equals causal attention over a view that fills its tiles: [batch, time / length, length * heads,
+// dim].
 Mask stride(std::int64_t length);
 // k in the block of p (positions [b length, (b + 1) length)), widened by `before` and `after`
-// positions: 0, 0 is the same block; (length, 0) adds the block before it (1-D image blocks, hash
-// chunks).
+// positions. (0, 0) is the block itself; (length, 0) adds the preceding block (1-D image blocks,
+// hash chunks).
 Mask block(std::int64_t length, std::int64_t before = 0, std::int64_t after = 0);
 // k mod length in [first, first + count): the summary columns of the fixed pattern.
 Mask columns(std::int64_t length, std::int64_t first, std::int64_t count);
 // p = k.
 Mask self();
-// p, or k, is one of the positions; `global` is either. queries_except: p is none of them. Sorted
-// or not, repetitions are ignored.
+// p, or k, is one of the positions; `global` tests either. queries_except: p is none of them.
+// Positions may be unsorted and repeated.
 Mask queries_at(std::vector<std::int64_t> positions);
 Mask queries_except(std::vector<std::int64_t> positions);
 Mask keys_at(std::vector<std::int64_t> positions);
 Mask global(const std::vector<std::int64_t>& positions);
-// The block of k is in the list of the block of p. Queries beyond the lists see nothing. Random
-// blocks are drawn by the caller, from the layout-free stream.
+// The block of k is in the list of the block of p. Queries beyond the lists have no visible keys.
+// The caller draws random blocks, from the layout-independent stream.
 Mask block_map(std::int64_t length, const std::vector<std::vector<std::int64_t>>& key_blocks);
 
-// 2-D local attention of the Image Transformer (Parmar et al. 2018): blocks of query_height x
-// query_width pixels see themselves and a flange. Causal: the flange_height rows above,
-// flange_width wider on both sides, the flange_width columns to the left, and in the block what is
-// not later (raster order inside the block). Not causal: the whole block and the flange on all four
-// sides. Pixels outside the image do not exist: where the blocks do not divide it, those at the
-// bottom and the right are smaller. Sub-pixels: width counts them.
+// 2-D local attention (Image Transformer, Parmar et al. 2018): blocks of query_height x query_width
+// pixels attend to themselves and to a flange. Causal: the flange_height rows above, flange_width
+// wider on both sides, and the flange_width columns to the left. Inside the block, only pixels that
+// are not later in raster order. Not causal: the full block and the flange on all four sides.
+// Blocks at the bottom and the right may be smaller if the block size does not divide the image.
+// width counts sub-pixels.
 struct Image {
   std::int64_t height = 1;
   std::int64_t width = 1;
@@ -118,14 +119,14 @@ struct Image {
   std::int64_t flange_width = 0;
   bool causal = true;
 };
-// How positions number the pixels: row by row, or in the order of generation (block by block in
-// raster order, row by row inside).
+// Numbering of the pixels: row by row, or in generation order (blocks in raster order, row by row
+// inside a block).
 enum class ImageOrder { raster, generation };
 Mask image(const Image& image, ImageOrder order);
 
 }  // namespace masks
 
-// A mask for each head of the model: one for all, or a table by global head.
+// The mask of each head of the model: one shared mask, or a table by global head.
 class HeadMasks {
  public:
   HeadMasks() : HeadMasks(Mask()) {}
@@ -133,12 +134,12 @@ class HeadMasks {
   explicit HeadMasks(std::vector<Mask> by_head) : masks_(std::move(by_head)) {}
 
   bool one_for_all() const { return masks_.size() == 1; }
-  // The heads of a table; 1 where one mask is for all.
+  // Number of heads of the table; 1 for a shared mask.
   std::int64_t size() const { return static_cast<std::int64_t>(masks_.size()); }
   const Mask& of(std::int64_t global_head) const {
     return masks_[one_for_all() ? 0 : static_cast<std::size_t>(global_head)];
   }
-  // Every mask of the table intersected with `mask`.
+  // Intersects every mask of the table with `mask`.
   friend HeadMasks operator&(const HeadMasks& table, const Mask& mask);
 
  private:

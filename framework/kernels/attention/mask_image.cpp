@@ -16,7 +16,7 @@ template <typename F>
 void ImageRule::for_row(std::int64_t row, std::int64_t left, std::int64_t right, const F& f) const {
   if (row < 0 || row >= image_.height) return;
   right = std::min(right, image_.width);
-  // In the order of generation a row is contiguous only inside a block.
+  // In generation order a row is contiguous only inside a block.
   const std::int64_t step = order_ == masks::ImageOrder::raster ? image_.width : image_.query_width;
   for (std::int64_t c = std::max<std::int64_t>(left, 0); c < right;) {
     const std::int64_t end = std::min(right, (c / step + 1) * step);

@@ -1,4 +1,4 @@
-// The geometry of the 2-D image rule: which stretches of positions the blocks of queries see.
+// Geometry of the 2-D image rule: the ranges of positions visible to blocks of queries.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace longspan {
 class ImageRule {
  public:
   explicit ImageRule(const MaskRule& rule) : ImageRule(rule.numbers.data()) {}
-  // The numbers of a rule.
+  // Reads the parameters of a rule.
   LONGSPAN_HOST_DEVICE explicit ImageRule(const std::int64_t* numbers)
       : image_{numbers[0],
                numbers[1],
@@ -23,12 +23,13 @@ class ImageRule {
                numbers[6] != 0},
         order_(static_cast<masks::ImageOrder>(numbers[7])) {}
 
-  // The definition.
+  // Defines the rule; the other functions must agree with it.
   LONGSPAN_HOST_DEVICE bool allows(std::int64_t p, std::int64_t k) const;
-  // What some query of the positions sees, and perhaps more of their blocks.
+  // Returns the keys visible to any of the queries, possibly extended to all queries of their
+  // blocks.
   KeyRanges seen_by(KeyRange queries) const;
-  // The keys k .. k + 63 that query p sees. Keeps what queries of one block share from call to
-  // call.
+  // Returns the keys k .. k + 63 visible to query p, as bits. Caches the part shared by the queries
+  // of a block.
   std::uint64_t word(std::int64_t p, std::int64_t k);
 
  private:
@@ -36,11 +37,11 @@ class ImageRule {
     std::int64_t row;
     std::int64_t column;
   };
-  // How positions number the pixels.
+  // Pixel coordinates of a position, and back.
   LONGSPAN_HOST_DEVICE Pixel pixel_of(std::int64_t position) const;
   std::int64_t position_of(Pixel pixel) const;
   LONGSPAN_HOST_DEVICE std::int64_t pixels() const { return image_.height * image_.width; }
-  // The first pixel of the block of a pixel, and how much of the block is in the image.
+  // The first pixel of the block of a pixel, and the extent of the block inside the image.
   LONGSPAN_HOST_DEVICE Pixel corner_of(Pixel pixel) const {
     return {pixel.row / image_.query_height * image_.query_height,
             pixel.column / image_.query_width * image_.query_width};
@@ -50,10 +51,12 @@ class ImageRule {
             std::min(image_.query_width, image_.width - corner.column)};
   }
 
-  // Calls f with the stretches of pixels [left, right) of an image row, cut at the image's sides.
+  // Calls f with the ranges of positions of pixels [left, right) of an image row, clipped to the
+  // image.
   template <typename F>
   void for_row(std::int64_t row, std::int64_t left, std::int64_t right, const F& f) const;
-  // The same for what all queries of the block at `corner` see outside of it, and for the block.
+  // Calls f with the ranges visible to every query of the block at `corner` outside of the block,
+  // and with the ranges of the block.
   template <typename F>
   void for_flange(Pixel corner, const F& f) const;
   template <typename F>
@@ -61,13 +64,13 @@ class ImageRule {
 
   masks::Image image_;
   masks::ImageOrder order_;
-  std::int64_t known_corner_ = -1;  // position of the corner that `known_` is of
+  std::int64_t known_corner_ = -1;  // position of the corner whose bits `known_` caches
   std::int64_t known_key_ = -1;
   std::uint64_t known_ = 0;
 };
 
-// In the order of generation the pixels of all blocks above come first, then those of the blocks to
-// the left, as high as this one.
+// In generation order, the pixels of all blocks above come first, then those of the blocks to the
+// left, as high as this one.
 LONGSPAN_HOST_DEVICE inline ImageRule::Pixel ImageRule::pixel_of(std::int64_t position) const {
   if (order_ == masks::ImageOrder::raster)
     return {position / image_.width, position % image_.width};

@@ -25,7 +25,7 @@ void append(KeyRanges& stretches, KeyRange s, KeyRange within) {
     stretches.push_back(s);
 }
 
-// [first + m length, + count) for every m, within the keys.
+// Ranges [first + m length, + count) for every m, within the keys.
 void append_periodic(
     KeyRanges& to, std::int64_t length, std::int64_t first, std::int64_t count, KeyRange keys) {
   if (count <= 0) return;
@@ -91,7 +91,7 @@ bool holds_all(const std::vector<std::int64_t>& sorted, KeyRange queries) {
   return sorted.end() - found >= count && found[count - 1] == queries.end - 1;
 }
 
-// What some, or every, query may see by one rule.
+// Keys visible to some query, or to every query, by one rule.
 KeyRanges stretches_of(const MaskRule& rule, KeyRange queries, KeyRange keys, bool all) {
   const auto& n = rule.numbers;
   const std::int64_t first = queries.begin;
@@ -138,7 +138,7 @@ KeyRanges stretches_of(const MaskRule& rule, KeyRange queries, KeyRange keys, bo
     case RuleKind::block_map:
       return block_map_stretches(rule, queries, keys, all);
     case RuleKind::image:
-      // Every query: left to the bits.
+      // Returns no keys visible to every query: the bits decide.
       if (!all)
         for (const KeyRange& s : ImageRule(rule).seen_by(queries)) append(result, s, keys);
       break;
@@ -196,7 +196,7 @@ void and_block_map(const MaskRule& rule, KeyRange queries, std::int64_t k, std::
   }
 }
 
-// The same word for every row.
+// A word that is equal for every row.
 std::uint64_t word_of_keys(const MaskRule& rule, std::int64_t k) {
   std::uint64_t word = 0;
   for (const KeyRange& s : stretches_of(rule, {0, 1}, {k, k + 64}, false))

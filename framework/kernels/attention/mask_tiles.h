@@ -1,5 +1,5 @@
-// What the rules of a mask say about tiles: where keys that may be seen lie, and which pairs of a
-// tile are allowed, as bits. Positions are global.
+// Evaluates the rules of a mask on tiles: ranges of visible keys, and the allowed pairs of a tile
+// as bits. Positions are global.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,20 @@ struct KeyRange {
 LONGSPAN_HOST_DEVICE inline std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
   return a / b - (a % b < 0 ? 1 : 0);
 }
-// The remainder that goes with it, 0 .. b - 1.
+// Remainder of floored division, 0 .. b - 1.
 LONGSPAN_HOST_DEVICE inline std::int64_t modulo(std::int64_t a, std::int64_t b) {
   return a - floor_divide(a, b) * b;
 }
 
-// Ascending and not touching.
+// Ascending and not adjacent.
 using KeyRanges = std::vector<KeyRange>;
 
-// Of `keys`, those that some query of `queries` may see, and perhaps others; and of `keys`, keys
-// that every query of them may see, perhaps not all. Between the two lies what only bits can tell.
+// keys_seen_by_any: a superset of the keys of `keys` visible to some query of `queries`.
+// keys_seen_by_all: a subset of the keys visible to every query. Keys in the difference need bits.
 KeyRanges keys_seen_by_any(const Mask& mask, KeyRange queries, KeyRange keys);
 KeyRanges keys_seen_by_all(const Mask& mask, KeyRange queries, KeyRange keys);
 
-// Every key of a tile.
+// All 64 keys of a tile.
 inline constexpr std::uint64_t all_bits = ~std::uint64_t{0};
 
 // bits[r] bit j: query first_query + r may see key first_key + j; up to 64 rows, 64 keys.

@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-// Of up to 64 queries.
+// Number of allowed pairs of up to 64 queries.
 std::int64_t pairs_of_tile(const Mask& mask, KeyRange queries, KeyRange keys) {
   const std::int64_t rows = queries.end - queries.begin;
   const std::int64_t count = keys.end - keys.begin;
@@ -31,7 +31,7 @@ std::int64_t pairs_of_tile(const Mask& mask, KeyRange queries, KeyRange keys) {
   return pairs;
 }
 
-// A distance by which query and key may both be moved without changing what the rules say.
+// An offset by which query and key may both be shifted without changing the results of the rules.
 std::optional<std::int64_t> period_of(const Mask::Intersection& rules) {
   constexpr std::int64_t longest = std::int64_t{1} << 26;
   std::int64_t period = 1;
@@ -65,10 +65,10 @@ Mask mask_of(const Mask::Intersection& rules) {
   return mask;
 }
 
-// The alternatives of a mask that have a period, and the others.
+// Splits the alternatives of a mask into those with a period and the others.
 struct Parts {
   std::optional<Mask> periodic;
-  std::int64_t period = attention_tile;  // of them together, a multiple of the tile
+  std::int64_t period = attention_tile;  // common period, a multiple of the tile
   std::optional<Mask> others;
 
   explicit Parts(const Mask& mask) {
@@ -83,8 +83,8 @@ struct Parts {
   }
 };
 
-// A tile of queries one period later sees the same of keys that are moved too: what the earlier one
-// sees, with a period of keys before the first and without the last period.
+// A query tile one period later sees the same keys, shifted by the period. Its count is that of the
+// earlier tile, with one more period of keys before the first and without the last period.
 std::int64_t count_periodic(const Mask& mask, std::int64_t period, const PlanShape& shape) {
   const KeyRange keys{shape.key_begin, shape.key_begin + shape.keys};
   const std::int64_t step = period / attention_tile;
@@ -126,8 +126,8 @@ struct KeptCounts {
 }  // namespace
 
 std::int64_t count_pairs(const Mask& mask, const PlanShape& shape) {
-  // A part of a sequence, as ranks have it, often sees nothing of another; and its tiles are
-  // counted before their mask is taken apart.
+  // A rank's chunk often sees nothing of another chunk. Its few tiles are therefore counted before
+  // the mask is analyzed.
   if (shape.time <= 16 * attention_tile) {
     const KeyRange queries{shape.query_begin, shape.query_begin + shape.time};
     const KeyRange keys{shape.key_begin, shape.key_begin + shape.keys};

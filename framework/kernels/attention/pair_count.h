@@ -1,5 +1,5 @@
-// How many pairs of a query and a key a mask lets through: what the work of a model is counted by.
-// No lists are kept, so a sequence may be of any length.
+// Number of query-key pairs that a mask allows, the basis of FLOP counts. Stores no tile lists, so
+// sequences may be arbitrarily long.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace longspan {
 
-// Takes time in proportion to the stretches of keys that a tile of queries sees within one period
-// of the mask, where it has one (all rules but lists of positions, block maps and images have), and
-// otherwise to all stretches.
+// Takes time proportional to the key ranges visible to a tile of queries within one period of the
+// mask. Lists of positions, block maps and images have no period; for them the time is proportional
+// to all key ranges.
 std::int64_t count_pairs(const Mask& mask, const PlanShape& shape);
 
-// The same, kept with the device: counted on first use.
+// Counts on first use and caches the result in the device state.
 std::int64_t count_pairs(DeviceState& device, const Mask& mask, const PlanShape& shape);
 
 }  // namespace longspan

@@ -1,20 +1,20 @@
-// Attention sinks: of each head a number that has a part of the softmax and gives no value, so that
-// a head need not look at anything (Xiao et al. 2023; learned ones: Miller 2023, gpt-oss). The
-// probabilities are e^s / (e^sink + the sum of e^s).
+// Attention sinks (Xiao et al. 2023; learned: Miller 2023, gpt-oss): each head has one extra logit
+// in the softmax, without a value, so that it can attend to nothing. The probabilities are e^s /
+// (e^sink + the sum of e^s).
 #pragma once
 
 #include "framework/core/tensor.h"
 
 namespace longspan {
 
-// out [batch, time, heads, dim] and log_sum_exp [batch, heads, time] of an attention over all keys
-// become those with the sinks. Gradients of keys, values and queries are then those that
-// attention_backward makes of both. sink: [heads], in the accumulator dtype as log_sum_exp is.
+// Adds the sinks to out [batch, time, heads, dim] and log_sum_exp [batch, heads, time] of an
+// attention over all keys. attention_backward on the results then gives the gradients of keys,
+// values and queries. sink: [heads], accumulator dtype, as log_sum_exp.
 void join_sinks(Cpu, const Tensor& sink, const Tensor& out, const Tensor& log_sum_exp);
 void join_sinks(Cuda, const Tensor& sink, const Tensor& out, const Tensor& log_sum_exp);
 
-// Of both as join_sinks leaves them: what each position gives to the gradient of the sinks, [batch,
-// time, heads] in the accumulator dtype, written.
+// Overwrites dsink: [batch, time, heads], accumulator dtype, the contribution of each position to
+// the gradient of the sinks. out and log_sum_exp are the results of join_sinks.
 struct SinkGradients {
   Tensor sink;
   Tensor out;

@@ -12,10 +12,10 @@
 namespace longspan {
 namespace {
 
-// Of a run: by query tile and by key tile, and its two ends while the lists are transposed.
+// Memory of a run: by query tile and by key tile, and its two ends during the transposition.
 constexpr std::int64_t run_bytes = 4 * sizeof(TileRun);
 constexpr std::int64_t most_kept_bytes = std::int64_t{1} << 30;
-// What the end of a run holds.
+// Index range of a run.
 constexpr std::int64_t most_tiles = (std::int64_t{1} << 30) - 1;
 
 // The first `count` bits.
@@ -23,7 +23,7 @@ std::uint64_t first_bits(std::int64_t count) { return all_bits >> (64 - count); 
 
 enum class Kind : std::uint8_t { none, partial, full };
 
-// The active runs of a column of the transposed lists, as one column after another changes them.
+// The active runs of a column of the transposed lists, updated from one column to the next.
 class ActiveRuns {
  public:
   const std::vector<TileRun>& runs() const { return runs_; }
@@ -32,12 +32,12 @@ class ActiveRuns {
     std::int32_t tile;
     Kind kind;
   };
-  // Ascending tiles; of one tile the last change counts.
+  // Ascending tiles; the last change of a tile applies.
   void apply(std::span<const Change> changes) {
     if (changes.empty()) return;
     next_.clear();
     std::size_t run = 0;
-    std::int32_t from = 0;  // what of runs_[run] has been copied ends here
+    std::int32_t from = 0;  // runs_[run] has been copied up to here
     const auto copy_until = [&](std::int32_t end) {
       for (; run < runs_.size(); ++run) {
         const std::int32_t begin = std::max(from, runs_[run].begin);
@@ -76,12 +76,11 @@ TilePlan::TilePlan(const Mask& mask, const PlanShape& shape, std::int64_t most_b
     : mask_(mask), shape_(shape), most_bytes_(most_bytes) {
   if (std::max(query_tiles(), key_tiles()) > most_tiles)
     throw ConfigurationError(
-        "model.attention.layer_types: {} queries and {} keys are to meet in one call, wanted at "
-        "most {} of "
-        "each: more parallel.context_parallel_size ranks or shorter sequences",
+        "model.attention.layer_types: expected at most {} queries and keys per call, found {} and "
+        "{}; use more parallel.context_parallel_size ranks or shorter sequences",
+        most_tiles * attention_tile,
         shape_.time,
-        shape_.keys,
-        most_tiles * attention_tile);
+        shape_.keys);
   by_query_.begin.push_back(0);
   for (std::int64_t t = 0; t < query_tiles(); ++t) {
     add_query_tile(t);
@@ -125,7 +124,7 @@ void TilePlan::add_covered(KeyRange queries, std::int64_t begin, std::int64_t en
                 queries.end - 1 - (shape_.key_begin + begin * attention_tile));
 }
 
-// A tile of which only its bits can tell.
+// A tile that needs bits.
 void TilePlan::add_looked_at(KeyRange queries, std::int64_t key_tile) {
   const std::int64_t rows = queries.end - queries.begin;
   const std::int64_t key = shape_.key_begin + key_tile * attention_tile;
@@ -166,12 +165,11 @@ void TilePlan::add_run(std::int64_t begin, std::int64_t end, bool full) {
   }
   if ((static_cast<std::int64_t>(runs.size()) + 1) * run_bytes > most_bytes_)
     throw ConfigurationError(
-        "model.attention.layer_types: the stretches of {} keys that {} queries see are more than "
-        "{}, whose "
-        "lists take over {} MiB, wanted fewer: a larger model.attention.stride, more "
-        "parallel.context_parallel_size ranks or shorter sequences",
-        shape_.keys,
+        "model.attention.layer_types: the key ranges of {} queries over {} keys exceed {} (lists "
+        "of {} MiB); use a larger model.attention.stride, more parallel.context_parallel_size "
+        "ranks or shorter sequences",
         shape_.time,
+        shape_.keys,
         runs.size(),
         most_bytes_ >> 20);
   runs.push_back(
@@ -190,8 +188,8 @@ std::span<const TileRun> TilePlan::query_runs(std::int64_t key_tile) const {
   return by_key_.of(key_tile);
 }
 
-// Walks over the key tiles with the list of the query tiles that visit the present one: what
-// changes from one key tile to the next are the ends of runs.
+// Iterates over the key tiles with the list of query tiles that visit the current one. Only the
+// ends of runs change it from one key tile to the next.
 void TilePlan::transpose() const {
   const auto columns = static_cast<std::size_t>(key_tiles());
   std::vector<std::int64_t> begin(columns + 2, 0);
@@ -230,7 +228,7 @@ std::uint64_t hash_of(const Mask& mask, const PlanShape& shape) {
 
 namespace {
 
-// The plans kept with a device.
+// Cache of the plans of a device.
 class TilePlanCache {
  public:
   std::shared_ptr<const TilePlan> find(const Mask& mask, const PlanShape& shape) {
@@ -268,7 +266,7 @@ class TilePlanCache {
   }
 
   std::mutex mutex_;
-  Plans plans_;  // the last used first
+  Plans plans_;  // most recently used first
   std::unordered_multimap<std::uint64_t, Plans::iterator> places_;
   std::int64_t bytes_ = 0;
 };

@@ -1,6 +1,6 @@
-// Which tiles of a matrix of scores an attention call visits: for each tile of 64 queries the tiles
-// of 64 keys that hold an allowed pair, and no others, as runs; and the same by key tile for the
-// backward pass. Made of integers, once a mask and shape.
+// The tiles of a score matrix that an attention call visits. For each tile of 64 queries it lists,
+// as runs, exactly the tiles of 64 keys with an allowed pair. The backward pass uses the same lists
+// by key tile. Built from integers, once for each mask and shape.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@
 
 namespace longspan {
 
-// Queries and keys of a tile.
+// Queries and keys in a tile.
 inline constexpr std::int64_t attention_tile = 64;
 
 // Queries query_begin .. query_begin + time - 1 and keys key_begin .. key_begin + keys - 1, as
-// global positions: a part of a sequence asks about a part of a sequence.
+// global positions: both may be chunks of a sequence.
 struct PlanShape {
   std::int64_t query_begin = 0;
   std::int64_t time = 0;
@@ -27,7 +27,8 @@ struct PlanShape {
   friend bool operator==(const PlanShape&, const PlanShape&) = default;
 };
 
-// Tiles [begin, end) of one kind. In a full tile all 64 x 64 pairs exist and are allowed.
+// Tiles [begin, end), all full or all partial. In a full tile all 64 x 64 pairs exist and are
+// allowed.
 struct TileRun {
   std::int32_t begin;
   std::int32_t end : 31;
@@ -35,14 +36,14 @@ struct TileRun {
   friend bool operator==(const TileRun&, const TileRun&) = default;
 };
 
-// What the lists of one plan may take, while they are transposed.
+// Memory limit of the lists of one plan, including their transposition.
 inline constexpr std::int64_t most_plan_bytes = std::int64_t{1} << 30;
 
 class TilePlan {
  public:
-  // Takes time in proportion to the partial tiles and the runs, not to all tiles. Throws
-  // ConfigurationError when its lists would take more than `most_bytes`, and for 2^30 tiles of
-  // queries or keys, which a run cannot number.
+  // Takes time proportional to the partial tiles and the runs, not to all tiles. Throws
+  // ConfigurationError if its lists would exceed `most_bytes`. Also throws it for 2^30 or more
+  // tiles of queries or keys, which exceed the index range of a run.
   TilePlan(const Mask& mask, const PlanShape& shape, std::int64_t most_bytes = most_plan_bytes);
 
   const Mask& mask() const { return mask_; }
@@ -50,26 +51,26 @@ class TilePlan {
   std::int64_t query_tiles() const { return (shape_.time + attention_tile - 1) / attention_tile; }
   std::int64_t key_tiles() const { return (shape_.keys + attention_tile - 1) / attention_tile; }
 
-  // Ascending, not touching where they are of one kind.
+  // Ascending; adjacent runs differ in full or partial.
   std::span<const TileRun> key_runs(std::int64_t query_tile) const {
     return by_query_.of(query_tile);
   }
-  // The transposed lists, made on first use.
+  // The transposed lists, built on first use.
   std::span<const TileRun> query_runs(std::int64_t key_tile) const;
 
-  // What it visits: full and partial tiles, and the pairs that are allowed.
+  // Counts of visited tiles (full and partial) and of allowed pairs.
   std::int64_t full_tiles() const { return full_tiles_; }
   std::int64_t partial_tiles() const { return partial_tiles_; }
   std::int64_t pairs() const { return pairs_; }
   std::int64_t runs() const { return static_cast<std::int64_t>(by_query_.runs.size()); }
-  // What it holds, with lists by key tile as long as those by query tile.
+  // Memory of the plan, assuming that the lists by key tile are as long as those by query tile.
   std::int64_t bytes() const;
-  // The smallest and largest p - k of an allowed pair; 0 and -1 without one.
+  // The smallest and largest p - k of an allowed pair; 0 and -1 if there is none.
   std::int64_t nearest() const { return nearest_; }
   std::int64_t max_distance() const { return farthest_; }
 
   // bits[r] bit j: query `first_query + r` may see key `first_key + j`, both global, for up to 64
-  // rows and 64 keys. Pure: for the partial tiles, whose bits are not kept.
+  // rows and 64 keys. Computed on demand for partial tiles; bits are not stored.
   void tile_bits(std::int64_t first_query,
                  std::int64_t rows,
                  std::int64_t first_key,
@@ -106,8 +107,8 @@ class TilePlan {
   std::int64_t farthest_ = -1;
 };
 
-// The plan of a mask and shape, kept with the device: built on first use, the least recently used
-// given up where all hold more than 2^30 bytes.
+// Returns the plan of a mask and shape, cached in the device state and built on first use. Evicts
+// the least recently used plans if all exceed 2^30 bytes.
 std::shared_ptr<const TilePlan> tile_plan(DeviceState& device,
                                           const Mask& mask,
                                           const PlanShape& shape);

@@ -1,5 +1,5 @@
-// Which key tiles a tile of queries meets under a mask, as TilePlan lists them and pair counts add
-// them up.
+// Iteration over the key tiles that a tile of queries visits under a mask, shared by TilePlan and
+// the pair counts.
 #pragma once
 
 #include <algorithm>
@@ -9,11 +9,11 @@
 
 namespace longspan {
 
-// For what is kept by mask and shape.
+// Hash key of caches by mask and shape.
 std::uint64_t hash_of(const Mask& mask, const PlanShape& shape);
 
-// Ascending, with tiles of `keys` counted from its begin: calls covered(begin, end) for tiles whose
-// pairs are all allowed, and look_at(tile) for one of which only its bits can tell.
+// Calls covered(begin, end) for tiles whose pairs are all allowed, and look_at(tile) for tiles that
+// need bits. Ascending; tiles of `keys` are counted from its begin.
 template <typename Covered, typename LookAt>
 void for_each_key_tile(const Mask& mask,
                        KeyRange queries,
@@ -23,8 +23,8 @@ void for_each_key_tile(const Mask& mask,
   constexpr std::int64_t tile = attention_tile;
   const KeyRanges some = keys_seen_by_any(mask, queries, keys);
   const KeyRanges all = keys_seen_by_all(mask, queries, keys);
-  std::size_t at = 0;     // moves forward over `all`
-  std::int64_t next = 0;  // the first key tile not walked yet
+  std::size_t at = 0;     // advances over `all`
+  std::int64_t next = 0;  // the first key tile not visited yet
   for (const KeyRange& s : some) {
     const std::int64_t end = (s.end - keys.begin + tile - 1) / tile;
     for (std::int64_t t = std::max(next, (s.begin - keys.begin) / tile); t < end;) {
@@ -37,7 +37,7 @@ void for_each_key_tile(const Mask& mask,
         ++t;
         continue;
       }
-      // Every tile that the stretch covers, at once; the last one may be short.
+      // All tiles that the range covers at once; the last one may be short.
       const std::int64_t until = all[at].end == keys.end ? (keys.end - keys.begin + tile - 1) / tile
                                                          : (all[at].end - keys.begin) / tile;
       covered(t, std::min(until, end));

@@ -48,7 +48,7 @@ void arrive(
   for (std::int64_t c = 0; c < tags; ++c) arrival[c] = std::log(arrival[c]) + shifts[c];
 }
 
-// log p(y_i = y | emissions up to i), from what is kept of step i.
+// log p(y_i = y | emissions up to i), from the saved values of step i.
 template <typename T, typename A>
 void write_known(std::int64_t tags, const A* arrival, const T* emissions, A growth, A* known) {
   const A shift = origin(growth);
@@ -94,14 +94,15 @@ void row_losses(const ChainView<T>& chain,
   call.log_partition.data<A>()[row] = static_cast<A>(loss.partition);
 }
 
-// Where the counts of some rows are added.
+// Accumulators of the counts of some rows.
 template <typename A>
 struct ChainCounts {
   A *start, *transitions, *end;
 };
 
-// probabilities[y] of step i - 1 and the counts of pairs, from `after`, the probabilities of step
-// i: p(y, c) = after[c] p(y_(i-1) = y | y_i = c, emissions up to i - 1).
+// Computes probabilities[y] of step i - 1 and the pair counts from `after`, the probabilities of
+// step i:
+//   p(y, c) = after[c] p(y_(i-1) = y | y_i = c, emissions up to i - 1)
 template <typename A>
 void count_pairs(std::int64_t tags,
                  A scale,
@@ -205,7 +206,7 @@ void row_path(const ChainView<T>& chain,
       }
       std::swap(best, next);
     }
-    // Counted from the best one, so that scores do not grow with time and lose digits.
+    // Relative to the best score, so that scores do not grow with time and lose precision.
     write_known(tags, best, emissions + i * tags, A{0}, best);
     const A shift = origin(*std::max_element(best, best + tags));
     for (std::int64_t c = 0; c < tags; ++c) best[c] -= shift;
@@ -240,8 +241,8 @@ void crf_backward(Cpu, const CrfGradient& call) {
   with_floating_type(call.chain.emissions.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
     const ChainView<T> chain(call.chain);
-    // In so many blocks of rows, whatever the number of threads, where the pairs of tags of each do
-    // not take much memory.
+    // The number of blocks of rows does not depend on the number of threads. It is limited by the
+    // memory of each block's pair counts.
     constexpr std::int64_t most_blocks = 32, most_pairs = 1 << 22;
     const std::int64_t wanted =
         std::clamp(most_pairs / (chain.tags * chain.tags), std::int64_t{1}, most_blocks);

@@ -53,7 +53,7 @@ void statistics(const CrossEntropyStatistics& entropy) {
       const T* row = logits + r * width;
       const A maximum = maximum_of<T, A>(row, valid);
       maxima[r] = maximum;
-      // A row of -inf has the sum 0; a NaN anywhere makes the sum NaN.
+      // The sum of a row of -inf is 0; any NaN makes it NaN.
       const bool none = maximum == -std::numeric_limits<A>::infinity();
       sums[r] = sum_of_exponentials<T, A>(row, valid, none ? A{0} : maximum);
       const std::int64_t local = targets[r] - vocabulary_begin;
@@ -93,7 +93,7 @@ void gradient(const CrossEntropyGradient& entropy) {
       const bool here = local >= 0 && local < valid;
       const A logit = here ? static_cast<A>(row[local]) : A{0};
       gradient_row(row, valid, log_sums[r], scales[r], off_target);
-      // Rounded once, from the logit: softmax - on_target cancels.
+      // Rounded once, from the logit: softmax - on_target would cancel.
       if (here) row[local] = T(scales[r] * (fast_exp(logit - log_sums[r]) - on_and_off));
       std::fill(row + valid, row + width, T(A{0}));
     }
@@ -102,7 +102,7 @@ void gradient(const CrossEntropyGradient& entropy) {
 
 }  // namespace
 
-// Row after row: a logarithm of several at a time is another one in the last bit.
+// Row by row: vectorized logarithms differ in the last bit.
 template <typename F>
 void for_each_row(Cpu, std::int64_t rows, const F& f) {
   for_elements(rows, [&](std::int64_t begin, std::int64_t end) {

@@ -9,8 +9,8 @@
 namespace longspan {
 namespace {
 
-// The elements of a local run of consecutive global indices, in pieces whose words fit in the
-// first-level cache.
+// Processes a local run of consecutive global indices, in pieces whose random words fit in the L1
+// cache.
 template <bool adds, typename T>
 void drop_run(const Random& random,
               std::uint32_t threshold,
@@ -64,8 +64,8 @@ void drop(const Dropout& dropout, const Tensor& added = {}) {
   const auto threshold = dropout_threshold(dropout.rate);
   const A factor = static_cast<A>(1 / (1 - dropout.rate));
   const Random random = dropout.random;
-  // Where an element lies, and how many rows from there follow each other in the undivided array
-  // too.
+  // Position of an element, and the number of rows from there on that are consecutive in the
+  // unsharded array.
   struct Run {
     std::uint64_t start;
     std::int64_t rows;

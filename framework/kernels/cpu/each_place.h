@@ -1,12 +1,11 @@
-// Loops over the elements of rows, each with its feature, on the CPU.
+// CPU loops over the elements of rows, with the feature of each.
 #pragma once
 
 #include "framework/kernels/cpu/loops.h"
 
 namespace longspan {
 
-// f(i, c) for every element i of rows of `shape`, which is of feature c: several at a time in
-// vector units.
+// Calls f(i, c) for every element i of rows of `shape`, with its feature c. Vectorized.
 template <typename F>
 void parallel_elements(Cpu, const Shape& shape, F f) {
   const std::int64_t width = shape.width();

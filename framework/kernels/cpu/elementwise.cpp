@@ -54,7 +54,7 @@ void copy_rows(Cpu,
   check_copy_rows(from, from_begin, to, to_begin, count);
   const std::int64_t outer = from.shape()[0], width = from.shape()[2];
   const std::int64_t from_time = from.shape()[1], to_time = to.shape()[1];
-  // Row r of the outer * count that are moved.
+  // Row r of the outer * count rows to copy.
   const auto source_row = [=](std::int64_t r) {
     return (r / count * from_time + from_begin + r % count) * width;
   };

@@ -15,7 +15,7 @@ void select_rows(Cpu cpu, const ChooseRows& call) { choose_rows_on(cpu, call); }
 
 void join_rows_backward(Cpu cpu, const JoinRowsGradient& call) {
   check(call);
-  // Before dy is written over.
+  // Must precede the writes to dbefore, which may alias dy.
   if (call.dweights.defined())
     with_floating_type(call.x.dtype(), [&]<typename T>(TypeTag<T>) {
       using A = Accumulator<T>;

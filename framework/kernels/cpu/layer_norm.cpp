@@ -17,8 +17,8 @@ struct Row {
   A rstd;
 };
 
-// Two passes: the squares are of differences from a first mean, which their sum then corrects, so a
-// large mean costs no digits.
+// Two passes: the squares are of differences from a first mean, which their sum then corrects. A
+// large mean therefore causes no cancellation.
 template <typename T, typename A>
 Row<A> statistics(const T* x, std::int64_t width, A epsilon, bool centered) {
   const A count = static_cast<A>(width);
@@ -71,7 +71,7 @@ void forward(const LayerNorm& norm) {
 
 // With g = weight dy and h = (x - mean) / deviation:
 //   dx = (g - mean(g) - h mean(g h)) / deviation, or dx += that; dweight += dy h; dbias += dy.
-// Not centred, without mean(g).
+// Without centering, the term mean(g) is omitted.
 template <bool add, typename T, typename Y, typename A>
 void backward_row(const T* x,
                   const Y* dy,

@@ -6,7 +6,8 @@
 namespace longspan {
 namespace {
 
-// About what an exponential costs in elements of a plain loop, for the choice of threads.
+// Cost of an exponential in elements of a simple loop, approximately, used to choose the number of
+// threads.
 constexpr std::int64_t cost_of_exponential = 8;
 
 template <typename T>

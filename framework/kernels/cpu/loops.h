@@ -1,5 +1,5 @@
-// How CPU kernels divide their work: one parallel region a kernel, none for small sizes, and cuts
-// that lie on cache lines.
+// Work partitioning of CPU kernels: one parallel region for each kernel, none for small sizes, and
+// splits at cache line boundaries.
 #pragma once
 
 #include <omp.h>
@@ -14,11 +14,11 @@
 
 namespace longspan {
 
-// Fewer elements than this are not worth waking another thread.
+// Fewer elements do not justify waking another thread.
 inline constexpr std::int64_t serial_elements = 16384;
 
-// Calls f(begin, end) on disjoint ranges that cover [0, count): one a thread. `cost` is the number
-// of elements that one item stands for; cuts are multiples of `step`. f must not throw.
+// Calls f(begin, end) on disjoint ranges that cover [0, count), one for each thread. `cost` is the
+// number of elements that one item represents. Splits are multiples of `step`. f must not throw.
 template <typename F>
 void for_ranges(std::int64_t count, std::int64_t cost, std::int64_t step, const F& f) {
   if (count <= 0) return;
@@ -45,8 +45,8 @@ void for_elements(std::int64_t count, const F& f) {
   for_ranges(count, 1, 64, f);
 }
 
-// f(i) for every i below count, several at a time in vector units: without branches, calls, or
-// anything that one i leaves for another.
+// Calls f(i) for every i below count. Vectorized: f must have no branches, calls or loop-carried
+// dependencies.
 template <typename F>
 void for_each_element(Cpu, std::int64_t count, F f) {
   for_elements(count, [f](std::int64_t begin, std::int64_t end) {
@@ -55,7 +55,7 @@ void for_each_element(Cpu, std::int64_t count, F f) {
   });
 }
 
-// out[i] = f(i), rounded, likewise.
+// out[i] = f(i), rounded. Vectorized, as above.
 template <typename T, typename F>
 void write_elements(Cpu cpu, std::int64_t count, T* out, F f) {
   for_each_element(
@@ -68,8 +68,8 @@ void for_rows(std::int64_t rows, std::int64_t width, const F& f) {
   for_ranges(rows, std::max<std::int64_t>(width, 1), 1, f);
 }
 
-// Calls f(index) for every index below `count`, given out one by one to the threads: for few
-// pieces of unequal cost. `cost` as in `for_ranges`.
+// Calls f(index) for every index below `count`, with dynamic scheduling: for few items of unequal
+// cost. `cost` as in `for_ranges`.
 template <typename F>
 void for_pieces(std::int64_t count, std::int64_t cost, const F& f) {
   if (count * cost < 2 * serial_elements || count < 2) {
@@ -80,7 +80,7 @@ void for_pieces(std::int64_t count, std::int64_t cost, const F& f) {
   for (std::int64_t i = 0; i < count; ++i) f(i);
 }
 
-// Rows that lie anywhere in memory are asked for this many rows before they are needed.
+// Prefetch distance for rows at arbitrary addresses.
 inline constexpr std::int64_t rows_ahead = 16;
 template <typename T>
 void prefetch(const T* row, std::int64_t width) {
@@ -88,7 +88,7 @@ void prefetch(const T* row, std::int64_t width) {
   for (std::int64_t i = 0; i < width; i += cache_line) __builtin_prefetch(row + i);
 }
 
-// The elements of a short tensor as accumulators `A`, whether it holds them or a narrower dtype.
+// The elements of a short tensor, converted to accumulators `A` if it has a narrower dtype.
 template <typename A>
 class AccumulatorView {
  public:
@@ -117,14 +117,14 @@ class AccumulatorView {
   const A* elements_ = nullptr;
 };
 
-// Sums over rows are made in blocks of this many rows, whatever the number of threads, so that
-// they do not depend on it.
+// Sums over rows use blocks of this many rows for any number of threads, so that the result does
+// not depend on it.
 inline std::int64_t rows_in_block(std::int64_t rows) {
   return std::max<std::int64_t>(32, (rows + 255) / 256);
 }
 
-// out[c] += sum over rows of partial[r, c], in the order of r. partial: [rows, width]
-// accumulators, out: [width], T or its accumulator.
+// out[c] += sum over rows of partial[r, c], in the order of r. partial: [rows, width], accumulator
+// dtype; out: [width], T or its accumulator.
 template <typename A, typename T>
 void add_rows_in_order(const A* partial, std::int64_t rows, std::int64_t width, T* out) {
   for_ranges(width, rows, 64, [=](std::int64_t begin, std::int64_t end) {

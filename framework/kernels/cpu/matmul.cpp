@@ -14,7 +14,7 @@ Tensor widened(Cpu cpu, const Tensor& narrow) {
   return wide;
 }
 
-// The product in f32 from converted copies: for dtypes the processor does not multiply.
+// The product in f32 from converted copies, for dtypes that the processor does not multiply.
 void matmul_converted(Cpu cpu, const Matmul& matmul, const MatmulExtents& extents) {
   Matmul wide = matmul;
   wide.a = widened(cpu, matmul.a);

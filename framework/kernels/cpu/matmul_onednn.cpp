@@ -9,10 +9,11 @@
 namespace longspan {
 namespace {
 
-// A product of fewer operations takes one thread about as long as the others need to begin and end.
+// For fewer operations, starting and joining threads takes about as long as the product on one
+// thread.
 constexpr double serial_flops = 1 << 20;
 
-// The threads of a product of so many operations, while this lives.
+// Sets the number of threads for a product of `flops` operations during its lifetime.
 class ProductThreads {
  public:
   explicit ProductThreads(double flops) {
@@ -26,7 +27,7 @@ class ProductThreads {
   int before_ = omp_get_max_threads();
 };
 
-// What a primitive is made for.
+// Cache key of a primitive.
 struct Key {
   std::int64_t m, k, n;
   bool transpose_a, transpose_b, accumulate, bias;
@@ -63,7 +64,7 @@ dnnl::primitive_attr attributes_of(const Key& key) {
   if (key.accumulate) after.append_sum(1.0f);
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(after);
-  // The scratch comes from the device's allocator, where it is counted.
+  // Scratch comes from the device's allocator, which counts it.
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   return attributes;
 }
@@ -86,18 +87,18 @@ struct Product {
   dnnl::matmul primitive;
 };
 
-// A device's primitives, one a shape.
+// A device's primitives, one for each shape.
 class Products {
  public:
   std::shared_ptr<const Product> get(const Key& key) {
     const std::lock_guard lock(mutex_);
-    // Shapes that never repeat must not fill the memory.
+    // Limits memory if shapes never repeat.
     if (products_.size() > most) products_.clear();
     auto& product = products_[key];
     if (!product) product = std::make_shared<const Product>(key, engine_);
     return product;
   }
-  // Without compiling it, which takes far longer.
+  // Does not compile the primitive, which takes far longer.
   std::int64_t scratch_bytes(const Key& key) {
     const std::lock_guard lock(mutex_);
     const auto [found, is_new] = scratch_.try_emplace(key, 0);
@@ -114,16 +115,16 @@ class Products {
   std::mutex mutex_;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   std::map<Key, std::shared_ptr<const Product>> products_;
-  std::map<Key, std::int64_t> scratch_;  // of products that were not made
+  std::map<Key, std::int64_t> scratch_;  // of products without a primitive
 };
 
 Tensor scratch_of(const Matmul& matmul, std::int64_t bytes) {
   return Tensor::empty({bytes}, DType::u8, matmul.c.device(), MemoryTag::workspace);
 }
 
-// The float32 products that oneDNN's older routine makes faster than its matmul primitive: b as it
-// is and no bias, most of all a weight's gradient x^T dy that is added up (up to a tenth faster at
-// 512 x 2048 x 512; with b transposed it is slower by as much).
+// f32 products that oneDNN's sgemm computes faster than its matmul primitive: b not transposed and
+// no bias. It mainly applies to accumulated weight gradients x^T dy (up to 10% faster at 512 x 2048
+// x 512; with b transposed it is as much slower).
 bool is_for_sgemm(const Matmul& matmul) {
   return matmul.a.dtype() == DType::f32 && !matmul.transpose_b && !matmul.bias.defined();
 }
@@ -188,7 +189,7 @@ void matmul_onednn(Cpu cpu, const Matmul& matmul, const MatmulExtents& extents) 
       multiply_by_primitive(products, matmul, extents);
     }
   } catch (const dnnl::error& error) {
-    throw Failure("matmul: oneDNN refused a product of [{}, {}] and [{}, {}] in {}: {}",
+    throw Failure("matmul: oneDNN failed for [{}, {}] x [{}, {}] in {}: {}",
                   extents.m,
                   extents.k,
                   extents.k,

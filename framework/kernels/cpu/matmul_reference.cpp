@@ -9,7 +9,7 @@ constexpr std::int64_t tile_rows = 8;
 constexpr std::int64_t tile_columns = 64;
 constexpr std::int64_t tile_terms = 128;
 
-// A matrix as rows of accumulators whichever way it is stored.
+// A matrix as rows of accumulators, in either storage order.
 template <typename T>
 struct Matrix {
   const T* elements;
@@ -27,7 +27,7 @@ Matrix<T> matrix(const Tensor& tensor, bool transposed) {
   return {tensor.data<T>(), transposed ? 1 : width, transposed ? width : 1};
 }
 
-// One tile of c: the terms come in pieces that are packed to lie in the first-level cache.
+// One tile of c. Terms are packed in pieces that fit in the L1 cache.
 template <typename T, typename A>
 void sum_tile(const Matrix<T>& a,
               const Matrix<T>& b,

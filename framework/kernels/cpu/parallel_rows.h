@@ -1,11 +1,12 @@
-// Work that is one function a row.
+// Parallel loops that call one function for each row.
 #pragma once
 
 #include "framework/kernels/cpu/loops.h"
 
 namespace longspan {
 
-// f(row) for every row, shared among threads. `cost`: elements that a row stands for.
+// Calls f(row) for every row, split among threads. `cost`: the number of elements that a row
+// represents.
 template <typename F>
 void parallel_rows(Cpu, std::int64_t rows, std::int64_t cost, const F& f) {
   for_rows(rows, cost, [&](std::int64_t begin, std::int64_t end) {

@@ -1,4 +1,4 @@
-// Many blocks of Philox4x32-10 (Salmon et al. 2011) at once, one 64-bit lane a block.
+// Vectorized Philox4x32-10 (Salmon et al. 2011): one block for each 64-bit lane.
 #pragma once
 
 #include <hwy/highway.h>
@@ -12,8 +12,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace longspan {
 
-// Writes the words of blocks [first, first + count) of `random` one after the other: 4 * count
-// words, those of `random.block(first + i)`; with a step those of `random.block(first + i * step)`.
+// Writes the words of blocks [first, first + count) of `random` consecutively: 4 * count words,
+// those of `random.block(first + i)`, or with a step of `random.block(first + i * step)`.
 inline void philox_blocks(const Random& random,
                           std::uint64_t first,
                           std::int64_t count,
@@ -32,8 +32,8 @@ inline void philox_blocks(const Random& random,
   for (std::size_t round = 1; round < keys.size(); ++round)
     keys[round] = {keys[round - 1][0] + 0x9E3779B9u, keys[round - 1][1] + 0xBB67AE85u};
 
-  // Only the lower half of a lane counts, except in a product: there the upper half is the next
-  // round's word.
+  // Only the lower half of a lane is significant, except in a product, where the upper half is a
+  // word of the next round.
   alignas(64) std::uint64_t steps[HWY_MAX_BYTES / sizeof(std::uint64_t)];
   for (std::int64_t lane = 0; lane < lanes; ++lane)
     steps[lane] = static_cast<std::uint64_t>(lane) * step;

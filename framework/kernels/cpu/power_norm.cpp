@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-// The sums of each block of rows, [blocks, width], in the order of rows.
+// Sums of each block of rows, [blocks, width], in row order.
 template <typename A, typename T, typename U>
 void sum_blocks(const ProductSums& call, std::int64_t block, A* partial) {
   const std::int64_t rows = call.a.shape().rows(), width = call.a.shape().width();

@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-// The rows that a part has something of, and of one of them the columns.
+// The rows that a part overlaps, and the columns within one of them.
 struct Lines {
   std::int64_t first;
   std::int64_t end;

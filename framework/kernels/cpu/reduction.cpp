@@ -6,8 +6,8 @@
 namespace longspan {
 namespace {
 
-// partial[c] = sum over `rows` rows of x[r, c]; four rows at a time, so that the sums are read and
-// written once for four.
+// partial[c] = sum over `rows` rows of x[r, c]. Four rows at a time, so that the sums are loaded
+// and stored once for four.
 template <typename T, typename A>
 void sum_rows(const T* x, std::int64_t rows, std::int64_t width, A* partial) {
   std::fill(partial, partial + width, A{0});
@@ -26,7 +26,7 @@ void sum_rows(const T* x, std::int64_t rows, std::int64_t width, A* partial) {
   }
 }
 
-// The sum of term(x[i]) in double, in blocks of a fixed length: the same for any number of
+// The sum of term(x[i]) in double, in blocks of a fixed length: independent of the number of
 // threads.
 template <typename Term>
 double blocked_sum(const Tensor& x, const Term& term) {
@@ -42,7 +42,7 @@ double blocked_sum(const Tensor& x, const Term& term) {
         const auto term_at = [&](std::int64_t i) {
           return term(static_cast<double>(static_cast<Accumulator<T>>(elements[i])));
         };
-        // Sums side by side: they fill the vector units, and their order is written here.
+        // Parallel partial sums: they fill the vector units, with an explicit order.
         constexpr std::int64_t lanes = 32;
         double totals[lanes] = {};
         std::int64_t i = b * block;

@@ -8,7 +8,7 @@ void transpose(Cpu, const Tensor& x, const Tensor& y) {
   check_transpose(x, y);
   const std::int64_t rows = x.shape()[1];
   const std::int64_t columns = x.shape()[2];
-  // A band of y's rows and a band of its columns at a time, so that both sides stay in the cache.
+  // Processes a band of y's rows by a band of its columns, so that both sides stay in the cache.
   constexpr std::int64_t band = 32;
   const std::int64_t bands = (columns + band - 1) / band;
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {

@@ -1,4 +1,4 @@
-// What the threads of a block do together.
+// Reductions over warps and blocks.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,9 +8,8 @@
 
 #include "framework/kernels/cuda/launch.h"
 
-// The block's shared memory, as much as its launch asked for. The only way in which kernels use
-// shared memory. Copies and loads of warps need 16 bytes of alignment, what groups of warps
-// multiply 1,024.
+// The block's dynamic shared memory, with the size given at launch. Kernels use no other shared
+// memory. Warp copies and loads require an alignment of 16 bytes, warp-group products 1,024.
 extern __shared__ __align__(1024) unsigned char longspan_shared_bytes[];
 
 namespace longspan {
@@ -23,7 +22,7 @@ __device__ T* shared_memory() {
   return reinterpret_cast<T*>(longspan_shared_bytes);
 }
 
-// The values of all lanes put together, in every lane; the order is fixed.
+// Reduction over all lanes, returned in every lane; the order is fixed.
 template <typename T, typename F>
 __device__ T warp_reduce(T value, F join) {
   for (int lanes = warp_size / 2; lanes > 0; lanes /= 2)
@@ -31,7 +30,8 @@ __device__ T warp_reduce(T value, F join) {
   return value;
 }
 
-// The same over a block, by all of its threads; `scratch` is shared memory for an element a warp.
+// Reduction over a block, by all of its threads; `scratch` is shared memory for one element for
+// each warp.
 template <typename T, typename F>
 __device__ T block_reduce(T value, T* scratch, F join) {
   value = warp_reduce(value, join);
@@ -40,7 +40,7 @@ __device__ T block_reduce(T value, T* scratch, F join) {
   __syncthreads();
   T result = scratch[0];
   for (int warp = 1; warp < warps; ++warp) result = join(result, scratch[warp]);
-  __syncthreads();  // scratch may be used again
+  __syncthreads();  // scratch may be reused
   return result;
 }
 
@@ -50,7 +50,7 @@ struct Plus {
     return a + b;
   }
 };
-// Of a number and NaN the number.
+// fmax semantics: ignores NaN.
 struct Max {
   template <typename T>
   __device__ T operator()(T a, T b) const {
@@ -58,8 +58,8 @@ struct Max {
   }
 };
 
-// a and b, each added over a block by all of its threads; `scratch` is shared memory for two
-// elements a warp.
+// Block sums of a and b, by all threads of the block; `scratch` is shared memory for two elements
+// for each warp.
 template <typename T>
 __device__ void block_reduce_sum(T& a, T& b, T* scratch) {
   a = warp_reduce(a, Plus());
@@ -75,14 +75,14 @@ __device__ void block_reduce_sum(T& a, T& b, T* scratch) {
     a += scratch[2 * warp];
     b += scratch[2 * warp + 1];
   }
-  __syncthreads();  // scratch may be used again
+  __syncthreads();  // scratch may be reused
 }
 
-// Two numbers a warp.
+// Scratch of two elements for each warp.
 template <typename A>
 inline constexpr std::size_t row_scratch_bytes = 2 * 256 / warp_size * sizeof(A);
 
-// A block a row, with a thread for 4 of its elements and that much scratch.
+// One block for each row, with one thread for 4 elements, and scratch for its reductions.
 template <typename A>
 Grid row_grid(std::int64_t rows, std::int64_t width) {
   int threads = warp_size;

@@ -18,13 +18,13 @@ __global__ void sum_row_blocks(
   const std::int64_t first = block * rows_in_block;
   const std::int64_t last = first + rows_in_block < rows ? first + rows_in_block : rows;
   A sum = 0;
-#pragma unroll 8  // what several rows have is read before it is added
+#pragma unroll 8  // reads several rows before adding them
   for (std::int64_t row = first; row < last; ++row) sum += term(row, column);
   write(block * width + column, sum);
 }
 
-// write(c, sum over b of partial[b, c]): a warp's width of columns a block, whose warps share the
-// rows.
+// write(c, sum over b of partial[b, c]). A block has a warp's width of columns, and its warps split
+// the rows.
 template <typename A, typename F>
 __global__ void add_row_blocks(std::int64_t blocks, std::int64_t width, const A* partial, F write) {
   A* const sums = shared_memory<A>();
@@ -52,7 +52,7 @@ struct StorePartial {
   __device__ void operator()(std::int64_t i, A sum) const { out[i] = sum; }
 };
 
-// A term: what stands in row r and column c of a matrix.
+// Term: the element in row r and column c of a matrix.
 template <typename T>
 struct MatrixElement {
   std::int64_t width;
@@ -89,7 +89,7 @@ void add_partials(Cuda cuda, std::int64_t blocks, std::int64_t width, const A* p
          write);
 }
 
-// write(c, sum over r of term(r, c)). The order of the sum depends on the sizes alone.
+// write(c, sum over r of term(r, c)). The summation order depends only on the sizes.
 template <typename A, typename F, typename W>
 void sum_columns(
     Cuda cuda, const Device& device, std::int64_t rows, std::int64_t width, F term, W write) {

@@ -7,7 +7,7 @@ namespace longspan {
 
 CublasLt::CublasLt() {
   library_ = open_cuda_library(fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
-                               "matrix products on a GPU",
+                               "matrix multiplication on a GPU",
                                LONGSPAN_CUDA_LIBRARIES);
   find(create, "cublasLtCreate");
   find(destroy, "cublasLtDestroy");
@@ -28,7 +28,7 @@ CublasLt::CublasLt() {
 template <typename F>
 void CublasLt::find(F& function, const char* name) {
   function = reinterpret_cast<F>(dlsym(library_, name));
-  if (function == nullptr) throw Failure("cuBLASLt has no {}", name);
+  if (function == nullptr) throw Failure("cuBLASLt has no function {}", name);
 }
 
 }  // namespace longspan

@@ -1,5 +1,5 @@
-// cuBLASLt, opened when it is first needed: a program that only ever sees CPUs neither needs it nor
-// takes a tenth of a second to load it.
+// cuBLASLt, loaded lazily: CPU-only programs do not need it, and loading it takes a tenth of a
+// second.
 #pragma once
 
 #include <cublasLt.h>
@@ -10,7 +10,7 @@ namespace longspan {
 
 class CublasLt {
  public:
-  // Throws Failure where there is no such library.
+  // Throws Failure if the library cannot be loaded.
   CublasLt();
 
   // Throws Failure unless the call succeeded.
@@ -37,7 +37,7 @@ class CublasLt {
   template <typename F>
   void find(F& function, const char* name);
 
-  void* library_;  // stays open: the driver may hold kernels of it until the process ends
+  void* library_;  // never closed: the driver may use its kernels until the process ends
   decltype(&cublasLtGetStatusString) status_text_;
 };
 

@@ -23,7 +23,7 @@ cudaDataType_t type_of(DType dtype) {
     case DType::f16:
       return CUDA_R_16F;
     default:
-      throw Failure("there is no matrix product of {}", name_of(dtype));
+      throw Failure("matmul does not support {}", name_of(dtype));
   }
 }
 
@@ -159,7 +159,7 @@ class Products {
                           product_workspace_bytes,
                           cuda.stream);
       if (!is_refusal(status)) {
-        library_.require(status, "a matrix product");
+        library_.require(status, "matrix multiplication");
         return true;
       }
       chosen.algorithms.erase(chosen.algorithms.begin());
@@ -170,7 +170,9 @@ class Products {
  private:
   template <typename T>
   void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name, const T& value) {
-    library_.require(library_.set_product(desc, name, &value, sizeof(value)), "a matrix product");
+    library_.require(library_.set_product(desc, name, &value, sizeof(value)),
+                     "matrix "
+                     "multiplication");
   }
   template <typename T>
   void set(cublasLtMatmulPreference_t preference,
@@ -189,7 +191,7 @@ class Products {
                                              : rounds ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                       : CUBLAS_COMPUTE_32F,
                                              wide ? CUDA_R_64F : CUDA_R_32F),
-                     "describing a product");
+                     "creating a matmul descriptor");
     Owned<cublasLtMatmulDesc_t> owned(desc, library_.destroy_product);
     const auto operation = [](bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
     set(desc, CUBLASLT_MATMUL_DESC_TRANSA, operation(product.transpose_b));
@@ -219,7 +221,7 @@ class Products {
                                             static_cast<std::uint64_t>(columns),
                                             static_cast<std::uint64_t>(rows),
                                             columns),
-                     "describing a matrix");
+                     "creating a matrix layout");
     return Owned<cublasLtMatrixLayout_t>(layout, library_.destroy_layout);
   }
 
@@ -295,7 +297,7 @@ class Products {
     int value = 0;
     std::size_t written = 0;
     library_.require(library_.ask_algorithm(&algorithm, name, &value, sizeof(value), &written),
-                     "asking about an algorithm");
+                     "querying an algorithm");
     return value;
   }
 

@@ -1,4 +1,4 @@
-// The matrix product of a library. Its body is cuBLASLt's (cublaslt_gemm.cu).
+// Library matrix product, implemented with cuBLASLt (cublaslt_gemm.cu).
 #pragma once
 
 #include <cstddef>
@@ -9,20 +9,19 @@
 
 namespace longspan {
 
-// Memory that the library may use for a product: as much as its own documentation advises on
-// Hopper.
+// Workspace size of library products, as the cuBLAS documentation recommends for Hopper.
 inline constexpr std::size_t product_workspace_bytes = std::size_t{32} << 20;
 
-// What is made beside a product. GELU is that with tanh; `before`: [m, n], c's dtype.
+// Operation fused with a product. GELU is the tanh approximation; `before`: [m, n], c's dtype.
 enum class Epilogue : std::uint8_t {
   none,
   gelu,             // c = gelu(a b + bias), before = a b + bias
   gelu_derivative,  // c = (a b) * gelu'(before)
-  sums_of_a,        // a_sums = the sums of a over k; a transposed
+  sums_of_a,        // a_sums = the sums of a over k; requires a transposed
 };
 
-// c = a b + bias, or c += a b; rows after rows, none of the extents 0. a: [m, k], b: [k, n], or
-// transposed; c: [m, n]; a bias [n] is of c's dtype, which is not f64, or nullptr.
+// c = a b + bias, or c += a b; row-major, no extent is 0. a: [m, k], b: [k, n], or transposed; c:
+// [m, n]. bias: [n] in c's dtype, which is not f64, or nullptr.
 struct GemmArguments {
   std::int64_t m = 0;
   std::int64_t k = 0;
@@ -31,7 +30,7 @@ struct GemmArguments {
   bool transpose_b = false;
   bool accumulate = false;
   DType dtype = DType::f32;    // of a and b
-  DType c_dtype = DType::f32;  // that or its accumulator's
+  DType c_dtype = DType::f32;  // dtype or its accumulator dtype
   const void* a = nullptr;
   const void* b = nullptr;
   const void* bias = nullptr;
@@ -41,12 +40,12 @@ struct GemmArguments {
   void* a_sums = nullptr;     // [m], of c's dtype
   void* workspace = nullptr;  // product_workspace_bytes
 };
-// False where the library has no algorithm for it, or with its bias and epilogue none that is worth
-// it or right: then nothing was done.
+// Returns false, without effect, if the library has no algorithm for it. Also returns false if its
+// algorithms for this bias and epilogue are too slow or inaccurate.
 [[nodiscard]] bool multiply(Cuda, const GemmArguments&);
 
-// The same without an epilogue and without the library, which has no algorithm for some odd shapes:
-// a thread an element, slowly.
+// The product without an epilogue and without the library, which has no algorithm for some odd
+// shapes. Slow: one thread for each element.
 void reference_gemm(Cuda, const GemmArguments&);
 
 }  // namespace longspan

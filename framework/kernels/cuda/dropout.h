@@ -1,4 +1,4 @@
-// Dropout of four neighbours.
+// Dropout of four adjacent elements.
 #pragma once
 
 #include "framework/kernels/cuda/row_io.h"
@@ -6,7 +6,7 @@
 
 namespace longspan {
 
-// A placement as a kernel takes it: time is cut into few pieces.
+// ShardPlacement as a kernel argument, with time split into a bounded number of pieces.
 struct Place {
   static constexpr int most_pieces = 8;
 
@@ -14,9 +14,9 @@ struct Place {
       : rows(row_count), places(row_places.defined() ? row_places.data<std::int64_t>() : nullptr) {
     const std::vector<RowPlacement> placed = placed_rows(placement, rows);
     require(placed.size() <= most_pieces,
-            "dropout: the rows of a block come from {} places, at most {} are known here",
-            placed.size(),
-            most_pieces);
+            "dropout: expected the rows of a block at no more than {} positions, found {}",
+            most_pieces,
+            placed.size());
     for (const RowPlacement& piece : placed) pieces[count++] = piece;
     outer_begin = placement.outer_begin;
     middle_begin = placement.middle_begin;
@@ -25,8 +25,8 @@ struct Place {
     inner_total = placement.inner_total;
   }
 
-  // Of the first element of a row of [outer rows, width] its index in the undivided array. Those
-  // after it follow.
+  // Index of the first element of a row of [outer rows, width] in the unsharded array. The
+  // following elements have consecutive indices.
   __device__ std::uint64_t index(std::int64_t row) const {
     if (places != nullptr)
       return static_cast<std::uint64_t>(places[row] * inner_total + inner_begin);
@@ -46,43 +46,43 @@ struct Place {
   int count = 0;
 };
 
-// What a dropout does to fours of [outer rows, width].
+// Applies dropout to groups of four elements of [outer rows, width].
 template <typename T>
 struct DropoutFunctor {
   using A = Accumulator<T>;
 
   explicit DropoutFunctor(const Dropout& dropout)
-      : place(dropout.placement, dropout.x.shape()[1], dropout.rows),
-        random(dropout.random),
-        threshold(dropout_threshold(dropout.rate)),
-        factor(static_cast<A>(1 / (1 - dropout.rate))) {}
+      : place_(dropout.placement, dropout.x.shape()[1], dropout.rows),
+        random_(dropout.random),
+        threshold_(dropout_threshold(dropout.rate)),
+        factor_(static_cast<A>(1 / (1 - dropout.rate))) {}
 
   __device__ Vec4<T> operator()(std::int64_t row, std::int64_t first, const Vec4<T>& from) const {
-    const std::uint64_t index = place.index(row) + static_cast<std::uint64_t>(first);
+    const std::uint64_t index = place_.index(row) + static_cast<std::uint64_t>(first);
     const auto skipped = static_cast<int>(index % 4);
-    // They share the words of a block of random numbers where they lie in one.
-    const auto words = random.block(index / 4);
-    const auto after = skipped == 0 ? words : random.block(index / 4 + 1);
+    // All four use the same block of random words if they lie in one.
+    const auto words = random_.block(index / 4);
+    const auto after = skipped == 0 ? words : random_.block(index / 4 + 1);
     Vec4<T> to;
     for (int k = 0; k < 4; ++k) {
       const int i = skipped + k;
       const std::uint32_t word = i < 4 ? chosen(words, i) : chosen(after, i - 4);
-      put(to.at[k], word >> 8 >= threshold ? wide(from.at[k]) * factor : A{0});
+      put(to.at[k], word >> 8 >= threshold_ ? wide(from.at[k]) * factor_ : A{0});
     }
     return to;
   }
 
  private:
-  // An index that is not known when this is compiled would send the words through memory.
+  // A dynamic index would force the words into local memory.
   __device__ static std::uint32_t chosen(const std::array<std::uint32_t, 4>& words, int i) {
     const std::uint32_t low = i == 0 ? words[0] : words[1], high = i == 2 ? words[2] : words[3];
     return i < 2 ? low : high;
   }
 
-  Place place;
-  Random random;
-  std::uint32_t threshold;
-  A factor;
+  Place place_;
+  Random random_;
+  std::uint32_t threshold_;
+  A factor_;
 };
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// Loops over the elements of rows, each with its feature, on a GPU.
+// CUDA loops over the elements of rows, with the feature of each.
 #pragma once
 
 #include "framework/kernels/cuda/launch.h"
@@ -13,7 +13,7 @@ struct InRows {
   __device__ void operator()(std::int64_t i) const { f(i, i % width); }
 };
 
-// f(i, c) for every element i of rows of `shape`, which is of feature c, in any order.
+// Calls f(i, c) for every element i of rows of `shape`, with its feature c, in any order.
 template <typename F>
 void parallel_elements(Cuda cuda, const Shape& shape, F f) {
   for_each_element(cuda, shape.elements(), InRows<F>{shape.width(), f});

@@ -177,7 +177,7 @@ void embedding_scatter(Cuda cuda, const EmbeddingScatter& embedding) {
   const DType dtype = embedding.dout.dtype();
   require(embedding.ids.elements() < std::int64_t{1} << 31 &&
               embedding.dtable.shape()[0] < (std::int64_t{1} << 31) - 1,
-          "embedding_scatter: {} ids and {} rows; at most 2^31 - 2 of each",
+          "embedding_scatter: expected at most 2^31 - 2 ids and rows, found {} and {}",
           embedding.ids.elements(),
           embedding.dtable.shape()[0]);
   with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {

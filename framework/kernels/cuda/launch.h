@@ -1,5 +1,5 @@
-// Starting CUDA kernels. Every kernel goes through `launch`, and none is started with <<< >>>, so
-// that the same files compile as plain C++ against an emulated runtime.
+// Launches CUDA kernels. Every kernel is launched through `launch`, never with <<< >>>, so that the
+// same files compile as plain C++ against an emulated runtime.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,17 +20,18 @@ struct Grid {
   std::size_t shared_bytes = 0;  // of a block
 };
 
-// Shared memory that a block has without asking.
+// Shared memory available to a block without opting in.
 inline constexpr std::size_t usual_shared_bytes = 48 * 1024;
 
-// Nothing is started where there are no blocks, nor on a dry device: the functions that start
-// kernels take their scratch there as they do elsewhere.
+// Launches nothing if there are no blocks, or on a dry device. Launch functions allocate their
+// scratch on a dry device as well, so that it is counted.
 template <typename... Parameters, typename... Arguments>
 void launch(Cuda cuda,
             const Grid& grid,
             void (*kernel)(Parameters...),
             const Arguments&... arguments) {
-  require(grid.blocks < std::int64_t{1} << 31, "CUDA: a grid of {} blocks", grid.blocks);
+  require(
+      grid.blocks < std::int64_t{1} << 31, "CUDA: a grid of {} blocks is too large", grid.blocks);
   if (grid.blocks == 0 || cuda.state->is_meta()) return;
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3{static_cast<unsigned>(grid.blocks), 1, 1};
@@ -49,8 +50,7 @@ void launch(Cuda cuda,
   };
   cudaError_t status = start();
   if (status == cudaErrorMemoryAllocation) {
-    // What a kernel needs is loaded when it is first used, and what is kept for reuse may leave no
-    // room for it.
+    // Kernels are loaded on first use, and the caching allocator may leave no memory for that.
     static_cast<void>(cudaGetLastError());
     cuda.state->allocator().trim();
     status = start();
@@ -58,10 +58,10 @@ void launch(Cuda cuda,
   if (status == cudaSuccess) return;
   require_success(
       status,
-      fmt::format("starting a kernel with {} bytes of shared memory", grid.shared_bytes).c_str());
+      fmt::format("launching a kernel with {} bytes of shared memory", grid.shared_bytes).c_str());
 }
 
-// Compute capability 9: what some library calls and instructions are for alone.
+// Compute capability 9.0, which some library calls and instructions require.
 inline bool is_hopper(Cuda cuda) {
   return attribute(cudaDevAttrComputeCapabilityMajor, cuda.state->gpu()) == 9;
 }
@@ -73,7 +73,7 @@ __global__ void each_element(std::int64_t count, F f) {
     f(i);
 }
 
-// f(i) for every i below count, on the device and in any order.
+// Calls f(i) for every i below count, on the device and in any order.
 template <typename F>
 void for_each_element(Cuda cuda, std::int64_t count, F f) {
   constexpr int threads = 256;
@@ -82,10 +82,9 @@ void for_each_element(Cuda cuda, std::int64_t count, F f) {
   launch(cuda, {.blocks = blocks, .threads = threads}, each_element<F>, count, f);
 }
 
-// How many elements a thread reads before it writes the first: with one after the other, each read
-// would wait for the write before it, which might have changed what it reads, and a GPU of 2,048
-// threads a multiprocessor would have 4 KB of 16-bit elements on their way where its memory wants
-// over 20.
+// Number of elements that a thread reads before its first write. Otherwise each read would wait for
+// the previous write, which may alias it. A GPU with 2,048 threads for each multiprocessor would
+// then have 4 KB of 16-bit elements in flight, but its memory needs over 20 KB.
 template <typename T>
 inline constexpr int elements_together = sizeof(T) < 8 ? 16 / static_cast<int>(sizeof(T)) : 4;
 
@@ -102,12 +101,12 @@ __global__ void write_each_element(std::int64_t count, T* out, F f) {
   for (; i < count; i += step) put(out[i], f(i));
 }
 
-// out[i] = f(i), rounded, for every i below count, on the device and in any order: f(i) may read
+// out[i] = f(i), rounded, for every i below count, on the device and in any order. f(i) may read
 // out[i], but no other element of out.
 template <typename T, typename F>
 void write_elements(Cuda cuda, std::int64_t count, T* out, F f) {
   constexpr int threads = 256;
-  constexpr std::int64_t most_blocks = 1024;  // as many as large GPUs have under way
+  constexpr std::int64_t most_blocks = 1024;  // approximately the number resident on a large GPU
   const std::int64_t blocks = std::min((count + threads - 1) / threads, most_blocks);
   launch(cuda, {.blocks = blocks, .threads = threads}, write_each_element<T, F>, count, out, f);
 }

@@ -235,7 +235,7 @@ template <typename RowsOf>
 void normalise(Cuda cuda, const LayerNorm& norm, bool sums, const RowsOf& rows_of) {
   constexpr std::size_t most_held_bytes = 24 << 10;
   require(norm.bias.dtype() == norm.weight.dtype(),
-          "layer_norm: the weight and bias differ in dtype");
+          "layer_norm: expected weight and bias of one dtype");
   const std::int64_t width = norm.x.shape().width();
   with_all_types(norm.x,
                  norm.y,

@@ -1,5 +1,5 @@
-// Rows whose elements the threads of a block share out: four neighbours a thread, read and written
-// at once where they are aligned.
+// Rows whose elements are split among the threads of a block: a thread reads and writes four
+// adjacent elements, in one access if they are aligned.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ struct alignas(sizeof(T) < 4 ? 4 * sizeof(T) : 16) Vec4 {
   T at[4];
 };
 
-// Of a row that begins at `row`: whether its fours may be read and written at once.
+// Whether the groups of four of the row that begins at `row` are aligned for single accesses.
 template <typename T>
 __device__ bool is_aligned(const T* row, std::int64_t width) {
   return width % 4 == 0 && reinterpret_cast<std::uintptr_t>(row) % alignof(Vec4<T>) == 0;
 }
 
-// The elements from `first` on; zeros after the row's end.
+// The elements from `first` on; zeros after the end of the row.
 template <typename T>
 __device__ Vec4<T> read_four(const T* row, std::int64_t first, std::int64_t width) {
   if (is_aligned(row, width)) return *reinterpret_cast<const Vec4<T>*>(row + first);
@@ -40,8 +40,8 @@ __device__ void write_four(T* row, std::int64_t first, std::int64_t width, const
     if (first + k < width) row[first + k] = four.at[k];
 }
 
-// f(first, four) for the fours of this thread that begin before `end`. As a row may be long and f
-// may write to it, several are read before the first is handed on.
+// Calls f(first, four) for this thread's groups of four that begin before `end`. Reads several
+// groups before passing on the first, because a row may be long and f may write to it.
 template <typename T, typename F>
 __device__ void each_read_four(const T* row, std::int64_t end, std::int64_t width, const F& f) {
   constexpr int together = 4;
@@ -55,7 +55,7 @@ __device__ void each_read_four(const T* row, std::int64_t end, std::int64_t widt
   }
 }
 
-// f(first) for the fours of this thread: the same ones in every call.
+// Calls f(first) for this thread's groups of four, which are the same in every call.
 template <typename F>
 __device__ void each_four(std::int64_t width, const F& f) {
   for (std::int64_t first = 4 * threadIdx.x; first < width; first += 4 * blockDim.x) f(first);

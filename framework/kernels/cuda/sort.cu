@@ -17,7 +17,7 @@ struct Count {
 void sort_stably(Cuda cuda, const Tensor& keys, const Tensor& sorted, const Tensor& order) {
   const std::int64_t count = keys.elements();
   require(sorted.elements() == count && order.elements() == count,
-          "sort_stably: {} keys, room for {} and {}",
+          "sort_stably: expected outputs of {} elements, found {} and {}",
           count,
           sorted.elements(),
           order.elements());

@@ -1,16 +1,16 @@
-// Sorting on the device. Its body is a library's.
+// Sorting on the device, implemented with a library.
 #pragma once
 
 #include "framework/core/tensor.h"
 
 namespace longspan {
 
-// sorted = the keys in ascending order, and order[i] = where sorted[i] was among them; equal keys
-// stay in their order. keys, sorted, order: [n] i32, apart; keys are read, and are at least 0.
+// Stable sort: sorted = the keys in ascending order, order[i] = the index of sorted[i] in keys.
+// keys, sorted, order: [n] i32, not aliased; keys are read and must not be negative.
 void sort_stably(Cuda, const Tensor& keys, const Tensor& sorted, const Tensor& order);
 
-// About what that takes beside: a second place for keys and order, and counts of digits. A GPU is
-// asked; this is for where there is none.
+// Approximate scratch size: a second buffer for keys and order, and digit counts. For dry devices;
+// on a GPU the library reports the size.
 inline std::int64_t sort_scratch_bytes(std::int64_t count) { return 8 * count + (1 << 20); }
 
 }  // namespace longspan

@@ -1,6 +1,5 @@
-// The instructions of a warp for 16-bit matrices, and copies that go on beside computing. Their
-// bodies for compute capability 8.0 and newer; where these files are plain C++ the emulated runtime
-// has others.
+// Warp instructions for 16-bit matrices, and asynchronous copies. Implementations for compute
+// capability 8.0 and newer; the emulated runtime has others for plain C++.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,36 +11,37 @@
 
 namespace longspan::tensor_core {
 
-// A thread's part of matrices of 16 x 16 (four of 8 x 8: top left, bottom left, top right, bottom
-// right): of each the elements 2 (lane % 4) and the next in row lane / 4.
+// A thread's fragment of 16 x 16 matrices (four of 8 x 8: top left, bottom left, top right, bottom
+// right). Of each it has elements 2 (lane % 4) and 2 (lane % 4) + 1 of row lane / 4.
 struct Pairs {
   std::uint32_t of[4];
 };
 
 #ifdef __CUDACC__
 
-// Of what lies in shared memory, as instructions want it.
+// Shared memory address, as instructions require it.
 __device__ inline unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
 
-// Begins to copy 16 bytes to shared memory, or zeros where not `real`. Both are aligned to 16
-// bytes.
+// Begins to copy 16 bytes to shared memory, or zeros unless `real`. Both addresses are aligned to
+// 16 bytes.
 __device__ inline void begin_copy(void* to, const void* from, bool real) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
                "l"(from),
                "r"(real ? 16 : 0)
                : "memory");
 }
-// What was begun since the last end of a group is one.
+// Commits the copies since the last commit as one group.
 __device__ inline void end_copy_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits until all of this thread's groups but the last `groups` have arrived.
+// Waits until all of this thread's groups except the last `groups` have completed.
 template <int groups>
 __device__ inline void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
 }
 
-// Four matrices of 8 x 8: lane 8 m + r gives the address of row r of matrix m in shared memory.
+// Loads four matrices of 8 x 8: lane 8 m + r gives the address of row r of matrix m in shared
+// memory.
 __device__ inline Pairs read_matrices(const void* row) {
   Pairs p;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -50,7 +50,7 @@ __device__ inline Pairs read_matrices(const void* row) {
                : "memory");
   return p;
 }
-// The same, each transposed.
+// Loads four matrices of 8 x 8, each transposed.
 __device__ inline Pairs read_transposed(const void* row) {
   Pairs p;
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -60,9 +60,9 @@ __device__ inline Pairs read_transposed(const void* row) {
   return p;
 }
 
-// sums += a b for a 16 x 16 and b 16 x 8, which is given as its transposed: rows of b's columns,
-// features 0 .. 7 and 8 .. 15. A thread has of the sums the elements 2 (lane % 4) and the next in
-// rows lane / 4 and lane / 4 + 8.
+// sums += a b for a 16 x 16 and b 16 x 8. b is given transposed: its columns as rows, features 0 ..
+// 7 and 8 .. 15. A thread has elements 2 (lane % 4) and 2 (lane % 4) + 1 of the sums in rows lane /
+// 4 and lane / 4 + 8.
 template <typename In>
 __device__ inline void multiply_add(float (&sums)[4],
                                     const Pairs& a,
@@ -93,7 +93,7 @@ __device__ inline std::uint32_t pair_of(float first, float second) {
   return pair;
 }
 
-// 2^x, to about 2 units in the last place.
+// Returns 2^x within about 2 ulp.
 __device__ inline float power_of_two(float x) {
   float power;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));

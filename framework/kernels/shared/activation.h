@@ -1,4 +1,4 @@
-// Activations on any backend: `write_elements` is the backend's.
+// Backend-independent activations. The backend provides `write_elements`.
 #pragma once
 
 #include "framework/kernels/activation.h"
@@ -7,14 +7,14 @@
 
 namespace longspan {
 
-// gelu_tanh(x) = x logistic(2u) with u = sqrt(2/pi) (x + 0.044715 x^3): the same function without
-// the cancellation of 1 + tanh.
+// gelu_tanh(x) = x logistic(2u) with u = sqrt(2/pi) (x + 0.044715 x^3): equivalent, but without the
+// cancellation of 1 + tanh.
 template <typename A>
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline A tanh_argument(A x) {
   return A(1.5957691216057308) * (x + A(0.044715) * x * x * x);
 }
 
-// The function and its derivative, by activation; NaN goes through.
+// The function and its derivative, by activation. NaN propagates.
 template <Activation kind, typename A>
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline A value_of(A x) {
   if constexpr (kind == Activation::relu) return x < A{0} ? A{0} : x;

@@ -1,4 +1,4 @@
-// Elements held to a range on any backend: `write_elements` is the backend's.
+// Backend-independent clamping. The backend provides `write_elements`.
 #pragma once
 
 #include "framework/kernels/clamp.h"
@@ -21,9 +21,9 @@ struct Clamp {
 template <typename Backend>
 void clamp_on(Backend backend, const Tensor& x, double least, double most) {
   require(x.dtype() == DType::f32 || x.dtype() == DType::f64,
-          "clamp: x is {}, wanted f32 or f64",
+          "clamp: expected x f32 or f64, found {}",
           name_of(x.dtype()));
-  require(least <= most, "clamp: the range is from {} to {}", least, most);
+  require(least <= most, "clamp: expected an ascending range, found {} to {}", least, most);
   const auto write = [&](auto* data) {
     using T = std::remove_pointer_t<decltype(data)>;
     write_elements(

@@ -1,4 +1,4 @@
-// What the linear chain's kernels do alike on the CPU and on a GPU.
+// Linear-chain CRF functions shared by the CPU and CUDA kernels.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace longspan {
 
-// Extents and pointers of a chain; T is the emissions' type.
+// Extents and pointers of a chain. T is the emissions' element type.
 template <typename T>
 struct ChainView {
   using A = Accumulator<T>;
@@ -30,7 +30,7 @@ struct ChainView {
   const std::int64_t* lengths;
   const A *start, *transitions, *end;
 
-  // Never one that would read what is not there.
+  // Clamped to [0, time], so that invalid lengths cause no out-of-bounds reads.
   LONGSPAN_HOST_DEVICE std::int64_t length(std::int64_t row) const {
     const std::int64_t length = lengths == nullptr ? time : lengths[row];
     return length < 0 ? 0 : (length > time ? time : length);
@@ -38,26 +38,26 @@ struct ChainView {
   LONGSPAN_HOST_DEVICE bool has(std::int64_t tag) const { return tag >= 0 && tag < tags; }
 };
 
-// What numbers whose largest (or whose logarithm of the sum of exponentials) is `size` are counted
-// from: where all are -inf, from 0, so that they stay so and no difference is NaN.
+// Offset subtracted before exponentiation, given the maximum or log-sum-exp `size`. It is 0 if all
+// values are -inf, so that they stay -inf and no difference is NaN.
 template <typename A>
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline A origin(A size) {
   return size == -std::numeric_limits<A>::infinity() ? A{0} : size;
 }
 
-// What probabilities with that sum are multiplied by: rounding would change it a little in each
-// step. Where nothing is possible it is 0.
+// Factor that normalizes probabilities with that sum to 1, which rounding would otherwise change at
+// each step. It is 0 if nothing is possible.
 template <typename A>
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline A factor_to_one(A sum) {
   return sum == 0 ? A{0} : A{1} / sum;
 }
 
-// The loss of a row, step by step: growth less what the step adds to the score of its tags. The sum
-// stays small, where the partition and the score would grow.
+// Accumulates the loss of a row step by step: growth minus the step's contribution to the score of
+// its tags. The sum stays small, while the partition and the score grow.
 struct ChainLoss {
   double loss = 0;
   double partition = 0;
-  bool impossible = false;  // every path
+  bool impossible = false;  // no path is allowed
 
   LONGSPAN_HOST_DEVICE void add(double growth, double score) {
     impossible = impossible || growth == -std::numeric_limits<double>::infinity();
@@ -69,8 +69,8 @@ struct ChainLoss {
   }
 };
 
-// What step i of a row adds to the score of its tags; step `length` is the end. NaN for a tag that
-// there is not. emissions, tags: of the row.
+// Contribution of step i of a row to the score of its tags; step `length` is the end. NaN for a tag
+// out of range. emissions, tags: those of the row.
 template <typename T>
 LONGSPAN_HOST_DEVICE double score_of_step(const ChainView<T>& chain,
                                           const T* emissions,

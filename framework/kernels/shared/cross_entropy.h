@@ -1,5 +1,5 @@
-// What is done with a row's statistics of all ranks, on any backend: `for_each_row` is the
-// backend's.
+// Backend-independent losses of rows from their statistics over all ranks. The backend provides
+// `for_each_row`.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// The probabilities of heads on any backend: `each_row` is the backend's.
+// Backend-independent probabilities of attention heads. The backend provides `each_row`.
 #pragma once
 
 #include "framework/kernels/dense_attention_weights.h"
@@ -13,8 +13,8 @@ struct HeadView {
   const T* query;
   const T* key;
   const std::int64_t* lengths;
-  std::int64_t time, positions, heads, dim;  // heads: of a row of query and key
-  std::int64_t begin, count;                 // the heads that are looked at
+  std::int64_t time, positions, heads, dim;  // heads of a row of query and key
+  std::int64_t begin, count;                 // the selected heads
   A scale, weight;
   A* each;
 
@@ -36,7 +36,7 @@ struct HeadView {
     if (lengths == nullptr || lengths[batch] > positions) return positions;
     return lengths[batch] < 0 ? 0 : lengths[batch];
   }
-  // Where the vector of a row begins; rows: time or positions.
+  // Offset of the vector of a row; rows: time or positions.
   LONGSPAN_HOST_DEVICE std::int64_t at(std::int64_t row, std::int64_t head) const {
     return (row * heads + begin + head) * dim;
   }
@@ -66,7 +66,7 @@ template <typename A, typename T>
   for (std::int64_t i = 0; i < n; ++i) sum[i] += factor * wide(x[i]);
 }
 
-// Of the query in one row of batch x time.
+// Probabilities of the query in one row of batch x time.
 template <typename T>
 struct WriteHeads {
   using A = Accumulator<T>;
@@ -99,7 +99,7 @@ struct WriteHeads {
   }
 };
 
-// Of the query in one row of batch x time: the gradients of its scores and its own.
+// Gradients of the scores and of the query in one row of batch x time.
 template <typename T>
 struct HeadQueryGradient {
   using A = Accumulator<T>;
@@ -129,7 +129,7 @@ struct HeadQueryGradient {
   }
 };
 
-// Of the key in one row of batch x positions.
+// Gradient of the key in one row of batch x positions.
 template <typename T>
 struct HeadKeyGradient {
   using A = Accumulator<T>;

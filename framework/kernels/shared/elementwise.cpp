@@ -6,14 +6,14 @@ void check_scale_and_add_rows(const Tensor& x, const Tensor& table, const Tensor
   require_alike("scale_and_add_rows", x, y);
   require(x.shape().dimensions() == 3 && table.shape().dimensions() == 2 &&
               x.shape()[1] == table.shape()[0] && x.shape()[2] == table.shape()[1],
-          "scale_and_add_rows: x has shape {} and the table {}, wanted [outer, time, width] and "
-          "[time, width]",
+          "scale_and_add_rows: expected x [outer, time, width] and a table [time, width], found {} "
+          "and {}",
           x.shape().to_string(),
           table.shape().to_string());
   require(table.dtype() == x.dtype() || table.dtype() == accumulator_of(x.dtype()),
-          "scale_and_add_rows: the table is {}, wanted {} or its accumulator",
-          name_of(table.dtype()),
-          name_of(x.dtype()));
+          "scale_and_add_rows: expected a table of {} or its accumulator, found {}",
+          name_of(x.dtype()),
+          name_of(table.dtype()));
 }
 
 void check_copy_rows(const Tensor& from,
@@ -24,15 +24,15 @@ void check_copy_rows(const Tensor& from,
   const Shape &a = from.shape(), &b = to.shape();
   require(a.dimensions() == 3 && b.dimensions() == 3 && a[0] == b[0] && a[2] == b[2] &&
               from.dtype() == to.dtype(),
-          "copy_rows: found {} {} and {} {}, wanted [outer, n, width] and [outer, m, width] of one "
-          "dtype",
+          "copy_rows: expected [outer, n, width] and [outer, m, width] of one dtype, found {} {} "
+          "and {} {}",
           name_of(from.dtype()),
           a.to_string(),
           name_of(to.dtype()),
           b.to_string());
   require(count >= 0 && from_begin >= 0 && to_begin >= 0 && from_begin + count <= a[1] &&
               to_begin + count <= b[1],
-          "copy_rows: rows [{}, {}) of shape {} to rows [{}, {}) of shape {} do not lie inside",
+          "copy_rows: rows [{}, {}) of shape {} or rows [{}, {}) of shape {} are out of range",
           from_begin,
           from_begin + count,
           a.to_string(),
@@ -43,7 +43,7 @@ void check_copy_rows(const Tensor& from,
 
 void check_total(const Tensor& total) {
   require(total.elements() == 1 && (total.dtype() == DType::f32 || total.dtype() == DType::f64),
-          "a sum goes into one element of f32 or f64, found {} {}",
+          "expected a one-element f32 or f64 sum, found {} {}",
           name_of(total.dtype()),
           total.shape());
 }
@@ -51,8 +51,8 @@ void check_total(const Tensor& total) {
 void check_add_column_sums(const Tensor& x, const Tensor& out) {
   require(out.elements() == x.shape().width() &&
               (out.dtype() == x.dtype() || out.dtype() == accumulator_of(x.dtype())),
-          "add_column_sums: x is {} {} and out {} {}, wanted [rows, width] and [width] of its "
-          "dtype or accumulator",
+          "add_column_sums: expected x [rows, width] and out [width] of its dtype or accumulator, "
+          "found {} {} and {} {}",
           name_of(x.dtype()),
           x.shape().to_string(),
           name_of(out.dtype()),

@@ -1,4 +1,4 @@
-// Sums, multiples and casts on any backend: `write_elements` is the backend's.
+// Backend-independent sums, multiples and casts. The backend provides `write_elements`.
 #pragma once
 
 #include "framework/kernels/element.h"
@@ -77,7 +77,9 @@ void multiply_on(Backend backend,
 
 template <typename Backend>
 void fill_on(Backend backend, double factor, const Tensor& one, const Tensor& y) {
-  require(one.elements() == 1, "fill: the value has shape {}", one.shape().to_string());
+  require(one.elements() == 1,
+          "fill: expected a one-element value, found shape {}",
+          one.shape().to_string());
   with_both_types(one, y, [&]<typename X, typename Y>(TypeTag<X>, TypeTag<Y>) {
     write_elements(backend,
                    y.elements(),
@@ -86,7 +88,7 @@ void fill_on(Backend backend, double factor, const Tensor& one, const Tensor& y)
   });
 }
 
-// Throw Failure where shapes or dtypes are not what elementwise.h says.
+// Throws Failure if shapes or dtypes do not match elementwise.h.
 void check_copy_rows(const Tensor& from,
                      std::int64_t from_begin,
                      const Tensor& to,

@@ -1,5 +1,5 @@
-// Gates on any backend: `for_each_place` is the backend's, f(i, c) for every element i of rows,
-// which is of feature c.
+// Backend-independent gates. The backend provides `for_each_place`, which calls f(i, c) for every
+// element i of the rows, with its feature c.
 #pragma once
 
 #include <type_traits>
@@ -11,8 +11,8 @@
 
 namespace longspan {
 
-// Element i of what a gate reads, which is of feature c. All of it is read before anything is
-// written, as that may be the same memory.
+// Inputs of a gate at element i, which has feature c. All inputs are read before any output is
+// written, because they may alias.
 template <GateFunction function, typename T>
 struct GateInputs {
   using A = Accumulator<T>;
@@ -23,7 +23,7 @@ struct GateInputs {
 
   struct At {
     A x;
-    A change;  // as it is mixed in
+    A change;  // after its activation
     A opening;
   };
 
@@ -73,7 +73,7 @@ struct GateBackwardAt {
     using enum GateFunction;
     const auto [x, change, open] = inputs.at(i, c);
     const A above = wide(dy[i]);
-    // Of y by x and by the change as it is mixed in, and by the opening.
+    // Derivatives of y with respect to x, the activated change, and the opening of the gate.
     A by_x = 1, by_opening = 0;
     [[maybe_unused]] A by_change = 1;
     if constexpr (function == reset || function == input) {
@@ -120,7 +120,7 @@ void with_gate_function(GateFunction function, const F& f) {
   }
 }
 
-// nullptr for what is undefined.
+// nullptr for an undefined tensor.
 template <typename T>
 T* elements_of(const Tensor& tensor) {
   return tensor.defined() ? tensor.data<T>() : nullptr;

@@ -1,4 +1,5 @@
-// Gated hidden layers on any backend: `write_elements` and `for_each_element` are the backend's.
+// Backend-independent gated hidden layers. The backend provides `write_elements` and
+// `for_each_element`.
 #pragma once
 
 #include "framework/kernels/gated.h"
@@ -16,7 +17,7 @@ struct GateHidden {
   }
 };
 
-// All of an element is read before anything is written, as that may be the same memory.
+// All inputs of an element are read before any output is written, because they may alias.
 template <Activation kind, typename T>
 struct GateHiddenBackward {
   const T* before;

@@ -5,7 +5,7 @@ namespace {
 
 void require_positions(const char* kernel, const Tensor& logits, const Tensor& tensor) {
   require(tensor.dtype() == logits.dtype() && tensor.elements() == logits.elements(),
-          "{}: {} logits {} and {} elements {}",
+          "{}: {} logits {} do not match {} elements {}",
           kernel,
           logits.elements(),
           name_of(logits.dtype()),
@@ -15,7 +15,7 @@ void require_positions(const char* kernel, const Tensor& logits, const Tensor& t
 
 void require_decisions(const char* kernel, const Tensor& decisions, std::int64_t positions) {
   require(decisions.dtype() == DType::u8 && decisions.elements() == positions,
-          "{}: {} decisions {} for {} positions",
+          "{}: {} decisions {} do not match {} positions",
           kernel,
           decisions.elements(),
           name_of(decisions.dtype()),
@@ -24,14 +24,14 @@ void require_decisions(const char* kernel, const Tensor& decisions, std::int64_t
 
 void require_logits(const char* kernel, const Tensor& logits) {
   require(logits.dtype() == accumulator_of(logits.dtype()),
-          "{}: logits are {}",
+          "{}: expected f32 or f64 logits, found {}",
           kernel,
           name_of(logits.dtype()));
 }
 
 void require_rows(const char* kernel, const Tensor& x, DType dtype, const Tensor& tensor) {
   require(tensor.dtype() == dtype && tensor.elements() == x.elements(),
-          "{}: rows {} {} and {} elements {}",
+          "{}: rows {} {} do not match {} elements {}",
           kernel,
           x.shape().to_string(),
           name_of(x.dtype()),
@@ -41,7 +41,7 @@ void require_rows(const char* kernel, const Tensor& x, DType dtype, const Tensor
 
 void require_weights(const char* kernel, const Tensor& x, const Tensor& weights) {
   require(weights.dtype() == accumulator_of(x.dtype()) && weights.elements() == x.shape().rows(),
-          "{}: {} weights {} for rows {} {}",
+          "{}: {} weights {} do not match rows {} {}",
           kernel,
           weights.elements(),
           name_of(weights.dtype()),

@@ -1,4 +1,5 @@
-// The same on any backend: `for_each_element` and `write_elements` are the backend's.
+// Backend-independent adaptive computation time. The backend provides `for_each_element` and
+// `write_elements`.
 #pragma once
 
 #include <cmath>
@@ -8,7 +9,7 @@
 
 namespace longspan {
 
-// Throw Failure where shapes or dtypes are not as halting.h says.
+// Throws Failure if shapes or dtypes do not match halting.h.
 void check(const HaltingDecision&);
 void check(const HaltingWeights&);
 void check(const HaltingWeightsGradient&);
@@ -21,7 +22,7 @@ LONGSPAN_HOST_DEVICE inline A halting_probability(A logit) {
   return A{1} / (A{1} + std::exp(-logit));
 }
 
-// The pointer of a tensor that may be undefined.
+// Returns the pointer of a tensor, or nullptr if it is undefined.
 template <typename T>
 T* elements_or_null(const Tensor& tensor) {
   return tensor.defined() ? tensor.data<T>() : nullptr;
@@ -103,7 +104,7 @@ struct JoinElement {
   }
 };
 
-// dy times what each row weighs, or what it leaves of what was there.
+// dy times the weight of each row, or times its complement for interpolated rows.
 template <typename A>
 struct WeighedGradient {
   const A* dy;
@@ -196,7 +197,7 @@ void join_rows_on(Backend backend, const JoinRows& call) {
   });
 }
 
-// dx and dbefore; the weights' gradients are sums over rows, which are the backend's.
+// Computes dx and dbefore. The backend computes the gradients of the weights, which are row sums.
 template <typename Backend>
 void join_rows_backward_on(Backend backend, const JoinRowsGradient& call) {
   with_floating_type(call.x.dtype(), [&]<typename T>(TypeTag<T>) {

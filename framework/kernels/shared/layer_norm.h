@@ -1,4 +1,4 @@
-// The types of a layer norm, on any backend.
+// Type dispatch of layer normalization, shared by all backends.
 #pragma once
 
 #include "framework/kernels/element.h"

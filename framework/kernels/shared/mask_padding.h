@@ -1,4 +1,4 @@
-// Rows of padding set to zero on any backend: `for_each_element` is the backend's.
+// Backend-independent zeroing of padding rows. The backend provides `for_each_element`.
 #pragma once
 
 #include "framework/kernels/element.h"

@@ -1,4 +1,4 @@
-// Attention that only moves on, on any backend: `each_row` is the backend's.
+// Backend-independent monotonic attention. The backend provides `each_row`.
 #pragma once
 
 #include "framework/kernels/element.h"
@@ -6,7 +6,7 @@
 
 namespace longspan {
 
-// Of a batch row, one target position after another.
+// One batch row; processes target positions sequentially.
 template <typename A>
 struct WalkOn {
   std::int64_t time, positions;
@@ -24,10 +24,10 @@ struct WalkOn {
   }
   LONGSPAN_HOST_DEVICE void step(std::int64_t b, std::int64_t t, std::int64_t seen, A* now) const {
     const A* const from = attention + (b * time + t) * positions;
-    // What is left from each place on, summed from the end, where it is smallest.
+    // Attention from each position on, summed from the end, where it is smallest, for accuracy.
     A rest = 0;
     for (std::int64_t s = seen - 1; s >= 0; --s) now[s] = rest += from[s];
-    A here = 0;  // who comes to a place
+    A here = 0;  // probability mass that reaches a position
     for (std::int64_t s = 0; s < seen; ++s) {
       here += t == 0 ? (s == 0 ? A{1} : A{0}) : now[s - positions];
       const bool is_last = s == seen - 1 || !(now[s] > A{0});

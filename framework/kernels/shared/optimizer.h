@@ -1,4 +1,4 @@
-// Optimizer updates on any backend: `for_each_element` is the backend's.
+// Backend-independent optimizer updates. The backend provides `for_each_element`.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace longspan {
 
-// Throw Failure where dtypes or lengths are not what the header says.
+// Throws Failure if dtypes or lengths do not match optimizer.h.
 void check(const char* kernel, const OptimizerRange& range);
 void check(const AdamUpdate& update);
 void check(const SgdUpdate& update);
@@ -16,14 +16,14 @@ void check(const LionUpdate& update);
 void check(const AdagradUpdate& update);
 void check(const ScheduleFreeUpdate& update);
 void check_interpolate(const Tensor& a, const Tensor& b, const Tensor& out);
-// f32 or f64.
+// Throws Failure unless the weight is f32 or f64.
 void require_wide(const char* kernel, const Tensor& weight);
 void require_like_weight(const char* kernel,
                          const char* name,
                          const Tensor& x,
                          const Tensor& weight);
 
-// Rounds a new weight into what is computed with; nothing where there is none (C is void).
+// Stores a new weight rounded to the compute dtype; no-op if there is none (C is void).
 template <typename C>
 struct Store {
   C* compute;
@@ -34,7 +34,7 @@ struct Store {
   }
 };
 
-// Calls f(TypeTag<W>, Store) with the weight's type and that of `compute`.
+// Calls f(TypeTag<W>, Store) with the weight's type and the type of `compute`.
 template <typename F>
 void with_weight(const Tensor& weight, const Tensor& compute, const F& f) {
   const auto with_store = [&](auto weight_tag) {
@@ -53,7 +53,7 @@ void with_range(const OptimizerRange& range, const F& f) {
   with_weight(range.weight, range.compute, f);
 }
 
-// What one element of Adam needs, computed once in double.
+// Per-step constants of Adam, computed once in double.
 template <typename W>
 struct AdamFactors {
   explicit AdamFactors(const AdamUpdate& update)
@@ -128,7 +128,7 @@ struct Momentum {
 
   [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
     const W g = factor * gradient[i] + decay * weight[i];
-    // At step 1 the buffer is written, not read.
+    // At step 1 the buffer is written without being read.
     const W b = start ? g : by * buffer[i] + g;
     const W next = weight[i] - rate * (nesterov ? g + by * b : b);
     buffer[i] = b;

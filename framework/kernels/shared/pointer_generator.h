@@ -1,4 +1,4 @@
-// What is made of attention to a source, on any backend: `each_row` is the backend's.
+// Backend-independent functions of cross-attention. The backend provides `each_row`.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@
 
 namespace longspan {
 
-// How the rows of batch x time lie.
+// Layout of the rows of batch x time.
 struct SourceRows {
   std::int64_t time, positions;
   const std::int64_t* source;
@@ -80,7 +80,7 @@ struct MixGradient {
     dgenerated[i] = dgate[i] = dcopied[i] = 0;
     if (forward.targets[i] < 0 || std::isinf(loss)) return;
     const A gate = forward.gate[i];
-    // What the vocabulary has of the target's probability.
+    // The vocabulary's share of the target probability.
     const A share = fast_exp(loss - soft_plus(-gate) - forward.generated[i]);
     dgenerated[i] = dlosses[i] * share;
     dgate[i] = dlosses[i] * (sigmoid(gate) - share);
@@ -89,7 +89,7 @@ struct MixGradient {
   }
 };
 
-// Of a position of the source, in time's order.
+// One source position, in time order.
 template <typename A>
 struct Cover {
   std::int64_t time, positions;
@@ -131,7 +131,7 @@ struct CoverGradient {
 
   LONGSPAN_HOST_DEVICE void operator()(std::int64_t column) const {
     const std::int64_t first = column / positions * time;
-    A later = 0;  // what later coverage brings back
+    A later = 0;  // gradient that reaches this step through later coverage
     for (std::int64_t t = time - 1; t >= 0; --t) {
       const std::int64_t i = (first + t) * positions + column % positions;
       const A here = targets[first + t] < 0 ? A{0} : dlosses[first + t];
@@ -284,7 +284,7 @@ void coverage_losses_backward_on(Backend backend, const CoverageLossesGradient& 
   });
 }
 
-// Calls f with the guide of the call's kind.
+// Calls f with the guide functor of the call's loss.
 template <typename A, typename F>
 void with_guide(const GuidedAttentionLosses& call, const F& f) {
   const auto guide_of =

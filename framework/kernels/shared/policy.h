@@ -1,4 +1,4 @@
-// Scores of policies and values on any backend: `each_row` is the backend's.
+// Backend-independent losses of policies and values. The backend provides `each_row`.
 #pragma once
 
 #include <cmath>
@@ -9,13 +9,13 @@
 
 namespace longspan {
 
-// One row of what a score reads.
+// Inputs of one row.
 template <typename A>
 struct PolicyRow {
   const A* x;
   std::int64_t width;
 
-  // The logarithm of the sum of the exponentials.
+  // Log-sum-exp of the row.
   LONGSPAN_HOST_DEVICE A log_sum_exp() const {
     A largest = x[0];
     for (std::int64_t i = 1; i < width; ++i) largest = x[i] > largest ? x[i] : largest;
@@ -52,14 +52,14 @@ struct PolicyScores {
         wanted(score.wanted.defined() ? score.wanted.data<A>() : nullptr) {}
 
   LONGSPAN_HOST_DEVICE PolicyRow<A> row(std::int64_t r) const { return {x + r * width, width}; }
-  // Never an element that is not there.
+  // Excludes actions out of range, so that there are no out-of-bounds reads.
   LONGSPAN_HOST_DEVICE bool counts(std::int64_t r) const {
     return action[r] >= 0 && (function != PolicyLossKind::clipped || action[r] < width);
   }
   LONGSPAN_HOST_DEVICE A ratio(std::int64_t r, A log_sum) const {
     return std::exp(x[r * width + action[r]] - log_sum - before[r]);
   }
-  // NaN stays what it is.
+  // NaN propagates.
   LONGSPAN_HOST_DEVICE A clipped(A ratio) const {
     return ratio < A{1} - clip ? A{1} - clip : ratio > A{1} + clip ? A{1} + clip : ratio;
   }
@@ -119,7 +119,7 @@ struct ScoreRowBackward {
       }
       return;
     }
-    // Beyond the clip, on the side where more would count for nothing, there is no gradient.
+    // Outside the clipping range, on the side where the loss is constant, the gradient is 0.
     const A ratio = scores.ratio(r, log_sum);
     const A free = ratio * scores.advantage[r];
     const A held = scores.clipped(ratio) * scores.advantage[r];
@@ -131,7 +131,8 @@ struct ScoreRowBackward {
   }
 };
 
-// About what an exponential costs in elements of a plain loop, for the choice of threads.
+// Cost of an exponential in elements of a simple loop, approximately, used to choose the number of
+// threads.
 inline constexpr std::int64_t cost_of_score = 16;
 
 template <typename Backend>

@@ -1,5 +1,5 @@
-// Power norm on any backend: `for_each_place` is the backend's, f(i, c) for every element i of
-// rows, which is of feature c, and `for_each_element`, f(i) for every i.
+// Backend-independent PowerNorm. The backend provides `for_each_place`, which calls f(i, c) for
+// every element i of the rows, with its feature c, and `for_each_element`, which calls f(i).
 #pragma once
 
 #include <cmath>

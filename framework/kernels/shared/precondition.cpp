@@ -8,7 +8,7 @@ void check(const AdamPrecondition& step) {
   require_like_weight(kernel, "gradient", step.gradient, step.weight);
   require_like_weight(kernel, "first", step.first, step.weight);
   require_like_weight(kernel, "second", step.second, step.weight);
-  require(step.step >= 1, "{}: step is {}, wanted at least 1", kernel, step.step);
+  require(step.step >= 1, "{}: expected step of at least 1, found {}", kernel, step.step);
 }
 
 void check(const MomentumStep& step) {
@@ -24,26 +24,26 @@ void check(const RmsPrecondition& step) {
 void check(const char* kernel, const MatrixPart& part) {
   require_wide(kernel, part.elements);
   require(part.rows >= 1 && part.columns >= 1 && part.first >= 0,
-          "{}: matrices of {} x {} from element {}",
+          "{}: invalid matrices of {} x {} from element {}",
           kernel,
           part.rows,
           part.columns,
           part.first);
   for (const Tensor& numbers : {part.by_row, part.by_column})
     require(numbers.defined() && numbers.dtype() == DType::f64,
-            "{}: the numbers of rows and columns must be of f64",
+            "{}: expected f64 row and column sums",
             kernel);
   const std::int64_t matrices = part.by_row.elements() / part.rows;
   require(part.by_row.elements() == matrices * part.rows &&
               part.by_column.elements() == matrices * part.columns,
-          "{}: {} rows and {} columns have numbers, which are no whole matrices of {} x {}",
+          "{}: expected the sums of whole matrices of {} x {}, found {} rows and {} columns",
           kernel,
-          part.by_row.elements(),
-          part.by_column.elements(),
           part.rows,
-          part.columns);
+          part.columns,
+          part.by_row.elements(),
+          part.by_column.elements());
   require(part.first + part.elements.elements() <= matrices * part.rows * part.columns,
-          "{}: elements {} to {} are more than {} matrices of {} x {} have",
+          "{}: elements {} to {} are out of range for {} matrices of {} x {}",
           kernel,
           part.first,
           part.first + part.elements.elements(),

@@ -1,4 +1,4 @@
-// Directions of updates on any backend: `for_each_element` is the backend's.
+// Backend-independent update directions. The backend provides `for_each_element`.
 #pragma once
 
 #include "framework/kernels/accumulator_type.h"
@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// Throw Failure where dtypes or lengths are not what the header says.
+// Throws Failure if dtypes or lengths do not match precondition.h.
 void check(const AdamPrecondition& step);
 void check(const MomentumStep& step);
 void check(const RmsPrecondition& step);

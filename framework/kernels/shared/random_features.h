@@ -1,4 +1,4 @@
-// What the kernels of random features do with one element, on the CPU and on a GPU.
+// Per-element functions of random features, shared by the CPU and CUDA kernels.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace longspan {
 
-// Of one row: u is that of a feature, `top` the largest.
+// Softmax features of one row. u: one projection; `top`: the largest.
 template <typename A>
 struct FeatureRow {
   A top;
@@ -26,7 +26,7 @@ struct FeatureRow {
   }
 };
 
-// The gradient with respect to u of feature c, from the features themselves. T: their type.
+// Gradient with respect to u of feature c, computed from the features. T: their type.
 template <typename T>
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline Accumulator<T> feature_gradient(
     const RandomFeatures& map,

@@ -1,5 +1,5 @@
-// Shared key heads on any backend: `for_each_place` is the backend's, f(i, c) for every element i
-// of rows, which is of feature c.
+// Backend-independent repetition of key heads. The backend provides `for_each_place`, which calls
+// f(i, c) for every element i of the rows, with its feature c.
 #pragma once
 
 #include "framework/kernels/element.h"
@@ -7,7 +7,7 @@
 
 namespace longspan {
 
-// A row is a key head; those of its queries begin at `times` times as many elements.
+// One row is a key head; its query heads start at `times` times its offset.
 template <typename T>
 struct RepeatHead {
   std::int64_t times, dim;
@@ -37,14 +37,14 @@ struct SumHeads {
   }
 };
 
-// How often `few` heads are in `many`.
+// Returns the ratio of `many` heads to `few` heads.
 inline std::int64_t times_of(const Tensor& few, const Tensor& many) {
   const Shape &a = few.shape(), &b = many.shape();
   const bool alike = a.dimensions() == b.dimensions() && a.dimensions() >= 3 &&
                      a.width() == b.width() &&
                      (few.dtype() == many.dtype() || accumulator_of(few.dtype()) == many.dtype());
   require(alike && a[-2] > 0 && b[-2] % a[-2] == 0 && b == a.with(-2, b[-2]),
-          "shared heads: found {} {} for {} {}",
+          "repeat_kv: cannot repeat {} {} into {} {}",
           name_of(few.dtype()),
           a,
           name_of(many.dtype()),
@@ -55,7 +55,7 @@ inline std::int64_t times_of(const Tensor& few, const Tensor& many) {
 template <typename Backend>
 void repeat_heads_on(Backend backend, const Tensor& x, const Tensor& y) {
   const std::int64_t times = times_of(x, y);
-  require(x.dtype() == y.dtype(), "shared heads are repeated in one dtype");
+  require(x.dtype() == y.dtype(), "repeat_kv: expected tensors of one dtype");
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     parallel_elements(
         backend, x.shape(), RepeatHead<T>{times, x.shape().width(), x.data<T>(), y.data<T>()});

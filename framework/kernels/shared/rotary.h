@@ -1,5 +1,5 @@
-// Rotary positions on any backend: `for_each_element` and `for_each_of_heads` are the backend's,
-// the latter for every pair and every other feature of every head of x.
+// Backend-independent rotary embeddings. The backend provides `for_each_element`, and
+// `for_each_of_heads` for every pair and every unrotated feature of every head of x.
 #pragma once
 
 #include <cmath>
@@ -25,7 +25,8 @@ struct RotationPair {
   }
 };
 
-// One head of one position. Items below `pairs` are pairs, those behind them features that stay.
+// One head of one position. Items below `pairs` are pairs; the following items are unrotated
+// features.
 template <RotaryLayout form, bool back, typename T>
 struct RotateHead {
   using A = Accumulator<T>;
@@ -80,7 +81,7 @@ void fill_rotations_on(Backend backend, const CosSinTable& rotations) {
   const Tensor& out = rotations.out;
   require(
       pairs > 0 && out.shape().width() == 2 * pairs && out.dtype() == accumulator_of(out.dtype()),
-      "fill_rotations: {} frequencies for a table of {} {}",
+      "fill_rotations: {} frequencies do not match a table of {} {}",
       pairs,
       name_of(out.dtype()),
       out.shape());
@@ -106,7 +107,7 @@ void turn_on(Backend backend, const RotaryArguments& turning) {
   require(shape.dimensions() == 4 && table.shape().dimensions() == 2 &&
               table.shape()[0] == shape[1] && table.shape()[1] % 2 == 0 &&
               table.shape()[1] <= shape[3] && table.dtype() == accumulator_of(x.dtype()),
-          "turn: x is {} {} and the table {} {}",
+          "rotate: x {} {} does not match the table {} {}",
           name_of(x.dtype()),
           shape,
           name_of(table.dtype()),

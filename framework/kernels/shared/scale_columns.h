@@ -1,4 +1,4 @@
-// Columns times factors on any backend: `write_elements` is the backend's.
+// Backend-independent column scaling. The backend provides `write_elements`.
 #pragma once
 
 #include "framework/kernels/element.h"
@@ -33,7 +33,7 @@ void scale_columns_on(Backend backend, const Tensor& x, const Tensor& factors, c
   const std::int64_t width = factors.elements();
   require(width > 0 && x.elements() % width == 0 &&
               (factors.dtype() == x.dtype() || factors.dtype() == accumulator_of(x.dtype())),
-          "scale_columns: x is {} {} and the factors {} {}",
+          "scale_columns: x {} {} does not match the factors {} {}",
           name_of(x.dtype()),
           x.shape(),
           name_of(factors.dtype()),

@@ -1,4 +1,4 @@
-// Sinusoids on any backend: `for_each_element` is the backend's.
+// Backend-independent sinusoidal encodings. The backend provides `for_each_element`.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace longspan {
 
-// Item i is a sine and the cosine of the same angle.
+// Item i is the sine and the cosine of one angle.
 template <typename T>
 struct SinusoidPair {
   SinusoidLayout layout;
@@ -20,7 +20,7 @@ struct SinusoidPair {
     const std::int64_t row = i / pairs, m = i % pairs;
     T* const to = out + row * width;
     const bool alternate = layout == SinusoidLayout::interleaved;
-    if (m == half) return put(to[width - 1], 0.0);  // of an odd width
+    if (m == half) return put(to[width - 1], 0.0);  // odd width
     const std::int64_t steps = half > 2 ? half - 1 : 1;
     const double exponent = layout == SinusoidLayout::halves_geometric
                                 ? static_cast<double>(m) / static_cast<double>(steps)

@@ -1,4 +1,4 @@
-// Numbers below a cap on any backend: `write_elements` is the backend's.
+// Backend-independent soft capping. The backend provides `write_elements`.
 #pragma once
 
 #include "framework/kernels/element.h"

@@ -6,7 +6,7 @@
 
 namespace longspan {
 
-// log(1 + e^x), never of a large power.
+// Returns log(1 + e^x) without overflow.
 template <typename A>
 LONGSPAN_HOST_DEVICE A soft_plus(A x) {
   return (x > 0 ? x : A{0}) + std::log1p(std::exp(x > 0 ? -x : x));

@@ -1,4 +1,4 @@
-// The hyperbolic tangent on any backend: `write_elements` is the backend's.
+// Backend-independent hyperbolic tangent. The backend provides `write_elements`.
 #pragma once
 
 #include "framework/kernels/element.h"

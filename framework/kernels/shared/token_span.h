@@ -1,4 +1,4 @@
-// Spans that depend on the token, on any backend: `write_elements` is the backend's.
+// Backend-independent token-dependent spans. The backend provides `write_elements`.
 #pragma once
 
 #include <cmath>
@@ -37,7 +37,7 @@ void token_spans_on(
     Backend backend, double limit, const Tensor& x, const Tensor& bias, const Tensor& z) {
   require(x.elements() == z.elements() && z.dtype() == accumulator_of(x.dtype()) &&
               bias.dtype() == z.dtype() && bias.elements() == x.shape().width(),
-          "token_spans: z is {} {} and the bias {} {} for x of {} {}",
+          "token_spans: z {} {} and bias {} {} do not match x {} {}",
           name_of(z.dtype()),
           z.shape(),
           name_of(bias.dtype()),
@@ -59,7 +59,7 @@ void token_spans_backward_on(
     Backend backend, double limit, const Tensor& z, const Tensor& dz, const Tensor& dx) {
   require(z.elements() == dz.elements() && z.elements() == dx.elements() &&
               z.dtype() == dz.dtype() && z.dtype() == accumulator_of(dx.dtype()),
-          "token_spans_backward: dz is {} {} and dx {} {} for z of {} {}",
+          "token_spans_backward: dz {} {} and dx {} {} do not match z {} {}",
           name_of(dz.dtype()),
           dz.shape(),
           name_of(dx.dtype()),

@@ -20,7 +20,7 @@ std::int64_t window_of(double span, const AdaptiveSpanOptions& form) {
   return std::min(form.limit, (seen + window_step - 1) / window_step * window_step);
 }
 
-// A window for each of this rank's heads.
+// Returns a mask with one window per head of this rank.
 AttentionMask windowed(const AdaptiveSpanOptions& form,
                        const AttentionPattern& pattern,
                        const ProjectedQKV& input,
@@ -40,9 +40,9 @@ AttentionMask windowed(const AdaptiveSpanOptions& form,
   return result;
 }
 
-// The keys of distances as the engine reads them: row r is that of key p - K + r for query p, with
-// K the farthest distance. Keys after the query, and the query's own where it is not seen, have
-// zeros.
+// Returns the relative position keys in kernel layout: row r is that of key p - K + r for query p,
+// with K the max distance. Rows for keys after the query are zero, and so is the query's own row if
+// masked.
 Variable key_table(const AdaptiveSpanOptions& form, const Weight& positions, std::int64_t window) {
   const std::int64_t dim = positions->shape[1];
   const std::int64_t farthest = window - 1 + form.nearest();
@@ -153,7 +153,7 @@ Variable DynamicSpans::in_keys(const Variable& x) const {
       linear(x, weight_->variable, Variable()), bias_->variable, static_cast<double>(form_.limit));
 }
 
-// Of each head what its longest span needs.
+// Returns, for each head, the window of its longest span.
 std::vector<std::int64_t> DynamicSpanAttentionOp::windows(const Tensor& spans) const {
   const auto heads = static_cast<std::size_t>(spans.shape()[2]);
   std::vector<double> longest(heads, 0);
@@ -172,13 +172,13 @@ std::vector<std::int64_t> DynamicSpanAttentionOp::windows(const Tensor& spans) c
 Variable DynamicSpanAttentionOp::operator()(const ProjectedQKV& input,
                                             const AttentionContext& context,
                                             const ForwardContext& pass) const {
-  require(input.input.defined(), "spans that depend on the token need the layer's input");
+  require(input.input.defined(), "dynamic spans require the input of the layer");
   const int ranks = input.shares ? input.shares->ranks.size() : 1;
   const std::int64_t time = pass.time.total > 0 ? pass.time.total : input.query.shape()[1];
   const double tokens = static_cast<double>(input.query.shape()[0] * time);
   const Variable spans =
       collect_layer_loss(spans_.in_keys(input.input),
-                         "span",
+                         "adaptive_span",
                          penalty_,
                          ranks / (tokens * static_cast<double>(input.heads.total)),
                          pass);

@@ -1,8 +1,9 @@
-// Adaptive attention span (Sukhbaatar et al. 2019): each head learns how far back it looks. The key
-// that is x keys behind the nearest one has the weight
-//   clamp((ramp + z - x) / ramp, 0, 1) in the head's probabilities, which then sum to one again,
-// and what is beyond the ramp is not multiplied at all. Positions are a learned key for each
-// distance, which heads and layers share: the score is q_p . (key_k + e_x) / sqrt(dim).
+// Adaptive attention span (Sukhbaatar et al. 2019): each head learns its span z. A key that is x
+// keys before the nearest one is weighted by
+//   clamp((ramp + z - x) / ramp, 0, 1)
+// in the probabilities of the head, which are then renormalized. Keys beyond the ramp are not
+// computed. Each relative position has a learned key shared by heads and layers: the score is
+//   q_p . (key_k + e_x) / sqrt(dim).
 #pragma once
 
 #include <cstdint>
@@ -14,30 +15,30 @@
 namespace longspan {
 
 struct AdaptiveSpanOptions {
-  std::int64_t limit = 1024;  // the longest span, in keys
-  std::int64_t ramp = 32;     // keys beyond the span until nothing is seen
-  double initial = 0;         // of the spans, in keys
-  bool self = false;          // a query sees its own key, which then is the nearest
+  std::int64_t limit = 1024;  // longest span, in keys
+  std::int64_t ramp = 32;     // keys beyond the span until the weight is 0
+  double initial = 0;         // initial span, in keys
+  bool self = false;          // a query attends to its own key, which is then the nearest
 
-  // The distance of the nearest key.
+  // Returns the relative position of the nearest key.
   std::int64_t nearest() const { return self ? 0 : 1; }
 };
 
-// The spans of one layer's heads: the parameter "span" [heads] has them as parts of the limit, from
-// 0 to 1. A value.
+// Learned spans of the heads of one layer: parameter "span" [heads], as a fraction of the limit
+// from 0 to 1. Value type.
 class AdaptiveSpans {
  public:
   AdaptiveSpans(const Scope& attention, const AdaptiveSpanOptions& form, std::int64_t heads);
 
-  // z of this rank's heads in keys, [heads], in the dtype of sums.
+  // Returns z of this rank's heads in keys, [heads], in the accumulator dtype.
   Variable in_keys() const;
-  // The keys that each of them sees, at most the limit: those that have a weight, and up to 63
-  // more, so that plans are few. Where nothing is computed that of the initial span. A GPU is
-  // waited for.
+  // Returns the number of keys that each head attends to, at most the limit. Counts keys with
+  // nonzero weight, plus up to 63 so that few plans are needed. On a dry device uses the initial
+  // span. Synchronizes with the GPU.
   std::vector<std::int64_t> windows() const;
-  // The longest of them.
+  // Returns the maximum of windows().
   std::int64_t longest_window() const;
-  // The sum of this rank's spans and the longest of them, in keys.
+  // Sum and maximum of this rank's spans, in keys.
   struct Extent {
     double sum = 0;
     double longest = 0;
@@ -53,19 +54,19 @@ class AdaptiveSpans {
   Weight parts_;
 };
 
-// Spans that depend on the token (section 2.2 of the paper): z = limit / (1 + exp(-w_h . x - b_h))
-// of the layer's input x at the query, with the parameters "span/weight" [heads, width] and
-// "span/bias" [heads]. A value.
+// Token-dependent spans (section 2.2 of the paper): z = limit / (1 + exp(-w_h . x - b_h)), with x
+// the layer input at the query. Parameters: "span/weight" [heads, width] and "span/bias" [heads].
+// Value type.
 class DynamicSpans {
  public:
-  // The weights start at 0, the biases so that every span is the form's initial one, which is more
-  // than 0 and less than the limit.
+  // Initializes weights to 0 and biases so that every span is options.initial. Requires 0 < initial
+  // < limit.
   DynamicSpans(const Scope& attention,
                const AdaptiveSpanOptions& form,
                std::int64_t heads,
                std::int64_t width);
 
-  // x: [batch, time, width], inside the region; result: [batch, time, this rank's heads].
+  // x: [batch, time, width], inside the region. Returns [batch, time, heads of this rank].
   Variable in_keys(const Variable& x) const;
 
  private:
@@ -74,10 +75,11 @@ class DynamicSpans {
   Weight bias_;
 };
 
-// The keys of distances "span_positions" [limit, dim], for all layers: row limit - 1 - x is e_x.
+// Creates the relative position keys "span_positions" [limit, dim] for all layers. Row limit - 1 -
+// x is e_x.
 Weight span_positions(const Scope& scope, const AdaptiveSpanOptions& form, std::int64_t dim);
 
-// The model's own mask must be causal.
+// Requires a causal model mask.
 class AdaptiveSpanAttentionOp : public AttentionOp {
  public:
   AdaptiveSpanAttentionOp(const AdaptiveSpanOptions& form,
@@ -108,10 +110,9 @@ class AdaptiveSpanAttentionOp : public AttentionOp {
   AttentionPattern pattern_;
 };
 
-// The same with spans that depend on the token. What is beyond a span is not seen at all, so that
-// nothing depends on what is multiplied, which is what the longest span of a head in the batch
-// reaches. The penalty is an inner loss of the pass, "span": `penalty` times the mean over the
-// tokens of the mean span of the heads, for each layer.
+// Adaptive span attention with token-dependent spans. Keys beyond a span are masked, so the result
+// does not depend on the computed window, the longest span of each head in the batch. Adds the
+// layer loss "adaptive_span": `penalty` times the mean span over heads and tokens, for each layer.
 class DynamicSpanAttentionOp : public AttentionOp {
  public:
   DynamicSpanAttentionOp(const AdaptiveSpanOptions& form,
@@ -132,7 +133,7 @@ class DynamicSpanAttentionOp : public AttentionOp {
   std::optional<std::int64_t> max_distance() const override {
     return form_.limit - 1 + form_.nearest();
   }
-  // Needs Projected::input.
+  // Requires ProjectedQKV::input.
   Variable operator()(const ProjectedQKV& input,
                       const AttentionContext& context,
                       const ForwardContext& pass) const override;

@@ -12,22 +12,18 @@
 namespace longspan {
 namespace {
 
-// What is too wide for the scores; empty where it is not.
+// Returns an error message if a head is too wide for the scores. Otherwise empty.
 std::string width_problem(std::int64_t dim) {
   if (dim <= widest_additive_head) return "";
   return fmt::format(
-      "additive scores are of heads of at most {} features, found {}; set "
-      "model.num_attention_heads or "
-      "model.head_dim",
+      "additive attention: expected at most {} features per head, found {}; set "
+      "model.num_attention_heads or model.head_dim",
       widest_additive_head,
       dim);
 }
 
 std::string problem_of_additive(const AttentionOptions&, const AttentionBuildOptions& setting) {
-  if (setting.memory)
-    return "model.attention.layer_types has additive, which knows no distances: it cannot be with "
-           "a memory of "
-           "earlier segments";
+  if (setting.memory) return "model.attention.layer_types: additive does not support model.mem_len";
   if (const std::string problem = width_problem(setting.dim); !problem.empty()) return problem;
   return whole_heads_problem("additive", setting.heads, setting.mesh);
 }
@@ -36,9 +32,7 @@ AdditiveRules rules_of(const AttentionMask& mask) {
   const bool causal = mask.rules.one_for_all() && mask.rules.of(0) == masks::causal();
   const bool everything = mask.rules.one_for_all() && mask.rules.of(0) == masks::everything();
   if (!causal && !everything)
-    throw ConfigurationError(
-        "attention additive sees all tokens or the earlier ones, no other "
-        "mask");
+    throw ConfigurationError("attention type additive supports only full and causal masks");
   return {.causal = causal,
           .query_begin = mask.query_begin,
           .key_begin = mask.key_begin,
@@ -46,7 +40,7 @@ AdditiveRules rules_of(const AttentionMask& mask) {
           .padding = mask.key_padding};
 }
 
-// Of a weight of this rank's heads [heads, ...] those from `begin` on.
+// Returns heads [begin, begin + count) of a weight [heads, ...] of this rank.
 Variable heads_of(const Weight& weight, std::int64_t begin, std::int64_t count) {
   const Variable& all = weight->variable;
   const Shape& shape = all.shape();
@@ -55,8 +49,8 @@ Variable heads_of(const Weight& weight, std::int64_t begin, std::int64_t count) 
   return reshape(table_rows(rows, {{begin, begin + count}}), shape.with(0, count));
 }
 
-// Where a query has looked [batch, heads, n], of as many keys as there are now: keys that are kept
-// may have other room behind them, which nobody has looked at.
+// Resizes the previous query's probabilities [batch, heads, n] to the current number of keys. A KV
+// cache may have a different capacity, whose unused part has probability zero.
 Tensor of_keys(const Tensor& looked, std::int64_t keys) {
   const Shape& shape = looked.shape();
   if (shape[2] == keys) return looked;
@@ -119,8 +113,8 @@ Variable AdditiveAttentionOp::operator()(const ProjectedQKV& input,
 
 AttentionKind additive_kind() {
   return {.name = "additive",
-          .sees = "every earlier key, in an encoder every key, by additive scores",
-          .alone = "its scores are others",
+          .sees = "as full, by additive scores",
+          .alone = "its scores are not dot products",
           .keys = {},
           .supports_kv_cache = true,
           .own_weights = true,
@@ -157,9 +151,7 @@ std::string cross_scores_problem(const CrossAttentionScoreOptions& scores,
   const bool located = scores.kind == CrossAttentionScore::location;
   if (located && scores.kernel_size % 2 == 0)
     return fmt::format(
-        "model.cross_attention.location_kernel_size is {}, wanted an odd number: as many places "
-        "before a "
-        "key as behind it",
+        "model.cross_attention.location_kernel_size: expected an odd number, found {}",
         scores.kernel_size);
   if (const std::string problem = width_problem(dim); !problem.empty()) return problem;
   return whole_heads_problem(located ? "location" : "additive", heads, mesh);

@@ -1,5 +1,4 @@
-// Additive attention as a mechanism (Bahdanau et al. 2015), and location-aware attention (Chorowski
-// et al. 2015).
+// Additive attention (Bahdanau et al. 2015) and location-aware attention (Chorowski et al. 2015).
 #pragma once
 
 #include <cstdint>
@@ -11,35 +10,36 @@
 
 namespace longspan {
 
-// How a decoder scores the positions of what it looks at.
+// Score function of a decoder's cross-attention.
 enum class CrossAttentionScore : std::uint8_t {
   dot_product,
   additive,
-  location  // additive, and each position hears where the one before it has looked
+  location  // additive, with the attention probabilities of the previous position as a feature
 };
 
 struct CrossAttentionScoreOptions {
   CrossAttentionScore kind = CrossAttentionScore::dot_product;
-  std::int64_t kernel_size = 5;  // of location: places around a key whose probabilities are heard
+  std::int64_t kernel_size = 5;  // only for location: probabilities around a key that are read
 };
 
-// The score of a query and a key is w . tanh(q + k), with a w of each head: the projections of the
-// layer are the two matrices of the small network, and the query's bias is its bias. All keys are
-// needed at once: context ranks have a part of the heads each.
+// The score of a query and a key is w . tanh(q + k), with one w per head. The layer's projections
+// are the two matrices of the alignment network, and the query bias is its bias. Requires all keys
+// at once, so each context rank computes part of the heads.
 //
-// With taps, the probabilities that the query before gave to the keys around a key are heard too,
-// by a vector for each place: a convolution and the matrix that reads it in one. That makes queries
-// follow one another, and their probabilities are kept.
+// With location, the score also reads the previous query's probabilities around the key, with one
+// vector per offset: a convolution fused with its projection. Queries are then sequential, and
+// their probabilities are stored.
 class AdditiveAttentionOp : public AttentionOp {
  public:
   struct Options {
-    std::int64_t heads = 0;        // of the model
-    std::int64_t dim = 0;          // of a head
-    std::int64_t kernel_size = 0;  // 0: no location is heard
-    double dropout = 0;            // of the probabilities
+    std::int64_t heads = 0;        // total heads of the model
+    std::int64_t dim = 0;          // per head
+    std::int64_t kernel_size = 0;  // 0: no location
+    double dropout = 0;            // on the probabilities
     std::optional<Initializer> initial = {};
   };
-  // Parameters "score" [heads, dim] and, with taps, "location" [heads, taps, dim].
+  // Parameters: "score" [heads, dim] and, with kernel_size > 0, "location" [heads, kernel_size,
+  // dim].
   AdditiveAttentionOp(const Scope& scope, const Options& options);
   bool supports_kv_cache() const override { return true; }
   // Throws ConfigurationError for rules other than causal or none.
@@ -56,14 +56,14 @@ class AdditiveAttentionOp : public AttentionOp {
 
 AttentionKind additive_kind();
 
-// The mechanism of a layer's cross-attention, by its scores. scale: of scores that are products, as
-// SoftmaxOptions::scale.
+// Returns the cross-attention op of a layer for its score function. scale: as
+// SoftmaxOptions::scale, for dot-product scores.
 std::unique_ptr<AttentionOp> cross_attention_op(const Scope& attention,
                                                 const CrossAttentionScoreOptions& scores,
                                                 const AdditiveAttentionOp::Options& options,
                                                 double scale = 0);
 
-// What keeps cross-attention from having these scores, as a sentence; empty where nothing does.
+// Returns the reason why cross-attention does not support these scores. Otherwise empty.
 std::string cross_scores_problem(const CrossAttentionScoreOptions& scores,
                                  std::int64_t heads,
                                  std::int64_t dim,

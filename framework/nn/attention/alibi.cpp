@@ -8,7 +8,7 @@
 namespace longspan {
 
 std::vector<double> alibi_slopes(std::int64_t heads) {
-  require(heads > 0, "alibi: {} heads have no slopes", heads);
+  require(heads > 0, "alibi: expected at least 1 head, found {}", heads);
   const auto power = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
   const auto slope = [](double i, double of) { return std::exp2(-8 * i / of); };
   std::vector<double> slopes;

@@ -1,5 +1,5 @@
-// Attention with linear biases (ALiBi, Press et al. 2022): a score loses slope * |p - k|, with a
-// slope for each head that is not learned.
+// Attention with linear biases (ALiBi, Press et al. 2022): subtracts slope * |p - k| from a score,
+// with a fixed slope per head.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace longspan {
 
-// The slopes of all heads of a model, from the steepest on: 2^(-8 i / heads) for i = 1 .. heads
-// where that is a power of two. Otherwise those of the power of two below it, and then every second
-// one of twice as many heads, as in the authors' code.
+// Returns the slopes of all heads of a model, steepest first: 2^(-8 i / heads), i = 1 ... heads,
+// for a power of two. Otherwise the slopes for the power of two below it, then every second slope
+// for twice as many heads, as in the authors' code.
 std::vector<double> alibi_slopes(std::int64_t heads);
 
-// Of this tensor rank's heads, [heads], in the dtype of sums, on the device.
+// Returns the slopes of this tensor rank's heads, [heads], in the accumulator dtype, on the device.
 Tensor alibi_slopes(const Scope& scope, std::int64_t heads);
 
 }  // namespace longspan

@@ -8,26 +8,24 @@ namespace longspan {
 std::string heads_problem(std::int64_t heads, const MeshShape& mesh) {
   if (heads % mesh.tensor == 0) return "";
   return fmt::format(
-      "model.num_attention_heads is {}, which does not divide by parallel.tensor_parallel_size = "
-      "{}",
-      heads,
-      mesh.tensor);
+      "model.num_attention_heads: expected a multiple of "
+      "parallel.tensor_parallel_size = {}, found {}",
+      mesh.tensor,
+      heads);
 }
 
 std::string key_heads_problem(std::int64_t key_heads, std::int64_t heads, const MeshShape& mesh) {
   if (heads % key_heads != 0)
     return fmt::format(
-        "model.num_key_value_heads is {}, which does not divide model.num_attention_heads = {}",
-        key_heads,
-        heads);
+        "model.num_key_value_heads: expected a divisor of model.num_attention_heads = {}, found {}",
+        heads,
+        key_heads);
   if (key_heads % mesh.tensor == 0) return "";
   return fmt::format(
-      "model.num_key_value_heads is {}, which does not divide by parallel.tensor_parallel_size = "
-      "{}: each rank has key "
-      "heads "
-      "of its own",
-      key_heads,
-      mesh.tensor);
+      "model.num_key_value_heads: expected a multiple of "
+      "parallel.tensor_parallel_size = {}, found {}",
+      mesh.tensor,
+      key_heads);
 }
 
 namespace {
@@ -44,9 +42,8 @@ ShardRange key_heads_of(const Scope& scope,
   throw_if_error(key_heads_problem(key_heads, options.heads, scope.parameters().mesh().shape));
   if (mechanism.ties_query_and_key() && key_heads != options.heads)
     throw ConfigurationError(
-        "model.num_key_value_heads is {}, but an attention kind of this model has queries that are "
-        "keys too; "
-        "leave it out",
+        "model.num_key_value_heads: {} cannot be combined with an attention "
+        "type whose queries and keys share a projection; omit it",
         key_heads);
   return scope.part(key_heads);
 }
@@ -73,8 +70,8 @@ Linear key_projection(const Scope& scope,
   return projection(scope, options, options.key_heads.value_or(options.heads), bias, in);
 }
 
-// The pass over all rows of [memory; x], or of a side, as a pass over a segment: what the layer
-// drops of each has a place of its own.
+// Returns the context for all rows of [memory; x], or of an encoder output, as one segment. Each
+// row draws its own dropout.
 ForwardContext over(const ForwardContext& pass, Ranges positions, std::int64_t total) {
   ForwardContext result = pass.of_all_rows();
   result.time = {.total = total, .shares = {std::move(positions)}};
@@ -144,7 +141,7 @@ Variable MultiHeadAttention::operator()(const Variable& x,
                                         const AttentionContext& context,
                                         const ForwardContext& pass) const {
   if (pass.kv_cache) {
-    require(!memory.defined(), "attention that reads on from kept keys has no other memory");
+    require(!memory.defined(), "a KV cache cannot be combined with recurrent memory");
     return attend_with_cache(x, context, pass);
   }
   const Variable asking = region_.enter(x, pass.time);
@@ -182,7 +179,7 @@ Variable MultiHeadAttention::attend(const Variable& asking,
                                     const std::optional<SequenceShards>& shares,
                                     const AttentionContext& context,
                                     const ForwardContext& pass) const {
-  require(key_ || seen.same_as(asking), "shared queries and keys look at nothing but themselves");
+  require(key_ || seen.same_as(asking), "shared queries and keys support self-attention only");
   const bool with_memory = !seen.same_as(asking);
   const Variable query =
       query_ ? normalize_and_rotate(split_heads(this->query(asking, pass)), query_norm_, pass)
@@ -197,7 +194,7 @@ Variable MultiHeadAttention::attend(const Variable& asking,
       .shares = shares,
       .input = asking};
   if (!global_.empty()) {
-    require(seen.same_as(asking), "global positions look at nothing but their own sequence");
+    require(seen.same_as(asking), "global positions support self-attention only");
     projected.global = {
         .query = normalize_and_rotate(split_heads(global_[0](asking, reading)), query_norm_, pass),
         .key = for_heads(
@@ -208,7 +205,7 @@ Variable MultiHeadAttention::attend(const Variable& asking,
 }
 
 Variable MultiHeadAttention::query(const Variable& asking, const ForwardContext& pass) const {
-  // Whoever reads on from kept keys answers a query without the others.
+  // Ops that support a KV cache treat queries independently.
   if (!pass.active_rows || !key_ || !mechanism_->supports_kv_cache())
     return (*query_)(asking, pass.of_all_rows());
   const RowSubset& rows = pass.active_rows->rows;
@@ -236,7 +233,7 @@ Variable MultiHeadAttention::normalize_and_rotate(Variable&& given,
   return rotary_->turn(std::move(projected), positions, length);
 }
 
-// Keys and values are projected as one with the memory's rows.
+// Projects keys and values in one product with the memory rows.
 Variable MultiHeadAttention::concat_memory(const Variable& memory, const Variable& x) const {
   const double products = 2 * 2.0 * static_cast<double>(memory.shape().elements()) *
                           static_cast<double>(key_heads_.count * dim_);
@@ -244,7 +241,7 @@ Variable MultiHeadAttention::concat_memory(const Variable& memory, const Variabl
 }
 
 Variable MultiHeadAttention::split_heads(Variable&& projected) const {
-  const Variable rows = std::move(projected);  // nobody else's: it may be written over
+  const Variable rows = std::move(projected);  // sole owner, so that it may be overwritten
   const Shape& shape = rows.shape();
   return reshape(rows, {shape[0], shape[1], shape[2] / dim_, dim_});
 }
@@ -254,7 +251,7 @@ Variable MultiHeadAttention::apply_attention(const ProjectedQKV& projected,
                                              const ForwardContext& pass) const {
   if (context.mask.max_lookback.defined() && !mechanism_->supports_document_mask())
     throw ConfigurationError(
-        "an attention kind of this model cannot keep the documents of a row apart");
+        "an attention type of this model does not support data.documents.reset_attention_mask");
   const Variable mixed = (*mechanism_)(projected, context, pass);
   if (pass.watch) pass.watch->see(*mechanism_, projected, context, pass, mixed);
   const Shape& shape = mixed.shape();

@@ -1,4 +1,4 @@
-// Multi-head attention: the projections around a mechanism, heads split over tensor ranks.
+// Multi-head attention: projections around an attention op, with heads split over tensor ranks.
 #pragma once
 
 #include <functional>
@@ -14,13 +14,13 @@
 
 namespace longspan {
 
-// Why the tensor ranks cannot divide the heads, as a sentence; empty where they can.
+// Returns the reason why tensor ranks cannot split the heads. Otherwise empty.
 std::string heads_problem(std::int64_t heads, const MeshShape& mesh);
 
-// The same of key heads, which queries share.
+// As above, for key heads, which query heads share.
 std::string key_heads_problem(std::int64_t key_heads, std::int64_t heads, const MeshShape& mesh);
 
-// Which projections add a bias.
+// Projections that have a bias.
 struct ProjectionBiases {
   bool query = true;
   bool key = true;
@@ -35,57 +35,58 @@ class MultiHeadAttention {
   struct Options {
     std::int64_t width = 0;
     std::int64_t heads = 0;
-    std::int64_t dim = 0;                        // of a head
-    std::optional<std::int64_t> key_heads = {};  // of keys and values; none: heads
+    std::int64_t dim = 0;                        // per head
+    std::optional<std::int64_t> key_heads = {};  // key and value heads; none: heads
     std::optional<std::int64_t> encoder_hidden_size =
-        {};  // of what it looks at, where that is another
+        {};  // width of the encoder output, if it differs
     ProjectionBiases bias = true;
-    std::optional<NormOptions> query_key_norm = {};  // layer or rms, before they are turned
-    std::optional<Initializer> initial = {};         // Xavier where nothing is said
+    std::optional<NormOptions> query_key_norm = {};  // layer or rms, before the rotation
+    std::optional<Initializer> initial = {};         // none: Xavier
     std::optional<Initializer> initial_out = {};
-    std::optional<Rotary> rotary = {};  // queries and keys are turned by their positions
+    std::optional<Rotary> rotary = {};  // RoPE of queries and keys
   };
-  // Throws ConfigurationError with heads_problem and key_heads_problem, and for fewer key heads
-  // where queries are keys.
+  // Throws ConfigurationError with the message of heads_problem or key_heads_problem. Throws it
+  // also for key_heads < heads if the op ties query and key.
   MultiHeadAttention(const Scope& scope,
                      const Options& options,
                      std::unique_ptr<AttentionOp> mechanism);
 
-  // Whether its kind can read on from kept keys (Pass::kept).
+  // Returns whether the op supports ForwardContext::kv_cache.
   bool supports_kv_cache() const { return mechanism_->supports_kv_cache(); }
 
-  // x: [batch, time, width] looks at `memory` [batch, n, width] (may be undefined), then at itself.
-  // With pass.taken it asks for those rows alone where its kind lets each query go by itself, and
-  // the other rows of the result are zeros. With pass.kept it looks at the positions read before
-  // instead, and keeps its own keys and values; every context rank then does the same. Throws
-  // ConfigurationError where the mechanism cannot.
+  // x: [batch, time, width], which attends to `memory` [batch, n, width] (may be undefined) and
+  // then to itself. With pass.active_rows, computes only the active queries if the op treats
+  // queries independently. The other rows of the result are then zeros. With pass.kv_cache, attends
+  // to the cached positions instead of a memory, and appends its own keys and values. Every context
+  // rank then computes the same. Throws ConfigurationError if the op does not support it.
   Variable operator()(const Variable& x,
                       const Variable& memory,
                       const AttentionContext& context,
                       const ForwardContext& pass) const;
-  // x looks at another sequence, of any length. The context is of that sequence's positions. With
-  // pass.kept the side is read in the first pass only, in later ones its rows may be undefined.
+  // Cross-attention of x to another sequence, of any length. `context` is for the positions of that
+  // sequence. With pass.kv_cache, only the first pass reads the encoder output. Later its rows may
+  // be undefined.
   Variable operator()(const Variable& x,
                       const EncoderOutput& side,
                       const AttentionContext& context,
                       const ForwardContext& pass) const;
 
-  // What the first `heads` heads of the model look at of a side, on average: [batch, positions of x
-  // inside the region, all positions of the side], in the accumulator dtype, the same on every
-  // tensor rank. There is no dropout in it. With pass.kept the side is the one that was read, and
-  // what has room behind it has columns of zeros.
+  // Returns the cross-attention probabilities of the model's first `heads` heads, averaged: [batch,
+  // positions of x inside the region, all encoder positions]. In the accumulator dtype, equal on
+  // every tensor rank, without dropout. With pass.kv_cache, uses the cached encoder output, and
+  // columns of spare capacity are zeros.
   Variable probabilities(const Variable& x,
                          const EncoderOutput& side,
                          std::int64_t heads,
                          const ForwardContext& pass) const;
 
  private:
-  // The same from what pass.kept has of this layer. x: [rows, time, width], the positions that come
-  // next. Causal, whatever the context says.
+  // Attends to this layer's cache in pass.kv_cache. x: [rows, time, width], the next positions.
+  // Always causal, whatever the context.
   Variable attend_with_cache(const Variable& x,
                              const AttentionContext& context,
                              const ForwardContext& pass) const;
-  // The same of a mechanism that carries a state.
+  // As above, for an op with a recurrent state.
   Variable step_recurrent_state(const Variable& x,
                                 const AttentionContext& context,
                                 const ForwardContext& pass) const;
@@ -96,27 +97,27 @@ class MultiHeadAttention {
   Variable concat_memory(const Variable& memory, const Variable& x) const;
   Variable split_heads(Variable&& projected) const;
   Variable query(const Variable& asking, const ForwardContext& pass) const;
-  // Queries or keys [batch, time, heads, dim] as scores read them: normed, and turned where
-  // positions are rotary. `with_memory`: the first rows are those of pass.memory.
+  // Applies QK norm and, if enabled, RoPE to queries or keys [batch, time, heads, dim].
+  // `with_memory`: the first rows are those of pass.memory.
   Variable normalize_and_rotate(Variable&& projected,
                                 const std::optional<QKNorm>& norm,
                                 const ForwardContext& pass,
                                 bool with_memory = false) const;
-  // Keys or values as the mechanism reads them.
+  // Returns keys or values with the number of heads that the op reads.
   Variable for_heads(const Variable& projected) const {
     return mechanism_->supports_grouped_kv() ? projected : for_all_heads(projected);
   }
-  // One for each head.
+  // Repeats key heads to one per query head.
   Variable for_all_heads(const Variable& projected) const {
     return repeat_kv(projected, heads_.count / key_heads_.count);
   }
-  // The last step of all of them.
+  // Calls the op, the final step of all variants.
   Variable apply_attention(const ProjectedQKV& projected,
                            const AttentionContext& context,
                            const ForwardContext& pass) const;
 
-  // Both inside the region. `reading`: the pass of all rows of `seen`. `shares`: where context
-  // ranks divide them.
+  // `asking` and `seen` are inside the region. `reading`: context with all rows of `seen`.
+  // `shares`: set if context ranks shard them.
   Variable attend(const Variable& asking,
                   const Variable& seen,
                   const ForwardContext& reading,
@@ -129,11 +130,11 @@ class MultiHeadAttention {
   ShardRange heads_;
   ShardRange key_heads_;
   std::int64_t dim_;
-  std::optional<Linear> query_;  // none where the mechanism wants no queries
-  std::optional<Linear> key_;    // none where it shares the query
+  std::optional<Linear> query_;  // none if the op projects no queries
+  std::optional<Linear> key_;    // none if tied to the query
   Linear value_;
-  // Of global positions, where the mechanism wants them: query, key and value. They start as copies
-  // of the others.
+  // Query, key and value projections of global positions, if the op uses them. Initialized as
+  // copies of the others.
   std::vector<Linear> global_;
   Linear out_;
   std::optional<QKNorm> query_norm_;

@@ -1,4 +1,4 @@
-// Attention that reads on from keys and values that were kept.
+// Attention with a KV cache.
 #include <algorithm>
 
 #include "framework/nn/attention/attention.h"
@@ -8,14 +8,12 @@ namespace longspan {
 namespace {
 
 void check_reads_on(const AttentionOp& mechanism, const ForwardContext& pass) {
-  require(!is_recording() && !pass.training, "keys are kept where no gradient is wanted");
+  require(!is_recording() && !pass.training, "a KV cache requires evaluation without gradients");
   if (!mechanism.supports_kv_cache())
-    throw ConfigurationError(
-        "an attention kind of this model needs the whole sequence at once: it cannot read on from "
-        "kept keys");
+    throw ConfigurationError("an attention type of this model does not support a KV cache");
 }
 
-// Of the queries from `begin` on, over the keys that are kept now.
+// Returns the context for queries from `begin` on, over the cached keys.
 AttentionContext reading(const AttentionContext& context,
                          const LayerKVCache& kept,
                          std::int64_t begin,
@@ -23,7 +21,7 @@ AttentionContext reading(const AttentionContext& context,
   AttentionContext result = context;
   result.mask.query_begin = begin;
   result.mask.key_begin = kept.begin();
-  // There are no keys behind the last query: what has room there is hidden by this.
+  // No keys follow the last query, so a causal mask hides the unused capacity.
   result.mask.rules = context.mask.rules & masks::causal();
   if (longest && kept.count() > *longest + (kept.end() - begin))
     result.mask.rules = result.mask.rules & masks::window(*longest, 0);
@@ -36,9 +34,9 @@ Variable MultiHeadAttention::step_recurrent_state(const Variable& x,
                                                   const AttentionContext& context,
                                                   const ForwardContext& pass) const {
   LayerKVCache& kept = pass.kv_cache->layer(pass.random.place());
-  require(!pass.kv_cache->longest(), "a state that is carried forgets no position");
+  require(!pass.kv_cache->longest(), "a recurrent state does not support a limited KV cache");
   require(!context.mask.key_length.defined() && !context.mask.key_padding.defined(),
-          "a state that is carried has read no padding");
+          "a recurrent state does not support padding");
   const Variable asking = region_.enter(x, pass.time);
   kept.require_rows(x.shape()[0]);
   AttentionContext causal = context;
@@ -63,8 +61,8 @@ Variable MultiHeadAttention::attend_with_cache(const Variable& x,
   std::optional<std::int64_t> longest = pass.kv_cache->longest();
   if (const auto farthest = mechanism_->max_distance())
     longest = std::min(*farthest, longest.value_or(*farthest));
-  // A window hides from one query what is no longer remembered. Several see equally far back, and
-  // so does what is let go of once in a while.
+  // For one query a window masks older keys, so the cache needs a crop only at intervals. Several
+  // queries attend to the same oldest key, which requires an exact crop.
   const std::int64_t begin = kept.end();
   const std::int64_t time = x.shape()[1];
   if (longest && (time > 1 || kept.count() > 2 * *longest + 64)) kept.crop(*longest);
@@ -107,7 +105,7 @@ Variable MultiHeadAttention::cross_attend_with_cache(const Variable& x,
         std::vector<Variable>{normalize_and_rotate(split_heads((*key_)(seen)), key_norm_, pass),
                               split_heads(value_(seen))});
     kept.length = context.mask.key_length;
-    // What has room behind the side is padding.
+    // The unused capacity after the encoder output is padding.
     if (!kept.length.defined())
       kept.length = Tensor::from<std::int64_t>(
           std::vector<std::int64_t>(static_cast<std::size_t>(kept.rows()), kept.count()),
@@ -115,10 +113,10 @@ Variable MultiHeadAttention::cross_attend_with_cache(const Variable& x,
           seen.value().device());
   }
   require(x.shape()[0] == kept.rows(),
-          "{} rows look at a side that is kept for {}; rows change by KeptKeys::choose",
-          x.shape()[0],
-          kept.rows());
-  // A mechanism may keep a state beside the keys.
+          "KV cache: expected {} rows, found {}; call KVCache::choose",
+          kept.rows(),
+          x.shape()[0]);
+  // An op may keep a state in addition to the keys.
   AttentionContext of_side = context;
   of_side.mask.key_length = kept.length;
   return apply_attention(

@@ -7,19 +7,18 @@ std::string whole_heads_problem(const std::string& kind,
                                 const MeshShape& mesh) {
   if (heads % (std::int64_t{mesh.tensor} * mesh.context) == 0) return "";
   return fmt::format(
-      "model.num_attention_heads is {}: attention {} divides heads over tensor and context ranks, "
-      "of which there "
-      "are {} x {}",
-      heads,
+      "model.num_attention_heads: attention type {} requires a multiple of {} x {} "
+      "(tensor and context ranks), found {}",
       kind,
       mesh.tensor,
-      mesh.context);
+      mesh.context,
+      heads);
 }
 
 bool is_causal_only(const AttentionMask& mask, const std::string& kind) {
-  const bool causal = is_causal(mask, kind, "it looks at the tokens of a segment");
+  const bool causal = is_causal(mask, kind, "it attends to the tokens of one segment");
   if (mask.key_padding.defined())
-    throw ConfigurationError("attention {} knows padding behind a row alone", kind);
+    throw ConfigurationError("attention type {} supports padding only at the end of a row", kind);
   return causal;
 }
 

@@ -1,5 +1,4 @@
-// An attention kind that is no masked softmax over the keys of a pattern, but mathematics of its
-// own.
+// Attention type with its own computation, not a masked softmax over the keys of a pattern.
 #pragma once
 
 #include <memory>
@@ -10,38 +9,40 @@
 
 namespace longspan {
 
-struct AttentionOptions;  // kinds.h
+struct AttentionOptions;  // attention_kinds.h
 struct AttentionBuildOptions;
 
 struct AttentionKind {
-  std::string name;                // in model.attention.layer_types
-  std::string sees;                // for the reference
-  std::string alone;               // why a layer has nothing else, as a part of a sentence
-  std::vector<std::string> keys;   // that it reads, of the section model
-  bool supports_kv_cache = false;  // whether its mechanism does
-  bool knows_distances = false;    // whether it goes with relative positions
-  bool turns = false;        // whether it goes with rotary ones: its scores are of one query and
-                             // one key, and grow with their product
-  bool own_weights = false;  // whether a layer has other weights than a causal one
-  bool has_probabilities = true;  // which model.attention.dropout drops
-  // Positions of the longest sequence that its weights are for, where the training data's has so
-  // many; null: of any.
+  std::string name;  // value in model.attention.layer_types
+  std::string sees;  // keys it attends to, for the reference
+  // clause of a message: why a layer cannot combine it with other types
+  std::string alone;
+  std::vector<std::string> keys;   // keys of section `model` that it reads
+  bool supports_kv_cache = false;  // as AttentionOp::supports_kv_cache
+  bool knows_distances = false;    // supports relative positions
+  // supports RoPE: scores depend on one query and one key, and increase with their product
+  bool turns = false;
+  bool own_weights = false;       // its weights differ from those of a causal layer
+  bool has_probabilities = true;  // has probabilities, to which model.attention.dropout applies
+  // Returns the longest sequence its weights support, if training sequences have `segment`
+  // positions. Null: any length.
   std::int64_t (*longest)(const AttentionOptions&, std::int64_t segment) = nullptr;
-  // What keeps it from a model like this, as a sentence; empty, or null, where nothing does.
-  // Memory, padding and what is not causal are its to refuse.
+  // Returns the reason why a model does not support it. Empty, or null function: supported. Memory,
+  // padding and non-causal masks must be rejected here.
   std::string (*problem)(const AttentionOptions&, const AttentionBuildOptions&) = nullptr;
-  // In the scope of a layer's attention; never null. Throws ConfigurationError with `problem`.
+  // Creates the op in the scope of a layer's attention; never null. Throws ConfigurationError with
+  // the message of `problem`.
   std::unique_ptr<AttentionOp> (*make)(const Scope& attention,
                                        const AttentionOptions&,
                                        const AttentionBuildOptions&) = nullptr;
 };
 
-// What forbids a kind that needs whole sequences, each with a part of the heads where context ranks
-// share time, as a sentence; empty where nothing does.
+// Returns the reason why the model does not support a type that needs full sequences, with the
+// heads split over context ranks. Otherwise empty.
 std::string whole_heads_problem(const std::string& kind, std::int64_t heads, const MeshShape& mesh);
 
-// As is_causal, for kinds that know padding by lengths alone. Throws ConfigurationError, with the
-// kind's name, for other padding too.
+// As is_causal, for types that support padding only as lengths. Throws ConfigurationError for other
+// padding too, with the name of the type.
 bool is_causal_only(const AttentionMask& mask, const std::string& kind);
 
 }  // namespace longspan

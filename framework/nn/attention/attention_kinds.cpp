@@ -18,7 +18,7 @@
 namespace longspan {
 namespace {
 
-// A new kind that is a mechanism of its own is a line here.
+// Registers attention types that have their own op.
 const std::vector<AttentionKind>& mechanism_kinds() {
   static const std::vector<AttentionKind> all = {lsh_kind(),
                                                  linear_kind(),
@@ -53,7 +53,7 @@ std::vector<std::string> split(const std::string& text, char at) {
   return parts;
 }
 
-// The kinds that one part of an element unites.
+// Returns the types that a part of an element combines.
 std::vector<const MaskedAttentionKind*> united(const std::string& part) {
   std::vector<const MaskedAttentionKind*> result;
   for (const std::string& name : split(part, '+')) result.push_back(find_mask_kind(name));
@@ -80,13 +80,12 @@ const std::string& element_of(const AttentionOptions& options, std::int64_t laye
 
 std::string documents_problem(const std::string& kind) {
   return fmt::format(
-      "model.attention.layer_types: found {} with documents of a row that do not look at each "
-      "other, which it "
-      "cannot keep apart; full, sliding_window, dilated and strided can",
+      "model.attention.layer_types: {} does not support data.documents.reset_attention_mask; use "
+      "full, sliding_window, dilated or strided",
       kind);
 }
 
-// One element of model.attention.layer_types.
+// Checks one element of model.attention.layer_types.
 std::string problem_of(const std::string& element,
                        const AttentionOptions& options,
                        const AttentionBuildOptions& setting) {
@@ -99,42 +98,41 @@ std::string problem_of(const std::string& element,
     const std::vector<std::string> names = split(part, '+');
     for (const std::string& name : names) {
       if (const AttentionKind* const own = find_attention_kind(options, name))
-        return fmt::format("model.attention.layer_types has {} in {}: {}, so a layer has it alone",
-                           name,
-                           quote(element),
-                           own->alone);
+        return fmt::format(
+            "model.attention.layer_types: {} in {} cannot be combined with another type: {}",
+            name,
+            quote(element),
+            own->alone);
       const MaskedAttentionKind* const kind = find_mask_kind(name);
       if (kind == nullptr)
         return fmt::format(
-            "model.attention.layer_types has {}, wanted one of {}; / divides heads among kinds, + "
-            "unites kinds{}",
-            quote(name),
+            "model.attention.layer_types: expected one of {} (/ divides heads among "
+            "types, + combines types), found {}{}",
             fmt::join(all_names(options), ", "),
+            quote(name),
             value_hint("model.attention.layer_types", name, all_names(options)));
       if (setting.memory && !kind->shifts)
         return fmt::format(
-            "model.attention.layer_types has {}, which counts positions from the start of the "
-            "text: it cannot "
-            "be with a memory of earlier segments; full, sliding_window, dilated and strided can",
+            "model.attention.layer_types: {} does not support model.mem_len; use "
+            "full, sliding_window, dilated or strided",
             name);
       if (setting.documents && !kind->shifts) return documents_problem(name);
       if (std::ranges::count(names, name) > 1)
         return fmt::format(
-            "model.attention.layer_types unites {} with itself in {}", name, quote(element));
+            "model.attention.layer_types: {} occurs twice in {}", name, quote(element));
     }
   }
   if (setting.heads % std::ssize(parts) != 0)
     return fmt::format(
-        "model.attention.layer_types divides heads into {} parts in {}, and "
-        "model.num_attention_heads is "
-        "{}",
+        "model.num_attention_heads: expected a multiple of the {} parts of {} in "
+        "model.attention.layer_types, found {}",
         parts.size(),
         quote(element),
         setting.heads);
   return "";
 }
 
-// Whether a query of any layer has a random block.
+// Returns whether a query of any layer has a random block.
 bool has_random_blocks(const AttentionOptions& options, const AttentionBuildOptions& setting) {
   for (std::int64_t layer = 0; layer < setting.layers; ++layer) {
     if (!has_kind(element_of(options, layer), "global_local")) continue;
@@ -149,11 +147,11 @@ bool has_random_blocks(const AttentionOptions& options, const AttentionBuildOpti
   return false;
 }
 
-// How long the training data's sequences are, as a part of a sentence.
+// Returns a clause for messages with the length of training sequences.
 std::string length_said(const AttentionBuildOptions& setting) {
-  return setting.examples ? fmt::format("by data.max_length a sequence has at most {} positions",
-                                        setting.segment)
-                          : fmt::format("data.seq_length is {}", setting.segment);
+  return setting.examples
+             ? fmt::format("data.max_length limits a sequence to {} positions", setting.segment)
+             : fmt::format("data.seq_length is {}", setting.segment);
 }
 
 std::string problem_with_segment(const AttentionOptions& options,
@@ -162,35 +160,33 @@ std::string problem_with_segment(const AttentionOptions& options,
   const std::string length = length_said(setting);
   if (has_kind(options, "strided") && options.stride >= segment)
     return fmt::format(
-        "model.attention.stride is {}, but {}: strided attention would see nothing but the query "
-        "itself",
+        "model.attention.stride: {} leaves only the query itself to strided attention: {}",
         options.stride,
         length);
   for (const std::string name : {"block", "summary", "fixed"})
     if (has_kind(options, name) && options.stride >= segment)
-      return fmt::format(
-          "model.attention.stride is {}, but {}: {} attention would have a single block",
-          options.stride,
-          length,
-          name);
+      return fmt::format("model.attention.stride: {} leaves a single block to {} attention: {}",
+                         options.stride,
+                         name,
+                         length);
   if (has_kind(options, "dilated") && options.dilation >= segment && !setting.memory)
     return fmt::format(
-        "model.attention.dilation is {}, but {}: dilated attention would see nothing but the query "
-        "itself",
+        "model.attention.dilation: {} leaves only the query itself to dilated attention: {}",
         options.dilation,
         length);
   if (has_kind(options, "global_local"))
     for (const std::int64_t position : options.global)
       if (position >= segment)
-        return fmt::format("model.attention.global_local.global_positions has position {}, but {}",
-                           position,
-                           length);
+        return fmt::format(
+            "model.attention.global_local.global_positions: position {} is out of range: {}",
+            position,
+            length);
   if (has_kind(options, "global_local") && options.random > 0 &&
       !has_random_blocks(options, setting))
     return fmt::format(
-        "model.attention.global_local.num_random_blocks is {}, but no block of "
-        "model.attention.global_local.block_size = {} positions lies "
-        "beyond the window and the global positions of a query; {}",
+        "model.attention.global_local.num_random_blocks: found {}, but no block of "
+        "model.attention.global_local.block_size = {} positions is outside the "
+        "window and the global positions: {}",
         options.random,
         options.block,
         length);
@@ -199,7 +195,7 @@ std::string problem_with_segment(const AttentionOptions& options,
 
 HeadMaskParts head_keys(const std::string& part, const HeadContext& place) {
   std::optional<Mask> all;
-  std::int64_t window = -1;  // of a union that is folded
+  std::int64_t window = -1;  // only for a folded union
   bool columns = false;
   bool others = false;
   bool projects = false;
@@ -223,7 +219,7 @@ HeadMaskParts head_keys(const std::string& part, const HeadContext& place) {
   return result;
 }
 
-// Of the heads of all parts; nothing where a part has no bound.
+// Returns the max distance over the heads of all parts. None if a part is unbounded.
 std::optional<std::int64_t> farthest_of(const std::vector<std::string>& parts,
                                         const HeadContext& place) {
   std::int64_t farthest = 0;
@@ -280,34 +276,31 @@ bool has_kind(const AttentionOptions& options, std::string_view name) {
 std::string problem_of(const AttentionOptions& options, const AttentionBuildOptions& setting) {
   if (std::ssize(options.kinds) > setting.layers)
     return fmt::format(
-        "model.attention.layer_types has {} elements, more than model.num_hidden_layers = {}",
-        options.kinds.size(),
-        setting.layers);
+        "model.attention.layer_types: expected at most model.num_hidden_layers = {} "
+        "elements, found {}",
+        setting.layers,
+        options.kinds.size());
   for (const AttentionKind& kind : options.added) {
     if (kind.name.empty() || kind.name.find_first_of("/+,") != std::string::npos)
-      return fmt::format("attention {} is added; wanted: a name without / + and ,",
-                         quote(kind.name));
-    if (kind.make == nullptr)
-      return fmt::format("attention {} is added without `make`, which makes its mechanism",
-                         kind.name);
+      return fmt::format("attention type {}: expected a name without / + and ,", quote(kind.name));
+    if (kind.make == nullptr) return fmt::format("attention type {}: `make` is missing", kind.name);
     if (find_mask_kind(kind.name) != nullptr || find_attention_kind(options, kind.name) != &kind)
-      return fmt::format("attention {} is added, and there is one of that name", kind.name);
+      return fmt::format("attention type {} already exists", kind.name);
   }
   for (const std::string& element : options.kinds)
     if (const std::string problem = problem_of(element, options, setting); !problem.empty())
       return problem;
   if (options.sliding_window.size() != 1 && std::ssize(options.sliding_window) != setting.layers)
     return fmt::format(
-        "model.attention.sliding_window has {} elements, wanted one or one for each of "
-        "model.num_hidden_layers = {}",
-        options.sliding_window.size(),
-        setting.layers);
+        "model.attention.sliding_window: expected 1 element or "
+        "model.num_hidden_layers = {}, found {}",
+        setting.layers,
+        options.sliding_window.size());
   const bool summaries = has_kind(options, "summary") || has_kind(options, "fixed");
   if (summaries && options.summary * options.summary_groups > options.stride)
     return fmt::format(
-        "model.attention.summary.num_columns = {} columns for each of "
-        "model.attention.summary.num_patterns = {} are more than model.attention.stride "
-        "= {} has",
+        "model.attention.summary.num_columns: {} x model.attention.summary.num_patterns = {} "
+        "exceeds model.attention.stride = {}",
         options.summary,
         options.summary_groups,
         options.stride);

@@ -1,4 +1,4 @@
-// The attention kinds by name, and which layer and head has which.
+// Registry of attention types, and their assignment to layers and heads.
 #pragma once
 
 #include <functional>
@@ -20,24 +20,24 @@
 
 namespace longspan {
 
-// model.attention.local_1d, of Image Transformers (tensor2tensor).
+// model.attention.local_1d, as in Image Transformer (tensor2tensor).
 struct Local1dOptions {
-  std::int64_t filter_width = 127;  // keys before a block, in an encoder as many after it
+  std::int64_t filter_width = 127;  // keys before a block; in an encoder also as many after it
   std::int64_t block_length = 128;
 };
 
-// The section model.attention.
+// Section model.attention.
 //
-// `kinds` has an element for each layer and is repeated to the number of layers. In an element `/`
-// divides the heads, head h taking the part h modulo their number, and `+` unites kinds in one
-// softmax: the three ways of Child et al. 2019 are [sliding_window, strided],
-// [sliding_window/strided] and [sliding_window+strided]. A layer of a kind that is an operation of
-// its own has nothing else.
+// `kinds` has one element per layer and repeats over the layers. In an element, `/` assigns types
+// to heads (head h has part h modulo their number), and `+` combines types in one softmax. The
+// three variants of Child et al. 2019 are [sliding_window, strided], [sliding_window/strided] and
+// [sliding_window+strided]. A type with its own op cannot be combined with others in a layer.
 struct AttentionOptions {
   std::vector<std::string> kinds = {"full"};
-  std::vector<std::string> encoder_kinds = {};  // in their place, in the encoder of a pair
+  // in place of `kinds` in the encoder of an encoder-decoder
+  std::vector<std::string> encoder_kinds = {};
   std::vector<std::int64_t> sliding_window = {
-      128};  // keys with the query itself, of all layers or of each
+      128};  // keys including the query itself, for all layers or one per layer
   Local1dOptions local_1d = {};
   std::int64_t dilation = 2;
   std::int64_t stride = 128;
@@ -57,89 +57,88 @@ struct AttentionOptions {
   SynthesizerOptions synthesizer = {};
   CompressedOptions compressed = {};
   ImageBlockOptions image = {};
-  // Kinds of someone else's, beside those of the library: `kinds` may name them. Their names are
-  // others than the library's, without / + and ,. They are in no configuration file; their keys are
-  // members of theirs. Whether layers have other weights is told of a configuration's text, which
-  // knows none of them: a checkpoint of such a model is not refused by another kind's model for its
-  // model.attention.layer_types, but only where names or shapes of weights differ.
+  // Custom attention types, which `kinds` may name. Requires names that differ from the built-in
+  // ones, without `/`, `+` and `,`. Configuration files do not contain them: their options are
+  // members of the type. The weight compatibility check uses only configuration text and therefore
+  // ignores them. A checkpoint of another custom type is rejected only if names or shapes of
+  // weights differ.
   std::vector<AttentionKind> added = {};
 };
 
-// What is set and no layer reads is a warning of the table: model.attention.layer_types may be
-// another one on the command line. in_weights: what of model.attention.layer_types, as it is
-// written, fixes a model's weights.
+// Keys that are set but read by no layer are warnings of the table, because the command line may
+// override model.attention.layer_types. in_weights: returns the part of
+// model.attention.layer_types, as written, that determines the weights.
 void declare(OptionTable& table,
              AttentionOptions& options,
              std::function<std::string(const std::string&)> in_weights);
 
-// Every kind with what it sees, for the reference.
+// Returns every type with the keys it attends to, for the reference.
 std::string describe_kinds();
 
-// Whether some heads of some layer have the kind.
+// Returns whether any head of any layer has the type.
 bool has_kind(const AttentionOptions& options, std::string_view name);
 
-// The kind of a layer where it is a mechanism of its own and no pattern, otherwise nothing.
+// Returns the type of a layer that has its own op. Null if the layer has a pattern.
 const AttentionKind* attention_kind(const AttentionOptions& options, std::int64_t layer);
 
-// The keys of the section model that mechanisms read, each with the names of those that do.
+// Returns the keys of section `model` that ops read, each with the names of these types.
 std::vector<std::pair<std::string, std::vector<std::string>>> kinds_by_key();
 
-// The first kind whose layers cannot read on from kept keys; nothing where all can.
+// Returns the first type whose layers do not support a KV cache, or null.
 const AttentionKind* first_kind_without_kv_cache(const AttentionOptions& options);
 inline bool reads_on(const AttentionOptions& options) {
   return first_kind_without_kv_cache(options) == nullptr;
 }
 
-// Positions of the longest sequence that every layer is made for, where the training data's has
-// `segment`; 0: of any.
+// Returns the longest sequence that every layer supports, if training sequences have `segment`
+// positions. 0: any length.
 std::int64_t longest_sequence_of(const AttentionOptions& options, std::int64_t segment);
-// The shorter of two such lengths.
+// Returns the shorter of two such lengths.
 std::int64_t shorter_of(std::int64_t a, std::int64_t b);
 
-// Whether any layer has probabilities, which model.attention.dropout drops.
+// Returns whether any layer has probabilities, to which model.attention.dropout applies.
 bool has_probabilities(const AttentionOptions& options);
 
-// The first kind that knows no distances between tokens, so that it does not go with relative
-// positions; nothing where all do.
+// Returns the first type that does not support relative positions, or null.
 const AttentionKind* first_kind_without_relative_positions(const AttentionOptions& options);
 
-// The same of rotary positions.
+// As above, for RoPE.
 const AttentionKind* first_kind_without_rotary(const AttentionOptions& options);
 
-// Whether global positions of a layer have projections of their own.
+// Returns whether global positions of a layer have their own projections.
 bool projects_global(const AttentionOptions& options, std::int64_t layer);
 
-// What the options are asked for.
+// Model properties that the options are built for.
 struct AttentionBuildOptions {
   std::int64_t layers = 1;
   std::int64_t heads = 1;
-  std::int64_t dim = 1;  // of a head
+  std::int64_t dim = 1;  // per head
   std::int64_t width = 1;
-  double dropout = 0;        // of the attention probabilities
-  bool memory = false;       // the model remembers earlier segments: positions are not absolute
-  std::int64_t segment = 0;  // positions of the training data's sequences; 0: not known
-  bool causal = true;        // otherwise windows reach as far behind a query as before it, and
-                             // every kind sees both sides
-  bool documents = false;    // rows hold documents that do not look at each other
-  bool examples = false;  // data.max_length says how long sequences are, otherwise data.seq_length:
-                          // then batches are padded
-  // Of a model of pixels: those of an image, in the order in which they are predicted.
+  double dropout = 0;        // on the attention probabilities
+  bool memory = false;       // the model has Transformer-XL memory: positions are not absolute
+  std::int64_t segment = 0;  // positions of a training sequence; 0: unknown
+  // false: windows extend equally to both sides and every type is bidirectional
+  bool causal = true;
+  bool documents = false;  // rows contain documents that do not attend to each other
+  // sequence length is data.max_length instead of data.seq_length; batches are padded
+  bool examples = false;
+  // Pixel models: grid of an image, in prediction order.
   std::optional<ImageGrid> image = {};
   MeshShape mesh = {};
   DType compute = DType::f64;
 };
 
-// What is wrong with the options, as one sentence; nothing where they can be.
+// Returns the first error in the options as a message. Otherwise empty.
 std::string problem_of(const AttentionOptions& options, const AttentionBuildOptions& setting);
 
-// Of model.attention.layer_types as it is written in a configuration: the layers whose weights are
-// others than a causal layer's.
+// Returns the layers of model.attention.layer_types, as written in a configuration, whose weights
+// differ from those of a causal layer.
 std::string layers_of_other_weights(std::string_view kinds,
                                     std::int64_t layers,
                                     bool global_projections);
 
-// The keys that the heads of a model see in each layer, as far as its own mask lets them; all,
-// where the kind is a mechanism of its own. Throws ConfigurationError with problem_of.
+// Returns the keys that the heads attend to in each layer, before the model's own mask. A type with
+// its own op has a full pattern. Throws ConfigurationError with the message of problem_of.
 std::vector<AttentionPattern> attention_patterns(const AttentionOptions& options,
                                                  const AttentionBuildOptions& setting);
 

@@ -10,10 +10,10 @@ bool is_causal(const AttentionMask& mask,
   const bool causal = mask.rules.one_for_all() && mask.rules.of(0) == masks::causal();
   const bool everything = mask.rules.one_for_all() && mask.rules.of(0) == masks::everything();
   if (!causal && !everything)
-    throw ConfigurationError("attention {} sees all tokens or the earlier ones, no other mask",
-                             kind);
+    throw ConfigurationError("attention type {} supports only full and causal masks", kind);
   if (mask.query_begin != 0 || mask.key_begin != 0)
-    throw ConfigurationError("attention {} goes with no memory: {}", kind, why_no_memory);
+    throw ConfigurationError(
+        "attention type {} does not support mem_len > 0: {}", kind, why_no_memory);
   return causal;
 }
 

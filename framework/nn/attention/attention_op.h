@@ -1,4 +1,4 @@
-// What turns a layer's input, projected to queries, keys and values, into its output.
+// Attention op: maps the projected queries, keys and values of a layer to its output.
 #pragma once
 
 #include <cstdint>
@@ -12,92 +12,93 @@
 
 namespace longspan {
 
-// What the layers of a stack share in one pass over a segment.
+// State that the layers of a stack share in one pass over a segment.
 struct AttentionContext {
-  AttentionMask mask;  // mask.query_begin is the memory's length
-  Variable distances;  // [memory + time, width]: the encoding of distance d in row d, where a
-                       // mechanism asks for it
+  AttentionMask mask;  // mask.query_begin is the length of the memory
+  // [memory + time, width]: row d encodes relative position d, if an op requires it
+  Variable distances;
 };
 
-// A layer's input after the projections: this rank's heads. query: [batch, time, heads, dim]; key,
-// value: [batch, memory + time, heads, dim], or with as many heads as the model has key heads where
-// the mechanism reads shared ones.
+// Projected layer input for this rank's heads. query: [batch, time, heads, dim]; key, value:
+// [batch, memory + time, heads, dim]. Ops with supports_grouped_kv receive key and value with the
+// model's number of key heads.
 struct ProjectedQKV {
   Variable query;
   Variable key;
   Variable value;
   ShardRange heads;
-  // By the projections of global positions, where the mechanism has them.
+  // Projections of global positions, if the op has them.
   struct Global {
     Variable query;
     Variable key;
     Variable value;
   };
   std::optional<Global> global = {};
-  // Where the rows stand where context ranks share the sequence: then they are this rank's.
+  // Layout of the rows if context ranks shard the sequence. The tensors then hold this rank's rows.
   std::optional<SequenceShards> shares = {};
-  // What distance_keys of the mechanism has given before; undefined: it is to be asked again.
+  // Cached result of distance_keys; undefined: not computed yet.
   Variable distance_keys = {};
-  // What was projected, at the queries' positions: [batch, time, width].
+  // Input of the projections at the query positions: [batch, time, width].
   Variable input = {};
-  // Where a mechanism that carries a state reads on: tensors [batch, ...] behind the positions that
-  // were read before, none at the beginning. It writes those behind these positions.
+  // Recurrent state for decoding: tensors [batch, ...] after the positions read so far, empty at
+  // the start. The op replaces them by those after the current positions.
   std::vector<Tensor>* state = nullptr;
 
-  // Keys of the whole sequence.
+  // Returns the number of keys of the full sequence.
   std::int64_t positions() const { return shares ? shares->keys_total : key.shape()[1]; }
 };
 
-// Whether the model's own mask is the causal one; otherwise every query sees every key. Throws
-// ConfigurationError, which begins with `kind` and says `why_no_memory`, for other masks and for a
-// memory: for kinds that are no masked softmax.
+// Returns whether the model mask is causal; otherwise every query attends to every key. For types
+// that are not a masked softmax. Throws ConfigurationError for other masks and for a memory; the
+// message starts with `kind` and includes `why_no_memory`.
 bool is_causal(const AttentionMask& mask,
                const std::string& kind,
                const std::string& why_no_memory);
 
-// Attention of the queries over the keys of all context ranks: what every kind that is a masked
-// softmax ends with. The mask's rules see positions of the whole sequence.
+// Softmax attention of the queries over the keys of all context ranks, shared by all masked softmax
+// types. The mask rules use positions of the full sequence.
 Variable attend(const ProjectedQKV& input,
                 const AttentionMask& mask,
                 const AttentionTerms& terms,
                 const std::optional<AttentionDropout>& dropout);
 
-// For kinds that need the whole sequence: the projections of all positions, in the order of time,
-// of a part of this rank's heads; what the kind makes of them, [batch, time, heads of the part,
-// dim], goes back by `local_shard`. Without context ranks they are the input itself. Throws
-// ConfigurationError when the heads do not divide by the context ranks.
+// For types that need the full sequence. gather_sequence returns the projections of all positions
+// in time order, for a subset of this rank's heads. local_shard converts the result, [batch, time,
+// heads of the subset, dim], back. Both return their input without context ranks. Throws
+// ConfigurationError if the heads are not divisible by the context ranks.
 ProjectedQKV gather_sequence(const ProjectedQKV& input);
 Variable local_shard(const Variable& mixed, const ProjectedQKV& input);
 
-// One attention kind. It may own parameters; it is built with the scope of its layer.
+// Attention type of a layer. May own parameters, which it creates in the scope of its layer.
 class AttentionOp {
  public:
   virtual ~AttentionOp() = default;
-  // Whether queries and keys are one projection: Projected::key is then the query, and there is
-  // neither memory nor another source to look at.
+  // Returns whether queries and keys are one projection. ProjectedQKV::key is then the query, and
+  // neither memory nor cross-attention is supported.
   virtual bool ties_query_and_key() const { return false; }
-  // Whether there are projections to queries and keys; otherwise Projected has neither, and what
-  // the layer looks at is itself.
+  // Returns whether queries and keys are projected. Otherwise ProjectedQKV has neither, and the
+  // layer supports only self-attention.
   virtual bool projects_query_and_key() const { return true; }
-  // Whether Projected::global is wanted.
+  // Returns whether ProjectedQKV::global is required.
   virtual bool projects_global() const { return false; }
-  // Whether it can look at keys that were kept, with queries of later positions only.
+  // Returns whether it can attend to cached keys, with queries at later positions only.
   virtual bool supports_kv_cache() const { return false; }
-  // Whether several heads may read one of Projected::key; otherwise there is one for each.
+  // Returns whether several heads may share a head of ProjectedQKV::key. Otherwise there is one key
+  // head per head.
   virtual bool supports_grouped_kv() const { return false; }
-  // Whether it goes by the reach of the context's mask.
+  // Returns whether it applies the document bounds of the context's mask.
   virtual bool supports_document_mask() const { return false; }
-  // Whether what it reads on from is a state (Projected::state) and not keys.
+  // Returns whether it decodes from a recurrent state (ProjectedQKV::state) instead of keys.
   virtual bool has_recurrent_state() const { return false; }
-  // The farthest distance of a key that any head of this rank sees, where it knows one: keys that
-  // are kept need not reach farther back.
+  // Returns the max distance of a key that any head of this rank attends to, if bounded. Bounds the
+  // KV cache.
   virtual std::optional<std::int64_t> max_distance() const { return std::nullopt; }
-  // Keys of distances, [distances, heads, dim], by the context's encodings; undefined where it has
-  // none.
+  // Returns keys of relative positions, [positions, heads, dim], from the context's encodings.
+  // Undefined if it has none.
   virtual Variable distance_keys(const AttentionContext&, const ForwardContext&) const {
     return {};
   }
-  // [batch, time, heads, dim].
+  // Returns [batch, time, heads, dim].
   virtual Variable operator()(const ProjectedQKV& input,
                               const AttentionContext& context,
                               const ForwardContext& pass) const = 0;

@@ -1,4 +1,4 @@
-// What heads look at of another sequence, written out.
+// Materialized cross-attention probabilities.
 #include <algorithm>
 
 #include "framework/autograd/cross_attention_losses.h"
@@ -12,14 +12,14 @@ Variable MultiHeadAttention::probabilities(const Variable& x,
                                            const EncoderOutput& side,
                                            std::int64_t heads,
                                            const ForwardContext& pass) const {
-  require(key_.has_value(), "shared queries and keys look at nothing but themselves");
+  require(key_.has_value(), "shared queries and keys support self-attention only");
   const Variable query =
       normalize_and_rotate(split_heads((*query_)(region_.enter(x, pass.time))), query_norm_, pass);
   Variable key;
   Tensor length = side.length;
   if (pass.kv_cache) {
     const LayerKVCache& kept = pass.kv_cache->layer(pass.random.place());
-    require(!kept.empty(), "a side is looked at before it is read");
+    require(!kept.empty(), "cross-attention requires encoder outputs");
     key = for_all_heads(kept.projection(0));
     length = kept.length;
   } else {
@@ -29,8 +29,8 @@ Variable MultiHeadAttention::probabilities(const Variable& x,
           own, cross_attention_shards(mesh_, pass.time.total, side.time.total).keys, mesh_.context);
     key = for_all_heads(normalize_and_rotate(split_heads(std::move(own)), key_norm_, pass));
   }
-  // A rank without any of the heads takes part with nothing, for the gradients meet in its
-  // projections too.
+  // A rank without any of the heads contributes zeros, because the backward collectives of its
+  // projections need every rank.
   const std::int64_t here = std::clamp<std::int64_t>(heads - heads_.begin, 0, heads_.count);
   const double weight = here == 0 ? 0 : 1 / static_cast<double>(heads);
   return reduce_from_tensor_parallel_region(

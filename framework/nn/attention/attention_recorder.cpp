@@ -8,14 +8,14 @@
 namespace longspan {
 namespace {
 
-// On the host, in f64.
+// Returns the elements on the host, in f64.
 std::vector<double> wide_numbers_of(const Tensor& tensor) {
   const Tensor here = to_host_f64(tensor);
   const auto all = here.span<double>();
   return {all.begin(), all.end()};
 }
 
-// Of a head of the first row of x [batch, time, heads, dim].
+// Returns an element for a head in the first row of x [batch, time, heads, dim].
 double at(const std::vector<double>& x,
           const Shape& shape,
           std::int64_t time,
@@ -24,7 +24,7 @@ double at(const std::vector<double>& x,
   return x[static_cast<std::size_t>((time * shape[2] + head) * shape[3] + feature)];
 }
 
-// Values of which that of key `first` + i is feature i alone.
+// Returns values such that the value of key `first` + i has only feature i.
 Variable basis(const Variable& value, std::int64_t first) {
   const Shape& shape = value.shape();
   std::vector<double> numbers(static_cast<std::size_t>(shape.elements()));
@@ -36,12 +36,12 @@ Variable basis(const Variable& value, std::int64_t first) {
   const Device& device = value.value().device();
   if (value.value().dtype() == DType::f64)
     return Variable(Tensor::from(std::span<const double>(numbers), shape, device));
-  require(value.value().dtype() == DType::f32, "attention is watched in float32 or float64");
+  require(value.value().dtype() == DType::f32, "attention maps require float32 or float64");
   const std::vector<float> narrow(numbers.begin(), numbers.end());
   return Variable(Tensor::from(std::span<const float>(narrow), shape, device));
 }
 
-// Whether the weights make of the values what the layer has made of them.
+// Returns whether the recorded weights reproduce the layer's output from the values.
 bool explains(const AttentionMap& map, const Variable& value, const Variable& mixed) {
   const std::vector<double> values = wide_numbers_of(value.value()),
                             results = wide_numbers_of(mixed.value());
@@ -75,7 +75,7 @@ void AttentionRecorder::see(const AttentionOp& mechanism,
   for (const Head& wanted : wanted_) {
     if (wanted.layer != layer) continue;
     if (wanted.head < 0 || wanted.head >= mixed.shape()[2])
-      throw ConfigurationError("attention layer {} has the heads 0 to {}; head {} is asked for",
+      throw ConfigurationError("attention layer {} has heads 0 to {}, requested head {}",
                                layer,
                                mixed.shape()[2] - 1,
                                wanted.head);
@@ -98,9 +98,7 @@ void AttentionRecorder::see(const AttentionOp& mechanism,
   for (AttentionMap& map : maps) {
     if (!projected.global && !explains(map, projected.value, mixed))
       throw ConfigurationError(
-          "attention layer {} is of a kind that does not weigh values: what its heads look at "
-          "cannot be shown",
-          layer);
+          "attention layer {} does not compute attention weights; its maps cannot be shown", layer);
     maps_.push_back(std::move(map));
   }
 }

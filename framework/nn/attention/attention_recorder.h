@@ -1,4 +1,4 @@
-// What heads look at in a forward pass, for people to see.
+// Records attention maps of a forward pass for visualization.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@
 namespace longspan {
 
 struct AttentionMap {
-  std::int64_t layer = 0;  // counted from 0, as a pass comes to them
+  std::int64_t layer = 0;  // counted from 0 in execution order
   std::int64_t head = 0;   // counted from 0
-  std::int64_t keys = 0;   // of the memory, where there is one, and of the segment
-  // [queries, keys] of the first row of the batch: how much of a key's value the head takes.
+  std::int64_t keys = 0;   // keys of the memory, if any, and of the segment
+  // [queries, keys] of the first batch row: weight of each value in the head's output.
   std::vector<double> weights = {};
 };
 
-// Given to a pass (Pass::watch), it asks each attention layer whose heads are wanted once more,
-// with values that are each other's basis: what comes out is how much of each value is taken. So it
-// is true of every kind whose result is a sum of values with weights that do not depend on them, be
-// they probabilities or not. The ranks must divide neither heads nor time.
+// Set as ForwardContext::watch, it runs each selected attention layer a second time, with unit
+// vectors as values. The outputs are the weights of the values. Valid for every type whose output
+// is a sum of values with weights that do not depend on them, normalized or not. Requires heads and
+// time that are not sharded.
 class AttentionRecorder {
  public:
   struct Head {
@@ -28,17 +28,17 @@ class AttentionRecorder {
   };
   explicit AttentionRecorder(std::vector<Head> wanted) : wanted_(std::move(wanted)) {}
 
-  // By each attention layer, with what it was given and has made of it: [batch, time, heads, dim].
-  // Throws ConfigurationError where its kind is no such sum, and where it has no such head.
+  // Called by each attention layer with its input and output [batch, time, heads, dim]. Throws
+  // ConfigurationError if its type is not such a sum, or if it lacks a selected head.
   void see(const AttentionOp& mechanism,
            const ProjectedQKV& projected,
            const AttentionContext& context,
            const ForwardContext& pass,
            const Variable& mixed);
 
-  // Attention layers that the pass came to.
+  // Returns the number of attention layers recorded so far.
   std::int64_t layers() const { return layers_; }
-  // In the order of layers.
+  // Returns the maps in layer order.
   const std::vector<AttentionMap>& maps() const { return maps_; }
 
  private:

@@ -13,13 +13,11 @@ namespace {
 
 std::string problem_of_compressed(const AttentionOptions&, const AttentionBuildOptions& setting) {
   if (setting.memory)
-    return "model.attention.layer_types has memory_compressed, which counts positions from the "
-           "start of the text: it "
-           "cannot be with a memory of earlier segments";
+    return "model.attention.layer_types: memory_compressed does not support model.mem_len";
   return whole_heads_problem("memory_compressed", setting.heads, setting.mesh);
 }
 
-// Rows of `after` behind those of `before`, both [batch, any, heads, dim].
+// Concatenates along positions, both [batch, any, heads, dim].
 Variable behind(const Variable& before, const Variable& after) {
   const auto flat = [](const Variable& x) {
     const Shape& shape = x.shape();
@@ -35,8 +33,8 @@ Variable filled_up(const Variable& x, std::int64_t rows) {
   return behind(x, Variable(Tensor::zeros(missing, x.value().dtype(), x.value().device())));
 }
 
-// Positions of the compressed keys, those of their last tokens, then of none up to `room`, and of
-// the tokens themselves; and of the queries.
+// Returns the positions of the compressed keys (those of their last tokens), padded to a fixed
+// count, followed by those of the tokens; and the positions of the queries.
 SortedSequence causal_positions(std::int64_t batch,
                                 std::int64_t heads,
                                 std::int64_t time,
@@ -63,7 +61,8 @@ SortedSequence causal_positions(std::int64_t batch,
 void declare(OptionTable& table, CompressedOptions& options) {
   table.add("model.attention.compression_factor",
             options.width,
-            "memory_compressed: tokens that become one key and one value",
+            "number of tokens compressed into one key and one value. Only with layer type "
+            "memory_compressed",
             between(1, 1 << 16),
             affects_weights());
 }
@@ -118,8 +117,8 @@ Variable CompressedAttention::operator()(const ProjectedQKV& input,
     }
     return local_shard(attention(all.query, key, value, mask, {}, dropout), input);
   }
-  // Tokens stand behind whole blocks of places for what is compressed, so that those of a query's
-  // own block are a block of places too.
+  // The slots of compressed keys are padded to a multiple of the block size. The tokens of a
+  // query's own group are then aligned with a block.
   const std::int64_t room = (blocks + width_ - 1) / width_ * width_;
   mask.rules = masks::columns(masks::unlimited, 0, room) | masks::block(width_);
   mask.query_begin = room;
@@ -135,8 +134,8 @@ Variable CompressedAttention::operator()(const ProjectedQKV& input,
 
 AttentionKind compressed_kind() {
   return {.name = "memory_compressed",
-          .sees = "a key for every few tokens",
-          .alone = "its keys are no tokens",
+          .sees = "one key for every few tokens",
+          .alone = "its keys are not tokens",
           .keys = {"attention.compression_factor"},
           .own_weights = true,
           .problem = problem_of_compressed,

@@ -1,4 +1,4 @@
-// Attention over keys and values that a strided convolution makes fewer (memory-compressed
+// Attention over keys and values that a strided convolution compresses (memory-compressed
 // attention, Liu et al. 2018).
 #pragma once
 
@@ -11,24 +11,24 @@ struct CompressedOptions {
   std::int64_t width = 3;
 };
 
-// The key model.attention.compression_factor.
+// Declares the key model.attention.compression_factor.
 void declare(OptionTable& table, CompressedOptions& options);
 
-// Of each `width` tokens one key and one value of a head, a linear map of what they have of it: a
-// convolution whose stride is its width, without bias. Every query sees all of these. A causal one
-// sees those whose tokens are not later than itself, and the tokens of its own `width` up to itself
-// as they are, in one softmax. Keys and values of padding are zero before, and a key of nothing but
-// padding is not seen.
+// Compresses each `width` tokens to one key and one value per head: a convolution with stride
+// `width` and no bias. Without causality every query attends to all compressed keys. A causal query
+// attends to those whose tokens all precede or equal it. The same softmax also includes the
+// uncompressed tokens of its own group, up to itself. Keys and values of padding are zeroed first,
+// and a compressed key of padding alone is masked.
 class CompressedAttention : public AttentionOp {
  public:
   struct Options {
     CompressedOptions compressed;
-    std::int64_t heads = 0;  // of the model
-    std::int64_t dim = 0;    // of a head
-    double dropout = 0;      // of the probabilities
+    std::int64_t heads = 0;  // total heads of the model
+    std::int64_t dim = 0;    // per head
+    double dropout = 0;      // on the probabilities
   };
-  // Parameters "compressed_keys" and "compressed_values" [heads, width dim, dim]. Throws
-  // ConfigurationError where context and tensor ranks do not divide the heads.
+  // Parameters: "compressed_keys" and "compressed_values" [heads, width dim, dim]. Throws
+  // ConfigurationError if context and tensor ranks do not divide the heads.
   CompressedAttention(const Scope& scope, const Options& options);
   // Throws ConfigurationError for a memory and for rules other than causal or none.
   Variable operator()(const ProjectedQKV& input,

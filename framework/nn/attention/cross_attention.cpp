@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-// n vectors, [1, n, 1, n].
+// Returns n unit vectors, [1, n, 1, n].
 Variable unit_vectors(std::int64_t n, const Parameters& parameters) {
   std::vector<double> unit(static_cast<std::size_t>(n * n), 0);
   for (std::int64_t i = 0; i < n; ++i) unit[static_cast<std::size_t>(i * (n + 1))] = 1;
@@ -13,7 +13,7 @@ Variable unit_vectors(std::int64_t n, const Parameters& parameters) {
   return cast(wide, parameters.compute_dtype());
 }
 
-// softmax(scores), [1, n]: what attention gives a query that meets unit vectors as keys and values.
+// Returns softmax(scores), [1, n], as the attention output for unit vectors as keys and values.
 Variable softmax(const Variable& scores, const Variable& units) {
   const std::int64_t n = scores.shape().elements();
   const Variable weights = attention(
@@ -46,7 +46,8 @@ std::string wiring_problem(CrossAttentionMapping wiring,
       encoder_layers == decoder_layers)
     return "";
   return fmt::format(
-      "cross-attention {} needs as many layers in the encoder as in the decoder, found {} and {}",
+      "model.cross_attention.layer_mapping: {} requires equal numbers of encoder "
+      "and decoder layers, found {} and {}",
       wiring == CrossAttentionMapping::same ? "same" : "reverse",
       encoder_layers,
       decoder_layers);
@@ -83,13 +84,14 @@ Variable CrossAttention::each_side(const std::vector<EncoderOutput>& sides,
                                    const Look& look) const {
   const std::size_t wanted = reads_all_layers(wiring_) ? encoder_layers_ : 1;
   require(sides.size() == wanted,
-          "cross-attention looks at the outputs of {} layers, it was given {}",
+          "cross-attention: expected the outputs of {} layers, found {}",
           wanted,
           sides.size());
   if (wiring_ == CrossAttentionMapping::same) return look(sides[layer_], pass);
   if (wiring_ == CrossAttentionMapping::reverse)
     return look(sides[encoder_layers_ - 1 - layer_], pass);
-  // Where a reading goes on the mixture's keys are kept, and its rows are not there any more.
+  // When decoding continues, the cache has the mixture's keys, and its rows are no longer
+  // available.
   if (wiring_ == CrossAttentionMapping::mix)
     return look(sides.front().rows.defined() ? mixture(sides) : sides.front(), pass);
   if (wiring_ == CrossAttentionMapping::last) return look(sides.front(), pass);

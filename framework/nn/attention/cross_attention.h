@@ -1,4 +1,4 @@
-// What a decoder's layers look at of an encoder's layers.
+// Cross-attention of decoder layers to encoder layers.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,25 @@
 
 namespace longspan {
 
-// Which of the outputs E_1 ... E_n of an encoder's layers the decoder's layer l of m looks at.
+// Encoder layer outputs E_1 ... E_n that decoder layer l of m attends to.
 enum class CrossAttentionMapping : std::uint8_t {
   last,     // E_n (Vaswani et al. 2017)
   same,     // E_l; n = m
   reverse,  // E_(n + 1 - l); n = m
-  mix,      // a learned sum of all: softmax(a_l) weighs them (Bapna et al. 2018)
-  full      // each by itself; what it finds is averaged
+  mix,      // learned mixture of all, weighted by softmax(a_l) (Bapna et al. 2018)
+  full      // each one separately, with averaged results
 };
-// Whether the decoder is given the outputs of all layers, in their order, or of the last alone.
+// Returns whether the decoder receives the outputs of all layers in order, or only the last.
 inline bool reads_all_layers(CrossAttentionMapping wiring) {
   return wiring != CrossAttentionMapping::last;
 }
-// Why stacks of so many layers cannot be wired so, as a sentence; empty where they can.
+// Returns the reason why stacks of these depths do not support the mapping. Otherwise empty.
 std::string wiring_problem(CrossAttentionMapping wiring,
                            std::int64_t encoder_layers,
                            std::int64_t decoder_layers);
 
-// The cross-attention of one of the decoder's layers. Beside the parameters of attention, with
-// `mix`, "mixture" [encoder layers]: a_l, which begins as zeros.
+// Cross-attention of one decoder layer. Parameters: those of MultiHeadAttention and, for `mix`,
+// "mixture" [encoder layers]: a_l, initialized with zeros.
 class CrossAttention {
  public:
   struct Options {
@@ -41,19 +41,19 @@ class CrossAttention {
                  const Options& options,
                  std::unique_ptr<AttentionOp> mechanism);
 
-  // x: [batch, time, width]. sides: as reads_all_layers says, of one length and one division of
-  // time. A row whose side has no positions gets the output's bias alone.
+  // x: [batch, time, width]. sides: as reads_all_layers returns, with equal length and sharding. A
+  // row without encoder positions gets only the output bias.
   Variable operator()(const Variable& x,
                       const std::vector<EncoderOutput>& sides,
                       const ForwardContext& pass) const;
-  // As MultiHeadAttention::probabilities; of several sides their average.
+  // As MultiHeadAttention::probabilities, averaged over several encoder outputs.
   Variable probabilities(const Variable& x,
                          const std::vector<EncoderOutput>& sides,
                          std::int64_t heads,
                          const ForwardContext& pass) const;
 
  private:
-  // Calls look(side, pass) for each that this layer looks at, and averages what it gives.
+  // Calls look(side, pass) for each encoder output this layer attends to, and averages the results.
   template <typename Look>
   Variable each_side(const std::vector<EncoderOutput>& sides,
                      const ForwardContext& pass,

@@ -10,8 +10,7 @@ Variable EfficientAttentionOp::operator()(const ProjectedQKV& input,
                                           const AttentionContext& context,
                                           const ForwardContext&) const {
   if (is_causal(context.mask, "efficient", "its keys are weighed over a segment"))
-    throw ConfigurationError(
-        "attention efficient weighs keys over all positions: it is not causal");
+    throw ConfigurationError("attention type efficient does not support causal masks");
   const Tensor hidden = hidden_keys(input, context.mask);
   ProjectedQKV meeting = input;
   meeting.query = softmax_of_features(input.query);
@@ -25,15 +24,14 @@ Variable EfficientAttentionOp::operator()(const ProjectedQKV& input,
 AttentionKind efficient_kind() {
   return {
       .name = "efficient",
-      .sees = "in an encoder every key, by a softmax over features and one over positions",
-      .alone = "its softmax is another",
+      .sees = "all keys of an encoder, by a softmax over features and one over positions",
+      .alone = "its softmax is not over keys",
       .keys = {},
       .has_probabilities = false,
       .problem = [](const AttentionOptions&, const AttentionBuildOptions& setting) -> std::string {
         if (setting.causal)
-          return "model.attention.layer_types has efficient, which weighs keys over all "
-                 "positions: it "
-                 "cannot be causal, as this family is; linear can";
+          return "model.attention.layer_types: efficient does not support causal models; use "
+                 "linear";
         return memory_problem("efficient", setting);
       },
       .make = [](const Scope&, const AttentionOptions&, const AttentionBuildOptions&)

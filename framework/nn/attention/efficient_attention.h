@@ -1,7 +1,5 @@
-// Efficient attention (Shen et al. 2018): a softmax over the features of each query times one over
-// the positions of each feature of the keys, so that the rows of what it multiplies values by sum
-// to
-// 1. Not causal.
+// Efficient attention (Shen et al. 2018): softmax of each query over its features times softmax of
+// each key feature over positions. Rows of the implied attention matrix sum to 1. Not causal.
 #pragma once
 
 #include "framework/nn/attention/attention_kind.h"
@@ -10,7 +8,7 @@ namespace longspan {
 
 class EfficientAttentionOp : public AttentionOp {
  public:
-  // Throws ConfigurationError for a memory and for rules other than none.
+  // Throws ConfigurationError for a memory and for any mask rules.
   Variable operator()(const ProjectedQKV& input,
                       const AttentionContext& context,
                       const ForwardContext& pass) const override;

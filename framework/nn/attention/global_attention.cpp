@@ -6,7 +6,7 @@
 namespace longspan {
 namespace {
 
-// Blocks [0, near_begin) and [near_end, blocks): those that the window of a block leaves out.
+// Blocks [0, near_begin) and [near_end, blocks): those outside the window of a block.
 struct FarBlocks {
   std::int64_t near_begin;
   std::int64_t near_end;
@@ -32,7 +32,7 @@ std::int64_t blocks_of(const GlobalLocalPattern& global, std::int64_t positions)
   return (positions + global.block - 1) / global.block;
 }
 
-// Those with a global position.
+// Returns the blocks with a global position.
 std::set<std::int64_t> taken_blocks(const GlobalLocalPattern& global) {
   std::set<std::int64_t> taken;
   for (const std::int64_t position : global.positions) taken.insert(position / global.block);
@@ -64,7 +64,7 @@ std::vector<std::vector<std::int64_t>> random_blocks(const GlobalLocalPattern& g
     const std::int64_t free = free_blocks(far, taken);
     const Random random = global.random.child(static_cast<std::uint64_t>(block));
     std::set<std::int64_t> row;
-    // Draws that hit what is there already are made again.
+    // Repeats draws of blocks that are already in the row.
     for (std::uint64_t i = 0; std::ssize(row) < std::min(global.random_blocks, free); ++i) {
       const std::uint64_t scaled = random.word(i) * static_cast<std::uint64_t>(far.count()) >> 32;
       const std::int64_t other = far.at(static_cast<std::int64_t>(scaled));

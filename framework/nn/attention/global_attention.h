@@ -1,5 +1,5 @@
-// Attention with global positions: they see and are seen by all, the others see a window (Beltagy
-// et al. 2020, Longformer) and random blocks (Zaheer et al. 2020, BigBird).
+// Attention with global positions, which attend to and are attended to by all positions. The others
+// have a window (Longformer, Beltagy et al. 2020) and random blocks (BigBird, Zaheer et al. 2020).
 #pragma once
 
 #include <vector>
@@ -11,28 +11,28 @@ namespace longspan {
 
 struct GlobalLocalPattern {
   std::vector<std::int64_t> positions;
-  std::int64_t left = 0;  // keys of the window before the query, besides itself
+  std::int64_t left = 0;  // window keys before the query, excluding itself
   std::int64_t right = 0;
-  std::int64_t random_blocks = 0;  // that each block of queries sees besides
-  std::int64_t block = 64;         // positions of a block
-  bool causal = true;              // blocks are drawn among the earlier ones
-  Random random{0};                // of this layer and head: the blocks are the same in every step
+  std::int64_t random_blocks = 0;  // per block of queries
+  std::int64_t block = 64;         // positions per block
+  bool causal = true;              // random blocks precede the query block
+  Random random{0};                // of this layer and head; blocks are the same in every step
 };
 
 Mask global_local_mask(const GlobalLocalPattern& global, std::int64_t positions);
 
-// Global positions may have projections of their own, with which they look at all keys: queries,
-// keys and values are then projected a second time (Beltagy et al. 2020, section 3.1), and
-// attention is in two calls, of these queries and of the others.
+// Masks for global positions with their own query, key and value projections, which attend to all
+// keys (Beltagy et al. 2020, section 3.1). Attention then takes two calls: global_queries and
+// other_queries.
 Mask global_queries(const GlobalLocalPattern& global);
 Mask other_queries(const GlobalLocalPattern& global);
 
-// For each block of queries its random blocks, ascending: distinct, none that the window touches
-// and none with a global position; all that are left where there are not enough. Of a causal
-// sequence they do not depend on its length.
+// Returns the random blocks of each block of queries, distinct and ascending. Excludes blocks that
+// the window touches and blocks with a global position. If too few remain, returns all of them. For
+// a causal sequence they do not depend on its length.
 std::vector<std::vector<std::int64_t>> random_blocks(const GlobalLocalPattern& global,
                                                      std::int64_t positions);
-// Whether any of them has one.
+// Returns whether any block has a random block.
 bool has_random_blocks(const GlobalLocalPattern& global, std::int64_t positions);
 
 }  // namespace longspan

@@ -13,25 +13,23 @@ namespace {
 
 std::string problem(const AttentionOptions& options, const AttentionBuildOptions& setting) {
   if (!setting.image)
-    return "model.attention.layer_types has local_2d, which sees blocks of an image whose pixels "
-           "are "
-           "predicted; it is for model.family: image_transformer";
+    return "model.attention.layer_types: local_2d requires model.family: image_transformer";
   for (const auto& [key, pair] : {std::pair("query_shape", &options.image.block),
                                   std::pair("memory_flange", &options.image.flange)})
     if (pair->size() != 2)
       return fmt::format(
-          "model.attention.local_2d.{} has {} elements, wanted two: rows and columns",
+          "model.attention.local_2d.{}: expected 2 elements (rows and columns), found {}",
           key,
           pair->size());
   if (options.image.block[0] < 1 || options.image.block[1] < 1)
     return fmt::format(
-        "model.attention.local_2d.query_shape is [{}], wanted at least one row and one column",
+        "model.attention.local_2d.query_shape: expected at least 1 row and 1 column, found [{}]",
         fmt::join(options.image.block, ", "));
   return "";
 }
 
-// Of a pixel at the end of its row of blocks the first one of the highest row of blocks that has
-// any of the flange is farthest away.
+// The max distance is that of a pixel at the end of its row of blocks. Its farther end is the first
+// pixel of the topmost row of blocks that overlaps the flange.
 std::int64_t farthest(const masks::Image& image) {
   const std::int64_t rows_above =
       (image.flange_height + image.query_height - 1) / image.query_height;
@@ -47,7 +45,7 @@ std::unique_ptr<AttentionOp> make(const Scope&,
       .width = setting.image->width,
       .query_height = options.image.block[0],
       .query_width = options.image.block[1],
-      // More than the image has is all of it.
+      // Larger sizes are equivalent to the full image.
       .flange_height = std::min(options.image.flange[0], setting.image->height),
       .flange_width = std::min(options.image.flange[1], setting.image->width),
       .causal = true};
@@ -65,28 +63,26 @@ std::unique_ptr<AttentionOp> make(const Scope&,
 void declare(OptionTable& table, ImageBlockOptions& options) {
   table.add("model.attention.local_2d.query_shape",
             options.block,
-            "rows and columns of the blocks of an image that local_2d has, the values of a pixel's "
-            "channels being columns of their own. They are predicted block by block, and row by "
-            "row in a block",
+            "rows and columns of an image block, with the channels of a pixel as separate "
+            "columns; images are predicted block by block, each row by row. Only with layer type "
+            "local_2d",
             between(1, 1 << 20),
             affects_weights());
   table.add("model.attention.local_2d.memory_flange",
             options.flange,
-            "rows above a block, and columns to its sides, that local_2d sees of what was "
-            "predicted before",
+            "rows above a block and columns on either side of it that its queries attend to, "
+            "where already predicted. Only with layer type local_2d",
             between(0, 1 << 20));
 }
 
 AttentionKind local_2d_kind() {
   return {.name = "local_2d",
-          .sees =
-              "the block of an image that the query is in, and a flange above it and at its "
-              "left, in the order of blocks",
-          .alone = "it orders the whole sequence",
+          .sees = "the query's image block and a flange above it and at its sides, in block order",
+          .alone = "it reorders the whole sequence",
           .keys = {"attention.local_2d.query_shape", "attention.local_2d.memory_flange"},
           .supports_kv_cache = true,
           .turns = true,
-          .own_weights = true,  // which are for its order
+          .own_weights = true,  // trained for the block order
           .problem = problem,
           .make = make};
 }

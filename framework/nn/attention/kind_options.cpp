@@ -6,7 +6,7 @@
 namespace longspan {
 namespace {
 
-// Why no layer reads a key that these kinds do.
+// Returns the reason why no layer reads a key of these types.
 std::string unread(const AttentionOptions& options, const std::vector<std::string>& kinds) {
   const AttentionOptions of_encoder = {.kinds = options.encoder_kinds};
   for (const std::string& kind : kinds)
@@ -38,13 +38,13 @@ void warn_of_unread(OptionTable& table, const AttentionOptions& options) {
     table.warn(key, [&options, scores]() -> std::string {
       const bool told = !unread(options, {"synthesizer"}).empty();
       if (told || std::ranges::count(options.synthesizer.scores, scores) > 0) return "";
-      return fmt::format("model.attention.synthesizer.variants has no {}", scores);
+      return fmt::format("model.attention.synthesizer.variants does not contain {}", scores);
     });
   table.warn("model.attention.sinkhorn.num_iterations", [&options]() -> std::string {
     const bool mixes = options.sinkhorn.top.value_or(0) == 0;
     return mixes || !unread(options, {"sinkhorn"}).empty()
                ? ""
-               : "model.attention.sinkhorn.num_top_blocks chooses blocks and mixes none";
+               : "model.attention.sinkhorn.num_top_blocks is not 0";
   });
   for (const std::string key : {"block_size", "random_seed"})
     table.warn("model.attention.global_local." + key, [&options]() -> std::string {
@@ -60,72 +60,81 @@ void warn_of_unread(OptionTable& table, const AttentionOptions& options) {
 void declare(OptionTable& table,
              AttentionOptions& options,
              std::function<std::string(const std::string&)> in_weights) {
-  table.add("model.attention.layer_types",
-            options.kinds,
-            fmt::format("what each layer sees, repeated to the number of layers: {}. a/b divides "
-                        "the heads among kinds, a+b unites kinds in one softmax",
-                        describe_kinds()),
-            not_empty(),
-            affects_weights(std::move(in_weights)));
+  table.add(
+      "model.attention.layer_types",
+      options.kinds,
+      fmt::format("attention type of each layer, repeated to the number of layers: {}. a/b divides "
+                  "the heads among types, a+b combines the keys of types in one softmax",
+                  describe_kinds()),
+      not_empty(),
+      affects_weights(std::move(in_weights)));
   table.add(
       "model.attention.sliding_window",
       options.sliding_window,
-      "keys that sliding_window, dilated and global_local see: the query and that many less one "
-      "before it, in an encoder also after it; one number, or one for each layer",
+      "window size w in keys: the query and the w - 1 keys before it, in an encoder also the w - "
+      "1 keys after it; one value, or one per layer. Only with layer type sliding_window, dilated "
+      "or global_local",
       not_empty(),
       between(1, masks::unlimited));
   table.add("model.attention.local_1d.filter_width",
             options.local_1d.filter_width,
-            "keys before the block of the query that local_1d sees, in an encoder as many after "
-            "it too",
+            "number of keys before the query's block, in an encoder as many after it. Only with "
+            "layer type local_1d",
             between(0, masks::unlimited));
   table.add("model.attention.local_1d.block_length",
             options.local_1d.block_length,
-            "positions of a block of local_1d",
+            "block length in positions. Only with layer type local_1d",
             between(1, masks::unlimited));
   table.add("model.attention.dilation",
             options.dilation,
-            "from one key of dilated to the next",
+            "distance between consecutive keys of the window, in positions. Only with layer type "
+            "dilated",
             between(1, 1 << 20));
   table.add("model.attention.stride",
             options.stride,
-            "positions from one key of strided to the next, and of a block of block, summary "
-            "and fixed",
+            "stride of strided and block length of block, summary and fixed, in positions. Only "
+            "with layer type strided, block, summary or fixed",
             between(1, masks::unlimited));
   table.add("model.attention.summary.num_columns",
             options.summary,
-            "columns at the end of a block that summary and fixed see",
+            "number of summary columns at the end of each block. Only with layer type summary or "
+            "fixed",
             between(1, 1 << 30));
   table.add("model.attention.summary.num_patterns",
             options.summary_groups,
-            "groups of heads with summary columns of their own, the later ones farther from the "
-            "end of the block",
+            "number of head groups with different summary columns, those of later groups farther "
+            "from the end of the block. Only with layer type summary or fixed",
             between(1, 1 << 30));
   table.add("model.attention.summary.attend_self",
             options.self,
-            "a query of summary sees itself too; without it the first queries see nothing");
-  table.add("model.attention.global_local.global_positions",
-            options.global,
-            "positions that see all earlier ones and are seen by all later ones, in an encoder "
-            "both by and of all, for global_local",
-            at_least(0));
+            "attention of a query to its own key; false: the first queries attend to nothing. "
+            "Only with layer type summary");
+  table.add(
+      "model.attention.global_local.global_positions",
+      options.global,
+      "positions with global attention, to all earlier keys and from all later queries, in an "
+      "encoder to all keys and from all queries. Only with layer type global_local",
+      at_least(0));
   table.add(
       "model.attention.global_local.separate_global_projections",
       options.global_projections,
-      "global positions see with queries, keys and values by projections of their own (Beltagy "
-      "et al. 2020), which start as copies of the others",
+      "separate query, key and value projections for global positions, initialized as copies of "
+      "the others (Beltagy et al. 2020). Only with layer type global_local",
       affects_weights());
   table.add("model.attention.global_local.num_random_blocks",
             options.random,
-            "random blocks beyond the window that each block of queries sees, for global_local",
+            "number of random key blocks per query block, outside the window. Only with layer "
+            "type global_local",
             at_least(0));
   table.add("model.attention.global_local.block_size",
             options.block,
-            "positions of such a block, of queries or of keys",
+            "size of a query or key block of the random blocks, in positions. Only with "
+            "model.attention.global_local.num_random_blocks above 0",
             at_least(1));
   table.add("model.attention.global_local.random_seed",
             options.seed,
-            "of the random blocks, which are the same in every step",
+            "seed of the random blocks, which are the same in every step. Only with "
+            "model.attention.global_local.num_random_blocks above 0",
             at_least(0));
   declare(table, options.lsh);
   declare(table, options.features);

@@ -23,7 +23,7 @@ void copy_positions(const Tensor& from,
   });
 }
 
-// Positions of one row.
+// Returns positions of one row.
 Tensor positions_of(const Tensor& x, std::int64_t row, std::int64_t begin, std::int64_t end) {
   return x.slice(row, row + 1)
       .reshape({x.shape()[1], x.shape()[2], x.shape()[3]})
@@ -38,7 +38,7 @@ Tensor chosen_rows(const Tensor& x, std::span<const std::int64_t> rows, std::int
   for (std::int64_t i = 0; i < size; ++i) {
     const std::int64_t row = rows[static_cast<std::size_t>(i)];
     positions_of(result, i, 0, count).copy_from(positions_of(x, row, 0, count));
-    // Keys that are not seen are still multiplied by: they must be numbers.
+    // Masked keys still take part in products, so they must be finite.
     if (count < capacity) positions_of(result, i, count, capacity).zero();
   }
   return result;
@@ -50,7 +50,10 @@ Tensor chosen_states(const Tensor& x, std::span<const std::int64_t> rows) {
       Tensor::empty(x.shape().with(0, size), x.dtype(), x.device(), MemoryTag::recurrent_state);
   for (std::int64_t i = 0; i < size; ++i) {
     const std::int64_t row = rows[static_cast<std::size_t>(i)];
-    require(row >= 0 && row < x.shape()[0], "a kept state: row {} of {}", row, x.shape()[0]);
+    require(row >= 0 && row < x.shape()[0],
+            "recurrent state: row {} is out of range ({} rows)",
+            row,
+            x.shape()[0]);
     result.slice(i, i + 1).copy_from(x.slice(row, row + 1));
   }
   return result;
@@ -90,11 +93,11 @@ void LayerKVCache::append(std::span<const Variable> projections) {
     move_to(0, 0, std::max(least_capacity, time));
   }
   require(projections.size() == tensors_.size() && projections.front().shape()[0] == rows(),
-          "kept keys: {} projections of {} rows after {} of {}; rows change by KeptKeys::choose",
-          projections.size(),
-          projections.front().shape()[0],
+          "KV cache: expected {} projections of {} rows, found {} of {}; call KVCache::choose",
           tensors_.size(),
-          rows());
+          rows(),
+          projections.size(),
+          projections.front().shape()[0]);
   if (count_ + time > capacity()) move_to(0, count_, std::max(2 * capacity(), count_ + time));
   for (std::size_t i = 0; i < tensors_.size(); ++i)
     copy_positions(projections[i].value(), 0, tensors_[i], count_, time);
@@ -131,7 +134,7 @@ void LayerKVCache::change_rows(std::span<const std::int64_t> rows) {
   for (Tensor& x : tensors_) {
     if (!tails.empty() && !(spare_.defined() && spare_.shape() == x.shape()))
       spare_ = x.empty_like(MemoryTag::recurrent_state);
-    // By way of the spare, as a row may be read after it is written.
+    // Copies through the spare buffer, because a row may be read after it is written.
     for (const Tail& tail : tails)
       positions_of(spare_, tail.to, tail.begin, count_)
           .copy_from(positions_of(x, tail.from, tail.begin, count_));
@@ -145,9 +148,9 @@ void LayerKVCache::change_rows(std::span<const std::int64_t> rows) {
 void LayerKVCache::require_rows(std::int64_t rows) const {
   for (const Tensor& x : state)
     require(x.shape()[0] == rows,
-            "a state is kept for {} rows and read on by {}; rows change by KeptKeys::choose",
-            x.shape()[0],
-            rows);
+            "recurrent state: expected {} rows, found {}; call KVCache::choose",
+            rows,
+            x.shape()[0]);
 }
 
 void LayerKVCache::reorder(std::span<const std::int64_t> rows) {
@@ -155,7 +158,10 @@ void LayerKVCache::reorder(std::span<const std::int64_t> rows) {
   if (empty()) return;
   std::vector<std::vector<std::int64_t>> written_by;
   for (const std::int64_t row : rows) {
-    require(row >= 0 && row < this->rows(), "kept keys: row {} of {}", row, this->rows());
+    require(row >= 0 && row < this->rows(),
+            "KV cache: row {} is out of range ({} rows)",
+            row,
+            this->rows());
     written_by.push_back(written_by_[static_cast<std::size_t>(row)]);
   }
   if (std::ssize(rows) <= this->rows())

@@ -1,5 +1,5 @@
-// Keys and values of positions that were read, for reading on from them: a token then costs one
-// position in each layer, and not all that came before it.
+// KV cache for incremental decoding: a new token costs one position in each layer instead of the
+// full prefix.
 #pragma once
 
 #include <cstdint>
@@ -12,40 +12,40 @@
 
 namespace longspan {
 
-// What one attention layer keeps: the projections of the same positions by several matrices, each
-// [rows, positions, this rank's heads, dim]. There is room for more positions than are kept, so
-// that taking in a few does not copy all; no key may be seen there.
+// Cache of one attention layer: several projections of the same positions, each [rows, positions,
+// heads of this rank, dim]. The capacity exceeds the number of cached positions, so that appending
+// a few does not copy all. The unused capacity must be masked.
 class LayerKVCache {
  public:
   bool empty() const { return tensors_.empty(); }
   std::int64_t rows() const { return empty() ? 0 : tensors_.front().shape()[0]; }
-  std::int64_t begin() const { return begin_; }  // the first position that is kept
+  std::int64_t begin() const { return begin_; }  // first cached position
   std::int64_t end() const { return begin_ + count_; }
   std::int64_t count() const { return count_; }
-  // One of the projections, with the room behind it.
+  // Returns one of the projections, including the unused capacity.
   Variable projection(std::size_t index) const { return Variable(tensors_[index]); }
 
-  // Takes in the projections of the positions from end() on. Throws Failure for another number of
-  // rows than are kept.
+  // Appends the projections of the positions from end() on. Throws Failure if the number of rows
+  // differs from that in the cache.
   void append(std::span<const Variable> projections);
-  // Lets go of all but the last positions.
+  // Drops all but the last `positions`.
   void crop(std::int64_t positions);
-  // Row i becomes what row rows[i] was. What the two have in common is not copied: beams differ
-  // in their last positions only, and not at all in their side.
+  // Replaces row i by the old row rows[i]. Does not copy what they have in common: beams differ
+  // only in their last positions, and encoder projections are equal.
   void reorder(std::span<const std::int64_t> rows);
 
-  // Of a side: its lengths (see Side), chosen with the rows.
+  // Cross-attention: lengths (EncoderOutput::length), reordered with the rows.
   Tensor length = {};
-  // Of a mechanism that scores distances: their keys, row d that of distance d.
+  // Ops with relative position keys: row d is the key of relative position d.
   Variable distances = {};
-  // Of a mechanism that carries a state, instead of projections: tensors [rows, ...].
+  // Ops with a recurrent state, instead of projections: tensors [rows, ...].
   std::vector<Tensor> state = {};
-  // Throws Failure where a state is of another number of rows.
+  // Throws Failure if a state has another number of rows.
   void require_rows(std::int64_t rows) const;
 
  private:
   std::int64_t capacity() const { return empty() ? 0 : tensors_.front().shape()[1]; }
-  // How many positions two rows have in common.
+  // Returns the number of positions that two rows have in common.
   std::int64_t common(std::int64_t a, std::int64_t b) const;
   void change_rows(std::span<const std::int64_t> rows);
   void move_to(std::int64_t first, std::int64_t count, std::int64_t capacity);
@@ -53,29 +53,30 @@ class LayerKVCache {
   std::vector<Tensor> tensors_;
   std::int64_t begin_ = 0;
   std::int64_t count_ = 0;
-  // By row and position, which row it was when the position was read: where two rows have the same
-  // at a position, they have the same before it too.
+  // By row and position: row index when the position was appended. Rows with equal entries at a
+  // position also have equal earlier positions.
   std::vector<std::vector<std::int64_t>> written_by_;
   Tensor spare_;
 };
 
-// Of all layers of a model, by their places in it (Pass::random). It is handed down in Pass::kept:
-// attention that finds it there looks at what is kept and at what is read now, which it takes in;
-// attention to a side projects the side in the first pass only. Each tensor rank keeps its heads.
+// Caches of all layers of a model, by their path (ForwardContext::random). Attention that finds it
+// in ForwardContext::kv_cache attends to the cache and to the current positions, which it appends.
+// Cross-attention projects the encoder output only in the first pass. Each tensor rank caches its
+// own heads.
 class KVCache {
  public:
-  // longest: a position sees at most so many positions before those that are read with it, as a
-  // Transformer-XL with such a memory; none: all.
+  // longest: max number of cached positions that a position attends to before the current ones, as
+  // in a Transformer-XL with that memory length. None: all.
   explicit KVCache(std::optional<std::int64_t> longest = {}) : longest_(longest) {}
 
-  // How many positions were read.
+  // Returns the number of positions read so far.
   std::int64_t positions() const { return positions_; }
   const std::optional<std::int64_t>& longest() const { return longest_; }
   LayerKVCache& layer(std::uint64_t place) { return layers_[place]; }
 
-  // After a pass over `time` positions.
+  // Requires a call after a pass over `time` positions.
   void advance(std::int64_t time) { positions_ += time; }
-  // Row i becomes what row rows[i] was, in all layers.
+  // Replaces row i by the old row rows[i], in all layers.
   void choose(std::span<const std::int64_t> rows);
 
  private:

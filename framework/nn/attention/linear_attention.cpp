@@ -47,7 +47,7 @@ Variable linear_attend(const ProjectedQKV& input,
 Variable LinearAttentionOp::operator()(const ProjectedQKV& input,
                                        const AttentionContext& context,
                                        const ForwardContext&) const {
-  const bool causal = is_causal(context.mask, "linear", "its state is that of a segment");
+  const bool causal = is_causal(context.mask, "linear", "its state covers one segment");
   const Variable hidden(hidden_keys(input, context.mask));
   return linear_attend(
       input,
@@ -58,19 +58,13 @@ Variable LinearAttentionOp::operator()(const ProjectedQKV& input,
 
 std::string memory_problem(const std::string& kind, const AttentionBuildOptions& setting) {
   if (!setting.memory) return "";
-  return fmt::format(
-      "model.attention.layer_types has {}, whose state begins anew with each segment: it cannot be "
-      "with a "
-      "memory of earlier segments",
-      kind);
+  return fmt::format("model.attention.layer_types: {} does not support model.mem_len", kind);
 }
 
 AttentionKind linear_kind() {
   return {.name = "linear",
-          .sees =
-              "every earlier key, in an encoder every key, by products of features in place of "
-              "a softmax",
-          .alone = "it is no softmax",
+          .sees = "as full, by products of features instead of a softmax",
+          .alone = "it has no softmax",
           .keys = {},
           .supports_kv_cache = true,
           .has_probabilities = false,

@@ -1,5 +1,5 @@
-// Linear attention (Katharopoulos et al. 2020): queries and keys meet by the product of their
-// features elu(x) + 1, so that what came before is a state of one size.
+// Linear attention (Katharopoulos et al. 2020): the kernel is the product of features elu(x) + 1,
+// so that the prefix is a state of constant size.
 #pragma once
 
 #include "framework/autograd/linear_attention.h"
@@ -7,12 +7,12 @@
 
 namespace longspan {
 
-// 0 at keys that are seen and -inf at padding, [batch, keys, heads]: what the mask hides of the
-// rows of this rank. Undefined where it hides nothing.
+// Returns [batch, keys, heads] for the rows of this rank: 0 at visible keys and -inf at padding.
+// Undefined if the mask hides nothing.
 Tensor hidden_keys(const ProjectedQKV& input, const AttentionMask& mask);
 
-// Linear attention of what was projected, which reads on from Projected::state where it is set:
-// its first tensor is the state, and so it is left.
+// Linear attention of the projections. Continues from ProjectedQKV::state if set: its first tensor
+// is the state, which is updated.
 Variable linear_attend(const ProjectedQKV& input,
                        const Variable& log_weight,
                        const Variable& decay,
@@ -28,7 +28,7 @@ class LinearAttentionOp : public AttentionOp {
                       const ForwardContext& pass) const override;
 };
 
-// The sentence with which `kind` refuses a memory; empty without one.
+// Returns the message with which `kind` rejects a memory. Empty without a memory.
 std::string memory_problem(const std::string& kind, const AttentionBuildOptions& setting);
 
 AttentionKind linear_kind();

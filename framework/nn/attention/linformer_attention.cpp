@@ -14,19 +14,16 @@ namespace {
 std::string problem_of_linformer(const AttentionOptions& options,
                                  const AttentionBuildOptions& setting) {
   if (setting.memory)
-    return "model.attention.layer_types has linformer, whose projections are of the positions of "
-           "one sequence: "
-           "it cannot be with a memory of earlier segments";
+    return "model.attention.layer_types: linformer does not support model.mem_len";
   if (setting.causal)
-    return "model.attention.layer_types has linformer, each of whose keys mixes all tokens of a "
-           "sequence: it "
-           "is for encoders and cannot be causal";
+    return "model.attention.layer_types: linformer does not support causal models";
   const std::optional<std::int64_t>& longest = options.linformer.longest;
   if (longest && setting.segment > *longest)
     return fmt::format(
-        "model.attention.linformer.max_length is {}, but sequences have up to {} positions",
-        *longest,
-        setting.segment);
+        "model.attention.linformer.max_length: expected at least {} (positions of a "
+        "sequence), found {}",
+        setting.segment,
+        *longest);
   return "";
 }
 
@@ -34,9 +31,8 @@ std::int64_t longest_of(const LinformerOptions& options, const AttentionBuildOpt
   const std::int64_t longest = options.longest.value_or(setting.segment);
   if (longest == 0)
     throw ConfigurationError(
-        "model.attention.layer_types has linformer, whose projections have a row for each "
-        "position, and "
-        "nothing says how long sequences are; set model.attention.linformer.max_length");
+        "model.attention.layer_types: linformer requires a maximum sequence "
+        "length; set model.attention.linformer.max_length");
   return longest;
 }
 
@@ -60,23 +56,24 @@ Weight projection(const Scope& scope,
 void declare(OptionTable& table, LinformerOptions& options) {
   table.add("model.attention.linformer.projected_length",
             options.keys,
-            "linformer: keys and values that the tokens of a sequence become",
+            "number of keys and values that a sequence is projected to. Only with layer type "
+            "linformer",
             between(1, 1 << 20),
             affects_weights());
-  table.add(
-      "model.attention.linformer.sharing",
-      options.sharing,
-      "linformer: what shares a projection: nothing (none), the heads of a layer (headwise), its "
-      "keys and values too (key_value), all layers too (layerwise)",
-      {{"none", LinformerSharing::none},
-       {"headwise", LinformerSharing::heads},
-       {"key_value", LinformerSharing::keys_values},
-       {"layerwise", LinformerSharing::layers}},
-      affects_weights());
+  table.add("model.attention.linformer.sharing",
+            options.sharing,
+            "parameter sharing of the projections: none, headwise (across the heads of a layer), "
+            "key_value (also between keys and values) or layerwise (also across layers). Only with "
+            "layer type linformer",
+            {{"none", LinformerSharing::none},
+             {"headwise", LinformerSharing::heads},
+             {"key_value", LinformerSharing::keys_values},
+             {"layerwise", LinformerSharing::layers}},
+            affects_weights());
   table.add("model.attention.linformer.max_length",
             options.longest,
-            "linformer: positions of the longest sequence, each of which has a row of the "
-            "projections; none: as many as the training data's",
+            "maximum sequence length in positions, one row of the projections each; none: that of "
+            "the training data. Only with layer type linformer",
             between(1, std::int64_t{1} << 31),
             affects_weights());
 }
@@ -110,15 +107,14 @@ Variable LinformerAttention::operator()(const ProjectedQKV& input,
                                         const ForwardContext& pass) const {
   const AttentionMask& mask = context.mask;
   if (!mask.rules.one_for_all() || mask.rules.of(0) != masks::everything())
-    throw ConfigurationError(
-        "attention linformer sees all tokens of a sequence, no mask hides one");
+    throw ConfigurationError("attention type linformer does not support masks");
   if (mask.query_begin != 0 || mask.key_begin != 0)
-    throw ConfigurationError("attention linformer goes with no memory of earlier segments");
+    throw ConfigurationError("attention type linformer does not support mem_len > 0");
   if (input.positions() > longest_)
     throw ConfigurationError(
-        "a sequence has {} positions, but model.attention.linformer.max_length is {}",
-        input.positions(),
-        longest_);
+        "expected at most model.attention.linformer.max_length = {} positions, found {}",
+        longest_,
+        input.positions());
   const auto projected = [&](const Variable& x, const Weight& weight) {
     return project(
         mask_padding(x, key_positions(input), mask.key_length, mask.key_padding), weight, input);
@@ -132,8 +128,8 @@ Variable LinformerAttention::operator()(const ProjectedQKV& input,
 AttentionKind linformer_kind() {
   return {
       .name = "linformer",
-      .sees = "few mixtures of all tokens",
-      .alone = "its keys are no tokens",
+      .sees = "all tokens of an encoder, projected to a few keys",
+      .alone = "its keys are not tokens",
       .keys = {"attention.linformer.projected_length",
                "attention.linformer.sharing",
                "attention.linformer.max_length"},

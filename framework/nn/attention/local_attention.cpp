@@ -6,7 +6,7 @@ namespace longspan {
 
 Mask sliding_window_mask(const SlidingWindow& local) {
   require(local.left >= 0 && local.right >= 0 && local.dilation > 0,
-          "local attention: {} keys to the left and {} to the right at a dilation of {}",
+          "local attention: invalid window: {} keys to the left, {} to the right, dilation {}",
           local.left,
           local.right,
           local.dilation);

@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-// Chunks that a query sees besides its own and those after it.
+// Chunks before its own that a query attends to.
 constexpr std::int64_t look_back = 1;
 
 bool attended_whole(const LshOptions& options, std::int64_t time) {
@@ -18,19 +18,14 @@ bool attended_whole(const LshOptions& options, std::int64_t time) {
   return time < 2 * options.chunk || chunks < 1 + look_back + options.look_ahead;
 }
 
-// The log-sum-exp of a row that sees only itself is its self score, and the probability that the
-// backward pass rebuilds from it is off by its last digit: a thousandth at -1e4.
+// For a row that attends only to itself, the log-sum-exp is its self score. The backward pass
+// recomputes the probability from it, with the error of its last digit: 1e-3 at -1e4.
 constexpr double lowest_narrow_self_score = -1e4;
 
 std::string problem_of_lsh(const AttentionOptions& options, const AttentionBuildOptions& setting) {
-  if (setting.memory)
-    return "model.attention.layer_types has lsh, which sorts the tokens of a segment: it cannot be "
-           "with a "
-           "memory of earlier segments";
+  if (setting.memory) return "model.attention.layer_types: lsh does not support model.mem_len";
   if (setting.examples)
-    return "model.attention.layer_types has lsh, whose hashes know no padding: it cannot be with "
-           "padded "
-           "batches, which this family reads";
+    return "model.attention.layer_types: lsh does not support the padded batches of this family";
   if (const std::string problem = whole_heads_problem("lsh", setting.heads, setting.mesh);
       !problem.empty())
     return problem;
@@ -42,38 +37,44 @@ std::string problem_of_lsh(const AttentionOptions& options, const AttentionBuild
 void declare(OptionTable& table, LshOptions& options) {
   table.add("model.attention.lsh.chunk_length",
             options.chunk,
-            "lsh: tokens of a chunk; a token sees its own and the one before",
+            "chunk length in tokens; a token attends to its own chunk and the previous one. Only "
+            "with layer type lsh",
             at_least(1));
   table.add("model.attention.lsh.num_buckets",
             options.buckets,
-            "lsh: buckets of a round, an even number; none: about 2 length / "
-            "model.attention.lsh.chunk_length",
+            "number of hash buckets per round, an even number; none: about 2 x sequence length / "
+            "model.attention.lsh.chunk_length. Only with layer type lsh",
             between(2, 1 << 20),
             multiple_of(2));
-  table.add(
-      "model.attention.lsh.num_hashes", options.rounds, "lsh: rounds of hashing", between(1, 64));
+  table.add("model.attention.lsh.num_hashes",
+            options.rounds,
+            "number of hash rounds. Only with layer type lsh",
+            between(1, 64));
   table.add("model.attention.lsh.num_eval_hashes",
             options.evaluation_rounds,
-            "lsh: rounds in evaluation; none: model.attention.lsh.num_hashes",
+            "number of hash rounds in evaluation; none: model.attention.lsh.num_hashes. Only with "
+            "layer type lsh",
             between(1, 64));
   table.add("model.attention.lsh.num_chunks_after",
             options.look_ahead,
-            "lsh: chunks after its own that a token sees",
+            "number of chunks after its own that a token attends to. Only with layer type lsh",
             between(0, 16));
   table.add("model.attention.lsh.same_bucket_only",
             options.same_bucket,
-            "lsh: a token sees only its own bucket, not the rest of the chunks");
+            "attention to keys of the token's own bucket only; false: to all keys of the chunks. "
+            "Only with layer type lsh");
   table.add("model.attention.lsh.deduplicate",
             options.count_once,
-            "lsh: a token met in several rounds counts once");
+            "deduplication of keys that several hash rounds find. Only with layer type lsh");
   table.add("model.attention.lsh.scale",
             options.scale,
-            "lsh: factor of a query's product with a key of length 1; none: 1 / sqrt(head width)",
+            "factor of the dot product of a query with a key of unit norm; none: 1 / "
+            "sqrt(model.head_dim). Only with layer type lsh",
             more_than(0.0));
   table.add("model.attention.lsh.self_attention_score",
             options.self_score,
-            "lsh: score of a token with itself, low enough to count only where it is alone; none: "
-            "-1e5 in float64, otherwise -1e3, and there not below -1e4",
+            "score of a token with itself, low enough to count only if it has no other key; none: "
+            "-1e5 with float64, otherwise -1e3, at least -1e4. Only with layer type lsh",
             at_least(-1e5),
             less_than(0.0));
 }
@@ -122,11 +123,9 @@ std::string self_score_problem(const LshOptions& options, DType compute) {
   const double found = options.self_score.value_or(0);
   if (compute == DType::f64 || found >= lowest_narrow_self_score) return "";
   return fmt::format(
-      "model.attention.lsh.self_attention_score is {}: sums in 32 bits lose the gradient of a "
-      "token that sees only "
-      "itself below {}",
-      found,
-      lowest_narrow_self_score);
+      "model.attention.lsh.self_attention_score: expected at least {} with 32-bit sums, found {}",
+      lowest_narrow_self_score,
+      found);
 }
 
 LshAttention::LshAttention(const Scope& scope, const Options& options)
@@ -165,7 +164,7 @@ Tensor LshAttention::buckets(const ProjectedQKV& input,
 Variable LshAttention::operator()(const ProjectedQKV& input,
                                   const AttentionContext& context,
                                   const ForwardContext& pass) const {
-  const bool causal = is_causal(context.mask, "lsh", "it sorts the tokens of a segment");
+  const bool causal = is_causal(context.mask, "lsh", "it sorts the tokens of one segment");
   const ProjectedQKV all = gather_sequence(input);
   const std::int64_t time = all.query.shape()[1];
   const bool whole = attended_whole(options_, time);
@@ -196,8 +195,8 @@ Variable LshAttention::operator()(const ProjectedQKV& input,
 
 AttentionKind lsh_kind() {
   return {.name = "lsh",
-          .sees = "what a hash puts together",
-          .alone = "queries and keys are one projection there",
+          .sees = "keys that hashing puts in the same or a nearby chunk",
+          .alone = "its queries and keys are one projection",
           .keys = {"attention.lsh.chunk_length",
                    "attention.lsh.num_buckets",
                    "attention.lsh.num_hashes",

@@ -1,5 +1,5 @@
-// Attention of tokens that a locality-sensitive hash puts together (Reformer, Kitaev et al. 2020):
-// time and memory linear in the length.
+// Attention of tokens that a locality-sensitive hash maps to the same bucket (Reformer, Kitaev et
+// al. 2020). Time and memory are linear in the length.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ namespace longspan {
 
 struct LshOptions {
   std::int64_t chunk = 64;
-  std::optional<std::int64_t> buckets = {};  // none: twice as many as there are chunks
+  std::optional<std::int64_t> buckets = {};  // none: twice the number of chunks
   std::int64_t rounds = 2;
   std::optional<std::int64_t> evaluation_rounds = {};  // none: as in training
   std::int64_t look_ahead = 0;
@@ -24,16 +24,16 @@ struct LshOptions {
   std::optional<double> self_score = {};  // none: -1e5 in float64, else -1e3
 };
 
-// The keys model.attention.lsh.*.
+// Declares the keys model.attention.lsh.*.
 void declare(OptionTable& table, LshOptions& options);
 
-// The buckets of a sequence of `time` tokens: as asked for, or about 2 time / chunk in two even
-// factors of nearly one size.
+// Returns the buckets for a sequence of `time` tokens: options.buckets, or about 2 time / chunk, as
+// a product of two even factors of similar size.
 BucketCount bucket_count(const LshOptions& options, std::int64_t time);
 
-// The rotations of a hash, [heads, dim, rounds, columns] in `dtype`: standard normal numbers that
-// depend on `random`, the global head and the round, and not on how heads are divided. The rows of
-// a batch share them.
+// Returns the rotations of a hash, [heads, dim, rounds, columns] in `dtype`: standard normal
+// numbers. They depend on `random`, the global head and the round, not on the sharding of heads.
+// The rows of a batch share them.
 Tensor hash_rotations(const Random& random,
                       const ShardRange& heads,
                       std::int64_t dim,
@@ -42,23 +42,22 @@ Tensor hash_rotations(const Random& random,
                       DType dtype,
                       const Device& device);
 
-// What forbids the attention below, as a sentence; empty where nothing does: how low the score of a
-// token with itself may be depends on the dtype of computing.
+// Returns the reason why the compute dtype does not support the self score, which must not be too
+// low for it. Otherwise empty.
 std::string self_score_problem(const LshOptions& options, DType compute);
 
-// Queries and keys are one projection; a sequence of less than two chunks is attended whole.
-// Buckets are a decision of the pass (Pass::decide), drawn anew each step. They depend on all
-// tokens: causal attention never reads a later token's value, but where chunks end, and so which
-// earlier tokens are seen, depends on later tokens too. This is so in all implementations of the
-// method.
+// Ties query and key. A sequence shorter than two chunks uses full attention. Buckets are redrawn
+// each step and cached with ForwardContext::decide. They depend on all tokens: causal attention
+// never reads a later token's value, but chunk boundaries depend on later tokens. These determine
+// which earlier tokens a query attends to. All implementations of the method have this property.
 class LshAttention : public AttentionOp {
  public:
   struct Options {
     LshOptions lsh;
-    std::int64_t heads = 0;  // of the model
-    double dropout = 0;      // of the probabilities
+    std::int64_t heads = 0;  // total heads of the model
+    double dropout = 0;      // on the probabilities
   };
-  // Throws ConfigurationError with whole_heads_problem or self_score_problem.
+  // Throws ConfigurationError with the message of whole_heads_problem or self_score_problem.
   LshAttention(const Scope& scope, const Options& options);
   bool ties_query_and_key() const override { return true; }
   // Throws ConfigurationError for a memory and for rules other than causal or none.

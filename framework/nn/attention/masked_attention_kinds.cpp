@@ -7,16 +7,16 @@
 
 namespace longspan {
 
-// A new kind that is a masked softmax is a line here.
+// Registers attention types that are a masked softmax.
 const std::vector<MaskedAttentionKind>& mask_kinds() {
   static const std::vector<MaskedAttentionKind> all = {
       {"full",
-       "every earlier key, in an encoder every key",
+       "all previous keys, in an encoder all keys",
        true,
        Folded::never,
        [](const HeadContext&) { return masks::everything(); }},
       {"sliding_window",
-       "a window",
+       "a window of keys",
        true,
        Folded::window,
        [](const HeadContext& at) {
@@ -24,7 +24,7 @@ const std::vector<MaskedAttentionKind>& mask_kinds() {
        },
        [](const HeadContext& at) { return at.window(); }},
       {"dilated",
-       "a window with gaps",
+       "a dilated window of keys",
        true,
        Folded::never,
        [](const HeadContext& at) {
@@ -38,7 +38,7 @@ const std::vector<MaskedAttentionKind>& mask_kinds() {
        Folded::columns,
        [](const HeadContext& at) { return strided_mask(at.options.stride); }},
       {"local_1d",
-       "the block of the query and the keys before the block that its filter reaches",
+       "the query's block and the filter_width keys before it",
        false,
        Folded::never,
        [](const HeadContext& at) {
@@ -50,18 +50,18 @@ const std::vector<MaskedAttentionKind>& mask_kinds() {
          return at.options.local_1d.block_length - 1 + at.options.local_1d.filter_width;
        }},
       {"block",
-       "the block of the query, as long as the stride",
+       "the query's block, of length stride",
        false,
        Folded::never,
        [](const HeadContext& at) { return block_mask(at.fixed()); },
        [](const HeadContext& at) { return at.options.stride - 1; }},
       {"summary",
-       "the last columns of every block",
+       "the summary columns of every block",
        false,
        Folded::never,
        [](const HeadContext& at) { return summary_mask(at.fixed()); }},
       {"fixed",
-       "block and summary",
+       "block and summary combined",
        false,
        Folded::never,
        [](const HeadContext& at) { return fixed_mask(at.fixed()); }},

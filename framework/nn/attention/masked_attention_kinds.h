@@ -1,4 +1,4 @@
-// The attention kinds that are a masked softmax: which keys a head of each sees.
+// Attention types that are a masked softmax, with the keys a head of each attends to.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace longspan {
 
-// A head that has a kind.
+// A head with an attention type.
 struct HeadContext {
   const AttentionOptions& options;
   std::int64_t layer;
   std::int64_t head;   // of the model
-  std::int64_t index;  // among the heads of the layer that have the kind
+  std::int64_t index;  // among the heads of the layer with this type
   std::int64_t positions;
   bool causal;
 
   std::int64_t right_window() const { return causal ? 0 : window(); }
-  // Keys before the query, without itself.
+  // Returns the number of keys before the query, excluding itself.
   std::int64_t window() const {
     const auto& all = options.sliding_window;
     return (all.size() == 1 ? all.front() : all[static_cast<std::size_t>(layer)]) - 1;
@@ -47,22 +47,23 @@ struct HeadContext {
   }
 };
 
-// What a kind is in a union whose columns are folded: only with a window can they be.
+// Role of a type in a union whose columns are folded into strides. Columns can be folded only
+// together with windows.
 enum class Folded : std::uint8_t { columns, window, never };
 
 struct MaskedAttentionKind {
   std::string name;
   std::string sees;
-  bool shifts;  // what it sees depends on distances alone, so that it goes with a memory
+  bool shifts;  // the mask depends only on relative positions, so that memory is supported
   Folded folded;
   Mask (*keys)(const HeadContext&);
-  // How far before a query the farthest key is that it sees, where that has a bound.
+  // Returns the max distance of a key before the query. Null: unbounded.
   std::int64_t (*max_distance)(const HeadContext&) = nullptr;
-  bool global = false;  // has global positions, which may have projections of their own
+  bool global = false;  // has global positions, which may have their own projections
 };
 
 const std::vector<MaskedAttentionKind>& mask_kinds();
-// Nothing where there is none of that name.
+// Returns null if no type has the name.
 const MaskedAttentionKind* find_mask_kind(std::string_view name);
 
 }  // namespace longspan

@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// One mask for all where they are the same: the engine then has one plan to look up.
+// Equal masks are merged into one for all heads, so that the kernels need one plan.
 HeadMasks head_masks(std::vector<Mask> masks) {
   const bool same = std::ranges::all_of(masks, [&](const Mask& m) { return m == masks.front(); });
   return same ? HeadMasks(masks.front()) : HeadMasks(std::move(masks));
@@ -16,8 +16,8 @@ HeadMasks head_masks(std::vector<Mask> masks) {
 
 }  // namespace
 
-// Tables by length, of which the one that was asked for last is kept. Copies of a pattern share
-// them, and threads may ask at the same time: what is given out does not change.
+// Caches the most recent table by sequence length. Copies of a pattern share it. Thread-safe:
+// returned tables are immutable.
 class AttentionPattern::Tables {
  public:
   explicit Tables(Table make) : make_(std::move(make)) {}
@@ -104,7 +104,7 @@ double attention_pairs(const AttentionPattern& pattern,
 AttentionMask with_rules(const AttentionMask& mask,
                          const HeadMasks& rules,
                          const ShardRange& heads) {
-  require(mask.rules.one_for_all(), "a model's own mask must be one for all heads");
+  require(mask.rules.one_for_all(), "a custom mask must be the same for all heads");
   AttentionMask result = mask;
   result.rules = rules & mask.rules.of(0);
   result.head_begin = heads.begin;

@@ -1,5 +1,4 @@
-// Which keys the heads of a layer see: what the attention kinds that are a masked softmax differ
-// in.
+// Keys that the heads of a layer attend to, which distinguish the masked softmax types.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +13,9 @@
 
 namespace longspan {
 
-// What one head sees, as far as the model's own mask lets it: `rules`. The same of a causal
-// sequence in two parts: `columns`, keys at multiples of the pattern's stride, counted in strides,
-// and `near`, the others. `global`: what those queries see that have projections of their own; none
-// of it is in the rest.
+// Mask of one head, before the model's own mask: `rules`. For a causal sequence also as two
+// disjoint parts: `columns`, the keys at multiples of the pattern's stride, in strides, and `near`,
+// the others. `global`: mask of the queries with their own projections, disjoint from the rest.
 struct HeadMaskParts {
   Mask rules;
   Mask near;
@@ -25,28 +23,28 @@ struct HeadMaskParts {
   Mask global = masks::nothing();
 };
 
-// A value, which threads may share; default-constructed every head sees every key.
+// Thread-safe value type. Default-constructed: every head attends to every key.
 class AttentionPattern {
  public:
-  // The keys of every head of the model in a sequence of so many positions.
+  // Returns the masks of all heads of the model for a sequence of `positions`.
   using Table = std::function<std::vector<HeadMaskParts>(std::int64_t positions)>;
 
   AttentionPattern() = default;
-  // projects_global: some queries have projections of their own. farthest: no key that is farther
-  // before a query is seen by it; none: any may be.
+  // projects_global: some queries have their own projections. Last parameter: max distance of a key
+  // before its query. None: unbounded.
   AttentionPattern(Table table,
                    std::int64_t stride,
                    bool projects_global = false,
                    std::optional<std::int64_t> farthest = {});
 
-  // For all heads of the model.
+  // Returns the masks of all heads of the model.
   HeadMasks rules(std::int64_t positions) const;
-  // The same of the queries that have projections of their own.
+  // Returns the masks of the queries with their own projections.
   bool projects_global() const { return projects_global_; }
   HeadMasks global_rules(std::int64_t positions) const;
   const std::optional<std::int64_t>& max_distance() const { return farthest_; }
-  // The same of a causal sequence with its columns apart, for these heads; nothing where none of
-  // them has columns, or the sequence is too short for it to be worth while.
+  // Returns the masks of these heads with separate columns, for a causal sequence. Nothing if no
+  // head has columns, or if the sequence is too short to benefit.
   std::optional<StridedKeys> folded(const ShardRange& heads, std::int64_t positions) const;
 
  private:
@@ -57,14 +55,14 @@ class AttentionPattern {
   std::optional<std::int64_t> farthest_;
 };
 
-// `mask` and rules for all heads of the model, for a call of these heads.
+// Returns `mask` combined with the rules for all heads of the model, for a call with these heads.
 AttentionMask with_rules(const AttentionMask& mask,
                          const HeadMasks& rules,
                          const ShardRange& heads);
 
-// The query-key pairs of one stream that the pattern and the model's own mask let through in a
-// segment of `time` positions after a memory of `memory`: the mean over the model's heads. Counted
-// once on a device.
+// Returns the number of query-key pairs per stream that the pattern and the model's own mask allow,
+// as a mean over the model's heads. For a segment of `time` positions after a memory of `memory`.
+// Counts once per device.
 double attention_pairs(const AttentionPattern& pattern,
                        const Mask& own,
                        std::int64_t time,

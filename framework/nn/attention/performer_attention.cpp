@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-// Never felt but where a query sees no key.
+// Affects only queries without visible keys.
 constexpr double smallest_sum = 1e-30;
 
 std::int64_t default_count(std::int64_t dim) {
@@ -24,31 +24,33 @@ std::int64_t default_count(std::int64_t dim) {
 void declare(OptionTable& table, RandomFeatureOptions& options) {
   table.add("model.attention.random_features.num_features",
             options.count,
-            "performer, rfa: random vectors that make features of a query or key; none: "
-            "head width x ln(head width), of rfa the head width (which has a sine and a "
-            "cosine of each)",
+            "number of random vectors per head; none: model.head_dim x ln(model.head_dim) for "
+            "performer, model.head_dim for rfa, which uses a sine and a cosine of each. Only with "
+            "layer type performer or rfa",
             between(1, 1 << 16));
   table.add("model.attention.random_features.seed",
             options.seed,
-            "performer, rfa: of the random vectors",
+            "seed of the random vectors. Only with layer type performer or rfa",
             at_least(0));
   table.add("model.attention.random_features.kernel",
             options.kernel,
-            "performer: the kernel that features approximate: softmax, or relu with features "
-            "max(u, 0) + 0.001",
+            "kernel that the random features approximate: softmax, or relu with features max(u, "
+            "0) + 0.001. Only with layer type performer",
             {{"softmax", RandomMap::softmax}, {"relu", RandomMap::relu}});
   table.add("model.attention.random_features.redraw_interval",
             options.redraw,
-            "performer: training steps between two draws of the random vectors; 0: a single draw",
+            "training steps between redraws of the random vectors; 0: never redrawn. Only with "
+            "layer type performer",
             at_least(0));
   table.add("model.attention.random_features.num_draws",
             options.draws,
-            "rfa: sets of random vectors, of which each step of training has one",
+            "number of sets of random vectors, one of which each training step uses. Only with "
+            "layer type rfa",
             between(1, 1 << 16));
   table.add("model.attention.random_features.gated",
             options.gate,
-            "rfa: each head forgets what came before as a gate of the token says "
-            "(causal)",
+            "per-head gate that decays the state of previous tokens, for causal models (Peng et "
+            "al. 2021). Only with layer type rfa",
             affects_weights());
 }
 
@@ -82,7 +84,7 @@ const Tensor& PerformerAttentionOp::projection(const ForwardContext& pass) const
 Variable PerformerAttentionOp::operator()(const ProjectedQKV& input,
                                           const AttentionContext& context,
                                           const ForwardContext& pass) const {
-  const bool causal = is_causal(context.mask, "performer", "its state is that of a segment");
+  const bool causal = is_causal(context.mask, "performer", "its state covers one segment");
   const StabilizedFeatures query = random_features(input.query, projection(pass), map_);
   const StabilizedFeatures key = random_features(input.key, projection(pass), map_);
   Tensor log_weight = hidden_keys(input, context.mask), decay, top;
@@ -120,8 +122,8 @@ Variable PerformerAttentionOp::operator()(const ProjectedQKV& input,
 
 AttentionKind performer_kind() {
   return {.name = "performer",
-          .sees = "the same by random features, whose products are on average a softmax's",
-          .alone = "it is no softmax",
+          .sees = "as full, by random features that approximate the softmax",
+          .alone = "it has no softmax",
           .keys = {"attention.random_features.num_features",
                    "attention.random_features.seed",
                    "attention.random_features.kernel",

@@ -1,5 +1,5 @@
-// FAVOR+ (Choromanski et al. 2021): linear attention whose features are random, and whose products
-// are on average those of a softmax, or of a ReLU.
+// FAVOR+ (Performer, Choromanski et al. 2021): linear attention with random features whose products
+// approximate a softmax or ReLU kernel in expectation.
 #pragma once
 
 #include <string>
@@ -11,9 +11,9 @@
 
 namespace longspan {
 
-// The projection is orthogonal, of all heads of the layer, and a function of
-// model.attention.random_features.seed, the layer and how often it was drawn anew: every
-// model.attention.random_features.redraw_interval steps of training. What is not trained has the
+// All heads of the layer share an orthogonal projection. It is a function of
+// model.attention.random_features.seed, the layer and the number of redraws. It is redrawn every
+// model.attention.random_features.redraw_interval training steps. Passes outside training use the
 // last one.
 class PerformerAttentionOp : public AttentionOp {
  public:
@@ -29,7 +29,7 @@ class PerformerAttentionOp : public AttentionOp {
                       const AttentionContext& context,
                       const ForwardContext& pass) const override;
 
-  // [count, dim], the one that a pass has.
+  // Returns the projection of a pass, [count, dim].
   const Tensor& projection(const ForwardContext& pass) const;
 
  private:
@@ -39,7 +39,7 @@ class PerformerAttentionOp : public AttentionOp {
   std::int64_t count_;
   std::int64_t dim_;
   RandomFeatures map_;
-  // Drawn when it is first asked for: drawing takes longer than projecting a short sequence.
+  // Drawn lazily, because drawing takes longer than projecting a short sequence.
   mutable std::int64_t drawn_ = -1;
   mutable Tensor projection_;
 };

@@ -9,15 +9,14 @@
 namespace longspan {
 namespace {
 
-// Sums of features that may be negative come near 0.
+// Sums of features that may be negative can be near 0.
 constexpr double smallest_divisor = 1e-3;
 
 std::string problem_of_random_features(const AttentionOptions& options,
                                        const AttentionBuildOptions& setting) {
   if (!setting.causal && options.features.gate)
-    return "model.attention.random_features.gated is true, but queries see later keys too: a gate "
-           "forgets "
-           "what came before; set it to false";
+    return "model.attention.random_features.gated does not support bidirectional models; set it to "
+           "false";
   return memory_problem("rfa", setting);
 }
 
@@ -62,9 +61,9 @@ Variable RandomFeatureAttentionOp::features(const Variable& x, const ForwardCont
 Variable RandomFeatureAttentionOp::operator()(const ProjectedQKV& input,
                                               const AttentionContext& context,
                                               const ForwardContext& pass) const {
-  const bool causal = is_causal(context.mask, "rfa", "its state is that of a segment");
+  const bool causal = is_causal(context.mask, "rfa", "its state covers one segment");
   if (gate_ && !causal)
-    throw ConfigurationError("attention rfa has a gate, which is for causal attention");
+    throw ConfigurationError("the gate of attention type rfa requires a causal mask");
   ProjectedQKV meeting = input;
   meeting.query = features(input.query, pass);
   meeting.key = features(input.key, pass);
@@ -83,8 +82,8 @@ Variable RandomFeatureAttentionOp::operator()(const ProjectedQKV& input,
 
 AttentionKind random_features_kind() {
   return {.name = "rfa",
-          .sees = "the same by sines and cosines, with a gate that forgets",
-          .alone = "it is no softmax",
+          .sees = "as full, by random Fourier features and a decay gate",
+          .alone = "it has no softmax",
           .keys = {"attention.random_features.num_features",
                    "attention.random_features.seed",
                    "attention.random_features.num_draws",

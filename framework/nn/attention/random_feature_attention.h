@@ -1,5 +1,5 @@
-// Random feature attention (Peng et al. 2021): linear attention by sines and cosines of queries and
-// keys of length 1, with a gate that forgets.
+// Random feature attention (RFA, Peng et al. 2021): linear attention with sine and cosine features
+// of normalized queries and keys, with a forget gate.
 #pragma once
 
 #include <map>
@@ -12,11 +12,11 @@
 
 namespace longspan {
 
-// Parameters: "deviation" [heads, dim], by which the random vectors are multiplied and which begins
-// as ones; with a gate "gate", a linear layer from what is projected to the heads. A step of
-// training has one of model.attention.random_features.num_draws sets of random vectors, which are
-// functions of model.attention.random_features.seed and the layer; what is not trained has the
-// first.
+// Parameters: "deviation" [heads, dim], which scales the random vectors and is initialized with
+// ones. With a gate also "gate", a linear layer from the layer input to the heads. Each training
+// step uses one of model.attention.random_features.num_draws sets of random vectors. They are
+// functions of model.attention.random_features.seed and the layer. Passes outside training use the
+// first set.
 class RandomFeatureAttentionOp : public AttentionOp {
  public:
   struct Options {
@@ -29,7 +29,7 @@ class RandomFeatureAttentionOp : public AttentionOp {
   bool supports_kv_cache() const override { return true; }
   bool has_recurrent_state() const override { return true; }
   // Throws ConfigurationError for a memory, for rules other than causal or none, and for a gate
-  // where queries see later keys.
+  // without causality.
   Variable operator()(const ProjectedQKV& input,
                       const AttentionContext& context,
                       const ForwardContext& pass) const override;
@@ -45,7 +45,7 @@ class RandomFeatureAttentionOp : public AttentionOp {
   std::int64_t dim_;
   Weight deviation_;
   std::optional<Linear> gate_;
-  mutable std::map<std::int64_t, Tensor> drawn_;  // when first asked for
+  mutable std::map<std::int64_t, Tensor> drawn_;  // by draw, created lazily
 };
 
 AttentionKind random_features_kind();

@@ -1,4 +1,4 @@
-// What the attention kinds that meet by random features are asked for.
+// Options of the random feature attention types.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 namespace longspan {
 
 struct RandomFeatureOptions {
-  std::optional<std::int64_t> count = {};  // none: dim ln(dim), of rfa dim
+  std::optional<std::int64_t> count = {};  // none: dim ln(dim), for rfa dim
   std::int64_t seed = 0;
-  RandomMap kernel = RandomMap::softmax;  // of performer
+  RandomMap kernel = RandomMap::softmax;  // only for performer
   std::int64_t redraw = 1000;             // 0: never
   std::int64_t draws = 16;
   bool gate = true;
 };
 
-// The section model.attention.random_features.
+// Declares the section model.attention.random_features.
 void declare(OptionTable& table, RandomFeatureOptions& options);
 
 }  // namespace longspan

@@ -14,8 +14,7 @@ double product(const double* a, const double* b, std::int64_t width) {
   return sum;
 }
 
-// Rows become orthogonal to those before them and of length 1 (Gram & Schmidt, twice, which is
-// enough for all digits).
+// Orthonormalizes the rows in order (Gram-Schmidt, applied twice for full precision).
 void orthogonalise(double* rows, std::int64_t dim) {
   for (std::int64_t r = 0; r < dim; ++r) {
     double* const row = rows + r * dim;

@@ -1,4 +1,4 @@
-// The matrices by which random features project.
+// Projection matrices of random features.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace longspan {
 
-// [count, dim]: blocks of dim rows that are orthogonal to each other, the last one cut off. Each
-// block is the transposed Q of a Gaussian matrix [dim, dim] = Q R with a positive diagonal of R, so
-// that its directions are uniform. gaussian: those matrices. lengths: Gaussian rows [count, dim];
-// row i becomes as long as row i of them, as rows of a Gaussian matrix are; empty: sqrt(dim).
+// Returns [count, dim]: blocks of dim orthogonal rows, the last one truncated. Each block is the
+// transposed Q of a Gaussian matrix [dim, dim] = Q R. R has a positive diagonal, so that directions
+// are uniform. gaussian: these matrices. lengths: Gaussian rows [count, dim], whose norms become
+// the norms of the result, as for a Gaussian matrix. Empty: all norms are sqrt(dim).
 std::vector<double> orthogonal_rows(std::span<const double> gaussian,
                                     std::span<const double> lengths,
                                     std::int64_t count,
                                     std::int64_t dim);
 
-// The same drawn, and rows that know nothing of each other; [count, dim] in `dtype`. Functions of
+// Draws orthogonal rows, or independent Gaussian rows: [count, dim] in `dtype`. Functions of
 // `random` alone.
 Tensor orthogonal_projection(
     const Random& random, std::int64_t count, std::int64_t dim, DType dtype, const Device& device);

@@ -1,4 +1,4 @@
-// Transformer-XL's relative attention (Dai et al. 2019): the score is ((q + u).k + (q + v).W_r
+// Relative attention of Transformer-XL (Dai et al. 2019): the score is ((q + u).k + (q + v).W_r
 // R_distance) / sqrt(dim).
 #pragma once
 
@@ -9,8 +9,7 @@
 
 namespace longspan {
 
-// The biases u (content) and v (position), [heads, dim], split by head. One pair may serve all
-// layers.
+// Biases u (content) and v (position), [heads, dim], split by head. All layers may share one pair.
 struct PositionBiases {
   Weight content;
   Weight position;
@@ -24,13 +23,13 @@ struct PositionBiases {
 class RelativeAttention : public AttentionOp {
  public:
   struct Options {
-    std::int64_t width = 0;  // of the distance encodings
+    std::int64_t width = 0;  // of the relative position encodings
     std::int64_t heads = 0;
     std::int64_t dim = 0;
-    double dropout = 0;        // of the probabilities
-    Initializer initial = {};  // of W_r
+    double dropout = 0;        // on the probabilities
+    Initializer initial = {};  // for W_r
   };
-  // The pattern must be one that a shift of all positions leaves as it is.
+  // Requires a pattern that is invariant to a shift of all positions.
   RelativeAttention(const Scope& scope,
                     const Options& options,
                     const PositionBiases& biases,
@@ -41,13 +40,13 @@ class RelativeAttention : public AttentionOp {
   bool supports_grouped_kv() const override { return true; }
   Variable distance_keys(const AttentionContext& context,
                          const ForwardContext& pass) const override;
-  // Needs context.distances.
+  // Requires context.distances.
   Variable operator()(const ProjectedQKV& input,
                       const AttentionContext& context,
                       const ForwardContext& pass) const override;
 
  private:
-  std::int64_t heads_;  // of this rank
+  std::int64_t heads_;  // on this rank
   std::int64_t dim_;
   double dropout_;
   TensorParallelRegion region_;

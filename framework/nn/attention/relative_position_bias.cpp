@@ -12,14 +12,14 @@ namespace {
 Tensor places_of(const Scope& stack, const RelativePositionBias::Options& options) {
   require(options.buckets >= 4 && options.buckets % 2 == 0 &&
               options.max_distance > options.buckets / 2,
-          "a bias by distance has {} buckets up to the distance {}, wanted an even number of at "
-          "least 4, and a distance of more than half of it",
+          "relative position bias: expected an even number of at least 4 buckets and a maximum "
+          "distance of more than half of it, found {} and {}",
           options.buckets,
           options.max_distance);
   const std::int64_t heads = stack.part(options.heads).count;
   const Device& device = stack.parameters().device();
   const Shape shape = {1, heads * (2 * options.max_distance + 1)};
-  // A model that is only measured may be larger than any memory.
+  // On a meta device the model may exceed any memory.
   if (device.state().is_meta())
     return Tensor::empty(shape, DType::i64, device, MemoryTag::workspace);
   std::vector<std::int64_t> places;
@@ -33,8 +33,8 @@ Tensor places_of(const Scope& stack, const RelativePositionBias::Options& option
 
 }  // namespace
 
-// Rounded where Transformers rounds to 32 bits: a quotient that is a whole number, or nearly, has
-// to come out as it does there.
+// Rounds to f32 where Hugging Face Transformers does: quotients at or near an integer must fall
+// into the same bucket.
 std::int64_t relative_position_bucket(std::int64_t distance,
                                       const RelativePositionBias::Options& options) {
   const std::int64_t buckets = options.causal ? options.buckets : options.buckets / 2;

@@ -1,4 +1,4 @@
-// A learned number for each head and bucket of distances, added to scores (Raffel et al. 2020).
+// Learned bias per head and relative position bucket, added to scores (T5, Raffel et al. 2020).
 #pragma once
 
 #include <cstdint>
@@ -8,32 +8,35 @@
 
 namespace longspan {
 
-// One table for all layers of a stack. A value.
+// One table for all layers of a stack. Value type.
 class RelativePositionBias {
  public:
   struct Options {
     std::int64_t heads = 0;
-    std::int64_t buckets = 32;        // even, at least 4
-    std::int64_t max_distance = 128;  // farther distances count as this one, which has the last
-                                      // bucket of its side; more than half of the buckets
-    bool causal = false;              // no query sees a later key: all buckets are of earlier ones
+    std::int64_t buckets = 32;  // even, at least 4
+    // larger distances share its bucket, the last one of their side; must exceed half of the
+    // buckets
+    std::int64_t max_distance = 128;
+    // no query attends to a later key: all buckets are for earlier ones
+    bool causal = false;
     Initializer initial = {};
   };
-  // Makes "relative_bias" [heads, buckets], whose rows tensor ranks divide. Throws Failure for
-  // options that are not as said above.
+  // Creates "relative_bias" [heads, buckets], rows split over tensor ranks. Throws Failure if the
+  // options violate the constraints above.
   RelativePositionBias(const Scope& stack, const Options& options);
-  // Of this rank's heads and each distance: AttentionTerms::distance_bias.
+  // Returns AttentionTerms::distance_bias for this rank's heads and all relative positions.
   Variable term() const;
 
  private:
   Weight table_;
-  Tensor places_;  // [1, own heads * (2 reach + 1)] i64: where each head's number of each distance
-                   // stands in the table, from the farthest earlier key on
+  // [1, own heads * (2 max_distance + 1)] i64: table index of each head and relative position,
+  // starting at the max distance before the query
+  Tensor places_;
 };
 
-// The bucket of a key at `distance` = key's position - query's, 0 to buckets - 1. Half of the
-// buckets of a side are of one distance each, from 0 on; the others grow with its logarithm. Where
-// both sides are seen, later keys have the second half of the buckets.
+// Returns the bucket of relative position `distance` (key position - query position), 0 to buckets
+// - 1. Half of the buckets of a side hold one distance each, starting at 0; the others grow
+// logarithmically. Bidirectional: later keys use the second half of the buckets.
 std::int64_t relative_position_bucket(std::int64_t distance,
                                       const RelativePositionBias::Options& options);
 

@@ -1,8 +1,9 @@
-// Relative positions: a learned vector for each distance. With r = clip(k - p, -reach, reach) +
-// reach, the score of query p and key k is
-//   q_p . (key_k + keys[r]) / sqrt(dim), and what is weighed value_k + values[r] (Shaw et al.
-//   2018), or without `values` (BERT's relative_key), or with key_k . keys[r] in the sum too (Huang
-//   et al. 2020, method 4; BERT's relative_key_query).
+// Relative positions: a learned vector per relative position. Let D = max_distance and r = clip(k -
+// p, -D, D) + D. The score of query p and key k is
+//   q_p . (key_k + keys[r]) / sqrt(dim)
+// and the weighted values are value_k + values[r] (Shaw et al. 2018). Variants: without `values`
+// (BERT's relative_key); or also with key_k . keys[r] in the score (Huang et al. 2020, method 4;
+// BERT's relative_key_query).
 #pragma once
 
 #include <cstdint>
@@ -12,16 +13,16 @@
 
 namespace longspan {
 
-// The tables "relative_keys" and "relative_values" of one layer, [2 reach + 1, dim], which its
-// heads share. A value.
+// Tables "relative_keys" and "relative_values" of one layer, [2 max_distance + 1, dim], shared by
+// its heads. Value type.
 class RelativePositionTables {
  public:
   struct Options {
     std::int64_t max_distance = 0;  // at least 1
-    std::int64_t dim = 0;           // of a head
+    std::int64_t dim = 0;           // per head
     Initializer initial = {};
-    bool values = true;    // a table beside values, too
-    bool of_keys = false;  // keys are multiplied with the table beside them
+    bool values = true;    // also adds a table to the values
+    bool of_keys = false;  // adds the product of keys with the key table to the scores
   };
   RelativePositionTables(const Scope& scope, const Options& options)
       : keys_(scope.replicated_weight(

@@ -1,16 +1,16 @@
-// Attention of shared sequences over keys that every context rank has.
+// Attention of a sharded sequence over keys that are replicated on every context rank.
 #pragma once
 
 #include "framework/nn/attention/attention_op.h"
 
 namespace longspan {
 
-// Where this rank's keys stand in the whole sequence.
+// Returns the positions of this rank's keys in the full sequence.
 Ranges key_positions(const ProjectedQKV& input);
 
 // Softmax attention of this rank's queries over all of `key` and `value`, [batch, keys, heads,
-// dim], which are the same on all context ranks. Each rank has the gradient of what its own queries
-// make of them. Dropout draws what the undivided call draws.
+// dim], which are equal on all context ranks. Each rank's gradient covers only its own queries.
+// Dropout draws the same numbers as without sharding.
 Variable attend_replicated_keys(const ProjectedQKV& input,
                                 const Variable& key,
                                 const Variable& value,

@@ -15,19 +15,13 @@ namespace {
 
 std::string problem_of_routing(const AttentionOptions& options,
                                const AttentionBuildOptions& setting) {
-  if (setting.memory)
-    return "model.attention.layer_types has routing, which clusters the tokens of a segment: it "
-           "cannot be with "
-           "a memory of earlier segments";
+  if (setting.memory) return "model.attention.layer_types: routing does not support model.mem_len";
   if (options.routing.strict && !setting.causal)
-    return "model.attention.routing.strictly_causal keeps tokens from depending on later ones, and "
-           "in an encoder "
-           "every "
-           "token sees both sides; set it to false";
+    return "model.attention.routing.strictly_causal does not support bidirectional models; set it "
+           "to false";
   if (options.routing.strict && !options.routing.shared)
-    return "model.attention.routing.strictly_causal needs queries and keys that are one "
-           "projection, so that both have "
-           "one cluster; set model.attention.routing.share_qk to true";
+    return "model.attention.routing.strictly_causal requires model.attention.routing.share_qk: "
+           "true";
   return whole_heads_problem("routing", setting.heads, setting.mesh);
 }
 
@@ -35,14 +29,14 @@ std::int64_t clusters_of(const RoutingOptions& options, const AttentionBuildOpti
   if (options.clusters) return *options.clusters;
   if (setting.segment == 0)
     throw ConfigurationError(
-        "model.attention.layer_types has routing, and nothing says how long sequences are; set "
+        "model.attention.layer_types: routing requires a sequence length; set "
         "model.attention.routing.num_clusters");
   const double root = std::sqrt(static_cast<double>(setting.segment));
   return std::max<std::int64_t>(1, std::llround(root));
 }
 
-// Products of the directions of x [batch, time, heads, dim] with centroids [heads, clusters, dim]:
-// [batch, heads, clusters, time].
+// Returns products of directions x [batch, time, heads, dim] with centroids [heads, clusters, dim],
+// as [batch, heads, clusters, time].
 Tensor similarities(const Tensor& directions, const Tensor& centroids) {
   const Shape& shape = directions.shape();
   const NoGradGuard unrecorded;
@@ -62,28 +56,30 @@ Tensor directions_of(const Variable& x) {
 void declare(OptionTable& table, RoutingOptions& options) {
   table.add("model.attention.routing.num_clusters",
             options.clusters,
-            "routing: clusters of a head; none: about the root of the length",
+            "number of clusters per head; none: about sqrt(sequence length). Only with layer type "
+            "routing",
             between(1, 1 << 20),
             affects_weights());
   table.add(
       "model.attention.routing.window_size",
       options.width,
-      "routing: tokens of a cluster, or with model.attention.routing.strictly_causal the earlier "
-      "ones of its "
-      "cluster that a token sees; none: length / clusters, of the longest sequence in a batch",
+      "number of tokens per cluster, or with model.attention.routing.strictly_causal of previous "
+      "tokens of the cluster that a token attends to; none: longest sequence of the batch / "
+      "clusters. Only with layer type routing",
       at_least(1));
   table.add("model.attention.routing.share_qk",
             options.shared,
-            "routing: queries and keys are one projection",
+            "shared projection of queries and keys. Only with layer type routing",
             affects_weights());
   table.add(
       "model.attention.routing.strictly_causal",
       options.strict,
-      "routing: a token sees the last of its own cluster before it, so that nothing depends on "
-      "later tokens; as published clusters take the nearest tokens of the whole segment");
+      "attention to the last previous tokens of the own cluster, independent of later tokens; "
+      "false: clusters take the nearest tokens of the whole segment (Roy et al. 2020). Only with "
+      "layer type routing");
   table.add("model.attention.routing.ema_decay",
             options.decay,
-            "routing: of the moving averages that centroids are",
+            "EMA decay of the centroids. Only with layer type routing",
             between(0.0, 1.0));
 }
 
@@ -94,8 +90,8 @@ RoutingAttention::RoutingAttention(const Scope& scope, const Options& options)
       scope.centroids("centroids", {options.heads, options.clusters, options.dim}, options_.decay);
 }
 
-// Made once a step: a layer that is computed again has the clusters of the first time, and its
-// tokens are not counted twice. Nor are those of a pass without a gradient that only asks.
+// Decided once per step. A recomputed layer reuses the clusters and does not count its tokens
+// twice. A pass without gradients that only queries the model does not count them.
 Tensor RoutingAttention::decided(const Variable& x,
                                  std::int64_t head,
                                  const Tensor& length,
@@ -172,8 +168,8 @@ Variable RoutingAttention::operator()(const ProjectedQKV& input,
 
 AttentionKind routing_kind() {
   return {.name = "routing",
-          .sees = "the tokens of its cluster",
-          .alone = "queries and keys may be one projection there",
+          .sees = "tokens of the same cluster",
+          .alone = "its queries and keys may be one projection",
           .keys = {"attention.routing.num_clusters",
                    "attention.routing.window_size",
                    "attention.routing.share_qk",

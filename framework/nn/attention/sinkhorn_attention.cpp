@@ -12,18 +12,15 @@ namespace {
 
 std::string problem_of_sinkhorn(const AttentionOptions& options,
                                 const AttentionBuildOptions& setting) {
-  if (setting.memory)
-    return "model.attention.layer_types has sinkhorn, which sorts the blocks of a segment: it "
-           "cannot be with a "
-           "memory of earlier segments";
+  if (setting.memory) return "model.attention.layer_types: sinkhorn does not support model.mem_len";
   if (setting.causal && options.sinkhorn.top == 0)
-    return "model.attention.sinkhorn.num_top_blocks is 0, a mixture of all blocks, which cannot be "
-           "causal; set it to at "
-           "least 1";
+    return "model.attention.sinkhorn.num_top_blocks: 0 does not support causal models; set it to "
+           "at least 1";
   return whole_heads_problem("sinkhorn", setting.heads, setting.mesh);
 }
 
-// Numbers between 0 and 1 for each stream and head of the model: [batch * heads, blocks, blocks].
+// Returns uniform random numbers in (0, 1) for each stream and head of the model: [batch * heads,
+// blocks, blocks].
 Tensor uniform_numbers(const Random& random,
                        std::int64_t first_stream,
                        std::int64_t batch,
@@ -50,7 +47,7 @@ Tensor uniform_numbers(const Random& random,
   return copy_async(drawn, device, MemoryTag::activations);
 }
 
-// x [batch, time, heads, dim] with zeros behind it.
+// Returns x [batch, time, heads, dim] padded with zeros along time.
 Variable with_zeros_behind(const Variable& x, std::int64_t time) {
   const Shape& shape = x.shape();
   if (shape[1] == time) return x;
@@ -60,7 +57,7 @@ Variable with_zeros_behind(const Variable& x, std::int64_t time) {
   return reshape(concat_time(reshape(x, {shape[0], shape[1], width}), zeros), shape.with(1, time));
 }
 
-// Of rows that may end later than the sequence, or nobody has said where they end.
+// Returns `length`, whose elements may exceed the sequence, or if undefined `time` for every row.
 Tensor lengths_of(const Tensor& length,
                   std::int64_t batch,
                   std::int64_t time,
@@ -76,26 +73,27 @@ Tensor lengths_of(const Tensor& length,
 void declare(OptionTable& table, SinkhornOptions& options) {
   table.add("model.attention.sinkhorn.block_size",
             options.block,
-            "sinkhorn: tokens of a block",
+            "block size in tokens. Only with layer type sinkhorn",
             between(1, 1 << 20));
   table.add("model.attention.sinkhorn.num_top_blocks",
             options.top,
-            "sinkhorn: blocks that a block chooses beside itself; 0: a mixture of all, not causal; "
-            "none: causal 2, otherwise 0",
+            "number of other blocks that a block attends to; 0: a mixture of all blocks, which is "
+            "not causal; none: 2 in a causal model, otherwise 0. Only with layer type sinkhorn",
             between(0, 1 << 10));
   table.add("model.attention.sinkhorn.num_iterations",
             options.iterations,
-            "sinkhorn: times that rows and columns of a mixture are normalised",
+            "number of Sinkhorn iterations over the rows and columns of the mixture. Only with "
+            "model.attention.sinkhorn.num_top_blocks: 0",
             between(1, 100));
   table.add("model.attention.sinkhorn.temperature",
             options.temperature,
-            "sinkhorn: divides the scores between blocks; none: causal 1, otherwise 0.75",
+            "temperature of the scores between blocks; none: 1 in a causal model, otherwise 0.75. "
+            "Only with layer type sinkhorn",
             more_than(0.0));
   table.add("model.attention.sinkhorn.rotate_half_heads",
             options.rotated,
-            "sinkhorn: in half of the heads of a causal model blocks begin "
-            "model.attention.sinkhorn.block_size - 1 "
-            "tokens later");
+            "shift of block boundaries by model.attention.sinkhorn.block_size - 1 tokens in half "
+            "of the heads of a causal model. Only with layer type sinkhorn");
 }
 
 SinkhornAttentionOp::SinkhornAttentionOp(const Scope& scope, const Options& options)
@@ -157,8 +155,8 @@ Variable SinkhornAttentionOp::operator()(const ProjectedQKV& input,
                                          const AttentionContext& context,
                                          const ForwardContext& pass) const {
   if (is_causal_only(context.mask, "sinkhorn") != options_.causal)
-    throw ConfigurationError("attention sinkhorn is made for {} tokens alone",
-                             options_.causal ? "earlier" : "all");
+    throw ConfigurationError("attention type sinkhorn of this model supports only {} masks",
+                             options_.causal ? "causal" : "full");
   const ProjectedQKV all = gather_sequence(input);
   const std::int64_t time = all.query.shape()[1], block = options_.sinkhorn.block;
   const std::int64_t blocks = (time + block - 1) / block;
@@ -177,8 +175,8 @@ Variable SinkhornAttentionOp::operator()(const ProjectedQKV& input,
 
 AttentionKind sinkhorn_kind() {
   return {.name = "sinkhorn",
-          .sees = "its block and others that sorting puts beside it",
-          .alone = "whole blocks are sorted there",
+          .sees = "the query's block and the blocks that a learned sorting assigns to it",
+          .alone = "it sorts whole blocks",
           .keys = {"attention.sinkhorn.block_size",
                    "attention.sinkhorn.num_top_blocks",
                    "attention.sinkhorn.num_iterations",

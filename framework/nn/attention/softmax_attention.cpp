@@ -15,7 +15,7 @@ std::optional<AttentionDropout> probability_dropout(double rate,
 
 namespace {
 
-// Columns are folded in a call of a whole causal sequence.
+// Columns can be folded only for a full causal sequence.
 bool can_fold(const ProjectedQKV& input, const AttentionMask& mask) {
   const auto& shares = input.shares;
   const bool one_sequence = shares ? shares->queries_total == shares->keys_total
@@ -48,13 +48,13 @@ Variable SoftmaxAttention::by_pattern(const ProjectedQKV& input,
                   terms(),
                   probability_dropout(dropout_, rows.heads, pass));
   };
-  // In a fold rows stand at other distances, and its parts are merged without sinks and other
-  // forms.
+  // Folding changes relative positions, and its merge of partial results does not support sinks and
+  // other options.
   if (!distances_.empty() || !form_.empty() || !can_fold(input, context.mask) ||
       !pattern_.folded(input.heads, positions))
     return unfolded(input);
   const ProjectedQKV whole = gather_sequence(input);
-  // Where context ranks divide the heads, this one may have none with columns.
+  // If context ranks split the heads, this rank may have none with columns.
   const auto keys = pattern_.folded(whole.heads, positions);
   const Variable mixed = keys ? strided_attention(whole.query,
                                                   whole.key,
@@ -70,7 +70,7 @@ Variable SoftmaxAttention::operator()(const ProjectedQKV& input,
                                       const ForwardContext& pass) const {
   const Variable mixed = by_pattern(input, context, pass);
   if (!pattern_.projects_global()) return mixed;
-  // Queries that see nothing give zero, and a query sees in one of the two calls only.
+  // Queries without keys yield zero, and each query has keys in only one of the two calls.
   require(input.global.has_value(), "global positions have no projections");
   const ProjectedQKV global = {.query = input.global->query,
                                .key = input.global->key,

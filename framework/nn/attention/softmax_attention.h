@@ -1,5 +1,5 @@
-// Scaled dot-product attention (Vaswani et al. 2017). Positions are in the input, or in what scores
-// have by distance, or nowhere.
+// Scaled dot-product attention (Vaswani et al. 2017). Positions are in the input, in relative terms
+// of the scores, or absent.
 #pragma once
 
 #include "framework/nn/attention/attention_op.h"
@@ -10,10 +10,10 @@
 
 namespace longspan {
 
-// What scores have by distance. A value; empty where positions are in the input.
+// Relative position terms of the scores. Value type. Empty if positions are in the input.
 struct RelativeTerms {
   std::optional<RelativePositionTables> tables = {};
-  Tensor slopes = {};  // of ALiBi
+  Tensor slopes = {};  // ALiBi
   std::optional<RelativePositionBias> bias = {};
 
   bool empty() const { return !tables && !slopes.defined() && !bias; }
@@ -21,7 +21,7 @@ struct RelativeTerms {
 
 class SoftmaxAttention : public AttentionOp {
  public:
-  // `dropout` is of the probabilities.
+  // `dropout` applies to the probabilities.
   explicit SoftmaxAttention(double dropout,
                             AttentionPattern pattern = {},
                             RelativeTerms distances = {},
@@ -51,7 +51,7 @@ class SoftmaxAttention : public AttentionOp {
   SoftmaxOptions form_;
 };
 
-// Dropout of the probabilities of this rank's heads; nothing without training.
+// Returns the dropout of the probabilities of this rank's heads. Nothing outside training.
 std::optional<AttentionDropout> probability_dropout(double rate,
                                                     const ShardRange& heads,
                                                     const ForwardContext& pass);

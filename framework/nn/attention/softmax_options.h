@@ -1,4 +1,4 @@
-// What a masked softmax has besides its scores and its mask.
+// Options of a masked softmax in addition to its scores and mask.
 #pragma once
 
 #include "framework/autograd/ops.h"
@@ -6,11 +6,12 @@
 
 namespace longspan {
 
-// A value.
+// Value type.
 struct SoftmaxOptions {
-  Weight sinks = nullptr;  // "sinks" [heads]: each has a part of its head's softmax (sinks.h)
-  double cap = 0;          // of scores (Attention::cap); 0: none
-  double scale = 0;        // of the products of queries and keys; 0: 1 / sqrt(dim)
+  // "sinks" [heads]: a term in the softmax denominator of each head (sinks.h)
+  Weight sinks = nullptr;
+  double cap = 0;    // soft cap of scores (Attention::cap); 0: none
+  double scale = 0;  // of the query-key products; 0: 1 / sqrt(dim)
 
   bool empty() const { return !sinks && cap == 0 && scale == 0; }
   void add_to(AttentionTerms& terms) const {
@@ -20,7 +21,8 @@ struct SoftmaxOptions {
   }
 };
 
-// Of a layer: `attention` is the scope of its attention. Sinks start at 0.
+// Creates the options of a layer. `attention`: scope of its attention. Sinks are initialized with
+// 0.
 inline SoftmaxOptions softmax_form(const Scope& attention,
                                    std::int64_t heads,
                                    bool has_sinks,

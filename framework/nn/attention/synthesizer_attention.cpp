@@ -31,21 +31,20 @@ std::string problem_of_synthesizer(const AttentionOptions& options,
   const SynthesizerOptions& own = options.synthesizer;
   for (const std::string& name : own.scores) {
     if (std::ranges::count(all_scores, name) == 0)
-      return fmt::format("model.attention.synthesizer.variants has {}, wanted one of {}",
-                         quote(name),
-                         fmt::join(all_scores, ", "));
+      return fmt::format("model.attention.synthesizer.variants: expected one of {}, found {}",
+                         fmt::join(all_scores, ", "),
+                         quote(name));
     if (std::ranges::count(own.scores, name) > 1)
-      return fmt::format("model.attention.synthesizer.variants has {} more than once", name);
+      return fmt::format("model.attention.synthesizer.variants: {} occurs more than once", name);
   }
   if (setting.memory)
-    return "model.attention.layer_types has synthesizer, which counts positions from the start of "
-           "the text: it "
-           "cannot be with a memory of earlier segments";
+    return "model.attention.layer_types: synthesizer does not support model.mem_len";
   if (own.longest && setting.segment > *own.longest)
     return fmt::format(
-        "model.attention.synthesizer.max_length is {}, but sequences have up to {} positions",
-        *own.longest,
-        setting.segment);
+        "model.attention.synthesizer.max_length: expected at least {} (positions of "
+        "a sequence), found {}",
+        setting.segment,
+        *own.longest);
   return "";
 }
 
@@ -53,13 +52,12 @@ std::int64_t longest_of(const SynthesizerOptions& options, const AttentionBuildO
   const std::int64_t longest = options.longest.value_or(setting.segment);
   if (longest == 0)
     throw ConfigurationError(
-        "model.attention.layer_types has synthesizer, whose scores have a place for each position, "
-        "and nothing "
-        "says how long sequences are; set model.attention.synthesizer.max_length");
+        "model.attention.layer_types: synthesizer requires a maximum sequence "
+        "length; set model.attention.synthesizer.max_length");
   return longest;
 }
 
-// The smaller factor of about as many products as there are positions.
+// Returns the smaller factor of about `longest` products.
 std::int64_t root_of(std::int64_t longest) {
   return std::max<std::int64_t>(1,
                                 std::llround(std::ceil(std::sqrt(static_cast<double>(longest)))));
@@ -70,7 +68,7 @@ Variable by_head(const Variable& x, std::int64_t heads) {
   return reshape(x, {shape[0], shape[1], heads, shape[2] / heads});
 }
 
-// The features of both, one after another. [batch, time, heads, any].
+// Concatenates features, [batch, time, heads, any].
 Variable beside(const Variable& a, const Variable& b) {
   if (!a.defined()) return b;
   const Shape& left = a.shape();
@@ -88,13 +86,13 @@ Variable ones(const Shape& shape, const Variable& like) {
   return Variable(result);
 }
 
-// x times an element [1, 1, 1].
+// Returns x times an element [1, 1, 1].
 Variable times(const Variable& x, const Variable& factor) {
   const Variable column = reshape(x, {1, x.shape().elements(), 1});
   return reshape(batched_matmul(column, factor), x.shape());
 }
 
-// [count, count] with `factor` on the diagonal.
+// Returns [count, count] with `factor` on the diagonal.
 Tensor diagonal(std::int64_t count, double factor, DType dtype, const Device& device) {
   const Tensor here = Tensor::zeros({count, count}, dtype, device.host());
   dispatch_on_host(here.device(), [&] {
@@ -106,7 +104,7 @@ Tensor diagonal(std::int64_t count, double factor, DType dtype, const Device& de
   return copy_async(here, device, MemoryTag::activations);
 }
 
-// The softmax of the elements, [1, 1, count].
+// Returns the softmax of the elements, [1, 1, count].
 Variable softmax(const Variable& elements) {
   const std::int64_t count = elements.shape().elements();
   const DType dtype = elements.value().dtype();
@@ -132,23 +130,27 @@ Ranges query_positions(const ProjectedQKV& input, std::int64_t time) {
 void declare(OptionTable& table, SynthesizerOptions& options) {
   table.add("model.attention.synthesizer.variants",
             options.scores,
-            fmt::format("synthesizer: what its scores are, or those whose mixture they are: {}",
+            fmt::format("variants of the scores, several of which form a learned mixture: {}. Only "
+                        "with layer type synthesizer",
                         fmt::join(all_scores, ", ")),
             not_empty(),
             affects_weights());
   table.add("model.attention.synthesizer.dense_hidden_size",
             options.hidden,
-            "synthesizer: hidden features a head of dense; none: the head's width",
+            "hidden size per head of variant dense; none: model.head_dim. Only with "
+            "model.attention.synthesizer.variants: dense",
             between(1, 1 << 16),
             affects_weights());
   table.add("model.attention.synthesizer.factorized_rank",
             options.rank,
-            "synthesizer: rank of factorized_random",
+            "rank of variant factorized_random. Only with model.attention.synthesizer.variants: "
+            "factorized_random",
             between(1, 1 << 16),
             affects_weights());
   table.add("model.attention.synthesizer.max_length",
             options.longest,
-            "synthesizer: positions of the longest sequence; none: as many as the training data's",
+            "maximum sequence length in positions; none: that of the training data. Only with "
+            "layer type synthesizer",
             between(1, std::int64_t{1} << 20),
             affects_weights());
 }
@@ -200,7 +202,7 @@ SynthesizerAttention::Member SynthesizerAttention::member(const Scope& scope,
   return result;
 }
 
-// Those of a table, the same for all batch rows: [1, positions, heads, features].
+// Returns rows of a table, equal for all batch rows: [1, positions, heads, features].
 Variable SynthesizerAttention::rows_at(const Weight& table, const Ranges& positions) const {
   const Shape& shape = table->shape;
   const std::int64_t width = shape[1] * shape[2], count = pluralize(positions);
@@ -209,13 +211,13 @@ Variable SynthesizerAttention::rows_at(const Weight& table, const Ranges& positi
   for (const Range& range : positions)
     if (range.count() > 0)
       rows = concat_time(rows, slice_sequence(whole, range.begin, range.count()));
-  // A rank without positions gives the table a gradient all the same: gradients are reduced in the
-  // order in which they are complete, which is to be one for all ranks.
+  // A rank without positions still needs a gradient of the table: reductions follow the order of
+  // gradient completion, which must be equal on all ranks.
   if (!rows.defined()) rows = slice_sequence(whole, 0, 0);
   return reshape(rows, {1, count, shape[1], shape[2]});
 }
 
-// [batch, positions, heads, features].
+// Returns [batch, positions, heads, features].
 Variable SynthesizerAttention::at_positions(const Weight& table,
                                             const Ranges& positions,
                                             const ProjectedQKV& input) const {
@@ -256,8 +258,8 @@ SynthesizerAttention::Features SynthesizerAttention::features(const Member& memb
   return result;
 }
 
-// Of a mixture: times what the learned softmax gives to the member, and the usual factor of dot
-// products.
+// In a mixture, multiplies by the member's learned softmax weight, and dot products by their usual
+// scale.
 SynthesizerAttention::Features SynthesizerAttention::weighed(Features own,
                                                              std::size_t member,
                                                              const Variable& shares) const {
@@ -295,7 +297,7 @@ SynthesizerAttention::Features SynthesizerAttention::all_features(
     }
   }
   if (all.query.defined()) return all;
-  // Nothing is a product: that of zeros.
+  // No score type has products: uses products of zeros.
   const Tensor& like = input.value.value();
   const auto zeros = [&](std::int64_t rows) {
     const Shape shape = {like.shape()[0], rows, like.shape()[2], 1};
@@ -310,13 +312,13 @@ Variable SynthesizerAttention::operator()(const ProjectedQKV& input,
                                           const AttentionContext& context,
                                           const ForwardContext& pass) const {
   if (context.mask.query_begin != 0 || context.mask.key_begin != 0)
-    throw ConfigurationError("attention synthesizer goes with no memory of earlier segments");
+    throw ConfigurationError("attention type synthesizer does not support mem_len > 0");
   const std::int64_t positions = input.shares ? input.shares->keys_total : input.value.shape()[1];
   if (positions > options_.longest)
     throw ConfigurationError(
-        "a sequence has {} positions, but model.attention.synthesizer.max_length is {}",
-        positions,
-        options_.longest);
+        "expected at most model.attention.synthesizer.max_length = {} positions, found {}",
+        options_.longest,
+        positions);
   AttentionTerms terms;
   terms.scale = mixture_ ? 1 : factor_of(members_[0]);
   const Features all = all_features(input, pass);
@@ -333,8 +335,8 @@ Variable SynthesizerAttention::operator()(const ProjectedQKV& input,
 AttentionKind synthesizer_kind() {
   return {
       .name = "synthesizer",
-      .sees = "every key its scores, made without it, are for",
-      .alone = "queries and keys may be none there",
+      .sees = "as full, by learned or predicted scores",
+      .alone = "its scores may have no queries and keys",
       .keys = {"attention.synthesizer.variants",
                "attention.synthesizer.dense_hidden_size",
                "attention.synthesizer.factorized_rank",

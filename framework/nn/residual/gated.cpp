@@ -13,12 +13,13 @@ struct GatedStep {
                     Stream x,
                     SublayerInputs reads,
                     const ForwardContext& pass) const {
-    require(
-        sublayer.gate != nullptr, "{}: a gated stack has a sublayer without a gate", sublayer.name);
+    require(sublayer.gate != nullptr,
+            "{}: a gated residual requires a gate for each sublayer",
+            sublayer.name);
     if (options.normed_memory && reads.memory.defined()) reads.memory = sublayer.norm(reads.memory);
     const Variable normed = sublayer.norm(x.value, pass, reads.context.mask.key_length);
     Variable change = run_sublayer(sublayer, normed, reads, pass);
-    reads = {};  // before more memory is taken
+    reads = {};  // frees memory before more is allocated
     if (options.relu) change = activate(Activation::relu, change);
     change = drop(change, options.dropout, pass.child("residual"));
     return {(*sublayer.gate)(x.value, change)};

@@ -1,26 +1,26 @@
-// Stacks whose sublayers change the stream through gates (GTrXL, Parisotto et al. 2019).
+// Gated residual stacks (GTrXL, Parisotto et al. 2019).
 #pragma once
 
 #include "framework/nn/residual/residual.h"
 
 namespace longspan {
 
-// x = gate(x, drop(relu(f(norm(x))))), with the gate of each sublayer: norms stand only before
-// functions, so that what goes in at the bottom can come out at the top as it is. What the backward
-// pass needs is kept, but for what is computed again.
+// x = gate(x, drop(relu(f(norm(x))))), with the gate of each sublayer. Norms only precede
+// functions, so that the stream has an identity path from input to output. Stores what the backward
+// pass needs, except for recomputed layers.
 class GatedResidual : public Residual {
  public:
   struct Options {
     double dropout = 0;
-    // Of what a sublayer gives: without it the sublayer's last matrix and the gate's first are two
-    // linear maps that follow each other.
+    // Applies relu to the output of a sublayer. Without it the last matrix of the sublayer and the
+    // first of the gate are two consecutive linear maps.
     bool relu = true;
-    // Whether memories are normed as x is (the paper), or read as they were remembered.
+    // Normalizes memories as x is (the paper), or reads them as stored.
     bool normed_memory = true;
     Recomputation again = {};
   };
   explicit GatedResidual(const Options& options) : options_(options) {}
-  // Throws Failure where a sublayer has no gate.
+  // Throws Failure if a sublayer has no gate.
   Variable run(std::span<const Layer> layers,
                const Variable& x,
                const StackInputs& reads,

@@ -10,7 +10,7 @@ bool runs_again(const LayerRunner& walk, const Sublayer& sublayer) {
          sublayer.reads != Reads::nothing;
 }
 
-// `next`: the sublayer that reads the result, or nullptr.
+// `next`: sublayer that reads the result, or nullptr.
 Stream run_one(const LayerRunner& walk,
                const Sublayer& sublayer,
                const Sublayer* next,
@@ -35,7 +35,7 @@ Stream run_one(const LayerRunner& walk,
       inputs)};
 }
 
-// The same, and what the sublayer looks at is shown.
+// As run_one, and records cross-attention probabilities.
 Stream run_shown(const LayerRunner& walk,
                  const Sublayer& sublayer,
                  const Sublayer* next,
@@ -43,7 +43,7 @@ Stream run_shown(const LayerRunner& walk,
                  const SublayerInputs& reads,
                  const ForwardContext& once,
                  const CrossAttentionRecorder& side) {
-  // The norm is made twice, and decides once.
+  // The norm is computed twice, but its decisions once.
   const ForwardContext pass = recomputed(once);
   const Variable input =
       x.norm.defined() ? x.norm : walk.prepared(sublayer, x.value, reads.context, pass);
@@ -52,7 +52,7 @@ Stream run_shown(const LayerRunner& walk,
   return result;
 }
 
-// Some layers that follow one another; `first` is the place of the first, the memories are theirs.
+// Runs consecutive layers. `first`: index of the first; `memories` has one entry per layer.
 Variable run_layers(const LayerRunner& walk,
                     std::span<const Layer> layers,
                     std::size_t first,
@@ -85,7 +85,7 @@ Variable run_layers(const LayerRunner& walk,
   return stream.value;
 }
 
-// The same, computed again in the backward pass.
+// As run_layers, recomputed in the backward pass.
 Variable run_again(const LayerRunner& walk,
                    std::span<const Layer> layers,
                    std::size_t first,
@@ -129,7 +129,7 @@ Variable run_layer_stack(const LayerRunner& walk,
   check_memories(layers, reads.memories);
   if (walk.again.granularity != RecomputeGranularity::full)
     return run_layers(walk, layers, 0, x, reads, pass, watch);
-  // What is shown to somebody is kept anyway.
+  // Outputs passed to a recorder are stored in any case.
   const std::size_t together = watch.output ? 1 : static_cast<std::size_t>(walk.again.num_layers);
   Variable stream = x;
   for (std::size_t first = 0, count = 0; first < layers.size(); first += count) {

@@ -1,4 +1,4 @@
-// Running a stack of one stream, layer by layer, all of it kept or some of it computed again.
+// Runs a single-stream stack layer by layer, with optional recomputation.
 #pragma once
 
 #include <functional>
@@ -7,15 +7,14 @@
 
 namespace longspan {
 
-// What goes from sublayer to sublayer, and its norm as the next one reads it, where that is there
-// already.
+// Stream between sublayers, with its norm for the next sublayer if already computed.
 struct Stream {
   Variable value;
   Variable norm = {};
 };
 
-// How a sublayer changes the stream. `next`: the sublayer that reads the result and may take its
-// norm from there, or nullptr.
+// Applies a sublayer to the stream. `next`: sublayer that reads the result and may reuse its norm,
+// or nullptr.
 using SublayerStep = std::function<Stream(const Sublayer& sublayer,
                                           const Sublayer* next,
                                           Stream x,
@@ -24,7 +23,7 @@ using SublayerStep = std::function<Stream(const Sublayer& sublayer,
 
 struct LayerRunner {
   SublayerStep step;
-  // The stream as a sublayer reads it, for whom it is shown to: the step reads it too.
+  // Returns the input of a sublayer, as the step computes it, for recorders.
   std::function<Variable(const Sublayer& sublayer,
                          const Variable& x,
                          const AttentionContext& context,

@@ -4,7 +4,7 @@
 namespace longspan {
 namespace {
 
-// How each sublayer is run. Its norm is made with the sum before it, which is then not read again.
+// Runs a sublayer. Fuses its norm with the preceding sum, whose value is then not read again.
 struct PlainStep {
   NormPosition placement;
   double dropout;
@@ -19,7 +19,7 @@ struct PlainStep {
     const Tensor length = reads.context.mask.key_length;
     if (!x.norm.defined()) x.norm = pre ? sublayer.norm(x.value, pass, length) : x.value;
     Variable change = run_sublayer(sublayer, x.norm, reads, pass);
-    reads = {};  // before more memory is taken
+    reads = {};  // frees memory before more is allocated
     x.norm = {};
     const ForwardContext residual = pass.child("residual");
     if (!pre)

@@ -1,4 +1,4 @@
-// How a stack of layers is run, and what is kept for the backward pass.
+// Residual strategies: how a stack of layers runs and what it stores for the backward pass.
 #pragma once
 
 #include <functional>
@@ -14,71 +14,75 @@
 
 namespace longspan {
 
-// What a stack reads besides x. A value.
+// Inputs of a stack in addition to x. Value type.
 struct StackInputs {
-  std::vector<Variable> memories = {};              // what each layer remembers, or empty
-  AttentionContext context = {};                    // of x's positions and of those before them
-  std::vector<EncoderOutput> encoder_outputs = {};  // what cross-attention looks at
+  std::vector<Variable> memories = {};              // Transformer-XL memory of each layer, or empty
+  AttentionContext context = {};                    // for the positions of x and those before them
+  std::vector<EncoderOutput> encoder_outputs = {};  // encoder outputs for cross-attention
 };
 
-// The part of it that one sublayer gets.
+// Subset of StackInputs that one sublayer receives.
 struct SublayerInputs {
-  Variable memory = {};  // prepared as x is (normalised or not); undefined where there is none
+  Variable memory = {};  // normalized if x is; undefined: no memory
   AttentionContext context = {};
   std::vector<EncoderOutput> encoder_outputs = {};
 };
 
-// What a sublayer reads besides x and the context. What reads something is attention.
+// Input of a sublayer in addition to x and the context. Sublayers that read memory or sides are
+// attention.
 enum class Reads : std::uint8_t { nothing, memory, sides };
 
-// One function with its norm. `run` gets the input as the residual strategy prepares it (normalised
-// or not) and what the sublayer reads. A copy shares the weights.
+// A function with its norm. `run` receives the input as the residual strategy prepares it
+// (normalized or not). Copies share the weights.
 struct Sublayer {
   Norm norm;
   Reads reads = Reads::nothing;
   std::function<Variable(const Variable& x, const SublayerInputs&, const ForwardContext&)> run;
-  std::string name = {};                  // its place in the model, for messages
-  std::shared_ptr<const Gate> gate = {};  // of a gated stack
-  // What reads sides: what its first `heads` heads look at there (MultiHeadAttention).
+  std::string name = {};                  // path in the model, for messages
+  std::shared_ptr<const Gate> gate = {};  // only in a gated stack
+  // Only with Reads::sides: returns the cross-attention probabilities of the first `heads` heads
+  // (MultiHeadAttention::probabilities).
   std::function<Variable(
       const Variable& x, const SublayerInputs&, const ForwardContext&, std::int64_t heads)>
       recorder = {};
 };
 
-// The sublayers of one layer; the input of the first is what Transformer-XL remembers.
+// Sublayers of one layer. The input of the first is what Transformer-XL stores as memory.
 struct Layer {
   std::vector<Sublayer> sublayers;
-  // What the layer adds to its input, such as positions of its own: of x's shape. The stream has it
-  // from there on; of a reversible stack only the first sublayer reads it. Empty: nothing.
+  // Returns a term, in the shape of x, that is added to the layer's input, such as per-layer
+  // positions. The stream includes it from there on, but in a reversible stack only the first
+  // sublayer reads it. Empty: none.
   std::function<Variable(const Variable& x, const ForwardContext&)> enter = {};
 };
 
-// Whose attention to the sides is shown, and to whom.
+// Selects the layer whose cross-attention probabilities are passed to a callback.
 struct CrossAttentionRecorder {
   std::size_t layer = 0;
-  std::int64_t heads = 1;  // the first ones
-  // As MultiHeadAttention::probabilities; what becomes of it brings gradients back to the layer.
+  std::int64_t heads = 1;  // number of first heads to average
+  // Receives MultiHeadAttention::probabilities. Losses computed from them propagate gradients to
+  // the layer.
   std::function<void(const Variable& probabilities)> give = {};
 
   bool of(std::size_t i) const { return give && layer == i; }
 };
 
-// What is shown of the layers as they are reached.
+// Callbacks invoked as the layers run.
 struct LayerRecorder {
-  // What each layer's first sublayer reads, in x's dtype.
+  // Receives the input of each layer's first sublayer, in x's dtype.
   std::function<void(std::size_t layer, const Tensor& input)> input = {};
-  // What each layer gives (a reversible one: its streams, joined). Whoever takes it has an input of
-  // the tape, whose gradient comes back to the layer. It is kept: a recomputation ends at it.
+  // Receives the output of each layer (reversible: the merged streams) as a variable whose gradient
+  // flows back to the layer. The output is stored: recomputation stops at it.
   std::function<void(std::size_t layer, const Variable& output)> output = {};
-  // Its layer keeps its activations where others are computed again.
+  // The layer it selects stores its activations even if others are recomputed.
   CrossAttentionRecorder side = {};
 };
 
-// The function and the order of its random numbers are the same whatever is kept.
+// Function values and the order of random numbers do not depend on what is stored.
 class Residual {
  public:
   virtual ~Residual() = default;
-  // x: [batch, time, width]. The gradients of the sides are summed over the layers.
+  // x: [batch, time, width]. Sums the gradients of encoder outputs over the layers.
   virtual Variable run(std::span<const Layer> layers,
                        const Variable& x,
                        const StackInputs& reads,
@@ -88,8 +92,8 @@ class Residual {
 
 enum class NormPosition : std::uint8_t { post, pre };
 
-// post: x = norm(x + drop(f(x))) (Vaswani et al. 2017). pre: x = x + drop(f(norm(x))). What the
-// backward pass needs is kept, but for what is computed again.
+// post: x = norm(x + drop(f(x))) (Vaswani et al. 2017). pre: x = x + drop(f(norm(x))). Stores what
+// the backward pass needs, except for recomputed layers.
 class StandardResidual : public Residual {
  public:
   StandardResidual(NormPosition placement, double dropout, const Recomputation& again = {})

@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-// (a + b) / 2 in another dtype.
+// Returns (a + b) / 2 in another dtype.
 Variable mean(const Variable& a, const Variable& b, DType dtype) {
   const Tensor sum = a.value().empty_like(MemoryTag::workspace);
   const Tensor y = Tensor::empty(a.shape(), dtype, sum.device());
@@ -24,7 +24,7 @@ Variable mean(const Variable& a, const Variable& b, DType dtype) {
   });
 }
 
-// [a; b] along the features.
+// Returns [a; b] along the features.
 Variable concatenate(const Variable& a, const Variable& b, DType dtype) {
   const Shape shape = a.shape();
   const Shape rows = {shape.rows(), 1, shape.width()};
@@ -46,7 +46,7 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
     streams->measure = [error, stack = pass.random.place()](auto... found) {
       error->add(stack, found...);
     };
-  // What is read next, and what the next sublayer adds to.
+  // `read`: input of the next sublayer. `other`: stream that it adds to.
   Variable read = cast(x, accumulator_of(compute));
   Variable other = read;
   const auto joined = [&] {

@@ -1,4 +1,4 @@
-// What the ways to run a stack have in common.
+// Helpers shared by the residual strategies.
 #pragma once
 
 #include <span>
@@ -10,12 +10,12 @@ namespace longspan {
 
 inline void check_memories(std::span<const Layer> layers, std::span<const Variable> memories) {
   require(memories.empty() || memories.size() == layers.size(),
-          "{} layers were given {} memories",
+          "expected a memory for each of {} layers, found {}",
           layers.size(),
           memories.size());
 }
 
-// What a sublayer of layer i gets of what the stack reads.
+// Returns the inputs of a sublayer of layer i.
 inline SublayerInputs shard_range(const StackInputs& reads,
                                   const Sublayer& sublayer,
                                   std::size_t i) {
@@ -25,7 +25,7 @@ inline SublayerInputs shard_range(const StackInputs& reads,
   return part;
 }
 
-// Sides are given to a recomputation as a list of their rows, and get others in their place there.
+// Recomputation receives encoder outputs as a list of rows, and substitutes other rows for them.
 inline void append_rows(const std::vector<EncoderOutput>& sides, std::vector<Variable>& to) {
   for (const EncoderOutput& side : sides) to.push_back(side.rows);
 }
@@ -39,7 +39,7 @@ inline std::vector<EncoderOutput> without_rows(std::vector<EncoderOutput> sides)
   return sides;
 }
 
-// Ops know shapes and no layers: what fails in one says here where it stands in the model.
+// Adds the sublayer's path to the message of a Failure, since ops have only shapes.
 inline Variable run_sublayer(const Sublayer& sublayer,
                              const Variable& x,
                              const SublayerInputs& reads,
@@ -48,20 +48,20 @@ inline Variable run_sublayer(const Sublayer& sublayer,
   try {
     return sublayer.run(x, reads, pass);
   } catch (const OutOfMemory&) {
-    throw;  // it is of the machine, and answered with advice
+    throw;  // a machine condition, reported with hints elsewhere
   } catch (const Failure& failure) {
     if (sublayer.name.empty()) throw;
     throw Failure("{}: {}", sublayer.name, failure.what());
   }
 }
 
-// Who is shown what a sublayer of layer i looks at, or nullptr.
+// Returns the recorder for a sublayer of layer i, or nullptr.
 inline const CrossAttentionRecorder* shown_of(const LayerRecorder& watch,
                                               std::size_t i,
                                               const Sublayer& sublayer) {
   return watch.side.of(i) && sublayer.recorder ? &watch.side : nullptr;
 }
-// After the sublayer has run. x: as it was prepared for it.
+// Requires a call after the sublayer has run. x: input as prepared for it.
 inline void show(const CrossAttentionRecorder& side,
                  const Sublayer& sublayer,
                  const Variable& x,
@@ -70,7 +70,7 @@ inline void show(const CrossAttentionRecorder& side,
   side.give(sublayer.recorder(x, reads, pass, side.heads));
 }
 
-// The pass of something that is computed again if it is recorded: its decisions are kept.
+// Returns the context of a function that is recomputed if recorded: its decisions are cached.
 inline ForwardContext recomputed(ForwardContext pass) {
   if (is_recording() && !pass.decisions) pass.decisions = std::make_shared<DecisionCache>();
   return pass;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Called by `conda build`. SPDX-License-Identifier: Apache-2.0
+# Build script of the conda recipe. SPDX-License-Identifier: Apache-2.0
 set -euo pipefail
 export CXXFLAGS="${CXXFLAGS:-} -isystem $SRC_DIR/random123/include"
 # shellcheck disable=SC2086

@@ -1,4 +1,4 @@
-# A recipe of Spack. In a repository of one's own:
+# Spack recipe. Add it to a local repository:
 #   spack repo create ~/longspan-repo longspan
 #   mkdir ~/longspan-repo/packages/longspan && cp launch/packaging/spack/package.py ~/longspan-repo/packages/longspan/
 #   spack repo add ~/longspan-repo && spack dev-build longspan@main       in the root of the tree
@@ -10,7 +10,7 @@ from spack_repo.builtin.build_systems.cmake import CMakePackage
 class Longspan(CMakePackage):
     """Trains the Transformer family on very long sequences, across processes, GPUs and nodes."""
 
-    # Where your clone comes from, for `spack install`; `spack dev-build` takes the tree that it is started in.
+    # The URL of the repository, for `spack install`; `spack dev-build` uses the current directory.
     # git = "https://..."
 
     license("Apache-2.0")
@@ -55,5 +55,5 @@ class Longspan(CMakePackage):
         return [
             self.define("LONGSPAN_CUDA", "ON" if self.spec.satisfies("+cuda") else "OFF"),
             self.define_from_variant("LONGSPAN_TESTS", "tests"),
-            self.define("LONGSPAN_ARCHITECTURE", ""),  # Spack's compilers have the processor's flags
+            self.define("LONGSPAN_ARCHITECTURE", ""),  # the Spack compiler wrappers set the processor flags
         ]

@@ -6,10 +6,10 @@ SPDX-License-Identifier: Apache-2.0
 from importlib.metadata import PackageNotFoundError, version
 
 from .checkpoint import Checkpoint
-from .errors import ConfigurationError, DataError, Diverged, Error, RankFailed, StoppedWithCheckpoint
+from .errors import ConfigurationError, DataError, DivergenceError, Error, RankFailedError, StoppedWithCheckpoint
 from .run import Run
 from .session import rank, size
-from .training import Cursor, train
+from .training import DataPosition, train
 from .use import Sample, evaluate, generate
 
 try:
@@ -17,5 +17,5 @@ try:
 except PackageNotFoundError:  # it lies where no wheel has put it
     __version__ = "unknown"
 
-__all__ = ["Checkpoint", "ConfigurationError", "Cursor", "DataError", "Diverged", "Error", "RankFailed", "Run", "Sample",
-           "StoppedWithCheckpoint", "evaluate", "generate", "rank", "size", "train"]
+__all__ = ["Checkpoint", "ConfigurationError", "DataError", "DataPosition", "DivergenceError", "Error", "RankFailedError", "Run",
+           "Sample", "StoppedWithCheckpoint", "evaluate", "generate", "rank", "size", "train"]

@@ -73,12 +73,12 @@ class Checkpoint(Mapping[str, NDArray[Any]]):
 
     def dtype(self, name: str) -> numpy.dtype[Any]:
         """Of the array that reading the tensor gives."""
-        kept = self.kept_as(name)
+        kept = self.storage_dtype(name)
         if kept == "bf16":
             return _bfloat16 if _bfloat16 is not None else numpy.dtype(numpy.float32)
         return numpy.dtype(_kept[kept])
 
-    def kept_as(self, name: str) -> str:
+    def storage_dtype(self, name: str) -> str:
         """The type in the files: f64, f32, bf16, f16, i64, i32 or u8."""
         return self._tensors[name][0]
 
@@ -110,6 +110,6 @@ class Checkpoint(Mapping[str, NDArray[Any]]):
         return dict(self._file.scalars)
 
     @property
-    def configuration(self) -> dict[str, Any]:
+    def config(self) -> dict[str, Any]:
         """Of the run that saved it, in sections."""
         return nested(self._file.configuration, str(self.path / "manifest.json"))

@@ -35,7 +35,7 @@ def value_text(value: Any) -> str:
         return str(value)
     if isinstance(value, (int, float)):
         return repr(value)
-    raise TypeError(f"a configuration has no value like {value!r}")
+    raise TypeError(f"unsupported configuration value {value!r}")
 
 
 def text_of(configuration: Configuration) -> str:
@@ -54,13 +54,13 @@ def _put(sections: dict[str, Any], path: Sequence[str], value: Any, key: str) ->
     for part in path:
         at = at.setdefault(part, {})
         if not isinstance(at, dict):
-            raise ConfigurationError(f"configuration: found {part} with the value {at!r} beside {key}; wanted one of the two")
+            raise ConfigurationError(f"configuration: {part} with the value {at!r} cannot be combined with {key}")
     if isinstance(value, Mapping):
         at.setdefault(name, {})
         for each, inner in value.items():
             _put(at, [name, each], inner, f"{key}.{each}")
     elif isinstance(at.get(name), dict):
-        raise ConfigurationError(f"configuration: found {key} with the value {value!r} beside keys of that section; wanted one of the two")
+        raise ConfigurationError(f"configuration: {key} with the value {value!r} cannot be combined with keys of that section")
     else:
         at[name] = value
 

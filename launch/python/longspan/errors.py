@@ -26,13 +26,13 @@ class DataError(Error):
     exit_code = 3
 
 
-class Diverged(Error):
+class DivergenceError(Error):
     """Training diverged."""
 
     exit_code = 4
 
 
-class RankFailed(Error):
+class RankFailedError(Error):
     """A rank failed or hung."""
 
     exit_code = 5
@@ -52,5 +52,5 @@ def sentence_of(error: BaseException) -> str:
 
 def of_code(code: int) -> type[Error]:
     """The exception of an exit code."""
-    kinds = (ConfigurationError, DataError, Diverged, RankFailed, StoppedWithCheckpoint)
+    kinds = (ConfigurationError, DataError, DivergenceError, RankFailedError, StoppedWithCheckpoint)
     return next((kind for kind in kinds if kind.exit_code == code), Error)

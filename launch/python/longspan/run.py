@@ -49,9 +49,9 @@ class Run:
         return int(self._record()["step"])
 
     @property
-    def steps(self) -> Optional[int]:
+    def max_steps(self) -> Optional[int]:
         """training.max_steps."""
-        steps = self._record()["steps"]
+        steps = self._record()["max_steps"]
         return None if steps is None else int(steps)
 
     @property
@@ -60,18 +60,18 @@ class Run:
         return dict(self._record()["layout"])
 
     @property
-    def ended_by(self) -> str:
+    def end_reason(self) -> str:
         """The error at the end of the log of a run that diverged or failed."""
-        return str(self._record()["ended_by"])
+        return str(self._record()["end_reason"])
 
     @property
-    def troubles(self) -> list[str]:
-        """What of it cannot be read, a sentence each."""
-        return list(self._record()["troubles"])
+    def errors(self) -> list[str]:
+        """What cannot be read of it, a message each."""
+        return list(self._record()["errors"])
 
     @property
-    def configuration(self) -> dict[str, Any]:
-        """Every key with its value, in sections: run.configuration["training"]["max_steps"]."""
+    def config(self) -> dict[str, Any]:
+        """Every key with its value, in sections: run.config["training"]["max_steps"]."""
         file = self.path / "config.yaml"
         try:
             text = file.read_text(encoding="utf-8")

@@ -38,11 +38,11 @@ def session() -> _longspan.Session:
 def calling(function: str) -> Iterator[_longspan.Session]:
     """The session, for one call of a function at a time: what ranks say to each other would be mixed up."""
     if not _under_way.acquire(blocking=False):
-        raise Error(f"longspan.{function}: another call is under way, on another thread or around this one; call it when that has ended")
+        raise Error(f"longspan.{function}: another call is running; call it after that has returned")
     try:
         ranks = session()
         if ranks.size > 1 and threading.current_thread() is not threading.main_thread():
-            raise Error(f"longspan.{function}: is called on another thread than the main one, on which alone MPI is used; call it there")
+            raise Error(f"longspan.{function} requires the main thread, which alone uses MPI")
         yield ranks
     finally:
         _under_way.release()

@@ -26,7 +26,7 @@ Opened = Callable[[int, int], Optional[Iterator[NDArray[numpy.int64]]]]  # from 
 
 
 @dataclass(frozen=True)
-class Cursor:
+class DataPosition:
     """The place in the data from which a training wants documents."""
 
     epoch: int  # passes over the documents that came before
@@ -37,7 +37,7 @@ def train(
     configuration: Union[str, os.PathLike[str], Configuration],
     overrides: Optional[Configuration] = None,
     *,
-    data: Union[Documents, Callable[[Cursor], Documents], None] = None,
+    data: Union[Documents, Callable[[DataPosition], Documents], None] = None,
     on_step: Optional[Callable[[dict[str, Any]], object]] = None,
     quiet: bool = False,
 ) -> Run:
@@ -48,11 +48,11 @@ def train(
 
     `data` are documents to learn in place of the files of data.train: arrays of token ids, in an order that is the same on
     every rank and whenever it is asked for. An iterable that can be iterated again begins again with each epoch, and a run that
-    goes on passes over what it has learnt. A function is called with a Cursor and returns the documents from there on, so that
-    nothing is passed over. What is read only once, like a generator, lasts for one epoch: when it ends before the last step the run
+    goes on passes over what it has learnt. A function is called with a DataPosition and returns the documents from there on, so
+    that nothing is passed over. What is read only once, like a generator, lasts for one epoch: when it ends before the last step the run
     saves and stops with a DataError.
 
-    `on_step` is called after each step with its figures: step, tokens, loss, learning_rate, gradient_norm, and those of a
+    `on_step` is called after each step with its figures: step, tokens, loss, learning_rate, grad_norm, and those of a
     validation where there was one. An exception that it raises ends the training on all ranks with a checkpoint saved, and comes
     out of `train` on the rank that raised it.
 
@@ -60,7 +60,7 @@ def train(
     StoppedWithCheckpoint.
     """
     if threading.current_thread() is not threading.main_thread():
-        raise Error("longspan.train: is called on another thread than the main one, which hears signals; call it there")
+        raise Error("longspan.train requires the main thread, which handles signals")
     text = text_of(configuration) if isinstance(configuration, Mapping) else None
     file = "configuration" if isinstance(configuration, Mapping) else os.fspath(configuration)
     settings = settings_of(overrides or {})
@@ -105,14 +105,14 @@ def _figures(line: dict[str, Any]) -> dict[str, Any]:
     return figures
 
 
-def _opener(data: Union[Documents, Callable[[Cursor], Documents]]) -> Opened:
+def _opener(data: Union[Documents, Callable[[DataPosition], Documents]]) -> Opened:
     """A function that opens them at a place."""
     if isinstance(data, Iterator):
         return _once(data)
 
     def open_at(epoch: int, document: int) -> Iterator[NDArray[numpy.int64]]:
         if callable(data) and not isinstance(data, Iterable):
-            return _ids(data(Cursor(epoch, document)), epoch, document)
+            return _ids(data(DataPosition(epoch, document)), epoch, document)
         return _passed_over(_ids(data, epoch, 0), document)
 
     return open_at
@@ -145,6 +145,6 @@ def _ids(documents: Documents, epoch: int, first: int) -> Iterator[NDArray[numpy
         if ids.size == 0:
             ids = ids.astype(numpy.int64)
         if ids.ndim != 1 or ids.dtype.kind not in "iu":
-            raise DataError(f"the program's data: document {number} of epoch {epoch}: found an array of {ids.dtype} of shape "
-                            f"{ids.shape}; wanted whole numbers, the ids of its tokens, in one row")
+            raise DataError(f"the program's data: document {number} of epoch {epoch}: expected a one-dimensional integer array "
+                            f"of token ids, found {ids.dtype} of shape {ids.shape}")
         yield numpy.ascontiguousarray(ids, dtype=numpy.int64)

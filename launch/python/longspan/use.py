@@ -1,4 +1,4 @@
-"""Models that are measured and used.
+"""Evaluation of and generation with trained models.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -23,7 +23,7 @@ Path = Union[str, os.PathLike[str]]
 
 @dataclass(frozen=True)
 class Sample:
-    """What a model went on with, without the prompt."""
+    """A continuation, without the prompt."""
 
     ids: NDArray[numpy.int64]
     text: str
@@ -33,7 +33,7 @@ class Sample:
 
 
 def _words(run: Path, checkpoint: Union[str, int, None], overrides: Optional[Configuration], options: dict[str, Any]) -> list[str]:
-    """A command line that says the same; what is None is left to the program."""
+    """The equivalent command line; None leaves an option at its default."""
     given = {**options, "checkpoint": checkpoint}
     words = []
     for name, value in given.items():
@@ -59,34 +59,34 @@ def evaluate(
     split: Optional[str] = None,
     data: Optional[Path] = None,
     data_target: Optional[Path] = None,
-    memory: Optional[int] = None,
-    recompute_context: Optional[int] = None,
+    mem_len: Optional[int] = None,
+    sliding_window: Optional[int] = None,
     stride: Optional[int] = None,
-    tokens: Optional[int] = None,
-    segment: Optional[int] = None,
-    batch: Optional[int] = None,
-    by_position: Optional[int] = None,
-    needles: Optional[int] = None,
-    depths: Optional[int] = None,
+    max_tokens: Optional[int] = None,
+    seq_length: Optional[int] = None,
+    batch_size: Optional[int] = None,
+    loss_by_position: Optional[int] = None,
+    needle_in_haystack: Optional[int] = None,
+    num_depths: Optional[int] = None,
     beam: Optional[int] = None,
-    iterations: Optional[int] = None,
+    max_iterations: Optional[int] = None,
     length_beam: Optional[int] = None,
     length_penalty: Optional[float] = None,
-    length_penalty_kind: Optional[str] = None,
-    longest_beyond: Optional[int] = None,
+    length_penalty_type: Optional[str] = None,
+    max_extra_length: Optional[int] = None,
     overrides: Optional[Configuration] = None,
 ) -> dict[str, Any]:
-    """How well a trained model predicts a text: the figures of `longspan evaluate --json`, whose options these are.
+    """Evaluates a trained model. Returns the fields of `longspan evaluate --json`; the keywords are its options.
 
     `run` is a Run, its directory, one of its checkpoints, or the YAML file of a run; `overrides` are keys of its configuration
-    ({"run.num_threads": 2}). All ranks of a job call it together and get the same.
+    ({"run.num_threads": 2}). Collective: all ranks of a job call it together and get the same result.
     """
     given = dict(locals())
     options = {name: value for name, value in given.items() if name not in ("run", "checkpoint", "overrides")}
     words = _words(run, checkpoint, overrides, options)
     with calling("evaluate") as ranks:
-        figures: dict[str, Any] = json.loads(_longspan.evaluate(ranks, words))
-    return figures
+        metrics: dict[str, Any] = json.loads(_longspan.evaluate(ranks, words))
+    return metrics
 
 
 def generate(
@@ -96,28 +96,28 @@ def generate(
     lines: Optional[Iterable[str]] = None,
     prompt_file: Optional[Path] = None,
     checkpoint: Union[str, int, None] = None,
-    tokens: Optional[int] = None,
-    samples: Optional[int] = None,
+    max_new_tokens: Optional[int] = None,
+    num_samples: Optional[int] = None,
     seed: Optional[int] = None,
     temperature: Optional[float] = None,
     top_k: Optional[int] = None,
     top_p: Optional[float] = None,
-    memory: Optional[int] = None,
-    segment: Optional[int] = None,
+    mem_len: Optional[int] = None,
+    seq_length: Optional[int] = None,
     sample: bool = False,
     beam: Optional[int] = None,
     n_best: Optional[int] = None,
-    iterations: Optional[int] = None,
+    max_iterations: Optional[int] = None,
     length_beam: Optional[int] = None,
     length_penalty: Optional[float] = None,
-    length_penalty_kind: Optional[str] = None,
-    longest_beyond: Optional[int] = None,
+    length_penalty_type: Optional[str] = None,
+    max_extra_length: Optional[int] = None,
     overrides: Optional[Configuration] = None,
 ) -> Union[list[Sample], list[str]]:
-    """What a trained model makes, as `longspan generate` does with these options: the same ids for the same seed.
+    """Generates with a trained model, as `longspan generate` with these options: the same ids for the same seed.
 
-    Of a language model: `samples` texts that continue `prompt` (a new document without it), each a Sample with its `ids` and its
-    `text`. Of a task that makes something of lines: `lines`, and a line for each of them. All ranks of a job call it together.
+    With a language model, returns `num_samples` continuations of `prompt` (a new document without it), each a Sample with `ids`
+    and `text`. With a task that maps lines, returns a line for each of `lines`. Collective: all ranks call it together.
     """
     given = dict(locals())
     options = {name: value for name, value in given.items() if name not in ("run", "checkpoint", "overrides", "lines")}

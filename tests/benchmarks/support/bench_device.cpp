@@ -124,10 +124,10 @@ double product_peak(const Device& device, DType dtype) {
 }
 
 void figure(const std::string& name, double value) {
-  const char* const asked = std::getenv("LONGSPAN_WARP_GROUPS");
+  const char* const asked = std::getenv("LONGSPAN_HOPPER_WGMMA");
   const bool warp_groups = asked != nullptr && std::strcmp(asked, "1") == 0;
   std::fflush(stdout);
-  fmt::print(stderr, "figure {}{} {:.4f}\n", warp_groups ? "warp-groups/" : "", name, value);
+  fmt::print(stderr, "metric {}{} {:.4f}\n", warp_groups ? "hopper-wgmma/" : "", name, value);
 }
 
 }  // namespace longspan::bench

@@ -32,8 +32,8 @@ Times times(const Device& device, int calls, const std::function<void()>& call);
 // GPU, 1024 x 1024 x 1024 on a CPU): the best of several; on a GPU, that is warm, of rows of ten.
 double product_peak(const Device& device, DType dtype);
 
-// Says "figure NAME VALUE" on a line of its own among the errors: launch/gpu-check knows which of
-// them have bounds. Where groups of warps are asked for, the name begins with "warp-groups/".
+// Prints "metric NAME VALUE" as a line of standard error; launch/gpu-check has bounds for some of
+// them. With LONGSPAN_HOPPER_WGMMA=1 the name begins with "hopper-wgmma/".
 void figure(const std::string& name, double value);
 
 }  // namespace longspan::bench

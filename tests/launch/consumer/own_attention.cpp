@@ -31,7 +31,7 @@ AttentionKind near_and_apart() {
       .keys = {},
       .has_probabilities = false,  // it drops none
       .problem = [](const AttentionOptions&, const AttentionBuildOptions& setting) -> std::string {
-        return setting.memory ? "near_and_apart knows no memory of earlier segments" : "";
+        return setting.memory ? "near_and_apart does not support mem_len > 0" : "";
       },
       .make = [](const Scope&, const AttentionOptions&, const AttentionBuildOptions&)
           -> std::unique_ptr<AttentionOp> { return std::make_unique<NearAndApart>(); }};

@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 run: longspan.Run = longspan.train({"training.max_steps": 1}, data=[[1, 2]], on_step=lambda figures: print(figures["loss"]))
 losses: NDArray[numpy.float64] = run.metrics["loss"]
 weights = longspan.Checkpoint(run, "best")["decoder/0/weight"]
-figures: dict[str, object] = longspan.evaluate(run, tokens=100)
+figures: dict[str, object] = longspan.evaluate(run, max_tokens=100)
 code: int = longspan.DataError.exit_code
 """
 
 
 def mypy(*arguments):
-    pytest.importorskip("mypy", reason="mypy is not installed; launch/setup --peers installs it")
+    pytest.importorskip("mypy", reason="mypy is not installed; launch/setup --reference-implementations installs it")
     folder = Path(package.__file__).resolve().parent.parent
     return subprocess.run([sys.executable, "-m", "mypy", "--strict", *arguments], capture_output=True, text=True,
                           env={"MYPYPATH": str(folder), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(folder)})
@@ -42,7 +42,7 @@ def test_the_package_is_typed(directory):
     (directory / "typed.py").write_text(TYPED)
     found = mypy("typed.py")
     assert found.returncode == 0, found.stdout
-    (directory / "wrong.py").write_text('import longspan\nlongspan.evaluate("run", tokens="many")\n')
+    (directory / "wrong.py").write_text('import longspan\nlongspan.evaluate("run", max_tokens="many")\n')
     assert 'incompatible type "str"' in mypy("wrong.py").stdout
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import longspan as package
 
-needs_mpi4py = pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed; launch/setup --peers installs it")
+needs_mpi4py = pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed; launch/setup --reference-implementations installs it")
 
 TRAIN = """
 def documents(cursor):
@@ -19,7 +19,7 @@ run = longspan.train("tiny.yaml", {"run.output_dir": sys.argv[1], "precision.com
                                    "parallel.tensor_parallel_size": int(sys.argv[2])},
                      data=documents, quiet=True, on_step=lambda figures: losses.append(figures["loss"]))
 figures = longspan.evaluate(run, data="text.txt")
-ids = longspan.generate(run, "the", tokens=8)[0].ids.tolist()
+ids = longspan.generate(run, "the", max_new_tokens=8)[0].ids.tolist()
 print(f"{[round(loss, 9) for loss in losses]} {figures['loss']:.9f} {ids}")
 """
 
@@ -49,7 +49,7 @@ def test_mpi_is_shared_whoever_starts_it(ranks):
 def test_an_exception_on_one_rank_ends_the_job_with_its_exit_code(ranks):
     for script, code, wanted in (('if longspan.rank() == 1: raise longspan.DataError("of one rank")\nlongspan.train("tiny.yaml", quiet=True)', 3, "of one rank"),
                                  ('if longspan.rank() == 1: raise ValueError("of one rank")\nlongspan.train("tiny.yaml", quiet=True)', 1, "of one rank"),
-                                 ('longspan.evaluate("nothing")', 3, "nothing: there is no such run or checkpoint")):
+                                 ('longspan.evaluate("nothing")', 3, "nothing: no such run or checkpoint")):
         script = f'if longspan.size() < 2: raise SystemExit(9)\n{script}\n'
         found, _, errors = ranks(2, script)
         assert found == code, errors
@@ -72,7 +72,7 @@ print("done")
 def test_what_a_callback_of_one_rank_raises_stops_all_with_a_checkpoint(ranks):
     code, output, errors = ranks(2, STOPS)
     assert code == 0, errors
-    assert output == ["0 Error rank 1: on_step raised ValueError: enough; the training stopped with a checkpoint saved\ndone\n",
+    assert output == ["0 Error rank 1: on_step raised ValueError: enough; training stopped, checkpoint saved\ndone\n",
                       "1 ValueError enough\ndone\n"]
     assert package.Run("run").step == 6
 
@@ -102,7 +102,7 @@ except longspan.DataError as error:
 """)
     assert code == 0, errors
     for told in output:
-        assert "ranks were given different documents up to document" in told
+        assert "ranks received different documents up to document" in told
 
 
 def test_threads_beside_the_main_one_are_refused_in_a_job(ranks):
@@ -121,7 +121,7 @@ print(longspan.evaluate("run", data="text.txt")["loss"] > 0)
 """)
     assert code == 0, errors
     for told in output:
-        assert "longspan.evaluate: is called on another thread than the main one" in told and told.endswith("True\n")
+        assert "longspan.evaluate requires the main thread" in told and told.endswith("True\n")
 
 
 def test_the_session_ends_with_the_process_and_gives_the_hook_back(ranks):

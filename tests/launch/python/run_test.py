@@ -15,10 +15,10 @@ import longspan as package
 
 def test_a_run_tells_its_state_steps_layout_and_configuration(trained):
     run = package.Run(trained)
-    assert (run.state, run.step, run.steps, run.checkpoints) == ("finished", 8, 8, [4, 8])
+    assert (run.state, run.step, run.max_steps, run.checkpoints) == ("finished", 8, 8, [4, 8])
     assert run.layout == {"data": 1, "context": 1, "tensor": 1}
-    assert (run.ended_by, run.troubles) == ("", [])
-    found = run.configuration
+    assert (run.end_reason, run.errors) == ("", [])
+    found = run.config
     assert found["training"]["max_steps"] == 8
     assert found["training"]["learning_rate"] == 0.01
     assert found["data"]["train"] == "text.txt"
@@ -47,10 +47,10 @@ def test_of_steps_that_come_again_the_later_lines_count_and_what_is_no_number_is
 
 
 def test_what_is_no_run_is_told(directory):
-    with pytest.raises(package.DataError, match="nothing: there is no such directory") as caught:
+    with pytest.raises(package.DataError, match="nothing: no such directory") as caught:
         package.Run("nothing")
     assert caught.value.exit_code == 3
-    with pytest.raises(package.DataError, match="no run is here"):
+    with pytest.raises(package.DataError, match="expected a run directory, found no run"):
         package.Run(directory)
 
 
@@ -84,9 +84,9 @@ def test_tensors_are_whole_whatever_ranks_wrote_them(longspan, directory):
     for name, array in checkpoint.items():
         assert array.shape == checkpoint.shape(name) == tuple(manifest["tensors"][name]["shape"])
         assert array.dtype == checkpoint.dtype(name)
-        assert checkpoint.kept_as(name) == manifest["tensors"][name]["dtype"]
+        assert checkpoint.storage_dtype(name) == manifest["tensors"][name]["dtype"]
         numpy.testing.assert_array_equal(array, whole(step, name))
-    assert checkpoint.configuration["parallel"]["tensor_parallel_size"] == 2
+    assert checkpoint.config["parallel"]["tensor_parallel_size"] == 2
     assert checkpoint.scalars["trainer/steps"] == 2
 
 
@@ -112,7 +112,7 @@ def test_a_flipped_bit_is_told_when_it_is_read_and_not_before(trained):
 def half_precision(longspan):
     longspan("train", "tiny.yaml", "--set", "precision.compute_dtype=bfloat16", "--set", "training.max_steps=2")
     checkpoint = package.Checkpoint("run")
-    return checkpoint, [name for name in checkpoint if checkpoint.kept_as(name) == "bf16"]
+    return checkpoint, [name for name in checkpoint if checkpoint.storage_dtype(name) == "bf16"]
 
 
 def test_bfloat16_is_that_of_ml_dtypes_and_without_it_float32(longspan, directory, monkeypatch):

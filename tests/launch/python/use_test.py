@@ -15,24 +15,24 @@ import longspan as package
 
 
 def test_figures_are_those_of_the_program(trained, longspan):
-    for words, options in (([], {}), (["--tokens", "200", "--memory", "4"], {"tokens": 200, "memory": 4}),
-                           (["--recompute-context", "6", "--stride", "2", "--tokens", "100"],
-                            {"recompute_context": 6, "stride": 2, "tokens": 100}),
-                           (["--checkpoint", "4", "--by-position", "2"], {"checkpoint": 4, "by_position": 2}),
+    for words, options in (([], {}), (["--max-tokens", "200", "--mem-len", "4"], {"max_tokens": 200, "mem_len": 4}),
+                           (["--sliding-window", "6", "--stride", "2", "--max-tokens", "100"],
+                            {"sliding_window": 6, "stride": 2, "max_tokens": 100}),
+                           (["--checkpoint", "4", "--loss-by-position", "2"], {"checkpoint": 4, "loss_by_position": 2}),
                            (["--set", "run.num_threads=1", "--data", "tiny.yaml"],
                             {"overrides": {"run.num_threads": 1}, "data": "tiny.yaml"})):
         wanted = json.loads(longspan("evaluate", "run", "--json", *words))
         found = package.evaluate(package.Run("run"), **options)
-        assert found.pop("seconds") > 0 and wanted.pop("seconds") > 0
+        assert found.pop("elapsed_seconds") > 0 and wanted.pop("elapsed_seconds") > 0
         assert found == wanted
 
 
 def test_samples_are_those_of_the_program(trained, longspan):
-    for words, options in (([], {}), (["--seed", "7", "--samples", "2", "--temperature", "0.5"],
-                                      {"seed": 7, "samples": 2, "temperature": 0.5}),
-                           (["--top-k", "3", "--memory", "0", "--segment", "4"], {"top_k": 3, "memory": 0, "segment": 4})):
-        wanted = longspan("generate", "run", "--prompt", "the lord ", "--tokens", "30", *words)
-        samples = package.generate("run", "the lord ", tokens=30, **options)
+    for words, options in (([], {}), (["--seed", "7", "--num-samples", "2", "--temperature", "0.5"],
+                                      {"seed": 7, "num_samples": 2, "temperature": 0.5}),
+                           (["--top-k", "3", "--mem-len", "0", "--seq-length", "4"], {"top_k": 3, "mem_len": 0, "seq_length": 4})):
+        wanted = longspan("generate", "run", "--prompt", "the lord ", "--max-new-tokens", "30", *words)
+        samples = package.generate("run", "the lord ", max_new_tokens=30, **options)
         assert wanted == "\n\n".join(f"the lord {sample.text}" for sample in samples) + "\n"
         for sample in samples:
             assert sample.ids.shape == (30,)
@@ -56,12 +56,12 @@ def test_lines_get_the_results_of_the_program(longspan, directory):
     with pytest.raises(KeyboardInterrupt):  # heard between batches
         package.generate("run", lines=["aaa 1"] * (3 * 10 ** 5))
     timer.cancel()
-    with pytest.raises(package.ConfigurationError, match="makes something of lines"):
+    with pytest.raises(package.ConfigurationError, match="requires --input"):
         package.generate("run", "aaa")
 
 
 def test_mistakes_are_one_sentence_with_the_exit_code_of_the_program(trained, longspan, directory):
-    for call, words, kind in ((lambda: package.evaluate("run", tokens=0), ("evaluate", "run", "--tokens", "0"), package.ConfigurationError),
+    for call, words, kind in ((lambda: package.evaluate("run", max_tokens=0), ("evaluate", "run", "--max-tokens", "0"), package.ConfigurationError),
                               (lambda: package.evaluate("run", data="no.txt"), ("evaluate", "run", "--data", "no.txt"), package.DataError),
                               (lambda: package.evaluate("run", split="test"), ("evaluate", "run", "--split", "test"), package.ConfigurationError),
                               (lambda: package.generate("run", temperature=-1), ("generate", "run", "--temperature=-1"), package.ConfigurationError),

@@ -1,6 +1,6 @@
-// The forward pass: one item is a block of query tiles of one batch row and head. It walks the key
-// tiles that the plan lists and keeps the running maximum, sum and output of each row (online
-// softmax, Milakov & Gimelshein 2018).
+// Forward pass: one work item is a block of query tiles of one batch row and head. It visits the
+// listed key tiles and maintains the running maximum, sum and output of each row (online softmax,
+// Milakov & Gimelshein 2018).
 #include "framework/kernels/attention/attention.h"
 
 #include <omp.h>
@@ -23,7 +23,7 @@ struct Forward {
   using T = Accumulator<In>;
   using E = Element<In>;
 
-  // With no block of workspace it only measures what it needs.
+  // Without a workspace block it only measures its size.
   Forward(const Problem<In>& problem, const QueryBiases<In>& query_biases, ScratchArena carver)
       : p(problem),
         biases(query_biases),
@@ -98,8 +98,8 @@ struct Forward {
     }
     value_step = p.value_padded;
     if constexpr (std::is_same_v<In, E> && group<E> == 1) {
-      // Nor would copying values pay that a few queries read once. What stands behind a gap must
-      // be read as zeros.
+      // Copying values does not pay if only a few queries read them. With gaps, the missing rows
+      // must be read as zeros.
       const bool has_gaps = (key_lanes.valid_mask & (key_lanes.valid_mask + 1)) != 0;
       if (few() && !has_gaps && p.value_dim == p.value_padded) {
         const auto rows = p.value_rows(b, h, at.begin);
@@ -112,7 +112,7 @@ struct Forward {
     value = stack(value_rows, tile, p.value_padded, p.value_padded, 0, value_stack);
   }
 
-  // `first` is the place of the query tile in the block.
+  // `first` is the offset of the query tile in the block.
   void visit(Interval queries, std::int64_t first, Interval at, TileKind planned) {
     if (planned == TileKind::none) return;
     const TileView view = view_of(p, b, h, queries, at, planned, key_lanes, bits);
@@ -172,8 +172,8 @@ struct Forward {
                                 scores);
   }
 
-  // For a few queries (a step of generation, an evaluation token by token) transposing the keys
-  // would cost more than their scores: each is a dot product with the key where it stands.
+  // With few queries (generation, or token-by-token evaluation), transposing the keys costs more
+  // than the scores. Each score is then a dot product with the key in place.
   bool few() const { return p.time <= 4; }
 
   void score_rows(const TileView& view, std::int64_t first) {
@@ -193,8 +193,8 @@ struct Forward {
     }
   }
 
-  // Scores become probabilities against the row's new maximum; what was summed against the old one
-  // is scaled. `span` is 1, or the soft span of the row.
+  // Converts scores to probabilities relative to the row's new maximum, and rescales the previous
+  // sums. `span` is 1, or the soft span of the row.
   template <typename Span>
   void online_softmax_update(T* score, std::int64_t row, [[maybe_unused]] const Span& span) {
     const Tag<T> tag;
@@ -213,7 +213,7 @@ struct Forward {
       for (std::int64_t c = 0; c < p.value_padded; c += lanes<T>)
         hn::StoreU(hn::Mul(hn::LoadU(tag, to + c), shrink), tag, to + c);
     }
-    // A row that has seen no key yet: its scores are all -infinity, its probabilities 0.
+    // In a row that has seen no key yet, all scores are -infinity and all probabilities 0.
     const T against = maximum[row] == minus_infinity<T> ? T{0} : maximum[row];
     for (std::int64_t j = 0; j < tile; j += lanes<T>) {
       const auto power = fast_exp(
@@ -264,20 +264,21 @@ struct Forward {
   std::int64_t b = 0;
   std::int64_t h = 0;
   E* query;                     // [block, dim_padded], with the content bias
-  E* position_query;            // the same with the position bias, or the same
+  E* position_query;            // with the position bias; may equal `query`
   T* out;                       // [block, value_padded]
   T* maximum;                   // [block], in score units
   T* sum;                       // [block, lanes]: partial sums of each row
   E* key_rows;                  // [tile, dim_padded]
   E* key_columns;               // [dim_padded, tile] elements
   E* value_rows;                // [tile, value_padded]
-  E* value_stack = nullptr;     // the same stacked, where that is not the same
-  const E* value = nullptr;     // either, or where the values stand
-  std::int64_t value_step = 0;  // from one of its rows to the next
+  E* value_stack = nullptr;     // the stacked form, if different
+  const E* value = nullptr;     // either, or the values in place
+  std::int64_t value_step = 0;  // row stride of `value`
   T* scores;                    // [tile, tile]
-  E* probabilities = nullptr;   // the scores as elements, where that is not the same
-  E* skewed = nullptr;          // [tile, skew_step]: the same with zeros in the margins
-  E* turned_keys = nullptr;     // [tile, dim_padded], where they have products with distances
+  E* probabilities = nullptr;   // the scores as elements, if different
+  E* skewed = nullptr;          // [tile, skew_step]: probabilities with zeros in the margins
+  // [tile, dim_padded], reversed keys, with products of keys and the table
+  E* turned_keys = nullptr;
   T* turned_scores = nullptr;   // [tile, tile]
   std::int64_t bytes;
 };
@@ -286,7 +287,7 @@ template <typename In>
 void run_forward(const Attention& a, const ExternalScores& given) {
   const Problem<In> p(a, given);
   const QueryBiases<In> biases(p);
-  // The last queries see most keys: they go first, so that no thread begins the longest item last.
+  // The last queries see most keys. They run first, so that no thread starts the longest item last.
   const std::int64_t pairs = p.batch * p.heads;
   std::int64_t block = block_tiles * tile;
   const std::int64_t threads = useful_threads(p);

@@ -1,4 +1,4 @@
-// The extents, pointers, plans and factors of one attention call, as the tiles read them.
+// Extents, pointers, plans and scale factors of one attention call, as the CPU tiles use them.
 #pragma once
 
 #include <omp.h>
@@ -18,8 +18,8 @@
 
 namespace longspan::tile_attention {
 
-// Query tiles that share a packed key tile in the forward pass, and key tiles that share a read
-// query tile in the backward pass.
+// Query tiles that share a packed key tile in the forward pass; key tiles that share a read query
+// tile in the backward pass.
 inline constexpr std::int64_t block_tiles = 4;
 
 template <typename In>
@@ -62,15 +62,15 @@ struct Problem {
   Interval key_tile(std::int64_t index) const {
     return {index * tile, std::min((index + 1) * tile, keys)};
   }
-  // Where the reach of a query begins, among the call's keys; it may be before the first of them.
+  // The earliest key in the query's lookback, as an index of the call's keys; may be negative.
   std::int64_t first_key(std::int64_t b, std::int64_t i) const {
     return call.mask.query_begin + i - max_lookback[b * time + i] - call.mask.key_begin;
   }
-  // The first key tile that any query from this one on sees.
+  // The first key tile visible to this query or any later one.
   std::int64_t first_key_tile(std::int64_t b, std::int64_t i) const {
     return max_lookback == nullptr ? 0 : std::max<std::int64_t>(0, first_key(b, i)) / tile;
   }
-  // Query tiles from here on see no key before `end`.
+  // The end of the query tiles that can see a key before `end`.
   std::int64_t end_query_tile(std::int64_t b, std::int64_t end) const {
     if (max_lookback == nullptr) return query_tiles();
     std::int64_t first = 0, last = query_tiles();
@@ -86,7 +86,7 @@ struct Problem {
   std::int64_t query_tiles() const { return (time + tile - 1) / tile; }
   std::int64_t key_tiles() const { return (keys + tile - 1) / tile; }
 
-  // Row i of a [batch, rows, heads, width] tensor for one batch row and head of the queries.
+  // Row i of a [batch, rows, heads, width] tensor, for one batch row and query head.
   template <typename Element>
   Rows<Element> rows(Element* data,
                      std::int64_t b,
@@ -105,7 +105,7 @@ struct Problem {
   Rows<const In> value_rows(std::int64_t b, std::int64_t h, std::int64_t first) const {
     return rows_of_key_head(value, b, h, value_dim, first);
   }
-  // Gradients of keys gather by the heads of the queries, where these share keys.
+  // Whether query heads share keys; key gradients are then accumulated for each query head.
   bool shares_keys() const { return key_heads != heads; }
   T* log_sum_exp(std::int64_t b, std::int64_t h, std::int64_t first) const {
     return call.log_sum_exp.template data<T>() + (b * heads + h) * time + first;
@@ -118,7 +118,7 @@ struct Problem {
     const Shape& s = tensor.shape();
     return tensor.data<std::int32_t>() + (b * s[1] + h) * s[2] + i;
   }
-  // The original position of a query: in a sorted sequence what the array says.
+  // The original position of a query; a sorted sequence stores it.
   std::int32_t query_position(std::int64_t b, std::int64_t h, std::int64_t i) const {
     if (call.mask.sorted) return *integers(call.mask.sorted->query_position, b, h, i);
     return static_cast<std::int32_t>(call.mask.query_begin + i);
@@ -145,15 +145,15 @@ struct Problem {
   const std::int64_t* max_lookback = nullptr;  // [batch, time]
   DistanceTable<const In> key_table;
   DistanceTable<const In> value_table;
-  bool keys_by_distance = false;  // keys are multiplied with the rows of the key table too
+  bool keys_by_distance = false;  // adds products of keys with rows of the key table
   T scale;
 
-  // Lanes that the sum over the features of a head takes.
+  // Lanes needed for the features of a head.
   std::int64_t dim_lanes() const { return (dim + group<E> - 1) / group<E>; }
   std::int64_t value_lanes() const { return (value_dim + group<E> - 1) / group<E>; }
 
  private:
-  // Of the one that head h reads.
+  // Rows of the key head that query head h reads.
   Rows<const In> rows_of_key_head(const In* data,
                                   std::int64_t b,
                                   std::int64_t h,
@@ -164,8 +164,8 @@ struct Problem {
   }
 };
 
-// Threads that the work of one call can feed: less than about ten microseconds each is not worth
-// waking one.
+// Useful number of threads for a call: less than about ten microseconds of work does not justify
+// waking a thread.
 template <typename In>
 std::int64_t useful_threads(const Problem<In>& p) {
   constexpr std::int64_t products_a_thread = std::int64_t{1} << 18;
@@ -176,8 +176,8 @@ std::int64_t useful_threads(const Problem<In>& p) {
   return std::clamp<std::int64_t>(products / products_a_thread, 1, omp_get_max_threads());
 }
 
-// Cuts one block of workspace into arrays that begin on cache lines. With no block it only adds up
-// the size.
+// Splits a workspace block into arrays aligned to cache lines. Without a block it only computes the
+// size.
 class ScratchArena {
  public:
   explicit ScratchArena(std::byte* block) : block_(block) {}
@@ -195,7 +195,8 @@ class ScratchArena {
   std::int64_t used_ = 0;
 };
 
-// The biases u and v of the relative term as accumulators, [heads, dim]; null without the term.
+// The biases u and v of the relative term, converted to accumulators, [heads, dim]; null without
+// the term.
 template <typename In>
 class QueryBiases {
  public:

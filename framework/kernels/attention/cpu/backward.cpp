@@ -1,4 +1,4 @@
-// How the backward pass is divided among threads and its partial sums added up.
+// Distribution of the backward pass over threads, and reduction of its partial sums.
 #include "framework/kernels/attention/cpu/backward.h"
 
 #include <omp.h>
@@ -14,20 +14,20 @@ namespace longspan {
 namespace tile_attention {
 namespace {
 
-// An item is one head, batch row and run of key blocks, numbered in that order: the items of a head
-// lie side by side, so a thread's sums for a head are few. With more than one run a pair of head
-// and batch row has one dquery a run, and they are added in their order.
+// An item is one head, batch row and run of key blocks, numbered in that order. The items of a head
+// are consecutive, so that a thread needs few sums for each head. With several runs, each pair of
+// head and batch row has one dquery for each run; they are added in order.
 //
-// Where all batch rows add to one gradient of given scores, one thread has the items of a run of
-// key blocks in all of them: they are taken by head, run and batch row.
+// If all batch rows contribute to one gradient of given scores, one thread processes a run of key
+// blocks for all of them. Items are then ordered by head, run and batch row.
 struct Division {
   std::int64_t key_tiles;
   std::int64_t blocks;
   std::int64_t runs = 1;
   std::int64_t items = 0;
   std::int64_t threads = 1;
-  std::int64_t together = 1;        // items that one thread must have
-  std::vector<std::int64_t> begin;  // [threads + 1]: the items of each thread, in their order
+  std::int64_t together = 1;        // items that must run on one thread
+  std::vector<std::int64_t> begin;  // [threads + 1]: the items of each thread, in order
 
   template <typename In>
   Division(const Problem<In>& p, std::int64_t most)
@@ -35,7 +35,7 @@ struct Division {
         blocks((key_tiles + block_tiles - 1) / block_tiles),
         together(p.given.row.defined() ? std::max<std::int64_t>(1, p.batch) : 1) {
     const std::int64_t pairs = p.batch * p.heads / together;
-    // As few runs as keep the threads busy: each costs another dquery.
+    // As few runs as keep the threads busy, because each costs another dquery.
     const auto idle = [&](std::int64_t count) {
       const std::int64_t rounds = (pairs * count + most - 1) / most;
       return static_cast<double>(rounds * most) / static_cast<double>(pairs * count);
@@ -44,7 +44,7 @@ struct Division {
     while (runs < limit && pairs > 0 && idle(runs) > 1.2) ++runs;
     items = p.batch * p.heads * runs;
     threads = std::clamp<std::int64_t>(items / together, 1, most);
-    std::vector<double> costs;  // of each group of items that one thread must have
+    std::vector<double> costs;  // of each group of items that must run on one thread
     const std::int64_t rows = p.batch / together;
     for (std::int64_t h = 0; h < p.heads; ++h) {
       if (h > 0 && &p.plan(h) == &p.plan(h - 1)) {
@@ -62,7 +62,7 @@ struct Division {
     divide(costs);
   }
 
-  // The number of the item that stands at a place of the order.
+  // The item at an index of the order.
   std::int64_t item_at(std::int64_t place) const {
     const std::int64_t head = place / (runs * together), within = place % (runs * together);
     return (head * together + within % together) * runs + within / together;
@@ -73,7 +73,7 @@ struct Division {
   }
 
  private:
-  // Of each run of key blocks, in visited tiles.
+  // Cost of each run of key blocks, in visited tiles.
   template <typename In>
   std::vector<double> costs_of(const Problem<In>& p, std::int64_t h, std::int64_t b) const {
     std::vector<double> costs;
@@ -93,7 +93,7 @@ struct Division {
     return costs;
   }
 
-  // Contiguous shares of equal cost.
+  // Splits into contiguous ranges of equal cost.
   void divide(const std::vector<double>& costs) {
     const double total = std::accumulate(costs.begin(), costs.end(), 0.0);
     double before = 0;
@@ -195,7 +195,7 @@ struct Run {
     });
   }
 
-  // Adds the runs of query tile `index` of all pairs in their order.
+  // Adds the runs of query tile `index` of all pairs, in order.
   void gather_dquery(std::int64_t index) {
     const std::int64_t tiles = p.query_tiles();
     const std::int64_t pair = index / tiles;
@@ -208,7 +208,7 @@ struct Run {
     write_dquery(first, pair % p.batch, pair / p.batch, rows.begin, rows.end);
   }
 
-  // Adds the slots of all heads, in the order of the threads, for a range of rows of a table.
+  // Adds the slots of all heads, in thread order, for a range of rows of a table.
   void gather_table(const DistanceTable<const In>& table,
                     T* TermSums<T>::*rows,
                     T factor,
@@ -220,7 +220,7 @@ struct Run {
     for (std::int64_t h = 0; h < p.heads; ++h)
       for_slots(h, [&](const TermSums<T>& sums) {
         for (std::int64_t d = range.begin; d < range.end; ++d) {
-          // What lies beyond a clipped end belongs to the end; beyond another there is nothing.
+          // Contributions beyond a clipped end belong to the end; an unclipped table has none.
           const bool low = table.clipped && d == 0;
           const bool high = table.clipped && d == table.count() - 1;
           T* row = to.row(h, table.low + d);
@@ -233,7 +233,8 @@ struct Run {
       });
   }
 
-  // The gradient of z: sums over the runs of key blocks, and over what shares a z.
+  // The gradient of z: sums over the runs of key blocks, and over the queries or batch rows that
+  // share a z.
   void gather_span() {
     const bool by_token = g.dspan.shape().dimensions() == 3;
     const T over_ramp = static_cast<T>(1 / p.call.span->ramp);
@@ -261,7 +262,7 @@ struct Run {
       }
   }
 
-  // Adds the slots of a head to the gradient of its biases by distance.
+  // Adds the slots of a head to the gradient of its biases by relative position.
   void gather_distance_bias(std::int64_t h) {
     const std::int64_t distances = g.ddistance_bias.shape()[1];
     T* to = g.ddistance_bias.template data<T>() + h * distances;
@@ -312,7 +313,7 @@ struct Run {
   Tensor scratch;
   Tensor dquery;
   Tensor dspan;
-  std::int64_t factors = 0;  // numbers of a query that are multiplied to its given scores
+  std::int64_t factors = 0;  // factors of a query in its given scores
   Tensor dfactors;           // [items, time, factors]
   Tensor slots_memory;
 };
@@ -336,7 +337,7 @@ void run_backward(const AttentionGradient& g,
   };
 #pragma omp parallel num_threads(static_cast <int>(run.division.threads))
   {
-    // The system may give fewer threads than were asked for (OMP_DYNAMIC, OMP_THREAD_LIMIT).
+    // The system may provide fewer threads than requested (OMP_DYNAMIC, OMP_THREAD_LIMIT).
     for (std::int64_t share = omp_get_thread_num(); share < run.division.threads;
          share += omp_get_num_threads())
       run.work(share);

@@ -1,5 +1,5 @@
-// The backward pass of one batch row, head and range of key blocks. Keys are packed once, query
-// tiles stream past them: each tile of probabilities is rebuilt from the log-sum-exp.
+// Backward pass of one batch row, head and range of key blocks. Keys are packed once, and query
+// tiles are streamed past them. Each tile of probabilities is recomputed from the log-sum-exp.
 #pragma once
 
 #include <algorithm>
@@ -19,33 +19,33 @@ class Backward {
   using T = Accumulator<In>;
   using E = Element<In>;
 
-  // With no block of workspace it only measures what it needs.
+  // Without a workspace block it only measures its size.
   Backward(const Problem<In>& problem,
            const QueryBiases<In>& biases,
            const AttentionGradient& g,
            ScratchArena carver)
-      : p(problem),
+      : p_(problem),
         biases_(biases),
         gradient_(g),
         keep_(problem),
         key_bands_(problem.key_table, carver),
         value_bands_(problem.value_table, carver),
         terms_(problem, carver) {
-    take(carver, query_, p.dim_padded);
-    if (p.call.relative) take(carver, position_query_, p.dim_padded);
-    take(carver, dout_, p.value_padded);
-    take(carver, key_, p.dim_padded);
-    value_rows_ = carver.take<E>(tile * p.value_padded);
+    take(carver, query_, p_.dim_padded);
+    if (p_.call.relative) take(carver, position_query_, p_.dim_padded);
+    take(carver, dout_, p_.value_padded);
+    take(carver, key_, p_.dim_padded);
+    value_rows_ = carver.take<E>(tile * p_.value_padded);
     scores_ = carver.take<T>(tile * tile);
     dprobabilities_ = carver.take<T>(tile * tile);
     dscores_ = carver.take<T>(tile * skew_step);
-    if (p.call.cap != 0) cap_slopes_ = carver.take<T>(tile * tile);
+    if (p_.call.cap != 0) cap_slopes_ = carver.take<T>(tile * tile);
     if (group < E >> 1) {
       take(carver, narrow_probabilities_, tile);
       take(carver, narrow_dscores_, skew_step);
       skewed_ = carver.take<E>(tile * skew_step);
     }
-    if (p.value_table) {
+    if (p_.value_table) {
       take(carver, weights_, skew_step);
       if (weights_.rows != nullptr) std::fill_n(weights_.rows, tile * skew_step, E{});
     }
@@ -55,19 +55,19 @@ class Backward {
       std::fill_n(dprobabilities_, tile * tile, T{0});
     }
     for (KeyTile& t : key_tiles_) {
-      t.rows = carver.take<E>(tile * p.dim_padded);
-      t.columns = carver.take<E>(p.dim_padded * tile);
-      t.value_columns = carver.take<E>(p.value_padded * tile);
-      t.dkey = carver.take<T>(tile * p.dim_padded);
-      t.dvalue = carver.take<T>(tile * p.value_padded);
-      if (p.keys_by_distance) take(carver, t.turned, p.dim_padded);
+      t.rows = carver.take<E>(tile * p_.dim_padded);
+      t.columns = carver.take<E>(p_.dim_padded * tile);
+      t.value_columns = carver.take<E>(p_.value_padded * tile);
+      t.dkey = carver.take<T>(tile * p_.dim_padded);
+      t.dvalue = carver.take<T>(tile * p_.value_padded);
+      if (p_.keys_by_distance) take(carver, t.turned, p_.dim_padded);
     }
-    if (p.keys_by_distance) take_turned(carver);
+    if (p_.keys_by_distance) take_turned(carver);
     bytes_ = carver.used();
   }
   std::int64_t bytes() const { return bytes_; }
 
-  // Adds to the sums, and writes dkey and dvalue of the blocks.
+  // Accumulates into the sums, and writes dkey and dvalue of the blocks.
   void run(std::int64_t b, std::int64_t h, Interval key_blocks, const PairSums<T>& sums) {
     b_ = b;
     h_ = h;
@@ -75,13 +75,14 @@ class Backward {
     key_bands_.forget();
     value_bands_.forget();
     for (std::int64_t block = key_blocks.begin; block < key_blocks.end; ++block) {
-      const Interval tiles{block * block_tiles, std::min((block + 1) * block_tiles, p.key_tiles())};
+      const Interval tiles{block * block_tiles,
+                           std::min((block + 1) * block_tiles, p_.key_tiles())};
       read_keys(tiles);
-      const std::int64_t last_key = p.key_tile(tiles.end - 1).end;
-      TileWalk walk(0, p.end_query_tile(b, last_key));
-      for (std::int64_t t = tiles.begin; t < tiles.end; ++t) walk.add(p.plan(h).query_runs(t));
+      const std::int64_t last_key = p_.key_tile(tiles.end - 1).end;
+      TileWalk walk(0, p_.end_query_tile(b, last_key));
+      for (std::int64_t t = tiles.begin; t < tiles.end; ++t) walk.add(p_.plan(h).query_runs(t));
       while (walk.next()) {
-        const Interval queries = p.query_tile(walk.tile());
+        const Interval queries = p_.query_tile(walk.tile());
         read_queries(queries);
         for (std::int64_t t = 0; t < tiles.end - tiles.begin; ++t)
           visit(queries, key_tiles_[t], walk.kind(t));
@@ -91,7 +92,7 @@ class Backward {
   }
 
  private:
-  // A tile of rows, and the same stacked where that is not the same.
+  // A tile of rows, and its stacked form if that differs.
   struct Factor {
     E* rows = nullptr;
     E* stacked = nullptr;
@@ -109,13 +110,13 @@ class Backward {
     E* value_columns = nullptr;  // [value_padded, tile] elements
     T* dkey = nullptr;           // [tile, dim_padded]
     T* dvalue = nullptr;         // [tile, value_padded]
-    Factor turned;               // [tile, dim_padded], where keys have products with distances
+    Factor turned;               // [tile, dim_padded], with products of keys and the table
     const E* turned_stack = nullptr;
     alignas(64) T dscore[tile];  // sums of score gradients by key
   };
 
   static void take(ScratchArena& carver, Factor& factor, std::int64_t width) {
-    // Two vectors more: a shifted row reads past its end.
+    // Two extra vectors: a shifted row reads past its end.
     factor.rows = carver.take<E>(tile * width + 2 * lanes<T> * group<E>);
     if (group < E >> 1) factor.stacked = carver.take<E>(tile * width);
   }
@@ -123,58 +124,58 @@ class Backward {
   void take_turned(ScratchArena& carver) {
     take(carver, turned_dscores_, skew_step);
     if (turned_dscores_.rows != nullptr) std::fill_n(turned_dscores_.rows, tile * skew_step, E{});
-    turned_sums_ = carver.take<T>(tile * std::max(tile, p.dim_padded));
+    turned_sums_ = carver.take<T>(tile * std::max(tile, p_.dim_padded));
   }
 
   void read_keys(Interval tiles) {
     for (std::int64_t i = tiles.begin; i < tiles.end; ++i) {
       KeyTile& t = key_tiles_[i - tiles.begin];
-      t.at = p.key_tile(i);
-      t.lanes_seen.read(p, b_, h_, t.at);
+      t.at = p_.key_tile(i);
+      t.lanes_seen.read(p_, b_, h_, t.at);
       E* rows = group<E> > 1 ? key_.rows : t.rows;
-      read_key_tile(p.key_rows(b_, h_, t.at.begin), t.at, p.dim, t.lanes_seen.valid_mask, rows);
-      transpose(rows, tile, p.dim_padded, t.columns, tile);
-      stack(rows, tile, p.dim_padded, p.dim_padded, 0, t.rows);
-      if (p.keys_by_distance) {
-        turn_rows(rows, p.dim_padded, t.turned.rows);
-        t.turned_stack = t.turned.stack_of(tile, p.dim_padded);
+      read_key_tile(p_.key_rows(b_, h_, t.at.begin), t.at, p_.dim, t.lanes_seen.valid_mask, rows);
+      transpose(rows, tile, p_.dim_padded, t.columns, tile);
+      stack(rows, tile, p_.dim_padded, p_.dim_padded, 0, t.rows);
+      if (p_.keys_by_distance) {
+        turn_rows(rows, p_.dim_padded, t.turned.rows);
+        t.turned_stack = t.turned.stack_of(tile, p_.dim_padded);
       }
-      read_key_tile(p.value_rows(b_, h_, t.at.begin),
+      read_key_tile(p_.value_rows(b_, h_, t.at.begin),
                     t.at,
-                    p.value_dim,
+                    p_.value_dim,
                     t.lanes_seen.valid_mask,
                     value_rows_);
-      transpose(value_rows_, tile, p.value_padded, t.value_columns, tile);
-      std::fill_n(t.dkey, tile * p.dim_padded, T{0});
-      std::fill_n(t.dvalue, tile * p.value_padded, T{0});
+      transpose(value_rows_, tile, p_.value_padded, t.value_columns, tile);
+      std::fill_n(t.dkey, tile * p_.dim_padded, T{0});
+      std::fill_n(t.dvalue, tile * p_.value_padded, T{0});
       std::fill_n(t.dscore, tile, T{0});
     }
   }
 
   void read_queries(Interval queries) {
     const std::int64_t rows = queries.end - queries.begin;
-    const auto from = p.query_rows(b_, h_, queries.begin);
-    read_rows<In, E>(from, rows, p.dim, biases_.content(h_), query_.rows);
-    query_stack_ = query_.stack_of(rows, p.dim_padded);
+    const auto from = p_.query_rows(b_, h_, queries.begin);
+    read_rows<In, E>(from, rows, p_.dim, biases_.content(h_), query_.rows);
+    query_stack_ = query_.stack_of(rows, p_.dim_padded);
     position_query_rows_ = query_.rows;
     position_query_stack_ = query_stack_;
-    if (p.call.relative) {
-      read_rows<In, E>(from, rows, p.dim, biases_.position(h_), position_query_.rows);
+    if (p_.call.relative) {
+      read_rows<In, E>(from, rows, p_.dim, biases_.position(h_), position_query_.rows);
       position_query_rows_ = position_query_.rows;
-      position_query_stack_ = position_query_.stack_of(rows, p.dim_padded);
+      position_query_stack_ = position_query_.stack_of(rows, p_.dim_padded);
     }
     const auto dout =
-        p.rows(gradient_.dout.template data<In>(), b_, p.time, h_, p.value_dim, queries.begin);
+        p_.rows(gradient_.dout.template data<In>(), b_, p_.time, h_, p_.value_dim, queries.begin);
     const auto out =
-        p.rows(p.call.out.template data<In>(), b_, p.time, h_, p.value_dim, queries.begin);
-    read_rows<In, E>({dout.data, dout.step}, rows, p.value_dim, nullptr, dout_.rows);
-    dout_stack_ = dout_.stack_of(rows, p.value_padded);
-    const T* log_sum_exp = p.log_sum_exp(b_, h_, queries.begin);
+        p_.rows(p_.call.out.template data<In>(), b_, p_.time, h_, p_.value_dim, queries.begin);
+    read_rows<In, E>({dout.data, dout.step}, rows, p_.value_dim, nullptr, dout_.rows);
+    dout_stack_ = dout_.stack_of(rows, p_.value_padded);
+    const T* log_sum_exp = p_.log_sum_exp(b_, h_, queries.begin);
     for (std::int64_t r = 0; r < rows; ++r) {
-      const E* dout_row = dout_.rows + r * p.value_padded;
+      const E* dout_row = dout_.rows + r * p_.value_padded;
       const In* out_row = out.row(r);
-      delta_[r] = dot(dout_row, out_row, p.value_dim);
-      // A row that sees no key: +infinity here makes its probabilities 0.
+      delta_[r] = dot(dout_row, out_row, p_.value_dim);
+      // A row without visible keys: +infinity here makes its probabilities 0.
       subtract_[r] = log_sum_exp[r] == minus_infinity<T> ? -minus_infinity<T>
                                                          : log_sum_exp[r] * score_units<T>;
     }
@@ -182,7 +183,7 @@ class Backward {
 
   void visit(Interval queries, KeyTile& t, TileKind planned) {
     if (planned == TileKind::none || !t.lanes_seen.any_seen()) return;
-    const TileView view = view_of(p, b_, h_, queries, t.at, planned, t.lanes_seen, bits_);
+    const TileView view = view_of(p_, b_, h_, queries, t.at, planned, t.lanes_seen, bits_);
     if (view.kind == TileKind::none) return;
     read_scores(view, t);
     differentiate(view, t);
@@ -201,58 +202,65 @@ class Backward {
         skew_margin * group<E>;
     add_product<true>(
         tile,
-        p.value_padded,
-        Factors<E>{0, weights, tile, dout_stack_, p.value_padded, t.dvalue, p.value_padded},
+        p_.value_padded,
+        Factors<E>{0, weights, tile, dout_stack_, p_.value_padded, t.dvalue, p_.value_padded},
         rows);
     add_product<true>(
         tile,
-        p.dim_padded,
-        Factors<E>{0, dscores_stack, skew_step, query_stack_, p.dim_padded, t.dkey, p.dim_padded},
+        p_.dim_padded,
+        Factors<E>{0, dscores_stack, skew_step, query_stack_, p_.dim_padded, t.dkey, p_.dim_padded},
         rows);
-    T* dquery = sums_.dquery + queries.begin * p.dim_padded;
+    T* dquery = sums_.dquery + queries.begin * p_.dim_padded;
     add_product<false>(
         depth,
-        p.dim_padded,
-        Factors<E>{0, dscores + skew_margin, skew_step, t.rows, p.dim_padded, dquery, p.dim_padded},
+        p_.dim_padded,
+        Factors<E>{
+            0, dscores + skew_margin, skew_step, t.rows, p_.dim_padded, dquery, p_.dim_padded},
         columns);
-    if (p.key_table) {
+    if (p_.key_table) {
       const Band<E>& distances = key_bands_.at(h_, view.origin);
-      add_distance_rows(view, dscores, distances, p.dim_padded, dquery);
-      add_distance_gradients(
-          p.plan(h_), view, dscores, skewed_, position_query_stack_, p.key_table, sums_.terms.key);
-      if (p.keys_by_distance) differentiate_key_distances(view, dscores, distances, t);
+      add_distance_rows(view, dscores, distances, p_.dim_padded, dquery);
+      add_distance_gradients(p_.plan(h_),
+                             view,
+                             dscores,
+                             skewed_,
+                             position_query_stack_,
+                             p_.key_table,
+                             sums_.terms.key);
+      if (p_.keys_by_distance) differentiate_key_distances(view, dscores, distances, t);
     }
-    if (p.value_table)
-      add_distance_gradients(p.plan(h_),
+    if (p_.value_table)
+      add_distance_gradients(p_.plan(h_),
                              view,
                              weights_rows(depth),
                              skewed_,
                              dout_stack_,
-                             p.value_table,
+                             p_.value_table,
                              sums_.terms.value);
-    if (p.call.relative) sum_scores(view, t);
+    if (p_.call.relative) sum_scores(view, t);
   }
 
-  // The scores, and the gradients of the probabilities: dout . (value + its distance's row).
+  // Computes the scores, and the gradients of the probabilities: dout . (value + the table row of
+  // the relative position).
   void read_scores(const TileView& view, KeyTile& t) {
     const auto columns = [&](std::int64_t begin, std::int64_t end) {
       return view.columns_seen(begin, end);
     };
     product(view.rows(),
-            Factors<E>{p.dim_lanes(), query_.rows, p.dim_padded, t.columns, tile, scores_, tile},
+            Factors<E>{p_.dim_lanes(), query_.rows, p_.dim_padded, t.columns, tile, scores_, tile},
             columns);
-    if (p.key_table)
+    if (p_.key_table)
       add_distance_products(view,
                             position_query_rows_,
-                            p.dim_lanes(),
-                            p.dim_padded,
+                            p_.dim_lanes(),
+                            p_.dim_padded,
                             key_bands_.at(h_, view.origin),
                             scores_);
-    if (p.keys_by_distance)
+    if (p_.keys_by_distance)
       add_key_distance_products(view,
                                 t.turned.rows,
-                                p.dim_lanes(),
-                                p.dim_padded,
+                                p_.dim_lanes(),
+                                p_.dim_padded,
                                 key_bands_.at(h_, view.origin),
                                 turned_sums_,
                                 scores_);
@@ -260,24 +268,24 @@ class Backward {
     terms_.apply(b_, h_, view, t.lanes_seen, scores_);
     if (view.kind == TileKind::partial) mask_scores(view, scores_);
     product(view.rows(),
-            Factors<E>{p.value_lanes(),
+            Factors<E>{p_.value_lanes(),
                        dout_.rows,
-                       p.value_padded,
+                       p_.value_padded,
                        t.value_columns,
                        tile,
                        dprobabilities_,
                        tile},
             columns);
-    if (p.value_table)
+    if (p_.value_table)
       add_distance_products(view,
                             dout_.rows,
-                            p.value_lanes(),
-                            p.value_padded,
+                            p_.value_lanes(),
+                            p_.value_padded,
                             value_bands_.at(h_, view.origin),
                             dprobabilities_);
   }
 
-  // The probabilities, stacked; and the gradients of the scores, rows with their margins.
+  // The probabilities, stacked, and the score gradients, as rows with margins.
   const E* weights_stack(std::int64_t rows) {
     if constexpr (group<E> == 1) {
       return scores_;
@@ -309,7 +317,8 @@ class Backward {
     return weights_.rows;
   }
 
-  // scores_ becomes the probabilities that weigh the values, dscores_ the gradient of the scores.
+  // Converts scores_ to the probabilities that weight the values, and dscores_ to the score
+  // gradients.
   void differentiate(const TileView& view, const KeyTile& t) {
     alignas(64) T keep[tile];
     for (std::int64_t r = 0; r < view.rows(); ++r) {
@@ -319,8 +328,8 @@ class Backward {
         keep_.read(b_, h_, query, t.at.begin, keep);
         factors = keep;
       }
-      if (p.call.span) {
-        const SpanRow<T> span(p, b_, h_, query, static_cast<T>(view.origin + r));
+      if (p_.call.span) {
+        const SpanRow<T> span(p_, b_, h_, query, static_cast<T>(view.origin + r));
         span.hide_beyond(scores_ + r * tile);
         sums_.dspan[query] += differentiate_row(r, factors, span);
       } else {
@@ -329,9 +338,9 @@ class Backward {
     }
     T* const dscores = dscores_ + skew_margin;
     terms_.forget_self(b_, h_, view, t.lanes_seen, dscores, skew_step);
-    // What is added to capped scores: the cap's slopes are of products alone.
+    // Biases are added after the cap, so this precedes the multiplication by the cap's slopes.
     if (sums_.terms.bias != nullptr) terms_.differentiate_bias(view, dscores, sums_.terms.bias);
-    if (p.given.any())
+    if (p_.given.any())
       terms_.differentiate_given(b_, h_, view, dscores, skew_step, sums_.drow, sums_.dfactors);
     if (cap_slopes_ == nullptr) return;
     for (std::int64_t r = 0; r < view.rows(); ++r) multiply_by_slopes(r);
@@ -340,17 +349,17 @@ class Backward {
   void multiply_by_slopes(std::int64_t r) {
     T* dscore = dscores_ + r * skew_step + skew_margin;
     const T* slope = cap_slopes_ + r * tile;
-    // Where a key is not seen the slope may be anything.
+    // The slope of a masked pair is arbitrary.
 #pragma omp simd
     for (std::int64_t j = 0; j < tile; ++j)
       dscore[j] = dscore[j] == 0 ? T{0} : dscore[j] * slope[j];
   }
 
-  // `span` is 1, or the soft span of the row: the gradient of its z is returned, over the ramp.
+  // `span` is 1, or the soft span of the row. Returns the gradient of its z, times the ramp.
   template <typename Span>
   T differentiate_row(std::int64_t r, const T* keep, [[maybe_unused]] const Span& span) {
     const Tag<T> tag;
-    const auto factor = hn::Set(tag, p.scale * score_units<T>);
+    const auto factor = hn::Set(tag, p_.scale * score_units<T>);
     const auto subtract = hn::Set(tag, subtract_[r]);
     const auto delta = hn::Set(tag, delta_[r]);
     T* score = scores_ + r * tile;
@@ -366,7 +375,7 @@ class Backward {
         kept = hn::Mul(power, weight);
         dpower = hn::Mul(dpower, weight);
       }
-      // Where a key is not seen dpower may be anything: it is not computed there.
+      // dpower of a masked pair is arbitrary: it is not computed there.
       const auto seen = hn::Ne(power, hn::Zero(tag));
       auto change = hn::Sub(dpower, delta);
       if constexpr (!std::is_same_v<Span, int>) {
@@ -384,28 +393,28 @@ class Backward {
     return hn::GetLane(hn::SumOfLanes(tag, dspan));
   }
 
-  // What the products of keys with distances give to both.
+  // Gradients of the products of keys with the table, for both factors.
   void differentiate_key_distances(const TileView& view,
                                    const E* dscores,
                                    const Band<E>& distances,
                                    KeyTile& t) {
     const TileView turned = turned_view(view);
     turn_factors(view, dscores, turned_dscores_.rows);
-    std::fill_n(turned_sums_, tile * p.dim_padded, T{0});
-    add_distance_rows(turned, turned_dscores_.rows, distances, p.dim_padded, turned_sums_);
+    std::fill_n(turned_sums_, tile * p_.dim_padded, T{0});
+    add_distance_rows(turned, turned_dscores_.rows, distances, p_.dim_padded, turned_sums_);
     for (std::int64_t j = 0; j < tile; ++j)
-      for (std::int64_t c = 0; c < p.dim_padded; ++c)
-        t.dkey[j * p.dim_padded + c] += turned_sums_[(tile - 1 - j) * p.dim_padded + c];
-    add_distance_gradients(p.plan(h_),
+      for (std::int64_t c = 0; c < p_.dim_padded; ++c)
+        t.dkey[j * p_.dim_padded + c] += turned_sums_[(tile - 1 - j) * p_.dim_padded + c];
+    add_distance_gradients(p_.plan(h_),
                            turned,
                            turned_dscores_.rows,
                            skewed_,
                            t.turned_stack,
-                           p.key_table,
+                           p_.key_table,
                            sums_.terms.key);
   }
 
-  // The sums of score gradients by key give the gradient of u, those by distance the one of v.
+  // Sums of score gradients by key give the gradient of u, sums by relative position that of v.
   void sum_scores(const TileView& view, KeyTile& t) {
     const Tag<T> tag;
     const T* dscores = dscores_ + skew_margin;
@@ -422,13 +431,13 @@ class Backward {
   }
 
   void finish(const KeyTile& t) {
-    write(t, gradient_.dkey, p.dim, t.dkey, p.dim_padded, p.scale);
-    write(t, gradient_.dvalue, p.value_dim, t.dvalue, p.value_padded, T{1});
-    if (!p.call.relative) return;
-    const auto keys = p.key_rows(b_, h_, t.at.begin);
+    write(t, gradient_.dkey, p_.dim, t.dkey, p_.dim_padded, p_.scale);
+    write(t, gradient_.dvalue, p_.value_dim, t.dvalue, p_.value_padded, T{1});
+    if (!p_.call.relative) return;
+    const auto keys = p_.key_rows(b_, h_, t.at.begin);
     for (std::int64_t j = 0; j < t.at.end - t.at.begin; ++j)
       if ((t.lanes_seen.valid_mask >> j & 1) != 0)
-        for (std::int64_t c = 0; c < p.dim; ++c)
+        for (std::int64_t c = 0; c < p_.dim; ++c)
           sums_.terms.content_bias[c] += t.dscore[j] * static_cast<T>(keys.row(j)[c]);
   }
 
@@ -438,15 +447,15 @@ class Backward {
              const T* from,
              std::int64_t step,
              T factor) const {
-    const bool add = gradient_.add && !p.shares_keys();
+    const bool add = gradient_.add && !p_.shares_keys();
     with_gradient<In>(gradient, [&](auto* data) {
-      const auto target = p.rows(data, b_, p.keys, h_, width, t.at.begin);
+      const auto target = p_.rows(data, b_, p_.keys, h_, width, t.at.begin);
       for (std::int64_t j = 0; j < t.at.end - t.at.begin; ++j)
         write_row(from + j * step, width, factor, target.row(j), add);
     });
   }
 
-  const Problem<In>& p;
+  const Problem<In>& p_;
   const QueryBiases<In>& biases_;
   const AttentionGradient& gradient_;
   DropoutMask<In> keep_;
@@ -470,12 +479,12 @@ class Backward {
   T* scores_;                    // [tile, tile]
   T* dprobabilities_;            // [tile, tile]
   T* dscores_;                   // [tile, skew_step], zeros in the margins
-  T* cap_slopes_ = nullptr;      // [tile, tile], where scores are capped
+  T* cap_slopes_ = nullptr;      // [tile, tile], with a cap
   Factor narrow_probabilities_;  // [tile, tile]
   Factor narrow_dscores_;        // [tile, skew_step]
   E* skewed_ = nullptr;          // [tile, skew_step], stacked with a shift
   Factor weights_;               // [tile, skew_step]: the probabilities, zeros in the margins
-  Factor turned_dscores_;        // [tile, skew_step], the turned gradients of the scores
+  Factor turned_dscores_;        // [tile, skew_step], the transposed score gradients
   T* turned_sums_ = nullptr;     // [tile, tile or dim_padded]
   T subtract_[tile];             // log-sum-exp in score units
   T delta_[tile];                // dout . out

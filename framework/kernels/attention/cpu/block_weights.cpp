@@ -5,14 +5,14 @@
 namespace longspan {
 namespace {
 
-// One thread has a matrix.
+// A Team of one thread for each matrix.
 struct Alone {
   std::int64_t first() const { return 0; }
   std::int64_t size() const { return 1; }
   void wait() const {}
 };
 
-// Its own cost in elements: every step goes over all.
+// Cost of a matrix in elements: every step passes over all of them.
 std::int64_t cost_of(const SinkhornWeights& sinkhorn) {
   const std::int64_t blocks = sinkhorn.scores.shape()[1];
   return blocks * blocks * 2 * sinkhorn.iterations;

@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-// Where one head's slots of a round come from.
+// Reads one head's slots of a round.
 class SlotReader {
  public:
   SlotReader(const ChunkSlots& slots, std::int64_t head)
@@ -21,7 +21,7 @@ class SlotReader {
                                        : nullptr),
         hidden_(slots.hidden.defined() ? slots.hidden.data<std::uint8_t>() : nullptr) {}
 
-  // Writes `count` slots from `first` on, which may lie beyond the ends of the round.
+  // Writes `count` slots from `first` on, which may be beyond the ends of the round.
   void read(std::int64_t first,
             std::int64_t count,
             std::int32_t* position,
@@ -65,8 +65,8 @@ class SlotReader {
   const std::uint8_t* hidden_;
 };
 
-// Calls f(row, in) for the slots [begin, end): `row` counts rows of [slots, heads], `in` is its row
-// of whole [time, heads, dim], null for an empty slot.
+// Calls f(row, in) for the slots [begin, end). `row` indexes rows of [slots, heads]; `in` is the
+// row of whole [time, heads, dim], or null for an empty slot.
 template <typename T, typename F>
 void for_slots(const Tensor& position,
                std::int64_t begin,

@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// The best of one centroid. `order` is scratch.
+// Selects the best tokens of one centroid. `order` is scratch.
 template <typename A>
 void choose(const A* score,
             std::int64_t time,
@@ -18,7 +18,7 @@ void choose(const A* score,
             std::int32_t* position) {
   order.resize(static_cast<std::size_t>(time));
   std::iota(order.begin(), order.end(), 0);
-  // What is not a number comes last.
+  // NaN scores come last.
   const auto better = [=](std::int32_t a, std::int32_t b) {
     const A left = score[a], right = score[b];
     if (left != left || right != right) return right != right && (left == left || a < b);

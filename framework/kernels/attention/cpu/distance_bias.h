@@ -1,4 +1,4 @@
-// Learned biases by distance in a tile: added to its scores, and their gradients.
+// Learned biases by relative position in a tile: adds them to scores, and computes their gradients.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,7 @@ class DistanceBiasTiles {
   }
   bool any() const { return all_ != nullptr; }
 
-  // scores: [rows, tile], before they are scaled; those of pairs that are not seen may become
-  // anything.
+  // scores: [rows, tile], before scaling; entries of masked pairs are arbitrary.
   void add(std::int64_t h, const TileView& view, T* scores) const {
     T line[band];
     for (std::int64_t c = 0; c < band; ++c)
@@ -37,7 +36,7 @@ class DistanceBiasTiles {
     }
   }
 
-  // to: [distances], of one head. dscores: [rows, skew_step], from where their margins end.
+  // to: [distances], of one head. dscores: [rows, skew_step], starting after the margin.
   void differentiate(const TileView& view, const T* dscores, T* to) const {
     alignas(64) T sums[2 * tile];
     sum_band_columns(view.rows(), dscores, sums);
@@ -45,9 +44,9 @@ class DistanceBiasTiles {
   }
 
  private:
-  // Of the distance that column c of the band has, from the farthest earlier key on.
+  // Index of the relative position of column c of the band, clipped to the table.
   std::int64_t place(const TileView& view, std::int64_t c) const {
-    const std::int64_t after = c - (tile - 1) - view.origin;  // the query
+    const std::int64_t after = c - (tile - 1) - view.origin;  // the key after the query
     return std::clamp(after + distances_ / 2, std::int64_t{0}, distances_ - 1);
   }
 

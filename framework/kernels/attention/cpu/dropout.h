@@ -1,4 +1,4 @@
-// Dropout on a tile of probabilities by the global element index.
+// Dropout on a tile of probabilities, by global element index.
 #pragma once
 
 #include <cmath>
@@ -27,12 +27,12 @@ class DropoutMask {
 
   bool active() const { return dropout_ != nullptr; }
 
-  // factors[j] = 1 / (1 - rate) where element (b, h, query, key + j) is kept, else 0.
+  // factors[j] = 1 / (1 - rate) if element (b, h, query, key + j) is kept, else 0.
   void read(
       std::int64_t b, std::int64_t h, std::int64_t query, std::int64_t key, T* factors) const {
     const std::uint64_t first = index_->of(b, h, query, key);
     if (dropout_->fold > 1) return read_apart(first, factors);
-    // One block more than the tile fills: it may begin within one.
+    // One block more than the tile fills, because it may begin within one.
     alignas(64) std::uint32_t words[tile + 4 * lanes<std::uint64_t>];
     philox_blocks(dropout_->random, first / 4, (tile + 4 * lanes<std::uint64_t>) / 4, words);
     const std::uint32_t* word = words + first % 4;
@@ -42,7 +42,7 @@ class DropoutMask {
   }
 
  private:
-  // Of elements `fold` apart. Every fourth stands in the same word of its block.
+  // For elements `fold` apart: every fourth uses the same word of its block.
   void read_apart(std::uint64_t first, T* factors) const {
     const auto step = static_cast<std::uint64_t>(dropout_->fold);
     for (std::uint64_t of_four = 0; of_four < 4; ++of_four) {

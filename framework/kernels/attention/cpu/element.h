@@ -1,7 +1,7 @@
-// What the factors of a tile's products are made of. Double, float and (converted) half are
-// multiplied as accumulators, one to a lane. bfloat16, on a processor that has units for it, is
-// multiplied in pairs: a lane holds two neighbours along the sum and adds both products, so that a
-// product costs half. Elsewhere bfloat16 is converted to float like half.
+// Element types of the factors of tile products. double, float and (converted) half are multiplied
+// as accumulators, one for each lane. On a processor with bfloat16 products, bfloat16 is multiplied
+// in pairs: a lane has two adjacent terms of the sum and adds both products, at half the cost.
+// Otherwise bfloat16 is converted to float, as half is.
 #pragma once
 
 #include <hwy/highway.h>
@@ -34,25 +34,25 @@ inline constexpr bool bfloat16_units = HWY_MAX_BYTES == 64;
 inline constexpr bool bfloat16_units = false;
 #endif
 
-// The element of the factors for inputs of type In.
+// The factor element type for inputs of type In.
 template <typename In>
 using Element =
     std::conditional_t<bfloat16_units && std::is_same_v<In, BFloat16>, BFloat16, Accumulator<In>>;
 
-// Neighbours along the sum that share a lane.
+// Adjacent terms of the sum that share a lane.
 template <typename E>
 inline constexpr std::int64_t group = std::is_same_v<E, BFloat16> ? 2 : 1;
 
 constexpr std::int64_t round_up(std::int64_t value, std::int64_t step) {
   return (value + step - 1) / step * step;
 }
-// Rows of factors are padded with zeros to whole vectors of lanes.
+// Rows of factors are zero-padded to full vectors of lanes.
 template <typename E>
 constexpr std::int64_t padded(std::int64_t width) {
   return round_up(width, lanes<Accumulator<E>> * group<E>);
 }
 
-// One lane (the group that begins at `from`) in all lanes, and a vector of lanes.
+// Broadcasts one lane (the group that begins at `from`), or loads a vector of lanes.
 template <typename E>
 HWY_INLINE auto broadcast_lane(const E* from) {
   if constexpr (group<E> == 1) {
@@ -71,7 +71,7 @@ HWY_INLINE auto load_lanes(const E* from) {
     return hn::LoadU(Tag<std::uint32_t>(), reinterpret_cast<const std::uint32_t*>(from));
 }
 
-// sum + the products of each lane.
+// Returns sum + the products of each lane.
 template <typename V>
 HWY_INLINE V add_products(V a, V b, V sum) {
   return hn::MulAdd(a, b, sum);
@@ -85,8 +85,8 @@ HWY_INLINE Vector<float> add_products(Vector<std::uint32_t> a,
 }
 #endif
 
-// Accumulators rounded to elements; where they are the same type nothing is done and `from` is
-// returned. `elements` is a multiple of two vectors.
+// Rounds accumulators to elements; returns `from` unchanged if the types are equal. `elements` is a
+// multiple of two vectors.
 template <typename E, typename T>
 inline const E* narrow(const T* from,
                        [[maybe_unused]] std::int64_t elements,
@@ -106,9 +106,9 @@ inline const E* narrow(const T* from,
   }
 }
 
-// Stacks rows so that neighbours along the sum share a lane when the sum runs down the rows:
+// Interleaves ("stacks") rows for sums over the rows, so that adjacent terms share a lane:
 // to[k][n][g] = from[group * k + g][n + g * shift]. rows is a multiple of the group, width of a
-// vector. Where a lane holds one element the rows are already stacked, and `from` is returned.
+// vector. With one element for each lane, returns `from` unchanged.
 template <typename E>
 inline const E* stack(const E* from,
                       [[maybe_unused]] std::int64_t rows,

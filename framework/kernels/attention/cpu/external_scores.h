@@ -1,4 +1,4 @@
-// Given scores in a tile: added to what products made of its pairs, and their gradients.
+// Given scores in a tile: adds them to the products, and computes their gradients.
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,7 @@ class ExternalScoreTiles {
     high_ = All(given.high);
   }
 
-  // scores: [rows, tile], before they are scaled; those of pairs that are not seen may become
-  // anything.
+  // scores: [rows, tile], before scaling; entries of masked pairs are arbitrary.
   void add(std::int64_t b, std::int64_t h, const TileView& view, T* scores) const {
     const T unscaled = 1 / p_.scale;
     const std::int64_t position = p_.call.mask.key_begin + view.keys.begin;
@@ -43,8 +42,8 @@ class ExternalScoreTiles {
     }
   }
 
-  // dscores: rows `step` apart. drow: the gradient of the rows, of all batch rows; dfactors: [time,
-  // a + c] of this batch row and head, those of low before those of high.
+  // dscores: rows with stride `step`. drow: the gradient of the rows, over all batch rows.
+  // dfactors: [time, a + c] of this batch row and head, low before high.
   void differentiate(std::int64_t b,
                      std::int64_t h,
                      const TileView& view,
@@ -91,8 +90,8 @@ class ExternalScoreTiles {
     for (std::int64_t j = 0; j < count; ++j) to[j] += factor * static_cast<T>(from[j]);
   }
 
-  // f(first key, keys, their first place in low, their place in high) for the parts of `count` keys
-  // that have one place in high.
+  // Splits `count` keys into runs with one index of high: f(first key, keys, first index of low,
+  // index of high).
   template <typename F>
   void for_parts(std::int64_t position, std::int64_t count, const F& f) const {
     std::int64_t p = position % low_.width, q = position / low_.width;

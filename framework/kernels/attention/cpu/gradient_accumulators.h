@@ -1,4 +1,4 @@
-// Where the gradients of an attention call gather before they are written.
+// Accumulators of the gradients of an attention call.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,15 @@
 
 namespace longspan::tile_attention {
 
-// Where one head's gradients of the terms gather, not yet scaled.
+// Accumulators of one head's term gradients, before scaling.
 template <typename T>
 struct TermSums {
   T* key = nullptr;           // [distances + 2 margins, dim_padded]
   T* value = nullptr;         // [distances + 2 margins, value_padded]
-  T* score = nullptr;         // [distances + 2 margins]: sums of score gradients by distance
+  // [distances + 2 margins]: sums of score gradients by relative position
+  T* score = nullptr;
   T* content_bias = nullptr;  // [dim_padded]
-  T* bias = nullptr;          // [distances of the bias]: sums of score gradients, none to be scaled
+  T* bias = nullptr;          // [distances of the bias]: sums of score gradients, never scaled
 
   TermSums() = default;
   template <typename In>
@@ -29,17 +30,17 @@ struct TermSums {
   }
 };
 
-// What the tiles of a pair of batch row and head add to.
+// Accumulators of the tiles of one batch row and head.
 template <typename T>
 struct PairSums {
-  T* dquery = nullptr;    // [time, dim_padded], not yet scaled
+  T* dquery = nullptr;    // [time, dim_padded], before scaling
   T* dspan = nullptr;     // [time], with a soft span
-  T* drow = nullptr;      // of rows of given scores: those of all batch rows
-  T* dfactors = nullptr;  // [time, a + c]: of given factors of scores
+  T* drow = nullptr;      // gradient of the rows of given scores, over all batch rows
+  T* dfactors = nullptr;  // [time, a + c]: gradients of low and high
   TermSums<T> terms;
 };
 
-// Calls f with the elements of a gradient, which has the dtype of the inputs or of the sums.
+// Calls f with the elements of a gradient, in the input dtype or the accumulator dtype.
 template <typename In, typename F>
 void with_gradient(const Tensor& gradient, const F& f) {
   if (gradient.dtype() == DTypeOf<In>::value)

@@ -11,11 +11,11 @@ HWY_BEFORE_NAMESPACE();
 namespace longspan {
 namespace {
 
-// Vectors that are hashed at once: with the rotations of a round they stay in the second cache.
+// Vectors hashed at once; with the rotations of a round they fit in the L2 cache.
 constexpr std::int64_t block = 64;
 
-// The rotations of every head and round, [heads, rounds, dim, width], where width is the columns
-// padded to whole vectors.
+// The rotations of every head and round, [heads, rounds, dim, width]; width is the number of
+// columns padded to full vectors.
 template <typename A>
 struct Rotations {
   std::int64_t rounds;
@@ -42,7 +42,7 @@ struct Rotations {
   }
 };
 
-// The index of the largest of [y; -y], the first where several are; 0 where y holds NaN.
+// Returns the index of the largest of [y; -y] (ties go to the first), or 0 if y contains NaN.
 template <typename A>
 std::int32_t largest_direction(const A* y, std::int32_t count) {
   A best = 0;
@@ -170,7 +170,7 @@ void mark_padding(const BucketHash& hash) {
   });
 }
 
-// Sorts one row by counting; false where a bucket is out of range.
+// Counting sort of one row; returns false if a bucket is out of range.
 bool sort_row(const std::int32_t* bucket,
               std::int64_t time,
               std::int64_t buckets,
@@ -227,7 +227,7 @@ void sort_buckets(Cpu, const BucketSort& sort) {
 #pragma omp atomic write
           in_range = false;
     });
-  require(in_range, "sort_buckets: a bucket is not in 0 .. {}", sort.buckets);
+  require(in_range, "sort_buckets: expected buckets from 0 to {}", sort.buckets);
 }
 
 }  // namespace longspan

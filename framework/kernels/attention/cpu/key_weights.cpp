@@ -6,7 +6,7 @@
 namespace longspan {
 namespace {
 
-// Calls f(i) for every i below count, each of so many elements.
+// Calls f(i) for every i below count, each with a cost in elements.
 template <typename F>
 void each(std::int64_t count, std::int64_t elements, const F& f) {
   for_ranges(count, elements, 1, [&](std::int64_t begin, std::int64_t end) {

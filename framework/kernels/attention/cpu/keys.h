@@ -1,5 +1,5 @@
-// What is known of the keys of a tile besides their numbers: which are padding, and where they
-// stand in a sorted sequence. And, with the plan, which pairs of a tile count.
+// Validity and sorted positions of the keys of a tile and, together with the plan, the allowed
+// pairs of a tile.
 #pragma once
 
 #include <algorithm>
@@ -33,11 +33,11 @@ inline std::uint64_t lanes_up_to(const std::int32_t* keys, std::int32_t value) {
   return lanes_where(keys, value, [](auto a, auto b) HWY_ATTR { return hn::Not(hn::Gt(a, b)); });
 }
 
-// Padding rows are read as zeros, so that what stands there (NaN, say) cannot reach a product.
+// Padding rows are read as zeros, so that their contents (NaN, for example) cannot reach a product.
 struct KeyLanes {
-  std::uint64_t valid_mask = 0;  // bit j: there is a key and it is not padding
+  std::uint64_t valid_mask = 0;  // bit j: the key exists and is not padding
   alignas(
-      64) std::int32_t position[tile];  // original positions, where a rule or term asks for them
+      64) std::int32_t position[tile];  // original positions, if a rule or term needs them
   alignas(64) std::int32_t bucket[tile];
 
   bool any_seen() const { return valid_mask != 0; }
@@ -67,7 +67,7 @@ struct KeyLanes {
   }
 };
 
-// Reads a tile of keys or values: [tile, padded width], zeros where there is no key or padding.
+// Reads a tile of keys or values: [tile, padded width], zeros at padding and missing keys.
 template <typename In, typename E>
 void read_key_tile(
     Rows<const In> from, Interval at, std::int64_t width, std::uint64_t seen, E* to) {
@@ -80,13 +80,13 @@ void read_key_tile(
     if ((seen >> j & 1) == 0) std::fill_n(to + j * step, step, E{});
 }
 
-// All but the first `hidden`.
+// All bits except the first `hidden`.
 inline std::uint64_t bits_from(std::int64_t hidden) {
   return hidden <= 0 ? all_bits : hidden >= tile ? 0 : all_bits << hidden;
 }
 
-// The tile that a plan lists as `planned`, with what padding, reach and sorting take away. bits:
-// [tile], filled for a partial tile.
+// Intersects the tile that a plan lists as `planned` with padding, lookback and sorted positions.
+// bits: [tile], filled for a partial tile.
 template <typename In>
 TileView view_of(const Problem<In>& p,
                  std::int64_t b,
@@ -128,7 +128,7 @@ TileView view_of(const Problem<In>& p,
   return view;
 }
 
-// The keys of a tile that a query of a sorted sequence may see.
+// Bits of the keys of a tile that are visible to a query of a sorted sequence.
 template <typename In>
 std::uint64_t sorted_bits(const Problem<In>& p,
                           std::int64_t b,

@@ -38,7 +38,8 @@ class HeadState {
       to += p_.values + 1;
     }
   }
-  // What a chunk adds: value is written over where it decays. The state before decays too.
+  // Adds a chunk's contribution after the decay of the previous state. With decays, overwrites
+  // value.
   void take_in(std::int64_t rows, const ChunkDecays<T>& decays, const T* key, T* value) const {
     if (decays.any()) {
       scale_row(sums, p_.feature_step * p_.value_step, decays.whole());
@@ -67,7 +68,7 @@ class HeadState {
   T* const keys;
 };
 
-// The state that a part adds.
+// Computes the state contribution of a part.
 template <typename In>
 class PartState {
  public:
@@ -101,7 +102,7 @@ class PartState {
   T* value_;
 };
 
-// The outputs of a part.
+// Computes the outputs of a part.
 template <typename In>
 class PartOutput {
  public:

@@ -1,6 +1,6 @@
-// The backward pass of linear attention: what queries get goes with time, from the state of what
-// came before; what keys and values get goes against time, from the sums over what comes after.
-// States are made again, none is kept.
+// Backward pass of linear attention. The gradient of queries is computed forward in time, from the
+// preceding state. The gradients of keys and values are computed backward in time, from sums over
+// later queries. States are recomputed, not saved.
 #include "framework/kernels/attention/cpu/linear_chunk.h"
 #include "framework/kernels/attention/linear_attention.h"
 
@@ -34,7 +34,7 @@ class ChunkGradient {
       scale_row(row, p_.value_step, T{1} / divisor);
     }
   }
-  // Of pairs: dn.value + dd, of the keys up to the query. value_columns: [values, tile].
+  // Gradients of pairs: dn.value + dd, for keys up to the query. value_columns: [values, tile].
   void write_pairs(std::int64_t count, const T* value_columns, T* pairs) const {
     product(count,
             Factors<T>{.depth = p_.values,
@@ -89,7 +89,7 @@ class TransposedState {
       *to++ = keys[f];
     }
   }
-  // The sum of the products of its elements with those of a state in a tensor.
+  // The dot product with a state in a tensor.
   T dot_with(const Tensor& states, LinearItem at) const {
     const T* from = p_.state(states, at);
     T sum = 0;
@@ -115,7 +115,7 @@ class TransposedState {
                                .c = sums,
                                .c_step = p_.feature_step});
   }
-  // to = rows with it: [rows, feature_step].
+  // to = rows times the state: [rows, feature_step].
   void multiply(std::int64_t rows, const T* right, T* to) const {
     write_whole(rows,
                 p_.feature_step,
@@ -136,17 +136,17 @@ class TransposedState {
   T* const keys;
 };
 
-// Writes a row of a gradient with respect to features as one to what they were made of.
+// Writes a row of a gradient, converted from features to their inputs.
 template <typename In, typename T>
 void write_gradient(
     const LinearProblem<In>& p, const T* gradient, const T* features, T weight, In* to) {
   for (std::int64_t c = 0; c < p.features; ++c) {
     T d = weight * gradient[c];
-    // elu'(x) + 1 is 1 where the feature is over 1, otherwise the feature itself.
+    // elu'(x) + 1 is 1 where the feature exceeds 1, otherwise the feature itself.
     if (p.call.map == FeatureMap::elu_plus_one && weight != 0)
       d *= std::min(features[c] / weight, T{1});
     else if (p.call.map == FeatureMap::exponential)
-      d = gradient[c] * features[c];  // the features have the weight already
+      d = gradient[c] * features[c];  // the features already include the weight
     to[c] = static_cast<In>(d);
   }
 }
@@ -159,7 +159,7 @@ struct GradientProblem : LinearProblem<In> {
   Tensor states;
 };
 
-// With time: the gradient of the queries.
+// Forward in time: the gradient of the queries.
 template <typename In>
 class QueryGradient {
  public:
@@ -192,7 +192,7 @@ class QueryGradient {
       finish(at, rows);
     });
   }
-  // Of a part that has run: that of all pairs of a key up to its end and a later query.
+  // For a part that has run: the sum over pairs of a key up to its end and a later query.
   T across_end(LinearItem at) const {
     return p_.g.after.defined() ? state_.dot_with(p_.g.after, at) : T{};
   }
@@ -255,7 +255,7 @@ class QueryGradient {
   T* dquery_;
 };
 
-// Against time: the gradients of keys and values.
+// Backward in time: the gradients of keys and values.
 template <typename In>
 class KeyGradient {
  public:
@@ -283,7 +283,7 @@ class KeyGradient {
     for_chunks_backwards(p_.call.key_parts[static_cast<std::size_t>(at.part)],
                          [&](Interval rows) { run_chunk(at, rows); });
   }
-  // The gradient of the state before a part, which its queries make.
+  // Computes the gradient of the state before a part from the queries of the part.
   void run_state(LinearItem at) {
     sums_.read({}, at);
     for_chunks_backwards(p_.call.parts[static_cast<std::size_t>(at.part)], [&](Interval rows) {
@@ -347,7 +347,7 @@ class KeyGradient {
     add_by_column(count, p_.feature_step, pairs_, query_, dkey_);
     add_by_column(count, p_.value_step, scores_, chunk_.dn, dvalue_);
   }
-  // to += pairs^T from: of the queries from the key on.
+  // to += pairs^T from, over the queries that are not before the key.
   void add_by_column(
       std::int64_t count, std::int64_t width, const T* pairs, const T* from, T* to) const {
     add_product<true>(count,
@@ -363,7 +363,7 @@ class KeyGradient {
                         return Interval{begin, count};
                       });
   }
-  // What the queries of a chunk add for those before. dn is written over where it decays.
+  // Adds the contribution of a chunk's queries, for earlier keys. With decays, overwrites dn.
   void take_in(std::int64_t count) {
     if (decays_.any()) sums_.decay(decays_.whole());
     for (std::int64_t r = 0; r < count; ++r) {
@@ -383,7 +383,7 @@ class KeyGradient {
         const T along = dot(key, row, p_.features);
         if (g.dlog_weight.defined()) g.dlog_weight.template data<T>()[place] = along;
         if (g.ddecay.defined()) {
-          // What goes from keys before this row to queries from it on.
+          // Sum over pairs of a key before this row and a query from it on.
           T& ddecay = g.ddecay.template data<T>()[place];
           ddecay_ += static_cast<double>(ddecay) - static_cast<double>(along);
           ddecay = static_cast<T>(ddecay_);
@@ -407,7 +407,7 @@ class KeyGradient {
   TransposedState<In> sums_;
   ChunkGradient<In> chunk_;
   ChunkDecays<T> decays_;
-  double ddecay_ = 0;  // sums of many that cancel
+  double ddecay_ = 0;  // in double, because of cancellation
   bool turned_ = false;
   T weights_[tile];
   T* sum_rows_;  // the sums as a factor of keys: [features, value_step]

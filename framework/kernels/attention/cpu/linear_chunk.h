@@ -1,5 +1,5 @@
-// A chunk of rows of linear attention as the CPU's kernels see it: read as accumulators, with its
-// features, weights and decays.
+// A chunk of rows of linear attention on the CPU, converted to accumulators, with its features,
+// weights and decays.
 #pragma once
 
 #include <omp.h>
@@ -43,17 +43,17 @@ class LinearProblem {
     const std::int64_t width = of.shape()[3];
     return {data + ((at.b * of.shape()[1] + begin) * heads + at.h) * width, heads * width};
   }
-  // Of [batch, time, heads].
+  // Offset in a [batch, time, heads] tensor.
   std::int64_t place(const Tensor& of, LinearItem at, std::int64_t row) const {
     return (at.b * of.shape()[1] + row) * heads + at.h;
   }
-  // A state of a tensor of them: [features, values + 1].
+  // One state of a tensor of states: [features, values + 1].
   T* state(const Tensor& states, LinearItem at) const {
     const std::int64_t part = call.causal || states.shape()[0] > 1 ? at.part : 0;
     return states.data<T>() + ((part * batch + at.b) * heads + at.h) * features * (values + 1);
   }
 
-  // Rows behind the last become zeros.
+  // Reads rows; those after the last become zeros.
   void read(const Tensor& x, LinearItem at, Interval rows_at, std::int64_t step, T* to) const {
     const std::int64_t count = rows_at.end - rows_at.begin;
     read_rows<In, T>(rows(static_cast<const In*>(x.data<In>()), x, at, rows_at.begin),
@@ -75,7 +75,8 @@ class LinearProblem {
       }
     }
   }
-  // Times their weights; hidden keys and their values become zeros. weights: [tile].
+  // Reads keys multiplied by their weights, and values; hidden keys and their values become zeros.
+  // weights: [tile].
   void read_keys(LinearItem at, Interval rows_at, T* key, T* value, T* weights) const {
     read_features(call.key, at, rows_at, key);
     read(call.value, at, rows_at, value_step, value);
@@ -98,7 +99,7 @@ class LinearProblem {
   }
 };
 
-// How what is known at one row of a chunk has decayed at another.
+// Decays between the rows of a chunk.
 template <typename T>
 class ChunkDecays {
  public:
@@ -129,7 +130,7 @@ class ChunkDecays {
   T from_begin(std::int64_t r) const { return some_ ? from_begin_[r] : T{1}; }
   T to_end(std::int64_t r) const { return some_ ? to_end_[r] : T{1}; }
 
-  // Of pairs of a query and a key, [rows, tile]: those of later keys become 0, others decay.
+  // Pairs of a query and a key, [rows, tile]: later keys become 0, the others decay.
   void mask(std::int64_t rows, T* pairs) const {
     for (std::int64_t i = 0; i < rows; ++i) {
       T* const row = pairs + i * tile;
@@ -161,7 +162,7 @@ void add_row(const T* from, std::int64_t width, T factor, T* to) {
   for (std::int64_t c = 0; c < width; ++c) to[c] += factor * from[c];
 }
 
-// c = a b of all its elements, or added to c. a: [rows, depth]; by_column: [depth, rows].
+// c = a b for all its elements, or added to c. a: [rows, depth]; by_column: [depth, rows].
 template <bool by_column = false, typename T>
 void add_whole(std::int64_t rows, std::int64_t width, const Factors<T>& f) {
   add_product<by_column>(rows, width, f, [&](std::int64_t, std::int64_t) {
@@ -173,7 +174,7 @@ void write_whole(std::int64_t rows, std::int64_t width, const Factors<T>& f) {
   product(rows, f, [=](std::int64_t, std::int64_t) { return Interval{0, width}; });
 }
 
-// Calls f(rows) for the chunks of a part, first to last or last to first.
+// Calls f(rows) for the chunks of a part, forward or backward.
 template <typename F>
 void for_chunks(const Range& part, const F& f) {
   for (std::int64_t begin = part.begin; begin < part.end; begin += tile)
@@ -187,13 +188,13 @@ void for_chunks_backwards(const Range& part, const F& f) {
   }
 }
 
-// Runs worker.run(item) for the parts of all heads and batch rows. Worker(problem, carver) cuts its
-// tiles from the carver. Nothing is computed on a dry device, which counts the workspace.
+// Calls worker.run(item) for the parts of all heads and batch rows. Worker(problem, carver)
+// allocates its tiles from the carver. A dry device only counts the workspace.
 template <typename Worker, typename Problem>
 void run_linear(const Problem& p, std::int64_t parts) {
   const std::int64_t items = parts * p.batch * p.heads;
   if (items == 0) return;
-  // A thread that has less to do is not worth waking.
+  // Less work does not justify waking a thread.
   constexpr std::int64_t products_a_thread = std::int64_t{1} << 18;
   const std::int64_t rows = std::max(p.call.query.shape()[1], p.call.key.shape()[1]);
   const std::int64_t products = p.batch * p.heads * rows * p.feature_step * p.value_step;

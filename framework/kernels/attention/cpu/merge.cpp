@@ -23,7 +23,8 @@ void merge(const MergeAttention& m) {
   const T* const part_sums = m.part_log_sum_exp.data<T>();
   const std::int32_t* const position =
       m.position.defined() ? m.position.data<std::int32_t>() : nullptr;
-  // Of a row of the part: where its sum stands, and its place in the whole, -1 without one.
+  // A row of the part: the offset of its log-sum-exp, and its row in the full tensor, -1 if it has
+  // none.
   struct Place {
     std::int64_t part_sum;
     std::int64_t sum;
@@ -46,7 +47,7 @@ void merge(const MergeAttention& m) {
       if (place.row < 0) continue;
       T& sum = sums[place.sum];
       const tile_attention::MergedRow<T> merged(sum, part_sums[place.part_sum]);
-      // Neither side saw a key: what stands there is 0 and stays.
+      // No key on either side: the output is already 0.
       if (!merged.seen) continue;
       sum = merged.log_sum_exp;
       const Part* const of_part = part + row * width;

@@ -1,12 +1,12 @@
-// The rows of a table by distance in a tile: (q_i + v) . r_{p - k} of Transformer-XL, and Shaw's
-// tables beside keys and values.
+// Products of a tile with the rows of a relative-position table: (q_i + v) . r_{p - k} of
+// Transformer-XL, and Shaw's key and value tables.
 //
-// The tile of queries p0 .. and keys k0 .. needs the 127 distances around p0 - k0. They are packed
-// as a band whose column c holds distance origin + 63 - c, so that element (i, j) lies in column c
-// = j + 63 - i: along a row c grows with j, and from one row to the next it shifts by one. The
-// shift is then a matter of strides: a row of scores reads the band's product at an unaligned
-// place, and a product over the band reads the tile of score gradients with a step that is one
-// longer, where zeros stand on both sides of each row.
+// The tile of queries p0 .. and keys k0 .. needs the 127 relative positions around p0 - k0. They
+// are packed as a band whose column c has relative position origin + 63 - c, so that element (i, j)
+// is in column c = j + 63 - i. Along a row c grows with j, and from one row to the next it shifts
+// by one. Strides implement this shift. A row of scores reads the band's product at an unaligned
+// address. A product over the band reads the score gradients with a stride larger by one, and zeros
+// on both sides of each row.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline constexpr std::int64_t skew_step = tile + 2 * skew_margin;
 
 template <typename T>
 inline constexpr std::int64_t skew_width = padded<T>(tile + skew_rows - 1);
-// As many vectors of it as the registers hold at once.
+// The number of vectors of a band row that fit in registers.
 template <typename T>
 inline constexpr std::int64_t skew_vectors = std::min<std::int64_t>(
     skew_width<T> / lanes<T>, block_registers == 32 ? block_vectors + 1 : block_vectors);
@@ -39,13 +39,13 @@ template <typename E>
 struct Band {
   std::int64_t origin = 0;
   bool valid = false;
-  E* read = nullptr;        // [band + 1, dim_padded], row c: distance origin + 63 - c
-  E* stacked = nullptr;     // the same stacked, where that is not the same
-  E* columns = nullptr;     // [dim lanes, band_step] lanes, the transposed
+  E* read = nullptr;        // [band + 1, dim_padded], row c: relative position origin + 63 - c
+  E* stacked = nullptr;     // the stacked form, if different
+  E* columns = nullptr;     // [dim lanes, band_step] lanes, transposed
   const E* rows = nullptr;  // read or stacked
 };
 
-// The bands last used: neighbouring tiles need the same ones.
+// Caches the most recent bands, because adjacent tiles need the same ones.
 template <typename In>
 class RelativeBands {
  public:
@@ -53,7 +53,7 @@ class RelativeBands {
   using E = Element<In>;
   static constexpr std::int64_t slots = block_tiles;
 
-  // Nothing where there is no table.
+  // Empty without a table.
   RelativeBands(const DistanceTable<const In>& table, ScratchArena& carver)
       : table_(table), width_padded_(padded<E>(table.width)) {
     if (!table) return;
@@ -64,12 +64,12 @@ class RelativeBands {
     }
   }
 
-  // Bands belong to one head.
+  // Invalidates the cached bands, which belong to one head.
   void forget() {
     for (auto& slot : bands_) slot.valid = false;
   }
 
-  // The band of the tile whose first query and first key are `distance` apart.
+  // The band of the tile whose first query minus first key is `distance`.
   const Band<E>& at(std::int64_t h, std::int64_t distance) {
     const std::int64_t origin = table_.origin(distance);
     auto& slot = bands_[modulo(floor_divide(origin, tile), slots)];
@@ -79,7 +79,7 @@ class RelativeBands {
 
  private:
   void pack(std::int64_t h, std::int64_t origin, Band<E>& slot) {
-    // Rows [begin, end) hold a distance that the table has, from far to near.
+    // Rows [begin, end) have a relative position that the table contains, in descending order.
     const std::int64_t farthest = origin + tile - 1;
     const std::int64_t begin = std::clamp(farthest - table_.high, std::int64_t{0}, band);
     const std::int64_t end = std::clamp(farthest - table_.low + 1, begin, band);
@@ -102,7 +102,7 @@ class RelativeBands {
     slot.valid = true;
   }
 
-  // Rows of distances beyond an end: that of the end, or zeros.
+  // Reads rows of relative positions beyond an end: the row at that end, or zeros.
   void read(std::int64_t h, std::int64_t distance, std::int64_t begin, std::int64_t end, E* to) {
     if (table_.clipped)
       read_rows<In, E>({table_.row(h, distance), 0},
@@ -136,7 +136,7 @@ void add_distance_products(const TileView& view,
     const std::int64_t count = std::min(skew_rows, rows - i);
     const Interval seen = view.columns_seen(i, i + count);
     if (seen.begin >= seen.end) continue;
-    // Row i + r reads columns 63 - i - r + j: the block begins where its last row does.
+    // Row i + r reads columns 63 - i - r + j: the block starts where its last row does.
     const std::int64_t first = tile - 1 - i - (count - 1);
     const Factors<E> factors{depth,
                              left + i * width_padded,
@@ -159,7 +159,7 @@ void add_distance_products(const TileView& view,
 }
 
 // to[i] += sum over j of factors[i, j] * row(i, j) of the band. factors: [rows, skew_step] with
-// their margins; to: [rows, width_padded].
+// margins; to: [rows, width_padded].
 template <typename E>
 void add_distance_rows(const TileView& view,
                        const E* factors,
@@ -170,8 +170,8 @@ void add_distance_rows(const TileView& view,
     const std::int64_t count = std::min<std::int64_t>(block_rows, view.rows() - i);
     const Interval seen = view.columns_seen(i, i + count);
     if (seen.begin >= seen.end) continue;
-    // Row i + r reads columns 63 - i - r + j; the block begins where its last row does, or one
-    // before so that the columns are paired as they are stacked.
+    // Row i + r reads columns 63 - i - r + j: the block starts where its last row does, or one
+    // earlier to match the stacked pairs of columns.
     std::int64_t first = tile - 1 - i - (count - 1);
     first -= first % group<E>;
     const std::int64_t shift = tile - 1 - i - first;
@@ -190,8 +190,8 @@ void add_distance_rows(const TileView& view,
   }
 }
 
-// sums[c] = the sum of the elements of a tile's pairs in column c of the band; the last is 0.
-// pairs: [rows, skew_step], from where their margins end.
+// sums[c] = the sum of a tile's pairs in column c of the band; the last is 0. pairs: [rows,
+// skew_step], starting after the margin.
 template <typename T>
 void sum_band_columns(std::int64_t rows, const T* pairs, T (&sums)[2 * tile]) {
   const Tag<T> tag;
@@ -205,15 +205,15 @@ void sum_band_columns(std::int64_t rows, const T* pairs, T (&sums)[2 * tile]) {
   }
 }
 
-// Where one head's gradients of a table gather, not yet scaled: rows by distance. Tiles reach past
-// both ends of the table by less than the margin; there the table has no rows and what is added is
-// zero, or it is clipped and what is added belongs to its ends.
+// Margin of the accumulators of a table's gradient, which are rows by relative position. Tiles
+// exceed both ends of the table by less than the margin. The margin of an unclipped table
+// accumulates zeros; the margin of a clipped table contributes to its ends.
 inline constexpr std::int64_t distance_margin = 2 * tile;
 
-// sums[d] += sum over the pairs (i, j) of the tile at distance d of factors[i, j] * right[i].
-// Column c of the band gathers the elements (i, c - 63 + i) of the rows i where that lies in the
-// tile: down the rows of factors, one further right in each. factors: [rows, skew_step] with their
-// margins, `skewed` is their workspace; right: stacked; sums: [count + 2 margins, width_padded].
+// sums[d] += sum over the pairs (i, j) of the tile at relative position d of factors[i, j] *
+// right[i]. Column c of the band accumulates the elements (i, c - 63 + i) that lie in the tile, one
+// column further right in each row. factors: [rows, skew_step] with margins, `skewed` is workspace
+// for them; right: stacked; sums: [count + 2 margins, width_padded].
 template <typename In>
 void add_distance_gradients(const TilePlan& plan,
                             const TileView& view,

@@ -1,5 +1,5 @@
-// The score terms that need no product: ALiBi, learned biases by distance, the rules of hash
-// attention, and the soft span.
+// Score terms without products: ALiBi, learned biases by relative position, hash rules, and the
+// soft span.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {
 
-// What is added to the scores of a tile (before they are scaled), or stands in their place.
+// Adds to the scores of a tile (before scaling), or replaces them.
 template <typename In>
 class ScoreTerms {
  public:
@@ -39,8 +39,8 @@ class ScoreTerms {
     }
   }
 
-  // Products [rows, tile], before they are scaled, become capped where the call asks for it.
-  // slopes: [rows, tile], what their gradients are then to be multiplied with, or null.
+  // Caps products [rows, tile], before scaling, if the call has a cap. slopes: [rows, tile],
+  // receives the factors of their gradients, or null.
   void cap(const TileView& view, T* scores, T* slopes) const {
     if (p_.call.cap == 0) return;
     const Tag<T> tag;
@@ -53,7 +53,7 @@ class ScoreTerms {
         hn::StoreU(hn::NegMulAdd(part, part, hn::Set(tag, T{1})), tag, slopes + e);
     }
   }
-  // scores: [rows, tile]; those of pairs that are not seen may become anything.
+  // scores: [rows, tile]; entries of masked pairs are arbitrary.
   void apply(
       std::int64_t b, std::int64_t h, const TileView& view, const KeyLanes& keys, T* scores) {
     if (p_.given.any()) given_.add(b, h, view, scores);
@@ -62,10 +62,10 @@ class ScoreTerms {
     if (p_.call.hash && p_.call.hash->self_score)
       for_self(
           b, h, view, keys, [&](std::int64_t r, std::int64_t j) { scores[r * tile + j] = self_; });
-    // Of a token with itself too: it meets itself in every round.
+    // Includes a token's pair with itself, which shares every round.
     if (rounds_ > 0) divide_by_counts(b, h, view, keys, scores);
   }
-  // The score of a pair with itself does not depend on the query or the key.
+  // Clears the gradient of self pairs, whose score does not depend on the query or the key.
   void forget_self(std::int64_t b,
                    std::int64_t h,
                    const TileView& view,
@@ -76,11 +76,11 @@ class ScoreTerms {
       for_self(
           b, h, view, keys, [&](std::int64_t r, std::int64_t j) { dscores[r * step + j] = 0; });
   }
-  // What the gradients of scores give to the biases of a head (DistanceBiasTiles).
+  // Adds score gradients to the bias gradients of a head (DistanceBiasTiles).
   void differentiate_bias(const TileView& view, const T* dscores, T* to) const {
     bias_.differentiate(view, dscores, to);
   }
-  // What the gradients of scores, rows `step` apart, give to those that are given.
+  // Adds score gradients, rows with stride `step`, to the gradients of given scores.
   void differentiate_given(std::int64_t b,
                            std::int64_t h,
                            const TileView& view,
@@ -121,7 +121,7 @@ class ScoreTerms {
     if (!tensor.defined()) return nullptr;
     return tensor.data<std::int32_t>() + (b * p_.heads + h) * rounds_ * positions_;
   }
-  // What each key of the tile has in each round: [rounds, tile].
+  // Gathers the value of each key of the tile in each round: [rounds, tile].
   void gather(const std::int32_t* rounds, const KeyLanes& keys, std::int32_t* to) const {
     for (std::int64_t round = 0; round < rounds_; ++round)
       for (std::int64_t j = 0; j < tile; ++j)
@@ -144,7 +144,7 @@ class ScoreTerms {
       for (std::int64_t round = 0; round < rounds_; ++round) {
         const std::int32_t of_query = chunk_of[round * positions_ + position];
         const std::int32_t* chunk = key_chunks_ + round * tile;
-        // Without buckets every key's bucket is taken to be the query's.
+        // Without buckets, every key counts as being in the query's bucket.
         const bool any = bucket_of == nullptr;
         const std::int32_t* bucket = any ? chunk : key_buckets_ + round * tile;
         const std::int32_t mine = any ? 0 : bucket_of[round * positions_ + position];
@@ -173,7 +173,7 @@ class ScoreTerms {
 // The soft span of a row of a tile: column j is j further inside it than the first.
 template <typename T>
 struct SpanRow {
-  T inside = 1;  // of the first
+  T inside = 1;  // of the first column
   T ramp = 1;
   T step = 0;
   T floor = 0;
@@ -189,8 +189,8 @@ struct SpanRow {
     step = soft.step;
     floor = soft.floor;
   }
-  // Without a floor a key beyond the span is not seen: were it the row's maximum, the others would
-  // vanish beside it, and its power may overflow.
+  // Without a floor, keys beyond the span are masked. If such a score were the row's maximum, the
+  // other weights could underflow, and its own could overflow.
   void hide_beyond(T* score) const {
     if (floor > 0) return;
     const Tag<T> tag;
@@ -210,7 +210,7 @@ struct SpanRow {
     const auto factor = hn::Mul(insides(j), hn::Set(tag, step));
     return hn::Min(hn::Max(factor, hn::Zero(tag)), hn::Set(tag, T{1}));
   }
-  // Where factors depend on z, as SoftSpan says.
+  // Whether factors depend on z, as in SoftSpan.
   auto are_on_ramp(std::int64_t j) const {
     const Tag<T> tag;
     const auto by = insides(j);

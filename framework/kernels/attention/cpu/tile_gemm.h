@@ -1,6 +1,6 @@
-// Products of small tiles that live in the first and second cache: the matrix work of tile
-// attention. A library call costs too much at 64 x 64 x 64, and the strides here are its own: the
-// left factor is read by rows or by columns, with any step, so a skewed band is a step one longer.
+// Matrix products of tiled attention, on tiles that fit in the L1 and L2 caches. A library call has
+// too much overhead at 64 x 64 x 64. The left factor is read by rows or by columns, with any
+// stride, so that a skewed band is a stride larger by one.
 #pragma once
 
 #include <algorithm>
@@ -11,15 +11,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {
 
-// The register block: 6 x 4 accumulators where there are 32 registers, 6 x 2 where there are 16.
+// Register block: 6 x 4 accumulators with 32 registers, 6 x 2 with 16.
 inline constexpr int block_registers = HWY_MAX_BYTES == 64 ? 32 : 16;
 inline constexpr int block_rows = 6;
 inline constexpr int block_vectors = block_registers == 32 ? 4 : 2;
 
-// c[m, n] = sum_k a(m, k) b[k, n], or added to c; k counts lanes. By row, a is a matrix whose rows
-// are `a_step` elements apart. By column it is stacked, and its rows of lanes are `a_step` lanes
-// apart: a(m, k) is lane k * a_step + m. b is stacked: [depth, b_step] lanes. c: rows `c_step`
-// apart.
+// c[m, n] = sum_k a(m, k) b[k, n], or added to c; k counts lanes. By row, the rows of a have stride
+// `a_step` elements. By column, a is stacked and its rows have stride `a_step` lanes: a(m, k) is
+// lane k * a_step + m. b is stacked: [depth, b_step] lanes. c: rows with stride `c_step`.
 template <typename E>
 struct Factors {
   std::int64_t depth;
@@ -66,8 +65,8 @@ HWY_INLINE void multiply_block(const Factors<E>& f, std::int64_t m, std::int64_t
     }
 }
 
-// multiply_block for any block of up to `block_rows` rows and `block_vectors` + 1 vectors that the
-// registers hold: a call through a table, so that loops need no template for each size of rest.
+// multiply_block for any block of up to `block_rows` rows and `block_vectors` + 1 vectors.
+// Dispatches through a table, so that loops need no template for each remainder.
 template <bool by_column, bool add, typename E>
 struct BlockTable {
   using Block = void (*)(const Factors<E>&, std::int64_t, std::int64_t);
@@ -126,7 +125,7 @@ void add_product(std::int64_t rows,
     }
 }
 
-// c = a b where columns_of(m, m + r) of rows [m, m + r) are wanted; others may or may not be
+// c = a b. Of rows [m, m + r), columns_of(m, m + r) are required; other columns may or may not be
 // written.
 template <typename E, typename ColumnsOf>
 void product(std::int64_t rows, const Factors<E>& f, const ColumnsOf& columns_of) {

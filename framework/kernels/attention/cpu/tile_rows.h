@@ -1,5 +1,5 @@
-// What is done to the rows of a tile besides products: reading them as accumulators, transposing
-// them, exponentials, writing them back.
+// Row operations of a tile other than products: conversion to accumulators, transposition,
+// exponentials, output.
 #pragma once
 
 #include <hwy/contrib/math/math-inl.h>
@@ -16,22 +16,22 @@
 HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {
 
-// Queries and keys of a tile; the products of one fill the first cache.
+// Queries and keys in a tile; the operands of one product fill the L1 cache.
 inline constexpr std::int64_t tile = 64;
 
 template <typename T>
 inline constexpr T minus_infinity = -std::numeric_limits<T>::infinity();
 
-// Scores are kept in units in which `exponential` is cheapest: of ln 2 in float, of 1 in double.
+// Scores have the units in which `exponential` is cheapest: ln 2 in float, 1 in double.
 template <typename T>
 inline constexpr T score_units = std::is_same_v<T, float> ? T(1.44269504088896340736) : T{1};
 
-// 2^x for x <= 127, to 2 units in the last place; 0 below -126 and for -infinity; NaN stays NaN.
+// Returns 2^x for x <= 127 within 2 ulp; 0 below -126 and for -infinity; NaN stays NaN.
 HWY_INLINE Vector<float> fast_exp(Vector<float> x) {
   const Tag<float> tag;
   const hn::RebindToSigned<Tag<float>> integers;
   const auto small = hn::Lt(x, hn::Set(tag, -126.0f));
-  const auto shifted = hn::Add(x, hn::Set(tag, 0x1.8p23f));  // rounds: its last bit is worth 1
+  const auto shifted = hn::Add(x, hn::Set(tag, 0x1.8p23f));  // rounds: its last bit has value 1
   const auto f = hn::Sub(x, hn::Sub(shifted, hn::Set(tag, 0x1.8p23f)));
   auto p = hn::Set(tag, 0.0013276471979f);
   p = hn::MulAdd(p, f, hn::Set(tag, 0.0096755413342f));
@@ -43,7 +43,7 @@ HWY_INLINE Vector<float> fast_exp(Vector<float> x) {
   const auto power = hn::BitCast(tag, hn::Add(hn::BitCast(integers, p), exponent));
   return hn::IfThenZeroElse(small, power);
 }
-// e^x.
+// Returns e^x.
 HWY_INLINE Vector<double> fast_exp(Vector<double> x) { return hn::Exp(Tag<double>(), x); }
 
 template <typename T>
@@ -56,7 +56,7 @@ inline T fast_log(T maximum, T sum) {
   return maximum / score_units<T> + std::log(sum);
 }
 
-// The rows of a matrix, `step` apart.
+// The rows of a matrix, with stride `step`.
 template <typename Element>
 struct Rows {
   Element* data;
@@ -73,7 +73,7 @@ void read_rows(
   for (std::int64_t r = 0; r < rows; ++r) {
     const In* source = from.row(r);
     E* target = to + r * step;
-    // Rows lie far apart: the processor does not foresee where the next ones begin.
+    // The hardware prefetcher does not predict the start of distant rows.
     for (std::int64_t c = 0; c < width; c += 64 / static_cast<std::int64_t>(sizeof(In)))
       __builtin_prefetch(source + 4 * from.step + c);
     if (bias != nullptr)
@@ -106,7 +106,7 @@ void write_row(const T* from, std::int64_t width, T factor, Out* to, bool add = 
 }
 
 // One step of a transposition in registers: rows r and r + distance exchange the halves that lie on
-// the wrong side. Indices at and above `n` name the second row.
+// the wrong side. Indices at and above `n` denote the second row.
 template <int distance, typename V, std::size_t... lane>
 HWY_INLINE void exchange(V& a, V& b, std::index_sequence<lane...>) {
   constexpr int n = static_cast<int>(sizeof...(lane));
@@ -156,13 +156,13 @@ void transpose_lanes(const T* from,
 }
 
 // Rows of elements as a stacked factor whose sum runs along the rows: [columns / group, to_step]
-// lanes. `columns` is a padded width and the step of `from`.
+// lanes. `columns` is a padded width and the stride of `from`.
 template <typename E>
 void transpose(
     const E* from, std::int64_t rows, std::int64_t columns, E* to, std::int64_t to_step) {
   if constexpr (group<E> == 1)
     transpose_lanes(from, columns, rows, columns, to, to_step);
-  else  // only moved, never read as numbers
+  else  // only moved, never interpreted
     transpose_lanes(reinterpret_cast<const float*>(from),
                     columns / group<E>,
                     rows,

@@ -1,4 +1,4 @@
-// One tile as the kernels see it: its rows and columns, and which pairs of a partial tile count.
+// A tile's rows, columns and, for partial tiles, allowed pairs.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@ namespace longspan::tile_attention {
 
 enum class TileKind { none, partial, full };
 
-// Products skip what no row, or no column, of a part of the tile sees.
+// Products skip keys and queries that are masked for an entire part of the tile.
 struct TileView {
   Interval queries;
   Interval keys;
-  std::int64_t origin = 0;  // distance of the first key from the first query
+  std::int64_t origin = 0;  // relative position of the first key and the first query
   TileKind kind = TileKind::none;
   const std::uint64_t* bits = nullptr;  // [rows], of a partial tile: bit j of row r
 
@@ -44,7 +44,7 @@ struct TileView {
   }
 };
 
-// Scores of keys that the rows of a partial tile do not see become -infinity. scores: [rows, tile].
+// Sets the scores of masked pairs of a partial tile to -infinity. scores: [rows, tile].
 template <typename T>
 void mask_scores(const TileView& view, T* scores) {
   const Tag<T> tag;
@@ -60,12 +60,12 @@ void mask_scores(const TileView& view, T* scores) {
   }
 }
 
-// Walks over the tiles of several lists of runs together, in ascending order.
+// Iterates over the union of several lists of runs, in ascending order.
 class TileWalk {
  public:
   static constexpr std::size_t most = 4;
 
-  // Of the tiles from `begin` to `end`.
+  // Restricted to the tiles from `begin` to `end`.
   explicit TileWalk(std::int64_t begin = 0, std::int64_t end = last)
       : end_(end), tile_(begin - 1) {}
 
@@ -73,7 +73,7 @@ class TileWalk {
     lists_[count_++] = {runs.data(), runs.data() + runs.size()};
   }
 
-  // False when there is no tile left.
+  // Returns false when no tile is left.
   bool next() {
     ++tile_;
     std::int64_t nearest = last;
@@ -86,7 +86,7 @@ class TileWalk {
     return tile_ < end_;
   }
   std::int64_t tile() const { return tile_; }
-  // What the tile is in list `i`.
+  // Kind of the current tile in list `i`.
   TileKind kind(std::int64_t i) const {
     const List& list = lists_[static_cast<std::size_t>(i)];
     if (list.at == list.end || list.at->begin > tile_) return TileKind::none;
@@ -102,7 +102,7 @@ class TileWalk {
   std::array<List, most> lists_{};
   std::size_t count_ = 0;
   std::int64_t end_;
-  std::int64_t tile_;  // before the first step the one before the first
+  std::int64_t tile_;  // before the first step, one less than the first tile
 };
 
 }  // namespace longspan::tile_attention

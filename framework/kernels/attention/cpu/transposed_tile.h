@@ -1,9 +1,10 @@
-// Keys beside the rows of a table by distance: k_j . a_{p - k} in the score of query i and key j.
+// Products of keys with the rows of a relative-position table: k_j . a_{p - k} in the score of
+// query i and key j.
 //
-// A tile is turned over the diagonal from its last query and first key: rows are keys and columns
-// queries, both from the last to the first. Element (j', i') of it, with j' = 63 - j and i' = 63 -
-// i, lies in column i' + 63 - j' = j + 63 - i of the band, the column of the pair: so what
-// multiplies queries with a band multiplies turned keys with it.
+// A tile is reflected over the diagonal that starts at its last query and first key: rows are keys
+// and columns are queries, both in descending order. Element (j', i') of it, with j' = 63 - j and
+// i' = 63 - i, is in column i' + 63 - j' = j + 63 - i of the band, the column of the pair. The code
+// that multiplies queries by a band therefore also multiplies reversed keys by it.
 #pragma once
 
 #include "framework/kernels/attention/cpu/relative_tables.h"
@@ -11,13 +12,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {
 
-// All of its pairs are computed: those beyond the queries and those that are not seen are zero or
-// not read.
+// All of its pairs are computed: pairs beyond the queries and masked pairs are zero or not read.
 inline TileView turned_view(const TileView& view) {
   return {.queries = {0, tile}, .keys = {0, tile}, .origin = view.origin, .kind = TileKind::full};
 }
 
-// to: [tile, width_padded], the rows from the last to the first.
+// to: [tile, width_padded], the rows in reverse order.
 template <typename E>
 void turn_rows(const E* rows, std::int64_t width_padded, E* to) {
   for (std::int64_t j = 0; j < tile; ++j)
@@ -25,7 +25,7 @@ void turn_rows(const E* rows, std::int64_t width_padded, E* to) {
 }
 
 // scores[i, j] += key j . row(i, j) of the band. turned: [tile, width_padded] of `depth` lanes, the
-// turned keys; products: [tile, tile], workspace.
+// reversed keys; products: [tile, tile], workspace.
 template <typename E>
 void add_key_distance_products(const TileView& view,
                                const E* turned,
@@ -41,8 +41,8 @@ void add_key_distance_products(const TileView& view,
       scores[i * tile + j] += products[(tile - 1 - j) * tile + tile - 1 - i];
 }
 
-// to: [tile, skew_step], the turned factors with zeros in their margins. factors: [rows, skew_step]
-// with theirs.
+// to: [tile, skew_step], the reflected factors with zeros in the margins. factors: [rows,
+// skew_step] with margins.
 template <typename E>
 void turn_factors(const TileView& view, const E* factors, E* to) {
   for (std::int64_t j = 0; j < tile; ++j) {

@@ -1,4 +1,4 @@
-// A tile of the backward pass: its probabilities are rebuilt from the saved log-sum-exp.
+// A tile of the backward pass, whose probabilities are recomputed from the saved log-sum-exp.
 #pragma once
 
 #include <type_traits>
@@ -8,12 +8,12 @@
 
 namespace longspan::tile_attention {
 
-// Gradients of scores in an element's bits may be kept: of float16 they have units of the sums that
-// they go into.
+// Whether score gradients may be saved as elements. In f16 they are scaled by the units of the sums
+// they contribute to.
 template <typename In>
 inline constexpr bool may_keep_gradients = std::is_same_v<In, BFloat16>;
 
-// What the kernels of the backward pass read.
+// Inputs of the kernels of the backward pass.
 template <typename In>
 struct GradientCall : GroupCall<In> {
   using T = Accumulator<In>;
@@ -21,32 +21,32 @@ struct GradientCall : GroupCall<In> {
   const T* delta;  // [batch, heads, time]: dout . out
   bool add;
   bool with_matrices;
-  bool ahead = false;  // with matrix units: the next rows arrive while these are multiplied
-  // With matrix units, where gradients of scores are made once and kept: [at least pairs(), visits
-  // of plan.by_query, 64 keys, 64 queries].
+  bool ahead = false;  // on matrix units: copies the next rows while these are multiplied
+  // On matrix units, score gradients saved for reuse: [at least pairs(), visits of plan.by_query,
+  // 64 keys, 64 queries].
   In* kept = nullptr;
 
-  // Where heads share keys, each head's gradients of them are written by themselves.
+  // If query heads share key heads, each query head's key gradients are written separately.
   __device__ bool adds_to_keys() const { return add && this->call.heads_of_key == 1; }
-  // That of tile `number` of the plan's by query.
+  // The saved tile of visit `number` of the plan's lists by query.
   __device__ In* kept_tile(std::int64_t b, std::int64_t h, std::int64_t number) const {
     const std::int64_t pair = (b - this->row_begin) * this->heads + h - this->head_begin;
     return kept + (pair * this->plan.by_query.visits + number) * tile * tile;
   }
 };
 
-// Where blocks put what is summed up over them after: null where it is not needed.
+// Partial sums of blocks, to be reduced later; null where not needed.
 template <typename T>
 struct BackwardParts {
-  T* content_bias;   // [batch, heads, query tiles, dim]; with matrix units key tiles
-  T* position_bias;  // the same; with matrix units diagonals have the parts
+  T* content_bias;   // [batch, heads, query tiles, dim]; key tiles on matrix units
+  T* position_bias;  // [batch, heads, query tiles, dim]; diagonals on matrix units
   T* span;           // [batch, heads, time]
 };
 
-// What the gradients of given scores are added to; null where there are none.
+// Accumulators of the gradients of given scores; null without them.
 template <typename T>
 struct GivenGradients {
-  T* row = nullptr;  // shaped as those of GivenView
+  T* row = nullptr;  // shaped as in GivenView
   T* low = nullptr;
   T* high = nullptr;
 
@@ -59,7 +59,7 @@ struct GivenGradients {
   }
 };
 
-// What they write.
+// Outputs of the kernels.
 template <typename In>
 struct Gradients {
   Either<In> dquery;
@@ -68,12 +68,11 @@ struct Gradients {
   BackwardParts<Accumulator<In>> parts;
 };
 
-// Of what a tile's gradients are: of scores as they are, or of products, which may be capped.
+// Gradients of a tile: of the scores, or of the products, which differ if they are capped.
 enum class Differentiated { scores, products };
 
-// memory.first becomes the probabilities that weigh the values, memory.second the gradients of the
-// scores, not yet scaled. Returns this thread's part of its row's gradient of the span, over the
-// ramp.
+// memory.first becomes the probabilities that weight the values, memory.second the unscaled score
+// gradients. Returns this thread's part of its row's span gradient, times the ramp.
 template <typename In>
 __device__ Accumulator<In> differentiate(const GradientCall<In>& g,
                                          const TilePlace& at,
@@ -102,13 +101,13 @@ __device__ Accumulator<In> differentiate(const GradientCall<In>& g,
       change = soft * change - g.call.span.soft.floor * delta;
     }
     scores[j] = kept;
-    // The score of a pair with itself does not depend on the query or the key.
+    // A self pair's score does not depend on the query or the key.
     dscores[j] = power == 0 || row.is_self(j) ? T{0} : power * change * slope;
   });
   return dspan * g.call.span.soft.step;
 }
 
-// Both, from the inputs.
+// Computes both from the inputs.
 template <typename In>
 __device__ Accumulator<In> read_gradients(const GradientCall<In>& g,
                                           const TilePlace& at,
@@ -131,13 +130,13 @@ __device__ Accumulator<In> read_gradients(const GradientCall<In>& g,
   return dspan;
 }
 
-// Diagonals [first, first + count) and where the distances of diagonal 0 begin.
+// Diagonals [first, first + count), and the first relative position of diagonal 0.
 struct Diagonals {
   std::int64_t first;
   std::int64_t count;
   std::int64_t origin;
 
-  // The distance of band row e of diagonal i of them.
+  // The relative position of band row e of diagonal first + i.
   __device__ std::int64_t distance(std::int64_t i, std::int64_t e) const {
     return origin + (first + i) * tile + tile - 1 - e;
   }
@@ -145,12 +144,12 @@ struct Diagonals {
 
 enum class TileKind { none, partial, full };
 
-// What a list knows of a tile: nothing, or as the how many-th of all lists it is visited.
+// A tile's entry in a list: its kind, and its visit number over all lists.
 struct Visit {
   TileKind kind;
   std::int64_t number;
 };
-// Of a tile of keys, in the lists by query.
+// Finds a key tile in the lists by query.
 template <typename In>
 __device__ Visit find_visit(const GradientCall<In>& g,
                             std::int64_t b,
@@ -175,10 +174,10 @@ __device__ Visit find_visit(const GradientCall<In>& g,
   return {TileKind::none, 0};
 }
 
-// Adds to the gradient of a table of distances, [distances, heads, width] or with clipped distances
-// [2 K + 1, width], what the probabilities (of the value table) or gradients of scores of all heads
-// give. In an order that depends on the sizes alone. With `bias_gradient`, by matrix units: adds to
-// it what the position bias gets.
+// Adds to the gradient of a relative-position table: [distances, heads, width], or [2 K + 1, width]
+// if clipped. Sums the contributions of the probabilities (value table) or score gradients of all
+// heads, in an order that depends only on the sizes. On matrix units, also accumulates the gradient
+// of the position bias into `bias_gradient`, if defined.
 template <typename In>
 void add_table_gradient(Cuda cuda,
                         const GradientCall<In>& g,
@@ -187,7 +186,8 @@ void add_table_gradient(Cuda cuda,
                         const Tensor& gradient,
                         const Tensor& bias_gradient);
 
-// The same of learned biases by distance, [heads, 2 K + 1], of which each head has its own.
+// Adds to the gradient of learned biases by relative position: [heads, 2 K + 1], separate for each
+// head.
 template <typename In>
 void add_distance_bias_gradient(Cuda cuda,
                                 const GradientCall<In>& g,

@@ -1,4 +1,4 @@
-// What a kernel of attention is started for, and which part of it a block has.
+// Launch arguments of attention kernels, and the work item of each block.
 #pragma once
 
 #include "framework/kernels/attention/cuda/kernel_arguments.h"
@@ -6,24 +6,25 @@
 
 namespace longspan::tile_attention {
 
-// Blocks of 64 features.
+// Number of slices of 64 features.
 inline LONGSPAN_HOST_DEVICE int slices_of(int width) { return (width + tile - 1) / tile; }
 
-// A call for heads that have one plan, and for rows of the batch: what a kernel is started for.
+// Arguments of a launch: a call, the heads that share one plan, and the batch rows.
 template <typename In>
 struct GroupCall {
   AttentionCall<In> call;
   PlanView plan;
   std::int64_t head_begin;
   std::int64_t heads;
-  std::int64_t row_begin = 0;  // of the batch
+  std::int64_t row_begin = 0;  // first batch row
   std::int64_t rows = call.batch;
 
   LONGSPAN_HOST_DEVICE std::int64_t pairs() const { return rows * heads; }
-  // Pairs of a batch row and a head whose tiles are taken one after another, the largest first:
-  // what streams past all tiles of a pair is to stay in the cache from one to the next.
+  // Number of (batch row, head) pairs whose tiles are processed in an interleaved order, the
+  // largest tiles first. The rows that are streamed for a pair should stay in the L2 cache between
+  // its tiles.
   LONGSPAN_HOST_DEVICE std::int64_t pairs_together() const {
-    constexpr std::int64_t cache = std::int64_t{32} << 20;  // bytes, of 40 MB and more
+    constexpr std::int64_t cache = std::int64_t{32} << 20;  // bytes; L2 caches have at least 40 MB
     const std::int64_t longest = call.time > call.keys ? call.time : call.keys;
     const std::int64_t bytes =
         longest * (call.dim + call.value_dim) * static_cast<std::int64_t>(sizeof(In));
@@ -32,7 +33,7 @@ struct GroupCall {
   }
 };
 
-// A group's call, or what has one, as the compiler is to know it.
+// Returns a group's call, or its container, specialized at compile time for `terms`.
 template <Terms terms, typename Group>
 __device__ __forceinline__ decltype(auto) known(const Group& group) {
   if constexpr (terms == Terms::any) {
@@ -44,8 +45,8 @@ __device__ __forceinline__ decltype(auto) known(const Group& group) {
   }
 }
 
-// What makes a block of a number: one tile, or pair of tiles, of one batch row and head as `order`
-// has them, and the first of the features where others have the rest.
+// Work item of a block: one tile, or pair of tiles, of one batch row and head, in the sequence of
+// `order`. first: the first feature, if the features are split among blocks.
 struct BlockPlace {
   std::int64_t b, h, tile_index;
   int first;

@@ -1,5 +1,5 @@
-// An attention call as kernels take it: extents, pointers, and what becomes of one pair of a query
-// and a key.
+// An attention call as kernel arguments: extents, pointers, and the computations for one pair of a
+// query and a key.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -24,7 +24,7 @@ inline constexpr int tile = attention_tile;
 template <typename T>
 inline constexpr T minus_infinity = -std::numeric_limits<T>::infinity();
 
-// Elements in one dtype or in that of sums.
+// Elements in the input dtype or the accumulator dtype.
 template <typename In>
 struct Either {
   using T = Accumulator<In>;
@@ -42,7 +42,7 @@ struct Either {
   __device__ T at(std::int64_t i) const {
     return narrow != nullptr ? wide(narrow[i]) : wide_ones[i];
   }
-  // Element i becomes the value, or with `add` the sum of both.
+  // Writes the value to element i, or adds it with `add`.
   __device__ void write(std::int64_t i, T value, bool add) const {
     if (add) value += at(i);
     if (narrow != nullptr)
@@ -71,7 +71,7 @@ struct SortedView {
   }
 };
 
-// The rules of hash attention.
+// Parameters of hash attention.
 template <typename T>
 struct HashView {
   bool has_self = false;
@@ -96,8 +96,8 @@ struct HashView {
     positions = hash.chunk.shape()[3];
   }
 
-  // What the number of rounds in which two positions met takes from their score. `row` counts
-  // batch rows and heads.
+  // Logarithm of the number of rounds that two positions share, to subtract from their score. `row`
+  // counts batch rows and heads.
   __device__ T logarithm(std::int64_t row, std::int32_t query, std::int32_t key) const {
     T count = floor;
     for (std::int64_t round = 0; round < rounds; ++round) {
@@ -120,7 +120,7 @@ struct SpanView {
       : z(span.span.data<T>()), by_token(span.span.shape().dimensions() == 3), soft(span) {}
 };
 
-// Learned biases by distance: [heads, 2 reach + 1].
+// Learned biases by relative position: [heads, 2 reach + 1].
 template <typename T>
 struct BiasView {
   const T* all = nullptr;
@@ -128,7 +128,7 @@ struct BiasView {
 
   BiasView() = default;
   explicit BiasView(const Tensor& bias) : all(bias.data<T>()), max_distance(bias.shape()[1] / 2) {}
-  // Of a key that is so many positions after the query.
+  // Bias of a key `after` positions after the query.
   __device__ T at(std::int64_t h, std::int64_t after) const {
     const std::int64_t held = after < -max_distance  ? -max_distance
                               : after > max_distance ? max_distance
@@ -137,7 +137,7 @@ struct BiasView {
   }
 };
 
-// Given scores: of query i and a position.
+// Given scores of query i and a position.
 template <typename In>
 struct GivenView {
   using T = Accumulator<In>;
@@ -161,7 +161,7 @@ struct GivenView {
     highs = given.high.shape()[3];
   }
   LONGSPAN_HOST_DEVICE bool any() const { return row != nullptr || low != nullptr; }
-  // `of_row` counts queries and heads, `of_batch` batch rows too.
+  // `of_row` counts queries and heads, `of_batch` also counts batch rows.
   __device__ T at(std::int64_t of_row, std::int64_t of_batch, std::int64_t position) const {
     T score = 0;
     if (row != nullptr) score += wide(row[of_row * positions + position]);
@@ -188,8 +188,7 @@ struct DropoutView {
         threshold(dropout_threshold(d.rate)),
         factor(static_cast<T>(1 / (1 - d.rate))) {}
 
-  // Which of the 32 probabilities of a query and neighbouring keys are kept, by the index of the
-  // first.
+  // Dropout bits of 32 probabilities of a query and adjacent keys, given the index of the first.
   __device__ std::uint32_t kept(std::uint64_t first) const {
     std::uint32_t bits = 0;
     if (index.fold != 1) {
@@ -200,7 +199,8 @@ struct DropoutView {
       }
       return bits;
     }
-    const auto before = static_cast<unsigned>(first % 4);  // of the first block's four
+    // words to skip in the first block of four
+    const auto before = static_cast<unsigned>(first % 4);
 #pragma unroll 4
     for (int k = 0; k < 8; ++k) bits |= kept_of_block(first / 4 + k) << 4 * k;
     if (before == 0) return bits;
@@ -262,38 +262,38 @@ struct AttentionCall {
   LONGSPAN_HOST_DEVICE std::int64_t query_tiles() const { return (time + tile - 1) / tile; }
   LONGSPAN_HOST_DEVICE std::int64_t key_tiles() const { return (keys + tile - 1) / tile; }
 
-  // Element c of row i of a [batch, rows, heads, width] tensor.
+  // Offset of element c of row i of a [batch, rows, heads, width] tensor.
   __device__ std::int64_t place(
       std::int64_t b, std::int64_t rows, std::int64_t i, std::int64_t h, int width, int c) const {
     return ((b * rows + i) * heads + h) * width + c;
   }
-  // Of the key or the value, of the key head that head h reads.
+  // Offset in the key or value tensor, for the key head that query head h reads.
   __device__ std::int64_t key_place(
       std::int64_t b, std::int64_t j, std::int64_t h, int width, int c) const {
     const std::int64_t key_head = static_cast<std::uint32_t>(h) / heads_of_key;
     return ((b * keys + j) * key_heads + key_head) * width + c;
   }
-  // Whether `is_key` asks for no more than where keys end.
+  // Whether `is_key` depends only on the number of keys.
   __device__ bool all_are_keys() const {
     return padding == nullptr && length == nullptr && sorted.key_position == nullptr;
   }
-  // Keys that the mask does not hide but padding and what it stands for.
+  // Whether key j exists and is not padding; ignores the mask.
   __device__ bool is_key(std::int64_t b, std::int64_t h, std::int64_t j) const {
     if (j >= keys || (padding != nullptr && padding[b * keys + j] != 0)) return false;
     if (length != nullptr && key_begin + j >= length[b]) return false;
     return sorted.key_position == nullptr || sorted.key_position[(b * heads + h) * keys + j] >= 0;
   }
-  // Where the reach of a query begins, among the call's keys; it may be before the first of them.
+  // The earliest key in the query's lookback, as an index of the call's keys; may be negative.
   __device__ std::int64_t first_key(std::int64_t b, std::int64_t i) const {
     return query_begin + i - max_lookback[b * time + i] - key_begin;
   }
-  // The first key tile that any query of a tile or of later ones sees.
+  // The first key tile that is visible to any query of this tile or a later one.
   __device__ std::int64_t first_key_tile(std::int64_t b, std::int64_t query_tile) const {
     if (max_lookback == nullptr || query_tile >= query_tiles()) return 0;
     const std::int64_t first = first_key(b, query_tile * tile);
     return first > 0 ? first / tile : 0;
   }
-  // Query tiles from here on see no key of a tile.
+  // The end of the query tiles that can see a key tile.
   __device__ std::int64_t end_query_tile(std::int64_t b, std::int64_t key_tile) const {
     std::int64_t first = max_lookback == nullptr ? query_tiles() : 0, last = query_tiles();
     while (first < last) {
@@ -305,13 +305,13 @@ struct AttentionCall {
     }
     return first;
   }
-  // Whether all keys from j on are within the reach of the 64 queries from i on.
+  // Whether all keys from j on are within the lookback of the 64 queries from i on.
   __device__ bool reaches(std::int64_t b, std::int64_t i, std::int64_t j) const {
     if (max_lookback == nullptr) return true;
     const std::int64_t last = i + tile < time ? i + tile - 1 : time - 1;
     return first_key(b, last) <= j;
   }
-  // Bit n: key j + n is within the reach of query i.
+  // Bit n: key j + n is within the lookback of query i.
   __device__ std::uint32_t reached(std::int64_t b, std::int64_t i, std::int64_t j) const {
     if (max_lookback == nullptr || i >= time) return ~std::uint32_t{0};
     const std::int64_t hidden = first_key(b, i) - j;
@@ -328,9 +328,9 @@ struct AttentionCall {
   __device__ T span_of(std::int64_t b, std::int64_t h, std::int64_t i) const {
     return span.z[span.by_token ? (b * time + i) * heads + h : h];
   }
-  // Halves of the bands of its tiles (band.h), from the first, which only a tile of
-  // queries beyond the last has: the distance of the first row of number m, and where its 64
-  // numbers are among those of all.
+  // Halves of the tiles' bands (relative_band.h), starting with the first, which only a query tile
+  // beyond the last has. half_distance: the relative position of the first row of half m.
+  // half_place: the offset of its 64 entries.
   LONGSPAN_HOST_DEVICE std::int64_t first_half() const { return -query_tiles(); }
   LONGSPAN_HOST_DEVICE std::int64_t halves() const { return query_tiles() + key_tiles() + 1; }
   LONGSPAN_HOST_DEVICE std::int64_t half_distance(std::int64_t m) const {
@@ -344,12 +344,13 @@ struct AttentionCall {
                                                    std::int64_t first) const {
     return (b * heads + h) * key_tiles() * tile + first;
   }
-  // Whether a pair's score is more than its product.
+  // Whether a score depends on more than the product.
   LONGSPAN_HOST_DEVICE bool has_terms() const {
     return slopes != nullptr || bias.all != nullptr || span.z != nullptr || hash.has_self ||
            hash.rounds > 0;
   }
-  // Whether the pairs of a full tile need to be looked at one by one. Rounds come with sorted keys.
+  // Whether pairs of a full tile must be checked individually. Hash rounds require sorted keys,
+  // which are checked anyway.
   __device__ bool looks_at_pairs() const {
     return padding != nullptr || length != nullptr || sorted.query_position != nullptr ||
            hash.has_self;
@@ -360,7 +361,7 @@ struct AttentionCall {
   std::int64_t keys;
   std::int64_t heads;
   std::int64_t key_heads;
-  std::uint32_t heads_of_key;  // heads that read one
+  std::uint32_t heads_of_key;  // query heads that share one key head
   int dim;
   int value_dim;
   std::int64_t query_begin;
@@ -371,34 +372,34 @@ struct AttentionCall {
   In* out;
   T* log_sum_exp;
   T scale;
-  T cap = 0;  // never on matrix units
+  T cap = 0;  // not supported on matrix units
   const std::uint8_t* padding = nullptr;
   const std::int64_t* length = nullptr;
   const std::int64_t* max_lookback = nullptr;  // [batch, time]
   SortedView sorted;
   DistanceTable<const In> key_table;
   DistanceTable<const In> value_table;
-  bool keys_by_distance = false;  // keys are multiplied with the rows of the key table too
+  bool keys_by_distance = false;  // adds products of keys with rows of the key table
   Either<In> content_bias;
   Either<In> position_bias;
-  // What the biases make of each key, u . k, and of each row of the table, v . r, where they have
-  // been multiplied beforehand: [batch, heads, 64 key tiles] and [heads, halves, 64].
+  // Precomputed products of the biases with each key, u . k, and with each row of the table, v . r:
+  // [batch, heads, 64 key tiles] and [heads, halves, 64]. May be null.
   const T* key_bias = nullptr;
   const T* distance_bias = nullptr;
   const T* slopes = nullptr;
   BiasView<T> bias;
   SpanView<T> span;
   HashView<T> hash;
-  GivenView<In> given;  // never on matrix units
+  GivenView<In> given;  // not supported on matrix units
   DropoutView<T> dropout;
 };
 
-// What a kernel is compiled to know of its calls: what they do not have costs it no registers.
+// Compile-time upper bound on the terms of a call. Absent terms use no registers.
 enum class Terms : std::uint8_t {
   any,
-  key_distances,  // a table of them, no dropout
-  no_tables,      // of distances
-  none            // masks alone, no dropout
+  key_distances,  // a relative-position key table, no dropout
+  no_tables,      // no relative-position tables
+  none            // masks only, no dropout
 };
 
 template <typename In>
@@ -408,7 +409,7 @@ Terms terms_of(const AttentionCall<In>& call) {
   return call.key_table ? Terms::key_distances : has_more ? Terms::no_tables : Terms::none;
 }
 
-// A call as the compiler is to know it: a copy, of which it keeps in registers what is asked for.
+// Returns a copy of the call specialized at compile time; only the members in use occupy registers.
 template <Terms terms, typename In>
 __device__ __forceinline__ decltype(auto) known(const AttentionCall<In>& call) {
   if constexpr (terms == Terms::any) {
@@ -429,7 +430,7 @@ __device__ __forceinline__ decltype(auto) known(const AttentionCall<In>& call) {
   }
 }
 
-// Heads that follow one another and have one plan.
+// Consecutive heads that share one plan.
 struct HeadGroup {
   std::int64_t begin;
   std::int64_t count;

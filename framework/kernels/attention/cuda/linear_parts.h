@@ -1,4 +1,4 @@
-// What the kernels of linear attention share: a block computes a part of a head row by row.
+// Helpers of the linear attention kernels: a block computes a part of a head row by row.
 #pragma once
 
 #include <algorithm>
@@ -10,16 +10,15 @@
 
 namespace longspan::linear_attention_parts {
 
-// As many parts as are handed to a kernel with its arguments.
+// Number of parts that fit into kernel arguments.
 inline constexpr int most_parts = 64;
 struct PartTable {
   std::int64_t begin[most_parts];
   std::int64_t end[most_parts];
-  std::int64_t first;  // of them
+  std::int64_t first;  // index of the first part
 };
 
-// Extents and pointers of a call; those that are not
-// given are null.
+// Extents and pointers of a call; undefined tensors are null.
 template <typename T>
 struct LinearView {
   using A = Accumulator<T>;
@@ -61,7 +60,7 @@ struct LinearView {
   std::int64_t state_elements() const { return features * columns(); }
 };
 
-// Which part of which head a block computes.
+// Work item of a block: a part of a head.
 struct BlockItem {
   std::int64_t part, b, h, begin, end;
 
@@ -81,7 +80,7 @@ __device__ void each(std::int64_t count, const F& f) {
   for (std::int64_t i = threadIdx.x; i < count; i += blockDim.x) f(i);
 }
 
-// A block's rows in shared memory: as many elements as `shared_rows` says.
+// A block's rows in shared memory: `shared_rows` elements.
 template <typename T>
 struct SharedRows {
   using A = Accumulator<T>;
@@ -112,7 +111,7 @@ __device__ Accumulator<T> feature(const LinearView<T>& v, T x) {
   if (v.map != FeatureMap::elu_plus_one) return value;
   return value > 0 ? value + 1 : fast_exp(value);
 }
-// What a gradient with respect to a feature is multiplied by.
+// Derivative of the feature map.
 template <typename T>
 __device__ Accumulator<T> slope(const LinearView<T>& v, T x) {
   using A = Accumulator<T>;
@@ -162,7 +161,7 @@ __device__ const Accumulator<T>* state_at(const LinearView<T>& v,
   return states + ((part * v.batch + at.b) * v.heads + at.h) * v.features * (v.values + 1);
 }
 
-// Calls f(table, count) for as many parts at a time as a table holds.
+// Calls f(table, count) for successive groups of parts, each as large as a table permits.
 template <typename F>
 void for_tables(const Ranges& parts, const F& f) {
   const auto count = static_cast<std::int64_t>(parts.size());

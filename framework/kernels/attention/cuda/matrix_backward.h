@@ -1,7 +1,8 @@
-// The backward pass on matrix units. As on the other path a block by query tile, or two neighbours,
-// writes the gradient of the query, one by key tile those of the key and the value, where the tile
-// of scores is held transposed, so that what comes out of one product goes into the next without
-// leaving registers. With a table of distances it keeps the gradients of scores for the others.
+// Backward pass on matrix units. As in the generic kernels, a block for each query tile, or two
+// adjacent ones, writes the query gradient. A block for each key tile writes the key and value
+// gradients. It computes the score tile transposed, so that the result of one product feeds the
+// next in registers. With a relative-position table, it also saves the score gradients for the
+// other blocks.
 #pragma once
 
 #include "framework/kernels/attention/cuda/matrix_calls.h"
@@ -12,7 +13,7 @@
 
 namespace longspan::tile_attention {
 
-// The sums over the threads of a row of what each has of its two rows.
+// Sums over the threads of a row, for each of a thread's two rows.
 __device__ inline void add_up_rows(float (&sums)[2]) {
   for (float& sum : sums)
     for (int lanes = 1; lanes <= 2; lanes *= 2) sum += __shfl_xor_sync(all_lanes, sum, lanes);
@@ -57,8 +58,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
   }
 }
 
-// `biases` [batch, heads, key tiles, dim] gets the block's part of the gradient of the content
-// bias.
+// `biases` [batch, heads, key tiles, dim] receives the block's part of the content bias gradient.
 template <typename Tile, Terms terms>
 __global__ void __launch_bounds__(tile_threads, 2)
     differentiate_keys(const __grid_constant__ GradientCall<typename Tile::In> given,
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
       dvalue, call, b, h, call.keys, key, of_value, {of_weights, of_weights}, g.adds_to_keys());
 }
 
-// Whether rows are copied ahead: where no table of distances needs the memory.
+// Whether rows are copied ahead: only if no relative-position table needs the memory.
 template <typename Tile, typename In>
 bool copies_ahead(Cuda cuda, GradientCall<In> g) {
   g.ahead = true;
@@ -135,7 +135,7 @@ void launch_queries(Cuda cuda, const GradientCall<In>& g, const Gradients<In>& t
   const std::int64_t tiles = g.call.query_tiles();
   if constexpr (may_have_tables<terms> && may_keep_gradients<In>)
     if (g.kept != nullptr) return launch_kept_queries<Tile::dim>(cuda, g, to.dquery);
-  // By warp groups each product reads its factors anyway.
+  // Warp-group products read their factors for each product anyway.
   if constexpr (terms == Terms::none && !Tile::products_go_on) {
     constexpr std::size_t bytes = QueryPairMemory<Tile>::bytes;
     if (takes_two_tiles(cuda, g) && has_room_for_two(cuda, bytes))
@@ -156,7 +156,7 @@ void launch_queries(Cuda cuda, const GradientCall<In>& g, const Gradients<In>& t
          to.parts.span);
 }
 
-// For calls that have at most those terms.
+// For calls with at most those terms.
 template <typename Tile, Terms most, typename In>
 void launch_backward(Cuda cuda, GradientCall<In> g, const Gradients<In>& to) {
   g.ahead = copies_ahead<Tile>(cuda, g);

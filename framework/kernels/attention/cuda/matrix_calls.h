@@ -1,4 +1,4 @@
-// Which attention is for matrix units, and what starts its kernels.
+// Selects the attention calls that use matrix units, and launches their kernels.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace longspan::tile_attention {
 
-// Whether a call is for matrix units: in bf16 or f16, with heads of 32, 64, 96 or 128 features, and
-// without products of keys with distances, given scores and capped ones, which only the kernels for
-// any width have. The backward pass has gradients that must be aligned too.
+// Whether a call can use matrix units: bf16 or f16, with head width 32, 64, 96 or 128. Products of
+// keys with the key table, given scores and caps require the generic kernels. In the backward pass,
+// the gradients must also be aligned.
 template <typename In>
 bool takes_matrix_units(const AttentionCall<In>& call,
                         std::initializer_list<const void*> gradients = {}) {
@@ -26,7 +26,7 @@ bool takes_matrix_units(const AttentionCall<In>& call,
          std::ranges::all_of(gradients, aligned);
 }
 
-// Calls f(integral constant) with the head width of a call that takes them.
+// Calls f(integral constant) with the head width of a supported call.
 template <typename In, typename F>
 void with_matrix_width(const AttentionCall<In>& call, const F& f) {
   if constexpr (sizeof(In) == 2) {
@@ -43,13 +43,13 @@ void with_matrix_width(const AttentionCall<In>& call, const F& f) {
   }
 }
 
-// Calls f<terms>() with what a kernel is to know of a call that has at most `most`: whether it has
-// none, or distances of keys alone, for the widths that models have most.
+// Calls f<terms>() with a compile-time bound on the terms of a call that has at most `most`. The
+// bounds `none` and `key_distances` are instantiated only for common head widths.
 template <typename Tile, Terms most, typename In, typename F>
 void with_terms(const AttentionCall<In>& call, const F& f) {
-  static_assert(most == Terms::any || most == Terms::no_tables);  // terms have no other order
+  static_assert(most == Terms::any || most == Terms::no_tables);  // other bounds are not ordered
   const Terms terms = terms_of(call);
-  require(terms >= most, "attention: a call has terms that its kernel does not know");
+  require(terms >= most, "attention: a call has terms that its kernel does not support");
   if constexpr (Tile::dim % 64 == 0)
     if (terms == Terms::none) return f.template operator()<Terms::none>();
   if constexpr (Tile::dim == 64 && most == Terms::any)
@@ -57,11 +57,11 @@ void with_terms(const AttentionCall<In>& call, const F& f) {
   f.template operator()<most>();
 }
 
-// Blocks of two tiles of queries that a multiprocessor has at once.
+// Resident blocks with two query tiles for each multiprocessor.
 inline constexpr int blocks_of_two_tiles = 2;
 
-// Whether a block of a kernel that may have two tiles of queries has them: where they share
-// what they visit, and there are blocks enough for all multiprocessors.
+// Whether blocks process two query tiles: if adjacent tiles share most visits, and there are enough
+// blocks for all multiprocessors.
 template <typename In>
 bool takes_two_tiles(Cuda cuda, const GroupCall<In>& group) {
   if (!group.plan.by_query.pairs_share || cuda.state->is_meta()) return false;
@@ -70,16 +70,16 @@ bool takes_two_tiles(Cuda cuda, const GroupCall<In>& group) {
          std::int64_t{blocks_of_two_tiles} * multiprocessors;
 }
 
-// Whether a multiprocessor has shared memory for two blocks (compute capability 8.0 has not, for
-// wide heads).
+// Whether a multiprocessor has shared memory for two blocks (for wide heads, not on compute
+// capability 8.0).
 inline bool has_room_for_two(Cuda cuda, std::size_t bytes) {
-  constexpr std::size_t of_system = 1024;  // that each block has beside its own
+  constexpr std::size_t of_system = 1024;  // reserved by the system for each block
   if (cuda.state->is_meta()) return true;
   const int there = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, cuda.state->gpu());
   return 2 * (bytes + of_system) <= static_cast<std::size_t>(there);
 }
 
-// The products of the biases of a relative term, which the call then knows.
+// Products with the biases of a relative term, stored in the call.
 struct BiasProducts {
   Tensor of_keys;
   Tensor of_distances;
@@ -87,32 +87,32 @@ struct BiasProducts {
 template <typename In>
 BiasProducts multiply_biases(Cuda cuda, const Device& device, AttentionCall<In>& call);
 
-// Whether they are multiplied by groups of four warps: on compute capability 9.0, where
-// LONGSPAN_WARP_GROUPS is 1, for heads of 64 or 128 features and no table of distances.
+// Whether warp groups compute the products: on compute capability 9.0, with
+// LONGSPAN_HOPPER_WGMMA=1, for heads of 64 or 128 features and without relative-position tables.
 bool warp_groups_are_wanted(Cuda cuda);
 template <typename In>
 bool takes_warp_groups(Cuda cuda, const AttentionCall<In>& call) {
   return call.dim % 64 == 0 && terms_of(call) >= Terms::no_tables && warp_groups_are_wanted(cuda);
 }
 
-// Whether the kernels of calls with those terms may have tables of distances.
+// Whether calls with those terms may have relative-position tables.
 template <Terms terms>
 inline constexpr bool may_have_tables = terms == Terms::any || terms == Terms::key_distances;
 
-// For calls that take matrix units.
+// For calls that matrix units support.
 template <typename In>
 void attend_with_matrices(Cuda cuda, const GroupCall<In>& group);
 template <typename In>
 void differentiate_with_matrices(Cuda cuda, const GradientCall<In>& g, const Gradients<In>& to);
 
-// For calls that take warp groups too.
+// For calls that warp groups also support.
 template <typename In>
 void attend_with_warp_groups(Cuda cuda, const GroupCall<In>& group);
 template <typename In>
 void differentiate_with_warp_groups(Cuda cuda, const GradientCall<In>& g, const Gradients<In>& to);
 
-// Bands as in tables.cu, and for each [heads of the group, diagonals, dim] of what the
-// position bias gets, or null.
+// bands: as in tables.cu. biases: contributions to the position bias gradient, [heads of the group,
+// diagonals, dim], or null.
 template <typename In>
 void sum_diagonals(Cuda cuda,
                    const GradientCall<In>& g,

@@ -1,7 +1,7 @@
-// The forward pass on matrix units. A block has one tile of queries, or two neighbours, for which
-// keys and values are copied once. Where such a pair has a table of distances a warp's rows follow
-// one another, and it reads what they share of the table once. While a tile's keys are multiplied
-// its values are copied, and while its values are the keys of the next one.
+// Forward pass on matrix units. A block has one query tile, or two adjacent ones, which share the
+// copies of keys and values. If such a pair has a relative-position table, the rows of a warp are
+// consecutive, and it reads their common table rows once. Copies overlap products: values are
+// copied while keys are multiplied, and the next keys while values are multiplied.
 #pragma once
 
 #include "framework/kernels/attention/cuda/matrix_calls.h"
@@ -10,7 +10,7 @@
 
 namespace longspan::tile_attention {
 
-// How far inside their queries' spans the keys of a thread's elements are.
+// Distance inside the span of the keys of a thread's elements.
 class Insides {
  public:
   template <typename In>
@@ -28,14 +28,14 @@ class Insides {
   float end_[2];
 };
 
-// The two rows that a thread has elements of, with three neighbours.
+// Online softmax state of the two rows of a thread, shared with three adjacent threads.
 struct RunningRows {
   float maximum[2] = {minus_infinity<float>, minus_infinity<float>};  // in units of ln 2
   float sum[2] = {0, 0};                                              // of this thread's elements
 
-  // Scores, which `to_units` takes to units of ln 2, become lifted weights against the new maxima;
-  // what was summed before is scaled, or with `seldom` only where a maximum of the warp has
-  // changed, as they do in few tiles but the first.
+  // Replaces scores, which `to_units` converts to units of ln 2, with lifted weights relative to
+  // the new maxima, and rescales the previous sums. With `seldom`, rescales only if a maximum in
+  // the warp has changed, which is rare after the first tiles.
   template <bool seldom, typename In, int dim>
   __device__ __forceinline__ void online_softmax_update(const AttentionCall<In>& call,
                                                         const Insides& inside,
@@ -45,8 +45,8 @@ struct RunningRows {
     float largest[2] = {minus_infinity<float>, minus_infinity<float>};
     const SoftSpan<float>& soft = call.span.soft;
     if (call.span.z != nullptr) {
-      // Beyond the span a key has a part of the sum alone: were it the maximum by its score, what
-      // the others weigh might vanish beside it.
+      // A key beyond the span contributes only floor to the sum. If its score were the maximum, the
+      // other weights could underflow.
       const float of_floor = std::log2(soft.floor);  // such scores are in units of ln 2
       each_element<tile>([&](auto n, auto s) {
         const float score = scores.of[n][s];
@@ -61,7 +61,7 @@ struct RunningRows {
       for (int lanes = 1; lanes <= 2; lanes *= 2)
         largest[r] = Max()(largest[r], __shfl_xor_sync(all_lanes, largest[r], lanes));
       largest[r] = Max()(maximum[r], largest[r] * to_units);
-      // A row that has seen no key yet: its scores are all -infinity, its probabilities 0.
+      // In a row that has seen no key yet, all scores are -infinity and all probabilities 0.
       const float most = largest[r] == minus_infinity<float> ? 0 : largest[r];
       shrink[r] = tensor_core::power_of_two(maximum[r] - most);
       against[r] = most - lift<In>;
@@ -86,13 +86,13 @@ struct RunningRows {
   }
 };
 
-// The shared memory of a block with `count` tiles of queries: what a call without a table does not
-// need is left out.
+// Shared memory of a block with `count` query tiles. Buffers that only tables use are omitted for
+// calls without a table.
 template <typename Tile, int count>
 struct ForwardMemory {
   using In = typename Tile::In;
   using BandOf = Band<In, Tile::dim, count + 1>;
-  TileKeys* keys;  // for each
+  TileKeys* keys;  // one for each query tile
   float* stage;
   float* key_bias;
   unsigned char* rows;
@@ -101,7 +101,7 @@ struct ForwardMemory {
   BandOf key_band;
   BandOf value_band;
 
-  // Two tiles have no terms that need the stage.
+  // Blocks with two tiles have no terms that need the stage.
   static constexpr std::size_t staged_bytes = count == 1 ? stage_bytes : 0;
   static constexpr std::size_t number_bytes =
       aligned_bytes<Tile>(count * sizeof(TileKeys) + staged_bytes + tile * sizeof(float));
@@ -126,7 +126,7 @@ struct ForwardMemory {
   __device__ Tile query(int q) const { return nth_tile<Tile>(rows, q); }
 };
 
-// Products become scores; returns what takes those to units of ln 2, more than 0.
+// Converts products to scores; returns their positive factor to units of ln 2.
 template <typename In>
 __device__ __forceinline__ float finish_scores(const AttentionCall<In>& call,
                                                const TilePlace& at,
@@ -153,18 +153,18 @@ __device__ __forceinline__ void drop(const AttentionCall<In>& call,
   });
 }
 
-// Whether calls that have those terms may have blocks of two tiles.
+// Whether calls with those terms may use blocks of two tiles.
 template <Terms terms>
 inline constexpr bool may_have_pairs = terms == Terms::none || terms == Terms::key_distances;
 
-// Blocks of a multiprocessor, by the registers of their threads.
+// Resident blocks for each multiprocessor, limited by the registers of their threads.
 template <typename Tile, Terms terms, int count>
 inline constexpr int forward_blocks = count == 2                               ? blocks_of_two_tiles
                                       : terms == Terms::none&& Tile::dim == 64 ? 3
                                                                                : 2;
 
-// Whether sums are scaled seldom: for two tiles of warps' products of wide heads there are no
-// registers for it.
+// Whether sums are rescaled seldom: two tiles of wide heads lack the registers for it with warp
+// products.
 template <typename Tile, int count>
 inline constexpr bool scaled_seldom = Tile::products_go_on || count == 1 || Tile::dim <= 64;
 
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
   constexpr int dim = Tile::dim;
   static_assert(count == 1 || may_have_pairs<terms>);
   constexpr bool follow = count == 2 && may_have_tables<terms>;
-  constexpr bool keeps_features = count == 1 || follow;  // the band's products need them too
+  constexpr bool keeps_features = count == 1 || follow;  // band products need them too
   using Part = PairPart<follow>;
   const GroupCall<In>& group = known<terms>(given);
   const AttentionCall<In>& call = group.call;
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
   const auto place = [&](int first, std::int64_t key_tile, TileKind kind) {
     return TilePlace{b, h, first_tile * tile + first, key_tile * tile, kind == TileKind::full};
   };
-  // What all of a block's queries have distances from.
+  // The last query position with a lookback to a key tile, over all query tiles of the block.
   const auto last_place = [&](std::int64_t key_tile) {
     return place((count - 1) * tile, key_tile, TileKind::partial);
   };
@@ -239,7 +239,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
     const auto at = [&](auto q) { return place(Part::begin(q), key_tile, kinds[q]); };
     cursors.next(plan.by_query);
     wait_for_rows<Tile, 0>();
-    __syncthreads();  // the keys are here, and the last values are not needed any more
+    __syncthreads();  // keys have arrived; the previous values may be overwritten
     begin_copy_keys(memory.value, call.value, call, b, h, key_tile * tile);
     if (call.value_table) {
       const TilePlace of_last = last_place(key_tile);
@@ -267,7 +267,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
           Tile::finish(scores[q]...);
         });
     wait_for_rows<Tile, 0>();
-    __syncthreads();  // the values are here, and the keys are not needed any more
+    __syncthreads();  // values have arrived; the keys may be overwritten
     begin_next_keys();
     with_visitors<follow>(
         kinds, [&](auto... q) __attribute__((always_inline)) {
@@ -320,7 +320,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
   });
 }
 
-// For calls that have at most those terms.
+// For calls with at most those terms.
 template <typename Tile, Terms most>
 void launch_forward(Cuda cuda, const GroupCall<typename Tile::In>& group) {
   const auto& call = group.call;

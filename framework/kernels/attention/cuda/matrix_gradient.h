@@ -1,5 +1,5 @@
-// A tile of the backward pass on matrix units: what the blocks by query tile, by key tile and by
-// diagonal share.
+// A tile of the backward pass on matrix units, shared by the blocks of query tiles, key tiles and
+// diagonals.
 #pragma once
 
 #include <algorithm>
@@ -10,20 +10,20 @@
 
 namespace longspan::tile_attention {
 
-// A tile's factors [query, row of the band] in shared memory, as elements in pairs: what is summed
-// by diagonal.
+// A tile's factors [query, row of the band] in shared memory, as pairs of elements, for sums over
+// diagonals.
 inline constexpr int factor_step = 2 * tile + 8;
 inline constexpr std::size_t factor_bytes = tile * factor_step * 2;
 
-// The shared memory of a block. Two tiles of rows are kept and two stream past; these twice where
-// the next ones arrive ahead.
+// Shared memory of a block: two resident and two streamed tiles of rows. Streamed tiles are
+// double-buffered if the next ones are copied ahead.
 template <typename Tile>
 struct BackwardMemory {
   using In = typename Tile::In;
   using BandOf = Band<In, Tile::dim>;
   TileKeys* keys;
-  float (*sums)[3][tile];  // of two stages the log-sum-exp of queries in units of ln 2, delta,
-                           // end of the span
+  // for each of two stages: log-sum-exp of queries in units of ln 2, delta, end of the span
+  float (*sums)[3][tile];
   float* stage;
   float* key_bias;
   unsigned char* rows;
@@ -66,7 +66,7 @@ struct BackwardMemory {
     rows = at + number_bytes(g);
   }
 
-  // Where products of the table of keys (0) or of values (1) are exchanged.
+  // Buffer for exchanging the products of the key table (0) or the value table (1).
   __device__ float* exchange(const GradientCall<In>& g, int which, const TilePlace& at) const {
     if constexpr (BandOf::exchanges_in_band)
       return (which == 0 ? key_band : value_band).second_half(at);
@@ -75,12 +75,12 @@ struct BackwardMemory {
                                     (which == 1 && g.call.key_table ? BandOf::exchange_bytes : 0));
   }
 
-  // Tiles of rows: 0 is that of the query or key, 1 that of dout or the value.
+  // Resident tiles: 0 has rows of the query or key, 1 rows of dout or the value.
   __device__ Tile local_tile(int which) const { return nth_tile<Tile>(rows, which); }
   __device__ Tile other(int half, int which) const { return local_tile(2 + 2 * half + which); }
 };
 
-// Begins to copy the rows of queries, and of what the gradient of their outputs is, to a tile each.
+// Begins to copy query rows and output gradient rows, to one tile each.
 template <typename Tile, typename In>
 __device__ void begin_copy_query_pair(Tile query,
                                       Tile dout,
@@ -92,7 +92,7 @@ __device__ void begin_copy_query_pair(Tile query,
   begin_copy_queries(dout, g.dout, g.call, b, h, first);
 }
 
-// Those of keys.
+// Begins to copy key and value rows, to one tile each.
 template <typename Tile, typename In>
 __device__ void begin_copy_key_pair(Tile key,
                                     Tile value,
@@ -107,8 +107,8 @@ __device__ void begin_copy_key_pair(Tile key,
     begin_copy_numbers(bias, call.key_bias + call.key_bias_place(b, h, first));
 }
 
-// The log-sum-exp in units of ln 2 less the lift, delta and the end of the span of 64 queries.
-// Infinity for a row that sees no key makes its probabilities 0.
+// For 64 queries: the log-sum-exp in units of ln 2 minus the lift, delta, and the end of the span.
+// A row without visible keys gets infinity, which makes its probabilities 0.
 template <typename In>
 __device__ void read_sums(const GradientCall<In>& g,
                           std::int64_t b,
@@ -126,10 +126,10 @@ __device__ void read_sums(const GradientCall<In>& g,
       real && g.call.span.z != nullptr ? g.call.span.soft.end(g.call.span_of(b, h, first + i)) : 0;
 }
 
-// Products become the weights of values but for dropout's factor, and gradients of probabilities
-// those of scores, all of them lifted. Rows are queries and columns keys, or with `transposed` the
-// other way round; columns are those of the tile from `first`. Adds to `dspan` what the thread's
-// elements of its two rows give the gradient of their spans, over the ramp.
+// Converts products to value weights without the dropout factor, and probability gradients to score
+// gradients, all lifted. Rows are queries and columns keys, or vice versa if `transposed`; columns
+// start at `first` of the tile. Adds to `dspan` the contribution of the thread's elements to the
+// span gradients of its two rows, times the ramp.
 template <bool transposed, typename In, int columns>
 __device__ __forceinline__ void differentiate(const GradientCall<In>& g,
                                               const TilePlace& at,
@@ -148,18 +148,18 @@ __device__ __forceinline__ void differentiate(const GradientCall<In>& g,
   const Distances<transposed> distance(call, at, first);
   const auto inside = [&](auto n, auto s) { return sums[2][query_of(n, s)] - distance(n, s); };
   finish_scores<transposed>(call, at, keys, first, stage, inside, scores);
-  // Powers: e to the score less the log-sum-exp of its row, lifted.
+  // Exponentials of the score minus the log-sum-exp of its row, lifted.
   each_element<columns>([&](auto n, auto s) {
     scores.of[n][s] = tensor_core::power_of_two(scores.of[n][s] - sums[0][query_of(n, s)]);
   });
   const bool has_span = call.span.z != nullptr;
-  if (is_plain(call, at.full) && !call.dropout.active && !has_span) {  // none is kept zero
+  if (is_plain(call, at.full) && !call.dropout.active && !has_span) {  // keeps exact zeros
     each_element<columns>([&](auto n, auto s) {
       gradients.of[n][s] = scores.of[n][s] * (gradients.of[n][s] - sums[1][query_of(n, s)]);
     });
     return;
   }
-  // dS = P (keep dP - delta), and what weighs the values is P where it is kept.
+  // dS = P (keep dP - delta). Value weights are P where dropout keeps it.
   const auto finish = [&](auto n, auto s, bool kept) {
     const float power = scores.of[n][s], delta = sums[1][query_of(n, s)];
     const float gradient = kept ? gradients.of[n][s] * call.dropout.factor : 0;
@@ -177,15 +177,15 @@ __device__ __forceinline__ void differentiate(const GradientCall<In>& g,
     each_bit<transposed, columns>(keys.kept, first, finish);
   else
     each_element<columns>([&](auto n, auto s) { finish(n, s, true); });
-  // The score of a pair with itself does not depend on the query or the key.
+  // A self pair's score does not depend on the query or the key.
   if (call.hash.has_self && any_same(keys))
     each_bit<transposed, columns>(keys.same, first, [&](auto n, auto s, bool same) {
       if (same) gradients.of[n][s] = 0;
     });
 }
 
-// Both, of a tile whose queries, keys and sums are there: rows of the warp's 16 of 64 queries, or
-// keys where they are the block's own, and as many columns as there are sums for.
+// Computes both for a tile whose queries, keys and sums are in shared memory. Rows: the warp's 16
+// of 64 queries, or keys if these are the block's own. The sums determine the number of columns.
 template <bool by_key, typename Tile, typename In, int columns>
 __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
                                                    const BackwardMemory<Tile>& memory,
@@ -215,7 +215,7 @@ __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
   differentiate<by_key>(g, at, *memory.keys, sums, first, memory.stage, scores, gradients, dspan);
 }
 
-// Where keys are rows: a tile's products with tables, before those of its parts.
+// With keys as rows: a tile's products with tables, before those of its column parts.
 template <typename Tile, typename In>
 __device__ __forceinline__ void exchange_tables(const GradientCall<In>& g,
                                                 const BackwardMemory<Tile>& memory,
@@ -233,9 +233,8 @@ __device__ __forceinline__ void exchange_tables(const GradientCall<In>& g,
   __syncthreads();
 }
 
-// Gradients of scores may be of any size: where elements are float16 they are rounded in units, by
-// which a power of two takes the largest so far to below 2^15. Sums are in units too, and when a
-// larger one comes they change with them.
+// Score gradients have an unbounded range. In f16 they are scaled by a power of two that keeps the
+// largest so far below 2^15. Sums have the same units, and are rescaled when the units change.
 template <typename In>
 inline constexpr bool has_units = std::is_same_v<In, Float16>;
 inline constexpr float smallest_units = 0x1p120f;
@@ -248,12 +247,12 @@ __device__ inline float units_of(float largest, float before) {
   return to_units < before ? to_units : before;
 }
 
-// Those of the two rows that a thread has elements of.
+// Units of a thread's two rows.
 template <typename In>
 struct RowUnits {
   float to_units[2] = {smallest_units, smallest_units};
 
-  // Gradients come to be in units; what is summed over their rows, and of them alone, remains so.
+  // Scales gradients to units. Sums over their own rows alone keep those units.
   template <int columns, int dim>
   __device__ __forceinline__ void apply(WarpSums<columns>& gradients,
                                         WarpSums<dim>& sums,
@@ -275,13 +274,13 @@ struct RowUnits {
       sums.change([&](int, int, float sum, int r) { return sum * shrink[r]; });
     }
   }
-  // What sums of row r (the thread's first or second) are multiplied by.
+  // Factor that converts sums of row r (the thread's first or second) from units.
   __device__ float from_units(int r) const {
     return has_units<In> ? unlifted<In> / to_units[r] : unlifted<In>;
   }
 };
 
-// The gradient of 64 queries, from `query` on.
+// Writes the gradient of 64 queries, from `query` on.
 template <typename In, int dim>
 __device__ __forceinline__ void write_query_gradient(const GradientCall<In>& g,
                                                      const Either<In>& dquery,
@@ -306,15 +305,15 @@ __device__ void begin_copy_bands(const AttentionCall<In>& call,
   if (call.value_table) memory.value_band.begin_copy(call, call.value_table, nullptr, at, kept);
 }
 
-// With two sums of a key's features for each of the query's there are registers for half the
-// columns of a tile, where there are units or terms to keep: distances of keys alone leave room.
+// With keys as rows there are two sums of features instead of one. If units or terms other than key
+// distances also need registers, only half of a tile's columns fit.
 template <bool by_key, Terms terms, typename In>
 inline constexpr int columns_at_once =
     by_key && ((terms != Terms::none && terms != Terms::key_distances) || has_units<In>) ? tile / 2
                                                                                          : tile;
 
-// Calls use(place, first column, where the others' rows of query or key and of dout or value are,
-// weights, gradients of scores) for the tiles of a block's own queries, or keys.
+// Visits the streamed tiles of the block's own queries, or keys.
+//   use(place, first column, rows of query or key, rows of dout or value, weights, score gradients)
 template <bool by_key, Terms terms, typename Tile, typename In, typename Use>
 __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
                                                    const BackwardMemory<Tile>& memory,
@@ -377,7 +376,7 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
       const auto others = [&](int which) { return memory.other(stage, which).from(first); };
       use(at, first, others, scores, gradients);
     }
-    __syncthreads();  // the next tile, or the one after it, comes here
+    __syncthreads();  // the next tile, or the one after it, is copied here
     if (!g.ahead) begin_next(0);
   }
   tensor_core::wait_for_copies<0>();

@@ -1,6 +1,6 @@
-// The gradient of the query on matrix units for two neighbouring tiles of queries a block: warps
-// read keys and values once for the products of both. While values are multiplied the keys are
-// copied, and while the keys are multiplied, in the last pass over their columns, the next values.
+// Query gradient on matrix units for two adjacent query tiles in each block: warps read keys and
+// values once for the products of both. Copies overlap products: keys are copied while values are
+// multiplied. The next values are copied during the last pass over the columns of the keys.
 #pragma once
 
 #include "framework/kernels/attention/cuda/matrix_calls.h"
@@ -10,8 +10,8 @@ namespace longspan::tile_attention {
 
 template <typename Tile>
 struct QueryPairMemory {
-  TileKeys* keys;          // for each tile of queries
-  float (*sums)[3][tile];  // of each, as in BackwardMemory
+  TileKeys* keys;          // for each query tile
+  float (*sums)[3][tile];  // for each query tile, as in BackwardMemory
   unsigned char* rows;
 
   static constexpr std::size_t number_bytes =
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
                               const __grid_constant__ Either<typename Tile::In> dquery) {
   using In = typename Tile::In;
   constexpr int dim = Tile::dim;
-  constexpr int columns = dim > 64 ? tile / 2 : tile;  // that there are registers for
+  constexpr int columns = dim > 64 ? tile / 2 : tile;  // limited by registers
   const GradientCall<In>& g = known<Terms::none>(given);
   const AttentionCall<In>& call = g.call;
   const TileLists& lists = g.plan.by_query;
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
   WarpSums<dim> of_query[2];
   RowUnits<In> units[2];
   float unused[2] = {0, 0};
-  float* const no_stage = nullptr;  // there are no terms that need one
+  float* const no_stage = nullptr;  // no term needs a stage
   while (cursors.any()) {
     const std::int64_t key_tile = cursors.tile_index();
     TileKind kinds[2];
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
     const bool any = is_looked_at(call, kinds[0]) || is_looked_at(call, kinds[1]);
     read_masks(call, g.plan.mask, any, kinds, at, memory.keys);
     wait_for_rows<Tile, 1>();
-    __syncthreads();  // the values are here
+    __syncthreads();  // the values have arrived
 #pragma unroll 1
     for (int first = 0; first < tile; first += columns) {
       WarpSums<columns> scores[2], gradients[2];
@@ -86,7 +86,8 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
             Tile::finish(gradients[q]...);
           });
       if (first == 0) wait_for_rows<Tile, 0>();
-      __syncthreads();  // the keys are here, or the values not needed any more, or in one pass both
+      // the keys have arrived; the values may be overwritten (in a single pass, both)
+      __syncthreads();
       if (first + columns == tile) begin_next(memory.value(), call.value);
       with_visitors<false>(
           kinds, [&](auto... q) __attribute__((always_inline)) {
@@ -111,7 +112,7 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
             Tile::finish(of_query[q]...);
           });
     }
-    __syncthreads();  // the keys are not needed any more
+    __syncthreads();  // the keys may be overwritten
     begin_next(memory.key(), call.key);
   }
   tensor_core::wait_for_copies<0>();

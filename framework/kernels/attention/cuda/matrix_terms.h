@@ -1,13 +1,13 @@
-// What masks, score terms and dropout make of the products of a tile that a warp has in registers.
-// Rows are queries and columns keys, or with `transposed` the other way round; columns are those of
-// the tile from `first`. Elements go by the constants n and s of WarpSums.
+// Applies masks, score terms and dropout to the products of a tile, which a warp has in registers.
+// Rows are queries and columns keys, or vice versa if `transposed`; columns start at `first` of the
+// tile. The constants n and s of WarpSums index elements.
 #pragma once
 
 #include "framework/kernels/attention/cuda/tile_schedule.h"
 
 namespace longspan::tile_attention {
 
-// Calls f(n, s) for the elements that a thread has.
+// Calls f(n, s) for the elements of a thread.
 template <int columns, typename F>
 __device__ __forceinline__ void each_element(F f) {
   unrolled<columns / 2>([&](auto e) {
@@ -15,10 +15,10 @@ __device__ __forceinline__ void each_element(F f) {
   });
 }
 
-// Calls f(n, s, whether its bit is set).
+// Calls f(n, s, bit) with each element's bit.
 template <bool transposed, int columns, typename F>
 __device__ __forceinline__ void each_bit(const PairBits& pairs, int first, F f) {
-  constexpr int bits = 32;  // of a word
+  constexpr int bits = 32;  // in a word
   using Sums = WarpSums<columns>;
   const auto call = [&](auto n, auto s, std::uint32_t word, int bit) {
     f(std::integral_constant<int, n>(), std::integral_constant<int, s>(), (word >> bit & 1) != 0);
@@ -50,7 +50,7 @@ __device__ __forceinline__ void each_bit(const PairBits& pairs, int first, F f) 
   }
 }
 
-// Scores of pairs that do not count become -infinity.
+// Sets the scores of masked pairs to -infinity.
 template <bool transposed, int columns>
 __device__ __forceinline__ void hide_unseen(const TileKeys& keys,
                                             int first,
@@ -60,12 +60,12 @@ __device__ __forceinline__ void hide_unseen(const TileKeys& keys,
   });
 }
 
-// Whether any pair of the tile has a score of its own.
+// Whether any pair of the tile has the self score.
 __device__ inline bool any_same(const TileKeys& keys) {
   return keys.any_same[0] || keys.any_same[1] || keys.any_same[2] || keys.any_same[3];
 }
 
-// The distances from the queries of a thread's elements to their keys.
+// Relative positions of a thread's elements.
 template <bool transposed>
 class Distances {
  public:
@@ -86,13 +86,13 @@ class Distances {
   float of_first_[2];
 };
 
-// Elements of a row in shared memory at once, and from such a row to the next.
+// Columns of a row in shared memory at once, and the row stride.
 inline constexpr int stage_columns = 8;
 inline constexpr int stage_step = stage_columns + 2;
 inline constexpr std::size_t stage_bytes = tile * stage_step * sizeof(float);
 
-// Elements become what f(row, column, element) makes of them in a loop, for what is too long to be
-// there for each of a thread's elements. Two neighbouring threads have one row.
+// Replaces elements with f(row, column, element) in a loop, for an f too long to be unrolled over a
+// thread's elements. Two adjacent threads share one row.
 template <int columns, typename F>
 __device__ __forceinline__ void change_by_stage(WarpSums<columns>& sums, float* stage, F f) {
   const int row = static_cast<int>(threadIdx.x) / 2;
@@ -115,8 +115,8 @@ __device__ __forceinline__ void change_by_stage(WarpSums<columns>& sums, float* 
   });
 }
 
-// Products become scores in units of ln 2. inside(n, s) is asked where there are spans: how far
-// inside its query's a key is.
+// Converts products to scores in units of ln 2. With spans, calls inside(n, s): how far a key is
+// inside its query's span.
 template <bool transposed, typename In, int columns, typename Inside>
 __device__ __forceinline__ void finish_scores(const AttentionCall<In>& call,
                                               const TilePlace& at,
@@ -147,7 +147,7 @@ __device__ __forceinline__ void finish_scores(const AttentionCall<In>& call,
       scores.of[n][s] += log2_of_e * call.bias.at(at.h, after - origin);
     });
   }
-  // Of a token with itself too: it meets itself in every round.
+  // Includes a token's pair with itself, which shares every round.
   if (call.hash.rounds > 0)
     change_by_stage(scores, stage, [&](int row, int column, float score) {
       const int i = transposed ? first + column : row, j = transposed ? row : first + column;
@@ -156,8 +156,8 @@ __device__ __forceinline__ void finish_scores(const AttentionCall<In>& call,
       return score -
              log2_of_e * call.hash.logarithm(at.b * call.heads + at.h, position, keys.position[j]);
     });
-  // Without a floor a key beyond the span is not seen: were it the row's maximum, the others would
-  // vanish beside it.
+  // Without a floor, keys beyond the span are masked. If such a score were the row's maximum, the
+  // other weights could underflow.
   if (call.span.z != nullptr && !(call.span.soft.floor > 0))
     each_element<columns>([&](auto n, auto s) {
       if (!(inside(n, s) > 0)) scores.of[n][s] = minus_infinity<float>;

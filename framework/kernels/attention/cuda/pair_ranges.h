@@ -1,5 +1,5 @@
-// The pairs of a batch row and a head that a backward pass takes at once: all of them, or where
-// gradients of scores are kept as many as there is memory for.
+// Ranges of (batch row, head) pairs that a backward pass processes at once: all pairs, or as many
+// as have memory for saved score gradients.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace longspan::tile_attention {
 
-// Heads and rows of the batch.
+// Heads and batch rows.
 struct PairRange {
   std::int64_t head_begin;
   std::int64_t heads;
@@ -24,7 +24,7 @@ struct PairRange {
   std::int64_t rows;
 };
 
-// What has `count` in the fewest ranges of at most `most`, as even as can be: f(begin, count).
+// Splits `count` into the fewest ranges of at most `most`, as even as possible: f(begin, count).
 template <typename F>
 void for_even_ranges(std::int64_t count, std::int64_t most, F f) {
   const std::int64_t ranges = (count + most - 1) / most;
@@ -34,8 +34,9 @@ void for_even_ranges(std::int64_t count, std::int64_t most, F f) {
   }
 }
 
-// Ranges of at most `most` pairs, or of one, that have all heads from `head_begin` on and all rows:
-// rows with all heads where so many fit, since a table's gradient has blocks by head, not by row.
+// Ranges of at most `most` pairs (at least one), covering all heads from `head_begin` on and all
+// batch rows. Ranges contain all heads of their rows if possible, because a table's gradient has
+// blocks by head, not by row.
 inline std::vector<PairRange> pair_ranges(std::int64_t head_begin,
                                           std::int64_t heads,
                                           std::int64_t rows,
@@ -56,27 +57,29 @@ inline std::int64_t most_pairs(const std::vector<PairRange>& ranges) {
   return most;
 }
 
-// LONGSPAN_KEPT_PAIRS of the environment: the most pairs whose gradients of scores are kept at
-// once, however few blocks a kernel then has. Throws where it is no such number.
+// Returns LONGSPAN_MAX_SAVED_PAIRS of the environment: the maximum number of pairs whose score
+// gradients are saved at once. Overrides the minimum number of blocks. Throws Failure on an invalid
+// number.
 inline std::optional<std::int64_t> asked_kept_pairs() {
-  const char* const text = std::getenv("LONGSPAN_KEPT_PAIRS");
+  const char* const text = std::getenv("LONGSPAN_MAX_SAVED_PAIRS");
   if (text == nullptr) return std::nullopt;
   std::int64_t number = -1;
   const char* const end = text + std::strlen(text);
   const auto [stop, error] = std::from_chars(text, end, number);
   require(error == std::errc() && stop == end && number >= 0,
-          "LONGSPAN_KEPT_PAIRS is \"{}\", wanted a number of pairs, 0 or more",
+          "LONGSPAN_MAX_SAVED_PAIRS: expected an integer of at least 0, found \"{}\"",
           text);
   return number;
 }
 
-// The ranges of a group's pairs on matrix units whose gradients of scores are kept, for the
-// gradient of the query and of a table of distances to take; none where each makes them again. That
-// needs no memory, but takes longer where scores have products with a table.
+// Returns the ranges of a group's pairs whose score gradients are saved, for reuse by the gradients
+// of the query and of a relative-position table. Empty if each recomputes them. Recomputation needs
+// no memory, but takes longer with products with a table.
 template <typename In>
 std::vector<PairRange> kept_ranges(const AttentionCall<In>& call, const HeadGroup& group) {
   constexpr std::int64_t most_bytes = std::int64_t{512} << 20;
-  constexpr std::int64_t least_blocks = 512;  // of a kernel: two for each multiprocessor, and more
+  // for each kernel: at least two for each multiprocessor
+  constexpr std::int64_t least_blocks = 512;
   const std::int64_t tiles = group.plan->full_tiles() + group.plan->partial_tiles();
   if (!may_keep_gradients<In> || !call.key_table || call.span.z != nullptr || tiles == 0) return {};
   const auto bytes = tiles * tile * tile * static_cast<std::int64_t>(sizeof(In));

@@ -1,10 +1,10 @@
-// Tables whose rows belong to a distance, on matrix units. A tile of 64 queries and 64 keys has 127
-// distances: two halves of 64 rows of the table in shared memory, of which the next tile of the
-// same queries, or keys, has one again. Row e of half m is that of distance query_begin - key_begin
-// - 64 m + 63 - e; the tile of query tile q and key tile k has the halves k - q and k - q + 1, and
-// two neighbouring tiles of queries have three. A warp multiplies its 16 rows with the 80 rows
-// whose distances they have, and shifts row i of the product by i to where the keys are: in
-// registers, since four neighbouring threads have a row. 32 rows that follow one another have 96.
+// Relative-position tables on matrix units. A tile of 64 queries and 64 keys has 127 relative
+// positions: two halves of 64 table rows in shared memory. The next tile of the same queries, or
+// keys, reuses one half. Row e of half m has relative position query_begin - key_begin - 64 m + 63
+// - e. The tile of query tile q and key tile k has the halves k - q and k - q + 1; two adjacent
+// query tiles have three. A warp multiplies its 16 rows by the 80 table rows of their relative
+// positions. It then shifts row i of the product by i to the key columns. The shift stays in
+// registers, because four adjacent threads share a row. 32 consecutive rows need 96 table rows.
 #pragma once
 
 #include "framework/kernels/attention/cuda/tensor_core.h"
@@ -13,8 +13,8 @@ namespace longspan::tile_attention {
 
 inline constexpr int band_columns = tile + 16;
 
-// to[p] = the column `by` to the right of this thread's column p of eight, of which `low` has two
-// and `high` two of the next eight. `by` is 0 to 8, the same in the four threads of a row.
+// to[p] = the column `by` to the right of this thread's column p of eight. `low` has two of these
+// columns, and `high` two of the next eight. `by` is 0 to 8, equal in the four threads of a row.
 __device__ inline void shift_columns(const float* low, const float* high, int by, float (&to)[2]) {
   const int lane = static_cast<int>(threadIdx.x) % 32, column = lane % 4 * 2;
   const float even = column < by ? high[0] : low[0];
@@ -25,14 +25,14 @@ __device__ inline void shift_columns(const float* low, const float* high, int by
   }
 }
 
-// to[i, j] += from[i, j - i + 15], for the eights of columns of which the last of what they need is
-// in columns 16 part .. 16 part + 15.
+// to[i, j] += from[i, j - i + 15], for the groups of eight columns whose last input is in columns
+// 16 part .. 16 part + 15.
 __device__ __forceinline__ void add_shifted(WarpSums<tile>& to,
                                             const WarpSums<band_columns>& from,
                                             auto part) {
   const int by = 7 - static_cast<int>(threadIdx.x) % 32 / 4;
   unrolled<tile / 4>([&](auto e) {
-    constexpr int n = e / 2, r = e % 2;  // the second of a thread's rows is eight further down
+    constexpr int n = e / 2, r = e % 2;  // a thread's second row is eight rows below the first
     constexpr int low = n + 1 - r, high = low + 1;
     if constexpr (high / 2 == part) {
       float shifted[2];
@@ -43,7 +43,7 @@ __device__ __forceinline__ void add_shifted(WarpSums<tile>& to,
   });
 }
 
-// The same of elements, two in a word.
+// The shift for elements, two in a word.
 __device__ inline std::uint32_t shift_columns(std::uint32_t low, std::uint32_t high, int by) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const auto word = [=](int further) {
@@ -54,7 +54,7 @@ __device__ inline std::uint32_t shift_columns(std::uint32_t low, std::uint32_t h
   return by % 2 == 0 ? first : first >> 16 | second << 16;
 }
 
-// The other way: [i, c] is from[i, c + i - 15], 0 beyond the keys.
+// The inverse: [i, c] is from[i, c + i - 15], 0 beyond the keys.
 __device__ __forceinline__ Factors<band_columns> unshifted(const Factors<tile>& from) {
   const int by = static_cast<int>(threadIdx.x) % 32 / 4 + 1;
   Factors<band_columns> to;
@@ -71,14 +71,14 @@ __device__ __forceinline__ Factors<band_columns> unshifted(const Factors<tile>& 
   return to;
 }
 
-// The number of the first half of a tile.
+// Index of the first half of a tile.
 __device__ inline std::int64_t first_half_of(const TilePlace& at) {
   return (at.key - at.query) / tile;
 }
 inline constexpr std::int64_t no_half = std::int64_t{1} << 62;
 
-// The halves of a tile, or of it and of the tile of queries before it, in shared memory, half m in
-// place m % halves, and for each row what a bias adds to its products.
+// The halves of a tile, or of it and the preceding query tile, in shared memory. Half m is in slot
+// m % halves. Also has the bias added to the products of each row.
 template <typename In, int dim, int halves = 2>
 class Band {
  public:
@@ -89,8 +89,8 @@ class Band {
       : rows_(reinterpret_cast<In*>(at)),
         biases_(reinterpret_cast<float*>(at + halves * matrix_bytes<dim>)) {}
 
-  // Begins to copy the halves of a tile, but for those that are there from a tile whose first was
-  // `kept`.
+  // Begins to copy the halves of a tile, except those still present from a tile whose first half
+  // was `kept`.
   __device__ void begin_copy(const AttentionCall<In>& call,
                              const DistanceTable<const In>& table,
                              const float* biases,
@@ -115,10 +115,10 @@ class Band {
     }
   }
 
-  // Where rows 16 n .. 16 n + 15 of the warp's are.
+  // Pointers to rows 16 n .. 16 n + 15 of the warp's rows.
   struct Rows {
     const In* rows;
-    int first;  // the place of the first half
+    int first;  // slot of the first half
     __device__ const In* operator()(int n) const {
       return rows + place_of(first, first_row() + 16 * n) * matrix_step<dim>;
     }
@@ -132,7 +132,7 @@ class Band {
     return rows_ + place_of(place_of_half(first_half_of(at)), e) * matrix_step<dim>;
   }
 
-  // sums[i, j] += row i of the queries' . the row of the pair's distance, and its bias.
+  // sums[i, j] += query row i . the table row of the pair's relative position, plus its bias.
   template <typename Own>
   __device__ __forceinline__ void add_products(WarpSums<tile>& sums,
                                                Own own,
@@ -141,9 +141,8 @@ class Band {
     unrolled<band_columns / 16>([&](auto part) { add_shifted(sums, of_band, part); });
   }
 
-  // The same for the 32 rows of queries of a warp that follow one another, the first 16 in sums[0],
-  // where `last` is the second of a block's two tiles. Part by part, so that few products are there
-  // at once.
+  // For the 32 consecutive query rows of a warp, the first 16 in sums[0]; `last` is the second of a
+  // block's two tiles. Processed in parts to limit live registers.
   template <typename Own>
   __device__ __forceinline__ void add_products_of_pair(WarpSums<tile> (&sums)[2],
                                                        Own own,
@@ -177,8 +176,8 @@ class Band {
     });
   }
 
-  // sums[q] += the rows of the distances of part q's factors, where parts follow one another: one
-  // of 16 rows of queries, or of two tiles, where `last` is the second, two.
+  // sums[q] += the products of part q's factors with the rows of their relative positions. Parts
+  // are consecutive: one for 16 query rows, two for two tiles, where `last` is the second.
   template <int count>
   __device__ __forceinline__ void add_rows_of_parts(WarpSums<dim> (&sums)[count],
                                                     const Factors<tile> (&factors)[count],
@@ -203,17 +202,17 @@ class Band {
     });
   }
 
-  // Where keys are rows warps exchange the products through shared memory, key by key, of which the
-  // band's second half is no longer there where `exchange` is its. They may be read when threads
-  // have met.
+  // With keys as rows, warps exchange the products through shared memory, one key at a time. If
+  // `exchange` overlaps the band's second half, that half is overwritten. Results may be read after
+  // the threads synchronize.
   template <typename Own>
   __device__ __forceinline__ void exchange_products(Own own,
                                                     const TilePlace& at,
                                                     float* exchange) const {
     const WarpSums<band_columns> of_queries = products(own, at);
-    __syncthreads();  // all have read the band
+    __syncthreads();  // all warps have read the band
     const int first = of_queries.column(0, 0) + of_queries.row(0) % 16 - 15;
-    int places[4];  // of a thread's first elements, from which to the others is known
+    int places[4];  // of a thread's first elements; the others have known offsets
     unrolled<4>([&](auto s) { places[s] = exchange_place(of_queries.row(s), first + s % 2); });
     unrolled<band_columns / 2>([&](auto e) {
       constexpr int n = e / 4, s = e % 4, further = 8 * n + s / 2 * 8;
@@ -241,9 +240,9 @@ class Band {
   }
 
  private:
-  // Where the product of query i and key j is exchanged. The key changes bits 3 and 4 of the query,
-  // so that neither the threads of a warp that write meet at a bank, whose keys follow their
-  // queries, nor those that read, who have two queries of eight keys.
+  // Swizzled offset of the product of query i and key j: the key changes bits 3 and 4 of the query.
+  // This avoids bank conflicts between the writing threads of a warp, whose keys follow their
+  // queries. It also avoids them between the readers, which have two queries of eight keys.
   __device__ static int exchange_place(int i, int j) {
     return j * tile + (i ^ ((j & 6) << 2) ^ ((j & 1) << 4));
   }
@@ -252,7 +251,7 @@ class Band {
     const int rest = static_cast<int>(m) % halves;
     return rest < 0 ? rest + halves : rest;
   }
-  // Where row e is, when the first half is in place `first`: the places are a ring.
+  // Offset of row e if the first half is in slot `first`; the slots form a ring.
   __device__ static int place_of(int first, int e) {
     const int place = first * tile + e;
     if constexpr (halves == 2) return place & (2 * tile - 1);
@@ -270,7 +269,7 @@ class Band {
     add_row_products<dim, In>(of_band, Product{sums, own});
     return sums;
   }
-  // The warp's first of the 127 rows.
+  // The first of the 127 rows that the warp needs.
   __device__ static int first_row() { return tile - 16 - static_cast<int>(threadIdx.x) / 32 * 16; }
 
   In* rows_;

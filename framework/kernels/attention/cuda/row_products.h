@@ -1,4 +1,4 @@
-// A number for each of many rows of features: the sum of what their features are multiplied by.
+// Computes one number for each of many rows of features: the dot product with a second vector.
 #pragma once
 
 #include <limits>
@@ -10,10 +10,10 @@ namespace longspan::tile_attention {
 
 inline constexpr int lanes_a_row = 8;
 
-// For n below `count`: rows.to(n) = the sum over c below `width` of feature c of rows.row(n), which
-// is null where the sum is 0, times what rows.others(n, c) has for it and the next three.
-// Neighbouring threads have a row. Numbers of rows are of 32 bits, which divide in a fifth of the
-// time of 64.
+// For n below `count`: rows.to(n) = the sum over c below `width` of feature c of rows.row(n) times
+// rows.others(n, c). rows.row(n) may be null if the sum is 0. rows.others(n, c) returns the factors
+// of feature c and the next three. Adjacent threads share a row. Row indices have 32 bits, because
+// a 32-bit division takes a fifth of the time of a 64-bit one.
 template <typename In, typename Rows>
 __global__ void sum_row_products(std::uint32_t count,
                                  int width,
@@ -37,7 +37,7 @@ template <typename In, typename Rows>
 void launch_row_products(Cuda cuda, std::int64_t count, int width, const Rows& rows) {
   constexpr int threads = 256, rows_a_block = threads / lanes_a_row;
   require(count <= std::numeric_limits<std::uint32_t>::max() - rows_a_block,
-          "attention: more rows than kernels count");
+          "attention: more rows than the kernel supports");
   launch(cuda,
          {.blocks = (count + rows_a_block - 1) / rows_a_block, .threads = threads},
          sum_row_products<In, Rows>,

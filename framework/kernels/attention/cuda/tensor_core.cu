@@ -8,7 +8,7 @@ namespace longspan::tile_attention {
 
 bool warp_groups_are_wanted(Cuda cuda) {
   static const bool asked_for = [] {
-    const char* const value = std::getenv("LONGSPAN_WARP_GROUPS");
+    const char* const value = std::getenv("LONGSPAN_HOPPER_WGMMA");
     return value != nullptr && std::string_view(value) == "1";
   }();
   return asked_for && !cuda.state->is_meta() && is_hopper(cuda);

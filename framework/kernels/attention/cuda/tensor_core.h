@@ -1,6 +1,6 @@
-// Tile attention on matrix units: bf16 and f16 with sums in f32. A block of four warps has a tile
-// of 64 rows, 16 a warp, or two such, and streams tiles of 64 others past them: queries past which
-// keys stream, or keys past which queries do.
+// Tiled attention on matrix units: bf16 and f16 with sums in f32. A block of four warps has a tile
+// of 64 rows, 16 for each warp, or two such tiles. It streams tiles of 64 other rows past them:
+// keys past queries, or queries past keys.
 #pragma once
 
 #include <type_traits>
@@ -13,16 +13,15 @@ namespace longspan::tile_attention {
 
 using tensor_core::Pairs;
 
-// Elements from a row in shared memory to the next: so that 8 rows lie in different banks.
+// Row stride in shared memory, chosen to place 8 rows in different banks.
 template <int dim>
 inline constexpr int matrix_step = dim + 8;
 
 template <int dim>
 inline constexpr std::size_t matrix_bytes = tile* matrix_step<dim> * 2;
 
-// A tile of 64 rows in shared memory. How it lies there says what multiplies it: this one warps, by
-// products of 16 rows (hopper/swizzled_tile.h has the other, whose products go on beside what warps
-// do).
+// A tile of 64 rows in shared memory. Its layout determines the instruction: this one is for warp
+// products of 16 rows. hopper/swizzled_tile.h has the layout for asynchronous warp-group products.
 template <typename Element, int width>
 struct PaddedTile {
   using In = Element;
@@ -35,9 +34,9 @@ struct PaddedTile {
 
   __device__ In* at(int row, int c) const { return rows + row * matrix_step<dim> + c; }
   __device__ PaddedTile from(int row) const { return {at(row, 0)}; }
-  // Where 16 rows begin.
+  // The first of 16 rows.
   __device__ const In* operator()(int group) const { return at(16 * group, 0); }
-  // Warps read what has arrived, and products are there when they have been asked for.
+  // No-op: warp products are synchronous and read copied data directly.
   __device__ static void show_copies() {}
   template <typename... Sums>
   __device__ static void begin(Sums&...) {}
@@ -45,27 +44,27 @@ struct PaddedTile {
   __device__ static void finish(Sums&...) {}
 };
 
-// Of tiles that lie one after the other.
+// The n-th of consecutive tiles.
 template <typename Tile>
 __device__ Tile nth_tile(unsigned char* tiles, int n) {
   return {reinterpret_cast<typename Tile::In*>(tiles + n * Tile::bytes)};
 }
 
-// f(0), f(1), ... with constants, so that what they index stays in registers.
+// f(0), f(1), ... with compile-time constants, so that indexed arrays stay in registers.
 template <int count, typename F>
 __device__ __forceinline__ void unrolled(F f) {
   [&]<int... i>(std::integer_sequence<int, i...>) { (f(std::integral_constant<int, i>()), ...); }
   (std::make_integer_sequence<int, count>());
 }
 
-// A warp's part of a product: 16 rows of `columns`. What takes one is forced to be inlined: a call
-// would need it in memory.
+// A warp's part of a product: 16 rows of `columns`. Functions with this argument are forced inline,
+// because a call would move it to memory.
 template <int width>
 struct WarpSums {
   static constexpr int columns = width;
   float of[columns / 8][4] = {};
 
-  // Of the warp's.
+  // The warp's first row.
   __device__ static int first_row() { return static_cast<int>(threadIdx.x) / 32 * 16; }
   __device__ static int row(int s) {
     return first_row() + static_cast<int>(threadIdx.x) % 32 / 4 + s / 2 * 8;
@@ -73,7 +72,7 @@ struct WarpSums {
   __device__ static int column(int n, int s) {
     return 8 * n + static_cast<int>(threadIdx.x) % 4 * 2 + s % 2;
   }
-  // f(row, column, element, 0 in the first of the thread's two rows and 1 in the other).
+  // f(row, column, element, index of the thread's row: 0 or 1).
   template <typename F>
   __device__ __forceinline__ void each(F f) const {
     unrolled<columns / 2>([&](auto e) {
@@ -81,7 +80,7 @@ struct WarpSums {
       f(row(s), column(n, s), of[n][s], s / 2);
     });
   }
-  // Elements become what f returns.
+  // Replaces elements with the results of f.
   template <typename F>
   __device__ __forceinline__ void change(F f) {
     unrolled<columns / 2>([&](auto e) {
@@ -95,8 +94,8 @@ struct alignas(8) Neighbours {
   float of[2];
 };
 
-// The warp's rows of sums, each times the factor of the first or second of a thread's two rows, to
-// `rows` rows of a head [.., rows, heads, dim] of which the first is row `first`.
+// Writes the warp's rows of sums, multiplied by the factor of each of a thread's two rows.
+// Destination: `rows` rows of a head [.., rows, heads, dim], starting at row `first`.
 template <int dim, typename In>
 __device__ __forceinline__ void write_rows(const Either<In>& to,
                                            const AttentionCall<In>& call,
@@ -125,13 +124,13 @@ __device__ __forceinline__ void write_rows(const Either<In>& to,
   });
 }
 
-// Where tiles of this kind may begin.
+// Rounds up to an address where such a tile may begin.
 template <typename Tile>
 LONGSPAN_HOST_DEVICE constexpr std::size_t aligned_bytes(std::size_t bytes) {
   return (bytes + Tile::alignment - 1) / Tile::alignment * Tile::alignment;
 }
 
-// Begins to copy 64 rows: address(row) says from where, null for zeros.
+// Begins to copy 64 rows from address(row); null gives zeros.
 template <typename Tile, typename Address>
 __device__ __forceinline__ void begin_copy_rows(Tile to,
                                                 const typename Tile::In* somewhere,
@@ -144,8 +143,8 @@ __device__ __forceinline__ void begin_copy_rows(Tile to,
   }
 }
 
-// The same where all of them are there, `step` elements from one to the next: nothing is asked and
-// multiplied again for each piece.
+// Begins to copy 64 valid rows with stride `step`, without a check and a multiplication for each
+// piece.
 template <typename Tile>
 __device__ __forceinline__ void begin_copy_all_rows(Tile to,
                                                     const typename Tile::In* begin,
@@ -165,7 +164,7 @@ __device__ __forceinline__ void begin_copy_all_rows(Tile to,
   }
 }
 
-// 64 numbers, or zeros.
+// Begins to copy 64 numbers, or zeros.
 __device__ inline void begin_copy_numbers(float* to, const float* from) {
   const int c = static_cast<int>(threadIdx.x) * 4;
   if (c >= tile) return;
@@ -175,7 +174,7 @@ __device__ inline void begin_copy_numbers(float* to, const float* from) {
     for (int i = 0; i < 4; ++i) to[c + i] = 0;
 }
 
-// The rows of 64 queries of the query or of what is shaped like it, from row `first`.
+// Begins to copy the rows of 64 queries, from row `first`, of the query or a tensor of its shape.
 template <typename Tile, typename In>
 __device__ void begin_copy_queries(Tile to,
                                    const In* from,
@@ -190,7 +189,7 @@ __device__ void begin_copy_queries(Tile to,
   });
 }
 
-// Of 64 keys the rows of the key or the value.
+// Begins to copy the rows of 64 keys of the key or the value.
 template <typename Tile, typename In>
 __device__ void begin_copy_keys(Tile to,
                                 const In* from,
@@ -206,8 +205,8 @@ __device__ void begin_copy_keys(Tile to,
   });
 }
 
-// Waits until all groups of this thread's copies but the last `groups` have arrived where tiles of
-// this kind are multiplied. Threads must meet before they read what others copied.
+// Waits until all of this thread's copy groups except the last `groups` have arrived, visible to
+// the products of such tiles. Threads must synchronize before they read data that others copied.
 template <typename Tile, int groups>
 __device__ void wait_for_rows() {
   tensor_core::wait_for_copies<groups>();
@@ -222,8 +221,8 @@ __device__ Pairs own_rows_of(Tile rows, int k) {
   return tensor_core::read_matrices(rows.at(row, k * 16 + lane / 16 * 8));
 }
 
-// A product of what a warp has with rows of others. Several that have the same others are made at
-// once, for which warps read them once.
+// A product of a warp's own rows with streamed rows. Several products with the same streamed rows
+// are computed together, so that warps read these once.
 template <int columns, typename First>
 struct Product {
   WarpSums<columns>& sums;
@@ -232,7 +231,7 @@ struct Product {
 template <int columns, typename First>
 Product(WarpSums<columns>&, const First&) -> Product<columns, First>;
 
-// Features 16 k .. 16 k + 15 of a product's own rows, which lie in a tile, or come as own(k).
+// Features 16 k .. 16 k + 15 of a product's own rows, from a tile or from own(k).
 template <typename In, int dim>
 __device__ __forceinline__ Pairs features_of(const PaddedTile<In, dim>& own, auto k) {
   return own_rows_of(own, k);
@@ -242,7 +241,7 @@ __device__ __forceinline__ Pairs features_of(const Own& own, auto k) {
   return own(k);
 }
 
-// Columns 16 n .. 16 n + 15 of each product's sums += its own 16 rows . those of the others.
+// Columns 16 n .. 16 n + 15 of each product's sums += its own 16 rows . the streamed rows.
 template <typename In, typename... Products>
 __device__ __forceinline__ void add_columns(auto n,
                                             const Pairs (&left)[sizeof...(Products)],
@@ -256,15 +255,16 @@ __device__ __forceinline__ void add_columns(auto n,
   (add(products.sums, left[i++]), ...);
 }
 
-// From where 16 rows begin to what this lane gives the address of, where they are columns.
+// Offset from the first of 16 rows to the address that this lane provides, with these rows as
+// columns.
 template <int dim>
 __device__ int place_of_lane() {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return (lane / 16 * 8 + lane % 8) * matrix_step<dim> + lane / 8 % 2 * 8;
 }
 
-// sums[i, j] += own row i . row j of the others, of each product; others(n) is where rows 16 n ..
-// 16 n + 15 are.
+// sums[i, j] += own row i . streamed row j, for each product; others(n) points to rows 16 n .. 16 n
+// + 15.
 template <int dim, typename In, typename Others, int columns, typename Own, typename... More>
 __device__ __forceinline__ void add_row_products(Others others,
                                                  const Product<columns, Own>& product,
@@ -279,13 +279,13 @@ __device__ __forceinline__ void add_row_products(Others others,
   });
 }
 
-// 16 rows of factors as they are multiplied.
+// 16 rows of factors in operand format.
 template <int width>
 struct Factors {
   static constexpr int columns = width;
   Pairs of[columns / 16];
 
-  // Columns column(n, 0) and the next of the first or second of the thread's rows.
+  // Columns column(n, 0) and the next, of the first or second of the thread's rows.
   __device__ std::uint32_t& word(auto n, auto r) { return of[n / 2].of[n % 2 * 2 + r]; }
   __device__ std::uint32_t word(auto n, auto r) const { return of[n / 2].of[n % 2 * 2 + r]; }
 };
@@ -312,7 +312,7 @@ __device__ __forceinline__ Factors<columns> rounded(const WarpSums<columns>& sum
   return factors;
 }
 
-// sums[i, c] += the sum over the other rows j of factors[i, j] and their feature c, of each
+// sums[i, c] += the sum over streamed rows j of factors[i, j] and their feature c, for each
 // product.
 template <typename In, typename Others, int dim, typename First, typename... More>
 __device__ __forceinline__ void add_rows(Others others,
@@ -329,9 +329,9 @@ __device__ __forceinline__ void add_rows(Others others,
   });
 }
 
-// Adds products of the warp's rows, in a tile or as features in registers, and a tile of others, or
-// of factors and others. For all of what is summed Tile::begin(sums...) comes before and
-// Tile::finish(sums...) after, and nothing else is done to it between.
+// Adds products of the warp's rows, from a tile or from registers, with a streamed tile, or of
+// factors with it. Call Tile::begin(sums...) before and Tile::finish(sums...) after all of them,
+// and do not access the sums in between.
 template <typename In, int dim, typename... Products>
 __device__ __forceinline__ void multiply_rows(PaddedTile<In, dim> others,
                                               const Products&... products) {
@@ -344,8 +344,8 @@ __device__ __forceinline__ void sum_rows(PaddedTile<In, dim> others, const Produ
 
 inline constexpr float log2_of_e = 1.44269504088896340736f;
 
-// Weights, between 0 and 1, are rounded to elements when they have been multiplied by 2^lift: a
-// million light keys weigh as much as one that is heavy, and float16 has few powers of two below 1.
+// Weights between 0 and 1 are multiplied by 2^lift before they are rounded to elements. f16 has few
+// powers of two below 1, and a million small weights may be as important as a large one.
 template <typename In>
 inline constexpr int lift = std::is_same_v<In, Float16> ? 14 : 0;
 template <typename In>

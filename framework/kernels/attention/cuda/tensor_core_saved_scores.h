@@ -1,5 +1,5 @@
-// Gradients of scores that are made once, by the blocks that have keys as rows, and kept for the
-// products of queries: tiles [64 keys, 64 queries] of elements.
+// Score gradients that the key blocks compute once and save for the query products: tiles [64 keys,
+// 64 queries] of elements.
 #pragma once
 
 #include "framework/kernels/attention/cuda/matrix_calls.h"
@@ -8,7 +8,7 @@
 
 namespace longspan::tile_attention {
 
-// The four words of four neighbouring lanes the other way round: lane t gets words t of all.
+// Transposes the four words of four adjacent lanes: lane t receives word t of each.
 __device__ __forceinline__ void exchange_words(std::uint32_t (&words)[4]) {
   const int lane = static_cast<int>(threadIdx.x) % 4;
   unrolled<2>([&](auto step) {
@@ -23,7 +23,7 @@ __device__ __forceinline__ void exchange_words(std::uint32_t (&words)[4]) {
   });
 }
 
-// Writes the warp's rows of factors to those of a tile, whose columns are those from `first`.
+// Writes the warp's rows of factors to those of a tile, whose columns start at `first`.
 template <typename In, int columns>
 __device__ __forceinline__ void keep_factors(In* to, const Factors<columns>& factors, int first) {
   struct alignas(16) Piece {
@@ -44,7 +44,7 @@ __device__ __forceinline__ void keep_factors(In* to, const Factors<columns>& fac
   });
 }
 
-// The 16 columns of a tile from `first` as a warp's rows of factors.
+// The 16 columns of a tile from `first`, as a warp's rows of factors.
 template <typename In>
 __device__ __forceinline__ Factors<tile> columns_of(PaddedTile<In, tile> kept, int first) {
   const In* const of_lane = kept.at(0, first) + place_of_lane<tile>();
@@ -55,7 +55,7 @@ __device__ __forceinline__ Factors<tile> columns_of(PaddedTile<In, tile> kept, i
   return factors;
 }
 
-// The shared memory of a block that has one tile of queries, or two neighbours.
+// Shared memory of a block with one query tile, or two adjacent ones.
 template <typename In, int dim, int count>
 struct KeptQueriesMemory {
   using BandOf = Band<In, dim, count + 1>;
@@ -75,9 +75,9 @@ struct KeptQueriesMemory {
   }
 };
 
-// The gradient of the query: those of the scores with keys, and with the table. A warp's rows of
-// two tiles follow one another. While a tile's keys are multiplied its part of the table is copied,
-// and while that is multiplied what comes next.
+// Query gradient: products of the score gradients with keys and with the table. A warp's rows of
+// two tiles are consecutive. Copies overlap products: a tile's part of the table is copied while
+// its keys are multiplied. The next keys are copied while the table is multiplied.
 template <typename In, int dim, int count>
 __global__ void __launch_bounds__(tile_threads, dim > 64 ? 2 : 3)
     multiply_kept_by_keys(const __grid_constant__ GradientCall<In> g,
@@ -100,10 +100,10 @@ __global__ void __launch_bounds__(tile_threads, dim > 64 ? 2 : 3)
     tensor_core::end_copy_group();
   };
   begin_next();
-  std::int64_t there = no_half;  // of the band
+  std::int64_t there = no_half;  // first half present in the band
   WarpSums<dim> of_query[count];
   while (cursors.any()) {
-    // The last of the block's tiles of queries, and which of them have the keys.
+    // The last of the block's query tiles, and which of its tiles visit the keys.
     const TilePlace last = {
         b, h, (first_tile + count - 1) * tile, cursors.tile_index() * tile, false};
     TileKind of_tiles[count];
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(tile_threads, dim > 64 ? 2 : 3)
     const bool sees = Part::of_tile(of_tiles, 0) != TileKind::none;
     cursors.next(lists);
     wait_for_rows<PaddedTile<In, dim>, 0>();
-    __syncthreads();  // the keys are here, and the last part of the table is not needed any more
+    __syncthreads();  // the keys have arrived; the previous part of the table may be overwritten
     memory.band.begin_copy(call, call.key_table, nullptr, last, there);
     there = first_half_of(last);
     tensor_core::end_copy_group();
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(tile_threads, dim > 64 ? 2 : 3)
         sum_rows(memory.key(), Product{of_query[0], factors[0]}, Product{of_query[1], factors[1]});
     }
     wait_for_rows<PaddedTile<In, dim>, 0>();
-    __syncthreads();  // the table is here, and the keys are not needed any more
+    __syncthreads();  // the table has arrived; the keys may be overwritten
     begin_next();
     if (sees) memory.band.add_rows_of_parts(of_query, factors, last);
   }

@@ -1,6 +1,6 @@
-// One tile of 64 queries and 64 keys in a block of 128 threads: its products, its mask and the
-// scores of its pairs, for any head width and any dtype. A thread has 4 x 8 elements of a product
-// in registers; where rows are gone through, two neighbouring threads have one row together.
+// One tile of 64 queries and 64 keys in a block of 128 threads: its products, mask and scores, for
+// any head width and dtype. A thread has 4 x 8 elements of a product in registers. In row-wise
+// passes, two adjacent threads share a row.
 #pragma once
 
 #include "framework/kernels/attention/cuda/kernel_arguments.h"
@@ -12,12 +12,12 @@ namespace longspan::tile_attention {
 inline constexpr int tile_threads = 128;
 inline constexpr int own_rows = 4;
 inline constexpr int own_columns = 8;
-inline constexpr int depth = 32;              // features that are read at once
-inline constexpr int depth_step = depth + 1;  // of rows of them in shared memory, against conflicts
-inline constexpr int tile_step = tile + 2;    // of rows of a tile
-inline constexpr int band = 2 * tile - 1;     // distances that a tile has
+inline constexpr int depth = 32;              // features read at once
+inline constexpr int depth_step = depth + 1;  // row stride in shared memory, against bank conflicts
+inline constexpr int tile_step = tile + 2;    // row stride of a tile
+inline constexpr int band = 2 * tile - 1;     // relative positions of a tile
 
-// Which tile of which batch row and head; its first query and key.
+// Indices of a tile, its batch row and head, its first query and its first key.
 struct TilePlace {
   std::int64_t b;
   std::int64_t h;
@@ -26,7 +26,7 @@ struct TilePlace {
   bool full;
 };
 
-// A bit for each pair of a tile: that of query i and key j is bit j % 32 of word 2 i + j / 32.
+// One bit for each pair of a tile: query i and key j have bit j % 32 of word 2 i + j / 32.
 struct PairBits {
   std::uint32_t words[2 * tile];
 
@@ -35,28 +35,28 @@ struct PairBits {
   }
 };
 
-// What is known of the keys of a tile and of its pairs: of those where they are looked at, or where
-// there is dropout.
+// Validity of a tile's keys and pairs. Pair bits are filled only if pairs are checked individually,
+// or with dropout.
 struct alignas(16) TileKeys {
   std::int32_t position[tile];
   std::int32_t bucket[tile];
   std::uint32_t real[2];  // bits
-  PairBits visible;       // those that count
-  PairBits same;          // those of them with one position, where they have a score of their own
-  bool any_same[4];       // of those that each warp's threads made
-  PairBits kept;          // those that dropout keeps
+  PairBits visible;       // allowed pairs
+  PairBits same;          // allowed pairs with equal positions, if these have a self score
+  bool any_same[4];       // for the pairs that each warp's threads evaluated
+  PairBits kept;          // pairs that dropout keeps
 
   __device__ bool is_real(int j) const { return (real[j / 32] >> (j % 32) & 1) != 0; }
 };
 
-// The shared memory of a block.
+// Shared memory of a block.
 template <typename T>
 struct TileMemory {
   TileKeys* keys;
-  T* rows;    // [tile]: a number a row
-  T* stage;   // what a product reads: rows of features, or a tile
+  T* rows;    // [tile]: one number for each row
+  T* stage;   // operands of a product: rows of features, or a tile
   T* first;   // [tile, tile_step]: scores, then probabilities
-  T* second;  // the same, in the backward pass: gradients of probabilities, then of scores
+  T* second;  // as first; in the backward pass: probability gradients, then score gradients
 
   static constexpr std::size_t stage_elements = (tile + band + 1) * depth_step;
   static constexpr std::size_t tile_elements = tile * tile_step;
@@ -81,7 +81,7 @@ struct Sums {
 
   __device__ static int row() { return static_cast<int>(threadIdx.x) / 8 * own_rows; }
   __device__ static int column() { return static_cast<int>(threadIdx.x) % 8 * own_columns; }
-  // f(row, column, element) for its own.
+  // Calls f(row, column, element) for the thread's elements.
   template <typename F>
   __device__ void each(F f) {
     for (int r = 0; r < own_rows; ++r)
@@ -106,14 +106,14 @@ __device__ void add_product(Sums<T>& sums, int count, Left left, Right right) {
   }
 }
 
-// to[r, c] = f(r, c) with rows of `columns` elements `step` apart, by the whole block.
+// to[r, c] = f(r, c) with `columns` elements in each row and stride `step`, by the whole block.
 template <int columns, typename T, typename F>
 __device__ void fill_rows(T* to, int rows, int step, F f) {
   for (int e = static_cast<int>(threadIdx.x); e < rows * columns; e += tile_threads)
     to[e / columns * step + e % columns] = f(e / columns, e % columns);
 }
 
-// sums[i, j] += the product of rows left(i, feature) and right(j, feature) of `width` features.
+// sums[i, j] += the dot product of rows left(i, feature) and right(j, feature) of `width` features.
 template <typename T, typename Left, typename Right>
 __device__ void add_row_products(Sums<T>& sums, int width, T* stage, Left left, Right right) {
   T* const other = stage + tile * depth_step;
@@ -133,7 +133,7 @@ __device__ void add_row_products(Sums<T>& sums, int width, T* stage, Left left, 
   }
 }
 
-// Feature c of the table's row of a distance; 0 beyond the ends of one that is not clipped.
+// Feature c of the table row of a relative position; 0 beyond the ends of an unclipped table.
 template <typename In>
 __device__ Accumulator<In> distance_feature(const DistanceTable<const In>& table,
                                             std::int64_t h,
@@ -143,17 +143,18 @@ __device__ Accumulator<In> distance_feature(const DistanceTable<const In>& table
   return wide(table.row(h, distance)[c]);
 }
 
-// The distance of the first query and key of a tile. Row e of its band is that of distance origin +
-// 63 - e, and the pair (i, j) has row j - i + 63.
+// Relative position of the tile's first query and key. Row e of its band has relative position
+// origin + 63 - e, and pair (i, j) uses row j - i + 63.
 template <typename In>
 __device__ std::int64_t origin_of(const AttentionCall<In>& call, const TilePlace& at) {
   return call.query_begin + at.query - call.key_begin - at.key;
 }
 
-// What of a pair is multiplied with the row of its distance.
+// Side of a pair that is multiplied by the row of its relative position.
 enum class Multiplied { query, key };
 
-// sums[i, j] += left(i, feature) . the table's row of the pair's distance, or left(j, feature).
+// sums[i, j] += left(i, feature), or left(j, feature), . the table row of the pair's relative
+// position.
 template <Multiplied side = Multiplied::query, typename In, typename Left>
 __device__ void add_distance_products(Sums<Accumulator<In>>& sums,
                                       const DistanceTable<const In>& table,
@@ -190,8 +191,8 @@ __device__ void add_distance_products(Sums<Accumulator<In>>& sums,
   }
 }
 
-// sums[i, c] += the sum over the pairs (i, j) of factors[i, j] and features first .. first + 63 of
-// the table's row of their distance; or sums[j, c].
+// sums[i, c] (or sums[j, c]) += the sum over pairs (i, j) of factors[i, j] times features first ..
+// first + 63 of the table row of their relative position.
 template <Multiplied side = Multiplied::query, typename In>
 __device__ void add_distance_rows(Sums<Accumulator<In>>& sums,
                                   const DistanceTable<const In>& table,
@@ -213,7 +214,7 @@ __device__ void add_distance_rows(Sums<Accumulator<In>>& sums,
         sums,
         tile,
         [=](int own, int e) {
-          const int by = begin + e - (tile - 1);  // from the query to the key
+          const int by = begin + e - (tile - 1);  // key minus query
           const int other = side == Multiplied::query ? own + by : own - by;
           if (other < 0 || other >= tile) return T{0};
           return side == Multiplied::query ? factors[own * tile_step + other]
@@ -223,8 +224,8 @@ __device__ void add_distance_rows(Sums<Accumulator<In>>& sums,
   }
 }
 
-// The features of rows of a tile: zero beyond the sequence, and in padding, so that what stands
-// there (NaN, say) reaches no product.
+// The features of rows of a tile. Rows beyond the sequence and padding rows are read as zeros, so
+// that their contents (NaN, for example) do not reach a product.
 template <typename In>
 struct TileRows {
   using T = Accumulator<In>;
@@ -264,7 +265,7 @@ __device__ void read_keys(const AttentionCall<In>& call, const TilePlace& at, Ti
                        : 0;
 }
 
-// Half a row's pairs a thread.
+// Each thread evaluates the pairs of half a row.
 template <typename In>
 __device__ void read_pairs(const AttentionCall<In>& call,
                            const MaskView& mask,
@@ -307,7 +308,7 @@ __device__ void read_pairs(const AttentionCall<In>& call,
   if (threadIdx.x % 32 == 0) keys.any_same[threadIdx.x / 32] = any;
 }
 
-// The same of what dropout keeps.
+// Each thread evaluates dropout for half a row.
 template <typename In>
 __device__ void read_kept(const AttentionCall<In>& call, const TilePlace& at, TileKeys& keys) {
   if (!call.dropout.active) return;
@@ -316,7 +317,7 @@ __device__ void read_kept(const AttentionCall<In>& call, const TilePlace& at, Ti
       call.dropout.kept(call.dropout.index.of(at.b, at.h, at.query + i, at.key + first));
 }
 
-// One row of a tile's pairs: from a product to a score, and what the score is multiplied by.
+// One row of a tile's pairs: converts products to scores, and gives the factors of the weights.
 template <typename In>
 struct TileRow {
   using T = Accumulator<In>;
@@ -324,7 +325,7 @@ struct TileRow {
   TilePlace at;
   const TileKeys& keys;
   int i;
-  std::int32_t position;  // where rules of hashing ask for it
+  std::int32_t position;  // for hash rules
   T end = 0;              // of the soft span
 
   __device__ TileRow(const AttentionCall<In>& c, const TilePlace& p, const TileKeys& k, int row)
@@ -349,25 +350,25 @@ struct TileRow {
     }
     if (call.slopes != nullptr) score -= call.slopes[at.h] * std::abs(distance(j));
     if (call.bias.all != nullptr) score += call.bias.at(at.h, j - i - origin_of(call, at));
-    // Of a token with itself too: it meets itself in every round.
+    // Includes a token's pair with itself, which shares every round.
     if (call.hash.rounds > 0)
       score -= call.hash.logarithm(at.b * call.heads + at.h, position, keys.position[j]);
-    // Without a floor a key beyond the span is not seen: were it the row's maximum, the others
-    // would vanish beside it.
+    // Without a floor, keys beyond the span are masked. If such a score were the row's maximum, the
+    // other weights could underflow.
     if (call.span.z != nullptr && !(call.span.soft.floor > 0) && !(soft(j) > 0))
       return minus_infinity<T>;
     return score;
   }
 
-  // What the gradient of a score is multiplied with for that of its product, scaled.
+  // Factor from the gradient of a score to the gradient of its scaled product.
   __device__ T cap_slope(T product) const {
     if (!(call.cap > 0)) return 1;
     const T part = std::tanh(product * call.scale / call.cap);
     return 1 - part * part;
   }
 
-  // f(j, factor) for this thread's half of the row, every other column; the factor is that of
-  // dropout.
+  // Calls f(j, factor) for this thread's half of the row, every other column, with the dropout
+  // factor.
   template <typename F>
   __device__ void each(F f) const {
     const int half = static_cast<int>(threadIdx.x) % 2;
@@ -376,14 +377,14 @@ struct TileRow {
   }
 };
 
-// The products of the tile's queries and keys to memory.first, its mask to memory.keys.
+// Writes the products of the tile's queries and keys to memory.first, and its mask to memory.keys.
 template <typename In>
 __device__ void read_scores(const AttentionCall<In>& call,
                             const MaskView& mask,
                             const TilePlace& at,
                             const TileMemory<Accumulator<In>>& memory) {
   using T = Accumulator<In>;
-  __syncthreads();  // the last tile has been used
+  __syncthreads();  // the previous tile has been used
   read_keys(call, at, *memory.keys);
   __syncthreads();
   read_pairs(call, mask, at, *memory.keys);
@@ -409,7 +410,7 @@ __device__ void read_scores(const AttentionCall<In>& call,
   sums.write(memory.first);
 }
 
-// Calls f(key tile, whether all its pairs count) for those that a tile of queries sees.
+// Calls f(key tile, whether all its pairs are allowed) for the tiles visible to a query tile.
 template <typename In, typename F>
 __device__ void for_key_tiles(const AttentionCall<In>& call,
                               const TileLists& lists,
@@ -423,7 +424,7 @@ __device__ void for_key_tiles(const AttentionCall<In>& call,
       f(t, run.full != 0 && call.reaches(b, query_tile * tile, t * tile));
   }
 }
-// The same for the query tiles that see a tile of keys.
+// Calls f(query tile, whether all its pairs are allowed) for the tiles that see a key tile.
 template <typename In, typename F>
 __device__ void for_query_tiles(const AttentionCall<In>& call,
                                 const TileLists& lists,

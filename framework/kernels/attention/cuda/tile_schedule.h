@@ -1,4 +1,4 @@
-// The tiles that a block on matrix units visits, and what counts in them.
+// The tiles that a block on matrix units visits, and their masks.
 #pragma once
 
 #include <limits>
@@ -12,8 +12,7 @@ struct TileRange {
   std::int32_t begin = 0;
   std::int32_t end = std::numeric_limits<std::int32_t>::max();
 };
-// Of the keys that a tile of queries of a batch row sees, and of the queries that see a tile of
-// keys.
+// The key tiles that a query tile of a batch row sees, and the query tiles that see a key tile.
 template <typename In>
 __device__ TileRange key_tiles_of(const AttentionCall<In>& call,
                                   std::int64_t b,
@@ -27,12 +26,12 @@ __device__ TileRange query_tiles_of(const AttentionCall<In>& call,
   return {.end = static_cast<std::int32_t>(call.end_query_tile(b, key_tile))};
 }
 
-// The tiles of a list of runs that are in a range, one after the other.
+// Iterates over the tiles of a list of runs within a range.
 class TileCursor {
  public:
   static constexpr std::int32_t no_tile = std::numeric_limits<std::int32_t>::max();
 
-  // Nothing where there is no list of that number.
+  // Empty if there is no list of that number.
   __device__ TileCursor(const TileLists& lists,
                         std::int64_t of,
                         const TileRange& range,
@@ -49,7 +48,7 @@ class TileCursor {
   __device__ bool any() const { return tile_ != no_tile; }
   __device__ std::int64_t tile_index() const { return tile_; }
   __device__ bool full() const { return run_.full != 0; }
-  // As the how many-th of all lists it is visited.
+  // Visit number over all lists.
   __device__ std::int64_t number(const TileLists& lists) const {
     return lists.before[next_run_ - 1] + tile_ - run_.begin;
   }
@@ -72,15 +71,15 @@ class TileCursor {
   std::int32_t next_run_;
   std::int32_t end_;
   std::int32_t end_tile_;
-  TileRun run_ = {};  // the present one
+  TileRun run_ = {};  // the current run
   std::int32_t tile_;
 };
 
-// The tiles that any of `count` neighbouring lists has, one after the other.
+// Iterates over the union of the tiles of `count` adjacent lists.
 template <int count>
 class TileCursors {
  public:
-  // Of a batch row's tiles of queries, from `first` on, as far as there are some.
+  // Lists of a batch row's query tiles, from `first` on, as far as they exist.
   template <typename In>
   __device__ TileCursors(const AttentionCall<In>& call,
                          const TileLists& lists,
@@ -96,7 +95,7 @@ class TileCursors {
     if (count == 1 || first_.tile_index() < last_.tile_index()) return first_.tile_index();
     return last_.tile_index();
   }
-  // In list i.
+  // Kind of the tile in list i.
   __device__ TileKind kind(int i) const {
     const TileCursor& cursor = i == 0 ? first_ : last_;
     if (cursor.tile_index() != tile_index()) return TileKind::none;
@@ -114,10 +113,10 @@ class TileCursors {
  private:
   static_assert(count == 1 || count == 2);
   TileCursor first_;
-  TileCursor last_;  // the same list where there is one
+  TileCursor last_;  // the last list; equals first_ if there is only one
 };
 
-// What the reach of 64 queries leaves of a tile of keys that a list has.
+// Kind of a listed key tile after the lookback of 64 queries is applied.
 template <typename In>
 __device__ TileKind within_reach(const AttentionCall<In>& call,
                                  std::int64_t b,
@@ -127,14 +126,14 @@ __device__ TileKind within_reach(const AttentionCall<In>& call,
   return kind == TileKind::full && !call.reaches(b, query, key) ? TileKind::partial : kind;
 }
 
-// Whether a tile's pairs are all alike.
+// Whether no pair of a tile needs an individual check.
 template <typename In>
 __device__ bool is_plain(const AttentionCall<In>& call, bool full) {
   return full && !call.looks_at_pairs();
 }
 
-// Which rows of a block's two tiles of queries are part q, of which warp w has the rows 16 w ..
-// 16 w + 15: tile q, or where a warp's rows are to `follow` one another those from 32 w + 16 q.
+// The rows of part q of a block's two query tiles. Warp w has rows 16 w .. 16 w + 15 of tile q.
+// With `follow`, the rows of a warp are consecutive: part q has 32 w + 16 q and the following rows.
 template <bool follow>
 struct PairPart {
   __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
@@ -143,18 +142,19 @@ struct PairPart {
     if constexpr (follow) return warp() / 2 == 0 ? of_tiles[0] : of_tiles[1];
     return of_tiles[q];
   }
-  // From the first tile's first, for a warp whose rows of a part are those from 16 `warp`.
+  // Row offset of a part from the start of the first tile, for a warp whose own offset is 16
+  // `warp`.
   __device__ static int begin(int q) { return follow ? 16 * (warp() + q) : q * tile; }
 };
 
-// Calls f(constants) with which of a block's parts of queries have a tile of keys.
+// Calls f(constants) with the parts of the block's queries that visit a key tile.
 template <bool follow, int count, typename F>
 __device__ __forceinline__ void with_visitors(const TileKind (&kinds)[count], F f) {
   constexpr std::integral_constant<int, 0> first;
   constexpr std::integral_constant<int, 1> second;
   if constexpr (count == 1) {
     f(first);
-  } else if constexpr (follow) {  // both are of one tile
+  } else if constexpr (follow) {  // all of one tile
     if (kinds[0] != TileKind::none) f(first, second);
   } else {
     if (kinds[1] == TileKind::none)
@@ -171,9 +171,9 @@ __device__ bool is_looked_at(const AttentionCall<In>& call, TileKind kind) {
   return kind != TileKind::none && !is_plain(call, kind == TileKind::full);
 }
 
-// What counts in a tile of keys for each part of a block's queries, at(constant) of it: bits where
-// pairs need to be looked at, which are some of the block's where `any`, and what dropout keeps.
-// They may be read when threads have met.
+// Validity of a key tile for each part of a block's queries, at(constant). Pair bits are filled for
+// parts that need individual checks, if `any`, and dropout bits with dropout. Results may be read
+// after the threads synchronize.
 template <typename In, int count, typename At>
 __device__ __forceinline__ void read_masks(const AttentionCall<In>& call,
                                            const MaskView& mask,

@@ -1,4 +1,5 @@
-// Additive attention on any backend: `each_row` is the backend's, f(row) for every row.
+// Backend-independent additive attention. The backend provides `each_row`, which calls f(row) for
+// every row.
 #pragma once
 
 #include <cmath>
@@ -73,7 +74,7 @@ struct View {
     if (length != nullptr && key_begin + j >= length[b]) return false;
     return padding == nullptr || padding[b * keys + j] == 0;
   }
-  // What the value of a pair is multiplied with beside its probability.
+  // Dropout factor of a pair's probability.
   LONGSPAN_HOST_DEVICE A kept(std::int64_t b,
                               std::int64_t h,
                               std::int64_t i,
@@ -82,14 +83,14 @@ struct View {
     const bool is = static_cast<double>(random.uniform_at(index.of(b, h, i, j))) >= rate;
     return is ? static_cast<A>(1 / (1 - rate)) : A{0};
   }
-  // Where the query before i has looked; nullptr: nowhere.
+  // Probabilities of the query before i; nullptr: all 0.
   LONGSPAN_HOST_DEVICE const A* looked(std::int64_t b, std::int64_t h, std::int64_t i) const {
     if (taps == 0) return nullptr;
     if (i > 0) return probabilities + ((b * heads + h) * time + i - 1) * keys;
     return before == nullptr ? nullptr : before + (b * heads + h) * keys;
   }
 
-  // tanh of a pair's sum, feature by feature; returns the score.
+  // Writes tanh of a pair's sum to `tangent`, by feature, and returns the score.
   LONGSPAN_HOST_DEVICE A score(std::int64_t b,
                                std::int64_t h,
                                std::int64_t i,
@@ -134,7 +135,7 @@ LONGSPAN_HOST_DEVICE inline void clear(A* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) x[i] = A{0};
 }
 
-// Of one query and head, without taps: a softmax of what comes along.
+// One query and head, without taps: an online softmax over the keys.
 template <typename T>
 struct Look {
   using A = Accumulator<T>;
@@ -186,8 +187,8 @@ struct Gradients {
         dtaps(View<T>::template of<A>(call.dtaps)) {}
 };
 
-// Of one query and head: dquery and its share of dweight; what its gradient has on average, for
-// the keys.
+// One query and head: dquery and its contribution to dweight. Also saves the mean of its
+// probability gradients, for the keys.
 template <typename T>
 struct LookBack {
   using A = Accumulator<T>;
@@ -222,7 +223,7 @@ struct LookBack {
   }
 };
 
-// Of one key and head, after all queries.
+// One key and head, after all queries.
 template <typename T>
 struct SeenBack {
   using A = Accumulator<T>;
@@ -252,7 +253,7 @@ struct SeenBack {
   }
 };
 
-// Of one head of a batch row, with taps: one query after another.
+// One head of a batch row, with taps: processes queries sequentially.
 template <typename T>
 struct Walk {
   using A = Accumulator<T>;
@@ -288,8 +289,8 @@ struct Walk {
   }
 };
 
-// The same on the way back, from the last query to the first. The first of two rows of scratch is
-// what the query after i makes of where i has looked.
+// Backward pass of the above, from the last query to the first. The first of two rows of scratch is
+// the gradient that query i + 1 passes to the probabilities of query i.
 template <typename T>
 struct WalkBack {
   using A = Accumulator<T>;
@@ -313,8 +314,8 @@ struct WalkBack {
       now = swapped;
     }
   }
-  // after: of where this query has looked, by the query after it; becomes its scores' gradient.
-  // earlier: of where the query before has looked, written.
+  // after: gradient of this query's probabilities from the next query; overwritten with the
+  // gradient of its scores. earlier: gradient of the previous query's probabilities, overwritten.
   LONGSPAN_HOST_DEVICE void step(
       std::int64_t b, std::int64_t h, std::int64_t i, A* after, A* earlier) const {
     const View<T>& view = of.view;

@@ -1,5 +1,5 @@
-// The weights of one matrix, row or key, on any backend. `for_each_element` is the backend's, and
-// so is a Team: the threads that work on one matrix.
+// Backend-independent block weights of one matrix, row or key. The backend provides
+// `for_each_element` and a Team: the threads that work on one matrix.
 #pragma once
 
 #include <cmath>
@@ -41,8 +41,8 @@ struct SinkhornMatrix {
   }
 };
 
-// Subtracts from each line of z its log-sum-exp. Lines are rows, or columns: element k of line i is
-// z[i * line + k * next].
+// Subtracts from each line of z its log-sum-exp. A line is a row or a column: element k of line i
+// is z[i * line + k * next].
 template <typename Team, typename A>
 LONGSPAN_HOST_DEVICE void normalise_lines(
     const Team& team, std::int64_t blocks, std::int64_t line, std::int64_t next, A* z, A* lse) {
@@ -75,8 +75,8 @@ LONGSPAN_HOST_DEVICE void weigh_matrix(const Team& team,
   for (std::int64_t i = team.first(); i < elements; i += team.size()) z[i] = std::exp(z[i]);
 }
 
-// The gradient of one normalisation, whose result is rebuilt from the beginning and what rows and
-// columns have lost together so far.
+// Gradient of one normalization. Its result is recomputed from the initial values and the running
+// totals subtracted from rows and columns.
 template <typename Team, typename A>
 LONGSPAN_HOST_DEVICE void unnormalise_lines(const Team& team,
                                             const SinkhornMatrix<A>& m,
@@ -130,7 +130,7 @@ LONGSPAN_HOST_DEVICE void weigh_matrix_backward(const Team& team,
   }
 }
 
-// What a row of scores chooses from.
+// Candidate columns of a row of scores.
 template <typename A>
 struct TopRow {
   std::int64_t rows, columns, top, before, heads;
@@ -152,7 +152,7 @@ struct TopRow {
         real(call.real.defined() ? call.real.data<std::int64_t>() : nullptr),
         choice(call.choice.data<std::int32_t>()) {}
 
-  // Of row i of all.
+  // Number of candidate columns of row i, counted over all matrices.
   LONGSPAN_HOST_DEVICE std::int64_t open(std::int64_t i) const {
     if (causal) return before + i % rows;
     return real == nullptr ? columns : real[i / rows / heads];
@@ -162,7 +162,7 @@ struct TopRow {
       if (choice[i * top + k] == column) return true;
     return false;
   }
-  // The softmax of the column among those that are left to the pick.
+  // Softmax probability of the column among those that earlier picks left.
   LONGSPAN_HOST_DEVICE A share(std::int64_t i,
                                std::int64_t pick,
                                std::int64_t column,
@@ -187,7 +187,7 @@ struct ChooseRow {
       std::int64_t best = -1;
       for (std::int64_t column = 0; column < row.open(i); ++column)
         if (!row.taken(i, pick, column) && (best < 0 || score[column] > score[best])) best = column;
-      // Where none is open any more, one that is not.
+      // If no candidate is left, takes a column that is not one.
       for (std::int64_t column = 0; best < 0; ++column)
         if (!row.taken(i, pick, column)) best = column;
       row.choice[i * row.top + pick] = static_cast<std::int32_t>(best);
@@ -290,7 +290,7 @@ void count_blocks_on(Backend backend,
                      std::int64_t size,
                      const Tensor& blocks) {
   require(length.shape() == blocks.shape() && size > 0,
-          "count_blocks: lengths {} and blocks {}",
+          "count_blocks: lengths {} do not match blocks {}",
           length.shape(),
           blocks.shape());
   for_each_element(backend,

@@ -1,5 +1,5 @@
-// What is done with one token or one centroid, on any backend: `for_each_element` and
-// `write_elements` are the backend's.
+// Per-token and per-centroid functions, backend-independent. The backend provides
+// `for_each_element` and `write_elements`.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Tables of attention whose rows belong to a distance.
+// Attention tables with one row for each relative position.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,16 @@
 
 namespace longspan::tile_attention {
 
-// Rows by distance p - k: the keys of the relative term, or Shaw's tables, or their gradients.
+// Rows by relative position p - k: the keys of the relative term, Shaw's tables, or their
+// gradients.
 template <typename T>
 struct DistanceTable {
-  T* lowest = nullptr;  // the row of distance `low` of head 0
+  T* lowest = nullptr;  // the row of relative position `low` of head 0
   std::int64_t step = 0;
   std::int64_t head_step = 0;
   std::int64_t low = 0;
   std::int64_t high = -1;
-  bool clipped = false;  // distances beyond the ends have the rows at the ends
+  bool clipped = false;  // relative positions beyond an end use the row at that end
   std::int64_t width = 0;
 
   LONGSPAN_HOST_DEVICE explicit operator bool() const { return lowest != nullptr; }
@@ -26,7 +27,7 @@ struct DistanceTable {
   LONGSPAN_HOST_DEVICE T* row(std::int64_t h, std::int64_t distance) const {
     return lowest + h * head_step + (std::clamp(distance, low, high) - low) * step;
   }
-  // Tiles whose distances all lie beyond an end are alike: one origin stands for all of them.
+  // Tiles whose relative positions all lie beyond one end are equivalent and share one origin.
   std::int64_t origin(std::int64_t of_tile) const {
     return clipped ? std::clamp(of_tile, low - (attention_tile - 1), high + attention_tile - 1)
                    : of_tile;

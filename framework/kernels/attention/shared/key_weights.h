@@ -1,4 +1,4 @@
-// What the kernels of key weights do with one element, on the CPU and on a GPU.
+// Per-element functions of key weights, shared by the CPU and CUDA kernels.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace longspan {
 
-inline constexpr std::int64_t most_key_ranges = 16;  // that a rank holds
+inline constexpr std::int64_t most_key_ranges = 16;  // of one rank
 
 template <typename A>
 struct HideKey {

@@ -1,4 +1,4 @@
-// The rules of a mask where kernels read them: without the lists' owners.
+// Non-owning views of mask rules, for kernels.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct RuleView {
   const std::int64_t* list;  // ascending positions, or a block map
   std::int64_t count;        // of the list
 
-  // The definition.
+  // Defines the rule; word must agree with it.
   LONGSPAN_HOST_DEVICE bool allows(std::int64_t p, std::int64_t k) const {
     const std::int64_t* n = numbers;
     switch (kind) {
@@ -42,7 +42,8 @@ struct RuleView {
       case RuleKind::keys:
         return holds(0, count, k);
       case RuleKind::block_map: {
-        // For each query block where its key blocks begin, one more, then they.
+        // The list has the offset of each query block's key blocks, the end offset, and then the
+        // key blocks.
         const std::int64_t block = floor_divide(p, n[0]);
         return block >= 0 && block < n[1] &&
                holds(list[block], list[block + 1], floor_divide(k, n[0]));
@@ -79,7 +80,7 @@ struct RuleView {
   }
 
  private:
-  // Whether one of list[begin] .. list[end - 1] is `wanted`.
+  // Binary search in list[begin] .. list[end - 1].
   LONGSPAN_HOST_DEVICE bool holds(std::int64_t begin, std::int64_t end, std::int64_t wanted) const {
     while (begin < end) {
       const std::int64_t middle = begin + (end - begin) / 2;
@@ -92,7 +93,7 @@ struct RuleView {
     return false;
   }
 
-  // Bits [begin, end), as far as a word has them.
+  // Bits [begin, end), clipped to a word.
   LONGSPAN_HOST_DEVICE static std::uint32_t ones(std::int64_t begin, std::int64_t end) {
     if (begin < 0) begin = 0;
     if (end > 32) end = 32;
@@ -118,7 +119,7 @@ struct MaskView {
   }
 };
 
-// The rule as long as it lives.
+// Returns a view that is valid as long as the rule.
 inline RuleView view_of(const MaskRule& rule) {
   RuleView view{rule.kind, {}, nullptr, 0};
   for (std::size_t i = 0; i < rule.numbers.size(); ++i) view.numbers[i] = rule.numbers[i];

@@ -1,4 +1,4 @@
-// What becomes of one pair of a query and a key, on the CPU and on a GPU.
+// Computations for one pair of a query and a key, shared by the CPU and CUDA kernels.
 #pragma once
 
 #include <cmath>
@@ -10,11 +10,11 @@
 
 namespace longspan::tile_attention {
 
-// The global indices of probabilities, by which dropout draws.
+// Global indices of probabilities, which determine the dropout mask.
 struct DropoutIndex {
   std::int64_t batch_begin, head_begin, heads_total, time_begin, time, keys_begin, keys;
   std::int64_t fold;
-  std::int64_t heads;  // of the sequence of which the call is a view
+  std::int64_t heads;  // of the sequence that the call views
 
   DropoutIndex(const AttentionDropout& d,
                std::int64_t call_time,
@@ -30,7 +30,7 @@ struct DropoutIndex {
         fold(d.fold),
         heads(call_heads / d.fold) {}
 
-  // Of query i and key j; that of key j + 1 is `fold` greater.
+  // Index of query i and key j; that of key j + 1 is `fold` greater.
   LONGSPAN_HOST_DEVICE std::uint64_t of(std::int64_t b,
                                         std::int64_t h,
                                         std::int64_t i,
@@ -43,11 +43,11 @@ struct DropoutIndex {
   }
 };
 
-// Whether a pair met in a round of hashing.
+// Whether a pair shares a bucket in a hash round.
 struct RoundRule {
   std::int32_t look_back;
   std::uint32_t width;  // look_back + look_ahead
-  std::int32_t chunks;  // without a number of chunks to wrap around, one that is never reached
+  std::int32_t chunks;  // without wraparound, a number that is never reached
 
   explicit RoundRule(const LshTerm& hash)
       : look_back(static_cast<std::int32_t>(hash.look_back)),
@@ -63,7 +63,7 @@ struct RoundRule {
   }
 };
 
-// The factor of the soft span z at a distance: clamp((ramp + z - x) / ramp, 0, 1).
+// Factor of the soft span z: clamp((ramp + z - x) / ramp, 0, 1).
 template <typename T>
 struct SoftSpan {
   T ramp;
@@ -77,22 +77,22 @@ struct SoftSpan {
         first(static_cast<T>(span.first)),
         floor(static_cast<T>(span.floor)) {}
 
-  // The distance at which the ramp ends: the factor there is 0. A key is as far inside the span as
-  // it is nearer than that.
+  // The relative position at which the ramp ends and the factor is 0. A key is inside the span by
+  // the difference to its own relative position.
   LONGSPAN_HOST_DEVICE T end(T z) const { return ramp + (z + first); }
   LONGSPAN_HOST_DEVICE T at(T inside) const {
     const T factor = inside * step;
     return factor < T{0} ? T{0} : factor > T{1} ? T{1} : factor;
   }
-  // Where the factor depends on z: on the ramp and, as in the authors' code, at both of its ends
-  // (without a floor nothing is seen at the outer one).
+  // Whether the factor depends on z: on the ramp and, as in the authors' code, at both of its ends
+  // (without a floor, pairs at the outer end are masked).
   LONGSPAN_HOST_DEVICE bool is_on_ramp(T inside) const { return inside >= T{0} && inside <= ramp; }
 };
 
-// Two outputs of one row over disjoint keys become one.
+// Merges two outputs of one row over disjoint keys.
 template <typename T>
 struct MergedRow {
-  bool seen;  // a key, by one of them
+  bool seen;  // whether either attends to a key
   T log_sum_exp;
   T rescale;
   T take;

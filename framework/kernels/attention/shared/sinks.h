@@ -69,7 +69,7 @@ inline void check_sinks(const Tensor& sink, const Tensor& out, const Tensor& log
   require(shape.dimensions() == 4 && log_sum_exp.shape() == Shape{shape[0], shape[2], shape[1]} &&
               sink.shape() == Shape{shape[2]} && sink.dtype() == sums &&
               log_sum_exp.dtype() == sums,
-          "attention sinks: found {} {} and sums {} {} for an attention of {} {}",
+          "attention sinks: sinks {} {} and sums {} {} do not match attention of {} {}",
           name_of(sink.dtype()),
           sink.shape(),
           name_of(log_sum_exp.dtype()),
@@ -105,7 +105,7 @@ void sink_gradients_on(Backend backend, const SinkGradients& g) {
   require(g.dout.shape() == shape && g.dout.dtype() == g.out.dtype() &&
               g.dsink.shape() == Shape{shape[0], shape[1], shape[2]} &&
               g.dsink.dtype() == g.sink.dtype(),
-          "attention sinks: the gradients do not fit an attention of {}",
+          "attention sinks: the gradients do not match attention of {}",
           shape);
   with_floating_type(g.out.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;

@@ -1,5 +1,5 @@
-// Tiles of rows as groups of warps multiply them: a product reads the other rows once for the 64 of
-// its own, not once for the 16 of each warp.
+// Tiles of rows in the layout of warp-group products. These read the streamed rows once for 64 own
+// rows, not once for the 16 of each warp.
 #pragma once
 
 #include "framework/kernels/attention/cuda/hopper/warp_group.h"
@@ -7,7 +7,7 @@
 
 namespace longspan::tile_attention {
 
-// Panels of 64 features, in each of which a row has 128 bytes.
+// Panels of 64 features, in which a row has 128 bytes.
 template <typename Element, int width>
 struct SwizzledTile {
   using In = Element;
@@ -25,7 +25,7 @@ struct SwizzledTile {
     return rows + c / 64 * panel + row * 64 + ((c / 8 ^ row) & 7) * 8 + c % 8;
   }
   __device__ SwizzledTile from(int row) const { return {rows + row * 64}; }  // multiples of 8
-  // Features 16 k and on, and rows 16 k and on of features 64 n and on.
+  // Factors at features from 16 k on, and at rows from 16 k on of features from 64 n on.
   __device__ warp_group::Factor features(int k) const {
     return warp_group::Factor(rows + k / 4 * panel + k % 4 * 16);
   }

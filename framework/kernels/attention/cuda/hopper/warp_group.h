@@ -1,7 +1,7 @@
-// Products of a group of four warps, whose second factor the matrix units read where it lies in
-// shared memory, and the first there or in registers: the instructions of compute capability 9.0
-// that later ones do not have (PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate").
-// They go on beside what the warps do: from `begin` to `wait` nobody may touch sums and factors.
+// Asynchronous products of a group of four warps. The second factor is in shared memory, the first
+// in shared memory or registers. These instructions exist only on compute capability 9.0 (PTX ISA,
+// "Asynchronous Warpgroup Level Matrix Multiply-Accumulate"). They run concurrently with the warps:
+// from `begin` to `wait`, sums and factors must not be accessed.
 #pragma once
 
 #include "framework/kernels/cuda/tensor_core.h"
@@ -10,9 +10,9 @@ namespace longspan::warp_group {
 
 using tensor_core::Pairs;
 
-// A factor of 16-bit elements in shared memory: rows of 128 bytes one after the other, in eight
-// pieces of 16 bytes, of which row r has piece c in place c ^ (r % 8). Row 0 begins at a multiple
-// of 1,024 bytes; `begin` is a row that is a multiple of 8, and a piece in the place it has there.
+// A factor of 16-bit elements in shared memory: consecutive rows of 128 bytes, each in eight pieces
+// of 16 bytes. Piece c of row r is in slot c ^ (r % 8). Row 0 is aligned to 1,024 bytes. `begin`
+// points to a row that is a multiple of 8, and to a piece in its slot.
 struct Factor {
   std::uint64_t descriptor;
 
@@ -24,19 +24,19 @@ struct Factor {
   }
 };
 
-// What the second factor of a product of 64 columns and 16 terms is: 64 rows and the 16 elements
-// from where it begins, or transposed, 16 rows and the 64 elements.
+// Layout of the second factor of a product of 64 columns and 16 terms: 64 rows and 16 elements from
+// its start, or transposed, 16 rows and 64 elements.
 enum class Second { rows, transposed };
 
 #ifdef __CUDACC__
 
-// What this thread's copies brought is there for products too. Before threads meet, after whose
-// meeting one of them multiplies it.
+// Makes this thread's copies visible to products. Call it before the threads synchronize; products
+// may follow the synchronization.
 __device__ inline void show_copies() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// The compiler leaves what is done to sums on its side of this.
+// Prevents the compiler from moving accesses to sums across this point.
 template <int count>
 __device__ __forceinline__ void hold(float (&sums)[count][4]) {
 #pragma unroll
@@ -49,9 +49,9 @@ __device__ __forceinline__ void hold(Pairs& pairs) {
   for (int i = 0; i < 4; ++i) asm volatile("" : "+r"(pairs.of[i])::"memory");
 }
 
-// After the last access to registers of the products that follow.
+// Call after the last register access of the products that follow.
 __device__ inline void begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-// What was begun since is one group.
+// Commits the products since the last commit as one group.
 __device__ inline void end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 // Waits for all groups.
 __device__ inline void wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
@@ -69,15 +69,15 @@ __device__ inline void wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" 
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
   "%30, %31}, "
 
-// The product (32 or 64 columns) of In's dtype, with the rest of its text, sums and factors.
+// A product (32 or 64 columns) of In's dtype; `rest` completes the instruction text.
 #define LONGSPAN_MULTIPLY(product, rest, ...)         \
   if constexpr (std::is_same_v<In, BFloat16>)         \
     asm volatile(product("bf16") rest : __VA_ARGS__); \
   else                                                \
     asm volatile(product("f16") rest : __VA_ARGS__)
 
-// sums[first ..] += a b for a 64 x 16, of which each thread gives what its warp's 16 rows have of
-// it, and b 16 x 64. A thread's sums are those of tensor_core::multiply_add for 8 columns each.
+// sums[first ..] += a b for a 64 x 16 and b 16 x 64. Each thread provides its fragment of the
+// warp's 16 rows of a. Its sums have the layout of tensor_core::multiply_add, for 8 columns each.
 template <typename In, Second second, int first, int count>
 __device__ __forceinline__ void multiply(float (&sums)[count][4], const Pairs& a, Factor b) {
   constexpr int transposed = second == Second::transposed ? 1 : 0;
@@ -85,7 +85,8 @@ __device__ __forceinline__ void multiply(float (&sums)[count][4], const Pairs& a
       LONGSPAN_PRODUCT_64, "{%32, %33, %34, %35}, %36, 1, 1, 1, %37;", LONGSPAN_SUMS_OF_8(first)
       : "r"(a.of[0]), "r"(a.of[1]), "r"(a.of[2]), "r"(a.of[3]), "l"(b.descriptor), "n"(transposed));
 }
-// The same with the rows of both in shared memory: of b as many as there are columns, 32 or 64.
+// Product with the rows of both factors in shared memory; b has 32 or 64 rows, as there are
+// columns.
 template <typename In>
 __device__ __forceinline__ void multiply(float (&sums)[4][4], Factor a, Factor b) {
   LONGSPAN_MULTIPLY(LONGSPAN_PRODUCT_32, "%16, %17, 1, 1, 1, 0, 0;", LONGSPAN_SUMS_OF_4(0)
@@ -115,7 +116,7 @@ void begin();
 void end();
 void wait();
 
-// The bodies of the products below: 64 sums for each row, or eight times `count`.
+// Implementations of the products below: 64 sums for each row, or eight times `count`.
 template <typename In>
 void multiply_registers(float (*sums)[4], const Pairs& a, Factor b, Second second);
 template <typename In>

@@ -1,4 +1,4 @@
-// longspan attention: what heads of a trained model look at in a text.
+// longspan attention-maps: attention weights of a trained model's heads on a text.
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
@@ -22,14 +22,14 @@ namespace {
 
 constexpr std::int64_t most_tokens = 1024;
 
-struct AttentionArguments {
+struct AttentionMapsArguments {
   RunArguments run;
   std::string text;
   std::vector<std::string> heads;
   std::int64_t tokens = 128;
 };
 
-// "2:0".
+// Parses "2:0".
 AttentionRecorder::Head head_of(const std::string& word) {
   AttentionRecorder::Head head;
   const char* const end = word.data() + word.size();
@@ -39,11 +39,10 @@ AttentionRecorder::Head head_of(const std::string& word) {
     if (rest.ec == std::errc() && rest.ptr == end && head.layer >= 0 && head.head >= 0) return head;
   }
   throw ConfigurationError(
-      "--heads: found {}; wanted: LAYER:HEAD, both counted from 0, with commas between several",
-      word);
+      "--heads: expected LAYER:HEAD, both counted from 0, separated by commas, found {}", word);
 }
 
-std::vector<std::int64_t> tokens_of(const AttentionArguments& arguments,
+std::vector<std::int64_t> tokens_of(const AttentionMapsArguments& arguments,
                                     const LoadedRun& run,
                                     const Session& session) {
   PromptText text("", arguments.text);
@@ -51,7 +50,7 @@ std::vector<std::int64_t> tokens_of(const AttentionArguments& arguments,
   std::int64_t count = std::min(prompt.tokens, arguments.tokens);
   if (const std::int64_t longest = run.model->body().longest_segment(); longest > 0)
     count = std::min(count, longest);
-  if (count == 0) throw DataError("{}: has no token", arguments.text);
+  if (count == 0) throw DataError("{}: contains no tokens", arguments.text);
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(count));
   prompt.read(0, tokens);
   return tokens;
@@ -80,7 +79,7 @@ std::string map_text(const AttentionMap& map) {
       R"({{"layer": {}, "head": {}, "weights": {}}})", map.layer, map.head, list_of(rows, row));
 }
 
-std::string file_text(const AttentionArguments& arguments,
+std::string file_text(const AttentionMapsArguments& arguments,
                       const LoadedRun& run,
                       std::span<const std::int64_t> tokens,
                       const AttentionRecorder& watch) {
@@ -94,18 +93,17 @@ std::string file_text(const AttentionArguments& arguments,
                      list_of(watch.maps(), map_text));
 }
 
-ExitCode run_attention(AttentionArguments arguments, Session& session) {
+ExitCode run_attention_maps(AttentionMapsArguments arguments, Session& session) {
   if (const int ranks = session.world().size(); ranks > 1)
-    throw ConfigurationError("longspan attention: found {} ranks; one process does it", ranks);
+    throw ConfigurationError("longspan attention-maps: expected 1 rank, found {}", ranks);
   std::vector<AttentionRecorder::Head> heads;
   for (const std::string& word : arguments.heads) heads.push_back(head_of(word));
-  // Weights that are asked for by values of 0 and 1 are to be exact.
+  // Exported attention weights must be exact.
   arguments.run.settings.emplace_back("precision.compute_dtype=float64");
   const LoadedRun opened = load_run(arguments.run, session, DefaultAxis::data);
   if (opened.configuration->task != "language_modeling")
     throw ConfigurationError(
-        "longspan attention: reads a text with a model of run.task: language_modeling; this one is "
-        "of {}",
+        "longspan attention-maps requires run.task: language_modeling, found {}",
         opened.configuration->task);
   const std::vector<std::int64_t> tokens = tokens_of(arguments, opened, session);
   const auto watch = std::make_shared<AttentionRecorder>(heads);
@@ -120,15 +118,14 @@ ExitCode run_attention(AttentionArguments arguments, Session& session) {
                        ForwardContext{.watch = watch});
   for (const AttentionRecorder::Head& head : heads)
     if (head.layer >= watch->layers())
-      throw ConfigurationError("--heads: the model has {} attention layers, 0 to {}; found {}:{}",
-                               watch->layers(),
+      throw ConfigurationError("--heads: expected an attention layer from 0 to {}, found {}:{}",
                                watch->layers() - 1,
                                head.layer,
                                head.head);
   const std::filesystem::path folder = opened.directory / "attention";
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw Failure("{}: cannot be made: {}", folder.string(), error.message());
+  if (error) throw Failure("{}: cannot be created: {}", folder.string(), error.message());
   const std::filesystem::path path =
       folder / fmt::format("step-{:09}.json", opened.checkpoint.info().step);
   AtomicFile file(path);
@@ -140,32 +137,34 @@ ExitCode run_attention(AttentionArguments arguments, Session& session) {
 
 }  // namespace
 
-Command attention_command() {
-  return {"attention",
-          "Write down what heads of a trained language model look at in a text, for report to show",
-          "  longspan attention runs/quickstart --text page.txt --heads 0:0,5:3\n"
-          "  longspan attention runs/quickstart --text page.txt --heads 2:1 --tokens 256\n",
-          [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<AttentionArguments>();
-            add_run(app, arguments->run);
-            app.add_option("--text", arguments->text, "a file, of which the beginning is read")
-                ->required()
-                ->check(not_empty_text());
-            app.add_option("--heads",
-                           arguments->heads,
-                           "LAYER:HEAD, both counted from 0, with commas between several; layers "
-                           "as the model comes to them, one that recurs each time")
-                ->type_name("LAYER:HEAD")
-                ->required()
-                ->expected(1)
-                ->take_all()
-                ->delimiter(',')
-                ->allow_extra_args(false);
-            app.add_option("--tokens", arguments->tokens, "of the text that are read, at most")
-                ->transform(whole_number<std::int64_t>(2, most_tokens))
-                ->capture_default_str();
-            return [arguments](Session& session) { return run_attention(*arguments, session); };
-          }};
+Command attention_maps_command() {
+  return {
+      "attention-maps",
+      "Write the attention weights of selected heads of a language model on a text, for longspan "
+      "report",
+      "  longspan attention-maps runs/quickstart --text page.txt --heads 0:0,5:3\n"
+      "  longspan attention-maps runs/quickstart --text page.txt --heads 2:1 --max-tokens 256\n",
+      [](CLI::App& app) -> Action {
+        auto arguments = std::make_shared<AttentionMapsArguments>();
+        add_run(app, arguments->run);
+        app.add_option("--text", arguments->text, "text file, read up to --max-tokens")
+            ->required()
+            ->check(not_empty_text());
+        app.add_option("--heads",
+                       arguments->heads,
+                       "comma-separated heads as LAYER:HEAD, both from 0; layers count in order of "
+                       "execution, a recurrent layer once per pass")
+            ->type_name("LAYER:HEAD")
+            ->required()
+            ->expected(1)
+            ->take_all()
+            ->delimiter(',')
+            ->allow_extra_args(false);
+        app.add_option("--max-tokens", arguments->tokens, "maximum number of tokens to read")
+            ->transform(whole_number<std::int64_t>(2, most_tokens))
+            ->capture_default_str();
+        return [arguments](Session& session) { return run_attention_maps(*arguments, session); };
+      }};
 }
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// longspan prepare: the tokens of a configuration's texts, made before anything is trained.
+// longspan tokenize-data: fills the token cache of a configuration before training.
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
@@ -28,13 +28,13 @@
 namespace longspan {
 namespace {
 
-struct PrepareArguments {
+struct TokenizeDataArguments {
   ConfigurationArguments configuration;
   std::int64_t part = TokenizationOptions().part >> 20;
 };
 
-// Each once, the largest first: it takes longest.
-std::vector<ConfigPath> files_to_prepare(const DataOptions& data, const ProgressCallback& say) {
+// Returns each file once, the largest first, as it takes longest.
+std::vector<ConfigPath> files_to_tokenize(const DataOptions& data, const ProgressCallback& say) {
   std::vector<ConfigPath> files;
   for (const PathList* list : {&data.train, &data.validation, &data.test})
     for (const ConfigPath& file : files_of(*list, say))
@@ -55,7 +55,7 @@ std::string counts_text(std::int64_t documents, std::int64_t tokens, std::int64_
                      pluralize(bytes, "byte"));
 }
 
-// What was made of the files, a line each and one of all.
+// Reports the results: a line for each file and one for the total.
 class Report {
  public:
   explicit Report(const Session& session) : session_(session) {}
@@ -63,7 +63,7 @@ class Report {
   void add(const PreparedFile& prepared) {
     ++files_;
     if (!prepared.made) {
-      print(session_, fmt::format("{}: is read where it is\n", prepared.file.text()));
+      print(session_, fmt::format("{}: read in place, no token cache\n", prepared.file.text()));
       return;
     }
     const TokenizedFile& made = *prepared.made;
@@ -79,10 +79,10 @@ class Report {
             "{}: {}{}, {:.1f} s{}: {}\n",
             prepared.file.text(),
             counts_text(tokens.documents(), tokens.tokens(), tokens.bytes()),
-            left_out > 0 ? fmt::format(", {} left out", pluralize(left_out, "empty document")) : "",
+            left_out > 0 ? fmt::format(", {} skipped", pluralize(left_out, "empty document")) : "",
             prepared.seconds,
-            made.was_there        ? ", there already"
-            : made.kept_bytes > 0 ? fmt::format(", gone on after {} of the text",
+            made.was_there        ? ", cached"
+            : made.kept_bytes > 0 ? fmt::format(", resumed after {} of the text",
                                                 format_bytes(static_cast<double>(made.kept_bytes)))
                                   : "",
             made.path.string()));
@@ -90,7 +90,7 @@ class Report {
 
   void end(double took_seconds) const {
     print(session_,
-          fmt::format("{}: {} in {:.1f} s; {} there already\n",
+          fmt::format("{}: {} in {:.1f} s; {} cached\n",
                       pluralize(files_, "file"),
                       counts_text(documents_, tokens_, bytes_),
                       took_seconds,
@@ -106,19 +106,21 @@ class Report {
   std::int64_t bytes_ = 0;
 };
 
-// Where the tokenizer is kept. A run that is under way there does not mind.
+// Creates the folder of the tokenizer. An active run there is unaffected.
 void make_directory(const ConfigPath& path) {
   std::error_code error;
   std::filesystem::create_directories(path.text(), error);
   if (error)
-    throw ConfigurationError("{}run.output_dir \"{}\" cannot be made: {}{}",
+    throw ConfigurationError("{}run.output_dir \"{}\" cannot be created: {}{}",
                              path.before(),
                              path.text(),
                              error.message(),
                              path.not_found_hint());
 }
 
-void prepare(const RunConfig& settings, const TokenizationOptions& making, const Session& session) {
+void tokenize_data(const RunConfig& settings,
+                   const TokenizationOptions& making,
+                   const Session& session) {
   const DataOptions& data = settings.data;
   const Communicator& world = session.world();
   const ProgressCallback say =
@@ -126,7 +128,7 @@ void prepare(const RunConfig& settings, const TokenizationOptions& making, const
   const std::filesystem::path run = settings.run.directory.text();
   if (trains_tokenizer(data) && world.rank() == 0) make_directory(settings.run.directory);
   const Tokenizer tokenizer = prepare_tokenizer(data, run, world, say);
-  // What work on a thread of its own uses is its own.
+  // Work on a separate thread uses only its own state.
   run_on_rank_zero(world,
                    data.train,
                    0,
@@ -136,7 +138,7 @@ void prepare(const RunConfig& settings, const TokenizationOptions& making, const
                      Report report(session);
                      const Stopwatch stopwatch;
                      tokenize_files(
-                         files_to_prepare(data, say),
+                         files_to_tokenize(data, say),
                          data.documents,
                          tokenizer,
                          cache,
@@ -151,45 +153,44 @@ void prepare(const RunConfig& settings, const TokenizationOptions& making, const
                    });
 }
 
-ExitCode run_prepare(const PrepareArguments& arguments, Session& session) {
+ExitCode run_tokenize_data(const TokenizeDataArguments& arguments, Session& session) {
   const auto& [file, settings] = arguments.configuration;
   const auto configuration = configure(read_configuration(file, settings, session.world()));
   take_saved_tokenizer(*configuration, session.world());
   warn(session, configuration->table.warnings());
   if (configuration->task != "language_modeling")
     throw ConfigurationError(
-        "longspan prepare: run.task is {}, whose files are read where they are; it is for "
-        "run.task: "
-        "language_modeling",
+        "longspan tokenize-data requires run.task: language_modeling, found {}",
         configuration->task);
   if (configuration->data.format == DataFormat::tokens)
     throw ConfigurationError(
-        "longspan prepare: data.format is tokens, whose files hold tokens already");
+        "longspan tokenize-data does not support data.format: tokens, which is already tokenized");
   set_threads(configuration->run.threads, session.local_size());
   const SpinControl spinning(session.local_size());
-  prepare(*configuration, {.part = arguments.part << 20}, session);
+  tokenize_data(*configuration, {.part = arguments.part << 20}, session);
   return ExitCode::ok;
 }
 
 }  // namespace
 
-Command prepare_command() {
-  return {"prepare",
-          "Make the tokens of a configuration's texts ahead of training, on all cores",
-          "  longspan prepare configs/quickstart.yaml\n"
-          "  longspan prepare configs/quickstart.yaml --set data.tokenizer.type=sentencepiece "
-          "--set data.cache_dir=tokens\n",
-          [](CLI::App& app) -> Action {
-            const auto arguments = std::make_shared<PrepareArguments>();
-            add_configuration(app, arguments->configuration);
-            app.add_option("--part",
-                           arguments->part,
-                           "MiB of a text whose tokens are kept together: what was made of them is "
-                           "not made again by who is ended and started again")
-                ->transform(whole_number<std::int64_t>(1, 1 << 20))
-                ->capture_default_str();
-            return [arguments](Session& session) { return run_prepare(*arguments, session); };
-          }};
+Command tokenize_data_command() {
+  return {
+      "tokenize-data",
+      "Tokenize the data of a configuration before training, on all cores",
+      "  longspan tokenize-data configs/quickstart.yaml\n"
+      "  longspan tokenize-data configs/quickstart.yaml --set data.tokenizer.type=sentencepiece "
+      "--set data.cache_dir=tokens\n",
+      [](CLI::App& app) -> Action {
+        const auto arguments = std::make_shared<TokenizeDataArguments>();
+        add_configuration(app, arguments->configuration);
+        app.add_option("--shard-mib",
+                       arguments->part,
+                       "shard size of the token cache, in MiB of text; an interrupted command "
+                       "resumes after the last complete shard")
+            ->transform(whole_number<std::int64_t>(1, 1 << 20))
+            ->capture_default_str();
+        return [arguments](Session& session) { return run_tokenize_data(*arguments, session); };
+      }};
 }
 
 }  // namespace longspan

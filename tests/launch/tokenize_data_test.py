@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""longspan prepare: token files of texts, documents and packed files, killed and started again.
+"""longspan tokenize-data: token files of texts, documents and packed files, killed and started again.
 
-    tests/launch/prepare_test.py build/launch/longspan
+    tests/launch/tokenize_data_test.py build/launch/longspan
 """
 
 import gzip
@@ -37,15 +37,15 @@ def json_lines(texts):
     return "".join(json.dumps({"id": i, "text": text}, ensure_ascii=i % 2 == 0) + "\n" for i, text in enumerate(texts)).encode()
 
 
-class Prepare(jobs.TestCase):
+class TokenizeData(jobs.TestCase):
     def setUp(self):
         super().setUp()
         (self.directory / "tokenizer.json").write_text(tokenizer_json(PAIRS, ["<|endoftext|>"]))
         self.package = {"data.tokenizer.type": "huggingface", "data.tokenizer.model": "tokenizer.json",
                         "data.cache_dir": "cache"}
 
-    def prepare(self, settings, *more, code=0, ranks=1):
-        return self.longspan("prepare", "tiny.yaml", *jobs.flat(settings), *more, code=code, ranks=ranks)
+    def tokenize_data(self, settings, *more, code=0, ranks=1):
+        return self.longspan("tokenize-data", "tiny.yaml", *jobs.flat(settings), *more, code=code, ranks=ranks)
 
     def write(self, name, content):
         (self.directory / name).write_bytes(content)
@@ -60,7 +60,7 @@ class Prepare(jobs.TestCase):
         return (*map(int, found.groups()[:3]), found.group(4))
 
 
-class Formats(Prepare):
+class Formats(TokenizeData):
     def test_every_packing_gives_the_same_tokens(self):
         texts = documents()
         plain = json_lines(texts)
@@ -70,7 +70,7 @@ class Formats(Prepare):
         if shutil.which("zstd"):
             subprocess.run(["zstd", "-q", "a.jsonl", "-o", "c.jsonl.zst"], cwd=self.directory, check=True)
             files["data.test"] = "c.jsonl.zst"
-        result = self.prepare({**self.package, **files, "data.documents.end_token": "<|endoftext|>"})
+        result = self.tokenize_data({**self.package, **files, "data.documents.end_token": "<|endoftext|>"})
         self.assertEqual(len(self.cached()), len(files))
         lines = [self.line_of(name, result) for name in files.values()]
         for line in lines:
@@ -86,23 +86,23 @@ class Formats(Prepare):
         self.assertEqual(tokens, len(alone.stdout.split()) + inner + len(texts))
         content = {(self.directory / "cache" / name).read_bytes()[128:] for name in self.cached()}
         self.assertEqual(len(content), 1)
-        self.assertRegex(result.output, rf"(?m)^{len(files)} files: .* 0 there already$")
+        self.assertRegex(result.output, rf"(?m)^{len(files)} files: .* 0 cached$")
 
     def test_documents_are_what_the_configuration_says(self):
         self.write("text.txt", b"one\ntwo\n\nthree\n\n\nfour\nfive\n")
         for settings, count, size in [({"data.documents.sample_by": "line"}, 5, 19), ({"data.documents.sample_by": "paragraph"}, 3, 21),
                                       ({"data.documents.sample_by": "document"}, 1, 27), ({**self.package}, 1, 27)]:
             with self.subTest(settings=settings):
-                result = self.prepare({"data.cache_dir": "cache", **settings})
+                result = self.tokenize_data({"data.cache_dir": "cache", **settings})
                 self.assertEqual(self.line_of("text.txt", result)[::2][:2], (count, size))
-        self.assertIn("text.txt: is read where it is\n", self.prepare({}).output)
+        self.assertIn("text.txt: read in place", self.tokenize_data({}).output)
 
     def test_training_finds_what_was_prepared(self):
         for settings in (self.package, {"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 300}):
             with self.subTest(settings=settings):
                 shutil.rmtree(self.directory / "run", ignore_errors=True)
                 self.write("text.txt", "".join(text + "\n" for text in documents()).encode())
-                self.prepare(settings)
+                self.tokenize_data(settings)
                 files = [path for folder in ("cache", "run") for path in (self.directory / folder).rglob("*") if path.is_file()]
                 before = {path: path.stat().st_mtime_ns for path in files}
                 self.train(settings=settings)
@@ -116,7 +116,7 @@ class Formats(Prepare):
         for settings, vocabulary in (({"data.tokenizer.type": "char"}, None),
                                      ({"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 300}, 300)):
             with self.subTest(settings=settings):
-                result = self.prepare({"data.train": "a.jsonl.gz", **settings})
+                result = self.tokenize_data({"data.train": "a.jsonl.gz", **settings})
                 count, tokens, size, _ = self.line_of("a.jsonl.gz", result)
                 self.assertEqual(count, 600)
                 self.assertLess(tokens, size)
@@ -125,17 +125,17 @@ class Formats(Prepare):
         self.write("a.jsonl", json_lines(documents()))
         settings = {"data.train": "a.jsonl", "data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 300,
                     "parallel.data_parallel_size": 2}
-        result = self.prepare(settings, ranks=2)
+        result = self.tokenize_data(settings, ranks=2)
         self.assertIn("1 file: 300 documents", result.output)
-        self.assertIn("1 there already", self.prepare(settings).output)
+        self.assertIn("1 cached", self.tokenize_data(settings).output)
 
 
-class StartedAgain(Prepare):
+class StartedAgain(TokenizeData):
     def test_what_is_whole_is_kept(self):
         self.write("large.jsonl", json_lines(documents(2000, 2) * 40))
         self.write("small.jsonl", json_lines(documents(2000, 3) * 30))
         settings = {**self.package, "data.train": "large.jsonl", "data.validation": "small.jsonl"}
-        arguments = ["prepare", "tiny.yaml", *jobs.flat(settings), "--part", "2"]
+        arguments = ["tokenize-data", "tiny.yaml", *jobs.flat(settings), "--shard-mib", "2"]
         # In the middle of a file, and between two.
         for number, is_time in enumerate([lambda: any(re.search(r"\.part-1$", name) for name in self.cached()),
                                           lambda: any(name.startswith("large") and name.endswith(".tokens") for name in self.cached())]):
@@ -147,33 +147,33 @@ class StartedAgain(Prepare):
             job.wait()
             self.assertEqual(any(name.startswith("large") and name.endswith(".tokens") for name in self.cached()), number == 1)
         result = self.longspan(*arguments)
-        self.assertIn("there already", self.line_of("large.jsonl", result)[3])
+        self.assertIn("cached", self.line_of("large.jsonl", result)[3])
         self.assertIn("2 files: 140000 documents", result.output)
-        self.assertRegex(result.output, r"; 1 there already\n\Z")
+        self.assertRegex(result.output, r"; 1 cached\n\Z")
         kept = {name: (self.directory / "cache" / name).read_bytes() for name in self.cached()}
         self.assertEqual(len(kept), 2, kept.keys())
-        self.assertRegex(self.longspan(*arguments).output, r"; 2 there already\n\Z")
+        self.assertRegex(self.longspan(*arguments).output, r"; 2 cached\n\Z")
         # The same as made at once.
         shutil.rmtree(self.directory / "cache")
-        result = self.prepare(settings)
-        self.assertNotIn("gone on", result.output)
+        result = self.tokenize_data(settings)
+        self.assertNotIn("resumed", result.output)
         self.assertEqual({name: (self.directory / "cache" / name).read_bytes() for name in self.cached()}, kept)
 
     def test_a_part_that_was_made_is_not_made_again(self):
         self.write("large.jsonl", json_lines(documents(2000, 2) * 40))
         settings = {**self.package, "data.train": "large.jsonl"}
-        arguments = ["prepare", "tiny.yaml", *jobs.flat(settings), "--part", "2"]
+        arguments = ["tokenize-data", "tiny.yaml", *jobs.flat(settings), "--shard-mib", "2"]
         job = self.start(*arguments)
         (self.directory / "cache").mkdir(exist_ok=True)
         self.assertTrue(jobs.until(lambda: job.ended() or any(re.search(r"\.part-0$", name) for name in self.cached())))
         self.assertFalse(job.ended(), "it was too quick to be killed")
         job.signal(signal.SIGKILL, "all")
         job.wait()
-        self.assertRegex(self.line_of("large.jsonl", self.longspan(*arguments))[3], r"gone on after [\d.]+ MB of the text")
+        self.assertRegex(self.line_of("large.jsonl", self.longspan(*arguments))[3], r"resumed after [\d.]+ MB of the text")
 
     def test_two_at_once_do_not_hurt_each_other(self):
         self.write("a.jsonl", json_lines(documents(2000, 2) * 10))
-        arguments = ["prepare", "tiny.yaml", *jobs.flat({**self.package, "data.train": "a.jsonl"}), "--part", "1"]
+        arguments = ["tokenize-data", "tiny.yaml", *jobs.flat({**self.package, "data.train": "a.jsonl"}), "--shard-mib", "1"]
         both = [self.start(*arguments) for _ in range(2)]
         for job in both:
             result = job.wait()
@@ -182,7 +182,7 @@ class StartedAgain(Prepare):
         self.assertEqual(len(self.cached()), 1)
 
 
-class Mistakes(Prepare):
+class Mistakes(TokenizeData):
     def test_what_is_wrong_is_one_sentence(self):
         good = json_lines(documents(50))
         packed = gzip.compress(good)
@@ -196,25 +196,25 @@ class Mistakes(Prepare):
         self.write("blank.txt", b"\n\n\n")
         for more, code, sentence in [
                 ({"data.train": "half.jsonl.gz"}, 3, "half.jsonl.gz: byte "),
-                ({"data.train": "rest.jsonl.gz"}, 3, f"rest.jsonl.gz: byte {len(packed)}: what follows the packed text is not packed"),
-                ({"data.train": "plain.jsonl.gz"}, 3, "plain.jsonl.gz: byte 0: is not packed by gzip, as its name says"),
-                ({"data.train": "line.jsonl"}, 3, "line.jsonl:51: found a number in the field \"text\"; wanted a text"),
-                ({"data.train": "broken.jsonl"}, 3, "broken.jsonl:51: is not JSON at byte "),
-                ({"data.train": "field.jsonl", "data.documents.text_field": "body"}, 3, "field.jsonl:1: found no field \"body\""),
-                ({"data.train": "bytes.txt"}, 3, "bytes.txt: byte 5: found bytes ff, which are not UTF-8"),
-                ({"data.train": "blank.txt", "data.documents.sample_by": "line"}, 3, "blank.txt: the tokenizer sees nothing in it"),
+                ({"data.train": "rest.jsonl.gz"}, 3, f"rest.jsonl.gz: byte {len(packed)}: trailing data is not compressed"),
+                ({"data.train": "plain.jsonl.gz"}, 3, "plain.jsonl.gz: byte 0: expected gzip data, as in its name"),
+                ({"data.train": "line.jsonl"}, 3, "line.jsonl:51: field \"text\": expected a string, found a number"),
+                ({"data.train": "broken.jsonl"}, 3, "broken.jsonl:51: invalid JSON at byte "),
+                ({"data.train": "field.jsonl", "data.documents.text_field": "body"}, 3, "field.jsonl:1: expected the field \"body\", found "),
+                ({"data.train": "bytes.txt"}, 3, "bytes.txt: byte 5: expected UTF-8, found bytes ff"),
+                ({"data.train": "blank.txt", "data.documents.sample_by": "line"}, 3, "blank.txt: expected tokens, found none"),
                 ({"data.train": "nowhere.jsonl"}, 3, "nowhere.jsonl: cannot be opened for reading"),
                 ({"data.documents.sample_by": "line", "data.documents.end_token": "<eod>"}, 2,
-                 "data.documents.end_token: found \"<eod>\"; wanted an id from 0 to 264"),
+                 "data.documents.end_token: expected an id from 0 to 264"),
                 ({"data.documents.sample_by": "page"}, 2,
-                 "data.documents.sample_by: found \"page\"; allowed: none, document, line or paragraph"),
+                 "data.documents.sample_by: expected none, document, line or paragraph, found \"page\""),
                 ({"data.cache_dir": "text.txt/cache"}, 2, "text.txt/cache: cannot be written: Not a directory")]:
             with self.subTest(more=more):
-                result = self.prepare({**self.package, **more}, code=code)
+                result = self.tokenize_data({**self.package, **more}, code=code)
                 self.assert_one_sentence(result, sentence)
                 self.assertEqual(result.output, "")
-        self.assert_one_sentence(self.prepare({"run.task": "behavior_cloning"}, code=2),
-                                 "longspan prepare: run.task is behavior_cloning, whose files are read where they are")
+        self.assert_one_sentence(self.tokenize_data({"run.task": "behavior_cloning"}, code=2),
+                                 "longspan tokenize-data requires run.task: language_modeling, found behavior_cloning")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""`longspan attention`: what heads look at in a text.
+"""`longspan attention-maps`: the attention of heads on a text.
 
-    tests/launch/attention_test.py build/launch/longspan
+    tests/launch/attention_maps_test.py build/launch/longspan
 """
 
 import json
@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 
 
-class AttentionTest(jobs.TestCase):
+class AttentionMaps(jobs.TestCase):
     def attention(self, *arguments):
-        output = self.longspan("attention", *arguments).output
+        output = self.longspan("attention-maps", *arguments).output
         return json.loads((self.directory / output.strip()).read_text())
 
     def assert_looks_back(self, weights):
@@ -27,7 +27,7 @@ class AttentionTest(jobs.TestCase):
     def test_heads_look_at_what_they_may(self):
         self.train()
         text = (self.directory / "text.txt").read_text()
-        found = self.attention("run", "--text", "text.txt", "--heads", "1:3,0:0", "--tokens", 13)
+        found = self.attention("run", "--text", "text.txt", "--heads", "1:3,0:0", "--max-tokens", 13)
         self.assertEqual((found["step"], found["text"]), (8, "text.txt"))
         self.assertEqual(found["tokens"], list(text[:13]))
         self.assertEqual([(one["layer"], one["head"]) for one in found["maps"]], [(0, 0), (1, 3)])
@@ -43,7 +43,7 @@ class AttentionTest(jobs.TestCase):
         sections["model"].update({"family": "decoder", "attention": {"layer_types": "sliding_window", "sliding_window": 4}})
         (self.directory / "tiny.yaml").write_text(json.dumps(sections))
         self.train()
-        [one] = self.attention("run", "--text", "text.txt", "--heads", "0:1", "--tokens", 8)["maps"]
+        [one] = self.attention("run", "--text", "text.txt", "--heads", "0:1", "--max-tokens", 8)["maps"]
         for query, row in enumerate(one["weights"]):
             seen = [key for key, weight in enumerate(row) if weight > 0]
             self.assertEqual(seen[-1], query)
@@ -52,13 +52,13 @@ class AttentionTest(jobs.TestCase):
 
     def test_mistakes_are_told(self):
         self.train()
-        for heads, *parts in (("2:0", "--heads: the model has 2 attention layers, 0 to 1; found 2:0"),
-                              ("0:4", "attention layer 0 has the heads 0 to 3; head 4 is asked for"),
-                              ("1", "--heads: found 1; wanted: LAYER:HEAD"), ("a:0", "--heads: found a:0"), ("0:-1", "--heads: found 0:-1")):
+        for heads, *parts in (("2:0", "--heads: expected an attention layer from 0 to 1, found 2:0"),
+                              ("0:4", "attention layer 0 has heads 0 to 3, requested head 4"),
+                              ("1", "--heads: expected LAYER:HEAD"), ("a:0", "found a:0"), ("0:-1", "found 0:-1")):
             with self.subTest(heads):
-                self.assert_one_sentence(self.longspan("attention", "run", "--text", "text.txt", "--heads", heads, code=2), *parts)
-        self.assert_one_sentence(self.longspan("attention", "run", "--text", "nowhere.txt", "--heads", "0:0", code=3), "nowhere.txt")
-        self.assert_one_sentence(self.longspan("attention", "run", "--text", "text.txt", "--heads", "0:0", ranks=2, code=2), "found 2 ranks; one process does it")
+                self.assert_one_sentence(self.longspan("attention-maps", "run", "--text", "text.txt", "--heads", heads, code=2), *parts)
+        self.assert_one_sentence(self.longspan("attention-maps", "run", "--text", "nowhere.txt", "--heads", "0:0", code=3), "nowhere.txt")
+        self.assert_one_sentence(self.longspan("attention-maps", "run", "--text", "text.txt", "--heads", "0:0", ranks=2, code=2), "expected 1 rank, found 2")
         self.assertFalse((self.directory / "run" / "attention").exists())
 
 

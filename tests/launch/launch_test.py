@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""`longspan run`: a job of several ranks that a person at a terminal can stop without losing work.
+"""`longspan launch`: a job of several ranks that a person at a terminal can stop without losing work.
 
-    tests/launch/run_test.py build/launch/longspan
+    tests/launch/launch_test.py build/launch/longspan
 """
 
 import fcntl
@@ -91,9 +91,9 @@ class Terminal:
             self.master = None
 
 
-class RunTestCase(jobs.TestCase):
+class LaunchTestCase(jobs.TestCase):
     def terminal(self, *words, environment=None):
-        terminal = Terminal([self.program, "run", *words], self.directory, environment)
+        terminal = Terminal([self.program, "launch", *words], self.directory, environment)
         self.addCleanup(terminal.close)
         return terminal
 
@@ -105,17 +105,17 @@ class RunTestCase(jobs.TestCase):
         self.assertNotRegex(terminal.text, "(?i)abort|mpirun has|prterun|non-zero")
         run = self.run_at()
         self.assertEqual(len(run.steps()), 1)
-        self.assertIn(f"stopped on request after step {run.steps()[0]}", run.log())
+        self.assertIn(f"Stopped after step {run.steps()[0]} as requested", run.log())
         self.longspan("verify", run.path)
         return run.steps()[0]
 
 
-class AStop(RunTestCase):
+class AStop(LaunchTestCase):
     def test_by_ctrl_c_in_a_long_step_saves_says_what_it_waits_for_and_goes_on_later(self):
         terminal = self.training(of=SLOW)
         self.assertTrue(terminal.shows(r"step [0-9]+/"), terminal.text)
         terminal.type(b"\x03")
-        self.assertTrue(terminal.shows("asked to save and stop; waits for step [0-9]+, then for the checkpoint"),
+        self.assertTrue(terminal.shows("stop requested; waiting for step [0-9]+, then for the checkpoint"),
                         terminal.text)
         self.assertEqual(terminal.wait(), 75, terminal.text)
         step = self.assert_saved(terminal)
@@ -164,13 +164,13 @@ class AStop(RunTestCase):
         for terminal in terminals:
             self.assertTrue(terminal.shows("begun"), terminal.text)
             terminal.type(b"\x03")
-            self.assertTrue(terminal.shows("waits for the ranks, then"), terminal.text)
+            self.assertTrue(terminal.shows("waiting for the ranks, then"), terminal.text)
         for terminal in terminals:
             self.assertEqual(terminal.wait(), 75, terminal.text)
             self.assertGreater(time.monotonic() - asked, 5, terminal.text)
 
     def test_by_a_hang_up_that_nohup_ignores_is_none(self):
-        job = jobs.Job("/usr/bin/nohup", [self.program, "run", "-n", "2", "--", "train", "tiny.yaml",
+        job = jobs.Job("/usr/bin/nohup", [self.program, "launch", "-n", "2", "--", "train", "tiny.yaml",
                                           *jobs.flat({**QUICK, "parallel.data_parallel_size": 2})], 1, self.directory)
         self.addCleanup(job.close)
         self.assertTrue(until(lambda: job.ended() or "step 2/" in job.output()), job.errors())
@@ -178,13 +178,13 @@ class AStop(RunTestCase):
         os.kill(launcher, signal.SIGHUP)
         time.sleep(1)
         self.assertFalse(job.ended(), job.errors())
-        self.assertNotIn("asked to save", job.errors())
+        self.assertNotIn("stop requested", job.errors())
         os.kill(launcher, signal.SIGTERM)
         self.assertEqual(job.wait().code, 75)
 
     def test_is_heard_though_nobody_reads_what_is_said(self):
         reads, writes = os.pipe()
-        process = subprocess.Popen([self.program, "run", "-n", "2", "--", "train", "tiny.yaml",
+        process = subprocess.Popen([self.program, "launch", "-n", "2", "--", "train", "tiny.yaml",
                                     *jobs.flat({**QUICK, "parallel.data_parallel_size": 2})], cwd=self.directory,
                                    stdin=subprocess.DEVNULL, stdout=writes, stderr=writes)
         self.addCleanup(process.kill)
@@ -200,45 +200,45 @@ class AStop(RunTestCase):
             with self.subTest(ranks=ranks):
                 name = f"run-{ranks}"
                 settings = {**QUICK, "parallel.data_parallel_size": ranks, "checkpoint.save_interval": 20, "run.output_dir": name}
-                job = jobs.Job(self.program, ["run", "-n", ranks, "--", "train", "tiny.yaml", *jobs.flat(settings)], 1,
+                job = jobs.Job(self.program, ["launch", "-n", ranks, "--", "train", "tiny.yaml", *jobs.flat(settings)], 1,
                                self.directory)
                 self.addCleanup(job.close)
                 self.assertTrue(until(lambda: job.ended() or self.run_at(name).steps()), job.errors())
                 ranks_of_job = [process for process, command in jobs.processes_with(job.mark)
-                                if command.startswith(self.program) and " run " not in command]
+                                if command.startswith(self.program) and " launch " not in command]
                 os.kill(ranks_of_job[-1], signal.SIGKILL)
                 result = job.wait()
                 self.assertEqual(result.code, 137, result.errors)
-                words = (r"longspan run: signal 9 \(Killed\) ended a rank after step \d+, of which step \d+ is saved; "
-                         r"start again to go on\n")
+                words = (r"longspan launch: a rank was killed by signal 9 \(Killed\) after step \d+, newest checkpoint at step \d+; "
+                         r"run the same command to resume\n")
                 self.assertEqual(len(re.findall(words, result.errors)), 1, result.errors)
                 self.assertRegex(self.run_at(name).log(), " error " + words + r"\Z")
                 listed = self.longspan("list", name).output
                 self.assertRegex(listed, rf"(?m)^{name} +killed ")
-                self.assertIn("signal 9 (Killed) ended a rank", listed)
+                self.assertIn("a rank was killed by signal 9 (Killed)", listed)
 
     def test_reports_a_killed_rank_whose_configuration_is_a_pipe(self):
         os.mkfifo(self.directory / "pipe.yaml")
-        job = jobs.Job(self.program, ["run", "-n", 1, "--", "train", "pipe.yaml",
+        job = jobs.Job(self.program, ["launch", "-n", 1, "--", "train", "pipe.yaml",
                                       *jobs.flat({**QUICK, "checkpoint.save_interval": 20})], 1, self.directory)
         self.addCleanup(job.close)
         (self.directory / "pipe.yaml").write_text((self.directory / "tiny.yaml").read_text())
         self.assertTrue(until(lambda: job.ended() or self.run_at().steps()), job.errors())
-        os.kill([process for process, command in jobs.processes_with(job.mark) if " run " not in command][0], signal.SIGKILL)
+        os.kill([process for process, command in jobs.processes_with(job.mark) if " launch " not in command][0], signal.SIGKILL)
         result = job.wait()
         self.assertEqual(result.code, 137, result.errors)
-        self.assertEqual(result.errors.count("longspan run: signal 9 (Killed) ended a rank"), 1, result.errors)
+        self.assertEqual(result.errors.count("longspan launch: a rank was killed by signal 9 (Killed)"), 1, result.errors)
 
     def test_twice_ends_at_once(self):
         terminal = self.training(of={**SLOW, "model.hidden_size": 768, "model.intermediate_size": 3072})
         self.assertTrue(terminal.shows(r"step [0-9]+/", 300), terminal.text)
         terminal.type(b"\x03")
-        self.assertTrue(terminal.shows("asked to save and stop"), terminal.text)
+        self.assertTrue(terminal.shows("stop requested"), terminal.text)
         begin = time.monotonic()
         terminal.type(b"\x03")
         self.assertEqual(terminal.wait(), 130, terminal.text)
         self.assertLess(time.monotonic() - begin, 10)
-        self.assertIn("ends the job now", terminal.text)
+        self.assertIn("ending the job now", terminal.text)
         self.assertEqual(self.run_at().steps(), [])
 
     def test_before_training_has_begun_loses_nothing_and_is_said(self):
@@ -254,7 +254,7 @@ class AStop(RunTestCase):
         code = terminal.wait()
         self.assertEqual(code, 75, terminal.text)
         if not self.run_at().steps():
-            self.assertIn("stopped before training began: there was nothing to save", terminal.text)
+            self.assertIn("stopped before training started; nothing to save", terminal.text)
 
     def test_by_kill_9_leaves_a_job_that_saves_and_ends(self):
         terminal = self.training()
@@ -268,20 +268,20 @@ class AStop(RunTestCase):
             self.skipTest("needs a file system that is too small, which only root can make")
         script = 'mount -t tmpfs -o size=64k none /dev/shm && mount -t tmpfs -o size=64k none small && exec "$0" "$@"'
         (self.directory / "small").mkdir()
-        terminal = Terminal(["unshare", "-m", "sh", "-c", script, self.program, "run", "-n", "2", "--", "train",
+        terminal = Terminal(["unshare", "-m", "sh", "-c", script, self.program, "launch", "-n", "2", "--", "train",
                              "tiny.yaml", *jobs.flat({**QUICK, "parallel.data_parallel_size": 2})], self.directory,
                             {"TMPDIR": str(self.directory / "small")})
         self.addCleanup(terminal.close)
         self.assertTrue(terminal.shows("MPI_INIT"), terminal.text)
-        self.assertTrue(terminal.shows("no rank has started after 30 s; .*/dev/shm has"), terminal.text)
+        self.assertTrue(terminal.shows("no rank has started after 30 s; .*/dev/shm: "), terminal.text)
         terminal.process.send_signal(signal.SIGTERM)
         self.assertEqual(terminal.wait(30), 75, terminal.text)
         self.assertIn("nothing to save", terminal.text)
 
 
-class ACommand(RunTestCase):
-    def run_command(self, *words, code=0):
-        result = jobs.Job(self.program, ["run", *words], 1, self.directory)
+class ACommand(LaunchTestCase):
+    def launch_command(self, *words, code=0):
+        result = jobs.Job(self.program, ["launch", *words], 1, self.directory)
         self.addCleanup(result.close)
         result = result.wait()
         self.assertEqual(result.code, code, result.output + result.errors)
@@ -289,53 +289,53 @@ class ACommand(RunTestCase):
 
     def test_gives_its_own_exit_code_and_one_sentence(self):
         few = jobs.flat({"training.max_steps": 2})
-        self.assertIn("done: 2 steps", self.run_command("-n", 2, "--", "train", "tiny.yaml", *few).output)
-        self.assertIn("bits per byte", self.run_command("-n", 2, "--", "evaluate", "run", "--data", "text.txt").output)
+        self.assertIn("Finished: 2 steps", self.launch_command("-n", 2, "--", "train", "tiny.yaml", *few).output)
+        self.assertIn("bits per byte", self.launch_command("-n", 2, "--", "evaluate", "run", "--data", "text.txt").output)
         jobs.damage(self.run_at().checkpoint(2) / "rank-00000.h5")
-        result = self.run_command("-n", 2, "--", "verify", "run", code=3)
+        result = self.launch_command("-n", 2, "--", "verify", "run", code=3)
         self.assertRegex(result.errors, r"\Alongspan: [^\n]*\n\Z")
 
     def test_that_is_wrong_is_refused_before_anything_starts(self):
         for words, part in {
-                ("-n", "2"): "found no command",
-                ("-n", "two", "--", "train", "tiny.yaml"): 'found "two"; wanted a whole number from 1',
+                ("-n", "2"): "and a command, found none",
+                ("-n", "two", "--", "train", "tiny.yaml"): '-n: expected an integer from 1 to ',
                 ("-n", "0", "--", "train", "tiny.yaml"): 'found "0"',
-                ("-n",): "needs a number of ranks",
+                ("-n",): "requires a number of ranks",
                 ("--", "tran", "tiny.yaml"): 'did you mean "train"',
-                ("--", "run", "--", "train", "tiny.yaml"): "is started on ranks already",
+                ("--", "launch", "--", "train", "tiny.yaml"): "cannot be nested",
                 ("-n", "2", "--", "train", "none.yaml"): "none.yaml",
                 ("-n", "2", "--", "train", "tiny.yaml", "--set", "model.hidden_size=x"): "model.hidden_size",
                 ("-n", "2", "--", "train", "tiny.yaml", "--wrong"): "--wrong"}.items():
             with self.subTest(words=words):
-                self.assert_one_sentence(self.run_command(*words, code=2), part)
+                self.assert_one_sentence(self.launch_command(*words, code=2), part)
 
     def test_takes_as_many_ranks_as_the_configuration_names(self):
         wanted = jobs.flat({"training.max_steps": 2, "parallel.data_parallel_size": 2, "parallel.tensor_parallel_size": 2})
-        self.assertIn("data 2 x context 1 x tensor 2", self.run_command("--", "train", "tiny.yaml", *wanted).output)
+        self.assertIn("data 2 x context 1 x tensor 2", self.launch_command("--", "train", "tiny.yaml", *wanted).output)
 
     def test_leaves_a_configuration_that_can_be_read_once_to_the_ranks(self):
-        script = 'cat tiny.yaml | "$0" run -n 2 -- train /dev/stdin --set training.max_steps=2 --set parallel.data_parallel_size=2'
+        script = 'cat tiny.yaml | "$0" launch -n 2 -- train /dev/stdin --set training.max_steps=2 --set parallel.data_parallel_size=2'
         job = jobs.Job("/bin/sh", ["-c", script, self.program], 1, self.directory)
         self.addCleanup(job.close)
         result = job.wait()
         self.assertEqual(result.code, 0, result.output + result.errors)
 
     def test_ends_though_its_parent_ignores_the_ends_of_children(self):
-        script = 'trap "" CHLD; exec "$0" run -n 2 -- config tiny.yaml'
+        script = 'trap "" CHLD; exec "$0" launch -n 2 -- config tiny.yaml'
         job = jobs.Job("/bin/bash", ["-c", script, self.program], 1, self.directory)
         self.addCleanup(job.close)
         self.assertEqual(job.wait().code, 0)
 
     def test_hands_options_to_mpirun(self):
-        result = self.run_command("-n", 2, "--tag-output", "--", "config", "tiny.yaml")
+        result = self.launch_command("-n", 2, "--tag-output", "--", "config", "tiny.yaml")
         self.assertIn("[1,0]<stdout>:", result.output)
 
     def test_says_what_it_takes(self):
         for words in ("--help",), ("-n", "2", "--help"):
-            self.assertIn("-- COMMAND", self.run_command(*words).output)
+            self.assertIn("-- COMMAND", self.launch_command(*words).output)
 
     def test_says_that_mpirun_is_missing(self):
-        job = jobs.Job("/usr/bin/env", ["PATH=/nowhere", self.program, "run", "-n", "2", "--", "train", "tiny.yaml"], 1,
+        job = jobs.Job("/usr/bin/env", ["PATH=/nowhere", self.program, "launch", "-n", "2", "--", "train", "tiny.yaml"], 1,
                        self.directory)
         self.addCleanup(job.close)
         result = job.wait()

@@ -1,4 +1,4 @@
-// A pad of keys on which a hidden sequence is to be pressed.
+// A number pad on which a hidden sequence of keys must be pressed.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-// The numbers of a situation; the keys of the sequence come after them.
+// Indices of the state, followed by the keys of the sequence.
 struct InPad {
   enum : std::size_t { step, place, key, is_right, completed, sequence };
 };
@@ -23,7 +23,7 @@ class Pad {
   std::size_t length() const { return length_; }
   std::size_t numbers() const { return InPad::sequence + length_; }
 
-  // Each key of the sequence is beside the one before.
+  // Each key of the sequence is adjacent to the previous one.
   WorldState begin(const Random& random) const {
     const Random of_keys = random.child("sequence");
     WorldState now(InPad::sequence, 0);
@@ -41,7 +41,7 @@ class Pad {
     return static_cast<char>((now[InPad::is_right] == 1 ? 'A' : 'a') + now[InPad::key]);
   }
 
-  // A wrong key, and the last one of the sequence, begin it anew.
+  // A wrong key, and the last key of the sequence, restart it.
   EnvStep act(WorldState& now, std::int64_t action) const {
     ++now[InPad::step];
     now[InPad::key] = action;
@@ -62,8 +62,7 @@ class Pad {
   std::int64_t steps_;
 };
 
-// Who finds the sequence out by pressing: which keys are known to be right, and which to be wrong,
-// at each place.
+// Learns the sequence by trial: tracks the keys known to be right or wrong at each position.
 class Finder {
  public:
   Finder(const Pad& pad, const Random& random)
@@ -88,7 +87,7 @@ class Finder {
       tried_[place_].push_back(now[InPad::key]);
   }
 
-  // One of those that may be right.
+  // Draws one of the candidate keys.
   std::int64_t guess(std::int64_t at_step) const {
     std::vector<std::int64_t> keys;
     if (place_ == 0)
@@ -118,7 +117,7 @@ Environment pad_of(std::int64_t side, std::int64_t length, std::int64_t steps) {
     };
   };
   return {.description = fmt::format(
-              "number pad of {0} x {0} keys, sequences of {1}, {2} presses", side, length, steps),
+              "numpad of {0} x {0} keys, sequences of {1}, {2} presses", side, length, steps),
           .actions = keys,
           .steps = steps,
           .numbers = pad.numbers(),
@@ -134,12 +133,12 @@ Environment pad_of(std::int64_t side, std::int64_t length, std::int64_t steps) {
 }  // namespace
 
 EnvironmentKind numpad() {
-  return {.name = "number_pad",
+  return {.name = "numpad",
           .documentation =
-              "a hidden sequence of keys, each beside the one before, is found out by pressing: a "
-              "right key, which gives 1, is seen as a capital letter, a wrong one, which begins it "
-              "anew, as a small one; asked for is each key that was found before. It is wanted "
-              "that the whole sequence is pressed twice",
+              "a hidden sequence of adjacent keys to find by pressing: a correct key gives reward "
+              "1 and is seen as an upper-case letter, a wrong one restarts the sequence and is "
+              "seen as a lower-case letter; the expert action is each key found before. The task "
+              "is to press the whole sequence twice",
           .numbers = {{"side", "keys along a side of the pad", 3, 2, most_lettered_side},
                       {"sequence", "keys of the sequence", 4, 1, 64},
                       {"steps", "presses of an episode", 60, 2, 1 << 20}},
