@@ -363,7 +363,8 @@ std::uint64_t bits_from(std::int64_t first, std::int64_t key) {
   return hidden == attention_tile ? 0 : ~std::uint64_t{0} << hidden;
 }
 
-// Number of pairs that a plan and the padding and lookback of a batch row allow. reach: [time].
+// Number of pairs that a plan and the padding and lookback of a batch row allow. reach: the
+// lookback, [time].
 std::int64_t pairs_within(const TilePlan& plan,
                           const std::vector<std::uint64_t>& seen,
                           const std::int64_t* reach) {

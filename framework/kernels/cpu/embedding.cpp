@@ -29,9 +29,9 @@ void gather(const EmbeddingGather& gather) {
   });
 }
 
-// Each work item owns some columns of some rows of the table and scans all ids in order, so a row's
-// sum does not depend on the threads. Columns are split first, because they stay balanced for any
-// distribution of ids.
+// Each work item owns some columns of some table rows and scans all ids in order. A row's sum
+// therefore does not depend on the threads. Columns are split first, because they stay balanced for
+// any distribution of ids.
 template <typename T, typename D>
 void scatter(const EmbeddingScatter& scatter) {
   using A = Accumulator<T>;

@@ -7,8 +7,8 @@
 #include "framework/kernels/shared/crf.h"
 #include "framework/kernels/vector_math.h"
 
-// A block has a row, one after another step: what a step needs of the one before lies in global
-// memory, written by the same block before a barrier, so that any number of tags will do.
+// A block processes a row step by step. State passes between steps through global memory, written
+// by the same block before a barrier, so that the number of tags is unlimited.
 
 namespace longspan {
 namespace {
@@ -16,13 +16,14 @@ namespace {
 template <typename A>
 inline constexpr A least = -std::numeric_limits<A>::infinity();
 
-// f(c) for the tags of this thread: the same ones in every call.
+// Calls f(c) for the tags of this thread, which are the same in every call.
 template <typename F>
 __device__ void each_tag(std::int64_t tags, const F& f) {
   for (std::int64_t c = threadIdx.x; c < tags; c += blockDim.x) f(c);
 }
 
-// log sum over all tags c of exp(value(c)), in every thread; `value` is asked for this thread's.
+// Returns the log sum over all tags c of exp(value(c)), in every thread; calls `value` only for
+// this thread's tags.
 template <typename A, typename F>
 __device__ A log_sum_exp_over_block(std::int64_t tags, A* scratch, const F& value) {
   A largest = least<A>;
@@ -33,7 +34,7 @@ __device__ A log_sum_exp_over_block(std::int64_t tags, A* scratch, const F& valu
   return std::log(block_reduce(sum, scratch, Plus())) + shift;
 }
 
-// What is kept of a row for the backward pass.
+// Saved values of a row for the backward pass.
 template <typename T>
 struct KeptRow {
   using A = Accumulator<T>;
@@ -99,8 +100,8 @@ __global__ void chain_losses(ChainView<T> chain,
   log_partitions[row] = static_cast<A>(loss.partition);
 }
 
-// What the backward pass reads and where it writes. Counts are of some rows a block, which are
-// added after.
+// Arguments of the backward pass. Blocks accumulate the counts of some rows, which are summed
+// afterwards.
 template <typename T>
 struct ChainBackward {
   using A = Accumulator<T>;
@@ -112,8 +113,8 @@ struct ChainBackward {
   A* probabilities;              // [blocks, 2, tags], scratch
 };
 
-// before[y], the probabilities of step i - 1, and the counts of pairs, from `here`, those of step
-// i. A warp has a tag before, its lanes those after it.
+// Computes before[y], the probabilities of step i - 1, and the pair counts from `here`, those of
+// step i. A warp has one previous tag, its lanes the current tags.
 template <typename T, typename A>
 __device__ void count_pairs(const ChainView<T>& chain,
                             const KeptRow<T>& kept,
@@ -204,7 +205,7 @@ struct ChainPath {
   using A = Accumulator<T>;
   std::int64_t* tags;
   A* scores;
-  std::int32_t* pointers;  // [rows, time, tags], scratch: the best tag before
+  std::int32_t* pointers;  // [rows, time, tags], scratch: the best previous tag
   A* best;                 // [rows, 2, tags], scratch
 };
 
@@ -221,7 +222,7 @@ __global__ void chain_path(ChainView<T> chain, ChainPath<T> call) {
   each_tag(chain.time - length, [&](std::int64_t i) { path[length + i] = -1; });
   if (threadIdx.x == 0) call.scores[row] = 0;
   if (length == 0) return;
-  // Counted from the best one, so that scores do not grow with time and lose digits.
+  // Relative to the best score, so that scores do not grow with time and lose precision.
   A shift = 0;
   double score = 0;
   for (std::int64_t i = 0; i < length; ++i) {
@@ -260,7 +261,7 @@ __global__ void chain_path(ChainView<T> chain, ChainPath<T> call) {
   for (std::int64_t i = length - 1; i > 0; --i) path[i - 1] = pointers[i * tags + path[i]];
 }
 
-// A thread a tag.
+// One thread for each tag.
 template <typename A>
 Grid tag_grid(std::int64_t blocks, std::int64_t tags) {
   return row_grid<A>(blocks, 4 * tags);
@@ -291,7 +292,8 @@ void crf_backward(Cuda cuda, const CrfGradient& call) {
     using A = Accumulator<T>;
     const ChainView<T> chain(call.chain);
     const std::int64_t tags = chain.tags;
-    // As many as large GPUs have under way, where the pairs of each do not take much memory.
+    // Approximately the number of blocks resident on a large GPU, limited by the memory of each
+    // block's pair counts.
     constexpr std::int64_t most_blocks = 1024, most_pairs = 1 << 22;
     const std::int64_t wanted =
         std::clamp(most_pairs / (tags * tags), std::int64_t{1}, most_blocks);

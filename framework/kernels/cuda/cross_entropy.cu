@@ -12,23 +12,23 @@ namespace {
 struct Columns {
   std::int64_t width;
   std::int64_t valid;
-  std::int64_t begin;  // of the first one in the vocabulary
+  std::int64_t begin;  // vocabulary index of the first column
 
-  // The column of a target here, or -1.
+  // Local column of a target, or -1.
   __device__ std::int64_t of(std::int64_t target) const {
     const std::int64_t local = target - begin;
     return target >= 0 && local >= 0 && local < valid ? local : -1;
   }
 };
 
-// exp(x - maximum), where a maximum of -inf stands for no number yet.
+// exp(x - maximum); a maximum of -inf means that there is no value yet.
 template <typename A>
 __device__ A relative(A x, A maximum) {
   return fast_exp(maximum == -std::numeric_limits<A>::infinity() ? x : x - maximum);
 }
 
-// A block a row, which may be longer than what its multiprocessor keeps: it is read once, the sum
-// being that of exp(x - the largest so far).
+// One block for each row. The row may exceed the caches, so it is read once, with a sum relative to
+// the running maximum.
 template <typename T, typename A>
 __global__ void row_statistics(Columns columns,
                                const T* logits,
@@ -51,13 +51,13 @@ __global__ void row_statistics(Columns columns,
           if (counts) total += values[k];
           highest = Max()(values[k], highest);
         }
-        // Nothing has been added where the largest is -inf, unless it was NaN, which stays.
+        // If the maximum is -inf, the sum is 0, or NaN, which must propagate.
         if (highest > largest) sum *= relative(largest, highest);
         largest = highest;
         for (int k = 0; k < 4; ++k) sum += relative(values[k], largest);
       });
   const A maximum = block_reduce(largest, scratch, Max());
-  // A row of -inf has the sum 0; a NaN anywhere makes the sum NaN.
+  // The sum of a row of -inf is 0; any NaN makes it NaN.
   if (largest != maximum) sum *= relative(largest, maximum);
   block_reduce_sum(sum, total, scratch);
   if (threadIdx.x > 0) return;

@@ -27,18 +27,18 @@ cudaDataType_t type_of(DType dtype) {
   }
 }
 
-// What an address is a multiple of, as far as it matters.
+// Alignment of an address, up to the largest relevant value.
 std::uint32_t alignment_of(const void* address) {
   const auto value = reinterpret_cast<std::uintptr_t>(address) | 256;
   return static_cast<std::uint32_t>(value & (~value + 1));
 }
 
-// The one vector beside the matrices: what is added to rows or summed over them.
+// The vector argument of the epilogue: a bias, or the sums of rows.
 const void* vector_of(const GemmArguments& product) {
   return product.epilogue == Epilogue::sums_of_a ? product.a_sums : product.bias;
 }
 
-// What an algorithm is chosen for.
+// Cache key of an algorithm.
 using Case = std::tuple<std::int64_t,
                         std::int64_t,
                         std::int64_t,
@@ -78,17 +78,17 @@ Case case_of(const GemmArguments& product, bool tf32) {
 template <typename T>
 using Owned = std::shared_ptr<std::remove_pointer_t<T>>;
 
-// The compiler does not take vectors of what the library calls one: its type has no name.
+// Wraps the library's algorithm type, which is an unnamed struct and cannot be a vector element.
 struct Algorithm {
   cublasLtMatmulAlgo_t words;
 };
 
-// The library thinks in columns: rows after rows are the transposed matrix, and the transposed
-// product is that of the transposed factors in the other order. So our a is its B.
+// cuBLASLt is column-major: a row-major matrix is its transpose. The transposed product has the
+// transposed factors in reverse order, so a is its B.
 struct Chosen {
   Owned<cublasLtMatmulDesc_t> product;
   Owned<cublasLtMatrixLayout_t> a, b, c;
-  std::vector<Algorithm> algorithms;  // best first; what was refused is gone
+  std::vector<Algorithm> algorithms;  // best first, without rejected ones
 };
 
 cublasLtEpilogue_t epilogue_of(const GemmArguments& product) {
@@ -105,27 +105,26 @@ cublasLtEpilogue_t epilogue_of(const GemmArguments& product) {
   return product.bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// The library wants a multiple of 8 elements from row to row of what it keeps. It may have
-// algorithms that use memory no less, or that are slower than a kernel of one's own: others
-// measured so before Hopper (GeForce) and after it (compute capability 12), and a gain on Hopper
-// (github.com/karpathy/llm.c/pull/338, 591 and 653; sgl-project/sglang/pull/34350). Elsewhere
-// nobody has said, and so they are for Hopper. Of sums beside a product others have seen a gain and
-// a loss (github.com/NVIDIA/CUDALibrarySamples/issues/90, on Ampere). benchmark_kernels has both
-// ways of each. Before CUDA 12.8 Update 1 a bias beside one row or column might be wrong (its
-// release notes, 5104822).
+// The library requires a row stride of 8 elements for its auxiliary output. Its fused algorithms
+// may use as much memory, or be slower than a separate kernel. Others measured this before Hopper
+// (GeForce) and on compute capability 12, but a gain on Hopper (github.com/karpathy/llm.c/pull/338,
+// 591 and 653; sgl-project/sglang/pull/34350). There are no reports for other GPUs, so fusion is
+// limited to Hopper. For fused sums, reports include a gain and a loss
+// (github.com/NVIDIA/CUDALibrarySamples/issues/90, on Ampere). benchmark_kernels measures both
+// variants. Before CUDA 12.8 Update 1, a bias could be wrong with one row or column (its release
+// notes, 5104822).
 bool may_be_fused(Cuda cuda, const GemmArguments& product) {
   if (vector_of(product) != nullptr && (product.m == 1 || product.n == 1)) return false;
   return product.epilogue == Epilogue::none || (product.n % 8 == 0 && is_hopper(cuda));
 }
 
-// An answer to a product that another algorithm may take: that the library proposes one does not
-// mean that it starts it.
+// Whether another algorithm may succeed: the library proposes algorithms that it then rejects.
 bool is_refusal(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
          status == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
-// The handle of a device and what was chosen for the products that it has made.
+// The library handle of a device, and the algorithms chosen so far.
 class Products {
  public:
   Products() { library_.require(library_.create(&handle_), "starting"); }
@@ -199,13 +198,13 @@ class Products {
     set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(product));
     if (vector_of(product) != nullptr)
       set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(product.c_dtype));
-    // What is before the activation is of c's dtype unless something else is said.
+    // The pre-activations have c's dtype by default.
     if (product.before != nullptr) set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.n);
     set_pointers(desc, product);
     return owned;
   }
 
-  // Before an algorithm is chosen too: that depends on how they are aligned.
+  // Also needed before choosing an algorithm, because the choice depends on alignment.
   void set_pointers(cublasLtMatmulDesc_t desc, const GemmArguments& product) {
     if (const void* const vector = vector_of(product); vector != nullptr)
       set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
@@ -213,7 +212,7 @@ class Products {
       set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, product.before);
   }
 
-  // Of a matrix [rows, columns], rows after rows.
+  // Layout of a row-major matrix [rows, columns].
   Owned<cublasLtMatrixLayout_t> make_layout(DType dtype, std::int64_t rows, std::int64_t columns) {
     cublasLtMatrixLayout_t layout = nullptr;
     library_.require(library_.create_layout(&layout,
@@ -238,7 +237,7 @@ class Products {
         product.transpose_a ? make_layout(product.dtype, k, m) : make_layout(product.dtype, m, k);
     chosen.c = make_layout(product.c_dtype, m, n);
     if (may_be_fused(cuda, product)) {
-      // Parts of a sum are not rounded to 16 bits before they are added.
+      // Partial sums must not be rounded to 16 bits before they are added.
       chosen.algorithms =
           algorithms_for(cuda, product, chosen, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
       if (chosen.algorithms.empty())
@@ -278,12 +277,12 @@ class Products {
     };
     cublasStatus_t status = propose();
     if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED) {
-      // It loads kernels, for which memory that is kept for reuse may leave no room.
+      // The call loads kernels, and the caching allocator may leave no memory for them.
       cuda.state->allocator().trim();
       status = propose();
     }
     std::vector<Algorithm> result;
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return result;  // it has none
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return result;  // no algorithm available
     library_.require(status, "choosing an algorithm");
     for (int i = 0; i < found; ++i) {
       const cublasLtMatmulHeuristicResult_t& proposal = proposed[static_cast<std::size_t>(i)];
@@ -301,8 +300,8 @@ class Products {
     return value;
   }
 
-  // From CUDA 12.6 Update 2 to 13.4 one algorithm for Hopper may leave out terms of sums that are
-  // made in parts of unequal length (release notes of 13.4 Update 1, 6580689).
+  // From CUDA 12.6 Update 2 to 13.4, one Hopper algorithm may omit terms of unevenly split sums
+  // (release notes of 13.4 Update 1, 6580689).
   bool sums_all(const cublasLtMatmulAlgo_t& algorithm, std::int64_t terms) {
     constexpr int algorithm_with_the_defect = 66;
     if (asked(algorithm, CUBLASLT_ALGO_CONFIG_ID) != algorithm_with_the_defect) return true;
@@ -313,7 +312,7 @@ class Products {
   CublasLt library_;
   cublasLtHandle_t handle_ = nullptr;
   std::mutex mutex_;
-  std::map<Case, Chosen> chosen_;  // its descriptors do not outlive the library
+  std::map<Case, Chosen> chosen_;  // must be destroyed before the library
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-// A four of a row: all is read before the first is written.
+// Processes groups of four of a row: reads all of a group before writing the first element.
 template <bool adds, typename T>
 struct DropFour {
   DropoutFunctor<T> dropped;

@@ -4,7 +4,7 @@
 namespace longspan {
 namespace {
 
-// factor * x + table's row of the same time.
+// factor * x + the table row of the same time.
 template <typename T, typename R>
 struct ScaleAndAddRows {
   using A = Wider<T, R>;
@@ -18,7 +18,7 @@ struct ScaleAndAddRows {
   }
 };
 
-// Which elements of `from` become which of `to`; i counts those that are moved.
+// Maps elements of `from` to elements of `to`; i counts the copied elements.
 struct Moved {
   std::int64_t width, count;
   std::int64_t from_time, from_begin;
@@ -55,7 +55,7 @@ struct AddElement {
   }
 };
 
-// Calls f with the bits of an element: a copy needs no more of its dtype.
+// Calls f with an integer type of the element's size: a copy needs no more of its dtype.
 template <typename F>
 void with_bits(const Tensor& x, const F& f) {
   switch (size_of(x.dtype())) {

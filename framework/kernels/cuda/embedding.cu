@@ -21,7 +21,7 @@ struct GatherElement {
   }
 };
 
-// The row of each id; those that lie outside the table share the one after its last.
+// Maps each id to its row; ids outside the table share the row after its last.
 struct RowOfId {
   std::int64_t rows, begin;
   const std::int64_t* ids;
@@ -33,22 +33,22 @@ struct RowOfId {
   }
 };
 
-// Ids sorted by row are cut into pieces of this many. A run of one row that lies in one piece is
-// summed there; of one that goes on, each piece keeps its part, and the piece where it begins adds
-// them up. So a frequent id is summed by many, and always in the same order.
+// Sorted ids are split into pieces of this length. A run of one row within a piece is summed there.
+// If a run spans several pieces, each piece saves its part, and the piece where the run begins adds
+// the parts. A frequent id is thus summed in parallel, always in the same order.
 constexpr std::int64_t piece_length = 64;
 
 struct Sorted {
   std::int64_t count;
   std::int32_t rows;
   const std::int32_t* row;    // ascending
-  const std::int32_t* place;  // of the id, and of its row of gradients
+  const std::int32_t* place;  // index of the id and of its gradient row
 
   __device__ std::int64_t end_of(std::int64_t piece) const {
     const std::int64_t end = (piece + 1) * piece_length;
     return end < count ? end : count;
   }
-  // Whether the run to which position p belongs has begun before a piece, or goes on after it.
+  // Whether the run of row r began before a piece, or continues after it.
   __device__ bool begun_before(std::int64_t piece, std::int32_t r) const {
     const std::int64_t begin = piece * piece_length;
     return begin > 0 && row[begin - 1] == r;
@@ -68,8 +68,8 @@ struct SumPiece {
   A scale;
   const T* dout;
   D* table;
-  A* heads;  // [pieces, width]: of the run that has begun before
-  A* tails;  // of the run that begins here and goes on
+  A* heads;  // [pieces, width]: sums of the run that began in an earlier piece
+  A* tails;  // sums of the run that begins here and continues
 
   __device__ void operator()(std::int64_t i) const {
     const std::int64_t piece = i / width, column = i % width;
@@ -77,7 +77,7 @@ struct SumPiece {
     A sum = 0;
     for (std::int64_t p = piece * piece_length; p < end; ++p) {
       const std::int32_t row = sorted.row[p];
-      if (row == sorted.rows) return;  // the rest lies outside the table
+      if (row == sorted.rows) return;  // the remaining ids lie outside the table
       sum += scale * wide(dout[std::int64_t{sorted.place[p]} * width + column]);
       if (p + 1 < end && sorted.row[p + 1] == row) continue;
       if (sorted.begun_before(piece, row)) {

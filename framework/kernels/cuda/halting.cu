@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-// A block a row: dy . (x - before).
+// One block for each row: dy . (x - before).
 template <typename T, typename A>
 __global__ void weight_gradients(
     std::int64_t width, const T* x, const A* before, const A* dy, A* dweights) {
@@ -32,7 +32,7 @@ void select_rows(Cuda cuda, const ChooseRows& call) { choose_rows_on(cuda, call)
 
 void join_rows_backward(Cuda cuda, const JoinRowsGradient& call) {
   check(call);
-  // Before dy is written over.
+  // Must precede the writes to dbefore, which may alias dy.
   if (call.dweights.defined())
     with_floating_type(call.x.dtype(), [&]<typename T>(TypeTag<T>) {
       using A = Accumulator<T>;

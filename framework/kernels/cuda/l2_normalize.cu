@@ -6,7 +6,7 @@
 namespace longspan {
 namespace {
 
-// A block a row.
+// One block for each row.
 template <typename T, typename A>
 __global__ void divide_by_length(std::int64_t width, A epsilon, const T* x, T* y, A* inverses) {
   A* const scratch = shared_memory<A>();

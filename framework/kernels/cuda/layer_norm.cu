@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// Where the row of a block is read. They are given, or are sums that are made here.
+// Source of a block's row: a given tensor, or a sum computed on the fly.
 template <typename T>
 struct GivenRows {
   const T* x;
@@ -22,12 +22,12 @@ template <typename T>
 struct SummedRows {
   DropoutFunctor<T> dropped;
   bool drops;
-  bool holds;  // a row has a place in shared memory
+  bool holds;  // a row fits in shared memory
   const T* base;
   const T* change;
   T* sum;
 
-  // A thread reads back only what it has written.
+  // A thread reads back only elements that it wrote.
   __device__ const T* operator()(std::int64_t row, std::int64_t width, T* held) const {
     T* const own = sum + row * width;
     each_four(width, [&](std::int64_t first) {
@@ -42,8 +42,9 @@ struct SummedRows {
   }
 };
 
-// A block a row. Two passes: the squares are of differences from a first mean, which their sum then
-// corrects, so a large mean costs no digits. P is the dtype of the weight and the bias.
+// One block for each row. Two passes: the squares are of differences from a first mean, which their
+// sum then corrects. A large mean therefore causes no cancellation. P is the dtype of the weight
+// and the bias.
 template <typename T, typename Y, typename P, typename A, typename Rows>
 __global__ void normalise_rows(std::int64_t width,
                                A epsilon,
@@ -98,7 +99,7 @@ __global__ void normalise_rows(std::int64_t width,
   });
 }
 
-// What is done with the fours of a gradient beside writing them.
+// No additional operation on the groups of four of a gradient.
 struct NothingMore {
   template <typename T>
   __device__ void operator()(std::int64_t, std::int64_t, std::int64_t, const Vec4<T>&) const {}
@@ -121,23 +122,23 @@ template <typename T, typename Y, typename P, typename A>
 struct BackwardRows {
   std::int64_t rows;
   std::int64_t width;
-  std::int64_t in_block;  // rows of a block
+  std::int64_t in_block;  // rows for each block
   const T* x;
   const P* weight;
   const A* means;
   const A* inverses;
   const Y* dy;
   T* dx;
-  bool add;    // to dx
-  bool holds;  // shared memory has place for the sums of a block
+  bool add;    // accumulates into dx
+  bool holds;  // a block's sums fit in shared memory
   bool centered;
   A* partial;  // [blocks, 2 width]
 };
 
-// Some rows a block. With g = weight dy and h = (x - mean) / deviation:
+// Several rows for each block. With g = weight dy and h = (x - mean) / deviation:
 //   dx = (g - mean(g) - h mean(g h)) / deviation, or dx += that,
-// and partial[block] = [the sums of dy h; those of dy], each a row. They grow in shared memory
-// where that is large enough.
+// and partial[block] = [the sums of dy h; those of dy], one row each. They are accumulated in
+// shared memory if they fit.
 template <typename T, typename Y, typename P, typename A, typename More>
 __global__ void normalise_rows_backward(BackwardRows<T, Y, P, A> given, More more) {
   const std::int64_t width = given.width;
@@ -207,7 +208,7 @@ __global__ void normalise_rows_backward(BackwardRows<T, Y, P, A> given, More mor
   });
 }
 
-// dweight and dbias, one after the other, += the sums of all blocks.
+// dweight and dbias, concatenated, += the sums of all blocks.
 template <typename A>
 struct AddToBoth {
   std::int64_t width;
@@ -219,7 +220,7 @@ struct AddToBoth {
   }
 };
 
-// Calls f with the types of x, y and the weight, which is of x's or of its accumulator.
+// Calls f with the types of x, y and the weight, which has x's dtype or its accumulator dtype.
 template <typename F>
 void with_all_types(const Tensor& x, const Tensor& y, const Tensor& weight, const F& f) {
   with_norm_types(x, y, [&]<typename T, typename Y>(TypeTag<T> tag, TypeTag<Y> result) {
@@ -230,7 +231,7 @@ void with_all_types(const Tensor& x, const Tensor& y, const Tensor& weight, cons
   });
 }
 
-// rows_of(tag of x's type, whether shared memory holds a row): where rows are read.
+// rows_of(tag of x's type, whether shared memory holds a row) returns the source of rows.
 template <typename RowsOf>
 void normalise(Cuda cuda, const LayerNorm& norm, bool sums, const RowsOf& rows_of) {
   constexpr std::size_t most_held_bytes = 24 << 10;
@@ -262,10 +263,11 @@ void normalise(Cuda cuda, const LayerNorm& norm, bool sums, const RowsOf& rows_o
                  });
 }
 
-// more_of(tag of x's type): what is done with the gradient beside writing it.
+// more_of(tag of x's type) returns an additional operation on the gradient.
 template <typename MoreOf>
 void normalise_backward(Cuda cuda, const LayerNormGradient& norm, const MoreOf& more_of) {
-  // As many as large GPUs have under way, with few sums beside many rows.
+  // approximately the number of blocks resident on a large GPU; rows per block that make partial
+  // sums cheap
   constexpr std::int64_t most_blocks = 1024, least_rows = 4;
   constexpr std::size_t most_held_bytes = 64 << 10;
   const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();

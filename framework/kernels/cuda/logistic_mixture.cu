@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-// A thread a pixel: there are as many as positions in a batch.
+// One thread for each pixel: a batch has enough positions.
 template <typename T>
 struct LossOfPixel {
   std::int64_t width, channels, mixtures;

@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// The one workspace of a device's products, which are made one after another.
+// The workspace shared by a device's products, which run sequentially.
 class ProductWorkspace {
  public:
   void* of(Allocator& allocator) {
@@ -24,7 +24,7 @@ class ProductWorkspace {
 
 bool is_narrow(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 
-// The product and its bias where the library may add it: of the result's dtype, and not float64.
+// The product, with its bias if the library can add it: in the result's dtype, and not f64.
 GemmArguments product_of(Cuda cuda, const Matmul& matmul, const MatmulExtents& extents) {
   const Tensor& bias = matmul.bias;
   const bool adds = bias.defined() && bias.dtype() == matmul.c.dtype();
@@ -43,8 +43,8 @@ GemmArguments product_of(Cuda cuda, const Matmul& matmul, const MatmulExtents& e
           .workspace = cuda.state->get_or_create<ProductWorkspace>().of(cuda.state->allocator())};
 }
 
-// Makes the product with the activation or its derivative in one kernel, if the library has one.
-// Its relu is not wanted: it turns NaN into 0, which would hide it. Its GELU is the form with tanh.
+// Computes the product with the activation or its derivative in one kernel, if the library has one.
+// Excludes its relu, which turns NaN into 0 and would hide it. Its GELU is the tanh approximation.
 bool multiplied_with_activation(Cuda cuda, const Matmul& matmul, GemmArguments product) {
   const bool leaves_bias = matmul.bias.defined() && product.bias == nullptr;
   if (matmul.activation != Activation::gelu_tanh || !matmul.before.defined() || leaves_bias ||
@@ -55,7 +55,7 @@ bool multiplied_with_activation(Cuda cuda, const Matmul& matmul, GemmArguments p
   return multiply(cuda, product);
 }
 
-// Makes the product and the sums of a, which it reads anyway, in one kernel, if the library has
+// Computes the product and the sums of a, which it reads anyway, in one kernel, if the library has
 // one.
 bool multiplied_with_sums(Cuda cuda, const Matmul& matmul, GemmArguments product) {
   if (!is_narrow(product.dtype) || product.c_dtype != DType::f32) return false;
@@ -69,10 +69,10 @@ bool multiplied_with_sums(Cuda cuda, const Matmul& matmul, GemmArguments product
   return true;
 }
 
-// Without the sums of a.
+// Computes everything except the sums of a.
 void multiply_alone(Cuda cuda, const Matmul& matmul, GemmArguments product) {
   const bool keeps = matmul.before.defined() && !matmul.derivative;
-  const Tensor& c = keeps ? matmul.before : matmul.c;  // of what comes before the activation
+  const Tensor& c = keeps ? matmul.before : matmul.c;  // receives the pre-activations
   bool adds_bias = matmul.bias.defined();
   if (product.k > 0) {
     if (multiplied_with_activation(cuda, matmul, product)) return;

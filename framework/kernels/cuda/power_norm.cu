@@ -4,7 +4,7 @@
 namespace longspan {
 namespace {
 
-// A thread for each feature of each block of rows: neighbours read neighbours.
+// One thread for each feature of each block of rows: accesses of adjacent threads are coalesced.
 template <typename T, typename U>
 struct SumBlock {
   using A = Accumulator<T>;

@@ -4,7 +4,7 @@
 namespace longspan {
 namespace {
 
-// What both sums go through: element `at` of all matrices, where the part has it, else 0.
+// Term of both sums: element `at` of all matrices if the part contains it, else 0.
 template <typename W>
 struct Squares {
   double factor, epsilon;
@@ -59,7 +59,7 @@ void scale_lines(Cuda cuda, double factor, const MatrixPart& part) {
 
 void apply_update(Cuda cuda, const ApplyUpdate& update) { directed_update_on(cuda, update); }
 
-// A thread a line: simple, and little beside a step's products.
+// One thread for each line: simple, and cheap relative to a step's products.
 void add_squares(Cuda cuda, double factor, double epsilon, const MatrixPart& part) {
   check("add_squares", part);
   with_accumulator_type(part.elements.dtype(), [&]<typename W>(TypeTag<W>) {

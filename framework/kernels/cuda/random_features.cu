@@ -6,7 +6,7 @@
 namespace longspan {
 namespace {
 
-// A block a row.
+// One block for each row.
 template <typename T, typename A>
 __global__ void write_features(RandomFeatures map,
                                std::int64_t width,

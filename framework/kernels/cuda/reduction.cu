@@ -31,7 +31,7 @@ __global__ void sum_blocks(std::int64_t count,
   if (threadIdx.x == 0) totals[blockIdx.x] = static_cast<A>(factor * sum);
 }
 
-// Each tensor leaves a number a block; one more launch adds these.
+// Each tensor writes one number for each block; one more launch adds these.
 template <typename Term>
 void sum_of(Cuda cuda, std::span<const Tensor> tensors, double factor, const Tensor& total) {
   check_total(total);

@@ -44,7 +44,7 @@ void sort_stably(Cuda cuda, const Tensor& keys, const Tensor& sorted, const Tens
                                                     cuda.stream),
                     "sorting");
   };
-  sort(nullptr);  // says how much scratch it needs
+  sort(nullptr);  // queries the scratch size
   const Tensor scratch = take(static_cast<std::int64_t>(bytes));
   sort(scratch.bytes());
 }

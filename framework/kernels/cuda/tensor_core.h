@@ -61,8 +61,8 @@ __device__ inline Pairs read_transposed(const void* row) {
 }
 
 // sums += a b for a 16 x 16 and b 16 x 8. b is given transposed: its columns as rows, features 0 ..
-// 7 and 8 .. 15. A thread has elements 2 (lane % 4) and 2 (lane % 4) + 1 of the sums in rows lane /
-// 4 and lane / 4 + 8.
+// 7 and 8 .. 15. In rows lane / 4 and lane / 4 + 8 of the sums, a thread has elements 2 (lane % 4)
+// and the next.
 template <typename In>
 __device__ inline void multiply_add(float (&sums)[4],
                                     const Pairs& a,

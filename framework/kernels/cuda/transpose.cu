@@ -8,8 +8,8 @@ namespace {
 constexpr int side = 32;
 constexpr int rows_at_once = 8;
 
-// A block turns a tile of side x side in shared memory, whose rows are one element longer so that
-// its columns lie in different banks. Both sides are read and written row by row.
+// A block transposes a tile of side x side in shared memory. Rows are padded by one element, so
+// that a column lies in different banks. Global reads and writes are both row by row.
 template <typename T>
 __global__ void turn_tiles(std::int64_t rows, std::int64_t columns, const T* x, T* y) {
   T* const tile = shared_memory<T>();

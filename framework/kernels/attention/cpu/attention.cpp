@@ -279,7 +279,7 @@ struct Forward {
   E* skewed = nullptr;          // [tile, skew_step]: probabilities with zeros in the margins
   // [tile, dim_padded], reversed keys, with products of keys and the table
   E* turned_keys = nullptr;
-  T* turned_scores = nullptr;   // [tile, tile]
+  T* turned_scores = nullptr;  // [tile, tile]
   std::int64_t bytes;
 };
 

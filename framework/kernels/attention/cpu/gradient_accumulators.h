@@ -10,8 +10,8 @@ namespace longspan::tile_attention {
 // Accumulators of one head's term gradients, before scaling.
 template <typename T>
 struct TermSums {
-  T* key = nullptr;           // [distances + 2 margins, dim_padded]
-  T* value = nullptr;         // [distances + 2 margins, value_padded]
+  T* key = nullptr;    // [distances + 2 margins, dim_padded]
+  T* value = nullptr;  // [distances + 2 margins, value_padded]
   // [distances + 2 margins]: sums of score gradients by relative position
   T* score = nullptr;
   T* content_bias = nullptr;  // [dim_padded]

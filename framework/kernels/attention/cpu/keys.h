@@ -35,9 +35,8 @@ inline std::uint64_t lanes_up_to(const std::int32_t* keys, std::int32_t value) {
 
 // Padding rows are read as zeros, so that their contents (NaN, for example) cannot reach a product.
 struct KeyLanes {
-  std::uint64_t valid_mask = 0;  // bit j: the key exists and is not padding
-  alignas(
-      64) std::int32_t position[tile];  // original positions, if a rule or term needs them
+  std::uint64_t valid_mask = 0;             // bit j: the key exists and is not padding
+  alignas(64) std::int32_t position[tile];  // original positions, if a rule or term needs them
   alignas(64) std::int32_t bucket[tile];
 
   bool any_seen() const { return valid_mask != 0; }

@@ -2,11 +2,11 @@
 // Transformer-XL, and Shaw's key and value tables.
 //
 // The tile of queries p0 .. and keys k0 .. needs the 127 relative positions around p0 - k0. They
-// are packed as a band whose column c has relative position origin + 63 - c, so that element (i, j)
-// is in column c = j + 63 - i. Along a row c grows with j, and from one row to the next it shifts
-// by one. Strides implement this shift. A row of scores reads the band's product at an unaligned
-// address. A product over the band reads the score gradients with a stride larger by one, and zeros
-// on both sides of each row.
+// are packed as a band whose column c has relative position origin + 63 - c. Element (i, j) is in
+// column c = j + 63 - i. Along a row c grows with j, and from one row to the next it shifts by one.
+// Strides implement this shift. A row of scores reads the band's product at an unaligned address. A
+// product over the band reads the score gradients with a stride larger by one, and zeros on both
+// sides of each row.
 #pragma once
 
 #include <algorithm>
@@ -211,9 +211,9 @@ void sum_band_columns(std::int64_t rows, const T* pairs, T (&sums)[2 * tile]) {
 inline constexpr std::int64_t distance_margin = 2 * tile;
 
 // sums[d] += sum over the pairs (i, j) of the tile at relative position d of factors[i, j] *
-// right[i]. Column c of the band accumulates the elements (i, c - 63 + i) that lie in the tile, one
-// column further right in each row. factors: [rows, skew_step] with margins, `skewed` is workspace
-// for them; right: stacked; sums: [count + 2 margins, width_padded].
+// right[i]. Column c of the band accumulates the elements (i, c - 63 + i) of the tile, which move
+// right by one in each row. factors: [rows, skew_step] with margins, `skewed` is workspace for
+// them; right: stacked; sums: [count + 2 margins, width_padded].
 template <typename In>
 void add_distance_gradients(const TilePlan& plan,
                             const TileView& view,

@@ -2,8 +2,8 @@
 // query i and key j.
 //
 // A tile is reflected over the diagonal that starts at its last query and first key: rows are keys
-// and columns are queries, both in descending order. Element (j', i') of it, with j' = 63 - j and
-// i' = 63 - i, is in column i' + 63 - j' = j + 63 - i of the band, the column of the pair. The code
+// and columns are queries, both in descending order. Its element (j', i') has j' = 63 - j and i' =
+// 63 - i. It is in column i' + 63 - j' = j + 63 - i of the band, as the pair (i, j) is. The code
 // that multiplies queries by a band therefore also multiplies reversed keys by it.
 #pragma once
 

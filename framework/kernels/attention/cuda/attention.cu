@@ -1,20 +1,20 @@
-// The forward pass, here for any dtype and width (tensor_core.cu has that of matrix units): a
-// block has one tile of queries of one batch row and head and 64 features of the output, and walks
-// over the key tiles that the plan lists with the running maximum and sum of each row.
+// Forward pass for any dtype and width (tensor_core.cu has the one on matrix units). A block has
+// one query tile of one batch row and head, and 64 features of the output. It visits the key tiles
+// that the plan lists and maintains the running maximum and sum of each row.
 #include "framework/kernels/attention/cuda/matrix_calls.h"
 
 namespace longspan {
 namespace tile_attention {
 namespace {
 
-// What two neighbouring threads know of the row they have together.
+// Online softmax state shared by the two adjacent threads of a row.
 template <typename T>
 struct RunningRow {
   T maximum = minus_infinity<T>;
   T sum = 0;  // of this thread's elements
 
-  // Scores of a tile become probabilities against the new maximum; returns what those before, and
-  // their sums, are to be multiplied by.
+  // Converts the scores of a tile to probabilities relative to the new maximum. Returns the factor
+  // by which to rescale previous outputs and sums.
   template <typename In>
   __device__ T online_softmax_update(const TileRow<In>& row, T* scores) {
     const int half = static_cast<int>(threadIdx.x) % 2;
@@ -26,7 +26,7 @@ struct RunningRow {
     largest = Max()(largest, __shfl_xor_sync(all_lanes, largest, 1));
     const T before = maximum;
     maximum = Max()(before, largest);
-    // A row that has seen no key yet: its scores are all -infinity, its probabilities 0.
+    // In a row that has seen no key yet, all scores are -infinity and all probabilities 0.
     const T against = maximum == minus_infinity<T> ? T{0} : maximum;
     const T shrink = std::exp(before - against);
     sum *= shrink;

@@ -1,6 +1,6 @@
-// The backward pass for any dtype and width (matrix_backward.cu has that of matrix
-// units). Blocks by query tile write the gradient of the query, blocks by key tile those of the key
-// and the value: each element is summed by one block, so no sum depends on which block comes first.
+// Backward pass for any dtype and width (matrix_backward.cu has the one on matrix units). Blocks of
+// query tiles write the query gradient, blocks of key tiles the key and value gradients. One block
+// computes each element's sum, so that no sum depends on the order of blocks.
 #include "framework/kernels/attention/check.h"
 #include "framework/kernels/attention/cuda/matrix_calls.h"
 #include "framework/kernels/attention/cuda/pair_ranges.h"
@@ -31,7 +31,7 @@ struct Deltas {
   }
 };
 
-// to[c] = the sum over the rows of what the block's threads have.
+// to[c] = the sum over the rows of the block's values.
 template <typename T>
 __device__ void sum_rows(Sums<T>& sums, T* stage, int columns, T* to) {
   __syncthreads();
@@ -44,8 +44,8 @@ __device__ void sum_rows(Sums<T>& sums, T* stage, int columns, T* to) {
   to[c] = sum;
 }
 
-// Adds what the gradients of a tile's scores give to the factors of those that are given, each row
-// by the two threads that have it together.
+// Adds the contributions of a tile's score gradients to the gradients of low and high; the two
+// threads that share a row process it.
 template <typename In>
 __device__ void add_factor_gradients(const AttentionCall<In>& call,
                                      const TilePlace& at,
@@ -69,8 +69,8 @@ __device__ void add_factor_gradients(const AttentionCall<In>& call,
   }
 }
 
-// The gradient of rows of scores that all batch rows have: a block has a tile of queries of one
-// head in all of them.
+// Gradient of the rows of given scores, which all batch rows share: a block processes a query tile
+// of one head in all of them.
 template <typename In>
 __global__ void differentiate_rows(GradientCall<In> g, Accumulator<In>* drow) {
   using T = Accumulator<In>;
@@ -193,7 +193,7 @@ __global__ void differentiate_keys(GradientCall<In> g, Either<In> dkey, Either<I
   });
 }
 
-// The gradient of u or of v, [heads, dim], from those of tiles.
+// Reduces the gradient of u or v, [heads, dim], from the partial sums of tiles.
 template <typename T>
 struct AddBiasParts {
   std::int64_t batch, heads, tiles, dim;
@@ -211,7 +211,7 @@ struct AddBiasParts {
   }
 };
 
-// The gradient of z by token, from rows [batch, heads, time].
+// Gradient of a token-dependent z, from rows [batch, heads, time].
 template <typename T>
 struct AddSpanOfTokens {
   std::int64_t time, heads;
@@ -224,7 +224,7 @@ struct AddSpanOfTokens {
   }
 };
 
-// And by head, a block each.
+// Gradient of z for each head, one block each.
 template <typename T>
 __global__ void add_span_of_heads(
     std::int64_t batch, std::int64_t heads, std::int64_t time, const T* rows, T* dspan) {

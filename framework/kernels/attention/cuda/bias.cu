@@ -1,6 +1,6 @@
-// The biases of the relative term on matrix units. (q + u) . k is q . k and a number a key, (q + v)
-// . r is q . r and a number a row of the table: so the products are of the inputs as they are, and
-// a number is added.
+// Biases of the relative term on matrix units. (q + u) . k is q . k plus one number for each key;
+// (q + v) . r is q . r plus one number for each table row. Products therefore use the unmodified
+// inputs, and these numbers are added.
 #include "framework/kernels/attention/cuda/matrix_calls.h"
 #include "framework/kernels/attention/cuda/row_products.h"
 
@@ -15,7 +15,7 @@ __device__ Vec4<Accumulator<In>> bias_of(const Either<In>& bias, std::int64_t h,
   return four;
 }
 
-// Rows (batch row, key, head), to [batch, heads, keys of whole tiles].
+// Rows (batch row, key, head), written to [batch, heads, keys of full tiles].
 template <typename In>
 struct KeyBiases {
   AttentionCall<In> call;
@@ -45,7 +45,7 @@ struct KeyBiases {
   }
 };
 
-// Rows (row of a half, head), to [heads, halves, 64].
+// Rows (row of a half, head), written to [heads, halves, 64].
 template <typename In>
 struct DistanceBiases {
   AttentionCall<In> call;

@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-// A block has a matrix.
+// A Team of one block for each matrix.
 struct BlockTeam {
   __device__ std::int64_t first() const { return threadIdx.x; }
   __device__ std::int64_t size() const { return blockDim.x; }

@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-// Slots [first, first + count) of each head, which may lie beyond the ends of the round.
+// Slots [first, first + count) of each head, which may be beyond the ends of the round.
 struct ReadSlot {
   std::int64_t rounds, time, slots, round;
   bool wrap_rounds;

@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-// Bits that are ordered as the numbers are; what is not a number comes first.
+// Maps numbers to integers of the same order; NaN comes first.
 __device__ inline std::uint64_t ordered_bits(double value) {
   if (value != value) return 0;
   const auto bits = std::bit_cast<std::uint64_t>(value + 0.0);
@@ -17,7 +17,8 @@ __device__ inline std::uint64_t ordered_bits(float value) {
   return ordered_bits(static_cast<double>(value));
 }
 
-// A block a centroid: bit by bit the score of the last that is chosen, then one thread writes.
+// One block for each centroid: finds the smallest selected score bit by bit, then one thread writes
+// the positions.
 template <typename A>
 __global__ void choose_members(std::int64_t heads,
                                std::int64_t clusters,

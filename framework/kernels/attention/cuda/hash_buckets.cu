@@ -7,7 +7,7 @@ namespace {
 
 using namespace tile_attention;
 
-// The index of the largest of [y; -y] as the elements of y come, the first where several are.
+// Running argmax of [y; -y] as the elements of y arrive; ties go to the first.
 template <typename A>
 struct LargestDirection {
   static constexpr std::int32_t none = std::numeric_limits<std::int32_t>::max();
@@ -19,12 +19,12 @@ struct LargestDirection {
     take(absolute, y == absolute ? c : c + count);
   }
   __device__ void take(A other, std::int32_t candidate) {
-    // What is not a number is neither.
+    // Rejects NaN.
     if (!(other > size || (other == size && candidate < index))) return;
     size = other;
     index = candidate;
   }
-  // With what the neighbouring thread saw; 0 where there was nothing but NaN.
+  // Merges with the adjacent thread's result; 0 if all elements are NaN.
   __device__ std::int32_t of_both() {
     const A other = __shfl_xor_sync(all_lanes, size, 1);
     take(other, __shfl_xor_sync(all_lanes, index, 1));
@@ -47,7 +47,7 @@ struct HashCall {
 template <typename A>
 constexpr std::size_t hash_bytes = (2 * tile * depth_step + tile * tile_step) * sizeof(A);
 
-// A block has 64 positions of a batch row, head and round; two neighbouring threads one position.
+// A block has 64 positions of a batch row, head and round; two adjacent threads share a position.
 template <typename T>
 __global__ void hash_positions(HashCall<T> hash) {
   using A = Accumulator<T>;
@@ -92,7 +92,7 @@ __global__ void hash_positions(HashCall<T> hash) {
 
 struct MarkPadding {
   std::int64_t time;
-  std::int64_t rows;  // of a batch row
+  std::int64_t rows;  // of one batch row
   std::int32_t mark;
   const std::uint8_t* padding;
   const std::int64_t* length;
@@ -105,7 +105,7 @@ struct MarkPadding {
   }
 };
 
-// Rows one after the other, in each its buckets: so that all rows are sorted at once.
+// Keys of consecutive rows, in each its buckets, so that one sort handles all rows.
 struct SortKey {
   std::int64_t time;
   std::int32_t buckets;
@@ -118,12 +118,12 @@ struct SortKey {
   }
 };
 
-// From places among all rows to those in each.
+// Converts indices among all rows to indices within each row.
 struct PlaceSorted {
   std::int64_t time;
   std::int32_t buckets;
   const std::int32_t* key;   // sorted
-  const std::int32_t* from;  // where it was
+  const std::int32_t* from;  // original index
   std::int32_t* order;
   std::int32_t* place;
 
@@ -180,8 +180,7 @@ void sort_buckets(Cuda cuda, const BucketSort& sort) {
   if (sort.bucket.elements() == 0) return;
   const std::int64_t time = sort.bucket.shape().width(), rows = sort.bucket.elements() / time;
   const auto buckets = static_cast<std::int32_t>(sort.buckets);
-  // As many rows at once as keys of 31 bits allow, and not so many that their scratch is felt
-  // beside what is sorted.
+  // Rows sorted at once, limited by 31-bit keys and by the scratch memory relative to the input.
   constexpr std::int64_t most = (std::int64_t{1} << 31) - 1, most_keys = std::int64_t{1} << 22;
   const std::int64_t group =
       std::max<std::int64_t>(1, std::min(most / (sort.buckets + 1), most_keys / time));

@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-// Calls f(i) for every i below count, each of so many elements.
+// Calls f(i) for every i below count, each with a cost in elements.
 template <typename F>
 void each(Cuda cuda, std::int64_t count, std::int64_t, const F& f) {
   for_each_element(cuda, count, f);

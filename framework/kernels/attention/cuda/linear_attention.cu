@@ -30,7 +30,7 @@ __global__ void add_part(LinearView<T> v,
   if (decays != nullptr && threadIdx.x == 0) decays[place] = decayed;
 }
 
-// scratch: a state for each block.
+// scratch: one state for each block.
 template <typename T>
 __global__ void attend_part(LinearView<T> v, PartTable parts, Accumulator<T>* scratch) {
   using A = Accumulator<T>;

@@ -22,7 +22,7 @@ struct GradientView {
         ddecay(LinearView<T>::template of<A>(g.ddecay)) {}
 };
 
-// The gradients of n and, behind them, of d. All threads of the block call it.
+// The gradients of n, followed by those of d. All threads of the block must call it.
 template <typename T>
 __device__ void read_gradient(const LinearView<T>& v,
                               const GradientView<T>& g,
@@ -68,8 +68,8 @@ __global__ void add_part_backward(LinearView<T> v,
   }
 }
 
-// scratch: a state for each block, turned: [values + 1, features]. across_end: [parts, batch,
-// heads], what goes over the end of each part.
+// scratch: one transposed state for each block: [values + 1, features]. across_end: [parts, batch,
+// heads], the decay gradient that crosses the end of each part.
 template <typename T>
 __global__ void query_backward(LinearView<T> v,
                                GradientView<T> g,
@@ -120,7 +120,7 @@ __global__ void query_backward(LinearView<T> v,
   if (threadIdx.x == 0) across_end[(at.part * v.batch + at.b) * v.heads + at.h] = across;
 }
 
-// scratch: two states for each block, [features, values + 1] and turned.
+// scratch: two states for each block, [features, values + 1] and its transpose.
 template <typename T>
 __global__ void key_backward(LinearView<T> v,
                              GradientView<T> g,

@@ -1,4 +1,4 @@
-// The backward pass on matrix units, by warps.
+// Backward pass on matrix units with warp products.
 #include "framework/kernels/attention/cuda/matrix_backward.h"
 
 namespace longspan::tile_attention {

@@ -1,5 +1,5 @@
-// Gradients of tables of distances on matrix units: a block walks down a diagonal, whose distances
-// stay the same, and keeps the sums of its 127 rows in registers.
+// Gradients of relative-position tables on matrix units. The tiles of a diagonal have the same
+// relative positions: a block iterates over one diagonal and accumulates its 127 rows in registers.
 #include "framework/kernels/attention/cuda/matrix_calls.h"
 #include "framework/kernels/attention/cuda/matrix_gradient.h"
 #include "framework/kernels/attention/cuda/pair_ranges.h"
@@ -8,13 +8,13 @@
 namespace longspan::tile_attention {
 namespace {
 
-// Factors in shared memory, at [i, e] of query i and the key whose distance row e has: zero where
-// there is none, which stays so from tile to tile.
+// Factors in shared memory: [i, e] has the pair of query i and the key whose relative position is
+// row e. Entries without a pair are zero and remain so from tile to tile.
 template <typename In>
 __device__ __forceinline__ void clear_factors(std::uint32_t* to) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int first = tile - 16 - 16 * warp;  // row of those that the warp's queries have
-  // Two lanes have a row's zeros, by 16 bytes.
+  const int first = tile - 16 - 16 * warp;  // first of the warp's rows of the band
+  // Two lanes write a row's zeros, 16 bytes at a time.
   struct alignas(16) Piece {
     std::uint32_t of[4];
   };
@@ -36,7 +36,7 @@ __device__ __forceinline__ void write_factors(std::uint32_t* to, const Factors<t
   });
 }
 
-// The tiles of a diagonal that are visited, one after the other.
+// Iterates over the visited tiles of a diagonal.
 template <typename In>
 class DiagonalCursor {
  public:
@@ -78,30 +78,29 @@ class DiagonalCursor {
   Visit visit_ = {TileKind::none, 0};
 };
 
-// What the blocks of diagonals write: bands [heads of the group, diagonals, 128, dim], and biases
-// [heads of the group, diagonals, dim], their part of the gradient of the position bias, or null.
+// Outputs of the diagonal blocks: bands [heads of the group, diagonals, 128, dim]. biases: [heads
+// of the group, diagonals, dim], their contributions to the position bias gradient, or null.
 struct BandSumsTo {
   float* bands;
   float* biases;
 };
 
-// Which diagonal of which head a block has.
+// Work item of a block: a diagonal of a head.
 struct DiagonalPlace {
   std::int64_t h;
   std::int64_t diagonal;
-  std::int64_t item;  // of what is written
+  std::int64_t item;  // index of the output
 
   template <typename In>
   __device__ DiagonalPlace(const GradientCall<In>& g, const Diagonals& diagonals)
       : h(g.head_begin + blockIdx.x % g.heads),
         diagonal(diagonals.first + blockIdx.x / g.heads),
         item(blockIdx.x % g.heads * diagonals.count + blockIdx.x / g.heads) {}
-  // A tile of it, as far as the table's rows go.
+  // Any tile of the diagonal, sufficient to determine the table rows.
   __device__ TilePlace any_tile() const { return {0, h, diagonal * tile, 0, false}; }
 };
 
-// The sums of a warp's 32 rows of the band, half of them in each of its halves, and of their
-// factors.
+// Sums of a warp's 32 rows of the band, half of them in each of its halves, and of their factors.
 template <typename In, int dim>
 struct BandSums {
   WarpSums<dim> of[2];
@@ -109,7 +108,7 @@ struct BandSums {
   float to_units = smallest_units;
 
   __device__ static int row(int half, int s) { return half * tile + WarpSums<dim>::row(s); }
-  // Gradients of scores come to be in units of the block, and what is summed remains so.
+  // Converts score gradients to units of the block; sums keep these units.
   __device__ __forceinline__ void apply_units(WarpSums<tile>& gradients, float* scratch) {
     float largest = 0;
     gradients.each(
@@ -133,7 +132,7 @@ struct BandSums {
         ((lane / 16 * 8 + lane % 8) * factor_step + 16 * warp + lane / 8 % 2 * 8) / 2;
     const In* const from = rows + lane % 16 * matrix_step<dim> + lane / 16 * 8;
     unrolled<tile / 16>([&](auto k) {
-      // Queries 16 k and on have no key in most rows of the band, and warps as many as the others.
+      // Queries from 16 k on have no key in most rows of the band, so warps skip these.
       const auto any = [&](int half) {
         const int place = warp + tile / 16 * half + k;
         return place >= 3 && place <= 7;
@@ -159,8 +158,8 @@ struct BandSums {
     });
   }
 
-  // Writes what they are when sums from units are multiplied. The band has the table's rows, and
-  // `scratch` room for 128 numbers.
+  // Writes the sums, converted from units. The band has the table's rows, and `scratch` has space
+  // for 128 numbers.
   __device__ __forceinline__ void write(const AttentionCall<In>& call,
                                         const DiagonalPlace& at,
                                         const Band<In, dim>& band,
@@ -202,7 +201,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
                             : reinterpret_cast<std::uint32_t*>(memory.exchange(g, 0, {}));
   const DiagonalPlace block(g, diagonals);
   begin_copy_bands(call, memory, block.any_tile(), no_half);
-  tensor_core::end_copy_group();  // there may be no tile below to end it
+  tensor_core::end_copy_group();  // there may be no tile below to commit it
   BandSums<In, dim> sums;
   float no_span[2] = {0, 0};
   for (DiagonalCursor<In> cursor(g, block.h, block.diagonal); cursor.any(); cursor.next()) {
@@ -217,14 +216,14 @@ __global__ void __launch_bounds__(tile_threads, 2)
     __syncthreads();
     WarpSums<tile> weights, gradients;
     differentiate_tile<false>(g, memory, 0, at, memory.sums[0], 0, weights, gradients, no_span);
-    __syncthreads();  // the values are not needed any more
+    __syncthreads();  // the values may be overwritten
     clear_factors<In>(factors);
     if constexpr (has_units<In>)
       if (!of_values) sums.apply_units(gradients, memory.stage);
     write_factors(factors, of_values ? rounded<In>(weights) : rounded<In>(gradients));
     __syncthreads();
     sums.add(factors, memory.local_tile(of_values ? 1 : 0).rows);
-    __syncthreads();  // the next tile comes here
+    __syncthreads();  // the next tile is copied here
   }
   tensor_core::wait_for_copies<0>();
   const float from_units = of_values       ? unlifted<In> * call.dropout.factor
@@ -233,8 +232,8 @@ __global__ void __launch_bounds__(tile_threads, 2)
   sums.write(call, block, memory.key_band, from_units, memory.stage, to);
 }
 
-// The shared memory of a block for gradients of scores that are kept. Two tiles of queries, one of
-// which is copied while the other is multiplied; at last the table's rows lie there.
+// Shared memory of a block that reads saved score gradients: two query tiles, one being copied
+// while the other is multiplied. Reused for the table's rows at the end.
 template <typename In, int dim>
 struct KeptDiagonalMemory {
   unsigned char* at = shared_memory<unsigned char>();
@@ -275,7 +274,7 @@ __global__ void __launch_bounds__(tile_threads, dim > 64 ? 2 : 3)
   begin_next(0);
   for (int stage = 0; any; stage = 1 - stage) {
     tensor_core::wait_for_copies<0>();
-    __syncthreads();  // the rows are here, and the last factors are not needed any more
+    __syncthreads();  // the rows have arrived; the previous factors may be overwritten
     write_factors(memory.factors(), columns_of(memory.kept(), WarpSums<tile>::first_row()));
     __syncthreads();
     any = cursor.any();

@@ -6,12 +6,12 @@
 namespace longspan {
 namespace {
 
-// A row of the part: batch row, query and head, and where it goes.
+// A row of the part: its batch row, query and head, and its destination.
 struct MergeShape {
   std::int64_t rows, heads, width, time;
   const std::int32_t* position;
 
-  __device__ std::int64_t part_row(std::int64_t i) const {  // of log-sum-exps
+  __device__ std::int64_t part_row(std::int64_t i) const {  // row of log-sum-exps
     return (i / (rows * heads) * heads + i % heads) * rows + i / heads % rows;
   }
   __device__ std::int64_t query(std::int64_t i) const {
@@ -25,7 +25,8 @@ struct MergeShape {
   }
 };
 
-// The outputs of all elements before the sums of any row: both need the sums from before.
+// Merges the outputs of all elements before the log-sum-exps of any row, because both need the
+// previous log-sum-exps.
 template <typename Out, typename Part>
 struct MergeElement {
   using T = Accumulator<Part>;

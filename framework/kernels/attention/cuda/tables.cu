@@ -1,13 +1,13 @@
-// Gradients of tables whose rows belong to a distance. The tiles of a diagonal (query tile - key
-// tile) have the same 127 distances: a block walks down one of them and sums a band of rows, and
-// the bands are added up after.
+// Gradients of relative-position tables. The tiles of a diagonal (query tile - key tile) have the
+// same 127 relative positions. A block iterates over one diagonal and accumulates a band of rows;
+// the bands are summed afterwards.
 #include "framework/kernels/attention/cuda/matrix_calls.h"
 
 namespace longspan::tile_attention {
 namespace {
 
-// halves += what the pairs of a tile give to its band: row e gathers factor(i, j) * right(row)
-// where j - i + 63 is e. The row is i, or j where keys are what is multiplied with distances.
+// halves += the contributions of a tile's pairs to its band: row e sums factor(i, j) * right(row)
+// where j - i + 63 is e. The row is i, or j for products of keys with the table.
 template <Multiplied side, typename T>
 __device__ void add_band(Sums<T> (&halves)[2], const T* factors, const T* right) {
   for (int half = 0; half < 2; ++half)
@@ -15,7 +15,7 @@ __device__ void add_band(Sums<T> (&halves)[2], const T* factors, const T* right)
         halves[half],
         tile,
         [=](int e, int own) {
-          const int by = half * tile + e - (tile - 1);  // from the query to the key
+          const int by = half * tile + e - (tile - 1);  // key minus query
           const int other = side == Multiplied::query ? own + by : own - by;
           if (other < 0 || other >= tile) return T{0};
           return side == Multiplied::query ? factors[own * tile_step + other]
@@ -82,8 +82,8 @@ __global__ void sum_any_diagonals(GradientCall<In> g,
     });
 }
 
-// The same of learned biases by distance: bands [heads of the group, diagonals, 128] of gradients
-// of scores alone. A thread has a row of the band.
+// Learned biases by relative position: bands [heads of the group, diagonals, 128] of score
+// gradients alone. A thread has a row of the band.
 template <typename In>
 __global__ void sum_bias_diagonals(GradientCall<In> g,
                                    Diagonals diagonals,
@@ -94,7 +94,7 @@ __global__ void sum_bias_diagonals(GradientCall<In> g,
   const std::int64_t item = blockIdx.x;
   const std::int64_t diagonal = diagonals.first + item % diagonals.count;
   const std::int64_t h = g.head_begin + item / diagonals.count;
-  const int after = static_cast<int>(threadIdx.x) - (tile - 1);  // from the query to the key
+  const int after = static_cast<int>(threadIdx.x) - (tile - 1);  // key minus query
   const int begin = after < 0 ? -after : 0, end = after < 0 ? tile : tile - after;
   T sum = 0;
   for_tiles_of_diagonal(g, h, diagonal, [&](const TilePlace& at) {
@@ -104,7 +104,8 @@ __global__ void sum_bias_diagonals(GradientCall<In> g,
   bands[item * 2 * tile + threadIdx.x] = sum;
 }
 
-// Element (distance, head of the group, feature) of a table by head: a distance is in two bands.
+// Element (relative position, head of the group, feature) of a table by head. Each relative
+// position is in two bands.
 template <typename T>
 struct AddBandsByHead {
   Diagonals diagonals;
@@ -116,7 +117,8 @@ struct AddBandsByHead {
   __device__ void operator()(std::int64_t element) const {
     const std::int64_t c = element % width, of_group = element / width % group;
     const std::int64_t distance = element / width / group;
-    // The band row of this distance in the first diagonal: one tile further down in each next one.
+    // The band row of this relative position in the first diagonal; it is one tile lower in each
+    // following diagonal.
     const std::int64_t row = diagonals.distance(0, 0) - distance;
     std::int64_t i = row < 0 ? (-row + tile - 1) / tile : 0;
     T sum = 0;
@@ -126,8 +128,8 @@ struct AddBandsByHead {
   }
 };
 
-// Element (row, feature) of a table that heads share: a block each, since the rows at the ends have
-// all distances beyond.
+// Element (row, feature) of a table shared by heads. One block each, because the end rows sum all
+// relative positions beyond them.
 template <typename T>
 __global__ void add_clipped_bands(Diagonals diagonals,
                                   std::int64_t group,
@@ -139,7 +141,7 @@ __global__ void add_clipped_bands(Diagonals diagonals,
   const std::int64_t row = blockIdx.x / width - most, c = blockIdx.x % width;
   T sum = 0;
   for (std::int64_t i = threadIdx.x; i < group * diagonals.count; i += blockDim.x) {
-    // Band rows [begin, end) have k - p at e - origin.
+    // Band rows [begin, end) have k - p equal to e - origin.
     const std::int64_t origin = diagonals.distance(i % diagonals.count, 0);
     std::int64_t begin = row == -most ? 0 : row + origin;
     std::int64_t end = row == most ? 2 * tile : row + origin + 1;
@@ -167,12 +169,12 @@ struct AddBiasOfDiagonals {
   }
 };
 
-// Of the workspace for bands.
+// Memory limit of the bands.
 constexpr std::int64_t most_band_bytes = std::int64_t{1} << 26;
 
-// Calls f(diagonals, bands) for those whose distances, origin + diagonal * tile +- (tile - 1), hold
-// some that are seen, as many at once as the workspace has room for. bands: [heads of the group,
-// diagonals, 128, width].
+// Calls f(diagonals, bands) for the diagonals with a visible relative position, as many at once as
+// fit in the workspace. Diagonal d has the relative positions origin + d * tile +- (tile - 1).
+// bands: [heads of the group, diagonals, 128, width].
 template <typename In, typename F>
 void for_diagonals(const GradientCall<In>& g,
                    const TilePlan& plan,

@@ -1,4 +1,4 @@
-// The forward pass on matrix units, by warps.
+// Forward pass on matrix units with warp products.
 #include <cstdlib>
 #include <string_view>
 

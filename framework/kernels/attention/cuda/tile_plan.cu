@@ -12,13 +12,13 @@
 namespace longspan {
 namespace {
 
-// Arrays packed into one block, first on the host.
+// Packs arrays into one block on the host.
 class Packer {
  public:
-  // The place of the elements in the block, in bytes.
+  // Adds elements and returns their offset in bytes.
   template <typename T>
   std::size_t add(std::span<const T> elements) {
-    static_assert(sizeof(T) % 8 == 0);  // so all are aligned
+    static_assert(sizeof(T) % 8 == 0);  // keeps all arrays aligned
     const std::size_t place = bytes_.size();
     const auto from = std::as_bytes(elements);
     bytes_.insert(bytes_.end(), from.begin(), from.end());
@@ -34,7 +34,7 @@ class Packer {
   std::vector<std::byte> bytes_;
 };
 
-// Memory of a device that holds what a packer packed.
+// Device memory with the contents of a packer.
 class Packed {
  public:
   Packed(Cuda cuda, const Packer& packer)
@@ -53,7 +53,7 @@ class Packed {
   ScopedAllocation block_;
 };
 
-// 0, 1, ... by what they visit, the most first.
+// Indices by descending number of visits.
 std::vector<std::int64_t> by_visits(const std::vector<std::int64_t>& visits) {
   std::vector<std::int64_t> order(visits.size());
   std::iota(order.begin(), order.end(), std::int64_t{0});
@@ -62,7 +62,7 @@ std::vector<std::int64_t> by_visits(const std::vector<std::int64_t>& visits) {
   return order;
 }
 
-// Tiles that both lists have.
+// Number of tiles in both lists.
 std::int64_t shared_tiles(std::span<const TileRun> a, std::span<const TileRun> b) {
   std::int64_t shared = 0;
   for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
@@ -113,7 +113,7 @@ TileLists pack_lists(Cuda cuda,
           4 * shared >= all};
 }
 
-// Two blocks: the lists first, so that the rules can say where they are.
+// Uses two blocks: the lists come first, because the rules contain pointers to them.
 MaskView pack_mask(Cuda cuda, const Mask& mask, std::unique_ptr<Packed> (&packed)[2]) {
   std::vector<RuleView> rules;
   std::vector<std::int64_t> ends;
@@ -127,7 +127,7 @@ MaskView pack_mask(Cuda cuda, const Mask& mask, std::unique_ptr<Packed> (&packed
     }
     ends.push_back(static_cast<std::int64_t>(rules.size()));
   }
-  lists.add(ends);  // so that it is never empty
+  lists.add(ends);  // ensures that it is not empty
   packed[0] = std::make_unique<Packed>(cuda, lists);
   for (std::size_t i = 0; i < rules.size(); ++i)
     rules[i].list = packed[0]->at<std::int64_t>(list_places[i]);
@@ -149,7 +149,7 @@ struct DevicePlan {
 
 struct DevicePlans {
   std::mutex mutex;
-  std::list<DevicePlan> plans;  // the last used first
+  std::list<DevicePlan> plans;  // most recently used first
 };
 
 }  // namespace

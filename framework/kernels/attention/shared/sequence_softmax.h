@@ -1,4 +1,4 @@
-// What the kernels of efficient attention do with a row or a column, on the CPU and on a GPU.
+// Per-row and per-column functions of efficient attention, shared by the CPU and CUDA kernels.
 #pragma once
 
 #include <limits>
@@ -45,7 +45,7 @@ struct SoftmaxRowGradient {
   }
 };
 
-// Element i of [batch, heads, dim] runs over time.
+// Element i of [batch, heads, dim]; loops over time.
 template <typename T>
 struct LargestOfPositions {
   using A = Accumulator<T>;

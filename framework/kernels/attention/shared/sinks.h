@@ -1,4 +1,4 @@
-// Attention sinks on any backend: `write_elements` is the backend's.
+// Backend-independent attention sinks. The backend provides `write_elements`.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace longspan {
 
-// Where the sum of a row [batch, time, heads] stands.
+// Offset of the log-sum-exp of a row [batch, time, heads].
 struct SumPlace {
   std::int64_t time, heads;
 

@@ -1,4 +1,4 @@
-// Tile attention by groups of warps: compiled for compute capability 9.0 alone.
+// Tiled attention with warp-group products, compiled only for compute capability 9.0.
 #include "framework/kernels/attention/cuda/hopper/swizzled_tile.h"
 #include "framework/kernels/attention/cuda/matrix_backward.h"
 #include "framework/kernels/attention/cuda/matrix_forward.h"
