@@ -18,8 +18,10 @@ namespace fs = std::filesystem;
 class Named : public ::testing::Test {
  protected:
   Named() {
-    for (const char* run : {"run", "other"})
+    for (const char* run : {"run", "other"}) {
+      fs::create_directory(directory_ / run);
       for (const std::int64_t step : {5, 80}) save(run, step);
+    }
     fs::create_directories(directory_ / "empty" / "checkpoints");
   }
 
