@@ -11,7 +11,6 @@ class Sgd : public OptimizerRule {
  public:
   Sgd(const OptimizerOptions& options, const Parameters& parameters)
       : options_(options), parameters_(parameters), momentum_(options.momentum.value_or(0.9)) {
-    // Stored in checkpoints like Adam's first moment.
     if (momentum_ > 0) buffer_.emplace("momentum_buffer", parameters);
   }
 

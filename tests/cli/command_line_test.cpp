@@ -180,7 +180,8 @@ TEST_F(CommandLine, TheReferenceOfAFileHasWhatItSets) {
   for (const std::string& words : {good_ + " --reference data", "data " + good_ + " --reference"}) {
     const Result result = longspan("config " + words);
     EXPECT_EQ(result.code, 0);
-    EXPECT_NE(result.output.find("here book.txt, set at " + good_ + ":3:8)"), std::string::npos)
+    EXPECT_NE(result.output.find("current value book.txt, set at " + good_ + ":3:8)"),
+              std::string::npos)
         << result.output;
     EXPECT_EQ(result.output.find("\n  model."), std::string::npos) << result.output;
   }

@@ -163,7 +163,7 @@ TEST(Tokenizer, JsonThatIsNoTokenizerIsRefused) {
 
 TEST(Tokenizer, DecodingRefusesAnIdOutsideOfTheVocabulary) {
   EXPECT_EQ(sentence_of<DataError>([] { Tokenizer().decode(std::vector<std::int64_t>{256}); }),
-            "token 256 is out of range for the vocabulary of 256");
+            "token 256 is out of range for the vocabulary of 256 ids");
 }
 
 TEST(Tokenizer, DamagedJsonIsRefusedOrHarmlessAndNeverCrashes) {

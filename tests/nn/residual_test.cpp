@@ -368,7 +368,7 @@ TEST(Residual, WhatFailsInALayerSaysWhere) {
   };
   stack.layers[0].sublayers[1].run = wrong;
   stack.layers[0].sublayers[1].name = "layers/0/feed_forward";
-  const std::string expected = "layers/0/feed_forward: shapes ";
+  const std::string expected = "layers/0/feed_forward: cannot ";
   const Variable x(random_tensor({batch, time, width}, 2));
   const StandardResidual plain(NormPosition::pre, 0);
   const StandardResidual again(NormPosition::pre, 0, Recomputation::every(1));

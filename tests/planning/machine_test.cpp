@@ -68,7 +68,7 @@ TEST(Machine, IsReadAsItWasWritten) {
   EXPECT_EQ(machine.least_trial, 0.875);
   EXPECT_EQ(machine.most_trial, 1.25);
   write_machine(measured(1, 0), file.path());
-  EXPECT_NE(sentence_of<DataError>([&] { read_machine(file.path()); }).find("threads is 0"),
+  EXPECT_NE(sentence_of<DataError>([&] { read_machine(file.path()); }).find("threads: expected at least 1, found 0"),
             std::string::npos);
   file.write("{\"name\": \"of an earlier version\"}");
   EXPECT_NE(sentence_of<DataError>([&] { read_machine(file.path()); }).find("plan --calibrate"),

@@ -43,7 +43,7 @@ TEST(ProfileSummary, AddUpWhatIsAlikeInLikeLayers) {
   EXPECT_EQ(kernel.calls, 4);
   EXPECT_EQ(kernel.self_time, 4000);
   EXPECT_EQ(kernel.total, 4000);
-  EXPECT_EQ(lines.at({"wait", "waiting for all_reduce (data)", ""}).self_time, 1000);
+  EXPECT_EQ(lines.at({"idle", "waiting for all_reduce (data)", ""}).self_time, 1000);
   EXPECT_EQ(lines.at({"step", "step", ""}).total, 5240);
   EXPECT_EQ(lines.at({"step", "step", ""}).self_time, 200);
   for (const auto& [key, sums] : lines) EXPECT_NE(key.kind, "collective");

@@ -215,7 +215,7 @@ TEST(Translation, SaysHowManyStepsWereTaken) {
     EXPECT_EQ(measured.curves[0].values, std::vector<double>(11, steps));
     EXPECT_EQ(measured.curves[1].name, "decoder_act_steps");
     EXPECT_EQ(measured.curves[1].values, std::vector<double>(18, steps));
-    EXPECT_NE(measured.text.find(fmt::format("encoder_act_steps {0:.2f} (at most {0})", steps)),
+    EXPECT_NE(measured.text.find(fmt::format("encoder_act_steps {0:.2f} (max {0})", steps)),
               std::string::npos)
         << measured.text;
   }

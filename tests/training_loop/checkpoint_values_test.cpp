@@ -98,11 +98,13 @@ TEST_F(CheckpointValues, CountersThatCannotBeAreRefused) {
                            "optimizer/num_updates",
                            "trainer/tokens",
                            threads_scalar}) {
-    for (const std::int64_t value : {std::int64_t{-1}, -largest - 1, largest})
-      EXPECT_NE(with(name, value)
-                    .find(fmt::format("scalar \"{}\": found {}, an integer from ", name, value)),
+    for (const std::int64_t value : {std::int64_t{-1}, -largest - 1, largest}) {
+      const std::string problem = with(name, value);
+      EXPECT_NE(problem.find(fmt::format("scalar \"{}\": expected an integer from ", name)),
                 std::string::npos)
-          << with(name, value);
+          << problem;
+      EXPECT_NE(problem.find(fmt::format(", found {}", value)), std::string::npos) << problem;
+    }
     EXPECT_NE(with(name, 7.0).find("an integer from "), std::string::npos) << name;
     EXPECT_NE(with(name, "7").find(": expected an integer from "), std::string::npos) << name;
     EXPECT_NE(problem_after([&](CheckpointInfo&, TrainingState& state) {

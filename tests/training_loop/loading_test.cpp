@@ -79,7 +79,7 @@ TEST_F(Loading, AnotherModelsWeightsAreRefused) {
 
 TEST_F(Loading, FindsRunsAndCheckpointsAndConfigurations) {
   const fs::path step = save(*model(1), 5);
-  EXPECT_NE(sentence_of<DataError>([&] { locate_run(step); }).find("there is no config.yaml in"),
+  EXPECT_NE(sentence_of<DataError>([&] { locate_run(step); }).find(": no config.yaml in "),
             std::string::npos);
   write_configuration();
   const fs::path configuration = directory_ / "config.yaml";

@@ -139,7 +139,7 @@ TEST(Console, BreaksLinesBetweenWordsWhereATerminalHasAWidth) {
   console.line("saved runs/of-a-long-name/step-000000004 in 1 s");
   console.line("caf\u00e9 12345678901234567");
   EXPECT_EQ(screen.text(),
-            "\x1b[33mwarning:\x1b[0m peak memory\n  of this rank: 52.1\n  MB\n"
+            "\x1b[33mwarning:\x1b[0m Peak memory\n  of this rank: 52.1\n  MB\n"
             "saved\n  runs/of-a-long-name/step-000000004\n  in 1 s\n"
             "caf\u00e9\n  12345678901234567\n");
   const Screen of_lines;
@@ -152,9 +152,9 @@ TEST(Console, BreaksLinesBetweenWordsWhereATerminalHasAWidth) {
 
 TEST(ModelInput, ReportsAShareOfAtMostAllOfTheFile) {
   const std::string path = "book.txt";
-  EXPECT_EQ(reading_text({path, 500, 2000}), "reading book.txt: 25% of 2.0 kB");
-  EXPECT_EQ(reading_text({path, 2340, 2000}), "reading book.txt: 100% of 2.0 kB");
-  EXPECT_EQ(reading_text({path, 3, 0}), "reading book.txt: 0 bytes");
+  EXPECT_EQ(reading_text({path, 500, 2000}), "Reading book.txt: 25% of 2.0 kB");
+  EXPECT_EQ(reading_text({path, 2340, 2000}), "Reading book.txt: 100% of 2.0 kB");
+  EXPECT_EQ(reading_text({path, 3, 0}), "Reading book.txt: 0 bytes");
 }
 
 TEST(Progress, TheBarFollowsTheWidthOfTheTerminal) {
