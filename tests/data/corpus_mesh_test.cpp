@@ -21,7 +21,7 @@ TEST(RequireSameCorpus, TellsEveryRankWhenOneHasAnotherText) {
     const TemporaryFile file(all.rank() == 2 ? "another text!" : "the same text");
     const Corpus corpus(file.path(), Tokenizer());
     EXPECT_THAT(sentence_of<DataError>([&] { require_same_corpus(corpus, all); }),
-                ::testing::HasSubstr("text differs between ranks"));
+                ::testing::HasSubstr("text or vocabulary differs between ranks"));
   });
 }
 

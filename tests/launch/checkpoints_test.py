@@ -175,8 +175,8 @@ class Hostile(TrainedTestCase):
     def test_values_that_cannot_be(self):
         whole = (self.step / "manifest.json").read_bytes()
         for pattern, value, part in [
-                (rb'"trainer/steps":8', b'"trainer/steps":-8', 'scalar "trainer/steps": found -8'),
-                (rb'"trainer/steps":8', b'"trainer/steps":9223372036854775807', 'scalar "trainer/steps": found 9223372036'),
+                (rb'"trainer/steps":8', b'"trainer/steps":-8', 'scalar "trainer/steps": expected an integer from 0 to 999999999, found -8'),
+                (rb'"trainer/steps":8', b'"trainer/steps":9223372036854775807', 'expected an integer from 0 to 999999999, found 9223372036'),
                 (rb'"trainer/steps":8', b'"trainer/steps":"8"', 'scalar "trainer/steps": expected an integer'),
                 (rb'"trainer/steps":8', b'"trainer/steps":4', "trainer/steps: expected the step of the checkpoint, 8, found 4"),
                 (rb'"optimizer/num_updates":8', b'"optimizer/num_updates":true', 'scalar "optimizer/num_updates": expected an integer'),

@@ -273,7 +273,7 @@ class AStop(LaunchTestCase):
                             {"TMPDIR": str(self.directory / "small")})
         self.addCleanup(terminal.close)
         self.assertTrue(terminal.shows("MPI_INIT"), terminal.text)
-        self.assertTrue(terminal.shows("no rank has started after 30 s; .*/dev/shm: "), terminal.text)
+        self.assertTrue(terminal.shows(r"no rank has started after 30 s; .*\(/dev/shm: "), terminal.text)
         terminal.process.send_signal(signal.SIGTERM)
         self.assertEqual(terminal.wait(30), 75, terminal.text)
         self.assertIn("nothing to save", terminal.text)

@@ -121,7 +121,7 @@ def test_documents_are_learnt_and_a_run_goes_on_with_them_exactly():
 
 def test_documents_that_end_begin_again_where_they_can():
     package.train(CONFIGURATION, data=documents(10), quiet=True)
-    with pytest.raises(package.DataError, match="cannot begin again.*stopped after step [0-9]+, which is saved"):
+    with pytest.raises(package.DataError, match="ended before the last step and can be read only once.*stopped after step [0-9]+, which is saved"):
         package.train(CONFIGURATION, {"run.output_dir": "once"}, data=iter(documents(10)), quiet=True)
     ended = package.Run("once")
     assert ended.state == "failed" and "the program's data ended before the last step" in ended.end_reason

@@ -76,10 +76,10 @@ def test_mistakes_are_one_sentence_with_the_exit_code_of_the_program(trained, lo
 
 def test_every_option_of_the_program_has_its_keyword(longspan):
     beside = {"evaluate": {"json", "set", "help"},
-              "generate": {"input", "output", "images", "class", "complete", "set", "help"}}
+              "generate": {"input", "output", "image-sheet", "class", "inpaint", "set", "help"}}
     for name in beside:
         told = set(re.findall(r"--([a-z-]+)", longspan(name, "--help").split("Examples:")[0]))
         options = {word for line in longspan(name, "--help").splitlines() for word in re.findall(r"^ +(?:-h,)?--([a-z-]+)", line)}
-        assert options <= told and "memory" in options
+        assert options <= told and "mem-len" in options
         keywords = set(inspect.signature(getattr(package, name)).parameters) - {"run", "overrides", "lines"}
         assert {word.replace("-", "_") for word in options - beside[name]} == keywords
