@@ -1,9 +1,9 @@
-// Gives the numbers of the page to dygraphs, which draws them.
+// Draws the charts of the page with dygraphs.
 "use strict";
 (() => {
   let data = JSON.parse(document.getElementById("data").textContent);
   const element = (id) => document.getElementById(id);
-  // Each has a contrast of at least 3 to 1 against the white and the dark background.
+  // Every color has a contrast of at least 3:1 against the light and the dark background.
   const colours = ["#0b7fc4", "#d1580a", "#15945f", "#b35fa3", "#8a7a00", "#6f6fe0", "#c9475d", "#5b8a8f"];
   const dashes = [null, [8, 3], [2, 3], [10, 3, 2, 3]];  // where there are more runs than colours
   const colourOf = (number) => colours[number % colours.length];
@@ -32,7 +32,7 @@
   }
   const colourNamed = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  // The buckets of a column: [place of the bucket, least, mean, most] of each that has something.
+  // The buckets of a column that contain values, each as [index, min, mean, max].
   function* bucketsOf(column) {
     for (let i = 0; i < column.mean.length; ++i) {
       const mean = column.mean[i];
@@ -42,7 +42,7 @@
     }
   }
 
-  // The curves of a chart: of the runs that are shown, have its columns and know the axis.
+  // The curves of a chart: one for each visible run that has its columns and the axis.
   function curvesOf(chart, axis, shown) {
     const curves = [];
     data.runs.forEach((run, number) => {
@@ -61,8 +61,8 @@
     return curves;
   }
 
-  // Rows for dygraphs: x, then for each curve its value or [least, mean, most]. Null where a curve has no point at
-  // that x, NaN where it has a gap. The axis begins at 0.
+  // Rows for dygraphs: x, then the value or [min, mean, max] of each curve. Null if a curve has no point at
+  // that x, NaN for a gap. The axis starts at 0.
   function rowsOf(chart, curves, axis, scale, ranged) {
     const rows = new Map([[0, [0, ...curves.map(() => null)]]]);
     curves.forEach((curve, number) => {
@@ -78,7 +78,7 @@
 
   const graphs = new Map(); // by the element that they are in: { graph, kind, last }
 
-  // Of each curve its last value that is a number.
+  // The last finite value of each curve.
   function lastValues(rows, curves, isRanged) {
     return curves.map((_, number) => {
       const values = rows.map((row) => row[number + 1]).map((found) => isRanged && found ? found[1] : found);
@@ -86,7 +86,7 @@
     });
   }
 
-  // Names with values: those at the pointer, or the last ones.
+  // Legend: the values at the pointer, or the last ones.
   function legendOf(place, { x, xHTML, series }) {
     const last = graphs.get(place)?.last ?? [];
     const rows = series.map(({ color, dashHTML, labelHTML, yHTML }, number) => {
@@ -97,12 +97,12 @@
     return (x === undefined ? "" : xHTML + ": ") + rows.join(" ");
   }
 
-  // Curves of so few points are drawn with their points.
+  // Curves with at most this many points also show the points.
   const fewPoints = 40;
   const isSparse = (curve) => curve.column.mean.length <= fewPoints;
   let following = false;
 
-  // What one chart shows of the axis, the others show too.
+  // All charts show the same range of the axis.
   function zoomOthers(source) {
     if (following) return;
     following = true;
@@ -116,7 +116,7 @@
     graphs.delete(place);
   }
 
-  // What the controls say.
+  // The settings of the controls.
   function wishes() {
     const axis = element("axis").value;
     const most = Math.max(0, ...data.runs.map((run) => run[axis] ? run[axis][run[axis].length - 1] : 0));
@@ -187,7 +187,7 @@
       place.textContent = missing;
       return;
     }
-    // The same with more in it keeps what part of it is shown.
+    // A chart with more data keeps its visible range.
     const kind = JSON.stringify([axisLabel, isRanged, logarithmic, colourNamed("--line"), chart.label, curves.map((curve) => [curve.label, isSparse(curve)])]);
     const last = lastValues(rows, curves, isRanged);
     if (graphs.get(place)?.kind === kind) {
@@ -202,7 +202,7 @@
     graphs.get(place).graph = new Dygraph(place, rows, options(chart, curves, place, wished, isRanged));
   }
 
-  // Draws the first chart at once and the others a few at a time, so that what is there can be seen and used meanwhile.
+  // Draws the first chart at once and the others in small groups, so that the page stays responsive.
   let turn = 0;
   function draw() {
     const mine = ++turn;
@@ -229,7 +229,7 @@
     }
   }
 
-  // What a model wrote at the step that the slider is at.
+  // The text generated at the selected step.
   function showSamples(place) {
     const samples = data.runs[place.dataset.run].samples;
     const step = samples.steps[place.querySelector("input").value];
@@ -248,7 +248,7 @@
     }));
   }
 
-  // Each slider at its end, or where it was put.
+  // A slider stays where the user put it, otherwise at its end.
   function placeSamples() {
     for (const place of document.querySelectorAll(".samples")) {
       const slider = place.querySelector("input");
@@ -260,7 +260,7 @@
     }
   }
 
-  // What one head looks at, a cell for each two tokens.
+  // The attention map of a head: one cell for each query and key.
   function showMap(place) {
     const { tokens, maps } = data.runs[place.dataset.run].attention;
     const map = maps[place.querySelector("select").value];
@@ -274,7 +274,7 @@
     const most = Math.max(1, ...map.weights.map((row) => Math.max(...row.map(Math.abs))));
     map.weights.forEach((row, query) => row.forEach((weight, key) => {
       if (weight === 0) return;
-      // Negative weights have another color.
+      // Negative weights use a second color.
       context.fillStyle = `rgb(${weight > 0 ? "11 79 148" : "176 58 10"} / ${Math.sqrt(Math.abs(weight) / most)})`;
       context.fillRect(cell * key, cell * query, cell, cell);
     }));
@@ -296,7 +296,7 @@
     }
   }
 
-  // The parts of the page as they came, before anything was drawn into them.
+  // The sections of the page before anything is drawn in them.
   const parts = new Map([...document.querySelectorAll("[data-part]")].map((place) => [place.dataset.part, place.innerHTML.trim()]));
   function parsed(text) {
     const place = document.createElement("div");
@@ -304,7 +304,7 @@
     return place.innerHTML.trim();
   }
 
-  // Puts news in their places. What the user has chosen remains, and charts stay where there are no others.
+  // Applies an update: replaces the sections that changed and keeps the settings of the user.
   function take(update) {
     const off = [...document.querySelectorAll("#runs input")].map((box) => !box.checked);
     const open = [...document.querySelectorAll("[data-part] details")].map((found) => found.open);
@@ -325,7 +325,7 @@
     draw();
   }
 
-  // Asks for news as often as there is time for it.
+  // Polls for updates.
   function watch(status) {
     let version = "\"" + status.dataset.version + "\"";
     let updated = "";
