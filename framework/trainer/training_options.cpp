@@ -5,6 +5,13 @@
 namespace longspan {
 namespace {
 
+// Returns why the schedule has no end; empty: it has one.
+std::string endless_schedule(const TrainingOptions& options) {
+  const bool ends = options.schedule != ScheduleKind::constant &&
+                    options.schedule != ScheduleKind::inverse_sqrt;
+  return ends ? "" : "training.lr_scheduler.type is constant or inverse_sqrt, which has no end";
+}
+
 void declare_schedule(OptionTable& table, TrainingOptions& options) {
   table.add("training.lr_scheduler.type",
             options.schedule,
@@ -58,11 +65,7 @@ void declare_schedule(OptionTable& table, TrainingOptions& options) {
                  ? ""
                  : "training.lr_scheduler.type is not warmup_stable_decay";
     });
-  const auto without_end = [&options]() -> std::string {
-    const bool ends = options.schedule != ScheduleKind::constant &&
-                      options.schedule != ScheduleKind::inverse_sqrt;
-    return ends ? "" : "training.lr_scheduler.type is constant or inverse_sqrt, which has no end";
-  };
+  const auto without_end = [&options] { return endless_schedule(options); };
   for (const char* const key :
        {"training.lr_scheduler.min_lr", "training.lr_scheduler.total_steps"})
     table.warn(key, without_end);
@@ -92,6 +95,16 @@ void declare_pairs(OptionTable& table, const TrainingOptions& options) {
             options.warmup,
             decay);
       });
+  table.check({"training.lr_scheduler.min_lr", "training.learning_rate"},
+              [&options]() -> std::string {
+                if (!endless_schedule(options).empty() || options.end_learning_rate <= options.learning_rate)
+                  return "";
+                return fmt::format(
+                    "training.lr_scheduler.min_lr: expected at most training.learning_rate = {:g}, "
+                    "found {:g}",
+                    options.learning_rate,
+                    options.end_learning_rate);
+              });
   table.check({"training.lr_scheduler.type", "training.optimizer.type"},
               [&options]() -> std::string {
                 if (options.optimizer.kind != OptimizerKind::schedule_free ||

@@ -297,14 +297,14 @@ class Import(ImportTestCase):
         self.give(run="mine")
         self.assertEqual({name: data for name, (_, _, data) in self.given().items()}, self.weights)
         result = self.longspan("train", "taken/config.yaml", "--set", "data.train=train.bin", code=2)
-        self.assert_one_sentence(result, "contains imported weights", "training.init_from.path: taken")
+        self.assert_one_sentence(result, "contains imported weights", "set training.init_from.path to taken")
 
     def test_says_what_the_vocabulary_lacks(self):
         path = self.folder()
         (path / "tokenizer.json").write_text("{}")
         self.assertIn("model/tokenizer.json: ", self.take().errors)
         (path / "tokenizer.json").write_text(tokenizer_json([("a", "b"), ("c", "d"), ("e", "f")], ["<|end|>"]))
-        self.assertIn("model/tokenizer.json: has ", self.take(run="large").errors)
+        self.assertIn("model/tokenizer.json: expected at most 259 ids", self.take(run="large").errors)
         small = shapes(**{"transformer.wte.weight": [5, WIDTH]})
         weights = random_weights(small)
         tensors = {name: ("F32", shape, weights[name]) for name, shape in small.items()}
@@ -541,7 +541,7 @@ class Refusals(ImportTestCase):
                              ({"more": ("F32", [1], bytes(4))}, 'unexpected tensor "more" (not part of GPT-2')):
             with self.subTest(part):
                 path = self.folder(tensors={**tensors, **change})
-                self.refused("model: tensor ", part)
+                self.refused("model: ", part)
                 shutil.rmtree(path)
         path = self.folder(tensors={**tensors, name: ("F64", shape, struct.pack("<d", 1e300) * math.prod(shape))})
         self.refused('model/model.safetensors: tensor "transformer.wte.weight": 1e+300 is too large for float32')

@@ -103,6 +103,13 @@ class WarmupStableDecay(jobs.TestCase):
         self.assertIn("training.lr_scheduler.decay_steps: expected at most the 8 updates of the schedule",
                       result.errors)
 
+    def test_rejects_min_lr_above_learning_rate(self):
+        for schedule, code in ("cosine", 2), ("constant", 0):
+            result = self.train(settings={"training.lr_scheduler.type": schedule, "training.learning_rate": 0.01,
+                                          "training.lr_scheduler.min_lr": 0.02}, code=code)
+            self.assertEqual("training.lr_scheduler.min_lr: expected at most training.learning_rate = 0.01, found 0.02"
+                             in result.errors, code == 2)
+
 
 if __name__ == "__main__":
     jobs.main()

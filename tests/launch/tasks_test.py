@@ -154,7 +154,7 @@ class Tagging(TestCase):
         self.write("validation.txt", "A\t1\nA\t2\nA\t3\n")
         for layout in Layout(1, 1), Layout(2, 1):
             log = self.train(f"dna-{layout.ranks}", layout, {**self.task, "training.max_steps": 4}).output
-            self.assertEqual(log.count("found 6 labels of 4 different words; swap the columns if their order is reversed"), 1)
+            self.assertEqual(log.count("found 6 labels for 4 different words; swap the columns if their order is reversed"), 1)
             self.assertNotIn("validation.txt: expected", log)
             self.longspan("evaluate", f"dna-{layout.ranks}", "--data", "validation.txt")
 
@@ -175,7 +175,7 @@ class Tagging(TestCase):
             labels = json.loads(self.run_at(columns).state(4)["scalars"]["data/labels"])["labels"]
             self.assertEqual(labels[0], first)
         self.write("validation.txt", line.format(1, "dogs", "NOUN", "NNS").replace("\t_\n", "\n"))
-        self.refused({"data.tag_format": "conllu_upos"}, "validation.txt:1", "9 columns")
+        self.refused({"data.tag_format": "conllu_upos"}, "validation.txt:1: expected 10 tab-separated columns of CoNLL-U, found 9")
 
     def test_bad_files(self):
         self.write("validation.txt", "anna\tB-PER\nnew B-LOC\n")
@@ -303,7 +303,7 @@ class Classification(TestCase):
         for layout in Layout(1, 1), Layout(2, 1):
             result = self.train("bad", layout, {**self.task, "data.train": "swapped.txt"}, code=3)
             self.assert_one_sentence(result, "swapped.txt: expected a class, a tab and a text on each line, found ",
-                                     "labels of 3 different texts; swap the columns")
+                                     "labels for 3 different texts; swap the columns")
         self.refused({"data.validation": "swapped.txt"}, "swapped.txt:1: expected a class, a tab and a text, found a text, a tab and "
                      "the class ")
         self.write("own.txt", "".join(f"id{number}\t{text}\n" for number, (_, text) in enumerate(lines)))
