@@ -1,4 +1,4 @@
-// Additive scores: their gradients against differences, with dropout.
+// Additive attention: gradients against differences, with dropout.
 #include "framework/autograd/additive_attention.h"
 
 #include "tests/support/gradient_check.h"
@@ -28,7 +28,7 @@ AdditiveRules rules(bool causal) {
 
 const AttentionDropout dropped = {.rate = 0.3, .random = Random(7), .batch_begin = 3};
 
-TEST(OpGradient, AdditiveAttention) {
+TEST(AdditiveAttention, GradientsMatchDifferences) {
   const std::vector<Tensor> four(inputs().begin(), inputs().begin() + 4);
   for (const bool causal : {false, true})
     for (const auto& dropout : {std::optional<AttentionDropout>(), std::optional(dropped)})
@@ -39,7 +39,7 @@ TEST(OpGradient, AdditiveAttention) {
           four);
 }
 
-TEST(OpGradient, LocationAwareAttention) {
+TEST(LocationAwareAttention, GradientsMatchDifferences) {
   const Tensor before = random_tensor({2, 2, 5}, 6);
   for (const bool first : {false, true})
     for (const auto& dropout : {std::optional<AttentionDropout>(), std::optional(dropped)})
@@ -58,8 +58,8 @@ TEST(OpGradient, LocationAwareAttention) {
           inputs());
 }
 
-// A part of a batch drops what the whole drops there.
-TEST(AdditiveAttention, DropsByTheGlobalPlace) {
+// A shard of the batch has the same mask as these rows of the full batch.
+TEST(AdditiveAttention, DropoutMaskDependsOnGlobalBatchRow) {
   const NoGradGuard unrecorded;
   const Tensor query = random_tensor({2, 4, 2, 3}, 1), key = random_tensor({2, 4, 2, 3}, 2);
   const Tensor value = random_tensor({2, 4, 2, 2}, 3), weight = random_tensor({2, 3}, 4);

@@ -1,4 +1,4 @@
-// Ops that join ranks: their gradients, and that a split vocabulary is the whole one.
+// Collective ops: gradients, and a sharded vocabulary against the full one.
 #include <numeric>
 
 #include "framework/autograd/collectives.h"
@@ -30,8 +30,7 @@ std::uint64_t own_seed(const Communicator& ranks, std::uint64_t seed) {
   return seed + 10 * static_cast<std::uint64_t>(ranks.rank());
 }
 
-// A block as a tensor-parallel layer is: an input that all ranks share enters, each rank has its
-// part of the hidden layer, and the parts leave as one sum.
+// A tensor-parallel feed-forward layer: replicated input, sharded hidden layer, summed output.
 Variable block(const Variable& x,
                const Variable& in,
                const Variable& out,
@@ -41,7 +40,7 @@ Variable block(const Variable& x,
   return reduce_from_tensor_parallel_region(linear(hidden, out, Variable()), ranks);
 }
 
-TEST(SplitRegion, GradientsOfABlockAgreeWithDifferences) {
+TEST(TensorParallelRegion, GradientsMatchDifferences) {
   for (const int size : {1, 2, 4})
     on_ranks(size, [](const Communicator& ranks) {
       const Tensor x = random_tensor({3, 4}, 1);
@@ -53,7 +52,7 @@ TEST(SplitRegion, GradientsOfABlockAgreeWithDifferences) {
       const Variable leaf_out = Variable::leaf(out.clone());
       backward({block(leaf_x, leaf_in, leaf_out, ranks)}, {upstream.clone()});
 
-      // Every rank moves the shared input alike; rank by rank the parts.
+      // All ranks move the replicated input together; one rank at a time moves its shard.
       const auto loss = [&](double dx, double din, double dout) {
         const NoGradGuard no_gradient;
         const auto moved = [](const Tensor& from, double distance, std::uint64_t seed) {
@@ -86,7 +85,7 @@ TEST(SplitRegion, GradientsOfABlockAgreeWithDifferences) {
     });
 }
 
-TEST(SplitRegion, LeavingDoesNotWriteOverAValueThatOthersHold) {
+TEST(TensorParallelRegion, ReduceOverwritesOnlyUnsharedInput) {
   on_ranks(2, [](const Communicator& ranks) {
     const Tensor value = tensor_of<double>({1, 2}, {2});
     const Variable x = Variable::leaf(value);
@@ -102,17 +101,17 @@ TEST(SplitRegion, LeavingDoesNotWriteOverAValueThatOthersHold) {
   });
 }
 
-TEST(SplitRegion, EnteringDoesNotWriteOverTheGradientOfOthers) {
+TEST(TensorParallelRegion, CopyDoesNotOverwriteSharedGradient) {
   on_ranks(2, [](const Communicator& ranks) {
     const Variable x = Variable::leaf(tensor_of<double>({1, 2}, {2}));
-    // add hands one gradient to both of its inputs.
+    // add passes one gradient tensor to both of its inputs.
     const Variable outside = add(copy_to_tensor_parallel_region(x, ranks), x);
     backward({outside}, {tensor_of<double>({3, 5}, {2})});
     EXPECT_EQ(values_of(x.gradient()), (Values{2 * 3 + 3, 2 * 5 + 5}));
   });
 }
 
-// Rows [begin, begin + count) along time of x [batch, time, width].
+// Positions [begin, begin + count) of x [batch, time, width].
 Tensor times_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
   const Tensor result = Tensor::empty(x.shape().with(1, count), DType::f64, backend_device());
   const std::int64_t width = x.shape()[2];
@@ -123,9 +122,8 @@ Tensor times_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
   return result;
 }
 
-// A block whose activations outside are divided by time is the block whose activations are not:
-// what this rank has of its output and of the gradient of its input are its rows of them.
-TEST(SplitRegion, DividedByTimeIsTheUndividedBlock) {
+// Output and input gradient of each rank equal its rows of the replicated ones.
+TEST(SequenceParallelRegion, MatchesTensorParallelRegion) {
   const std::vector<std::vector<std::int64_t>> divisions = {
       {3}, {2, 2}, {2, 3}, {0, 1}, {2, 2, 2, 2}, {1, 0, 3, 2}};
   for (const auto& rows : divisions)
@@ -162,8 +160,8 @@ TEST(SplitRegion, DividedByTimeIsTheUndividedBlock) {
       });
 }
 
-TEST(TimeAndHeads, ASwapGathersTheRowsInTheirOrderAndBackIsTheSame) {
-  // Chunks of both ends on each rank, uneven and empty ones too.
+TEST(SequenceToHeads, GathersRowsInOrderAndInverts) {
+  // Each rank has chunks of both ends. Some are uneven, some empty.
   const std::vector<std::vector<Ranges>> divisions = {
       {{{0, 5}}},
       {{{0, 2}, {6, 8}}, {{2, 6}}},
@@ -197,13 +195,13 @@ TEST(TimeAndHeads, ASwapGathersTheRowsInTheirOrderAndBackIsTheSame) {
       EXPECT_EQ(values_of(swapped.value()), values_of(expected));
       const Variable back = heads_to_sequence(swapped, positions, ranks);
       EXPECT_EQ(values_of(back.value()), values_of(mine));
-      // Each way is a permutation over the ranks, whose gradient is the way back.
+      // Each exchange is a permutation over the ranks; its gradient is the inverse.
       backward({back}, {mine.clone()});
       EXPECT_EQ(values_of(x.gradient()), values_of(mine));
     });
 }
 
-TEST(TimeAndHeads, HeadsThatDoNotDivideAreRefused) {
+TEST(SequenceToHeads, RejectsIndivisibleHeads) {
   on_ranks(2, [](const Communicator& ranks) {
     const Variable x(random_tensor({1, 2, 3, 2}, 1));
     EXPECT_THROW(sequence_to_heads(x, {{{0, 2}}, {{2, 4}}}, ranks), ConfigurationError);
@@ -218,7 +216,7 @@ struct Case {
   LabelSmoothingStyle kind;
 };
 
-// This rank's columns of whole logits, as even as they go; with 3 ids over 4 ranks one has none.
+// This rank's columns of the full logits. With 3 ids over 4 ranks one rank has none.
 struct Columns {
   std::int64_t begin;
   std::int64_t end;
@@ -237,7 +235,7 @@ struct Columns {
   }
 };
 
-TEST(VocabularySplit, CrossEntropyIsThatOfTheWholeVocabulary) {
+TEST(CrossEntropy, ShardedVocabularyMatchesFull) {
   const std::int64_t rows = 6;
   std::vector<Case> cases;
   for (const std::int64_t vocabulary : {3, 5, 16})

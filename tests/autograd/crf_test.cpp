@@ -26,18 +26,18 @@ std::vector<Tensor> random_inputs(const Shape& emissions) {
           random_tensor({tags}, 4)};
 }
 
-TEST(OpGradient, Crf) {
+TEST(Crf, GradientsMatchDifferences) {
   const Tensor tags = tags_of({0, 1, 2, 3, 2, 2, 1, -1, 0, -1, -1, -1, -1, -1, -1, -1}, {4, 4});
   expect_gradients(losses_of(tags, ids_of({4, 3, 1, 0})), random_inputs({4, 4, 4}));
 }
 
-TEST(OpGradient, LinearChainOfWholeRows) {
+TEST(Crf, GradientsMatchDifferencesWithoutLengths) {
   const Tensor tags = tags_of({0, 1, 1, 0, 0, 0}, {2, 3});
   expect_gradients(losses_of(tags, {}), random_inputs({2, 3, 2}));
 }
 
-// Without transitions it is a softmax for each item.
-TEST(LinearChainOp, WithoutTransitionsIsCrossEntropy) {
+// Zero transitions make the loss a softmax per item.
+TEST(Crf, EqualsCrossEntropyWithoutTransitions) {
   const Tensor logits = random_tensor({2, 3, 5}, 1);
   const std::vector<std::int64_t> gold = {4, 0, 2, 3, 3, 1};
   const auto zeros = [](const Shape& shape) {
@@ -58,8 +58,8 @@ TEST(LinearChainOp, WithoutTransitionsIsCrossEntropy) {
   expect_close(values_of(chained.gradient()), values_of(single.gradient()), 1e-14);
 }
 
-// Of weights in bf16, whose gradients are collected in f32, as those of parameters are.
-TEST(LinearChainOp, TakesNarrowWeightsAndEmissions) {
+// Gradients of bf16 weights are accumulated in f32, as for parameters.
+TEST(Crf, SupportsBf16WeightsAndEmissions) {
   const auto narrow = [](std::int64_t count, std::uint64_t seed, const Shape& shape) {
     return tensor_of<BFloat16>(normal_values<BFloat16>(count, seed), shape);
   };
@@ -86,7 +86,7 @@ TEST(LinearChainOp, TakesNarrowWeightsAndEmissions) {
   for (std::size_t i = 0; i < found.size(); ++i) expect_close(found[i], expected[i], 4e-6);
 }
 
-TEST(LinearChainOp, BestTagsHaveTheLeastLoss) {
+TEST(Crf, ViterbiPathHasMinimalLoss) {
   const std::vector<Tensor> inputs = random_inputs({2, 3, 3});
   const CrfWeights weights = {Variable(inputs[1]), Variable(inputs[2]), Variable(inputs[3])};
   const Tensor lengths = ids_of({3, 2});

@@ -11,15 +11,15 @@ Tensor ids_in(const std::vector<std::int64_t>& ids, const Shape& shape) {
   return Tensor::from<std::int64_t>(ids, shape, backend_device());
 }
 
-// Positive numbers, of which some rows sum to about 1.
+// Positive values; some rows sum to about 1.
 Tensor positive(const Shape& shape, std::uint64_t seed) {
   Values values = normal_values<double>(shape.elements(), seed);
   for (double& value : values) value = 0.05 + std::abs(value) / 4;
   return tensor_of<double>(values, shape);
 }
 
-// Whole rows, a short one, and one without a position; one head of three, and two of them.
-TEST(OpGradient, DenseAttentionWeights) {
+// Key lengths 4 (full), 2 and 0; one head and two heads.
+TEST(DenseAttentionWeights, GradientsMatchDifferences) {
   for (const Range heads : {Range{1, 2}, Range{0, 2}})
     expect_gradients(
         [=](const std::vector<Variable>& in) {
@@ -33,8 +33,8 @@ TEST(OpGradient, DenseAttentionWeights) {
       {random_tensor({1, 3, 1, 2}, 3), random_tensor({1, 5, 1, 2}, 4)});
 }
 
-// Vectors of the heads' number as values: what tile attention makes of them are the probabilities.
-TEST(HeadAttentionOp, EqualsTileAttentionOverUnitVectors) {
+// With unit vectors as values, the output of tiled attention is the probabilities.
+TEST(DenseAttentionWeights, EqualTiledAttentionOverUnitVectors) {
   const Variable query(random_tensor({2, 3, 2, 4}, 1)), key(random_tensor({2, 5, 2, 4}, 2));
   const Tensor lengths = ids_of({5, 3});
   Values unit;
@@ -49,15 +49,15 @@ TEST(HeadAttentionOp, EqualsTileAttentionOverUnitVectors) {
   for (int head = 0; head < 2; ++head) {
     const Values found =
         values_of(dense_attention_weights(query, key, lengths, {head, head + 1}, 1).value());
-    Values wanted;
+    Values weights;
     for (std::size_t row = 0; row < 6; ++row)
       for (std::size_t i = 0; i < 5; ++i)
-        wanted.push_back(expected[(2 * row + static_cast<std::size_t>(head)) * 5 + i]);
-    expect_close(found, wanted, 1e-14);
+        weights.push_back(expected[(2 * row + static_cast<std::size_t>(head)) * 5 + i]);
+    expect_close(found, weights, 1e-14);
   }
 }
 
-TEST(OpGradient, CopyProbability) {
+TEST(CopyProbability, GradientsMatchDifferences) {
   const Tensor source = ids_in({3, 1, 3, 0, 2, 2}, {2, 3});
   const Tensor targets = ids_in({3, 0, 2, -1}, {2, 2});
   expect_gradients(
@@ -65,7 +65,7 @@ TEST(OpGradient, CopyProbability) {
       {positive({2, 2, 3}, 1)});
 }
 
-TEST(OpGradient, PointerGeneratorLosses) {
+TEST(PointerGeneratorLosses, GradientsMatchDifferences) {
   const Tensor targets = ids_of({3, 0, -1, 5});
   expect_gradients(
       [=](const std::vector<Variable>& in) {
@@ -74,7 +74,7 @@ TEST(OpGradient, PointerGeneratorLosses) {
       {positive({4}, 1), random_tensor({4}, 2, 2), positive({4}, 3)});
 }
 
-TEST(CopyLossesOp, IsOneOfItsPartsAtTheEnds) {
+TEST(PointerGeneratorLosses, ReducesToOneTermAtExtremeGates) {
   const Tensor targets = ids_of({1, 1, 1, 1, 1});
   const Variable generated = Variable::leaf(tensor_of<double>({2, 2, 2, infinity, infinity}, {5}));
   const Variable gate = Variable::leaf(tensor_of<double>({800, -800, 0, 1, 1}, {5}));
@@ -90,14 +90,14 @@ TEST(CopyLossesOp, IsOneOfItsPartsAtTheEnds) {
   for (const double value : values_of(copied.gradient())) EXPECT_TRUE(std::isfinite(value));
 }
 
-TEST(OpGradient, CoverageLosses) {
-  // The third row of each sequence is padding, whose attention covers nothing that counts.
+TEST(CoverageLosses, GradientsMatchDifferences) {
+  // The last row of each sequence is padding and has no loss.
   const Tensor targets = ids_in({3, 0, 1, -1, 2, 2, 4, -1}, {2, 4});
   expect_gradients([=](const std::vector<Variable>& in) { return coverage_losses(in[0], targets); },
                    {positive({2, 4, 3}, 1)});
 }
 
-TEST(CoverageLossesOp, CountsWhatIsLookedAtAgain) {
+TEST(CoverageLosses, CountsRepeatedAttention) {
   const Tensor attention = tensor_of<double>({1, 0, 0.5, 0.5, 0.25, 0.75, 1, 0}, {1, 4, 2});
   const Tensor targets = ids_in({0, 0, 0, -1}, {1, 4});
   expect_close(values_of(coverage_losses(Variable(attention), targets).value()),
@@ -105,7 +105,7 @@ TEST(CoverageLossesOp, CountsWhatIsLookedAtAgain) {
                1e-15);
 }
 
-TEST(OpGradient, GuidedAttentionLosses) {
+TEST(GuidedAttentionLosses, GradientsMatchDifferences) {
   Values guide = values_of(positive({2, 2, 3}, 5));
   guide[1] = guide[7] = 0;
   for (const GuidedAttentionLoss kind : {GuidedAttentionLoss::cross_entropy,
@@ -119,8 +119,8 @@ TEST(OpGradient, GuidedAttentionLosses) {
           {positive({2, 2, 3}, 1)});
 }
 
-// In 32 bits as in 64, from queries and keys of any width.
-TEST(SourceAttentionOps, AreOfTheAccumulatorDtype) {
+// f32 and bf16 inputs against f64.
+TEST(DenseAttentionWeights, HasAccumulatorDtype) {
   const Tensor query = random_tensor({1, 2, 1, 3}, 1), key = random_tensor({1, 3, 1, 3}, 2);
   const auto run = [&](DType dtype) {
     const Variable q = Variable::leaf(cast(Variable(query), dtype).value());

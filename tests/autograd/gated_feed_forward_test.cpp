@@ -1,4 +1,4 @@
-// Feed-forward layers with a gate.
+// Gated feed-forward layers.
 #include "framework/autograd/gated_feed_forward.h"
 
 #include "tests/support/gradient_check.h"
@@ -30,7 +30,7 @@ std::vector<Tensor> inputs_of(bool biases) {
   return inputs;
 }
 
-TEST(GatedFeedForward, IsTheProductOfTwoLayersBetweenThree) {
+TEST(GatedFeedForward, MatchesComposedLinearLayers) {
   const std::vector<Tensor> inputs = inputs_of(true);
   std::vector<Variable> all;
   for (const Tensor& input : inputs) all.emplace_back(input);
@@ -46,7 +46,7 @@ TEST(GatedFeedForward, IsTheProductOfTwoLayersBetweenThree) {
       1e-13);
 }
 
-TEST(GatedFeedForward, Gradient) {
+TEST(GatedFeedForward, GradientsMatchDifferences) {
   for (const Activation activation : {Activation::silu, Activation::gelu, Activation::none})
     for (const bool biases : {false, true})
       for (const double rate : {0.0, 0.4})
@@ -61,7 +61,7 @@ TEST(GatedFeedForward, Gradient) {
             {.directions = 1, .elements = 2});
 }
 
-TEST(GatedFeedForward, HasTheSameGradientWhereItsValueIsUnread) {
+TEST(GatedFeedForward, GradientDoesNotDependOnUnreadOutput) {
   const std::vector<Tensor> inputs = inputs_of(true);
   std::vector<testing::Values> gradients;
   for (const bool unread : {false, true}) {

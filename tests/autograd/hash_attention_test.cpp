@@ -1,5 +1,4 @@
-// Hash attention against its definition: one softmax over what a query meets in the chunks of all
-// rounds, written as a dense sum.
+// LSH attention against its definition: one softmax over the keys of all rounds, as a dense sum.
 #include "framework/autograd/hash_attention.h"
 
 #include <algorithm>
@@ -38,7 +37,7 @@ Tensor buckets_of(const Case& c, std::uint64_t seed = 5) {
   const Random random(seed);
   for (std::int64_t i = 0; i < buckets.elements(); ++i) {
     const std::int64_t b = i / (c.heads * c.rounds * c.time), t = i % c.time;
-    // Row 1 ends early, and row 0 has a hole.
+    // Row 1 has padding at its end, row 0 in the middle.
     const bool padding = c.padded && (b == 1 ? t >= c.time - 3 : t == 2);
     buckets.data<std::int32_t>()[i] =
         static_cast<std::int32_t>(padding ? c.options.buckets
@@ -94,7 +93,7 @@ class DenseHashAttention {
   };
   static std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
 
-  // Adds what the query in a slot of a round looks at.
+  // Adds the keys that the query in a slot of a round attends to.
   void meet(std::int64_t r, std::int64_t slot, std::vector<Entry>& entries) const {
     const LshAttentionOptions& o = c_.options;
     const std::int64_t chunks = c_.chunks(), i = order_[at(r)][at(slot)];
@@ -189,13 +188,13 @@ void expect_definition(const Case& c) {
   for (std::int64_t b = 0; b < c.batch; ++b)
     for (std::int64_t h = 0; h < c.heads; ++h)
       DenseHashAttention(c, shared, value, buckets, b, h).write(expected.data<double>());
-  // The score of a token with itself costs digits where it is alone in several rounds.
+  // The self score costs digits if a token is alone in several rounds.
   expect_close(values_of(run(c)), values_of(expected), 1e-10);
 }
 
 const LshAttentionOptions small = {.buckets = 5, .chunk = 3};
 
-// Two rows of 12: a hole in one, the end of the other.
+// [2, 12]: a position in the middle of one row, the end of the other.
 Tensor some_hidden() {
   const Tensor hidden = Tensor::zeros({2, 12}, DType::u8, backend_device());
   for (const std::int64_t token : {2, 21, 22, 23}) hidden.data<std::uint8_t>()[token] = 1;
@@ -238,7 +237,7 @@ std::vector<Case> cases() {
                                                       o.scale = 0.9;
                                                       o.self_score = -1e3;
                                                     })},
-      // High enough to count beside others: then a token must not count itself in every round.
+      // High enough to matter: a token must not count itself in every round.
       {.name = "a self score that counts", .rounds = 3, .options = changed([](auto& o) {
                                                           o.self_score = -0.25;
                                                         })},
@@ -273,15 +272,15 @@ std::vector<Case> cases() {
   };
 }
 
-TEST(LshAttentionOptions, IsOneSoftmaxOverWhatTheRoundsShow) {
+TEST(LshAttention, MatchesDenseDefinition) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
     expect_definition(c);
   }
 }
 
-// Long enough for several gathered parts a round, with the borders inside a tile.
-TEST(LshAttentionOptions, PartsMeetTheirNeighbours) {
+// Several gathered parts per round, with borders inside a tile.
+TEST(LshAttention, MatchesDefinitionAcrossGatheredParts) {
   Case c = {.name = "parts",
             .batch = 1,
             .time = 1499,
@@ -298,7 +297,7 @@ TEST(LshAttentionOptions, PartsMeetTheirNeighbours) {
   expect_definition(c);
 }
 
-TEST(LshAttentionOptions, Gradients) {
+TEST(LshAttention, GradientsMatchDifferences) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
     const Tensor buckets = buckets_of(c);
@@ -308,8 +307,8 @@ TEST(LshAttentionOptions, Gradients) {
   }
 }
 
-// All heads at once are several gathered parts a round, a head alone is one.
-TEST(LshAttentionOptions, PartsDoNotChangeTheResult) {
+// All heads require several gathered parts per round, one head requires one.
+TEST(LshAttention, ResultDoesNotDependOnPartition) {
   const auto options = with(small, [](auto& o) {
     o.buckets = 20;
     o.chunk = 64;
@@ -344,8 +343,8 @@ TEST(LshAttentionOptions, PartsDoNotChangeTheResult) {
   }
 }
 
-// Chunks as long as two buckets at most: all of a bucket is met.
-TEST(LshAttentionOptions, WithinBucketsThatFitItIsAttentionMaskedByTheHash) {
+// A chunk has room for a full bucket, so each query attends to all keys of its bucket.
+TEST(LshAttention, EqualsHashMaskedAttentionForSmallBuckets) {
   Case c = {
       .name = "buckets",
       .time = 24,
@@ -353,7 +352,7 @@ TEST(LshAttentionOptions, WithinBucketsThatFitItIsAttentionMaskedByTheHash) {
   const Tensor buckets = Tensor::empty({c.batch, c.heads, 1, c.time}, DType::i32, backend_device());
   for (std::int64_t i = 0; i < buckets.elements(); ++i)
     buckets.data<std::int32_t>()[i] = static_cast<std::int32_t>(i * 5 % c.options.buckets);
-  // The mask again, as one chunk that sees itself.
+  // One chunk of the full sequence: the hash mask alone.
   Case dense = c;
   dense.options.chunk = c.time;
   expect_close(
@@ -362,7 +361,7 @@ TEST(LshAttentionOptions, WithinBucketsThatFitItIsAttentionMaskedByTheHash) {
       1e-12);
 }
 
-TEST(LshAttentionOptions, WithForcedBucketsNoTokenSeesTheFuture) {
+TEST(LshAttention, CausalOutputDoesNotDependOnFuture) {
   const Case c = {.name = "causal", .time = 40, .rounds = 3, .options = small};
   const Tensor buckets = buckets_of(c), before = run(c);
   constexpr std::int64_t changed = 23;
@@ -381,7 +380,7 @@ TEST(LshAttentionOptions, WithForcedBucketsNoTokenSeesTheFuture) {
   }
 }
 
-TEST(LshAttentionOptions, ATokenAloneGivesItsValue) {
+TEST(LshAttention, FirstTokenReturnsItsValue) {
   const Case c = {.name = "alone", .rounds = 2, .options = small};
   const Tensor out = run(c), value = value_of(c);
   for (std::int64_t b = 0; b < c.batch; ++b)
@@ -391,7 +390,7 @@ TEST(LshAttentionOptions, ATokenAloneGivesItsValue) {
                   1e-10);
 }
 
-TEST(LshAttentionOptions, PaddingGivesZeroAndHasNoGradient) {
+TEST(LshAttention, PaddingHasZeroOutputAndGradient) {
   const Case c = {.name = "padding", .rounds = 2, .options = small, .padded = true};
   const Variable shared = Variable::leaf(shared_of(c)), value = Variable::leaf(value_of(c));
   const Variable out = run(c, shared, value, buckets_of(c));
@@ -401,7 +400,7 @@ TEST(LshAttentionOptions, PaddingGivesZeroAndHasNoGradient) {
       EXPECT_EQ(tensor.data<double>()[2 * c.heads * c.dim + i], 0);
 }
 
-TEST(LshAttentionOptions, NarrowerDTypesAreCloseToFloat64) {
+TEST(LshAttention, NarrowDTypesMatchFloat64) {
   const Case c = {.name = "narrow",
                   .time = 200,
                   .dim = 16,
@@ -427,7 +426,7 @@ TEST(LshAttentionOptions, NarrowerDTypesAreCloseToFloat64) {
   expect_close(run_in(DType::bf16), exact, 0.05);
 }
 
-TEST(LshAttentionOptions, RefusesToShowAKeyTwice) {
+TEST(LshAttention, RejectsRepeatedKeys) {
   Case c = {.name = "few chunks", .time = 6, .options = small};
   c.options.look_ahead = 1;
   EXPECT_THROW(run(c), Failure);

@@ -1,4 +1,4 @@
-// Layer norms, alone and of the sum of a residual: their gradients against differences.
+// Layer norms, with and without a residual sum: gradients against differences.
 #include "framework/autograd/ops.h"
 #include "tests/support/gradient_check.h"
 
@@ -8,13 +8,13 @@ namespace {
 using testing::expect_gradients;
 using testing::random_tensor;
 
-TEST(OpGradient, LayerNorm) {
+TEST(LayerNorm, GradientsMatchDifferences) {
   const auto f = [](const auto& in) { return layer_norm(in[0], in[1], in[2], 1e-5); };
   expect_gradients(f, {random_tensor({2, 3, 7}, 1), random_tensor({7}, 2), random_tensor({7}, 3)});
 }
 
-// The norm's gradient is added to one that others hold, in either order.
-TEST(OpGradient, LayerNormBesideItsInput) {
+// The norm's gradient is added to one that another op shares, in either order.
+TEST(LayerNorm, AccumulatesIntoSharedGradients) {
   const auto norm = [](const auto& in) { return layer_norm(in[0], in[1], in[2], 1e-5); };
   const std::vector<Tensor> inputs = {
       random_tensor({2, 3, 7}, 1), random_tensor({7}, 2), random_tensor({7}, 3)};
@@ -28,7 +28,7 @@ TEST(OpGradient, LayerNormBesideItsInput) {
       inputs);
 }
 
-TEST(OpGradient, LayerNormOfASum) {
+TEST(ResidualLayerNorm, MatchesDropoutAddAndLayerNorm) {
   const ShardPlacement placement = {
       .outer_begin = 3, .middle_total = 3, .inner_begin = 4, .inner_total = 11};
   const Random random = Random(5).child("here");
@@ -54,7 +54,7 @@ TEST(OpGradient, LayerNormOfASum) {
           return add(add(norm, sum), add(sum, in[0]));
         },
         inputs);
-    // Twice over, as in a stack.
+    // Applied twice, as in a stack.
     expect_gradients(
         [&](const auto& in) {
           const auto [sum, norm] = both(in);
@@ -67,7 +67,7 @@ TEST(OpGradient, LayerNormOfASum) {
     const Variable apart = dropout_add(in[0], in[1], rate, random, placement);
     EXPECT_TRUE(testing::same_bits(sum.value(), apart.value()));
     EXPECT_TRUE(testing::same_bits(norm.value(), layer_norm(apart, in[2], in[3], 1e-5).value()));
-    // A change that nobody else holds makes room for the norm.
+    // An unshared input is overwritten by the norm.
     Variable own(inputs[1].clone());
     const std::byte* const place = own.value().bytes();
     const ResidualNorm over =

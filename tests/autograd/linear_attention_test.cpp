@@ -24,10 +24,10 @@ Tensor rows(std::int64_t width, std::uint64_t seed, std::int64_t positions = tim
   return random_tensor({batch, positions, heads, width}, seed);
 }
 
-// Decays of at most 0, as a function that differences may move.
+// Decays of at most 0, as a differentiable function.
 Variable falling(const Variable& x) { return gated_weights(x).decay; }
 
-TEST(LinearAttentionOp, Gradients) {
+TEST(LinearAttention, GradientsMatchDifferences) {
   for (const bool causal : {true, false})
     expect_gradients(
         [=](const auto& in) {
@@ -49,7 +49,7 @@ TEST(LinearAttentionOp, Gradients) {
                                      random_tensor({batch, 5, heads}, 4)});
 }
 
-TEST(LinearAttentionOp, GradientsOfKeysThatSumTo1) {
+TEST(LinearAttention, GradientsOfSoftmaxKeysMatchDifferences) {
   expect_gradients(
       [](const auto& in) {
         return linear_attention(softmax_of_features(in[0]),
@@ -62,8 +62,8 @@ TEST(LinearAttentionOp, GradientsOfKeysThatSumTo1) {
       {rows(dim, 1), rows(dim, 2, 5), rows(4, 3, 5)});
 }
 
-// Of values that are all 1, any mixture whose weights sum to 1 is 1.
-TEST(LinearAttentionOp, RowsOfEfficientAttentionSumTo1) {
+// With all values 1, the output is the sum of the weights.
+TEST(LinearAttention, EfficientAttentionWeightsSumToOne) {
   const Tensor ones =
       Tensor::from<double>(Values(static_cast<std::size_t>(batch * time * heads * dim), 1),
                            rows(dim, 1).shape(),
@@ -78,8 +78,8 @@ TEST(LinearAttentionOp, RowsOfEfficientAttentionSumTo1) {
   expect_close(values_of(y.value()), values_of(ones), 1e-13);
 }
 
-// More rows than a part of a thread has, and more than a chunk.
-TEST(LinearAttentionOp, GradientsOfSeveralPartsAndChunks) {
+// More rows than a thread's part and than a chunk.
+TEST(LinearAttention, LongGradientsMatchDifferences) {
   constexpr std::int64_t long_time = 300;
   const auto f = [](const auto& in) {
     return linear_attention(
@@ -96,7 +96,7 @@ TEST(LinearAttentionOp, GradientsOfSeveralPartsAndChunks) {
     });
 }
 
-TEST(RandomFeaturesOp, Gradients) {
+TEST(RandomFeatures, GradientsMatchDifferences) {
   const Tensor projection = random_tensor({5, dim}, 9);
   for (const RandomMap map : {RandomMap::relu, RandomMap::trigonometric})
     expect_gradients(
@@ -116,8 +116,8 @@ TEST(RandomFeaturesOp, Gradients) {
       {random_tensor({batch, time, heads}, 1)});
 }
 
-// The shifts are constants of which attention is no function.
-TEST(RandomFeaturesOp, GradientsThroughTheSoftmaxsFeatures) {
+// Attention does not depend on the stabilizers, which are constants.
+TEST(RandomFeatures, SoftmaxFeatureGradientsMatchDifferences) {
   const Tensor projection = random_tensor({5, dim}, 9);
   for (const auto& [causal, log_gradients] :
        {std::pair(true, false), {true, true}, {false, false}, {false, true}})
@@ -143,7 +143,7 @@ Tensor shifts(const Values& numbers) {
   return Tensor::from<double>(numbers, {1, std::ssize(numbers), 1}, backend_device());
 }
 
-TEST(KeyWeights, AreRelativeToTheLargestShiftSoFar) {
+TEST(KeyWeights, AreRelativeToRunningMaxStabilizer) {
   const KeyWeights weights = weights_of_stabilizers(shifts({1, -infinity, 0, 3, 2}), true);
   expect_close(values_of(weights.log_weight), {0, -infinity, -1, 0, -1}, 0);
   expect_close(values_of(weights.decay), {0, 0, 0, -2, 0}, 0);
@@ -157,8 +157,8 @@ TEST(KeyWeights, AreRelativeToTheLargestShiftSoFar) {
   expect_close(values_of(whole.log_weight), {-2, -infinity, 0}, 0);
 }
 
-// A constant gate g: a moving average with it, forwards in time.
-TEST(GatedAttention, OfAConstantGateIsAMovingAverage) {
+// A constant gate g makes the state a moving average over time.
+TEST(LinearAttention, ConstantGateEqualsMovingAverage) {
   const double gate = 0.3, g = 1 / (1 + std::exp(-gate));
   const Variable key(random_tensor({1, time, 1, dim}, 1)), value(random_tensor({1, time, 1, 2}, 2));
   const Tensor gates = Tensor::from<double>(Values(time, gate), {1, time, 1}, backend_device());

@@ -1,5 +1,4 @@
-// Products with weights: their gradients against differences, and the parts of a feed-forward
-// layer.
+// Linear and feed-forward layers: gradients against differences, fused against separate ops.
 #include "framework/autograd/ops.h"
 #include "tests/support/gradient_check.h"
 
@@ -9,24 +8,24 @@ namespace {
 using testing::expect_gradients;
 using testing::random_tensor;
 
-TEST(OpGradient, Linear) {
+TEST(Linear, GradientsMatchDifferences) {
   const auto f = [](const auto& in) { return linear(in[0], in[1], in[2]); };
   expect_gradients(f,
                    {random_tensor({2, 3, 5}, 1), random_tensor({4, 5}, 2), random_tensor({4}, 3)});
 }
 
-TEST(OpGradient, LinearWithoutBias) {
+TEST(Linear, GradientsMatchDifferencesWithoutBias) {
   const auto f = [](const auto& in) { return linear(in[0], in[1], Variable()); };
   expect_gradients(f, {random_tensor({2, 3, 5}, 1), random_tensor({4, 5}, 2)});
   expect_gradients(f, {random_tensor({1, 1}, 1), random_tensor({1, 1}, 2)});
 }
 
-TEST(OpGradient, LinearRefusesAnotherWidth) {
+TEST(Linear, RejectsWidthMismatch) {
   const Variable weight(random_tensor({4, 3}, 2));
   EXPECT_THROW(linear(weight, Variable(random_tensor({3, 4}, 2)), Variable()), Failure);
 }
 
-TEST(OpGradient, LinearOfTwo) {
+TEST(Linear, TwoInputGradientsMatchDifferences) {
   for (const bool biased : {true, false}) {
     const auto f = [biased](const auto& in) {
       return linear_of_two(in[0], in[1], in[2], in[3], biased ? in[4] : Variable());
@@ -40,7 +39,7 @@ TEST(OpGradient, LinearOfTwo) {
   }
 }
 
-TEST(OpGradient, LinearOfTwoIsTheSumOfTheProducts) {
+TEST(Linear, TwoInputsEqualSumOfProducts) {
   const Variable a(random_tensor({2, 3, 5}, 1)), a_weight(random_tensor({4, 5}, 2));
   const Variable b(random_tensor({2, 3, 2}, 3)), b_weight(random_tensor({4, 2}, 4));
   const Variable bias(random_tensor({4}, 5));
@@ -68,7 +67,7 @@ Hidden some_hidden(Activation activation, double rate) {
           .placement = {.outer_begin = 3, .middle_total = 3, .inner_begin = 4, .inner_total = 11}};
 }
 
-TEST(OpGradient, FeedForward) {
+TEST(FeedForward, GradientsMatchDifferences) {
   for (const Activation activation :
        {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh})
     for (const double rate : {0.0, 0.4})
@@ -85,7 +84,7 @@ TEST(OpGradient, FeedForward) {
       }
 }
 
-TEST(OpGradient, FeedForwardIsItsPartsOneAfterAnother) {
+TEST(FeedForward, MatchesSeparateOps) {
   for (const Activation activation : {Activation::relu, Activation::gelu_tanh})
     for (const double rate : {0.0, 0.4}) {
       const Hidden hidden = some_hidden(activation, rate);
@@ -101,7 +100,7 @@ TEST(OpGradient, FeedForwardIsItsPartsOneAfterAnother) {
                               in[3],
                               in[4])
                      : feed_forward(in[0], {in[1], in[2], in[3], in[4]}, hidden, way == 2);
-        // Nobody reads the value of one whose gradient alone is wanted.
+        // Way 2 computes only gradients, so its value is not read.
         if (way < 2) found[way].push_back(testing::values_of(y.value()));
         backward({y}, {random_tensor(y.shape(), 6)});
         for (const Variable& input : in) found[way].push_back(testing::values_of(input.gradient()));

@@ -16,29 +16,28 @@ Tensor ids(const std::vector<std::int64_t>& values, const Shape& shape) {
   return Tensor::from<std::int64_t>(values, shape, backend_device());
 }
 
-// Values whose distance from 0 is large against the step of the differences: relu has no
-// derivative there.
+// Values much farther from 0 than the step of the differences: relu has no derivative at 0.
 Tensor away_from_zero(const Shape& shape, std::uint64_t seed) {
   Tensor result = random_tensor(shape, seed);
   for (double& value : result.span<double>()) value += value < 0 ? -0.1 : 0.1;
   return result;
 }
 
-TEST(OpGradient, Add) {
+TEST(OpGradient, AddMatchesDifferences) {
   const auto f = [](const auto& in) { return add(in[0], in[1]); };
   expect_gradients(f, {random_tensor({2, 3}, 1), random_tensor({2, 3}, 2)});
 }
 
-TEST(OpGradient, AddOfAVariableToItself) {
+TEST(OpGradient, AddToItselfMatchesDifferences) {
   expect_gradients([](const auto& in) { return add(in[0], in[0]); }, {random_tensor({2, 3}, 1)});
 }
 
-TEST(OpGradient, AddBias) {
+TEST(OpGradient, AddBiasMatchesDifferences) {
   const auto f = [](const auto& in) { return add_bias(in[0], in[1]); };
   expect_gradients(f, {random_tensor({2, 3, 4}, 1), random_tensor({4}, 2)});
 }
 
-TEST(OpGradient, Activations) {
+TEST(OpGradient, ActivationsMatchDifferences) {
   for (const Activation activation :
        {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
     SCOPED_TRACE(static_cast<int>(activation));
@@ -47,12 +46,12 @@ TEST(OpGradient, Activations) {
   }
 }
 
-TEST(OpGradient, HyperbolicTangent) {
+TEST(OpGradient, TanhMatchesDifferences) {
   expect_gradients([](const auto& in) { return add(tanh(in[0]), in[0]); },
                    {random_tensor({3, 17}, 1)});
 }
 
-TEST(OpGradient, Dropout) {
+TEST(OpGradient, DropoutMatchesDifferences) {
   const ShardPlacement placement = {
       .outer_begin = 3, .middle_total = 3, .inner_begin = 4, .inner_total = 9};
   expect_gradients(
@@ -60,7 +59,7 @@ TEST(OpGradient, Dropout) {
       {random_tensor({2, 3, 5}, 1)});
 }
 
-TEST(OpGradient, AddDropped) {
+TEST(DropoutAdd, MatchesDropoutThenAdd) {
   const ShardPlacement placement = {
       .outer_begin = 3, .middle_total = 3, .inner_begin = 4, .inner_total = 9};
   const Random random = Random(5).child("here");
@@ -81,19 +80,19 @@ TEST(OpGradient, AddDropped) {
                Failure);
 }
 
-TEST(OpGradient, DropoutAtRateZeroIsTheInput) {
+TEST(Dropout, ReturnsInputAtRateZero) {
   const Variable x = Variable::leaf(random_tensor({2, 3, 4}, 1));
   EXPECT_TRUE(dropout(x, 0, Random(1), {}).same_as(x));
 }
 
-TEST(OpGradient, Embedding) {
-  // Id 9 lies beyond the rows of this table and 1 before: another rank owns them.
+TEST(OpGradient, EmbeddingMatchesDifferences) {
+  // Ids 9 and 1 are outside the rows of this table: another rank owns them.
   const Tensor tokens = ids({2, 3, 2, 9, 1, 6}, {2, 3});
   const auto f = [&](const auto& in) { return embedding(in[0], tokens, 2, 1.5); };
   expect_gradients(f, {random_tensor({5, 4}, 1)});
 }
 
-TEST(OpGradient, EmbeddingOfTheFirstRows) {
+TEST(Embedding, ReturnsZerosPastUsedRows) {
   const Tensor tokens = ids({2, 3, 2, 5, 1, 6}, {2, 3});
   const auto f = [&](const auto& in) { return embedding(in[0], tokens, 2, 1.5, 3); };
   expect_gradients(f, {random_tensor({5, 4}, 1)});
@@ -101,7 +100,7 @@ TEST(OpGradient, EmbeddingOfTheFirstRows) {
   EXPECT_EQ(found.span<double>()[3 * 4], 0) << "of a row behind them";
 }
 
-TEST(OpGradient, FirstFeatures) {
+TEST(OpGradient, FirstFeaturesMatchDifferences) {
   const auto f = [](const auto& in) { return first_features(in[0], 3); };
   expect_gradients(f, {random_tensor({2, 3, 5}, 1)});
   expect_gradients([&](const auto& in) { return add(f(in), first_features(add(in[0], in[0]), 3)); },
@@ -111,30 +110,30 @@ TEST(OpGradient, FirstFeatures) {
   EXPECT_THROW(first_features(x, 6), Failure);
 }
 
-TEST(OpGradient, ScaleAndAddPositions) {
+TEST(OpGradient, ScaleAndAddPositionsMatchesDifferences) {
   const auto f = [](const auto& in) { return scale_and_add_positions(in[0], 1.7, in[1]); };
   expect_gradients(f, {random_tensor({2, 3, 4}, 1), random_tensor({3, 4}, 2)});
-  // A table longer than the segment: rows that were not read have gradient 0.
+  // A table longer than the segment: unread rows have gradient 0.
   expect_gradients(f, {random_tensor({2, 3, 4}, 1), random_tensor({5, 4}, 2)});
 }
 
-TEST(OpGradient, ScaleAndAddPositionsRefusesAShortTable) {
+TEST(ScaleAndAddPositions, RejectsShortTable) {
   const Variable x(random_tensor({2, 3, 4}, 1));
   EXPECT_THROW(scale_and_add_positions(x, 1, Variable(random_tensor({2, 4}, 2))), Failure);
 }
 
-TEST(OpGradient, ConcatTime) {
+TEST(OpGradient, ConcatTimeMatchesDifferences) {
   const auto f = [](const auto& in) { return concat_time(in[0], in[1]); };
   expect_gradients(f, {random_tensor({2, 3, 4}, 1), random_tensor({2, 5, 4}, 2)});
   const Variable x = Variable::leaf(random_tensor({2, 5, 4}, 2));
   EXPECT_TRUE(concat_time(Variable(), x).same_as(x));
 }
 
-TEST(OpGradient, Sum) {
+TEST(OpGradient, SumMatchesDifferences) {
   expect_gradients([](const auto& in) { return sum(in[0], 0.25); }, {random_tensor({2, 3, 4}, 1)});
 }
 
-TEST(OpGradient, Reshape) {
+TEST(OpGradient, ReshapeMatchesDifferences) {
   expect_gradients(
       [](const auto& in) {
         return activate(Activation::gelu, reshape(in[0], {6, 4}));
@@ -142,7 +141,7 @@ TEST(OpGradient, Reshape) {
       {random_tensor({2, 3, 4}, 1)});
 }
 
-TEST(OpGradient, CastKeepsTheDtypeOfTheInputsGradient) {
+TEST(Cast, GradientKeepsInputDtype) {
   const Variable x = Variable::leaf(random_tensor({2, 3}, 1));
   const Variable narrow = cast(x, DType::f32);
   EXPECT_EQ(narrow.value().dtype(), DType::f32);
@@ -173,7 +172,7 @@ std::vector<AttentionCase> attention_cases() {
       {"memory", 3, 4, 4, 4, {.query_begin = 4}, 0},
       {"window", 5, 3, 4, 4, {.rules = masks::causal() & masks::window(1, 0), .query_begin = 3}, 0},
       {"padding", 5, 0, 4, 3, {.rules = Mask(), .key_padding = padding}, 0},
-      // Stream 1 does not pad its first key, stream 0 neither: no row is empty here.
+      // No stream pads its first key, so no row is empty.
       {"causal padding", 5, 0, 4, 3, {.key_padding = padding}, 0},
       {"dropout", 4, 3, 4, 4, {.query_begin = 3}, 0.3},
   };
@@ -185,7 +184,7 @@ std::optional<AttentionDropout> dropout_of(const AttentionCase& c) {
       .rate = c.dropout, .random = Random(11), .batch_begin = 2, .head_begin = 1, .heads_total = 4};
 }
 
-TEST(OpGradient, Attention) {
+TEST(OpGradient, AttentionMatchesDifferences) {
   for (const AttentionCase& c : attention_cases()) {
     SCOPED_TRACE(c.name);
     const std::int64_t keys = c.time + c.memory;
@@ -197,7 +196,7 @@ TEST(OpGradient, Attention) {
   }
 }
 
-TEST(OpGradient, RelativeAttention) {
+TEST(OpGradient, RelativeAttentionMatchesDifferences) {
   for (const AttentionCase& c : attention_cases()) {
     if (c.mask.rules.of(0) == Mask()) continue;
     SCOPED_TRACE(c.name);
@@ -220,8 +219,8 @@ TEST(OpGradient, RelativeAttention) {
   }
 }
 
-// Each rule and term of the tile engine, small enough for differences.
-TEST(OpGradient, AttentionWithMasksAndTerms) {
+// Each mask rule and term of tiled attention, small enough for differences.
+TEST(OpGradient, AttentionMatchesDifferencesForMasksAndTerms) {
   const std::vector<Tensor> inputs = {random_tensor({2, 6, 2, 3}, 1),
                                       random_tensor({2, 8, 2, 3}, 2),
                                       random_tensor({2, 8, 2, 4}, 3)};
@@ -273,7 +272,7 @@ TEST(OpGradient, AttentionWithMasksAndTerms) {
          {});
 }
 
-TEST(OpGradient, AQueryThatSeesNoKeyGivesZeroAndNoGradient) {
+TEST(Attention, FullyMaskedQueryHasZeroOutputAndGradient) {
   const Tensor padding = Tensor::from<std::uint8_t>(
       std::vector<std::uint8_t>{1, 0, 0, 1, 1, 1}, {2, 3}, backend_device());
   const auto f = [&](const auto& in) {
@@ -293,7 +292,7 @@ Variable losses(const Variable& logits, const Tensor& targets, const CrossEntrop
   return cross_entropy(reshape(logits, logits.shape()), targets, options, Communicator());
 }
 
-TEST(OpGradient, CrossEntropy) {
+TEST(OpGradient, CrossEntropyMatchesDifferences) {
   const Tensor targets = ids({3, 0, -1, 4, 2, 3}, {6});
   for (const double smoothing : {0.0, 0.2})
     for (const LabelSmoothingStyle kind :
@@ -305,8 +304,8 @@ TEST(OpGradient, CrossEntropy) {
           {random_tensor({2, 3, 5}, 1)});
 }
 
-// As behind the vocabulary of a GPU's output layer.
-TEST(OpGradient, CrossEntropyOfTheFirstColumns) {
+// Columns after the vocabulary pad the output layer on a GPU.
+TEST(CrossEntropy, IgnoresPaddingColumns) {
   const Tensor targets = ids({0, 4, 2, 3, -1, 1}, {6});
   const CrossEntropyOptions options = {.vocabulary = 5, .classes = 5, .smoothing = 0.1};
   const Tensor logits = random_tensor({6, 8}, 1);
@@ -317,7 +316,7 @@ TEST(OpGradient, CrossEntropyOfTheFirstColumns) {
                                  losses(first, targets, options).value()));
 }
 
-TEST(OpGradient, CrossEntropyLeavesLogitsThatOthersHold) {
+TEST(CrossEntropy, DoesNotOverwriteSharedLogits) {
   const Variable logits = Variable::leaf(random_tensor({3, 5}, 1));
   const Tensor before = logits.value().clone();
   Variable handed = logits;
@@ -326,7 +325,7 @@ TEST(OpGradient, CrossEntropyLeavesLogitsThatOthersHold) {
   EXPECT_TRUE(testing::same_bits(logits.value(), before));
 }
 
-TEST(OpGradient, CrossEntropyWritesItsGradientOverLogitsThatAreItsOwn) {
+TEST(CrossEntropy, ReusesUnsharedLogitsForGradient) {
   const Variable x = Variable::leaf(random_tensor({3, 5}, 1));
   const std::byte* gradient = nullptr;
   Variable logits = record(x.value().clone(), {x}, [&](BackwardContext& gradients) {
@@ -339,14 +338,14 @@ TEST(OpGradient, CrossEntropyWritesItsGradientOverLogitsThatAreItsOwn) {
   EXPECT_EQ(gradient, value);
 }
 
-TEST(OpGradient, SplitsOfOneRankAreTheInput) {
+TEST(TensorParallelRegion, ReturnsInputOnOneRank) {
   const Variable x = Variable::leaf(random_tensor({2, 3}, 1));
   EXPECT_TRUE(copy_to_tensor_parallel_region(x, Communicator()).same_as(x));
   Variable handed = x;
   EXPECT_TRUE(reduce_from_tensor_parallel_region(std::move(handed), Communicator()).same_as(x));
 }
 
-TEST(CrossEntropy, SmoothingSpreadsItsShareAsEachLibraryDoes) {
+TEST(CrossEntropy, SmoothingMatchesFairseqAndPyTorch) {
   // One row of equal logits: every log-probability is -log 4.
   const Tensor logits = Tensor::zeros({1, 4}, DType::f64, backend_device());
   for (const LabelSmoothingStyle kind :
@@ -356,7 +355,7 @@ TEST(CrossEntropy, SmoothingSpreadsItsShareAsEachLibraryDoes) {
                 std::log(4.0),
                 1e-14);
   }
-  // A large logit of a wrong class costs its share: 0.3 / 3 or 0.3 / 4 of 100 less.
+  // A large gold logit costs the smoothing mass of the wrong classes: 0.3 or 0.3 * 3 / 4 of 100.
   const auto loss = [&](LabelSmoothingStyle kind, double on_target) {
     const Tensor row = testing::tensor_of<double>({on_target, 0, 0, 0}, {1, 4});
     return losses(Variable(row), ids({0}, {1}), {.vocabulary = 4, .smoothing = 0.3, .kind = kind})

@@ -1,4 +1,4 @@
-// Functions that are computed again in the backward pass.
+// Functions that the backward pass recomputes.
 #include "framework/autograd/recompute.h"
 
 #include "framework/autograd/reversible.h"
@@ -16,7 +16,7 @@ using testing::values_of;
 
 constexpr double rate = 0.3;
 
-// gelu(drop(x) weight^T): rows alike but for the place at which they are dropped.
+// gelu(dropout(x) weight^T). Only the dropout mask depends on the position of a row.
 Variable layer(const Variable& x,
                const Variable& weight,
                const Random& random,
@@ -29,7 +29,7 @@ Variable layer(const Variable& x, const Variable& weight) {
       x, weight, Random(5), {.middle_total = x.shape()[1], .inner_total = x.shape().width()});
 }
 
-// A leaf counts its announcements; the gradient is to be complete by then.
+// Counts the calls of the gradient hook of a leaf.
 struct Counted {
   Variable leaf;
   std::shared_ptr<int> announced = std::make_shared<int>(0);
@@ -39,7 +39,7 @@ struct Counted {
   }
 };
 
-TEST(Recompute, GivesTheGradientsOfItsInputsAndOfTheLeavesItReads) {
+TEST(Recompute, InputAndLeafGradientsMatchDifferences) {
   expect_gradients(
       [](const std::vector<Variable>& v) {
         return recompute(
@@ -51,7 +51,7 @@ TEST(Recompute, GivesTheGradientsOfItsInputsAndOfTheLeavesItReads) {
       {random_tensor({2, 3, 4}, 1), random_tensor({2, 3, 4}, 2), random_tensor({4, 4}, 3)});
 }
 
-TEST(Recompute, OneInsideAnotherGivesWhatPlainDoes) {
+TEST(Recompute, NestedMatchesPlain) {
   const auto run = [](bool again) {
     const Counted weight(random_tensor({4, 4}, 1));
     const Counted x(random_tensor({2, 3, 4}, 2));
@@ -77,7 +77,7 @@ TEST(Recompute, OneInsideAnotherGivesWhatPlainDoes) {
   expect_close(weight, plain_weight, 1e-13);
 }
 
-TEST(Recompute, KeepsItsInputsAlone) {
+TEST(Recompute, StoresOnlyInputs) {
   const Device device = Device::cpu();
   const auto live = [&] {
     return device.allocator()
@@ -100,7 +100,7 @@ TEST(Recompute, KeepsItsInputsAlone) {
   EXPECT_EQ(live() - with_plain, one) << "its value";
 }
 
-TEST(Recompute, RefusesWhatIsNeitherInputNorLeaf) {
+TEST(Recompute, RejectsCapturedNonLeaf) {
   const Variable leaf = Variable::leaf(random_tensor({2, 2}, 1));
   const Variable computed = add(leaf, leaf);
   EXPECT_THROW(
@@ -108,7 +108,7 @@ TEST(Recompute, RefusesWhatIsNeitherInputNorLeaf) {
       Failure);
 }
 
-TEST(Recompute, PiecesCoverAllRowsInOrder) {
+TEST(RecomputeChunked, ChunksCoverAllRowsInOrder) {
   for (const std::int64_t outer : {1, 3, 4})
     for (const std::int64_t middle : {1, 5, 6})
       for (const std::int64_t pieces : {1, 2, 3, 4, 7, 100}) {
@@ -127,8 +127,8 @@ TEST(Recompute, PiecesCoverAllRowsInOrder) {
       }
 }
 
-// A rank may have no rows of a short segment.
-TEST(Recompute, PiecesOfNoRowsAreNone) {
+// Source of zero rows: a short segment on several ranks.
+TEST(RecomputeChunked, SupportsZeroRows) {
   for (const std::int64_t pieces : {2, 5}) {
     ASSERT_EQ(split_rows(2, 0, pieces).size(), 1U);
     EXPECT_EQ(split_rows(2, 0, pieces).front().rows(), 0);
@@ -150,7 +150,7 @@ TEST(Recompute, PiecesOfNoRowsAreNone) {
   }
 }
 
-TEST(Recompute, PiecesGiveTheGradientsOfTheWhole) {
+TEST(RecomputeChunked, MatchesUnchunkedGradients) {
   for (const std::int64_t pieces : {2, 5}) {
     expect_gradients(
         [&](const std::vector<Variable>& v) {
@@ -186,7 +186,7 @@ TEST(Recompute, PiecesGiveTheGradientsOfTheWhole) {
   }
 }
 
-// Four sublayers over two streams, by reversible_add or by plain ops; each reads `side` too.
+// Four sublayers over two streams, by reversible_add or by plain ops. Each also reads `side`.
 struct Streams {
   Variable a;
   Variable b;
@@ -197,8 +197,8 @@ Streams two_streams(bool reversible,
                     const Variable& side) {
   const auto kept = std::make_shared<ReversibleStreams>();
   for (std::uint64_t i = 0; i < 4; ++i) {
-    const ReversibleFunction f = [weight, i](const Variable& b, const auto& beside) {
-      return layer(add(b, activate(Activation::gelu, beside.front())),
+    const ReversibleFunction f = [weight, i](const Variable& b, const auto& extra) {
+      return layer(add(b, activate(Activation::gelu, extra.front())),
                    weight,
                    Random(5).child(i),
                    {.middle_total = b.shape()[1], .inner_total = 4});
@@ -210,7 +210,7 @@ Streams two_streams(bool reversible,
   return streams;
 }
 
-TEST(Reversible, GivesTheGradientsOfThePlainFunction) {
+TEST(Reversible, MatchesPlainGradients) {
   const auto run = [](bool reversible) {
     const Counted weight(random_tensor({4, 4}, 1));
     const Variable x = Variable::leaf(random_tensor({2, 3, 4}, 2));
@@ -227,7 +227,7 @@ TEST(Reversible, GivesTheGradientsOfThePlainFunction) {
   expect_close(run(true), run(false), 1e-12);
 }
 
-TEST(Reversible, GradientsAreThoseOfDifferences) {
+TEST(Reversible, GradientsMatchDifferences) {
   expect_gradients(
       [](const std::vector<Variable>& v) {
         const Streams y = two_streams(true, {v[0], v[1]}, v[2], v[3]);
@@ -239,7 +239,7 @@ TEST(Reversible, GradientsAreThoseOfDifferences) {
        random_tensor({2, 3, 4}, 4)});
 }
 
-TEST(Reversible, BothStreamsMayBeginAsOneVariable) {
+TEST(Reversible, SupportsSharedInputStreams) {
   expect_gradients(
       [](const std::vector<Variable>& v) {
         const Streams y = two_streams(true, {v[0], v[0]}, v[1], v[0]);
@@ -248,7 +248,7 @@ TEST(Reversible, BothStreamsMayBeginAsOneVariable) {
       {random_tensor({2, 3, 4}, 1), random_tensor({4, 4}, 3)});
 }
 
-TEST(Reversible, AChainIsWalkedBackOnceFromItsEnd) {
+TEST(Reversible, RejectsBackwardFromInsideChain) {
   const Variable x = Variable::leaf(random_tensor({1, 2, 4}, 1));
   const auto kept = std::make_shared<ReversibleStreams>();
   const ReversibleFunction f = [](const Variable& b, const auto&) {

@@ -1,4 +1,4 @@
-// Attention over a sequence that ranks share is the attention of the whole sequence.
+// Ring attention over a sharded sequence against attention over the full sequence.
 #include "framework/autograd/recompute.h"
 #include "framework/autograd/ring_attention.h"
 #include "tests/kernels/kernel_testing.h"
@@ -25,12 +25,12 @@ struct Case {
   bool relative = false;
   double dropout = 0;
   bool slopes = false;
-  std::int64_t keys = 0;                   // of another sequence; 0: of the queries' own
+  std::int64_t keys = 0;                   // of another sequence; 0: self-attention
   std::vector<std::int64_t> lengths = {};  // of the batch rows
-  bool padding = false;                    // here and there
-  bool again = false;                      // computed again in the backward pass
-  bool tables = false;                     // by distance (Shaw)
-  bool bias = false;                       // likewise (T5)
+  bool padding = false;                    // at scattered positions
+  bool again = false;                      // recompute in the backward pass
+  bool tables = false;                     // by relative position (Shaw)
+  bool bias = false;                       // by relative position (T5)
 
   std::int64_t all_keys() const { return keys > 0 ? keys : memory + time; }
 };
@@ -57,7 +57,7 @@ std::vector<Case> cases() {
   };
 }
 
-// Tables whose last rows stand for what is farther, on this rank and on others.
+// Tables shorter than the distances: their last rows apply to larger ones, across ranks.
 std::vector<Case> cases_with_tables() {
   const Mask causal = masks::causal();
   const Mask all = masks::everything();
@@ -191,8 +191,8 @@ Tensor rows_at(const Tensor& x, const Ranges& positions, std::int64_t first) {
   return result;
 }
 
-// Rank r has chunks r and 2n - 1 - r of 2n of the segment, and its part of the memory; of another
-// sequence its chunks.
+// Rank r has chunks r and 2n - 1 - r of 2n of the queries and of the keys, and its part of the
+// memory.
 SequenceShards shares_of(const Communicator& ranks, const Case& c) {
   SequenceShards shares;
   shares.ranks = ranks;
@@ -216,14 +216,14 @@ SequenceShards shares_of(const Communicator& ranks, const Case& c) {
   return shares;
 }
 
-// The leaves of a call, whole or a rank's.
+// The leaves of a call: all of them, or a rank's shard.
 struct Inputs {
   Variable query = {}, key = {}, value = {};
   Variable position_key = {}, content_bias = {}, position_bias = {};
   Variable key_table = {}, value_table = {};
   Variable distance_bias = {};
 
-  // What every rank reads whole.
+  // Inputs that are replicated on all ranks.
   std::vector<Variable> whole(const Case& c) const {
     std::vector<Variable> result;
     if (c.relative) result = {position_key, content_bias, position_bias};
@@ -256,7 +256,7 @@ AttentionTerms terms_of(const Case& c, const Inputs& inputs) {
   return terms;
 }
 
-// That of the whole call.
+// Mask of the full sequence.
 AttentionMask mask_of(const Case& c) {
   AttentionMask mask = {.rules = c.rules, .query_begin = c.memory};
   if (!c.lengths.empty())
@@ -306,7 +306,7 @@ void expect_ring_equals_whole(const Case& c, const Communicator& ranks) {
   expect_same(mine.query.gradient(), rows_at(whole.query.gradient(), queries, c.memory), "query");
   expect_same(mine.key.gradient(), rows_at(whole.key.gradient(), keys, 0), "key");
   expect_same(mine.value.gradient(), rows_at(whole.value.gradient(), keys, 0), "value");
-  // Each rank has its queries' share of the gradient.
+  // Each rank has the gradient of its own queries.
   const std::vector<Variable> terms = whole.whole(c);
   for (std::size_t i = 0; i < terms.size(); ++i) {
     const Tensor sum = mine.whole(c)[i].gradient().clone();
@@ -322,23 +322,23 @@ void expect_all_equal_whole(const std::vector<Case>& cases) {
     });
 }
 
-TEST(RingAttention, IsTheAttentionOfTheWholeSequence) { expect_all_equal_whole(cases()); }
+TEST(RingAttention, MatchesFullAttention) { expect_all_equal_whole(cases()); }
 
-TEST(RingAttention, IsTheAttentionToAnotherSequenceOfAnotherLength) {
+TEST(RingAttention, SupportsKeysOfAnotherLength) {
   expect_all_equal_whole(cases_of_two_lengths());
 }
 
-TEST(RingAttention, TablesByDistanceAreReadAcrossRanks) {
+TEST(RingAttention, SupportsRelativeTables) {
   expect_all_equal_whole(cases_with_tables());
 }
 
-TEST(RingAttention, BiasesByDistanceAreOfTheWholeSequence) {
+TEST(RingAttention, SupportsRelativeBiases) {
   expect_all_equal_whole(cases_with_biases());
 }
 
-TEST(RingAttention, PaddingIsSeenByNobody) { expect_all_equal_whole(cases_with_padding()); }
+TEST(RingAttention, MasksPadding) { expect_all_equal_whole(cases_with_padding()); }
 
-TEST(RingAttention, RefusesWhatItCannotDivide) {
+TEST(RingAttention, RejectsInvalidShards) {
   testing::on_ranks(2, [](const Communicator& ranks) {
     const Case c = {.name = "", .time = 8, .rules = masks::everything(), .keys = 12};
     const SequenceShards shares = shares_of(ranks, c);
@@ -355,7 +355,7 @@ TEST(RingAttention, RefusesWhatItCannotDivide) {
     shorter.queries_total = 7;
     EXPECT_THROW(run({.rules = c.rules}, shorter), Failure);
     EXPECT_THROW(run({.rules = c.rules, .sorted = SortedSequence()}, shares), Failure);
-    // Of this rank's keys alone.
+    // Padding of this rank's keys only: too short.
     const Tensor own = Tensor::zeros({batch, mine.key.shape()[1]}, DType::u8, backend_device());
     EXPECT_THROW(run({.rules = c.rules, .key_padding = own}, shares), Failure);
   });

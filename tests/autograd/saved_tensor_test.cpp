@@ -8,7 +8,7 @@ namespace {
 
 using testing::random_tensor;
 
-TEST(Kept, AValueIsMadeAgainOnceForAllItsKeepers) {
+TEST(SavedTensor, RecomputesOnceForAllUses) {
   const Tensor value = random_tensor({3, 4}, 1);
   const auto gradients = [&](bool again, int& made) {
     const Variable x = Variable::leaf(value.clone());
@@ -37,7 +37,7 @@ TEST(Kept, AValueIsMadeAgainOnceForAllItsKeepers) {
       EXPECT_EQ(found[i].data<double>()[j], expected[i].data<double>()[j]);
 }
 
-TEST(Kept, AConstantIsKeptAsItIs) {
+TEST(SavedTensor, StoresConstantUnchanged) {
   const Variable x(random_tensor({2, 2}, 1));
   set_recompute(x, [] { return Tensor(); });
   EXPECT_EQ(save_for_backward(x).get().bytes(), x.value().bytes());

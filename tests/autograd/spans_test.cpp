@@ -1,4 +1,4 @@
-// What ops and their gradients are called in a profile.
+// Profiler spans of ops and of their gradients.
 #include <gtest/gtest.h>
 
 #include "framework/autograd/ops.h"
@@ -8,8 +8,8 @@
 namespace longspan::spans_test {
 namespace {
 
-// "op linear in layers/0", ... in the order in which they ended.
-std::vector<std::string> told(const RecordedSpans& recorded) {
+// "op linear in layers/0", ... in order of their end.
+std::vector<std::string> op_names(const RecordedSpans& recorded) {
   SpanNames names;
   std::vector<std::string> result;
   for (const TimedSpan& span : recorded.spans) {
@@ -20,7 +20,7 @@ std::vector<std::string> told(const RecordedSpans& recorded) {
   return result;
 }
 
-TEST(AdaptiveSpanStack, OpsAndTheirGradientsHaveTheNameAndTheLayer) {
+TEST(OpSpans, HaveOpNameAndLayer) {
   const Device device = Device::cpu();
   const Variable x = Variable::leaf(Tensor::zeros({4, 3}, DType::f32, device));
   const Variable weight = Variable::leaf(Tensor::zeros({2, 3}, DType::f32, device));
@@ -36,14 +36,14 @@ TEST(AdaptiveSpanStack, OpsAndTheirGradientsHaveTheNameAndTheLayer) {
     backward(sum(y, 1.0));
   }
   const RecordedSpans recorded = timeline.stop();
-  EXPECT_EQ(told(recorded),
+  EXPECT_EQ(op_names(recorded),
             (std::vector<std::string>{
                 "linear in layers/0", "sum", "sum (backward)", "linear (backward) in layers/0"}));
   const auto kernels = std::ranges::count(recorded.spans, ActivityKind::kernel, &TimedSpan::kind);
   EXPECT_GE(kernels, 5);  // a product, a sum, and two products and a sum back
 }
 
-TEST(AdaptiveSpanStack, AGradientLiesAroundItsKernels) {
+TEST(OpSpans, BackwardSpanContainsKernelSpans) {
   const Device device = Device::cpu();
   const Variable x = Variable::leaf(Tensor::zeros({4, 3}, DType::f32, device));
   const Variable weight = Variable::leaf(Tensor::zeros({2, 3}, DType::f32, device));
@@ -56,7 +56,7 @@ TEST(AdaptiveSpanStack, AGradientLiesAroundItsKernels) {
   }
   const RecordedSpans recorded = timeline.stop();
   const TimedSpan& gradient = recorded.spans.back();
-  ASSERT_EQ(told(recorded).back(), "linear (backward)");  // recorded before there was a timeline
+  ASSERT_EQ(op_names(recorded).back(), "linear (backward)");  // recorded before the timeline
   std::int64_t within = 0;
   for (const TimedSpan& span : recorded.spans)
     if (span.kind == ActivityKind::kernel && span.begin >= gradient.begin) {

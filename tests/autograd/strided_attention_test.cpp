@@ -1,4 +1,4 @@
-// Folded attention against single elements with the mask of its definition.
+// Strided attention against a naive loop with the mask of its definition.
 #include "framework/autograd/strided_attention.h"
 
 #include "tests/support/gradient_check.h"
@@ -32,7 +32,7 @@ std::optional<AttentionDropout> dropout_of(double rate) {
       .rate = rate, .random = Random(7), .batch_begin = 3, .head_begin = 1, .heads_total = 5};
 }
 
-// By the number that the pair has in attention that is not folded.
+// Dropout factor of a pair, with the index that it has in dense attention.
 double kept(double rate, std::int64_t b, std::int64_t h, std::int64_t pair, std::int64_t pairs) {
   const auto dropout = dropout_of(rate);
   if (!dropout) return 1;
@@ -84,31 +84,31 @@ void expect_naive(const StridedKeys& keys, std::int64_t time, double dropout = 0
 
 constexpr std::int64_t times[] = {1, 3, 4, 5, 8, 13, 40};
 
-TEST(FoldedAttention, ColumnsAloneEqualTheDefinition) {
+TEST(StridedAttention, ColumnsMatchDefinition) {
   for (const std::int64_t time : times) expect_naive({.stride = 4}, time);
   expect_naive({.stride = 1}, 9);
   expect_naive({.stride = 3}, 200);  // several tiles
 }
 
-TEST(FoldedAttention, NearKeysAndColumnsAreOneSoftmax) {
-  // A window of 5 keys before reaches one column: the folded part begins with the second.
+TEST(StridedAttention, NearKeysAndColumnsShareOneSoftmax) {
+  // The window of 5 keys covers one column, so the strided part starts at the second.
   const StridedKeys keys = {.stride = 4,
                             .columns = masks::window(masks::unlimited, -2),
                             .near = HeadMasks(masks::causal() & masks::window(5, 0))};
   for (const std::int64_t time : times) expect_naive(keys, time);
 }
 
-TEST(FoldedAttention, DropoutIsThatOfThePairsWhereTheyStand) {
+TEST(StridedAttention, DropoutDependsOnPairPosition) {
   const StridedKeys near = {.stride = 4,
                             .columns = masks::window(masks::unlimited, -2),
                             .near = HeadMasks(masks::causal() & masks::window(5, 0))};
   for (const std::int64_t time : {5, 40, 301}) expect_naive(near, time, 0.4);
-  // Strides that are no multiple of the four numbers of a block of them.
+  // Strides that are not multiples of 4, the number of random values per block.
   for (const std::int64_t stride : {2, 3, 5}) expect_naive({.stride = stride}, 200, 0.4);
 }
 
-TEST(FoldedAttention, EachHeadHasItsOwnKeys) {
-  // The first head sees a window, the second columns, and neither the other's.
+TEST(StridedAttention, SupportsKeysPerHead) {
+  // The first head attends to a window, the second to columns.
   const StridedKeys divided = {
       .stride = 4,
       .columns = HeadMasks({masks::nothing(), masks::causal()}),
@@ -123,7 +123,7 @@ TEST(FoldedAttention, EachHeadHasItsOwnKeys) {
   }
 }
 
-TEST(FoldedAttention, RefusesWhatIsNotOneSequence) {
+TEST(StridedAttention, RejectsMismatchedShapesAndStride) {
   const Variable x(random_tensor({1, 4, 2, 3}, 1));
   const Variable longer(random_tensor({1, 5, 2, 3}, 1));
   EXPECT_THROW(strided_attention(x, longer, longer, {.stride = 2}), Failure);

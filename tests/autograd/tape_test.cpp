@@ -1,4 +1,4 @@
-// What the tape promises: order, accumulation, buffers, announcements, nesting, depth.
+// The tape: order, accumulation, buffers, gradient hooks, nesting, depth.
 #include <cmath>
 
 #include "framework/autograd/ops.h"
@@ -16,7 +16,7 @@ using testing::values_of;
 
 Tensor vector_of(const Values& values) { return tensor_of<double>(values, {std::ssize(values)}); }
 
-// factor * x, and a count of its backward calls.
+// factor * x. Counts its backward calls in `calls`.
 Variable times(double factor, const Variable& x, int* calls = nullptr) {
   const auto scaled = [factor](const Tensor& from) {
     Tensor to = from.empty_like();
@@ -29,7 +29,7 @@ Variable times(double factor, const Variable& x, int* calls = nullptr) {
   });
 }
 
-TEST(Tape, AVariableUsedTwiceGetsTheSumOfItsGradients) {
+TEST(Tape, SumsGradientsOverUses) {
   const Variable x = Variable::leaf(vector_of({2}));
   int calls = 0;
   const Variable shared = times(3, x, &calls);
@@ -38,7 +38,7 @@ TEST(Tape, AVariableUsedTwiceGetsTheSumOfItsGradients) {
   EXPECT_EQ(calls, 1) << "an op is walked once, when all its uses are done";
 }
 
-TEST(Tape, NestedDiamondsAreWalkedInLinearTime) {
+TEST(Tape, NestedDiamondsTakeLinearTime) {
   const Variable x = Variable::leaf(vector_of({1}));
   Variable y = x;
   int calls = 0;
@@ -48,7 +48,7 @@ TEST(Tape, NestedDiamondsAreWalkedInLinearTime) {
   EXPECT_EQ(calls, 80);
 }
 
-TEST(Tape, AnOutputThatNobodyUsedHasNoGradient) {
+TEST(Tape, UnusedOutputHasNoGradient) {
   const Variable x = Variable::leaf(vector_of({2}));
   int calls = 0;
   const std::vector<Variable> outputs =
@@ -64,7 +64,7 @@ TEST(Tape, AnOutputThatNobodyUsedHasNoGradient) {
   EXPECT_EQ(values_of(x.gradient()), (Values{3}));
 }
 
-TEST(Tape, TwoOutputsArriveTogether) {
+TEST(Tape, PassesGradientsOfAllOutputsTogether) {
   const Variable x = Variable::leaf(vector_of({2}));
   int calls = 0;
   const std::vector<Variable> outputs =
@@ -74,13 +74,13 @@ TEST(Tape, TwoOutputsArriveTogether) {
         add(testing::cpu(), gradients.output(0), gradients.output(1), total);
         gradients.set(0, total);
       });
-  // The second output is reached through more ops than the first.
+  // The path to the second output has more ops.
   backward(add(times(2, outputs[0]), times(10, times(10, outputs[1]))));
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(values_of(x.gradient()), (Values{102}));
 }
 
-TEST(Tape, AnOpOffThePathIsNotCalled) {
+TEST(Tape, DoesNotCallUnreachableOps) {
   const Variable x = Variable::leaf(vector_of({2}));
   const Variable other = Variable::leaf(vector_of({2}));
   int calls = 0;
@@ -90,7 +90,7 @@ TEST(Tape, AnOpOffThePathIsNotCalled) {
   EXPECT_FALSE(other.gradient().defined());
 }
 
-TEST(Tape, SeveralRootsWithSeedsOfTheirOwn) {
+TEST(Tape, SupportsSeveralRootsWithSeeds) {
   const Variable x = Variable::leaf(vector_of({1, 2}));
   const Variable first = times(2, x);
   const Variable second = times(3, first);
@@ -98,7 +98,7 @@ TEST(Tape, SeveralRootsWithSeedsOfTheirOwn) {
   EXPECT_EQ(values_of(x.gradient()), (Values{602, 6020}));
 }
 
-TEST(Tape, AMillionOpsNeitherOverflowTheStackWhenWalkedNorWhenTakenApart) {
+TEST(Tape, MillionOpsDoNotOverflowTheStack) {
   const Variable x = Variable::leaf(vector_of({1}));
   const auto chain = [&](int length) {
     Variable y = x;
@@ -111,7 +111,7 @@ TEST(Tape, AMillionOpsNeitherOverflowTheStackWhenWalkedNorWhenTakenApart) {
   EXPECT_EQ(values_of(x.gradient()), (Values{1}));
 }
 
-TEST(Tape, ALongDiamondChainIsTakenApartWithoutRecursion) {
+TEST(Tape, DestroysLongDiamondChainWithoutRecursion) {
   const Variable x = Variable::leaf(vector_of({1}));
   Variable y = x;
   for (int i = 0; i < 200'000; ++i) y = add(y, y);
@@ -121,7 +121,7 @@ TEST(Tape, ALongDiamondChainIsTakenApartWithoutRecursion) {
   EXPECT_FALSE(x.gradient().defined());
 }
 
-TEST(Tape, IsWalkedOnlyOnce) {
+TEST(Tape, RejectsSecondBackward) {
   const Variable x = Variable::leaf(vector_of({2}));
   const Variable y = times(3, x);
   backward(y);
@@ -130,7 +130,7 @@ TEST(Tape, IsWalkedOnlyOnce) {
   EXPECT_EQ(values_of(x.gradient()), (Values{3}));
 }
 
-TEST(Tape, WhatAClosureKeptIsFreedAsTheWalkPassesIt) {
+TEST(Tape, BackwardFreesCapturedTensors) {
   const Tensor kept = vector_of({1});
   const Variable x = Variable::leaf(vector_of({2}));
   const Variable y = record(vector_of({3}), {x}, [kept](BackwardContext& gradients) {
@@ -141,7 +141,7 @@ TEST(Tape, WhatAClosureKeptIsFreedAsTheWalkPassesIt) {
   EXPECT_TRUE(kept.is_unique()) << "although the output lives on";
 }
 
-TEST(Tape, GradientsAccumulateOverPassesUntilTheyAreCleared) {
+TEST(Tape, AccumulatesGradientsUntilCleared) {
   const Variable x = Variable::leaf(vector_of({2}));
   backward(times(3, x));
   backward(times(4, x));
@@ -152,16 +152,16 @@ TEST(Tape, GradientsAccumulateOverPassesUntilTheyAreCleared) {
   EXPECT_EQ(values_of(x.gradient()), (Values{5}));
 }
 
-TEST(Tape, AGradientHandedToTwoInputsIsNotWrittenThroughByEither) {
+TEST(Tape, DoesNotOverwriteGradientSharedByTwoInputs) {
   const Variable a = Variable::leaf(vector_of({1}));
   const Variable b = Variable::leaf(vector_of({1}));
-  // add hands one tensor to both; then each gets a share of its own.
+  // add passes one tensor to both inputs; then each input receives another gradient.
   backward(add(add(a, b), add(times(10, a), times(100, b))));
   EXPECT_EQ(values_of(a.gradient()), (Values{11}));
   EXPECT_EQ(values_of(b.gradient()), (Values{101}));
 }
 
-TEST(Tape, ASeedIsNotWrittenOver) {
+TEST(Tape, DoesNotOverwriteSeed) {
   const Variable x = Variable::leaf(vector_of({-1, 2}));
   const Tensor seed = vector_of({5, 6});
   backward({activate(Activation::relu, x)}, {seed});
@@ -169,7 +169,7 @@ TEST(Tape, ASeedIsNotWrittenOver) {
   EXPECT_EQ(values_of(x.gradient()), (Values{0, 6}));
 }
 
-TEST(Tape, AGivenBufferCollectsTheGradient) {
+TEST(Tape, AccumulatesGradientInGivenBuffer) {
   const Tensor flat = vector_of({7, 7, 7, 7, 7, 7});
   const Variable x = Variable::leaf(random_tensor({2, 2}, 1), DType::f64, flat.slice(1, 5));
   EXPECT_FALSE(x.gradient().defined()) << "what the buffer held before does not count";
@@ -184,7 +184,7 @@ TEST(Tape, AGivenBufferCollectsTheGradient) {
   EXPECT_THROW(Variable::leaf(random_tensor({2, 2}, 1), DType::f32, flat.slice(0, 4)), Failure);
 }
 
-TEST(Tape, ALeafAsksForTheBufferOfEachGradientAndLetsGoOfIt) {
+TEST(Tape, RequestsAndReleasesGradientBuffer) {
   const Variable x = Variable::leaf(vector_of({1, 2}));
   std::vector<Tensor> given;
   x.set_gradient_buffer([&] {
@@ -209,8 +209,8 @@ TEST(Tape, ALeafAsksForTheBufferOfEachGradientAndLetsGoOfIt) {
   EXPECT_EQ(values_of(x.gradient()), (Values{4, 4}));
 }
 
-TEST(Tape, ABf16LeafCollectsItsGradientInF32) {
-  // 1 + 1/512 is not a bf16: a sum rounded at each step would stay at 1.
+TEST(Tape, Bf16LeafAccumulatesInF32) {
+  // 1 + 1/512 is not a bf16 value: a sum rounded at each step would stay at 1.
   const Variable x = Variable::leaf(tensor_of<BFloat16>({1, 1}, {1, 2}), DType::f32);
   backward(sum(x, 1));
   for (int i = 0; i < 4; ++i) backward(sum(x, 1.0 / 512));
@@ -218,7 +218,7 @@ TEST(Tape, ABf16LeafCollectsItsGradientInF32) {
   EXPECT_EQ(values_of(x.gradient()), (Values{1 + 4.0 / 512, 1 + 4.0 / 512}));
 }
 
-TEST(Tape, WeightsOfABf16LinearLayerGetF32Gradients) {
+TEST(Tape, Bf16LinearWeightsReceiveF32Gradients) {
   const Variable x = Variable::leaf(tensor_of<BFloat16>({1, 2}, {1, 2}));
   const Variable weight = Variable::leaf(tensor_of<BFloat16>({3, 4}, {1, 2}), DType::f32);
   const Variable bias = Variable::leaf(tensor_of<float>({0.5}, {1}));
@@ -233,19 +233,19 @@ TEST(Tape, WeightsOfABf16LinearLayerGetF32Gradients) {
   EXPECT_EQ(values_of(bias.gradient()), (Values{2}));
 }
 
-TEST(Tape, AnnouncesALeafOnceAfterItsLastContribution) {
+TEST(Tape, CallsGradientHookOnceAfterLastContribution) {
   const Variable first = Variable::leaf(vector_of({1}));
   const Variable second = Variable::leaf(vector_of({1}));
   Values announced;
   first.register_gradient_hook([&] { announced.push_back(values_of(first.gradient())[0]); });
   second.register_gradient_hook([&] { announced.push_back(values_of(second.gradient())[0]); });
-  // `first` is used early, twice in one op, and late; `second` late only.
+  // Uses of `first`: early, twice in one op, and late. Uses of `second`: late.
   const Variable early = times(2, add(first, first));
   backward(add(add(early, times(10, first)), times(100, second)));
   EXPECT_EQ(announced, (Values{100, 14})) << "complete gradients, the last used first";
 }
 
-TEST(Tape, ALeafThatIsARootIsAnnounced) {
+TEST(Tape, CallsGradientHookIfLeafIsRoot) {
   const Variable x = Variable::leaf(vector_of({1}));
   int calls = 0;
   x.register_gradient_hook([&] { ++calls; });
@@ -254,12 +254,12 @@ TEST(Tape, ALeafThatIsARootIsAnnounced) {
   EXPECT_EQ(values_of(x.gradient()), (Values{1}));
 }
 
-TEST(Tape, ALeafOnAPathWithoutGradientIsAnnouncedToo) {
+TEST(Tape, CallsGradientHookWithoutGradient) {
   const Variable x = Variable::leaf(vector_of({1}));
   const Variable y = Variable::leaf(vector_of({1}));
   int calls = 0;
   y.register_gradient_hook([&] { ++calls; });
-  // A closure that gives nothing to its second input.
+  // The closure sets no gradient of its second input.
   const Variable inner = times(2, y);
   backward(record(vector_of({1}), {x, inner}, [](BackwardContext& gradients) {
     gradients.set(0, gradients.release_output());
@@ -268,7 +268,7 @@ TEST(Tape, ALeafOnAPathWithoutGradientIsAnnouncedToo) {
   EXPECT_FALSE(y.gradient().defined());
 }
 
-TEST(Tape, BetweenIsCalledAfterEachOp) {
+TEST(Tape, CallsBetweenAfterEachOp) {
   const Variable x = Variable::leaf(vector_of({1}));
   int calls = 0;
   BackwardOptions options;
@@ -277,7 +277,7 @@ TEST(Tape, BetweenIsCalledAfterEachOp) {
   EXPECT_EQ(calls, 3);
 }
 
-TEST(Tape, NothingIsRecordedInsideNoGradient) {
+TEST(Tape, DoesNotRecordUnderNoGradGuard) {
   const Variable x = Variable::leaf(vector_of({1}));
   const NoGradGuard outer;
   EXPECT_FALSE(times(2, x).requires_grad());
@@ -293,27 +293,27 @@ TEST(Tape, NothingIsRecordedInsideNoGradient) {
   EXPECT_FALSE(times(2, x).requires_grad());
 }
 
-TEST(Tape, ConstantsRecordNothing) {
+TEST(Tape, DoesNotRecordConstants) {
   int calls = 0;
   const Variable y = times(2, Variable(vector_of({1})), &calls);
   EXPECT_FALSE(y.requires_grad());
   EXPECT_FALSE(Variable::leaf(vector_of({1})).detach().requires_grad());
 }
 
-TEST(Tape, OnlyALeafHasAGradientToRead) {
+TEST(Tape, RejectsGradientOfNonLeaf) {
   const Variable x = Variable::leaf(vector_of({1}));
   EXPECT_THROW(times(2, x).gradient(), Failure);
   EXPECT_THROW(Variable(vector_of({1})).gradient(), Failure);
 }
 
-TEST(Tape, SeedsMustFitTheirRoots) {
+TEST(Tape, RejectsMismatchedSeeds) {
   const Variable x = Variable::leaf(vector_of({1, 2}));
   EXPECT_THROW(backward(times(2, x)), Failure);
   EXPECT_THROW(backward({times(2, x)}, {}), Failure);
   EXPECT_THROW(backward({times(2, x)}, {vector_of({1, 2, 3})}), Failure);
 }
 
-TEST(Tape, RecordingIsOffInsideAClosure) {
+TEST(Tape, DoesNotRecordInsideBackward) {
   const Variable x = Variable::leaf(vector_of({1}));
   bool recorded = true;
   backward(record(vector_of({1}), {x}, [&](BackwardContext& gradients) {
@@ -324,7 +324,7 @@ TEST(Tape, RecordingIsOffInsideAClosure) {
   EXPECT_TRUE(times(2, x).requires_grad());
 }
 
-TEST(Tape, AFailureInAClosureLeavesRecordingOn) {
+TEST(Tape, RecordsAgainAfterFailedBackward) {
   const Variable x = Variable::leaf(vector_of({1}));
   EXPECT_THROW(
       backward(record(vector_of({1}), {x}, [](BackwardContext&) { throw Failure("a defect"); })),

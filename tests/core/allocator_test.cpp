@@ -32,7 +32,7 @@ TEST(Allocator, CountsLiveAndPeakByTag) {
   EXPECT_EQ(count_of(report, MemoryTag::workspace).live, 0);
   EXPECT_EQ(count_of(report, MemoryTag::workspace).peak, 4096);
   EXPECT_EQ(report.total.live, 1024 + 2048);
-  // Not the sum of the peaks: scratch and gradients were never there together.
+  // Not the sum of the peaks: scratch and gradients were never live at the same time.
   EXPECT_EQ(report.total.peak, 1024 + 4096);
   EXPECT_EQ(report.reserved, 1024 + 4096 + 2048);
   allocator.reset_peak();
@@ -43,7 +43,7 @@ TEST(Allocator, CountsLiveAndPeakByTag) {
   EXPECT_EQ(allocator.report().total.live, 0);
 }
 
-TEST(Allocator, AFreedBlockIsUsedAgainAndTrimGivesItBack) {
+TEST(Allocator, ReusesFreedBlocksAndTrimReleasesThem) {
   Allocator allocator;
   void* first = allocator.allocate(1000, MemoryTag::activations);
   allocator.free(first, 1000, MemoryTag::activations);
@@ -56,9 +56,9 @@ TEST(Allocator, AFreedBlockIsUsedAgainAndTrimGivesItBack) {
   EXPECT_EQ(allocator.report().reserved, 0);
 }
 
-TEST(Allocator, WhatBelongsToTheWeightsIsCountedAsItIs) {
+TEST(Allocator, CountsExactSizesForWeightsAndTheirState) {
   Allocator allocator;
-  // Just above a size class, and whole huge pages and a little.
+  // Just above a size class, and just above a multiple of the huge page size.
   for (const std::size_t bytes : {std::size_t{1024 + 64}, (std::size_t{6} << 20) + 64})
     for (const MemoryTag tag : {MemoryTag::weights, MemoryTag::gradients, MemoryTag::optimizer}) {
       void* block = allocator.allocate(bytes, tag);
@@ -74,14 +74,14 @@ TEST(Allocator, WhatBelongsToTheWeightsIsCountedAsItIs) {
     }
 }
 
-TEST(Allocator, AKeptBlockIsLentToWhatNeedsAtLeastHalfOfIt) {
+TEST(Allocator, ReusesCachedBlockForAtLeastHalfItsSize) {
   Allocator allocator;
-  // Enough that nothing has to go back.
+  // Large enough that no block must be released.
   void* other = allocator.allocate(std::size_t{1} << 16, MemoryTag::weights);
   void* large = allocator.allocate(8192, MemoryTag::activations);
   allocator.free(large, 8192, MemoryTag::activations);
   const MemoryReport before = allocator.report();
-  // Its size comes back with it, however little the one before had asked for.
+  // A freed block keeps its full size after a smaller request.
   for (const std::size_t bytes : {std::size_t{4096}, std::size_t{5000}, std::size_t{8192}}) {
     void* block = allocator.allocate(bytes, MemoryTag::workspace);
     EXPECT_EQ(block, large) << bytes;
@@ -100,9 +100,8 @@ TEST(Allocator, AKeptBlockIsLentToWhatNeedsAtLeastHalfOfIt) {
   allocator.free(little, 3840, MemoryTag::workspace);
 }
 
-// Of all that is lent, what nobody needs cannot be given back: it would be missing where memory is
-// short.
-TEST(Allocator, AtMostAnEighthOfThePeakIsLentBeyondNeed) {
+// The unused end of a reused block cannot be released, so its size is limited to peak / 8.
+TEST(Allocator, LimitsWasteInReusedBlocks) {
   constexpr std::size_t kib = 1024;
   Allocator allocator;
   std::vector<std::pair<void*, std::size_t>> blocks;
@@ -122,7 +121,7 @@ TEST(Allocator, AtMostAnEighthOfThePeakIsLentBeyondNeed) {
     EXPECT_LE(before.reserved, peak + peak / 2);
     EXPECT_LE(report.reserved - report.total.live, peak / 8);
   };
-  // Twice as many of half the size fit where the others were.
+  // Two blocks of half the size fit into one of the old blocks.
   take(10, 64 * kib);
   free_all();
   take(20, 32 * kib);
@@ -142,7 +141,7 @@ TEST(Allocator, AtMostAnEighthOfThePeakIsLentBeyondNeed) {
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-TEST(AllocatorDeathTest, WhatIsNotOnesOwnIsSeenByTheSanitizer) {
+TEST(AllocatorDeathTest, SanitizerDetectsWritesOutsideBlocks) {
   Allocator allocator;
   const auto write = [](void* block, std::size_t at) { static_cast<char*>(block)[at] = 1; };
   void* other = allocator.allocate(std::size_t{8} << 20, MemoryTag::weights);
@@ -162,7 +161,7 @@ TEST(AllocatorDeathTest, WhatIsNotOnesOwnIsSeenByTheSanitizer) {
 #endif
 
 // Batches of uneven lengths: no two have tensors of the same sizes.
-TEST(Allocator, AProcessHoldsLittleMoreThanThePeakOfBlocksOfManySizes) {
+TEST(Allocator, ProcessMemoryStaysNearPeakForManySizes) {
   Allocator allocator;
   std::mt19937 random(1);
   const std::int64_t before = process_bytes("VmRSS");
@@ -182,8 +181,8 @@ TEST(Allocator, AProcessHoldsLittleMoreThanThePeakOfBlocksOfManySizes) {
   EXPECT_LT(process_bytes("VmRSS") - before, peak + peak / 2 + (std::int64_t{16} << 20));
 }
 
-// A memory that grows by a row a step: each step's tensors replace the last one's.
-TEST(Allocator, SizesThatGrowLeaveAtMostHalfAsMuchBehindAsIsUsed) {
+// A recurrent state that grows by one row per step and replaces the previous one.
+TEST(Allocator, GrowingSizesReserveAtMostHalfMoreThanPeak) {
   Allocator allocator;
   void* block = allocator.allocate(4096, MemoryTag::recurrent_state);
   for (std::size_t row = 2; row <= 2000; ++row) {
@@ -196,7 +195,7 @@ TEST(Allocator, SizesThatGrowLeaveAtMostHalfAsMuchBehindAsIsUsed) {
   allocator.free(block, 4096 * 2000, MemoryTag::recurrent_state);
 }
 
-TEST(Allocator, BlocksAreAlignedAndAtMostAnEighthIsLost) {
+TEST(Allocator, AlignsBlocksAndPadsAtMostAnEighth) {
   Allocator allocator;
   for (const std::size_t bytes : {0u, 1u, 64u, 65u, 1000u, 12345u, 1000000u, 5000000u, 40000000u}) {
     void* block = allocator.allocate(bytes, MemoryTag::workspace);
@@ -210,23 +209,23 @@ TEST(Allocator, BlocksAreAlignedAndAtMostAnEighthIsLost) {
   }
 }
 
-TEST(Allocator, NoMemoryIsOneClearSentence) {
+TEST(Allocator, ReportsFailedRequestAndCurrentUsage) {
   Allocator allocator;
   void* weights = allocator.allocate(1024, MemoryTag::weights);
   try {
     allocator.allocate(std::size_t{1} << 60, MemoryTag::activations);
     ADD_FAILURE() << "an exabyte was allocated";
   } catch (const Failure& failure) {
-    const std::string sentence = failure.what();
-    EXPECT_NE(sentence.find("1152921504.61 GB requested for activations"), std::string::npos)
-        << sentence;
-    EXPECT_NE(sentence.find("already allocated: weights 1.0 kB"), std::string::npos) << sentence;
+    const std::string message = failure.what();
+    EXPECT_NE(message.find("1152921504.61 GB requested for activations"), std::string::npos)
+        << message;
+    EXPECT_NE(message.find("already allocated: weights 1.0 kB"), std::string::npos) << message;
   }
   EXPECT_EQ(allocator.report().total.live, 1024);
   allocator.free(weights, 1024, MemoryTag::weights);
 }
 
-TEST(Allocator, ThreadsMayAllocateTogether) {
+TEST(Allocator, SupportsConcurrentThreads) {
   Allocator allocator;
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t)
@@ -241,7 +240,7 @@ TEST(Allocator, ThreadsMayAllocateTogether) {
   EXPECT_EQ(allocator.report().total.live, 0);
 }
 
-TEST(Device, CopiesAreTheSameDeviceAndKeepOneOfEachKind) {
+TEST(Device, CopiesShareState) {
   struct Counter {
     int value = 0;
   };

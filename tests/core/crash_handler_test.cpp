@@ -23,7 +23,7 @@ namespace {
 using ::testing::ExitedWithCode;
 using ::testing::KilledBySignal;
 
-// What throws as it ends.
+// Throws in its destructor.
 template <typename E>
 struct Throwing {
   ~Throwing() { fail(); }
@@ -39,7 +39,7 @@ void leave() {
   const Throwing<E> throwing;
 }
 
-TEST(SuddenEnd, OfAnExceptionThatCannotBePassedOnIsASentence) {
+TEST(CrashHandler, ReportsUncaughtExceptions) {
   EXPECT_EXIT((install_crash_handlers(), leave<std::bad_alloc>()),
               ExitedWithCode(1),
               "^longspan: out of memory\n$");
@@ -51,21 +51,21 @@ TEST(SuddenEnd, OfAnExceptionThatCannotBePassedOnIsASentence) {
               "^longspan: internal error: the program aborted\n$");
 }
 
-TEST(SuddenEnd, ByALibraryIsASentence) {
+TEST(CrashHandler, ReportsExitsFromLibraries) {
   EXPECT_EXIT((install_crash_handlers(), std::exit(-1)),
               ExitedWithCode(1),
               "^longspan: out of memory, or a library aborted the program");
   EXPECT_EXIT((install_crash_handlers(), std::exit(3)), ExitedWithCode(3), "^$");
 }
 
-// More calls than any stack has room for.
+// More calls than a stack can hold.
 [[gnu::noinline]] int fill_stack(std::int64_t calls) {
   volatile int here[256] = {};
   here[0] = calls == 0 ? 0 : fill_stack(calls - 1);
   return here[0] + here[1];
 }
 
-// Where a stack may grow without end it would be all memory.
+// Prevents an unlimited stack from using all memory.
 void limit_stack() {
   rlimit limit = {};
   ::getrlimit(RLIMIT_STACK, &limit);
@@ -73,7 +73,7 @@ void limit_stack() {
   ::setrlimit(RLIMIT_STACK, &limit);
 }
 
-TEST(SuddenEnd, ByAFullStackIsASentence) {
+TEST(CrashHandler, ReportsStackOverflow) {
   if (testing::sanitized) GTEST_SKIP() << "the sanitizer speaks itself";
   EXPECT_EXIT(
       (limit_stack(), install_crash_handlers(), std::exit(fill_stack(std::int64_t{1} << 40))),
@@ -81,7 +81,7 @@ TEST(SuddenEnd, ByAFullStackIsASentence) {
       "^longspan: signal 11 \\(Segmentation fault\\): [^\n]+\n$");
 }
 
-TEST(SuddenEnd, BySignalsIsASentenceAndTheSignal) {
+TEST(CrashHandler, ReportsAndReraisesSignals) {
   if (testing::sanitized) GTEST_SKIP() << "the sanitizer speaks itself";
   for (const int number : {SIGSEGV, SIGBUS, SIGABRT})
     EXPECT_EXIT((install_crash_handlers(), std::raise(number)),
@@ -89,8 +89,8 @@ TEST(SuddenEnd, BySignalsIsASentenceAndTheSignal) {
                 "^longspan: signal [0-9]+ \\([A-Za-z ]+\\): [^\n]+\n$");
 }
 
-// As its last line, with a time as the others have, wherever the process is by then.
-TEST(SuddenEnd, IsToldInTheLogToo) {
+// The last line of the log, with a time stamp like the other lines.
+TEST(CrashHandler, AppendsErrorToLog) {
   const testing::TemporaryDirectory folder;
   const std::filesystem::path log = folder.path() / "log.txt";
   std::ofstream(log) << "2026-01-31 12:00:00.000 info trains\n";
@@ -109,7 +109,7 @@ TEST(SuddenEnd, IsToldInTheLogToo) {
       << last;
   EXPECT_FALSE(std::getline(file, none));
 
-  // No file is made.
+  // A missing log is not created.
   std::filesystem::remove(log);
   EXPECT_EXIT((install_crash_handlers(), set_crash_log(log), std::terminate()),
               ExitedWithCode(1),

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* variable = "LONGSPAN_CUDA_LIBRARIES";
 
-// A library under a name that no system has, in a folder of its own.
+// A library with a unique name, in a temporary directory.
 class CudaLibrary : public ::testing::Test {
  protected:
   CudaLibrary() {
@@ -36,14 +36,14 @@ void* open(const std::string& toolkit) {
   return open_cuda_library("libthat_is_nowhere_else.so.13", "tests", toolkit);
 }
 
-TEST_F(CudaLibrary, IsFoundInTheFoldersOfTheEnvironment) {
+TEST_F(CudaLibrary, FindsLibraryInEnvironmentDirectories) {
   setenv(variable, ("/nowhere::" + folder_.string() + ":/also/nowhere").c_str(), 1);
   EXPECT_NE(open("/nowhere"), nullptr);
 }
 
-TEST_F(CudaLibrary, IsFoundWhereTheToolkitWas) { EXPECT_NE(open(folder_.string()), nullptr); }
+TEST_F(CudaLibrary, FindsLibraryInToolkitDirectory) { EXPECT_NE(open(folder_.string()), nullptr); }
 
-TEST_F(CudaLibrary, ThatIsNowhereIsNamed) {
+TEST_F(CudaLibrary, ReportsMissingLibrary) {
   setenv(variable, "/nowhere", 1);
   try {
     open("/nor/here");

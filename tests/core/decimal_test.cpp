@@ -10,7 +10,7 @@
 namespace longspan::decimal_test {
 namespace {
 
-TEST(OptionNumbers, IntegersAreReadExactly) {
+TEST(ParseInteger, ReturnsExactValue) {
   const std::pair<const char*, std::int64_t> cases[] = {
       {"0", 0},
       {"-0", 0},
@@ -34,7 +34,7 @@ TEST(OptionNumbers, IntegersAreReadExactly) {
   }
 }
 
-TEST(OptionNumbers, WhatIsNoIntegerIsRefusedWithTheReason) {
+TEST(ParseInteger, RejectsInvalidTextWithReason) {
   const std::pair<const char*, const char*> cases[] = {
       {"", ""},
       {"-", ""},
@@ -66,7 +66,7 @@ TEST(OptionNumbers, WhatIsNoIntegerIsRefusedWithTheReason) {
   }
 }
 
-TEST(OptionNumbers, NumbersAreReadStrictly) {
+TEST(ParseNumber, AcceptsOnlyFiniteDecimals) {
   EXPECT_EQ(parse_number("0.1").value, 0.1);
   EXPECT_EQ(parse_number("+.5").value, 0.5);
   EXPECT_EQ(parse_number("3").value, 3.0);
@@ -94,7 +94,7 @@ TEST(OptionNumbers, NumbersAreReadStrictly) {
   }
 }
 
-TEST(OptionNumbers, PrintedNumbersReadBackToTheSameBits) {
+TEST(FormatNumber, RoundTripsBitExactly) {
   std::mt19937_64 bits(1);
   int tried = 0;
   while (tried < 20000) {

@@ -1,4 +1,4 @@
-// A device on which nothing is computed and nothing is held.
+// The meta device: no computation and no storage.
 #include <gtest/gtest.h>
 
 #include "framework/core/tensor.h"
@@ -6,7 +6,7 @@
 namespace longspan::dry_device_test {
 namespace {
 
-TEST(DryDevice, CountsTensorsThatNoMemoryCouldHold) {
+TEST(MetaDevice, CountsTensorsLargerThanMemory) {
   const Device device = Device::meta();
   const std::int64_t terabytes = std::int64_t{8} << 40;
   {
@@ -19,23 +19,23 @@ TEST(DryDevice, CountsTensorsThatNoMemoryCouldHold) {
   EXPECT_EQ(device.allocator().report().reserved, 2 * terabytes);
 }
 
-TEST(DryDevice, CountsAsTheCpuDoes) {
-  const Device dry = Device::meta(), cpu = Device::cpu();
-  for (const Device& device : {dry, Device::meta(Processor::gpu), cpu}) {
+TEST(MetaDevice, MatchesCpuMemoryReport) {
+  const Device meta = Device::meta(), cpu = Device::cpu();
+  for (const Device& device : {meta, Device::meta(Processor::gpu), cpu}) {
     Tensor kept = Tensor::empty({1000, 7}, DType::f32, device, MemoryTag::activations);
     for (const std::int64_t rows : {10, 100000, 3})
       Tensor::zeros({rows, 5}, DType::bf16, device, MemoryTag::workspace);
     kept = kept.clone(MemoryTag::recurrent_state);
   }
-  const MemoryReport found = dry.allocator().report(), wanted = cpu.allocator().report();
+  const MemoryReport found = meta.allocator().report(), expected = cpu.allocator().report();
   for (std::size_t tag = 0; tag < memory_tags; ++tag)
-    EXPECT_EQ(found.by_tag[tag].peak, wanted.by_tag[tag].peak);
-  EXPECT_EQ(found.total.peak, wanted.total.peak);
-  EXPECT_EQ(found.reserved, wanted.reserved);
-  EXPECT_EQ(found.allocated, wanted.allocated);
+    EXPECT_EQ(found.by_tag[tag].peak, expected.by_tag[tag].peak);
+  EXPECT_EQ(found.total.peak, expected.total.peak);
+  EXPECT_EQ(found.reserved, expected.reserved);
+  EXPECT_EQ(found.allocated, expected.allocated);
 }
 
-TEST(DryDevice, CallsNoKernelsButThoseThatTakeScratch) {
+TEST(MetaDevice, SkipsKernelsExceptForScratchEstimates) {
   int calls = 0;
   on(Device::meta(), [&](auto) { ++calls; });
   EXPECT_EQ(calls, 0);
@@ -46,7 +46,7 @@ TEST(DryDevice, CallsNoKernelsButThoseThatTakeScratch) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST(DryDevice, OfAGpuNeedsNone) {
+TEST(MetaDevice, SupportsGpuWithoutHardware) {
   const Device device = Device::meta(Processor::gpu);
   EXPECT_TRUE(device.on_gpu());
   const Device host = device.host();
@@ -66,7 +66,7 @@ TEST(DryDevice, OfAGpuNeedsNone) {
 #endif
 }
 
-TEST(DryDevice, AValueThatTheHostReadsIsNotTheLastUsers) {
+TEST(MetaDevice, DoesNotExposeFreedHostValues) {
   const Device device = Device::meta();
   {
     const Tensor value = Tensor::empty({1}, DType::f64, device);
@@ -75,7 +75,7 @@ TEST(DryDevice, AValueThatTheHostReadsIsNotTheLastUsers) {
   EXPECT_EQ(*Tensor::empty({1}, DType::f64, device).data<double>(), 0);
 }
 
-TEST(DryDevice, RefusesWhatHasNoAddresses) {
+TEST(MetaDevice, RejectsSizesAboveAddressSpace) {
   EXPECT_THROW(Tensor::empty({std::int64_t{1} << 50}, DType::u8, Device::meta()),
                ConfigurationError);
 }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr float infinite = std::numeric_limits<float>::infinity();
 
-TEST(BFloat16, EveryNumberComesBackUnchanged) {
+TEST(BFloat16, RoundTripsEveryValue) {
   for (std::uint32_t bits = 0; bits < 0x10000u; ++bits) {
     BFloat16 number;
     number.bits = static_cast<std::uint16_t>(bits);
@@ -35,7 +35,7 @@ TEST(BFloat16, RoundsToNearestTiesToEven) {
   EXPECT_TRUE(std::signbit(rounded(-0.0f)));
 }
 
-TEST(BFloat16, NanStaysNanWhateverItsPayload) {
+TEST(BFloat16, PreservesNanForEveryPayload) {
   for (const std::uint32_t bits : {0x7f800001u, 0x7fc00000u, 0x7fffffffu, 0xff800001u, 0xffffffffu})
     EXPECT_TRUE(std::isnan(static_cast<float>(BFloat16(std::bit_cast<float>(bits))))) << bits;
 }
@@ -52,7 +52,7 @@ TEST(Float16, RoundsToNearestTiesToEven) {
   EXPECT_TRUE(std::isnan(rounded(std::numeric_limits<float>::quiet_NaN())));
 }
 
-TEST(DType, NamesSizesAndAccumulatorsBelongTogether) {
+TEST(DType, RoundTripsNamesAndReportsSizes) {
   for (const DType dtype :
        {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8})
     EXPECT_EQ(dtype_named(name_of(dtype)), dtype);
@@ -66,7 +66,7 @@ TEST(DType, NamesSizesAndAccumulatorsBelongTogether) {
   EXPECT_THROW(dtype_named("float"), DataError);
 }
 
-TEST(DType, OnlyFloatingTypesReachAFloatingKernel) {
+TEST(DType, FloatingDispatchRejectsIntegers) {
   for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16})
     EXPECT_EQ(with_floating_type(
                   dtype, [](auto tag) { return DTypeOf<typename decltype(tag)::type>::value; }),

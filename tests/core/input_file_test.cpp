@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(InputFile, CopiesAnyPartOfTheFile) {
+TEST(InputFile, CopiesAnyRange) {
   const TemporaryFile file("0123456789");
   const InputFile opened(file.path());
   EXPECT_EQ(opened.size(), 10);
@@ -30,7 +30,7 @@ TEST(InputFile, CopiesAnyPartOfTheFile) {
   EXPECT_THROW(opened.copy(7, out), Failure);
 }
 
-TEST(InputFile, SaysWhatIsWrongWithAFileThatCannotBeUsed) {
+TEST(InputFile, ReportsUnusableFiles) {
   EXPECT_THAT(sentence_of<DataError>([] { InputFile("/nowhere/text.txt"); }),
               HasSubstr("/nowhere/text.txt: cannot be opened for reading: No such file"));
   EXPECT_THAT(sentence_of<DataError>([] { InputFile("/tmp"); }),
@@ -46,7 +46,7 @@ TEST(InputFile, SaysWhatIsWrongWithAFileThatCannotBeUsed) {
               HasSubstr("/dev/zero: expected a regular file"));
 }
 
-// The path of a pipe with this text, as a shell gives for <(command).
+// A pipe with this text, with a path as in <(command) of a shell.
 class Pipe {
  public:
   explicit Pipe(const std::string& text) {
@@ -69,7 +69,7 @@ class Pipe {
   std::thread writer_;
 };
 
-TEST(InputFile, APipeIsReadAtAnyPlaceAndOpenedAgain) {
+TEST(InputFile, ReadsAndReopensPipes) {
   const std::string text = std::string(300'000, 'a') + "end";  // more than a pipe holds
   const Pipe pipe(text);
   for (int i = 0; i < 3; ++i) {
@@ -86,7 +86,7 @@ TEST(InputFile, APipeIsReadAtAnyPlaceAndOpenedAgain) {
               HasSubstr("cannot be opened for reading: No such file"));
 }
 
-TEST(InputFile, ANamedPipeWaitsForItsWriter) {
+TEST(InputFile, WaitsForNamedPipeWriter) {
   const TemporaryFile place("");
   const std::string path = place.path() + "-pipe";
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
@@ -99,7 +99,7 @@ TEST(InputFile, ANamedPipeWaitsForItsWriter) {
   std::filesystem::remove(path);
 }
 
-TEST(InputFile, BytesBeforeItsTextAreDropped) {
+TEST(InputFile, DropsLeadingBytes) {
   const TemporaryFile file("0123456789");
   InputFile opened(file.path());
   opened.drop_first(3);
@@ -112,7 +112,7 @@ TEST(InputFile, BytesBeforeItsTextAreDropped) {
   EXPECT_THAT(sentence_of<DataError>([&] { opened.drop_first(7); }), HasSubstr("is empty"));
 }
 
-TEST(InputFile, RefusesAFileThatHasBecomeShorter) {
+TEST(InputFile, RejectsTruncatedFile) {
   const std::string text(3 * 4096, 'a');
   std::vector<char> out(100);
   {
@@ -133,14 +133,14 @@ TEST(InputFile, RefusesAFileThatHasBecomeShorter) {
   }
 }
 
-TEST(InputFile, IsAllThatFitsAsOneText) {
+TEST(InputFile, ReturnsTextUpToLimit) {
   const TemporaryFile file("0123456789");
   EXPECT_EQ(InputFile(file.path()).text(10), "0123456789");
   EXPECT_THAT(sentence_of<DataError>([&] { InputFile(file.path()).text(9); }),
               HasSubstr(file.path() + ": expected at most 9 bytes, found 10"));
 }
 
-TEST(InputFile, AProcessHoldsAsManyAsTheSystemLetsIt) {
+TEST(InputFile, RaisesSoftLimitForOpenFiles) {
   rlimit usual{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
   if (usual.rlim_max < 300) GTEST_SKIP() << "at most " << usual.rlim_max << " files";

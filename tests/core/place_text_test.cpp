@@ -1,4 +1,4 @@
-// Places of the program in words.
+// Source locations as text.
 #include "framework/core/place_text.h"
 
 #include <gtest/gtest.h>
@@ -20,13 +20,13 @@ std::string of_lambda() {
   return [](int) { return here(); }(1);
 }
 
-TEST(FunctionText, IsTheNameAlone) {
+TEST(ShortFunctionName, ReturnsNameOnly) {
   EXPECT_EQ(Holder<std::string>().asked(), "Holder::asked");
   EXPECT_EQ(Holder<int>()(""), "Holder");
   EXPECT_EQ(of_lambda(), "of_lambda");
 }
 
-TEST(FunctionText, KnowsWhatCompilersWrite) {
+TEST(ShortFunctionName, ParsesCompilerSpellings) {
   for (const auto& [words, name] : {
            std::pair("longspan::Variable longspan::linear(const longspan::Variable&)", "linear"),
            std::pair("int longspan::{anonymous}::product(const std::string&, int (*)(int))",
@@ -50,7 +50,7 @@ TEST(FunctionText, KnowsWhatCompilersWrite) {
     EXPECT_EQ(short_function_name(words), name) << words;
 }
 
-TEST(PlaceText, BeginsWithinTheTree) {
+TEST(FormatSourceLocation, StartsAtRepositoryRoot) {
   const std::string text = format_source_location(std::source_location::current());
   EXPECT_TRUE(text.starts_with("tests/core/place_text_test.cpp:")) << text;
 }

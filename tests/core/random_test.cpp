@@ -10,7 +10,7 @@ namespace {
 
 using Words = std::array<std::uint32_t, 4>;
 
-// Philox4x32-10 written out from its paper's description, to hold ours against.
+// Reference: Philox4x32-10 as in Salmon et al. 2011.
 Words philox(Words c, std::array<std::uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t product0 = std::uint64_t{0xD2511F53u} * c[0];
@@ -24,7 +24,7 @@ Words philox(Words c, std::array<std::uint32_t, 2> key) {
   return c;
 }
 
-TEST(Random, ReferenceGivesThePublishedKnownAnswers) {
+TEST(Random, ReferenceMatchesPublishedVectors) {
   constexpr std::uint32_t all = 0xffffffffu;
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}),
             (Words{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u}));
@@ -35,11 +35,11 @@ TEST(Random, ReferenceGivesThePublishedKnownAnswers) {
       (Words{0xd16cfe09u, 0x94fdccebu, 0x5001e420u, 0x24126ea1u}));
 }
 
-TEST(Random, SeedAndIndexZeroGiveTheFirstKnownAnswer) {
+TEST(Random, ZeroSeedAndIndexMatchFirstVector) {
   EXPECT_EQ(Random(0).block(0), (Words{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u}));
 }
 
-TEST(Random, BlockIsPhiloxOfIndexPlaceAndSeed) {
+TEST(Random, BlockEqualsPhiloxForIndexPathAndSeed) {
   const std::uint64_t seed = 0x299f31d0a4093822u;
   const Random random = Random(seed).child("layer").child(3);
   const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
@@ -51,7 +51,7 @@ TEST(Random, BlockIsPhiloxOfIndexPlaceAndSeed) {
                      {low(seed), high(seed)}));
 }
 
-TEST(Random, ElementIsAWordOfItsBlock) {
+TEST(Random, ElementEqualsWordInBlock) {
   const Random random = Random(11).child(2);
   for (std::uint64_t element = 0; element < 20; ++element) {
     EXPECT_EQ(random.word(element), random.block(element / 4)[element % 4]);
@@ -59,14 +59,14 @@ TEST(Random, ElementIsAWordOfItsBlock) {
   }
 }
 
-TEST(Random, UniformLiesInZeroToOneWithoutOne) {
+TEST(Random, UniformIncludesZeroAndExcludesOne) {
   EXPECT_EQ(Random::uniform(0), 0.0f);
   EXPECT_EQ(Random::uniform(0xff), 0.0f);
   EXPECT_EQ(Random::uniform(0x100), 0x1p-24f);
   EXPECT_EQ(Random::uniform(0xffffffffu), 1 - 0x1p-24f);
 }
 
-TEST(Random, PlacesSeedsAndOrdersOfThePathAreDifferentStreams) {
+TEST(Random, DistinctPathsAndSeedsGiveDistinctStreams) {
   const Random root(1);
   std::set<Words> streams;
   const std::vector<Random> places = {root,
@@ -88,7 +88,7 @@ TEST(Random, PlacesSeedsAndOrdersOfThePathAreDifferentStreams) {
   EXPECT_EQ(root.child("a").child(5).block(9), Random(1).child("a").child(5).block(9));
 }
 
-TEST(Random, NormalNumbersHaveTheMomentsOfTheNormalDistribution) {
+TEST(Random, NormalSamplesHaveExpectedMoments) {
   const Random random = Random(3).child("weights");
   constexpr int count = 200000;
   double moments[5] = {};
@@ -109,7 +109,7 @@ TEST(Random, NormalNumbersHaveTheMomentsOfTheNormalDistribution) {
   EXPECT_NEAR(pairs, 0, 0.01);
 }
 
-TEST(ShardPlacement, GivesElementsTheIndexTheyHaveInTheWhole) {
+TEST(ShardPlacement, ReturnsGlobalIndex) {
   const ShardPlacement part{
       .outer_begin = 2, .middle_begin = 3, .middle_total = 10, .inner_begin = 5, .inner_total = 7};
   EXPECT_EQ(part.index(0, 0, 0), (2u * 10 + 3) * 7 + 5);

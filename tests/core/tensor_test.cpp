@@ -18,7 +18,7 @@ Tensor counted(const Shape& shape, const Device& device) {
   return Tensor::from<float>(counting(static_cast<std::size_t>(shape.elements())), shape, device);
 }
 
-TEST(Shape, AxesCountFromBothEnds) {
+TEST(Shape, SupportsNegativeAxes) {
   const Shape shape = {2, 3, 4};
   EXPECT_EQ(shape[0], 2);
   EXPECT_EQ(shape[-1], 4);
@@ -31,19 +31,19 @@ TEST(Shape, AxesCountFromBothEnds) {
   EXPECT_THROW(shape[-4], Failure);
 }
 
-TEST(Shape, AScalarHasOneElementAndAnEmptyAxisNone) {
+TEST(Shape, CountsElementsForScalarAndEmptyAxis) {
   EXPECT_EQ(Shape().elements(), 1);
   EXPECT_EQ(Shape().to_string(), "[]");
   EXPECT_EQ((Shape{3, 0, 2}).elements(), 0);
   EXPECT_EQ((Shape{3, 0}).rows(), 3);
 }
 
-TEST(Shape, NegativeExtentsAndTooManyAxesAreRefused) {
+TEST(Shape, RejectsNegativeExtentsAndTooManyAxes) {
   EXPECT_THROW((Shape{1, -1}), Failure);
   EXPECT_THROW((Shape{1, 1, 1, 1, 1, 1, 1}), Failure);
 }
 
-TEST(Shape, MoreElementsThanCanBeCountedAreRefused) {
+TEST(Shape, RejectsElementCountOverflow) {
   constexpr std::int64_t many = std::int64_t{1} << 30;
   EXPECT_NO_THROW(Shape({many, many / 4}));
   EXPECT_THROW(Shape({many, many}), ConfigurationError);
@@ -68,7 +68,7 @@ TEST(Tensor, ViewsShareElements) {
   EXPECT_EQ(whole.slice(4, 4).elements(), 0);
 }
 
-TEST(Tensor, ViewsOutsideAreRefused) {
+TEST(Tensor, RejectsInvalidViewsAndTypes) {
   const Tensor whole = counted({4, 3}, Device::cpu());
   EXPECT_THROW(whole.slice(3, 5), Failure);
   EXPECT_THROW(whole.slice(2, 1), Failure);
@@ -79,7 +79,7 @@ TEST(Tensor, ViewsOutsideAreRefused) {
   EXPECT_THROW(Tensor().device(), Failure);
 }
 
-TEST(Tensor, ElementsLiveAsLongAsTheLastView) {
+TEST(Tensor, LastViewFreesElements) {
   const Device device = Device::cpu();
   Tensor view;
   {
@@ -95,7 +95,7 @@ TEST(Tensor, ElementsLiveAsLongAsTheLastView) {
   EXPECT_EQ(device.allocator().report().total.live, 0);
 }
 
-TEST(Tensor, CopiesAreApart) {
+TEST(Tensor, CopiesDoNotShareElements) {
   const Tensor source = counted({2, 3}, Device::cpu());
   const Tensor copy = source.clone();
   source.zero();
@@ -107,11 +107,11 @@ TEST(Tensor, CopiesAreApart) {
   EXPECT_THROW(source.copy_from(Tensor::zeros({5}, DType::f32, source.device())), Failure);
 }
 
-TEST(Tensor, ValuesMustFillTheShape) {
+TEST(Tensor, FromRejectsMismatchedCount) {
   EXPECT_THROW(Tensor::from<float>(counting(5), {2, 3}, Device::cpu()), Failure);
 }
 
-TEST(Tensor, NoElementsAndScalarsAreTensors) {
+TEST(Tensor, SupportsEmptyAndScalarShapes) {
   const Tensor none = Tensor::zeros({0, 4}, DType::bf16, Device::cpu());
   EXPECT_TRUE(none.defined());
   EXPECT_EQ(none.clone().elements(), 0);

@@ -1,4 +1,4 @@
-// What a thread's timeline holds: spans within each other, their own time, ops, and its bounds.
+// A thread's timeline: nested spans, self time, ops, limits.
 #include "framework/core/timeline.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace longspan::timeline_test {
 namespace {
 
 std::atomic<std::int64_t> moment = 0;
-std::int64_t told_clock() { return moment; }
+std::int64_t fake_clock() { return moment; }
 void pass(std::int64_t nanoseconds) { moment += nanoseconds; }
 
 class TimelineTest : public ::testing::Test {
@@ -28,10 +28,10 @@ class TimelineTest : public ::testing::Test {
     return *found;
   }
 
-  Timeline timeline_{1000, told_clock};
+  Timeline timeline_{1000, fake_clock};
 };
 
-TEST_F(TimelineTest, SpansLieWithinEachOtherAndHaveTheirOwnTime) {
+TEST_F(TimelineTest, SpansNestAndReportSelfTime) {
   timeline_.start();
   {
     const TimelineScope here(&timeline_);
@@ -65,7 +65,7 @@ TEST_F(TimelineTest, SpansLieWithinEachOtherAndHaveTheirOwnTime) {
   EXPECT_EQ(own, outer.end - outer.begin);
 }
 
-TEST_F(TimelineTest, AnOpIsWhatWasDoneSinceTheOneBeforeIt) {
+TEST_F(TimelineTest, OpSpanStartsWherePreviousOpEnds) {
   timeline_.start();
   const TimelineScope here(&timeline_);
   const auto place = std::source_location::current();
@@ -98,7 +98,7 @@ TEST_F(TimelineTest, AnOpIsWhatWasDoneSinceTheOneBeforeIt) {
   EXPECT_EQ(ops[1].begin, 1016);
   EXPECT_EQ(ops[1].self_time, 5);
   EXPECT_EQ(recorded.texts[ops[1].layer], "layers/0");
-  // Behind the layer and outside of it.
+  // After the layer and outside it.
   EXPECT_EQ(ops[2].begin, 1035);
   EXPECT_EQ(ops[2].self_time, 5);
   EXPECT_EQ(ops[2].layer, 0);
@@ -107,7 +107,7 @@ TEST_F(TimelineTest, AnOpIsWhatWasDoneSinceTheOneBeforeIt) {
   EXPECT_EQ(named(recorded, "forward").self_time, 1);
 }
 
-TEST_F(TimelineTest, AGradientKnowsTheLayerOfItsOp) {
+TEST_F(TimelineTest, BackwardSpanHasLayerFromItsOp) {
   timeline_.start();
   const TimelineScope here(&timeline_);
   const auto place = std::source_location::current();
@@ -131,7 +131,7 @@ TEST_F(TimelineTest, AGradientKnowsTheLayerOfItsOp) {
   EXPECT_EQ(kernel.layer, gradient.layer);
 }
 
-TEST_F(TimelineTest, AnOpOfAnotherRecordingHasNoLayer) {
+TEST_F(TimelineTest, OpFromEarlierRecordingHasNoLayer) {
   timeline_.start();
   const TimelineScope here(&timeline_);
   OpSite op;
@@ -146,8 +146,8 @@ TEST_F(TimelineTest, AnOpOfAnotherRecordingHasNoLayer) {
   EXPECT_EQ(recorded.spans.front().layer, 0);
 }
 
-TEST_F(TimelineTest, HoldsNoMoreThanItIsToldAndCountsTheRest) {
-  Timeline small(10, told_clock);
+TEST_F(TimelineTest, LimitsSpansAndCountsDropped) {
+  Timeline small(10, fake_clock);
   small.start();
   const TimelineScope here(&small);
   for (int i = 0; i < 25; ++i) const Span span({.name = "one"});
@@ -160,7 +160,7 @@ TEST_F(TimelineTest, HoldsNoMoreThanItIsToldAndCountsTheRest) {
   EXPECT_EQ(small.stop().dropped, 0);
 }
 
-TEST_F(TimelineTest, WhatHasNotEndedWhenRecordingEndsIsCutThere) {
+TEST_F(TimelineTest, CutsOpenSpansAtStop) {
   timeline_.start();
   const TimelineScope here(&timeline_);
   auto outer = std::make_unique<Span>(SpanInfo{.name = "outer"});
@@ -172,7 +172,7 @@ TEST_F(TimelineTest, WhatHasNotEndedWhenRecordingEndsIsCutThere) {
   EXPECT_TRUE(named(recorded, "inner").cut);
   EXPECT_EQ(named(recorded, "inner").end, 1007);
   EXPECT_EQ(named(recorded, "outer").self_time, 5);
-  // Their ends mean nothing to the recording that follows.
+  // Their ends do not affect the next recording.
   timeline_.start();
   const Span other({.name = "other"});
   inner.reset();
@@ -180,7 +180,7 @@ TEST_F(TimelineTest, WhatHasNotEndedWhenRecordingEndsIsCutThere) {
   EXPECT_TRUE(timeline_.stop().spans.front().cut);
 }
 
-TEST_F(TimelineTest, WhatBeganBeforeRecordingIsNotInIt) {
+TEST_F(TimelineTest, DoesNotRecordSpansOpenAtStart) {
   const TimelineScope here(&timeline_);
   {
     const Span before({.name = "before"});
@@ -195,7 +195,7 @@ TEST_F(TimelineTest, WhatBeganBeforeRecordingIsNotInIt) {
   EXPECT_EQ(named(recorded, "within").begin, 1003);
 }
 
-TEST_F(TimelineTest, CollectivesGoOnBesideTheSpansOfTheThread) {
+TEST_F(TimelineTest, AsyncCollectivesOverlapThreadSpans) {
   timeline_.start();
   const TimelineScope here(&timeline_);
   {
@@ -220,7 +220,7 @@ TEST_F(TimelineTest, CollectivesGoOnBesideTheSpansOfTheThread) {
   EXPECT_EQ(named(recorded, "backward").self_time, 21);
 }
 
-TEST_F(TimelineTest, EachThreadHasItsOwnAndNoneUnlessItIsGivenOne) {
+TEST_F(TimelineTest, RecordsThreadsSeparately) {
   Timeline other(1 << 16);
   timeline_.start();
   other.start();
@@ -239,7 +239,7 @@ TEST_F(TimelineTest, EachThreadHasItsOwnAndNoneUnlessItIsGivenOne) {
   EXPECT_EQ(other.stop().spans.size(), 2000);
 }
 
-TEST_F(TimelineTest, AnotherThreadMayEndTheRecordingAtAnyTime) {
+TEST_F(TimelineTest, SupportsStopFromAnotherThread) {
   Timeline other(1 << 16);
   std::atomic<bool> over = false;
   std::thread worker([&] {
@@ -263,7 +263,7 @@ TEST_F(TimelineTest, AnotherThreadMayEndTheRecordingAtAnyTime) {
   worker.join();
 }
 
-TEST_F(TimelineTest, NothingIsRecordedWhereItWasNotStarted) {
+TEST_F(TimelineTest, RecordsNothingBeforeStart) {
   const TimelineScope here(&timeline_);
   { const Span span({.name = "span"}); }
   EXPECT_TRUE(timeline_.stop().spans.empty());

@@ -5,7 +5,7 @@
 namespace longspan::utf8_test {
 namespace {
 
-TEST(Utf8, EveryCodePointSurvivesTheRoundTrip) {
+TEST(Utf8, RoundTripsEveryCodePoint) {
   for (char32_t code_point = 0; code_point <= largest_code_point; ++code_point) {
     if (code_point >= 0xD800 && code_point < 0xE000) continue;
     std::string text;
@@ -19,7 +19,7 @@ TEST(Utf8, EveryCodePointSurvivesTheRoundTrip) {
   }
 }
 
-TEST(Utf8, SurrogatesOverlongFormsAndWhatIsTooLargeAreInvalid) {
+TEST(Utf8, RejectsSurrogatesOverlongFormsAndLargeValues) {
   for (const char* bytes : {"\x80",
                             "\xBF",
                             "\xC0\x80",
@@ -41,7 +41,7 @@ TEST(Utf8, SurrogatesOverlongFormsAndWhatIsTooLargeAreInvalid) {
   }
 }
 
-TEST(Utf8, NoPairOfTwoBytesIsAcceptedThatIsNotTheShortestForm) {
+TEST(Utf8, AcceptsOnlyShortestTwoByteForms) {
   int valid = 0;
   for (int first = 0x80; first < 0x100; ++first) {
     for (int second = 0; second < 0x100; ++second) {
@@ -56,7 +56,7 @@ TEST(Utf8, NoPairOfTwoBytesIsAcceptedThatIsNotTheShortestForm) {
   EXPECT_EQ(valid, 0x800 - 0x80);
 }
 
-TEST(Utf8, MessagesQuoteACharacterUnlessItIsAControlCharacter) {
+TEST(DescribeCodePoint, QuotesPrintableCharacters) {
   EXPECT_EQ(describe_code_point(0xE9), "U+00E9 '\xC3\xA9'");
   EXPECT_EQ(describe_code_point(0x1F600), "U+1F600 '\xF0\x9F\x98\x80'");
   EXPECT_EQ(describe_code_point('\n'), "U+000A");

@@ -203,7 +203,7 @@ class Example(jobs.TestCase):
                  "--set model.num_hidden_layers=1 --set data.global_batch_tokens=3136 "
                  "--set training.validation.interval=2 --set run.num_threads=1")
         output = self.example("image-generation", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
-        self.assertRegex(output, r"runs/image-classification/test-images: .*bits per dimension [\d.]+")
+        self.assertRegex(output, r"runs/image-classification/test-images: .*bits per dim [\d.]+")
         self.assertRegex(output, r"(?m)^\S+  Data in runs/image-classification: ")
         for name in "sheet", "completed":
             self.assertEqual((folder / f"{name}.png").read_bytes()[:8], b"\x89PNG\r\n\x1a\n")

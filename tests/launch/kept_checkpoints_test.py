@@ -74,7 +74,7 @@ class KeptCheckpoints(jobs.TestCase):
 
     def test_is_verified(self):
         for _, _, run in self.kept():
-            self.assertRegex(self.longspan("verify", run).output, rf"step-{SAVED:09}\b.*good")
+            self.assertRegex(self.longspan("verify", run).output, rf"step-{SAVED:09}: valid")
 
     def test_training_goes_on_with_the_losses_that_it_had(self):
         for name, folder, run in self.kept():

@@ -82,7 +82,7 @@ class MaskedTranslation(jobs.TestCase):
 
     def test_bad_options_have_their_sentence(self):
         for settings, part in (({"model.use_pointer_generator": True, "training.label_smoothing": 0},
-                                "model.decoder_type is non_autoregressive"),
+                                "model.decoder_type: non_autoregressive does not support"),
                                ({"training.scheduled_sampling.method": "two_pass"}, "training.scheduled_sampling.method"),
                                ({"model.nat.objective": "vanilla", "model.nat.src_embedding_copy": True,
                                  "model.share_encoder_decoder_embeddings": False},
@@ -92,7 +92,7 @@ class MaskedTranslation(jobs.TestCase):
             with self.subTest(str(settings)):
                 self.assertIn(part, self.train("run", settings=settings, code=2).errors)
         self.train("run", settings={"training.max_steps": 1})
-        for arguments, part in ((["--length-penalty", 1], "length penalty"), (["--sample"], "samples"),
+        for arguments, part in ((["--length-penalty", 1], "length penalty"), (["--sample"], "sampling requires model.decoder_type: autoregressive"),
                                 (["--n-best", 3, "--length-beam", 2], "length beam of 2")):
             self.assert_one_sentence(self.longspan("generate", "run", "--input", "validation.source", *arguments, code=2), part)
         self.train("causal", settings={"training.max_steps": 1, "model.decoder_type": "autoregressive"})

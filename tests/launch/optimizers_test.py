@@ -24,7 +24,7 @@ class OtherOptimizers(jobs.TestCase):
         for kind, settings in others.items():
             with self.subTest(kind=kind):
                 result = self.train(settings={"training.max_steps": 3, **settings, KIND: kind}, code=2)
-                self.assert_one_sentence(result, "step-000000002: holds the moments of adam or adamw, ", f"{kind}",
+                self.assert_one_sentence(result, "step-000000002: expected the optimizer state of ", kind, "found the moments of adam or adamw",
                                          "training.init_from.path")
 
     def test_say_what_they_do_not_read(self):

@@ -89,7 +89,7 @@ class Pixels(images_test.TestCase):
         for line in lines:
             self.assertAlmostEqual(line["validation_bits_per_dim"], line["validation_loss"] / math.log(2), places=12)
         self.assertLess(lines[-1]["validation_bits_per_dim"], 7.5)
-        self.assertIn("bits per dimension", self.longspan("evaluate", "run").output)
+        self.assertIn("bits per dim", self.longspan("evaluate", "run").output)
         for ranks in 1, 2:
             self.longspan("generate", "run", "--image-sheet", f"sheet{ranks}.png", "--num-samples", "5", "--class", "1", "--class", "2", ranks=ranks)
         sheet = (self.directory / "sheet1.png").read_bytes()

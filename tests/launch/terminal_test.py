@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from jobs import until
-from run_test import QUICK, Terminal
+from launch_test import QUICK, Terminal
 
 for variable in "NO_COLOR", "COLUMNS":
     os.environ.pop(variable, None)

@@ -1,4 +1,4 @@
-// What sharing time saves: bytes of activations that a rank holds at most in a training pass.
+// Peak activation bytes per rank in a training pass with context and sequence parallelism.
 #include <fmt/format.h>
 
 #include "framework/autograd/ops.h"
@@ -10,11 +10,11 @@ namespace {
 
 using testing::backend_device;
 
-// So many that the keys of the distances, which are for every rank, are a small part.
+// Long enough that the relative-position keys, which every rank holds, are a small part.
 constexpr std::int64_t streams = 3;
 constexpr std::int64_t segment = 512;
 
-// The bytes at the peak of forward and backward pass of the second of two segments.
+// Peak bytes of the forward and backward pass of the second segment.
 template <typename Make>
 double peak_bytes(const ProcessMesh& mesh, std::int64_t memory, const Make& make) {
   const ModelBuildOptions setting = {.vocabulary = testing::vocabulary,
@@ -72,20 +72,20 @@ void print(const ProcessMesh& mesh, const char* model, double ratio) {
              ratio);
 }
 
-TEST(ActivationBytes, ContextRanksShareThem) {
+TEST(ActivationBytes, DecreaseWithContextRanks) {
   testing::for_each_layout({{.context = 2}, {.context = 4}}, [](const ProcessMesh& mesh) {
     const double ratio = decoder_bytes(mesh) / decoder_bytes(ProcessMesh());
     print(mesh, "the decoder", ratio);
     const double most = mesh.shape.context == 2 ? 0.55 : 0.30;
     EXPECT_LE(ratio, most);
-    // The keys of the distances are for every context rank.
+    // Every context rank holds all relative-position keys.
     const double with_memory = transformer_xl_bytes(mesh) / transformer_xl_bytes(ProcessMesh());
     print(mesh, "Transformer-XL", with_memory);
     EXPECT_LE(with_memory, most);
   });
 }
 
-TEST(ActivationBytes, SequenceParallelismSavesWhatIsOutsideOfRegions) {
+TEST(ActivationBytes, SequenceParallelismShardsActivationsOutsideRegions) {
   testing::for_each_layout({{.tensor = 2}, {.tensor = 4}}, [](const ProcessMesh& mesh) {
     const MeshShape shape = {.tensor = mesh.shape.tensor, .sequence = true};
     const ProcessMesh sharing(mesh.world, shape);

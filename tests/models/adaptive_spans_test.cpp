@@ -1,4 +1,4 @@
-// Models whose heads learn how far back they look.
+// Models with adaptive attention spans per head and per token.
 #include "models/adaptive_spans.h"
 
 #include "framework/nn/attention/kv_cache.h"
@@ -48,7 +48,7 @@ std::unique_ptr<Model> token_model(double penalty = 0.01) {
   return make_decoder(options, tiny_setting());
 }
 
-// Where no token's span is alike, as its weights start at 0.
+// The weights start at 0; these give every token a different span.
 void set_token_weights(Model& model, double size) {
   for (const auto& parameter : model.parameters().all())
     if (parameter->name.ends_with("span/weight"))
@@ -56,15 +56,15 @@ void set_token_weights(Model& model, double size) {
         parameter->master.data<double>()[i] = size * std::sin(static_cast<double>(i + 1));
 }
 
-TEST(SpansOfTokens, GradientOfAllWeights) {
+TEST(DynamicSpan, GradientsMatchFiniteDifferences) {
   const auto model = token_model(0);
   set_token_weights(*model, 0.4);
   testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), ForwardContext());
 }
 
-// What is told as the loss has the gradient that is added where it is made, also where layers are
-// computed again.
-TEST(SpansOfTokens, ThePenaltyHasTheGradientOfItsValue) {
+// Layers add the penalty gradient directly; it must match the reported penalty, also with
+// recomputation.
+TEST(DynamicSpan, PenaltyGradientMatchesFiniteDifferences) {
   const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
   for (const RecomputeGranularity again :
        {RecomputeGranularity::none, RecomputeGranularity::full, RecomputeGranularity::selective}) {
@@ -85,7 +85,7 @@ TEST(SpansOfTokens, ThePenaltyHasTheGradientOfItsValue) {
       return losses;
     };
     model->parameters().clear_gradients();
-    // Of the losses of tokens nothing, so that only what is added is left.
+    // Weight 0 removes the token losses and leaves the added gradient.
     backward(sum(penalty().terms[0].values, 0.0));
     for (const auto& parameter : model->parameters().all()) {
       if (parameter->name.find("/span/") == std::string::npos) continue;
@@ -104,25 +104,24 @@ TEST(SpansOfTokens, ThePenaltyHasTheGradientOfItsValue) {
   }
 }
 
-// Without a token's word they are those of heads.
-TEST(SpansOfTokens, WithoutWeightsAreThoseOfHeads) {
+TEST(DynamicSpan, ZeroWeightsMatchPerHeadSpans) {
   const AdaptiveSpanOptions spans = {.limit = 9, .ramp = 3, .initial = 2.6};
   const auto model = token_model();
-  const auto of_heads = make_decoder(decoder_options(spans), tiny_setting());
+  const auto per_head = make_decoder(decoder_options(spans), tiny_setting());
   const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
   expect_close(values_of(testing::losses_of(*model, segment).value()),
-               values_of(of_heads->losses(segment, ForwardContext()).terms.front().values.value()),
-               1e-6);  // the authors' 1e-8 of what is beyond a span
+               values_of(per_head->losses(segment, ForwardContext()).terms.front().values.value()),
+               1e-6);  // the reference adds 1e-8 beyond a span
 }
 
-TEST(SpansOfTokens, KeptKeysGiveTheLogitsOfReadingAllAgain) {
+TEST(DynamicSpan, CachedLogitsMatchFullPass) {
   const NoGradGuard unrecorded;
   DecoderOptions options = decoder_options({.limit = 100, .ramp = 3, .initial = 5});
   options.spans.kind = SpanKind::dynamic;
   const auto model = make_decoder(options, tiny_setting(200));
   set_token_weights(*model, 0.3);
   const Tensor text = random_ids(1, 200, 1);
-  const auto kept = std::make_shared<KVCache>();
+  const auto cache = std::make_shared<KVCache>();
   std::int64_t begin = 0;
   for (const std::int64_t end : {50, 51, 190, 191, 200}) {
     const auto scores = [&](std::int64_t from, const ForwardContext& pass) {
@@ -134,12 +133,12 @@ TEST(SpansOfTokens, KeptKeysGiveTheLogitsOfReadingAllAgain) {
               .scores.value());
     };
     expect_close(
-        scores(begin, ForwardContext{.kv_cache = kept}), scores(0, ForwardContext()), 1e-12);
+        scores(begin, ForwardContext{.kv_cache = cache}), scores(0, ForwardContext()), 1e-12);
     begin = end;
   }
 }
 
-TEST(AdaptiveSpanStack, GradientOfAllWeights) {
+TEST(AdaptiveSpanStack, GradientsMatchFiniteDifferences) {
   for (const auto& model : models())
     testing::expect_layer_gradients(
         model->parameters(),
@@ -154,20 +153,20 @@ TEST(AdaptiveSpanStack, GradientOfAllWeights) {
         {.directions = 1, .elements = 1});
 }
 
-TEST(AdaptiveSpanStack, ThePenaltyIsTheSumOfTheLayersMeanSpans) {
+TEST(AdaptiveSpanStack, PenaltyEqualsSumOverLayersAndMeanOverHeads) {
   for (const auto& model : models()) {
     const Losses losses = model->losses(segment_of(random_ids(2, 6, 1), 0, 5), ForwardContext());
     EXPECT_NEAR(losses.terms[1].values.value().item(), 2 * form.initial, 1e-12);
     EXPECT_EQ(losses.terms[1].weight, 0.01);
-    const auto figures = model->body().metric_values();
-    ASSERT_EQ(figures.size(), 2u);
-    EXPECT_EQ(figures[0].first, "adaptive_span_mean");
-    EXPECT_NEAR(figures[0].second, form.initial, 1e-12);
-    EXPECT_NEAR(figures[1].second, form.initial, 1e-12);
+    const auto metrics = model->body().metric_values();
+    ASSERT_EQ(metrics.size(), 2u);
+    EXPECT_EQ(metrics[0].first, "adaptive_span_mean");
+    EXPECT_NEAR(metrics[0].second, form.initial, 1e-12);
+    EXPECT_NEAR(metrics[1].second, form.initial, 1e-12);
   }
 }
 
-TEST(AdaptiveSpanStack, SeeNothingOfTheFuture) {
+TEST(AdaptiveSpanStack, DoesNotAttendToLaterTokens) {
   for (const auto& model : models()) {
     const Tensor text = random_ids(1, 6, 1);
     const Tensor changed = text.clone();
@@ -184,8 +183,7 @@ TEST(AdaptiveSpanStack, SeeNothingOfTheFuture) {
   }
 }
 
-// Segments with a memory as long as the spans are read as one long segment is.
-TEST(AdaptiveSpanStack, AMemoryAsLongAsTheSpansLosesNothing) {
+TEST(AdaptiveSpanStack, LongEnoughMemoryMatchesOneLongSegment) {
   const AdaptiveSpanOptions spans = {.limit = 9, .ramp = 3, .initial = 4.5};
   const auto model = make_transformer_xl(transformer_xl_options(9, spans), tiny_setting(12));
   const Tensor text = random_ids(2, 13, 1);
@@ -203,8 +201,8 @@ TEST(AdaptiveSpanStack, AMemoryAsLongAsTheSpansLosesNothing) {
       EXPECT_NEAR(pieces[t / 4][row * 4 + t % 4], whole[row * 12 + t], 1e-12);
 }
 
-TEST(AdaptiveSpanStack, AreHeldToTheirRangeAndCutTheMemory) {
-  // The loss pulls weakly, the penalty strongly: spans shrink until nothing is left.
+TEST(AdaptiveSpanStack, ClampsSpansAndTrimsMemory) {
+  // The penalty dominates the loss: spans shrink to 0.
   TransformerXlOptions options =
       transformer_xl_options(400, {.limit = 400, .ramp = 8, .initial = 300});
   options.spans.penalty = 10;
@@ -232,15 +230,15 @@ TEST(AdaptiveSpanStack, AreHeldToTheirRangeAndCutTheMemory) {
   }
   EXPECT_EQ(remembered.front(), 150);
   EXPECT_EQ(trainer.model().body().metric_values()[1].second, 0);
-  EXPECT_EQ(remembered.back(), 128);  // a window of 64 and slack
+  EXPECT_EQ(remembered.back(), 128);
 }
 
-TEST(AdaptiveSpanStack, KeptKeysGiveTheLogitsOfReadingAllAgain) {
+TEST(AdaptiveSpanStack, CachedLogitsMatchFullPass) {
   const NoGradGuard unrecorded;
   const auto model =
       make_decoder(decoder_options({.limit = 100, .ramp = 3, .initial = 5}), tiny_setting(200));
   const Tensor text = random_ids(1, 200, 1);
-  const auto kept = std::make_shared<KVCache>();
+  const auto cache = std::make_shared<KVCache>();
   std::int64_t begin = 0;
   for (const std::int64_t end : {50, 51, 52, 190, 191, 192, 200}) {
     const auto scores = [&](std::int64_t from, const ForwardContext& pass) {
@@ -252,12 +250,12 @@ TEST(AdaptiveSpanStack, KeptKeysGiveTheLogitsOfReadingAllAgain) {
               .scores.value());
     };
     expect_close(
-        scores(begin, ForwardContext{.kv_cache = kept}), scores(0, ForwardContext()), 1e-12);
+        scores(begin, ForwardContext{.kv_cache = cache}), scores(0, ForwardContext()), 1e-12);
     begin = end;
   }
 }
 
-TEST(AdaptiveSpanStack, AreRefusedWhereTheyCannotBe) {
+TEST(AdaptiveSpanStack, RejectsInvalidOptions) {
   DecoderOptions options = decoder_options({.limit = 9, .ramp = 3, .initial = 10});
   EXPECT_THROW(make_decoder(options, tiny_setting()), ConfigurationError);
   options = decoder_options({.limit = 9, .ramp = 3, .initial = 9});

@@ -1,4 +1,4 @@
-// The attention kinds in a whole model.
+// Attention types in full models.
 #include "framework/modeling/tagging_head.h"
 #include "models/encoder.h"
 #include "tests/models/model_testing.h"
@@ -22,8 +22,7 @@ AttentionOptions attention_of(const std::vector<std::string>& kinds) {
           .global = {0, 3},
           .random = 1,
           .block = 2,
-          // With few of them the sum of their weights is now and then nearly nothing, and what is
-          // learnt a matter of rounding.
+          // With few features the normalizer is sometimes near 0, and training depends on rounding.
           .features = {.count = 256}};
 }
 
@@ -59,7 +58,7 @@ Values logits_of(const Model& model, const Tensor& text) {
   return values_of(model.scores({.fields = {{"tokens", text}}}, ForwardContext()).scores.value());
 }
 
-TEST(AttentionKindsOfADecoder, SeeNoLaterToken) {
+TEST(DecoderAttention, DoesNotAttendToLaterTokens) {
   const Tensor text = random_ids(1, time, 1);
   for (const auto& kinds : all_kinds) {
     SCOPED_TRACE(kinds.front());
@@ -78,7 +77,7 @@ TEST(AttentionKindsOfADecoder, SeeNoLaterToken) {
   }
 }
 
-TEST(AttentionKindsOfADecoder, LearnASegmentByHeart) {
+TEST(DecoderAttention, ReducesLossOnRepeatedSegment) {
   for (const auto& kinds : all_kinds) {
     SCOPED_TRACE(kinds.front());
     const auto model = decoder_of(kinds);
@@ -89,21 +88,21 @@ TEST(AttentionKindsOfADecoder, LearnASegmentByHeart) {
   }
 }
 
-TEST(AttentionKindsOfADecoder, AreRefusedWhereTheSegmentIsTooShort) {
+TEST(DecoderAttention, RejectsTooShortSegments) {
   DecoderOptions options;
   options.common = testing::tiny_options();
   options.common.attention = {.kinds = {"strided"}, .stride = 20};
   EXPECT_THROW(make_decoder(options, testing::tiny_setting(20)), ConfigurationError);
 }
 
-// A gate forgets what came before: an encoder has none.
+// Encoders do not support gates.
 AttentionOptions without_gate(const std::vector<std::string>& kinds) {
   AttentionOptions options = attention_of(kinds);
   options.features.gate = false;
   return options;
 }
 
-// One layer, so that a state tells which tokens its position sees.
+// One layer, so that each state depends only on the tokens that its position attends to.
 std::unique_ptr<Model> encoder_of(const std::string& kind, PositionEmbeddingType positions) {
   EncoderOptions options;
   options.common = testing::tiny_options(NormPosition::pre);
@@ -124,12 +123,12 @@ Values states_of(const Model& model, const Tensor& text, std::int64_t length) {
       model.body().run({.fields = {{"tokens", text}, {"length", lengths}}}, pass).hidden.value());
 }
 
-TEST(AttentionKindsOfAnEncoder, SeeWhatTheirDefinitionSaysOnBothSidesAndNoPadding) {
+TEST(EncoderAttention, MatchesPatternAndMasksPadding) {
   constexpr std::int64_t length = time - 2;
   const Tensor text = random_ids(1, time, 1);
-  std::vector<std::vector<std::string>> of_encoders = all_kinds;
-  of_encoders.push_back({"efficient"});
-  for (const auto& kinds : of_encoders)
+  std::vector<std::vector<std::string>> encoder_kinds = all_kinds;
+  encoder_kinds.push_back({"efficient"});
+  for (const auto& kinds : encoder_kinds)
     for (const PositionEmbeddingType positions :
          {PositionEmbeddingType::sinusoidal, PositionEmbeddingType::relative}) {
       if (kinds.size() > 1) continue;

@@ -1,4 +1,4 @@
-// The causal language model with absolute positions.
+// Causal language models with each position embedding.
 #include "models/decoder.h"
 
 #include "tests/models/model_testing.h"
@@ -32,7 +32,7 @@ constexpr PositionEmbeddingType all_positions[] = {PositionEmbeddingType::sinuso
                                                    PositionEmbeddingType::alibi,
                                                    PositionEmbeddingType::rotary};
 
-TEST(DecoderModel, StartsWithTheLossOfAGuess) {
+TEST(DecoderModel, StartsAtUniformLoss) {
   for (const auto positions : all_positions) {
     DecoderOptions options = tiny(positions);
     options.common.initial_deviation = 0.02;
@@ -43,7 +43,7 @@ TEST(DecoderModel, StartsWithTheLossOfAGuess) {
   }
 }
 
-TEST(DecoderModel, GradientOfAllWeights) {
+TEST(DecoderModel, GradientsMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const auto positions : all_positions)
     for (const double dropout : {0.0, 0.3}) {
@@ -54,8 +54,8 @@ TEST(DecoderModel, GradientOfAllWeights) {
     }
 }
 
-// As today's decoders are.
-TEST(DecoderModel, GradientOfAllBlocksTogether) {
+// Options of Llama and Qwen: RoPE, grouped keys, QK norm, SwiGLU.
+TEST(DecoderModel, LlamaStyleGradientsMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const NormKind norm : {NormKind::rms, NormKind::layer}) {
     DecoderOptions options = tiny(PositionEmbeddingType::rotary);
@@ -72,7 +72,7 @@ TEST(DecoderModel, GradientOfAllBlocksTogether) {
   }
 }
 
-TEST(DecoderModel, GradientOfSinksCapsAndParallelSublayers) {
+TEST(DecoderModel, SinkAndSoftcapGradientsMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const std::int64_t chunks : {1, 2})
     for (const SublayerOrder order : {SublayerOrder::serial, SublayerOrder::parallel}) {
@@ -89,8 +89,8 @@ TEST(DecoderModel, GradientOfSinksCapsAndParallelSublayers) {
     }
 }
 
-// As in T5: one table of biases for all layers, products and logits scaled as it has them.
-TEST(DecoderModel, GradientOfBiasesAndScales) {
+// T5: one relative-bias table for all layers, unscaled scores, scaled logits.
+TEST(DecoderModel, T5GradientsMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const std::int64_t chunks : {1, 2}) {
     DecoderOptions options = tiny(PositionEmbeddingType::relative_bias);
@@ -107,7 +107,7 @@ TEST(DecoderModel, GradientOfBiasesAndScales) {
   }
 }
 
-TEST(DecoderModel, ScalesAreThoseOfTheirKeys) {
+TEST(DecoderModel, AppliesScoreAndLogitScales) {
   const ModelInput segment = segment_of(random_ids(1, 6, 1), 0, 5);
   const auto scores = [&](const DecoderOptions& options, double of_queries) {
     const auto model = make_decoder(options, tiny_setting());
@@ -128,8 +128,8 @@ TEST(DecoderModel, ScalesAreThoseOfTheirKeys) {
   expect_close(scores(options, 1 / std::sqrt(dim)), divided, 1e-13);
 }
 
-// A sink as large as can be takes all of the softmax: attention then gives its bias alone.
-TEST(DecoderModel, SinksTakeFromTheValues) {
+// A very large sink takes all of the softmax: attention outputs only its bias.
+TEST(DecoderModel, LargeSinksSuppressAttention) {
   DecoderOptions options = tiny(PositionEmbeddingType::alibi);
   options.common.attention_sinks = true;
   const auto model = make_decoder(options, tiny_setting());
@@ -145,14 +145,14 @@ TEST(DecoderModel, SinksTakeFromTheValues) {
   options.common.attention_sinks = false;
   const auto plain = make_decoder(options, tiny_setting());
   expect_close(without, values_of(losses_of(*plain, segment_of(text, 0, 5)).value()), 1e-13);
-  // What the first tokens say is not heard any more.
-  const auto deaf = set_sinks(1e4);
+  // Later losses do not depend on the first token.
+  const auto before = set_sinks(1e4);
   text.data<std::int64_t>()[0] = (text.data<std::int64_t>()[0] + 1) % testing::vocabulary;
-  const auto still_deaf = set_sinks(1e4);
-  for (std::size_t i = 1; i < deaf.size(); ++i) EXPECT_EQ(deaf[i], still_deaf[i]);
+  const auto after = set_sinks(1e4);
+  for (std::size_t i = 1; i < before.size(); ++i) EXPECT_EQ(before[i], after[i]);
 }
 
-TEST(DecoderModel, LogitsAreHeldBelowTheirCap) {
+TEST(DecoderModel, SoftcapsLogits) {
   const ModelInput segment = segment_of(random_ids(1, 6, 1), 0, 5);
   const auto scores = [&](std::optional<double> cap) {
     DecoderOptions options = tiny();
@@ -160,19 +160,19 @@ TEST(DecoderModel, LogitsAreHeldBelowTheirCap) {
     const auto model = make_decoder(options, tiny_setting());
     return values_of(model->scores(segment, ForwardContext()).scores.value());
   };
-  testing::Values wanted = scores({});
-  for (double& score : wanted) score = 0.5 * std::tanh(score / 0.5);
-  expect_close(scores(0.5), wanted, 1e-13);
+  testing::Values expected = scores({});
+  for (double& score : expected) score = 0.5 * std::tanh(score / 0.5);
+  expect_close(scores(0.5), expected, 1e-13);
 }
 
-TEST(DecoderModel, UntiedTablesHaveGradientsOfTheirOwn) {
+TEST(DecoderModel, UntiedEmbeddingGradientsMatchFiniteDifferences) {
   DecoderOptions options = tiny();
   options.common.tied_embeddings = false;
   const auto model = make_decoder(options, tiny_setting());
   testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), ForwardContext());
 }
 
-TEST(DecoderModel, DescendsOnARepeatedSegment) {
+TEST(DecoderModel, ReducesLossOnRepeatedSegment) {
   for (const auto positions : all_positions) {
     const auto model = make_decoder(tiny(positions), tiny_setting());
     const auto [first, last] =
@@ -181,7 +181,7 @@ TEST(DecoderModel, DescendsOnARepeatedSegment) {
   }
 }
 
-TEST(DecoderModel, SeesNothingOfTheFuture) {
+TEST(DecoderModel, DoesNotAttendToLaterTokens) {
   const Tensor text = random_ids(1, 6, 1);
   const Tensor changed = text.clone();
   std::int64_t& token = changed.data<std::int64_t>()[3];
@@ -197,7 +197,7 @@ TEST(DecoderModel, SeesNothingOfTheFuture) {
   }
 }
 
-TEST(DecoderModel, LossesAreThoseOfItsLogits) {
+TEST(DecoderModel, LossesMatchLogits) {
   const auto model = make_decoder(tiny(), tiny_setting());
   const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
   const Tensor logits = model->scores(segment, ForwardContext()).scores.value();
@@ -213,7 +213,7 @@ TEST(DecoderModel, LossesAreThoseOfItsLogits) {
   expect_close(values_of(losses_of(*model, segment).value()), expected, 1e-13);
 }
 
-TEST(DecoderModel, ATargetToBeIgnoredHasNoLoss) {
+TEST(DecoderModel, IgnoredTargetsHaveZeroLoss) {
   const auto model = make_decoder(tiny(), tiny_setting());
   const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
   const auto before = values_of(losses_of(*model, segment).value());
@@ -222,8 +222,8 @@ TEST(DecoderModel, ATargetToBeIgnoredHasNoLoss) {
   for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(after[i], i == 7 ? 0 : before[i]);
 }
 
-TEST(DecoderModel, ReadsOnWhereAnglesAreThoseOfAnyLength) {
-  const auto reads_on = [](RotaryScaling scaling) {
+TEST(DecoderModel, SupportsKVCacheOnlyWithFixedRopeAngles) {
+  const auto supports_cache = [](RotaryScaling scaling) {
     DecoderOptions options = tiny(PositionEmbeddingType::rotary);
     options.common.head_width = 4;
     options.positions.rope = {.scaling = scaling,
@@ -235,11 +235,11 @@ TEST(DecoderModel, ReadsOnWhereAnglesAreThoseOfAnyLength) {
   };
   using enum RotaryScaling;
   for (const RotaryScaling scaling : {none, linear, ntk, yarn, llama3})
-    EXPECT_TRUE(reads_on(scaling));
-  for (const RotaryScaling scaling : {dynamic, longrope}) EXPECT_FALSE(reads_on(scaling));
+    EXPECT_TRUE(supports_cache(scaling));
+  for (const RotaryScaling scaling : {dynamic, longrope}) EXPECT_FALSE(supports_cache(scaling));
 }
 
-TEST(DecoderModel, RefusesRotaryPositionsOfScoresThatAreNoProducts) {
+TEST(DecoderModel, RejectsRotaryWithoutDotProductScores) {
   DecoderOptions options = tiny(PositionEmbeddingType::rotary);
   for (const char* const kind : {"additive", "linear", "memory_compressed", "synthesizer"}) {
     options.common.attention.kinds = {kind};
@@ -247,7 +247,7 @@ TEST(DecoderModel, RefusesRotaryPositionsOfScoresThatAreNoProducts) {
   }
 }
 
-TEST(DecoderModel, RefusesWhatIsLongerThanItsTable) {
+TEST(DecoderModel, RejectsSegmentsLongerThanPositionTable) {
   DecoderOptions options = tiny(PositionEmbeddingType::learned);
   options.positions.longest = 4;
   EXPECT_THROW(make_decoder(options, tiny_setting(5)), ConfigurationError);

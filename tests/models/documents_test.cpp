@@ -1,4 +1,4 @@
-// Several documents in a row that do not look at each other.
+// Documents packed into one row, without attention between them.
 #include "framework/modeling/documents.h"
 
 #include <numeric>
@@ -21,8 +21,8 @@ using testing::values_of;
 
 using Lengths = std::vector<std::int64_t>;
 
-// The places of tokens in documents of these lengths, from `begin` on, as one row.
-Tensor places_of(const Lengths& lengths, std::int64_t begin, std::int64_t time) {
+// Positions of tokens within documents of these lengths, [1, time], from token `begin`.
+Tensor positions_of(const Lengths& lengths, std::int64_t begin, std::int64_t time) {
   std::vector<std::int64_t> places;
   for (const std::int64_t length : lengths)
     for (std::int64_t i = 0; i < length; ++i) places.push_back(i);
@@ -31,7 +31,7 @@ Tensor places_of(const Lengths& lengths, std::int64_t begin, std::int64_t time) 
 }
 
 ModelInput with_documents(ModelInput reading, const Lengths& lengths, std::int64_t begin) {
-  reading.fields["document_position"] = places_of(lengths, begin, reading.time());
+  reading.fields["document_position"] = positions_of(lengths, begin, reading.time());
   return reading;
 }
 
@@ -40,7 +40,7 @@ struct Result {
   std::vector<Values> gradients;
 };
 
-// The losses of all passes one after another and the gradient of their sum.
+// Concatenates the losses of all passes and sums their gradients.
 class Reader {
  public:
   explicit Reader(const Model& model) : model_(model) { model_.parameters().clear_gradients(); }
@@ -64,18 +64,18 @@ class Reader {
   Result result_;
 };
 
-void expect_same(const Result& found, const Result& wanted) {
+void expect_same(const Result& found, const Result& expected) {
   const auto expect_close = [](const Values& a, const Values& b) {
     ASSERT_EQ(a.size(), b.size());
     for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-12);
   };
-  expect_close(found.losses, wanted.losses);
-  ASSERT_EQ(found.gradients.size(), wanted.gradients.size());
+  expect_close(found.losses, expected.losses);
+  ASSERT_EQ(found.gradients.size(), expected.gradients.size());
   for (std::size_t i = 0; i < found.gradients.size(); ++i)
-    expect_close(found.gradients[i], wanted.gradients[i]);
+    expect_close(found.gradients[i], expected.gradients[i]);
 }
 
-// Each document by itself, in a row of its own.
+// Reads each document in a separate row.
 Result read_apart(const Model& model, const Tensor& text, const Lengths& lengths) {
   Reader apart(model);
   std::int64_t begin = 0;
@@ -103,7 +103,7 @@ std::vector<AttentionOptions> attention_options() {
       {.kinds = {"sliding_window+strided", "dilated/full"}, .sliding_window = {2}, .stride = 2}};
 }
 
-TEST(Documents, OfARowEqualRowsOfTheirOwnInADecoder) {
+TEST(Documents, PackedRowMatchesSeparateRowsInDecoder) {
   for (const auto& attention : attention_options())
     for (const PositionEmbeddingType positions : {PositionEmbeddingType::sinusoidal,
                                                   PositionEmbeddingType::learned,
@@ -121,7 +121,7 @@ TEST(Documents, OfARowEqualRowsOfTheirOwnInADecoder) {
     }
 }
 
-TEST(Documents, OfARowEqualRowsOfTheirOwnWithSpans) {
+TEST(Documents, PackedRowMatchesSeparateRowsWithSpans) {
   for (const SpanKind kind : {SpanKind::adaptive, SpanKind::dynamic}) {
     DecoderOptions options;
     options.common = tiny_options(NormPosition::pre);
@@ -135,15 +135,15 @@ TEST(Documents, OfARowEqualRowsOfTheirOwnWithSpans) {
     Values apart;
     std::int64_t begin = 0;
     for (const std::int64_t length : lengths) {
-      const Values of_one = losses(segment_of(text, begin, length));
-      apart.insert(apart.end(), of_one.begin(), of_one.end());
+      const Values one = losses(segment_of(text, begin, length));
+      apart.insert(apart.end(), one.begin(), one.end());
       begin += length;
     }
     for (std::size_t i = 0; i < apart.size(); ++i) EXPECT_NEAR(packed[i], apart[i], 1e-12);
   }
 }
 
-TEST(Documents, OfARowEqualRowsOfTheirOwnWhereLayersRunSeveralTimes) {
+TEST(Documents, PackedRowMatchesSeparateRowsWithRecurrence) {
   UniversalTransformerOptions options;
   options.common = tiny_options(NormPosition::pre);
   options.positions.kind = PositionEmbeddingType::alibi;
@@ -151,9 +151,8 @@ TEST(Documents, OfARowEqualRowsOfTheirOwnWhereLayersRunSeveralTimes) {
   expect_packed_equals_apart(*make_universal_transformer(options, tiny_setting(total)));
 }
 
-// Documents begin in one segment and go on in the next: of an earlier one nothing is seen in the
-// memory, of their own all.
-TEST(Documents, GoOnFromSegmentToSegmentWithMemory) {
+// Documents span segments: the memory shows only tokens of the same document.
+TEST(Documents, ContinueAcrossSegmentsWithMemory) {
   for (const auto& attention : attention_options()) {
     TransformerXlOptions options;
     options.common = tiny_options();
@@ -186,7 +185,7 @@ TEST(Documents, GoOnFromSegmentToSegmentWithMemory) {
   }
 }
 
-TEST(Documents, WhatOneSaysDoesNotChangeAnother) {
+TEST(Documents, DoNotAttendToEachOther) {
   TransformerXlOptions options;
   options.common = tiny_options();
   const auto model = make_transformer_xl(options, tiny_setting(total));
@@ -204,7 +203,7 @@ TEST(Documents, WhatOneSaysDoesNotChangeAnother) {
   for (std::size_t i = 3; i < before.size(); ++i) EXPECT_EQ(after[i], before[i]) << i;
 }
 
-TEST(Documents, PlacesCountFromWhereTheSegmentBegins) {
+TEST(Documents, PositionsCountFromSegmentStart) {
   const ModelInput reading =
       with_documents(segment_of(random_ids(1, total + 1, 6), 5, 7), {3, 1, 6, 4}, 5);
   const Tensor places = document_positions(reading, {{0, 2}, {4, 7}}, backend_device()).to_host();
@@ -213,7 +212,7 @@ TEST(Documents, PlacesCountFromWhereTheSegmentBegins) {
             (std::vector<std::int64_t>{0, 1, 4, 0, 1}));
 }
 
-TEST(Documents, KindsThatCannotKeepThemApartAreRefused) {
+TEST(Documents, RejectsAttentionTypesWithoutDocumentMasks) {
   ModelBuildOptions setting = tiny_setting(total);
   setting.documents_apart = true;
   const auto problem = [&](const std::string& kind) {
@@ -241,7 +240,7 @@ TEST(Documents, KindsThatCannotKeepThemApartAreRefused) {
       ConfigurationError);
 }
 
-TEST(Documents, PositionsThatCannotBeginAnewAreRefused) {
+TEST(Documents, RejectsPositionsThatCannotReset) {
   ModelBuildOptions setting = tiny_setting(total);
   setting.documents_apart = true;
   UniversalTransformerOptions universal;

@@ -1,4 +1,4 @@
-// The smallest body: hidden states are the embeddings of the tokens, each for itself.
+// Minimal backbone: hidden states are the token embeddings.
 #pragma once
 
 #include "framework/modeling/backbone.h"

@@ -1,4 +1,4 @@
-// An encoder and a decoder train on every layout and in every memory mode as on one process.
+// Encoder-decoders train on every layout and in every memory mode as on one process.
 #include "tests/models/encoder_decoder_testing.h"
 #include "tests/models/equality_testing.h"
 
@@ -8,8 +8,8 @@ namespace {
 using testing::Case;
 using testing::Kind;
 
-// Pairs of unequal lengths: another row in each step has nothing at all, and one no source. Neither
-// side divides by the ranks.
+// Pairs of unequal lengths: each step has one empty row and one row without a source. The ranks
+// divide neither length.
 Batch pairs_of_step(const Case& c, int step, const StreamRange& range) {
   const std::vector<Lengths> all = {{5, 7}, {2, 3}, {0, 0}, {4, 1}, {0, 5}, {3, 6}};
   std::vector<Lengths> rows;
@@ -60,8 +60,8 @@ std::vector<Kind> kinds() {
              options.embeddings = Options::Embeddings::apart;
              options.positions = {.kind = PositionEmbeddingType::relative,
                                   .relative_max_distance = 2};
-             // The gradient of a bias of keys is rounding alone, of which Adam makes steps:
-             // small weights keep them below the bound.
+             // Key biases have zero gradient up to rounding, which Adam amplifies; small weights
+             // keep the error below the bound.
              options.common.initial_deviation = 0.05;
            }),
       kind("last, as T5",
@@ -138,23 +138,23 @@ std::vector<Kind> recurrent_kinds() {
   return kinds;
 }
 
-TEST(EncoderDecoderMesh, EveryRecurrenceInEveryModeOnEveryLayout) {
+TEST(EncoderDecoderMesh, EveryRecurrenceMatchesOneProcessOnEveryLayout) {
   testing::expect_equal(recurrent_kinds(), testing::layouts(), {.steps = 2});
 }
 
-TEST(EncoderDecoderMesh, EveryWiringInEveryModeOnEveryLayout) {
+TEST(EncoderDecoderMesh, EveryLayerMappingMatchesOneProcessOnEveryLayout) {
   testing::expect_equal(kinds(), testing::layouts(), {.steps = 3, .smoothing = {.share = 0.1}});
 }
 
-// Each rank works through its rows in parts, of which one has no target that counts.
-TEST(EncoderDecoderMesh, InParts) {
+// Each rank accumulates over microbatches, one of which has no target.
+TEST(EncoderDecoderMesh, AccumulationMatchesOneProcess) {
   testing::expect_equal({kinds().front(), kinds()[1], kinds()[3]},
                         {{{.data = 2}, {0, 2}}, {{.context = 2, .tensor = 2}}},
                         {.accumulation = 2, .steps = 3});
 }
 
-// Several tiles of attention, where time or heads are shared.
-TEST(EncoderDecoderMesh, LongPairs) {
+// Several attention tiles, with sharded sequences or heads.
+TEST(EncoderDecoderMesh, LongPairsMatchOneProcess) {
   std::vector<Kind> of_long_pairs = {
       kind("last", CrossAttentionMapping::last, {}),
       kind("last, relative",

@@ -1,4 +1,4 @@
-// An encoder reads a source, a decoder says a target and looks at it.
+// Encoder-decoder models on one process.
 #include "framework/nn/attention/kv_cache.h"
 #include "tests/data/temporary_file.h"
 #include "tests/models/encoder_decoder_testing.h"
@@ -20,15 +20,15 @@ using Embeddings = EncoderDecoderOptions::Embeddings;
 EncoderDecoderOptions tiny(CrossAttentionMapping wiring, NormPosition norm = NormPosition::pre) {
   EncoderDecoderOptions options;
   options.common = testing::tiny_options(norm);
-  options.common.activation = FeedForwardActivation::gelu_tanh;  // has a gradient everywhere
+  options.common.activation = FeedForwardActivation::gelu_tanh;  // differentiable everywhere
   options.wiring = wiring;
-  // Where the two stacks may differ they do.
+  // Other mappings support stacks of unequal depth.
   if (wiring != CrossAttentionMapping::same && wiring != CrossAttentionMapping::reverse)
     options.encoder_layers = 3;
   return options;
 }
 
-// A full row, a short one, one without a source, and one with nothing at all.
+// Lengths of a full row, a short one, one without a source, and an empty one.
 const std::vector<Lengths> rows = {{4, 5}, {2, 3}, {0, 4}, {0, 0}};
 constexpr std::int64_t target_columns = 5;
 
@@ -36,7 +36,7 @@ ModelInput reading(const Lengths& columns = {4, target_columns}) {
   return {.fields = pair_fields(rows, columns, 1)};
 }
 
-// The loss of a target; `columns`: of the targets.
+// The loss of one target; `columns`: width of the target batch.
 double at(const Values& losses,
           std::size_t row,
           std::size_t column,
@@ -58,7 +58,7 @@ Values losses_after(const Model& model, const ModelInput& reading) {
   return values_of(losses);
 }
 
-TEST(EncoderDecoderModel, StartsWithTheLossOfAGuess) {
+TEST(EncoderDecoderModel, StartsAtUniformLoss) {
   for (const CrossAttentionMapping wiring : all_wirings) {
     EncoderDecoderOptions options = tiny(wiring);
     options.common.initial_deviation = 0.02;
@@ -69,14 +69,14 @@ TEST(EncoderDecoderModel, StartsWithTheLossOfAGuess) {
   }
 }
 
-TEST(EncoderDecoderModel, GradientOfAllWeights) {
+TEST(EncoderDecoderModel, GradientsMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const CrossAttentionMapping wiring : all_wirings)
     for (const NormPosition norm : {NormPosition::pre, NormPosition::post}) {
       SCOPED_TRACE(
           fmt::format("wiring {}, norm {}", static_cast<int>(wiring), static_cast<int>(norm)));
       EncoderDecoderOptions options = tiny(wiring, norm);
-      // Each way of the two embeddings and positions with each norm and most wirings.
+      // Covers both embedding and position options with each norm and most layer mappings.
       const bool other = (static_cast<int>(wiring) + (norm == NormPosition::pre ? 1 : 0)) % 2 == 0;
       options.embeddings = other ? Embeddings::apart : Embeddings::shared;
       options.positions.kind =
@@ -89,8 +89,8 @@ TEST(EncoderDecoderModel, GradientOfAllWeights) {
     }
 }
 
-// Distances beyond the reach too, and rows of unequal lengths.
-TEST(EncoderDecoderModel, GradientOfRelativePositions) {
+// Includes distances beyond the maximum and rows of unequal lengths.
+TEST(EncoderDecoderModel, RelativePositionGradientsMatchFiniteDifferences) {
   for (const NormPosition norm : {NormPosition::pre, NormPosition::post}) {
     EncoderDecoderOptions options = tiny(CrossAttentionMapping::last, norm);
     options.positions = {.kind = PositionEmbeddingType::relative, .relative_max_distance = 2};
@@ -100,8 +100,8 @@ TEST(EncoderDecoderModel, GradientOfRelativePositions) {
   }
 }
 
-// As T5 has them, and in a decoder that sees both sides.
-TEST(EncoderDecoderModel, GradientOfBiasesByDistance) {
+// Relative biases, score scale and logit scale of T5.
+TEST(EncoderDecoderModel, RelativeBiasGradientsMatchFiniteDifferences) {
   for (const NormPosition norm : {NormPosition::pre, NormPosition::post}) {
     EncoderDecoderOptions options = tiny(CrossAttentionMapping::last, norm);
     options.positions = {
@@ -114,7 +114,7 @@ TEST(EncoderDecoderModel, GradientOfBiasesByDistance) {
   }
 }
 
-TEST(EncoderDecoderModel, EachStackHasOneTableOfBiases) {
+TEST(EncoderDecoderModel, StacksHaveOneRelativeBiasTableEach) {
   EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
   const auto count = [&] {
     return make_encoder_decoder(options, tiny_setting())->parameters().all().size();
@@ -129,7 +129,7 @@ TEST(EncoderDecoderModel, EachStackHasOneTableOfBiases) {
   EXPECT_EQ(model->body().longest_segment(), 0);
 }
 
-TEST(EncoderDecoderModel, CrossAttentionHasTheScaleOfItsStacks) {
+TEST(EncoderDecoderModel, ScoreScaleAppliesToCrossAttention) {
   EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
   const auto losses = [&](double of_queries) {
     const auto model = make_encoder_decoder(options, tiny_setting());
@@ -145,7 +145,7 @@ TEST(EncoderDecoderModel, CrossAttentionHasTheScaleOfItsStacks) {
   expect_close(losses(1 / root), plain, 1e-13);
 }
 
-TEST(EncoderDecoderModel, EachLayerHasTablesOfTheDistancesInItsOwnSequence) {
+TEST(EncoderDecoderModel, LayersHaveOwnRelativePositionTables) {
   EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
   const auto count = [&] {
     return make_encoder_decoder(options, tiny_setting())->parameters().all().size();
@@ -162,8 +162,8 @@ TEST(EncoderDecoderModel, EachLayerHasTablesOfTheDistancesInItsOwnSequence) {
   EXPECT_EQ(model->body().longest_segment(), 0);
 }
 
-// The mixture begins as zeros: its gradient elsewhere.
-TEST(EncoderDecoderModel, GradientOfAMixtureThatHasLearnt) {
+// The mixture starts at 0; nonzero values test its gradient elsewhere.
+TEST(EncoderDecoderModel, NonzeroMixtureGradientsMatchFiniteDifferences) {
   const auto model = make_encoder_decoder(tiny(CrossAttentionMapping::mix), tiny_setting());
   std::uint64_t mixtures = 0;
   for (const auto& parameter : model->parameters().all())
@@ -173,7 +173,7 @@ TEST(EncoderDecoderModel, GradientOfAMixtureThatHasLearnt) {
   testing::expect_model_gradients(*model, reading(), ForwardContext());
 }
 
-TEST(EncoderDecoderModel, TablesAreSharedOrApart) {
+TEST(EncoderDecoderModel, SharesOrSeparatesEmbeddings) {
   const auto names = [](const EncoderDecoderOptions& options) {
     std::vector<std::string> tables;
     const auto model = make_encoder_decoder(options, tiny_setting());
@@ -192,7 +192,7 @@ TEST(EncoderDecoderModel, TablesAreSharedOrApart) {
             (Names{"embedding/weight", "output/weight", "source_embedding/weight"}));
 }
 
-TEST(EncoderDecoderModel, ATargetDependsOnWhatIsBeforeItAndOnItsSource) {
+TEST(EncoderDecoderModel, DependsOnlyOnEarlierTargetsAndItsSource) {
   for (const CrossAttentionMapping wiring : all_wirings) {
     SCOPED_TRACE(static_cast<int>(wiring));
     const auto model = make_encoder_decoder(tiny(wiring), tiny_setting());
@@ -212,7 +212,7 @@ TEST(EncoderDecoderModel, ATargetDependsOnWhatIsBeforeItAndOnItsSource) {
   }
 }
 
-TEST(EncoderDecoderModel, NothingDependsOnPadding) {
+TEST(EncoderDecoderModel, DoesNotDependOnPadding) {
   for (const CrossAttentionMapping wiring : all_wirings) {
     const auto model = make_encoder_decoder(tiny(wiring), tiny_setting());
     const Values before = losses_after(*model, reading());
@@ -230,8 +230,8 @@ TEST(EncoderDecoderModel, NothingDependsOnPadding) {
   }
 }
 
-// The gradients too: padding must give nothing to what is shared by all rows.
-TEST(EncoderDecoderModel, TheWidthOfABatchChangesNothing) {
+// Padding adds nothing to gradients of shared weights.
+TEST(EncoderDecoderModel, DoesNotDependOnBatchWidth) {
   const auto gradients = [](Model& model, const ModelInput& reading) {
     model.parameters().clear_gradients();
     backward(sum(losses_of(model, reading)));
@@ -258,19 +258,19 @@ TEST(EncoderDecoderModel, TheWidthOfABatchChangesNothing) {
     }
 }
 
-// Column after column what the whole target has.
-void expect_to_read_on(const EncoderDecoderOptions& options) {
+// Decoding column by column gives the logits of the full target.
+void expect_cached_logits(const EncoderDecoderOptions& options) {
   const NoGradGuard unrecorded;
   const auto model = make_encoder_decoder(options, tiny_setting());
   const ModelInput all = reading();
   const Values expected = values_of(model->scores(all, ForwardContext()).scores.value());
-  const auto kept = std::make_shared<KVCache>();
+  const auto cache = std::make_shared<KVCache>();
   for (std::int64_t column = 0; column < target_columns; ++column) {
     Fields fields = {{"tokens", testing::columns(field_of(all.fields, "tokens"), column, 1)}};
     if (column == 0)
       for (const char* name : {"source", "source_length"}) fields[name] = all.fields.at(name);
     const Values found = values_of(
-        model->scores({.fields = fields, .only_last = true}, ForwardContext{.kv_cache = kept})
+        model->scores({.fields = fields, .only_last = true}, ForwardContext{.kv_cache = cache})
             .scores.value());
     for (std::size_t row = 0; row < rows.size(); ++row)
       for (std::size_t id = 0; id < testing::vocabulary; ++id) {
@@ -283,7 +283,7 @@ void expect_to_read_on(const EncoderDecoderOptions& options) {
   }
 }
 
-TEST(EncoderDecoderModel, ReadsOnFromKeptKeys) {
+TEST(EncoderDecoderModel, CachedLogitsMatchFullPass) {
   for (const CrossAttentionMapping wiring : all_wirings)
     for (const PositionEmbeddingType positions : {PositionEmbeddingType::sinusoidal,
                                                   PositionEmbeddingType::learned,
@@ -296,11 +296,11 @@ TEST(EncoderDecoderModel, ReadsOnFromKeptKeys) {
         options.common.score_scale = ScoreScale::none;
       if (positions == PositionEmbeddingType::learned)
         options.common.residual = ResidualKind::reversible;
-      expect_to_read_on(options);
+      expect_cached_logits(options);
     }
 }
 
-TEST(EncoderDecoderModel, ReadsOnWithAdditiveScores) {
+TEST(EncoderDecoderModel, CachedLogitsMatchFullPassWithAdditiveScores) {
   for (const CrossAttentionScore scores :
        {CrossAttentionScore::additive, CrossAttentionScore::location})
     for (const CrossAttentionMapping wiring :
@@ -308,11 +308,11 @@ TEST(EncoderDecoderModel, ReadsOnWithAdditiveScores) {
       EncoderDecoderOptions options = tiny(wiring);
       options.scores = {.kind = scores, .kernel_size = 3};
       options.common.attention.kinds = {"additive"};
-      expect_to_read_on(options);
+      expect_cached_logits(options);
     }
 }
 
-TEST(EncoderDecoderModel, GradientOfAdditiveScores) {
+TEST(EncoderDecoderModel, AdditiveScoreGradientsMatchFiniteDifferences) {
   for (const CrossAttentionScore scores :
        {CrossAttentionScore::additive, CrossAttentionScore::location})
     for (const ResidualKind residual : {ResidualKind::plain, ResidualKind::reversible}) {
@@ -326,13 +326,13 @@ TEST(EncoderDecoderModel, GradientOfAdditiveScores) {
     }
 }
 
-TEST(EncoderDecoderModel, DescendsOnARepeatedBatch) {
+TEST(EncoderDecoderModel, ReducesLossOnRepeatedBatch) {
   const auto model = make_encoder_decoder(tiny(CrossAttentionMapping::last), tiny_setting());
   const auto [first, last] = testing::descend(*model, reading(), 100, 0.5);
   EXPECT_LT(last, 0.5 * first);
 }
 
-TEST(EncoderDecoderModel, RefusesWhatIsLongerThanItsTable) {
+TEST(EncoderDecoderModel, RejectsSequencesLongerThanPositionTable) {
   EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
   options.positions.kind = PositionEmbeddingType::learned;
   options.positions.longest = 5;
@@ -340,11 +340,11 @@ TEST(EncoderDecoderModel, RefusesWhatIsLongerThanItsTable) {
   EXPECT_EQ(model->body().longest_segment(), 5);
   EXPECT_NO_THROW(model->losses(reading({5, 5}), ForwardContext()));
   for (const Lengths columns : {Lengths{6, 5}, Lengths{5, 6}}) {
-    const std::string said =
+    const std::string message =
         sentence_of<Failure>([&] { model->losses(reading(columns), ForwardContext()); });
-    EXPECT_NE(said.find("expected at most model.max_position_embeddings = 5 tokens, found 6"),
+    EXPECT_NE(message.find("expected at most model.max_position_embeddings = 5 tokens, found 6"),
               std::string::npos)
-        << said;
+        << message;
   }
   EXPECT_EQ(make_encoder_decoder(tiny(CrossAttentionMapping::last), tiny_setting())
                 ->body()
@@ -352,7 +352,7 @@ TEST(EncoderDecoderModel, RefusesWhatIsLongerThanItsTable) {
             0);
 }
 
-TEST(EncoderDecoderModel, RefusesToComputeMoreLayersAgainThanTheEncoderHas) {
+TEST(EncoderDecoderModel, RejectsRecomputingMoreLayersThanEncoderHas) {
   EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
   options.encoder_layers = 1;
   ModelBuildOptions setting = tiny_setting();
@@ -362,15 +362,15 @@ TEST(EncoderDecoderModel, RefusesToComputeMoreLayersAgainThanTheEncoderHas) {
             "memory.recompute_num_layers: expected at most model.num_encoder_layers = 1, found 2");
 }
 
-TEST(EncoderDecoderModel, HasAttentionOfItsOwnInTheEncoder) {
+TEST(EncoderDecoderModel, SupportsSeparateEncoderAttentionTypes) {
   EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
   options.common.attention.linformer = {.keys = 2, .longest = 8};
   const auto weights = [&] {
     return make_encoder_decoder(options, tiny_setting())->parameters().all().size();
   };
-  const std::size_t of_softmax = weights();
+  const std::size_t softmax_weights = weights();
   options.common.attention.encoder_kinds = {"linformer"};
-  EXPECT_GT(weights(), of_softmax);
+  EXPECT_GT(weights(), softmax_weights);
   const auto model = make_encoder_decoder(options, tiny_setting());
   const Values before = losses_after(*model, reading());
   ModelInput changed = reading();
@@ -384,7 +384,7 @@ TEST(EncoderDecoderModel, HasAttentionOfItsOwnInTheEncoder) {
             std::string::npos);
 }
 
-TEST(EncoderDecoderModel, TakesSequencesAsLongAsAllItsWeightsAreFor) {
+TEST(EncoderDecoderModel, LimitsSequenceLengthToSmallestTable) {
   EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
   options.common.attention.linformer = {.keys = 2, .longest = 8};
   options.common.attention.encoder_kinds = {"linformer"};
@@ -393,7 +393,7 @@ TEST(EncoderDecoderModel, TakesSequencesAsLongAsAllItsWeightsAreFor) {
   EXPECT_EQ(make_encoder_decoder(options, tiny_setting())->body().longest_segment(), 7);
 }
 
-TEST(EncoderDecoderModel, RefusesStacksThatCannotBeWired) {
+TEST(EncoderDecoderModel, RejectsLayerMappingWithUnequalStacks) {
   for (const CrossAttentionMapping wiring :
        {CrossAttentionMapping::same, CrossAttentionMapping::reverse}) {
     EncoderDecoderOptions options = tiny(wiring);

@@ -1,4 +1,4 @@
-// Pairs of sequences, and the models that read them.
+// Sequence pairs, and encoder-decoder models for them.
 #pragma once
 
 #include "framework/data/examples/examples.h"
@@ -19,8 +19,8 @@ inline std::unique_ptr<Model> make_encoder_decoder(const EncoderDecoderOptions& 
   return std::make_unique<Model>(setting, encoder_decoder_body(options), seq2seq_head());
 }
 
-// Rows of these lengths in so many columns. What a row holds is a function of the seed, its number
-// and the place, whatever the other rows and the padding are.
+// Fields of rows with these lengths, padded to `columns`. Row contents depend only on the seed, the
+// global row and the position.
 inline Fields pair_fields(const std::vector<Lengths>& rows,
                           const Lengths& columns,
                           std::uint64_t seed,

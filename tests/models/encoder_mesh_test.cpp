@@ -1,5 +1,5 @@
-// An encoder with each of its readouts trains and answers the same on every layout and with every
-// memory mode as one process, with dropout and texts of unequal lengths.
+// Encoders with each head match one process on every layout and in every memory mode, with dropout
+// and unequal lengths.
 #include <fmt/format.h>
 
 #include "framework/modeling/classification_head.h"
@@ -20,7 +20,7 @@ constexpr std::int64_t time = 11;  // divides neither by tensor ranks nor into c
 constexpr std::int64_t classes = 5;
 const std::vector<std::int64_t> lengths = {11, 1, 0, 6};
 
-// Words of one, two or three tokens, with a tag each.
+// Words of one to three tokens, with one tag each.
 Batch batch_of_texts(int step, const StreamRange& rows) {
   const Tensor ids = testing::random_ids(4, time, static_cast<std::uint64_t>(step + 1));
   Batch batch;
@@ -58,7 +58,7 @@ struct Kind {
   TaggingHeadType tags = TaggingHeadType::softmax;
   Pooling pooling = Pooling::first;
   PositionEmbeddingType positions = PositionEmbeddingType::sinusoidal;
-  std::vector<std::string> attention = {"full"};  // of what an encoder sees, everything
+  std::vector<std::string> attention = {"full"};  // full: every position
   LinformerSharing linformer = LinformerSharing::heads;
   RecurrenceType steps = RecurrenceType::none;
   bool as_bert = false;
@@ -66,9 +66,9 @@ struct Kind {
 };
 
 constexpr ImageShape image = {4, 6, 3};
-constexpr std::int64_t side = 2;  // of 6 patches
+constexpr std::int64_t side = 2;  // 6 patches
 
-// Images with as many classes; one row in four has none.
+// Images with the same labels; one row in four has no image.
 Batch batch_of_images(int step, const StreamRange& rows) {
   Batch batch = batch_of_texts(step, rows);
   const std::int64_t columns = image.values() + 5;
@@ -116,7 +116,7 @@ std::vector<Kind> kinds() {
       {.name = "class of patches", .positions = PositionEmbeddingType::learned, .patches = true}};
 }
 
-// In two layers; each leaves keys out of the text.
+// Two layers; each type masks some keys.
 std::vector<Kind> attention_kinds() {
   std::vector<Kind> all;
   for (const auto& names :
@@ -183,8 +183,8 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
   EncoderOptions options;
   options.common = dropped_options(NormPosition::pre);
   options.common.residual = mode.residual;
-  // The gradient of a bias of keys is rounding alone, of which Adam makes steps: small weights keep
-  // them below the bound.
+  // Key biases have zero gradient up to rounding, which Adam amplifies; small weights keep the
+  // error below the bound.
   options.common.initial_deviation = 0.05;
   options.positions = {.kind = kind.positions, .relative_max_distance = 3, .buckets = 4};
   options.tags = kind.tags;
@@ -211,7 +211,7 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
   options.recurrence.halting = {.steps = 3, .bias = -0.5};
   if (kind.positions == PositionEmbeddingType::sinusoidal)
     options.recurrence.signals.longest_offset = 7;
-  // The states of all steps are kept: there are no streams to rebuild.
+  // ACT stores the states of all steps and does not support reversible residuals.
   if (options.recurrence.adaptive() && mode.residual == ResidualKind::reversible)
     options.common.residual = ResidualKind::plain;
   return {.name = fmt::format("{}, {}, ZeRO {}", kind.name, mode.name, zero),
@@ -230,18 +230,18 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
           .image = kind.patches ? std::optional(image) : std::nullopt};
 }
 
-Mode as_one_process_makes_it(const Mode& mode) {
+Mode reference_mode(const Mode& mode) {
   return {"kept", mode.residual, {.keep_streams = mode.residual == ResidualKind::reversible}};
 }
 
-// Every kind meets every mode and every layout.
+// Covers every model in every mode and on every layout.
 void expect_equal(const std::vector<Kind>& all) {
   const std::vector<Mode> every = modes();
   std::vector<std::vector<Trained>> expected;
   for (const Kind& kind : all) {
     expected.emplace_back();
     for (const Mode& mode : every)
-      expected.back().push_back(train(with(kind, as_one_process_makes_it(mode), 0), ProcessMesh()));
+      expected.back().push_back(train(with(kind, reference_mode(mode), 0), ProcessMesh()));
   }
   std::size_t place = 0;
   for (const Layout& layout : layouts()) {
@@ -255,13 +255,13 @@ void expect_equal(const std::vector<Kind>& all) {
   }
 }
 
-TEST(EncoderLayouts, EveryReadoutTrainsTheSame) { expect_equal(kinds()); }
+TEST(EncoderLayouts, EveryHeadMatchesOneProcess) { expect_equal(kinds()); }
 
-TEST(EncoderLayouts, EveryKindOfAttentionTrainsTheSame) { expect_equal(attention_kinds()); }
+TEST(EncoderLayouts, EveryAttentionTypeMatchesOneProcess) { expect_equal(attention_kinds()); }
 
-TEST(EncoderLayouts, EveryRecurrenceTrainsTheSame) { expect_equal(recurrent_kinds()); }
+TEST(EncoderLayouts, EveryRecurrenceMatchesOneProcess) { expect_equal(recurrent_kinds()); }
 
-TEST(EncoderLayouts, AccumulationTrainsTheSame) {
+TEST(EncoderLayouts, AccumulationMatchesOneProcess) {
   for (const Kind& kind : kinds()) {
     Case c = with(kind, {"plain"}, 0);
     const Trained expected = train(c, ProcessMesh());
@@ -272,12 +272,12 @@ TEST(EncoderLayouts, AccumulationTrainsTheSame) {
   }
 }
 
-struct Answered {
+struct Predicted {
   double nats = 0;
   std::vector<std::int64_t> choices;
 };
 
-Answered answer(const Case& c, const ProcessMesh& mesh, const StreamRange& rows) {
+Predicted predicted(const Case& c, const ProcessMesh& mesh, const StreamRange& rows) {
   const auto model = c.make(c.setting(mesh));
   const Predictions answers = model->predict({.fields = c.batch(0, rows).fields}, ForwardContext{});
   const double here = sum(answers.terms.front().values).value().item();
@@ -285,16 +285,16 @@ Answered answer(const Case& c, const ProcessMesh& mesh, const StreamRange& rows)
   return {mesh.context.all_reduce(here, Reduction::sum), {choices.begin(), choices.end()}};
 }
 
-TEST(EncoderLayouts, EveryReadoutChoosesTheSame) {
+TEST(EncoderLayouts, PredictionsMatchOneProcess) {
   for (const Kind& kind : kinds()) {
     const Case c = with(kind, {"plain"}, 0);
-    const Answered expected = answer(c, ProcessMesh(), {0, 4});
+    const Predicted expected = predicted(c, ProcessMesh(), {0, 4});
     testing::for_each_layout(
         {{.tensor = 2}, {.context = 4}, {.context = 2, .tensor = 2, .sequence = true}},
         [&](const ProcessMesh& mesh) {
           SCOPED_TRACE(c.name + " on " + testing::to_string(mesh.shape));
-          const Answered found = answer(c, mesh, {0, 4});
-          // The others of a tensor group count for nothing.
+          const Predicted found = predicted(c, mesh, {0, 4});
+          // Only rank 0 of a tensor group counts losses.
           if (mesh.tensor.rank() == 0) {
             EXPECT_NEAR(found.nats, expected.nats, 1e-9 * expected.nats);
           }
@@ -303,7 +303,7 @@ TEST(EncoderLayouts, EveryReadoutChoosesTheSame) {
   }
 }
 
-TEST(EncoderLayouts, TheSameLayoutGivesTheSameBits) {
+TEST(EncoderLayouts, RepeatedRunsAreBitIdentical) {
   testing::for_each_layout({{.context = 2, .tensor = 2, .sequence = true}},
                            [&](const ProcessMesh& mesh) {
                              for (const Kind& kind : kinds()) {

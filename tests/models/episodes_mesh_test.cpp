@@ -1,4 +1,4 @@
-// Episodes are learnt the same on every layout, whatever is computed again.
+// Training on episodes matches one process on every layout, with and without recomputation.
 #include "framework/data/episode_source.h"
 #include "framework/modeling/tagging_head.h"
 #include "tests/models/layouts_testing.h"
@@ -15,7 +15,7 @@ constexpr std::int64_t streams = 4;
 
 Environment world() { return parse_environment("memory_maze side 3 steps 18", "world"); }
 
-// The batch of that number; rows begin new episodes at different ones.
+// The batch of step `step`; rows start new episodes in different steps.
 Batch batch_of(int step, const StreamRange& range) {
   EpisodeSource source(
       world(), {streams, segment}, Random(2), 0, 1, testing::backend_device().host());
@@ -33,7 +33,7 @@ Batch batch_of(int step, const StreamRange& range) {
   return batch;
 }
 
-// The same where another episode begins within the segment, in each row elsewhere.
+// Adds episode boundaries within the segment, at a different position in each row.
 Batch batch_of_several(int step, const StreamRange& range) {
   Batch batch = batch_of(step, range);
   std::vector<std::int64_t> episodes;
@@ -63,7 +63,7 @@ Case case_of(ResidualKind residual, const MemoryOptions& memory) {
           .batch = batch_of};
 }
 
-TEST(Episodes, AreLearntTheSameOnEveryLayout) {
+TEST(Episodes, TrainingMatchesOneProcessOnEveryLayout) {
   Case several = case_of(ResidualKind::gated, {});
   several.name = "several in a segment";
   several.batch = batch_of_several;

@@ -1,4 +1,4 @@
-// What rows carry of an episode that has ended is not seen any more.
+// Recurrent state of an ended episode is masked.
 #include "framework/data/episode_source.h"
 #include "framework/modeling/expired_keys.h"
 #include "framework/modeling/tagging_head.h"
@@ -30,7 +30,7 @@ ModelInput with_earlier(ModelInput reading, const std::vector<std::int64_t>& ear
   return reading;
 }
 
-// The losses [rows, segment] of each segment of a text.
+// Losses [rows, segment] of each segment of the tokens.
 std::vector<Values> read(const Model& model,
                          const Tensor& text,
                          const std::vector<std::vector<std::int64_t>>& earlier) {
@@ -52,25 +52,24 @@ Values row_of(const Values& losses, std::int64_t row) {
   return {losses.begin() + row * segment, losses.begin() + (row + 1) * segment};
 }
 
-TEST(Episodes, AreReadAsIfTheyWereAlone) {
+TEST(Episodes, DoNotAttendToEarlierEpisodes) {
   const auto model = gated_model();
   const Tensor text = random_ids(rows, 3 * segment + 1, 3);
-  // The first row begins anew with the last segment, the second with the one before, the third
-  // never.
+  // Row 0 starts a new episode with the last segment, row 1 with the one before, row 2 never.
   const auto mixed = read(*model, text, {{0, 0, 0}, {5, 0, 5}, {0, 5, 10}});
   const Tensor last = testing::columns(text, 2 * segment, segment + 1);
   testing::expect_close(row_of(mixed[2], 0), row_of(read(*model, last, {{0, 0, 0}})[0], 0), 1e-13);
   const Tensor later = testing::columns(text, segment, 2 * segment + 1);
-  const auto of_later = read(*model, later, {{0, 0, 0}, {5, 5, 5}});
-  testing::expect_close(row_of(mixed[1], 1), row_of(of_later[0], 1), 1e-13);
-  testing::expect_close(row_of(mixed[2], 1), row_of(of_later[1], 1), 1e-13);
+  const auto later_losses = read(*model, later, {{0, 0, 0}, {5, 5, 5}});
+  testing::expect_close(row_of(mixed[1], 1), row_of(later_losses[0], 1), 1e-13);
+  testing::expect_close(row_of(mixed[2], 1), row_of(later_losses[1], 1), 1e-13);
   const auto whole = read(*model, text, {{0, 0, 0}, {5, 5, 5}, {10, 10, 10}});
   testing::expect_close(row_of(mixed[2], 2), row_of(whole[2], 2), 1e-13);
-  // And it matters.
+  // The mask has an effect.
   EXPECT_NE(row_of(mixed[2], 0), row_of(whole[2], 0));
 }
 
-TEST(Episodes, GradientsAreThoseOfDifferences) {
+TEST(Episodes, GradientsMatchFiniteDifferences) {
   const auto model = gated_model();
   const Tensor text = random_ids(rows, 2 * segment + 1, 3);
   const RecurrentState carried =
@@ -92,9 +91,9 @@ Values losses_of(const Model& model, const ModelInput& reading) {
   return values_of(testing::loss_values(model.losses(reading, ForwardContext())).value());
 }
 
-// Of a second episode in the same segment the model sees nothing of the first, nor of what is
-// carried; of the first it sees what it would see if nothing came after it.
-TEST(Episodes, InOneSegmentAreReadAsIfTheyWereApart) {
+// A second episode in the segment attends neither to the first nor to the recurrent state. The
+// first is unchanged.
+TEST(Episodes, DoNotAttendToEachOtherWithinASegment) {
   const auto model = gated_model();
   const Tensor text = random_ids(rows, 2 * segment + 1, 3);
   const RecurrentState carried =
@@ -119,7 +118,7 @@ TEST(Episodes, InOneSegmentAreReadAsIfTheyWereApart) {
   }
 }
 
-TEST(Episodes, InOneSegmentHaveTheGradientsOfDifferences) {
+TEST(Episodes, PackedGradientsMatchFiniteDifferences) {
   const auto model = gated_model();
   const Tensor text = random_ids(rows, 2 * segment + 1, 3);
   const RecurrentState carried =
@@ -132,7 +131,7 @@ TEST(Episodes, InOneSegmentHaveTheGradientsOfDifferences) {
       {.training = true, .random = Random(1)});
 }
 
-// In percent, of actions in episodes that were not learnt from.
+// Accuracy in percent over actions of held-out episodes.
 double accuracy_of(const Model& model, EpisodeSource source, int batches) {
   double asked = 0, right = 0;
   ModelInput reading = {.longest_memory = model.body().longest_memory()};
@@ -140,10 +139,10 @@ double accuracy_of(const Model& model, EpisodeSource source, int batches) {
     reading.fields = source.next().fields;
     Predictions answers = model.predict(reading, ForwardContext());
     reading.carried = std::move(answers.carried);
-    const auto wanted = reading.fields.at("targets").span<std::int64_t>();
-    for (std::size_t j = 0; j < wanted.size(); ++j) {
-      asked += wanted[j] >= 0 ? 1 : 0;
-      right += wanted[j] >= 0 && answers.choices.span<std::int64_t>()[j] == wanted[j] ? 1 : 0;
+    const auto targets = reading.fields.at("targets").span<std::int64_t>();
+    for (std::size_t j = 0; j < targets.size(); ++j) {
+      asked += targets[j] >= 0 ? 1 : 0;
+      right += targets[j] >= 0 && answers.choices.span<std::int64_t>()[j] == targets[j] ? 1 : 0;
     }
   }
   return 100 * right / asked;
@@ -175,23 +174,23 @@ double accuracy_after(int steps, std::int64_t memory) {
   return accuracy_of(trainer.model(), {t_maze, {16, 6}, Random(2), 0, 1, host}, 12);
 }
 
-// The sign is two segments before the fork.
-TEST(Episodes, ATMazeIsLearntWithMemoryAndNotWithout) {
+// The cue is two segments before the fork.
+TEST(Episodes, TMazeRequiresMemory) {
   EXPECT_EQ(accuracy_after(150, 18), 100);
   const double without = accuracy_after(150, 0);
   EXPECT_GT(without, 20);
   EXPECT_LT(without, 80);
 }
 
-TEST(Episodes, ForgottenKeysAreThoseBeforeTheBeginning) {
+TEST(Episodes, ExpiredKeysPrecedeTheEpisode) {
   const Tensor text = random_ids(2, segment + 1, 3);
   ModelInput reading = segment_of(text, 0, segment);
   EXPECT_FALSE(expired_keys(reading, testing::backend_device()).defined());
   reading = with_earlier(reading, {2, 100});
   EXPECT_FALSE(expired_keys(reading, testing::backend_device()).defined()) << "nothing is carried";
   reading.carried = testing::memory_of({testing::random_tensor({2, 3, 8}, 1)});
-  const Tensor forgotten = expired_keys(reading, testing::backend_device()).to_host();
-  const auto found = forgotten.span<std::uint8_t>();
+  const Tensor expired = expired_keys(reading, testing::backend_device()).to_host();
+  const auto found = expired.span<std::uint8_t>();
   EXPECT_EQ(std::vector<int>(found.begin(), found.end()),
             (std::vector<int>{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
 }

@@ -1,5 +1,5 @@
-// The equality matrix: every attention kind in every memory mode trains the same on every layout as
-// on one process. A new kind, mode or layout is a line.
+// Equality matrix: every attention type in every memory mode trains on every layout as on one
+// process. A new type, mode or layout is one line.
 #include <fmt/format.h>
 
 #include "tests/models/equality_testing.h"
@@ -20,7 +20,7 @@ using testing::train;
 using testing::Trained;
 using testing::with;
 
-// Each kind leaves keys out of the segment, and has several blocks of it.
+// Each type masks some keys of the segment and has several blocks.
 AttentionOptions short_attention(std::vector<std::string> names) {
   return {.kinds = std::move(names),
           .sliding_window = {2},
@@ -80,7 +80,7 @@ Kind transformer_xl(const AttentionOptions& attention, std::int64_t memory) {
           }};
 }
 
-// Heads learn how far back they look.
+// Adaptive spans per head or per token.
 Kind with_spans(const AttentionOptions& attention,
                 const AdaptiveSpanOptions& form,
                 std::int64_t memory,
@@ -111,8 +111,8 @@ Kind with_spans(const AttentionOptions& attention,
           }};
 }
 
-// Queries and keys are turned by their positions.
-Kind with_rotary(const AttentionOptions& attention, const RotaryOptions& turning) {
+// Rotary position embeddings.
+Kind with_rotary(const AttentionOptions& attention, const RotaryOptions& rope) {
   return {fmt::format("decoder, {}, rotary", fmt::join(attention.kinds, ", ")),
           [=](ResidualKind residual, const ModelBuildOptions& setting) {
             DecoderOptions options;
@@ -120,13 +120,13 @@ Kind with_rotary(const AttentionOptions& attention, const RotaryOptions& turning
             options.common.head_width = 6;
             options.common.residual = residual;
             options.common.attention = attention;
-            options.positions = {.kind = PositionEmbeddingType::rotary, .rope = turning};
+            options.positions = {.kind = PositionEmbeddingType::rotary, .rope = rope};
             return make_decoder(options, setting);
           }};
 }
 
-// As today's decoders are.
-Kind of_today(const AttentionOptions& attention) {
+// Options of Llama and Qwen: RoPE, grouped keys, QK norm, SwiGLU.
+Kind llama_style(const AttentionOptions& attention) {
   return {fmt::format("decoder of today, {}", fmt::join(attention.kinds, ", ")),
           [=](ResidualKind residual, const ModelBuildOptions& setting) {
             DecoderOptions options;
@@ -144,7 +144,7 @@ Kind of_today(const AttentionOptions& attention) {
           }};
 }
 
-// Sinks, caps and sublayers beside each other.
+// Attention sinks, softcapping and parallel sublayers.
 Kind with_sinks_and_caps(const AttentionOptions& attention, std::int64_t memory) {
   return {fmt::format("{}, {}, sinks and caps",
                       memory > 0 ? "transformer_xl" : "decoder",
@@ -172,7 +172,7 @@ Kind with_sinks_and_caps(const AttentionOptions& attention, std::int64_t memory)
           }};
 }
 
-// One table of biases by distance for all layers, products and logits scaled as T5 has them.
+// T5: one relative-bias table for all layers, unscaled scores, scaled logits.
 Kind with_biases(const AttentionOptions& attention, std::int64_t reach, std::int64_t buckets) {
   return {fmt::format("decoder, {}, biases by distance", fmt::join(attention.kinds, ", ")),
           [=](ResidualKind residual, const ModelBuildOptions& setting) {
@@ -190,7 +190,7 @@ Kind with_biases(const AttentionOptions& attention, std::int64_t reach, std::int
           }};
 }
 
-// Layer 1 of 2 has a loss in the first step alone.
+// Layer 1 of 2 has a loss only in the first step.
 Kind with_inner_losses() {
   return {"decoder, inner losses", [](ResidualKind residual, const ModelBuildOptions& given) {
             DecoderOptions options;
@@ -205,8 +205,7 @@ Kind with_inner_losses() {
           }};
 }
 
-// Rows hold documents of about `length` tokens, which go on from segment to segment and do not look
-// at each other.
+// Rows hold documents of about `length` tokens that span segments and do not attend to each other.
 Kind with_documents(Kind kind, std::int64_t length) {
   kind.name += ", documents apart";
   kind.batch = [length](const Case& c, int step, const StreamRange& range) {
@@ -222,7 +221,7 @@ Kind with_documents(Kind kind, std::int64_t length) {
   return kind;
 }
 
-// The first step divides tokens by their own squares, the second by what the first has left.
+// Step 1 uses batch statistics (warm-up), step 2 the running statistics.
 Kind with_power_norms(std::int64_t memory) {
   return {fmt::format("{}, power norms", memory > 0 ? "transformer_xl" : "decoder"),
           [=](ResidualKind residual, const ModelBuildOptions& setting) {
@@ -290,7 +289,7 @@ std::vector<Kind> kinds() {
                              .scaling = RotaryScaling::dynamic,
                              .factor = 2,
                              .original = 3}));
-  all.push_back(of_today(short_attention({"full", "global_local"})));
+  all.push_back(llama_style(short_attention({"full", "global_local"})));
   all.push_back(with_inner_losses());
   all.push_back(with_power_norms(0));
   all.push_back(with_power_norms(3));
@@ -303,15 +302,14 @@ std::vector<Kind> kinds() {
   return all;
 }
 
-// The segment divides neither by the tensor ranks nor into the chunks of the context ranks: shares
-// of time are uneven.
-TEST(EqualityMatrix, EveryKindInEveryModeOnEveryLayout) {
+// The segment divides neither by the tensor ranks nor into the chunks of the context ranks:
+// sequence shards are uneven.
+TEST(EqualityMatrix, EveryModelMatchesOneProcessOnEveryLayout) {
   expect_equal(kinds(), layouts(), {.steps = 2});
 }
 
-// Several tiles of attention, folds of columns, and chunks of the sorted sequence, where time is
-// shared or heads are.
-TEST(EqualityMatrix, LongSegments) {
+// Several attention tiles, strides and sorted chunks, with sharded sequences or heads.
+TEST(EqualityMatrix, LongSegmentsMatchOneProcess) {
   const std::vector<Kind> long_kinds = {
       transformer_xl(long_attention({"full", "sliding_window+strided"}), 140),
       decoder(long_attention({"full", "global_local"})),
@@ -327,7 +325,7 @@ TEST(EqualityMatrix, LongSegments) {
                  {.limit = 200, .ramp = 30, .initial = 20},
                  0,
                  SpanKind::dynamic),
-      of_today(long_attention({"strided/sliding_window", "sliding_window+strided"})),
+      llama_style(long_attention({"strided/sliding_window", "sliding_window+strided"})),
       with_biases(long_attention({"full", "sliding_window+strided"}), 40, 16),
       with_documents(transformer_xl(long_attention({"full", "sliding_window+strided"}), 140), 61),
       with_documents(decoder(long_attention({"full"}), 4, PositionEmbeddingType::learned), 37)};
@@ -338,10 +336,9 @@ TEST(EqualityMatrix, LongSegments) {
                {.segment = 150, .streams = 2, .steps = 2});
 }
 
-// Sums in another order are rounded otherwise. Adam makes steps of rounding where a gradient is
-// nothing else: weights are compared by the losses of the steps after. A vector that is nearly as
-// close to two buckets has the other one in bf16, and gradients of its own: there losses alone are.
-TEST(EqualityMatrix, NarrowTypesWhereTimeIsShared) {
+// Another order of sums rounds differently, and Adam amplifies rounding: later losses stand for the
+// weights. With lsh in bf16, near ties change buckets, so only losses are compared.
+TEST(EqualityMatrix, NarrowDtypesMatchOneProcessWithinRounding) {
   constexpr double any = std::numeric_limits<double>::infinity();
   struct Narrow {
     Kind kind;
@@ -371,9 +368,9 @@ TEST(EqualityMatrix, NarrowTypesWhereTimeIsShared) {
     }
 }
 
-// Heads that the context ranks cannot divide: columns go round the ring as they are; lsh, which
-// sorts whole sequences of a head, is refused.
-TEST(EqualityMatrix, AHeadForTwoContextRanks) {
+// Heads not divisible by the context ranks use ring attention; lsh sorts full sequences per head
+// and is rejected.
+TEST(EqualityMatrix, OnlyLshRequiresHeadsDivisibleByRanks) {
   const std::vector<Layout> shared = {{{.context = 2, .tensor = 2}}};
   expect_equal({decoder(long_attention({"strided/sliding_window", "sliding_window+strided"}), 2)},
                shared,

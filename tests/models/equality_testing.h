@@ -12,14 +12,14 @@
 
 namespace longspan::testing {
 
-// What the rows of a range read in a step.
+// Makes the batch of rows `range` in a step.
 using MakeBatch = std::function<Batch(const Case& c, int step, const StreamRange& range)>;
 
 struct Kind {
   std::string name;
   std::function<std::unique_ptr<Model>(ResidualKind, const ModelBuildOptions&)> make;
-  MakeBatch batch = {};     // none: segments of a text
-  bool two_streams = true;  // whether it can be reversible
+  MakeBatch batch = {};     // none: segments of random tokens
+  bool two_streams = true;  // supports reversible residuals
 };
 
 struct Mode {
@@ -84,7 +84,7 @@ inline Case with(const Kind& kind, const Mode& mode, int zero, Case c) {
   return c;
 }
 
-// One process that computes nothing again and rebuilds nothing: the function of each residual.
+// References: one process per residual type, without recomputation or reconstruction.
 struct References {
   std::map<ResidualKind, Trained> all;
 
@@ -101,13 +101,13 @@ struct References {
 inline void expect_equal(const std::vector<Kind>& kinds,
                          const std::vector<Layout>& layouts,
                          const Case& common) {
-  const bool takes_all = std::getenv("LONGSPAN_ALL") != nullptr;
+  const bool full_product = std::getenv("LONGSPAN_ALL") != nullptr;
   const std::vector<Mode> every = modes();
   std::vector<References> references;
   for (const Kind& kind : kinds) references.emplace_back(kind, common);
-  std::size_t places = 0;  // layouts with their ZeROs
+  std::size_t places = 0;  // pairs of layout and ZeRO stage
   for (const Layout& layout : layouts) places += layout.zeros.size();
-  const std::size_t cover = takes_all ? 1 : std::min({kinds.size(), every.size(), places});
+  const std::size_t cover = full_product ? 1 : std::min({kinds.size(), every.size(), places});
   std::size_t place = 0;
   for (const Layout& layout : layouts)
     for (const int zero : layout.zeros) {

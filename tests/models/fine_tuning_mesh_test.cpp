@@ -1,4 +1,4 @@
-// Adapters beside frozen weights train the same on every layout, in every memory mode.
+// LoRA adapters on frozen weights train the same on every layout and in every memory mode.
 #include "tests/models/equality_testing.h"
 
 namespace longspan::fine_tuning_mesh_test {
@@ -22,7 +22,7 @@ std::unique_ptr<Model> transformer_xl(ResidualKind residual, const ModelBuildOpt
   return make_transformer_xl(options, setting);
 }
 
-// As Llama: rotary positions, gated feed-forward layers.
+// Options of Llama: RoPE, gated feed-forward layers.
 std::unique_ptr<Model> decoder(ResidualKind residual, const ModelBuildOptions& setting) {
   DecoderOptions options;
   options.common = dropped_options(NormPosition::pre);
@@ -67,8 +67,8 @@ std::vector<Case> cases() {
            {.frozen = {"embedding", "layers/0", "attention"}})};
 }
 
-// Something was learnt, so that not only zeros are compared.
-void expect_learnt(const Trained& run, const std::string& name) {
+// Nonzero adapters make the comparison meaningful.
+void expect_nonzero_adapters(const Trained& run, const std::string& name) {
   for (std::size_t i = 0; i < run.parameters.size(); ++i) {
     const Parameter& parameter = *run.parameters[i];
     if (!parameter.name.ends_with("adapter/up")) continue;
@@ -78,10 +78,10 @@ void expect_learnt(const Trained& run, const std::string& name) {
   }
 }
 
-TEST(FineTuningOnLayouts, TrainsTheSameOnEach) {
+TEST(FineTuningLayouts, MatchesOneProcess) {
   for (const Case& c : cases()) {
     const Trained expected = train(c, ProcessMesh());
-    expect_learnt(expected, c.name);
+    expect_nonzero_adapters(expected, c.name);
     testing::for_each_layout(
         {{.data = 2},
          {.tensor = 2},
@@ -93,7 +93,7 @@ TEST(FineTuningOnLayouts, TrainsTheSameOnEach) {
   }
 }
 
-TEST(FineTuningOnLayouts, WhatIsSharedOutTrainsTheSame) {
+TEST(FineTuningLayouts, ZeroShardingMatchesOneProcess) {
   const std::vector<Case> all = cases();
   for (Case c : {all[1], all[3], all[6]}) {
     const Trained expected = train(c, ProcessMesh());
@@ -108,8 +108,7 @@ TEST(FineTuningOnLayouts, WhatIsSharedOutTrainsTheSame) {
   }
 }
 
-// What is kept again or rebuilt gives the same as what is kept.
-TEST(FineTuningOnLayouts, MemoryModesTrainTheSame) {
+TEST(FineTuningLayouts, RecomputationMatchesStoredActivations) {
   const auto all = cases();
   testing::for_each_layout({{}}, [&](const ProcessMesh& mesh) {
     const Trained expected = train(all[0], ProcessMesh());
@@ -117,8 +116,8 @@ TEST(FineTuningOnLayouts, MemoryModesTrainTheSame) {
   });
 }
 
-// Frozen weights are what they were, and gradients of theirs are sent by nobody.
-TEST(FineTuningOnLayouts, FrozenWeightsStay) {
+// Frozen weights keep their values and have no reduced gradients.
+TEST(FineTuningLayouts, FrozenWeightsDoNotChange) {
   testing::for_each_layout({{.data = 2}}, [&](const ProcessMesh& mesh) {
     const Case c = cases()[0];
     Case still = c;

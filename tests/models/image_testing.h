@@ -10,7 +10,7 @@
 
 namespace longspan::testing {
 
-// [rows, time]: values of images, then padding.
+// Pixel values [rows, time], padded with 0.
 inline Tensor random_pixels(std::int64_t rows,
                             const ImageShape& shape,
                             std::int64_t time,
@@ -24,7 +24,7 @@ inline Tensor random_pixels(std::int64_t rows,
   return pixels;
 }
 
-// Images of the classes 0, 1, 2, 0, ...; `empty` is a row without an image.
+// Image fields with classes 0, 1, 2, 0, ...; row `empty` has no image.
 inline Fields image_fields(const Tensor& pixels, std::int64_t values, std::int64_t empty = -1) {
   const std::int64_t rows = pixels.shape()[0];
   const Tensor length = Tensor::empty({rows}, DType::i64, backend_device());

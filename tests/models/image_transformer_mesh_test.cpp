@@ -1,5 +1,4 @@
-// The Image Transformer trains the same on every layout and with every memory mode as one process,
-// with dropout.
+// The Image Transformer matches one process on every layout and in every memory mode, with dropout.
 #include "models/image_transformer.h"
 #include "tests/models/equality_testing.h"
 #include "tests/models/image_testing.h"
@@ -12,9 +11,9 @@ using testing::dropped_options;
 using testing::Kind;
 
 constexpr ImageShape image = {3, 2, 3};  // 18 values
-constexpr std::int64_t time = 19;        // one more is padding
+constexpr std::int64_t time = 19;        // one column of padding
 
-// Four images a step, one of which is missing in the second.
+// Four images per step; the second step has one empty row.
 Batch batch_of_images(const Case&, int step, const StreamRange& rows) {
   const Tensor pixels =
       testing::random_pixels(4, image, time, static_cast<std::uint64_t>(step + 1));
@@ -41,8 +40,8 @@ Kind kind_of(const std::string& name,
     options.common = dropped_options(NormPosition::pre);
     options.common.tied_embeddings = false;
     options.common.residual = residual;
-    // The gradient of a bias of keys is rounding alone, of which Adam makes steps: small weights
-    // keep them below the bound.
+    // Key biases have zero gradient up to rounding, which Adam amplifies; small weights keep the
+    // error below the bound.
     options.common.initial_deviation = 0.05;
     options.common.attention.kinds = attention;
     options.common.attention.local_1d = {.filter_width = 3, .block_length = 4};
@@ -57,7 +56,7 @@ Kind kind_of(const std::string& name,
   return kind;
 }
 
-TEST(ImageTransformerLayouts, EveryKindTrainsTheSame) {
+TEST(ImageTransformerLayouts, EveryModelMatchesOneProcess) {
   const Case common = {.segment = time, .steps = 3, .classes = 3, .image = image};
   testing::expect_equal(
       {kind_of("local_1d", {"local_1d"}, PixelPositions::sinusoidal, false),

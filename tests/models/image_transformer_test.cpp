@@ -17,8 +17,8 @@ using testing::random_pixels;
 using testing::Values;
 using testing::values_of;
 
-constexpr ImageShape colour = {3, 2, 3};  // 18 values
-constexpr ImageShape grey = {5, 7, 1};    // blocks of 2 x 3 do not divide it
+constexpr ImageShape color = {3, 2, 3};  // 18 values
+constexpr ImageShape gray = {5, 7, 1};    // blocks of 2 x 3 do not divide it
 
 ImageTransformerOptions tiny(const std::string& attention = "local_1d") {
   ImageTransformerOptions options;
@@ -46,9 +46,9 @@ Tensor scores_of(const Model& model, const ModelInput& reading) {
   return model.scores(reading, ForwardContext()).scores.value();
 }
 
-TEST(PixelSequence, ReadsTheValueBeforeEachWithItsChannel) {
-  const PixelSequence sequence(colour, {});
-  const Tensor pixels = random_pixels(2, colour, 20, 1);
+TEST(PixelSequence, InputsArePreviousValuesWithChannelOffset) {
+  const PixelSequence sequence(color, {});
+  const Tensor pixels = random_pixels(2, color, 20, 1);
   const Fields fields = image_fields(pixels, 18, 1);
   const Tensor ids = sequence.read_of(pixels);
   const Tensor targets = sequence.targets_of(pixels, field_of(fields, "length"));
@@ -61,9 +61,9 @@ TEST(PixelSequence, ReadsTheValueBeforeEachWithItsChannel) {
   }
 }
 
-// What blocks see of each other in the order of generation is what the image's geometry says.
-TEST(PixelSequence, BlocksComeInTheOrderOfTheirMask) {
-  for (const ImageShape& shape : {grey, colour, ImageShape{4, 6, 1}}) {
+// The mask in generation order equals the mask in raster order.
+TEST(PixelSequence, BlockOrderMatchesImageMask) {
+  for (const ImageShape& shape : {gray, color, ImageShape{4, 6, 1}}) {
     const PixelSequence sequence(shape, {.block_height = 2, .block_width = 3});
     const masks::Image image = {.height = sequence.rows(),
                                 .width = sequence.columns(),
@@ -84,22 +84,22 @@ TEST(PixelSequence, BlocksComeInTheOrderOfTheirMask) {
   }
 }
 
-TEST(PixelSequence, AShiftOfEachBlockReadsNoLastValue) {
+TEST(PixelSequence, BlockwiseShiftStartsEachBlockWithStartToken) {
   const PixelOrder whole = {.block_height = 2, .block_width = 3};
   PixelOrder each = whole;
   each.shift_each_block = true;
-  const Tensor pixels = random_pixels(1, grey, 35, 1);
-  const Tensor one = PixelSequence(grey, whole).read_of(pixels);
-  const Tensor other = PixelSequence(grey, each).read_of(pixels);
-  // Blocks of 2 x 3, 2 x 3 and 2 x 1 in two rows of blocks, then of 1 x 3, 1 x 3 and 1 x 1.
+  const Tensor pixels = random_pixels(1, gray, 35, 1);
+  const Tensor one = PixelSequence(gray, whole).read_of(pixels);
+  const Tensor other = PixelSequence(gray, each).read_of(pixels);
+  // One row of blocks 2 x 3, 2 x 3 and 2 x 1 twice, then 1 x 3, 1 x 3 and 1 x 1.
   const std::vector<std::int64_t> begins = {0, 6, 12, 14, 20, 26, 28, 31, 34};
   for (std::int64_t i = 0; i < 35; ++i)
     EXPECT_EQ(other.data<std::int64_t>()[i],
               std::ranges::count(begins, i) > 0 ? 256 : one.data<std::int64_t>()[i]);
 }
 
-// Sheet: query block b sees itself and the positions before it that the window has.
-TEST(ImageTransformer, BlocksInOneDimensionSeeTheirWindow) {
+// Query block b attends to its own positions and to the filter width before it.
+TEST(ImageTransformer, Local1dBlocksAttendToTheirWindow) {
   const AttentionOptions options = {.kinds = {"local_1d"},
                                     .local_1d = {.filter_width = 3, .block_length = 5}};
   const auto patterns = attention_patterns(options, {.segment = 17});
@@ -109,8 +109,8 @@ TEST(ImageTransformer, BlocksInOneDimensionSeeTheirWindow) {
       EXPECT_EQ(seen.allows(p, k), k <= p && k >= p / 5 * 5 - 3) << p << " " << k;
 }
 
-TEST(ImageTransformer, AUniformPredictorTakesEightBitsAValue) {
-  for (const ImageShape& image : {grey, colour}) {
+TEST(ImageTransformer, UniformPredictionCostsEightBitsPerValue) {
+  for (const ImageShape& image : {gray, color}) {
     const auto model = make(tiny(), image);
     model->parameters().named("output/weight").master.zero();
     const Tensor losses =
@@ -119,7 +119,7 @@ TEST(ImageTransformer, AUniformPredictorTakesEightBitsAValue) {
   }
 }
 
-TEST(ImageTransformer, GradientOfAllWeights) {
+TEST(ImageTransformer, GradientsMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const char* const attention : {"local_1d", "local_2d"})
     for (const PixelPositions positions : {PixelPositions::sinusoidal, PixelPositions::learned}) {
@@ -127,17 +127,16 @@ TEST(ImageTransformer, GradientOfAllWeights) {
       options.positions = positions;
       options.of_classes = positions == PixelPositions::learned;
       options.common.dropout = options.common.attention_dropout = 0.3;
-      const auto model = make(options, colour);
+      const auto model = make(options, color);
       testing::expect_model_gradients(
-          *model, reading_of(random_pixels(2, colour, 20, 1), colour), pass);
+          *model, reading_of(random_pixels(2, color, 20, 1), color), pass);
     }
 }
 
-// In the order of generation: a changed value changes no score at its position or before it, and
-// those of the position behind it.
-TEST(ImageTransformer, SeesNothingOfTheFuture) {
+// In generation order: a changed value changes no score up to its position, and the score after it.
+TEST(ImageTransformer, DoesNotAttendToLaterValues) {
   for (const char* const attention : {"full", "local_1d", "local_2d"})
-    for (const ImageShape& image : {grey, colour}) {
+    for (const ImageShape& image : {gray, color}) {
       const auto model = make(tiny(attention), image);
       const PixelSequence sequence = *model->body().end().pixels;
       const Tensor pixels = random_pixels(1, image, image.values(), 1);
@@ -157,8 +156,8 @@ TEST(ImageTransformer, SeesNothingOfTheFuture) {
     }
 }
 
-TEST(ImageTransformer, ABlockThatCoversTheImageIsFullCausalAttention) {
-  for (const ImageShape& image : {grey, colour}) {
+TEST(ImageTransformer, ImageSizedBlockMatchesFullAttention) {
+  for (const ImageShape& image : {gray, color}) {
     const ModelInput reading = reading_of(random_pixels(2, image, image.values(), 1), image);
     const Values expected = values_of(scores_of(*make(tiny("full"), image), reading));
     ImageTransformerOptions one = tiny("local_1d");
@@ -171,18 +170,18 @@ TEST(ImageTransformer, ABlockThatCoversTheImageIsFullCausalAttention) {
   }
 }
 
-TEST(ImageTransformer, PaddingAndEmptyRowsHaveNoLoss) {
-  const auto model = make(tiny("local_2d"), colour);
-  const Tensor pixels = random_pixels(2, colour, 24, 1);
+TEST(ImageTransformer, PaddingAndEmptyRowsHaveZeroLoss) {
+  const auto model = make(tiny("local_2d"), color);
+  const Tensor pixels = random_pixels(2, color, 24, 1);
   const Tensor losses = losses_of(*model, {.fields = image_fields(pixels, 18, 1)}).value();
   for (std::int64_t i = 0; i < 48; ++i) EXPECT_EQ(losses.data<double>()[i] == 0, i >= 18) << i;
 }
 
-TEST(ImageTransformer, AClassIsToldAtEachPosition) {
+TEST(ImageTransformer, ClassAffectsEveryPosition) {
   ImageTransformerOptions options = tiny("local_2d");
   options.of_classes = true;
-  const auto model = make(options, colour);
-  ModelInput reading = reading_of(random_pixels(1, colour, 18, 1), colour);
+  const auto model = make(options, color);
+  ModelInput reading = reading_of(random_pixels(1, color, 18, 1), color);
   const Tensor before = scores_of(*model, reading);
   reading.fields["label"].data<std::int64_t>()[0] = 2;
   const Tensor after = scores_of(*model, reading);
@@ -190,16 +189,16 @@ TEST(ImageTransformer, AClassIsToldAtEachPosition) {
     EXPECT_NE(before.data<double>()[i * 256], after.data<double>()[i * 256]);
 }
 
-TEST(ImageTransformer, ReadingOnFromKeptKeysIsReadingTheWholeImage) {
+TEST(ImageTransformer, CachedLogitsMatchFullPass) {
   for (const char* const attention : {"local_1d", "local_2d"}) {
     ImageTransformerOptions options = tiny(attention);
     options.of_classes = true;
-    const auto model = make(options, grey);
+    const auto model = make(options, gray);
     const PixelSequence sequence = *model->body().end().pixels;
-    const Tensor pixels = random_pixels(2, grey, 35, 1);
-    const ModelInput whole = reading_of(pixels, grey);
+    const Tensor pixels = random_pixels(2, gray, 35, 1);
+    const ModelInput whole = reading_of(pixels, gray);
     const Tensor expected = scores_of(*model, whole);
-    const auto kept = std::make_shared<KVCache>();
+    const auto cache = std::make_shared<KVCache>();
     const NoGradGuard unrecorded;
     for (std::int64_t i = 0; i < 35; ++i) {
       const Tensor ids = Tensor::empty({2, 1}, DType::i64, testing::backend_device());
@@ -207,7 +206,7 @@ TEST(ImageTransformer, ReadingOnFromKeptKeysIsReadingTheWholeImage) {
         sequence.read_at(i, pixels.data<std::int64_t>() + row * 35, ids.data<std::int64_t>() + row);
       const ModelInput one = {.fields = {{"tokens", ids}, {"label", whole.fields.at("label")}},
                               .only_last = true};
-      const Tensor found = model->scores(one, ForwardContext{.kv_cache = kept}).scores.value();
+      const Tensor found = model->scores(one, ForwardContext{.kv_cache = cache}).scores.value();
       for (std::int64_t row = 0; row < 2; ++row)
         for (std::int64_t value = 0; value < 256; ++value)
           EXPECT_NEAR(found.data<double>()[row * 256 + value],
@@ -224,8 +223,8 @@ ImageTransformerOptions with_mixtures(const std::string& attention) {
   return options;
 }
 
-TEST(ImageTransformer, GradientsOfMixtures) {
-  for (const ImageShape& image : {grey, colour}) {
+TEST(ImageTransformer, MixtureGradientsMatchFiniteDifferences) {
+  for (const ImageShape& image : {gray, color}) {
     ImageTransformerOptions options = with_mixtures("local_2d");
     options.of_classes = true;
     const auto model = make(options, image);
@@ -235,14 +234,14 @@ TEST(ImageTransformer, GradientsOfMixtures) {
   }
 }
 
-// The channels of a pixel are predicted together: what its position says depends on none of them.
-TEST(ImageTransformer, MixturesSeeNothingOfTheFuture) {
+// The channels of a pixel are predicted together and do not depend on each other.
+TEST(ImageTransformer, MixturesDoNotAttendToLaterPixels) {
   for (const char* const attention : {"local_1d", "local_2d"}) {
-    const auto model = make(with_mixtures(attention), colour);
+    const auto model = make(with_mixtures(attention), color);
     const PixelSequence sequence = *model->body().end().pixels;
     ASSERT_EQ(sequence.positions(), 6);
-    const Tensor pixels = random_pixels(1, colour, 18, 1);
-    const Tensor before = scores_of(*model, reading_of(pixels, colour));
+    const Tensor pixels = random_pixels(1, color, 18, 1);
+    const Tensor before = scores_of(*model, reading_of(pixels, color));
     const std::int64_t numbers = before.shape()[2];
     ASSERT_EQ(before.shape(), (Shape{1, 6, 30}));
     for (std::int64_t changed = 0; changed < 5; ++changed)
@@ -250,7 +249,7 @@ TEST(ImageTransformer, MixturesSeeNothingOfTheFuture) {
         const Tensor other = pixels.clone();
         std::int64_t& value = other.data<std::int64_t>()[sequence.place_of(changed) * 3 + channel];
         value = (value + 100) % 256;
-        const Tensor after = scores_of(*model, reading_of(other, colour));
+        const Tensor after = scores_of(*model, reading_of(other, color));
         for (std::int64_t i = 0; i <= changed + 1; ++i) {
           const bool same = std::equal(before.data<double>() + i * numbers,
                                        before.data<double>() + (i + 1) * numbers,
@@ -261,14 +260,14 @@ TEST(ImageTransformer, MixturesSeeNothingOfTheFuture) {
   }
 }
 
-TEST(ImageTransformer, NeedsToKnowItsImages) {
+TEST(ImageTransformer, RejectsInvalidOptions) {
   EXPECT_THROW(make_image_transformer(tiny(), testing::tiny_setting()), ConfigurationError);
   ImageTransformerOptions tied = tiny();
   tied.common.tied_embeddings = true;
-  EXPECT_THROW(make(tied, grey), ConfigurationError);
+  EXPECT_THROW(make(tied, gray), ConfigurationError);
   ImageTransformerOptions flat = tiny("local_2d");
   flat.common.attention.image.block = {2};
-  EXPECT_THROW(make(flat, grey), ConfigurationError);
+  EXPECT_THROW(make(flat, gray), ConfigurationError);
 }
 
 }  // namespace

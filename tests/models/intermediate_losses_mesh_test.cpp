@@ -1,4 +1,4 @@
-// A run whose heads end goes on on another layout.
+// A run whose auxiliary heads end resumes on another layout.
 #include "tests/models/intermediate_losses_testing.h"
 #include "tests/models/layouts_testing.h"
 #include "tests/support/temporary_directory.h"
@@ -9,7 +9,7 @@ namespace {
 using testing::Case;
 using testing::Trained;
 
-// Layer 1 of 3 ends with step 1 of 5, layer 2 with step 2.
+// The loss of layer 1 of 3 ends with step 1 of 5, the loss of layer 2 with step 2.
 Case case_of(int zero) {
   return {.name = fmt::format("ZeRO {}", zero),
           .make =
@@ -36,7 +36,7 @@ struct Training {
   CursorRows cursors() const { return {.begin = rows.begin, .total = c.streams}; }
 };
 
-TEST(IntermediateLosses, ARunGoesOnOnAnotherLayout) {
+TEST(IntermediateLosses, RunResumesOnAnotherLayout) {
   const Case one = case_of(0);
   const Training whole(one, ProcessMesh());
   std::map<int, double> expected;

@@ -1,4 +1,4 @@
-// Losses of inner layers and of tokens further ahead (Al-Rfou et al. 2018).
+// Intermediate losses and losses of future tokens (Al-Rfou et al. 2018).
 #include "models/intermediate_losses.h"
 
 #include <map>
@@ -18,7 +18,7 @@ using testing::segment_of;
 using testing::Values;
 using testing::values_of;
 
-// Layers 1 and 2 of 3 end with steps 10 and 20.
+// The losses of layers 1 and 2 of 3 end with steps 10 and 20.
 ModelBuildOptions setting_of(std::int64_t steps = 60) {
   ModelBuildOptions setting = testing::tiny_setting();
   setting.steps = steps;
@@ -35,7 +35,7 @@ std::vector<std::string> names(const Losses& losses) {
   return result;
 }
 
-// Weighed as in a step.
+// The weighted sum of all terms, as in a training step.
 Variable total(const Losses& losses) {
   Variable all = sum(losses.terms.front().values);
   for (std::size_t i = 1; i < losses.terms.size(); ++i)
@@ -43,12 +43,12 @@ Variable total(const Losses& losses) {
   return all;
 }
 
-TEST(IntermediateLosses, InnerOnesEndLayerByLayer) {
+TEST(IntermediateLosses, WeightsFollowScheduleByLayer) {
   const AuxiliaryLossOptions drop = {.inner = InnerLosses::drop};
   for (std::int64_t step = 0; step < 80; ++step)
     for (std::int64_t layer = 1; layer < 4; ++layer)
       EXPECT_EQ(inner_loss_weight(drop, layer, 4, step, 80), step < 10 * layer ? 1 : 0);
-  // ceil(S l / (2 n)), also where a quotient is rounded.
+  // ceil(S l / (2 n)), also for quotients that round.
   for (std::int64_t steps = 1; steps < 200; ++steps)
     for (std::int64_t layer = 1; layer < 12; ++layer)
       EXPECT_EQ(inner_loss_end(drop, layer, 12, steps), (steps * layer + 23) / 24);
@@ -57,11 +57,11 @@ TEST(IntermediateLosses, InnerOnesEndLayerByLayer) {
   EXPECT_EQ(inner_loss_weight(decay, 2, 4, 30, 80), 0.125);
   EXPECT_EQ(inner_loss_weight(decay, 2, 4, 40, 80), 0);
   decay.total = AuxiliaryLossOptions::Total::mean;
-  EXPECT_EQ(inner_loss_weight(decay, 2, 4, 30, 80), 0.0625);  // beside layer 3
+  EXPECT_EQ(inner_loss_weight(decay, 2, 4, 30, 80), 0.0625);  // mean with layer 3
   EXPECT_EQ(inner_loss_weight({}, 3, 4, 0, 80), 0);
 }
 
-TEST(IntermediateLosses, AreOfTrainingAndOfItsStep) {
+TEST(IntermediateLosses, ApplyOnlyInTrainingBeforeTheirEnd) {
   const auto model = make_decoder(deep_options(), setting_of());
   const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
   const auto at = [&](std::int64_t step) {
@@ -74,7 +74,7 @@ TEST(IntermediateLosses, AreOfTrainingAndOfItsStep) {
   EXPECT_EQ(names(model->losses(segment, ForwardContext())), Names{"loss"});
 }
 
-TEST(IntermediateLosses, AModelThatIsNotTrainedHasNoHeadsForThem) {
+TEST(IntermediateLosses, UntrainedModelHasNoAuxiliaryHeads) {
   const auto trained = make_decoder(deep_options(), setting_of());
   const auto used = make_decoder(deep_options(), testing::tiny_setting());
   constexpr std::int64_t head = testing::vocabulary * (8 + 1), norm = 2 * 8;
@@ -85,7 +85,7 @@ TEST(IntermediateLosses, AModelThatIsNotTrainedHasNoHeadsForThem) {
             values_of(testing::losses_of(*used, segment).value()));
 }
 
-TEST(IntermediateLosses, GradientOfAllWeights) {
+TEST(IntermediateLosses, GradientsMatchFiniteDifferences) {
   struct Way {
     NormPosition norm;
     ResidualKind residual = ResidualKind::plain;
@@ -111,8 +111,8 @@ TEST(IntermediateLosses, GradientOfAllWeights) {
   }
 }
 
-// The losses of what the readout would say of the last layer, one token further on.
-TEST(IntermediateLosses, OfTokensFurtherAheadAreThoseOfTheirTargets) {
+// An equal head on the last layer predicts one token further ahead.
+TEST(IntermediateLosses, FutureTokenLossesMatchShiftedTargets) {
   DecoderOptions options = deep_options(NormPosition::post);
   options.common.tied_embeddings = false;
   const auto model = make_decoder(options, setting_of());
@@ -128,12 +128,12 @@ TEST(IntermediateLosses, OfTokensFurtherAheadAreThoseOfTheirTargets) {
   ASSERT_EQ(names(losses), (std::vector<std::string>{"loss", "ahead2"}));
   EXPECT_EQ(losses.terms[1].weight, 0.5);
   const Values found = values_of(losses.terms[1].values.value());
-  // A mean over 4 of 5 positions.
+  // Mean over 4 of 5 positions.
   for (std::size_t i = 0; i < 10; ++i)
     EXPECT_NEAR(found[i], i % 5 == 4 ? 0 : 1.25 * expected[i], 1e-12) << i;
 }
 
-TEST(IntermediateLosses, SeeNothingOfTheFuture) {
+TEST(IntermediateLosses, DoNotDependOnLaterTokens) {
   const auto model = make_decoder(deep_options(), setting_of());
   const Tensor text = random_ids(1, 6, 1);
   const Tensor changed = text.clone();
@@ -171,8 +171,8 @@ std::unique_ptr<Trainer> trainer_of(const DecoderOptions& options,
   return std::make_unique<Trainer>(make_decoder(options, setting), training, Random(2));
 }
 
-// But for the order in which the squares of gradients are summed.
-TEST(IntermediateLosses, OfNoWeightTrainAsIfTheyWereNotThere) {
+// Equal up to the order in which squared gradients are summed.
+TEST(IntermediateLosses, ZeroWeightsDoNotChangeTraining) {
   const auto train = [](const DecoderOptions& options) {
     const auto trainer = trainer_of(options);
     for (int step = 0; step < 3; ++step) trainer->step(batch_of(step));
@@ -197,10 +197,9 @@ std::set<std::string> saved_heads(const TrainingState& state) {
   return layers;
 }
 
-// Layer 1 of 3 ends with step 2 of 12, layer 2 with step 4: at every step the run is left and gone
-// on with, it is the run that was not left. A head that has ended is in no checkpoint, nor what the
-// optimizer kept for it.
-TEST(IntermediateLosses, HeadsThatEndLeaveTheCheckpointAndTheRunGoesOnToTheBit) {
+// The loss of layer 1 of 3 ends with step 2 of 12, the loss of layer 2 with step 4. Checkpoints
+// omit ended heads and their optimizer state.
+TEST(IntermediateLosses, ResumesBitwiseWithoutEndedHeads) {
   using Names = std::set<std::string>;
   const std::vector<Names> saved = {{"inner/1", "inner/2", "inner/3"},
                                     {"inner/2", "inner/3"},
@@ -232,18 +231,18 @@ TEST(IntermediateLosses, HeadsThatEndLeaveTheCheckpointAndTheRunGoesOnToTheBit) 
   }
 }
 
-TEST(IntermediateLosses, HeadsThatHaveEndedStayAsTheyAre) {
+TEST(IntermediateLosses, EndedHeadsDoNotChange) {
   const auto trainer = trainer_of(deep_options(), {.weight_decay = 0.1});
   const Parameter& ended = trainer->model().parameters().named("inner/1/1/weight");
   const Parameter& last = trainer->model().parameters().named("inner/3/2/weight");
   for (int step = 0; step < 2; ++step) trainer->step(batch_of(step));
-  const Values there = values_of(ended.master), moving = values_of(last.master);
+  const Values before = values_of(ended.master), moving = values_of(last.master);
   trainer->step(batch_of(2));
-  EXPECT_EQ(values_of(ended.master), there);
+  EXPECT_EQ(values_of(ended.master), before);
   EXPECT_NE(values_of(last.master), moving);
 }
 
-TEST(IntermediateLosses, ARunOfOtherStepsCannotGoOnWithoutAHead) {
+TEST(IntermediateLosses, RejectsCheckpointWithoutRequiredHead) {
   const testing::TemporaryDirectory directory;
   const auto trainer = trainer_of(deep_options());
   for (int step = 0; step < 2; ++step) trainer->step(batch_of(step));
@@ -265,7 +264,7 @@ TEST(IntermediateLosses, ARunOfOtherStepsCannotGoOnWithoutAHead) {
   }
 }
 
-TEST(IntermediateLosses, PositionsOfEachLayerAreAddedToItsInput) {
+TEST(IntermediateLosses, PerLayerPositionsAffectLosses) {
   DecoderOptions options = deep_options(NormPosition::post);
   options.auxiliary = {};
   const auto model = make_decoder(options, testing::tiny_setting());
@@ -284,7 +283,7 @@ TEST(IntermediateLosses, PositionsOfEachLayerAreAddedToItsInput) {
   EXPECT_EQ(model->body().longest_segment(), 5);
 }
 
-TEST(IntermediateLosses, WhatCannotBeIsRefused) {
+TEST(IntermediateLosses, RejectsInvalidOptions) {
   DecoderOptions sinusoidal = deep_options();
   sinusoidal.positions.kind = PositionEmbeddingType::sinusoidal;
   DecoderOptions shallow = deep_options();

@@ -1,4 +1,4 @@
-// A small decoder with losses of inner layers and of tokens further ahead.
+// A small decoder with intermediate losses and losses of future tokens.
 #pragma once
 
 #include "tests/models/model_testing.h"

@@ -1,4 +1,4 @@
-// The readouts of tags and classes on one process.
+// Tagging and classification heads on one process.
 #include "framework/modeling/classification_head.h"
 #include "framework/modeling/tagging_head.h"
 #include "tests/models/embedding_body.h"
@@ -34,7 +34,7 @@ ModelInput reading() {
                      {"label", ids({2, 0, ignored_target, 1}, {rows})}}};
 }
 
-// A readout with its parameters, on hidden states that are given.
+// A head with its parameters, applied to given hidden states.
 struct Made {
   Parameters parameters = testing::one_process_parameters();
   ModelBuildOptions setting = {
@@ -61,7 +61,7 @@ OutputHeadSpec end_with(TaggingHeadType tags, Pooling pooling) {
   return {.width = width, .initial = Initializer::normal(0.5), .tags = tags, .pooling = pooling};
 }
 
-TEST(TaggingHeadType, Gradients) {
+TEST(TaggingHead, GradientsMatchFiniteDifferences) {
   for (const TaggingHeadType kind : {TaggingHeadType::softmax, TaggingHeadType::crf}) {
     Made made(tagging_head(), end_with(kind, {}));
     testing::expect_layer_gradients(
@@ -71,7 +71,7 @@ TEST(TaggingHeadType, Gradients) {
   }
 }
 
-TEST(ClassReadout, Gradients) {
+TEST(ClassificationHead, GradientsMatchFiniteDifferences) {
   for (const Pooling kind : {Pooling::first, Pooling::mean, Pooling::maximum, Pooling::attention}) {
     SCOPED_TRACE(static_cast<int>(kind));
     Made made(classification_head(), end_with({}, kind));
@@ -82,7 +82,7 @@ TEST(ClassReadout, Gradients) {
   }
 }
 
-TEST(ClassReadout, ALayerBeforeTheScores) {
+TEST(ClassificationHead, PoolingLayerAppliesTanh) {
   OutputHeadSpec end = end_with({}, Pooling::first);
   end.class_layer = true;
   Made made(classification_head(), end);
@@ -90,7 +90,7 @@ TEST(ClassReadout, ALayerBeforeTheScores) {
       made.parameters,
       [&](const std::vector<Variable>& inputs) { return made.loss(inputs[0]); },
       {random_tensor({rows, time, width}, 1)});
-  // A layer whose tangent is that of one feature alone.
+  // Weights that pass only feature 0.
   const Made one(classification_head(), end);
   one.weight("output/layer/weight").zero();
   one.weight("output/layer/bias").zero();
@@ -105,8 +105,7 @@ TEST(ClassReadout, ALayerBeforeTheScores) {
         scores[c], bias[c] + weight[c * width] * std::tanh(hidden.data<double>()[0]), 1e-12);
 }
 
-// Without transitions a field is a softmax of each word.
-TEST(TaggingHeadType, AFieldWithoutTransitionsIsASoftmax) {
+TEST(TaggingHead, CrfWithoutTransitionsEqualsSoftmax) {
   const Made field(tagging_head(), end_with(TaggingHeadType::crf, {}));
   const Made softmax(tagging_head(), end_with(TaggingHeadType::softmax, {}));
   for (const char* const name : {"output/start", "output/transitions", "output/end"})
@@ -121,8 +120,8 @@ TEST(TaggingHeadType, AFieldWithoutTransitionsIsASoftmax) {
   EXPECT_TRUE(std::ranges::equal(one.span<std::int64_t>(), other.span<std::int64_t>()));
 }
 
-// A tag beyond those of training: its word has no loss, and a prediction nevertheless.
-TEST(TaggingHeadType, AWordWithAnUnseenTagHasNoLoss) {
+// A tag outside the training set has no loss, but a prediction.
+TEST(TaggingHead, UnknownTagsHaveZeroLoss) {
   for (const TaggingHeadType kind : {TaggingHeadType::softmax, TaggingHeadType::crf}) {
     const Made made(tagging_head(), end_with(kind, {}));
     const Variable hidden(random_tensor({rows, time, width}, 1));
@@ -146,7 +145,7 @@ TEST(TaggingHeadType, AWordWithAnUnseenTagHasNoLoss) {
   }
 }
 
-TEST(ClassReadout, ARowWithAnUnseenClassHasNoLoss) {
+TEST(ClassificationHead, UnknownClassesHaveZeroLoss) {
   const Made made(classification_head(), end_with({}, Pooling::first));
   const Variable hidden(random_tensor({rows, time, width}, 1));
   const auto losses = [&](std::int64_t first) {
@@ -161,13 +160,13 @@ TEST(ClassReadout, ARowWithAnUnseenClassHasNoLoss) {
   EXPECT_EQ(after[1], before[1]);
 }
 
-// Neighbours are words, whatever tokens lie between them.
-TEST(TaggingHeadType, ForbiddenNeighboursAreNotChosen) {
+// Transitions connect words, not tokens.
+TEST(TaggingHead, ViterbiAvoidsForbiddenTransitions) {
   const Made made(tagging_head(), end_with(TaggingHeadType::crf, {}));
   for (std::int64_t tag = 0; tag < classes; ++tag)
     made.weight("output/transitions").data<double>()[tag * classes + tag] =
         -std::numeric_limits<double>::infinity();
-  const Tensor wanted = reading().fields.at("targets");
+  const Tensor targets = reading().fields.at("targets");
   const Tensor hidden = random_tensor({rows, time, width}, 1);
   const Tensor found =
       made.readout->predictions(made.states(Variable(hidden)), reading(), ForwardContext{});
@@ -175,7 +174,7 @@ TEST(TaggingHeadType, ForbiddenNeighboursAreNotChosen) {
     std::int64_t last = -1;
     for (std::int64_t i = row * time; i < (row + 1) * time; ++i) {
       const std::int64_t tag = found.data<std::int64_t>()[i];
-      EXPECT_EQ(tag < 0, wanted.data<std::int64_t>()[i] < 0);
+      EXPECT_EQ(tag < 0, targets.data<std::int64_t>()[i] < 0);
       if (tag < 0) continue;
       EXPECT_NE(tag, last);
       last = tag;
@@ -183,8 +182,7 @@ TEST(TaggingHeadType, ForbiddenNeighboursAreNotChosen) {
   }
 }
 
-// What lies after a text's end is not read.
-TEST(ClassReadout, PaddingIsNotRead) {
+TEST(ClassificationHead, DoesNotDependOnPadding) {
   for (const Pooling kind : {Pooling::first, Pooling::mean, Pooling::maximum, Pooling::attention}) {
     const Made made(classification_head(), end_with({}, kind));
     const Tensor hidden = random_tensor({rows, time, width}, 1);
@@ -198,7 +196,7 @@ TEST(ClassReadout, PaddingIsNotRead) {
   }
 }
 
-TEST(ClassReadout, PoolsWhatItSays) {
+TEST(ClassificationHead, ScoresMatchPooledStates) {
   const Tensor hidden = random_tensor({rows, time, width}, 1);
   const auto at = [&](std::int64_t row, std::int64_t i, std::int64_t f) {
     return hidden.data<double>()[(row * time + i) * width + f];

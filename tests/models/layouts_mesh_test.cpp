@@ -1,5 +1,5 @@
-// Every family trains the same on every layout. A new model is a line in `cases`. The attention
-// kinds and memory modes are in equality_matrix_mesh_test.cpp.
+// Every family trains the same on every layout. A new model is one line in `cases`.
+// equality_matrix_mesh_test.cpp covers attention types and memory modes.
 #include "tests/models/layouts_testing.h"
 
 namespace longspan::layouts_mesh_test {
@@ -71,7 +71,7 @@ std::vector<Case> cases() {
     options.spans = spans;
     return make_transformer_xl(options, setting);
   };
-  // Layers lose their inner losses in between the steps.
+  // Intermediate losses end between the steps.
   const auto deep_decoder = [](const ModelBuildOptions& given) {
     DecoderOptions options;
     options.common = dropped_options(NormPosition::post);
@@ -104,7 +104,7 @@ std::vector<Case> cases() {
   };
 }
 
-TEST(Layouts, EveryModelTrainsTheSameOnEach) {
+TEST(Layouts, EveryModelMatchesOneProcess) {
   for (const Case& c : cases()) {
     const Trained expected = train(c, ProcessMesh());
     testing::for_each_layout(testing::data_and_tensor_layouts(), [&](const ProcessMesh& mesh) {
@@ -113,9 +113,9 @@ TEST(Layouts, EveryModelTrainsTheSameOnEach) {
   }
 }
 
-// The segment divides neither by the tensor ranks nor into the chunks of the context ranks: shares
-// of time are uneven.
-TEST(Layouts, RanksThatShareTimeTrainTheSame) {
+// The segment divides neither by the tensor ranks nor into the chunks of the context ranks:
+// sequence shards are uneven.
+TEST(Layouts, SequenceShardingMatchesOneProcess) {
   for (const Case& c : cases()) {
     const Trained expected = train(c, ProcessMesh());
     testing::for_each_layout(testing::time_layouts(), [&](const ProcessMesh& mesh) {
@@ -124,7 +124,7 @@ TEST(Layouts, RanksThatShareTimeTrainTheSame) {
   }
 }
 
-TEST(Layouts, AccumulationTrainsTheSame) {
+TEST(Layouts, AccumulationMatchesOneProcess) {
   for (Case c : cases()) {
     const Trained expected = train(c, ProcessMesh());
     c.accumulation = 2;
@@ -135,7 +135,7 @@ TEST(Layouts, AccumulationTrainsTheSame) {
   }
 }
 
-void expect_same_shared_out(Case c, int parts, const std::vector<MeshShape>& layouts) {
+void expect_same_with_zero(Case c, int parts, const std::vector<MeshShape>& layouts) {
   const Trained expected = train(c, ProcessMesh());
   c.accumulation = parts;
   const std::string name = c.name;
@@ -146,13 +146,13 @@ void expect_same_shared_out(Case c, int parts, const std::vector<MeshShape>& lay
   }
 }
 
-TEST(Layouts, WhatIsSharedOutTrainsTheSame) {
+TEST(Layouts, ZeroShardingMatchesOneProcess) {
   const std::vector<Case> all = cases();
-  for (const Case& c : all) expect_same_shared_out(c, 1, {{.data = 2, .tensor = 2}});
+  for (const Case& c : all) expect_same_with_zero(c, 1, {{.data = 2, .tensor = 2}});
   const Case& tied = all[0];
   const Case& untied = all[1];
   for (const Case& c : {tied, untied})
-    expect_same_shared_out(c,
+    expect_same_with_zero(c,
                            1,
                            {{},
                             {.data = 2},
@@ -160,11 +160,11 @@ TEST(Layouts, WhatIsSharedOutTrainsTheSame) {
                             {.tensor = 2, .sequence = true},
                             {.data = 2, .context = 2},
                             {.context = 2, .tensor = 2, .sequence = true}});
-  expect_same_shared_out(
+  expect_same_with_zero(
       tied, 2, {{.data = 2}, {.data = 2, .tensor = 2}, {.data = 2, .tensor = 2, .sequence = true}});
 }
 
-TEST(Layouts, TheSameLayoutGivesTheSameBits) {
+TEST(Layouts, RepeatedRunsAreBitIdentical) {
   const std::vector<Case> all = cases();
   testing::for_each_layout(
       {{}, {.data = 2, .tensor = 2}, {.data = 4}, {.context = 2, .tensor = 2, .sequence = true}},

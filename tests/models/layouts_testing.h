@@ -1,4 +1,4 @@
-// One model trained on a layout and on one process, to be compared: the tests of equality.
+// Trains a model on a layout and on one process, and compares the results.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace longspan::testing {
 
-// How much may differ from one process, as a part of the largest value.
+// Largest deviations from one process, relative to the largest value.
 struct Bounds {
   double losses = 1e-9;
   double gradients = 1e-9;  // and their norms
@@ -31,7 +31,7 @@ struct Case {
   Bounds bounds = {};
   std::optional<Device> device = {};  // none: backend_device()
   std::int64_t classes = 0;
-  // The rows of a step's batch; empty: streams.
+  // Makes the rows of the batch of a step; empty: streams.
   std::function<Batch(int step, const StreamRange& rows)> batch = {};
   LabelSmoothing smoothing = {};
   OptimizerOptions optimizer = {.weight_decay = 0.1};
@@ -57,7 +57,7 @@ struct Case {
   }
 };
 
-// Dropout everywhere; four heads, so that they divide by the tensor ranks.
+// Dropout everywhere; the tensor ranks divide the four heads.
 inline ModelOptions dropped_options(NormPosition norm) {
   return {.layers = 2,
           .width = 12,
@@ -76,7 +76,7 @@ inline Batch batch_of(const Case& c, int step, const StreamRange& range) {
   Batch batch =
       batch_of_rows(random_ids(c.streams, segment + 1, static_cast<std::uint64_t>(step)), range);
   const Tensor& targets = batch.field("targets");
-  // Streams end at different places: ranks have different numbers of tokens that count.
+  // The last stream ends within step 1: ranks have different numbers of targets.
   for (std::int64_t row = 0; row < range.count(); ++row)
     if (range.begin + row == c.streams - 1 && step == 1)
       std::fill_n(targets.data<std::int64_t>() + row * segment + 2, 3, ignored_target);
@@ -86,17 +86,16 @@ inline Batch batch_of(const Case& c, int step, const StreamRange& range) {
   return batch;
 }
 
-// What a run leaves behind, with this rank's pieces of the parameters, and of the gradients what it
-// owns.
+// Results of a run: local pieces of the parameters, and the owned shards of the gradients.
 struct Trained {
   Values losses;
   Values norms;
   Values watched;
   std::vector<std::shared_ptr<Parameter>> parameters;
-  std::vector<Values> first_gradients;  // one a parameter
+  std::vector<Values> first_gradients;  // one per parameter
   std::vector<Values> last_weights;
   std::vector<std::shared_ptr<EmaCentroids>> centroids;  // after the last step
-  std::vector<std::shared_ptr<PowerStatistics>> power;   // likewise
+  std::vector<std::shared_ptr<PowerStatistics>> power;   // after the last step
 };
 
 inline std::unique_ptr<Trainer> trainer_of(const Case& c, const ProcessMesh& mesh) {
@@ -109,7 +108,7 @@ inline std::unique_ptr<Trainer> trainer_of(const Case& c, const ProcessMesh& mes
   return std::make_unique<Trainer>(c.make(c.setting(mesh)), options, Random(1).child("steps"));
 }
 
-// Those of this rank.
+// The streams of this rank.
 inline StreamRange streams_of(const Case& c, const ProcessMesh& mesh) {
   return streams_of_rank(c.streams, mesh.data.rank(), mesh.data.size(), "data.global_batch_size");
 }
@@ -121,7 +120,7 @@ inline Trained train(const Case& c, const ProcessMesh& mesh) {
   Trained run;
   for (int step = 0; step < c.steps; ++step) {
     StepRequest request;
-    // An update uses them up.
+    // The update consumes the gradients.
     if (step == 0)
       request.before_update = [&] {
         for (const auto& parameter : trainer.model().parameters().all())
@@ -145,7 +144,7 @@ inline Trained train(const Case& c, const ProcessMesh& mesh) {
   return run;
 }
 
-// This rank's piece of a whole parameter's values.
+// This rank's piece of the values of a full parameter.
 inline Values piece_of(const Values& whole, const Parameter& parameter) {
   if (!parameter.split()) return whole;
   std::int64_t inner = 1;
@@ -159,8 +158,8 @@ inline Values piece_of(const Values& whole, const Parameter& parameter) {
   return piece;
 }
 
-// The largest difference of values, as a part of the largest value; those that are 0 but for
-// rounding, as a gradient of a bias of keys is, are measured by 1e-3.
+// Largest difference relative to the largest value, which counts as at least 1e-3: gradients of key
+// biases are 0 up to rounding.
 inline double deviation(const Values& found, const Values& expected) {
   if (found.size() != expected.size()) return std::numeric_limits<double>::infinity();
   double difference = 0;
@@ -174,12 +173,12 @@ inline double deviation(const Values& found, const Values& expected) {
   return difference / largest;
 }
 
-// What differs first by more than its bound: one sentence a run, as hundreds may be wrong at once.
+// The first value beyond its bound; one message per run, since hundreds may differ.
 inline std::string difference(const Trained& found, const Trained& expected, const Bounds& bounds) {
   std::string first;
   const auto compare =
-      [&](const std::string& what, const Values& values, const Values& wanted, double bound) {
-        const double by = deviation(values, wanted);
+      [&](const std::string& what, const Values& values, const Values& reference, double bound) {
+        const double by = deviation(values, reference);
         if (first.empty() && !(by <= bound)) first = fmt::format("{} differ by {:.2g}", what, by);
       };
   compare("losses", found.losses, expected.losses, bounds.losses);
@@ -195,8 +194,8 @@ inline std::string difference(const Trained& found, const Trained& expected, con
               found.first_gradients[i],
               {gradient.begin() + parameter.shard_begin, gradient.begin() + parameter.shard_end},
               bounds.gradients);
-      // A softmax does not know the biases of its keys, say: such a gradient is rounding alone, and
-      // the optimizer divides it by a number that is hardly larger. One that is 0 is exact.
+      // Some gradients are rounding only, such as those of key biases, and the optimizer divides
+      // them by a similar number. Exact zeros are compared.
       double largest = 0;
       for (const double part : expected.first_gradients[i])
         largest = std::max(largest, std::abs(part));

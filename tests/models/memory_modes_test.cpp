@@ -1,4 +1,4 @@
-// Memory modes through whole models; that they train the same is in equality_matrix_mesh_test.cpp.
+// Memory modes of full models. equality_matrix_mesh_test.cpp compares training in all modes.
 #include "framework/options/options.h"
 #include "framework/trainer/trainer.h"
 #include "models/stack.h"
@@ -27,7 +27,7 @@ std::string refusal(const ModelOptions& options, const MemoryOptions& memory) {
   return "no error";
 }
 
-TEST(MemoryModes, ThoseThatDoNotGoTogetherAreRefused) {
+TEST(MemoryModes, RejectsIncompatibleOptions) {
   ModelOptions reversible = tiny_options(NormPosition::pre);
   reversible.residual = ResidualKind::reversible;
   EXPECT_EQ(refusal(reversible, {.recompute_granularity = RecomputeGranularity::full}),
@@ -47,7 +47,7 @@ TEST(MemoryModes, ThoseThatDoNotGoTogetherAreRefused) {
       "memory.recompute_num_layers: expected at most model.num_hidden_layers = 2, found 3");
 }
 
-std::string complaint(const std::vector<std::pair<std::string, std::string>>& settings) {
+std::string option_error(const std::vector<std::pair<std::string, std::string>>& settings) {
   ModelOptions options;
   OptionTable table;
   declare(table, options, {});
@@ -63,41 +63,41 @@ std::string complaint(const std::vector<std::pair<std::string, std::string>>& se
   return "no error";
 }
 
-TEST(MemoryModes, AReversibleModelSaysWhatItNeeds) {
-  EXPECT_EQ(complaint({{"model.residual.type", "reversible"}}),
+TEST(MemoryModes, ReportsRequirementsForReversibleResiduals) {
+  EXPECT_EQ(option_error({{"model.residual.type", "reversible"}}),
             "--set: model.residual.type: reversible requires model.norm.position: pre");
-  EXPECT_EQ(complaint({{"model.residual.type", "reversible"}, {"model.norm.position", "pre"}}),
+  EXPECT_EQ(option_error({{"model.residual.type", "reversible"}, {"model.norm.position", "pre"}}),
             "no error");
-  EXPECT_EQ(complaint({{"model.residual.reversible_output", "concat"}}),
+  EXPECT_EQ(option_error({{"model.residual.reversible_output", "concat"}}),
             "--set: model.residual.reversible_output requires model.residual.type: reversible");
-  EXPECT_EQ(complaint({{"model.residual.type", "reversible"},
+  EXPECT_EQ(option_error({{"model.residual.type", "reversible"},
                        {"model.norm.position", "pre"},
                        {"model.residual.reversible_output", "concat"}}),
             "--set: model.residual.reversible_output: concat does not support tied embeddings; set "
             "model.tie_word_embeddings to false");
 }
 
-TEST(MemoryModes, AGatedModelSaysWhatItNeeds) {
+TEST(MemoryModes, ReportsRequirementsForGatedResiduals) {
   const std::pair<std::string, std::string> gated = {"model.residual.type", "gated"};
   const std::pair<std::string, std::string> pre = {"model.norm.position", "pre"};
-  EXPECT_EQ(complaint({gated}),
+  EXPECT_EQ(option_error({gated}),
             "--set: model.residual.type: gated requires model.norm.position: pre");
-  EXPECT_EQ(complaint({gated,
+  EXPECT_EQ(option_error({gated,
                        pre,
                        {"model.residual.gate.type", "sigtanh"},
                        {"model.residual.gate.extra_biases", "true"}}),
             "no error");
-  EXPECT_EQ(complaint({{"model.residual.gate.type", "input"}}),
+  EXPECT_EQ(option_error({{"model.residual.gate.type", "input"}}),
             "--set: model.residual.gate.type requires model.residual.type: gated");
-  EXPECT_EQ(complaint({{"model.residual.gate.bias_init", "1"}}),
+  EXPECT_EQ(option_error({{"model.residual.gate.bias_init", "1"}}),
             "--set: model.residual.gate.bias_init requires model.residual.type: gated");
-  EXPECT_EQ(complaint({gated,
+  EXPECT_EQ(option_error({gated,
                        pre,
                        {"model.residual.gate.type", "input"},
                        {"model.residual.gate.bias_init", "1"}}),
             "--set: model.residual.gate.bias_init requires model.residual.gate.type: gru, highway, "
             "output or sigtanh; omit it or change the type");
-  EXPECT_EQ(complaint({gated,
+  EXPECT_EQ(option_error({gated,
                        pre,
                        {"model.residual.gate.type", "output"},
                        {"model.residual.gate.extra_biases", "true"}}),
@@ -111,8 +111,8 @@ TEST(MemoryModes, AGatedModelSaysWhatItNeeds) {
             "it to 0");
 }
 
-// What comes before a changed token is as it was, whatever the gates.
-TEST(MemoryModes, AGatedModelSeesNothingThatComesLater) {
+// Losses before a changed token stay equal for each gate.
+TEST(MemoryModes, GatedModelDoesNotAttendToLaterTokens) {
   for (const GateKind kind : {GateKind::gru, GateKind::sigtanh}) {
     TransformerXlOptions options = {.common = tiny_options(NormPosition::pre), .memory = 4};
     options.common.residual = ResidualKind::gated;
@@ -131,8 +131,8 @@ TEST(MemoryModes, AGatedModelSeesNothingThatComesLater) {
   }
 }
 
-// Acting a step at a time with memory sees what the parallel pass sees.
-TEST(MemoryModes, TheMemoryOfAGatedModelEqualsOneLongSegment) {
+// Single steps with memory match the parallel pass.
+TEST(MemoryModes, GatedMemoryMatchesOneLongSegment) {
   TransformerXlOptions options = {.common = tiny_options(NormPosition::pre), .memory = 12};
   options.common.residual = ResidualKind::gated;
   const auto model = make_transformer_xl(options, tiny_setting());
@@ -151,10 +151,10 @@ TEST(MemoryModes, TheMemoryOfAGatedModelEqualsOneLongSegment) {
   }
 }
 
-TEST(MemoryModes, AReversibleModelHasTheGradientsOfDifferences) {
+TEST(MemoryModes, ReversibleGradientsMatchFiniteDifferences) {
   TransformerXlOptions options = reversible_options(4);
   options.common.activation =
-      FeedForwardActivation::gelu;  // relu's kink may lie within a difference
+      FeedForwardActivation::gelu;  // relu has a kink, which a finite difference may cross
   const auto model = make_transformer_xl(options, tiny_setting());
   const Tensor text = testing::random_ids(2, 11, 3);
   const RecurrentState memory =
@@ -163,8 +163,8 @@ TEST(MemoryModes, AReversibleModelHasTheGradientsOfDifferences) {
       *model, testing::segment_of(text, 5, 5, memory, 4), {.training = true, .random = Random(1)});
 }
 
-// What a layer remembers is what its attention reads.
-TEST(MemoryModes, TheMemoryOfAReversibleModelEqualsOneLongSegment) {
+// The memory of a layer is the input of its attention.
+TEST(MemoryModes, ReversibleMemoryMatchesOneLongSegment) {
   const auto model = make_transformer_xl(reversible_options(6), tiny_setting());
   const Tensor text = testing::random_ids(2, 13, 3);
   const NoGradGuard unrecorded;
@@ -181,7 +181,7 @@ TEST(MemoryModes, TheMemoryOfAReversibleModelEqualsOneLongSegment) {
         EXPECT_NEAR(parts[part][6 * row + i], whole[12 * row + 6 * part + i], 1e-12);
 }
 
-TEST(MemoryModes, TheTrainerMeasuresTheReconstructionWhenAsked) {
+TEST(MemoryModes, TrainerMeasuresReconstructionErrorOnRequest) {
   ModelBuildOptions setting = tiny_setting();
   setting.compute = DType::f32;
   TrainingOptions options;

@@ -1,4 +1,4 @@
-// Tiny models in float64 for the tests of the families.
+// Tiny models in float64 for tests of model families.
 #pragma once
 
 #include "models/decoder.h"
@@ -9,7 +9,7 @@ namespace longspan::testing {
 
 inline constexpr std::int64_t vocabulary = 11;
 
-// heads * head_width is not the width, so that neither can stand for the other.
+// heads * head_width differs from the width, so that swapped sizes fail.
 inline ModelOptions tiny_options(NormPosition norm = NormPosition::post) {
   return {.layers = 2,
           .width = 8,
@@ -49,7 +49,7 @@ inline Tensor columns(const Tensor& ids, std::int64_t begin, std::int64_t count)
   return result;
 }
 
-// A segment of a text [streams, time]: the targets are the tokens that follow.
+// One segment of tokens [streams, time]; the targets are the next tokens.
 inline Fields segment_fields(const Tensor& text, std::int64_t begin, std::int64_t time) {
   return {{"tokens", columns(text, begin, time)}, {"targets", columns(text, begin + 1, time)}};
 }
@@ -64,7 +64,7 @@ inline ModelInput segment_of(const Tensor& text,
           .longest_memory = longest_memory};
 }
 
-// The rows of a text [streams, time + 1] in one segment, as a step reads them.
+// Rows of tokens [streams, time + 1] as the one segment of a step.
 inline Batch batch_of_rows(const Tensor& text, const StreamRange& rows) {
   return {.fields = rows_of(segment_fields(text, 0, text.shape()[1] - 1), rows.begin, rows.end),
           .counts = {{"tokens", rows.count() * (text.shape()[1] - 1)}},
@@ -76,7 +76,7 @@ inline Batch batch_of_rows(const Tensor& text) {
   return batch_of_rows(text, {.begin = 0, .end = text.shape()[0]});
 }
 
-// What the layers of a model remember, from the first on.
+// The Transformer-XL memory of each layer, from the first on.
 inline RecurrentState memory_of(const std::vector<Tensor>& layers) {
   RecurrentState carried;
   for (const Tensor& layer : layers)
@@ -84,7 +84,7 @@ inline RecurrentState memory_of(const std::vector<Tensor>& layers) {
   return carried;
 }
 
-// The one term of a language model.
+// Losses of a language model, the only term.
 inline Variable loss_values(const Losses& losses) {
   EXPECT_EQ(losses.terms.size(), 1u);
   return losses.terms.front().values;
@@ -102,7 +102,7 @@ inline double mean(const Tensor& losses) {
   return total / static_cast<double>(losses.elements());
 }
 
-// The gradient of a model's losses with respect to all its weights.
+// Compares the gradients of a model's losses with finite differences, for all weights.
 inline void expect_model_gradients(Model& model,
                                    const ModelInput& segment,
                                    const ForwardContext& pass) {
@@ -113,7 +113,7 @@ inline void expect_model_gradients(Model& model,
       {.directions = 1, .elements = 1});
 }
 
-// Plain gradient descent on one segment; the mean loss before the first step and after the last.
+// Gradient descent on one segment. Returns the mean loss before the first step and after the last.
 inline std::pair<double, double> descend(Model& model,
                                          const ModelInput& segment,
                                          int steps,

@@ -1,4 +1,4 @@
-// A decoder that says all words at once trains on every layout as on one process.
+// Non-autoregressive decoders train on every layout as on one process.
 #include "tests/models/equality_testing.h"
 #include "tests/models/source_look_mesh_testing.h"
 
@@ -16,8 +16,8 @@ Kind kind_of(const char* name,
             EncoderDecoderOptions options;
             options.common = testing::dropped_options(NormPosition::pre);
             options.common.residual = residual;
-            // The gradient of a bias of keys is rounding alone, of which Adam makes steps: small
-            // weights keep them below the bound.
+            // Key biases have zero gradient up to rounding, which Adam amplifies; small weights
+            // keep the error below the bound.
             options.common.initial_deviation = 0.05;
             options.decoder = EncoderDecoderOptions::Decoder::masked;
             options.wiring = wiring;
@@ -28,7 +28,7 @@ Kind kind_of(const char* name,
           testing::looked_pairs};
 }
 
-TEST(MaskedDecoderMesh, EveryKindInEveryModeOnLayouts) {
+TEST(NonAutoregressiveDecoderMesh, EveryModelMatchesOneProcessOnLayouts) {
   const NatOptions all = {
       .masking = NatObjective::refined, .first = NatDecoderInput::source, .passes = 3};
   NatOptions one = all;

@@ -1,4 +1,4 @@
-// The families in each compute dtype: the same losses and gradients up to rounding.
+// Model families in each compute dtype: losses and gradients match float64 up to rounding.
 #include <map>
 
 #include "tests/models/model_testing.h"
@@ -55,7 +55,7 @@ std::unique_ptr<Model> biased_decoder(const ModelBuildOptions& setting) {
   return make_decoder(options, setting);
 }
 
-// Two segments, the memory of the first carried to the second.
+// Runs two segments, with the memory of the first in the second.
 Result run(const Make& make, DType compute) {
   ModelBuildOptions setting = testing::tiny_setting();
   setting.compute = compute;
@@ -82,7 +82,7 @@ Result run(const Make& make, DType compute) {
   return result;
 }
 
-// |found - expected| / |expected|, both as vectors; 0 of nothing.
+// |found - expected| / |expected| as vectors; 0 without elements.
 double relative_error(const Values& found, const Values& expected) {
   double difference = 0;
   double size = 0;
@@ -100,20 +100,20 @@ void expect_same_within(const Make& make, DType compute, double tolerance) {
   EXPECT_LT(relative_error(found.losses, expected.losses), tolerance);
   EXPECT_LE(relative_error(found.memory, expected.memory), tolerance);
   for (const auto& [name, gradient] : expected.gradients) {
-    // The bias of the keys moves all scores of a query alike: its gradient is rounding alone.
+    // Key biases shift all scores of a query equally: their gradient is rounding only.
     if (name.ends_with("key/bias")) continue;
     EXPECT_LT(relative_error(found.gradients.at(name), gradient), 5 * tolerance) << name;
   }
 }
 
-TEST(Precision, Float32IsFloat64UpToRounding) {
+TEST(Precision, Float32MatchesFloat64WithinRounding) {
   expect_same_within(transformer_xl, DType::f32, 2e-6);
   expect_same_within(decoder, DType::f32, 2e-6);
   expect_same_within(relative_decoder, DType::f32, 2e-6);
   expect_same_within(biased_decoder, DType::f32, 2e-6);
 }
 
-TEST(Precision, Bf16AndF16AreFloat64UpToTheirRounding) {
+TEST(Precision, Bf16AndF16MatchFloat64WithinRounding) {
   expect_same_within(transformer_xl, DType::bf16, 0.02);
   expect_same_within(decoder, DType::bf16, 0.02);
   expect_same_within(relative_decoder, DType::bf16, 0.02);

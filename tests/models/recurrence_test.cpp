@@ -1,5 +1,5 @@
-// Layers of an encoder and of a decoder of pairs that run several times, a fixed number or as often
-// as each position needs.
+// Recurrent layers of encoder-decoders, with a fixed number of steps or adaptive computation time
+// (ACT).
 #include "models/recurrence.h"
 
 #include "framework/nn/attention/kv_cache.h"
@@ -17,14 +17,14 @@ using testing::values_of;
 EncoderDecoderOptions tiny(RecurrenceType count) {
   EncoderDecoderOptions options;
   options.common = testing::tiny_options(NormPosition::pre);
-  options.common.activation = FeedForwardActivation::gelu_tanh;  // has a gradient everywhere
+  options.common.activation = FeedForwardActivation::gelu_tanh;  // differentiable everywhere
   options.encoder_layers = 1;
   options.recurrence.count = count;
   options.recurrence.halting = {.steps = 3, .bias = -0.4};
   return options;
 }
 
-// A full row, a short one, one without a source, and one with nothing at all.
+// Lengths of a full row, a short one, one without a source, and an empty one.
 const std::vector<Lengths> rows = {{4, 5}, {2, 3}, {0, 4}, {0, 0}};
 constexpr std::int64_t target_columns = 5;
 
@@ -38,7 +38,7 @@ const LossTerm& term_of(const Losses& losses, const std::string& name) {
   return *found;
 }
 
-// Of each target; padding has none.
+// Losses per target; padding has none.
 Tensor of_targets(const Losses& losses) {
   return std::ranges::find(losses.terms, "tokens", &LossTerm::count)->values.value();
 }
@@ -50,7 +50,7 @@ Values scores_of(const Model& model, const ModelInput& of) {
 
 const RecurrenceType counts[] = {RecurrenceType::fixed, RecurrenceType::adaptive};
 
-TEST(Recurrence, GradientOfAllTermsOfPairs) {
+TEST(Recurrence, GradientsMatchFiniteDifferences) {
   for (const RecurrenceType count : counts)
     for (const bool recomputes : {false, true}) {
       EncoderDecoderOptions options = tiny(count);
@@ -77,8 +77,8 @@ TEST(Recurrence, GradientOfAllTermsOfPairs) {
     }
 }
 
-// Of two layers the first makes keys for the second, of all positions.
-TEST(Recurrence, TellsTheLastLayerAloneWhoTakesAStep) {
+// The first of two layers makes keys for the second at all positions.
+TEST(Recurrence, PassesActiveRowsToLastLayerOnly) {
   Parameters parameters = testing::one_process_parameters();
   const Scope scope(parameters);
   RecurrenceOptions options;
@@ -86,27 +86,27 @@ TEST(Recurrence, TellsTheLastLayerAloneWhoTakesAStep) {
   options.halting = {.steps = 9, .bias = -1};
   const Recurrence recurrence(
       scope, {.recurrence = options, .positions = {}, .width = 4}, tiny_setting());
-  std::vector<std::vector<bool>> told(2);
+  std::vector<std::vector<bool>> active(2);
   std::vector<Layer> layers(2);
   for (std::size_t i = 0; i < 2; ++i)
     layers[i].sublayers.push_back(
         {.norm = Norm(scope.child("layers").child(i), 4),
-         .run = [&told, i](const Variable& x, const SublayerInputs&, const ForwardContext& pass) {
-           told[i].push_back(pass.active_rows != nullptr);
+         .run = [&active, i](const Variable& x, const SublayerInputs&, const ForwardContext& pass) {
+           active[i].push_back(pass.active_rows != nullptr);
            return x;
          }});
   testing::allocate_randomly(parameters, 3, 1);
   const StandardResidual residual(NormPosition::pre, 0);
   const ForwardContext pass = {.time = replicate_sequence(6)};
   recurrence.run(layers, residual, Variable(testing::random_tensor({2, 6, 4}, 1)), {}, pass);
-  ASSERT_GT(told[1].size(), 2u);
-  EXPECT_EQ(told[0], std::vector<bool>(told[1].size()));
-  EXPECT_FALSE(told[1].front());
-  EXPECT_TRUE(told[1].back());
+  ASSERT_GT(active[1].size(), 2u);
+  EXPECT_EQ(active[0], std::vector<bool>(active[1].size()));
+  EXPECT_FALSE(active[1].front());
+  EXPECT_TRUE(active[1].back());
 }
 
-// What halted takes no part in products of the last layer, and nothing says so but the time.
-TEST(Recurrence, CompactionChangesNothing) {
+// Halted rows skip the products of the last layer.
+TEST(Recurrence, SkippingHaltedRowsDoesNotChangeResults) {
   const std::vector<Lengths> many = {{4, 5}, {2, 3}, {6, 8}, {9, 2}, {1, 7}};
   const ModelInput read = {.fields = testing::pair_fields(many, {9, 8}, 1)};
   for (const std::int64_t layers : {1, 2})
@@ -119,7 +119,7 @@ TEST(Recurrence, CompactionChangesNothing) {
         options.common.dropout = options.common.attention_dropout = 0.3;
         options.common.initial_deviation = 0.6;
         options.recurrence.halting = {.steps = 5, .bias = 0.7, .compaction = compaction};
-        // Each query hears where the one before it has looked, also one that halted.
+        // Location-aware queries read the attention of the previous query, also of a halted one.
         if (layers == 1) options.scores = {.kind = CrossAttentionScore::location, .kernel_size = 3};
         ModelBuildOptions setting = tiny_setting();
         setting.memory.recompute_granularity = recompute;
@@ -136,7 +136,7 @@ TEST(Recurrence, CompactionChangesNothing) {
         for (const AuxiliaryMetric& each : losses.watched)
           if (each.name.ends_with("steps")) steps.push_back(each.sum);
         EXPECT_GT(steps.at(0), 22);            // some tokens take a second step
-        EXPECT_LT(steps.at(0), 0.9 * 22 * 5);  // and some do not take all
+        EXPECT_LT(steps.at(0), 0.9 * 22 * 5);  // and some halt early
         backward(total);
         for (const auto& parameter : model->parameters().all())
           for (const double each : values_of(parameter->gradient)) here.push_back(each);
@@ -146,7 +146,7 @@ TEST(Recurrence, CompactionChangesNothing) {
     }
 }
 
-TEST(Recurrence, ReadsOnFromKeptKeysOfEachStep) {
+TEST(Recurrence, CachedLogitsMatchFullPass) {
   const NoGradGuard unrecorded;
   for (const RecurrenceType count : counts)
     for (const PositionEmbeddingType positions :
@@ -158,13 +158,13 @@ TEST(Recurrence, ReadsOnFromKeptKeysOfEachStep) {
       const auto model = make_encoder_decoder(options, tiny_setting());
       const ModelInput all = reading();
       const Values expected = scores_of(*model, all);
-      const auto kept = std::make_shared<KVCache>();
+      const auto cache = std::make_shared<KVCache>();
       for (std::int64_t column = 0; column < target_columns; ++column) {
         Fields fields = {{"tokens", testing::columns(field_of(all.fields, "tokens"), column, 1)}};
         if (column == 0)
           for (const char* name : {"source", "source_length"}) fields[name] = all.fields.at(name);
         const Values found = values_of(
-            model->scores({.fields = fields, .only_last = true}, ForwardContext{.kv_cache = kept})
+            model->scores({.fields = fields, .only_last = true}, ForwardContext{.kv_cache = cache})
                 .scores.value());
         for (std::size_t row = 0; row < rows.size(); ++row)
           for (std::size_t id = 0; id < testing::vocabulary; ++id) {
@@ -178,8 +178,8 @@ TEST(Recurrence, ReadsOnFromKeptKeysOfEachStep) {
     }
 }
 
-// However many steps a later token makes the others take.
-TEST(Recurrence, ATargetDependsOnNothingBehindIt) {
+// A later token may change the number of steps of the batch.
+TEST(Recurrence, DoesNotAttendToLaterTokens) {
   for (const RecurrenceType count : counts) {
     const auto model = make_encoder_decoder(tiny(count), tiny_setting());
     const ModelInput later = reading();
@@ -196,8 +196,8 @@ TEST(Recurrence, ATargetDependsOnNothingBehindIt) {
   }
 }
 
-// Neither what padding holds nor how much there is of it; and no padding takes a step.
-TEST(Recurrence, PaddingNeverRuns) {
+// Results depend neither on the values nor on the amount of padding.
+TEST(Recurrence, PaddingDoesNotTakeSteps) {
   for (const RecurrenceType count : counts) {
     const auto model = make_encoder_decoder(tiny(count), tiny_setting());
     const Losses narrow = model->losses(reading(), {}), wide = model->losses(reading({9, 7}), {});
@@ -216,9 +216,8 @@ TEST(Recurrence, PaddingNeverRuns) {
   }
 }
 
-// A bias that never lets halt: all steps, with all weight on the last one; one that always does:
-// one step.
-TEST(Recurrence, HaltingBiasSetsTheNumberOfSteps) {
+// A very low bias runs all steps with all weight on the last one; a very high bias runs one step.
+TEST(Recurrence, HaltingBiasControlsStepCount) {
   const auto with = [](RecurrenceType count, double bias, std::int64_t steps) {
     EncoderDecoderOptions options = tiny(count);
     options.recurrence.halting.bias = bias;
@@ -239,7 +238,7 @@ TEST(Recurrence, HaltingBiasSetsTheNumberOfSteps) {
   }
 }
 
-TEST(Recurrence, RefusesWhatCannotBe) {
+TEST(Recurrence, RejectsIncompatibleOptions) {
   EncoderDecoderOptions reversible = tiny(RecurrenceType::adaptive);
   reversible.common.residual = ResidualKind::reversible;
   EXPECT_THROW(make_encoder_decoder(reversible, tiny_setting()), ConfigurationError);

@@ -1,4 +1,4 @@
-// What is read in place of true words is the same on every layout and in every memory mode.
+// Scheduled sampling matches one process on every layout and in every memory mode.
 #include "tests/models/equality_testing.h"
 #include "tests/models/source_look_mesh_testing.h"
 
@@ -15,8 +15,8 @@ Kind kind_of(const char* name,
             EncoderDecoderOptions options;
             options.common = testing::dropped_options(NormPosition::pre);
             options.common.residual = residual;
-            // The gradient of a bias of keys is rounding alone, of which Adam makes steps: small
-            // weights keep them below the bound.
+            // Key biases have zero gradient up to rounding, which Adam amplifies; small weights
+            // keep the error below the bound.
             options.common.initial_deviation = 0.05;
             options.source = source;
             ModelBuildOptions setting = given;
@@ -26,7 +26,7 @@ Kind kind_of(const char* name,
           testing::looked_pairs};
 }
 
-TEST(ScheduledSamplingMesh, EveryKindInEveryModeOnLayouts) {
+TEST(ScheduledSamplingMesh, EveryMethodMatchesOneProcessOnLayouts) {
   using enum ScheduledSamplingMethod;
   const ScheduledSampling sampled = {.mixing = parallel,
                                      .guess = ScheduledSamplingPrediction::sample,
@@ -39,7 +39,7 @@ TEST(ScheduledSamplingMesh, EveryKindInEveryModeOnLayouts) {
   noisy.guess = ScheduledSamplingPrediction::gumbel;
   sparse.guess = ScheduledSamplingPrediction::sparsemax;
   sparse.temperature = 1.0 / 3;
-  // Sequential guesses are parallel ones of more passes. Nothing here knows of ZeRO.
+  // Sequential sampling equals parallel sampling with more passes. ZeRO has no effect here.
   testing::expect_equal({kind_of("parallel", sampled, {}),
                          kind_of("two passes, Gumbel", noisy, {}),
                          kind_of("two passes, sparse, copied", sparse, {.copies = true})},

@@ -25,7 +25,7 @@ EncoderDecoderOptions tiny(double dropout = 0) {
   return options;
 }
 
-// Of a share of true words that stays what it is.
+// A constant gold probability `share`.
 ScheduledSampling with_share(ScheduledSamplingMethod mixing,
                              ScheduledSamplingPrediction guess,
                              double share) {
@@ -64,7 +64,7 @@ const std::vector<ScheduledSampling>& all_kinds(double share) {
 
 const ForwardContext training = {.training = true, .random = Random(3)};
 
-TEST(ScheduledSampling, SharesFallAsTheScheduleSays) {
+TEST(ScheduledSampling, GoldProbabilityFollowsSchedule) {
   ScheduledSampling options = {
       .schedule = GoldProbabilitySchedule::linear, .least = 0.25, .decay = 0.1};
   EXPECT_DOUBLE_EQ(options.gold_share(0), 1);
@@ -81,7 +81,7 @@ TEST(ScheduledSampling, SharesFallAsTheScheduleSays) {
   EXPECT_DOUBLE_EQ(options.gold_share(1000), 0.5);
 }
 
-TEST(ScheduledSampling, WeightsOfSoftGuesses) {
+TEST(ScheduledSampling, PredictionWeightsMatchFormulas) {
   const Values scores = {0.2, 1.5, -1, 0.7, 0.1, 0.3, -2};
   double sum = 0;
   Values soft;
@@ -134,7 +134,7 @@ TEST(ScheduledSampling, ReadsTheTemperatureFromItsKey) {
   EXPECT_THROW(given("0"), ConfigurationError);
 }
 
-TEST(ScheduledSampling, TrueWordsAloneAreTeacherForcing) {
+TEST(ScheduledSampling, GoldProbabilityOneEqualsTeacherForcing) {
   const Values expected =
       values_of(testing::losses_of(*model_with({}, tiny(0.3)), reading(), training).value());
   for (const ScheduledSampling& kind : all_kinds(1))
@@ -149,21 +149,21 @@ TEST(ScheduledSampling, TrueWordsAloneAreTeacherForcing) {
   }
 }
 
-// Asked once a word for the likeliest, it reads what it says greedily.
-TEST(ScheduledSampling, SequentialGuessesAreARollOut) {
+// Sequential argmax predictions are the greedy rollout.
+TEST(ScheduledSampling, SequentialArgmaxEqualsGreedyRollout) {
   const NoGradGuard unrecorded;
   const auto options =
       with_share(ScheduledSamplingMethod::sequential, ScheduledSamplingPrediction::argmax, 0);
   const auto model = model_with(options);
   const ModelInput found = mix_in_predictions(options, *model, reading(), training);
-  ModelInput said = reading();
+  ModelInput greedy = reading();
   for (std::int64_t t = 0; t + 1 < columns; ++t) {
-    const Tensor scores = model->scores(said, training).scores.value();
+    const Tensor scores = model->scores(greedy, training).scores.value();
     for (std::size_t row = 0; row < rows.size(); ++row) {
       const double* const here =
           scores.data<double>() +
           (static_cast<std::int64_t>(row) * columns + t) * testing::vocabulary;
-      row_of(said.fields["tokens"], row)[static_cast<std::size_t>(t) + 1] =
+      row_of(greedy.fields["tokens"], row)[static_cast<std::size_t>(t) + 1] =
           std::max_element(here, here + testing::vocabulary) - here;
     }
   }
@@ -171,16 +171,16 @@ TEST(ScheduledSampling, SequentialGuessesAreARollOut) {
     const auto span = read.fields.at("tokens").span<std::int64_t>();
     return std::vector(span.begin(), span.end());
   };
-  EXPECT_EQ(ids(found), ids(said));
-  // And as many parallel passes are the same.
+  EXPECT_EQ(ids(found), ids(greedy));
+  // Parallel sampling with as many passes gives equal tokens.
   ScheduledSampling passes =
       with_share(ScheduledSamplingMethod::parallel, ScheduledSamplingPrediction::argmax, 0);
   passes.passes = columns - 1;
-  EXPECT_EQ(ids(mix_in_predictions(passes, *model_with(passes), reading(), training)), ids(said));
+  EXPECT_EQ(ids(mix_in_predictions(passes, *model_with(passes), reading(), training)), ids(greedy));
 }
 
-// Passes that only ask count no token into the centroids.
-TEST(ScheduledSampling, ClustersFollowWhatIsReadOnce) {
+// Sampling passes add no token to the centroids.
+TEST(ScheduledSampling, SamplingPassesDoNotUpdateCentroids) {
   EncoderDecoderOptions options = tiny();
   options.common.attention.encoder_kinds = {"routing"};
   options.common.attention.routing.clusters = 2;
@@ -197,7 +197,7 @@ TEST(ScheduledSampling, ClustersFollowWhatIsReadOnce) {
   for (const ScheduledSampling& kind : all_kinds(0.3)) EXPECT_EQ(counted(kind), once);
 }
 
-TEST(ScheduledSampling, ASharpMeanIsTheLikeliestWord) {
+TEST(ScheduledSampling, LowTemperatureMatchesArgmax) {
   const auto losses = [](ScheduledSamplingPrediction guess) {
     ScheduledSampling options = with_share(ScheduledSamplingMethod::two_pass, guess, 0.4);
     options.temperature = 1e-6;
@@ -212,7 +212,7 @@ TEST(ScheduledSampling, ASharpMeanIsTheLikeliestWord) {
     expect_close(losses(guess), likeliest, 1e-12);
 }
 
-TEST(ScheduledSampling, ATargetDependsOnWhatIsBeforeIt) {
+TEST(ScheduledSampling, DoesNotDependOnLaterTokens) {
   for (const ScheduledSampling& kind : all_kinds(0.5)) {
     const auto model = model_with(kind);
     const ModelInput later = reading();
@@ -227,15 +227,15 @@ TEST(ScheduledSampling, ATargetDependsOnWhatIsBeforeIt) {
   }
 }
 
-// Guesses have no gradient: that of the weights is of what was read.
-TEST(ScheduledSampling, GradientOfAllWeights) {
+// Predictions have no gradient: gradients are those of the mixed input.
+TEST(ScheduledSampling, GradientsMatchFiniteDifferences) {
   const auto model = model_with(
       with_share(ScheduledSamplingMethod::two_pass, ScheduledSamplingPrediction::argmax, 0.4),
       tiny(0.3));
   testing::expect_model_gradients(*model, reading(), training);
 }
 
-TEST(ScheduledSampling, RefusesWhatCannotBe) {
+TEST(ScheduledSampling, RejectsMeanEmbeddingsOutsideTwoPass) {
   EXPECT_EQ(sentence_of<ConfigurationError>([] {
               model_with(with_share(
                   ScheduledSamplingMethod::parallel, ScheduledSamplingPrediction::softmax, 0.5));

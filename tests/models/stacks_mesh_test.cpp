@@ -1,5 +1,4 @@
-// An encoder and a decoder that looks at it are on every layout and with every memory mode what
-// they are on one process.
+// Encoder and decoder stacks match one process on every layout and in every memory mode.
 #include <gtest/gtest.h>
 
 #include "framework/nn/attention/softmax_attention.h"
@@ -26,7 +25,7 @@ constexpr std::int64_t width = 8;
 constexpr std::int64_t vocabulary = 11;
 const std::vector<std::int64_t> source_lengths = {22, 3, 0, 15};
 const std::vector<std::int64_t> target_lengths = {2, target_time, 9, 0};
-constexpr std::int64_t without_source = 2;  // the row
+constexpr std::int64_t without_source = 2;  // row index
 
 struct Case {
   std::string name;
@@ -52,7 +51,7 @@ ModelOptions options_of(const Case& c) {
           .initial_deviation = 0.4};
 }
 
-// Both stacks and an output layer.
+// Encoder and decoder stacks with an output layer.
 struct Translator {
   Parameters parameters;
   CrossAttentionMapping wiring;
@@ -116,7 +115,7 @@ struct Found {
   Tensor dsource;
   Tensor dtarget;
   std::vector<std::shared_ptr<Parameter>> parameters;
-  std::vector<Tensor> gradients;  // over all ranks
+  std::vector<Tensor> gradients;  // summed over all ranks
 };
 
 Found run(const Case& c, const ProcessMesh& mesh) {
@@ -146,8 +145,8 @@ Found run(const Case& c, const ProcessMesh& mesh) {
           .gradients = testing::summed_gradients(model.parameters)};
 }
 
-// A row without a source gives it no gradient, not even one of rounding.
-void expect_nothing_for_no_source(const Tensor& dsource, const Range& rows) {
+// A row without a source has exactly zero source gradient.
+void expect_no_gradient_without_source(const Tensor& dsource, const Range& rows) {
   if (without_source < rows.begin || without_source >= rows.end) return;
   const std::int64_t at = without_source - rows.begin;
   for (const double value : values_of(dsource.slice(at, at + 1))) ASSERT_EQ(value, 0);
@@ -166,7 +165,7 @@ void expect_same(const Case& c, const std::vector<MeshShape>& layouts) {
     expect_close(values_of(found.dtarget),
                  values_of(Held(mesh, batch, target_time).of(whole.dtarget)),
                  1e-9);
-    expect_nothing_for_no_source(found.dsource, source.rows);
+    expect_no_gradient_without_source(found.dsource, source.rows);
     ASSERT_EQ(found.gradients.size(), whole.gradients.size());
     for (std::size_t i = 0; i < found.gradients.size(); ++i) {
       SCOPED_TRACE(found.parameters[i]->name);
@@ -183,7 +182,7 @@ std::vector<MeshShape> all_layouts() {
   return all;
 }
 
-// Each axis, and each way to share time.
+// Each mesh axis, and each kind of sequence sharding.
 const std::vector<MeshShape> some_layouts = {
     {.data = 2, .context = 2}, {.context = 4}, {.context = 2, .tensor = 2, .sequence = true}};
 
@@ -191,7 +190,7 @@ const MemoryOptions chunked = {.feed_forward_chunks = 3, .loss_chunks = 3};
 constexpr LabelSmoothing torch = {0.1, LabelSmoothingStyle::all_classes};
 constexpr LabelSmoothing fairseq = {0.1, LabelSmoothingStyle::wrong_classes};
 
-TEST(EncoderDecoder, IsTheSameOnEveryLayout) {
+TEST(Stack, MatchesOneProcessOnEveryLayout) {
   expect_same({.name = "plain", .norm = NormPosition::post, .smoothing = torch}, all_layouts());
   expect_same({.name = "reversible",
                .memory = chunked,
@@ -200,7 +199,7 @@ TEST(EncoderDecoder, IsTheSameOnEveryLayout) {
               all_layouts());
 }
 
-TEST(EncoderDecoder, IsTheSameWithEachMemoryModeAndWiring) {
+TEST(Stack, MatchesOneProcessInEveryMemoryMode) {
   for (const Case& c :
        std::initializer_list<Case>{{.name = "attention recomputed, full",
        .wiring = CrossAttentionMapping::full,
@@ -226,7 +225,7 @@ TEST(EncoderDecoder, IsTheSameWithEachMemoryModeAndWiring) {
     expect_same(c, some_layouts);
 }
 
-// On one process: what is kept does not change what is computed.
+// Memory options do not change results on one process.
 void expect_same_functions(const Case& a, const Case& b, double tolerance) {
   SCOPED_TRACE(b.name);
   const Found expected = run(a, ProcessMesh());
@@ -238,7 +237,7 @@ void expect_same_functions(const Case& a, const Case& b, double tolerance) {
     expect_close(values_of(found.gradients[i]), values_of(expected.gradients[i]), tolerance);
 }
 
-TEST(EncoderDecoder, WhatIsKeptChangesNothing) {
+TEST(Stack, RecomputationDoesNotChangeResults) {
   for (const CrossAttentionMapping wiring :
        {CrossAttentionMapping::last, CrossAttentionMapping::mix, CrossAttentionMapping::full}) {
     for (const NormPosition norm : {NormPosition::pre, NormPosition::post})
@@ -254,11 +253,11 @@ TEST(EncoderDecoder, WhatIsKeptChangesNothing) {
         other.memory.loss_chunks = 2;
         expect_same_functions(plain, other, 1e-12);
       }
-    Case kept = {.name = "kept", .wiring = wiring, .residual = ResidualKind::reversible};
-    Case rebuilt = kept;
+    Case stored = {.name = "kept", .wiring = wiring, .residual = ResidualKind::reversible};
+    Case rebuilt = stored;
     rebuilt.name = "rebuilt";
-    kept.memory.keep_streams = true;
-    expect_same_functions(kept, rebuilt, 1e-10);
+    stored.memory.keep_streams = true;
+    expect_same_functions(stored, rebuilt, 1e-10);
   }
 }
 

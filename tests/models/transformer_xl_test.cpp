@@ -1,4 +1,4 @@
-// Transformer-XL: what its memory means.
+// Transformer-XL and its memory.
 #include "models/transformer_xl.h"
 
 #include "framework/nn/attention/relative_attention.h"
@@ -30,7 +30,7 @@ TransformerXlOptions tiny(NormPosition norm = NormPosition::post, std::int64_t m
   return options;
 }
 
-// The losses [streams, time] of segments of those lengths, memory carried.
+// Losses [streams, time] of consecutive segments of these lengths, with memory.
 Values losses_of(const Model& model,
                  const Tensor& text,
                  const std::vector<std::int64_t>& lengths,
@@ -54,7 +54,7 @@ Values losses_of(const Model& model,
   return result;
 }
 
-TEST(TransformerXl, StartsWithTheLossOfAGuess) {
+TEST(TransformerXl, StartsAtUniformLoss) {
   TransformerXlOptions options = tiny();
   options.common.initial_deviation = 0.02;
   const auto model = make_transformer_xl(options, tiny_setting());
@@ -64,14 +64,14 @@ TEST(TransformerXl, StartsWithTheLossOfAGuess) {
   EXPECT_NEAR(total / 80, std::log(11.0), 0.05);
 }
 
-TEST(TransformerXl, GradientOfAllWeightsWithMemory) {
+TEST(TransformerXl, GradientsWithMemoryMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const NormPosition norm : placements)
     for (const double dropout : {0.0, 0.3})
       for (const bool shared : {true, false}) {
         TransformerXlOptions options = tiny(norm);
         options.common.activation =
-            FeedForwardActivation::gelu;  // relu has kinks, which differences cross
+            FeedForwardActivation::gelu;  // relu has kinks, which finite differences may cross
         options.common.dropout = options.common.attention_dropout = dropout;
         options.share_position_biases = shared;
         const auto model = make_transformer_xl(options, tiny_setting());
@@ -82,7 +82,7 @@ TEST(TransformerXl, GradientOfAllWeightsWithMemory) {
       }
 }
 
-TEST(TransformerXl, DescendsOnARepeatedSegment) {
+TEST(TransformerXl, ReducesLossOnRepeatedSegment) {
   const auto model = make_transformer_xl(tiny(), tiny_setting());
   const RecurrentState memory =
       memory_of({random_tensor({2, 4, 8}, 4), random_tensor({2, 4, 8}, 5)});
@@ -91,7 +91,7 @@ TEST(TransformerXl, DescendsOnARepeatedSegment) {
   EXPECT_LT(last, 0.5 * first);
 }
 
-TEST(TransformerXl, MemoryEqualsOneLongSegment) {
+TEST(TransformerXl, MemoryMatchesOneLongSegment) {
   const Tensor text = random_ids(2, 13, 1);
   for (const NormPosition norm : placements) {
     const auto model = make_transformer_xl(tiny(norm), tiny_setting());
@@ -102,8 +102,8 @@ TEST(TransformerXl, MemoryEqualsOneLongSegment) {
   }
 }
 
-// What these kinds see depends on distances alone, which a memory keeps.
-TEST(TransformerXl, MemoryEqualsOneLongSegmentForKindsThatShift) {
+// These masks depend only on relative positions, which a memory preserves.
+TEST(TransformerXl, MemoryMatchesOneLongSegmentWithSparseAttention) {
   const Tensor text = random_ids(2, 13, 1);
   TransformerXlOptions options = tiny();
   options.common.attention = {.sliding_window = {3}, .dilation = 2, .stride = 3};
@@ -121,7 +121,7 @@ TEST(TransformerXl, MemoryEqualsOneLongSegmentForKindsThatShift) {
   expect_close(losses_of(*model, text, {4, 4, 4}, 2), losses_of(*model, text, {4, 4, 4}, 8), 1e-12);
 }
 
-TEST(TransformerXl, EvaluationMayRememberMoreThanTraining) {
+TEST(TransformerXl, EvaluationSupportsLongerMemory) {
   const Tensor text = random_ids(2, 13, 1);
   const auto model = make_transformer_xl(tiny(NormPosition::post, 2), tiny_setting());
   EXPECT_EQ(model->body().longest_memory(), 2);
@@ -131,7 +131,7 @@ TEST(TransformerXl, EvaluationMayRememberMoreThanTraining) {
   EXPECT_GT(std::abs(shorter[11] - whole[11]), 1e-6) << "the last token has lost some context";
 }
 
-TEST(TransformerXl, WithoutMemoryEachSegmentStandsAlone) {
+TEST(TransformerXl, SegmentsAreIndependentWithoutMemory) {
   const Tensor text = random_ids(2, 9, 1);
   const auto model = make_transformer_xl(tiny(NormPosition::post, 0), tiny_setting());
   const Values carried = losses_of(*model, text, {4, 4}, 0);
@@ -142,7 +142,7 @@ TEST(TransformerXl, WithoutMemoryEachSegmentStandsAlone) {
     for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(carried[row * 8 + 4 + i], alone[row * 4 + i]);
 }
 
-// x, through which no gradient passes into the first `count` rows of time.
+// x, with the gradient of the first `count` positions set to 0.
 Variable stopped_before(const Variable& x, std::int64_t count) {
   return record(x.value().clone(), {x}, [count](BackwardContext& gradients) {
     const Tensor dx = gradients.release_output();
@@ -152,8 +152,8 @@ Variable stopped_before(const Variable& x, std::int64_t count) {
   });
 }
 
-// The model's own mathematics over one long segment, put together by hand: each layer's input is
-// cut from what came before at `border`. The gradients of the losses after the border.
+// Reference over one long segment: layer inputs before `border` have no gradient. Computes
+// gradients of the losses after the border.
 void backward_of_long_segment(Parameters& parameters,
                               const TransformerXlOptions& options,
                               const Parameters& weights,
@@ -202,7 +202,7 @@ void backward_of_long_segment(Parameters& parameters,
   backward(sum(output.losses(hidden, targets)));
 }
 
-TEST(TransformerXl, GradientsAreThoseOfTheLongSegmentCutAtTheBorder) {
+TEST(TransformerXl, GradientsMatchLongSegmentCutAtMemory) {
   const Tensor text = random_ids(2, 9, 1);
   for (const NormPosition norm : placements) {
     const TransformerXlOptions options = tiny(norm, 5);
@@ -225,7 +225,7 @@ TEST(TransformerXl, GradientsAreThoseOfTheLongSegmentCutAtTheBorder) {
   }
 }
 
-TEST(TransformerXl, MemoryRowsCountInTheGradientOfTheKeyWeights) {
+TEST(TransformerXl, MemoryContributesToKeyWeightGradients) {
   TransformerXlOptions options = tiny();
   options.common.layers = 1;
   const auto model = make_transformer_xl(options, tiny_setting());
@@ -244,7 +244,7 @@ TEST(TransformerXl, MemoryRowsCountInTheGradientOfTheKeyWeights) {
   EXPECT_GT(gradient(memory_of({random_tensor({2, 4, 8}, 4)})), 1e-3);
 }
 
-TEST(TransformerXl, RemembersTheLastInputsOfEachLayer) {
+TEST(TransformerXl, MemoryContainsLastInputsPerLayer) {
   const Tensor text = random_ids(2, 13, 1);
   for (const std::int64_t longest : {1, 3, 5, 7, 100}) {
     const auto model = make_transformer_xl(tiny(), tiny_setting());
@@ -284,7 +284,7 @@ TEST(TransformerXl, RemembersTheLastInputsOfEachLayer) {
   }
 }
 
-TEST(TransformerXl, RemembersTheScaledEmbeddingsBelowTheFirstLayer) {
+TEST(TransformerXl, FirstLayerMemoryContainsScaledEmbeddings) {
   const Tensor text = random_ids(1, 6, 1);
   const auto model = make_transformer_xl(tiny(), tiny_setting());
   const RecurrentState memory =
@@ -297,7 +297,7 @@ TEST(TransformerXl, RemembersTheScaledEmbeddingsBelowTheFirstLayer) {
                   1e-14);
 }
 
-TEST(TransformerXl, TheMemoryIsAValueThatLaterPassesDoNotChange) {
+TEST(TransformerXl, LaterPassesDoNotChangeMemory) {
   const Tensor text = random_ids(1, 11, 1);
   const auto model = make_transformer_xl(tiny(), tiny_setting());
   const RecurrentState memory =
@@ -307,7 +307,7 @@ TEST(TransformerXl, TheMemoryIsAValueThatLaterPassesDoNotChange) {
   EXPECT_TRUE(testing::same_bits(memory.tensors[1].tensor, before));
 }
 
-TEST(TransformerXl, SameLengthShowsEveryQueryAsManyKeysAsTheMemoryIsLong) {
+TEST(TransformerXl, SameLengthLimitsQueriesToMemoryLength) {
   TransformerXlOptions options = tiny();
   options.common.layers = 1;
   options.same_length = true;
@@ -323,14 +323,14 @@ TEST(TransformerXl, SameLengthShowsEveryQueryAsManyKeysAsTheMemoryIsLong) {
     changed.data<double>()[row * 8] += 1;
     const Values after = losses(memory_of({changed}));
     for (std::int64_t i = 0; i < 6; ++i) {
-      const bool seen = i + 4 - row < 4;  // the distance is below the memory's length
+      const bool seen = i + 4 - row < 4;  // the relative position is below the memory length
       EXPECT_EQ(before[static_cast<std::size_t>(i)] != after[static_cast<std::size_t>(i)], seen)
           << "row " << row << ", query " << i;
     }
   }
 }
 
-TEST(TransformerXl, SameLengthChangesNothingWhileNoQuerySeesMore) {
+TEST(TransformerXl, SameLengthHasNoEffectBelowMemoryLength) {
   TransformerXlOptions options = tiny();
   const auto model = make_transformer_xl(options, tiny_setting());
   options.same_length = true;
@@ -340,7 +340,7 @@ TEST(TransformerXl, SameLengthChangesNothingWhileNoQuerySeesMore) {
   EXPECT_NE(losses_of(*model, text, {4, 4}, 4), losses_of(*same_length, text, {4, 4}, 4));
 }
 
-TEST(TransformerXl, AClampBeyondTheGreatestDistanceChangesNothing) {
+TEST(TransformerXl, ClampBeyondMaxDistanceHasNoEffect) {
   const Tensor text = random_ids(2, 9, 1);
   const auto losses = [&](std::optional<std::int64_t> clamp) {
     TransformerXlOptions options = tiny();
@@ -362,7 +362,7 @@ TEST(TransformerXl, StreamsDoNotMix) {
   }
 }
 
-TEST(TransformerXl, PositionBiasesDoNotDecayButMatricesDo) {
+TEST(TransformerXl, PositionBiasesHaveNoWeightDecay) {
   const auto model = make_transformer_xl(tiny(), tiny_setting());
   EXPECT_FALSE(model->parameters().named("content_bias").decays);
   EXPECT_FALSE(model->parameters().named("position_bias").decays);

@@ -1,5 +1,5 @@
-// The Universal Transformer trains the same in every memory mode on every layout as on one process,
-// and halts at the same steps.
+// The Universal Transformer matches one process on every layout and in every memory mode, including
+// its halting steps.
 #include "models/universal_transformer.h"
 #include "tests/models/equality_testing.h"
 
@@ -23,8 +23,8 @@ Kind universal(const std::string& name, const UniversalTransformerOptions& optio
 std::vector<Kind> kinds() {
   UniversalTransformerOptions fixed;
   fixed.common = dropped_options(NormPosition::pre);
-  // Adam makes steps of the rounding of a key's bias, whose gradient is nothing else: it is small
-  // where scores are.
+  // Key biases have zero gradient up to rounding, which Adam amplifies; small weights keep the
+  // error below the bound.
   fixed.common.initial_deviation = 0.04;
   fixed.halting.steps = 2;
   fixed.signals.longest_offset = 7;
@@ -45,7 +45,7 @@ std::vector<Kind> kinds() {
           universal("adaptive as tensor2tensor", before)};
 }
 
-TEST(UniversalTransformerLayouts, EveryKindInEveryModeOnEveryLayout) {
+TEST(UniversalTransformerLayouts, EveryModelMatchesOneProcess) {
   testing::expect_equal(kinds(), testing::layouts(), {.steps = 2});
 }
 

@@ -1,4 +1,4 @@
-// The Universal Transformer: one block's weights in every step.
+// The Universal Transformer: all steps share the weights of one block.
 #include "models/universal_transformer.h"
 
 #include "framework/nn/attention/kv_cache.h"
@@ -33,7 +33,7 @@ Variable first_losses(const Model& model,
   return model.losses(reading, pass).terms.front().values;
 }
 
-TEST(UniversalTransformerModel, GradientOfAllWeights) {
+TEST(UniversalTransformerModel, GradientsMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};
   const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
   for (const auto count : {RecurrenceType::fixed, RecurrenceType::adaptive})
@@ -62,8 +62,8 @@ TEST(UniversalTransformerModel, GradientOfAllWeights) {
     }
 }
 
-// The gradient of a shared weight is the sum of those that each step's own would have.
-TEST(UniversalTransformerModel, RunsOneLayerAsOftenAsItSays) {
+// The gradient of a shared weight is the sum of the gradients of its unrolled copies.
+TEST(UniversalTransformerModel, SharedLayerMatchesUnrolledLayers) {
   const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
   UniversalTransformerOptions options = tiny(RecurrenceType::fixed);
   const auto one = make_universal_transformer(options, tiny_setting());
@@ -101,7 +101,7 @@ TEST(UniversalTransformerModel, RunsOneLayerAsOftenAsItSays) {
   }
 }
 
-TEST(UniversalTransformerModel, SeesNothingOfTheFutureHoweverLongThatTakes) {
+TEST(UniversalTransformerModel, DoesNotAttendToLaterTokens) {
   for (const auto count : {RecurrenceType::fixed, RecurrenceType::adaptive}) {
     const auto model = make_universal_transformer(tiny(count), tiny_setting());
     const Tensor text = random_ids(1, 6, 1);
@@ -119,7 +119,7 @@ TEST(UniversalTransformerModel, SeesNothingOfTheFutureHoweverLongThatTakes) {
   }
 }
 
-TEST(UniversalTransformerModel, SaysHowManyStepsItTook) {
+TEST(UniversalTransformerModel, ReportsActSteps) {
   UniversalTransformerOptions options = tiny(RecurrenceType::adaptive);
   options.halting.bias = 30;
   const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
@@ -134,8 +134,8 @@ TEST(UniversalTransformerModel, SaysHowManyStepsItTook) {
   EXPECT_NEAR(losses.terms[1].values.value().item(), 20, 1e-9);
 }
 
-// What was read before has keys of every step, also where it halted early.
-TEST(UniversalTransformerModel, ReadsOnFromKeptKeys) {
+// Cached tokens have keys of every step, also after they halted.
+TEST(UniversalTransformerModel, CachedLogitsMatchFullPass) {
   const NoGradGuard unrecorded;
   const Tensor text = random_ids(2, 6, 1);
   for (const auto count : {RecurrenceType::fixed, RecurrenceType::adaptive})
@@ -147,10 +147,10 @@ TEST(UniversalTransformerModel, ReadsOnFromKeptKeys) {
       ASSERT_TRUE(model->body().supports_kv_cache());
       const Values whole =
           values_of(model->scores(segment_of(text, 0, 5), ForwardContext()).scores.value());
-      const auto kept = std::make_shared<KVCache>();
+      const auto cache = std::make_shared<KVCache>();
       for (const auto& [begin, end] : std::vector<Range>{{0, 2}, {2, 3}, {3, 5}}) {
         const Values now = values_of(
-            model->scores(segment_of(text, begin, end - begin), ForwardContext{.kv_cache = kept})
+            model->scores(segment_of(text, begin, end - begin), ForwardContext{.kv_cache = cache})
                 .scores.value());
         for (std::int64_t row = 0; row < 2; ++row) {
           const auto part = now.begin() + row * (end - begin) * testing::vocabulary;
@@ -162,7 +162,7 @@ TEST(UniversalTransformerModel, ReadsOnFromKeptKeys) {
     }
 }
 
-TEST(UniversalTransformerModel, OffsetsOfPositionsAreForTraining) {
+TEST(UniversalTransformerModel, PositionShiftAppliesOnlyInTraining) {
   UniversalTransformerOptions options = tiny(RecurrenceType::fixed);
   const auto plain = make_universal_transformer(options, tiny_setting());
   options.signals.longest_offset = 1000;
@@ -177,14 +177,14 @@ TEST(UniversalTransformerModel, OffsetsOfPositionsAreForTraining) {
   EXPECT_THROW(make_universal_transformer(options, tiny_setting()), ConfigurationError);
 }
 
-TEST(UniversalTransformerModel, TwoStreamsAndHaltingDoNotGoTogether) {
+TEST(UniversalTransformerModel, RejectsReversibleResidualWithAct) {
   UniversalTransformerOptions options = tiny(RecurrenceType::adaptive, NormPosition::pre);
   options.common.residual = ResidualKind::reversible;
   EXPECT_THROW(make_universal_transformer(options, tiny_setting()), ConfigurationError);
 }
 
-// How often the slowest position runs depends on who is in its batch: nothing else may.
-TEST(UniversalTransformerModel, WhatTheSlowestPositionDecidesIsRefused) {
+// The steps of the slowest position depend on the rest of the batch; results must not.
+TEST(UniversalTransformerModel, RejectsOptionsThatDependOnSlowestPosition) {
   UniversalTransformerOptions last = tiny(RecurrenceType::adaptive, NormPosition::pre);
   last.halting.output = ActOptions::Output::last;
   make_universal_transformer(last, tiny_setting());

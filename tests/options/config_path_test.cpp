@@ -31,7 +31,7 @@ Assignment from_set(const std::string& key, const std::string& text) {
   return {key, Assignment::Kind::scalar, {{text}}, {}};
 }
 
-TEST(ConfigPath, KnowsTheKeyAndThePlaceThatNamedIt) {
+TEST(ConfigPath, ReportsKeyAndLocation) {
   Values values;
   OptionTable table = table_of(values);
   EXPECT_EQ(values.text.describe(), "data.train: book.txt");
@@ -43,14 +43,14 @@ TEST(ConfigPath, KnowsTheKeyAndThePlaceThatNamedIt) {
   EXPECT_EQ(ConfigPath("a.txt").describe(), "a.txt");
 }
 
-TEST(ConfigPath, AWrongValueLeavesThePlaceOfTheRightOne) {
+TEST(ConfigPath, InvalidValueKeepsLocation) {
   Values values;
   OptionTable table = table_of(values);
   table.assign(std::vector{from_file("run.output_dir", "out"), from_set("run.output_dir", "")});
   EXPECT_EQ(values.directory.describe(), "run.yaml:3:5: run.output_dir: out");
 }
 
-TEST(ConfigPath, OfWhatIsNotThereItSaysWhereToLookAndWhatMakesIt) {
+TEST(ConfigPath, HintsAtDirectoryAndCommandForMissingFile) {
   const std::string from = "; check the current directory, where relative paths start: " + here();
   EXPECT_EQ(ConfigPath("book.txt").not_found_hint(), from);
   EXPECT_EQ(ConfigPath("/a/book.txt").not_found_hint(), "");
@@ -64,7 +64,7 @@ TEST(ConfigPath, OfWhatIsNotThereItSaysWhereToLookAndWhatMakesIt) {
   EXPECT_EQ(ConfigPath("/a/corpora/kjv/train.txt").not_found_hint(), "");
 }
 
-TEST(ConfigPath, TheHomeDirectoryStandsForATilde) {
+TEST(ConfigPath, ExpandsTilde) {
   const auto taken = [](const std::string& text) {
     Values values;
     OptionTable table = table_of(values);
@@ -79,7 +79,7 @@ TEST(ConfigPath, TheHomeDirectoryStandsForATilde) {
   EXPECT_EQ(taken("runs/~/a"), "runs/~/a");
 }
 
-TEST(ConfigPath, WithoutAHomeDirectoryATildeIsRefused) {
+TEST(ConfigPath, RejectsTildeWithoutHome) {
   Values values;
   OptionTable table = table_of(values);
   table.assign(std::vector{from_file("run.output_dir", "~/runs")});
