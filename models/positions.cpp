@@ -133,13 +133,16 @@ void declare(OptionTable& table,
   table.add("model.max_position_embeddings",
             options.longest,
             sequences == Sequences::segments
-                ? "number of learned positions; none: data.seq_length"
-                : "number of learned positions; none: the longest sequence of the data",
+                ? "number of learned positions; none: data.seq_length. With rope, only exported"
+                : "number of learned positions; none: the longest sequence of the data. With "
+                  "rope, only exported",
             between(1, longest_sequence),
             affects_weights());
   table.warn("model.max_position_embeddings", [&options]() -> std::string {
-    return options.learned() ? ""
-                             : "model.position_embedding_type is not learned; used only for export";
+    // Exported models of rotary positions contain it.
+    return options.learned() || options.kind == PositionEmbeddingType::rotary
+               ? ""
+               : "model.position_embedding_type is neither learned nor rope";
   });
   table.add("model.position_embedding_offset",
             options.first,

@@ -199,8 +199,9 @@ MeshShape mesh_shape(const ParallelOptions& options, int ranks) {
   }
   if (ranks % others != 0) {
     throw ConfigurationError(
-        "expected a multiple of parallel.context_parallel_size {} x parallel.tensor_parallel_size "
-        "{} ranks, found {}; {}, or reduce these keys",
+        "expected a multiple of {} ranks (parallel.context_parallel_size {} x "
+        "parallel.tensor_parallel_size {}), found {}; {}, or reduce these keys",
+        others,
         options.context,
         options.tensor,
         ranks,

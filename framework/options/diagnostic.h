@@ -8,7 +8,7 @@
 namespace longspan {
 
 // Maximum number of reported errors; the remaining ones are counted.
-inline constexpr std::size_t most_told = 20;
+inline constexpr std::size_t most_told = 50;
 
 // A location in a file, counted from 1; without a file, the command line.
 struct SourceLocation {

@@ -106,6 +106,11 @@ void OptionTable::warn(const std::string& key, std::function<std::string()> reas
   warnings_.push_back({key, std::move(reason)});
 }
 
+void OptionTable::caution(const std::string& key, std::function<std::string()> message) {
+  require(has(key), "a warning names the undeclared option {}", key);
+  warnings_.push_back({key, std::move(message), false});
+}
+
 void OptionTable::note_other_family(const std::string& key, std::string sentence) {
   elsewhere_.emplace(key, std::move(sentence));
 }
@@ -348,7 +353,9 @@ std::vector<std::string> OptionTable::warnings() const {
     if (!entry.mark || is_default(warning.key)) continue;
     const std::string reason = warning.reason();
     if (!reason.empty())
-      found.push_back({*entry.mark, fmt::format("{} is ignored: {}", entry.key, reason)});
+      found.push_back(
+          {*entry.mark,
+           fmt::format("{}{}{}", entry.key, warning.is_ignored ? " is ignored: " : ": ", reason)});
   }
   return lines_of(std::move(found));
 }

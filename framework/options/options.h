@@ -218,6 +218,9 @@ class OptionTable {
   // Adds a warning for a key that other keys may disable: `reason` returns why, or nothing. The
   // warning is "KEY is ignored: REASON".
   void warn(const std::string& key, std::function<std::string()> reason);
+  // Adds a warning for a key that has an effect, but probably not the intended one: `message`
+  // returns it, or nothing. The warning is "KEY: MESSAGE".
+  void caution(const std::string& key, std::function<std::string()> message);
 
   // Marks a key of another model family: using it reports the key followed by `sentence` ("requires
   // model.family transformer_xl, found decoder").
@@ -235,8 +238,7 @@ class OptionTable {
   std::vector<Diagnostic> diagnostics() const;
   // Throws ConfigurationError if there are errors: see throw_if_any.
   void finish() const { throw_if_any(diagnostics()); }
-  // Requires finish(). Returns a warning for each given, non-default key that has no effect, in
-  // file order.
+  // Requires finish(). Returns the warnings for given, non-default keys, in file order.
   std::vector<std::string> warnings() const;
 
   bool has(std::string_view key) const;
@@ -270,6 +272,7 @@ class OptionTable {
   struct Warning {
     std::string key;
     std::function<std::string()> reason;
+    bool is_ignored = true;  // the key; otherwise `reason` is the whole message
   };
 
   static std::unique_ptr<OptionBinding> bind(std::int64_t& value);

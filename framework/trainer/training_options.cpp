@@ -256,12 +256,12 @@ void declare(OptionTable& table, TrainingOptions& options) {
                     options.warmup);
               });
   // Not an error: short trial runs override the number of steps.
-  table.warn("training.lr_scheduler.warmup_steps", [&options]() -> std::string {
+  table.caution("training.lr_scheduler.warmup_steps", [&options]() -> std::string {
     if (options.schedule_steps || options.warmup <= options.steps) return "";
     return fmt::format(
-        "training.max_steps: expected at least the {} updates of the warm-up, found {}",
-        options.warmup,
-        options.steps);
+        "expected at most training.max_steps = {}, found {}; training ends during the warm-up",
+        options.steps,
+        options.warmup);
   });
 }
 

@@ -49,7 +49,7 @@ TEST(LinearAttention, GradientsMatchDifferences) {
                                      random_tensor({batch, 5, heads}, 4)});
 }
 
-TEST(LinearAttention, GradientsOfSoftmaxKeysMatchDifferences) {
+TEST(LinearAttention, SoftmaxKeyGradientsMatchDifferences) {
   expect_gradients(
       [](const auto& in) {
         return linear_attention(softmax_of_features(in[0]),

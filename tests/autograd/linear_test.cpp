@@ -39,7 +39,7 @@ TEST(Linear, TwoInputGradientsMatchDifferences) {
   }
 }
 
-TEST(Linear, TwoInputsEqualSumOfProducts) {
+TEST(Linear, TwoInputsEqualSummedProducts) {
   const Variable a(random_tensor({2, 3, 5}, 1)), a_weight(random_tensor({4, 5}, 2));
   const Variable b(random_tensor({2, 3, 2}, 3)), b_weight(random_tensor({4, 2}, 4));
   const Variable bias(random_tensor({4}, 5));

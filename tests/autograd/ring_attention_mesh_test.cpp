@@ -324,17 +324,11 @@ void expect_all_equal_whole(const std::vector<Case>& cases) {
 
 TEST(RingAttention, MatchesFullAttention) { expect_all_equal_whole(cases()); }
 
-TEST(RingAttention, SupportsKeysOfAnotherLength) {
-  expect_all_equal_whole(cases_of_two_lengths());
-}
+TEST(RingAttention, SupportsOtherKeyLengths) { expect_all_equal_whole(cases_of_two_lengths()); }
 
-TEST(RingAttention, SupportsRelativeTables) {
-  expect_all_equal_whole(cases_with_tables());
-}
+TEST(RingAttention, SupportsRelativeTables) { expect_all_equal_whole(cases_with_tables()); }
 
-TEST(RingAttention, SupportsRelativeBiases) {
-  expect_all_equal_whole(cases_with_biases());
-}
+TEST(RingAttention, SupportsRelativeBiases) { expect_all_equal_whole(cases_with_biases()); }
 
 TEST(RingAttention, MasksPadding) { expect_all_equal_whole(cases_with_padding()); }
 

@@ -64,7 +64,7 @@ TEST(Tape, UnusedOutputHasNoGradient) {
   EXPECT_EQ(values_of(x.gradient()), (Values{3}));
 }
 
-TEST(Tape, PassesGradientsOfAllOutputsTogether) {
+TEST(Tape, PassesAllOutputGradientsTogether) {
   const Variable x = Variable::leaf(vector_of({2}));
   int calls = 0;
   const std::vector<Variable> outputs =
@@ -300,7 +300,7 @@ TEST(Tape, DoesNotRecordConstants) {
   EXPECT_FALSE(Variable::leaf(vector_of({1})).detach().requires_grad());
 }
 
-TEST(Tape, RejectsGradientOfNonLeaf) {
+TEST(Tape, RejectsNonLeafGradient) {
   const Variable x = Variable::leaf(vector_of({1}));
   EXPECT_THROW(times(2, x).gradient(), Failure);
   EXPECT_THROW(Variable(vector_of({1})).gradient(), Failure);

@@ -1,11 +1,10 @@
-// Tile attention against the peak of matrix products measured in the same run: 1024 x 1024 x 1024
-// in f32 on a CPU, 8192 x 8192 x 8192 in bf16 on a GPU. `of_peak` counts what attention_flops
-// and attention_backward_flops count: allowed pairs only, and the scores that are made again. Best
-// times of all repetitions are compared, so that other work on the machine disturbs little. A
-// sparse plan is compared with the full one, which sees every key, relative attention with causal
-// attention, heads that share a key with heads that have one each, and documents of uneven length
-// with one whose window has as many pairs.
-//   benchmark_attention [--device cuda]      OMP_NUM_THREADS: the cores to use
+// Tiled attention against the peak of matrix products measured in the same run: 1024 x 1024 x 1024
+// in f32 on a CPU, 8192 x 8192 x 8192 in bf16 on a GPU. `of_peak` counts the operations of
+// attention_flops and attention_backward_flops: allowed pairs only, with recomputed scores. The
+// best times of all repetitions are compared, because other work on the machine affects them least.
+// Comparisons: sparse plans with the full one, relative with causal attention, grouped keys with
+// one key per head, and documents of uneven length with a window that has as many pairs.
+//   benchmark_attention [--device cuda]      OMP_NUM_THREADS: number of cores
 #include "framework/kernels/attention/attention.h"
 
 #include <benchmark/benchmark.h>
@@ -39,8 +38,8 @@ struct AttentionShape {
   std::int64_t key_heads = 0;  // 0: heads
 };
 
-// The places of the tokens of rows of documents, whose lengths are drawn from 64 to 2,048, as many
-// between a number and twice it as between that and its double.
+// Position of each token in its document, [batch, time]. Document lengths are 64 to 2,048, uniform
+// in the logarithm.
 Tensor places(const AttentionShape& s, const Device& device) {
   const Random random(7);
   std::vector<std::int64_t> all;
@@ -52,20 +51,20 @@ Tensor places(const AttentionShape& s, const Device& device) {
     }
   return Tensor::from<std::int64_t>(all, {s.batch, s.time}, device);
 }
-// A window in which as many pairs are seen as by rows of documents.
+// A window with as many allowed pairs as rows of documents.
 Mask window_of_as_many(const AttentionShape& s, const Tensor& reach) {
   const Tensor here = reach.to_host();
   double pairs = 0;
   for (const std::int64_t place : here.span<std::int64_t>())
     pairs += static_cast<double>(place + 1);
   pairs /= static_cast<double>(s.batch);
-  // w tokens of w pairs and the others of as many as stand before them: w t - w (w - 1) / 2.
+  // Pairs of a window of w keys over t tokens: w t - w (w - 1) / 2.
   const auto time = static_cast<double>(s.time) + 0.5;
   const double window = time - std::sqrt(time * time - 2 * pairs);
   return masks::causal() & masks::window(static_cast<std::int64_t>(std::lround(window)) - 1, 0);
 }
 
-// Each block of 64 queries sees 1 / sparsity of the blocks of keys, drawn at random.
+// Each block of 64 queries attends to a random 1 / sparsity of the blocks of keys.
 Mask random_blocks(std::int64_t keys, std::int64_t sparsity) {
   constexpr std::int64_t length = 64;
   const std::int64_t blocks = keys / length;
@@ -91,7 +90,7 @@ HeadMasks mask_of(const AttentionShape& s) {
       return masks::causal() & masks::window(255, 0);
     case Pattern::strided:
       return masks::causal() & (masks::window(127, 0) | masks::stride(128));
-    case Pattern::image:  // 8,192 pixels, as many as tokens elsewhere
+    case Pattern::image:  // 8,192 pixels, equal to the tokens of the others
       return masks::image({.height = s.time / 128,
                            .width = 128,
                            .query_height = 8,
@@ -134,17 +133,17 @@ AttentionGradient make(const AttentionShape& s, DType dtype, const Device& devic
   return g;
 }
 
-// Of the device, measured once.
+// Peak of the device, measured once.
 double peak_of(const Device& device) {
   static const double peak =
       bench::product_peak(device, device.on_gpu() ? DType::bf16 : DType::f32);
   return peak;
 }
 
-// What a call is compared with.
+// The call to compare with.
 struct Other {
   AttentionGradient call;
-  std::string name;  // empty: there is nothing to compare with
+  std::string name;  // empty: none
 };
 
 Other other_of(const AttentionShape& shape,
@@ -192,7 +191,7 @@ void measure(benchmark::State& state,
   double best = std::numeric_limits<double>::infinity(), best_other = best;
   on(device, [&](auto backend) { attention(backend, g.forward); });
   for (int i = 0; i < 3; ++i) run(g);
-  int others = other.name.empty() ? 0 : 10;  // calls of it that are timed; it may be slow
+  int others = other.name.empty() ? 0 : 10;  // timed calls of it, which may be slow
   if (others > 0) run(other.call);
   for (auto _ : state) {
     const double time = bench::seconds(device, [&] { run(g); });
@@ -231,7 +230,7 @@ constexpr Row rows[] = {
     {"documents_8192/f32", {2, 8192, 0, 4, false, 0, Pattern::documents}, DType::f32},
 };
 
-// As peer_attention.py has them. Relative and causal of one shape, to be compared.
+// Shapes as in peer_attention.py. Relative and causal attention have one shape for comparison.
 constexpr Row gpu_rows[] = {
     {"causal_8192_128/bf16", {2, 8192, 0, 16, false, 0, Pattern::causal, 128}, DType::bf16},
     {"causal_4096_64/bf16", {4, 4096, 0, 16}, DType::bf16},

@@ -1,8 +1,7 @@
-// Beam search with the network of configs/translation.yaml, f32, to stand beside the search of
-// tests/benchmarks/peer_pairs.py: tokens of results a second.
+// Beam search with the network of configs/translation.yaml in f32, for comparison with
+// tests/benchmarks/peer_pairs.py: output tokens per second.
 //   benchmark_beam [INPUTS] [BEAM] [TOKENS]
-// Sources have 32 tokens. What is said is nothing, as nothing was learnt: the end of a sentence is
-// put off until there are TOKENS.
+// Sources have 32 tokens. The weights are initial, so the end token is suppressed until TOKENS.
 #include <fmt/format.h>
 #include <omp.h>
 

@@ -1,5 +1,5 @@
-// The bandwidth of all_reduce between the ranks of a job, over the transport that the session
-// chooses, over MPI messages, and of the MPI library's own MPI_Iallreduce:
+// Bandwidth of all_reduce between the ranks of a job: over the default transport, over MPI
+// messages, and of MPI_Iallreduce.
 //   tests/support/mpirun 2 build/tests/benchmark_collectives
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The best time of `repeats`, in seconds, of the slowest rank.
+// Returns the best time of `repeats` in seconds, on the slowest rank.
 double best_time(const Communicator& world, int repeats, const std::function<void()>& call) {
   double best = 1e9;
   for (int i = 0; i < repeats; ++i) {

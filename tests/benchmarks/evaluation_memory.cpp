@@ -1,8 +1,8 @@
-// Evaluation with memory against computing a window anew for each token (Dai et al. 2019, table 9).
+// Evaluation with memory against recomputing a window for each token (Dai et al. 2019, table 9).
 //   benchmark_evaluation_memory [attention length ...]
-// Both predict with exactly as many keys for each token: memory with `same_length`. Each side is
-// given what it does best with: memory reads long segments, the windows of several streams make one
-// pass. The speed of a network does not depend on its weights, so they are the initial ones.
+// Both predict with equally many keys per token: memory with `same_length`. Each side has its best
+// settings: long segments for memory, windows of several streams in one pass. The weights are
+// initial.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -47,7 +47,7 @@ ModelInput random_segment(const Model& network, std::int64_t streams, std::int64
   return {.fields = {{"tokens", tokens}, {"targets", targets}}};
 }
 
-// A pass of `evaluate` once the memory is full.
+// A pass of `evaluate` with a full memory.
 Best with_memory(const Model& network, std::int64_t length) {
   Best best;
   const NoGradGuard unrecorded;
@@ -59,7 +59,7 @@ Best with_memory(const Model& network, std::int64_t length) {
       Losses result = network.losses(segment, ForwardContext{});
       const double seconds = (omp_get_wtime() - begin) / static_cast<double>(time);
       segment.carried = std::move(result.carried);
-      // The first pass has nothing to remember, and makes what kernels keep.
+      // Skips the first pass, which has no memory and initializes kernels.
       if (repetition < 2 || seconds >= best.seconds_per_token) continue;
       best = {seconds, fmt::format("segments of {}", time)};
     }
@@ -67,7 +67,7 @@ Best with_memory(const Model& network, std::int64_t length) {
   return best;
 }
 
-// A pass of `evaluate_sliding_window` once the windows are full: one token of each stream counts.
+// A pass of `evaluate_sliding_window` with full windows, which predicts one token per stream.
 Best with_windows(const Model& network, std::int64_t length) {
   Best best;
   const NoGradGuard unrecorded;

@@ -1,6 +1,6 @@
 // Speed of the kernels: matrix products as a fraction of a large one measured in the same run (1024
-// x 1024 x 1024 in f32 on a CPU, 8192 x 8192 x 8192 in bf16 on a GPU), everything else in bytes a
-// second that must cross the memory bus.
+// x 1024 x 1024 in f32 on a CPU, 8192 x 8192 x 8192 in bf16 on a GPU), others by their minimal
+// memory traffic in bytes per second.
 //   benchmark_kernels [--device cuda]
 #include <benchmark/benchmark.h>
 
@@ -21,11 +21,11 @@
 namespace longspan {
 namespace {
 
-// Where all of them run, and the peak of a large product there; main() says.
+// The device of all benchmarks, and its peak for large products; set by main().
 struct Place {
   Device device = Device::cpu();
   double peak = 0;
-  std::int64_t rows = 4096;  // of what is no matrix product
+  std::int64_t rows = 4096;  // of kernels that are not products
 };
 Place& place() {
   static Place the_place;
@@ -55,7 +55,7 @@ void benchmark_matmul(benchmark::State& state, MatmulCase size, DType dtype, boo
   const auto [m, k, n] = size;
   const Matmul product{.a = full_tensor(ta ? Shape{k, m} : Shape{m, k}, dtype),
                        .b = full_tensor(tb ? Shape{n, k} : Shape{k, n}, dtype),
-                       // A weight's gradient is added to the float32 gradients.
+                       // Gradients of weights are accumulated in float32.
                        .c = full_tensor({m, n}, ta ? DType::f32 : dtype),
                        .transpose_a = ta,
                        .transpose_b = tb,
@@ -90,7 +90,7 @@ void register_matmuls() {
                                           {16384, 768, 2304},
                                           {16384, 768, 3072},
                                           {16384, 768, 50304},
-                                          {16384, 768, 50257},  // why classes are padded
+                                          {16384, 768, 50257},  // unpadded vocabulary
                                           {16384, 2048, 6144},
                                           {16384, 2048, 8192},
                                           {16384, 8192, 2048},
@@ -110,7 +110,7 @@ void register_matmuls() {
             ->Unit(benchmark::kMillisecond);
 }
 
-// Runs a kernel that must move `bytes` between memory and the processor.
+// Runs a kernel with a minimal memory traffic of `bytes`.
 template <typename F>
 void measure(benchmark::State& state, std::int64_t bytes, const F& kernel) {
   const auto call = [&] { run(kernel); };
@@ -168,8 +168,7 @@ void benchmark_dropout(benchmark::State& state, DType dtype) {
   measure(state, bytes_of(dtype, 2 * rows * width), [&](auto backend) { dropout(backend, drop); });
 }
 
-// What a residual does with a sublayer's output: at once, and in two kernels (the same bytes are
-// counted).
+// Residual connection: fused, and in two kernels. Both count the bytes of the fused one.
 void benchmark_add_dropped(benchmark::State& state, DType dtype) {
   const Dropout drop = some_dropout(dtype);
   const Tensor base = full_tensor({1, rows, width}, dtype);
@@ -188,7 +187,7 @@ void benchmark_drop_then_add(benchmark::State& state, DType dtype) {
   });
 }
 
-// The residual with its norm, likewise.
+// Residual connection with its norm: fused, and in two kernels.
 void benchmark_layer_norm_of_sum(benchmark::State& state, DType dtype, bool at_once) {
   Dropout drop = some_dropout(dtype);
   const Tensor base = full_tensor({1, rows, width}, dtype), sum = full_tensor({rows, width}, dtype);
@@ -217,7 +216,7 @@ void benchmark_activation_backward(benchmark::State& state, DType dtype, Activat
   });
 }
 
-// The gradients of a weight and its bias, in one kernel where there is one, and in two.
+// Gradients of a weight and its bias: fused if supported, and in two kernels.
 void benchmark_weight_gradient(benchmark::State& state, DType dtype, bool at_once) {
   Matmul product = {.a = full_tensor({rows, 4 * width}, dtype),
                     .b = full_tensor({rows, width}, dtype),
@@ -232,8 +231,8 @@ void benchmark_weight_gradient(benchmark::State& state, DType dtype, bool at_onc
   });
 }
 
-// The products of a feed-forward layer with GELU or its derivative, at once and in two kernels:
-// where a GPU's library is slower at once, `fuses` in kernels/cuda/cublaslt_gemm.cu should know.
+// Products of a feed-forward layer with GELU or its derivative: fused, and in two kernels. If the
+// GPU library is slower fused, change `fuses` in kernels/cuda/cublaslt_gemm.cu.
 void benchmark_gelu_product(benchmark::State& state, DType dtype, bool derivative, bool at_once) {
   const std::int64_t hidden = 4 * width;
   const Tensor before = full_tensor({rows, hidden}, dtype);
@@ -411,5 +410,5 @@ int main(int argc, char** argv) {
                               fmt::format("{:.1f} GFLOP/s", place().peak * 1e-9));
   benchmark::AddCustomContext("bf16", bf16_is_native() ? "native" : "emulated");
   benchmark::RunSpecifiedBenchmarks();
-  place().device = Device::cpu();  // while the libraries that a GPU needs are there
+  place().device = Device::cpu();  // before the GPU libraries are unloaded
 }

@@ -1,9 +1,9 @@
-// Seconds a token of an attention kind, forward and backward, at lengths from 4,096 tokens to
-// 1,048,576: one sequence of 2 heads of 64 features in f32. The best of several repetitions at each
-// length, and how far it is from the best length.
+// Seconds per token of an attention type, forward and backward, at lengths of 4,096 to 1,048,576
+// tokens: one sequence, 2 heads of 64 features, f32. Prints the best of several repetitions per
+// length and its ratio to the best length.
 //   benchmark_length [KIND] [LONGEST] [SHORTEST]
-// KIND is an element of model.attention.layer_types; local is the default: a window of 256 keys.
-// The stride grows with the length, so that a query sees 256 keys of strided at most.
+// KIND is an element of model.attention.layer_types; default: local, a window of 256 keys. The
+// stride grows with the length, so that a query of strided attention has at most 256 keys.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -56,7 +56,7 @@ double best_seconds(const std::string& kind, std::int64_t time, const Device& de
                            : Variable::leaf(random_tensor(shape, device, random.child("key")));
   const Tensor upstream = random_tensor(shape, device, random.child("upstream"));
   double best = std::numeric_limits<double>::infinity();
-  // The first of them makes the plan and fills the memory.
+  // The first call creates the plan and allocates memory.
   const std::int64_t repetitions = std::clamp<std::int64_t>((1 << 18) / time, 2, 20);
   for (std::int64_t i = 0; i <= repetitions; ++i) {
     const auto begin = std::chrono::steady_clock::now();
@@ -72,8 +72,7 @@ double best_seconds(const std::string& kind, std::int64_t time, const Device& de
   return best;
 }
 
-// The lengths are taken in turn, and that several times: a machine that others use changes while
-// one of them is measured.
+// Alternates between the lengths several times, because the speed of a shared machine changes.
 void run(const std::string& kind, std::int64_t longest, std::int64_t shortest) {
   constexpr int turns = 3;
   const Device device = Device::cpu();

@@ -1,4 +1,4 @@
-// What memory modes save and what they cost.
+// Savings and costs of memory modes.
 //   benchmark_memory_modes depth [FILE.svg]   peak activation bytes of a step over the depth
 //   benchmark_memory_modes cost [rounds]      seconds of a step against plain, in turns
 #include <fmt/format.h>
@@ -66,7 +66,7 @@ Batch random_batch(const Workload& work, const Device& device) {
           .place = "in a benchmark"};
 }
 
-// Of a step, as the allocator counts them.
+// Peak activation bytes of a step, as counted by the allocator.
 double peak_activations(const Workload& work, const Mode& mode) {
   const Device device = Device::cpu();
   Trainer trainer = trainer_of(work, mode, device);
@@ -80,10 +80,10 @@ double peak_activations(const Workload& work, const Mode& mode) {
 
 struct Line {
   std::string name;
-  std::vector<double> megabytes;  // one for each depth
+  std::vector<double> megabytes;  // by depth
 };
 
-// Depth to the right, megabytes upwards, both from 0.
+// Plot of megabytes (y) over depth (x), both from 0.
 std::string plot(const std::vector<std::int64_t>& depths, const std::vector<Line>& lines) {
   constexpr double left = 70, top = 40, width = 480, height = 300;
   const char* const colours[] = {"#b2182b", "#e08214", "#2166ac"};
@@ -174,7 +174,7 @@ void depth(const std::string& file) {
   fmt::print("{} written\n", file);
 }
 
-// Processors' time does not know who else uses the machine.
+// Processor time, which other processes hardly affect.
 struct Seconds {
   double wall;
   double processor;
@@ -213,7 +213,7 @@ void cost(int rounds) {
       const Seconds begin = now();
       trainers[i]->step(batch);
       const Seconds end = now();
-      // The first round makes what kernels keep.
+      // Skips the first round, which initializes kernels.
       if (round == 0) continue;
       best[i].wall = std::min(best[i].wall, end.wall - begin.wall);
       best[i].processor = std::min(best[i].processor, end.processor - begin.processor);

@@ -1,12 +1,12 @@
-// Training steps of configs/translation.yaml's network on batches of pairs, f32: target tokens a
-// second without padding, and what unlike lengths cost.
+// Training steps of the network of configs/translation.yaml on batches of pairs in f32: target
+// tokens per second without padding, and the cost of different lengths.
 //   benchmark_pairs [verses|equal|both] [STEPS] [BATCHES] [SOURCE TARGET MODEL]
-// verses: pairs of lengths like those of verses in subwords, made up, or lines of two files by a
-// model of SentencePiece; equal: pairs of one length; both, in turns: figure "padding", the tokens
-// a second of both sides that are no padding, beside those at equal lengths. Batches are made by
-// the source that trains; their shapes and lengths are written into the file BATCHES ("-": none)
-// for tests/benchmarks/peer_pairs.py. The best of three rounds counts, for each batch. Under
-// mpirun the ranks share each batch.
+// verses: random pairs with lengths as of verses in subwords, or lines of two files with a
+// SentencePiece model. equal: pairs of one length. both: alternates; metric "padding", the ratio of
+// tokens per second without padding to those at equal lengths. The batches are those of training.
+// The file BATCHES ("-": none) receives their shapes and lengths, for
+// tests/benchmarks/peer_pairs.py. The result is the best of three rounds per batch. Under mpirun
+// the ranks share each batch.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -32,20 +32,20 @@ namespace longspan {
 namespace {
 
 using bench::pairs_vocabulary;
-constexpr std::int64_t first_text_id = 3;  // before it are the ids of nothing, begin and end
+constexpr std::int64_t first_text_id = 3;  // after padding, begin and end
 const BucketOptions buckets = {.batch_tokens = 8000,
                                .longest = 256,
                                .too_long = OverlongPolicy::truncate,
                                .length_multiple = 4};
 
-// Pairs of random tokens. Lengths are log-normal, with the figures of the verses in the 4,000
-// subwords of launch/example translation: 35 tokens on either side, correlation 0.92.
-class MadeUpPairs final : public Examples {
+// Pairs of random tokens. Lengths are log-normal, with parameters of the verses of launch/example
+// translation in 4,000 subwords: 35 tokens on either side, correlation 0.92.
+class RandomPairs final : public Examples {
  public:
-  explicit MadeUpPairs(bool equal) {
+  explicit RandomPairs(bool equal) {
     constexpr std::int64_t count = 29045;
-    // Equal ones are as long as the verse in which a token stands is on average: 40 columns, the
-    // end of the target among them.
+    // Equal lengths: the mean verse length over tokens, 40 columns with the end token of the
+    // target.
     lengths_.resize(count, {40, 39});
     if (equal) return;
     for (std::size_t i = 0; i < lengths_.size(); ++i) {
@@ -97,7 +97,7 @@ class MadeUpPairs final : public Examples {
     batch.counts["tokens"] += target + 1;
     batch.counts["source_tokens"] += source;
   }
-  // Box and Muller 1958.
+  // Source: Box and Muller 1958.
   double normal(std::uint64_t i) const {
     const double radius = std::sqrt(-2 * std::log(1 - random_.uniform_at(2 * i)));
     return radius * std::cos(2 * std::numbers::pi * random_.uniform_at(2 * i + 1));
@@ -111,7 +111,7 @@ class MadeUpPairs final : public Examples {
   std::vector<Lengths> lengths_;
 };
 
-// One line a batch, as peer_pairs_data.py reads it.
+// One line per batch, in the format of peer_pairs_data.py.
 void write_batches(const std::string& path,
                    const std::shared_ptr<const Examples>& examples,
                    int steps) {
@@ -136,7 +136,7 @@ TrainingOptions training_options() {
   return training;
 }
 
-// The first steps of a training, made again and again.
+// The first training steps, repeated.
 class Timed {
  public:
   Timed(std::string name,
@@ -172,7 +172,7 @@ class Timed {
     }
   }
 
-  // Of both sides, without padding.
+  // Tokens of both sides without padding.
   double tokens_a_second() const { return tokens_ / seconds(); }
   void print(int ranks) const {
     fmt::print(
@@ -208,12 +208,12 @@ struct Words {
   std::string lengths = "both";
   int steps = 12;
   std::string batches = "-";
-  std::vector<std::string> files = {};  // source, target, model of SentencePiece
+  std::vector<std::string> files = {};  // source, target, SentencePiece model
 };
 
 void run(const Communicator& world, const Words& words) {
   const ProcessMesh mesh(world, MeshShape{.data = world.size()});
-  std::shared_ptr<const Examples> verses = std::make_shared<MadeUpPairs>(false);
+  std::shared_ptr<const Examples> verses = std::make_shared<RandomPairs>(false);
   std::int64_t ids = pairs_vocabulary;
   if (!words.files.empty()) {
     const Tokenizer tokenizer =
@@ -228,7 +228,7 @@ void run(const Communicator& world, const Words& words) {
     timed.emplace_back("lengths of verses", mesh, verses, ids, words.steps);
   if (words.lengths != "verses")
     timed.emplace_back(
-        "equal lengths", mesh, std::make_shared<MadeUpPairs>(true), ids, words.steps);
+        "equal lengths", mesh, std::make_shared<RandomPairs>(true), ids, words.steps);
   constexpr int rounds = 3;
   for (int round = 0; round < rounds; ++round)
     for (Timed& one : timed) one.run();

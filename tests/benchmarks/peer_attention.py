@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Attention in PyTorch, timed in turns with benchmark_attention.
+"""Attention in PyTorch, alternating with benchmark_attention.
 
     python3 tests/benchmarks/peer_attention.py build/tests/benchmark_attention [--threads 2] [--rounds 3] [--bf16]
     python3 tests/benchmarks/peer_attention.py build/tests/benchmark_attention --device cuda [--rounds 3]
 
-On a CPU: one causal sequence of 4,096 tokens, 8 heads of 64, beside scaled_dot_product_attention. On a GPU, in bf16 and
-timed by events after warm-up: causal attention of 2 x 8,192 tokens, 16 heads of 128, beside the best of PyTorch's fused
-kernels, and local, strided and image masks of that shape beside compiled FlexAttention; on Hopper also with groups of
-warps. The best time of each is compared, forward and backward.
+On a CPU: one causal sequence of 4,096 tokens, 8 heads of 64, against scaled_dot_product_attention. On a GPU, in bf16,
+timed by events after a warm-up: causal attention of 2 x 8,192 tokens, 16 heads of 128, against the fastest fused kernel
+of PyTorch, and local, strided and image masks of this shape against compiled FlexAttention. On Hopper also with WGMMA
+kernels. Compares the best times, forward and backward.
 SPDX-License-Identifier: Apache-2.0
 """
 import argparse
@@ -26,7 +26,7 @@ GPU_SHAPE = (2, 16, 8192, 128)
 
 
 def best_times(attend, shape, dtype, device, repetitions, warm_up):
-    """Seconds of the forward pass and of the backward pass of attend(query, key, value)."""
+    """Returns the seconds of the forward and of the backward pass of attend(query, key, value)."""
     query, key, value = (torch.randn(shape, dtype=dtype, device=device, requires_grad=True) for _ in range(3))
     upstream = torch.randn(shape, dtype=dtype, device=device)
     best = [float("inf"), float("inf")]
@@ -49,7 +49,7 @@ def causal(query, key, value):
 
 
 def fused():
-    """The best of PyTorch's fused kernels. On Hopper the two that are fast there must be among them."""
+    """The fastest fused kernel of PyTorch. On Hopper the two fast ones must be available."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
     best = [float("inf")] * 2
     for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION, SDPBackend.EFFICIENT_ATTENTION):
@@ -67,7 +67,7 @@ def fused():
 
 
 def flex(pattern):
-    """Compiled FlexAttention under the mask of benchmark_attention of that name."""
+    """Compiled FlexAttention with the mask of this name in benchmark_attention."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
     tokens = GPU_SHAPE[2]
 
@@ -94,7 +94,7 @@ def flex(pattern):
 
 
 def ours(name, arguments, environment={}):
-    """[seconds forward, seconds backward]; the best of the program's repetitions."""
+    """Returns [seconds forward, seconds backward], the best of the repetitions of the program."""
     words = [arguments.program, f"--benchmark_filter=^{name}/", "--benchmark_format=json", "--device", arguments.device]
     times = [float("inf")] * 2
     for row in json.loads(output_of(words, arguments.threads, environment))["benchmarks"]:
@@ -137,13 +137,13 @@ def beside(pattern, path, environment, theirs, arguments):
 
 
 def on_gpu(arguments):
-    """Whether all could be compared; what could not keeps nothing else from it."""
+    """Returns whether all comparisons succeeded. A failed one does not prevent the others."""
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}", flush=True)
     well = True
     for pattern in "causal", "local", "strided", "image":
         try:
             theirs = fused() if pattern == "causal" else flex(pattern)
-        except Exception as error:  # whatever PyTorch's compiler throws
+        except Exception as error:  # any exception of the PyTorch compiler
             print(f"{pattern}: PyTorch could not be timed: {error!r}", flush=True)
             well = False
             continue

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""An encoder with a readout of classes in PyTorch, as configs/text-classification-wordnet.yaml and configs/listops.yaml have it.
+"""An encoder classifier in PyTorch, as in configs/text-classification-wordnet.yaml and configs/listops.yaml.
 
     python3 tests/benchmarks/peer_labels.py glosses
     python3 tests/benchmarks/peer_labels.py listops --seed 2
 
-trains it on runs/NAME/train.tsv, which launch/example NAME makes with the vocabulary runs/NAME/vocabulary.model, with
-longspan's batches, schedule, start and optimizer, and prints the accuracy on runs/NAME/test.tsv (needs sentencepiece).
+Trains on runs/NAME/train.tsv with the vocabulary runs/NAME/vocabulary.model, which launch/example NAME writes. Batches,
+schedule, initialization and optimizer are those of longspan. Prints the accuracy on runs/NAME/test.tsv (requires
+sentencepiece).
 SPDX-License-Identifier: Apache-2.0
 """
 import argparse
@@ -19,7 +20,7 @@ from torch.nn import functional as F
 
 from peer_network import Layer, learning_rate, sinusoids
 
-CONFIGURATIONS = {  # what configs/NAME.yaml says
+CONFIGURATIONS = {  # values of configs/NAME.yaml
     "glosses": dict(network=dict(layers=2, width=128, heads=4, hidden=512, dropout=0.2, pooling="mean"),
                     steps=600, warmup=100, budget=8000, rate=0.002),
     "listops": dict(network=dict(layers=4, width=128, heads=4, hidden=256, dropout=0, pooling="first", learned=72),
@@ -55,7 +56,7 @@ class Classifier(nn.Module):
 
 
 class Texts:
-    """Lines of a class, a tab and a text, in tokens of SentencePiece, cut after LONGEST."""
+    """Lines of a class, a tab and a text, in SentencePiece tokens, truncated to LONGEST."""
 
     def __init__(self, path, subwords, classes, budget):
         lines = [line.rstrip("\n").split("\t", 1) for line in open(path, encoding="utf-8", newline="\n")]
@@ -69,7 +70,7 @@ class Texts:
         return -(-len(self.tokens[i]) // MULTIPLE) * MULTIPLE
 
     def epoch(self, seed):
-        """Batches of one width each but for those of what is left; in a new order."""
+        """Shuffled batches, each of one width except the last ones."""
         draw = random.Random(seed)
         order = list(range(len(self.tokens)))
         draw.shuffle(order)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Causal linear attention in PyTorch as its usual modules have it, timed in turns with benchmark_length.
+"""Causal linear attention in PyTorch as in common modules, alternating with benchmark_length.
 
     python3 tests/benchmarks/peer_linear.py build/tests/benchmark_length [--kind linear] [--tokens 4096] [--threads 2] [--rounds 3]
 
-One sequence of 2 heads of 64 in f32, forward and backward. PyTorch has no kernel for the running sums of keys and values, so
-modules hold all of them (a cumulative sum of products of each token), hold those of a chunk of 128 tokens at a time, or loop
-over the tokens; the fastest of these is compared. `linear` has features elu(x) + 1; `performer` 266 positive random features, as many as there.
+One sequence, 2 heads of 64, f32, forward and backward. PyTorch has no kernel for running sums of keys and values.
+Modules therefore store all sums (a cumulative sum over tokens), store those of chunks of 128 tokens, or loop over the
+tokens. The fastest variant is compared. Features of `linear`: elu(x) + 1; of `performer`: 266 positive random features.
 SPDX-License-Identifier: Apache-2.0
 """
 import argparse

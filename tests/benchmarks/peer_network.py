@@ -1,8 +1,9 @@
-"""What the peers in PyTorch share: layers with norms before their sublayers, the encoder-decoder of configs/translation.yaml
-out of them, and the schedule of the learning rate.
+"""Shared by the PyTorch benchmarks: pre-norm layers, the encoder-decoder of configs/translation.yaml and the learning
+rate schedule.
 
-Embeddings of both sides and the output layer are one table, scaled on the way in; positions are sinusoids; dropout is of
-embeddings, of sublayers and inside the feed-forward layers, not of attention. SPDX-License-Identifier: Apache-2.0
+Embeddings of both sides and the output layer share one table, which is scaled for embeddings. Positions are sinusoids.
+Dropout applies to embeddings, to sublayers and inside feed-forward layers, not to attention.
+SPDX-License-Identifier: Apache-2.0
 """
 import math
 
@@ -14,14 +15,14 @@ SIZES = dict(vocabulary=4000, layers=3, width=256, heads=4, hidden=1024, dropout
 
 
 def learning_rate(step, steps, warmup=300, rate=0.001):
-    """Of the update with this number, from 1 on."""
+    """Returns the learning rate of update `step`, counted from 1."""
     if step < warmup:
         return rate * step / warmup
     return rate * 0.5 * (1 + math.cos(math.pi * min((step - warmup) / max(steps + 1 - warmup, 1), 1)))
 
 
 def linear(inputs, outputs, parts=1):
-    """`parts` layers side by side, each started as by itself (Glorot and Bengio 2010)."""
+    """`parts` concatenated layers, each initialized separately (Glorot and Bengio 2010)."""
     layer = nn.Linear(inputs, parts * outputs)
     for weight in layer.weight.detach().chunk(parts):
         nn.init.xavier_uniform_(weight)
@@ -37,7 +38,7 @@ class SelfAttention(nn.Module):
         self.out = linear(width, width)
 
     def projected(self, x):
-        """Query, key and value of [batch, time, width], each [batch, heads, time, dim]."""
+        """Returns query, key and value of x [batch, time, width], each [batch, heads, time, dim]."""
         batch, time_, _ = x.shape
         return self.projection(x).view(batch, time_, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
 
@@ -49,7 +50,7 @@ class SelfAttention(nn.Module):
         return self.joined(mixed)
 
     def read_on(self, x, kept):
-        """One position more: its result, and the keys and values [2, batch, heads, positions, dim] with its own."""
+        """Decodes one position: returns its output and the extended cache [2, batch, heads, positions, dim]."""
         parts = self.projected(x)
         kept = parts[1:] if kept is None else torch.cat([kept, parts[1:]], 3)
         return self.joined(F.scaled_dot_product_attention(parts[0], kept[0], kept[1])), kept
@@ -95,7 +96,7 @@ class Layer(nn.Module):
         return x + self.drop(self.feed_forward(self.norms[-1](x)))
 
     def read_on(self, x, kept, side_keys, side_mask):
-        """x: [inputs * beam, 1, width]; the hypotheses of an input look at its keys together."""
+        """x: [inputs * beam, 1, width]. The hypotheses of an input share its keys."""
         found, kept = self.attention.read_on(self.norms[0](x), kept)
         x = x + found
         together = self.norms[1](x).view(side_keys.shape[1], -1, x.shape[-1])
@@ -128,7 +129,7 @@ class EncoderDecoder(nn.Module):
         return self.drop(self.table(tokens) * math.sqrt(self.width) + positions)
 
     def encode(self, source, lengths):
-        """What the decoder looks at: [batch, time, width], and which positions count: [batch, 1, 1, time]."""
+        """Returns the encoder output [batch, time, width] and its mask [batch, 1, 1, time]."""
         mask = (torch.arange(source.shape[1]) < lengths[:, None])[:, None, None]
         x = self.embed(source)
         for layer in self.encoder:
@@ -136,7 +137,7 @@ class EncoderDecoder(nn.Module):
         return self.encoder_norm(x), mask
 
     def forward(self, source, lengths, tokens, targets):
-        """The mean loss of a target that counts; the others are -100. Padding is behind: causal attention sees none."""
+        """Returns the mean loss over targets; -100: padding at the end, which causal attention does not read."""
         side, side_mask = self.encode(source, lengths)
         x = self.embed(tokens)
         for layer in self.decoder:
@@ -149,7 +150,7 @@ class EncoderDecoder(nn.Module):
         return [layer.cross.keys(side) for layer in self.decoder]
 
     def read_on(self, tokens, position, kept, side_keys, side_mask):
-        """Log-probabilities behind `tokens` [inputs * beam] at this position, and the kept keys of each layer."""
+        """Returns log-probabilities after `tokens` [inputs * beam] at this position, and the KV cache of each layer."""
         x, now_kept = self.embed(tokens[:, None], position), []
         for layer, before, keys in zip(self.decoder, kept, side_keys):
             x, now = layer.read_on(x, before, keys, side_mask)

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""An encoder-decoder on pairs of lines in PyTorch, as configs/translation.yaml has it.
+"""An encoder-decoder on pairs of lines in PyTorch, as in configs/translation.yaml.
 
     python3 tests/benchmarks/peer_pairs.py --beside build/tests/benchmark_pairs
     python3 tests/benchmarks/peer_pairs.py --beside build/tests/benchmark_beam
 
-take turns with longspan's programs: training steps on the same batches, as one process of 2 threads and as 2 ranks of one
-thread, and beam search. With [--compile] the network is compiled.
+Alternate with the programs of longspan: training steps on equal batches, as one process of 2 threads and as 2 ranks of
+one thread, and beam search. --compile compiles the network.
 
     python3 tests/benchmarks/peer_pairs.py --train runs/translation --tokenizer runs/translation/run/tokenizer-*.model
 
-trains it on FOLDER/train.{en,es} with longspan's batches, schedule and optimizer, translates FOLDER/test.en by beam search
-of 4 and prints BLEU and chrF as sacreBLEU counts them (needs sentencepiece and sacrebleu). --save FILE keeps the state
-every 200 steps; started again it goes on from there.
+Trains on FOLDER/train.{en,es} with the batches, schedule and optimizer of longspan, translates FOLDER/test.en by beam
+search of 4 and prints BLEU and chrF of sacreBLEU. Requires sentencepiece and sacrebleu. --save FILE saves the state
+every 200 steps; a later start resumes from it.
 SPDX-License-Identifier: Apache-2.0
 """
 import argparse
@@ -77,7 +77,7 @@ def trained(arguments, subwords):
 
 
 def translated(model, subwords, lines, longest, batch_tokens=4096):
-    """Each line by beam search of 4, read in batches of like length."""
+    """Translates each line by beam search of 4, in batches of similar length."""
     sources = [ids[:longest] for ids in subwords.encode(lines)]
     order = sorted((i for i, ids in enumerate(sources) if ids), key=lambda i: -len(sources[i]))
     special = dict(begin=subwords.bos_id(), end=subwords.eos_id())
@@ -113,14 +113,14 @@ def train(arguments):
 
 
 def rate(words, threads, pattern):
-    """The number that a benchmark program prints so."""
+    """Returns a metric that a benchmark program prints."""
     text = output_of(words, threads)
     print(text, end="", flush=True)
     return float(re.search(pattern, text).group(1))
 
 
 def training_steps(arguments, path):
-    """Target tokens a second: the best time of three for each batch."""
+    """Returns target tokens per second, with the best time of three for each batch."""
     model = EncoderDecoder(**SIZES).train()
     optimizer = optimizer_of(model)
     run = torch.compile(model, dynamic=True) if arguments.compile else model
@@ -149,7 +149,7 @@ def beside_training(arguments):
 
 
 def beside_beam(arguments, inputs=32, source=32, tokens=64):
-    """Nothing was learnt: the end is put off."""
+    """The weights are initial, so the end token is suppressed."""
     model = EncoderDecoder(**SIZES).eval()
     sources = torch.randint(3, SIZES["vocabulary"], (inputs, source)).tolist()
 

@@ -1,4 +1,4 @@
-"""Batches of pairs as longspan makes them: of a budget of tokens, from buckets of like length, shuffled each epoch.
+"""Batches of pairs as in longspan: a budget of tokens, buckets of similar length, shuffled each epoch.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -14,7 +14,7 @@ def padded(rows, multiple, filling):
 
 
 class Pairs:
-    """Lines of two files in tokens of SentencePiece, cut after `longest`."""
+    """Lines of two files in SentencePiece tokens, truncated to `longest`."""
 
     def __init__(self, subwords, source, target, longest=256, budget=8000, multiple=4, bucket=8):
         self.begin, self.end = subwords.bos_id(), subwords.eos_id()
@@ -25,7 +25,7 @@ class Pairs:
         assert len(self.sources) == len(self.targets)
 
     def columns(self, i):
-        """Of the source and of the target with its end, padding included."""
+        """Returns the padded columns of the source, and of the target with its end token."""
         counts = len(self.sources[i]), len(self.targets[i]) + 1
         return tuple(-(-count // self.multiple) * self.multiple for count in counts)
 
@@ -42,7 +42,7 @@ class Pairs:
         return batches, batch
 
     def epoch(self, seed):
-        """Buckets by the target's columns, each sorted by the source's when it holds `bucket` batches."""
+        """Buckets by columns of the target. A bucket with `bucket` batches is sorted by columns of the source."""
         draw = random.Random(seed)
         order = list(range(len(self.sources)))
         draw.shuffle(order)
@@ -74,7 +74,7 @@ class Pairs:
         )
 
     def steps(self, first, count):
-        """Batches `first` to `count` of all epochs one after another."""
+        """Returns batches `first` to `count` of the sequence of all epochs."""
         step = seed = 0
         while step < count:
             for examples in self.epoch(seed):
@@ -90,7 +90,7 @@ def lines_of(path):
 
 
 def batches_from(path, vocabulary):
-    """Batches of the shapes and lengths in the file that benchmark_pairs writes, of random tokens."""
+    """Batches of random tokens, with shapes and lengths from the file of benchmark_pairs."""
     generator = torch.Generator().manual_seed(7)
     batches = []
     for line in lines_of(path):

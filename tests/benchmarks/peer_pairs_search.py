@@ -1,4 +1,4 @@
-"""Beam search in PyTorch with kept keys and values, by the rules of longspan's beam_search (fairseq's).
+"""Beam search in PyTorch with a KV cache, by the rules of beam_search of longspan (those of fairseq).
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -7,10 +7,10 @@ import torch
 
 @torch.inference_mode()
 def beam_search(model, sources, longest, begin, end, forbidden=(), beam=4, alpha=0.6, shortest=0):
-    """The best tokens for each of `sources` (lists of ids), from `shortest` to `longest[i]` before the end.
+    """Returns the best tokens for each of `sources` (lists of ids), from `shortest` to `longest[i]` before the end.
 
-    Of the best 2 `beam` continuations those that end and are among the first `beam` are finished, the best `beam` others go
-    on; an input with `beam` finished ones is done and leaves the batch.
+    Among the best 2 `beam` continuations, those that end within the first `beam` are finished. The best `beam` others
+    continue. An input with `beam` finished ones is complete and leaves the batch.
     """
     lengths = torch.tensor([len(ids) for ids in sources])
     source = torch.zeros(len(sources), int(lengths.max()), dtype=torch.long)
@@ -19,9 +19,9 @@ def beam_search(model, sources, longest, begin, end, forbidden=(), beam=4, alpha
     side, side_mask = model.encode(source, lengths)
     side_keys = model.side_keys(side)
     finished = [[] for _ in sources]
-    active = list(range(len(sources)))  # which inputs the rows belong to
+    active = list(range(len(sources)))  # the inputs of the rows
     longest = torch.tensor(longest)
-    # One hypothesis is there at first: the others are as unlikely as can be.
+    # Initially one hypothesis: the others have score -inf.
     scores = torch.full((len(sources), beam), float("-inf"))
     scores[:, 0] = 0
     tokens = torch.full((len(sources) * beam, 1), begin)
@@ -46,7 +46,7 @@ def beam_search(model, sources, longest, begin, end, forbidden=(), beam=4, alpha
         for row, place in (ends[:, :beam] & best[:, :beam].isfinite()).nonzero().tolist():
             hypothesis = row * beam + int(of[row, place])
             finished[active[row]].append((float(best[row, place]) / penalty, tokens[hypothesis, 1:]))
-        # The first `beam` that do not end, in their order.
+        # The first `beam` that do not end, in order.
         order = (ends * 2 * beam + torch.arange(2 * beam)).topk(beam, largest=False).indices
         scores, chosen, of = (x.gather(1, order) for x in (best, chosen, of))
         goes_on = ~last & torch.tensor([len(finished[i]) < beam for i in active])

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""The workloads of benchmark_training_step in PyTorch, to be timed beside it in one run.
+"""The workloads of benchmark_training_step in PyTorch, alternating with it in one run.
 
     python3 tests/benchmarks/peer_pytorch.py [xl|gpt2|llama] [--threads 2] [--steps 5] [--bf16] [--compile]
     python3 tests/benchmarks/peer_pytorch.py xl --beside build/tests/benchmark_training_step
     python3 tests/benchmarks/peer_pytorch.py gpt2_1024 --device cuda --bf16 --compile --beside ...
 
-With --beside the two programs take turns, and the ratio of their best tokens a second is printed. The Transformer-XL is
-the published formulation: content and position scores as matrix products of whole segments, the second one shifted. On a
-GPU the mean of the steps counts, between two events; attention is of the kernels that PyTorch takes by itself or of
-cuDNN's, whichever is faster.
+With --beside the two programs alternate and the ratio of their best tokens per second is printed. The Transformer-XL is
+the published formulation: content and position scores are matrix products of full segments, and the second is shifted.
+On a GPU the result is the mean of the steps between two events. Attention is that of the default kernels of PyTorch or
+of cuDNN, whichever is faster.
 SPDX-License-Identifier: Apache-2.0
 """
 import argparse
@@ -36,13 +36,13 @@ SIZES = {
 
 
 def narrow(x):
-    """What goes from layer to layer, as longspan has it: in bf16 under autocast."""
+    """Activations between layers: in bf16 under autocast, as in longspan."""
     wide = x.dtype == torch.float32 and torch.is_autocast_enabled(x.device.type)
     return x.to(torch.bfloat16) if wide else x
 
 
 def shift(scores):
-    """Scores by distance, far to near, to scores by key: [batch, heads, time, keys]."""
+    """Shifts scores by distance, from far to near, to scores by key: [batch, heads, time, keys]."""
     batch, heads, rows, columns = scores.shape
     padded = F.pad(scores, (1, 0)).view(batch, heads, columns + 1, rows)
     return padded[:, :, 1:].reshape(batch, heads, rows, columns)
@@ -204,7 +204,7 @@ def model_of(workload):
 
 
 def step_seconds(arguments):
-    """Of the best step on a CPU, of the mean one on a GPU."""
+    """Returns the seconds of the best step on a CPU, the mean of the steps on a GPU."""
     size, device = SIZES[arguments.workload], arguments.device
     is_xl = arguments.workload.startswith("xl")
     torch.manual_seed(1)
@@ -216,11 +216,11 @@ def step_seconds(arguments):
     except (TypeError, RuntimeError):
         optimizer = torch.optim.AdamW(model.parameters(), lr=2.5e-4)
     memories = None
-    if is_xl:  # full from the first step on: one shape to be compiled for
+    if is_xl:  # full from the first step, so that only one shape is compiled
         dtype = torch.bfloat16 if arguments.bf16 else torch.float32
         memory = torch.zeros(size["batch"], size["memory"], size["width"], dtype=dtype, device=device)
         memories = [memory] * size["layers"]
-    # Compiled steps: what they are tuned by.
+    # Options of compiled steps.
     warm_up = 2 if device == "cpu" else 6
     shape = (warm_up + arguments.steps, 2, size["batch"], size["segment"])
     batches = torch.randint(size["vocabulary"], shape, device=device)
@@ -244,7 +244,7 @@ def step_seconds(arguments):
 
 
 def kernels(arguments):
-    """Whose attention the steps may take, one context after another: left to itself PyTorch passes cuDNN over."""
+    """Contexts that select attention kernels, one after another: by default PyTorch does not use cuDNN."""
     yield "PyTorch's own choice", contextlib.nullcontext()
     if arguments.device == "cpu" or arguments.workload.startswith("xl"):
         return
@@ -268,7 +268,7 @@ def tokens_a_second(arguments):
 
 
 def in_another_process():
-    """The same measurement, by this script without --beside: the memory that it takes is given back."""
+    """Measures in a new process of this script without --beside, which frees its memory at the end."""
     at = sys.argv.index("--beside")
     words = [sys.executable, *sys.argv[:at], *sys.argv[at + 2:]]
     text = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -308,7 +308,7 @@ def main():
     if not on_gpu:
         return
     figure(f"{arguments.workload}/vs-pytorch", mine / theirs)
-    if len(paths()) > 1 and not arguments.workload.startswith("xl"):  # whose tables groups of warps do not take
+    if len(paths()) > 1 and not arguments.workload.startswith("xl"):  # WGMMA kernels do not support its tables
         environment = paths()["hopper-wgmma/"]
         figure(f"hopper-wgmma/{arguments.workload}/vs-pytorch", ours(arguments, environment) / theirs)
 

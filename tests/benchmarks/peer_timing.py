@@ -1,4 +1,4 @@
-"""How long PyTorch and benchmark programs take, and the figures that come of it."""
+"""Times of PyTorch and of benchmark programs, and their metrics."""
 
 import os
 import subprocess
@@ -16,18 +16,18 @@ def paths():
 
 
 def output_of(words, threads, environment={}):
-    """What a benchmark program prints; its errors go where ours do."""
+    """Returns the output of a benchmark program, which shares standard error."""
     environment = dict(os.environ, OMP_NUM_THREADS=str(threads), **environment)
     return subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 def figure(name, value):
-    """launch/gpu-check compares some of them with bounds."""
+    """Prints a metric. launch/gpu-check has bounds for some."""
     print(f"metric {name} {value:.4f}", flush=True)
 
 
 def seconds_of(call, device):
-    """On a GPU between two events, which leave out what the host does while the GPU sleeps."""
+    """Returns seconds. On a GPU between two events, which exclude time of the host while the GPU is idle."""
     if device == "cpu":
         begin = time.perf_counter()
         call()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What --profile costs: processor time of a step of the thread that trains, while steps are recorded and before and after.
+"""Cost of --profile: processor time of the training thread per step, during recording and before and after.
 
     tests/benchmarks/profile_cost.py build/launch/longspan [TURNS]
 
-A small decoder, whose spans are short: the worst case. Time is that of the thread, so that other work on the machine hardly
-counts; what writing the files takes is not in it.
+A small decoder with short spans: the worst case. Processor time, which other processes hardly affect, without writing
+of the files.
 """
 # SPDX-License-Identifier: Apache-2.0
 
@@ -26,12 +26,12 @@ SETTINGS = {"model.family": "decoder", "model.num_hidden_layers": 4, "model.hidd
 
 
 def milliseconds(process):
-    """Processor time of the first thread so far."""
+    """Returns the processor time of the first thread so far."""
     return int(Path(f"/proc/{process}/task/{process}/schedstat").read_text().split()[0]) / 1e6
 
 
 def turn(program):
-    """Of a step: before, while and after steps are recorded."""
+    """Returns the time of a step before, during and after recording."""
     with tempfile.TemporaryDirectory() as folder:
         source = random.Random(1)
         (Path(folder) / "text.txt").write_text(" ".join(source.choice("in the beginning was a word".split()) for _ in range(60000)))

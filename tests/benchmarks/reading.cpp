@@ -1,5 +1,5 @@
-// Milliseconds that a batch of a language model takes to read out of files of 100 GB (sparse, so
-// that no disk is read), and what the process holds after the first batch and after the last.
+// Milliseconds to read a batch of a language model from files of 100 GB (sparse, without disk
+// reads), and memory of the process after the first and the last batch.
 //   benchmark_reading [BATCHES] [STREAMS] [SEGMENT]
 #include <fmt/format.h>
 

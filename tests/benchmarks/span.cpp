@@ -1,7 +1,6 @@
-// Seconds of a training step of a small transformer_xl whose heads learn their span: where every
-// span is as long as its limit, and where all have settled at an eighth of it. In turns, the best
-// step of each: on the clock, and of the processors' time, which a machine that others use changes
-// less.
+// Seconds of a training step of a small transformer_xl with adaptive spans: all spans at the limit,
+// and all at an eighth of it. Alternates, and prints the best step of each in wall time and in
+// processor time, which other processes hardly affect.
 //   benchmark_span [LIMIT] [STEPS]
 #include <fmt/format.h>
 #include <omp.h>
@@ -30,7 +29,7 @@ Trainer trainer_of(std::int64_t limit, double span, const Device& device) {
                    .form = {.limit = limit, .ramp = 32, .initial = span},
                    .penalty = 0};
   TrainingOptions training;
-  training.learning_rate = 0;  // spans stay where they are
+  training.learning_rate = 0;  // spans do not change
   return Trainer(
       make_transformer_xl(
           options,
@@ -90,7 +89,7 @@ void run(std::int64_t limit, std::uint64_t steps) {
   for (std::uint64_t step = 0; step < filling + steps; ++step) {
     const Seconds of_whole = seconds(whole, step, device);
     const Seconds of_settled = seconds(settled, step, device);
-    if (step < filling) continue;  // the memory is not full yet
+    if (step < filling) continue;  // until the memory is full
     best_whole.take_best(of_whole);
     best_settled.take_best(of_settled);
   }

@@ -1,12 +1,12 @@
-// Whole training steps: tokens a second and model FLOP utilisation against the matrix-product peak
-// of the same run (f32 on a CPU, bf16 on a GPU).
+// Training steps: tokens per second, and model FLOPs utilization against the peak of matrix
+// products in the same run (f32 on a CPU, bf16 on a GPU).
 //   benchmark_training_step [--device cuda] [WORKLOAD] [float32|bf16|both] [steps]
 //                           [data|each|tensor] [TEXT]
-// WORKLOAD: xl, gpt2 and llama for a CPU; gpt2_1024, decoder_1b, xl_large, million_local or
-// million_lsh (with the tokens, as million_lsh:2097152) and longest_local or longest_lsh (as many
-// tokens as fit by plan) for a GPU. Under mpirun the ranks are data ranks, which share the batch or
-// have one each, or tensor ranks. Trains on random tokens, or on the bytes of a text. "both"
-// compares bf16 with float32: the time of a step and the loss of the last steps.
+// WORKLOAD: xl, gpt2 or llama for a CPU; gpt2_1024, decoder_1b, xl_large, million_local,
+// million_lsh (optionally with the tokens, as million_lsh:2097152), longest_local or longest_lsh
+// (as many tokens as fit by the plan) for a GPU. Under mpirun the ranks are data ranks, which share
+// the batch (data) or have one each (each), or tensor ranks. Trains on random tokens or on the
+// bytes of a text. "both" compares bf16 with float32: time of a step and loss of the last steps.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -43,7 +43,7 @@ struct Workload {
   MemoryOptions memory = {};
 };
 
-// GPT-2's shape; `vocabulary` as it is, or padded as one does on GPUs.
+// Shape of GPT-2. On GPUs `vocabulary` is padded.
 Workload decoder_workload(const std::string& name,
                           const ModelOptions& common,
                           std::int64_t batch,
@@ -63,7 +63,7 @@ Workload decoder_workload(const std::string& name,
           vocabulary};
 }
 
-// Llama's shape, of 124 million weights.
+// Shape of Llama with 124 million weights.
 Workload llama_workload(std::int64_t batch, std::int64_t segment) {
   DecoderOptions options;
   ModelOptions& common = options.common;
@@ -107,7 +107,7 @@ Workload xl_workload(const ModelOptions& common,
           256};
 }
 
-// One sequence: reversible layers, feed-forward layers and the loss in chunks.
+// One sequence: reversible layers, chunked feed-forward layers and loss.
 Workload long_workload(const std::string& kind, std::int64_t tokens) {
   DecoderOptions options;
   options.common.layers = 12;
@@ -127,7 +127,7 @@ Workload long_workload(const std::string& kind, std::int64_t tokens) {
           {.feed_forward_chunks = chunks, .loss_chunks = chunks}};
 }
 
-// The longest sequence, in steps of 65,536 tokens, that fits by plan in what is free.
+// The longest sequence, a multiple of 65,536 tokens, that fits into free memory by the plan.
 Workload longest_workload(const std::string& kind,
                           const Session& session,
                           const Device& device,
@@ -194,28 +194,28 @@ Workload workload(const std::string& name,
   return xl_workload(shape(6, 512, 8), 8, 256, 256);
 }
 
-// What is done with a workload.
+// A measurement of a workload.
 struct Comparison {
-  std::string name;  // of the workload, among the words
+  std::string name;  // name of the workload
   Device device = Device::cpu();
   DType compute = DType::f32;
   int steps = 8;
   bool tensor = false;              // ranks are tensor ranks
-  bool each = false;                // or data ranks with a batch each
+  bool each = false;                // data ranks with a batch each
   const InputFile* text = nullptr;  // none: random tokens
 };
 
 struct Measured {
-  double seconds = 0;    // of the best step; on a GPU the mean of all
+  double seconds = 0;    // best step; on a GPU: mean of all steps
   double last_loss = 0;  // mean over the last tenth of the steps
 };
 
-// The largest seen: bytes that the allocator holds, and of a GPU those that are not free.
+// Peaks in bytes: reserved by the allocator, and used on the GPU.
 struct Memory {
   double reserved = 0;
   double used = 0;
 
-  void look(const Device& device) {
+  void update(const Device& device) {
     reserved = std::max(reserved, static_cast<double>(device.allocator().report().reserved));
     if (!device.on_gpu()) return;
     const gpu::MemoryBytes bytes = gpu::memory_bytes(device.state().gpu());
@@ -223,7 +223,7 @@ struct Memory {
   }
 };
 
-// Streams begin at equal distances in the text, and each reads on from step to step.
+// Streams start at equal distances in the text and continue from step to step.
 void fill_from_text(const Workload& work, const InputFile& text, int step, const Batch& batch) {
   const std::int64_t distance = text.size() / work.batch;
   require((step + 1) * work.segment < distance, "{} is too short", text.path());
@@ -306,8 +306,8 @@ Measured run(Session& session, Workload work, const Comparison& task) {
     const Batch batch = make_batch(work, task.text, mesh, device.host(), step);
     double loss = 0;
     const double time = bench::wall_seconds(device, [&] { loss = trainer.step(batch).loss; });
-    memory.look(device);
-    // The first steps fill the memory.
+    memory.update(device);
+    // Warm-up: fills the memory.
     if (step >= 2) seconds.push_back(time);
     if (step >= all_steps - last_steps) measured.last_loss += loss / last_steps;
   }

@@ -1,4 +1,4 @@
-// Saves that run beside the training.
+// Saves that run in the background of training.
 #include "checkpoints/background_save.h"
 
 #include <sys/resource.h>
@@ -10,7 +10,7 @@
 namespace longspan::testing::background_save_test {
 namespace {
 
-// While it lives the process gets no more than that many bytes beyond those it has.
+// Limits the process to this many bytes beyond its current size, during the lifetime of the object.
 class MemoryLimit {
  public:
   explicit MemoryLimit(rlim_t bytes) {
@@ -27,18 +27,18 @@ class MemoryLimit {
   rlimit before_{};
 };
 
-void expect_saved(const std::filesystem::path& path, const TrainingState& wanted) {
-  TrainingState read = blank(wanted);
+void expect_saved(const std::filesystem::path& path, const TrainingState& expected) {
+  TrainingState read = blank(expected);
   Checkpoint::open(path).read(read);
-  expect_equal(read, wanted);
+  expect_equal(read, expected);
 }
 
-TEST(BackgroundSave, IsOfTheStateAsItWasThoughTrainingGoesOn) {
+TEST(BackgroundSave, SavesSnapshotWhileTrainingContinues) {
   const TemporaryDirectory directory;
   const TrainingState state = small_state();
   BackgroundSave save(directory.path(), info_of(1), state, {});
   save.wait_for_copy();
-  save.wait_for_copy();  // every step does
+  save.wait_for_copy();  // each training step calls it
   for (const StateTensor& piece : state.tensors) {
     EXPECT_TRUE(piece.tensor.is_unique()) << piece.name;
     piece.tensor.zero();
@@ -47,13 +47,13 @@ TEST(BackgroundSave, IsOfTheStateAsItWasThoughTrainingGoesOn) {
   EXPECT_TRUE(save.written());
 }
 
-TEST(BackgroundSave, IsCommittedWithoutAWaitForTheCopy) {
+TEST(BackgroundSave, CommitsWithoutWaitForCopy) {
   const TemporaryDirectory directory;
   BackgroundSave save(directory.path(), info_of(1), small_state(), {});
   expect_saved(save.commit(), small_state());
 }
 
-TEST(BackgroundSave, WithoutMemoryForACopyTrainingWaitsUntilItIsWritten) {
+TEST(BackgroundSave, WaitsForWriteIfCopyExceedsMemory) {
   if (sanitized) GTEST_SKIP() << "sanitizers take addresses of their own";
   const TemporaryDirectory directory;
   const std::int64_t bytes = std::int64_t{128} << 20;
@@ -75,7 +75,7 @@ TEST(BackgroundSave, WithoutMemoryForACopyTrainingWaitsUntilItIsWritten) {
   expect_saved(directory.path() / step_name(1), state);
 }
 
-TEST(BackgroundSave, ThatIsGivenUpLeavesNothing) {
+TEST(BackgroundSave, LeavesNothingWhenAbandoned) {
   const TemporaryDirectory directory;
   save_checkpoint(directory.path(), info_of(1), small_state(), {});
   { const BackgroundSave save(directory.path(), info_of(2), small_state(2), {}); }
@@ -85,7 +85,7 @@ TEST(BackgroundSave, ThatIsGivenUpLeavesNothing) {
             1);
 }
 
-TEST(BackgroundSave, OfAStateThatMakesNoWholeIsRefusedByItsCommit) {
+TEST(BackgroundSave, CommitRejectsIncompleteState) {
   const TemporaryDirectory directory;
   TrainingState state;
   state.add("a", Tensor::zeros({2, 3}, DType::f32, Device::cpu()), false);

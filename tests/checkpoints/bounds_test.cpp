@@ -1,5 +1,4 @@
-// Checkpoints that are made to take memory, time or the stack of whoever reads them: refused before
-// they do.
+// Checkpoints crafted to exhaust memory, time or stack of a reader, which must reject them early.
 #include <sys/resource.h>
 
 #include <chrono>
@@ -18,19 +17,19 @@ std::string times(std::int64_t count, const std::string& text) {
   return result;
 }
 
-// The most that this process has held so far.
+// Returns the peak resident memory of this process.
 std::int64_t peak_bytes() {
   struct rusage usage {};
   getrusage(RUSAGE_SELF, &usage);
   return usage.ru_maxrss * std::int64_t{1024};
 }
 
-// Of the processor's time: others may use the machine.
+// Limit of CPU time, since other processes may use the machine.
 constexpr std::clock_t quick = (sanitized ? 10 : 2) * CLOCKS_PER_SEC;
 
-class Bounds : public HostileCheckpoint {
+class CheckpointLimits : public HostileCheckpoint {
  protected:
-  // What reading says, which takes neither long nor much.
+  // Returns the error message of a read. Checks its CPU time and memory.
   std::string quick_refusal() {
     const std::int64_t before = peak_bytes();
     const std::clock_t begin = std::clock();
@@ -41,7 +40,7 @@ class Bounds : public HostileCheckpoint {
   }
 };
 
-TEST_F(Bounds, ValuesThatLieDeepInOneAnotherAreRefusedWithoutStack) {
+TEST_F(CheckpointLimits, RejectsDeepNestingWithoutStackOverflow) {
   const std::string deep = times(1'000'000, "[") + times(1'000'000, "]");
   const std::string objects = times(300'000, "{\"a\":") + "1" + times(300'000, "}");
   for (const std::string& value : {deep, objects}) {
@@ -59,7 +58,7 @@ TEST_F(Bounds, ValuesThatLieDeepInOneAnotherAreRefusedWithoutStack) {
   }
 }
 
-TEST_F(Bounds, WhatIsQuotedIsCut) {
+TEST_F(CheckpointLimits, TruncatesQuotedValues) {
   const std::string digits = times(5'000'000, "7");
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
            {"\"step\": 1", "\"step\": " + digits},
@@ -83,7 +82,7 @@ TEST_F(Bounds, WhatIsQuotedIsCut) {
   }
 }
 
-TEST_F(Bounds, AManifestWithHolesIsRefusedAtTheFirst) {
+TEST_F(CheckpointLimits, RejectsSparseManifest) {
   std::filesystem::resize_file(path_ / manifest_name, std::uintmax_t{1} << 30);
   EXPECT_NE(quick_refusal().find("invalid JSON: byte "), std::string::npos);
   std::filesystem::resize_file(path_ / manifest_name, 0);
@@ -94,7 +93,7 @@ TEST_F(Bounds, AManifestWithHolesIsRefusedAtTheFirst) {
             std::string::npos);
 }
 
-TEST_F(Bounds, AManifestOfBlanksOrOfNothingsIsRefusedAtItsBeginning) {
+TEST_F(CheckpointLimits, RejectsManifestWithManyBlanksOrValues) {
   const std::string text = read_bytes(path_ / manifest_name);
   write_bytes(path_ / manifest_name, std::string(20'000'000, ' ') + text);
   EXPECT_NE(quick_refusal().find("of the first 131073 bytes are whitespace"), std::string::npos);
@@ -104,18 +103,18 @@ TEST_F(Bounds, AManifestOfBlanksOrOfNothingsIsRefusedAtItsBeginning) {
   EXPECT_NE(quick_refusal().find(" values in the first "), std::string::npos);
 }
 
-TEST(JsonLimits, WhatOthersIndentIsNoBlankFile) {
+TEST(JsonLimits, AcceptsIndentedText) {
   std::string text = "[";
   for (int i = 0; i < 100'000; ++i) text += "\n    {\"a\": 1, \"file\": \"a text\"},";
   JsonLimits bounds("here");
   EXPECT_NO_THROW(bounds.add(text));
-  // Blanks and brackets in a text are letters, and an escaped quotation mark does not end it.
+  // Blanks and brackets in a string do not count. An escaped quotation mark does not end it.
   EXPECT_NO_THROW(
       bounds.add("\"" + std::string(1'000'000, ' ') + "\\\"" + std::string(1'000'000, '[') + "\""));
   EXPECT_NO_THROW(bounds.add("12345678901234567890, -1.2345678901234567e-308]"));
 }
 
-TEST_F(Bounds, ARankFileThatItsTensorsDoNotExplainIsNotRead) {
+TEST_F(CheckpointLimits, RejectsFilesMuchLargerThanTheirTensors) {
   for (const char* file : {"rank-00000.h5", "view.h5"}) {
     const std::string name = file;
     const std::uintmax_t size = std::filesystem::file_size(path_ / file);
@@ -126,7 +125,7 @@ TEST_F(Bounds, ARankFileThatItsTensorsDoNotExplainIsNotRead) {
   }
 }
 
-TEST_F(Bounds, AHugeTensorMustBeInItsFile) {
+TEST_F(CheckpointLimits, RejectsHugeTensorsWithoutStoredBytes) {
   constexpr std::int64_t elements = std::int64_t{10} << 30;
   constexpr std::uintmax_t bytes = std::uintmax_t{41} << 30;
   const auto claim = [&] {
@@ -136,7 +135,7 @@ TEST_F(Bounds, AHugeTensorMustBeInItsFile) {
     manifest_.files[0].content.bytes = static_cast<std::int64_t>(bytes);
     write_bytes(path_ / manifest_name, manifest_text(manifest_));
   };
-  // Small tensors to read into: what is found before is the same.
+  // verify_checkpoint requires no target tensor of that size.
   const auto problem = [&] {
     const auto begin = std::chrono::steady_clock::now();
     const auto problems = verify_checkpoint(path_);

@@ -7,7 +7,7 @@
 namespace longspan::box_test {
 namespace {
 
-TEST(Box, ARangeIsBoxesInTheOrderOfItsElements) {
+TEST(Box, SplitsRangeIntoBoxesInElementOrder) {
   for (const Shape& whole :
        {Shape{7}, Shape{3, 4}, Shape{1, 5}, Shape{5, 1}, Shape{3, 2, 4}, Shape{2, 3, 1, 2}}) {
     std::vector<std::int64_t> all(static_cast<std::size_t>(whole.elements()));
@@ -27,20 +27,20 @@ TEST(Box, ARangeIsBoxesInTheOrderOfItsElements) {
           for (const std::int64_t element : found) ASSERT_EQ(element, next++) << box.to_string();
         }
         ASSERT_EQ(next, end);
-        // A middle, and what is left of a row of each axis before and after it.
+        // One block of full rows, and per axis at most one partial row before and after it.
         ASSERT_LE(std::ssize(boxes), 2 * whole.dimensions() - 1);
       }
   }
 }
 
-TEST(Box, ARangeOfWholeRowsIsOneBox) {
+TEST(Box, MergesFullRowsIntoOneBox) {
   EXPECT_EQ(boxes_of_range({4, 3, 2}, 6, 18), (std::vector<Box>{{{2, 3, 2}, {1, 0, 0}}}));
   EXPECT_EQ(boxes_of_range({4, 3}, 0, 12), (std::vector<Box>{whole_box({4, 3})}));
   EXPECT_EQ(boxes_of_range({4, 0}, 0, 0), (std::vector<Box>{}));
 }
 
-// As many boxes as no comparison of each with each could see through in time.
-TEST(Box, ManyPiecesThatCoverAnArrayAreSoonSeenTo) {
+// Pairwise comparison of this many boxes would take too long.
+TEST(Box, CoverageCheckScalesToManyPieces) {
   std::vector<Box> columns, grid;
   for (std::int64_t i = 0; i < 200'000; ++i) columns.push_back({{3, 1}, {0, i}});
   EXPECT_EQ(coverage_problem({3, 200'000}, columns), "");
@@ -54,12 +54,12 @@ TEST(Box, ManyPiecesThatCoverAnArrayAreSoonSeenTo) {
             "pieces [1, 2, 1] at [7, 0, 9] and [1, 1, 1] at [7, 1, 9] overlap");
 }
 
-TEST(Box, PiecesThatNoCutDividesAreComparedAsLongAsItIsWorthIt) {
-  // Four that go round a fifth.
+TEST(Box, CoverageCheckRejectsLargeIndivisibleLayouts) {
+  // A pinwheel: four boxes around a fifth.
   const std::vector<Box> wheel = {
       {{1, 2}, {0, 0}}, {{2, 1}, {0, 2}}, {{1, 2}, {2, 1}}, {{2, 1}, {1, 0}}, {{1, 1}, {1, 1}}};
   EXPECT_EQ(coverage_problem({3, 3}, wheel), "");
-  // The same round many small ones.
+  // Four boxes around many small ones.
   constexpr std::int64_t count = 20'000;
   std::vector<Box> boxes = {{{1, count + 1}, {0, 0}},
                             {{2, 1}, {0, count + 1}},

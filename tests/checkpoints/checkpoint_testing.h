@@ -1,4 +1,4 @@
-// Training states of random bits, cut into pieces, and places to save them.
+// Training states of random bits, their shards, and functions that save and compare them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ inline void flip_bit(const std::filesystem::path& path, std::size_t byte, unsign
   file.put(static_cast<char>(found ^ (1 << bit)));
 }
 
-// Every bit random: NaN payloads, infinities, subnormals and -0 are among the floats.
+// Returns random bits. Floats include NaN payloads, infinities, subnormals and -0.
 inline Tensor random_bits(const Shape& shape, DType dtype, const Random& random) {
   Tensor tensor = Tensor::empty(shape, dtype, Device::cpu());
   for (std::size_t i = 0; i < tensor.byte_size(); ++i)
@@ -50,8 +50,8 @@ inline Tensor random_bits(const Shape& shape, DType dtype, const Random& random)
 
 inline Box box_in(const StateTensor& piece) { return box_of(piece.tensor.shape(), piece.offset); }
 
-// The piece `index` of `count` along an axis of a whole tensor; the first ones are larger when they
-// do not divide it.
+// Returns shard `index` of `count` along an axis of a full tensor. The first shards are larger if
+// `count` does not divide the extent.
 inline StateTensor part_of(const StateTensor& whole, int axis, int index, int count) {
   const std::int64_t extent = whole.global_shape[axis];
   const auto begin_of = [&](int i) {
@@ -71,8 +71,8 @@ inline StateTensor part_of(const StateTensor& whole, int axis, int index, int co
   return part;
 }
 
-// Two layers' weights, an optimizer, a memory, a cursor, a single value and a tensor without
-// elements: all dtypes.
+// Returns a state with all dtypes: weights of two layers, optimizer state, memory, a cursor, a
+// scalar and an empty tensor.
 inline TrainingState small_state(std::uint64_t seed = 1) {
   const Random random(seed);
   TrainingState state;
@@ -96,8 +96,8 @@ inline TrainingState small_state(std::uint64_t seed = 1) {
   return state;
 }
 
-// The same state as `ranks` ranks hold it: each tensor cut along one axis, or whole on all of them
-// and owned by one.
+// Returns the states of `ranks` ranks. Each tensor is sharded along one axis, or replicated and
+// owned by one rank.
 inline std::vector<TrainingState> divided(const TrainingState& whole, int ranks) {
   std::vector<TrainingState> result(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
@@ -117,7 +117,7 @@ inline std::vector<TrainingState> divided(const TrainingState& whole, int ranks)
   return result;
 }
 
-// The same names and boxes with other elements, to read into.
+// Returns tensors with equal names and boxes but other elements, as targets of a read.
 inline TrainingState blank(const TrainingState& state) {
   TrainingState result;
   for (StateTensor tensor : state.tensors) {
@@ -133,7 +133,7 @@ inline CheckpointInfo info_of(std::int64_t step, int ranks = 1) {
   return {"run", step, MeshShape{.data = ranks}, "model:\n  num_hidden_layers: 2\n"};
 }
 
-// Saves what several ranks hold from this one process.
+// Saves the states of several ranks from one process.
 inline std::filesystem::path save_as_ranks(const std::filesystem::path& directory,
                                            std::int64_t step,
                                            const std::vector<TrainingState>& ranks) {
@@ -146,16 +146,16 @@ inline std::filesystem::path save_as_ranks(const std::filesystem::path& director
   return path;
 }
 
-inline void expect_equal(const TrainingState& found, const TrainingState& wanted) {
-  ASSERT_EQ(found.tensors.size(), wanted.tensors.size());
+inline void expect_equal(const TrainingState& found, const TrainingState& expected) {
+  ASSERT_EQ(found.tensors.size(), expected.tensors.size());
   for (std::size_t i = 0; i < found.tensors.size(); ++i) {
-    EXPECT_EQ(found.tensors[i].name, wanted.tensors[i].name);
-    EXPECT_TRUE(bytes_of(found.tensors[i].tensor) == bytes_of(wanted.tensors[i].tensor))
+    EXPECT_EQ(found.tensors[i].name, expected.tensors[i].name);
+    EXPECT_TRUE(bytes_of(found.tensors[i].tensor) == bytes_of(expected.tensors[i].tensor))
         << found.tensors[i].name;
   }
 }
 
-// What f throws, or nothing.
+// Returns the message of the exception E that f throws, or "".
 template <typename E, typename F>
 std::string message_of(F&& f) {
   try {

@@ -1,9 +1,9 @@
-// Checkpoints that are damaged and read, for tests/reliability/damage_test.py:
+// Damages checkpoints and reads them, for tests/reliability/damage_test.py:
 //
 //   checkpoint_damage STEP...
-//     Reads numbers, of which each says what is done to which file of which of the steps
-//     (directories step-000000004 that no one else uses), and answers each by "NUMBER refused|same
-//     MILLISECONDS WHAT" or "NUMBER failed WHY". Afterwards the step is as it was.
+//     Reads numbers. Each determines the damage to one file of one of the steps (directories such
+//     as step-000000004 that no other process uses). Answers "NUMBER refused|same MILLISECONDS
+//     WHAT" or "NUMBER failed WHY", then restores the step.
 #include <sys/stat.h>
 
 #include <cstdio>
@@ -30,7 +30,7 @@ Files files_of(const fs::path& step) {
   return files;
 }
 
-// All that a run goes on with.
+// Returns everything from which a run resumes.
 std::string all_of(const fs::path& step) {
   const Checkpoint checkpoint = open_run_checkpoint(step);
   const CheckpointInfo& info = checkpoint.info();
@@ -60,7 +60,7 @@ struct Step {
   std::string all;
 };
 
-// Numbers that follow from that of the case.
+// Random numbers determined by the number of the case.
 class Draw {
  public:
   explicit Draw(std::uint64_t number) : random_(Random(71).child(number)) {}
@@ -74,7 +74,7 @@ class Draw {
   std::uint64_t next_ = 0;
 };
 
-// A file of a step, more often one that is large.
+// Returns a random file of a step, more often a large one.
 std::string file_in(const Step& step, Draw& draw) {
   if (draw.below(3) == 0)
     return std::next(step.files.begin(), static_cast<std::ptrdiff_t>(draw.below(step.files.size())))
@@ -89,7 +89,7 @@ std::string file_in(const Step& step, Draw& draw) {
   return {};
 }
 
-// Changed bytes, and what was done to them.
+// Returns changed bytes and a description of the change.
 std::pair<std::string, std::string> changed(std::string bytes, const Step& other, Draw& draw) {
   const std::size_t at = draw.below(bytes.size());
   const auto block = [&] {
@@ -136,7 +136,7 @@ std::pair<std::string, std::string> changed(std::string bytes, const Step& other
   }
 }
 
-// Something else under the name of a file; what it is.
+// Replaces a file by something else. Returns a description.
 std::string replaced(const fs::path& file, const Step& step, const Step& other, Draw& draw) {
   const std::string name = file.filename().string();
   const auto found =
@@ -172,7 +172,7 @@ std::string replaced(const fs::path& file, const Step& step, const Step& other, 
   }
 }
 
-// As someone does who wants to be believed: the manifest says what the damaged file is.
+// Updates the manifest to match a damaged file, as an attacker would.
 void explain(const Step& step, const std::string& name) {
   const std::string bytes = read_bytes(step.path / name);
   Manifest manifest = manifest_of_text(step.files.at(manifest_name), "the manifest");
@@ -186,7 +186,7 @@ struct Damage {
   bool explained = false;
 };
 
-// What the draw says is done.
+// Applies the damage that the draw selects.
 Damage damage(const Step& step, const Step& other, Draw& draw) {
   const std::string name = file_in(step, draw);
   const fs::path file = step.path / name;
@@ -212,7 +212,7 @@ void restore(const Step& step) {
   for (const auto& [name, bytes] : step.files) write_bytes(step.path / name, bytes);
 }
 
-// Of a damaged step: "refused", "same", or what is wrong.
+// Returns "refused" or "same" for a damaged step, or a description of the failure.
 std::string outcome(const Step& step, bool explained) {
   std::string read;
   try {
@@ -231,7 +231,7 @@ std::string outcome(const Step& step, bool explained) {
                read_bytes(step.path / name) == bytes;
   const bool is_found = !verify_checkpoint(step.path, {}, value_problems).empty();
   if (is_whole && (is_found || read != "same")) return "nothing was changed, and it is refused";
-  // What is explained and changes no value, as in bytes that nobody reads, is another whole step.
+  // A step is valid if its manifest matches the damage and no value changes, as with unused bytes.
   if (!is_whole && !is_found && (!explained || read != "same")) return "verify sees nothing";
   return read;
 }
@@ -244,10 +244,10 @@ void work(const std::vector<std::string>& paths) {
   while (std::cin >> number) {
     Draw draw(number);
     const std::size_t chosen = draw.below(steps.size());
-    // Mostly of the same shapes: the steps come in pairs.
+    // Steps come in pairs with equal shapes; the other step is mostly that of the pair.
     const Step& other = steps[draw.below(2) == 0 ? chosen ^ 1 : draw.below(steps.size())];
     const Damage done = damage(steps[chosen], other, draw);
-    // Of this process: the others of the machine take what they want of the clock.
+    // CPU time, since other processes may use the machine.
     const std::clock_t begin = std::clock();
     const std::string found = outcome(steps[chosen], done.explained);
     const double milliseconds = 1000.0 * static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;

@@ -1,5 +1,4 @@
-// Random damage: whatever happens to the bytes of a checkpoint, reading it either gives the
-// original values or throws.
+// Random damage: reading a damaged checkpoint returns the original values or throws.
 #include <sys/stat.h>
 
 #include <map>
@@ -10,7 +9,7 @@
 namespace longspan::testing::damage_test {
 namespace {
 
-class Damage : public ::testing::Test {
+class DamagedCheckpoint : public ::testing::Test {
  protected:
   void SetUp() override {
     ranks_ = divided(state_, 3);
@@ -20,8 +19,8 @@ class Damage : public ::testing::Test {
       original_[entry.path().filename().string()] = read_bytes(entry.path());
   }
 
-  // True when reading everything threw a DataError; false when it gave the original values.
-  // Anything else fails the test.
+  // Returns true if reading throws a DataError, false if it returns the original values. Anything
+  // else fails the test.
   bool refused(const std::string& what) {
     TrainingState read = blank(ranks_[1]);
     try {
@@ -47,8 +46,8 @@ class Damage : public ::testing::Test {
     return true;
   }
 
-  // A random file, by bytes, and a place in it.
-  std::pair<std::string, std::size_t> place(const Random& random) const {
+  // Returns a random file, weighted by size, and the position of a byte in it.
+  std::pair<std::string, std::size_t> position(const Random& random) const {
     std::size_t total = 0;
     for (const auto& [name, bytes] : original_) total += bytes.size();
     std::size_t at = (std::uint64_t{random.word(0)} << 32 | random.word(1)) % total;
@@ -66,17 +65,17 @@ class Damage : public ::testing::Test {
   std::map<std::string, std::string> original_;
 };
 
-TEST_F(Damage, NoneOf500FlippedBitsIsSilent) {
+TEST_F(DamagedCheckpoint, DetectsFlippedBits) {
   const Random random(11);
   for (std::uint64_t flip = 0; flip < 500; ++flip) {
     const Random here = random.child(flip);
-    // Every fifth in the manifest, which is small.
-    auto [name, at] = place(here);
+    // Every fifth flip is in the manifest, which is small.
+    auto [name, at] = position(here);
     if (flip % 5 == 0) name = "manifest.json", at = here.word(3) % original_[name].size();
     const auto bit = here.word(2) % 8;
     flip_bit(path_ / name, at, bit);
     const std::string what = fmt::format("bit {} of byte {} of {}", bit, at, name);
-    // The view is not read.
+    // Reads do not open the view.
     EXPECT_EQ(refused(what), name != "view.h5") << what;
     if (flip % 10 == 0) {
       EXPECT_FALSE(verify_checkpoint(path_).empty()) << what;
@@ -86,10 +85,10 @@ TEST_F(Damage, NoneOf500FlippedBitsIsSilent) {
   EXPECT_FALSE(refused("no damage"));
 }
 
-TEST_F(Damage, NoTruncationIsSilent) {
+TEST_F(DamagedCheckpoint, DetectsTruncation) {
   const Random random(12);
   for (std::uint64_t cut = 0; cut < 60; ++cut) {
-    const auto [name, at] = place(random.child(cut));
+    const auto [name, at] = position(random.child(cut));
     write_bytes(path_ / name, original_[name].substr(0, at));
     const std::string what = fmt::format("{} cut to {} bytes", name, at);
     EXPECT_EQ(refused(what), name != "view.h5") << what;
@@ -98,7 +97,7 @@ TEST_F(Damage, NoTruncationIsSilent) {
   }
 }
 
-TEST_F(Damage, MoreBytesThanWrittenAreFound) {
+TEST_F(DamagedCheckpoint, DetectsAppendedBytes) {
   for (const auto& [name, bytes] : original_) {
     write_bytes(path_ / name, bytes + '\n');
     EXPECT_EQ(refused(name), name != "view.h5") << name;
@@ -107,9 +106,9 @@ TEST_F(Damage, MoreBytesThanWrittenAreFound) {
   }
 }
 
-TEST_F(Damage, SwappedFilesAreFound) {
+TEST_F(DamagedCheckpoint, DetectsSwappedFiles) {
   for (const auto& [name, bytes] : original_) {
-    // Of the same checkpoint, then of another of the same shapes.
+    // Files of this checkpoint, then of another with equal shapes.
     for (const auto& [other, content] : original_)
       if (other != name) {
         write_bytes(path_ / name, content);
@@ -118,13 +117,13 @@ TEST_F(Damage, SwappedFilesAreFound) {
       }
     write_bytes(path_ / name, read_bytes(other_ / name));
     EXPECT_EQ(refused(name), name != "view.h5") << name;
-    // Views of the same layout are the same but for the step that they name.
+    // Views of equal layouts differ only in the step that they contain.
     EXPECT_FALSE(verify_checkpoint(path_).empty()) << name;
     write_bytes(path_ / name, bytes);
   }
 }
 
-TEST_F(Damage, DeletedFilesAreNamed) {
+TEST_F(DamagedCheckpoint, ReportsMissingFiles) {
   for (const auto& [name, bytes] : original_) {
     std::filesystem::remove(path_ / name);
     const auto problems = verify_checkpoint(path_);
@@ -136,7 +135,7 @@ TEST_F(Damage, DeletedFilesAreNamed) {
   }
 }
 
-TEST_F(Damage, WhatIsNoRegularFileIsRefused) {
+TEST_F(DamagedCheckpoint, RejectsNonRegularFiles) {
   for (const auto& [name, bytes] : original_) {
     if (name == "view.h5") continue;
     std::filesystem::remove(path_ / name);
@@ -153,7 +152,7 @@ TEST_F(Damage, WhatIsNoRegularFileIsRefused) {
   }
 }
 
-TEST_F(Damage, VerifyReportsEveryFileAndWhatDoesNotBelong) {
+TEST_F(DamagedCheckpoint, VerifyReportsEveryCorruptOrUnexpectedFile) {
   for (const char* name : {"rank-00000.h5", "rank-00002.h5", "view.h5"}) {
     std::string bytes = original_[name];
     bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
@@ -171,15 +170,15 @@ TEST_F(Damage, VerifyReportsEveryFileAndWhatDoesNotBelong) {
   EXPECT_FALSE(problems[2].prevents_reading || problems[3].prevents_reading);
 }
 
-TEST_F(Damage, WhoWatchesIsToldOfAllThatIsReadAndMayEndIt) {
+TEST_F(DamagedCheckpoint, ReportsReadProgressAndStopsOnRequest) {
   std::int64_t read = 0;
   EXPECT_TRUE(verify_checkpoint(path_, {}, {}, [&](std::int64_t bytes) { read += bytes; }).empty());
-  std::int64_t wanted = 0;
+  std::int64_t expected = 0;
   for (const auto& [name, bytes] : original_)
-    if (name.starts_with("rank-")) wanted += static_cast<std::int64_t>(bytes.size());
+    if (name.starts_with("rank-")) expected += static_cast<std::int64_t>(bytes.size());
   for (const StateTensor& tensor : state_.tensors)
-    wanted += static_cast<std::int64_t>(tensor.tensor.byte_size());
-  EXPECT_EQ(read, wanted);
+    expected += static_cast<std::int64_t>(tensor.tensor.byte_size());
+  EXPECT_EQ(read, expected);
   const ReadProgress stopping = [](std::int64_t) {
     throw Error(ExitCode::stopped, "asked to stop");
   };
@@ -190,16 +189,16 @@ TEST_F(Damage, WhoWatchesIsToldOfAllThatIsReadAndMayEndIt) {
       "asked to stop");
 }
 
-TEST_F(Damage, ARenamedStepIsFound) {
+TEST_F(DamagedCheckpoint, DetectsRenamedStep) {
   std::filesystem::rename(path_, directory_.path() / "step-000000009");
   EXPECT_EQ(verify_checkpoint(directory_.path() / "step-000000009").size(), 1u);
-  // Under a name of the user's own it is read.
+  // Names that are not step names are valid.
   std::filesystem::rename(directory_.path() / "step-000000009", directory_.path() / "best");
   EXPECT_TRUE(verify_checkpoint(directory_.path() / "best").empty());
   EXPECT_TRUE(verify_checkpoint(directory_.path() / "best/").empty());
 }
 
-TEST_F(Damage, AMissingDirectoryIsNamed) {
+TEST_F(DamagedCheckpoint, ReportsMissingDirectory) {
   EXPECT_EQ(message_of<DataError>([&] { Checkpoint::open(directory_.path() / "none"); }),
             (directory_.path() / "none").string() + ": no such directory");
   EXPECT_EQ(verify_checkpoint(directory_.path() / "none").size(), 1u);

@@ -1,4 +1,4 @@
-// A small checkpoint that tests make anew with right hashes and another content.
+// A small checkpoint that tests rewrite with valid hashes and other content.
 #pragma once
 
 #include <hdf5.h>
@@ -21,14 +21,14 @@ class HostileCheckpoint : public ::testing::Test {
     manifest_ = read_manifest(path_);
   }
 
-  // Writes the manifest anew; the hash of the rank file is what the file has.
+  // Rewrites the manifest with the current hash of the rank file.
   void seal() {
     const auto file = path_ / rank_file_name(0);
     manifest_.files[0].content = hash_file(open_regular(file), file);
     std::filesystem::remove(path_ / manifest_name);
     write_text_file(path_ / manifest_name, manifest_text(manifest_));
   }
-  // Replaces text of the manifest and gives it the right hash again.
+  // Replaces text of the manifest and updates its hash.
   void edit(const std::string& from, const std::string& to) {
     std::string text = manifest_text(manifest_);
     text.resize(text.rfind(",\n\"manifest_hash\""));
@@ -37,7 +37,7 @@ class HostileCheckpoint : public ::testing::Test {
     text.replace(at, from.size(), to);
     write_bytes(path_ / manifest_name, with_manifest_hash(text));
   }
-  // Replaces the rank file by what f makes and seals it.
+  // Replaces the contents of the rank file by those that f writes, then seals it.
   void make_file(const std::function<void(hid_t)>& f) {
     const auto path = path_ / rank_file_name(0);
     std::filesystem::remove(path);
@@ -47,7 +47,7 @@ class HostileCheckpoint : public ::testing::Test {
     ASSERT_GE(H5Fclose(file), 0);
     seal();
   }
-  // A dataset [6, 4] of f32 with the tensor's values, laid out as f sets the properties.
+  // Creates a dataset [6, 4] of f32 with the tensor's values. f sets its layout properties.
   void make_dataset(hid_t place,
                     const char* dataset_name,
                     hid_t type,
@@ -79,7 +79,7 @@ class HostileCheckpoint : public ::testing::Test {
     H5Pset_fletcher32(layout);
   }
 
-  // What reading the tensor says, without the place.
+  // Returns the error message of a read without the checkpoint's path.
   std::string refusal() {
     TrainingState read = blank(state_);
     const std::string text = message_of<DataError>([&] { Checkpoint::open(path_).read(read); });

@@ -1,10 +1,10 @@
-// Checkpoints whose hashes are right and whose content is not: what a reader must refuse.
+// Checkpoints with valid hashes and invalid content, which a reader must reject.
 #include "tests/checkpoints/hostile_checkpoint.h"
 
 namespace longspan::testing::hostile_test {
 namespace {
 
-TEST_F(HostileCheckpoint, AFileMadeByAnyoneIsReadWhenItIsAsOurs) {
+TEST_F(HostileCheckpoint, AcceptsValidThirdPartyFile) {
   make_file([&](hid_t file) { make_dataset(file, name, H5T_IEEE_F32LE, as_ours); });
   TrainingState read = blank(state_);
   Checkpoint::open(path_).read(read);
@@ -12,8 +12,8 @@ TEST_F(HostileCheckpoint, AFileMadeByAnyoneIsReadWhenItIsAsOurs) {
   EXPECT_TRUE(verify_checkpoint(path_).empty());
 }
 
-// HDF5 checks Fletcher32 here, which we compute ourselves.
-TEST(RankFile, IsReadByHDF5ItselfWhateverItsSize) {
+// HDF5 verifies the Fletcher32 checksums that the writer computes.
+TEST(RankFile, IsReadableByHDF5AtAnySize) {
   const TemporaryDirectory directory;
   TrainingState state;
   for (const std::int64_t bytes : {1, 2, 63, 64, 65, 16384, 16386, 40001, 1048577, 3000001})
@@ -37,7 +37,7 @@ TEST(RankFile, IsReadByHDF5ItselfWhateverItsSize) {
   H5Fclose(file);
 }
 
-TEST_F(HostileCheckpoint, SoftLinksAreRefused) {
+TEST_F(HostileCheckpoint, RejectsSoftLinks) {
   make_file([&](hid_t file) {
     make_dataset(file, "other", H5T_IEEE_F32LE, as_ours);
     H5Lcreate_soft("/other", file, name, H5P_DEFAULT, H5P_DEFAULT);
@@ -47,7 +47,7 @@ TEST_F(HostileCheckpoint, SoftLinksAreRefused) {
   EXPECT_EQ(refusal(), "rank-00000.h5: \"weight\" is a soft or external link");
 }
 
-TEST_F(HostileCheckpoint, ExternalLinksAreRefused) {
+TEST_F(HostileCheckpoint, RejectsExternalLinks) {
   std::filesystem::copy_file(path_ / "rank-00000.h5", directory_.path() / "secret.h5");
   make_file([&](hid_t file) {
     H5Lcreate_external("../secret.h5", name, file, name, H5P_DEFAULT, H5P_DEFAULT);
@@ -55,7 +55,7 @@ TEST_F(HostileCheckpoint, ExternalLinksAreRefused) {
   EXPECT_NE(refusal().find("is a soft or external link"), std::string::npos);
 }
 
-TEST_F(HostileCheckpoint, LinksThatNobodyAskedForAreReported) {
+TEST_F(HostileCheckpoint, VerifyReportsUnexpectedEntries) {
   make_file([&](hid_t file) {
     make_dataset(file, name, H5T_IEEE_F32LE, as_ours);
     make_dataset(file, "hidden", H5T_IEEE_F32LE, as_ours);
@@ -67,7 +67,7 @@ TEST_F(HostileCheckpoint, LinksThatNobodyAskedForAreReported) {
   EXPECT_NE(problems[1].message.find("\"outside\" is a soft or external link"), std::string::npos);
 }
 
-TEST_F(HostileCheckpoint, WhatDoesNotBelongInAFileIsRefusedByWhoReadsIt) {
+TEST_F(HostileCheckpoint, RejectsUnexpectedEntries) {
   using Maker = std::function<void(hid_t)>;
   const auto group = [](hid_t file, const char* path) {
     H5Gclose(H5Gcreate2(file, path, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
@@ -98,17 +98,17 @@ TEST_F(HostileCheckpoint, WhatDoesNotBelongInAFileIsRefusedByWhoReadsIt) {
        },
        "\"d\" is not in the manifest"},
   };
-  for (const auto& [add, wanted] : table) {
+  for (const auto& [add, expected] : table) {
     make_file([&, &add = add](hid_t file) {
       make_dataset(file, name, H5T_IEEE_F32LE, as_ours);
       add(file);
     });
-    EXPECT_NE(refusal().find("rank-00000.h5: " + wanted), std::string::npos)
-        << refusal() << "\n  instead of " << wanted;
+    EXPECT_NE(refusal().find("rank-00000.h5: " + expected), std::string::npos)
+        << refusal() << "\n  instead of " << expected;
   }
 }
 
-TEST_F(HostileCheckpoint, AFolderUnderTwoNamesIsRefused) {
+TEST_F(HostileCheckpoint, RejectsGroupWithTwoNames) {
   state_.tensors.clear();
   for (const char* tensor : {"a/weight", "b/weight"})
     state_.add(tensor, random_bits({6, 4}, DType::f32, Random(5)), true);
@@ -122,8 +122,8 @@ TEST_F(HostileCheckpoint, AFolderUnderTwoNamesIsRefused) {
   EXPECT_EQ(refusal(), "rank-00000.h5: \"a\" has several names");
 }
 
-// Damage that its maker has given the right hash: HDF5 gets to parse it.
-TEST_F(HostileCheckpoint, WhateverHDF5FindsInAFileReadingEndsWithASentence) {
+// Damaged files with matching hashes reach the HDF5 parser.
+TEST_F(HostileCheckpoint, SurvivesRandomDamageWithValidHashes) {
   state_ = small_state();
   path_ = save_checkpoint(directory_.path(), info_of(3), state_, {});
   manifest_ = read_manifest(path_);
@@ -133,7 +133,7 @@ TEST_F(HostileCheckpoint, WhateverHDF5FindsInAFileReadingEndsWithASentence) {
     const Random random = Random(31).child(round);
     std::string bytes = original;
     const auto word = [&](std::uint64_t index) { return std::size_t{random.word(index)}; };
-    // Every other one where the file begins, or a run of bytes.
+    // Every third round changes runs of bytes. Odd rounds change only the first 256 bytes.
     const std::size_t length = round % 3 == 0 ? 1 + word(0) % 64 : 1;
     for (std::uint64_t change = 0; change < 1 + word(1) % 6; ++change) {
       const std::size_t within = round % 2 == 0 ? bytes.size() : 256;
@@ -157,7 +157,7 @@ TEST_F(HostileCheckpoint, WhateverHDF5FindsInAFileReadingEndsWithASentence) {
   EXPECT_GT(refused, 150);
 }
 
-TEST_F(HostileCheckpoint, ManyStrangersAreCutShort) {
+TEST_F(HostileCheckpoint, TruncatesListOfUnexpectedTensors) {
   make_file([&](hid_t file) {
     make_dataset(file, name, H5T_IEEE_F32LE, as_ours);
     for (int i = 0; i < 500; ++i)
@@ -166,7 +166,7 @@ TEST_F(HostileCheckpoint, ManyStrangersAreCutShort) {
   EXPECT_EQ(verify_checkpoint(path_).size(), 20u);
 }
 
-TEST_F(HostileCheckpoint, VirtualDatasetsAreRefused) {
+TEST_F(HostileCheckpoint, RejectsVirtualDatasets) {
   std::filesystem::copy_file(path_ / "rank-00000.h5", path_ / "other.h5");
   make_file([&](hid_t file) {
     make_dataset(file, name, H5T_IEEE_F32LE, [](hid_t layout) {
@@ -180,7 +180,7 @@ TEST_F(HostileCheckpoint, VirtualDatasetsAreRefused) {
             "rank-00000.h5: tensor \"weight\": expected a chunked layout, found virtual");
 }
 
-TEST_F(HostileCheckpoint, ExternalStorageIsRefused) {
+TEST_F(HostileCheckpoint, RejectsExternalStorage) {
   const std::string raw = (directory_.path() / "raw").string();
   make_file([&](hid_t file) {
     make_dataset(file, name, H5T_IEEE_F32LE, [&](hid_t layout) {
@@ -190,7 +190,7 @@ TEST_F(HostileCheckpoint, ExternalStorageIsRefused) {
   EXPECT_NE(refusal().find("found contiguous or external"), std::string::npos);
 }
 
-TEST_F(HostileCheckpoint, CompactLayoutIsRefused) {
+TEST_F(HostileCheckpoint, RejectsCompactLayout) {
   make_file([&](hid_t file) {
     make_dataset(
         file, name, H5T_IEEE_F32LE, [](hid_t layout) { H5Pset_layout(layout, H5D_COMPACT); });
@@ -198,7 +198,7 @@ TEST_F(HostileCheckpoint, CompactLayoutIsRefused) {
   EXPECT_NE(refusal().find("found compact"), std::string::npos);
 }
 
-TEST_F(HostileCheckpoint, OtherFiltersAreRefused) {
+TEST_F(HostileCheckpoint, RejectsOtherFilters) {
   make_file([&](hid_t file) {
     make_dataset(file, name, H5T_IEEE_F32LE, [](hid_t layout) {
       as_ours(layout);
@@ -215,7 +215,7 @@ TEST_F(HostileCheckpoint, OtherFiltersAreRefused) {
   EXPECT_NE(refusal().find("expected Fletcher32 as the only filter"), std::string::npos);
 }
 
-TEST_F(HostileCheckpoint, AnotherTypeShapeOrDtypeNameIsRefused) {
+TEST_F(HostileCheckpoint, RejectsOtherTypesAndShapes) {
   make_file([&](hid_t file) { make_dataset(file, name, H5T_IEEE_F32BE, as_ours); });
   EXPECT_NE(refusal().find("expected the storage type of f32"), std::string::npos);
   make_file([&](hid_t file) { make_dataset(file, name, H5T_IEEE_F32LE, as_ours); });
@@ -227,19 +227,19 @@ TEST_F(HostileCheckpoint, AnotherTypeShapeOrDtypeNameIsRefused) {
   EXPECT_NE(refusal().find("expected shape [4, 6]"), std::string::npos);
 }
 
-TEST_F(HostileCheckpoint, AnElementThatDiffersHasAnotherHash) {
+TEST_F(HostileCheckpoint, DetectsChangedElement) {
   state_.tensors[0].tensor.data<float>()[7] = 1;
   make_file([&](hid_t file) { make_dataset(file, name, H5T_IEEE_F32LE, as_ours); });
   EXPECT_NE(refusal().find("hash differs from the manifest"), std::string::npos);
 }
 
-TEST_F(HostileCheckpoint, AMissingDatasetIsNamed) {
+TEST_F(HostileCheckpoint, ReportsMissingDataset) {
   make_file([](hid_t) {});
   EXPECT_NE(refusal().find("rank-00000.h5: tensor \"weight\": cannot find the link"),
             std::string::npos);
 }
 
-TEST_F(HostileCheckpoint, ManifestsThatCannotBeAreRefused) {
+TEST_F(HostileCheckpoint, RejectsInvalidManifests) {
   const std::vector<std::array<std::string, 3>> table = {
       {"\"format\": \"longspan checkpoint\"", "\"format\": \"other\"", "not a manifest of"},
       {"\"version\": 1", "\"version\": 2", "expected format version 1, found 2"},
@@ -279,15 +279,15 @@ TEST_F(HostileCheckpoint, ManifestsThatCannotBeAreRefused) {
       {"\"scalars\": {}", "\"scalars\": {\"x\": null}", "scalar \"x\": expected an integer from -9223372036854775808 to 9223372036854775807, found null"},
       {"\"scalars\": {}", "\"scalars\": {\"x\": {\"f64\": \"3FF\"}}", "16 hexadecimal digits"},
   };
-  for (const auto& [from, to, wanted] : table) {
+  for (const auto& [from, to, expected] : table) {
     edit(from, to);
     const std::string found = refusal();
-    EXPECT_NE(found.find(wanted), std::string::npos) << to << "\n  gave: " << found;
+    EXPECT_NE(found.find(expected), std::string::npos) << to << "\n  gave: " << found;
     EXPECT_TRUE(found.starts_with("manifest.json: ")) << found;
   }
 }
 
-TEST_F(HostileCheckpoint, PiecesThatOverlapAreRefused) {
+TEST_F(HostileCheckpoint, RejectsOverlappingPieces) {
   auto& pieces = manifest_.tensors.at(name).pieces;
   pieces.push_back(pieces[0]);
   pieces[1].dataset = "weight@1";
@@ -302,7 +302,7 @@ TEST_F(HostileCheckpoint, PiecesThatOverlapAreRefused) {
   EXPECT_NE(refusal().find("duplicate dataset \"weight\" of rank-00000.h5"), std::string::npos);
 }
 
-TEST_F(HostileCheckpoint, HDF5StaysSilent) {
+TEST_F(HostileCheckpoint, SuppressesHDF5Output) {
   ::testing::internal::CaptureStderr();
   make_file([](hid_t) {});
   refusal();

@@ -7,7 +7,7 @@
 namespace longspan::testing::round_trip_test {
 namespace {
 
-TEST(Checkpoint, KeepsEveryBitOfEveryDtype) {
+TEST(Checkpoint, KeepsEveryDtypeBitwise) {
   const TemporaryDirectory directory;
   const TrainingState state = small_state();
   const auto path = save_checkpoint(directory.path(), info_of(500), state, {});
@@ -22,7 +22,7 @@ TEST(Checkpoint, KeepsEveryBitOfEveryDtype) {
 TEST(Checkpoint, KeepsSpecialFloats) {
   const TemporaryDirectory directory;
   const std::vector<std::uint64_t> bits = {0x8000000000000000u,
-                                           0x7ff0000000000001u,  // signalling NaN
+                                           0x7ff0000000000001u,  // signaling NaN
                                            0xfff8dead0000beefu,  // quiet NaN with a payload
                                            0x7ff0000000000000u,
                                            0x0000000000000001u};  // smallest subnormal
@@ -36,7 +36,7 @@ TEST(Checkpoint, KeepsSpecialFloats) {
   expect_equal(read, state);
 }
 
-TEST(Checkpoint, KeepsScalarsToTheBit) {
+TEST(Checkpoint, KeepsScalarsBitwise) {
   const TemporaryDirectory directory;
   TrainingState state;
   const std::vector<std::uint64_t> bits = {0x3fd3333333333334u,
@@ -67,7 +67,7 @@ TEST(Checkpoint, KeepsScalarsToTheBit) {
   EXPECT_EQ(read.scalars.values().size(), state.scalars.values().size());
 }
 
-TEST(Checkpoint, ScalarsOfAnotherTypeAreRefused) {
+TEST(Checkpoint, RejectsScalarsWithWrongType) {
   Scalars scalars;
   scalars.set("tokens", 3);
   EXPECT_EQ(message_of<DataError>([&] { scalars.get<double>("tokens"); }),
@@ -77,7 +77,7 @@ TEST(Checkpoint, ScalarsOfAnotherTypeAreRefused) {
   EXPECT_EQ(scalars.get_or<std::int64_t>("missing", 7), 7);
 }
 
-TEST(Checkpoint, SaysWhatItHolds) {
+TEST(Checkpoint, ReportsInfoAndTensors) {
   const TemporaryDirectory directory;
   const auto path = save_as_ranks(directory.path(), 7, divided(small_state(), 3));
   const Checkpoint checkpoint = Checkpoint::open(path);
@@ -99,11 +99,11 @@ TEST(Checkpoint, SaysWhatItHolds) {
   EXPECT_EQ(checkpoint.file_bytes(), bytes);
 }
 
-TEST(Checkpoint, PiecesOfManyChunksKeepTheirOrder) {
+TEST(Checkpoint, KeepsElementOrderAcrossChunks) {
   const TemporaryDirectory directory;
   TrainingState state;
   const Random random(3);
-  // Chunks cut the middle axis, the last axis, and nothing.
+  // Chunks split the middle axis, the last axis, and no axis.
   state.add("middle", random_bits({3, 700, 300}, DType::f32, random.child(0)), true);
   state.add("last", random_bits({2, 3 * 131072 + 1}, DType::f64, random.child(1)), true);
   state.add("first", random_bits({2, 3, 2, 5, 4, 3}, DType::f16, random.child(2)), true);
@@ -113,22 +113,22 @@ TEST(Checkpoint, PiecesOfManyChunksKeepTheirOrder) {
   expect_equal(read, state);
 }
 
-TEST(Checkpoint, ReadsOnAnyNumberOfRanksWhatAnyNumberWrote) {
+TEST(Checkpoint, ReadsAcrossDifferentRankCounts) {
   const TrainingState whole = small_state();
   for (const int writers : {1, 2, 3, 5}) {
     const TemporaryDirectory directory;
     const auto path = save_as_ranks(directory.path(), 1, divided(whole, writers));
     EXPECT_TRUE(verify_checkpoint(path).empty());
     for (const int readers : {1, 2, 4, 7})
-      for (const TrainingState& wanted : divided(whole, readers)) {
-        TrainingState read = blank(wanted);
+      for (const TrainingState& expected : divided(whole, readers)) {
+        TrainingState read = blank(expected);
         Checkpoint::open(path).read(read);
-        expect_equal(read, wanted);
+        expect_equal(read, expected);
       }
   }
 }
 
-TEST(Checkpoint, ReadsBoxesAcrossAGridOfPieces) {
+TEST(Checkpoint, ReadsBoxesAcrossPieces) {
   const TemporaryDirectory directory;
   TrainingState whole;
   whole.add("grid", random_bits({9, 8, 7}, DType::f32, Random(4)), true);
@@ -164,7 +164,7 @@ TEST(Checkpoint, ReadsBoxesAcrossAGridOfPieces) {
   }
 }
 
-TEST(Checkpoint, ATensorThatDoesNotFitTheRunIsNamed) {
+TEST(Checkpoint, ReportsMismatchedTensors) {
   const TemporaryDirectory directory;
   const auto path = save_checkpoint(directory.path(), info_of(1), small_state(), {});
   const Checkpoint checkpoint = Checkpoint::open(path);

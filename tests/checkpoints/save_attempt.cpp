@@ -16,22 +16,23 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kept_steps = 2;
+constexpr int retained_steps = 2;
 
-// Of a process that has not come to its answer: it has said one sentence, and its code says why.
-Attempt sudden_end(std::string told, int status) {
+// Returns the attempt of a process that ended early. One line of error and a matching exit code are
+// expected.
+Attempt sudden_end(std::string output, int status) {
   const bool is_aborted = WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
   const bool has_code = WIFEXITED(status)
                             ? WEXITSTATUS(status) == static_cast<int>(ExitCode::failure)
                             : is_aborted || WTERMSIG(status) == SIGSEGV;
-  // What the C library says before.
-  if (const std::size_t at = told.find("longspan: "); is_aborted && at != std::string::npos)
-    told.erase(0, at);
-  const bool is_sentence = told.starts_with("longspan: ") && told.find('\n') + 1 == told.size();
-  if (has_code && is_sentence) return {.ended = true, .error = told.substr(0, told.size() - 1)};
+  // The C library prints text before the message.
+  if (const std::size_t at = output.find("longspan: "); is_aborted && at != std::string::npos)
+    output.erase(0, at);
+  const bool is_line = output.starts_with("longspan: ") && output.find('\n') + 1 == output.size();
+  if (has_code && is_line) return {.ended = true, .error = output.substr(0, output.size() - 1)};
   return {.documented = false,
           .ended = true,
-          .error = fmt::format("the process ended by {:#x} and said \"{}\"", status, told)};
+          .error = fmt::format("the process ended by {:#x} and said \"{}\"", status, output)};
 }
 
 template <typename Kind>
@@ -39,8 +40,8 @@ bool is_a(const std::exception& error) {
   return dynamic_cast<const Kind*>(&error) != nullptr;
 }
 
-// What comes of f(result) when the fault meets it. `is_documented`: whether a run may end so, if
-// not for want of memory.
+// Runs f(result) with the fault. `is_documented` returns whether a run may end with this error.
+// Allocation failures are always documented.
 template <typename F, typename IsDocumented>
 Attempt attempt_with(const Fault& fault, const F& f, const IsDocumented& is_documented) {
   Attempt result;
@@ -80,14 +81,14 @@ void Saver::save(const fs::path& steps, std::int64_t step) const {
 
 void Saver::save(const fs::path& steps, std::int64_t step, const TrainingState& held) const {
   const CheckpointInfo info = info_of(step, world.size());
-  if (beside)
+  if (in_background)
     BackgroundSave(steps, info, held, world).commit();
   else
     save_checkpoint(steps, info, held, world);
 }
 
 void Saver::remove_older(const fs::path& steps, std::int64_t step) const {
-  if (world.rank() == 0) remove_old_checkpoints(steps, step, kept_steps);
+  if (world.rank() == 0) remove_old_checkpoints(steps, step, retained_steps);
 }
 
 Attempt attempt(const Saver& saver, const fs::path& steps, std::int64_t step, const Fault& fault) {
@@ -98,7 +99,7 @@ Attempt attempt(const Saver& saver, const fs::path& steps, std::int64_t step, co
     result.saved = true;
     saver.remove_older(steps, step);
   };
-  // After the save, that older steps could not be listed.
+  // A DataError after the save reports that older steps could not be listed.
   return attempt_with(fault, save, [](const std::exception& error, const Attempt& result) {
     return is_a<Failure>(error) || (is_a<DataError>(error) && result.saved);
   });
@@ -149,8 +150,8 @@ Attempt in_a_child(const std::function<Attempt()>& f) {
     install_crash_handlers();
     dup2(pipe_ends[1], STDERR_FILENO);
     const std::string text = text_of(f());
-    const bool told = write(pipe_ends[1], text.data(), text.size()) > 0;
-    _exit(told ? 0 : 1);
+    const bool is_written = write(pipe_ends[1], text.data(), text.size()) > 0;
+    _exit(is_written ? 0 : 1);
   }
   close(pipe_ends[1]);
   std::string text;

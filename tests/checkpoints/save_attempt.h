@@ -1,4 +1,4 @@
-// Attempts to save a step, and to start from one, of which one call fails.
+// Attempts to save a step or to start from one, in which one call fails.
 #pragma once
 
 #include <cstdint>
@@ -12,48 +12,48 @@
 
 namespace longspan::testing {
 
-// Who saves, how, and what.
+// Ranks that save, mode of the save, and size of the state.
 struct Saver {
   Communicator world;
-  bool beside = false;    // the training
-  std::int64_t rows = 0;  // of a larger tensor, beside the small ones
+  bool in_background = false;  // whether saves run during training
+  std::int64_t rows = 0;       // of an additional, larger tensor
 
   TrainingState whole(std::int64_t step) const;
-  // What this rank holds of a step; each step has elements of its own.
+  // Returns this rank's state of a step. Each step has different elements.
   TrainingState state(std::int64_t step) const;
-  // The directory of the run, in which that of the steps is made.
+  // Creates the run directory, the parent of `steps`. Only rank 0 does so.
   void make_run(const std::filesystem::path& steps) const;
   void save(const std::filesystem::path& steps, std::int64_t step) const;
   void save(const std::filesystem::path& steps, std::int64_t step, const TrainingState& held) const;
-  // All but the newest two.
+  // Removes all but the newest two steps.
   void remove_older(const std::filesystem::path& steps, std::int64_t step) const;
 };
 
 struct Attempt {
   bool saved = false;
-  bool documented = true;  // the kind of its error is
-  bool ended = false;      // the process, by a signal or with another code
+  bool documented = true;  // whether its error type is documented
+  bool ended = false;      // whether a signal or an exit code ended the process
   std::string error;
   CallsSeen seen = {};
 };
 
-// As a run does it: saves the step, and then removes what is older.
+// Saves the step and then removes older ones, as a run does.
 Attempt attempt(const Saver& saver,
                 const std::filesystem::path& steps,
                 std::int64_t step,
                 const Fault& fault);
 
-// As a run does it that starts: finds the newest step, or says why not.
+// Finds the newest step, as a starting run does. `error` is the first reason for a skipped step.
 Attempt attempt_to_start(const Saver& saver,
                          const std::filesystem::path& steps,
                          std::int64_t step,
                          const Fault& fault);
 
-// An attempt as a text of which it can be made again.
+// Converts an attempt to text and back.
 std::string text_of(const Attempt& attempt);
 Attempt attempt_of(const std::string& text);
 
-// In a process of its own, which may end otherwise than it should.
+// Runs f in a child process, which may end unexpectedly.
 Attempt in_a_child(const std::function<Attempt()>& f);
 
 }  // namespace longspan::testing

@@ -1,4 +1,4 @@
-// Saves that cannot succeed: a clear sentence, and the earlier steps as they were.
+// Saves that cannot succeed: they report an error and leave earlier steps unchanged.
 #include <sys/resource.h>
 
 #include <csignal>
@@ -11,7 +11,7 @@
 namespace longspan::testing::save_failure_test {
 namespace {
 
-// While it lives no file can grow past that many bytes: a full disk for those who may not mount.
+// Limits the size of files during the lifetime of the object: a full disk without a mount.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -41,21 +41,21 @@ TrainingState state_of(std::int64_t rows, std::uint64_t seed) {
 
 void expect_last_good(const std::filesystem::path& directory,
                       std::int64_t step,
-                      const TrainingState& wanted) {
+                      const TrainingState& expected) {
   const CheckpointSearch search = latest_valid_checkpoint(directory);
   ASSERT_TRUE(search.found);
   EXPECT_EQ(search.found->step, step);
   EXPECT_TRUE(search.skipped.empty());
-  TrainingState read = blank(wanted);
+  TrainingState read = blank(expected);
   Checkpoint::open(search.found->path).read(read);
-  expect_equal(read, wanted);
+  expect_equal(read, expected);
   EXPECT_EQ(steps_in(directory), std::vector<std::int64_t>{step});
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory),
                           std::filesystem::directory_iterator()),
             1);
 }
 
-TEST(FullDisk, IsSaidClearlyAndTheLastGoodStepLoads) {
+TEST(FullDisk, ReportsErrorAndKeepsLastGoodStep) {
   const TemporaryDirectory directory;
   const SmallFileSystem disk(directory.path(), 1 << 20);
   if (!disk.mounted()) GTEST_SKIP() << "mounting a small file system is not permitted here";
@@ -66,7 +66,7 @@ TEST(FullDisk, IsSaidClearlyAndTheLastGoodStepLoads) {
     return message_of<Failure>(
         [&] { save_checkpoint(directory.path(), info_of(2), state_of(rows, 3), {}); });
   };
-  // From far too large, which fails while writing, to what fails only in the view or the manifest.
+  // Large sizes fail in the rank file, smaller ones only in the view or the manifest.
   std::vector<std::int64_t> sizes = {4000, 600, 500};
   for (std::int64_t rows = 444; rows > 420; --rows) sizes.push_back(rows);
   int failed = 0;
@@ -83,13 +83,13 @@ TEST(FullDisk, IsSaidClearlyAndTheLastGoodStepLoads) {
   EXPECT_GT(failed, 3);
   EXPECT_LT(failed, static_cast<int>(sizes.size()));
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
-  // With room again, saving goes on.
+  // Saves succeed after space is freed.
   std::filesystem::remove_all(directory.path() / step_name(2));
   EXPECT_EQ(try_to_save(10), "");
   EXPECT_EQ(latest_valid_checkpoint(directory.path()).found->step, 2);
 }
 
-TEST(FullDisk, AFileThatMayNotGrowIsSaidClearlyAndTheLastGoodStepLoads) {
+TEST(FullDisk, FileSizeLimitKeepsLastGoodStep) {
   const TemporaryDirectory directory;
   const TrainingState good = state_of(64, 1);
   save_checkpoint(directory.path(), info_of(1), good, {});
@@ -105,7 +105,7 @@ TEST(FullDisk, AFileThatMayNotGrowIsSaidClearlyAndTheLastGoodStepLoads) {
   }
 }
 
-TEST(FullDisk, IsSaidByTheCommitOfASaveBesideTheTraining) {
+TEST(FullDisk, BackgroundCommitReportsError) {
   const TemporaryDirectory directory;
   const TrainingState good = state_of(64, 1);
   save_checkpoint(directory.path(), info_of(1), good, {});
@@ -119,7 +119,7 @@ TEST(FullDisk, IsSaidByTheCommitOfASaveBesideTheTraining) {
   expect_last_good(directory.path(), 1, good);
 }
 
-TEST(Save, ADirectoryThatCannotBeMadeIsNamed) {
+TEST(SaveCheckpoint, ReportsDirectoryThatCannotBeCreated) {
   const TemporaryDirectory directory;
   write_bytes(directory.path() / "file", "");
   const std::string text = message_of<Failure>(
@@ -129,7 +129,7 @@ TEST(Save, ADirectoryThatCannotBeMadeIsNamed) {
       << text;
 }
 
-// What a save says about a state that is wrong, after "rank 0: ".
+// Returns the error message of a save of an invalid state, after "rank 0: ".
 std::string refusal(const TrainingState& state, const CheckpointInfo& info = info_of(1)) {
   const TemporaryDirectory directory;
   const std::string text =
@@ -139,7 +139,7 @@ std::string refusal(const TrainingState& state, const CheckpointInfo& info = inf
   return at == std::string::npos ? text : text.substr(at + 8);
 }
 
-TEST(Save, StatesThatMakeNoWholeAreRefused) {
+TEST(SaveCheckpoint, RejectsInvalidStates) {
   const Tensor tensor = Tensor::zeros({2, 3}, DType::f32, Device::cpu());
   const auto with = [&](const std::function<void(TrainingState&)>& add) {
     TrainingState state;
@@ -176,7 +176,7 @@ TEST(Save, StatesThatMakeNoWholeAreRefused) {
   EXPECT_EQ(refusal({}, info_of(1, 2)), "expected 2 ranks for the layout, found 1");
 }
 
-TEST(Save, RanksThatDisagreeAreRefused) {
+TEST(SaveCheckpoint, RejectsRanksThatDisagree) {
   const TemporaryDirectory directory;
   const Tensor tensor = Tensor::zeros({2, 3}, DType::f32, Device::cpu());
   std::vector<TrainingState> ranks(2);

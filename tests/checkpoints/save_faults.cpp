@@ -1,16 +1,15 @@
-// Saves of which one call fails, and what a next start makes of what they leave. It is linked with
-// faulty_files, so that each of its calls on files comes through there, and is told what to do by
-// tests/reliability/saving.py.
+// Saves in which one call fails, and the next start from the files that they leave. The program
+// links faulty_files, which intercepts its calls on files. tests/reliability/saving.py controls it.
 //
 //   checkpoint_save_faults faults FOLDER SCENARIO waiting|beside
-//     Reads lines "NUMBER files|memory CALL ERROR RANK", a fault each, and answers each by
+//     Reads lines "NUMBER files|memory CALL ERROR RANK", one fault each, and answers each with
 //     "NUMBER held FILES TRANSFERS MEMORY saved|refused|ended STRUCK" or "NUMBER failed WHY".
 //   checkpoint_save_faults sizes FOLDER waiting|beside
-//     Reads lines "NUMBER PAGES": so many pages are left on the disk. Answers in the same words.
+//     Reads lines "NUMBER PAGES", where PAGES are free on the disk. Answers have the same form.
 //   checkpoint_save_faults log FOLDER FILE waiting|beside
-//     Saves steps, keeps two of them, and has each call that changes the disk logged.
+//     Saves steps, retains two of them, and logs each call that changes the disk.
 //   checkpoint_save_faults resume
-//     Reads lines "NUMBER FOLDER STEP", where that step or a newer one must be found, and whole.
+//     Reads lines "NUMBER FOLDER STEP". The start must find this step or a newer one, undamaged.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,37 +32,37 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t page = 4096;
 
-// Where the steps are, in a folder of which all is watched.
+// Returns the directory of the steps in a watched folder.
 fs::path steps_of(const fs::path& folder) { return folder / "run" / "checkpoints"; }
 
-// What must hold of a step that was found, beside that it verifies.
+// Returns an error message if the elements of a verified step differ from the saved ones.
 std::string problem_of_found(const Saver& saver, const fs::path& path, std::int64_t step) {
-  const TrainingState wanted = saver.whole(step);
-  TrainingState read = blank(wanted);
+  const TrainingState expected = saver.whole(step);
+  TrainingState read = blank(expected);
   Checkpoint::open(path).read(read);
   for (std::size_t i = 0; i < read.tensors.size(); ++i)
-    if (bytes_of(read.tensors[i].tensor) != bytes_of(wanted.tensors[i].tensor))
+    if (bytes_of(read.tensors[i].tensor) != bytes_of(expected.tensors[i].tensor))
       return fmt::format("{}: {} has other elements", path.string(), read.tensors[i].name);
   return {};
 }
 
-struct Wanted {
+struct Expected {
   std::int64_t least = 0;  // 0: none is found
   std::int64_t most = 0;
-  std::size_t damaged = 0;  // newer ones may be passed over
+  std::size_t damaged = 0;  // number of newer steps that may be skipped
 };
 
-// The search of a run that starts: what is wrong with what it finds, and `found`.
+// Searches as a starting run does. Returns an error message or "", and the step in `found`.
 std::string problem_of_start(const Saver& saver,
                              const fs::path& steps,
-                             const Wanted& wanted,
+                             const Expected& expected,
                              std::int64_t& found) try {
   const CheckpointSearch search = latest_valid_checkpoint(steps);
   found = search.found ? search.found->step : 0;
-  if (found < wanted.least || found > wanted.most)
+  if (found < expected.least || found > expected.most)
     return fmt::format(
-        "step {} was found, one of {} to {} is wanted", found, wanted.least, wanted.most);
-  if (search.skipped.size() > wanted.damaged)
+        "step {} was found, one of {} to {} is wanted", found, expected.least, expected.most);
+  if (search.skipped.size() > expected.damaged)
     return fmt::format("a step looks whole and is not: {}", search.skipped.front());
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(steps, error))
@@ -75,7 +74,7 @@ std::string problem_of_start(const Saver& saver,
   return fmt::format("the next start fails: {}", error.what());
 }
 
-// And the save after it.
+// Saves the next step. Returns an error message or "".
 std::string problem_of_next(const Saver& saver, const fs::path& steps, std::int64_t step) {
   const Attempt next = attempt(saver, steps, step, {});
   if (!next.error.empty()) return fmt::format("the next save fails: {}", next.error);
@@ -84,7 +83,7 @@ std::string problem_of_next(const Saver& saver, const fs::path& steps, std::int6
   return problem_of_start(saver, steps, {step, step, 0}, found);
 }
 
-// What is there before, and which step is saved.
+// Steps that exist before, and the step to save.
 struct Scenario {
   std::string name;
   std::int64_t before = 2;  // the newest good step; 0: none
@@ -93,9 +92,9 @@ struct Scenario {
   bool only_starts() const { return name == "start"; }
 
   static Scenario of(const std::string& name) {
-    if (name == "first") return {name, 0, 1};  // nothing is there
-    if (name == "again") return {name, 1, 2};  // step 2 is damaged, and saved again
-    if (name == "start") return {name, 2, 2};  // what is there is searched, and nothing saved
+    if (name == "first") return {name, 0, 1};  // empty directory
+    if (name == "again") return {name, 1, 2};  // step 2 is damaged and saved again
+    if (name == "start") return {name, 2, 2};  // searches without a save
     require(name == "later" || name == "leftovers", "there is no scenario \"{}\"", name);
     return {name, 2, 3};
   }
@@ -115,7 +114,7 @@ void Scenario::prepare(const Saver& saver, const fs::path& steps) const {
   fs::rename(steps / step_name(2), steps / "step-000000002.replaced-dead");
 }
 
-// What is wrong with what an attempt said and left.
+// Checks the message and the files of an attempt. Returns an error message or "".
 std::string Scenario::problem_of(const Attempt& attempt,
                                  const Saver& saver,
                                  const fs::path& steps) const {
@@ -132,7 +131,7 @@ std::string Scenario::problem_of(const Attempt& attempt,
                                                   : fmt::format("{} ({})", problem, attempt.error);
 }
 
-// The same on every rank, or a sentence.
+// Returns an error message if the results of ranks differ. Collective.
 std::string agreed(const Attempt& attempt, const Communicator& world) {
   for (const std::string& text :
        world.all_gather(fmt::format("{}{}", attempt.saved, attempt.saved ? "" : attempt.error)))
@@ -162,7 +161,7 @@ void answer(const Saver& saver,
   std::fflush(stdout);
 }
 
-// A line of the standard input, the same on every rank.
+// Returns the next line of standard input on every rank. Collective.
 std::optional<std::string> next_line(const Communicator& world) {
   std::string line;
   if (world.rank() == 0 && !std::getline(std::cin, line)) line = "end";
@@ -170,7 +169,7 @@ std::optional<std::string> next_line(const Communicator& world) {
   return line == "end" ? std::nullopt : std::optional(line);
 }
 
-// One fault in a copy of what was prepared.
+// Tries one fault in a copy of the prepared directory.
 void try_fault(const std::string& line,
                const Scenario& scenario,
                const Saver& saver,
@@ -194,21 +193,21 @@ void try_fault(const std::string& line,
     return f(saver, steps, scenario.saved, has_it ? fault : Fault());
   };
   const Attempt result = saver.world.size() == 1 ? in_a_child(try_it) : try_it();
-  // Of the rank that had the fault.
-  const Attempt told = attempt_of(saver.world.broadcast(text_of(result), rank));
+  // Result of the rank with the fault.
+  const Attempt faulty = attempt_of(saver.world.broadcast(text_of(result), rank));
   std::string problem = agreed(result, saver.world);
   if (problem.empty() && saver.world.rank() == 0)
     problem = scenario.problem_of(result, saver, steps);
-  // Libraries end a process that gets no memory; after what else fails it goes on.
+  // Libraries end a process that gets no memory. It must survive all other faults.
   if (problem.empty() && result.ended && fault.of != Fault::Of::memory) problem = result.error;
   problem = saver.world.broadcast(problem, 0);
   if (problem.empty()) problem = problem_of_next(saver, steps, scenario.saved + 1);
-  answer(saver, number, result.ended ? result : told, problem);
+  answer(saver, number, result.ended ? result : faulty, problem);
 }
 
 void try_faults(const fs::path& folder, const Scenario& scenario, const Saver& saver) {
   const fs::path prepared = folder.string() + ".prepared";
-  if (saver.world.rank() == 0) {  // of a process before this one
+  if (saver.world.rank() == 0) {  // left by an earlier process
     fs::remove_all(folder / "run");
     fs::remove_all(prepared);
   }
@@ -246,7 +245,7 @@ void try_sizes(const fs::path& folder, const Saver& saver) {
   }
 }
 
-// A save that is killed before its end.
+// Saves in a child process that exits before the commit.
 void save_in_part(const Saver& saver, const fs::path& steps, std::int64_t step) {
   const pid_t child = fork();
   require(child >= 0, "there is no process");
@@ -272,14 +271,14 @@ void log_saves(const fs::path& folder, const fs::path& log, const Saver& saver) 
   }
   if (saver.world.size() == 1) save_in_part(saver, steps, 4);
   save(4);
-  // A removal that cannot be brought to the disk leaves what the next save removes.
+  // A removal whose fsync fails leaves files that the next save removes.
   if (saver.world.rank() == 0) {
     arm({.call = 1, .error = EIO, .name = "fsync"});
     const std::string why = message_of<Failure>([&] { remove_old_checkpoints(steps, 4, 1); });
     require(!why.empty(), "a removal that was not brought to the disk did not say so");
     disarm();
   }
-  save(4);  // once more: it takes the place of the one that is there
+  save(4);  // replaces the existing step
   save(5);
   saver.remove_older(steps, 5);
 }
@@ -301,11 +300,11 @@ void resume_all() {
 void work(const std::vector<std::string>& words, const Communicator& world) {
   const std::string usage = "usage: see the head of save_faults.cpp";
   require(words.size() > 1, "{}", usage);
-  const Saver saver = {.world = world, .beside = words.back() == "beside"};
+  const Saver saver = {.world = world, .in_background = words.back() == "beside"};
   if (words[1] == "faults" && words.size() == 5)
     return try_faults(words[2], Scenario::of(words[3]), saver);
   if (words[1] == "sizes" && words.size() == 4)
-    return try_sizes(words[2], {.world = world, .beside = saver.beside, .rows = 512});
+    return try_sizes(words[2], {.world = world, .in_background = saver.in_background, .rows = 512});
   if (words[1] == "log" && words.size() == 5) return log_saves(words[2], words[3], saver);
   require(words[1] == "resume" && words.size() == 2, "{}", usage);
   resume_all();

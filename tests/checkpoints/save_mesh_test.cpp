@@ -5,7 +5,7 @@
 namespace longspan::testing::save_mesh_test {
 namespace {
 
-// One directory for all ranks, gone when the last of them is done with it.
+// One directory for all ranks, removed after the last of them has left its scope.
 class SharedDirectory {
  public:
   explicit SharedDirectory(const Communicator& ranks) : ranks_(ranks) {
@@ -15,7 +15,7 @@ class SharedDirectory {
   SharedDirectory(const SharedDirectory&) = delete;
   SharedDirectory& operator=(const SharedDirectory&) = delete;
   ~SharedDirectory() {
-    // After a failure the others may never come.
+    // After a failure other ranks may never reach the barrier.
     if (std::uncaught_exceptions() == 0) ranks_.barrier();
   }
   const std::filesystem::path& path() const { return path_; }
@@ -33,7 +33,7 @@ std::filesystem::path save(const std::filesystem::path& directory,
   return save_checkpoint(directory, info_of(step, ranks.size()), mine, ranks);
 }
 
-TEST(CheckpointMesh, WhatRanksSaveTogetherIsReadOnAnyNumberOfThem) {
+TEST(CheckpointMesh, ReadsAcrossDifferentRankCounts) {
   for (const int writers : {1, 2, 3, 4})
     on_ranks(4, [&](const Communicator& all) {
       const SharedDirectory directory(all);
@@ -43,21 +43,21 @@ TEST(CheckpointMesh, WhatRanksSaveTogetherIsReadOnAnyNumberOfThem) {
       const CheckpointSearch search = latest_valid_checkpoint(directory.path(), all);
       ASSERT_TRUE(search.found);
       EXPECT_EQ(search.found->step, 5);
-      const auto wanted = divided(small_state(), 4)[static_cast<std::size_t>(all.rank())];
-      TrainingState read = blank(wanted);
+      const auto expected = divided(small_state(), 4)[static_cast<std::size_t>(all.rank())];
+      TrainingState read = blank(expected);
       const Checkpoint checkpoint = Checkpoint::open(search.found->path);
       EXPECT_EQ(checkpoint.info().layout.data, writers);
       checkpoint.read(read);
-      expect_equal(read, wanted);
+      expect_equal(read, expected);
     });
 }
 
-TEST(CheckpointMesh, OneRankThatFailsMakesAllThrowTheSame) {
+TEST(CheckpointMesh, AllRanksThrowIfOneFails) {
   on_ranks(4, [](const Communicator& all) {
     const SharedDirectory directory(all);
     save(directory.path(), 1, all);
     CheckpointSave second(directory.path(), info_of(2, 4), all);
-    // The file that rank 2 is about to make is there already.
+    // The file that rank 2 is about to create exists already.
     if (all.rank() == 2)
       for (const auto& entry : std::filesystem::directory_iterator(directory.path()))
         if (entry.is_directory() && entry.path().filename() != step_name(1))
@@ -78,7 +78,7 @@ TEST(CheckpointMesh, OneRankThatFailsMakesAllThrowTheSame) {
   });
 }
 
-TEST(CheckpointMesh, ATensorThatNoRankOwnsIsNamedOnAllRanks) {
+TEST(CheckpointMesh, ReportsUnownedTensorOnAllRanks) {
   on_ranks(2, [](const Communicator& all) {
     const SharedDirectory directory(all);
     TrainingState state = divided(small_state(), 2)[static_cast<std::size_t>(all.rank())];
@@ -91,7 +91,7 @@ TEST(CheckpointMesh, ATensorThatNoRankOwnsIsNamedOnAllRanks) {
   });
 }
 
-TEST(CheckpointMesh, ScalarsThatDifferBetweenRanksAreNamed) {
+TEST(CheckpointMesh, ReportsScalarsThatDifferBetweenRanks) {
   on_ranks(2, [](const Communicator& all) {
     const SharedDirectory directory(all);
     TrainingState state = divided(small_state(), 2)[static_cast<std::size_t>(all.rank())];
@@ -102,7 +102,7 @@ TEST(CheckpointMesh, ScalarsThatDifferBetweenRanksAreNamed) {
   });
 }
 
-TEST(CheckpointMesh, AllRanksLearnWhatIsWrongWithAnyFile) {
+TEST(CheckpointMesh, ReportsCorruptFilesOnAllRanks) {
   on_ranks(4, [](const Communicator& all) {
     const SharedDirectory directory(all);
     const auto good = save(directory.path(), 1, all);
@@ -120,7 +120,7 @@ TEST(CheckpointMesh, AllRanksLearnWhatIsWrongWithAnyFile) {
     ASSERT_TRUE(search.found);
     EXPECT_EQ(search.found->path, good);
     EXPECT_EQ(search.skipped.size(), 1u);
-    // A damaged manifest is found by all of them and told once.
+    // All ranks find a damaged manifest and report it once.
     if (all.rank() == 0) flip_bit(good / "manifest.json", 10, 1);
     all.barrier();
     EXPECT_EQ(verify_checkpoint(good, all).size(), 1u);

@@ -1,4 +1,4 @@
-// Names, left-overs, removal and falling back.
+// Names of steps, leftovers, removal and fallback.
 #include "checkpoints/step_directory.h"
 
 #include <sys/wait.h>
@@ -31,7 +31,7 @@ void damage(const std::filesystem::path& step) {
   flip_bit(file, std::filesystem::file_size(file) / 2, 3);
 }
 
-TEST(StepDirectory, NamesAreReadAsTheyArePrinted) {
+TEST(StepDirectory, ParsesStepNames) {
   EXPECT_EQ(step_name(500), "step-000000500");
   EXPECT_EQ(step_entry("step-000000500")->step, 500);
   EXPECT_EQ(step_entry("step-000000500.tmp-a-b")->use, StepUse::temporary);
@@ -48,7 +48,7 @@ TEST(StepDirectory, NamesAreReadAsTheyArePrinted) {
     EXPECT_FALSE(step_entry(name)) << name;
 }
 
-TEST(StepDirectory, OnlyDirectoriesAreSteps) {
+TEST(StepDirectory, ListsOnlyDirectories) {
   const TemporaryDirectory directory;
   EXPECT_TRUE(steps_in(directory.path() / "none").empty());
   std::filesystem::create_directory(directory.path() / "step-000000020");
@@ -59,7 +59,7 @@ TEST(StepDirectory, OnlyDirectoriesAreSteps) {
   EXPECT_EQ(steps_in(directory.path()), (std::vector<std::int64_t>{3, 20}));
 }
 
-TEST(StepDirectory, TheOldestStepsAreRemovedAndTheLastGoodOneNever) {
+TEST(StepDirectory, RemovesOldestStepsButKeepsBest) {
   const TemporaryDirectory directory;
   const auto make = [&](std::int64_t step) {
     std::filesystem::create_directory(directory.path() / step_name(step));
@@ -70,29 +70,30 @@ TEST(StepDirectory, TheOldestStepsAreRemovedAndTheLastGoodOneNever) {
   EXPECT_EQ(steps_in(directory.path()), (std::vector<std::int64_t>{30, 40, 50}));
   remove_old_checkpoints(directory.path(), 50, 3);
   EXPECT_EQ(steps_in(directory.path()), (std::vector<std::int64_t>{30, 40, 50}));
-  // After a fall back the newer steps are not counted and stay.
+  // After a fallback the newer steps are not counted and remain.
   make(35);
   remove_old_checkpoints(directory.path(), 35, 1);
   EXPECT_EQ(names_in(directory.path()),
             (std::set<std::string>{"step-000000035", "step-000000040", "step-000000050"}));
   EXPECT_THROW(remove_old_checkpoints(directory.path(), 35, 0), Failure);
-  // The best one is not counted, however old.
+  // The best step is not counted, regardless of its age.
   for (const std::int64_t step : {10, 20}) make(step);
   remove_old_checkpoints(directory.path(), 50, 2, 10);
   EXPECT_EQ(steps_in(directory.path()), (std::vector<std::int64_t>{10, 40, 50}));
 }
 
-TEST(StepDirectory, OneThatCannotBeReadIsNotOneWithoutSteps) {
+TEST(StepDirectory, ReportsUnreadableDirectory) {
   const TemporaryDirectory directory;
   const auto loop = directory.path() / "loop";
   std::filesystem::create_symlink("loop", loop);
-  const std::string wanted = loop.string() + ": cannot be read: Too many levels of symbolic links";
-  EXPECT_EQ(message_of<DataError>([&] { steps_in(loop); }), wanted);
-  EXPECT_EQ(message_of<DataError>([&] { latest_valid_checkpoint(loop); }), wanted);
-  EXPECT_EQ(message_of<DataError>([&] { remove_old_checkpoints(loop, 5, 1); }), wanted);
+  const std::string expected =
+      loop.string() + ": cannot be read: Too many levels of symbolic links";
+  EXPECT_EQ(message_of<DataError>([&] { steps_in(loop); }), expected);
+  EXPECT_EQ(message_of<DataError>([&] { latest_valid_checkpoint(loop); }), expected);
+  EXPECT_EQ(message_of<DataError>([&] { remove_old_checkpoints(loop, 5, 1); }), expected);
 }
 
-TEST(StepDirectory, ASaveRemovesWhatKilledRunsLeft) {
+TEST(StepDirectory, SaveRemovesLeftoversFromKilledRuns) {
   const TemporaryDirectory directory;
   const auto& path = directory.path();
   std::filesystem::create_directories(path / "step-000000007.tmp-dead/folder");
@@ -104,7 +105,7 @@ TEST(StepDirectory, ASaveRemovesWhatKilledRunsLeft) {
   EXPECT_EQ(names_in(path), (std::set<std::string>{"notes.txt", "step-000000008"}));
 }
 
-TEST(StepDirectory, WhatALiveRunWritesIsLeft) {
+TEST(StepDirectory, SaveKeepsFilesLockedByLiveRun) {
   const TemporaryDirectory directory;
   const auto& path = directory.path();
   LockFile lock = LockFile::create(path / "step-000000007.lock-live");
@@ -119,11 +120,11 @@ TEST(StepDirectory, WhatALiveRunWritesIsLeft) {
   EXPECT_EQ(names_in(path), (std::set<std::string>{"step-000000008"}));
 }
 
-TEST(StepDirectory, NobodyTakesALockWhileWhatItGuardedIsRemoved) {
+TEST(StepDirectory, TakesAbandonedLockOnlyOnce) {
   const TemporaryDirectory directory;
   const auto path = directory.path() / "step-000000007.lock-dead";
   ASSERT_TRUE(LockFile::take_abandoned(path));
-  EXPECT_FALSE(LockFile::take_abandoned(path)->held());  // there is none
+  EXPECT_FALSE(LockFile::take_abandoned(path)->held());  // no such file
   write_bytes(path, "");
   std::optional<LockFile> taken = LockFile::take_abandoned(path);
   ASSERT_TRUE(taken && taken->held());
@@ -132,7 +133,7 @@ TEST(StepDirectory, NobodyTakesALockWhileWhatItGuardedIsRemoved) {
   EXPECT_EQ(names_in(directory.path()), std::set<std::string>());
 }
 
-TEST(StepDirectory, AStepThatWasMovedAsideAndNotReplacedComesBack) {
+TEST(StepDirectory, RestoresStepMovedAside) {
   const TemporaryDirectory directory;
   std::filesystem::rename(save(directory.path(), 5),
                           directory.path() / "step-000000005.replaced-dead");
@@ -140,7 +141,7 @@ TEST(StepDirectory, AStepThatWasMovedAsideAndNotReplacedComesBack) {
   EXPECT_EQ(names_in(directory.path()), (std::set<std::string>{"step-000000005"}));
 }
 
-TEST(StepDirectory, ASaveThatIsNotCommittedLeavesNothing) {
+TEST(StepDirectory, UncommittedSaveLeavesNothing) {
   const TemporaryDirectory directory;
   {
     CheckpointSave unfinished(directory.path(), info_of(5), {});
@@ -150,7 +151,7 @@ TEST(StepDirectory, ASaveThatIsNotCommittedLeavesNothing) {
   EXPECT_TRUE(names_in(directory.path()).empty());
 }
 
-TEST(StepDirectory, ASaveReplacesADamagedStepOfTheSameNumber) {
+TEST(StepDirectory, SaveReplacesCorruptStep) {
   const TemporaryDirectory directory;
   damage(save(directory.path(), 5, 1));
   const auto path = save(directory.path(), 5, 2);
@@ -160,12 +161,12 @@ TEST(StepDirectory, ASaveReplacesADamagedStepOfTheSameNumber) {
   expect_equal(read, small_state(2));
 }
 
-TEST(StepDirectory, ResumeFallsBackToTheNewestStepThatVerifiesAndSaysWhy) {
+TEST(StepDirectory, FallsBackToNewestValidStep) {
   const TemporaryDirectory directory;
   for (const std::int64_t step : {10, 20, 30, 40}) save(directory.path(), step);
   damage(directory.path() / step_name(40));
   std::filesystem::remove(directory.path() / step_name(30) / "manifest.json");
-  // Nobody reads the view.
+  // Reads do not open the view.
   std::filesystem::remove(directory.path() / step_name(20) / "view.h5");
   const CheckpointSearch search = latest_valid_checkpoint(directory.path());
   ASSERT_TRUE(search.found);
@@ -181,7 +182,7 @@ TEST(StepDirectory, ResumeFallsBackToTheNewestStepThatVerifiesAndSaysWhy) {
   EXPECT_FALSE(latest_valid_checkpoint(directory.path() / "none").found);
 }
 
-TEST(StepDirectory, AKillAtAnyMomentOfASaveLeavesTheLastGoodStep) {
+TEST(StepDirectory, KilledSaveLeavesLastGoodStep) {
   const TemporaryDirectory directory;
   save(directory.path(), 1);
   const Random random(21);
@@ -200,7 +201,7 @@ TEST(StepDirectory, AKillAtAnyMomentOfASaveLeavesTheLastGoodStep) {
     EXPECT_TRUE(search.skipped.empty()) << search.skipped.front();
     EXPECT_GE(search.found->step, last);
     last = search.found->step;
-    // Nothing is left but whole steps.
+    // Only complete steps remain.
     EXPECT_EQ(names_in(directory.path()).size(), steps_in(directory.path()).size());
   }
   TrainingState read = blank(small_state());

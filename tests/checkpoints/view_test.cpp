@@ -1,4 +1,4 @@
-// The view, as h5py shows it.
+// Reads the view through h5py.
 #include <cstdlib>
 
 #include "tests/checkpoints/checkpoint_testing.h"
@@ -6,14 +6,14 @@
 namespace longspan::testing::view_test {
 namespace {
 
-// The first of the interpreters that has h5py: the one in PATH need not be the system's.
+// Returns the first interpreter that has h5py; the one in PATH may lack it.
 std::string python_with_h5py() {
   for (const std::string python : {"python3", "/usr/bin/python3"})
     if (std::system((python + " -c 'import h5py' 2>/dev/null").c_str()) == 0) return python;
   return "";
 }
 
-TEST(View, ShowsWholeTensorsToH5py) {
+TEST(View, ShowsFullTensorsInH5py) {
   const std::string python = python_with_h5py();
   if (python.empty()) GTEST_SKIP() << "no python3 has h5py here";
   const TemporaryDirectory directory;
@@ -41,7 +41,7 @@ assert view["layers/0/attention/query/weight"].dtype == "<f4"
 dtype = view["layers/1/attention/query/weight"].attrs["dtype"]
 assert dtype == "bf16" or dtype == b"bf16", dtype
 )");
-  // From another directory than the checkpoint's.
+  // Runs outside the checkpoint's directory.
   const std::string command = fmt::format("cd / && {} '{}' '{}' '{}'",
                                           python,
                                           (directory.path() / "compare.py").string(),

@@ -8,8 +8,8 @@
 namespace longspan::calibration_test {
 namespace {
 
-TEST(Calibration, MeasuresSpeedsAndMakesTrialsOfThem) {
-  // Threads that wait for each other take very long where other tests have the cores.
+TEST(Calibration, MeasuresSpeedsAndTrialDurations) {
+  // Threads that wait for each other are very slow when other tests occupy the cores.
   const int threads = omp_get_max_threads();
   omp_set_num_threads(1);
   const MachineProfile machine = measure_machine({}, 1, calibration_models());
@@ -18,10 +18,10 @@ TEST(Calibration, MeasuresSpeedsAndMakesTrialsOfThem) {
   EXPECT_GT(machine.flops, 0);
   EXPECT_GT(machine.bf16_flops, 0);
   EXPECT_GT(machine.memory_bandwidth, 0);
-  EXPECT_EQ(machine.bandwidth, 0);  // there is no one to send to
+  EXPECT_EQ(machine.bandwidth, 0);  // one rank sends nothing
   EXPECT_GT(machine.least_trial, 0);
   EXPECT_GE(machine.most_trial, machine.least_trial);
-  // A busy machine takes longer, or less long than while it was measured, but not by so much.
+  // Load may change while measuring; these bounds allow for it.
   EXPECT_LT(machine.most_trial, 20);
   EXPECT_GT(machine.most_trial, 0.05);
 }

@@ -1,4 +1,4 @@
-// The program as a process: what it prints and returns.
+// Runs the program as a process and checks its output and exit code.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -61,7 +61,7 @@ class CommandLine : public ::testing::Test {
   std::string bad_;
 };
 
-TEST_F(CommandLine, HelpAndVersionEndWellWithExamples) {
+TEST_F(CommandLine, PrintsHelpWithExamplesAndVersion) {
   for (const char* words : {"--help", "config --help", "inspect --help", "verify --help"}) {
     const Result result = longspan(words);
     EXPECT_EQ(result.code, 0) << words;
@@ -74,7 +74,7 @@ TEST_F(CommandLine, HelpAndVersionEndWellWithExamples) {
     EXPECT_NE(version.output.find(library), std::string::npos) << library;
 }
 
-TEST_F(CommandLine, MistakesInItReturnTwoAndOneSentence) {
+TEST_F(CommandLine, ReportsUsageErrorsOnOneLineWithCodeTwo) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "longspan: missing command; see longspan --help\n"},
       {"confg x", "did you mean \"config\"?\n"},
@@ -137,7 +137,7 @@ TEST_F(CommandLine, MistakesInItReturnTwoAndOneSentence) {
   }
 }
 
-TEST_F(CommandLine, ConfigPrintsWhatWasResolved) {
+TEST_F(CommandLine, ConfigPrintsResolvedConfiguration) {
   const Result result = longspan("config " + good_ + " --set run.seed=5 --set 'data.test=a, b'");
   EXPECT_EQ(result.code, 0);
   EXPECT_NE(result.output.find("  seed: 5"), std::string::npos) << result.output;
@@ -146,7 +146,7 @@ TEST_F(CommandLine, ConfigPrintsWhatWasResolved) {
   EXPECT_EQ(longspan("config " + again).code, 0);
 }
 
-TEST_F(CommandLine, ConfigFindsMistakes) {
+TEST_F(CommandLine, ConfigReportsMissingAndUnknownKeys) {
   const Result result = longspan("config " + bad_);
   EXPECT_EQ(result.code, 2);
   EXPECT_EQ(result.output,
@@ -156,7 +156,7 @@ TEST_F(CommandLine, ConfigFindsMistakes) {
                 bad_ + ":3:8: data.tain: unknown key; did you mean \"data.train\"?\n");
 }
 
-TEST_F(CommandLine, WhatIsNoFileIsSaid) {
+TEST_F(CommandLine, RejectsMissingFilesAndDirectories) {
   const Result missing = longspan("config /nowhere/a.yaml");
   EXPECT_EQ(missing.code, 2);
   EXPECT_EQ(missing.output,
@@ -167,7 +167,7 @@ TEST_F(CommandLine, WhatIsNoFileIsSaid) {
             "longspan: " + directory_.string() + ": expected a YAML file, found a directory\n");
 }
 
-TEST_F(CommandLine, TheReferenceIsPrinted) {
+TEST_F(CommandLine, ConfigPrintsReference) {
   const Result text = longspan("config --reference");
   EXPECT_EQ(text.code, 0);
   EXPECT_NE(text.output.find("  parallel.tensor_parallel_size\n"), std::string::npos);
@@ -176,7 +176,7 @@ TEST_F(CommandLine, TheReferenceIsPrinted) {
   EXPECT_NE(page.output.find("## parallel\n"), std::string::npos);
 }
 
-TEST_F(CommandLine, TheReferenceOfAFileHasWhatItSets) {
+TEST_F(CommandLine, ReferenceShowsCurrentValues) {
   for (const std::string& words : {good_ + " --reference data", "data " + good_ + " --reference"}) {
     const Result result = longspan("config " + words);
     EXPECT_EQ(result.code, 0);
@@ -190,8 +190,8 @@ TEST_F(CommandLine, TheReferenceOfAFileHasWhatItSets) {
   EXPECT_NE(bad.output.find("data.tain: unknown key"), std::string::npos) << bad.output;
 }
 
-// What --help of a command shows as an example can be set.
-TEST_F(CommandLine, TheKeysInTheHelpExist) {
+// Keys in the examples of --help are valid.
+TEST_F(CommandLine, HelpShowsExistingKeys) {
   const std::string help = longspan("config --help").output;
   std::size_t found = 0;
   for (std::size_t at = 0; (at = help.find("--set ", at)) != std::string::npos; at += 6) {
@@ -204,7 +204,7 @@ TEST_F(CommandLine, TheKeysInTheHelpExist) {
   EXPECT_GE(found, 2u) << help;
 }
 
-TEST_F(CommandLine, OutputThatCannotBeWrittenIsAFailure) {
+TEST_F(CommandLine, FailsWhenOutputCannotBeWritten) {
   constexpr const char* full =
       "longspan: standard output cannot be written: No space left on device\n";
   for (const std::string& words :
@@ -218,12 +218,12 @@ TEST_F(CommandLine, OutputThatCannotBeWrittenIsAFailure) {
   EXPECT_EQ(closed.output, "longspan: standard output cannot be written: Bad file descriptor\n");
 }
 
-TEST_F(CommandLine, WhoeverReadsTheOutputMayLeave) {
+TEST_F(CommandLine, EndsSilentlyWhenReaderClosesPipe) {
   const Result result = longspan("config " + good_ + " | { exec <&-; sleep 1; }");
   EXPECT_EQ(result.output, "");
 }
 
-TEST_F(CommandLine, AConfigurationMayComeFromAPipeThatIsWritten) {
+TEST_F(CommandLine, ReadsConfigurationFromPipesButNotDevices) {
   const std::string pipe = (directory_ / "pipe").string();
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   const Result nobody = longspan("config " + pipe);
@@ -238,7 +238,7 @@ TEST_F(CommandLine, AConfigurationMayComeFromAPipeThatIsWritten) {
   EXPECT_EQ(device.output, "longspan: /dev/null: expected a YAML file, found a device or socket\n");
 }
 
-TEST_F(CommandLine, MoreThreadsThanAnyMachineHasAreRefused) {
+TEST_F(CommandLine, RejectsTooManyThreads) {
   const Result result =
       shell("OMP_NUM_THREADS=100000 " + std::string(program) + " config " + good_);
   EXPECT_EQ(result.code, 2);
@@ -246,7 +246,7 @@ TEST_F(CommandLine, MoreThreadsThanAnyMachineHasAreRefused) {
             "longspan: OMP_NUM_THREADS: expected at most 4096 threads, found 100000\n");
 }
 
-TEST_F(CommandLine, NoCheckpointIsBadData) {
+TEST_F(CommandLine, InspectAndVerifyRejectMissingCheckpoints) {
   for (const char* command : {"inspect", "verify"}) {
     const Result missing = longspan(std::string(command) + " /nowhere");
     EXPECT_EQ(missing.code, 3);
@@ -256,7 +256,7 @@ TEST_F(CommandLine, NoCheckpointIsBadData) {
   }
 }
 
-TEST_F(CommandLine, AGoodCheckpointIsShownAndVerifiedAndADamagedOneIsNot) {
+TEST_F(CommandLine, InspectsAndVerifiesCheckpoints) {
   const Tensor weight = Tensor::zeros(Shape{3, 4}, DType::f32, Device::cpu());
   TrainingState state;
   state.add("layers/0/weight", weight, true);
@@ -281,7 +281,7 @@ TEST_F(CommandLine, AGoodCheckpointIsShownAndVerifiedAndADamagedOneIsNot) {
   EXPECT_TRUE(damaged.output.starts_with(step.string() + ": corrupt\n")) << damaged.output;
 }
 
-TEST_F(CommandLine, AStepWithoutItsManifestIsDamaged) {
+TEST_F(CommandLine, VerifyRejectsStepWithoutManifest) {
   fs::create_directories(directory_ / "checkpoints" / "step-000000007");
   const Result verify = longspan("verify " + directory_.string());
   EXPECT_EQ(verify.code, 3);
@@ -289,7 +289,7 @@ TEST_F(CommandLine, AStepWithoutItsManifestIsDamaged) {
   EXPECT_EQ(longspan("inspect " + directory_.string()).code, 3);
 }
 
-TEST_F(CommandLine, UnderMpirunOneRankSpeaksAndTheCodeIsReturned) {
+TEST_F(CommandLine, PrintsOnceAndReturnsCodeUnderMpirun) {
   const std::string mpirun = LONGSPAN_SOURCE_DIRECTORY "/tests/support/mpirun 3 ";
   const Result bad = shell(mpirun + program + " config " + bad_);
   EXPECT_EQ(bad.code, 2);

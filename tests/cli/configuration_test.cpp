@@ -29,7 +29,7 @@ std::string error_of(const std::string& text, std::vector<std::string> set = {})
   return "no error";
 }
 
-TEST(Configuration, WhatIsNotGivenHasItsDefault) {
+TEST(Configuration, UsesDefaultsForUnsetKeys) {
   const auto configuration = from(good);
   EXPECT_EQ(configuration->family, "decoder");
   EXPECT_EQ(configuration->run.directory, "runs/test");
@@ -41,18 +41,18 @@ TEST(Configuration, WhatIsNotGivenHasItsDefault) {
   EXPECT_EQ(configuration->table.place("model.family"), "c.yaml:4:3");
 }
 
-TEST(Configuration, TheCommandLineWinsOverTheFile) {
+TEST(Configuration, CommandLineOverridesFile) {
   const auto configuration = from(good, {"data.train=other.txt", "run.seed=7", "run.seed=8"});
   EXPECT_EQ(configuration->data.train, "other.txt");
   EXPECT_EQ(configuration->run.seed, 8);
   EXPECT_EQ(configuration->table.place("data.train"), "--set");
 }
 
-TEST(Configuration, TheCommandLineMayChooseTheFamily) {
+TEST(Configuration, CommandLineSelectsFamily) {
   EXPECT_EQ(from(good, {"model.family=transformer_xl"})->family, "transformer_xl");
 }
 
-TEST(Configuration, EachBadFileHasItsMessages) {
+TEST(Configuration, ReportsErrorsWithLocation) {
   const std::string head(good);
   const std::pair<std::string, std::string> cases[] = {
       {"", "c.yaml:1:1: expected the sections of a configuration, found an empty file"},
@@ -123,8 +123,8 @@ TEST(Configuration, EachBadFileHasItsMessages) {
   for (const auto& [text, message] : cases) EXPECT_EQ(error_of(text), message) << text;
 }
 
-// What a model of these sections could not be built with is told before one is.
-TEST(Configuration, WhatNoModelCanBeBuiltWithIsToldWithItsPlace) {
+// These errors are reported before a model is built.
+TEST(Configuration, RejectsIncompatibleModelKeysWithLocation) {
   const auto decoder = [](const std::string& model, const std::string& rest = "") {
     return error_of(
         fmt::format("run: {{output_dir: r}}\n"
@@ -216,7 +216,7 @@ TEST(Configuration, WhatNoModelCanBeBuiltWithIsToldWithItsPlace) {
       "data rank (data.global_batch_size 8 over 2 data ranks), found 8");
 }
 
-TEST(Configuration, WhatDependsOnTheSegmentKnowsOfAMemory) {
+TEST(Configuration, SequenceLengthChecksIncludeMemory) {
   const auto problem = [](const std::string& family) {
     return error_of(good,
                     {"model.family=" + family,
@@ -231,7 +231,7 @@ TEST(Configuration, WhatDependsOnTheSegmentKnowsOfAMemory) {
             "--set: model.attention.layer_types: lsh does not support model.mem_len");
 }
 
-TEST(Configuration, AMistakeHidesNoOther) {
+TEST(Configuration, ReportsErrorsInSeveralSectionsTogether) {
   EXPECT_EQ(error_of(good,
                      {"data.seq_length=abc",
                       "model.attention.layer_types=[lsh/sliding_window]",
@@ -248,8 +248,8 @@ TEST(Configuration, AMistakeHidesNoOther) {
             "found 7");
 }
 
-// Of a training's file, for a job that only reads what it saved.
-TEST(Configuration, OfAnotherJobTheLayoutDoesNotCount) {
+// Other jobs read the configuration of a training run but choose their own layout.
+TEST(Configuration, IgnoresLayoutFromAnotherJob) {
   const std::string saved = std::string(good) +
                             "parallel: {tensor_parallel_size: 2, context_parallel_size: 2, "
                             "data_parallel_size: 3}\n";
@@ -268,7 +268,7 @@ TEST(Configuration, OfAnotherJobTheLayoutDoesNotCount) {
   EXPECT_EQ(lsh->parallel.tensor, 2);
 }
 
-TEST(Configuration, AllMistakesOfFileAndCommandLineComeAtOnce) {
+TEST(Configuration, ReportsErrorsFromFileAndCommandLineTogether) {
   EXPECT_EQ(
       error_of(std::string(good) + "  global_batch_size: none\n  global_batch_size: 4\nzebra: 1\n",
                {"run.sead=1", "run.seed", "run.num_threads=-1"}),
@@ -281,12 +281,12 @@ TEST(Configuration, AllMistakesOfFileAndCommandLineComeAtOnce) {
       "--set: run.num_threads: expected an integer, 0 to 4096, found \"-1\"");
 }
 
-TEST(Configuration, AKeyOfAnotherFamilySaysWhoseItIs) {
+TEST(Configuration, NamesFamilyThatSupportsTheKey) {
   EXPECT_EQ(error_of(good, {"model.same_length=true"}),
             "--set: model.same_length requires model.family transformer_xl, found decoder");
 }
 
-TEST(Configuration, TheResolvedTextReadsBackToTheSameValues) {
+TEST(Configuration, ResolvedTextRoundTrips) {
   std::mt19937_64 random(5);
   for (const char* family : {"decoder", "transformer_xl"}) {
     for (int round = 0; round < 50; ++round) {
@@ -321,7 +321,7 @@ TEST(Configuration, TheResolvedTextReadsBackToTheSameValues) {
   }
 }
 
-TEST(Configuration, AChangeSaysWhichKeysDifferAndWhichTheWeightsForbid) {
+TEST(Configuration, CompareListsChangedAndRefusedKeys) {
   const std::string saved = from(good, {"model.num_hidden_layers=3"})->table.resolved();
   const auto now = from(good, {"model.num_hidden_layers=4", "run.seed=9"});
   const ConfigurationChange change = compare(*now, saved + "zebra:\n  stripes: 7\n");
@@ -335,8 +335,8 @@ TEST(Configuration, AChangeSaysWhichKeysDifferAndWhichTheWeightsForbid) {
                                 "zebra.stripes: checkpoint has 7, config has no such key"}));
 }
 
-// A layer of lsh has no projection of keys.
-TEST(Configuration, LayersThatBecomeLshAreAnotherModel) {
+// LSH layers have no key projection.
+TEST(Configuration, CompareRefusesChangesToOrFromLshLayers) {
   const auto refused = [](const std::string& before, const std::string& after) {
     const auto saved = from(good, {"model.attention.layer_types=" + before})->table.resolved();
     return compare(*from(good, {"model.attention.layer_types=" + after}), saved).refused;
@@ -353,7 +353,7 @@ TEST(Configuration, LayersThatBecomeLshAreAnotherModel) {
                   after)});
 }
 
-TEST(Configuration, ProjectionsOfGlobalPositionsAreAnotherModel) {
+TEST(Configuration, CompareRefusesChangedGlobalProjections) {
   const auto refused = [](const std::string& before, const std::string& after, bool at_first) {
     const auto with = [](const std::string& kinds, bool projections) {
       return from(good,
@@ -374,7 +374,7 @@ TEST(Configuration, ProjectionsOfGlobalPositionsAreAnotherModel) {
                                "config has [full, global_local] (--set)"});
 }
 
-TEST(Configuration, HintsKnowTheFieldsNames) {
+TEST(Configuration, HintsResolveCommonAliases) {
   const auto hint = [](const std::string& setting) {
     const std::string error = error_of(good, {setting});
     return error.substr(error.find(';') + 2);
@@ -421,7 +421,7 @@ TEST(Configuration, HintsKnowTheFieldsNames) {
     EXPECT_TRUE(hint(setting).ends_with(fmt::format("did you mean \"{}\"?", value))) << setting;
 }
 
-TEST(Configuration, TextOfAProgramHasNoLines) {
+TEST(Configuration, OmitsLineNumbersForGeneratedText) {
   const auto error = [](const std::string& text) -> std::string {
     try {
       ConfigurationText source = {"configuration", text, {}};
@@ -437,7 +437,7 @@ TEST(Configuration, TextOfAProgramHasNoLines) {
             "\"data.global_batch_size\"?");
 }
 
-TEST(Configuration, WarnsOfKeysThatOthersLeaveWithoutEffect) {
+TEST(Configuration, WarnsAboutKeysWithoutEffect) {
   const auto warned = [](const std::string& setting, std::vector<std::string> set) {
     set.push_back(setting);
     const std::string begin =
@@ -494,7 +494,7 @@ TEST(Configuration, WarnsOfKeysThatOthersLeaveWithoutEffect) {
   EXPECT_TRUE(warned("model.pooling=mean", {"run.task=tagging", "model.family=encoder"}));
 }
 
-TEST(Configuration, WhatNoLayerReadsIsAWarning) {
+TEST(Configuration, WarnsAboutKeysThatNoLayerReads) {
   const std::vector<std::string> both = {
       "c.yaml:6:5: model.attention.sliding_window is ignored: no layer of "
       "model.attention.layer_types has sliding_window, dilated or global_local",
@@ -552,7 +552,7 @@ TEST(Configuration, WhatNoLayerReadsIsAWarning) {
             0u);
 }
 
-TEST(Configuration, AWindowTooWideToCountIsRefused) {
+TEST(Configuration, RejectsOverflowingWindows) {
   EXPECT_NE(error_of(good, {"model.attention.sliding_window=[4000000000000000001]"}), "no error");
   EXPECT_NE(error_of(good, {"model.attention.dilation=4000000000000000000"}), "no error");
   EXPECT_NE(error_of(good, {"model.attention.summary.num_patterns=4000000000000000000"}),

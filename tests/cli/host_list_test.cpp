@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using testing::TemporaryDirectory;
 
-std::vector<std::string> told(const std::vector<std::string>& options) {
+std::vector<std::string> listed(const std::vector<std::string>& options) {
   std::vector<std::string> texts;
   for (const NamedHost& host : named_hosts(options))
     texts.push_back(host.name + (host.slots ? " " + std::to_string(*host.slots) : ""));
@@ -34,31 +34,31 @@ class HostFile : public ::testing::Test {
   std::string file_ = directory_.path() / "hosts.txt";
 };
 
-TEST(NamedHosts, OfAListHaveASlotForEachTimeTheyAreNamed) {
-  EXPECT_THAT(told({"--host", "a,b:4,a,user@c:*,+n0"}), ElementsAre("a 2", "b 4", "user@c"));
-  EXPECT_THAT(told({"-H", "a", "-n", "2"}), ElementsAre("a 1"));
-  EXPECT_THAT(told({"--bind-to", "none"}), IsEmpty());
+TEST(NamedHosts, CountsSlotsInHostLists) {
+  EXPECT_THAT(listed({"--host", "a,b:4,a,user@c:*,+n0"}), ElementsAre("a 2", "b 4", "user@c"));
+  EXPECT_THAT(listed({"-H", "a", "-n", "2"}), ElementsAre("a 1"));
+  EXPECT_THAT(listed({"--bind-to", "none"}), IsEmpty());
 }
 
-TEST_F(HostFile, TellsSlotsWhereItDoes) {
+TEST_F(HostFile, ListsHostsWithSlots) {
   const std::string file =
       write("# machines\n\na slots=4 max_slots=8 # the first\n b slots = 2\nc\n^d\n");
-  EXPECT_THAT(told({"--hostfile", file}), ElementsAre("a 4", "b 2", "c"));
-  EXPECT_THAT(told({"--host", "b", "-machinefile", file}), ElementsAre("b 2"));
-  EXPECT_THAT(told({"--hostfile", file + ".gone"}), IsEmpty());
+  EXPECT_THAT(listed({"--hostfile", file}), ElementsAre("a 4", "b 2", "c"));
+  EXPECT_THAT(listed({"--host", "b", "-machinefile", file}), ElementsAre("b 2"));
+  EXPECT_THAT(listed({"--hostfile", file + ".gone"}), IsEmpty());
 }
 
-TEST_F(HostFile, CountsByDefaultWhereNoOtherNamesHosts) {
+TEST_F(HostFile, UsesDefaultHostfileWithoutOtherHosts) {
   const std::string file = write("a slots=4\nb\n");
   const std::string other = directory_.path() / "others.txt";
   std::ofstream(other) << "c slots=2\n";
-  EXPECT_THAT(told({"--default-hostfile", file}), ElementsAre("a 4", "b"));
-  EXPECT_THAT(told({"-default-hostfile", file, "--hostfile", other}), ElementsAre("c 2"));
+  EXPECT_THAT(listed({"--default-hostfile", file}), ElementsAre("a 4", "b"));
+  EXPECT_THAT(listed({"-default-hostfile", file, "--hostfile", other}), ElementsAre("c 2"));
   const auto words = without_hosts({"--default-hostfile", file}, {"b"}, directory_.path());
-  EXPECT_THAT(told(words), ElementsAre("a 4"));
+  EXPECT_THAT(listed(words), ElementsAre("a 4"));
 }
 
-TEST_F(HostFile, NamesTheUserByWhomAHostIsAsked) {
+TEST_F(HostFile, SetsUserNameForProbes) {
   const std::string file =
       write("0.0.0.1 slots=2 username=ann\n0.0.0.2 user_name = bob\ncy@0.0.0.3 user-name=dan\n");
   const std::vector<NamedHost> hosts = named_hosts({"--hostfile", file});
@@ -70,7 +70,7 @@ TEST_F(HostFile, NamesTheUserByWhomAHostIsAsked) {
     EXPECT_TRUE(std::filesystem::exists(seen + address)) << address;
 }
 
-TEST_F(HostFile, IsWrittenAnewWithoutHosts) {
+TEST_F(HostFile, WritesCopyWithoutRemovedHosts) {
   const std::string file = write("a slots=4\nb slots=2\n");
   const std::vector<std::string> words =
       without_hosts({"--host", "a,b:2", "--hostfile", file, "-x", "b"}, {"b"}, directory_.path());
@@ -83,7 +83,7 @@ TEST_F(HostFile, IsWrittenAnewWithoutHosts) {
   EXPECT_THROW(without_hosts({"--hostfile", file}, {"b"}, "/nowhere"), Failure);
 }
 
-TEST(HostAgent, IsThatOfTheWordsOrOfTheEnvironment) {
+TEST(HostAgent, ReadsOptionsOrEnvironment) {
   ::setenv("OMPI_MCA_plm_rsh_agent", "no-such-program : /bin/sh -c", 1);
   EXPECT_THAT(host_agent({}), ElementsAre("/bin/sh", "-c"));
   EXPECT_THAT(host_agent({"--mca", "plm_rsh_agent", "env -i"}), ElementsAre("env", "-i"));
@@ -91,7 +91,7 @@ TEST(HostAgent, IsThatOfTheWordsOrOfTheEnvironment) {
   ::unsetenv("OMPI_MCA_plm_rsh_agent");
 }
 
-TEST(HostAgent, HasItsArguments) {
+TEST(HostAgent, AppendsAgentArguments) {
   ::setenv("OMPI_MCA_plm_rsh_args", "-p 2222", 1);
   EXPECT_THAT(host_agent({"--mca", "plm_rsh_agent", "env -i"}),
               ElementsAre("env", "-i", "-p", "2222"));
@@ -100,9 +100,9 @@ TEST(HostAgent, HasItsArguments) {
   ::unsetenv("OMPI_MCA_plm_rsh_args");
 }
 
-TEST(AskedHosts, AreSilentThatFailOrTakeTooLong) {
+TEST(ProbeHosts, ReportsHostsThatFailOrTimeOut) {
   const std::vector<NamedHost> hosts = {{"0.0.0.1"}, {"localhost"}, {"0.0.0.2"}};
-  // This host is not asked.
+  // localhost is not probed.
   EXPECT_THAT(probe_hosts(hosts, {"/bin/false"}, std::chrono::seconds(60)).unreachable,
               ElementsAre("0.0.0.1", "0.0.0.2"));
   const HostProbe answers = probe_hosts(hosts, {"/bin/true"}, std::chrono::seconds(60));

@@ -13,8 +13,8 @@
 namespace longspan::job_test {
 namespace {
 
-// Jobs over machines, of a shell in place of mpirun, which are asked to stop as they begin.
-class AskedJob : public ::testing::Test {
+// Multi-machine jobs that run a shell script instead of mpirun and receive SIGTERM at their start.
+class RunJob : public ::testing::Test {
  protected:
   void SetUp() override {
     pthread_sigmask(SIG_SETMASK, nullptr, &before_);
@@ -39,8 +39,8 @@ class AskedJob : public ::testing::Test {
   sigset_t before_ = {};
 };
 
-TEST_F(AskedJob, IsStoppedWhereMpirunEndsBeforeItHasStartedItsDaemons) {
-  // What Open MPI 4.1 does with a signal in that time.
+TEST_F(RunJob, ReturnsStoppedWhenMpirunEndsBeforeDaemonsStart) {
+  // Open MPI 4.1 prints this message for a signal before its daemons run.
   const std::string dashes(74, '-');
   const std::string words = "ORTE does not know how to route a message to the specified daemon";
   const JobResult end = end_of("trap 'printf \"%s\\n\" " + dashes + " \"" + words + "\" " + dashes +
@@ -50,39 +50,39 @@ TEST_F(AskedJob, IsStoppedWhereMpirunEndsBeforeItHasStartedItsDaemons) {
   EXPECT_TRUE(end.was_asked);
 }
 
-TEST_F(AskedJob, IsStoppedWhereMpirunFailsBeforeARankIsHeard) {
+TEST_F(RunJob, ReturnsStoppedWhenMpirunFailsBeforeAnyRankReports) {
   const JobResult end =
       end_of("trap 'exit 1' USR1; while :; do sleep 0.1; done", std::chrono::seconds(2));
   EXPECT_EQ(end.code, static_cast<int>(ExitCode::stopped));
 }
 
-TEST_F(AskedJob, HasItsOwnCodeWhereARankSaysItOrWhereNothingWasPassedOn) {
+TEST_F(RunJob, KeepsExitCodeWhenStopIsNotTheCause) {
   EXPECT_EQ(end_of("trap 'echo longspan ends the job: 1 >&2; exit 1' USR1; "
                    "while :; do sleep 0.1; done",
                    std::chrono::seconds(2))
                 .code,
             1);
-  // The daemons may start for a minute: it fails before it is asked, though reminders are due.
+  // mpirun fails within the minute that daemons may take, before the stop request is forwarded.
   EXPECT_EQ(end_of("trap 'exit 0' USR1; sleep 12; exit 1", std::chrono::seconds(60)).code, 1);
 }
 
-// To the other ranks mpirun sends SIGTERM, which they take for a wish to stop.
-TEST_F(AskedJob, IsNotStoppedWhereOnlyMpirunAskedItsRanks) {
-  const std::string said = "echo longspan ends the job: 75 >&2; ";
+// After a failure mpirun sends SIGTERM to the other ranks, which handle it as a stop request.
+TEST_F(RunJob, PrefersFailureOverStopCodesFromRanks) {
+  const std::string report = "echo longspan ends the job: 75 >&2; ";
   const std::chrono::seconds soon(2);
-  EXPECT_EQ(end_of(said + "exit 137", soon, false).code, 137);
+  EXPECT_EQ(end_of(report + "exit 137", soon, false).code, 137);
   const std::string dashes(74, '-');
   EXPECT_EQ(
-      end_of(said + "printf '%s\\n' " + dashes +
+      end_of(report + "printf '%s\\n' " + dashes +
                  " 'ORTE has lost communication with a remote daemon.' " + dashes + " >&2; exit 1",
              soon,
              false)
           .code,
       static_cast<int>(ExitCode::rank_failed));
-  EXPECT_EQ(end_of(said + "exit 75", soon, false).code, 75);
+  EXPECT_EQ(end_of(report + "exit 75", soon, false).code, 75);
 }
 
-TEST_F(AskedJob, ReportsTheSignalThatEndsARankAloneUnlessItsCallerDoes) {
+TEST_F(RunJob, ReportsFatalSignalUnlessCallerReports) {
   for (const bool caller_reports : {false, true}) {
     ::testing::internal::CaptureStderr();
     const JobResult end = run_job({.command = {"/bin/sh", "-c", "kill -9 $$"},

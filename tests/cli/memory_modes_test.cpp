@@ -1,4 +1,4 @@
-// What configs/README.md says of the memory modes: which go together.
+// Combinations of memory modes, compared with the rules in configs/README.md.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -22,8 +22,8 @@ struct Modes {
   bool ties = false;
   bool measures = false;
 
-  // By the sentences of configs/README.md.
-  bool go_together() const {
+  // Implements the rules of configs/README.md.
+  bool is_allowed() const {
     if (recompute != "none" && reversible) return false;
     if (reversible && post_norm) return false;
     if (concatenates && (ties || !reversible)) return false;
@@ -66,7 +66,7 @@ std::vector<Modes> all_modes() {
   return all;
 }
 
-// "" where they go together.
+// Returns the error message, or "" for a valid combination.
 std::string refusal(const Modes& modes, const std::vector<std::string>& others) {
   std::vector<std::string> set = modes.settings();
   set.insert(set.end(), others.begin(), others.end());
@@ -80,15 +80,15 @@ std::string refusal(const Modes& modes, const std::vector<std::string>& others) 
   return "";
 }
 
-bool goes_with_memory(const std::string& kind) {
+bool supports_memory(const std::string& kind) {
   for (const char* other :
        {"block", "summary", "fixed", "global_local", "lsh", "linear", "performer", "rfa"})
     if (kind == other) return false;
   return true;
 }
 
-// A fifth of the modes under each kind, each of them under some; with LONGSPAN_ALL all of them.
-TEST(MemoryModes, GoTogetherAsThePageSaysUnderEveryKindOfAttention) {
+// Tests a fifth of the modes with each attention type; with LONGSPAN_ALL all of them.
+TEST(MemoryModes, MatchesReadmeForEveryAttentionType) {
   const std::size_t step = std::getenv("LONGSPAN_ALL") == nullptr ? 5 : 1;
   const std::vector<Modes> modes_of_all = all_modes();
   std::size_t first = 0;
@@ -108,16 +108,16 @@ TEST(MemoryModes, GoTogetherAsThePageSaysUnderEveryKindOfAttention) {
                                  "sliding_window+strided"}) {
     for (std::size_t i = first++ % step; i < modes_of_all.size(); i += step) {
       const Modes& modes = modes_of_all[i];
-      if (modes.family == "transformer_xl" && !goes_with_memory(kind)) continue;
+      if (modes.family == "transformer_xl" && !supports_memory(kind)) continue;
       const std::string found = refusal(modes, {"model.attention.layer_types=" + kind});
-      EXPECT_EQ(found.empty(), modes.go_together())
+      EXPECT_EQ(found.empty(), modes.is_allowed())
           << kind << " " << fmt::format("{}", fmt::join(modes.settings(), " ")) << "\n"
           << found;
     }
   }
 }
 
-TEST(MemoryModes, GoTogetherAsThePageSaysOnEveryLayout) {
+TEST(MemoryModes, MatchesReadmeOnEveryLayout) {
   const std::vector<std::vector<std::string>> layouts = {
       {"parallel.data_parallel_size=4"},
       {"parallel.tensor_parallel_size=2"},
@@ -130,13 +130,13 @@ TEST(MemoryModes, GoTogetherAsThePageSaysOnEveryLayout) {
   for (const std::vector<std::string>& layout : layouts)
     for (const Modes& modes : all_modes()) {
       const std::string found = refusal(modes, layout);
-      EXPECT_EQ(found.empty(), modes.go_together())
+      EXPECT_EQ(found.empty(), modes.is_allowed())
           << fmt::format("{} {}", fmt::join(layout, " "), fmt::join(modes.settings(), " ")) << "\n"
           << found;
     }
 }
 
-TEST(MemoryModes, ThePageNamesWhatDoesNotGoTogether) {
+TEST(MemoryModes, ReadmeListsInvalidCombinations) {
   std::ifstream file(LONGSPAN_SOURCE_DIRECTORY "/configs/README.md");
   std::string page;
   for (std::string word; file >> word;) page += word + " ";

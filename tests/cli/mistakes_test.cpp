@@ -1,4 +1,4 @@
-// Mistakes of a configuration that come in numbers, or together with one that decides about others.
+// Configurations with many errors, or with an error that affects other checks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,11 +20,11 @@ std::string refusal(const std::string& text, std::vector<std::string> settings =
   return "";
 }
 
-constexpr const char* of_a_wrong_family =
+constexpr const char* unknown_family =
     "c.yaml:3:3: model.family: expected transformer_xl, decoder, universal_transformer, "
     "encoder_decoder, encoder or image_transformer, found \"decodr\"; did you mean \"decoder\"?";
 
-TEST(Mistakes, BesideAWrongFamilyAreTold) {
+TEST(ConfigurationError, ReportsOtherErrorsWithUnknownFamily) {
   EXPECT_EQ(
       refusal("run: {output_dir: r}\n"
               "model:\n"
@@ -39,7 +39,7 @@ TEST(Mistakes, BesideAWrongFamilyAreTold) {
               "training:\n"
               "  max_stepz: 4\n",
               {"model.hidden_size=100", "run.sead=4", "model.vocab_sise=3"}),
-      std::string(of_a_wrong_family) +
+      std::string(unknown_family) +
           "\n"
           "c.yaml:4:3: model.num_hidden_layers: expected an integer, 1 to 65536, found \"none\"\n"
           "c.yaml:5:3: model.num_hiden_layers: unknown key in every family; did you mean "
@@ -56,12 +56,12 @@ TEST(Mistakes, BesideAWrongFamilyAreTold) {
           "100; set model.head_dim or change one of them");
 }
 
-TEST(Mistakes, BesideAMissingFamilyAreTold) {
+TEST(ConfigurationError, ReportsOtherErrorsWithMissingFamily) {
   EXPECT_EQ(refusal("run: {output_dir: r}\nmodel:\n  num_hidden_layers: 0\ndata: {train: t}\n"),
             "c.yaml: model.family: missing required key; set it to transformer_xl, decoder, "
             "universal_transformer, encoder_decoder, encoder or image_transformer\n"
             "c.yaml:3:3: model.num_hidden_layers: expected an integer, 1 to 65536, found \"0\"");
-  // Also where the file has nothing but keys of a family.
+  // This file has only keys of a family.
   EXPECT_NE(refusal("model:\n  num_hidden_layers: 2\n")
                 .find("\n"
                       "c.yaml: model.family: missing required "
@@ -69,30 +69,30 @@ TEST(Mistakes, BesideAMissingFamilyAreTold) {
             std::string::npos);
 }
 
-// A key that one family has is judged by it; that another has it not is no mistake.
-TEST(Mistakes, AWrongFamilyAloneIsAlone) {
+// A key is valid if any family has it.
+TEST(ConfigurationError, ReportsOnlyUnknownFamilyIfKeysAreValid) {
   EXPECT_EQ(refusal("run: {output_dir: r}\n"
                     "model:\n  family: decodr\n  num_hidden_layers: 3\n  same_length: true\n"
                     "  max_position_embeddings: 512\n"
                     "data: {train: t}\n"),
-            of_a_wrong_family);
+            unknown_family);
 }
 
-// Of the processor's time: others may use the machine. The promise of 2 s for a megabyte is for
-// what people run; a core that another thread shares takes up to twice as long, and sanitizers take
-// some twelve times as long and get a fourth of the text.
+// Limit of CPU time, since other processes may use the machine. The documented limit is 2 s per
+// megabyte. A core shared with another thread takes up to twice as long. Sanitizers take about
+// twelve times as long and read a quarter of the text.
 constexpr std::clock_t quick = (testing::sanitized ? 10 : 4) * CLOCKS_PER_SEC;
 constexpr int share = testing::sanitized ? 4 : 1;
 
-// The refusal, which must be short and quick.
+// Returns the error message. Checks its length and the CPU time.
 std::string quick_refusal(const std::string& text) {
   EXPECT_LE(text.size(), most_configuration_bytes);
   const std::clock_t begin = std::clock();
-  const std::string told = refusal(text);
-  EXPECT_LT(std::clock() - begin, quick) << told;
-  EXPECT_LT(told.size(), 10000u);
-  EXPECT_LE(std::ranges::count(told, '\n'), static_cast<int>(most_told));
-  return told;
+  const std::string message = refusal(text);
+  EXPECT_LT(std::clock() - begin, quick) << message;
+  EXPECT_LT(message.size(), 10000u);
+  EXPECT_LE(std::ranges::count(message, '\n'), static_cast<int>(most_told));
+  return message;
 }
 
 std::string repeated(const std::string& line, int count) {
@@ -101,30 +101,30 @@ std::string repeated(const std::string& line, int count) {
   return text;
 }
 
-TEST(Mistakes, ManyRepeatedKeysAreToldShortlyAndSoon) {
+TEST(ConfigurationError, TruncatesManyDuplicateKeysQuickly) {
   constexpr int count = 140000 / share;
-  const std::string told = quick_refusal("model:\n" + repeated("  a: 1\n", count));
-  EXPECT_NE(told.find("\nc.yaml:2:3: model.a: unknown key in every family\n"), std::string::npos)
-      << told;
-  EXPECT_NE(told.find("c.yaml:3:3: model.a: duplicate key, first set at c.yaml:2:3\n"),
+  const std::string message = quick_refusal("model:\n" + repeated("  a: 1\n", count));
+  EXPECT_NE(message.find("\nc.yaml:2:3: model.a: unknown key in every family\n"), std::string::npos)
+      << message;
+  EXPECT_NE(message.find("c.yaml:3:3: model.a: duplicate key, first set at c.yaml:2:3\n"),
             std::string::npos);
-  EXPECT_TRUE(told.ends_with(fmt::format("\nand {} more errors", count - 17))) << told;
-  // On one line.
+  EXPECT_TRUE(message.ends_with(fmt::format("\nand {} more errors", count - 47))) << message;
+  // All keys on one line.
   quick_refusal("run: {" + repeated("a: 1, ", count) + "}\n");
 }
 
-TEST(Mistakes, ManyUnknownKeysAreToldShortlyAndSoon) {
+TEST(ConfigurationError, TruncatesManyUnknownKeysQuickly) {
   for (const std::string head :
-       {"run: {output_dir: r}\nmodel: {family: decoder}\ntraining:\n",  // of a known family
+       {"run: {output_dir: r}\nmodel: {family: decoder}\ntraining:\n",  // known family
         "run: {output_dir: r}\nmodel:\n  family: decodr\n"}) {
     std::string text = head;
     for (int i = 0; i < 90000 / share; ++i) text += fmt::format("  {:x}: 1\n", i);
-    const std::string told = quick_refusal(text);
-    EXPECT_NE(told.find("more errors"), std::string::npos) << told;
+    const std::string message = quick_refusal(text);
+    EXPECT_NE(message.find("more errors"), std::string::npos) << message;
   }
 }
 
-TEST(Mistakes, LongWordsAreToldShortlyAndSoon) {
+TEST(ConfigurationError, TruncatesLongValuesQuickly) {
   const std::string word(500000, 'a');
   quick_refusal(word + ":\n" + repeated("  b: 1\n", 50000));
   quick_refusal("run:\n  output_dir: r\n  seed: " + word + "\n");
@@ -133,15 +133,15 @@ TEST(Mistakes, LongWordsAreToldShortlyAndSoon) {
   quick_refusal("model:\n  family: " + word + "\n");
 }
 
-// A terminal would obey them.
-TEST(Mistakes, KeysWithControlCharactersAreShownEscaped) {
+// Terminals interpret control characters.
+TEST(ConfigurationError, EscapesControlCharacters) {
   EXPECT_EQ(quick_refusal("run:\n  output_dir: r\n  \"\\e[31m\": 1\n  \"\\e[31m\": 1\n"
                           "model: {family: decoder}\ndata: {train: t}\n")
                 .substr(0, 43),
             "c.yaml:3:3: run.\\x1b[31m: unknown key; use ");
 }
 
-TEST(Mistakes, OtherTextsOfAMegabyteAreRefusedSoon) {
+TEST(ConfigurationError, RejectsLargeInvalidFilesQuickly) {
   for (const char* piece : {"- 1\n",       "? ",
                             "{",           "[",
                             "a:\n",        "&a ",

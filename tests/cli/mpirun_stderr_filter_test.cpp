@@ -17,7 +17,7 @@ const std::string exit_code =
 const std::string killed =
     dashes + "mpirun noticed that process rank 1 exited on signal 9\n" + dashes;
 
-TEST(MpirunStderrFilter, LeaveOutExitCodesHoweverTheyAreCut) {
+TEST(MpirunStderrFilter, RemovesExitCodeReportsAcrossBlocks) {
   const std::string text =
       "one\n" + exit_code + "mpirun: Forwarding signal 10 to job\ntwo\n" + killed;
   for (const std::size_t cut : {1, 3, 74, 75, 1000}) {
@@ -28,7 +28,7 @@ TEST(MpirunStderrFilter, LeaveOutExitCodesHoweverTheyAreCut) {
   }
 }
 
-TEST(MpirunStderrFilter, HoldNothingBackForEver) {
+TEST(MpirunStderrFilter, FlushesPendingText) {
   MpirunStderrFilter words;
   EXPECT_EQ(words.push("a question? "), "");
   EXPECT_EQ(words.flush(), "a question? ");
@@ -37,7 +37,7 @@ TEST(MpirunStderrFilter, HoldNothingBackForEver) {
   EXPECT_EQ(words.push("next\n"), "next\n");
 }
 
-TEST(MpirunStderrFilter, TellTheCodeWithWhichARankEndsTheJob) {
+TEST(MpirunStderrFilter, ParsesExitCodeReportedByRank) {
   for (const std::string line :
        {"longspan ends the job: 3\n", "[1,3]<stderr>:longspan ends the job: 3\n"}) {
     MpirunStderrFilter words;
@@ -50,14 +50,14 @@ TEST(MpirunStderrFilter, TellTheCodeWithWhichARankEndsTheJob) {
   }
 }
 
-TEST(MpirunStderrFilter, TakeNoOtherSentenceForAnEnd) {
+TEST(MpirunStderrFilter, KeepsLinesSimilarToExitCodeReports) {
   MpirunStderrFilter words;
   const std::string sentence = "longspan ends the job: 3 days ago\n";
   EXPECT_EQ(words.push(sentence), sentence);
   EXPECT_FALSE(words.end_code());
 }
 
-TEST(MpirunStderrFilter, TellOfALostMachine) {
+TEST(MpirunStderrFilter, DetectsLostMachine) {
   const std::string lost = dashes + "ORTE has lost communication with a remote daemon.\n\n" +
                            "  Remote daemon: [[34974,0],1] on node two\n" + dashes;
   const std::string not_reached =
@@ -71,7 +71,7 @@ TEST(MpirunStderrFilter, TellOfALostMachine) {
   }
 }
 
-TEST(MpirunStderrFilter, TellOfADaemonThatIsNotThere) {
+TEST(MpirunStderrFilter, DetectsMissingDaemon) {
   MpirunStderrFilter words;
   words.push(dashes + "ORTE does not know how to route a message to the specified daemon\n" +
              "located on the indicated node:\n" + dashes);

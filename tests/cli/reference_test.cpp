@@ -30,7 +30,7 @@ std::string refusal(const std::vector<std::string>& words) {
   return "";
 }
 
-TEST(Reference, HasEveryKeyOfEveryFamilyOnce) {
+TEST(Reference, ListsEveryKeyOnce) {
   const auto reference = configuration_reference();
   int families_key = 0;
   int width = 0;
@@ -65,7 +65,7 @@ TEST(Reference, HasEveryKeyOfEveryFamilyOnce) {
                                       "metrics"}));
 }
 
-TEST(Reference, AKeyOrItsBeginningFindsAllThatBeginSo) {
+TEST(Reference, FindsKeysByPrefix) {
   const auto keys = keys_about({"model.attention.s"});
   EXPECT_TRUE(has(keys, "model.attention.sliding_window"));
   EXPECT_TRUE(has(keys, "model.attention.summary.num_columns"));
@@ -74,7 +74,7 @@ TEST(Reference, AKeyOrItsBeginningFindsAllThatBeginSo) {
             std::vector<std::string>{"training.max_grad_norm"});
 }
 
-TEST(Reference, ASectionFindsItsKeys) {
+TEST(Reference, FindsKeysBySection) {
   for (const std::string& key : keys_about({"parallel"}))
     EXPECT_TRUE(key.starts_with("parallel.")) << key;
   const auto optimizer = keys_about({"training.optimizer"});
@@ -83,7 +83,7 @@ TEST(Reference, ASectionFindsItsKeys) {
   EXPECT_TRUE(has(keys_about({"model.attention"}), "model.attention.layer_types"));
 }
 
-TEST(Reference, AWordFindsNamesAndMeanings) {
+TEST(Reference, FindsKeysByWordInNameOrDescription) {
   const auto dropout = keys_about({"Dropout"});
   EXPECT_TRUE(has(dropout, "model.dropout"));
   EXPECT_TRUE(has(dropout, "model.attention.dropout"));
@@ -93,7 +93,7 @@ TEST(Reference, AWordFindsNamesAndMeanings) {
   EXPECT_FALSE(has(both, "precision.compute_dtype"));
 }
 
-TEST(Reference, FindsKeysByTheFieldsNames) {
+TEST(Reference, FindsKeysByAlias) {
   for (const auto& [name, key] : {std::pair("lr", "training.learning_rate"),
                                   {"batch_size", "data.global_batch_size"},
                                   {"hidden_size", "model.hidden_size"},
@@ -107,14 +107,14 @@ TEST(Reference, FindsKeysByTheFieldsNames) {
   EXPECT_TRUE(notes_about({"dropout"}).empty());
 }
 
-TEST(Reference, MatchesWordsAtTheirBeginning) {
+TEST(Reference, MatchesWordPrefixes) {
   EXPECT_TRUE(begins_word("data.global_batch_tokens", "Tokens"));
   EXPECT_FALSE(begins_word("it is there already", "lr"));
   for (const std::string& key : keys_about({"lr"}))
     EXPECT_TRUE(key.starts_with("training.")) << key;  // the learning rate and its schedule
 }
 
-TEST(FieldNames, NameKeysAndValuesThatExist) {
+TEST(FieldNames, MapsToExistingKeysAndValues) {
   std::vector<OptionDescription> reference = configuration_reference();
   for (const FieldName& entry : field_names()) {
     EXPECT_TRUE(!entry.key.empty() || !entry.note.empty()) << entry.names;
@@ -125,7 +125,7 @@ TEST(FieldNames, NameKeysAndValuesThatExist) {
       exists = true;
       const auto choices = values_of(option).rule.choices;
       has_value = has_value || std::ranges::count(choices, entry.value) > 0;
-      // Types of attention layers are named by the documentation.
+      // The documentation lists the attention types.
       if (option.key == "model.attention.layer_types")
         has_value = has_value || begins_word(option.documentation, entry.value);
     }
@@ -134,7 +134,7 @@ TEST(FieldNames, NameKeysAndValuesThatExist) {
   }
 }
 
-TEST(Reference, WhatIsNotFoundNamesTheNearestKey) {
+TEST(Reference, SuggestsNearestKey) {
   EXPECT_EQ(refusal({"model.atention.layer_types"}),
             "no key matches \"model.atention.layer_types\"; did you mean "
             "\"model.attention.layer_types\"?");
@@ -144,7 +144,7 @@ TEST(Reference, WhatIsNotFoundNamesTheNearestKey) {
   EXPECT_EQ(refusal({"parallel", "giraffe"}), "no key matches \"giraffe\" and the words before it");
 }
 
-TEST(Reference, OfAConfigurationItHasTheKeysOfItsFamilyAndWhatIsSet) {
+TEST(Reference, ListsFamilyKeysWithCurrentValues) {
   const auto configuration =
       configure({.file = "a.yaml",
                  .text = "run: {output_dir: r}\nmodel: {family: decoder}\ndata: {train: t}\n",

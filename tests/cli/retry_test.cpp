@@ -28,7 +28,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::TemporaryDirectory;
 
-// Attempts that do by themselves what a job would do to the directory of the run.
+// Attempts are functions that change the run directory as a job would.
 class Retry : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -38,7 +38,7 @@ class Retry : public ::testing::Test {
   }
   void TearDown() override { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-  // `attempt` is given the command line and the number of the attempt, and returns the exit code.
+  // `attempt` receives the command line and the attempt's number, and returns the exit code.
   int code_of(std::vector<std::string> options,
               const std::function<int(const LaunchCommandLine&, int)>& attempt) {
     const LaunchCommandLine line = {.ranks = 3,
@@ -59,7 +59,7 @@ class Retry : public ::testing::Test {
     });
   }
 
-  // Words by which hosts are asked by a script with this body; "$1" is the host.
+  // Returns options that probe hosts with a script of this body; "$1" is the host.
   std::vector<std::string> asking(const std::string& body, const std::string& hosts) const {
     const fs::path agent = directory_.path() / "agent";
     std::ofstream(agent) << "#!/bin/sh\ncd " << directory_.path().string() << "\n" << body << "\n";
@@ -71,7 +71,7 @@ class Retry : public ::testing::Test {
   void log_step(int step) const {
     std::ofstream(run_ / metrics_file) << "{\"step\": " << step << ", \"loss\": 1.0}\n";
   }
-  std::string told() const {
+  std::string logs() const {
     std::stringstream text;
     text << std::ifstream(run_ / log_file).rdbuf();
     return text.str();
@@ -82,11 +82,11 @@ class Retry : public ::testing::Test {
   std::string resume_ = "auto";
   int attempts_ = 0;
   int retries_ = 3;
-  bool is_asked_ = false;  // each attempt, to save and stop
+  bool is_asked_ = false;  // whether each attempt reports a stop request
   sigset_t before_ = {};
 };
 
-TEST_F(Retry, EndsWithTheCodeOfAStopWhereASignalComesWhileHostsAreAsked) {
+TEST_F(Retry, ReturnsStoppedWhenSignaledDuringHostProbe) {
   const auto options = asking("[ ! -e slow ] || sleep 60", "0.0.0.1");
   const auto begin = std::chrono::steady_clock::now();
   const int code = code_of(options, [&](const LaunchCommandLine&, int) {
@@ -99,7 +99,7 @@ TEST_F(Retry, EndsWithTheCodeOfAStopWhereASignalComesWhileHostsAreAsked) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(9));
 }
 
-TEST_F(Retry, StartsNothingWhereASignalCameBefore) {
+TEST_F(Retry, StartsNoAttemptAfterSignal) {
   ::raise(SIGTERM);
   const int code = code_of(asking("sleep 60", "0.0.0.1"), [](const LaunchCommandLine&, int) {
     return static_cast<int>(ExitCode::ok);
@@ -108,7 +108,7 @@ TEST_F(Retry, StartsNothingWhereASignalCameBefore) {
   EXPECT_EQ(attempts_, 0);
 }
 
-TEST_F(Retry, GivesUpWhereTheDirectoryStaysHeld) {
+TEST_F(Retry, GivesUpIfRunDirectoryStaysLocked) {
   Descriptor lock;
   const int code = code_of({}, [&](const LaunchCommandLine&, int attempt) {
     lock = Descriptor(::open((run_ / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
@@ -117,11 +117,11 @@ TEST_F(Retry, GivesUpWhereTheDirectoryStaysHeld) {
   });
   EXPECT_EQ(code, 128 + SIGKILL);
   EXPECT_EQ(attempts_, 1);
-  EXPECT_THAT(told(), HasSubstr("restarting in 0 s (restart 3 of 3)"));
-  EXPECT_THAT(told(), HasSubstr("run is still locked by a rank of the previous attempt\n"));
+  EXPECT_THAT(logs(), HasSubstr("restarting in 0 s (restart 3 of 3)"));
+  EXPECT_THAT(logs(), HasSubstr("run is still locked by a rank of the previous attempt\n"));
 }
 
-TEST_F(Retry, TakesNoHostForGoneWhereNoneCouldEverBeAsked) {
+TEST_F(Retry, KeepsHostsIfNoProbeEverSucceeded) {
   const auto options = asking("exit 255", "0.0.0.1,localhost");
   std::vector<std::string> started;
   const int code = code_of(options, [&](const LaunchCommandLine& line, int attempt) {
@@ -130,13 +130,13 @@ TEST_F(Retry, TakesNoHostForGoneWhereNoneCouldEverBeAsked) {
   });
   EXPECT_EQ(code, static_cast<int>(ExitCode::failure));
   EXPECT_THAT(started, ElementsAre("0.0.0.1,localhost", "0.0.0.1,localhost"));
-  const std::string text = told(), sentence = "no other host has answered yet";
+  const std::string text = logs(), sentence = "no other host has answered yet";
   const std::size_t first = text.find(sentence);
   ASSERT_NE(first, text.npos) << text;
   EXPECT_EQ(text.find(sentence, first + 1), text.npos) << text;
 }
 
-TEST_F(Retry, LeavesARankOfFewForTheLastHost) {
+TEST_F(Retry, RunsOneRankOnLastHost) {
   const auto options = asking("[ ! -e \"gone-$1\" ]", "0.0.0.1:*,0.0.0.2:*,0.0.0.3:*,0.0.0.4:*");
   LaunchCommandLine second;
   const int code = code_of(options, [&](const LaunchCommandLine& line, int attempt) {
@@ -145,12 +145,12 @@ TEST_F(Retry, LeavesARankOfFewForTheLastHost) {
     for (const char* host : {"gone-0.0.0.1", "gone-0.0.0.2", "gone-0.0.0.4"}) touch(host);
     return static_cast<int>(ExitCode::failure);
   });
-  EXPECT_EQ(code, static_cast<int>(ExitCode::ok)) << told();
+  EXPECT_EQ(code, static_cast<int>(ExitCode::ok)) << logs();
   EXPECT_EQ(second.ranks, 1);
   EXPECT_EQ(second.options.back(), "0.0.0.3:*");
 }
 
-TEST_F(Retry, CountsNoStepsOfAnEarlierRunThatSavedNone) {
+TEST_F(Retry, IgnoresStepsFromEarlierRun) {
   log_step(500);
   fs::last_write_time(run_ / metrics_file,
                       fs::file_time_type::clock::now() - std::chrono::hours(1));
@@ -160,14 +160,14 @@ TEST_F(Retry, CountsNoStepsOfAnEarlierRunThatSavedNone) {
   });
   EXPECT_EQ(code, 128 + SIGKILL);
   EXPECT_EQ(attempts_, 4);
-  EXPECT_THAT(told(), Not(HasSubstr("no progress")));
-  EXPECT_THAT(told(), HasSubstr("attempt 1 ended with code 137 after step 10, no checkpoint"));
+  EXPECT_THAT(logs(), Not(HasSubstr("no progress")));
+  EXPECT_THAT(logs(), HasSubstr("attempt 1 ended with code 137 after step 10, no checkpoint"));
 }
 
-// Where the first attempt is not to begin with what the directory has.
-TEST_F(Retry, GoesOnFromWhatItHasSavedItselfAndFromNothingElse) {
+// The first attempt does not resume from the run directory.
+TEST_F(Retry, ResumesOnlyFromItsOwnCheckpoints) {
   const std::string own = "checkpoint.resume_from=auto";
-  fs::create_directories(run_ / "checkpoints" / step_name(4));  // of an earlier run
+  fs::create_directories(run_ / "checkpoints" / step_name(4));  // from an earlier run
   resume_ = "../other";
   std::vector<std::string> last;
   const int code = code_of({}, [&](const LaunchCommandLine& line, int attempt) {
@@ -177,15 +177,15 @@ TEST_F(Retry, GoesOnFromWhatItHasSavedItselfAndFromNothingElse) {
   });
   EXPECT_EQ(code, static_cast<int>(ExitCode::diverged));
   EXPECT_THAT(last, ElementsAre("run.yaml", "run.yaml", own));
-  EXPECT_THAT(told(), HasSubstr("starting attempt 2 on 3 ranks\n"));
-  EXPECT_THAT(told(),
+  EXPECT_THAT(logs(), HasSubstr("starting attempt 2 on 3 ranks\n"));
+  EXPECT_THAT(logs(),
               HasSubstr("starting attempt 3 on 3 ranks, with checkpoint.resume_from: auto\n"));
-  EXPECT_THAT(told(),
+  EXPECT_THAT(logs(),
               HasSubstr("checkpoint.resume_from: ../other applied to the first attempt only; run "
                         "the same command with checkpoint.resume_from: auto to resume\n"));
 }
 
-TEST_F(Retry, SaysHowANewRunIsStartedAgainThatWasStopped) {
+TEST_F(Retry, ReportsHowToContinueAfterStop) {
   resume_ = "never";
   for (const bool has_saved : {false, true}) {
     attempts_ = 0;
@@ -196,13 +196,13 @@ TEST_F(Retry, SaysHowANewRunIsStartedAgainThatWasStopped) {
     });
     EXPECT_EQ(code, static_cast<int>(ExitCode::stopped));
     EXPECT_THAT(
-        told(),
+        logs(),
         HasSubstr(has_saved ? "run the same command with checkpoint.resume_from: auto to resume\n"
                             : "nothing is saved yet; run the same command to restart\n"));
   }
 }
 
-TEST_F(Retry, GoesOnWhereTheCheckpointsCannotBeRead) {
+TEST_F(Retry, RetriesWithUnreadableCheckpoints) {
   const fs::path checkpoints = run_ / "checkpoints";
   const int code = code_of({}, [&](const LaunchCommandLine&, int attempt) {
     if (attempt == 3) return static_cast<int>(ExitCode::ok);
@@ -211,47 +211,47 @@ TEST_F(Retry, GoesOnWhereTheCheckpointsCannotBeRead) {
       fs::create_directories(checkpoints / step_name(10));
     } else {
       fs::remove_all(checkpoints);
-      fs::create_symlink("checkpoints", checkpoints);  // a circle
+      fs::create_symlink("checkpoints", checkpoints);  // symlink loop
     }
     return 128 + SIGKILL;
   });
   EXPECT_EQ(code, static_cast<int>(ExitCode::ok));
-  EXPECT_THAT(told(), HasSubstr("ended with code 137 after step 10, newest checkpoint at step 10"));
+  EXPECT_THAT(logs(), HasSubstr("ended with code 137 after step 10, newest checkpoint at step 10"));
 }
 
-// As where memory runs out while the last step finishes or saves.
+// Example: memory runs out during the last step or its save.
 TEST_F(Retry, ReportsARankKilledAfterAStopRequest) {
   is_asked_ = true;
   for (const int retries : {0, 3}) {
     retries_ = retries;
     attempts_ = 0;
     EXPECT_EQ(code_of({}, [](const LaunchCommandLine&, int) { return 130; }), 130);
-    EXPECT_THAT(told(), Not(HasSubstr("a rank was killed by signal 2 (Interrupt)")));
+    EXPECT_THAT(logs(), Not(HasSubstr("a rank was killed by signal 2 (Interrupt)")));
     fs::remove(run_ / log_file);
     EXPECT_EQ(code_of({}, [](const LaunchCommandLine&, int) { return 137; }), 137);
-    EXPECT_THAT(told(), HasSubstr("a rank was killed by signal 9 (Killed)"));
+    EXPECT_THAT(logs(), HasSubstr("a rank was killed by signal 9 (Killed)"));
     fs::remove(run_ / log_file);
     EXPECT_EQ(attempts_, 2);
   }
 }
 
-TEST_F(Retry, ReportsAKilledRunOnlyWhereTheJobMarkedIt) {
+TEST_F(Retry, ReportsKilledRunOnlyIfMarkedByJob) {
   retries_ = 0;
   log_step(3);
   const auto mark = [this] { std::ofstream(run_ / lock_name) << to_text(RunMark{}); };
   mark();
   EXPECT_EQ(code_of({}, [](const LaunchCommandLine&, int) { return 1; }), 1);
-  EXPECT_EQ(told(), "");
-  ::usleep(20'000);  // longer than the clock of files takes
+  EXPECT_EQ(logs(), "");
+  ::usleep(20'000);  // longer than the resolution of file times
   const auto train = [&](const LaunchCommandLine&, int) {
     mark();
     return 1;
   };
   EXPECT_EQ(code_of({}, train), 1);
-  EXPECT_THAT(told(), HasSubstr("error longspan launch: "));
+  EXPECT_THAT(logs(), HasSubstr("error longspan launch: "));
 }
 
-TEST_F(Retry, LeavesTheHostFileToMpirunWithoutRetries) {
+TEST_F(Retry, DoesNotReadHostFileWithoutRetries) {
   retries_ = 0;
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);

@@ -15,10 +15,10 @@ namespace {
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-TEST(RunRecord, TellsOfCheckpointsThatCannotBeReadBesideWhatItKnows) {
+TEST(RunRecord, ReportsUnreadableCheckpoints) {
   const testing::TemporaryDirectory directory;
   std::ofstream(directory.path() / metrics_file) << "{\"step\": 10, \"loss\": 1.0}\n";
-  // A circle is closed to everybody, as another person's folder of mode 0700 is to most.
+  // A symlink loop is unreadable for every user, including root.
   std::filesystem::create_symlink("checkpoints", directory.path() / "checkpoints");
   const RunRecord record = read_run_record(directory.path());
   EXPECT_EQ(record.step, 10);
@@ -26,7 +26,7 @@ TEST(RunRecord, TellsOfCheckpointsThatCannotBeReadBesideWhatItKnows) {
   EXPECT_THAT(record.errors, Contains(HasSubstr("checkpoints: cannot be read: ")));
 }
 
-TEST(RunRecord, AdvisesToStartAKilledRunAgainOnlyOnItsOwnHost) {
+TEST(RunRecord, SuggestsRestartOnlyOnSameHost) {
   const testing::TemporaryDirectory directory;
   std::ofstream(directory.path() / metrics_file) << "{\"step\": 10, \"loss\": 1.0}\n";
   const auto ended_by = [&](const std::string& host) {

@@ -1,4 +1,4 @@
-// What of a configuration does not fit to a task or its family.
+// Checks of settings against the task and the model family.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::string refusal(const std::vector<std::string>& settings, const std::string&
   return "";
 }
 
-TEST(TranslationConfiguration, AGoodOneIsTaken) {
+TEST(TranslationConfiguration, AcceptsValidConfigurations) {
   EXPECT_EQ(refusal({}), "");
   EXPECT_EQ(refusal({"data.validation=c", "data.validation_target=d"}), "");
   EXPECT_EQ(refusal({"data.tokenizer.type=sentencepiece", "data.tokenizer.model_type=char"}), "");
@@ -34,7 +34,7 @@ TEST(TranslationConfiguration, AGoodOneIsTaken) {
             "");
 }
 
-TEST(TranslationConfiguration, AFirstTokenIsNotForWordsThatAreSaidAtOnce) {
+TEST(TranslationConfiguration, WarnsAboutForcedBosInNonAutoregressiveDecoding) {
   const auto warnings = [](const std::string& decoder) {
     return configure({.file = "c.yaml",
                       .text = good,
@@ -49,7 +49,7 @@ TEST(TranslationConfiguration, AFirstTokenIsNotForWordsThatAreSaidAtOnce) {
   EXPECT_EQ(warnings("non_autoregressive"), 1u);
 }
 
-TEST(TranslationConfiguration, AFamilyLearnsItsTasks) {
+TEST(TranslationConfiguration, RejectsFamiliesThatDoNotSupportTheTask) {
   EXPECT_EQ(refusal({"model.family=decoder"}),
             "--set: model.family: decoder requires run.task: language_modeling or "
             "behavior_cloning, found translation");
@@ -63,8 +63,8 @@ TEST(TranslationConfiguration, AFamilyLearnsItsTasks) {
             "image_generation, behavior_cloning or reinforcement_learning, found \"translate\"");
 }
 
-// The mistakes of the encoder's attention are told by its own keys.
-TEST(TranslationConfiguration, TheEncoderMayHaveOtherAttention) {
+// Errors in the encoder's attention name the encoder's keys.
+TEST(TranslationConfiguration, SupportsSeparateEncoderAttention) {
   EXPECT_EQ(refusal({"model.attention.encoder_layer_types=[linformer]"}), "");
   EXPECT_EQ(refusal({"model.attention.encoder_layer_types=[nearby]", "model.num_hidden_layers=2"})
                 .substr(0, 70),
@@ -81,17 +81,17 @@ TEST(TranslationConfiguration, TheEncoderMayHaveOtherAttention) {
                      "model.attention.scale_attn_weights=false"}),
             "--set: model.attention.scale_attn_weights does not support linformer in "
             "model.attention.encoder_layer_types; use full, sliding_window or another masked type");
-  // What both have in common is told once.
+  // An error that affects both stacks is reported once.
   const std::string of_both = refusal({"model.attention.layer_types=[nearby]"});
   EXPECT_EQ(std::ranges::count(of_both, '\n'), 0) << of_both;
   const std::string alone = refusal({"model.attention.layer_types=[linformer]"});
   EXPECT_EQ(std::ranges::count(alone, '\n'), 0) << alone;
-  // Its decoder is to write.
+  // Decoding requires a KV cache in the decoder.
   EXPECT_EQ(
       refusal({"model.attention.layer_types=[routing]"}),
       "--set: model.attention.layer_types: routing does not support a KV cache, which decoding "
       "requires; use it in model.attention.encoder_layer_types");
-  // Keys of a kind that the encoder alone has are not without effect.
+  // Keys of attention types that only the encoder has cause no warning.
   const auto configuration =
       configure({.file = "c.yaml",
                  .text = good,
@@ -100,7 +100,7 @@ TEST(TranslationConfiguration, TheEncoderMayHaveOtherAttention) {
   EXPECT_EQ(configuration->table.warnings(), std::vector<std::string>{});
 }
 
-TEST(TranslationConfiguration, BothSidesAreNamed) {
+TEST(TranslationConfiguration, RequiresSourceAndTarget) {
   const char* without =
       "run: {output_dir: r, task: translation}\n"
       "model: {family: encoder_decoder}\n"
@@ -113,13 +113,13 @@ TEST(TranslationConfiguration, BothSidesAreNamed) {
             "--set: data.test_target requires data.test with run.task: translation");
 }
 
-TEST(TranslationConfiguration, CharactersAreOfOneSide) {
+TEST(TranslationConfiguration, RejectsCharTokenizer) {
   EXPECT_EQ(refusal({"data.tokenizer.type=char"}),
             "--set: data.tokenizer.type: run.task: translation does not support char; set it to "
             "sentencepiece (data.tokenizer.model_type: char) or byte");
 }
 
-TEST(TranslationConfiguration, SamplingSubwordsNeedsAUnigramModel) {
+TEST(TranslationConfiguration, WarnsAboutSubwordSamplingWithoutUnigramModel) {
   const auto warned = [](std::vector<std::string> settings) {
     settings.push_back("data.tokenizer.sampling_alpha=0.1");
     return configure({.file = "c.yaml", .text = good, .settings = settings})->table.warnings();
@@ -129,7 +129,7 @@ TEST(TranslationConfiguration, SamplingSubwordsNeedsAUnigramModel) {
                     "data.tokenizer.model_type=bpe",
                     "data.tokenizer.model=m.model"})
                 .size(),
-            1u);  // of data.tokenizer.model_type, which the model says
+            1u);  // the model file determines data.tokenizer.model_type
   for (const auto& [setting, reason] :
        {std::pair("data.tokenizer.type=byte", "data.tokenizer.type is not sentencepiece"),
         std::pair("data.tokenizer.model_type=bpe", "data.tokenizer.model_type is not unigram")}) {
@@ -139,7 +139,7 @@ TEST(TranslationConfiguration, SamplingSubwordsNeedsAUnigramModel) {
   }
 }
 
-TEST(TranslationConfiguration, StacksThatDoNotFit) {
+TEST(TranslationConfiguration, RejectsIncompatibleStacks) {
   EXPECT_EQ(refusal({"model.cross_attention.layer_mapping=same", "model.num_encoder_layers=3"}),
             "--set: model.cross_attention.layer_mapping: same requires equal numbers of encoder "
             "and decoder layers, found 3 and 6");
@@ -153,8 +153,8 @@ TEST(TranslationConfiguration, StacksThatDoNotFit) {
             "family");
 }
 
-// The configuration that a run writes names every key, also those that nobody set.
-TEST(TranslationConfiguration, AlignmentsAreSetWhereTheyNameAFile) {
+// Configurations that a run writes list every key, so an empty value means unset.
+TEST(TranslationConfiguration, GuidedAttentionAndAlignmentsRequireEachOther) {
   EXPECT_EQ(refusal({"data.train_alignments="}), "");
   EXPECT_EQ(refusal({"data.train_alignments=links.txt"}),
             "--set: data.train_alignments requires model.guided_attention.type: alignment");
@@ -164,8 +164,8 @@ TEST(TranslationConfiguration, AlignmentsAreSetWhereTheyNameAFile) {
             "");
 }
 
-// The kinds' own sentences, of what says how long these sequences are.
-TEST(TranslationConfiguration, KindsThatSequencesAreTooShortFor) {
+// The messages name data.max_length, which limits the sequence length.
+TEST(TranslationConfiguration, RejectsAttentionBeyondMaxLength) {
   EXPECT_EQ(refusal({"model.attention.layer_types=strided", "data.max_length=64"}),
             "--set: model.attention.stride: 128 leaves only the query itself to strided attention: "
             "data.max_length limits a sequence to 72 positions");
@@ -177,8 +177,8 @@ TEST(TranslationConfiguration, KindsThatSequencesAreTooShortFor) {
   EXPECT_EQ(refusal({"model.attention.layer_types=strided", "data.max_length=200"}), "");
 }
 
-TEST(TranslationConfiguration, LinesAndTheResultsOfEach) {
-  const auto said = [](const std::string& task, const std::function<void(LineArguments&)>& change) {
+TEST(CheckLines, RejectsIncompatibleOptions) {
+  const auto diag = [](const std::string& task, const std::function<void(LineArguments&)>& change) {
     RunConfig settings;
     settings.task = task;
     LineArguments arguments;
@@ -191,24 +191,24 @@ TEST(TranslationConfiguration, LinesAndTheResultsOfEach) {
     }
     return std::string();
   };
-  EXPECT_EQ(said("translation", [](LineArguments&) {}), "");
-  EXPECT_EQ(said("translation",
+  EXPECT_EQ(diag("translation", [](LineArguments&) {}), "");
+  EXPECT_EQ(diag("translation",
                  [](LineArguments& arguments) {
                    arguments.decoding.options.beam = 2;
                    arguments.decoding.options.n_best = 3;
                  }),
             "longspan generate: --n-best: expected at most --beam 2, found 3");
-  EXPECT_EQ(said("translation",
+  EXPECT_EQ(diag("translation",
                  [](LineArguments& arguments) {
                    arguments.decoding.sample = true;
                    arguments.decoding.options.beam = 2;
                    arguments.decoding.options.n_best = 3;
                  }),
             "");
-  EXPECT_EQ(said("translation", [](LineArguments& arguments) { arguments.input = ""; }),
+  EXPECT_EQ(diag("translation", [](LineArguments& arguments) { arguments.input = ""; }),
             "longspan generate: run.task: translation requires --input FILE, or --input - for "
             "standard input");
-  EXPECT_EQ(said("language_modeling", [](LineArguments&) {}),
+  EXPECT_EQ(diag("language_modeling", [](LineArguments&) {}),
             "longspan generate: --input does not support run.task: language_modeling; use --prompt "
             "or --prompt-file");
 }

@@ -7,11 +7,11 @@
 namespace longspan::yaml_test {
 namespace {
 
-std::string complaints_of(const ParsedYaml& settings) {
+std::string diagnostics_of(const ParsedYaml& settings) {
   std::string lines;
-  for (const Diagnostic& complaint : settings.complaints) {
+  for (const Diagnostic& diagnostic : settings.complaints) {
     if (!lines.empty()) lines += '\n';
-    lines += fmt::format("{}: {}", complaint.mark.to_string(), complaint.message);
+    lines += fmt::format("{}: {}", diagnostic.mark.to_string(), diagnostic.message);
   }
   return lines;
 }
@@ -32,7 +32,7 @@ std::string describe(const ParsedYaml& settings) {
   return lines;
 }
 
-TEST(Yaml, SectionsBecomeKeysWithTheirPlaces) {
+TEST(Yaml, FlattensSectionsToKeysWithLocations) {
   const ParsedYaml settings = read_yaml(
       "# a comment\r\n"
       "model:\r\n"
@@ -51,7 +51,7 @@ TEST(Yaml, SectionsBecomeKeysWithTheirPlaces) {
       "none: []\n"
       "\"quoted\": ~\n",
       "a.yaml");
-  EXPECT_EQ(complaints_of(settings), "");
+  EXPECT_EQ(diagnostics_of(settings), "");
   EXPECT_EQ(describe(settings),
             "a.yaml:3:3 model.family = decoder,\n"
             "a.yaml:4:3 model.sizes = list1,'2',three four,\n"
@@ -72,7 +72,7 @@ TEST(Yaml, ColumnsCountCharacters) {
             "a:1:21 data.test = x,\n");
 }
 
-TEST(Yaml, EachThingThatIsNotAllowedHasItsSentence) {
+TEST(Yaml, RejectsInvalidAndUnsupportedYaml) {
   const std::pair<std::string, const char*> cases[] = {
       {"", "a:1:1: expected the sections of a configuration, found an empty file"},
       {"# only this\n", "a:1:1: expected the sections of a configuration, found an empty file"},
@@ -119,33 +119,33 @@ TEST(Yaml, EachThingThatIsNotAllowedHasItsSentence) {
       {"a: \"open\n", "a:2:1: invalid YAML: unclosed quotation mark"},
   };
   for (const auto& [text, message] : cases) {
-    EXPECT_EQ(complaints_of(read_yaml(text, "a")), message) << text;
+    EXPECT_EQ(diagnostics_of(read_yaml(text, "a")), message) << text;
   }
 }
 
-TEST(Yaml, ASectionGivenTwiceIsStillLookedInto) {
+TEST(Yaml, ReadsDuplicateSections) {
   const ParsedYaml settings = read_yaml("a:\n  b: 1\na:\n  c: 2\n", "f");
-  EXPECT_EQ(complaints_of(settings), "f:3:1: a: duplicate key, first set at f:1:1");
+  EXPECT_EQ(diagnostics_of(settings), "f:3:1: a: duplicate key, first set at f:1:1");
   EXPECT_EQ(describe(settings), "f:2:3 a.b = 1,\nf:4:3 a.c = 2,\n");
 }
 
-TEST(Yaml, DeepNestingIsRefusedNotRecursedInto) {
+TEST(Yaml, RejectsDeepNesting) {
   std::string deep;
   for (int level = 0; level < 20; ++level) {
     deep += fmt::format("{:{}}a:\n", "", level);
   }
-  EXPECT_EQ(complaints_of(read_yaml(deep, "a")), "a:17:17: nested more than 16 levels deep");
-  EXPECT_NE(complaints_of(read_yaml("a: " + std::string(100000, '['), "a")), "");
-  EXPECT_NE(complaints_of(read_yaml(std::string(100000, '{'), "a")), "");
-  EXPECT_NE(complaints_of(read_yaml(std::string(100000, '?'), "a")), "");
+  EXPECT_EQ(diagnostics_of(read_yaml(deep, "a")), "a:17:17: nested more than 16 levels deep");
+  EXPECT_NE(diagnostics_of(read_yaml("a: " + std::string(100000, '['), "a")), "");
+  EXPECT_NE(diagnostics_of(read_yaml(std::string(100000, '{'), "a")), "");
+  EXPECT_NE(diagnostics_of(read_yaml(std::string(100000, '?'), "a")), "");
 }
 
-TEST(Yaml, AFileThatIsTooLargeIsNotParsed) {
-  EXPECT_EQ(complaints_of(read_yaml(std::string(2000000, 'a'), "a")),
+TEST(Yaml, RejectsTooLargeFiles) {
+  EXPECT_EQ(diagnostics_of(read_yaml(std::string(2000000, 'a'), "a")),
             "a: expected at most 1048576 bytes, found 2000000");
 }
 
-TEST(Yaml, SettingsAreOneWordAsItStandsOrAPieceOfYaml) {
+TEST(Yaml, ReadsSettingsAsPlainTextOrYaml) {
   const std::pair<const char*, const char*> cases[] = {
       {"training.max_steps=5", "--set training.max_steps = 5,\n"},
       {"data.train=a: b #c=d", "--set data.train = a: b #c=d,\n"},
@@ -159,11 +159,11 @@ TEST(Yaml, SettingsAreOneWordAsItStandsOrAPieceOfYaml) {
   for (const auto& [text, expected] : cases) {
     const ParsedYaml settings = read_setting(text);
     EXPECT_EQ(describe(settings), expected) << text;
-    EXPECT_EQ(complaints_of(settings), "") << text;
+    EXPECT_EQ(diagnostics_of(settings), "") << text;
   }
 }
 
-TEST(Yaml, BadSettingsHaveTheirSentence) {
+TEST(Yaml, RejectsInvalidSettings) {
   const std::pair<const char*, const char*> cases[] = {
       {"training.max_steps", "--set: expected key=value, found \"training.max_steps\""},
       {"=5", "--set: expected key=value, found \"=5\""},
@@ -175,20 +175,20 @@ TEST(Yaml, BadSettingsHaveTheirSentence) {
       {"a.b={c: 1, c: 2}", "--set: a.b: a.b.c: duplicate key, first set at --set"},
   };
   for (const auto& [text, message] : cases) {
-    EXPECT_EQ(complaints_of(read_setting(text)), message) << text;
+    EXPECT_EQ(diagnostics_of(read_setting(text)), message) << text;
   }
 }
 
-TEST(Yaml, KeysThatNoMessageCouldNameAreCut) {
+TEST(Yaml, TruncatesLongKeysInErrors) {
   const std::string key(300'000, 'k');
-  const std::string wanted =
+  const std::string expected =
       "expected a key of at most 200 characters, found \"" + key.substr(0, 80) + "...\"";
-  EXPECT_EQ(complaints_of(read_yaml("run:\n  ? " + key + "\n  : 3\n  a: 1\n", "a")),
-            "a:2:5: " + wanted);
-  EXPECT_EQ(complaints_of(read_setting(key + "=1")), "--set: " + wanted);
+  EXPECT_EQ(diagnostics_of(read_yaml("run:\n  ? " + key + "\n  : 3\n  a: 1\n", "a")),
+            "a:2:5: " + expected);
+  EXPECT_EQ(diagnostics_of(read_setting(key + "=1")), "--set: " + expected);
 }
 
-TEST(Yaml, WhateverIsInTheFileReadingEnds) {
+TEST(Yaml, SurvivesRandomMutations) {
   const std::string seed =
       "model:\n  family: decoder\n  sizes: [1, \"2\", {a: b}]\n? [x]\n: &y !!t *z\n--- |\n x\n";
   std::mt19937 random(7);

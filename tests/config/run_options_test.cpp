@@ -17,7 +17,7 @@ std::string refusal(const ParallelOptions& options, int ranks) {
   return "";
 }
 
-TEST(RunOptions, TheDataAxisFillsTheRanks) {
+TEST(RunOptions, DataAxisFillsRanks) {
   ParallelOptions options;
   EXPECT_EQ(mesh_shape(options, 6), (MeshShape{6, 1, 1}));
   options.tensor = 2;
@@ -26,13 +26,13 @@ TEST(RunOptions, TheDataAxisFillsTheRanks) {
   EXPECT_EQ(mesh_shape(options, 6), (MeshShape{3, 1, 2}));
 }
 
-TEST(RunOptions, RanksThatDoNotFitAreRefused) {
+TEST(RunOptions, RejectsRankCountMismatch) {
   ParallelOptions options;
   options.tensor = 4;
   EXPECT_EQ(
       refusal(options, 6),
-      "expected a multiple of parallel.context_parallel_size 1 x "
-      "parallel.tensor_parallel_size 4 ranks, found 6; run \"longspan launch -n 8 -- ...\" or "
+      "expected a multiple of 4 ranks (parallel.context_parallel_size 1 x "
+      "parallel.tensor_parallel_size 4), found 6; run \"longspan launch -n 8 -- ...\" or "
       "\"mpirun -n 8 longspan ...\", or reduce these keys");
   options.data = 2;
   EXPECT_EQ(
@@ -42,8 +42,8 @@ TEST(RunOptions, RanksThatDoNotFitAreRefused) {
       "-- ...\" or \"mpirun -n 8 longspan ...\", or set these keys to a product of 4");
 }
 
-// The complaint about keys that are given, each on a line of a.yaml.
-std::string complaint(const std::vector<std::pair<std::string, std::string>>& settings) {
+// The error of these settings, one per line of a.yaml.
+std::string error_for(const std::vector<std::pair<std::string, std::string>>& settings) {
   ParallelOptions parallel;
   PrecisionOptions precision;
   OptionTable table;
@@ -64,37 +64,37 @@ std::string complaint(const std::vector<std::pair<std::string, std::string>>& se
   return "";
 }
 
-TEST(RunOptions, WhatHasNothingToActOnIsRefused) {
-  EXPECT_EQ(complaint({{"parallel.sequence_parallel", "true"}}),
+TEST(RunOptions, RejectsOptionsWithoutEffect) {
+  EXPECT_EQ(error_for({{"parallel.sequence_parallel", "true"}}),
             "a.yaml:1:1: parallel.sequence_parallel requires parallel.tensor_parallel_size of at "
             "least 2, found 1");
   const std::string only = " requires precision.compute_dtype: float16";
-  EXPECT_EQ(complaint({{"precision.compute_dtype", "bfloat16"},
+  EXPECT_EQ(error_for({{"precision.compute_dtype", "bfloat16"},
                        {"precision.loss_scale.init_scale", "1024"}}),
             "a.yaml:2:1: precision.loss_scale.init_scale: 1024" + only);
-  EXPECT_EQ(complaint({{"precision.loss_scale.growth_interval", "10"}}),
+  EXPECT_EQ(error_for({{"precision.loss_scale.growth_interval", "10"}}),
             "a.yaml:1:1: precision.loss_scale.growth_interval: 10" + only);
-  EXPECT_EQ(complaint({{"precision.loss_scale.hysteresis", "1"}}),
+  EXPECT_EQ(error_for({{"precision.loss_scale.hysteresis", "1"}}),
             "a.yaml:1:1: precision.loss_scale.hysteresis: 1" + only);
-  // What a resolved configuration says of every run.
-  EXPECT_EQ(complaint({{"precision.loss_scale.init_scale", "65536"}}), "");
+  // A resolved configuration contains the default.
+  EXPECT_EQ(error_for({{"precision.loss_scale.init_scale", "65536"}}), "");
 }
 
-TEST(RunOptions, ALossScaleIsAPowerOfTwo) {
-  EXPECT_EQ(complaint({{"precision.compute_dtype", "float16"},
+TEST(RunOptions, RejectsInvalidLossScale) {
+  EXPECT_EQ(error_for({{"precision.compute_dtype", "float16"},
                        {"precision.loss_scale.init_scale", "1024"}}),
             "");
-  EXPECT_EQ(complaint({{"precision.compute_dtype", "float16"},
+  EXPECT_EQ(error_for({{"precision.compute_dtype", "float16"},
                        {"precision.loss_scale.init_scale", "1000"}}),
             "a.yaml:2:1: precision.loss_scale.init_scale: expected a power of two, found 1000");
 }
 
-TEST(RunOptions, NarrowGradientsOfFloat64AreRefused) {
-  EXPECT_EQ(complaint({{"precision.compute_dtype", "float64"},
+TEST(RunOptions, RejectsNarrowGradientsForFloat64) {
+  EXPECT_EQ(error_for({{"precision.compute_dtype", "float64"},
                        {"precision.grad_reduce_dtype", "bfloat16"}}),
             "a.yaml:2:1: precision.grad_reduce_dtype: bfloat16 cannot be combined with "
             "precision.compute_dtype: float64; set it to float32");
-  EXPECT_EQ(complaint({{"precision.compute_dtype", "float64"},
+  EXPECT_EQ(error_for({{"precision.compute_dtype", "float64"},
                        {"precision.grad_reduce_dtype", "float32"}}),
             "");
 }

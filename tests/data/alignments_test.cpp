@@ -12,13 +12,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(AlignmentFile, AreReadAsTheyAreWritten) {
+TEST(ParseAlignment, ReturnsLinks) {
   EXPECT_THAT(parse_alignment("0-0 12-3\t 2-1", {13, 4}, "f:1"),
               ElementsAre(AlignmentLink{0, 0}, AlignmentLink{12, 3}, AlignmentLink{2, 1}));
   EXPECT_TRUE(parse_alignment("", {1, 1}, "f:1").empty());
 }
 
-TEST(AlignmentFile, RefuseWhatIsNoLink) {
+TEST(ParseAlignment, RejectsInvalidOrOutOfRangeLinks) {
   for (const char* bad : {"1", "1-", "-1-2", "1-2-3", "a-1", "1--2", "1-2x"})
     EXPECT_THAT(sentence_of<DataError>([&] {
                   parse_alignment(bad, {9, 9}, "f:7");
@@ -36,7 +36,7 @@ TEST(AlignmentFile, RefuseWhatIsNoLink) {
     EXPECT_LT(sentence_of<DataError>([&] { parse_alignment(word, {2, 1}, "f:7"); }).size(), 300U);
 }
 
-TEST(AlignmentFile, AreAFieldOfPairs) {
+TEST(AlignmentFile, ParallelCorpusProvidesLinksField) {
   const TemporaryFile source("abc\nd\nef\n"), target("xy\nz\nuvw\n"), links("0-1 2-1 2-0\n\n1-2");
   const auto open = [&](const TemporaryFile& of) {
     return open_parallel_corpus(
@@ -74,7 +74,7 @@ TEST(AlignmentFile, AreAFieldOfPairs) {
                           -1));
   EXPECT_EQ(batch.count("linked"), 3);
   EXPECT_EQ(batch.count("cells"), 1 * 2 + 3 * 3 + 2 * 4);
-  // What is cut takes its links with it.
+  // Truncation drops the links of removed tokens.
   const Batch cut = pairs->read({.examples = rows, .columns = {3, 4}, .longest = 2});
   const auto left = cut.field("links").span<std::int64_t>();
   EXPECT_EQ(cut.field("links").shape(), (Shape{4, 1, 2}));

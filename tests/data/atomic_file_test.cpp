@@ -24,20 +24,20 @@ std::vector<std::string> names_in(const fs::path& folder) {
 
 using Names = std::vector<std::string>;
 
-TEST(AtomicFile, RemovesWhatWhoWasKilledHasLeft) {
-  const testing::TemporaryDirectory place;
-  const fs::path path = place.path() / "a.tokens";
+TEST(AtomicFile, RemovesLeftoversFromKilledWriters) {
+  const testing::TemporaryDirectory directory;
+  const fs::path path = directory.path() / "a.tokens";
   for (const char* const name :
        {"a.tokens.tmp-0123abcd-17", "a.tokens.tmp-mine", "b.tokens.tmp-0123abcd-17"})
-    std::ofstream(place.path() / name) << "t";
+    std::ofstream(directory.path() / name) << "t";
   {
     AtomicFile first(path);
     AtomicFile second(path);
-    EXPECT_EQ(names_in(place.path()).size(), 4U);
+    EXPECT_EQ(names_in(directory.path()).size(), 4U);
     first.write(std::string_view("text"));
     first.finish();
   }
-  EXPECT_EQ(names_in(place.path()),
+  EXPECT_EQ(names_in(directory.path()),
             (Names{"a.tokens", "a.tokens.tmp-mine", "b.tokens.tmp-0123abcd-17"}));
 }
 

@@ -31,7 +31,7 @@ class BatchLoaderTest : public ::testing::Test {
   TemporaryFile file_{text_of(1000)};
 };
 
-TEST_F(BatchLoaderTest, GivesTheSourcesBatchesInTheirOrder) {
+TEST_F(BatchLoaderTest, ReturnsBatchesInSourceOrder) {
   for (const std::size_t ahead : {0u, 1u, 2u, 5u}) {
     const auto plain = source();
     BatchLoader loader(source(), ahead);
@@ -46,14 +46,14 @@ TEST_F(BatchLoaderTest, GivesTheSourcesBatchesInTheirOrder) {
   }
 }
 
-TEST_F(BatchLoaderTest, CursorsDoNotCountWhatWasOnlyReadAhead) {
+TEST_F(BatchLoaderTest, CursorsExcludePrefetchedBatches) {
   BatchLoader loader(source(), 4);
   loader.next();
-  // However far the thread has come by now, one batch was taken.
+  // One batch was consumed, however many were prefetched.
   EXPECT_THAT(values(loader.cursors()), ::testing::ElementsAre(16, 0, 16, 0, 16, 0, 16, 0));
 }
 
-TEST_F(BatchLoaderTest, RestoringDropsWhatWasReadAhead) {
+TEST_F(BatchLoaderTest, RestoreDropsPrefetchedBatches) {
   for (const std::size_t ahead : {0u, 3u}) {
     BatchLoader loader(source(), ahead);
     for (int i = 0; i < 20; ++i) loader.next();
@@ -68,12 +68,12 @@ TEST_F(BatchLoaderTest, RestoringDropsWhatWasReadAhead) {
   }
 }
 
-TEST_F(BatchLoaderTest, AnErrorComesInItsTurnAndStays) {
+TEST_F(BatchLoaderTest, ThrowsReadErrorAfterEarlierBatches) {
   file_.write(text_of(4 << 16));
   BatchLoader loader(source(1 << 12), 2);
   loader.next();
   file_.resize(100);
-  // What was read before the file was cut is still given.
+  // Batches read before the truncation are still returned.
   const auto take_all = [&] {
     for (int i = 0; i < 4; ++i) loader.next();
   };
@@ -81,7 +81,7 @@ TEST_F(BatchLoaderTest, AnErrorComesInItsTurnAndStays) {
   EXPECT_THROW(loader.next(), DataError);
 }
 
-TEST_F(BatchLoaderTest, EndsWhateverItsThreadIsDoing) {
+TEST_F(BatchLoaderTest, DestructorStopsPrefetchThread) {
   for (int i = 0; i < 200; ++i) {
     BatchLoader loader(source(), 1 + static_cast<std::size_t>(i % 3));
     for (int k = 0; k < i % 4; ++k) loader.next();

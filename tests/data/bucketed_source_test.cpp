@@ -25,12 +25,12 @@ using testing::source_of;
 
 constexpr BucketOptions small = {.batch_tokens = 640, .longest = 0};
 
-// The last batch was the last of an epoch.
+// Returns whether the last batch ended an epoch.
 bool ends_epoch(const BucketedSource& source) {
   return source.cursors().span<std::int64_t>()[1] == source.batches_of_epoch();
 }
 
-// The sources of the rows that are not empty, batch after batch of one epoch.
+// Returns the source texts of nonempty rows for each batch of one epoch.
 std::vector<std::vector<std::string>> epoch_of(BucketedSource& source) {
   std::vector<std::vector<std::string>> batches;
   while (true) {
@@ -54,22 +54,22 @@ bool equal(const Tensor& a, const Tensor& b) {
          std::ranges::equal(a.span<std::int64_t>(), b.span<std::int64_t>());
 }
 
-TEST(BucketedSource, EachExampleIsThereOnceAnEpochInAnotherOrder) {
+TEST(BucketedSource, ShufflesEachExampleOncePerEpoch) {
   BucketedSource source(pairs_of(500), small, 7, {});
   const auto first = epoch_of(source);
   const auto second = epoch_of(source);
-  std::vector<std::string> wanted;
+  std::vector<std::string> expected;
   const TemporaryFile lines(testing::pair_text(500).source);
   std::ifstream file(lines.path());
-  for (std::string line; std::getline(file, line);) wanted.push_back(line);
-  std::ranges::sort(wanted);
-  EXPECT_EQ(sorted(first), wanted);
-  EXPECT_EQ(sorted(second), wanted);
+  for (std::string line; std::getline(file, line);) expected.push_back(line);
+  std::ranges::sort(expected);
+  EXPECT_EQ(sorted(first), expected);
+  EXPECT_EQ(sorted(second), expected);
   EXPECT_NE(first, second);
   EXPECT_GT(first.size(), 30u);
 }
 
-TEST(BucketedSource, TheOrderIsAFunctionOfTheSeedAndTheEpoch) {
+TEST(BucketedSource, OrderDependsOnlyOnSeedAndEpoch) {
   BucketedSource a(pairs_of(300), small, 7, {});
   BucketedSource b(pairs_of(300), small, 7, {});
   BucketedSource other(pairs_of(300), small, 8, {});
@@ -80,7 +80,7 @@ TEST(BucketedSource, TheOrderIsAFunctionOfTheSeedAndTheEpoch) {
   EXPECT_EQ(epoch_of(b), second);
 }
 
-TEST(BucketedSource, BatchesKeepTheBudgetAndTheMultipleAndHoldLittlePadding) {
+TEST(BucketedSource, BatchesRespectTokenBudgetWithLittlePadding) {
   BucketedSource source(pairs_of(3000), {.batch_tokens = 2000, .longest = 0}, 1, {});
   std::int64_t padded = 0;
   std::int64_t real = 0;
@@ -95,11 +95,11 @@ TEST(BucketedSource, BatchesKeepTheBudgetAndTheMultipleAndHoldLittlePadding) {
     padded += batch.rows() * columns;
     real += batch.count("tokens") + batch.count("source_tokens");
   }
-  // Lengths are about 25, so that multiples of 8 alone waste about 4 in 29.
+  // Lengths average 25, so rounding to multiples of 8 alone wastes about 4 of 29 positions.
   EXPECT_GT(static_cast<double>(real) / static_cast<double>(padded), 0.75);
 }
 
-TEST(BucketedSource, GlobalBatchesAreTheSameOnEveryLayout) {
+TEST(BucketedSource, GlobalBatchesAreEqualOnEveryLayout) {
   BucketedSource whole(pairs_of(200), small, 3, {});
   for (const auto& [ranks, accumulation] : {std::pair{2, 1}, {3, 2}, {8, 4}}) {
     whole.restore(Tensor::from<std::int64_t>(
@@ -136,7 +136,7 @@ TEST(BucketedSource, GlobalBatchesAreTheSameOnEveryLayout) {
   }
 }
 
-TEST(BucketedSource, GoesOnInTheMiddleOfAnEpochOnAnyLayout) {
+TEST(BucketedSource, ResumesMidEpochOnAnyLayout) {
   BucketedSource source(pairs_of(300), small, 5, {});
   epoch_of(source);
   for (int i = 0; i < 7; ++i) source.next();
@@ -159,7 +159,7 @@ TEST(BucketedSource, GoesOnInTheMiddleOfAnEpochOnAnyLayout) {
   }
 }
 
-TEST(BucketedSource, GoesOnAtTheNextEpochWhereTheBatchesAreOthers) {
+TEST(BucketedSource, ResumesAtNextEpochIfBatchesChanged) {
   const auto cursors_after = [](int batches) {
     BucketedSource source(pairs_of(100), small, 5, {});
     for (int i = 0; i < batches; ++i) source.next();
@@ -171,48 +171,48 @@ TEST(BucketedSource, GoesOnAtTheNextEpochWhereTheBatchesAreOthers) {
   fewer.batch_tokens = 500;
   BucketOptions wider = small;
   wider.length_multiple = 16;
-  const auto goes_on = [](const BucketOptions& options,
+  const auto resumed = [](const BucketOptions& options,
                           std::uint64_t seed,
                           const Tensor& cursors,
-                          std::string& told) {
+                          std::string& note) {
     BucketedSource source(pairs_of(100), options, seed, {1, 2, 1});
     source.restore(cursors);
-    told = source.restore_warning();
+    note = source.restore_warning();
     const auto now = source.cursors();
     return std::pair(now.span<std::int64_t>()[0], now.span<std::int64_t>()[1]);
   };
-  std::string told;
-  using Place = std::pair<std::int64_t, std::int64_t>;
-  EXPECT_EQ(goes_on(small, 5, cursors_after(3), told), (Place{0, 3}));
-  EXPECT_EQ(told, "");
+  std::string note;
+  using Point = std::pair<std::int64_t, std::int64_t>;
+  EXPECT_EQ(resumed(small, 5, cursors_after(3), note), (Point{0, 3}));
+  EXPECT_EQ(note, "");
   for (const auto& [options, seed] :
        {std::pair(fewer, 5), std::pair(wider, 5), std::pair(small, 6)}) {
     const auto number = static_cast<std::uint64_t>(seed);
-    EXPECT_EQ(goes_on(options, number, cursors_after(3), told), (Place{1, 0}));
-    EXPECT_THAT(told,
+    EXPECT_EQ(resumed(options, number, cursors_after(3), note), (Point{1, 0}));
+    EXPECT_THAT(note,
                 HasSubstr(fmt::format("resuming at the start of epoch 1, skipping the rest of "
                                       "epoch 0 after 3 of {} batches",
                                       all)));
-    // Nothing of an epoch was read, or all of it.
-    EXPECT_EQ(goes_on(options, number, cursors_after(0), told), (Place{0, 0}));
-    EXPECT_EQ(told, "");
-    EXPECT_EQ(goes_on(options, number, cursors_after(all), told), (Place{1, 0}));
-    EXPECT_EQ(told, "");
+    // No examples are skipped at the boundary of an epoch.
+    EXPECT_EQ(resumed(options, number, cursors_after(0), note), (Point{0, 0}));
+    EXPECT_EQ(note, "");
+    EXPECT_EQ(resumed(options, number, cursors_after(all), note), (Point{1, 0}));
+    EXPECT_EQ(note, "");
   }
-  // An older version had other batches, perhaps more of them.
+  // Cursors of an older version lack the number of batches, and may exceed it.
   const auto old_cursor = [](std::int64_t batches) {
     const std::array<std::int64_t, 2> state = {0, batches};
     return Tensor::from<std::int64_t>(state, {1, 2}, Device::cpu(), MemoryTag::workspace);
   };
-  EXPECT_EQ(goes_on(small, 5, old_cursor(0), told), (Place{0, 0}));
-  EXPECT_EQ(told, "");
+  EXPECT_EQ(resumed(small, 5, old_cursor(0), note), (Point{0, 0}));
+  EXPECT_EQ(note, "");
   for (const int batches : {3, all + 5}) {
-    EXPECT_EQ(goes_on(small, 5, old_cursor(batches), told), (Place{1, 0}));
-    EXPECT_THAT(told, HasSubstr(fmt::format("the rest of epoch 0 after {} batches", batches)));
+    EXPECT_EQ(resumed(small, 5, old_cursor(batches), note), (Point{1, 0}));
+    EXPECT_THAT(note, HasSubstr(fmt::format("the rest of epoch 0 after {} batches", batches)));
   }
 }
 
-TEST(SortedBatches, HaveAtMostSoManyTokensAndRows) {
+TEST(SortedBatches, LimitsTokensAndRows) {
   const std::vector<std::int64_t> tokens = {3, 8, 0, 8, 1, 2};
   const auto batches = [&](std::int64_t budget, std::int64_t most_rows) {
     return examples_of(sorted_batches(
@@ -229,7 +229,7 @@ TEST(SortedBatches, HaveAtMostSoManyTokensAndRows) {
   EXPECT_EQ(batches(4, 9), (Batches{{1}, {3}, {0}, {5, 4}}));
 }
 
-TEST(BucketedSource, RefusesCursorsThatAreNoPlaceInTheData) {
+TEST(BucketedSource, RejectsInvalidCursors) {
   BucketedSource source(pairs_of(100), small, 5, {});
   const auto at_cursor = [&](std::vector<std::int64_t> values) {
     return sentence_of<DataError>([&] {
@@ -245,21 +245,21 @@ TEST(BucketedSource, RefusesCursorsThatAreNoPlaceInTheData) {
   EXPECT_EQ(at_cursor({4, 2}), "");
 }
 
-TEST(BucketedSource, WhatIsTooLongIsCutLeftOutOrRefused) {
+TEST(BucketedSource, TruncatesSkipsOrRejectsOverlongExamples) {
   const auto pairs = pairs_of("ab\nabcdefghijkl\nabc\n", "x\ny\nz\n");
-  const auto sources = [&](OverlongPolicy too_long, std::string& told) {
+  const auto sources = [&](OverlongPolicy too_long, std::string& note) {
     BucketedSource source(pairs, {.batch_tokens = 64, .longest = 10, .too_long = too_long}, 1, {});
-    told = source.lengths().describe();
+    note = source.lengths().describe();
     return sorted(epoch_of(source));
   };
-  std::string told;
-  EXPECT_THAT(sources(OverlongPolicy::truncate, told),
+  std::string note;
+  EXPECT_THAT(sources(OverlongPolicy::truncate, note),
               ::testing::ElementsAre("ab", "abc", "abcdefghij"));
-  EXPECT_THAT(told,
+  EXPECT_THAT(note,
               HasSubstr("1 of 3 examples exceed data.max_length = 10 tokens and are truncated"));
-  EXPECT_THAT(sources(OverlongPolicy::skip, told), ::testing::ElementsAre("ab", "abc"));
-  EXPECT_THAT(told, HasSubstr("and are skipped"));
-  EXPECT_THAT(sentence_of<DataError>([&] { sources(OverlongPolicy::error, told); }),
+  EXPECT_THAT(sources(OverlongPolicy::skip, note), ::testing::ElementsAre("ab", "abc"));
+  EXPECT_THAT(note, HasSubstr("and are skipped"));
+  EXPECT_THAT(sentence_of<DataError>([&] { sources(OverlongPolicy::error, note); }),
               HasSubstr(":2: expected at most data.max_length = 10 tokens, found 12"));
   EXPECT_THAT(
       sentence_of<DataError>([&] {
@@ -269,7 +269,7 @@ TEST(BucketedSource, WhatIsTooLongIsCutLeftOutOrRefused) {
       HasSubstr("all 3 examples exceed data.max_length = 1 tokens"));
 }
 
-TEST(BucketedSource, RefusesABudgetBelowTheLongestLine) {
+TEST(BucketedSource, RejectsTokenBudgetBelowLongestExample) {
   EXPECT_THAT(sentence_of<DataError>([] {
                 BucketedSource(
                     pairs_of("ab\nabcdefghijkl\n", "x\ny\n"), {.batch_tokens = 23}, 1, {});
@@ -277,8 +277,8 @@ TEST(BucketedSource, RefusesABudgetBelowTheLongestLine) {
               HasSubstr(":2: expected at most data.global_batch_tokens = 23 tokens with padding"));
 }
 
-TEST(BucketedSource, TwoHundredThousandLinesTakeSeconds) {
-  const std::clock_t begin = std::clock();  // of the processor: others may be at work
+TEST(BucketedSource, Batches200000ExamplesWithin30CpuSeconds) {
+  const std::clock_t begin = std::clock();  // processor time
   BucketedSource source(pairs_of(200000), {.batch_tokens = 8192, .longest = 0}, 1, {});
   std::set<std::string> seen;
   for (const auto& batch : epoch_of(source)) seen.insert(batch.begin(), batch.end());
@@ -286,13 +286,13 @@ TEST(BucketedSource, TwoHundredThousandLinesTakeSeconds) {
   EXPECT_LT(std::clock() - begin, 30 * CLOCKS_PER_SEC);
 }
 
-TEST(BucketedSource, SubwordsAreDrawnBySeedEpochAndExample) {
+TEST(BucketedSource, SamplesSubwordsBySeedEpochAndExample) {
   const auto tokenizer = Tokenizer::subwords(subword_model(SentencePieceModelType::unigram, 300));
   const std::string text = subword_text(60, 2);
   const auto pairs = pairs_of(text, text, tokenizer);
   const BucketOptions options = {.batch_tokens = 4096, .subword_sampling = 0.1};
   const auto lines_of = [&](BucketedSource& source) {
-    std::map<std::string, std::vector<std::int64_t>> ids;  // by the text that they are of
+    std::map<std::string, std::vector<std::int64_t>> ids;  // by text
     do {
       const Batch batch = source.next();
       for (std::int64_t i = 0; i < batch.rows(); ++i) {
@@ -306,10 +306,10 @@ TEST(BucketedSource, SubwordsAreDrawnBySeedEpochAndExample) {
   BucketedSource once(pairs, options, 1, {});
   BucketedSource again(pairs, options, 1, {});
   const auto first = lines_of(once);
-  EXPECT_EQ(first.size(), 60u);  // every text is still itself
+  EXPECT_EQ(first.size(), 60u);  // every text round-trips
   EXPECT_EQ(lines_of(again), first);
   EXPECT_NE(lines_of(once), first);
-  // Not what was drawn before: the place alone.
+  // Samples depend on the position, not on earlier samples.
   BucketedSource late(pairs, options, 1, {});
   late.restore(Tensor::from<std::int64_t>(
       std::vector<std::int64_t>{1, 0}, {1, 2}, Device::cpu(), MemoryTag::workspace));
@@ -320,7 +320,7 @@ TEST(BucketedSource, SubwordsAreDrawnBySeedEpochAndExample) {
   EXPECT_GT(others, 20u);
 }
 
-TEST(SequentialReader, GivesEachExampleOnceLongestFirstWithItsNumber) {
+TEST(SequentialReader, ReturnsEachExampleOnceLongestFirst) {
   const auto pairs = pairs_of(150);
   std::vector<int> seen(150);
   for (int rank = 0; rank < 2; ++rank) {
@@ -344,7 +344,7 @@ TEST(SequentialReader, GivesEachExampleOnceLongestFirstWithItsNumber) {
   EXPECT_EQ(seen, std::vector<int>(150, 1));
 }
 
-TEST(SequentialReader, SamplesExamplesOfAllLengths) {
+TEST(SequentialReader, SamplesAllLengthsOnAnyLayout) {
   const auto pairs = pairs_of(1000);
   const auto sample_of = [&](std::int64_t batches, std::uint64_t seed, BatchShard division) {
     std::set<std::int64_t> found;
@@ -374,12 +374,12 @@ TEST(SequentialReader, SamplesExamplesOfAllLengths) {
   const auto all = sample_of(100000, 1, {0, 1, 1});
   EXPECT_EQ(all.size(), 1000u);
   EXPECT_NEAR(mean_of(some), mean_of(all), 0.15 * mean_of(all));
-  // As many as fit: the next batch brings more.
+  // A larger limit adds a batch.
   EXPECT_GT(sample_of(21, 1, {0, 1, 1}).size(), some.size());
   EXPECT_GE(sample_of(1, 1, {0, 1, 1}).size(), 1u);
 }
 
-TEST(SequentialReader, CutsWhereTrainingLeavesOut) {
+TEST(SequentialReader, TruncatesExamplesThatTrainingSkips) {
   SequentialReader reader(pairs_of("ab\nabcdefghijkl\n", "x\ny\n"),
                           {.batch_tokens = 64, .longest = 10, .too_long = OverlongPolicy::skip},
                           {});
@@ -390,7 +390,7 @@ TEST(SequentialReader, CutsWhereTrainingLeavesOut) {
   EXPECT_EQ(reader.coverage().text(), "; 1 truncated to data.max_length = 10 tokens");
 }
 
-TEST(BucketedSource, IsReadAheadAsAnySource) {
+TEST(BucketedSource, BatchLoaderPreservesBatchesAndCursors) {
   BucketedSource source(pairs_of(100), small, 5, {});
   BatchLoader loader(std::make_unique<BucketedSource>(pairs_of(100), small, 5, BatchShard{}));
   for (int i = 0; i < 30; ++i) {
@@ -399,7 +399,7 @@ TEST(BucketedSource, IsReadAheadAsAnySource) {
   }
 }
 
-TEST(BucketOptions, HaveTheirKeys) {
+TEST(BucketOptions, ParsesDataKeys) {
   BucketOptions options;
   OptionTable table;
   declare(table, options);
@@ -416,7 +416,7 @@ TEST(BucketOptions, HaveTheirKeys) {
   EXPECT_EQ(options.subword_sampling, 0.2);
 }
 
-TEST(BucketOptions, SaysWhatAContextMeshNeeds) {
+TEST(BucketOptions, RequiresLengthMultipleForContextMesh) {
   EXPECT_EQ(context_problem({}, 1), "");
   EXPECT_EQ(context_problem({}, 4), "");
   EXPECT_THAT(context_problem({}, 8), HasSubstr("expected a multiple of 16"));

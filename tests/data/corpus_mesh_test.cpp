@@ -9,14 +9,14 @@
 namespace longspan::corpus_mesh_test {
 namespace {
 
-TEST(RequireSameCorpus, IsContentWhenEveryRankHasTheSameText) {
+TEST(RequireSameCorpus, AcceptsEqualTextOnEveryRank) {
   const TemporaryFile file("the same text");
   testing::on_ranks(4, [&](const Communicator& all) {
     EXPECT_NO_THROW(require_same_corpus(Corpus(file.path(), Tokenizer()), all));
   });
 }
 
-TEST(RequireSameCorpus, TellsEveryRankWhenOneHasAnotherText) {
+TEST(RequireSameCorpus, ThrowsOnEveryRankForDifferentText) {
   testing::on_ranks(4, [](const Communicator& all) {
     const TemporaryFile file(all.rank() == 2 ? "another text!" : "the same text");
     const Corpus corpus(file.path(), Tokenizer());

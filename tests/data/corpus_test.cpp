@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Text of characters of 1 to 4 bytes.
+// Returns random text with characters of 1 to 4 bytes.
 std::string mixed_text(int characters) {
   const std::vector<std::string> alphabet = {
       "a", "\n", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80"};
@@ -24,7 +24,7 @@ std::string mixed_text(int characters) {
   return text;
 }
 
-TEST(Corpus, ReadsTheSameTokensFromAnyPlaceInAnyPieces) {
+TEST(Corpus, ReadsEqualTokensFromAnyPosition) {
   const TemporaryFile file(mixed_text(200'000));
   for (const bool bytes : {true, false}) {
     const auto opened = std::make_shared<const InputFile>(file.path());
@@ -66,7 +66,7 @@ TEST(Corpus, ReadsTheSameTokensFromAnyPlaceInAnyPieces) {
   }
 }
 
-TEST(Corpus, TargetsAreTheNextTokensAndTheirBytesAreCounted) {
+TEST(Corpus, ReadPairsReturnsNextTokensAndCountsBytes) {
   const TemporaryFile file(
       "a\xC3\xA9"
       "b\xE2\x82\xAC");
@@ -82,7 +82,7 @@ TEST(Corpus, TargetsAreTheNextTokensAndTheirBytesAreCounted) {
   EXPECT_EQ(after, (CorpusPosition{3, 4}));
 }
 
-TEST(Corpus, ACharacterThatTrainingTextLacksIsFoundWhenTheFileIsOpened) {
+TEST(Corpus, RejectsUnknownCharactersUnlessAllowed) {
   const TemporaryFile train("abc");
   const TemporaryFile validation("abcab\xC3\xA9");
   const Tokenizer strict = Tokenizer::characters_of(InputFile(train.path()), false);
@@ -97,7 +97,7 @@ TEST(Corpus, ACharacterThatTrainingTextLacksIsFoundWhenTheFileIsOpened) {
   EXPECT_EQ(tokens.back(), 0);
 }
 
-TEST(Corpus, AFileThatChangesUnderItIsAnErrorAndNotASignal) {
+TEST(Corpus, ReportsFileTruncatedWhileReading) {
   const TemporaryFile file(mixed_text(100'000));
   const auto opened = std::make_shared<const InputFile>(file.path());
   const Corpus corpus(opened, Tokenizer::characters_of(*opened, false));
@@ -107,7 +107,7 @@ TEST(Corpus, AFileThatChangesUnderItIsAnErrorAndNotASignal) {
               HasSubstr("truncated while reading"));
 }
 
-TEST(Corpus, FingerprintsTellTextsAndTokenizersApart) {
+TEST(Corpus, FingerprintDistinguishesTextsAndTokenizers) {
   const std::string text = mixed_text(300'000);
   const TemporaryFile file(text);
   const TemporaryFile copy(text);
@@ -123,7 +123,7 @@ TEST(Corpus, FingerprintsTellTextsAndTokenizersApart) {
   EXPECT_NE(Corpus(copy.path(), Tokenizer()).fingerprint(), print);
 }
 
-TEST(Corpus, TheWholeHashIsOfEveryByteAndKnownOfCharacters) {
+TEST(Corpus, WholeHashCoversEveryByte) {
   std::string text = mixed_text(3'000'000);
   const TemporaryFile file(text);
   const Corpus bytes(file.path(), Tokenizer());
@@ -132,7 +132,7 @@ TEST(Corpus, TheWholeHashIsOfEveryByteAndKnownOfCharacters) {
   EXPECT_EQ(hash, XXH3_64bits(text.data(), text.size()));
   EXPECT_EQ(characters.whole_hash(0), hash);
   EXPECT_FALSE(bytes.whole_hash(bytes.bytes() - 1).has_value());
-  // Between two blocks of the sample.
+  // Flips a bit between two sampled blocks.
   const std::uint64_t print = bytes.fingerprint();
   const std::size_t place = text.size() / 256 * 100 + 8000;
   text[place] = static_cast<char>(text[place] ^ 1);

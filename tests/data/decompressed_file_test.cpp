@@ -27,7 +27,7 @@ std::string unpacked(const std::string& path, std::size_t block, std::size_t at_
   }
 }
 
-// Text that does not pack well, and text that packs too well.
+// Incompressible bytes, followed by highly compressible bytes.
 std::string some_text(std::size_t size) {
   std::mt19937 random(3);
   std::string text;
@@ -36,10 +36,10 @@ std::string some_text(std::size_t size) {
   return text;
 }
 
-TEST(DecompressedFile, GivesTheSameBytesWhereverItsBuffersEnd) {
+TEST(DecompressedFile, ReturnsEqualBytesForAnyBufferSize) {
   const std::string text = some_text(3000);
   const std::string later = "and what came later\n";
-  // Two members, two frames; a frame that is passed over; what packs nothing.
+  // Several gzip members and zstd frames, some empty, and a skippable frame.
   const std::string passed_over = std::string("\x50\x2a\x4d\x18\x03\x00\x00\x00", 8) + "abc";
   for (const std::string& content : {text + later,
                                      gzip_of(text) + gzip_of("") + gzip_of(later),
@@ -66,12 +66,12 @@ TEST(DecompressedFile, SkipsToAnyByte) {
   }
 }
 
-TEST(DecompressedFile, EveryCutAndEveryFlippedByteIsFound) {
+TEST(DecompressedFile, DetectsTruncationAndFlippedBytes) {
   const std::string text = some_text(80);
   for (const std::string& good : {gzip_of(text), zstd_of(text)}) {
     for (std::size_t size = 1; size < good.size(); ++size) {
       const TemporaryFile file(good.substr(0, size));
-      if (size < 4) continue;  // too short to be told
+      if (size < 4) continue;  // too short to detect the format
       EXPECT_EQ(sentence_of<DataError>([&] { unpacked(file.path(), 10, 100); }),
                 file.path() + ": byte " + std::to_string(size) +
                     ": unexpected end of the compressed data");
@@ -81,14 +81,14 @@ TEST(DecompressedFile, EveryCutAndEveryFlippedByteIsFound) {
       damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
       const TemporaryFile file(damaged);
       std::string text_of_it;
-      const std::string sentence =
+      const std::string message =
           sentence_of<DataError>([&] { text_of_it = unpacked(file.path(), 10, 100); });
-      // The time and the system in a header are not of the text.
-      if (sentence.empty()) {
+      // The time and the system in a gzip header do not affect the text.
+      if (message.empty()) {
         EXPECT_EQ(text_of_it, text) << at;
         EXPECT_LT(at, 10) << at;
       } else {
-        EXPECT_THAT(sentence,
+        EXPECT_THAT(message,
                     AnyOf(HasSubstr("is corrupt: "),
                           HasSubstr("unexpected end of the compressed data"),
                           HasSubstr("trailing data is not compressed")));
@@ -97,7 +97,7 @@ TEST(DecompressedFile, EveryCutAndEveryFlippedByteIsFound) {
   }
 }
 
-TEST(DecompressedFile, BytesMayBeginAsOtherFormatsDo) {
+TEST(DecompressedFile, DoesNotInterpretDecompressedBytes) {
   for (const std::string& bytes : {std::string("\x93NUMPY\1\0", 8),
                                    std::string("\x5d\0\0\0\1\0\0\0", 8),
                                    std::string("\xEF\xBB\xBF\0", 4)})
@@ -107,7 +107,7 @@ TEST(DecompressedFile, BytesMayBeginAsOtherFormatsDo) {
     }
 }
 
-TEST(DecompressedFile, WhatFollowsAndWhatIsCalledWrongIsRefused) {
+TEST(DecompressedFile, RejectsTrailingDataAndWrongExtensions) {
   for (const std::string& good : {gzip_of("abc"), zstd_of("abc")}) {
     const TemporaryFile file(good + "rest of it");
     EXPECT_THAT(sentence_of<DataError>([&] { unpacked(file.path(), 1000, 100); }),

@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 
 using Texts = std::vector<std::string>;
 
-// A file of that name in a folder of the test's.
+// A file with a given name in a temporary folder.
 class NamedFile {
  public:
   NamedFile(const std::string& name, std::string_view content)
@@ -54,7 +54,7 @@ Texts documents_of(DocumentReader& reader) {
   return texts;
 }
 
-// The same of every buffer, and from every document on.
+// Returns the documents. Checks every buffer size, and resuming after every document.
 Texts documents_of(const NamedFile& file, const DocumentFormat& form) {
   DocumentReader all(file.open(), form);
   const Texts texts = documents_of(all);
@@ -79,7 +79,7 @@ constexpr DocumentFormat lines = {.boundary = DocumentBoundary::line};
 constexpr DocumentFormat paragraphs = {.boundary = DocumentBoundary::paragraph};
 constexpr DocumentFormat whole = {.boundary = DocumentBoundary::file};
 
-TEST(DocumentReader, TextsAreCutAsTheFormSays) {
+TEST(DocumentReader, SplitsTextAtDocumentBoundaries) {
   const std::string text = "\n \none\r\ntwo é\n\n \t\n\nthree\n\nfour";
   const std::vector<std::pair<DocumentFormat, Texts>> cases = {
       {lines, {" ", "one", "two é", " \t", "three", "four"}},
@@ -93,14 +93,14 @@ TEST(DocumentReader, TextsAreCutAsTheFormSays) {
   EXPECT_EQ(documents_of(NamedFile("a.txt", "a\r\n\r\nb\r\n"), paragraphs), (Texts{"a", "b"}));
 }
 
-TEST(DocumentReader, EmptyDocumentsAreCounted) {
+TEST(DocumentReader, CountsSkippedEmptyDocuments) {
   const NamedFile file("a.txt", "a\n\n\r\nb\n\n");
   DocumentReader reader(file.open(), lines);
   EXPECT_EQ(documents_of(reader), (Texts{"a", "b"}));
   EXPECT_EQ(reader.num_skipped(), 3);
 }
 
-TEST(DocumentReader, EachLineOfJsonlIsADocument) {
+TEST(DocumentReader, ReadsEachJsonlLineAsDocument) {
   const std::string text =
       "{\"id\": 1, \"text\": \"one\\ntwo \\u00e9\\ud83d\\ude00\\u0000\"}\r\n\n"
       "{\"other\": {\"text\": [\"no\", {\"text\": 3}]}, \"text\": \"two\"}\n"
@@ -117,7 +117,7 @@ TEST(DocumentReader, EachLineOfJsonlIsADocument) {
       Texts{"b"});
 }
 
-TEST(DocumentReader, AWholeFileComesInPartsThatAreLines) {
+TEST(DocumentReader, ReturnsWholeFileInBoundedParts) {
   std::string text = "a\n" + std::string(40'000, 'x') + "é" + std::string(100'000, ' ');
   text += subword_text(30'000, 2);
   ASSERT_GT(text.size(), 600'000);
@@ -141,7 +141,7 @@ TEST(DocumentReader, AWholeFileComesInPartsThatAreLines) {
   }
 }
 
-// Of a whole file in parts that end at blanks.
+// Returns the parts of a whole file, which end before spaces.
 Texts parts_of(const NamedFile& file, std::optional<std::size_t> most) {
   const DocumentReaderOptions reading = {.parts = DocumentParts::places,
                                          .part = 40'000,
@@ -160,7 +160,7 @@ std::string joined(const Texts& parts) {
   return text;
 }
 
-TEST(DocumentReader, PartsBeginWithBlanks) {
+TEST(DocumentReader, SplitsPartsBeforeSpaces) {
   std::string text;
   while (text.size() < 900'000) text += "caf\u00e9 \u4e2d\u6587, ";
   for (const std::string& content : {text, gzip_of(text)}) {
@@ -171,7 +171,7 @@ TEST(DocumentReader, PartsBeginWithBlanks) {
   }
 }
 
-TEST(DocumentReader, WithoutBlanksAPartIsAsLongAsItMayBe) {
+TEST(DocumentReader, LimitsPartSizeWithoutSpaces) {
   std::string text = "x";
   while (text.size() < 600'000) text += "\u00e9";
   const NamedFile file("a.txt", text);
@@ -185,7 +185,7 @@ TEST(DocumentReader, WithoutBlanksAPartIsAsLongAsItMayBe) {
   }
 }
 
-TEST(DocumentReader, WithoutPlacesAPartEndsBeforeTheLastSpace) {
+TEST(DocumentReader, SplitsBeforeLastSpaceWithoutChunkBoundary) {
   std::string text;
   while (text.size() < 600'000) text += "\u4e2d\u6587. ";
   const NamedFile file("a.txt", text);
@@ -203,20 +203,20 @@ TEST(DocumentReader, WithoutPlacesAPartEndsBeforeTheLastSpace) {
   for (std::size_t i = 1; i < parts.size(); ++i) EXPECT_EQ(parts[i].front(), ' ');
 }
 
-// What is said when all documents are read.
-std::string sentence(const std::string& name,
+// Returns the error of reading all documents, without the path.
+std::string error_of(const std::string& name,
                      const std::string& content,
                      const DocumentFormat& form,
                      const DocumentReaderOptions& reading = {}) {
   const NamedFile file(name, content);
-  const std::string said = sentence_of<DataError>([&] {
+  const std::string message = sentence_of<DataError>([&] {
     DocumentReader reader(file.open(), form, reading);
     documents_of(reader);
   });
-  return said.starts_with(file.path()) ? said.substr(file.path().size()) : said;
+  return message.starts_with(file.path()) ? message.substr(file.path().size()) : message;
 }
 
-TEST(DocumentReader, WhatIsWrongIsSaidWithItsLine) {
+TEST(DocumentReader, ReportsErrorsWithLineOrByte) {
   const std::string good = "{\"text\": \"a\"}\n";
   for (const auto& [line, expected] : std::vector<std::pair<std::string, std::string>>{
            {"{\"text\": 3}", ":2: field \"text\": expected a string, found a number"},
@@ -235,36 +235,36 @@ TEST(DocumentReader, WhatIsWrongIsSaidWithItsLine) {
            {std::string(100'000, '[') + "1", ":2: expected an object, found a list"},
            {"{\"a\":" + std::string(1'000'000, '['), ":2: invalid JSON at byte 1000005"},
            {"{" + std::string(1'000'000, '9'), ":2: invalid JSON at byte "}}) {
-    const std::string said = sentence("a.jsonl", good + line + "\n" + good, {});
-    EXPECT_TRUE(said.starts_with(expected)) << said.substr(0, 300);
-    EXPECT_LT(said.size(), 400);
-    EXPECT_EQ(said.find('\n'), std::string::npos);
+    const std::string message = error_of("a.jsonl", good + line + "\n" + good, {});
+    EXPECT_TRUE(message.starts_with(expected)) << message.substr(0, 300);
+    EXPECT_LT(message.size(), 400);
+    EXPECT_EQ(message.find('\n'), std::string::npos);
   }
-  EXPECT_THAT(sentence("a.jsonl.gz", gzip_of(good + "x"), {}), HasSubstr(":2: invalid JSON"));
-  EXPECT_THAT(sentence("a.jsonl.gz", gzip_of(good).substr(0, 20), {}),
+  EXPECT_THAT(error_of("a.jsonl.gz", gzip_of(good + "x"), {}), HasSubstr(":2: invalid JSON"));
+  EXPECT_THAT(error_of("a.jsonl.gz", gzip_of(good).substr(0, 20), {}),
               HasSubstr(": byte 20: unexpected end of the compressed data"));
-  EXPECT_THAT(sentence("a.txt", "abc\xFF", whole, {.parts = DocumentParts::lines}),
+  EXPECT_THAT(error_of("a.txt", "abc\xFF", whole, {.parts = DocumentParts::lines}),
               HasSubstr(": byte 3: expected UTF-8, found bytes ff"));
 }
 
-TEST(DocumentReader, DocumentsThatAreTooLongAreRefusedBeforeTheyAreRead) {
+TEST(DocumentReader, RejectsOverlongDocumentsBeforeReadingThem) {
   const std::string one = "a\n" + std::string(101, 'x') + "\n";
   const DocumentReaderOptions reading = {.longest = 100, .block = 16};
-  EXPECT_EQ(sentence("a.txt", one, lines, reading),
+  EXPECT_EQ(error_of("a.txt", one, lines, reading),
             ": a line of more than 100 bytes begins at byte 2; split it into shorter documents");
-  EXPECT_EQ(sentence("a.txt", "a\n\nb\n" + one, paragraphs, reading),
+  EXPECT_EQ(error_of("a.txt", "a\n\nb\n" + one, paragraphs, reading),
             ": a paragraph of more than 100 bytes begins at byte 3; split it into shorter "
             "documents");
-  EXPECT_THAT(sentence("a.txt", one, whole, reading),
+  EXPECT_THAT(error_of("a.txt", one, whole, reading),
               HasSubstr("a document of more than 100 bytes"));
-  EXPECT_EQ(sentence("a.txt", std::string(99, 'x') + "\nabc", lines, reading), "");
-  // What unpacks to much more than there is memory is refused as soon.
+  EXPECT_EQ(error_of("a.txt", std::string(99, 'x') + "\nabc", lines, reading), "");
+  // Compressed input is rejected before it is fully decompressed.
   const std::string much = gzip_of(std::string(10'000'000, 'x'));
-  EXPECT_THAT(sentence("a.jsonl.gz", much, {}, {.longest = 1000, .block = 1000}),
+  EXPECT_THAT(error_of("a.jsonl.gz", much, {}, {.longest = 1000, .block = 1000}),
               HasSubstr("a line of more than 1000 bytes"));
 }
 
-TEST(DocumentFormat, TheTokenThatEndsDocumentsIsFound) {
+TEST(EndOfTextId, ResolvesTokenNamesAndIds) {
   EXPECT_EQ(end_of_text_id({}, Tokenizer()), std::nullopt);
   EXPECT_EQ(end_of_text_id({.end_of_text = "10"}, Tokenizer()), 10);
   EXPECT_EQ(

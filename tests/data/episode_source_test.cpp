@@ -1,4 +1,4 @@
-// Episodes as batches: the same on every layout, and exactly after a stop.
+// Batches of episodes: equal on every layout, and exact after resuming.
 #include "framework/data/episode_source.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ EpisodeSource source_of(int rank = 0, int ranks = 1) {
       parse_environment("numpad steps 13", "world"), layout, Random(7), rank, ranks, Device::cpu()};
 }
 
-// Seven steps, which are counted; at some of them an action is asked for.
+// Episodes of seven counted steps, some of which request an action.
 Environment counting_world() {
   return {.description = "a count",
           .actions = {"a", "b"},
@@ -41,7 +41,7 @@ Environment counting_world() {
               }};
 }
 
-TEST(EpisodeSource, AnEpisodeBeginsWithASegmentAndIsPaddedBehindItsEnd) {
+TEST(EpisodeSource, AlignsEpisodesToSegmentsAndPadsTheirEnd) {
   EpisodeSource source(counting_world(), layout, Random(1), 0, 1, Device::cpu());
   for (int episode = 0; episode < 2; ++episode) {
     const Batch first = source.next();
@@ -58,7 +58,7 @@ TEST(EpisodeSource, AnEpisodeBeginsWithASegmentAndIsPaddedBehindItsEnd) {
   }
 }
 
-TEST(EpisodeSource, StreamsMayBeginInTheMiddle) {
+TEST(EpisodeSource, StaggersStreamStarts) {
   EpisodeLayout staggered = layout;
   staggered.staggered = true;
   const Environment world = parse_environment("numpad steps 13", "world");
@@ -73,7 +73,7 @@ TEST(EpisodeSource, StreamsMayBeginInTheMiddle) {
   }
 }
 
-TEST(EpisodeSource, RanksReadTheRowsOfOneProcess) {
+TEST(EpisodeSource, RanksReadRowsOfGlobalBatch) {
   EpisodeSource whole = source_of();
   EpisodeSource parts[] = {source_of(0, 2), source_of(1, 2)};
   for (int batch = 0; batch < 7; ++batch) {
@@ -87,7 +87,7 @@ TEST(EpisodeSource, RanksReadTheRowsOfOneProcess) {
   }
 }
 
-TEST(EpisodeSource, GoesOnExactlyOnAnotherNumberOfRanks) {
+TEST(EpisodeSource, ResumesExactlyOnDifferentRankCount) {
   for (int before = 0; before < 5; ++before) {
     EpisodeSource source = source_of();
     for (int batch = 0; batch < before; ++batch) source.next();
@@ -102,7 +102,7 @@ TEST(EpisodeSource, GoesOnExactlyOnAnotherNumberOfRanks) {
   }
 }
 
-TEST(EpisodeSource, GoesOnAtTheSameStepInOtherSegments) {
+TEST(EpisodeSource, ResumesIfSegmentLengthDividesPosition) {
   EpisodeSource source = source_of();
   source.next();
   source.next();  // 10 steps of 13
@@ -127,7 +127,7 @@ TEST(EpisodeSource, GoesOnAtTheSameStepInOtherSegments) {
   EXPECT_THROW(none.restore(again.cursors()), DataError);
 }
 
-TEST(EpisodeSource, NoPlaceInAnEpisodeIsRefused) {
+TEST(EpisodeSource, RejectsInvalidCursors) {
   EpisodeSource source = source_of();
   const Ids wrong = {0, 0, 0, 3, 0, 0, 0, 0};
   EXPECT_THROW(source.restore(Tensor::from<std::int64_t>(wrong, {4, 2}, Device::cpu())), DataError);

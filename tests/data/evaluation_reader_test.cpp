@@ -21,7 +21,7 @@ std::string random_bytes(std::size_t size) {
   return text;
 }
 
-TEST(EvaluationReader, EveryTokenIsATargetOnceForAnyStreamsSegmentAndRanks) {
+TEST(EvaluationReader, PredictsEachTokenOnceForAnyLayout) {
   for (const std::size_t size : {2u, 3u, 5u, 64u, 201u}) {
     const std::string text = random_bytes(size);
     const TemporaryFile file(text);
@@ -30,7 +30,7 @@ TEST(EvaluationReader, EveryTokenIsATargetOnceForAnyStreamsSegmentAndRanks) {
       for (const std::int64_t segment : {1, 3, 16, 400}) {
         for (const int ranks : {1, 2}) {
           if (streams % ranks != 0) continue;
-          // What each stream predicts, one batch after another.
+          // Targets of each stream, in batch order.
           std::vector<std::string> found(static_cast<std::size_t>(streams));
           std::int64_t counted = 0;
           for (int rank = 0; rank < ranks; ++rank) {
@@ -51,7 +51,7 @@ TEST(EvaluationReader, EveryTokenIsATargetOnceForAnyStreamsSegmentAndRanks) {
                   continue;
                 }
                 if (run.empty()) run.push_back(static_cast<char>(tokens[k]));
-                // Each token is the target before it: nothing is left out within a stream.
+                // Each token equals the previous target: a stream has no gaps.
                 EXPECT_EQ(run.back(), static_cast<char>(tokens[k]));
                 run.push_back(static_cast<char>(targets[k]));
               }
@@ -73,7 +73,7 @@ TEST(EvaluationReader, EveryTokenIsATargetOnceForAnyStreamsSegmentAndRanks) {
   }
 }
 
-TEST(EvaluationReader, RewindingGivesTheSamePassAgain) {
+TEST(EvaluationReader, RewindRestartsPass) {
   const TemporaryFile file(random_bytes(50));
   EvaluationReader reader(Corpus(file.path(), Tokenizer()), {2, 7}, 0, 1, Device::cpu());
   const Batch first = reader.next();
@@ -85,7 +85,7 @@ TEST(EvaluationReader, RewindingGivesTheSamePassAgain) {
                                  again.field("tokens").span<std::int64_t>()));
 }
 
-TEST(EvaluationReader, BytesOfCharactersAreCounted) {
+TEST(EvaluationReader, CountsBytesOfMultibyteCharacters) {
   const TemporaryFile file("a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");
   const Tokenizer tokenizer = Tokenizer::characters_of(InputFile(file.path()), false);
   EvaluationReader reader(Corpus(file.path(), tokenizer), {2, 8}, 0, 1, Device::cpu());
@@ -95,12 +95,12 @@ TEST(EvaluationReader, BytesOfCharactersAreCounted) {
   EXPECT_EQ(batch.count("bytes"), 9);  // all but the first character
 }
 
-TEST(EvaluationReader, OfALimitTheBytesAreThoseOfTheText) {
+TEST(EvaluationReader, CountsTextBytesOfLimitedStreams) {
   const TemporaryFile known("ab");
   const Tokenizer tokenizer = Tokenizer::characters_of(InputFile(known.path()), true);
   const TemporaryFile file("aé漢aé漢aé漢a");
   const Corpus corpus(file.path(), tokenizer);
-  // Streams of 5 and 4 pairs: of each only the first 3 or fewer.
+  // Streams have 5 and 4 pairs; `most` limits each of them.
   for (const auto& [most, bytes] : {std::pair(1, 5), {2, 9}, {3, 12}}) {
     std::int64_t found = 0;
     EvaluationReader reader(corpus, {2, 2}, 0, 1, Device::cpu(), most);
@@ -109,7 +109,7 @@ TEST(EvaluationReader, OfALimitTheBytesAreThoseOfTheText) {
   }
 }
 
-TEST(EvaluationReader, NoBatchIsWiderThanTheText) {
+TEST(EvaluationReader, LimitsBatchWidthToStreamLength) {
   const TemporaryFile file(random_bytes(12));
   const std::int64_t longest = std::numeric_limits<std::int64_t>::max();
   EvaluationReader reader(Corpus(file.path(), Tokenizer()), {2, longest}, 0, 1, Device::cpu());
@@ -119,7 +119,7 @@ TEST(EvaluationReader, NoBatchIsWiderThanTheText) {
   EXPECT_EQ(batch.count("tokens"), 11);
 }
 
-TEST(EvaluationReader, OneTokenIsNotEnough) {
+TEST(EvaluationReader, RejectsSingleToken) {
   const TemporaryFile file("a");
   EXPECT_THAT(sentence_of<DataError>([&] {
                 EvaluationReader(Corpus(file.path(), Tokenizer()), {1, 1}, 0, 1, Device::cpu());

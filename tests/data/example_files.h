@@ -1,4 +1,4 @@
-// Examples for tests of batches: files that go when the test ends, and what a batch holds.
+// Temporary files of examples, and access to the fields of a batch.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace longspan::testing {
 
-// Pairs of lines of many lengths; line n says n, so that no two are the same.
+// Pairs of lines with many lengths. Line n begins with n, so that all lines differ.
 struct PairText {
   std::string source;
   std::string target;
@@ -45,7 +45,7 @@ inline std::shared_ptr<const Examples> pairs_of(int lines) {
   return pairs_of(text.source, text.target);
 }
 
-// Row `row` of a field, the first `length` columns.
+// Returns the first `length` columns of row `row` of a field.
 inline std::vector<std::int64_t> row(const Batch& batch,
                                      std::string_view field,
                                      std::int64_t row,
@@ -59,7 +59,7 @@ inline std::int64_t at(const Batch& batch, std::string_view field, std::int64_t 
   return batch.field(field).span<std::int64_t>()[static_cast<std::size_t>(row)];
 }
 
-// Bytes as text.
+// Returns the text of byte ids.
 inline std::string text_of(const std::vector<std::int64_t>& ids) {
   std::string text;
   for (const std::int64_t id : ids) text.push_back(static_cast<char>(id));

@@ -10,7 +10,7 @@
 namespace longspan::examples_mesh_test {
 namespace {
 
-TEST(ExamplesMesh, TheRanksReadTheRowsOfOneBatch) {
+TEST(ExamplesMesh, RanksReadRowsOfGlobalBatch) {
   const testing::PairText text = testing::pair_text(120);
   const TemporaryFile source(text.source);
   const TemporaryFile target(text.target);
@@ -32,7 +32,7 @@ TEST(ExamplesMesh, TheRanksReadTheRowsOfOneBatch) {
   });
 }
 
-TEST(ExamplesMesh, EveryRankSaysWhatIsWrongWithTheSides) {
+TEST(ExamplesMesh, EveryRankReportsUnequalLineCounts) {
   const TemporaryFile source("a\nb\n");
   const TemporaryFile target("x\ny\nz\n");
   testing::on_ranks(4, [&](const Communicator& all) {
@@ -42,7 +42,7 @@ TEST(ExamplesMesh, EveryRankSaysWhatIsWrongWithTheSides) {
   });
 }
 
-TEST(ExamplesMesh, EveryRankHasTheLabelsOfTheFirst) {
+TEST(ExamplesMesh, EveryRankReceivesLearnedLabels) {
   const TemporaryFile file("noun\ta\nverb\tb\n");
   testing::on_ranks(4, [&](const Communicator& all) {
     EXPECT_EQ(learn_labels(file.path(), all).labels, LabelSet({"noun", "verb"}));

@@ -1,4 +1,4 @@
-// A tokenizer.json of a few words that puts tokens around a text.
+// A small tokenizer.json whose post-processor adds special tokens.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@
 
 namespace longspan::testing {
 
-// Words, framed as BART's texts are.
+// Returns a tokenizer of words, by default with the special tokens of BART.
 inline Tokenizer framing_tokenizer(
     const std::string& post_processor =
         R"({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]})") {

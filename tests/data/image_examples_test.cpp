@@ -37,7 +37,7 @@ std::string refused(const std::string& image_bytes, const std::string& label_byt
   });
 }
 
-// A folder of labels "cat" and "dog" with images of 2 x 3.
+// A folder with the labels "cat" and "dog", and images of 2 x 3.
 class PngFolder {
  public:
   PngFolder() {
@@ -71,11 +71,11 @@ class PngFolder {
   testing::TemporaryDirectory directory_;
 };
 
-// A PNG file with these stored bytes, row by row; channels of 1 to 16 bits.
+// A PNG file with the given bytes of all rows, and channels of 1 to 16 bits.
 struct StoredPng {
   png_uint_32 width = 0;
   int depth = 8;
-  int colour = PNG_COLOR_TYPE_GRAY;
+  int color = PNG_COLOR_TYPE_GRAY;
   std::vector<png_byte> bytes;
   bool is_interlaced = false;
   // Adds chunks before the pixels.
@@ -89,10 +89,10 @@ std::vector<std::uint8_t> values_read(const StoredPng& image) {
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
   png_infop info = png_create_info_struct(png);
   png_init_io(png, file);
-  const bool is_palette = image.colour == PNG_COLOR_TYPE_PALETTE;
+  const bool is_palette = image.color == PNG_COLOR_TYPE_PALETTE;
   const int channels = is_palette ? 1
-                                  : 1 + ((image.colour & PNG_COLOR_MASK_COLOR) != 0 ? 2 : 0) +
-                                        ((image.colour & PNG_COLOR_MASK_ALPHA) != 0 ? 1 : 0);
+                                  : 1 + ((image.color & PNG_COLOR_MASK_COLOR) != 0 ? 2 : 0) +
+                                        ((image.color & PNG_COLOR_MASK_ALPHA) != 0 ? 1 : 0);
   const std::size_t row_bytes =
       (image.width * static_cast<std::size_t>(channels * image.depth) + 7) / 8;
   const std::size_t height = image.bytes.size() / row_bytes;
@@ -101,7 +101,7 @@ std::vector<std::uint8_t> values_read(const StoredPng& image) {
                image.width,
                static_cast<png_uint_32>(height),
                image.depth,
-               image.colour,
+               image.color,
                image.is_interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
                PNG_COMPRESSION_TYPE_DEFAULT,
                PNG_FILTER_TYPE_DEFAULT);
@@ -121,7 +121,7 @@ std::vector<std::uint8_t> values_read(const StoredPng& image) {
   return found.values;
 }
 
-TEST(ImageExamples, IdxFiles) {
+TEST(ImageExamples, ReadsIdxFiles) {
   const TemporaryFile first(images);
   const TemporaryFile second(numbers);
   const ImageFiles files = {first.path(), second.path()};
@@ -139,12 +139,12 @@ TEST(ImageExamples, IdxFiles) {
   EXPECT_EQ(at(batch, "label", 2), 0);
   EXPECT_EQ(at(batch, "length", 0), 4);
   EXPECT_EQ(batch.count("rows"), 2);
-  // Images are not cut, whatever data.max_length is.
+  // data.max_length does not truncate images.
   BucketedSource source(examples, {.batch_tokens = 16, .longest = 2}, 1, {});
   EXPECT_EQ(source.next().field("pixels").shape(), (Shape{2, 8}));
 }
 
-TEST(ImageExamples, RefusesIdxFilesThatAreNotWhatTheySay) {
+TEST(ImageExamples, RejectsInvalidIdxFiles) {
   EXPECT_EQ(refused(images, numbers), "");
   EXPECT_THAT(refused(images.substr(0, 27), numbers),
               HasSubstr("truncated: expected 12 bytes of images, as in the header, found 11"));
@@ -165,7 +165,7 @@ TEST(ImageExamples, RefusesIdxFilesThatAreNotWhatTheySay) {
   EXPECT_THAT(refused(vast, numbers), HasSubstr("axis 1 in the header"));
 }
 
-TEST(ImageExamples, LabelsThatTrainingDidNotHaveMayBeNone) {
+TEST(ImageExamples, AcceptsUnknownLabelsOnRequest) {
   const TemporaryFile first(images);
   const TemporaryFile second(numbers);
   const PngFolder folder;
@@ -199,7 +199,7 @@ TEST(ImageExamples, ReadsCompressedIdxFiles) {
   }
 }
 
-TEST(ImageExamples, HiddenFoldersAreNoClassesAndOtherFilesAreReported) {
+TEST(ImageExamples, SkipsHiddenFoldersAndReportsIgnoredFiles) {
   const PngFolder folder;
   const std::uint64_t before = fingerprint_of_folder(folder.path());
   folder.write(".ipynb_checkpoints/1.png", {2, 3, 1}, 40);
@@ -211,14 +211,14 @@ TEST(ImageExamples, HiddenFoldersAreNoClassesAndOtherFilesAreReported) {
   EXPECT_THAT(labels.names(), ElementsAre("cat", "dog"));
   std::string note;
   const auto examples =
-      open_images({folder.path()}, labels, Communicator(), [&](const ScanProgress& told) {
-        if (!told.note.empty()) note = told.note;
+      open_images({folder.path()}, labels, Communicator(), [&](const ScanProgress& scan) {
+        if (!scan.note.empty()) note = scan.note;
       });
   EXPECT_EQ(examples->size(), 4);
   EXPECT_THAT(note, HasSubstr("ignoring files \"dog/read.me\", \"eel/\""));
 }
 
-TEST(ImageExamples, FoldersOfPng) {
+TEST(ImageExamples, ReadsFoldersWithPngFiles) {
   const PngFolder folder;
   const LabelSet labels = learn_image_labels({folder.path()}, Communicator());
   EXPECT_THAT(labels.names(), ElementsAre("cat", "dog"));
@@ -232,7 +232,7 @@ TEST(ImageExamples, FoldersOfPng) {
   EXPECT_EQ(at(batch, "label", 1), 0);
 }
 
-TEST(ImageExamples, ColoursStandSideBySide) {
+TEST(ImageExamples, ReadsInterleavedRgbAndRejectsMixedShapes) {
   const PngFolder folder;
   folder.write("new/1.png", {1, 2, 3}, 5);
   const PngImage image = read_png(folder.path() + "/new/1.png");
@@ -243,7 +243,7 @@ TEST(ImageExamples, ColoursStandSideBySide) {
                         "found 1 x 2 x 3"));
 }
 
-// 0x00, 0x40, 0x80, 0xC0 of 8 bits, as 16 bits, whatever the file says of its colors.
+// Values 0x00, 0x40, 0x80 and 0xC0 with 8 and 16 bits, under each color description.
 TEST(PngImage, StoredValuesDoNotDependOnColorManagement) {
   const std::vector<png_byte> shallow = {0x00, 0x40, 0x80, 0xC0};
   const std::vector<png_byte> deep = {0x00, 0x00, 0x40, 0x40, 0x80, 0x80, 0xC0, 0xC0};
@@ -267,14 +267,14 @@ TEST(PngImage, StoredValuesDoNotDependOnColorManagement) {
                 ElementsAre(0, 64, 128, 192));
     EXPECT_THAT(values_read({.width = 1,
                              .depth = 16,
-                             .colour = PNG_COLOR_TYPE_RGB,
+                             .color = PNG_COLOR_TYPE_RGB,
                              .bytes = {0, 0, 0x40, 0x40, 0x80, 0x80},
                              .describe = describe}),
                 ElementsAre(0, 64, 128));
   }
 }
 
-TEST(PngImage, ValuesOfSixteenBitsBecomeTheNearestOfEight) {
+TEST(PngImage, Rounds16BitValuesToNearest8BitValues) {
   // 127, 128, 129, 385, 386, 65406, 65407 and 65535, divided by 257.
   EXPECT_THAT(
       values_read(
@@ -284,7 +284,7 @@ TEST(PngImage, ValuesOfSixteenBitsBecomeTheNearestOfEight) {
       ElementsAre(0, 0, 1, 1, 2, 254, 255, 255));
 }
 
-TEST(PngImage, FewerBitsAreSpreadOverAllValues) {
+TEST(PngImage, ScalesLowBitDepthsToFullRange) {
   EXPECT_THAT(values_read({.width = 4, .depth = 1, .bytes = {0b0110'0000}}),
               ElementsAre(0, 255, 255, 0));
   EXPECT_THAT(values_read({.width = 4, .depth = 2, .bytes = {0b0001'1011}}),
@@ -292,15 +292,15 @@ TEST(PngImage, FewerBitsAreSpreadOverAllValues) {
   EXPECT_THAT(values_read({.width = 2, .depth = 4, .bytes = {0x1F}}), ElementsAre(17, 255));
 }
 
-TEST(PngImage, PalettesBecomeTheirColors) {
+TEST(PngImage, ExpandsPalettesToRgb) {
   const auto palette = [](png_structp png, png_infop info) {
-    const png_color colours[] = {{1, 2, 3}, {100, 150, 200}, {255, 0, 9}, {4, 5, 6}};
-    png_set_PLTE(png, info, colours, 4);
+    const png_color colors[] = {{1, 2, 3}, {100, 150, 200}, {255, 0, 9}, {4, 5, 6}};
+    png_set_PLTE(png, info, colors, 4);
     png_set_gAMA(png, info, 1.0);
   };
   const StoredPng image = {.width = 2,
                            .depth = 2,
-                           .colour = PNG_COLOR_TYPE_PALETTE,
+                           .color = PNG_COLOR_TYPE_PALETTE,
                            .bytes = {0b1000'0000, 0b0111'0000},
                            .describe = palette};
   EXPECT_THAT(values_read(image), ElementsAre(255, 0, 9, 1, 2, 3, 100, 150, 200, 4, 5, 6));
@@ -313,14 +313,14 @@ TEST(PngImage, PalettesBecomeTheirColors) {
   EXPECT_THAT(values_read(transparent), ElementsAre(0, 0, 0, 1, 2, 3, 20, 30, 40, 4, 5, 6));
 }
 
-TEST(PngImage, TransparentValuesLieOnBlack) {
+TEST(PngImage, CompositesTransparencyOnBlack) {
   EXPECT_THAT(
       values_read(
-          {.width = 3, .colour = PNG_COLOR_TYPE_GRAY_ALPHA, .bytes = {200, 255, 200, 51, 200, 0}}),
+          {.width = 3, .color = PNG_COLOR_TYPE_GRAY_ALPHA, .bytes = {200, 255, 200, 51, 200, 0}}),
       ElementsAre(200, 40, 0));
   EXPECT_THAT(values_read({.width = 1,
                            .depth = 16,
-                           .colour = PNG_COLOR_TYPE_RGB_ALPHA,
+                           .color = PNG_COLOR_TYPE_RGB_ALPHA,
                            .bytes = {200, 200, 100, 100, 50, 50, 0x80, 0x00}}),
               ElementsAre(100, 50, 25));
   // One value that a chunk declares transparent.
@@ -335,7 +335,7 @@ TEST(PngImage, TransparentValuesLieOnBlack) {
               ElementsAre(7, 0, 9));
 }
 
-TEST(PngImage, InterlacedRowsAreInOrder) {
+TEST(PngImage, ReadsInterlacedRowsInOrder) {
   StoredPng image = {.width = 9, .depth = 16, .bytes = {}, .is_interlaced = true};
   std::vector<std::uint8_t> expected;
   for (int i = 0; i < 9 * 10; ++i) {
@@ -345,7 +345,7 @@ TEST(PngImage, InterlacedRowsAreInOrder) {
   EXPECT_EQ(values_read(image), expected);
 }
 
-TEST(ImageExamples, RefusesPngFilesThatAreCutOffOrDamaged) {
+TEST(ImageExamples, RejectsTruncatedOrDamagedPngFiles) {
   const PngFolder folder;
   EXPECT_EQ(folder.refused(), "");
   const std::string path = folder.path() + "/cat/2.png";
@@ -371,7 +371,7 @@ TEST(ImageExamples, RefusesPngFilesThatAreCutOffOrDamaged) {
   EXPECT_THAT(folder.refused(), HasSubstr("cat/2.png: cannot be read as a PNG file: Not a PNG"));
 }
 
-TEST(ImageExamples, RefusesAFolderWithoutImages) {
+TEST(ImageExamples, RejectsFolderWithoutImages) {
   const testing::TemporaryDirectory empty;
   EXPECT_THAT(
       sentence_of<DataError>([&] { learn_image_labels({empty.path().string()}, Communicator()); }),

@@ -22,7 +22,7 @@ std::string refused(std::string_view text) {
   });
 }
 
-TEST(LabelExamples, FieldsOfBytes) {
+TEST(LabelExamples, ReadsLabelsAndBytes) {
   const TemporaryFile file("noun\ta tab\there\nverb\tgo\n");
   const LabelSet labels = learn_labels(file.path(), Communicator()).labels;
   EXPECT_THAT(labels.names(), ElementsAre("noun", "verb"));
@@ -41,7 +41,7 @@ TEST(LabelExamples, FieldsOfBytes) {
   EXPECT_EQ(batch.count("bytes"), 12);
 }
 
-TEST(LabelExamples, RefusesWhatIsNoLabelledText) {
+TEST(LabelExamples, RejectsInvalidLines) {
   EXPECT_THAT(refused("noun\ta\nverb go\n"),
               HasSubstr(":2: expected a label, a tab and a text, found no tab"));
   EXPECT_THAT(refused("noun\ta\n\tgo\n"), HasSubstr(":2: has no label"));
@@ -56,8 +56,8 @@ LearnedLabels learned(std::string_view text) {
   return learn_labels(file.path(), Communicator());
 }
 
-TEST(LabelExamples, CountsDifferentTexts) {
-  // Few labels first, then many.
+TEST(LabelExamples, CountsDistinctTextsToDetectSwappedColumns) {
+  // One label for many texts, then many labels for few texts.
   std::string grows;
   for (int i = 0; i < 900; ++i) grows += fmt::format("all\ttext {}\n", i);
   for (int i = 0; i < 900; ++i) grows += fmt::format("class {}\ttext {}\n", i, i % 3);
@@ -69,12 +69,12 @@ TEST(LabelExamples, CountsDifferentTexts) {
   EXPECT_EQ(learned(swapped).texts, 2);
   EXPECT_TRUE(learned(swapped).may_be_swapped());
   EXPECT_TRUE(learned("a fine film\tgood\nso dull\tbad\nlovely\tgood\n").may_be_swapped());
-  // Few lines, a text of two classes, and texts that repeat.
+  // Too few lines, a text with two labels, and repeated texts.
   EXPECT_FALSE(learned("good\tfilm\nbad\tfilm\n").may_be_swapped());
   EXPECT_FALSE(learned("a\tx\nb\ty\nc\tz\na\tx\nb\tx\n").may_be_swapped());
 }
 
-TEST(LabelExamples, RejectsColumnsOfTheOtherOrder) {
+TEST(LabelExamples, RejectsSwappedColumns) {
   const TemporaryFile file("so dull\tbad\n");
   EXPECT_THAT(sentence_of<DataError>([&] {
                 open_labels(file.path(), LabelSet({"bad", "good"}), {}, Communicator());
@@ -83,7 +83,7 @@ TEST(LabelExamples, RejectsColumnsOfTheOtherOrder) {
                         "\"bad\"; swap the columns"));
 }
 
-TEST(LabelExamples, RefusesALabelThatTrainingDidNotHave) {
+TEST(LabelExamples, RejectsUnknownLabel) {
   const TemporaryFile file("noun\ta\nadverb\tso\n");
   EXPECT_THAT(sentence_of<DataError>([&] {
                 open_labels(file.path(), LabelSet({"noun", "verb"}), {}, Communicator());
@@ -91,7 +91,7 @@ TEST(LabelExamples, RefusesALabelThatTrainingDidNotHave) {
               HasSubstr(":2: unknown label \"adverb\", expected one of the 2 of training"));
 }
 
-TEST(LabelSet, IsSortedAndReadsBack) {
+TEST(LabelSet, SortsNamesAndRoundTripsThroughJson) {
   const LabelSet labels({"b", "a", "\xC3\xA9", "b"});
   EXPECT_THAT(labels.names(), ElementsAre("a", "b", "\xC3\xA9"));
   EXPECT_EQ(labels.id_of("b"), 1);
@@ -102,14 +102,14 @@ TEST(LabelSet, IsSortedAndReadsBack) {
   EXPECT_THAT(LabelSet({"10", "9", "x"}).names(), ElementsAre("10", "9", "x"));
 }
 
-TEST(LabelSet, KeepsAnOrderThatIsGiven) {
+TEST(LabelSet, KeepsGivenOrder) {
   const LabelSet labels = LabelSet::in_order({"b", "a"}, "here");
   EXPECT_EQ(labels.id_of("b"), 0);
   EXPECT_EQ(LabelSet::from_json(labels.to_json(), "here"), labels);
   EXPECT_FALSE(labels == LabelSet({"b", "a"}));
 }
 
-TEST(LabelSet, RefusesWhatIsNone) {
+TEST(LabelSet, RejectsInvalidJson) {
   const auto read = [](std::string_view json) {
     return sentence_of<DataError>([&] { LabelSet::from_json(json, "here"); });
   };
@@ -120,23 +120,23 @@ TEST(LabelSet, RefusesWhatIsNone) {
               HasSubstr("here: duplicate label \"b\""));
 }
 
-TEST(Lines, HaveTheirNumbersAndPlacesInAFileOfManyBlocks) {
+TEST(ForEachLineBlock, ReportsLineNumbersAndOffsetsAcrossBlocks) {
   std::string text;
-  std::vector<std::string> wanted;
+  std::vector<std::string> expected;
   for (int i = 0; i < 30; ++i) {
-    wanted.push_back(std::string(static_cast<std::size_t>(i) * 77777, 'x') + std::to_string(i));
-    text += wanted.back() + (i % 3 == 0 ? "\r\n" : i < 29 ? "\n" : "");
+    expected.push_back(std::string(static_cast<std::size_t>(i) * 77777, 'x') + std::to_string(i));
+    text += expected.back() + (i % 3 == 0 ? "\r\n" : i < 29 ? "\n" : "");
   }
   const TemporaryFile file(text);
   const InputFile opened(file.path());
-  std::int64_t heard = 0;
+  std::int64_t scanned = 0;
   std::size_t found = 0;
   for_each_line_block(
       opened,
-      [&](const ScanProgress& progress) { heard = progress.done; },
+      [&](const ScanProgress& progress) { scanned = progress.done; },
       [&](std::span<const Line> lines) {
         for (const Line& line : lines) {
-          EXPECT_EQ(line.text, wanted.at(found));
+          EXPECT_EQ(line.text, expected.at(found));
           EXPECT_EQ(line.number, static_cast<std::int64_t>(++found));
           EXPECT_EQ(text.substr(static_cast<std::size_t>(line.offset), line.text.size()),
                     line.text);
@@ -146,10 +146,10 @@ TEST(Lines, HaveTheirNumbersAndPlacesInAFileOfManyBlocks) {
         }
       });
   EXPECT_EQ(found, 30u);
-  EXPECT_EQ(heard, opened.size());
+  EXPECT_EQ(scanned, opened.size());
 }
 
-TEST(ExampleIndex, KeepsPlacesAndLengthsAndRefusesWhatIsTooLarge) {
+TEST(ExampleIndex, StoresOffsetsAndLengthsWithinLimits) {
   ExampleIndex index;
   index.add(0, 5, "here");
   index.add(ExampleIndex::most_offset, ExampleIndex::most_tokens, "here");

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Pieces between bars; "$" where a line ends.
+// Formats chunks between bars, with "$" at the end of a line.
 std::string shown(std::string_view text,
                   bool last,
                   std::size_t longest,
@@ -29,7 +29,7 @@ std::string shown(std::string_view text,
   return result;
 }
 
-TEST(LinePieces, AreLinesAndWhatIsLeftAtTheEnd) {
+TEST(SplitLines, ReturnsLinesAndUnterminatedRest) {
   EXPECT_EQ(shown("ab\n\nc", true, 8), "|ab$|$|c|");
   EXPECT_EQ(shown("ab\n", true, 8), "|ab$|");
   std::size_t used = 0;
@@ -37,7 +37,7 @@ TEST(LinePieces, AreLinesAndWhatIsLeftAtTheEnd) {
   EXPECT_EQ(used, 4);
 }
 
-TEST(LinePieces, ALongLineIsCutBeforeASpaceOrBetweenCharacters) {
+TEST(SplitLines, SplitsLongLinesAtSpacesOrCharacters) {
   EXPECT_EQ(shown("one two three\n", true, 8), "|one two| three$|");
   EXPECT_EQ(shown("abcdefgh\nx", true, 8), "|abcdefgh$|x|");
   EXPECT_EQ(shown("abcdefghi", true, 8), "|abcdefgh|i|");
@@ -45,8 +45,8 @@ TEST(LinePieces, ALongLineIsCutBeforeASpaceOrBetweenCharacters) {
   EXPECT_EQ(shown("          ", true, 4), "|    |    |  |");
 }
 
-TEST(LinePieces, OfAFileAreThoseOfItsBytesHoweverLongItIs) {
-  std::string text = subword_text(150'000);  // several readings
+TEST(LineReader, MatchesSplitLinesOnLongFiles) {
+  std::string text = subword_text(150'000);  // several reads
   text.insert(5'000'000 / 2, std::string(200'000, 'x'));
   const TemporaryFile file(text);
   const InputFile opened(file.path());
@@ -66,7 +66,7 @@ TEST(LinePieces, OfAFileAreThoseOfItsBytesHoweverLongItIs) {
   EXPECT_EQ(used, text.size());
 }
 
-TEST(LinePieces, APartOfAFileLeavesTheLineThatIsCutOff) {
+TEST(LineReader, OmitsLineCutByRangeEnd) {
   const TemporaryFile file("one\ntwo\nthree\n");
   const InputFile opened(file.path());
   LineReader reader(opened, 4, 10);
@@ -76,7 +76,7 @@ TEST(LinePieces, APartOfAFileLeavesTheLineThatIsCutOff) {
   EXPECT_FALSE(reader.next());
 }
 
-TEST(LinePieces, TextThatIsNotUtf8IsRefusedWithItsPlace) {
+TEST(LineReader, RejectsInvalidUtf8WithByte) {
   const TemporaryFile file("one\ntwo\xFF\n");
   const InputFile opened(file.path());
   LineReader reader(opened, 0, opened.size());

@@ -20,7 +20,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Of a letter each: "aaa\nbb\n".
+// Returns lines of these lengths, each with its own letter: "aaa\nbb\n".
 std::string documents(char first, const std::vector<int>& lengths) {
   std::string text;
   for (std::size_t i = 0; i < lengths.size(); ++i)
@@ -28,9 +28,9 @@ std::string documents(char first, const std::vector<int>& lengths) {
   return text;
 }
 
-class MixedReaderTest : public ::testing::Test {
+class MixtureSourceTest : public ::testing::Test {
  protected:
-  // Of the lines of a text.
+  // Returns a document for each line.
   DocumentList lines(const TemporaryFile& file) {
     DataOptions options;
     options.documents.boundary = DocumentBoundary::line;
@@ -59,7 +59,7 @@ class MixedReaderTest : public ::testing::Test {
   TemporaryFile large_{documents('A', {5, 2, 7, 3, 6, 1, 4})};
 };
 
-TEST_F(MixedReaderTest, AStreamIsEveryOtherDocumentOneAfterAnother) {
+TEST_F(MixtureSourceTest, StreamsConcatenateEveryNthDocument) {
   WeightedMixtureSource all = reader({{lines(small_)}}, {.layout = {.streams = 2, .segment = 5}});
   const Batch first = all.next();
   EXPECT_EQ(row(first, 0), "aaacc");
@@ -72,7 +72,7 @@ TEST_F(MixedReaderTest, AStreamIsEveryOtherDocumentOneAfterAnother) {
   EXPECT_FALSE(all.next().resets_state);
 }
 
-TEST_F(MixedReaderTest, DocumentsThatStandApartDoNotPredictEachOther) {
+TEST_F(MixtureSourceTest, DoesNotPredictAcrossResetDocuments) {
   WeightedMixtureSource all = reader(
       {{lines(small_)}}, {.layout = {.streams = 1, .segment = 6}, .reset_attention_mask = true});
   const Batch first = all.next();
@@ -86,7 +86,7 @@ TEST_F(MixedReaderTest, DocumentsThatStandApartDoNotPredictEachOther) {
   EXPECT_THAT(places(second, 0), ElementsAre(0, 1, 2, 3, 0, 1));
 }
 
-TEST_F(MixedReaderTest, EachDocumentIsReadOnceAnEpochInAnotherOrderEach) {
+TEST_F(MixtureSourceTest, ShufflesEachDocumentOncePerEpoch) {
   const DocumentList list = lines(large_);
   WeightedMixtureSource all = reader({{list}},
                                      {.layout = {.streams = 1, .segment = 28},
@@ -98,14 +98,14 @@ TEST_F(MixedReaderTest, EachDocumentIsReadOnceAnEpochInAnotherOrderEach) {
     std::string text = row(all.next(), 0);
     orders.insert(text);
     std::ranges::sort(text);
-    std::string wanted = documents('A', {5, 2, 7, 3, 6, 1, 4});
-    std::erase(wanted, '\n');
-    EXPECT_EQ(text, wanted);
+    std::string expected = documents('A', {5, 2, 7, 3, 6, 1, 4});
+    std::erase(expected, '\n');
+    EXPECT_EQ(text, expected);
   }
   EXPECT_EQ(orders.size(), 3);
 }
 
-TEST_F(MixedReaderTest, TokensAreReadInTheProportionOfTheWeights) {
+TEST_F(MixtureSourceTest, ReadsTokensInProportionToWeights) {
   WeightedMixtureSource all = reader({{lines(small_), 1}, {lines(large_), 3}},
                                      {.layout = {.streams = 2, .segment = 50}, .shuffle = true});
   std::map<bool, double> read;
@@ -113,38 +113,38 @@ TEST_F(MixedReaderTest, TokensAreReadInTheProportionOfTheWeights) {
     const Batch batch = all.next();
     for (const std::int64_t id : batch.field("tokens").span<std::int64_t>()) read[id >= 'a'] += 1;
   }
-  // A document more or less of each stream.
+  // Tolerance: one document per stream.
   EXPECT_NEAR(read[true], 1000, 16);
   EXPECT_NEAR(read[false], 3000, 16);
 }
 
-TEST_F(MixedReaderTest, BatchesDoNotKnowTheRanksAndGoOnExactly) {
+TEST_F(MixtureSourceTest, ResumesExactlyOnDifferentRankCount) {
   const std::vector<MixtureComponent> texts = {{lines(small_), 2}, {lines(large_), 1}};
   const MixtureOptions reading = {.layout = {.streams = 4, .segment = 7},
                                   .seed = 5,
                                   .shuffle = true,
                                   .reset_attention_mask = true};
   WeightedMixtureSource one = reader(texts, reading);
-  std::vector<Batch> wanted;
-  for (int i = 0; i < 9; ++i) wanted.push_back(one.next());
+  std::vector<Batch> expected;
+  for (int i = 0; i < 9; ++i) expected.push_back(one.next());
   WeightedMixtureSource before = reader(texts, reading);
   for (int i = 0; i < 4; ++i) before.next();
   const Tensor cursors = before.cursors();
   for (int rank = 0; rank < 2; ++rank) {
     WeightedMixtureSource part = reader(texts, reading, rank, 2);
     part.restore(cursors.slice(rank * 2, rank * 2 + 2));
-    for (std::size_t i = 4; i < wanted.size(); ++i) {
+    for (std::size_t i = 4; i < expected.size(); ++i) {
       const Batch batch = part.next();
       for (std::int64_t at = 0; at < 2; ++at) {
         for (const char* field : {"tokens", "targets"})
-          EXPECT_EQ(row(batch, at, field), row(wanted[i], rank * 2 + at, field));
-        EXPECT_EQ(places(batch, at), places(wanted[i], rank * 2 + at));
+          EXPECT_EQ(row(batch, at, field), row(expected[i], rank * 2 + at, field));
+        EXPECT_EQ(places(batch, at), places(expected[i], rank * 2 + at));
       }
     }
   }
 }
 
-TEST_F(MixedReaderTest, CursorsOfOtherDataAreRefused) {
+TEST_F(MixtureSourceTest, RejectsCursorsFromOtherData) {
   const std::vector<MixtureComponent> texts = {{lines(small_)}};
   const MixtureOptions reading = {.layout = {.streams = 2, .segment = 3}};
   WeightedMixtureSource all = reader(texts, reading);
@@ -158,7 +158,7 @@ TEST_F(MixedReaderTest, CursorsOfOtherDataAreRefused) {
   };
   EXPECT_EQ(refusal(2, good.span<std::int64_t>()[2]), "");
   EXPECT_THAT(refusal(0, 1), HasSubstr("stream 0 resumes at token 3 of document 0 of file 1"));
-  // A document that has become shorter is at its end.
+  // A position beyond a shortened document is its end.
   EXPECT_EQ(refusal(1, 100), "");
   EXPECT_THAT(refusal(1, -1), HasSubstr("which does not exist"));
   EXPECT_THAT(refusal(2, 0), HasSubstr("which does not exist"));
@@ -167,7 +167,7 @@ TEST_F(MixedReaderTest, CursorsOfOtherDataAreRefused) {
               HasSubstr("restore data.train, data.shuffle"));
 }
 
-TEST_F(MixedReaderTest, ATextWithoutDocumentsIsCutIntoPieces) {
+TEST_F(MixtureSourceTest, DocumentListSplitsTextWithoutDocuments) {
   const TemporaryFile text("abcdefghij");
   const DocumentList pieces(Corpus(text.path(), Tokenizer()), 4);
   EXPECT_EQ(pieces.count(), 3);
@@ -182,7 +182,7 @@ TEST_F(MixedReaderTest, ATextWithoutDocumentsIsCutIntoPieces) {
   EXPECT_EQ(both.document_of(19), 5);
 }
 
-TEST_F(MixedReaderTest, DocumentsApartAreMeasuredAsTheyAreTrained) {
+TEST_F(MixtureSourceTest, EvaluationReaderResetsDocuments) {
   const Corpus corpus = lines(small_).corpus();
   EvaluationReader measured(corpus, {1, 6}, 0, 1, Device::cpu(), 0, 4);
   const Batch first = measured.next();
@@ -193,7 +193,7 @@ TEST_F(MixedReaderTest, DocumentsApartAreMeasuredAsTheyAreTrained) {
   EXPECT_EQ(first.count("bytes"), 3);
 }
 
-TEST(ShuffledOrder, HoldsEachOnce) {
+TEST(ShuffledIndex, PermutesAllIndices) {
   for (const std::int64_t count : {1, 2, 3, 7, 64, 1000}) {
     const Random random(static_cast<std::uint64_t>(count));
     std::set<std::int64_t> found;
@@ -212,7 +212,7 @@ TEST(ShuffledOrder, HoldsEachOnce) {
   }
 }
 
-TEST(CorpusOfFiles, IsReadAsIfItWereOne) {
+TEST(Corpus, ConcatenatesSeveralFiles) {
   const TemporaryFile a("abc"), b("defgh"), c("i");
   const Corpus all("all",
                    {CorpusFile(a.path(), Tokenizer()),

@@ -12,7 +12,7 @@
 namespace longspan::package_tokenizer_test {
 namespace {
 
-// Words of the models' text, and what they have never seen.
+// Returns words of the training text with inserted unknown characters.
 std::string varied_lines(unsigned seed) {
   std::mt19937 generator(seed);
   const std::vector<std::string> odd = {
@@ -34,11 +34,11 @@ void expect_equal_ids(const Tokenizer& tokenizer, const std::string& text) {
   EXPECT_EQ(package.decode(ids), tokenizer.decode(ids)) << text;
 }
 
-TEST(PackageTokenizer, BytesHaveEqualIds) {
+TEST(PackageTokenizer, ByteTokenizerHasEqualIds) {
   for (const unsigned seed : {1, 2, 3}) expect_equal_ids(Tokenizer(), varied_lines(seed));
 }
 
-TEST(PackageTokenizer, CharactersHaveEqualIds) {
+TEST(PackageTokenizer, CharacterTokenizerHasEqualIds) {
   const std::vector<char32_t> letters = {U'a', U'b', U' ', U'\n', U'\u00e9', U'\U0001F600'};
   for (const bool with_unknown : {false, true})
     expect_equal_ids(Tokenizer::characters(letters, with_unknown), "a b\u00e9\n\U0001F600 aa\n");
@@ -47,7 +47,7 @@ TEST(PackageTokenizer, CharactersHaveEqualIds) {
   EXPECT_EQ(package.ids("axxb", "text"), unknown.encode("axxb", "text"));
 }
 
-TEST(PackageTokenizer, SubwordsHaveEqualIds) {
+TEST(PackageTokenizer, SubwordTokenizerHasEqualIds) {
   for (const SentencePieceModelType kind : {SentencePieceModelType::unigram,
                                             SentencePieceModelType::bpe,
                                             SentencePieceModelType::characters}) {
@@ -58,7 +58,7 @@ TEST(PackageTokenizer, SubwordsHaveEqualIds) {
   }
 }
 
-TEST(PackageTokenizer, ThirdPartySubwordsHaveEqualIds) {
+TEST(PackageTokenizer, ThirdPartyModelHasEqualIds) {
   // The identity normalizer keeps white space other than spaces at both ends.
   const std::unordered_map<std::string, std::string> identity = {
       {"normalization_rule_name", "identity"}};
@@ -77,7 +77,7 @@ TEST(PackageTokenizer, ThirdPartySubwordsHaveEqualIds) {
   }
 }
 
-TEST(PackageTokenizer, WordsAndIdsHaveNone) {
+TEST(PackageTokenizer, ReturnsNothingForWordModelsAndIds) {
   EXPECT_FALSE(package_json(Tokenizer::ids(10)));
   EXPECT_FALSE(package_json(Tokenizer::subwords(subword_model(SentencePieceModelType::words))));
 }

@@ -1,4 +1,4 @@
-// Texts as gzip and zstd pack them.
+// Text compressed with gzip and zstd.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ inline std::string gzip_of(std::string_view text) {
   return packed;
 }
 
-// With a sum of its bytes where asked for, as the program zstd writes it.
+// `has_sum`: appends a checksum of the content, as the program zstd does.
 inline std::string zstd_of(std::string_view text, bool has_sum = true) {
   ZSTD_CCtx* const context = ::ZSTD_createCCtx();
   ::ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, has_sum ? 1 : 0);

@@ -26,8 +26,8 @@ std::string refused(const std::string& source,
   return sentence_of<DataError>([&] { pairs_of(source, target, tokenizer); });
 }
 
-TEST(PairExamples, FieldsOfBytes) {
-  const auto pairs = pairs_of("ab\nc", "x\r\nyz\n");  // ends of lines of any kind, or none
+TEST(ParallelExamples, ReadsByteFields) {
+  const auto pairs = pairs_of("ab\nc", "x\r\nyz\n");  // LF, CRLF or no line ending
   ASSERT_EQ(pairs->size(), 2);
   EXPECT_EQ(pairs->lengths(0), (Lengths{2, 1}));
   EXPECT_EQ(pairs->lengths(1), (Lengths{1, 2}));
@@ -47,10 +47,10 @@ TEST(PairExamples, FieldsOfBytes) {
   EXPECT_EQ(batch.count("tokens"), 5);
   EXPECT_EQ(batch.count("source_tokens"), 3);
   EXPECT_EQ(batch.count("rows"), 2);
-  EXPECT_EQ(batch.count("bytes"), 5);  // a line's end is one byte, whatever it is
+  EXPECT_EQ(batch.count("bytes"), 5);  // each line ending counts as one byte
 }
 
-TEST(PairExamples, CountsBytesOfTheTextThatIsRead) {
+TEST(ParallelExamples, CountsBytesOfTruncatedText) {
   const std::vector<std::int64_t> rows = {0};
   const BatchRequest whole = {.examples = rows, .columns = {16, 16}};
   for (const char* target : {"four\n", "four\r\n", "four"})
@@ -59,7 +59,7 @@ TEST(PairExamples, CountsBytesOfTheTextThatIsRead) {
   const Batch bytes = pairs_of("a\n", "abcdefgh\r\n")->read(cut);
   EXPECT_EQ(bytes.count("tokens"), 4);
   EXPECT_EQ(bytes.count("bytes"), 4);
-  // Of subwords the bytes of those that are kept.
+  // Subwords: the bytes of the remaining tokens.
   const auto tokenizer = Tokenizer::subwords(subword_model());
   const auto pairs = pairs_of("ka\n", "balo zzz ka\n", tokenizer);
   const std::int64_t all = pairs->lengths(0).target;
@@ -76,7 +76,7 @@ TEST(PairExamples, CountsBytesOfTheTextThatIsRead) {
   EXPECT_EQ(before, 12);
 }
 
-TEST(PairExamples, CutsLinesOfIds) {
+TEST(ParallelExamples, TruncatesLinesOfTokenIds) {
   const auto pairs = pairs_of("15 3\n", " 15  3 7\t9\n", Tokenizer::ids(20));
   const std::vector<std::int64_t> rows = {0};
   std::vector<std::int64_t> bytes;
@@ -88,7 +88,7 @@ TEST(PairExamples, CutsLinesOfIds) {
   EXPECT_THAT(bytes, ElementsAre(3 + 1, 6 + 1, 8 + 1, 10 + 1));
 }
 
-TEST(PairExamples, FieldsOfATokenizerThatFramesTexts) {
+TEST(ParallelExamples, AddsSpecialTokensOfTokenizer) {
   const TemporaryFile source("a b c\nb\n"), target("c\na b\n"), links("2-0 0-0\n0-1\n");
   const Tokenizer tokenizer = framing_tokenizer();
   const auto pairs = open_parallel_corpus(source.path(),
@@ -110,31 +110,31 @@ TEST(PairExamples, FieldsOfATokenizerThatFramesTexts) {
   EXPECT_THAT(row(batch, "targets", 1, 4), ElementsAre(0, 4, 5, 2));
   EXPECT_EQ(at(batch, "length", 0), 3);
   EXPECT_EQ(batch.count("tokens"), 7);
-  // Links count the tokens of the text.
+  // Links are shifted by the leading special token.
   const auto all = batch.field("links").span<std::int64_t>();
   EXPECT_THAT(std::vector<std::int64_t>(all.begin(), all.end()),
               ElementsAre(3, 1, 1, 1, 1, 2, -1, -1));
-  // The frame stays when a text is cut.
+  // Truncation preserves the special tokens.
   const Batch cut = pairs->read({.examples = rows, .columns = {3, 3}, .longest = 3});
   EXPECT_THAT(row(cut, "source", 0, 3), ElementsAre(0, 4, 2));
   EXPECT_THAT(row(cut, "targets", 1, 3), ElementsAre(0, 4, 2));
   EXPECT_EQ(cut.field("links").shape(), (Shape{2, 1, 2}));
 }
 
-TEST(PairExamples, RefusesSidesOfDifferentLineCounts) {
+TEST(ParallelExamples, RejectsDifferentLineCounts) {
   EXPECT_THAT(refused("a\nb\nc\n", "x\ny\n"), HasSubstr(":3: has 3 lines, but /"));
   EXPECT_THAT(refused("a\n", "x\ny\n"), HasSubstr(":2: has 2 lines, but /"));
   EXPECT_THAT(refused("a\n", "x\ny\n"), HasSubstr("has 1: line 2 has no counterpart"));
 }
 
-TEST(PairExamples, RefusesAnEmptySide) {
+TEST(ParallelExamples, RejectsEmptyLines) {
   EXPECT_THAT(refused("a\n\nc\n", "x\ny\nz\n"), HasSubstr(":2: expected text in every line"));
   EXPECT_THAT(refused("a\nb\nc\n", "x\ny\n\n"), HasSubstr(":3: expected text in every line"));
 }
 
-TEST(PairExamples, RefusesBytesThatAreNotUtf8WhereTheTokenizerNeedsCharacters) {
+TEST(ParallelExamples, RejectsTextThatTokenizerCannotEncode) {
   const std::string bad = "a\nb\xFF\n";
-  EXPECT_EQ(refused(bad, bad), "");  // bytes are bytes
+  EXPECT_EQ(refused(bad, bad), "");  // the byte tokenizer accepts any byte
   const auto characters = Tokenizer::characters(std::u32string(U"ab"), true);
   EXPECT_THAT(refused(bad, bad, characters), HasSubstr(":2: byte 1"));
   EXPECT_THAT(refused("a\n", bad, Tokenizer::subwords(subword_model())), HasSubstr("byte"));
@@ -142,7 +142,7 @@ TEST(PairExamples, RefusesBytesThatAreNotUtf8WhereTheTokenizerNeedsCharacters) {
               HasSubstr(":2: byte 1: character U+0063 'c' is not in the vocabulary"));
 }
 
-TEST(PairExamples, AFileThatBecomesShorterIsSaid) {
+TEST(ParallelExamples, ReportsFileTruncatedAfterOpening) {
   const TemporaryFile source("ab\nabc\n");
   const TemporaryFile target("x\ny\n");
   const auto pairs = open_parallel_corpus(source.path(), target.path(), {}, {}, Communicator());
@@ -154,7 +154,7 @@ TEST(PairExamples, AFileThatBecomesShorterIsSaid) {
             "");
 }
 
-TEST(SpecialTokenIds, FollowTheVocabularyOrAreTheModelsOwn) {
+TEST(SpecialTokenIds, FollowVocabularyUnlessModelDefinesThem) {
   const SpecialTokenIds bytes = sentence_ids({});
   EXPECT_EQ(bytes.begin, 256);
   EXPECT_EQ(bytes.end, 257);
@@ -171,14 +171,14 @@ TEST(SpecialTokenIds, FollowTheVocabularyOrAreTheModelsOwn) {
   EXPECT_EQ(subwords.vocabulary, model.vocabulary());
 }
 
-TEST(SpecialTokenIds, AreTokensThatAreNamed) {
+TEST(SpecialTokenIds, ResolvesNamedTokens) {
   const Tokenizer bart = framing_tokenizer();
   const SpecialTokenIds named = sentence_ids(bart, as_bart);
   EXPECT_EQ(named.begin, 2);
   EXPECT_EQ(named.end, 2);
   EXPECT_EQ(named.first, 0);
   EXPECT_EQ(named.vocabulary, 7);
-  // Where nothing is named: a begin of its own, and the end of the template or one of its own.
+  // Default: a new begin token, and the end token of the template or a new one.
   const SpecialTokenIds framed = sentence_ids(bart);
   EXPECT_EQ(framed.begin, 7);
   EXPECT_EQ(framed.end, 2);
@@ -193,12 +193,12 @@ TEST(SpecialTokenIds, AreTokensThatAreNamed) {
   EXPECT_EQ(most_sentence_ids(TokenizerKind::tokenizer_json, as_bart), 0);
 }
 
-TEST(SpecialTokenIds, SpecialTokensAreNoText) {
+TEST(SpecialTokenIds, DecodingOmitsSpecialTokens) {
   const std::vector<std::int64_t> ids = {0, 4, 1, 5, 2, 6};
   EXPECT_EQ(decode_sentence(framing_tokenizer(), ids, as_bart), "a b");
 }
 
-TEST(SpecialTokenIds, TextEndsAtTheEndOfTheSentence) {
+TEST(SpecialTokenIds, DecodingStopsAtEndToken) {
   const std::vector<std::int64_t> ids = {256, 'h', 'i', 257, 'x'};
   EXPECT_EQ(decode_sentence({}, ids), "hi");
   EXPECT_THAT(sentence_of<DataError>([] { decode_sentence({}, std::vector<std::int64_t>{300}); }),

@@ -23,7 +23,7 @@ constexpr std::array kinds = {SentencePieceModelType::unigram,
                               SentencePieceModelType::characters,
                               SentencePieceModelType::words};
 
-TEST(Subwords, EveryKindGivesBackWhatItReads) {
+TEST(SentencePieceModel, RoundTripsTextForEveryType) {
   for (const SentencePieceModelType kind : kinds) {
     SCOPED_TRACE(name_of(kind));
     const SentencePieceModel model =
@@ -49,7 +49,7 @@ TEST(Subwords, EveryKindGivesBackWhatItReads) {
   }
 }
 
-TEST(Subwords, KnownWordsTakeFewTokensAndUnknownOnesTheirBytes) {
+TEST(SentencePieceModel, EncodesUnknownCharactersAsBytes) {
   const SentencePieceModel words = subword_model(SentencePieceModelType::words);
   EXPECT_EQ(words.encode_line(" ba ba ba").size(), 3);
   const SentencePieceModel pairs = subword_model(SentencePieceModelType::bpe);
@@ -57,7 +57,7 @@ TEST(Subwords, KnownWordsTakeFewTokensAndUnknownOnesTheirBytes) {
   EXPECT_EQ(pairs.encode_line("\xE6\xBC\xA2").size(), 3);
 }
 
-TEST(Subwords, TheBytesOfTokensAddUpToThoseOfTheLine) {
+TEST(SentencePieceModel, TokenBytesSumToLineLength) {
   const std::string line = "  balo  \xE6\xBC\xA2\xC3\xA9t \xEF\xAC\x81 ";
   const auto bytes_of = [&line](const SentencePieceModel& model) {
     std::int64_t bytes = 0;
@@ -73,7 +73,7 @@ TEST(Subwords, TheBytesOfTokensAddUpToThoseOfTheLine) {
   EXPECT_EQ(bytes_of(SentencePieceModel(foreign_model("true", "2"), "model")), std::ssize(line));
 }
 
-TEST(Subwords, ThirdPartyModelsEncodeAWholeText) {
+TEST(SentencePieceModel, ThirdPartyModelsMatchLibrary) {
   for (const std::string& bytes :
        {foreign_model("true", "2"), foreign_model("false", "-1"), llama_model()}) {
     const SentencePieceModel model(bytes, "model");
@@ -89,7 +89,7 @@ TEST(Subwords, ThirdPartyModelsEncodeAWholeText) {
   EXPECT_TRUE(subword_model().encodes_lines());
 }
 
-TEST(Subwords, PartsOfAWholeTextHaveItsIds) {
+TEST(SentencePieceModel, ChunkedEncodingMatchesWholeText) {
   const std::string text = subword_text(6000, 3);
   const std::string bytes = llama_model();
   const SentencePieceModel model(bytes, "model");
@@ -101,7 +101,7 @@ TEST(Subwords, PartsOfAWholeTextHaveItsIds) {
   EXPECT_EQ(found, std::ssize(text));
 }
 
-// Words of these syllables with `between` after each, and now and then a line's end.
+// Returns words of these syllables, each followed by `between` or sometimes a newline.
 std::string words_of(const std::vector<std::string>& syllables,
                      const std::string& between,
                      std::size_t bytes) {
@@ -115,7 +115,7 @@ std::string words_of(const std::vector<std::string>& syllables,
   return text;
 }
 
-TEST(Subwords, PartsOfTextsInOtherScriptsHaveTheIdsOfTheWhole) {
+TEST(SentencePieceModel, ChunkedEncodingMatchesInOtherScripts) {
   const std::vector<std::string> syllables = {"го", "род", "μέ", "λα", "नमस्ते", "é", "ﷺ", "ͺ"};
   for (const std::string& text : {words_of(syllables, " ", 9000), words_of(syllables, ", ", 9000)})
     for (const std::string& bytes :
@@ -137,7 +137,7 @@ TEST(Subwords, PartsOfTextsInOtherScriptsHaveTheIdsOfTheWhole) {
     }
 }
 
-TEST(Subwords, TextsWithoutSpacesAreCutAtNewlinesThatAreSpaces) {
+TEST(SentencePieceModel, SplitsTextWithoutSpacesAtNewlines) {
   const std::string text = words_of({"中", "文", "字", "。"}, "", 9000);
   const std::string bytes = foreign_model("true", "2");
   const SentencePieceModel model(bytes, "model");
@@ -145,19 +145,19 @@ TEST(Subwords, TextsWithoutSpacesAreCutAtNewlinesThatAreSpaces) {
   const std::size_t place = model.chunk_boundary(text, 1000);
   ASSERT_LT(place, 1500U);
   EXPECT_EQ(text[place], '\n');
-  // To a model that keeps its text a newline is no space.
+  // With identity normalization a newline is no space.
   EXPECT_EQ(SentencePieceModel(llama_model(), "model").chunk_boundary(text, 1000),
             std::string::npos);
 }
 
-TEST(Subwords, ALinesEndIsThatOfBytesOrOfASentence) {
+TEST(SentencePieceModel, LineEndIsNewlineByteOrEos) {
   const SentencePieceModel bytes(foreign_model("true", "2"), "model");
   EXPECT_EQ(bytes.line_end(), 3 + 10);
   EXPECT_EQ(SentencePieceModel(foreign_model("false", "2"), "model").line_end(), 2);
   EXPECT_EQ(SentencePieceModel(foreign_model("false", "-1"), "model").line_end(), -1);
 }
 
-TEST(Subwords, TrainingIsTheSameOnAnyNumberOfThreads) {
+TEST(TrainSentencePiece, DoesNotDependOnThreadCount) {
   const int threads = omp_get_max_threads();
   for (const SentencePieceModelType kind :
        {SentencePieceModelType::unigram, SentencePieceModelType::bpe}) {
@@ -169,7 +169,7 @@ TEST(Subwords, TrainingIsTheSameOnAnyNumberOfThreads) {
   omp_set_num_threads(threads);
 }
 
-TEST(Subwords, OfALongTextASampleIsLearnedFrom) {
+TEST(TrainSentencePiece, SamplesLongText) {
   const TemporaryFile file(subword_text(6000, 7));
   const InputFile text(file.path());
   const auto train = [&text](std::int64_t sample) {
@@ -182,30 +182,30 @@ TEST(Subwords, OfALongTextASampleIsLearnedFrom) {
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("balo tir", "text")), "balo tir");
 }
 
-TEST(Subwords, ATextThatDoesNotFitItsVocabularyIsToldInOneSentence) {
+TEST(TrainSentencePiece, RejectsUnsuitableVocabularyOrText) {
   const TemporaryFile file("one two three\nfour five six\n");
-  const auto sentence = [&file](SentencePieceModelType kind, std::int64_t vocabulary) {
+  const auto error_of = [&file](SentencePieceModelType kind, std::int64_t vocabulary) {
     return sentence_of<DataError>(
         [&] { train_sentencepiece(InputFile(file.path()), kind, vocabulary); });
   };
   for (const SentencePieceModelType kind : {SentencePieceModelType::unigram,
                                             SentencePieceModelType::bpe,
                                             SentencePieceModelType::words})
-    EXPECT_THAT(sentence(kind, 5000),
+    EXPECT_THAT(error_of(kind, 5000),
                 AllOf(HasSubstr(file.path() + ": a vocabulary of 5000 is too large: model_type " +
                                 std::string(name_of(kind)) + " yields "),
                       HasSubstr(" pieces")));
-  EXPECT_EQ(sentence(SentencePieceModelType::bpe, 261),
+  EXPECT_EQ(error_of(SentencePieceModelType::bpe, 261),
             file.path() +
                 ": a vocabulary of 261 is too small: its characters and the 256 bytes require 273");
   file.write("\n\n\n");
-  EXPECT_EQ(sentence(SentencePieceModelType::bpe, 300), file.path() + ": has only empty lines");
+  EXPECT_EQ(error_of(SentencePieceModelType::bpe, 300), file.path() + ": has only empty lines");
   file.write("ab\xFFz\n");
-  EXPECT_THAT(sentence(SentencePieceModelType::bpe, 300),
+  EXPECT_THAT(error_of(SentencePieceModelType::bpe, 300),
               HasSubstr("byte 2: expected UTF-8, found bytes ff"));
 }
 
-TEST(Subwords, WhatIsNoModelIsRefused) {
+TEST(SentencePieceModel, RejectsInvalidModels) {
   const std::string refused = "m.model: expected a SentencePiece model (a .model file)";
   const std::string good = subword_model().bytes();
   for (const std::string& bytes :
@@ -215,7 +215,7 @@ TEST(Subwords, WhatIsNoModelIsRefused) {
               HasSubstr("nowhere.model: cannot be opened"));
 }
 
-TEST(Subwords, ADamagedModelIsRefusedOrHarmlessAndNeverCrashes) {
+TEST(SentencePieceModel, SurvivesDamagedModels) {
   std::mt19937 generator(3);
   for (const std::string& good : {subword_model().bytes(), foreign_model("true", "2")}) {
     for (int i = 0; i < 150; ++i) {
@@ -230,7 +230,7 @@ TEST(Subwords, ADamagedModelIsRefusedOrHarmlessAndNeverCrashes) {
   }
 }
 
-// A field of a message of protocol buffers: bytes, and a small number.
+// Encodes a field of a Protocol Buffers message: bytes, or a small number.
 std::string field(int number, std::string_view bytes) {
   return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())} +
          std::string(bytes);
@@ -239,7 +239,7 @@ std::string field(int number, int value) {
   return {static_cast<char>(number << 3), static_cast<char>(value)};
 }
 
-// Of the kind of words, with a symbol that is called like a word.
+// Returns a word model with a symbol that equals a word.
 std::string model_of_words() {
   constexpr int unknown = 2, symbol = 3, words = 3;
   const auto piece = [](std::string_view text, int type) {
@@ -249,7 +249,7 @@ std::string model_of_words() {
          field(2, field(3, words));
 }
 
-TEST(Subwords, AModelThatFailsOnEachWordIsNotTriedForEachLetter) {
+TEST(SentencePieceModel, RejectsLinesWithManySymbolLikeWords) {
   const SentencePieceModel model(model_of_words(), "m.model");
   EXPECT_FALSE(model.encode_line("other words").empty());
   std::int64_t bytes = 0;
@@ -261,7 +261,7 @@ TEST(Subwords, AModelThatFailsOnEachWordIsNotTriedForEachLetter) {
               HasSubstr("the SentencePiece model cannot encode \""));
 }
 
-TEST(Subwords, JsonHoldsTheWholeModel) {
+TEST(SentencePieceModel, TokenizerJsonRoundTripsModel) {
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
   const std::string json = tokenizer.to_json();
   const Tokenizer read = Tokenizer::from_json(json, "checkpoint");

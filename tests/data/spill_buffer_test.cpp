@@ -9,7 +9,7 @@
 namespace longspan::spill_buffer_test {
 namespace {
 
-TEST(SpillBuffer, AreGivenBackInOrderHoweverManyAreHeld) {
+TEST(SpillBuffer, ReturnsNumbersInOrderForAnyCapacity) {
   const testing::TemporaryDirectory folder;
   for (const std::size_t held : {1, 3, 7, 100}) {
     SpillBuffer numbers(folder.path(), held);
@@ -26,7 +26,7 @@ TEST(SpillBuffer, AreGivenBackInOrderHoweverManyAreHeld) {
   }
 }
 
-TEST(SpillBuffer, AFolderThatIsNotThereIsNamed) {
+TEST(SpillBuffer, ReportsMissingFolder) {
   SpillBuffer numbers("/nowhere", 1);
   EXPECT_EQ(sentence_of<Failure>([&] { numbers.add(1); }),
             "/nowhere: a file in it cannot be written: No such file or directory");

@@ -29,7 +29,7 @@ std::vector<std::int64_t> values(const Tensor& tensor) {
   return {span.begin(), span.end()};
 }
 
-class StreamReaderTest : public ::testing::Test {
+class StreamSourceTest : public ::testing::Test {
  protected:
   StreamSource reader(const StreamLayout& layout, int rank = 0, int ranks = 1) {
     return StreamSource(corpus_, layout, rank, ranks, Device::cpu());
@@ -39,7 +39,7 @@ class StreamReaderTest : public ::testing::Test {
   Corpus corpus_{file_.path(), Tokenizer()};
 };
 
-TEST_F(StreamReaderTest, EachRowFollowsItsOwnStream) {
+TEST_F(StreamSourceTest, EachRowFollowsItsOwnStream) {
   // 102 tokens in 4 streams of 25: streams begin at 0, 25, 50 and 75.
   StreamSource streams = reader({.streams = 4, .segment = 3});
   Batch first = streams.next();
@@ -57,7 +57,7 @@ TEST_F(StreamReaderTest, EachRowFollowsItsOwnStream) {
   EXPECT_FALSE(second.resets_state);
 }
 
-TEST_F(StreamReaderTest, StreamsStartAgainAtTheEndOfAnEpochAndSaySo) {
+TEST_F(StreamSourceTest, RestartsStreamsAtEachEpoch) {
   StreamSource streams = reader({.streams = 4, .segment = 3});
   EXPECT_EQ(streams.batches_per_epoch(), 8);  // 24 pairs a stream; the last one has 26
   int epoch = 0;
@@ -89,11 +89,11 @@ TEST(StreamSource, TwoEpochsReadEveryToken) {
   for (int epoch = 0; epoch < 2; ++epoch)
     for (const std::int64_t target : values(streams.next().field("targets")))
       ++read[static_cast<std::size_t>(target)];
-  EXPECT_EQ(read[0], 0);  // has none before it
+  EXPECT_EQ(read[0], 0);  // has no predecessor
   EXPECT_EQ(std::count(read.begin() + 1, read.end(), 0), 0);
 }
 
-TEST_F(StreamReaderTest, AnyNumberOfDataRanksReadsTheSameGlobalBatches) {
+TEST_F(StreamSourceTest, GlobalBatchesAreEqualOnAnyRankCount) {
   const StreamLayout layout{.streams = 4, .segment = 5};
   for (const int ranks : {1, 2, 4}) {
     StreamSource whole = reader(layout);
@@ -116,7 +116,7 @@ TEST_F(StreamReaderTest, AnyNumberOfDataRanksReadsTheSameGlobalBatches) {
   }
 }
 
-TEST_F(StreamReaderTest, CursorsGoOnExactlyOnAnyNumberOfDataRanks) {
+TEST_F(StreamSourceTest, ResumesExactlyOnAnyRankCount) {
   const StreamLayout layout{.streams = 4, .segment = 5};
   for (int steps = 0; steps < 11; ++steps) {  // an epoch has 4
     StreamSource whole = reader(layout);
@@ -139,7 +139,7 @@ TEST_F(StreamReaderTest, CursorsGoOnExactlyOnAnyNumberOfDataRanks) {
   }
 }
 
-TEST_F(StreamReaderTest, AnotherSegmentLengthGoesOnAtTheSameToken) {
+TEST_F(StreamSourceTest, ResumesAtSameTokenWithOtherSegmentLength) {
   StreamSource before = reader({.streams = 2, .segment = 7});
   before.next();
   before.next();
@@ -148,24 +148,24 @@ TEST_F(StreamReaderTest, AnotherSegmentLengthGoesOnAtTheSameToken) {
   EXPECT_THAT(values(after.next().field("tokens")), ElementsAre(14, 15, 16, 65, 66, 67));
 }
 
-TEST_F(StreamReaderTest, CursorsThatDoNotFitAreRefused) {
+TEST_F(StreamSourceTest, RejectsInvalidCursors) {
   StreamSource streams = reader({.streams = 2, .segment = 5});
   const auto state = [](std::vector<std::int64_t> rows, const Shape& shape) {
     return Tensor::from<std::int64_t>(rows, shape, Device::cpu());
   };
-  const auto sentence = [&](const Tensor& cursors) {
+  const auto error_of = [&](const Tensor& cursors) {
     return sentence_of<DataError>([&] { streams.restore(cursors); });
   };
-  EXPECT_THAT(sentence(state({0, 0}, {1, 2})),
+  EXPECT_THAT(error_of(state({0, 0}, {1, 2})),
               HasSubstr("expected data positions of shape [2, 2]"));
-  EXPECT_THAT(sentence(state({51, 0, 51, 0}, {2, 2})),
+  EXPECT_THAT(error_of(state({51, 0, 51, 0}, {2, 2})),
               HasSubstr("stream 0 resumes at token 51 of epoch 0, but has 51 tokens"));
-  EXPECT_THAT(sentence(state({-1, 0, -1, 0}, {2, 2})), HasSubstr("token -1"));
-  EXPECT_THAT(sentence(state({5, 0, 10, 0}, {2, 2})), HasSubstr("expected equal positions"));
+  EXPECT_THAT(error_of(state({-1, 0, -1, 0}, {2, 2})), HasSubstr("token -1"));
+  EXPECT_THAT(error_of(state({5, 0, 10, 0}, {2, 2})), HasSubstr("expected equal positions"));
   EXPECT_TRUE(streams.next().resets_state);  // unchanged
 }
 
-TEST_F(StreamReaderTest, ATextThatIsTooShortIsRefusedWithTheNumbers) {
+TEST_F(StreamSourceTest, RejectsTooShortText) {
   EXPECT_THAT(
       sentence_of<DataError>([&] { reader({.streams = 4, .segment = 25}); }),
       HasSubstr(
@@ -176,12 +176,12 @@ TEST_F(StreamReaderTest, ATextThatIsTooShortIsRefusedWithTheNumbers) {
   EXPECT_THROW(reader({.streams = 103, .segment = 1}), DataError);
 }
 
-TEST_F(StreamReaderTest, DataRanksMustDivideTheStreams) {
+TEST_F(StreamSourceTest, RequiresStreamsDivisibleByDataRanks) {
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { reader({.streams = 4, .segment = 3}, 0, 3); }),
             "data.global_batch_size: expected a multiple of the 3 data ranks, found 4");
 }
 
-TEST(StreamSource, CharactersAreReadAsStreamsToo) {
+TEST(StreamSource, ReadsStreamsFromCharacterTokens) {
   std::string text;
   for (int i = 0; i < 40; ++i) text += i % 2 == 0 ? "\xC3\xA9" : "x";
   const TemporaryFile file(text);
@@ -196,7 +196,7 @@ TEST(StreamSource, CharactersAreReadAsStreamsToo) {
   }
 }
 
-TEST(StreamSource, ThirtyGigabytesAreReadWithoutHoldingThem) {
+TEST(StreamSource, Reads30GigabytesInBoundedMemory) {
   const TemporaryFile file("begin");
   const std::int64_t size = 30'000'000'000;
   file.resize(static_cast<std::uintmax_t>(size));
@@ -204,14 +204,14 @@ TEST(StreamSource, ThirtyGigabytesAreReadWithoutHoldingThem) {
   EXPECT_EQ(corpus.tokens(), size);
   StreamSource reader(corpus, {.streams = 4, .segment = 1 << 20}, 0, 1, Device::cpu());
   EXPECT_EQ(reader.next().field("tokens").span<std::int64_t>()[0], 'b');
-  reader.next();  // by now the memory of batches has its size
+  reader.next();  // the memory of batches is allocated now
   const std::int64_t before = process_bytes("VmRSS");
   std::int64_t most = 0;
   for (int i = 0; i < 12; ++i) {
     reader.next();
     most = std::max(most, process_bytes("VmRSS"));
   }
-  // Of what was read; the address sanitizer holds what is given back.
+  // The address sanitizer retains freed memory.
   if (!testing::sanitized) {
     EXPECT_LT(most - before, 16 << 20);
   }

@@ -1,4 +1,4 @@
-// A text with words enough for a vocabulary of some hundred subwords.
+// Text with enough words for a vocabulary of some hundred subwords.
 #pragma once
 
 #include <array>

@@ -42,7 +42,7 @@ std::string refused(std::string_view text, TagColumns columns) {
   return sentence_of<DataError>([&] { open(text, columns); });
 }
 
-TEST(TagExamples, TwoColumnsOfBytes) {
+TEST(TagExamples, ReadsTwoColumnsAsBytes) {
   const auto examples = open(two_columns, TagColumns::two);  // tags P, V, X
   ASSERT_EQ(examples->size(), 2);
   EXPECT_EQ(examples->lengths(0), (Lengths{0, 6}));
@@ -60,7 +60,7 @@ TEST(TagExamples, TwoColumnsOfBytes) {
   EXPECT_EQ(batch.count("rows"), 2);
 }
 
-TEST(TagExamples, ASentenceThatIsCutKeepsTheTagsOfWhatIsThere) {
+TEST(TagExamples, ReportsTagsRemovedByTruncation) {
   const auto examples = open(two_columns, TagColumns::two);
   const std::vector<std::int64_t> rows = {0};
   const Batch batch =
@@ -73,8 +73,8 @@ TEST(TagExamples, ASentenceThatIsCutKeepsTheTagsOfWhatIsThere) {
   EXPECT_EQ(at(batch, "length", 0), 3);
 }
 
-// A batch of training has fields of one name whatever is cut.
-TEST(TagExamples, TrainingBatchesHaveNoFieldOfCutTags) {
+// The fields of training batches must not depend on truncation.
+TEST(TagExamples, TrainingBatchesHaveNoFieldForRemovedTags) {
   const auto examples = open(two_columns, TagColumns::two);
   const std::vector<std::int64_t> rows = {0};
   const Batch batch = examples->read({.examples = rows, .columns = {0, 8}, .longest = 3});
@@ -93,7 +93,7 @@ TEST(TagExamples, AcceptsMoreTagsThanWords) {
   EXPECT_FALSE(learn_tags(other.path(), TagColumns::upos, Communicator()).texts);
 }
 
-TEST(TagExamples, ConlluSkipsWhatIsNoWord) {
+TEST(TagExamples, SkipsConlluLinesWithoutWord) {
   const auto examples = open(conllu, TagColumns::upos);
   ASSERT_EQ(examples->size(), 2);
   const std::vector<std::int64_t> rows = {0, 1};
@@ -107,7 +107,7 @@ TEST(TagExamples, ConlluSkipsWhatIsNoWord) {
               ElementsAre("RB", "VB", "VBP"));
 }
 
-TEST(TagExamples, AWordOfSeveralSubwordsHasItsTagAtTheFirst) {
+TEST(TagExamples, TagsFirstSubwordOfEachWord) {
   const auto tokenizer = Tokenizer::subwords(subword_model());
   const auto examples = open("balo\tA\nzzz\tB\nka\tA\n", TagColumns::two, tokenizer);
   const std::vector<std::int64_t> rows = {0};
@@ -122,13 +122,13 @@ TEST(TagExamples, AWordOfSeveralSubwordsHasItsTagAtTheFirst) {
   EXPECT_GT(length, 3);
 }
 
-TEST(TagExamples, CharactersWithoutASpaceStandSideBySide) {
+TEST(TagExamples, JoinsWordsIfVocabularyLacksSpace) {
   const auto tokenizer = Tokenizer::characters(std::u32string(U"HGVioyu"), false);
   const auto examples = open(two_columns, TagColumns::two, tokenizer);
   EXPECT_EQ(examples->lengths(0).target, 5);
 }
 
-TEST(TagExamples, RefusesLinesThatAreNotOfTheirColumns) {
+TEST(TagExamples, RejectsLinesWithInvalidColumns) {
   EXPECT_THAT(refused("Hi\tX\nyou\n", TagColumns::two), HasSubstr("found 0 tabs"));
   EXPECT_THAT(refused("Hi\tX\nyou\tA\tB\n", TagColumns::two), HasSubstr("found 2 tabs"));
   EXPECT_THAT(refused(conllu, TagColumns::two),
@@ -145,8 +145,8 @@ TEST(TagExamples, RefusesLinesThatAreNotOfTheirColumns) {
   EXPECT_THAT(refused("# nothing\n\n", TagColumns::upos), HasSubstr("has no word with a tag"));
 }
 
-// As in WNUT17; U+3000 is the space of Chinese and Japanese.
-TEST(TagExamples, LinesOfWhiteSpaceEndASentence) {
+// WNUT17 has such lines. U+3000 is the ideographic space.
+TEST(TagExamples, WhitespaceLinesSeparateExamples) {
   for (const char* const line : {"", " ", "\t", "\t\t \t", "\r", " \r", "\u00A0", "\u3000\t"}) {
     const std::string text = fmt::format("Hi\tX\nyou\tP\n{0}\n{0}\nGo\tV\n{0}\n", line);
     const auto examples = open(text, TagColumns::two);
@@ -162,7 +162,7 @@ TEST(TagExamples, LinesOfWhiteSpaceEndASentence) {
   EXPECT_EQ(open(spaced, TagColumns::upos)->size(), 2);
 }
 
-TEST(TagExamples, RefusesATagThatTrainingDidNotHave) {
+TEST(TagExamples, RejectsUnknownTag) {
   const TemporaryFile file("Hi\tX\n\nyou\tPRONN\n");
   EXPECT_THAT(
       sentence_of<DataError>([&] {

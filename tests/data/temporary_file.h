@@ -1,4 +1,4 @@
-// A file that goes when the test ends.
+// A temporary file that its destructor removes.
 #pragma once
 
 #include <unistd.h>
@@ -35,7 +35,7 @@ class TemporaryFile {
   std::string path_;
 };
 
-// What `f` says when it throws an E; empty when it does not.
+// Returns the message of the E that `f` throws; "" without one.
 template <typename E, typename F>
 std::string sentence_of(F&& f) {
   try {

@@ -18,7 +18,7 @@
 namespace longspan::text_files_mesh_test {
 namespace {
 
-TEST(TextFilesMesh, EveryRankHasTheTokenizerAndTheTokensOfTheFirst) {
+TEST(TextFilesMesh, EveryRankReceivesTokenizerAndTokens) {
   testing::on_ranks(4, [](const Communicator& all) {
     const testing::TemporaryDirectory mine;
     const TemporaryFile text_of_mine(subword_text());
@@ -31,7 +31,7 @@ TEST(TextFilesMesh, EveryRankHasTheTokenizerAndTheTokensOfTheFirst) {
     const Tokenizer tokenizer = prepare_tokenizer(options, folder, all);
     const auto tokenizers = all.all_gather(tokenizer.to_json());
     for (const std::string& other : tokenizers) EXPECT_EQ(other, tokenizers[0]);
-    // Rank 3 sees another disk.
+    // Rank 3 uses another disk.
     const std::string tokens = all.rank() == 3 ? mine.path().string() : folder;
     options.token_cache = tokens;
     const Corpus corpus = open_corpus(path, options, tokenizer, "", all);
@@ -43,63 +43,63 @@ TEST(TextFilesMesh, EveryRankHasTheTokenizerAndTheTokensOfTheFirst) {
   });
 }
 
-TEST(TextFilesMesh, RanksWaitForTheFirstHoweverLongItTakes) {
+TEST(RunOnRankZero, ReportsProgressOnWaitingRanks) {
   testing::on_ranks(2, [](const Communicator& all) {
-    int told = 0;
-    const ProgressCallback listener = [&told](const ScanProgress& progress) {
+    int reports = 0;
+    const ProgressCallback listener = [&reports](const ScanProgress& progress) {
       EXPECT_EQ(progress.path, "text");
       EXPECT_EQ(progress.done, 5);
       EXPECT_EQ(progress.size, 8);
-      ++told;
+      ++reports;
     };
     const std::string result =
-        run_on_rank_zero(all, "text", 8, listener, [](const ProgressCallback& heard) {
+        run_on_rank_zero(all, "text", 8, listener, [](const ProgressCallback& report) {
           const std::string path = "text";
-          heard({path, 5, 8});
+          report({path, 5, 8});
           std::this_thread::sleep_for(std::chrono::milliseconds(700));
           return std::string("done");
         });
     EXPECT_EQ(result, "done");
-    EXPECT_GE(told, 2);  // in 0.7 s
+    EXPECT_GE(reports, 2);  // in 0.7 s
   });
 }
 
-// A tokenizer is trained on two files, of which the second is the larger.
-TEST(TextFilesMesh, EachFileHasAShareOfItself) {
+// Training a tokenizer reports the progress of two files with different sizes.
+TEST(RunOnRankZero, ReportsEqualFractionOnOtherRanks) {
   testing::on_ranks(2, [](const Communicator& all) {
-    std::vector<std::string> told;
-    const ProgressCallback listener = [&told](const ScanProgress& progress) {
+    std::vector<std::string> reports;
+    const ProgressCallback listener = [&reports](const ScanProgress& progress) {
       EXPECT_LE(progress.done, progress.size);
       const std::string words =
           fmt::format("{} {} of {}", progress.path, progress.done, progress.size);
-      if (told.empty() || told.back() != words) told.push_back(words);
+      if (reports.empty() || reports.back() != words) reports.push_back(words);
     };
-    run_on_rank_zero(all, "source", 10, listener, [](const ProgressCallback& heard) {
+    run_on_rank_zero(all, "source", 10, listener, [](const ProgressCallback& report) {
       for (const auto& [path, done, size] :
            {std::tuple(std::string("source"), 5, 10), std::tuple(std::string("target"), 30, 40)}) {
-        heard({path, done, size});
+        report({path, done, size});
         std::this_thread::sleep_for(std::chrono::milliseconds(700));
       }
       return std::string();
     });
     const std::vector<std::string> first = {"source 5 of 10", "target 30 of 40"};
     const std::vector<std::string> second = {"source 5 of 10", "source 8 of 10"};
-    EXPECT_EQ(told, all.rank() == 0 ? first : second);
+    EXPECT_EQ(reports, all.rank() == 0 ? first : second);
   });
 }
 
-TEST(TextFilesMesh, TheListenerHasEachNoteOnce) {
+TEST(RunOnRankZero, ReportsEachNoteOnceOnRankZero) {
   testing::on_ranks(2, [](const Communicator& all) {
     std::vector<std::string> notes;
     const ProgressCallback listener = [&notes](const ScanProgress& progress) {
       if (!progress.note.empty()) notes.push_back(progress.path + ": " + progress.note);
     };
-    run_on_rank_zero(all, "text", 8, listener, [](const ProgressCallback& heard) {
+    run_on_rank_zero(all, "text", 8, listener, [](const ProgressCallback& report) {
       const std::string path = "images";
-      heard({path, 0, 0, "one"});
-      heard({path, 5, 8});
+      report({path, 0, 0, "one"});
+      report({path, 5, 8});
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
-      heard({path, 0, 0, "two"});  // right before the end
+      report({path, 0, 0, "two"});  // right before the end
       return std::string();
     });
     const std::vector<std::string> all_notes = {"images: one", "images: two"};
@@ -107,16 +107,16 @@ TEST(TextFilesMesh, TheListenerHasEachNoteOnce) {
   });
 }
 
-TEST(TextFilesMesh, WhoStopsIsNotKeptByTheWork) {
+TEST(RunOnRankZero, ListenerExceptionDoesNotWaitForWork) {
   testing::on_ranks(2, [](const Communicator& all) {
     const auto begin = std::chrono::steady_clock::now();
     const ProgressCallback stop = [](const ScanProgress&) { throw DataError("stopped"); };
     EXPECT_EQ(sentence_of<DataError>([&] {
-                run_on_rank_zero(all, "text", 8, stop, [](const ProgressCallback& heard) {
+                run_on_rank_zero(all, "text", 8, stop, [](const ProgressCallback& report) {
                   for (int i = 0; i < 100; ++i) {
                     std::this_thread::sleep_for(std::chrono::milliseconds(100));
                     const std::string path = "text";
-                    heard({path, i, 100});
+                    report({path, i, 100});
                   }
                   return std::string();
                 });

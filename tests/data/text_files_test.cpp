@@ -44,10 +44,10 @@ Corpus open_text(const std::string& path,
   return open_corpus(path, options, tokenizer, "", {});
 }
 
-TEST(TextFiles, ACorpusOfSubwordsIsItsTextEncoded) {
+TEST(TextFiles, SubwordCorpusMatchesEncodedText) {
   const testing::TemporaryDirectory folder;
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
-  // Lines longer than any that is encoded at once; an end without a line's end; blank lines.
+  // Lines longer than a chunk, blank lines, no final newline.
   for (const std::string& text : {subword_text(5000, 2),
                                   subword_text(3, 2) + std::string(100'000, 'k') + "\n \n\n" +
                                       std::string(40'000, ' ') + "balo"}) {
@@ -58,7 +58,7 @@ TEST(TextFiles, ACorpusOfSubwordsIsItsTextEncoded) {
   }
 }
 
-TEST(TextFiles, AFileOfTokensIsMadeOnceForATextAndATokenizer) {
+TEST(TextFiles, CachesTokensPerTextAndTokenizer) {
   const testing::TemporaryDirectory folder;
   const TemporaryFile file(subword_text());
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
@@ -79,7 +79,7 @@ TEST(TextFiles, AFileOfTokensIsMadeOnceForATextAndATokenizer) {
   EXPECT_EQ(all_of(changed), tokenizer.encode(subword_text(400, 9), "text"));
 }
 
-TEST(TextFiles, EvaluationCountsTheBytesOfTheText) {
+TEST(TextFiles, EvaluationCountsTextBytes) {
   const testing::TemporaryDirectory folder;
   const std::string text = "x" + subword_text(50, 3);
   const TemporaryFile file(text);
@@ -99,7 +99,7 @@ TEST(TextFiles, EvaluationCountsTheBytesOfTheText) {
   }
 }
 
-TEST(TextFiles, WhatIsWrongWithTheTextLeavesNoFileOfTokens) {
+TEST(TextFiles, InvalidTextLeavesNoTokenFile) {
   const testing::TemporaryDirectory folder;
   const TemporaryFile file("balo\ntir\xFF\n");
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
@@ -108,7 +108,7 @@ TEST(TextFiles, WhatIsWrongWithTheTextLeavesNoFileOfTokens) {
   EXPECT_TRUE(files_in(folder.path()).empty());
 }
 
-TEST(TextFiles, ADamagedFileOfTokensIsNamed) {
+TEST(TextFiles, ReportsDamagedTokenFile) {
   const testing::TemporaryDirectory folder;
   const TemporaryFile file(subword_text());
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
@@ -119,7 +119,7 @@ TEST(TextFiles, ADamagedFileOfTokensIsNamed) {
             tokens.string() + ": is corrupt; delete it");
 }
 
-TEST(TextFiles, AFolderThatCannotBeMadeIsNamedWithTheKey) {
+TEST(TextFiles, ReportsUnwritableCacheDirectory) {
   const TemporaryFile file(subword_text());
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
   EXPECT_THAT(sentence_of<ConfigurationError>(
@@ -128,7 +128,7 @@ TEST(TextFiles, AFolderThatCannotBeMadeIsNamedWithTheKey) {
                     HasSubstr("set data.cache_dir to another directory")));
 }
 
-TEST(TextFiles, ATokenizerIsTrainedOnFirstUseAndKept) {
+TEST(TextFiles, TrainsAndSavesSentencePieceOnFirstUse) {
   const testing::TemporaryDirectory folder;
   const TemporaryFile file(subword_text());
   DataOptions options;
@@ -143,24 +143,24 @@ TEST(TextFiles, ATokenizerIsTrainedOnFirstUseAndKept) {
   EXPECT_EQ(read_subword_model(model[0].string()), *first.subword_model());
   EXPECT_EQ(prepare_tokenizer(options, folder.path(), {}), first);
   EXPECT_EQ(files_in(folder.path()), model);
-  // What is there is taken, whatever would be trained today.
+  // An existing model is read, not trained.
   const SentencePieceModel other = subword_model(SentencePieceModelType::unigram);
   write_subword_model(other, model[0].string());
   EXPECT_EQ(*prepare_tokenizer(options, folder.path(), {}).subword_model(), other);
-  // Other settings and other texts are other models.
+  // Other options and other texts have other models.
   options.tokenizer_kind = SentencePieceModelType::words;
   prepare_tokenizer(options, folder.path(), {});
   EXPECT_EQ(files_in(folder.path()).size(), 2);
   file.write(subword_text(400, 9));
   prepare_tokenizer(options, folder.path(), {});
   EXPECT_EQ(files_in(folder.path()).size(), 3);
-  // One that is named.
+  // An explicit path takes precedence.
   options.tokenizer_model = model[0].string();
   EXPECT_EQ(*prepare_tokenizer(options, "/nowhere", {}).subword_model(), other);
   EXPECT_EQ(planned_vocabulary(options), other.vocabulary());
 }
 
-TEST(TextFiles, ATokenizerJsonIsTrainedOnFirstUseAndKept) {
+TEST(TextFiles, TrainsAndSavesTokenizerJsonOnFirstUse) {
   const testing::TemporaryDirectory folder;
   const TemporaryFile file(subword_text());
   DataOptions options;
@@ -179,12 +179,12 @@ TEST(TextFiles, ATokenizerJsonIsTrainedOnFirstUseAndKept) {
   EXPECT_EQ(files_in(folder.path()).size(), 2);
 }
 
-// Parts of a file on several threads, and the text as a whole.
-TEST(TextFiles, ATokenizerJsonReadsALongFileInParts) {
+// Parts encoded on several threads must match the whole text.
+TEST(TextFiles, TokenizerJsonEncodesLongFileInParts) {
   const testing::TemporaryDirectory folder;
   std::string text;
   while (text.size() < 900'000) text += subword_text(400, static_cast<unsigned>(text.size() % 97));
-  text += std::string(600'000, 'x');  // no place to cut
+  text += std::string(600'000, 'x');  // no chunk boundary
   const TemporaryFile file(text);
   const std::shared_ptr<const InputFile> texts[] = {std::make_shared<const InputFile>(file.path())};
   TokenizerRules rules = usual_rules(TrainedKind::byte_pairs);
@@ -197,7 +197,7 @@ TEST(TextFiles, ATokenizerJsonReadsALongFileInParts) {
   EXPECT_EQ(model.decode(ids), text);
 }
 
-// The bytes of the tokenizer.json that a run trains on these texts.
+// Returns the tokenizer.json that a run trains on these texts.
 std::string trained_on(const PathList& texts) {
   const testing::TemporaryDirectory folder;
   DataOptions options;
@@ -208,7 +208,7 @@ std::string trained_on(const PathList& texts) {
   return prepare_tokenizer(options, folder.path(), {}).json_tokenizer()->json();
 }
 
-TEST(TextFiles, ATokenizerJsonCountsAllOfPackedTextsAndOfLists) {
+TEST(TextFiles, TokenizerJsonTrainsOnCompressedFilesAndLists) {
   const testing::TemporaryDirectory folder;
   const auto write = [&folder](const std::string& name, const std::string& content) {
     const std::string path = (folder.path() / name).string();
@@ -229,7 +229,7 @@ TEST(TextFiles, ATokenizerJsonCountsAllOfPackedTextsAndOfLists) {
   EXPECT_NE(trained_on(write("c.txt", one)), plain);
 }
 
-TEST(TextFiles, ATokenizerJsonDoesNotDependOnTheThreads) {
+TEST(TextFiles, TokenizerJsonDoesNotDependOnThreadCount) {
   const TemporaryFile file(subword_text(40'000, 3));
   const int before = omp_get_max_threads();
   omp_set_num_threads(1);
@@ -240,8 +240,8 @@ TEST(TextFiles, ATokenizerJsonDoesNotDependOnTheThreads) {
   EXPECT_EQ(one, three);
 }
 
-// What is put before a text is not put before its later parts.
-TEST(TextFiles, LaterPartsOfATextDoNotBeginOne) {
+// The normalizer Prepend applies only to the beginning of a text.
+TEST(TextFiles, PrependsOnlyToFirstPart) {
   const testing::TemporaryDirectory folder;
   const JsonTokenizer model(R"({"version": "1.0", "added_tokens": [],
       "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},

@@ -30,7 +30,7 @@ using ::testing::HasSubstr;
 
 const std::string mark = "\xEF\xBB\xBF";
 
-// Each way in which a text may be stored.
+// Returns the text plain and compressed, with and without a byte order mark.
 std::vector<std::string> stored(const std::string& text) {
   return {text,
           mark + text,
@@ -58,7 +58,7 @@ class Folder {
 
 std::string whole(const InputFile& file) { return file.text(1 << 20); }
 
-TEST(TextInput, ReadsTheSameTextHoweverItIsStored) {
+TEST(TextInput, ReadsPlainAndCompressedTextEqually) {
   for (const std::string& content : stored("first\nsecond\n")) {
     const TemporaryFile file(content);
     EXPECT_EQ(whole(*open_plain_text(file.path())), "first\nsecond\n");
@@ -72,7 +72,7 @@ TEST(TextInput, ReadsTheSameTextHoweverItIsStored) {
   }
 }
 
-TEST(TextInput, NamesOtherFormatsAndHowToConvertThem) {
+TEST(TextInput, ReportsOtherFormatsWithConversionCommand) {
   using namespace std::string_literals;
   for (const auto& [beginning, name, command] : std::vector<std::array<std::string, 3>>{
            {"BZh91AY&SY\x12"s, "bzip2", "bzip2 -dc"},
@@ -92,22 +92,22 @@ TEST(TextInput, NamesOtherFormatsAndHowToConvertThem) {
            {std::string(257, 'a') + "ustar\0"s, "tar", "tar -xf"}}) {
     for (const std::string& content : {beginning, gzip_of(beginning), zstd_of(beginning)}) {
       const TemporaryFile file(content);
-      const std::string said = sentence_of<DataError>([&] { open_plain_text(file.path()); });
-      EXPECT_THAT(said, HasSubstr(file.path()));
-      EXPECT_THAT(said, HasSubstr("expected text in UTF-8, found"));
-      EXPECT_THAT(said, HasSubstr(name));
-      EXPECT_THAT(said, HasSubstr(command));
-      EXPECT_EQ(sentence_of<DataError>([&] { DocumentReader(open_text(file.path()), {}); }), said);
+      const std::string error = sentence_of<DataError>([&] { open_plain_text(file.path()); });
+      EXPECT_THAT(error, HasSubstr(file.path()));
+      EXPECT_THAT(error, HasSubstr("expected text in UTF-8, found"));
+      EXPECT_THAT(error, HasSubstr(name));
+      EXPECT_THAT(error, HasSubstr(command));
+      EXPECT_EQ(sentence_of<DataError>([&] { DocumentReader(open_text(file.path()), {}); }), error);
     }
   }
-  // Texts may begin with some of the letters.
+  // Text may begin with a part of a signature.
   for (const std::string text : {"BZh, he said", "PK", "7z", "ustar"}) {
     const TemporaryFile file(text);
     EXPECT_EQ(whole(*open_plain_text(file.path())), text);
   }
 }
 
-TEST(TextInput, CopiesOfCompressedFilesAreNotCompressed) {
+TEST(TextInput, ReadsDecompressedCopiesAsPlainText) {
   const Folder folder;
   for (const auto& [name, content] : {std::pair("a.jsonl.gz", gzip_of("{\"a\": 1}\n")),
                                       std::pair("a.jsonl.zst", zstd_of("{\"a\": 1}\n"))}) {
@@ -117,7 +117,7 @@ TEST(TextInput, CopiesOfCompressedFilesAreNotCompressed) {
   }
 }
 
-TEST(TextInput, BinaryDataAreNoOtherFormat) {
+TEST(TextInput, AcceptsBinaryDataThatResemblesOtherFormats) {
   using namespace std::string_literals;
   for (const std::string& bytes : {"\x5D\0\0\x80\0\0\0\1\1\1\1\1\1\1"s,
                                    "\x5D\0\0\x01"s,
@@ -132,7 +132,7 @@ TEST(TextInput, BinaryDataAreNoOtherFormat) {
   }
 }
 
-TEST(TextInput, ALanguageModelReadsTheSameTokens) {
+TEST(TextInput, CorpusDoesNotDependOnStorage) {
   const Folder folder;
   DataOptions options;
   for (const std::string& content : stored("first\nsecond\n")) {
@@ -147,7 +147,7 @@ TEST(TextInput, ALanguageModelReadsTheSameTokens) {
               Tokenizer::characters(std::u32string(U"\nfirstecond"), false));
     options.tokenizer = TokenizerKind::bytes;
   }
-  // Each of several.
+  // Files of one pattern may be stored in different ways.
   const std::string one = folder.write("1.txt", mark + "ab");
   folder.write("2.txt", gzip_of(mark + "cd"));
   const Corpus both =
@@ -155,7 +155,7 @@ TEST(TextInput, ALanguageModelReadsTheSameTokens) {
   EXPECT_EQ(both.tokens(), 4);
 }
 
-TEST(TextInput, LabelsPairsLinksAndTagsAreRead) {
+TEST(TextInput, ReadsLabelsPairsLinksAndTags) {
   const Communicator all;
   for (const std::string& content : stored("good\tfine\nbad\tawful\ngood\tnice\n")) {
     const TemporaryFile file(content);
@@ -188,7 +188,7 @@ TEST(TextInput, LabelsPairsLinksAndTagsAreRead) {
   }
 }
 
-TEST(TextInput, JsonLinesInPlaceOfPairsOrLabelsAreNamed) {
+TEST(TextInput, RejectsJsonLinesForPairsAndLabels) {
   const Folder folder;
   const std::string json = folder.write("a.jsonl", "{\"text\": \"a\"}\n");
   EXPECT_THAT(
@@ -203,7 +203,7 @@ bool is_json(const std::string& name, const std::string& content, const Document
   return is_json_lines(*open_text(folder.write(name, content)), form);
 }
 
-TEST(JsonLines, AreRecognizedByWhatTheyHold) {
+TEST(JsonLines, DetectsFormatByNameAndContent) {
   const std::string lines = "{\"id\": 1, \"body\": \"a\"}\n{\"body\": \"b\"}\n";
   const DocumentFormat body = {.field = "body"};
   for (const std::string& content : stored(lines)) {
@@ -214,11 +214,11 @@ TEST(JsonLines, AreRecognizedByWhatTheyHold) {
     EXPECT_TRUE(is_json("a.json", content, {.boundary = DocumentBoundary::file, .field = "body"}));
   }
   EXPECT_TRUE(is_json("a.JSONL.GZ", gzip_of(lines)));
-  // Long lines, whose ends are not seen.
+  // Lines longer than the inspected beginning of the file.
   const std::string text(1 << 17, 'a');
   EXPECT_TRUE(is_json("a.txt", "{\"id\": 1, \"body\": \"" + text + "\"}\n", body));
   EXPECT_TRUE(is_json("a.json", "\n{\"body\": \"a\", \"more\": \"" + text + "\"}\n", body));
-  // What is no line with an object, or has another field.
+  // Lines without an object, or without the field.
   EXPECT_FALSE(is_json("a.json", "{\n  \"body\": \"a\"\n}\n"));
   EXPECT_FALSE(is_json("a.json", lines, {.boundary = DocumentBoundary::file}));
   EXPECT_FALSE(is_json("a.json", "\"a text\"\n"));
@@ -227,20 +227,20 @@ TEST(JsonLines, AreRecognizedByWhatTheyHold) {
   EXPECT_FALSE(is_json("a.txt", "[{\"body\": \"a\"}]\n"));
 }
 
-TEST(JsonLines, AnArrayIsNamed) {
+TEST(JsonLines, RejectsArrayWithConversionCommand) {
   for (const char* name : {"a.json", "a.jsonl", "A.JSON"})
     for (const std::string& content : stored("[\n  {\"text\": \"a\"}]\n"))
       EXPECT_THAT(sentence_of<DataError>([&] { is_json(name, content); }),
                   HasSubstr("found an array of objects; convert it with jq -c '.[]'"));
 }
 
-TEST(JsonLines, FieldsThatAreThereAreNamed) {
-  const std::string said = sentence_of<DataError>([] {
+TEST(JsonLines, ReportsAvailableFields) {
+  const std::string error = sentence_of<DataError>([] {
     json_field("{\"id\": 3, \"content\": \"a\", \"more\": {\"text\": \"b\"}}", "text", "here");
   });
-  EXPECT_THAT(said,
+  EXPECT_THAT(error,
               HasSubstr("here: expected the field \"text\", found \"id\", \"content\", \"more\""));
-  EXPECT_THAT(said, HasSubstr("data.documents.text_field"));
+  EXPECT_THAT(error, HasSubstr("data.documents.text_field"));
 }
 
 std::vector<std::string> found(const Folder& folder, const std::string& pattern) {
@@ -250,7 +250,7 @@ std::vector<std::string> found(const Folder& folder, const std::string& pattern)
   return names;
 }
 
-TEST(PathPattern, TwoStarsAreAnyFolders) {
+TEST(PathPattern, DoubleStarMatchesNestedFolders) {
   const Folder folder;
   for (const char* name : {"1.txt",
                            "a/2.txt",
@@ -273,12 +273,12 @@ TEST(PathPattern, TwoStarsAreAnyFolders) {
                 HasSubstr("write FOLDER/**/*.txt"));
 }
 
-TEST(PathPattern, FoldersThatMatchAreReported) {
+TEST(PathPattern, ReportsIgnoredMatchingFolders) {
   const Folder folder;
   folder.write("1.txt", "text");
   folder.write("more/2.txt", "text");
   std::vector<std::string> notes;
-  const ProgressCallback listener = [&](const ScanProgress& told) { notes.push_back(told.note); };
+  const ProgressCallback listener = [&](const ScanProgress& scan) { notes.push_back(scan.note); };
   files_of(PathList(folder.path() + "/*.txt"), listener);
   EXPECT_TRUE(notes.empty());
   EXPECT_EQ(files_of(PathList(folder.path() + "/*"), listener).size(), 1);
@@ -286,7 +286,7 @@ TEST(PathPattern, FoldersThatMatchAreReported) {
   EXPECT_THAT(notes[0], HasSubstr("ignoring the matching folders \"" + folder.path() + "/more\""));
 }
 
-TEST(DataOptions, DocumentKeysWithoutEffectAreNamed) {
+TEST(DataOptions, ReportsDocumentKeysWithoutEffect) {
   const Folder folder;
   DataOptions options;
   options.train = folder.write("a.txt", "text");

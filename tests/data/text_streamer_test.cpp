@@ -8,7 +8,7 @@
 namespace longspan::text_streamer_test {
 namespace {
 
-// Of tokens given one by one; each piece must be whole characters.
+// Streams tokens one by one. Checks that each piece consists of whole characters.
 std::string streamed(const Tokenizer& tokenizer,
                      std::span<const std::int64_t> before,
                      std::span<const std::int64_t> ids) {
@@ -26,7 +26,7 @@ std::string streamed(const Tokenizer& tokenizer,
   return all + text.finish();
 }
 
-TEST(TextStreamer, IsTheTextOfAllTokensFromAnyOfThemOn) {
+TEST(TextStreamer, StreamedTextMatchesDecodedTokens) {
   const std::string text =
       "balo tir\n\n  \xE6\xBC\xA2 \xF0\x9F\x98\x80\xC3\xA9t men\n x \xE2\x81\x87";
   for (const SentencePieceModelType kind : {SentencePieceModelType::unigram,
@@ -37,16 +37,16 @@ TEST(TextStreamer, IsTheTextOfAllTokensFromAnyOfThemOn) {
     EXPECT_EQ(streamed(tokenizer, {}, ids), text);
     for (std::size_t begin = 1; begin < ids.size(); ++begin) {
       const auto before = std::span(ids).first(begin);
-      const std::string said = tokenizer.decode(before);
-      if (said.ends_with("\xEF\xBF\xBD")) continue;  // within a character
-      EXPECT_EQ(said + streamed(tokenizer, before, std::span(ids).subspan(begin)), text);
+      const std::string decoded = tokenizer.decode(before);
+      if (decoded.ends_with("\xEF\xBF\xBD")) continue;  // split character
+      EXPECT_EQ(decoded + streamed(tokenizer, before, std::span(ids).subspan(begin)), text);
     }
   }
 }
 
-TEST(TextStreamer, BytesThatAreNoCharacterAreNotWaitedForWithoutEnd) {
+TEST(TextStreamer, EmitsInvalidBytesWithoutWaitingForever) {
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
-  const auto character = tokenizer.encode("\xE6\xBC\xA2", "text");  // a token a byte
+  const auto character = tokenizer.encode("\xE6\xBC\xA2", "text");  // one token per byte
   ASSERT_EQ(character.size(), 3);
   TextStreamer text(tokenizer, {});
   std::string all;
@@ -57,7 +57,7 @@ TEST(TextStreamer, BytesThatAreNoCharacterAreNotWaitedForWithoutEnd) {
   EXPECT_TRUE(all.ends_with("b"));
 }
 
-TEST(TextStreamer, OfOtherTokenizersIsTheirDecoding) {
+TEST(TextStreamer, ByteTokenizerEmitsEachByte) {
   TextStreamer text(Tokenizer(), {});
   EXPECT_EQ(text.push(0xC3), "\xC3");
   EXPECT_EQ(text.push(0xA9), "\xA9");

@@ -1,4 +1,4 @@
-// Models of SentencePiece that were not trained here, and their ids by the library.
+// SentencePiece models with options of other projects, and ids from the library.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class LinesOfFile : public sentencepiece::SentenceIterator {
   bool done_ = false;
 };
 
-// As others train theirs: Unicode normalised, spaces merged, one put before each line.
+// Defaults of SentencePiece: normalized Unicode, merged spaces, a space before each line.
 inline std::string foreign_model(const std::string& byte_fallback,
                                  const std::string& sentence_end,
                                  std::unordered_map<std::string, std::string> more = {}) {
@@ -47,7 +47,7 @@ inline std::string foreign_model(const std::string& byte_fallback,
   return bytes;
 }
 
-// As Llama's is: text as it is, but for a space before it.
+// Options of Llama: unchanged text with a space before it.
 inline std::string llama_model() {
   return foreign_model("true",
                        "2",

@@ -28,7 +28,7 @@ constexpr DocumentFormat lines = {.boundary = DocumentBoundary::line};
 constexpr DocumentFormat paragraphs = {.boundary = DocumentBoundary::paragraph};
 constexpr DocumentFormat whole = {.boundary = DocumentBoundary::file};
 
-// Byte pairs whose tokens depend on what stands around them, and a token that ends texts.
+// Byte-level BPE with context-dependent tokens and an end-of-text token.
 Tokenizer package_tokenizer() {
   std::string vocabulary;
   int id = 0;
@@ -90,7 +90,7 @@ std::vector<Ids> documents_in(const TokenFile& file) {
   return documents;
 }
 
-// Each document by itself.
+// Encodes each document separately.
 std::vector<Ids> encoded(const std::vector<std::string>& documents,
                          const Tokenizer& tokenizer,
                          std::optional<std::int64_t> end = std::nullopt) {
@@ -108,7 +108,7 @@ std::int64_t bytes_of(const std::vector<std::string>& documents) {
   return bytes;
 }
 
-TEST(DocumentTokens, AreThoseOfEachDocumentAlone) {
+TEST(TokenizeFile, EncodesEachDocumentSeparately) {
   const std::vector<std::string> documents = {
       "balo tir\n  lo", "\u00e9t", " lo", "ba\n\n lo  ", subword_text(40, 3), "a"};
   std::string json;
@@ -136,7 +136,7 @@ TEST(DocumentTokens, AreThoseOfEachDocumentAlone) {
     }
 }
 
-TEST(DocumentTokens, OfTextsAreThoseOfTheirDocuments) {
+TEST(TokenizeFile, SplitsTextsIntoDocuments) {
   const std::string content = "balo tir\n lo\n\n\nba\n\n\n" + subword_text(30, 3);
   const std::string last = subword_text(30, 3);
   std::vector<std::string> by_line;
@@ -160,19 +160,19 @@ TEST(DocumentTokens, OfTextsAreThoseOfTheirDocuments) {
     }
 }
 
-TEST(DocumentTokens, ThirdPartyModelsEncodeTheWholeText) {
+TEST(TokenizeFile, ThirdPartyModelsEncodeWholeText) {
   const std::string content = "\n" + subword_text(9000, 3) + "\n\n  balo\n";
   for (const std::string& bytes : {llama_model(), foreign_model("true", "2")}) {
     const Text text("a.txt", content);
     const auto made = tokenize_file(
         text.path, {}, Tokenizer::subwords(SentencePieceModel(bytes, "model")), text.cache());
-    const std::vector<Ids> wanted = {ids_of_library(bytes, content)};
-    EXPECT_EQ(documents_in(*made.tokens), wanted);
+    const std::vector<Ids> expected = {ids_of_library(bytes, content)};
+    EXPECT_EQ(documents_in(*made.tokens), expected);
     EXPECT_EQ(made.tokens->bytes(), std::ssize(content));
   }
 }
 
-TEST(DocumentTokens, ThirdPartyModelsEncodeTextsWithoutPlacesToCutInBoundedParts) {
+TEST(TokenizeFile, EncodesTextWithoutChunkBoundariesInBoundedParts) {
   std::string content;
   while (content.size() < 3 << 20) content += "中文";
   const Tokenizer tokenizer = Tokenizer::subwords(SentencePieceModel(llama_model(), "model"));
@@ -189,11 +189,11 @@ TEST(DocumentTokens, ThirdPartyModelsEncodeTextsWithoutPlacesToCutInBoundedParts
   const std::vector<Ids> found = documents_in(*made.tokens);
   ASSERT_EQ(found.size(), 1U);
   const std::string beginning = content.substr(0, 900);
-  const Ids wanted = ids_of_library(llama_model(), beginning);
-  EXPECT_TRUE(std::ranges::equal(wanted, std::span(found[0]).first(wanted.size())));
+  const Ids expected = ids_of_library(llama_model(), beginning);
+  EXPECT_TRUE(std::ranges::equal(expected, std::span(found[0]).first(expected.size())));
 }
 
-TEST(DocumentTokens, BytesOfATokenAreThoseOfItsText) {
+TEST(TokenizeFile, TokenBytesMatchDecodedText) {
   const std::string content = subword_text(30, 3) + "\u00e9\n";
   for (const Tokenizer& tokenizer : every_tokenizer()) {
     const Text text("a.txt", content);
@@ -213,7 +213,7 @@ TEST(DocumentTokens, BytesOfATokenAreThoseOfItsText) {
   }
 }
 
-TEST(DocumentTokens, PartsAndBatchesMakeNoDifference) {
+TEST(TokenizeFile, DoesNotDependOnPartAndBatchSize) {
   const std::string content =
       subword_text(900, 3) + std::string(100'000, 'k') + "\n\n" + subword_text(900, 4);
   for (const Tokenizer& tokenizer : every_tokenizer())
@@ -234,7 +234,7 @@ TEST(DocumentTokens, PartsAndBatchesMakeNoDifference) {
     }
 }
 
-TEST(DocumentTokens, WhoIsStoppedGoesOnFromWhatIsWhole) {
+TEST(TokenizeFile, ResumesFromFinishedParts) {
   const std::string json = [] {
     std::string all;
     for (int i = 0; i < 5000; ++i)
@@ -250,7 +250,7 @@ TEST(DocumentTokens, WhoIsStoppedGoesOnFromWhatIsWhole) {
     int tries = 0;
     TokenizedFile made;
     while (true) {
-      int left = 14;  // a part is ten batches, the hash is told once, and each part as it is joined
+      int left = 14;  // reports: ten batches per part, one hash, one per joined part
       try {
         made = tokenize_file(
             text.path,
@@ -265,7 +265,7 @@ TEST(DocumentTokens, WhoIsStoppedGoesOnFromWhatIsWhole) {
       } catch (const DataError& error) {
         ASSERT_STREQ(error.what(), "stopped");
         ASSERT_LT(++tries, 20);
-        // What it had begun is gone; what it had finished is not.
+        // Only finished parts remain.
         for (const std::string& name : text.cached()) EXPECT_THAT(name, HasSubstr(".part-"));
       }
       EXPECT_GE(std::ssize(text.cached()), tries);
@@ -279,7 +279,7 @@ TEST(DocumentTokens, WhoIsStoppedGoesOnFromWhatIsWhole) {
   }
 }
 
-TEST(DocumentTokens, APartThatIsDamagedOrNotTheNextIsMadeAgain) {
+TEST(TokenizeFile, RewritesDamagedOrMisalignedParts) {
   const std::string content = subword_text(1500, 3);
   const Text text("a.txt", content);
   const auto all = tokenize_file(text.path, lines, {}, text.folder.path() / "all");
@@ -300,7 +300,7 @@ TEST(DocumentTokens, APartThatIsDamagedOrNotTheNextIsMadeAgain) {
   const auto parts = text.cached();
   ASSERT_GT(parts.size(), 3);
   fs::resize_file(text.cache() / parts[1], 300);
-  stop_after(14'000, 5);  // the second part is another now, and what was the third is not the next
+  stop_after(14'000, 5);  // the third part does not follow the new second part
   EXPECT_EQ(text.cached(), parts);
   const auto made =
       tokenize_file(text.path, lines, {}, text.cache(), {}, {.part = 10'000, .batch = 5'000});
@@ -308,7 +308,7 @@ TEST(DocumentTokens, APartThatIsDamagedOrNotTheNextIsMadeAgain) {
   EXPECT_EQ(made.tokens->fingerprint(), all.tokens->fingerprint());
 }
 
-TEST(DocumentTokens, SeveralMayMakeThemAtOnce) {
+TEST(TokenizeFile, SupportsConcurrentWriters) {
   const Text text("a.txt", subword_text(2000, 3));
   const auto all = tokenize_file(text.path, lines, {}, text.folder.path() / "all");
   std::vector<std::thread> threads;
@@ -322,7 +322,7 @@ TEST(DocumentTokens, SeveralMayMakeThemAtOnce) {
   EXPECT_EQ(text.cached().size(), 1);
 }
 
-TEST(DocumentTokens, EachFormHasAFileOfItsOwn) {
+TEST(TokenizeFile, WritesOneFilePerDocumentFormat) {
   const Text text("a.txt", "balo\n\nlo\n");
   const DocumentFormat ended = {.boundary = DocumentBoundary::line, .end_of_text = "3"};
   std::size_t count = 0;
@@ -331,50 +331,50 @@ TEST(DocumentTokens, EachFormHasAFileOfItsOwn) {
     EXPECT_TRUE(tokenize_file(text.path, form, {}, text.cache()).was_there);
     EXPECT_EQ(text.cached().size(), ++count);
   }
-  // The field is of .jsonl.
+  // The text field applies only to JSON lines.
   const DocumentFormat field = {.boundary = DocumentBoundary::line, .field = "body"};
   EXPECT_TRUE(tokenize_file(text.path, field, {}, text.cache()).was_there);
   text.write("balo\n\nlu\n");
   EXPECT_FALSE(tokenize_file(text.path, lines, {}, text.cache()).was_there);
 }
 
-TEST(DocumentTokens, WhatIsWrongIsSaidWithItsPlaceAndLeavesNothing) {
-  const auto sentence = [](const std::string& name,
+TEST(TokenizeFile, ReportsErrorPositionAndLeavesNoFile) {
+  const auto error_of = [](const std::string& name,
                            const std::string& content,
                            const DocumentFormat& form,
                            const Tokenizer& tokenizer) {
     const Text text(name, content);
-    const std::string said =
+    const std::string message =
         sentence_of<DataError>([&] { tokenize_file(text.path, form, tokenizer, text.cache()); });
     EXPECT_TRUE(!fs::exists(text.cache()) || text.cached().empty());
-    return said.starts_with(text.path) ? said.substr(text.path.size()) : said;
+    return message.starts_with(text.path) ? message.substr(text.path.size()) : message;
   };
   const Tokenizer characters = Tokenizer::characters(std::vector<char32_t>{'a', 'b'}, false);
-  EXPECT_THAT(sentence("a.txt", "a\nb\nc\n", lines, characters),
+  EXPECT_THAT(error_of("a.txt", "a\nb\nc\n", lines, characters),
               HasSubstr(": byte 4: character U+0063 'c' is not in the vocabulary"));
-  EXPECT_THAT(sentence("a.jsonl", "{\"text\":\"a\"}\n{\"text\":\"bc\"}\n", {}, characters),
+  EXPECT_THAT(error_of("a.jsonl", "{\"text\":\"a\"}\n{\"text\":\"bc\"}\n", {}, characters),
               HasSubstr(":2: byte 1: character U+0063 'c' is not in the vocabulary"));
   for (const Tokenizer& tokenizer : {Tokenizer::subwords(subword_model()), package_tokenizer()}) {
-    EXPECT_THAT(sentence("a.txt", "ba\nlo\xFF\n", lines, tokenizer),
+    EXPECT_THAT(error_of("a.txt", "ba\nlo\xFF\n", lines, tokenizer),
                 HasSubstr(": byte 5: expected UTF-8, found bytes ff"));
-    EXPECT_THAT(sentence("a.txt.gz", gzip_of("ba\nlo\xFF\n"), whole, tokenizer),
+    EXPECT_THAT(error_of("a.txt.gz", gzip_of("ba\nlo\xFF\n"), whole, tokenizer),
                 HasSubstr("byte 5: expected UTF-8, found bytes ff"));
   }
-  EXPECT_EQ(sentence("a.txt", "\n\n\n", lines, {}),
+  EXPECT_EQ(error_of("a.txt", "\n\n\n", lines, {}),
             ": expected tokens, found none after tokenization");
-  EXPECT_THAT(sentence("a.jsonl.zst", zstd_of("{\"text\":\"a\"}\n").substr(0, 18), {}, {}),
+  EXPECT_THAT(error_of("a.jsonl.zst", zstd_of("{\"text\":\"a\"}\n").substr(0, 18), {}, {}),
               HasSubstr("unexpected end of the compressed data"));
 }
 
-TEST(DocumentTokens, LongDocumentsAreEncodedAsShortOnesAre) {
-  // Longer than what is gathered.
+TEST(TokenizeFile, EncodesDocumentsLongerThanBatch) {
+  // Longer than TokenizationOptions::batch.
   const std::string content = std::string(9'000'000, 'a') + "\nab\n";
   const Text text("a.txt", content);
   const auto made = tokenize_file(text.path, lines, {}, text.cache());
   EXPECT_EQ(documents_in(*made.tokens), encoded({std::string(9'000'000, 'a'), "ab"}, Tokenizer()));
 }
 
-TEST(DocumentTokens, TextsThatCanBeReadWhereTheyAreNeedNone) {
+TEST(NeedsTokenFile, IsFalseOnlyForDirectlyReadableText) {
   const Text plain("a.txt", "abc");
   const Text packed("a.txt.gz", gzip_of("abc"));
   const Text json("a.jsonl", "{}");

@@ -39,7 +39,7 @@ TokenFileKey write_tokens(const std::filesystem::path& path, std::int64_t vocabu
   return key;
 }
 
-TEST(TokenFile, ReadsTheSameTokensFromAnyPlaceInAnyPieces) {
+TEST(TokenFile, ReadsEqualTokensFromAnyPosition) {
   for (const std::int64_t vocabulary : {65'536, 100'000}) {
     const testing::TemporaryDirectory folder;
     const auto path = folder.path() / "text.tokens";
@@ -81,7 +81,7 @@ TEST(TokenFile, ReadsTheSameTokensFromAnyPlaceInAnyPieces) {
     }
     EXPECT_EQ(file.documents(), document);
     EXPECT_EQ(file.document_begin(document), count);
-    // Two blocks and both of their ends.
+    // A whole block and one token on each side.
     std::vector<std::int64_t> two(65'536 + 2);
     file.read(file.seek(65'535), two);
     EXPECT_EQ(two.front(), token(65'535, vocabulary).id);
@@ -89,33 +89,33 @@ TEST(TokenFile, ReadsTheSameTokensFromAnyPlaceInAnyPieces) {
   }
 }
 
-TEST(TokenFile, DamageAnywhereIsFound) {
+TEST(TokenFile, DetectsDamageAnywhere) {
   const testing::TemporaryDirectory folder;
   const auto path = folder.path() / "text.tokens";
   const TokenFileKey key = write_tokens(path, 1000);
   std::ifstream in(path, std::ios::binary);
   const std::string good{std::istreambuf_iterator<char>(in), {}};
-  const auto sentence = [&](const std::string& bytes, const TokenFileKey& wanted) {
+  const auto error_of = [&](const std::string& bytes, const TokenFileKey& expected) {
     std::ofstream(path, std::ios::binary) << bytes;
-    return sentence_of<DataError>([&] { TokenFile(path, wanted); });
+    return sentence_of<DataError>([&] { TokenFile(path, expected); });
   };
   const std::string refused = path.string() + ": is corrupt; delete it";
   for (std::size_t at = 0; at < good.size(); at += at < 140 ? 3 : 49'999) {
     std::string damaged = good;
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
-    EXPECT_EQ(sentence(damaged, key), refused) << at;
+    EXPECT_EQ(error_of(damaged, key), refused) << at;
   }
   for (const std::size_t size :
        {std::size_t{1}, std::size_t{71}, std::size_t{127}, std::size_t{128}, good.size() - 1})
-    EXPECT_EQ(sentence(good.substr(0, size), key), refused);
-  EXPECT_EQ(sentence(good + "x", key), refused);
+    EXPECT_EQ(error_of(good.substr(0, size), key), refused);
+  EXPECT_EQ(error_of(good + "x", key), refused);
   TokenFileKey other = key;
   other.text = 3;
-  EXPECT_EQ(sentence(good, other), refused);
-  EXPECT_EQ(sentence(good, key), "");
+  EXPECT_EQ(error_of(good, other), refused);
+  EXPECT_EQ(error_of(good, key), "");
 }
 
-TEST(TokenFile, IdsThatAreNotInTheVocabularyAreRefused) {
+TEST(TokenFile, RejectsIdsOutsideVocabulary) {
   const testing::TemporaryDirectory folder;
   const auto path = folder.path() / "text.tokens";
   const TokenFileKey key = {.text = 1, .vocabulary = 300};
@@ -135,7 +135,7 @@ TEST(TokenFile, IdsThatAreNotInTheVocabularyAreRefused) {
       path.string() + ": is corrupt; delete it: token 1 is 300, but the vocabulary has 300 ids");
 }
 
-TEST(TokenFile, WhatIsNotFinishedLeavesNothing) {
+TEST(TokenFile, UnfinishedWriterLeavesNoFile) {
   const testing::TemporaryDirectory folder;
   {
     TokenFileWriter writer(folder.path() / "text.tokens", {.file_bytes = 3, .vocabulary = 300});

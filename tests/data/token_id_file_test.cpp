@@ -24,7 +24,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// As numpy's tofile writes them.
+// Returns the bytes that numpy.ndarray.tofile writes.
 template <typename T>
 std::string bytes_of(const std::vector<T>& ids) {
   return {reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(T)};
@@ -55,7 +55,7 @@ std::vector<std::int64_t> read(const TokenIdFile& ids, std::int64_t token, std::
   return out;
 }
 
-TEST(TokenIdFile, ReadsIdsOfTheBitsThatTheVocabularyNeedsOrThatAreAskedFor) {
+TEST(TokenIdFile, ReadsFittingOrRequestedDtype) {
   const TemporaryFile narrow(bytes_of<std::uint16_t>({5, 50256, 7, 65535}));
   EXPECT_EQ(open(narrow, 65536).tokens(), 4);
   EXPECT_THAT(read(open(narrow, 65536), 1, 3), ElementsAre(50256, 7, 65535));
@@ -66,7 +66,7 @@ TEST(TokenIdFile, ReadsIdsOfTheBitsThatTheVocabularyNeedsOrThatAreAskedFor) {
   EXPECT_THAT(read(open(wider, 10, TokenDType::thirty_two), 1, 2), ElementsAre(6, 7));
 }
 
-TEST(TokenIdFile, ReadsAnyPartOfMoreIdsThanItCopiesAtATime) {
+TEST(TokenIdFile, ReadsRangesLongerThanItsBuffer) {
   const auto ids = counted<std::uint16_t>(60000);
   const TemporaryFile file(bytes_of(ids));
   const TokenIdFile opened = open(file, 60000);
@@ -77,7 +77,7 @@ TEST(TokenIdFile, ReadsAnyPartOfMoreIdsThanItCopiesAtATime) {
   }
 }
 
-TEST(TokenIdFile, AnIdBeyondTheVocabularyIsToldWithItsPlace) {
+TEST(TokenIdFile, RejectsIdOutsideVocabularyWithByte) {
   const TemporaryFile file(bytes_of<std::uint16_t>({5, 9, 300}));
   EXPECT_EQ(refusal(file, 300),
             file.path() +
@@ -86,7 +86,7 @@ TEST(TokenIdFile, AnIdBeyondTheVocabularyIsToldWithItsPlace) {
   EXPECT_EQ(refusal(file, 301), "");
 }
 
-TEST(TokenIdFile, AnIdBetweenThePlacesThatAreLookedAtIsRefusedWhenItIsRead) {
+TEST(TokenIdFile, RejectsUncheckedIdOutsideVocabularyWhenRead) {
   std::vector<std::uint16_t> ids(2'000'000, 1);
   ids[5000] = 400;
   const TemporaryFile file(bytes_of(ids));
@@ -96,7 +96,7 @@ TEST(TokenIdFile, AnIdBetweenThePlacesThatAreLookedAtIsRefusedWhenItIsRead) {
               HasSubstr("byte 10000: token 5000 is 400"));
 }
 
-TEST(TokenIdFile, IdsOfOtherBitsAreNotTakenForTheseIds) {
+TEST(TokenIdFile, RejectsIdsThatResembleAnotherDtype) {
   const TemporaryFile wide(bytes_of<std::uint32_t>({5, 6, 7, 8, 9}));
   EXPECT_EQ(refusal(wide, 300),
             wide.path() +
@@ -109,10 +109,10 @@ TEST(TokenIdFile, IdsOfOtherBitsAreNotTakenForTheseIds) {
               HasSubstr("byte 0: token 0 is 393221, read as an id of 32 bits"));
 }
 
-TEST(TokenIdFile, ReadsIdsOf64BitsAndRejectsThemAsIdsOfFewer) {
+TEST(TokenIdFile, Reads64BitIdsAndRejectsThemAsNarrowerIds) {
   const TemporaryFile wide(bytes_of<std::int64_t>({5, 6, 7, 8, 9}));
   EXPECT_THAT(read(open(wide, 300, TokenDType::sixty_four), 0, 5), ElementsAre(5, 6, 7, 8, 9));
-  // 128,256 ids: auto is 32 bits.
+  // auto is 32 bits for 128,256 ids.
   for (const auto& [vocabulary, bits] :
        {std::pair<std::int64_t, TokenDType>(300, TokenDType::fitting),
         {300, TokenDType::sixteen},
@@ -123,7 +123,7 @@ TEST(TokenIdFile, ReadsIdsOf64BitsAndRejectsThemAsIdsOfFewer) {
   EXPECT_THAT(refusal(negative, 300, TokenDType::sixty_four), HasSubstr("byte 8: token 1 is -1"));
 }
 
-// A file of NumPy, version 1.0 of its format.
+// Returns a file of NumPy in version 1.0 of its format.
 std::string npy(std::string_view dtype, std::string_view shape, const std::string& data) {
   std::string header =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", dtype, shape);
@@ -140,7 +140,7 @@ TEST(TokenIdFile, ReadsNpyByItsHeader) {
   EXPECT_THAT(read(open(narrow, 128256), 0, 3), ElementsAre(5, 0, 65535));
   const TemporaryFile bytes(npy("|u1", "(3,)", "abc"));
   EXPECT_THAT(read(open(bytes, 256), 0, 3), ElementsAre('a', 'b', 'c'));
-  // Every second id is 0, and the header says so.
+  // With a header, every second id may be 0.
   const TemporaryFile zeros(npy("<u2", "(4,)", bytes_of<std::uint16_t>({5, 0, 6, 0})));
   EXPECT_THAT(read(open(zeros, 300), 0, 4), ElementsAre(5, 0, 6, 0));
   const Corpus corpus(CorpusFile(ids, Tokenizer::ids(300)));
@@ -149,7 +149,7 @@ TEST(TokenIdFile, ReadsNpyByItsHeader) {
   EXPECT_THAT(found, ElementsAre(8, 9));
 }
 
-TEST(TokenIdFile, RejectsNpyThatIsNoLineOfWholeNumbers) {
+TEST(TokenIdFile, RejectsNpyOtherThanIntegerVectors) {
   const auto refused = [](std::string_view dtype, std::string_view shape, std::size_t bytes) {
     return refusal(TemporaryFile(npy(dtype, shape, std::string(bytes, '\1'))), 300);
   };
@@ -165,7 +165,7 @@ TEST(TokenIdFile, RejectsNpyThatIsNoLineOfWholeNumbers) {
   EXPECT_EQ(refusal(wide, 300, TokenDType::sixty_four), "");
 }
 
-TEST(TokenIdFile, RejectsFilesOfOtherFormats) {
+TEST(TokenIdFile, RejectsOtherFileFormats) {
   const std::string rest(100, '\1');
   const std::string safetensors =
       bytes_of<std::uint64_t>({20}) + "{\"ids\":{\"dtype\":\"I64" + rest;
@@ -181,8 +181,8 @@ TEST(TokenIdFile, RejectsFilesOfOtherFormats) {
     EXPECT_THAT(refusal(TemporaryFile(bytes), 65536), HasSubstr(part));
 }
 
-// FILE.bin of ids of 32 bits, and FILE.idx of Megatron-LM: sequences of these lengths, documents of
-// these sequences.
+// Writes ids.bin with 32-bit ids and ids.idx of Megatron-LM. `lengths`: ids of each sequence;
+// `documents`: their first sequences.
 class IndexedIds {
  public:
   IndexedIds(std::vector<std::int32_t> lengths, const std::vector<std::int64_t>& documents) {
@@ -218,10 +218,10 @@ class IndexedIds {
   testing::TemporaryDirectory directory_;
 };
 
-TEST(TokenIdFile, HasTheDtypeAndTheDocumentsOfMegatronsIndex) {
+TEST(TokenIdFile, ReadsDtypeAndDocumentsFromMegatronIndex) {
   const IndexedIds files({2, 3, 1}, {0, 1, 3});
   const TokenIdFile ids = files.open();
-  EXPECT_EQ(ids.id_bytes(), 4);  // 16 would fit the vocabulary
+  EXPECT_EQ(ids.id_bytes(), 4);  // 2 bytes would fit the vocabulary
   EXPECT_THAT(read(ids, 0, 6), ElementsAre(1, 2, 3, 4, 5, 6));
   EXPECT_EQ(ids.documents(), 2);
   const DocumentList documents(Corpus(CorpusFile(ids, Tokenizer::ids(300))), 100);
@@ -235,8 +235,8 @@ TEST(TokenIdFile, HasTheDtypeAndTheDocumentsOfMegatronsIndex) {
               HasSubstr("read as an id of 32 bits (from " + files.path("ids.idx") + ")"));
 }
 
-TEST(TokenIdFile, LeavesOutDocumentsOfMegatronsIndexThatAreEmpty) {
-  // Without a sequence, and with one that is empty.
+TEST(TokenIdFile, SkipsEmptyDocumentsOfMegatronIndex) {
+  // Documents without sequences, and with an empty sequence.
   const IndexedIds files({2, 0, 3}, {0, 0, 1, 1, 2, 3, 3});
   const TokenIdFile ids = files.open();
   ASSERT_EQ(ids.documents(), 2);
@@ -245,7 +245,7 @@ TEST(TokenIdFile, LeavesOutDocumentsOfMegatronsIndexThatAreEmpty) {
   EXPECT_EQ(ids.document_begin(2), 5);
 }
 
-TEST(TokenIdFile, RejectsAnIndexOfMegatronThatIsDamagedOrOfOtherIds) {
+TEST(TokenIdFile, RejectsDamagedOrMismatchedMegatronIndex) {
   IndexedIds files({2, 3, 1}, {0, 1, 3});
   const auto with = [&](std::size_t at, char byte) {
     std::string index = files.index;
@@ -267,14 +267,14 @@ TEST(TokenIdFile, RejectsAnIndexOfMegatronThatIsDamagedOrOfOtherIds) {
   EXPECT_THAT(files.refusal(), HasSubstr("ids.idx: expected a Megatron-LM index for"));
 }
 
-TEST(TokenIdFile, BytesThatAreNoWholeIdsAreRefused) {
+TEST(TokenIdFile, RejectsPartialIds) {
   const TemporaryFile file("abc");
   EXPECT_THAT(refusal(file, 40000),
               HasSubstr("expected whole ids of 16 bits (data.token_dtype), found 3 bytes"));
   EXPECT_THAT(refusal(file, 100000), HasSubstr("expected whole ids of 32 bits"));
 }
 
-TEST(TokenIdFile, AFileThatBecomesShorterIsAnErrorAndNotASignal) {
+TEST(TokenIdFile, ReportsFileTruncatedWhileReading) {
   const TemporaryFile file(bytes_of(counted<std::uint16_t>(10000)));
   const TokenIdFile opened = open(file, 10000);
   file.resize(100);
@@ -282,7 +282,7 @@ TEST(TokenIdFile, AFileThatBecomesShorterIsAnErrorAndNotASignal) {
               HasSubstr("truncated while reading"));
 }
 
-TEST(TokenIdFile, IsReadAsStreamsWhoseCursorsGoOnExactlyOnAnyNumberOfRanks) {
+TEST(TokenIdFile, StreamsResumeExactlyOnDifferentRankCount) {
   const TemporaryFile file(bytes_of(counted<std::uint32_t>(102, 70000)));
   const Corpus corpus(CorpusFile(open(file, 80000), Tokenizer::ids(80000)));
   EXPECT_EQ(corpus.tokens(), 102);
@@ -308,7 +308,7 @@ TEST(TokenIdFile, IsReadAsStreamsWhoseCursorsGoOnExactlyOnAnyNumberOfRanks) {
   EXPECT_EQ(once.next().count("tokens"), 101);
 }
 
-TEST(TokenIdFile, FingerprintsTellIdsBitsAndVocabulariesApart) {
+TEST(TokenIdFile, FingerprintDistinguishesDtypeAndVocabulary) {
   const TemporaryFile file(bytes_of<std::uint32_t>({5, 6, 7, 8}));
   const auto print = [&](std::int64_t vocabulary, TokenDType bits) {
     return CorpusFile(open(file, vocabulary, bits), Tokenizer::ids(vocabulary)).fingerprint();
@@ -318,32 +318,32 @@ TEST(TokenIdFile, FingerprintsTellIdsBitsAndVocabulariesApart) {
   EXPECT_NE(print(300, TokenDType::thirty_two), print(301, TokenDType::thirty_two));
 }
 
-TEST(TokenIdFile, AHundredGigabytesAreOpenedAtOnceAndReadWithoutHoldingThem) {
+TEST(TokenIdFile, Reads100GigabytesInBoundedMemory) {
   const TemporaryFile file(bytes_of<std::uint16_t>({9, 8}));
   constexpr std::int64_t size = 100'000'000'000;
   file.resize(static_cast<std::uintmax_t>(size));
   DataOptions options;
   options.format = DataFormat::tokens;
-  const std::clock_t begin = std::clock();  // of this process: others do not count
+  const std::clock_t begin = std::clock();  // processor time
   const Corpus corpus = open_corpus(file.path(), options, Tokenizer::ids(50257), "", {});
-  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 5);  // not minutes
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 5);  // s: no full scan
   EXPECT_EQ(corpus.tokens(), size / 2);
   StreamSource reader(corpus, {.streams = 4, .segment = 1 << 20}, 0, 1, Device::cpu());
   EXPECT_EQ(reader.next().field("tokens").span<std::int64_t>()[1], 8);
-  reader.next();  // by now the memory of batches has its size
+  reader.next();  // the memory of batches is allocated now
   const std::int64_t before = process_bytes("VmRSS");
   std::int64_t most = 0;
   for (int i = 0; i < 12; ++i) {
     reader.next();
     most = std::max(most, process_bytes("VmRSS"));
   }
-  // Of what was read; the address sanitizer holds what is given back.
+  // The address sanitizer retains freed memory.
   if (!testing::sanitized) {
     EXPECT_LT(most - before, 16 << 20);
   }
 }
 
-TEST(Tokenizer, IdsAreNumbersWithBlanksBetweenThem) {
+TEST(Tokenizer, EncodesAndDecodesSpaceSeparatedIds) {
   const Tokenizer tokenizer = Tokenizer::ids(300);
   EXPECT_EQ(tokenizer.vocabulary(), 300);
   EXPECT_THAT(tokenizer.encode(" 15\t0 299\n", "the prompt"), ElementsAre(15, 0, 299));
@@ -356,7 +356,7 @@ TEST(Tokenizer, IdsAreNumbersWithBlanksBetweenThem) {
   EXPECT_THROW(tokenizer.decode(std::vector<std::int64_t>{300}), DataError);
 }
 
-TEST(Tokenizer, OfIdsIsMadeAgainFromItsJson) {
+TEST(Tokenizer, IdTokenizerRoundTripsThroughJson) {
   const Tokenizer tokenizer = Tokenizer::ids(300);
   EXPECT_EQ(Tokenizer::from_json(tokenizer.to_json(), "here"), tokenizer);
   EXPECT_NE(Tokenizer::ids(301), tokenizer);

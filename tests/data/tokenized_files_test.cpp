@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class PreparedFiles : public ::testing::Test {
+class TokenizeFilesTest : public ::testing::Test {
  protected:
   ConfigPath write(const std::string& name, std::string_view content) const {
     const std::string path = (folder_.path() / name).string();
@@ -32,7 +32,7 @@ class PreparedFiles : public ::testing::Test {
   testing::TemporaryDirectory folder_;
 };
 
-TEST_F(PreparedFiles, AreMadeSideBySideAndToldOnceEach) {
+TEST_F(TokenizeFilesTest, ReportsEachFileOnce) {
   std::vector<ConfigPath> files;
   for (int i = 0; i < 9; ++i)
     files.push_back(write(std::to_string(i) + ".jsonl",
@@ -40,36 +40,36 @@ TEST_F(PreparedFiles, AreMadeSideBySideAndToldOnceEach) {
                               "\"}\n{\"text\": \"b\"}\n"));
   files.push_back(write("plain.txt", "abc"));
   for (const bool is_there : {false, true}) {
-    std::map<std::string, PreparedFile> told;
-    tokenize_files(files, {}, {}, cache(), {}, {}, [&told](const PreparedFile& prepared) {
-      EXPECT_TRUE(told.emplace(prepared.file.text(), prepared).second);
+    std::map<std::string, PreparedFile> done;
+    tokenize_files(files, {}, {}, cache(), {}, {}, [&done](const PreparedFile& prepared) {
+      EXPECT_TRUE(done.emplace(prepared.file.text(), prepared).second);
     });
-    ASSERT_EQ(told.size(), files.size());
+    ASSERT_EQ(done.size(), files.size());
     for (std::size_t i = 0; i < 9; ++i) {
-      const auto& made = told.at(files[i].text()).made;
+      const auto& made = done.at(files[i].text()).made;
       ASSERT_TRUE(made);
       EXPECT_EQ(made->was_there, is_there);
       EXPECT_EQ(made->tokens->documents(), 2);
       EXPECT_EQ(made->tokens->tokens(), static_cast<std::int64_t>(i) + 2);
     }
-    EXPECT_FALSE(told.at(files.back().text()).made) << "it is read where it is";
+    EXPECT_FALSE(done.at(files.back().text()).made) << "it is read where it is";
   }
 }
 
-TEST_F(PreparedFiles, TheFirstThatFailsIsTold) {
+TEST_F(TokenizeFilesTest, ReportsFirstFailingFile) {
   std::vector<ConfigPath> files;
   for (int i = 0; i < 6; ++i)
     files.push_back(write(std::to_string(i) + ".jsonl", i < 2 ? "{\"text\": \"a\"}\n" : "{}\n"));
-  int told = 0;
+  int done = 0;
   EXPECT_THAT(sentence_of<DataError>([&] {
                 tokenize_files(
-                    files, {}, {}, cache(), {}, {}, [&told](const PreparedFile&) { ++told; });
+                    files, {}, {}, cache(), {}, {}, [&done](const PreparedFile&) { ++done; });
               }),
               HasSubstr("2.jsonl:1: expected the field \"text\", found "));
-  EXPECT_GE(told, 1);
+  EXPECT_GE(done, 1);
 }
 
-TEST_F(PreparedFiles, CharactersAndSamplesAreThoseOfTheDocuments) {
+TEST_F(TokenizeFilesTest, CharactersAndSamplesComeFromDocuments) {
   std::string json;
   for (int i = 0; i < 1000; ++i) json += "{\"id\": \"XYZ\", \"text\": \"b\\u00e9 a\\n\"}\n";
   for (const auto& [name, content] :

@@ -30,7 +30,7 @@ Tokenizer pairs_of_letters(const std::string& merges) {
       "a.json"));
 }
 
-TEST(Tokenizer, OfThePackageIsWhatItsFileSaysAfterACheckpointToo) {
+TEST(Tokenizer, TokenizerJsonRoundTripsThroughCheckpoint) {
   const Tokenizer one = pairs_of_letters(R"("a b")"), other = pairs_of_letters(R"("b a")");
   EXPECT_EQ(one.kind(), TokenizerKind::tokenizer_json);
   EXPECT_EQ(one.vocabulary(), 4);
@@ -45,7 +45,7 @@ TEST(Tokenizer, OfThePackageIsWhatItsFileSaysAfterACheckpointToo) {
   EXPECT_THAT(again.encode("ab", "text"), ElementsAre(2));
 }
 
-TEST(Tokenizer, BytesTakeAnyFileAndGiveItBack) {
+TEST(Tokenizer, BytesRoundTripAnyFile) {
   const Tokenizer tokenizer;
   EXPECT_EQ(tokenizer.vocabulary(), 256);
   std::string text;
@@ -55,7 +55,7 @@ TEST(Tokenizer, BytesTakeAnyFileAndGiveItBack) {
   EXPECT_EQ(tokenizer.decode(ids), text);
 }
 
-TEST(Tokenizer, CharactersAreNumberedInAscendingOrderWhateverTheirOrderInTheText) {
+TEST(Tokenizer, NumbersCharactersInAscendingOrder) {
   const Tokenizer tokenizer = characters_of(
       "z\xC3\xA9"
       "a\na\xF0\x9F\x98\x80z",
@@ -69,27 +69,27 @@ TEST(Tokenizer, CharactersAreNumberedInAscendingOrderWhateverTheirOrderInTheText
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("\xC3\xA9z", "text")), "\xC3\xA9z");
 }
 
-TEST(Tokenizer, AnUnknownCharacterIsNamedWithItsPlace) {
+TEST(Tokenizer, ReportsUnknownCharacterWithByte) {
   const Tokenizer tokenizer = characters_of("abc", false);
   EXPECT_EQ(sentence_of<DataError>([&] { tokenizer.encode("ab\xC3\xA9", "prompt"); }),
             "prompt: byte 2: character U+00E9 '\xC3\xA9' is not in the vocabulary of 3 characters; "
             "set data.tokenizer.allow_unk to true to map such characters to <unknown>");
 }
 
-TEST(Tokenizer, UnknownCharactersShareTheFirstIdWhenItIsAskedFor) {
+TEST(Tokenizer, MapsUnknownCharactersToFirstIdIfAllowed) {
   const Tokenizer tokenizer = characters_of("abc", true);
   EXPECT_EQ(tokenizer.vocabulary(), 4);
   EXPECT_THAT(tokenizer.encode("a\xC3\xA9z", "prompt"), ElementsAre(1, 0, 0));
   EXPECT_EQ(tokenizer.decode(std::vector<std::int64_t>{3, 0}), "c\xEF\xBF\xBD");
 }
 
-TEST(Tokenizer, AnUnknownCharacterIsOneOfThoseThatTheVocabularyLacks) {
+TEST(Tokenizer, UnknownNatsCountCharactersOutsideVocabulary) {
   EXPECT_DOUBLE_EQ(characters_of("abc", true).unknown_nats(), std::log(0x110000 - 0x800 - 3));
   EXPECT_EQ(characters_of("abc", false).unknown_nats(), 0);
   EXPECT_EQ(Tokenizer().unknown_nats(), 0);
 }
 
-TEST(Tokenizer, TextThatIsNotUtf8IsRefusedWithItsOffset) {
+TEST(Tokenizer, RejectsInvalidUtf8WithByte) {
   EXPECT_THAT(sentence_of<DataError>([] { characters_of("caf\xE9 au lait", false); }),
               HasSubstr(": byte 3: expected UTF-8, found bytes e9 20"));
   EXPECT_THAT(sentence_of<DataError>([] { characters_of("ab\xE2\x82", false); }),
@@ -97,8 +97,8 @@ TEST(Tokenizer, TextThatIsNotUtf8IsRefusedWithItsOffset) {
                         "e2 82)"));
 }
 
-TEST(Tokenizer, ACharacterThatIsCutByTheEndOfAPieceIsWhole) {
-  // Pieces are 2^18 bytes: a shift by each of 0 to 3 bytes puts every cut through a character.
+TEST(Tokenizer, ReadsCharactersAcrossBlockBoundaries) {
+  // Blocks have 2^18 bytes. Shifts of 0 to 3 bytes split a character at every offset.
   for (std::size_t shift = 0; shift < 4; ++shift) {
     std::string text(shift, 'a');
     while (text.size() < (std::size_t{1} << 19) + 8) text += "\xF0\x9F\x98\x80";
@@ -106,17 +106,17 @@ TEST(Tokenizer, ACharacterThatIsCutByTheEndOfAPieceIsWhole) {
   }
 }
 
-TEST(Tokenizer, TheListenerHearsOfEachPieceAndMayEndTheReading) {
+TEST(Tokenizer, ReportsProgressAndStopsIfListenerThrows) {
   const std::int64_t size = (std::int64_t{1} << 20) + 5;
   const TemporaryFile file(std::string(static_cast<std::size_t>(size), 'a'));
   const InputFile opened(file.path());
-  std::vector<std::int64_t> heard;
+  std::vector<std::int64_t> reports;
   Tokenizer::characters_of(opened, false, [&](const ScanProgress& progress) {
     EXPECT_EQ(progress.path, file.path());
     EXPECT_EQ(progress.size, size);
-    heard.push_back(progress.done);
+    reports.push_back(progress.done);
   });
-  EXPECT_THAT(heard, ElementsAre(1 << 18, 2 << 18, 3 << 18, 4 << 18, size));
+  EXPECT_THAT(reports, ElementsAre(1 << 18, 2 << 18, 3 << 18, 4 << 18, size));
   const ProgressCallback stop = [](const ScanProgress& progress) {
     throw Failure("at byte {}", progress.done);
   };
@@ -126,7 +126,7 @@ TEST(Tokenizer, TheListenerHearsOfEachPieceAndMayEndTheReading) {
   EXPECT_EQ(sentence_of<Failure>([&] { Corpus(file.path(), tokenizer, stop); }), "at byte 262144");
 }
 
-TEST(Tokenizer, JsonGivesTheSameTokenizer) {
+TEST(Tokenizer, RoundTripsThroughJson) {
   for (const bool with_unknown : {false, true}) {
     const Tokenizer tokenizer =
         characters_of(std::string("\0\"\\\x7F\xC3\xA9\xF4\x8F\xBF\xBF", 10), with_unknown);
@@ -142,31 +142,31 @@ TEST(Tokenizer, JsonGivesTheSameTokenizer) {
   EXPECT_FALSE(characters_of("ab", true) == characters_of("ab", false));
 }
 
-TEST(Tokenizer, JsonThatIsNoTokenizerIsRefused) {
-  const auto sentence = [](std::string_view json) {
+TEST(Tokenizer, RejectsInvalidJson) {
+  const auto error_of = [](std::string_view json) {
     return sentence_of<DataError>([&] { Tokenizer::from_json(json, "t.json"); });
   };
-  EXPECT_THAT(sentence("{"), HasSubstr("t.json: not a Longspan tokenizer"));
-  EXPECT_THAT(sentence("[]"), HasSubstr("t.json: not a Longspan tokenizer"));
+  EXPECT_THAT(error_of("{"), HasSubstr("t.json: not a Longspan tokenizer"));
+  EXPECT_THAT(error_of("[]"), HasSubstr("t.json: not a Longspan tokenizer"));
   const std::string head = R"({"format":"longspan-tokenizer","version":1,"kind":)";
-  EXPECT_THAT(sentence(head + R"("words"})"), HasSubstr("unknown stored tokenizer type \"words\""));
-  EXPECT_THAT(sentence(head + R"("characters","unknown":false,"characters":["ab"]})"),
+  EXPECT_THAT(error_of(head + R"("words"})"), HasSubstr("unknown stored tokenizer type \"words\""));
+  EXPECT_THAT(error_of(head + R"("characters","unknown":false,"characters":["ab"]})"),
               HasSubstr("expected one character, found \"ab\""));
-  EXPECT_THAT(sentence(head + R"("characters","unknown":false,"characters":["b","a"]})"),
+  EXPECT_THAT(error_of(head + R"("characters","unknown":false,"characters":["b","a"]})"),
               HasSubstr("\"a\" is out of order"));
-  EXPECT_THAT(sentence(head + R"("characters","unknown":false,"characters":[]})"),
+  EXPECT_THAT(error_of(head + R"("characters","unknown":false,"characters":[]})"),
               HasSubstr("at least one character"));
-  EXPECT_THAT(sentence(head + R"("characters","unknown":false})"), HasSubstr("t.json"));
-  EXPECT_THAT(sentence(R"({"format":"longspan-tokenizer","version":9,"kind":"bytes"})"),
+  EXPECT_THAT(error_of(head + R"("characters","unknown":false})"), HasSubstr("t.json"));
+  EXPECT_THAT(error_of(R"({"format":"longspan-tokenizer","version":9,"kind":"bytes"})"),
               HasSubstr("expected tokenizer format 1, found 9"));
 }
 
-TEST(Tokenizer, DecodingRefusesAnIdOutsideOfTheVocabulary) {
+TEST(Tokenizer, DecodeRejectsIdOutsideVocabulary) {
   EXPECT_EQ(sentence_of<DataError>([] { Tokenizer().decode(std::vector<std::int64_t>{256}); }),
             "token 256 is out of range for the vocabulary of 256 ids");
 }
 
-TEST(Tokenizer, DamagedJsonIsRefusedOrHarmlessAndNeverCrashes) {
+TEST(Tokenizer, SurvivesDamagedJson) {
   const std::string json = characters_of("abc\xC3\xA9", true).to_json();
   std::mt19937 generator(7);
   for (int i = 0; i < 2000; ++i) {

@@ -1,4 +1,4 @@
-// Beam search against all hypotheses there are, and its rules by hand.
+// Beam search against exhaustive search, and its rules on small examples.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ std::vector<Hypothesis> search_one(const HistoryStep::Logits& logits,
   return beam_search(by(step), std::span(&input, 1), options).front();
 }
 
-// Every hypothesis that ends, by depth-first search, the best first.
+// Adds every finished hypothesis, by depth-first search.
 void add_all(const HistoryStep::Logits& logits,
              const BeamOptions& options,
              std::int64_t longest,
@@ -77,7 +77,7 @@ void expect_best(const std::vector<Hypothesis>& found, const std::vector<Hypothe
   }
 }
 
-TEST(BeamSearch, OfAllHypothesesIsExhaustive) {
+TEST(BeamSearch, FullBeamIsExhaustive) {
   for (const std::int64_t vocabulary : {2, 3, 4})
     for (const LengthPenalty penalty : {LengthPenalty::wu, LengthPenalty::power})
       for (const double alpha : {0.0, 0.6, 1.0, 2.5}) {
@@ -90,7 +90,7 @@ TEST(BeamSearch, OfAllHypothesesIsExhaustive) {
       }
 }
 
-TEST(BeamSearch, OfOneIsGreedy) {
+TEST(BeamSearch, BeamOneEqualsGreedy) {
   for (const std::int64_t seed : {0, 1, 2, 3, 4}) {
     HistoryStep beam(varied_logits(9), {seed});
     HistoryStep greedy(varied_logits(9), {seed});
@@ -108,12 +108,12 @@ TEST(BeamSearch, OfOneIsGreedy) {
   }
 }
 
-TEST(BeamSearch, LengthPenaltiesAreThosePublished) {
+TEST(BeamSearch, LengthPenaltiesMatchPublishedFormulas) {
   EXPECT_DOUBLE_EQ(length_penalty(LengthPenalty::wu, 1, 7), 2);
   EXPECT_DOUBLE_EQ(length_penalty(LengthPenalty::wu, 0.6, 1), 1);
   EXPECT_DOUBLE_EQ(length_penalty(LengthPenalty::power, 2, 3), 9);
   EXPECT_DOUBLE_EQ(length_penalty(LengthPenalty::power, 0, 3), 1);
-  // At once with 0.4, or after one token with 0.3 * 0.9: alpha helps the longer one.
+  // The end has probability 0.4 at once, 0.3 * 0.9 after one token: alpha favors the longer one.
   const auto logits = [](std::int64_t, const Tokens& read) {
     return read.size() == 1 ? logs({0.4, 0.3, 0.3}) : logs({0.9, 0.05, 0.05});
   };
@@ -127,7 +127,7 @@ TEST(BeamSearch, LengthPenaltiesAreThosePublished) {
   EXPECT_NEAR(wu.score, std::max(std::log(0.4), std::log(0.27) / (7.0 / 6)), 1e-12);
 }
 
-TEST(BeamSearch, OfEqualsTheLowerTokenThenTheEarlierHypothesis) {
+TEST(BeamSearch, BreaksTiesByTokenThenByHypothesis) {
   const auto level = [](std::int64_t, const Tokens& read) {
     return read.size() <= 2 ? std::vector<double>{never, 0, 0, 0} : std::vector<double>(4, 0.0);
   };
@@ -138,16 +138,16 @@ TEST(BeamSearch, OfEqualsTheLowerTokenThenTheEarlierHypothesis) {
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(found[i].tokens, expected[i]) << i;
 }
 
-TEST(BeamSearch, MayEndAtOnce) {
+TEST(BeamSearch, SupportsEmptyHypotheses) {
   const auto logits = [](std::int64_t, const Tokens&) { return logs({0.98, 0.01, 0.01}); };
   const Hypothesis found = search_one(logits, beam_of(2), 50).front();
   EXPECT_EQ(found.tokens, Tokens{});
   EXPECT_NEAR(found.log_probability, std::log(0.98), 1e-12);
-  // Nothing but the end has room.
+  // A maximum length of 0 permits only the end.
   EXPECT_EQ(search_one(varied_logits(5), beam_of(2), 0).front().tokens, Tokens{});
 }
 
-TEST(BeamSearch, AtTheLongestOnlyTheEndFollows) {
+TEST(BeamSearch, EndsAtMaximumLength) {
   const auto logits = [](std::int64_t, const Tokens& read) {
     return read.size() == 6 ? logs({0.01, 0.9, 0.09}) : logs({1e-9, 0.9, 0.1 - 1e-9});
   };
@@ -157,7 +157,7 @@ TEST(BeamSearch, AtTheLongestOnlyTheEndFollows) {
   EXPECT_TRUE(found.ended);
 }
 
-TEST(BeamSearch, ForbiddenTokensAndIdsBeyondTheVocabularyAreNeverChosen) {
+TEST(BeamSearch, DoesNotChooseForbiddenOrOutOfVocabularyTokens) {
   BeamOptions options = beam_of(3, 3);
   options.vocabulary.forbidden = {2, 4};
   options.vocabulary.size = 6;
@@ -165,14 +165,14 @@ TEST(BeamSearch, ForbiddenTokensAndIdsBeyondTheVocabularyAreNeverChosen) {
     for (const std::int64_t token : found.tokens) {
       EXPECT_TRUE(token == 1 || token == 3 || token == 5) << token;
     }
-  // They keep their probability; what is beyond has none.
+  // Forbidden tokens keep their probability mass; ids beyond the vocabulary have none.
   options.vocabulary.forbidden = {1, 2};
   options.vocabulary.size = 3;
   const auto logits = [](std::int64_t, const Tokens&) { return logs({1, 2, 1, 7}); };
   EXPECT_NEAR(search_one(logits, options, 3).front().log_probability, std::log(0.25), 1e-12);
 }
 
-TEST(BeamSearch, BatchesInAnyOrderGiveTheSame) {
+TEST(BeamSearch, ResultsDoNotDependOnBatchOrder) {
   std::vector<SearchInput> inputs;
   for (std::int64_t i = 0; i < 12; ++i)
     inputs.push_back({.index = i, .first = first, .longest = 2 + 3 * i % 11});
@@ -197,14 +197,14 @@ TEST(BeamSearch, BatchesInAnyOrderGiveTheSame) {
         EXPECT_EQ(found[i][n].score, expected[n].score);
       }
     }
-    // The first step reads each input once; who is done has left at the end.
+    // The first step reads each input once. Finished inputs are absent from the last one.
     EXPECT_EQ(step.batches.front(), inputs.size());
     EXPECT_LE(step.batches[1], 4 * inputs.size());
     EXPECT_LE(step.batches.back(), 3u * 4);
   }
 }
 
-TEST(BeamSearch, LargeVocabulariesInFloat32AreAsInFloat64) {
+TEST(BeamSearch, Float32MatchesFloat64ForLargeVocabularies) {
   const auto logits = varied_logits(4000, 3);
   const BeamOptions options = beam_of(5, 5);
   const auto wide = search_one(logits, options, 6);
@@ -216,8 +216,8 @@ TEST(BeamSearch, LargeVocabulariesInFloat32AreAsInFloat64) {
   }
 }
 
-// On one rank logits come as they are computed, on several ranks they are gathered in float64.
-TEST(BeamSearch, TheSameLogitsInFloat32AndFloat64GiveTheSameBits) {
+// One rank uses logits in the compute dtype; several ranks gather them in float64.
+TEST(BeamSearch, EqualLogitsInFloat32AndFloat64GiveEqualBits) {
   const HistoryStep::Logits logits = [](std::int64_t input, const Tokens& read) {
     std::vector<double> result = varied_logits(333)(input, read);
     for (double& logit : result) logit = static_cast<float>(logit);
@@ -232,8 +232,8 @@ TEST(BeamSearch, TheSameLogitsInFloat32AndFloat64GiveTheSameBits) {
   }
 }
 
-// The best tokens are looked for in blocks.
-TEST(BeamSearch, FindsTheBestWhereverTheyAre) {
+// The search for the best tokens reads blocks.
+TEST(BeamSearch, FindsBestTokenAtAnyPosition) {
   for (const std::size_t place : {63u, 64u, 127u, 128u, 191u, 199u}) {
     std::vector<double> row(200, -3);
     row[0] = 0;
@@ -256,7 +256,7 @@ std::string failure_of(const std::vector<double>& logits) {
   return "";
 }
 
-TEST(BeamSearch, LogitsThatAreNoNumbersEndItWithASentence) {
+TEST(BeamSearch, RejectsNonFiniteLogits) {
   EXPECT_EQ(failure_of({0, 1, std::nan("")}), "input 0: the logit of token 2 is NaN");
   std::vector<double> many(200, 0);
   many[150] = std::nan("");
@@ -268,7 +268,7 @@ TEST(BeamSearch, LogitsThatAreNoNumbersEndItWithASentence) {
   EXPECT_EQ(failure_of({0, never, never}), "");
 }
 
-TEST(BeamSearch, RefusesBadOptions) {
+TEST(BeamSearch, RejectsInvalidOptions) {
   const auto refused = [](const BeamOptions& options) {
     EXPECT_NE(problem_of(options), "");
     EXPECT_THROW(search_one(varied_logits(4), options, 3), ConfigurationError);

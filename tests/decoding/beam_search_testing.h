@@ -1,4 +1,4 @@
-// Steps for searches: logits that are a function of the input and of all tokens read.
+// Search steps whose logits are a function of the input and of all tokens read.
 #pragma once
 
 #include <cmath>
@@ -13,13 +13,13 @@ using Tokens = std::vector<std::int64_t>;
 
 inline constexpr double never = -std::numeric_limits<double>::infinity();
 
-// A step that remembers what each hypothesis has read, as a model would.
+// A step that stores the tokens read by each hypothesis, as a model would.
 class HistoryStep {
  public:
-  // The logits after `read`, which begins with the input's first token.
+  // Returns the logits after `read`, which starts with the input's first token.
   using Logits = std::function<std::vector<double>(std::int64_t input, const Tokens& read)>;
 
-  // `input_of`: of each input in the list its number.
+  // `input_of`: the number of each input in the list.
   HistoryStep(Logits logits, Tokens input_of, DType dtype = DType::f64)
       : logits_(std::move(logits)), dtype_(dtype) {
     for (const std::int64_t input : input_of) histories_.push_back({input, {}});
@@ -43,7 +43,7 @@ class HistoryStep {
     return Tensor::from<float>(narrow, shape, Device::cpu());
   }
 
-  std::vector<std::size_t> batches;  // hypotheses of each call
+  std::vector<std::size_t> batches;  // number of hypotheses of each call
 
  private:
   struct History {
@@ -59,7 +59,7 @@ inline SearchStep by(HistoryStep& step) {
   return [&step](auto tokens, auto rows) { return step(tokens, rows); };
 }
 
-// Numbers without a pattern for each history.
+// Returns random logits for each history.
 inline HistoryStep::Logits varied_logits(std::int64_t vocabulary, double deviation = 1) {
   return [=](std::int64_t input, const Tokens& read) {
     Random random = Random(11).child(static_cast<std::uint64_t>(input));

@@ -15,7 +15,7 @@ using testing::small_decoder;
 using testing::small_setting;
 using testing::small_transformer_xl;
 
-TEST(GenerationMesh, EveryLayoutWritesTheSame) {
+TEST(GenerationMesh, MatchesOneRankOnEveryLayout) {
   const std::vector<std::int64_t> prompt = {40, 2, 77, 5, 200, 31, 8};
   const GenerationOptions options = {
       .tokens = 24, .samples = 2, .seed = 9, .sampling = {.top_k = 40, .top_p = 0.9}, .segment = 5};
@@ -29,8 +29,8 @@ TEST(GenerationMesh, EveryLayoutWritesTheSame) {
   });
 }
 
-// With memory, by kept keys, and where the window moves so that it is read again.
-TEST(GenerationMesh, ContextRanksWriteTheSame) {
+// Covers memory, the KV cache, and a moving window that is recomputed.
+TEST(GenerationMesh, MatchesOneRankWithContextParallelism) {
   const std::vector<std::int64_t> prompt = {40, 2, 77, 5, 200, 31, 8};
   const GenerationOptions options = {.tokens = 12, .samples = 2, .seed = 9, .segment = 8};
   const std::vector<MeshShape> layouts = {{.context = 2},
@@ -49,8 +49,8 @@ TEST(GenerationMesh, ContextRanksWriteTheSame) {
   });
 }
 
-// As where they compute the same with other bits: their weights alone are made no numbers.
-TEST(GenerationMesh, WhatOtherContextRanksFindIsWhatTheFirstFound) {
+// NaN weights on the other context ranks simulate results that differ in some bits.
+TEST(GenerationMesh, UsesLogitsFromFirstContextRank) {
   const std::vector<std::int64_t> prompt = {40, 2, 77, 5, 200, 31, 8};
   const GenerationOptions options = {.tokens = 12, .samples = 2, .seed = 9, .segment = 40};
   for_each_layout({{.context = 2}, {.context = 2, .tensor = 2}}, [&](const ProcessMesh& mesh) {
@@ -66,7 +66,7 @@ TEST(GenerationMesh, WhatOtherContextRanksFindIsWhatTheFirstFound) {
   });
 }
 
-TEST(GenerationMesh, AVocabularyThatDoesNotDivideIsGatheredInOrder) {
+TEST(GenerationMesh, GathersIndivisibleVocabularyInOrder) {
   const std::vector<std::int64_t> prompt = {4, 2, 250};
   for_each_layout({{.tensor = 2}, {.tensor = 4}}, [&](const ProcessMesh& mesh) {
     ModelBuildOptions whole = small_setting();

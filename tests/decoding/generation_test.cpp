@@ -32,7 +32,7 @@ std::vector<double> logs(std::vector<double> probabilities) {
 
 using Tokens = std::vector<std::int64_t>;
 
-TEST(Candidates, AreSortedAndSumToOne) {
+TEST(Candidates, ReturnsSortedProbabilitiesThatSumToOne) {
   const auto list = candidates(logs({0.1, 0.4, 0.2, 0.3}), {});
   EXPECT_EQ(tokens_of(list), (Tokens{1, 3, 2, 0}));
   const double expected[] = {0.4, 0.3, 0.2, 0.1};
@@ -41,27 +41,27 @@ TEST(Candidates, AreSortedAndSumToOne) {
 
 TEST(Candidates, TemperatureSharpensAndFlattens) {
   const auto logits = logs({0.2, 0.8});
-  // p^(1/T), normalised.
+  // p^(1/T), normalized.
   EXPECT_NEAR(candidates(logits, {.temperature = 0.5})[0].probability, 0.64 / 0.68, 1e-15);
   EXPECT_NEAR(candidates(logits, {.temperature = 2})[0].probability,
               std::sqrt(0.8) / (std::sqrt(0.8) + std::sqrt(0.2)),
               1e-15);
 }
 
-TEST(Candidates, TemperatureZeroIsTheLikeliestAndOfEqualsTheFirst) {
+TEST(Candidates, TemperatureZeroSelectsFirstMaximum) {
   const auto list = candidates(std::vector<double>{1, 5, 5, 2}, {.temperature = 0, .top_k = 3});
   EXPECT_EQ(tokens_of(list), (Tokens{1}));
   EXPECT_EQ(list[0].probability, 1);
 }
 
-TEST(Candidates, TopKKeepsTheLikeliest) {
+TEST(Candidates, TopKKeepsMostProbable) {
   const auto list = candidates(logs({0.1, 0.4, 0.2, 0.3}), {.top_k = 2});
   EXPECT_EQ(tokens_of(list), (Tokens{1, 3}));
   EXPECT_NEAR(list[0].probability, 4.0 / 7, 1e-15);
   EXPECT_EQ(candidates(logs({0.5, 0.5}), {.top_k = 9}).size(), 2u);
 }
 
-TEST(Candidates, TopPKeepsTheFewestThatReachIt) {
+TEST(Candidates, TopPKeepsSmallestSufficientSet) {
   const auto logits = logs({0.1, 0.4, 0.2, 0.3});
   EXPECT_EQ(tokens_of(candidates(logits, {.top_p = 0.39})), (Tokens{1}));
   EXPECT_EQ(tokens_of(candidates(logits, {.top_p = 0.41})), (Tokens{1, 3}));
@@ -69,18 +69,18 @@ TEST(Candidates, TopPKeepsTheFewestThatReachIt) {
   EXPECT_EQ(tokens_of(candidates(logits, {.top_p = 0.71})), (Tokens{1, 3, 2}));
   EXPECT_EQ(tokens_of(candidates(logits, {.top_p = 1e-9})), (Tokens{1}));
   EXPECT_NEAR(candidates(logits, {.top_p = 0.69})[0].probability, 4.0 / 7, 1e-15);
-  // Of what top-k has left: 4/7 and 3/7.
+  // top-k leaves 4/7 and 3/7.
   EXPECT_EQ(tokens_of(candidates(logits, {.top_k = 2, .top_p = 0.5})), (Tokens{1}));
 }
 
-TEST(Candidates, TokensThatCannotComeAreNeverChosen) {
+TEST(Candidates, DoesNotChooseImpossibleTokens) {
   const double never = -std::numeric_limits<double>::infinity();
   const auto list = candidates(std::vector<double>{never, 0, never}, {});
   EXPECT_EQ(choose(list, 0.9999999), 1);
   EXPECT_THROW(candidates(std::vector<double>{0, std::nan("")}, {}), Failure);
 }
 
-TEST(Candidates, ChoiceFollowsTheCumulatedProbabilities) {
+TEST(Candidates, ChoiceFollowsCumulativeProbabilities) {
   const std::vector<Candidate> list = {{7, 0.5}, {3, 0.25}, {9, 0.25}};
   EXPECT_EQ(choose(list, 0), 7);
   EXPECT_EQ(choose(list, 0.499), 7);
@@ -89,7 +89,7 @@ TEST(Candidates, ChoiceFollowsTheCumulatedProbabilities) {
   EXPECT_EQ(choose(std::vector<Candidate>{{7, 0.3}, {3, 0.3}}, 0.9), 3);
 }
 
-// The logits after `read`, computed in one pass without memory.
+// Returns the logits after `read`, computed in one pass without memory.
 std::vector<double> logits_after(const Model& model, const Tokens& read) {
   const NoGradGuard unrecorded;
   const Shape shape{1, static_cast<std::int64_t>(read.size())};
@@ -115,7 +115,7 @@ GenerationOptions greedy(std::int64_t tokens) {
   return {.tokens = tokens, .sampling = {.temperature = 0}};
 }
 
-TEST(Generation, WithMemoryOfAllHistoryEqualsWholePasses) {
+TEST(Generation, FullMemoryMatchesFullPasses) {
   const auto model = make_transformer_xl(small_transformer_xl(2, 4), small_setting());
   GenerationOptions options = greedy(20);
   options.memory = 64;
@@ -126,7 +126,7 @@ TEST(Generation, WithMemoryOfAllHistoryEqualsWholePasses) {
   }
 }
 
-TEST(Generation, WithoutMemoryReadsTheLastWindow) {
+TEST(Generation, ReadsLastWindowWithoutMemory) {
   const auto decoder = make_decoder(small_decoder(2), small_setting());
   GenerationOptions options = greedy(20);
   options.segment = 6;
@@ -138,8 +138,8 @@ TEST(Generation, WithoutMemoryReadsTheLastWindow) {
             greedy_in_whole_passes(*forgetful, prompt, 6, 20));
 }
 
-// Of a prompt that is larger than memory.
-TEST(Generation, ReadsThePromptOnceInSegmentsOrOnlyItsEnd) {
+// Prompts read through a callback may exceed the host memory.
+TEST(Generation, ReadsPromptOnceInSegmentsOrOnlyItsEnd) {
   const auto count = static_cast<std::int64_t>(prompt.size());
   std::vector<std::pair<std::int64_t, std::size_t>> asked;
   const Prompt pieces = {count, [&](std::int64_t begin, std::span<std::int64_t> out) {
@@ -158,7 +158,7 @@ TEST(Generation, ReadsThePromptOnceInSegmentsOrOnlyItsEnd) {
   EXPECT_EQ(asked, (Asked{{count - 4, 4}}));
 }
 
-TEST(Generation, WindowIsAsLongAsLearnedPositionsReach) {
+TEST(Generation, LearnedPositionsLimitWindow) {
   DecoderOptions learned = small_decoder(2);
   learned.positions.kind = PositionEmbeddingType::learned;
   learned.positions.longest = 9;
@@ -167,8 +167,8 @@ TEST(Generation, WindowIsAsLongAsLearnedPositionsReach) {
             greedy_in_whole_passes(*model, prompt, 9, 12));
 }
 
-// The keys of what was read are kept until the window moves.
-TEST(Generation, KeptKeysFindWhatReadingTheWindowAgainFinds) {
+// The KV cache is valid until the window moves.
+TEST(Generation, KVCacheMatchesRecomputedTokens) {
   for (const auto positions : {PositionEmbeddingType::sinusoidal,
                                PositionEmbeddingType::learned,
                                PositionEmbeddingType::relative,
@@ -192,7 +192,7 @@ TEST(Generation, KeptKeysFindWhatReadingTheWindowAgainFinds) {
   }
 }
 
-TEST(Generation, KeptKeysGiveTheLogitsOfReadingAllAgain) {
+TEST(Generation, KVCacheMatchesRecomputedLogits) {
   const NoGradGuard unrecorded;
   for (const char* kind : {"full", "sliding_window", "strided"}) {
     DecoderOptions options = small_decoder(2);
@@ -200,7 +200,7 @@ TEST(Generation, KeptKeysGiveTheLogitsOfReadingAllAgain) {
     options.common.attention.sliding_window = {4};
     options.common.attention.stride = 4;
     const auto model = make_decoder(options, small_setting());
-    const auto kept = std::make_shared<KVCache>();
+    const auto cache = std::make_shared<KVCache>();
     const std::span<const std::int64_t> all(prompt);
     for (const std::size_t begin : {0, 5, 6, 7, 8}) {
       const std::size_t end = begin == 0 ? 5 : begin == 8 ? 11 : begin + 1;
@@ -209,7 +209,7 @@ TEST(Generation, KeptKeysGiveTheLogitsOfReadingAllAgain) {
                                         model->parameters().device());
       const Tensor found = model
                                ->scores({.fields = {{"tokens", piece}}, .only_last = true},
-                                        ForwardContext{.kv_cache = kept})
+                                        ForwardContext{.kv_cache = cache})
                                .scores.value();
       const auto expected = logits_after(*model, {prompt.begin(), prompt.begin() + end});
       for (std::size_t id = 0; id < expected.size(); ++id)
@@ -218,7 +218,7 @@ TEST(Generation, KeptKeysGiveTheLogitsOfReadingAllAgain) {
   }
 }
 
-TEST(Generation, StopsEachSampleAtAnEnd) {
+TEST(Generation, StopsEachSampleAtEndToken) {
   for (const std::int64_t memory : {0, 12}) {
     const auto model = make_transformer_xl(small_transformer_xl(2, 12), small_setting());
     GenerationOptions options = {.tokens = 30, .samples = 3, .seed = 5, .memory = memory};
@@ -231,16 +231,16 @@ TEST(Generation, StopsEachSampleAtAnEnd) {
     }
     ASSERT_LE(expected[0].size(), 7u);
     ASSERT_LE(expected[1].size(), 20u);
-    std::vector<Tokens> heard(3);
+    std::vector<Tokens> reported(3);
     const auto found = generate(*model, prompt, options, [&](std::int64_t sample, std::int64_t id) {
-      heard[static_cast<std::size_t>(sample)].push_back(id);
+      reported[static_cast<std::size_t>(sample)].push_back(id);
     });
     EXPECT_EQ(found, expected);
-    EXPECT_EQ(heard, expected);
+    EXPECT_EQ(reported, expected);
   }
 }
 
-TEST(Generation, DependsOnTheSeedAndOnNothingElse) {
+TEST(Generation, DependsOnlyOnSeed) {
   const auto model = make_transformer_xl(small_transformer_xl(2, 12), small_setting());
   const GenerationOptions options = {.tokens = 30, .samples = 3, .seed = 5};
   const auto samples = generate(*model, prompt, options);
@@ -248,14 +248,14 @@ TEST(Generation, DependsOnTheSeedAndOnNothingElse) {
   EXPECT_EQ(generate(*model, prompt, options), samples);
   EXPECT_NE(samples[0], samples[1]);
   EXPECT_NE(samples[1], samples[2]);
-  // A sample does not know how many others there are, nor how long it will become.
+  // A sample depends neither on the number of samples nor on the maximum length.
   EXPECT_EQ(generate(*model, prompt, {.tokens = 30, .samples = 1, .seed = 5}).front(), samples[0]);
   const auto shorter = generate(*model, prompt, {.tokens = 10, .samples = 2, .seed = 5});
   EXPECT_TRUE(std::equal(shorter[1].begin(), shorter[1].end(), samples[1].begin()));
   EXPECT_NE(generate(*model, prompt, {.tokens = 30, .seed = 6}).front(), samples[0]);
 }
 
-TEST(Generation, SamplesFollowTheDistribution) {
+TEST(Generation, SamplesFollowDistribution) {
   // The first token of many samples against the probabilities: chi-squared with 4 degrees of
   // freedom exceeds 33 once in a million.
   const auto model = make_transformer_xl(small_transformer_xl(1, 12), small_setting());
@@ -275,25 +275,25 @@ TEST(Generation, SamplesFollowTheDistribution) {
   EXPECT_LT(statistic, 33);
 }
 
-TEST(Generation, ChoosesOnlyFromTheTokenizersVocabulary) {
-  // A model's table may be larger than the vocabulary of its text.
+TEST(Generation, SamplesOnlyFromTokenizerVocabulary) {
+  // The embedding may have more rows than the tokenizer's vocabulary.
   const auto model = make_transformer_xl(small_transformer_xl(1, 12), small_setting());
   GenerationOptions options = {.tokens = 200, .sampling = {.temperature = 1000}, .vocabulary = 20};
   const auto tokens = generate(*model, {prompt.data() + 1, 1}, options).front();
   EXPECT_LT(std::ranges::max(tokens), 20);
 }
 
-TEST(Generation, TellsEachTokenAsItIsChosen) {
+TEST(Generation, ReportsEachToken) {
   const auto model = make_transformer_xl(small_transformer_xl(1, 12), small_setting());
-  std::vector<Tokens> told(2);
+  std::vector<Tokens> reported(2);
   const auto samples = generate(
       *model, prompt, {.tokens = 5, .samples = 2}, [&](std::int64_t sample, std::int64_t token) {
-        told[static_cast<std::size_t>(sample)].push_back(token);
+        reported[static_cast<std::size_t>(sample)].push_back(token);
       });
-  EXPECT_EQ(told, samples);
+  EXPECT_EQ(reported, samples);
 }
 
-TEST(Generation, RefusesBadOptions) {
+TEST(Generation, RejectsInvalidOptions) {
   const auto model = make_decoder(small_decoder(1), small_setting());
   const auto sentence = [&](const GenerationOptions& options) {
     return sentence_of<ConfigurationError>([&] { generate(*model, prompt, options); });
@@ -315,7 +315,7 @@ TEST(Generation, RefusesBadOptions) {
             "the prompt is empty; give at least 1 token");
 }
 
-TEST(Utf8Stream, HoldsWhatIsNotYetACharacter) {
+TEST(Utf8Stream, BuffersIncompleteCharacters) {
   Utf8Stream stream;
   EXPECT_EQ(stream.push("a\xE6"), "a");
   EXPECT_EQ(stream.push("\xBC"), "");
@@ -327,7 +327,7 @@ TEST(Utf8Stream, HoldsWhatIsNotYetACharacter) {
   EXPECT_EQ(stream.finish(), "");
 }
 
-TEST(Utf8Stream, ReplacesWhatCannotBecomeOne) {
+TEST(Utf8Stream, ReplacesInvalidBytes) {
   Utf8Stream stream;
   EXPECT_EQ(stream.push("\xE6\xBC"
                         "a"),
@@ -335,7 +335,7 @@ TEST(Utf8Stream, ReplacesWhatCannotBecomeOne) {
   EXPECT_EQ(stream.push("\xFF"
                         "b\x80"),
             "\uFFFDb\uFFFD");
-  // The second byte begins a character of its own.
+  // The second byte starts a new character.
   EXPECT_EQ(stream.push("\xE6\xC3\xA9"), "\uFFFDé");
 }
 

@@ -1,4 +1,4 @@
-// Images that a model draws value by value.
+// Images sampled value by value.
 #include "framework/decoding/image_generation.h"
 
 #include <cmath>
@@ -41,7 +41,7 @@ std::vector<PartialImage> drafts(std::int64_t count) {
   return result;
 }
 
-// The likeliest value of each place, after those before it, by passes over whole images.
+// Expects the most probable value at each drawn position, computed in a pass over the full image.
 void expect_likeliest(const Model& model,
                       const PartialImage& drawn,
                       const std::vector<bool>& is_drawn) {
@@ -60,7 +60,7 @@ void expect_likeliest(const Model& model,
   }
 }
 
-TEST(ImageGenerationOptions, DrawsTheLikeliestOfWhatWasDrawnBefore) {
+TEST(SampleImages, MatchesArgmaxAtTemperatureZero) {
   for (const char* const attention : {"local_1d", "local_2d"}) {
     const auto model = make(attention);
     std::vector<PartialImage> images = drafts(3);
@@ -70,7 +70,7 @@ TEST(ImageGenerationOptions, DrawsTheLikeliestOfWhatWasDrawnBefore) {
   }
 }
 
-TEST(ImageGenerationOptions, CompletesWhatIsGiven) {
+TEST(SampleImages, CompletesPartialImages) {
   for (const char* const attention : {"local_1d", "local_2d"}) {
     const auto model = make(attention);
     const Tensor pixels = random_pixels(1, image, image.values(), 5);
@@ -87,21 +87,21 @@ TEST(ImageGenerationOptions, CompletesWhatIsGiven) {
   }
 }
 
-TEST(ImageGenerationOptions, AnImageDoesNotKnowWhoIsDrawnBesideIt) {
+TEST(SampleImages, SamplesDoNotDependOnBatchSize) {
   for (const PixelValues values : {PixelValues::categories, PixelValues::mixtures}) {
     const auto model = make("local_2d", true, values);
     std::vector<PartialImage> together = drafts(5), apart = together;
     sample_images(*model, together, {.seed = 7});
     sample_images(*model, apart, {.seed = 7, .batch_size = 2});
     for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(together[i].values, apart[i].values);
-    EXPECT_NE(together[0].values, together[3].values);  // of one class
+    EXPECT_NE(together[0].values, together[3].values);  // equal classes
     for (const PartialImage& draft : together)
       for (const std::int64_t value : draft.values) EXPECT_TRUE(value >= 0 && value < 256);
   }
 }
 
-// Chi-squared of the first value of many images, in 16 bins, against what the model says of it.
-TEST(ImageGenerationOptions, ValuesAreDrawnWithTheirProbabilities) {
+// Chi-squared of the first value of many images, in 16 bins, against the model's probabilities.
+TEST(SampleImages, SamplesFollowDistribution) {
   const auto model = make("local_1d", false);
   const std::int64_t count = 2000;
   std::vector<PartialImage> images = drafts(count);
@@ -125,9 +125,9 @@ TEST(ImageGenerationOptions, ValuesAreDrawnWithTheirProbabilities) {
   EXPECT_LT(squares, 37.7);  // 99.9% of 15 degrees of freedom
 }
 
-// Chi-squared of whole colours, whose channels move each other's means, by what the loss says of
-// them. The scales are so small that a few colours have nearly all of the probability.
-TEST(MixtureSampling, ColoursAreDrawnWithTheirProbabilities) {
+// Chi-squared of colors against the probabilities of the loss. Channels shift each other's means.
+// Small scales concentrate the probability on a few colors.
+TEST(MixtureSampling, ColorsFollowDistribution) {
   constexpr std::int64_t mixtures = 2, count = 4000;
   const std::vector<double> numbers = {0.4,  -0.3,                         // logits
                                        -0.6, 0.5,  -6.2, -5.9, 0.9, -1.1,  // red
@@ -135,26 +135,26 @@ TEST(MixtureSampling, ColoursAreDrawnWithTheirProbabilities) {
                                        0.0,  0.4,  -6.5, -9.0, 0.1, 0.7};  // mean is below 0
   std::map<std::vector<std::int64_t>, double> found;
   for (std::uint64_t i = 0; i < count; ++i) {
-    std::vector<std::int64_t> colour(3, -1);
-    sample_logistic_mixture(numbers, mixtures, 1, Random(3).child(i), colour);
-    found[colour] += 1;
+    std::vector<std::int64_t> color(3, -1);
+    sample_logistic_mixture(numbers, mixtures, 1, Random(3).child(i), color);
+    found[color] += 1;
   }
-  const std::int64_t colours = std::ssize(found);
+  const std::int64_t colors = std::ssize(found);
   std::vector<double> repeated;
   std::vector<std::int64_t> values;
-  for (const auto& [colour, times] : found) {
+  for (const auto& [color, times] : found) {
     repeated.insert(repeated.end(), numbers.begin(), numbers.end());
-    values.insert(values.end(), colour.begin(), colour.end());
+    values.insert(values.end(), color.begin(), color.end());
   }
   const Variable losses = logistic_mixture_losses(
       Variable(Tensor::from<double>(
-          repeated, {colours, std::ssize(numbers)}, testing::backend_device())),
-      Tensor::from<std::int64_t>(values, {colours, 3}, testing::backend_device()),
+          repeated, {colors, std::ssize(numbers)}, testing::backend_device())),
+      Tensor::from<std::int64_t>(values, {colors, 3}, testing::backend_device()),
       mixtures);
   double squares = 0, expected_left = count, found_left = count;
   const double* loss = losses.value().data<double>();
   int cells = 0;
-  for (const auto& [colour, times] : found) {
+  for (const auto& [color, times] : found) {
     const double expected = count * std::exp(-*loss++);
     if (expected < 10) continue;
     squares += (times - expected) * (times - expected) / expected;
@@ -171,7 +171,7 @@ TEST(MixtureSampling, ColoursAreDrawnWithTheirProbabilities) {
             freedom * std::pow(1 - 2 / (9 * freedom) + 3.09 * std::sqrt(2 / (9 * freedom)), 3));
 }
 
-TEST(ImageGenerationOptions, NeedsKindsThatReadOn) {
+TEST(SampleImages, RejectsAttentionWithoutKVCache) {
   const auto model = make("memory_compressed");
   std::vector<PartialImage> images = drafts(1);
   EXPECT_THROW(sample_images(*model, images, {}), ConfigurationError);

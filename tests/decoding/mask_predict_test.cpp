@@ -20,7 +20,7 @@ struct Word {
   double log_probability;
 };
 
-// What stands at a place of a row.
+// A fake model: `word` returns the token at a position of a row.
 struct Model {
   std::function<Word(const MaskPredictRow& row, std::size_t place)> word;
   std::vector<std::vector<MaskPredictRow>> calls = {};
@@ -34,7 +34,7 @@ struct Model {
     for (const MaskPredictRow& row : rows)
       for (std::size_t place = 0; place < longest; ++place) {
         EXPECT_EQ(row.tokens.back(), end);
-        // Of the end and of padding nothing may be read.
+        // Outputs at the end token and at padding must not be used.
         const bool is_word = place + 1 < row.tokens.size();
         const Word here = is_word ? word(row, place) : Word{99, std::nan("")};
         ids.push_back(here.id);
@@ -66,14 +66,14 @@ std::vector<std::int64_t> counts(std::int64_t words, std::int64_t iterations) {
   return result;
 }
 
-TEST(MaskPredict, FewerWordsAreSaidEachTime) {
+TEST(MaskPredict, MaskedCountDecreasesLinearly) {
   EXPECT_THAT(counts(10, 4), ElementsAre(10, 7, 5, 2));
   EXPECT_THAT(counts(10, 10), ElementsAre(10, 9, 8, 7, 6, 5, 4, 3, 2, 1));
   EXPECT_THAT(counts(1, 4), ElementsAre(1, 0, 0, 0));
   EXPECT_THAT(counts(3, 1), ElementsAre(3));
 }
 
-TEST(MaskPredict, LengthsAreTriedAroundThePredictedOne) {
+TEST(MaskPredict, CandidateLengthsSurroundPrediction) {
   EXPECT_THAT(candidate_lengths(7, 1), ElementsAre(7));
   EXPECT_THAT(candidate_lengths(7, 5), ElementsAre(5, 6, 7, 8, 9));
   EXPECT_THAT(candidate_lengths(2, 4), ElementsAre(1, 2, 3));
@@ -81,7 +81,7 @@ TEST(MaskPredict, LengthsAreTriedAroundThePredictedOne) {
   EXPECT_THAT(candidate_lengths(300, 3, 8), ElementsAre(8));
 }
 
-TEST(MaskPredict, WhatDependsOnThePlaceAloneIsAFixedPoint) {
+TEST(MaskPredict, PositionOnlyModelReachesFixedPoint) {
   Model model = {[](const MaskPredictRow&, std::size_t place) {
     return Word{static_cast<std::int64_t>(place) % 4, -0.1 * static_cast<double>(place)};
   }};
@@ -94,8 +94,8 @@ TEST(MaskPredict, WhatDependsOnThePlaceAloneIsAFixedPoint) {
   EXPECT_EQ(model.calls.size(), 5u);
 }
 
-// Of equal ones the earlier; the others keep word and score.
-TEST(MaskPredict, TheWeakestAreSaidAgain) {
+// Ties re-mask the earlier token. The other tokens keep their id and score.
+TEST(MaskPredict, RemasksLeastProbableTokens) {
   Model model = {[](const MaskPredictRow& row, std::size_t place) {
     const bool is_first = std::ranges::count(row.tokens, mask) == 4;
     const double sure[] = {-3, -1, -3, -3};
@@ -109,8 +109,8 @@ TEST(MaskPredict, TheWeakestAreSaidAgain) {
   EXPECT_NEAR(found[0][0].score, (-0.5 - 1 - 0.5 - 3) / 4, 1e-15);
 }
 
-// A row of one word is done after the first time, and asked for no more.
-TEST(MaskPredict, WhatIsDoneIsNotReadAgain) {
+// A row of one token is finished after the first iteration.
+TEST(MaskPredict, DoesNotReadFinishedRows) {
   Model model = {[](const MaskPredictRow&, std::size_t) { return Word{2, -1}; }};
   run(model, {{1, 8}}, with(4));
   ASSERT_EQ(model.calls.size(), 4u);
@@ -118,19 +118,19 @@ TEST(MaskPredict, WhatIsDoneIsNotReadAgain) {
   for (std::size_t i = 1; i < 4; ++i) EXPECT_EQ(model.calls[i].size(), 1u);
 }
 
-TEST(MaskPredict, TheBestLengthWinsByItsMean) {
+TEST(MaskPredict, OrdersLengthsByMeanLogProbability) {
   Model model = {[](const MaskPredictRow& row, std::size_t) {
     return Word{row.of, row.tokens.size() == 4 ? -0.1 : -1.0};
   }};
   const auto found = run(model, {{2, 3, 4}, {1}}, with(3, 2));
   ASSERT_EQ(found[0].size(), 2u);
   EXPECT_THAT(found[0][0].tokens, ElementsAre(0, 0, 0));
-  EXPECT_THAT(found[0][1].tokens, ElementsAre(0, 0));  // of equal ones the earlier length
+  EXPECT_THAT(found[0][1].tokens, ElementsAre(0, 0));  // ties keep the earlier length
   EXPECT_THAT(found[1][0].tokens, ElementsAre(1));
 }
 
-// Each time all words are read and said; it ends when they stay, or after so many times.
-TEST(MaskPredict, RefinementReadsWhatItSaid) {
+// Each iteration reads and predicts all tokens. The last one changes none, or reaches the limit.
+TEST(MaskPredict, RefinementReadsPreviousOutput) {
   Model model = {[](const MaskPredictRow& row, std::size_t place) {
     const std::int64_t most = row.tokens.size() == 3 ? 2 : 4;
     return Word{std::min(row.tokens[place] + 1, most), -1};
@@ -151,7 +151,7 @@ TEST(MaskPredict, RefinementReadsWhatItSaid) {
   EXPECT_THAT(run(model, {{3}}, options)[0][0].tokens, ElementsAre(2, 2, 2));
 }
 
-TEST(MaskPredict, NotANumberNamesTheInput) {
+TEST(MaskPredict, RejectsNaNLogitsAndZeroIterations) {
   Model model = {[](const MaskPredictRow& row, std::size_t place) {
     return Word{0, row.of == 1 && place == 1 ? std::nan("") : -1};
   }};

@@ -1,4 +1,4 @@
-// Drawing one token, and samples of many inputs.
+// Draws of one token, and samples for many inputs.
 #include "framework/decoding/sampling.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using testing::never;
 using testing::Tokens;
 using testing::varied_logits;
 
-TEST(Draw, IsTheChoiceOfTheCandidates) {
+TEST(SampleToken, MatchesChoiceFromCandidates) {
   for (const SamplingOptions& options :
        std::vector<SamplingOptions>{{},
                                     {.temperature = 0},
@@ -30,7 +30,7 @@ TEST(Draw, IsTheChoiceOfTheCandidates) {
                                     {.top_k = 40, .top_p = 0.5}})
     for (std::int64_t input = 0; input < 3; ++input) {
       std::vector<double> logits = varied_logits(700)(input, {1});
-      logits[5] = logits[6] = logits[300];  // equals too
+      logits[5] = logits[6] = logits[300];  // ties too
       logits[9] = never;
       const auto list = candidates(logits, options);
       for (int i = 0; i < 200; ++i) {
@@ -40,14 +40,14 @@ TEST(Draw, IsTheChoiceOfTheCandidates) {
     }
 }
 
-TEST(Draw, NeverChoosesWhatCannotCome) {
+TEST(SampleToken, DoesNotChooseImpossibleTokens) {
   const std::vector<double> logits = {never, 0, never, 0, never};
   EXPECT_EQ(sample_token(logits, {}, 0), 1);
   EXPECT_EQ(sample_token(logits, {}, 0x1.fffffffffffffp-1), 3);
   EXPECT_EQ(sample_token(logits, {.top_p = 0.6}, 0x1.fffffffffffffp-1), 3);
 }
 
-TEST(Draw, LogitsThatAreNoNumbersEndItWithASentence) {
+TEST(SampleToken, RejectsNonFiniteLogits) {
   for (const SamplingOptions& options :
        std::vector<SamplingOptions>{{}, {.temperature = 0}, {.top_k = 1}, {.top_p = 0.5}})
     for (const std::vector<double>& logits : std::vector<std::vector<double>>{
@@ -63,7 +63,7 @@ std::vector<Hypothesis> flattened(const std::vector<std::vector<Hypothesis>>& al
   return result;
 }
 
-TEST(Sample, DependsOnSeedInputAndSampleAndNotOnTheBatch) {
+TEST(Sample, DependsOnlyOnSeedInputAndSample) {
   std::vector<SearchInput> inputs;
   for (std::int64_t i = 0; i < 7; ++i)
     inputs.push_back({.index = i, .first = 1, .longest = 3 + 2 * i});
@@ -92,7 +92,7 @@ TEST(Sample, DependsOnSeedInputAndSampleAndNotOnTheBatch) {
   EXPECT_LT(same, 4);
 }
 
-TEST(Sample, EndsOrIsAsLongAsItMayBe) {
+TEST(Sample, StopsAtEndTokenOrMaximumLength) {
   const auto ends_third = [](std::int64_t, const Tokens& read) {
     return read.size() == 3 ? std::vector<double>{0, never, never}
                             : std::vector<double>{never, 0, 1};
@@ -106,7 +106,7 @@ TEST(Sample, EndsOrIsAsLongAsItMayBe) {
   }
 }
 
-TEST(Sample, FollowsTheDistributionAndTellsItsProbability) {
+TEST(Sample, FollowsDistributionAndReportsProbability) {
   const auto level = [](std::int64_t, const Tokens&) { return logs({0.1, 0.2, 0.7}); };
   HistoryStep step(level, {0});
   const SearchInput input = {.first = 1, .longest = 1};
@@ -121,7 +121,7 @@ TEST(Sample, FollowsTheDistributionAndTellsItsProbability) {
   for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(counts[i], probabilities[i], 0.03);
 }
 
-TEST(Sample, ForbiddenTokensAreNeverDrawn) {
+TEST(Sample, DoesNotDrawForbiddenTokens) {
   HistoryStep step(varied_logits(5), {0});
   const SearchInput input = {.first = 1, .longest = 300};
   const auto found =
@@ -129,7 +129,7 @@ TEST(Sample, ForbiddenTokensAreNeverDrawn) {
   for (const std::int64_t token : found[0][0].tokens) EXPECT_TRUE(token == 1 || token == 3);
 }
 
-TEST(Sample, NamesTheInputWhoseLogitsAreNoNumbers) {
+TEST(Sample, NamesInputWithNaNLogits) {
   const auto broken = [](std::int64_t input, const Tokens&) {
     return std::vector<double>{0, input == 8 ? std::nan("") : 1};
   };

@@ -1,4 +1,4 @@
-// A device whose memory the host cannot read, on the emulated one.
+// A GPU device, whose memory the host cannot read; emulated.
 #include "framework/core/device.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ Tensor numbers(const Device& device) {
   return Tensor::from<double>(std::vector<double>{1, 2, 3, 4, 5, 6}, {3, 2}, device);
 }
 
-TEST(CudaDevice, TensorsTravelThereAndBack) {
+TEST(CudaDevice, TensorsRoundTripBetweenDevices) {
   const Device gpu = Device::cuda();
   const Tensor there = numbers(gpu);
   EXPECT_EQ(values_of(there), (std::vector<double>{1, 2, 3, 4, 5, 6}));
@@ -32,14 +32,14 @@ TEST(CudaDevice, TensorsTravelThereAndBack) {
   EXPECT_TRUE(there.to(gpu).bytes() == there.bytes());
   there.slice(0, 1).copy_from(there.slice(2, 3));
   EXPECT_EQ(values_of(there), (std::vector<double>{5, 6, 3, 4, 5, 6}));
-  // Another device of the same GPU has a stream of its own.
+  // Another device of the same GPU has its own stream.
   EXPECT_EQ(values_of(there.to(Device::cuda())), (std::vector<double>{5, 6, 3, 4, 5, 6}));
   there.slice(1, 3).zero();
   EXPECT_EQ(values_of(there), (std::vector<double>{5, 6, 0, 0, 0, 0}));
   EXPECT_EQ(Tensor::scalar(2.5, DType::bf16, gpu).item(), 2.5);
 }
 
-TEST(CudaDevice, TheHostReadsItsOwnCopy) {
+TEST(CudaDevice, ToHostReturnsHostTensors) {
   const Device gpu = Device::cuda(), cpu = Device::cpu();
   EXPECT_FALSE(gpu.host().on_gpu());
   EXPECT_TRUE(gpu.host() == gpu.host());
@@ -48,17 +48,17 @@ TEST(CudaDevice, TheHostReadsItsOwnCopy) {
   EXPECT_TRUE(tensor.to_host().bytes() == tensor.bytes());
 }
 
-TEST(CudaDeviceDeath, AReadByTheHostIsFoundAtOnce) {
+TEST(CudaDeviceDeath, HostReadCrashes) {
   const Tensor there = numbers(Device::cuda());
   EXPECT_DEATH(static_cast<void>(*static_cast<volatile double*>(there.data<double>())), "");
 }
 
-TEST(CudaDevice, FreshMemoryIsFullOfNan) {
+TEST(CudaDevice, NewMemoryContainsNan) {
   for (const double value : values_of(Tensor::empty({5}, DType::f64, Device::cuda())))
     EXPECT_TRUE(std::isnan(value));
 }
 
-TEST(CudaDevice, GivesBackNoMoreThanMakesRoom) {
+TEST(CudaDevice, ReleasesOnlyNeededCachedMemory) {
   const Device gpu = Device::cuda();
   const std::size_t free = gpu::memory_bytes(0).free;
   const auto unit = static_cast<std::int64_t>(std::bit_floor(free)) / 32;
@@ -76,7 +76,7 @@ TEST(CudaDevice, GivesBackNoMoreThanMakesRoom) {
   EXPECT_THROW(take(12 * unit), OutOfMemory);
 }
 
-TEST(CudaDevice, CountsItsMemoryApartFromTheHosts) {
+TEST(CudaDevice, CountsMemorySeparatelyFromHost) {
   const Device gpu = Device::cuda();
   const Tensor there = Tensor::empty({1000}, DType::f64, gpu, MemoryTag::weights);
   const auto live = [](const Device& device, MemoryTag tag) {
@@ -99,7 +99,7 @@ std::string failure_of(const F& f) {
   return "no error";
 }
 
-TEST(CudaDevice, SaysWhoHasTheMemoryWhenNoneIsLeft) {
+TEST(CudaDevice, ReportsUsageIfMemoryRunsOut) {
   const Device gpu = Device::cuda();
   const Tensor held = Tensor::empty({1 << 20}, DType::u8, gpu, MemoryTag::gradients);
   EXPECT_EQ(failure_of([&] {
@@ -109,7 +109,7 @@ TEST(CudaDevice, SaysWhoHasTheMemoryWhenNoneIsLeft) {
             "1.0 MB");
 }
 
-TEST(CudaDevice, ThatIsNotThereIsRefused) {
+TEST(CudaDevice, RejectsMissingGpu) {
   EXPECT_EQ(
       failure_of([] { Device::cuda(1); }),
       "no such GPU: 1; this machine has 1 with compute capability 8.0 or newer and 160 KiB of "

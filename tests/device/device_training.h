@@ -12,7 +12,7 @@ namespace longspan::testing {
 inline constexpr std::int64_t streams = 2;
 inline constexpr std::int64_t segment = 6;
 
-// A language model, made with its memory modes.
+// A language model with its memory modes.
 struct DeviceModel {
   BackboneFactory body;
   MemoryOptions memory = {};
@@ -32,13 +32,13 @@ inline ModelOptions device_options(ResidualKind residual, std::int64_t layers = 
   return options;
 }
 
-// A TransformerXl with a memory.
+// Transformer-XL with a memory of 4 positions.
 inline DeviceModel transformer_xl(std::int64_t layers = 2) {
   return {.body = transformer_xl_body(
               {.common = device_options(ResidualKind::plain, layers), .memory = 4})};
 }
 
-// A reversible decoder in pieces, with hash attention and, in every second layer, a sliding window.
+// A reversible, chunked decoder. LSH attention alternates with a sliding window.
 inline DeviceModel reversible_decoder(std::int64_t layers = 2) {
   DecoderOptions options;
   options.common = device_options(ResidualKind::reversible, layers);
@@ -67,7 +67,7 @@ inline std::unique_ptr<Trainer> trainer_on(const Device& device,
       model.make(setting), training, Random(1), PrecisionOptions{.compute = DType::f64});
 }
 
-// The batch of the trainer's next step, as a loader gives it.
+// The batch of the trainer's next step, in host memory.
 inline Batch batch_of(const Trainer& trainer) {
   const auto step = static_cast<std::uint64_t>(trainer.steps());
   const Device host = trainer.model().parameters().device().host();

@@ -1,5 +1,5 @@
-// Training on several GPUs whose tensors NCCL carries is training on one CPU: on the emulated
-// devices, which go on while a collective is under way.
+// Training on several GPUs with NCCL matches training on one CPU.
+// The emulated devices compute while a collective is in progress.
 #include "framework/distributed/gpu_collectives.h"
 #include "tests/models/layouts_testing.h"
 
@@ -35,25 +35,23 @@ void expect_same_by_nccl(const Case& c, const MeshShape& layout) {
   });
 }
 
-TEST(NcclTraining, SumsGradientsBesideTheBackwardPass) {
-  expect_same_by_nccl(small_case(), {.data = 2});
-}
+TEST(NcclTraining, DataParallelMatchesCpu) { expect_same_by_nccl(small_case(), {.data = 2}); }
 
-TEST(NcclTraining, SharesOutGradientsInTwoParts) {
+TEST(NcclTraining, ShardedGradientsMatchCpu) {
   Case c = small_case();
   c.zero = 2;
   c.accumulation = 2;
   expect_same_by_nccl(c, {.data = 2});
 }
 
-TEST(NcclTraining, SendsKeysRoundTheRingBesideTheTiles) {
+TEST(NcclTraining, RingAttentionMatchesCpu) {
   Case c = small_case();
   c.streams = 1;
   c.steps = 1;
   expect_same_by_nccl(c, {.context = 2});
 }
 
-TEST(NcclTraining, SumsWhatAllRanksShareWhereRowsAreDivided) {
+TEST(NcclTraining, SequenceParallelMatchesCpu) {
   expect_same_by_nccl(small_case(), {.tensor = 2, .sequence = true});
 }
 

@@ -1,4 +1,4 @@
-// What a plan says a GPU will hold, against what the emulated one holds.
+// GPU memory as planned against memory of the emulated GPU.
 #include "framework/planning/plan.h"
 
 #include "framework/kernels/cuda/cublaslt_gemm.h"
@@ -21,7 +21,7 @@ RunConfig settings_of(const DeviceModel& model, DType compute) {
   return settings;
 }
 
-// Once its memory is full.
+// After 3 steps: the Transformer-XL memory is full.
 MemoryReport measured(const RunConfig& settings) {
   const Device device = Device::cuda();
   Trainer trainer(settings.make_model(model_setting(settings, vocabulary, {}, device)),
@@ -35,10 +35,10 @@ MemoryReport measured(const RunConfig& settings) {
 void expect_planned(const RunConfig& settings) {
   const MemoryReport plan = plan_step(settings, {}, vocabulary, Processor::gpu).memory;
   const MemoryReport truth = measured(settings);
-  // Beside that of the products, which is many times as large as the rest.
+  // Excludes the workspace of products, which is much larger than the rest.
   constexpr double workspace = product_workspace_bytes;
-  const auto expect_near = [](std::int64_t found, std::int64_t wanted, double without) {
-    const double rest = static_cast<double>(wanted) - without;
+  const auto expect_near = [](std::int64_t found, std::int64_t expected, double without) {
+    const double rest = static_cast<double>(expected) - without;
     EXPECT_NEAR(static_cast<double>(found) - without, rest, 0.02 * rest);
   };
   for (std::size_t i = 0; i < memory_tags; ++i) {
@@ -51,11 +51,13 @@ void expect_planned(const RunConfig& settings) {
   expect_near(plan.reserved, truth.reserved, workspace);
 }
 
-TEST(CudaPlan, OfADecoder) { expect_planned(settings_of(plain_decoder(), DType::f64)); }
+TEST(CudaPlan, MatchesDecoderMemory) { expect_planned(settings_of(plain_decoder(), DType::f64)); }
 
-TEST(CudaPlan, OfTransformerXl) { expect_planned(settings_of(transformer_xl(), DType::bf16)); }
+TEST(CudaPlan, MatchesTransformerXlMemory) {
+  expect_planned(settings_of(transformer_xl(), DType::bf16));
+}
 
-TEST(CudaPlan, OfAReversibleStackInPieces) {
+TEST(CudaPlan, MatchesReversibleDecoderMemory) {
   expect_planned(settings_of(reversible_decoder(), DType::bf16));
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The program on an emulated GPU: what it says, that it trains and goes on as on the CPU, and how it ends without memory.
+"""The program on an emulated GPU: output, training and resume as on the CPU, and errors without memory.
 
     tests/device/program_test.py EMULATED_PROGRAM PROGRAM [unittest's arguments]
 """
@@ -24,7 +24,7 @@ class Device(jobs.TestCase):
 
     @staticmethod
     def gpus(**what):
-        """bytes of each, free: what they say, count: as many as a machine has."""
+        """bytes: size of each GPU; free: reported free bytes; count: GPUs of the machine."""
         names = {"bytes": "LONGSPAN_EMULATED_GPU_BYTES", "free": "LONGSPAN_EMULATED_GPU_FREE", "count": "LONGSPAN_EMULATED_GPUS"}
         return mock.patch.dict(os.environ, {names[key]: str(value) for key, value in what.items()})
 
@@ -32,16 +32,16 @@ class Device(jobs.TestCase):
         with mock.patch.object(jobs.TestCase, "program", self.cpu_program):
             return self.train(directory, settings={**settings, "run.device": "cpu"}, code=code)
 
-    def test_trains_as_the_cpu_does_and_goes_on_to_the_bit(self):
+    def test_training_matches_cpu_and_resumes_bit_exactly(self):
         output = self.train("gpu", settings=self.on_gpu).output
         self.assertIn("with GPU 0 on the first rank", output)
         self.train_on_cpu("cpu", self.on_gpu)
         gpu, cpu = self.run_at("gpu"), self.run_at("cpu")
         self.assertEqual(len(gpu.metrics()), 4)
-        for found, wanted in zip(gpu.metrics(), cpu.metrics()):
-            self.assertEqual(found["step"], wanted["step"])
+        for found, expected in zip(gpu.metrics(), cpu.metrics()):
+            self.assertEqual(found["step"], expected["step"])
             for key in "loss", "grad_norm":
-                self.assertAlmostEqual(found[key], wanted[key], delta=1e-9)
+                self.assertAlmostEqual(found[key], expected[key], delta=1e-9)
         state, metrics = gpu.state(4), gpu.metrics_bytes()
         shutil.rmtree(gpu.checkpoint(4))
         resumed = self.train("gpu", settings=self.on_gpu).output
@@ -52,30 +52,30 @@ class Device(jobs.TestCase):
         shutil.rmtree(gpu.checkpoint(4))
         elsewhere = self.train_on_cpu("gpu", self.on_gpu).output
         self.assertRegex(elsewhere, "ZeRO 0 on cuda: results match up to rounding")
-        for found, wanted in zip(gpu.metrics(), cpu.metrics()):
-            self.assertAlmostEqual(found["loss"], wanted["loss"], delta=1e-9)
+        for found, expected in zip(gpu.metrics(), cpu.metrics()):
+            self.assertAlmostEqual(found["loss"], expected["loss"], delta=1e-9)
 
-    def test_a_gpu_that_cannot_be_used_is_named(self):
+    def test_reports_unusable_gpu(self):
         with mock.patch.dict(os.environ, {"LONGSPAN_EMULATED_OLD_DRIVER": "1"}):
             output = self.train().output
             self.assertRegex(output, "Training on the CPU: rank 0: CUDA driver version is insufficient")
             chosen = self.train("cpu", settings={"run.device": "cpu"}).output
             self.assertNotIn("Training on the CPU", chosen)
 
-    def test_without_memory_it_does_not_begin(self):
+    def test_rejects_run_that_exceeds_gpu_memory(self):
         for layout, whose in (Layout(1, 1), "; with "), (Layout(2, 1), " for each of the 2 ranks of a GPU; with "):
             with self.subTest(layout=str(layout)), self.gpus(bytes=36 << 20, count=1):
                 result = self.train(layout=layout, settings={**self.on_gpu, **self.large}, code=2)
                 self.assert_one_sentence(result, "a rank requires ", ", workspace ", ", but only ", " of GPU memory free" + whose)
 
-    def test_when_the_memory_goes_says_who_has_it_and_what_would_help(self):
+    def test_out_of_memory_error_reports_usage_and_hints(self):
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)), self.gpus(bytes=34 << 20, free=1 << 30):
                 result = self.train(layout=layout, settings={**self.on_gpu, **self.large}, code=1)
                 self.assert_one_sentence(result, "requested for ", "already allocated: weights ", "; by the plan, a rank requires ", "; with ", " it requires ")
                 self.assertRegex(result.errors, r"longspan: rank [01]: out of GPU memory: [0-9.]+ [kM]?B")
 
-    def test_nccl_is_refused_where_ranks_share_a_gpu(self):
+    def test_rejects_nccl_if_ranks_share_a_gpu(self):
         settings = {**self.on_gpu, "parallel.gpu_backend": "nccl"}
         with self.gpus(count=1):
             self.assert_one_sentence(self.train(layout=Layout(2, 1), settings=settings, code=2), "parallel.gpu_backend: nccl is not available")

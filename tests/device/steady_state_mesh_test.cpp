@@ -1,5 +1,5 @@
-// What a step asks of a device once all of its buffers have been used, where NCCL carries tensors
-// to other devices: no more than on one.
+// Allocations, waits and copies of a step with NCCL, after all buffers have been used.
+// The counts equal those on one device.
 #include <thread>
 
 #include "framework/core/gpu.h"
@@ -39,7 +39,7 @@ void expect_steady_steps(const Case& c, const MeshShape& layout) {
     Trainer trainer(c.make(on_gpu.setting(mesh)), {}, Random(1));
     const StreamRange range =
         streams_of_rank(c.streams, mesh.data.rank(), mesh.data.size(), "data.global_batch_size");
-    // The ranks wait in a way of their own, in which they see that one is lost.
+    // The ranks wait in a hook that detects failed ranks.
     int waits = 0;
     gpu.state().set_wait_hook([&](CUstream_st* stream) {
       ++waits;
@@ -66,21 +66,23 @@ void expect_steady_steps(const Case& c, const MeshShape& layout) {
   });
 }
 
-TEST(NcclSteadyState, OfDataParallelSteps) { expect_steady_steps(steady_case(), {.data = 2}); }
+TEST(NcclSteadyState, DataParallelStepsAreSteady) {
+  expect_steady_steps(steady_case(), {.data = 2});
+}
 
-TEST(NcclSteadyState, OfShardedGradients) {
+TEST(NcclSteadyState, ShardedGradientStepsAreSteady) {
   Case c = steady_case();
   c.zero = 2;
   expect_steady_steps(c, {.data = 2});
 }
 
-TEST(NcclSteadyState, OfARing) {
+TEST(NcclSteadyState, RingAttentionStepsAreSteady) {
   Case c = steady_case();
   c.streams = 1;
   expect_steady_steps(c, {.context = 2});
 }
 
-TEST(NcclSteadyState, OfDividedRows) {
+TEST(NcclSteadyState, SequenceParallelStepsAreSteady) {
   expect_steady_steps(steady_case(), {.tensor = 2, .sequence = true});
 }
 

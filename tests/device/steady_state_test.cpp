@@ -1,4 +1,4 @@
-// What a training step asks of the device once all of its buffers have been used.
+// Allocations, waits and copies of a training step, after all buffers have been used.
 #include <atomic>
 
 #include "framework/core/async_copy.h"
@@ -23,7 +23,7 @@ Counts counts_of_step(Trainer& trainer) {
           .kernels = after.kernels - before.kernels};
 }
 
-// The same for any number of layers.
+// The counts do not depend on the number of layers.
 void expect_steady_step(const std::function<DeviceModel(std::int64_t layers)>& make,
                         int rotations = 0) {
   for (const std::int64_t layers : {1, 2}) {
@@ -40,15 +40,15 @@ void expect_steady_step(const std::function<DeviceModel(std::int64_t layers)>& m
   }
 }
 
-// The stream is behind: it waits for the flag.
-TEST(CudaSteadyState, AQueuedCopyReadsWhatWasThereWhenItWasQueued) {
+// The stream waits for the flag before the copy.
+TEST(CudaSteadyState, AsyncCopyReadsSourceAtCallTime) {
   const Device gpu = Device::cuda();
   const auto pinned = [&](double value) { return Tensor::scalar(value, DType::f64, gpu.host()); };
   const Counts before = emulated_cuda::counts();
   std::atomic<bool> free = false;
   emulated_cuda::queue_lasting(gpu.state().stream(), [&] { return free.load(); });
   const Tensor copy = copy_async(pinned(1), gpu);
-  const Tensor other = pinned(2);  // of the same size: not in the same place
+  const Tensor other = pinned(2);  // same size, must not reuse the block
   EXPECT_EQ(emulated_cuda::counts().waits, before.waits);
   free = true;
   EXPECT_EQ(copy.item(), 1);
@@ -57,18 +57,15 @@ TEST(CudaSteadyState, AQueuedCopyReadsWhatWasThereWhenItWasQueued) {
   EXPECT_EQ(live(), 64) << "what was copied is let go of";
 }
 
-TEST(CudaSteadyState, OfADecoder) { expect_steady_step(plain_decoder); }
+TEST(CudaSteadyState, DecoderStepsAreSteady) { expect_steady_step(plain_decoder); }
 
-TEST(CudaSteadyState, OfATransformerXl) { expect_steady_step(transformer_xl); }
+TEST(CudaSteadyState, TransformerXlStepsAreSteady) { expect_steady_step(transformer_xl); }
 
-// Of which one layer has it.
-TEST(CudaSteadyState, OfAReversibleStackWithHashAttention) {
-  expect_steady_step(reversible_decoder, 1);
-}
+// One copy of LSH rotations: one layer has LSH attention.
+TEST(CudaSteadyState, ReversibleLshStepsAreSteady) { expect_steady_step(reversible_decoder, 1); }
 
-// One for the matrices, one for the biases of products and one for other vectors: as many as there
-// are buckets.
-TEST(CudaSteadyState, AnUpdateStartsAsManyKernelsForAnyNumberOfLayers) {
+// One kernel per bucket: matrices, biases of linear layers, other vectors.
+TEST(CudaSteadyState, UpdateKernelCountDoesNotDependOnLayers) {
   for (const std::int64_t layers : {1, 3}) {
     ModelBuildOptions setting = tiny_setting(segment);
     setting.device = Device::cuda();

@@ -1,4 +1,4 @@
-// Training on the emulated device is training on the CPU.
+// Training on the emulated device matches training on the CPU.
 #include <cmath>
 
 #include "checkpoints/background_save.h"
@@ -11,8 +11,8 @@ namespace {
 
 using namespace longspan::testing;
 
-void expect_same_weights(const Trainer& found, const Trainer& wanted) {
-  for (const auto& parameter : wanted.model().parameters().all()) {
+void expect_same_weights(const Trainer& found, const Trainer& expected) {
+  for (const auto& parameter : expected.model().parameters().all()) {
     SCOPED_TRACE(parameter->name);
     const Parameter& same = found.model().parameters().named(parameter->name);
     EXPECT_TRUE(same.master.device().on_gpu());
@@ -20,7 +20,7 @@ void expect_same_weights(const Trainer& found, const Trainer& wanted) {
   }
 }
 
-// What lies behind the classes of the output layer stays zero, or logits' gradients would leak.
+// The padding rows of the output layer must stay zero, or gradients of logits would leak.
 void expect_empty_padding(const Trainer& trainer) {
   int padded = 0;
   for (const auto& parameter : trainer.model().parameters().all()) {
@@ -39,21 +39,19 @@ void expect_empty_padding(const Trainer& trainer) {
 void expect_same_steps(const DeviceModel& model, int steps) {
   const auto gpu = trainer_on(Device::cuda(), model), cpu = trainer_on(Device::cpu(), model);
   for (int i = 0; i < steps; ++i) {
-    const StepResult found = gpu->step(batch_of(*gpu)), wanted = cpu->step(batch_of(*cpu));
-    EXPECT_NEAR(found.loss, wanted.loss, 1e-9);
-    EXPECT_NEAR(found.gradient_norm, wanted.gradient_norm, 1e-9);
+    const StepResult found = gpu->step(batch_of(*gpu)), expected = cpu->step(batch_of(*cpu));
+    EXPECT_NEAR(found.loss, expected.loss, 1e-9);
+    EXPECT_NEAR(found.gradient_norm, expected.gradient_norm, 1e-9);
   }
   expect_same_weights(*gpu, *cpu);
   expect_empty_padding(*gpu);
 }
 
-TEST(CudaTraining, OfTransformerXlEqualsTheCpus) { expect_same_steps(transformer_xl(), 3); }
+TEST(CudaTraining, TransformerXlMatchesCpu) { expect_same_steps(transformer_xl(), 3); }
 
-TEST(CudaTraining, OfAReversibleStackInPiecesWithHashAttentionEqualsTheCpus) {
-  expect_same_steps(reversible_decoder(), 2);
-}
+TEST(CudaTraining, ReversibleLshDecoderMatchesCpu) { expect_same_steps(reversible_decoder(), 2); }
 
-TEST(CudaTraining, GoesOnFromItsCheckpointOnEitherDevice) {
+TEST(CudaTraining, ResumesOnEitherDevice) {
   const TemporaryDirectory directory;
   const auto first = trainer_on(Device::cuda(), transformer_xl());
   for (int i = 0; i < 2; ++i) first->step(batch_of(*first));
@@ -63,19 +61,19 @@ TEST(CudaTraining, GoesOnFromItsCheckpointOnEitherDevice) {
                       {.run_id = "run", .step = 2, .layout = {}, .configuration = ""},
                       std::move(state),
                       Communicator());
-  const StepResult wanted =
+  const StepResult expected =
       first->step(batch_of(*first), {.before_update = [&] { save.wait_for_copy(); }});
   const auto path = save.commit();
   for (const Device& device : {Device::cuda(), Device::cpu()}) {
     const auto second = trainer_on(device, transformer_xl());
     second->restore(Checkpoint::open(path), {.total = streams}, streams);
     const StepResult found = second->step(batch_of(*second));
-    EXPECT_NEAR(found.loss, wanted.loss, device.on_gpu() ? 0 : 1e-9);
-    EXPECT_NEAR(found.gradient_norm, wanted.gradient_norm, device.on_gpu() ? 0 : 1e-9);
+    EXPECT_NEAR(found.loss, expected.loss, device.on_gpu() ? 0 : 1e-9);
+    EXPECT_NEAR(found.gradient_norm, expected.gradient_norm, device.on_gpu() ? 0 : 1e-9);
   }
 }
 
-TEST(CudaTraining, TheModelWritesTheSameText) {
+TEST(CudaTraining, GeneratesSameTextAsCpu) {
   const std::vector<std::int64_t> prompt = {1, 2, 3};
   const auto text_of = [&](const Device& device) {
     const auto trainer = trainer_on(device, transformer_xl());

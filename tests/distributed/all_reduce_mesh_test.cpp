@@ -1,4 +1,4 @@
-// What all_reduce promises beyond the sum: its bits, many at once, and very many elements.
+// all_reduce: exact bits, concurrent requests, and counts above 2^31.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -21,8 +21,8 @@ bool same_bits(const Tensor& a, const Tensor& b) {
   return a.byte_size() == b.byte_size() && std::memcmp(a.bytes(), b.bytes(), a.byte_size()) == 0;
 }
 
-// ((rank 0 + rank 1) + rank 2) + ..., on one process: every transport, and every size of tensor,
-// gives these bits on all ranks.
+// Reference: ((rank 0 + rank 1) + rank 2) + ... in one process. Every transport and every size has
+// these bits on all ranks.
 TEST(AllReduce, AddsInRankOrderBitForBit) {
   const Device device = Device::cpu();
   for (int ranks = 2; ranks <= 4; ++ranks)
@@ -42,7 +42,7 @@ TEST(AllReduce, AddsInRankOrderBitForBit) {
     });
 }
 
-TEST(ReduceScatter, GivesTheBitsOfAllReduce) {
+TEST(ReduceScatter, MatchesAllReduceBits) {
   const Device device = Device::cpu();
   testing::on_ranks(4, [&](const Communicator& group) {
     const std::int64_t part = 200001;
@@ -55,7 +55,7 @@ TEST(ReduceScatter, GivesTheBitsOfAllReduce) {
   });
 }
 
-TEST(AllReduce, RoundsSumsOfBf16Once) {
+TEST(AllReduce, RoundsBf16SumsOnce) {
   const Device device = Device::cpu();
   testing::on_ranks(4, [&](const Communicator& group) {
     for (const std::int64_t count : {1, 100000}) {
@@ -63,13 +63,13 @@ TEST(AllReduce, RoundsSumsOfBf16Once) {
       for (BFloat16& element : tensor.span<BFloat16>())
         element = BFloat16(group.rank() == 0 ? 256.0F : 1.0F);
       group.all_reduce(tensor, Reduction::sum);
-      // 259 lies between 258 and 260, even wins; rounded at each addition it would stay 256.
+      // 259 is a tie of 258 and 260, rounded to even. Rounding each addition would give 256.
       EXPECT_EQ(static_cast<float>(tensor.data<BFloat16>()[count - 1]), 260.0F);
     }
   });
 }
 
-TEST(AllReduce, ManyAreUnderWayAtOnce) {
+TEST(AllReduce, SupportsConcurrentRequests) {
   const Device device = Device::cpu();
   testing::on_ranks(4, [&](const Communicator& group) {
     const Communicator pair = group.split(group.rank() / 2, group.rank(), "pair");
@@ -81,23 +81,23 @@ TEST(AllReduce, ManyAreUnderWayAtOnce) {
       for (float& element : tensors.back().span<float>())
         element = static_cast<float>(i + group.rank());
       requests.push_back(group.start_all_reduce(tensors.back(), Reduction::sum));
-      // Other groups and blocking calls go on meanwhile.
+      // Other groups and blocking calls are not delayed.
       EXPECT_EQ(pair.all_reduce(1.0, Reduction::sum), 2.0);
       requests.front().test();
     }
     EXPECT_EQ(group.all_reduce(1.0, Reduction::sum), 4.0);
-    for (int i = buckets - 1; i >= 0; --i) {  // waited for in another order
+    for (int i = buckets - 1; i >= 0; --i) {  // wait in another order
       requests[static_cast<std::size_t>(i)].wait();
       const auto values = tensors[static_cast<std::size_t>(i)].span<float>();
-      const auto wanted = static_cast<float>(4 * i + 6);
-      EXPECT_EQ(values.front(), wanted);
-      EXPECT_EQ(values[values.size() / 2], wanted);
-      EXPECT_EQ(values.back(), wanted);
+      const auto total = static_cast<float>(4 * i + 6);
+      EXPECT_EQ(values.front(), total);
+      EXPECT_EQ(values[values.size() / 2], total);
+      EXPECT_EQ(values.back(), total);
     }
   });
 }
 
-TEST(Request, CompletesByTestAlone) {
+TEST(Request, CompletesThroughTest) {
   const Device device = Device::cpu();
   testing::on_ranks(2, [&](const Communicator& group) {
     const Tensor tensor = Tensor::zeros({3000000}, DType::f32, device);
@@ -111,7 +111,7 @@ TEST(Request, CompletesByTestAlone) {
   });
 }
 
-TEST(Request, WaitsWhenItIsDestroyed) {
+TEST(Request, DestructorWaits) {
   const Device device = Device::cpu();
   testing::on_ranks(2, [&](const Communicator& group) {
     const Tensor tensor = Tensor::zeros({3000000}, DType::f32, device);
@@ -121,7 +121,7 @@ TEST(Request, WaitsWhenItIsDestroyed) {
   });
 }
 
-// Takes 4 GiB and many seconds: ctest runs it by itself (comm_mesh_large).
+// Requires 4 GiB and many seconds: ctest runs it separately (distributed_mesh_large).
 TEST(Broadcast, DISABLED_ReachesElementsBeyondTwoToThe31) {
   testing::on_ranks(2, [&](const Communicator& group) {
     const std::int64_t count = (std::int64_t{1} << 31) + 1000;

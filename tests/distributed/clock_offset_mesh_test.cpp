@@ -1,4 +1,4 @@
-// Offsets of clocks between processes, each with a clock that is wrong in its own way.
+// Clock offsets between processes whose clocks differ.
 #include <gtest/gtest.h>
 
 #include "framework/core/timeline.h"
@@ -8,7 +8,7 @@
 namespace longspan::clock_offset_mesh_test {
 namespace {
 
-TEST(ClockOffset, OfRanksIsThatOfTheirMachine) {
+TEST(ClockOffset, RanksOnOneMachineShareOffset) {
   testing::on_ranks(4, [](const Communicator& group) {
     const int machine = group.rank() / 2;
     const std::int64_t wrong = 5'000'000'000 * machine;
@@ -19,13 +19,13 @@ TEST(ClockOffset, OfRanksIsThatOfTheirMachine) {
     if (machine == 0) {
       EXPECT_EQ(found.uncertainty, 0);
     }
-    // What one of a machine measures, all of it have.
+    // All ranks of a machine have the offset that one of them measures.
     const std::int64_t sum = group.all_reduce(found.offset, Reduction::sum);
     EXPECT_EQ(sum, 2 * group.all_reduce(found.offset, Reduction::maximum));
   });
 }
 
-TEST(ClockOffset, OfOneMachineIsNone) {
+TEST(ClockOffset, IsZeroOnOneMachine) {
   testing::on_ranks(4, [](const Communicator& group) {
     const ClockOffset found = clock_offset(group, steady_clock_of_machine());
     EXPECT_EQ(found.offset, 0);

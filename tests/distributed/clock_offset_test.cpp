@@ -1,4 +1,4 @@
-// Offsets of clocks out of exchanges that are made up.
+// Clock offsets from simulated exchanges.
 #include "framework/distributed/clock_offset.h"
 
 #include <gtest/gtest.h>
@@ -10,8 +10,8 @@
 namespace longspan::clock_offset_test {
 namespace {
 
-// Two clocks, and messages that take at least `least` nanoseconds and sometimes much more; who is
-// ready later has the other's message at once.
+// Two clocks, and messages with a delay of at least `least` nanoseconds, sometimes much more.
+// The side that is ready later receives the other's message at once.
 std::vector<ClockExchange> exchanges_of(std::int64_t offset,
                                         std::int64_t least,
                                         std::uint64_t seed) {
@@ -34,7 +34,7 @@ std::vector<ClockExchange> exchanges_of(std::int64_t offset,
   return result;
 }
 
-TEST(ClockOffset, IsFoundWithinItsUncertainty) {
+TEST(ClockOffset, ErrorStaysWithinUncertainty) {
   for (const std::int64_t offset :
        {std::int64_t{0}, std::int64_t{-123'456'789}, std::int64_t{987'654'321'000'000}})
     for (std::uint64_t seed = 0; seed < 50; ++seed) {
@@ -44,7 +44,7 @@ TEST(ClockOffset, IsFoundWithinItsUncertainty) {
     }
 }
 
-TEST(ClockOffset, IsExactWhereBothWaysTakeAsLong) {
+TEST(ClockOffset, IsExactForSymmetricDelays) {
   const ClockExchange exchange = {
       .first_sent = 100, .first_received = 140, .other_sent = 1110, .other_received = 1130};
   const ClockOffset found = clock_offset(std::vector{exchange});
@@ -52,7 +52,7 @@ TEST(ClockOffset, IsExactWhereBothWaysTakeAsLong) {
   EXPECT_EQ(found.uncertainty, 30);
 }
 
-TEST(ClockOffset, ALongExchangeIsNotBelieved) {
+TEST(ClockOffset, IgnoresSlowExchanges) {
   const ClockExchange good = {0, 20, 1000, 1020};
   const ClockExchange late = {0, 90020, 1000, 1020};
   EXPECT_EQ(clock_offset(std::vector{late, good, late}).offset, 1000);

@@ -1,4 +1,4 @@
-// Every collective in every dtype against the obvious result.
+// Every collective in every dtype against a plain loop.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,10 +11,10 @@ namespace {
 
 const std::vector<DType> dtypes = {
     DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8};
-// One element, a few, more than one slot of the shared memory, and nothing.
+// Includes 0, and counts above one slot of the shared memory.
 const std::vector<std::int64_t> counts = {0, 1, 7, 1000, 5000, 140001};
 
-// A whole number that every dtype holds, and so do the sums over four ranks.
+// An integer that is exact in every dtype, as are sums over four ranks.
 double value_at(int rank, std::int64_t index) {
   return static_cast<double>((index * 7 + rank * 3) % 41);
 }
@@ -65,14 +65,14 @@ Tensor make(const Device& device,
   return tensor;
 }
 
-// Compares every element and reports the first that differs.
+// Reports the first element that differs.
 void expect_elements(const Tensor& tensor,
-                     const std::function<double(std::int64_t)>& wanted,
+                     const std::function<double(std::int64_t)>& expected,
                      const std::string& what) {
   for (std::int64_t i = 0; i < tensor.elements(); ++i)
-    if (get(tensor, i) != wanted(i)) {
+    if (get(tensor, i) != expected(i)) {
       ADD_FAILURE() << what << ": element " << i << " is " << get(tensor, i) << ", expected "
-                    << wanted(i);
+                    << expected(i);
       return;
     }
 }
@@ -117,7 +117,7 @@ TEST(AllReduce, ReducesEveryDtype) {
   });
 }
 
-TEST(AllGather, PutsTheRanksOneAfterAnother) {
+TEST(AllGather, ConcatenatesInRankOrder) {
   const Device device = Device::cpu();
   for_all([&](const Communicator& group, DType dtype, std::int64_t count) {
     const auto own = [&](std::int64_t i) { return value_at(group.rank(), i); };
@@ -125,43 +125,43 @@ TEST(AllGather, PutsTheRanksOneAfterAnother) {
     const auto nothing = [](std::int64_t) { return 99.0; };
     const Tensor all = make(device, count * group.size(), dtype, nothing);
     group.all_gather(mine, all);
-    const auto wanted = [&](std::int64_t i) {
+    const auto expected = [&](std::int64_t i) {
       return value_at(static_cast<int>(i / count), i % count);
     };
-    expect_elements(all, wanted, "all");
+    expect_elements(all, expected, "all");
     expect_elements(mine, own, "mine");
     if (count == 0) return;
     const Tensor in_place = make(device, count * group.size(), dtype, nothing);
     const Tensor part = in_place.slice(count * group.rank(), count * (group.rank() + 1));
     part.copy_from(mine);
     group.all_gather(part, in_place);
-    expect_elements(in_place, wanted, "in place");
+    expect_elements(in_place, expected, "in place");
   });
 }
 
-TEST(ReduceScatter, GivesEachRankItsPartOfTheSum) {
+TEST(ReduceScatter, ReturnsSumShardPerRank) {
   const Device device = Device::cpu();
   for_all([&](const Communicator& group, DType dtype, std::int64_t count) {
     const auto own = [&](std::int64_t i) { return value_at(group.rank(), i); };
     const Tensor all = make(device, count * group.size(), dtype, own);
     const Tensor mine = Tensor::empty({count}, dtype, device);
     group.reduce_scatter(all, mine);
-    const auto wanted = [&](std::int64_t i) {
+    const auto expected = [&](std::int64_t i) {
       double sum = 0;
       for (int rank = 0; rank < group.size(); ++rank)
         sum += value_at(rank, group.rank() * count + i);
       return sum;
     };
-    expect_elements(mine, wanted, "mine");
+    expect_elements(mine, expected, "mine");
     expect_elements(all, own, "all");
     if (count == 0) return;
     const Tensor part = all.slice(count * group.rank(), count * (group.rank() + 1));
     group.reduce_scatter(all, part);
-    expect_elements(part, wanted, "in place");
+    expect_elements(part, expected, "in place");
   });
 }
 
-TEST(AllToAll, SwapsParts) {
+TEST(AllToAll, ExchangesParts) {
   const Device device = Device::cpu();
   for_all([&](const Communicator& group, DType dtype, std::int64_t count) {
     const auto own = [&](std::int64_t i) { return value_at(group.rank(), i); };
@@ -177,7 +177,7 @@ TEST(AllToAll, SwapsParts) {
   });
 }
 
-TEST(Broadcast, GivesTheRootsElementsToAll) {
+TEST(Broadcast, CopiesRootToAllRanks) {
   const Device device = Device::cpu();
   for_all([&](const Communicator& group, DType dtype, std::int64_t count) {
     for (int root = 0; root < group.size(); ++root) {
@@ -190,7 +190,7 @@ TEST(Broadcast, GivesTheRootsElementsToAll) {
   });
 }
 
-TEST(Exchange, MovesElementsRoundTheRing) {
+TEST(Exchange, MovesElementsAroundRing) {
   const Device device = Device::cpu();
   for_all([&](const Communicator& group, DType dtype, std::int64_t count) {
     const int next = (group.rank() + 1) % group.size();
@@ -204,7 +204,7 @@ TEST(Exchange, MovesElementsRoundTheRing) {
   });
 }
 
-TEST(HostValues, AreReducedBroadcastAndGathered) {
+TEST(HostValues, SupportReduceBroadcastAndGather) {
   for (int ranks = 1; ranks <= 4; ++ranks)
     testing::on_ranks(ranks, [&](const Communicator& group) {
       const std::int64_t size = group.size();

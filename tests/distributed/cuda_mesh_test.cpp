@@ -1,5 +1,4 @@
-// Collectives of tensors on a GPU, which travel through memory of the host or by NCCL: on the
-// emulated device, where NCCL is emulated too.
+// Collectives of GPU tensors, through host memory or NCCL. Device and NCCL are emulated.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -15,7 +14,7 @@ namespace {
 
 constexpr std::int64_t count = 5000;  // more than a slot of the shared memory
 
-// Calls body(mesh) with tensors on `gpu` carried each way.
+// Calls body(mesh, gpu) with each transport.
 void for_both(const MeshShape& shape,
               const std::function<void(const ProcessMesh&, const Device& gpu)>& body) {
   for (const GpuTransport transport : {GpuTransport::mpi, GpuTransport::automatic})
@@ -27,7 +26,7 @@ void for_both(const MeshShape& shape,
       const auto local = static_cast<std::size_t>(group.rank()) % gpus.size();
       const Device gpu = Device::cuda(gpus[local]);
       const GpuCollectives collectives(transport, mesh, gpu);
-      // Ranks that share a real GPU do without it.
+      // Ranks that share a physical GPU cannot use NCCL.
       const bool may_lack = by_nccl && testing::tests_run_on_gpu();
       EXPECT_TRUE(may_lack || collectives.nccl() == by_nccl) << collectives.unavailable_reason();
       body(mesh, gpu);
@@ -39,7 +38,7 @@ std::vector<double> values_of(const Tensor& tensor) {
   return {here.span<double>().begin(), here.span<double>().end()};
 }
 
-// `parts` times `count` elements: part p of rank r is full of 10 r + p.
+// [parts * count]: part p of rank r has the value 10 r + p.
 double part_value(int rank, int part) { return 10 * rank + part; }
 Tensor parts_of(int rank, int parts, const Device& device) {
   std::vector<double> values;
@@ -50,7 +49,7 @@ Tensor parts_of(int rank, int parts, const Device& device) {
 
 // f(part) for each of `count` elements of each part.
 template <typename F>
-std::vector<double> wanted(int parts, const F& f) {
+std::vector<double> filled(int parts, const F& f) {
   std::vector<double> values;
   for (int part = 0; part < parts; ++part) values.insert(values.end(), count, f(part));
   return values;
@@ -60,7 +59,7 @@ Tensor own_part(const Communicator& group, const Tensor& all) {
   return all.slice(count * group.rank(), count * (group.rank() + 1));
 }
 
-TEST(CudaTensors, AreReducedAndGatheredInPlace) {
+TEST(CudaCollectives, ReduceAndGatherInPlace) {
   for_both({.data = 3}, [](const ProcessMesh& mesh, const Device& gpu) {
     const Communicator& group = mesh.data;
     const auto sum = [](int part) {
@@ -68,31 +67,31 @@ TEST(CudaTensors, AreReducedAndGatheredInPlace) {
     };
     const Tensor tensor = parts_of(group.rank(), 3, gpu);
     group.all_reduce(tensor, Reduction::sum);
-    EXPECT_EQ(values_of(tensor), wanted(3, sum));
+    EXPECT_EQ(values_of(tensor), filled(3, sum));
     const Tensor all = parts_of(group.rank(), 3, gpu);
     group.reduce_scatter(all, own_part(group, all));
-    EXPECT_EQ(values_of(own_part(group, all)), wanted(1, [&](int) { return sum(group.rank()); }));
+    EXPECT_EQ(values_of(own_part(group, all)), filled(1, [&](int) { return sum(group.rank()); }));
     group.all_gather(own_part(group, all), all);
-    EXPECT_EQ(values_of(all), wanted(3, sum));
+    EXPECT_EQ(values_of(all), filled(3, sum));
   });
 }
 
-TEST(CudaTensors, AreSentAndReceived) {
+TEST(CudaCollectives, ExchangeElements) {
   for_both({.data = 3}, [](const ProcessMesh& mesh, const Device& gpu) {
     const Communicator& group = mesh.data;
     const int next = (group.rank() + 1) % 3, previous = (group.rank() + 2) % 3;
     const Tensor send = parts_of(group.rank(), 3, gpu), receive = send.empty_like();
     group.exchange(send, next, receive, previous);
-    EXPECT_EQ(values_of(receive), wanted(3, [&](int part) { return part_value(previous, part); }));
+    EXPECT_EQ(values_of(receive), filled(3, [&](int part) { return part_value(previous, part); }));
     group.all_to_all(send, receive);
     EXPECT_EQ(values_of(receive),
-              wanted(3, [&](int part) { return part_value(part, group.rank()); }));
+              filled(3, [&](int part) { return part_value(part, group.rank()); }));
     group.broadcast(send, 1);
-    EXPECT_EQ(values_of(send), wanted(3, [](int part) { return part_value(1, part); }));
+    EXPECT_EQ(values_of(send), filled(3, [](int part) { return part_value(1, part); }));
   });
 }
 
-TEST(CudaTensors, HaveTheResultOnceTheRequestIsDone) {
+TEST(CudaCollectives, RequestsCompleteByWaitTestAndDestructor) {
   for_both({.data = 2}, [](const ProcessMesh& mesh, const Device& gpu) {
     const Communicator& group = mesh.data;
     const auto sum = [](int part) { return part_value(0, part) + part_value(1, part); };
@@ -104,26 +103,26 @@ TEST(CudaTensors, HaveTheResultOnceTheRequestIsDone) {
     wait.wait();
     while (!test.test()) continue;
     for (const Tensor& tensor : {waited, tested, dropped})
-      EXPECT_EQ(values_of(tensor), wanted(2, sum));
+      EXPECT_EQ(values_of(tensor), filled(2, sum));
   });
 }
 
-// Copies are what is computed here: there are no kernels.
-TEST(CudaTensors, AreReducedInTheOrderThatTheGpuComputes) {
+// Copies replace computation: this executable has no kernels.
+TEST(CudaCollectives, FollowStreamOrder) {
   for_both({.data = 2, .tensor = 2}, [](const ProcessMesh& mesh, const Device& gpu) {
     const Tensor tensor = parts_of(mesh.world.rank(), 1, gpu), copy = tensor.empty_like();
     mesh.data.all_reduce(tensor, Reduction::sum);
-    copy.copy_from(tensor);  // of the sum
+    copy.copy_from(tensor);  // after the sum
     mesh.tensor.all_reduce(copy, Reduction::sum);
     tensor.copy_from(copy);
     tensor.slice(0, 1).zero();
-    std::vector<double> all = wanted(1, [](int) { return 0 + 10 + 20 + 30; });
+    std::vector<double> all = filled(1, [](int) { return 0 + 10 + 20 + 30; });
     all[0] = 0;
     EXPECT_EQ(values_of(tensor), all);
   });
 }
 
-// Every element is `value`, which all dtypes hold.
+// [elements], all `value`, which is exact in every dtype.
 Tensor full(DType dtype, std::int64_t elements, int value, const Device& device) {
   const Tensor here = Tensor::empty({elements}, dtype, Device::cpu());
   for (std::int64_t i = 0; i < elements; ++i) {
@@ -147,7 +146,7 @@ bool same_bytes(const Tensor& a, const Tensor& b) {
   return std::memcmp(here.bytes(), there.bytes(), here.byte_size()) == 0;
 }
 
-TEST(CudaTensors, OfEveryDtypeAreReduced) {
+TEST(CudaCollectives, ReduceEveryDtype) {
   for_both({.data = 2}, [](const ProcessMesh& mesh, const Device& gpu) {
     const int rank = mesh.data.rank();
     for (const DType dtype :

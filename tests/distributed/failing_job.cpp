@@ -1,7 +1,7 @@
-// A small job of which one rank fails as it is told, for failures_test.py:
-//   comm_failing_job FAILURE RANK [--messages | --nccl]
-// With --nccl tensors are on the emulated GPU, and so is NCCL.
-// Its main ends as every main here should: one sentence on one rank, and the exit code.
+// A small job for failures_test.py. One rank fails as requested:
+//   distributed_failing_job FAILURE RANK [--messages | --nccl]
+// With --nccl, GPU and NCCL are emulated.
+// Its main reports one message on one rank and returns the exit code.
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 namespace longspan {
 namespace {
 
-void fail_as_told(const std::string& failure, const Communicator& world, const Tensor& tensor) {
+void inject_failure(const std::string& failure, const Communicator& world, const Tensor& tensor) {
   if (failure == "stop" || failure == "blocks") raise(SIGSTOP);
   if (failure == "kill") raise(SIGKILL);
   if (failure == "crash") raise(SIGSEGV);
@@ -41,7 +41,7 @@ void work(const std::string& failure, int victim, const Communicator& world) {
     if (world.rank() == victim) {
       if (failure == "return") return;
       if (failure == "elsewhere") other.all_reduce(1.0, Reduction::sum);
-      fail_as_told(failure, world, tensor);
+      inject_failure(failure, world, tensor);
     }
   }
 }
@@ -55,8 +55,8 @@ void work_on_gpus(const std::string& failure, int victim, const Communicator& wo
   const Tensor tensor = Tensor::zeros({100}, DType::f32, device);
   for (int step = 0; step < 5; ++step) {
     mesh.data.all_reduce(tensor, Reduction::sum);
-    if (step == 3 && world.rank() == victim) fail_as_told(failure, mesh.data, tensor);
-    // Not before here does the host wait for the GPU.
+    if (step == 3 && world.rank() == victim) inject_failure(failure, mesh.data, tensor);
+    // The host waits for the GPU only here.
     if (step < 3) continue;
     if (failure == "blocks") gpu::wait(device.state().stream());
     static_cast<void>(tensor.to_host());

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Jobs of which one rank fails: the exit code, the one sentence, the time, and what is left behind.
+"""Jobs in which one rank fails: exit code, message, time, and leftover processes and files.
 
-    tests/distributed/failures_test.py build/tests/comm_failing_job
+    tests/distributed/failures_test.py build/tests/distributed_failing_job
 """
 
 import os
@@ -23,7 +23,7 @@ SILENT = (r"rank \d: rank {} did not respond within 1 s \(killed, stopped or hun
 DIFFER = r'rank \d: collective \d+ on "world": rank 1 called {}, ranks 0 and 2 called ' + REDUCE
 NOT_COME = r'rank {} has not reached it and is waiting in collective \d+ on "{}" \({}\)'
 
-# Failure, rank, exit code, what standard error is (None: not looked at).
+# Failure, rank, exit code, pattern of standard error (None: not checked).
 CASES = [
     ("none", 0, 0, ""),
     ("stop", 1, 5, SILENT.format(1)),
@@ -36,7 +36,7 @@ CASES = [
     ("all", 0, 2, r"rank \d: config\.yaml:3:1: unknown key `modell`"),
     ("mismatch", 1, 5, DIFFER.format(rf"broadcast of 10 f32 from rank 0 {PLACE}")),
     ("shorter", 1, 5, DIFFER.format(rf"all_reduce of 99 f32 {PLACE}")),
-    # Either the end of rank 1's Session speaks, or another rank's main, which names its rank.
+    # The reporter is the end of rank 1's Session, or another rank's main, which adds its rank.
     ("return", 1, 5, "(longspan|rank [02]): " + DIFFER.removeprefix(r"rank \d: ").format(r"barrier at framework/distributed/session\.cpp:\d+")),
     ("elsewhere", 1, 5,
      r"rank \d: this rank waited [\d.]+ s in collective \d+ on \"(other|world)\" .*" +
@@ -44,16 +44,16 @@ CASES = [
      "|" + NOT_COME.format(0, "world", REDUCE) + ").*"),
     ("exit", 1, 1, None),
 ]
-# The same on GPUs whose tensors NCCL carries.
+# Failures on GPUs with NCCL.
 BY_NCCL = rf'this rank waited [\d.]+ s in collective \d+ on "data" \({REDUCE}\)'
 NCCL_CASES = [
     ("stop", 1, 5, r"rank \d: rank 1 did not respond within 1 s \(killed, stopped or hung\); " + BY_NCCL),
     ("absent", 1, 5, r"rank \d: rank 1 did not respond within 1 s \(killed, stopped or hung\); this rank waited "
      r'[\d.]+ s in collective \d+ on "data" \(all_reduce of 1 f32 at framework/distributed/gpu_collectives\.cpp:\d+\)'),
-    # The others wait within CUDA, where nobody looks.
+    # The other ranks wait inside CUDA, without a check for failed ranks.
     ("blocks", 1, 5, r'rank \d: NCCL reports on "data": aborted: this rank did not return from a CUDA call; '
      r"rank 1 did not respond within 1 s \(killed, stopped or hung\); " + BY_NCCL),
-    # So does rank 1, within a call to NCCL.
+    # Rank 1 also waits, inside a call to NCCL.
     ("call", 1, 5, r'rank 1: NCCL reports on "data": aborted: this rank did not return from a CUDA call; '
      r"" + BY_NCCL + "|rank [02]: rank 1 did not respond within 1 s \(killed, stopped or hung\); " + BY_NCCL),
     ("refuses", 1, 5, r'rank 1: NCCL reports on "data": unhandled system error \(made for a test\); this rank waited '
@@ -61,12 +61,12 @@ NCCL_CASES = [
      r"set parallel\.gpu_backend to mpi .*"),
     ("throw", 1, 3, r"rank 1: train\.txt: line 7 is not text"),
     ("mismatch", 1, 5, DIFFER.format(rf"broadcast of 10 f32 from rank 0 {PLACE}").replace("world", "data")),
-    # Rank 0 may be a collective behind.
+    # Rank 0 may be one collective behind.
     ("error", 1, 5, r'rank 1: NCCL reports on "data": unhandled system error \(made for a test\); ' + BY_NCCL
      + r"(; rank 0 has not reached it and is waiting in [^\n]*)?"),
 ]
-# The limit of a collective is 2 s and the grace 1 s; mpirun takes a second or two to end stopped
-# processes. The rest is for busy machines.
+# Seconds: 2 for the limit of a collective, 1 for the reply timeout, 1 or 2 for mpirun to end stopped processes.
+# The rest is for busy machines.
 MOST_SECONDS = 30
 
 
@@ -75,7 +75,7 @@ def check(condition, problems, text):
         problems.append(text)
 
 
-def run_case(program, failure, rank, code, wanted, transport, number):
+def run_case(program, failure, rank, code, expected, transport, number):
     mark = f"LONGSPAN_TEST_JOB={os.getpid()}-{number}"
     name, value = mark.split("=")
     problems = []
@@ -86,17 +86,17 @@ def run_case(program, failure, rank, code, wanted, transport, number):
                              env=environment, capture_output=True, text=True, timeout=120, check=False)
         seconds = time.monotonic() - begin
         check(job.returncode == code, problems, f"exit code {job.returncode}, expected {code}")
-        if wanted is not None:
+        if expected is not None:
             errors = errors_of_ranks(job.stderr)
-            check(re.fullmatch(wanted, errors.strip()), problems,
-                  f"standard error is\n{errors}\nexpected to match\n{wanted}")
+            check(re.fullmatch(expected, errors.strip()), problems,
+                  f"standard error is\n{errors}\nexpected to match\n{expected}")
         check(seconds < MOST_SECONDS, problems, f"took {seconds:.1f} s")
         check(not (found := left_behind(mark)), problems, f"still running: {found}")
     return seconds, problems
 
 
-def ended_mpirun(program):
-    """When mpirun itself is killed, its ranks end and leave no shared memory."""
+def killed_mpirun(program):
+    """After mpirun is killed, its ranks end and leave no shared memory."""
     mark = f"LONGSPAN_TEST_JOB={os.getpid()}-mpirun"
     name, value = mark.split("=")
     before = set(os.listdir("/dev/shm"))
@@ -122,15 +122,15 @@ def main():
     failed = 0
     number = 0
     for transport, cases in ([], CASES), (["--messages"], CASES), (["--nccl"], NCCL_CASES):
-        for failure, rank, code, wanted in cases:
+        for failure, rank, code, expected in cases:
             number += 1
-            seconds, problems = run_case(program, failure, rank, code, wanted, transport, number)
+            seconds, problems = run_case(program, failure, rank, code, expected, transport, number)
             title = " ".join([failure, f"on rank {rank}", *transport])
             print(f"{'FAILED' if problems else 'ok':6} {title} ({seconds:.1f} s)", flush=True)
             failed += bool(problems)
             for problem in problems:
                 print(f"       {problem}")
-    problems = ended_mpirun(program)
+    problems = killed_mpirun(program)
     print(f"{'FAILED' if problems else 'ok':6} mpirun killed")
     for problem in problems:
         print(f"       {problem}")

@@ -1,4 +1,4 @@
-// The ledger's sentences, without any other rank.
+// Messages of the ledger, in one process.
 #include "framework/distributed/ledger.h"
 
 #include <gtest/gtest.h>
@@ -23,37 +23,37 @@ RankLedger ledger_of(int rank, const std::vector<CollectiveSignature>& signature
   return {rank, ledger.records()};
 }
 
-TEST(Ledger, NamesTheOddRankFirst) {
+TEST(Ledger, ReportsOddRankFirst) {
   const std::vector<CollectiveSignature> common(5, sum_of_100);
   std::vector<CollectiveSignature> odd = common;
   odd[3] = broadcast_of_10;
-  const auto sentence =
+  const auto message =
       first_mismatch("tensor", {ledger_of(6, common), ledger_of(4, odd), ledger_of(5, common)});
-  ASSERT_TRUE(sentence);
+  ASSERT_TRUE(message);
   const std::string place = ledger_of(0, {sum_of_100}).records[0].place.data();
-  EXPECT_EQ(*sentence,
+  EXPECT_EQ(*message,
             "collective 4 on \"tensor\": rank 4 called broadcast of 10 f32 from rank 0 at " +
                 place + ", ranks 5 and 6 called all_reduce of 100 f32 at " + place);
   EXPECT_TRUE(place.starts_with("tests/distributed/ledger_test.cpp:")) << place;
 }
 
-TEST(Ledger, ARankThatIsBehindDoesNotDiffer) {
+TEST(Ledger, IgnoresRanksThatAreBehind) {
   EXPECT_FALSE(first_mismatch(
       "world",
       {ledger_of(0, {sum_of_100, broadcast_of_10}), ledger_of(1, {sum_of_100}), ledger_of(2, {})}));
 }
 
-TEST(Ledger, FindsADifferenceAfterTheRingHasGoneRound) {
+TEST(Ledger, DetectsMismatchAfterRingWraps) {
   std::vector<CollectiveSignature> common(1000, sum_of_100);
   std::vector<CollectiveSignature> odd = common;
   odd[990] = broadcast_of_10;
-  const auto sentence = first_mismatch("world", {ledger_of(0, common), ledger_of(1, odd)});
-  ASSERT_TRUE(sentence);
-  EXPECT_TRUE(sentence->starts_with("collective 991 on \"world\": rank 1 called broadcast"))
-      << *sentence;
+  const auto message = first_mismatch("world", {ledger_of(0, common), ledger_of(1, odd)});
+  ASSERT_TRUE(message);
+  EXPECT_TRUE(message->starts_with("collective 991 on \"world\": rank 1 called broadcast"))
+      << *message;
 }
 
-TEST(Ledger, SaysWhenTheDifferenceIsOlderThanItKeeps) {
+TEST(Ledger, ReportsMismatchOlderThanRing) {
   std::vector<CollectiveSignature> common(1000, sum_of_100);
   std::vector<CollectiveSignature> odd = common;
   odd[10] = broadcast_of_10;
@@ -61,7 +61,7 @@ TEST(Ledger, SaysWhenTheDifferenceIsOlderThanItKeeps) {
             "rank 1 and rank 0 called different collectives before collective 937 on \"world\"");
 }
 
-TEST(Ledger, HashTellsEveryPartOfASignature) {
+TEST(Ledger, HashCoversEverySignatureField) {
   const auto hash_of = [](const CollectiveSignature& signature) {
     return ledger_of(0, {signature}).records[0].hash;
   };
@@ -75,7 +75,7 @@ TEST(Ledger, HashTellsEveryPartOfASignature) {
   EXPECT_EQ(hash_of(sum_of_100), hash_of(sum_of_100));
 }
 
-TEST(Ledger, NamesReductionsAndRanks) {
+TEST(Ledger, FormatsReductionsAndRanks) {
   CollectiveSignature maximum = sum_of_100;
   maximum.reduction = Reduction::maximum;
   EXPECT_EQ(to_string(maximum), "all_reduce of 100 f32 (maximum)");

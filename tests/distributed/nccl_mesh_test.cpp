@@ -1,5 +1,5 @@
-// What NCCL adds to the collectives of tensors on a GPU: the host goes on meanwhile, the ranks
-// agree on whether they use it, and what goes wrong is found. On the emulated device and NCCL.
+// Collectives by NCCL: asynchronous to the host, and used by all ranks or by none.
+// Device and NCCL are emulated.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -13,7 +13,7 @@
 namespace longspan::nccl_mesh_test {
 namespace {
 
-// A variable of the environment, for as long as this lives.
+// Sets an environment variable for its lifetime.
 class Setting {
  public:
   Setting(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
@@ -40,25 +40,25 @@ Tensor ones(const Device& device) {
 
 double first_of(const Tensor& tensor) { return tensor.slice(0, 1).item(); }
 
-TEST(Nccl, TheHostAndTheGpuGoOnUntilTheResultIsWanted) {
+TEST(Nccl, DoesNotBlockHostOrGpuBeforeWait) {
   with_nccl(2, [](const Communicator& group, const Device& gpu) {
     const Tensor bucket = ones(gpu), meanwhile = ones(gpu), before = bucket.empty_like();
     Request request = group.start_all_reduce(bucket, Reduction::sum);
     EXPECT_FALSE(request.test());
-    // What does not ask for the result does not wait for it: the GPU is not held, nor is the host.
+    // Work that does not read the result does not wait for it, on the GPU and on the host.
     before.copy_from(bucket);
     meanwhile.zero();
     EXPECT_EQ(first_of(meanwhile), 0);
     EXPECT_EQ(first_of(before), 1);
     request.wait();
-    // Now the GPU waits for the other rank, which waits for this one's host.
+    // The GPU waits for the other rank, which waits for this rank's host.
     const Tensor after = bucket.clone();
     group.barrier();
     EXPECT_EQ(first_of(after), 2);
   });
 }
 
-TEST(Nccl, ManyAreUnderWayOnSeveralGroups) {
+TEST(Nccl, SupportsConcurrentRequestsOnSeveralGroups) {
   testing::on_ranks(4, [](const Communicator& group) {
     const ProcessMesh mesh(group, {.data = 2, .tensor = 2});
     const Device gpu = Device::cuda();
@@ -78,8 +78,8 @@ TEST(Nccl, ManyAreUnderWayOnSeveralGroups) {
   });
 }
 
-// Kernels of two groups that two GPUs have in different orders may wait for one another.
-TEST(Nccl, WhatSeveralGroupsStartIsQueuedInThatOrder) {
+// Kernels of two groups can deadlock if two GPUs queue them in different orders.
+TEST(Nccl, QueuesGroupsInStartOrder) {
   testing::on_ranks(4, [](const Communicator& group) {
     const ProcessMesh mesh(group, {.data = 2, .tensor = 2});
     const Device gpu = Device::cuda();
@@ -99,9 +99,9 @@ TEST(Nccl, WhatSeveralGroupsStartIsQueuedInThatOrder) {
   });
 }
 
-TEST(Nccl, CarriesWhatAllTensorRanksHoldWhole) {
+TEST(Nccl, ReducesOverWorldWithTensorRanks) {
   testing::on_ranks(2, [](const Communicator& group) {
-    // Whether they see some of the rows each, or some of the heads.
+    // Tensor ranks have shards of the sequence, or of the heads only.
     for (const bool sequence : {true, false}) {
       const ProcessMesh mesh(group, {.tensor = 2, .sequence = sequence});
       const Device gpu = Device::cuda();
@@ -124,7 +124,7 @@ std::string refusal(const Communicator& group, const Device& device, GpuTranspor
   }
 }
 
-TEST(Nccl, IsRefusedOrLeftAsideWhereRanksShareAGpu) {
+TEST(Nccl, IsUnavailableIfRanksShareGpu) {
   testing::on_ranks(3, [](const Communicator& group) {
     const Setting two("LONGSPAN_EMULATED_GPUS", "2");
     const std::string refused = refusal(group, Device::cuda(), GpuTransport::nccl);
@@ -136,10 +136,10 @@ TEST(Nccl, IsRefusedOrLeftAsideWhereRanksShareAGpu) {
   });
 }
 
-TEST(Nccl, IsRefusedOrLeftAsideOnTheCpuAndWithoutTheLibrary) {
+TEST(Nccl, IsUnavailableOnCpuOrWithoutLibrary) {
   testing::on_ranks(2, [](const Communicator& group) {
     const Device gpu = Device::cuda(), cpu = Device::cpu();
-    // One rank's word is enough, and all of them hear it.
+    // All ranks report the reason of one rank.
     EXPECT_EQ(refusal(group, group.rank() == 1 ? cpu : gpu, GpuTransport::nccl),
               "parallel.gpu_backend: nccl is not available: rank 1 runs on the CPU");
     EXPECT_EQ(refusal(group, cpu, GpuTransport::automatic), "rank 0 runs on the CPU");

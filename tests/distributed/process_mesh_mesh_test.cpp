@@ -1,4 +1,4 @@
-// Groups: splits, the mesh's coordinates, and what the ledger says of ranks that differ.
+// Groups: splits, mesh coordinates, and ledger errors of mismatched ranks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace longspan::process_mesh_mesh_test {
 namespace {
 
-// The ranks, in the group they were taken from, that form a communicator.
+// The ranks of a communicator, numbered as in its parent group.
 std::vector<int> members(const Communicator& group, int own) {
   std::vector<int> ranks;
   for (const std::string& rank : group.all_gather(std::to_string(own)))
@@ -17,7 +17,7 @@ std::vector<int> members(const Communicator& group, int own) {
   return ranks;
 }
 
-TEST(ParallelMode, OrdersByKeyWithinAColour) {
+TEST(Communicator, SplitOrdersByKeyWithinColor) {
   testing::on_ranks(4, [&](const Communicator& group) {
     const Communicator half = group.split(group.rank() % 2, -group.rank(), "half");
     EXPECT_EQ(half.size(), 2);
@@ -31,7 +31,7 @@ TEST(ParallelMode, OrdersByKeyWithinAColour) {
   });
 }
 
-TEST(ProcessMesh, JoinsTheRanksThatShareTime) {
+TEST(ProcessMesh, TimeGroupContainsSequenceRanks) {
   const auto expect = [](const MeshShape& shape, const std::vector<std::vector<int>>& groups) {
     testing::for_each_layout({shape}, [&](const ProcessMesh& mesh) {
       const std::vector<int> found = members(mesh.time, mesh.world.rank());
@@ -48,13 +48,13 @@ TEST(ProcessMesh, JoinsTheRanksThatShareTime) {
   expect({.context = 2, .tensor = 2, .sequence = true}, {{0, 1, 2, 3}});
 }
 
-TEST(ProcessMesh, SequenceParallelismOfOneTensorRankIsRefused) {
+TEST(ProcessMesh, RejectsSequenceParallelismOnOneTensorRank) {
   testing::on_ranks(2, [](const Communicator& group) {
     EXPECT_THROW(ProcessMesh(group, {.data = 2, .sequence = true}), ConfigurationError);
   });
 }
 
-TEST(ProcessMesh, JoinsTheRanksThatDifferInOneCoordinate) {
+TEST(ProcessMesh, GroupsRanksThatDifferInOneCoordinate) {
   const std::vector<MeshShape> layouts = {{.data = 4},
                                           {.context = 4},
                                           {.tensor = 4},
@@ -86,7 +86,7 @@ TEST(ProcessMesh, JoinsTheRanksThatDifferInOneCoordinate) {
   });
 }
 
-TEST(ProcessMesh, NeedsAsManyProcessesAsItHasPlaces) {
+TEST(ProcessMesh, RejectsRankCountMismatch) {
   testing::on_ranks(2, [&](const Communicator& group) {
     try {
       const ProcessMesh mesh(group, {.data = 2, .context = 1, .tensor = 3});
@@ -99,7 +99,7 @@ TEST(ProcessMesh, NeedsAsManyProcessesAsItHasPlaces) {
   });
 }
 
-// The sentence of the RankError that `call` throws; empty when it throws none.
+// The message of the RankError that `call` throws; empty: none.
 std::string rank_error_of(const std::function<void()>& call) {
   try {
     call();
@@ -109,13 +109,13 @@ std::string rank_error_of(const std::function<void()>& call) {
   return "";
 }
 
-TEST(Ledger, NamesTheFirstCollectiveThatDiffers) {
+TEST(Ledger, ReportsFirstMismatchedCollective) {
   const Tensor tensor = Tensor::zeros({100}, DType::f32, Device::cpu());
   const auto first = std::source_location::current();
   const auto second = std::source_location::current();
   testing::on_ranks(3, [&](const Communicator& group) {
     for (int i = 0; i < 3; ++i) group.barrier();
-    const std::string sentence = rank_error_of([&] {
+    const std::string message = rank_error_of([&] {
       if (group.rank() == 1) {
         group.broadcast(tensor.slice(0, 10), 0, first);
       } else {
@@ -124,18 +124,18 @@ TEST(Ledger, NamesTheFirstCollectiveThatDiffers) {
       group.barrier();
     });
     const std::string file = "tests/distributed/process_mesh_mesh_test.cpp";
-    EXPECT_EQ(sentence,
+    EXPECT_EQ(message,
               fmt::format("collective 4 on \"test\": rank 1 called broadcast of 10 f32 from rank 0 "
                           "at {0}:{1}, ranks 0 and 2 called all_reduce of 100 f32 at {0}:{2}",
                           file,
                           first.line(),
                           second.line()));
-    // The group has failed: it says so again rather than compute.
-    EXPECT_EQ(rank_error_of([&] { group.barrier(); }), sentence);
+    // The failed group reports the error again.
+    EXPECT_EQ(rank_error_of([&] { group.barrier(); }), message);
   });
 }
 
-TEST(Ledger, SeesAnotherDtypeReductionOrLength) {
+TEST(Ledger, DetectsDtypeReductionAndLengthMismatch) {
   const Tensor tensor = Tensor::zeros({100}, DType::f32, Device::cpu());
   const std::vector<std::function<void(const Communicator&)>> calls = {
       [&](auto& group) { group.all_reduce(tensor, Reduction::maximum); },
@@ -146,18 +146,18 @@ TEST(Ledger, SeesAnotherDtypeReductionOrLength) {
       [&](auto& group) { group.check_ledger(); }};
   for (std::size_t i = 0; i < calls.size(); ++i)
     testing::on_ranks(2, [&](const Communicator& group) {
-      const std::string sentence = rank_error_of([&] {
+      const std::string message = rank_error_of([&] {
         if (group.rank() == 1)
           calls[i](group);
         else
           group.all_reduce(tensor, Reduction::sum);
       });
-      EXPECT_TRUE(sentence.starts_with("collective 1 on \"test\": rank 1 called ")) << sentence;
-      EXPECT_NE(sentence.find("rank 0 called all_reduce of 100 f32 at"), sentence.npos) << sentence;
+      EXPECT_TRUE(message.starts_with("collective 1 on \"test\": rank 1 called ")) << message;
+      EXPECT_NE(message.find("rank 0 called all_reduce of 100 f32 at"), message.npos) << message;
     });
 }
 
-TEST(Ledger, CheckPassesWhenTheRanksAgree) {
+TEST(Ledger, CheckPassesIfRanksAgree) {
   testing::on_ranks(4, [&](const Communicator& group) {
     for (int i = 0; i < 100; ++i) {
       group.barrier();
@@ -166,7 +166,7 @@ TEST(Ledger, CheckPassesWhenTheRanksAgree) {
   });
 }
 
-TEST(Communicator, RefusesTensorsThatDoNotFitBeforeItStarts) {
+TEST(Communicator, RejectsMismatchedTensorsBeforeStart) {
   testing::on_ranks(2, [&](const Communicator& group) {
     const Tensor three = Tensor::zeros({3}, DType::f32, Device::cpu());
     const Tensor four = Tensor::zeros({4}, DType::f32, Device::cpu());

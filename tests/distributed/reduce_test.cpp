@@ -29,13 +29,13 @@ std::vector<T> reduce(Reduction reduction, const std::vector<std::vector<T>>& so
   return result;
 }
 
-TEST(Reduce, AddsFromTheFirstRankOn) {
-  // (1e8 + 1) - 1e8 is 0 in f32, 1 + (1e8 - 1e8) is 1: the order shows.
+TEST(Reduce, AddsInRankOrder) {
+  // In f32, (1e8 + 1) - 1e8 is 0 and 1 + (1e8 - 1e8) is 1.
   EXPECT_EQ(reduce<float>(Reduction::sum, {{1e8F}, {1.0F}, {-1e8F}}), std::vector({0.0F}));
   EXPECT_EQ(reduce<float>(Reduction::sum, {{1e8F}, {-1e8F}, {1.0F}}), std::vector({1.0F}));
 }
 
-TEST(Reduce, KeepsNanOfAnyRank) {
+TEST(Reduce, PropagatesNanFromAnyRank) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const Reduction reduction : {Reduction::sum, Reduction::maximum, Reduction::minimum})
     for (std::size_t rank = 0; rank < 3; ++rank) {
@@ -54,7 +54,7 @@ TEST(Reduce, IntegersWrapAround) {
   EXPECT_EQ(reduce<std::uint8_t>(Reduction::sum, {{200}, {100}}), std::vector<std::uint8_t>({44}));
 }
 
-TEST(SharedSegment, IsFoundByItsAddressOnly) {
+TEST(SharedSegment, OpensOnlyByExactAddress) {
   const auto segment = SharedSegment::create();
   ASSERT_NE(segment, nullptr);
   SharedSegment::Address address = segment->address();
@@ -65,7 +65,7 @@ TEST(SharedSegment, IsFoundByItsAddressOnly) {
   ++address.token;
   EXPECT_EQ(SharedSegment::open(address), nullptr);
   address.token = segment->address().token;
-  address.descriptor = 0;  // a descriptor of something else
+  address.descriptor = 0;  // an unrelated descriptor
   EXPECT_EQ(SharedSegment::open(address), nullptr);
   address.process = 1 << 30;
   EXPECT_EQ(SharedSegment::open(address), nullptr);
@@ -73,7 +73,7 @@ TEST(SharedSegment, IsFoundByItsAddressOnly) {
   EXPECT_EQ(SharedSegment::open(segment->address()), nullptr);
 }
 
-TEST(Communicator, OfSizeOneNeedsNoOthers) {
+TEST(Communicator, SingleRankCollectivesCopyInput) {
   const Communicator one;
   EXPECT_EQ(one.rank(), 0);
   EXPECT_EQ(one.size(), 1);
@@ -105,7 +105,7 @@ TEST(Communicator, OfSizeOneNeedsNoOthers) {
   EXPECT_THROW(one.broadcast(tensor, 1), Failure);
 }
 
-TEST(Session, AProcessStartedAloneIsAWorldOfOne) {
+TEST(Session, StandaloneProcessHasOneRank) {
   const Session session;
   EXPECT_EQ(session.world().size(), 1);
   EXPECT_EQ(session.local_rank(), 0);

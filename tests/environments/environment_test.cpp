@@ -1,4 +1,4 @@
-// Environments: what is asked for can be told from what was seen, and from nothing else.
+// Environments: the observations determine the scored actions.
 #include "framework/environments/environment.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 
 Environment environment(const std::string& text) { return parse_environment(text, "world.txt"); }
 
-std::string complaint(const std::string& text) {
+std::string rejection(const std::string& text) {
   try {
     environment(text);
   } catch (const DataError& error) {
@@ -23,7 +23,7 @@ std::string complaint(const std::string& text) {
 
 const std::string all[] = {"t_maze", "memory_maze", "numpad"};
 
-TEST(Environment, EpisodesAreFunctionsOfTheirRandomNumbers) {
+TEST(Environment, EpisodesDependOnlyOnTheirRandomNumbers) {
   for (const std::string& name : all) {
     SCOPED_TRACE(name);
     const Environment world = environment(name), again = environment(name);
@@ -44,7 +44,7 @@ TEST(Environment, EpisodesAreFunctionsOfTheirRandomNumbers) {
   }
 }
 
-TEST(Environment, TheForkOfATMazeGoesByTheSign) {
+TEST(Environment, TMazeExpertFollowsSign) {
   const Environment world = environment("t_maze length 3");
   EXPECT_EQ(world.steps, 5);
   bool seen[2] = {};
@@ -58,8 +58,8 @@ TEST(Environment, TheForkOfATMazeGoesByTheSign) {
   EXPECT_TRUE(seen[0] && seen[1]);
 }
 
-// Who knows of the cells only which capital letter was seen finds every move that is asked for.
-TEST(Environment, MovesOfAMemoryMazeLeadToThePlaceThatWasSeen) {
+// The last capital letter observed determines every scored move.
+TEST(Environment, MemoryMazeExpertMovesToObservedGoal) {
   const Environment world = environment("memory_maze side 5 steps 120");
   int asked = 0, found = 0;
   for (std::uint64_t episode = 0; episode < 20; ++episode) {
@@ -94,8 +94,8 @@ TEST(Environment, MovesOfAMemoryMazeLeadToThePlaceThatWasSeen) {
   EXPECT_GT(found, 60);
 }
 
-// Who writes down what was right at each place of the sequence knows every key that is asked for.
-TEST(Environment, KeysOfANumpadAreThoseThatWereRight) {
+// The correct keys observed so far determine every scored key.
+TEST(Environment, NumpadExpertRepeatsCorrectKeys) {
   constexpr std::size_t length = 4;
   const Environment world = environment("numpad side 3 sequence 4 steps 80");
   int asked = 0, completed = 0;
@@ -110,8 +110,8 @@ TEST(Environment, KeysOfANumpadAreThoseThatWereRight) {
       if (seen >= 'A' && seen < 'a') {
         EXPECT_TRUE(known[place] == no_action || known[place] == seen - 'A');
         if (place > 0) {
-          const auto beside = neighbours_of(known[place - 1], 3);
-          EXPECT_TRUE(std::ranges::count(beside, seen - 'A') == 1);
+          const auto adjacent = neighbours_of(known[place - 1], 3);
+          EXPECT_TRUE(std::ranges::count(adjacent, seen - 'A') == 1);
         }
         known[place] = seen - 'A';
         completed += place + 1 == length ? 1 : 0;
@@ -125,43 +125,43 @@ TEST(Environment, KeysOfANumpadAreThoseThatWereRight) {
   EXPECT_GT(completed, 60);
 }
 
-// All that is seen, what is given and how it ends, under actions that nobody advises.
+// Returns the observations, rewards and outcome of an episode with random actions.
 std::string acted(const Environment& world,
                   const Random& random,
                   std::uint64_t from,
                   WorldState now) {
-  std::string told;
+  std::string trace;
   for (std::uint64_t step = from;; ++step) {
     EXPECT_EQ(now.size(), world.numbers);
-    told += world.observation(now);
+    trace += world.observation(now);
     const auto count = static_cast<std::uint32_t>(world.actions.size());
     const auto action = static_cast<std::int64_t>(Random(9).word(step) % count);
     const EnvStep outcome = world.act(now, action, random);
-    told += outcome.reward > 0 ? '+' : outcome.reward < 0 ? '-' : ' ';
-    if (outcome.ending != Termination::none) return told + (world.succeeded(now) ? "!" : "");
+    trace += outcome.reward > 0 ? '+' : outcome.reward < 0 ? '-' : ' ';
+    if (outcome.ending != Termination::none) return trace + (world.succeeded(now) ? "!" : "");
   }
 }
 
-TEST(Environment, ALifeGoesOnFromItsNumbersAlone) {
+TEST(Environment, EpisodeContinuesFromItsState) {
   for (const std::string& name : all) {
     SCOPED_TRACE(name);
     const Environment world = environment(name), again = environment(name);
     const Random random = Random(3).child(std::uint64_t{1});
     WorldState now = world.begin(random);
-    std::string told;
+    std::string trace;
     for (std::uint64_t step = 0; step < 5; ++step) {
-      told += again.observation(now);
+      trace += again.observation(now);
       const auto count = static_cast<std::uint32_t>(world.actions.size());
       const auto action = static_cast<std::int64_t>(Random(9).word(step) % count);
       const EnvStep outcome = again.act(now, action, random);
       EXPECT_EQ(outcome.ending, Termination::none);
-      told += outcome.reward > 0 ? '+' : outcome.reward < 0 ? '-' : ' ';
+      trace += outcome.reward > 0 ? '+' : outcome.reward < 0 ? '-' : ' ';
     }
-    EXPECT_EQ(acted(world, random, 0, world.begin(random)), told + acted(again, random, 5, now));
+    EXPECT_EQ(acted(world, random, 0, world.begin(random)), trace + acted(again, random, 5, now));
   }
 }
 
-TEST(Environment, ATMazeRewardsTheWayThatTheSignSays) {
+TEST(Environment, TMazeRewardsTurnInDirectionShown) {
   const Environment world = environment("t_maze length 1");
   const Random random(2);
   for (const std::int64_t turn : {0, 1}) {
@@ -180,9 +180,9 @@ TEST(Environment, ATMazeRewardsTheWayThatTheSignSays) {
   }
 }
 
-// Each capital letter is a reward. A place that is found twice, a sequence that is pressed twice,
-// are what is wanted; time ends it.
-TEST(Environment, WhoActsRightlySucceeds) {
+// Each capital letter gives a reward. Success is a goal found twice or a sequence pressed twice.
+// Episodes end at the step limit.
+TEST(Environment, GuideSucceedsInMostEpisodes) {
   for (const std::string name : {"memory_maze", "numpad"}) {
     SCOPED_TRACE(name);
     const Environment world = environment(name);
@@ -213,7 +213,7 @@ TEST(Environment, WhoActsRightlySucceeds) {
   }
 }
 
-TEST(Environment, WallsOfAMemoryMazeHold) {
+TEST(Environment, MemoryMazeWallsBlockMoves) {
   const Environment world = environment("memory_maze side 3 steps 200");
   const Random random(4);
   WorldState now = world.begin(random);
@@ -227,27 +227,27 @@ TEST(Environment, WallsOfAMemoryMazeHold) {
   }
 }
 
-TEST(Environment, DescriptionsAreRead) {
+TEST(Environment, ParsesDescriptionsAndReportsErrors) {
   EXPECT_EQ(environment("t_maze").steps, 12);
   EXPECT_EQ(environment("# a long one\nt_maze\n  length 500  # steps\n").steps, 502);
   EXPECT_EQ(environment("numpad steps 9\n").steps, 9);
-  EXPECT_EQ(complaint(" # nothing"),
+  EXPECT_EQ(rejection(" # nothing"),
             "world.txt: expected the name of an environment and its parameters, found nothing");
-  EXPECT_EQ(complaint("t_mase length 3"),
+  EXPECT_EQ(rejection("t_mase length 3"),
             "world.txt: unknown environment \"t_mase\" (choices: t_maze, memory_maze, "
             "numpad)");
-  EXPECT_EQ(complaint("t_maze lenght 3"),
+  EXPECT_EQ(rejection("t_maze lenght 3"),
             "world.txt: unknown parameter \"lenght\" of t_maze (choices: length)");
-  EXPECT_EQ(complaint("memory_maze side 9"),
+  EXPECT_EQ(rejection("memory_maze side 9"),
             "world.txt: side: expected a number from 2 to 5, found \"9\"");
-  EXPECT_EQ(complaint("memory_maze side"),
+  EXPECT_EQ(rejection("memory_maze side"),
             "world.txt: side: expected a number from 2 to 5, found \"\"");
-  EXPECT_EQ(complaint("t_maze length 3x"),
+  EXPECT_EQ(rejection("t_maze length 3x"),
             "world.txt: length: expected a number from 0 to 16777216, found \"3x\"");
-  EXPECT_EQ(complaint("t_maze length 3 length 4"), "world.txt: duplicate parameter length");
+  EXPECT_EQ(rejection("t_maze length 3 length 4"), "world.txt: duplicate parameter length");
   const std::string word(100'000, 'x');
   for (const std::string& text : {word, "t_maze " + word, "t_maze length " + word})
-    EXPECT_LT(complaint(text).size(), 300U);
+    EXPECT_LT(rejection(text).size(), 300U);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Lines of links "i-j"; and behind 0x1E, with a source and a target, as pairs are read with them.
+// Lines of links "i-j". After 0x1E: source and target of a parallel corpus with these links.
 #include <limits>
 
 #include "framework/data/examples/alignments.h"
@@ -34,7 +34,7 @@ void read_files(std::string_view bytes) {
   const std::string source = folder.put("source.txt", take_part(bytes));
   const std::string target = folder.put("target.txt", take_part(bytes));
   const std::string path = links.empty() ? "" : folder.put("links.txt", links);
-  // Words are letters here: bytes of the text.
+  // With the default tokenizer each byte is a word.
   const auto pairs = open_parallel_corpus(source, target, Tokenizer(), Tokenizer(), {}, {}, path);
   read_rows(*pairs);
 }

@@ -1,5 +1,5 @@
-// Texts to learn from: plain, .jsonl, packed by gzip or zstd, in documents. What is read in small
-// blocks is what is read in large ones.
+// Training corpora: plain or .jsonl, optionally compressed by gzip or zstd. Small and large blocks
+// must produce the same documents.
 #include "framework/data/corpus/corpus_file.h"
 #include "framework/data/corpus/decompressed_file.h"
 #include "framework/data/corpus/document_reader.h"
@@ -9,18 +9,18 @@
 namespace longspan::fuzzing {
 namespace {
 
-// A small file may unpack to terabytes, which takes its time and no memory.
-constexpr std::size_t most_unpacked = std::size_t{1} << 20;
+// A small file may decompress to terabytes, which takes time but no memory.
+constexpr std::size_t max_unpacked = std::size_t{1} << 20;
 
 bool is_larger(const std::shared_ptr<const InputFile>& file) {
   DecompressedFile unpacked(file);
-  std::string bytes(most_unpacked + 1, '\0');
-  return unpacked.read(bytes) > most_unpacked;
+  std::string bytes(max_unpacked + 1, '\0');
+  return unpacked.read(bytes) > max_unpacked;
 }
 
 struct Documents {
   std::vector<std::string> texts;
-  std::string trouble;
+  std::string error;
 };
 
 Documents documents_of(const std::shared_ptr<const InputFile>& file,
@@ -30,14 +30,14 @@ Documents documents_of(const std::shared_ptr<const InputFile>& file,
   Documents read;
   try {
     DocumentReader reader(
-        file, form, {.parts = parts, .longest = 2 * most_unpacked, .block = block});
+        file, form, {.parts = parts, .longest = 2 * max_unpacked, .block = block});
     for (Document document; reader.next(document);) {
       reader.take_text(document);
       reader.place_of(document);
       read.texts.push_back(std::move(document.text));
     }
   } catch (const DataError& error) {
-    read.trouble = error.what();
+    read.error = error.what();
   }
   return read;
 }
@@ -62,12 +62,12 @@ void read_file(std::string_view bytes) {
   const auto file = std::make_shared<const InputFile>(path);
   if (is_larger(file)) return;
   const Documents whole = documents_of(file, form, parts, std::size_t{1} << 20);
-  // Where a file is damaged the number of documents before that place depends on the blocks.
+  // In a damaged file the number of documents before the error depends on the block size.
   const Documents again = documents_of(file, form, parts, 61);
-  expect(whole.trouble.empty() == again.trouble.empty(), "a file is damaged in small blocks alone");
-  if (whole.trouble.empty() && parts == DocumentParts::none)
+  expect(whole.error.empty() == again.error.empty(), "a file is damaged in small blocks alone");
+  if (whole.error.empty() && parts == DocumentParts::none)
     expect(whole.texts == again.texts, "a file has other documents in small blocks");
-  if (!whole.trouble.empty()) throw DataError("{}", whole.trouble);
+  if (!whole.error.empty()) throw DataError("{}", whole.error);
   read_characters(file, form);
 }
 

@@ -1,4 +1,4 @@
-// The file that describes an environment, and an episode in it.
+// Environment files, and one episode of each.
 #include "framework/environments/environment.h"
 #include "tests/fuzz/fuzzing.h"
 

@@ -10,7 +10,7 @@
 
 namespace longspan::fuzzing {
 
-// Lives where it was made: the table is bound to its members.
+// Not copyable: the table has references to the members.
 class EveryOption {
  public:
   EveryOption() {

@@ -1,4 +1,4 @@
-// What a training reads of a set of examples.
+// Reads examples as training does.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace longspan::fuzzing {
 
-// The first few, whole and cut.
+// Reads the first 8 examples, in full and truncated.
 inline void read_rows(const Examples& examples) {
   std::vector<std::int64_t> rows(
       static_cast<std::size_t>(std::min<std::int64_t>(examples.size(), 8)));

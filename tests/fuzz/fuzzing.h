@@ -1,6 +1,5 @@
-// What the fuzzers of this folder share. One of them is a file NAME_fuzz.cpp with the function that
-// libFuzzer calls for each input; where there is no libFuzzer, replay.cpp calls it for the inputs
-// that are kept in corpus/NAME.
+// Shared by all fuzzers. NAME_fuzz.cpp has the function that libFuzzer calls for each input.
+// Without libFuzzer, replay.cpp calls it for the inputs in corpus/NAME.
 #pragma once
 
 #include <cstddef>
@@ -20,33 +19,33 @@
 
 namespace longspan::fuzzing {
 
-// Ends the process, which is what a finding is, unless `condition` holds.
+// Reports a finding and aborts unless `condition` is true.
 inline void expect(bool condition, std::string_view what) {
   if (condition) return;
   std::fprintf(stderr, "FINDING: %.*s\n", static_cast<int>(what.size()), what.data());
   std::abort();
 }
 
-// No sentence that refuses something grows with it.
-inline constexpr std::size_t longest_sentence = 8192;
+// Bytes. An error message must not grow with the input.
+inline constexpr std::size_t max_message_bytes = 8192;
 
-// Calls what reads an input. It may refuse it as bad data or as a bad configuration; whatever else
-// it throws gets out of here, which ends the process. Whether it was read.
+// Calls f, which reads an input; returns false if f rejects it as bad data or bad configuration.
+// Other exceptions propagate and end the process.
 template <typename F>
 bool is_read(F&& f) {
   try {
     f();
     return true;
   } catch (const DataError& error) {
-    const std::string_view sentence = error.what();
-    expect(!sentence.empty() && sentence.size() <= longest_sentence, "a sentence without a bound");
+    const std::string_view message = error.what();
+    expect(!message.empty() && message.size() <= max_message_bytes, "a sentence without a bound");
   } catch (const ConfigurationError& error) {
     expect(!std::string_view(error.what()).empty(), "nothing is said of what is wrong");
   }
   return false;
 }
 
-// The whole of a fuzzer: f gets the bytes of the input.
+// A fuzzer: calls f with the bytes of the input.
 template <typename F>
 int fuzz(const std::uint8_t* data, std::size_t size, F&& f) {
   const MemoryBound bound(size);
@@ -54,8 +53,7 @@ int fuzz(const std::uint8_t* data, std::size_t size, F&& f) {
   return 0;
 }
 
-// The first byte, which is taken from the input; 0 where there is none. What is chosen with it is
-// the same for every input that goes on alike.
+// Removes and returns the first byte; 0 if there is none. It selects variants of a fuzzer.
 inline unsigned take_byte(std::string_view& bytes) {
   if (bytes.empty()) return 0;
   const auto byte = static_cast<unsigned char>(bytes.front());
@@ -63,8 +61,7 @@ inline unsigned take_byte(std::string_view& bytes) {
   return byte;
 }
 
-// Of inputs that are several texts: what stands before the next byte 0x1E, ASCII's separator of
-// records, or all.
+// Removes and returns the bytes before the next 0x1E (record separator); all if there is none.
 inline std::string_view take_part(std::string_view& bytes) {
   const std::size_t end = std::min(bytes.find('\x1e'), bytes.size());
   const std::string_view part = bytes.substr(0, end);
@@ -72,8 +69,7 @@ inline std::string_view take_part(std::string_view& bytes) {
   return part;
 }
 
-// A folder for what is read from files. One lives as long as the process: it is made once, and its
-// files are written anew for each input.
+// A temporary directory for input files. One per process; its files are overwritten for each input.
 class InputFolder {
  public:
   const std::filesystem::path& path() const { return folder_.path(); }

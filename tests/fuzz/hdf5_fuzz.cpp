@@ -1,13 +1,13 @@
-// A file of a checkpoint's rank whose hash is right, as only one who means harm can hand it in. The
-// first byte says what follows: such a file; or changes of one that Longspan has written, of three
-// bytes each, a place and a value, after which HDF5's own checksums are made right again.
+// Rank files of a checkpoint with valid hashes, as an attacker would supply them.
+// First byte: 0 (modulo 2): the rest is the file; 1: the rest changes a valid file. A change has 3
+// bytes: a position (2) and a value. The HDF5 checksums are recomputed after the changes.
 #include <cstring>
 #include <utility>
 
 #include "checkpoints/rank_file.h"
 #include "tests/fuzz/fuzzing.h"
 
-// The library's checksum of its structures, which it exports and has in no header.
+// Checksum of HDF5 structures, exported by the library but not declared in its headers.
 extern "C" std::uint32_t H5_checksum_lookup3(const void* bytes,
                                              std::size_t count,
                                              std::uint32_t before);
@@ -35,7 +35,7 @@ constexpr const char* signatures[] = {"\x89HDF",
                                       "FSHD",
                                       "FSSE"};
 
-// A file of Longspan's own, and where in it structures with a checksum behind them are.
+// A valid rank file, and the ranges of its structures that are followed by a checksum.
 struct OwnFile {
   std::string bytes;
   std::map<std::string, ManifestTensor> tensors;

@@ -1,4 +1,4 @@
-// Files of nothing but ids (data.format: tokens), and ids as a text.
+// Files of token ids (data.format: tokens), and ids as text.
 #include <algorithm>
 
 #include "framework/data/corpus/corpus_file.h"

@@ -1,4 +1,4 @@
-// Images in IDX, and with a second file, behind 0x1E, their labels.
+// Images in IDX. After 0x1E: a file of their labels.
 #include <numeric>
 
 #include "framework/data/examples/image_examples.h"

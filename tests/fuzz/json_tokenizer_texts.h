@@ -1,4 +1,4 @@
-// What is asked of a tokenizer as the package `tokenizers` writes it.
+// Encodes and decodes texts with a tokenizer.json.
 #pragma once
 
 #include "framework/tokenizers/json_tokenizer.h"

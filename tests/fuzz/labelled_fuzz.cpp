@@ -1,4 +1,4 @@
-// Texts with a label each.
+// Labeled texts.
 #include "framework/data/examples/label_examples.h"
 #include "tests/fuzz/example_rows.h"
 #include "tests/fuzz/fuzzing.h"

@@ -1,5 +1,5 @@
-// manifest.json of a checkpoint, and what ranks report to one another. A text that lacks its hash
-// is read with it too: chance would never find it.
+// manifest.json of a checkpoint, and reports between ranks. Each text is also read with a valid
+// hash, which random mutation would not produce.
 #include "checkpoints/manifest.h"
 #include "checkpoints/rank_file.h"
 #include "tests/fuzz/fuzzing.h"

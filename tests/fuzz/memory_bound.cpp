@@ -8,7 +8,7 @@
 #include <string_view>
 
 #ifdef LONGSPAN_ADDRESS_SANITIZER
-// Of <sanitizer/allocator_interface.h>, which GCC comes without.
+// From <sanitizer/allocator_interface.h>, which GCC does not install.
 extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*,
                                                                   std::size_t),
                                                          void (*)(const volatile void*));
@@ -21,9 +21,9 @@ namespace longspan::fuzzing {
 
 namespace {
 
-constexpr std::int64_t most_held = std::int64_t{256} << 20;
+constexpr std::int64_t max_held = std::int64_t{256} << 20;
 
-// The sanitizer calls functions that know nothing but the block of memory, on any thread.
+// The hooks of the sanitizer receive only the block, on any thread.
 struct Counted {
   std::atomic<std::int64_t> held = 0;
   std::atomic<std::int64_t> most = INT64_MAX;
@@ -37,7 +37,7 @@ void add(const volatile void*, std::size_t bytes) {
   Counted& all = counted();
   if ((all.held += static_cast<std::int64_t>(bytes)) <= all.most) return;
   constexpr std::string_view what = "FINDING: more than 256 MiB beyond the input are held\n";
-  all.most = INT64_MAX;  // who writes down what happened needs memory too
+  all.most = INT64_MAX;  // the report of the finding allocates memory
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, what.data(), what.size());
   std::abort();
 }
@@ -52,7 +52,7 @@ void subtract(const volatile void* block) {
 MemoryBound::MemoryBound(std::size_t input_bytes) {
   [[maybe_unused]] static const int installed =
       ::__sanitizer_install_malloc_and_free_hooks(add, subtract);
-  counted().most = counted().held + most_held + static_cast<std::int64_t>(input_bytes);
+  counted().most = counted().held + max_held + static_cast<std::int64_t>(input_bytes);
 }
 
 MemoryBound::~MemoryBound() { counted().most = INT64_MAX; }

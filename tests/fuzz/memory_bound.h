@@ -1,13 +1,12 @@
-// How much memory a parser may hold for an input.
+// Limits the memory of a parser.
 #pragma once
 
 #include <cstddef>
 
 namespace longspan::fuzzing {
 
-// While one lives, the process ends when it holds more than 256 MiB beyond what it held before and
-// the bytes of the input. Without the address sanitizer, which tells of each allocation, nothing is
-// bound.
+// During its lifetime the process aborts if memory grows by more than 256 MiB plus the bytes of the
+// input. No effect without the address sanitizer, whose hooks count allocations.
 class MemoryBound {
  public:
   explicit MemoryBound(std::size_t input_bytes);

@@ -1,4 +1,4 @@
-// vocab.json and merges.txt, as GPT-2 and CLIP have them; behind another 0x1E a text.
+// vocab.json and merges.txt, as for GPT-2 and CLIP. After another 0x1E: a text.
 #include "tests/fuzz/json_tokenizer_texts.h"
 
 namespace longspan::fuzzing {

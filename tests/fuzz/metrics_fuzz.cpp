@@ -1,5 +1,5 @@
-// What `longspan report` and `longspan list` read of a run: metrics.jsonl, and behind 0x1E each
-// samples.jsonl, log.txt and a file of what heads look at.
+// Files of a run that `longspan report` and `longspan list` read, separated by 0x1E: metrics.jsonl,
+// samples.jsonl, log.txt and a file of attention weights.
 #include <nlohmann/json.hpp>
 
 #include "framework/report/log_warnings.h"
@@ -19,7 +19,7 @@ void expect_same(const RunMetrics& a, const RunMetrics& b) {
          "a file that grows has other columns than the whole");
 }
 
-// In two looks, as if the run had written between them.
+// Reads half of the file, then the rest, as from a running job.
 void read_growing(const InputFolder& folder, std::string_view metrics, const RunMetrics& whole) {
   const std::string_view half = metrics.substr(0, metrics.size() / 2);
   TailedMetrics growing(folder.put("growing.jsonl", half), 8);

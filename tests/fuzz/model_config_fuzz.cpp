@@ -1,5 +1,5 @@
-// config.json of other people's models; behind 0x1E generation_config.json, and behind another
-// preprocessor_config.json.
+// config.json of third-party models, optionally with generation_config.json and
+// preprocessor_config.json, separated by 0x1E.
 #include "framework/interop/architecture.h"
 #include "tests/fuzz/fuzzing.h"
 

@@ -1,6 +1,6 @@
-// Requests to the server of a run's page, as bytes over a connection. "{address}" stands for its
-// secret path and "{port}" for its port, which chance would never find; 0x1E is a pause between two
-// writes.
+// Requests to the server of a run's page, as bytes of a connection. 0x1E separates writes.
+// "{address}" is replaced by the secret path and "{port}" by the port, which mutation would not
+// find.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view address_word = "{address}";
 constexpr std::string_view port_word = "{port}";
 
-// It serves as long as the process lives.
+// Serves until the process ends.
 class Served {
  public:
   Served()
@@ -32,7 +32,7 @@ class Served {
     path_ = address.substr(slash);
     std::thread([this] { server_.run(); }).detach();
   }
-  // The bytes of a request with what it cannot know.
+  // Replaces {address} and {port}.
   std::string completed(std::string_view bytes) const {
     std::string request(bytes);
     for (const auto& [word, value] : {std::pair(address_word, path_), std::pair(port_word, port_)})
@@ -51,7 +51,7 @@ class Served {
         connection >= 0 &&
         ::connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
     require(is_there, "the page is not served");
-    // Who closes first would keep the port for a minute.
+    // Otherwise the side that closes first keeps the port for a minute.
     const linger at_once = {.l_onoff = 1, .l_linger = 0};
     ::setsockopt(connection, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
     return connection;
@@ -70,7 +70,7 @@ std::string answer_to(const Served& served, std::string_view bytes) {
     for (std::size_t done = 0; done < part.size();) {
       const ssize_t count =
           ::send(connection, part.data() + done, part.size() - done, MSG_NOSIGNAL);
-      if (count <= 0) break;  // it has refused what came
+      if (count <= 0) break;  // the server closed the connection
       done += static_cast<std::size_t>(count);
     }
   }
@@ -84,9 +84,9 @@ std::string answer_to(const Served& served, std::string_view bytes) {
 }
 
 void ask(std::string_view bytes) {
-  static const Served& served = *new Served();  // its thread goes on until the process ends
+  static const Served& served = *new Served();  // its thread runs until the process ends
   const std::string answer = answer_to(served, bytes);
-  // Its version is that of the request.
+  // The HTTP version of the reply is that of the request.
   expect(answer.empty() || answer.starts_with("HTTP/"), "a request is answered with no HTTP");
   expect(answer.substr(0, answer.find('\n')).find(" 500 ") == std::string::npos,
          "a request breaks the server");

@@ -1,4 +1,4 @@
-// PNG files: as they are, and with the checksums that chance would never find.
+// PNG files: unchanged, and with valid checksums, which random mutation would not produce.
 #include <zlib.h>
 
 #include "framework/data/examples/png_image.h"
@@ -16,7 +16,7 @@ std::size_t big_endian(std::string_view bytes) {
   return value;
 }
 
-// Each chunk is the length of its bytes, its name, the bytes, and a checksum of both.
+// Chunk: length of the data, name, data, checksum of name and data.
 std::string with_checksums(std::string_view bytes) {
   std::string file(bytes);
   for (std::size_t at = signature_bytes; at + 3 * word_bytes <= file.size();) {

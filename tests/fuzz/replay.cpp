@@ -1,5 +1,4 @@
-// The inputs that are kept, once more: each of them once was a new way through a parser, or a
-// mistake in one.
+// Replays the corpus. Each input once covered a new path of a parser, or was a finding.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +16,7 @@ namespace {
 
 class Replay : public ::testing::TestWithParam<FuzzTarget> {};
 
-std::vector<std::filesystem::path> kept_inputs(const char* name) {
+std::vector<std::filesystem::path> corpus_inputs(const char* name) {
   std::vector<std::filesystem::path> inputs;
   for (const auto& entry :
        std::filesystem::directory_iterator(std::filesystem::path(corpus_folder) / name))
@@ -26,8 +25,8 @@ std::vector<std::filesystem::path> kept_inputs(const char* name) {
   return inputs;
 }
 
-TEST_P(Replay, EachKeptInputIsReadOrRefused) {
-  const auto inputs = kept_inputs(GetParam().name);
+TEST_P(Replay, ReadsOrRejectsEachCorpusInput) {
+  const auto inputs = corpus_inputs(GetParam().name);
   ASSERT_FALSE(inputs.empty()) << "nothing is kept for " << GetParam().name;
   for (const auto& input : inputs) {
     SCOPED_TRACE(input.string());

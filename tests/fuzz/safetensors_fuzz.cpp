@@ -1,5 +1,5 @@
-// Weights of other people's models: model.safetensors, and behind its last 0x1E, where that is
-// there, the index of a folder of several files.
+// Weights of third-party models: model.safetensors. After the last 0x1E, if any: the index of a
+// directory of several files.
 #include "framework/interop/weights_folder.h"
 #include "tests/fuzz/fuzzing.h"
 

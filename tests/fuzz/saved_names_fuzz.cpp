@@ -1,4 +1,4 @@
-// What checkpoints hold as JSON: tokenizers and names of labels.
+// JSON in checkpoints: tokenizers and label names.
 #include "framework/data/examples/label_set.h"
 #include "framework/data/tokenization/tokenizer.h"
 #include "framework/interop/label_names.h"

@@ -1,4 +1,4 @@
-// Models of SentencePiece. The first byte says how many bytes behind it are a text for the model.
+// SentencePiece models. First byte: length of the text for the model, which follows.
 #include <algorithm>
 
 #include "framework/data/tokenization/sentencepiece_model.h"
@@ -37,7 +37,7 @@ void read_model(std::string_view bytes) {
   const Tokenizer tokenizer = Tokenizer::subwords(model);
   is_read([&] { tokenizer.decode(tokenizer.encode(text, "a text")); });
   is_read([&] { read_line(model, "a line of words, 12"); });
-  // Texts are read as UTF-8 before the model gets them.
+  // Texts are decoded as UTF-8 before the model reads them.
   if (tokenizer.kind() == TokenizerKind::sentencepiece)
     is_read([&] { Tokenizer::from_json(tokenizer.to_json(), "tokenizer.json"); });
 }

@@ -1,4 +1,4 @@
-// Values of --set, with 0x1E between two of them.
+// Values of --set, separated by 0x1E.
 #include "launch/cli/yaml.h"
 #include "tests/fuzz/every_option.h"
 #include "tests/fuzz/fuzzing.h"

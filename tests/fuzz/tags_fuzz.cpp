@@ -1,4 +1,4 @@
-// Words with tags: two columns, or CoNLL-U.
+// Tagged words: two columns, or CoNLL-U.
 #include "framework/data/examples/tag_examples.h"
 #include "framework/data/examples/tagged_words.h"
 #include "tests/fuzz/example_rows.h"
@@ -16,7 +16,7 @@ void read_file(std::string_view bytes) {
     expect(!sentence.words.empty() && sentence.words.size() == sentence.lines.size(),
            "a sentence has words without lines");
   });
-  // On a thread of its own, which takes its time.
+  // Starts a thread, which is slow.
   if (choice % 2 == 0) return;
   const LabelSet tags = learn_tags(path, columns, {}).labels;
   read_rows(*open_tags(path, columns, tags, Tokenizer(), {}));

@@ -1,4 +1,4 @@
-// A file of tokens that a run keeps of a text: as it is, and with the hash of what is in it.
+// Token caches of a corpus: unchanged, and with a valid hash.
 #include <xxhash.h>
 
 #include <algorithm>
@@ -11,14 +11,14 @@ namespace longspan::fuzzing {
 namespace {
 
 constexpr std::size_t header_bytes = 128;
-constexpr std::size_t counts_at = 64;    // of tokens, documents and the text
+constexpr std::size_t counts_at = 64;    // counts of tokens, documents and text
 constexpr std::size_t content_at = 120;  // the hash
 
 TokenFileKey key_of(std::int64_t vocabulary) {
   return {.text = 1, .tokenizer = 2, .form = 3, .file_bytes = 4, .vocabulary = vocabulary};
 }
 
-// With the key that is asked for and the hash that is right.
+// Returns the file with the requested key and a valid hash.
 std::string sealed(std::string_view bytes, const TokenFileKey& key) {
   std::string file(bytes);
   std::memcpy(file.data() + counts_at - sizeof(key), &key, sizeof(key));

@@ -1,4 +1,4 @@
-// tokenizer.json; behind 0x1E a text.
+// tokenizer.json. After 0x1E: a text.
 #include "tests/fuzz/json_tokenizer_texts.h"
 
 namespace longspan::fuzzing {

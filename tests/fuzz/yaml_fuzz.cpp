@@ -1,4 +1,4 @@
-// A configuration file: read, judged, written again.
+// Configuration files: parsed, checked, written again.
 #include "launch/cli/yaml.h"
 #include "tests/fuzz/every_option.h"
 #include "tests/fuzz/fuzzing.h"
@@ -6,7 +6,7 @@
 namespace longspan::fuzzing {
 namespace {
 
-// What a run keeps of its configuration is read back as what it was.
+// The resolved configuration must read back equal.
 void expect_same_when_read_back(EveryOption& options) {
   EveryOption again;
   const ParsedYaml written = read_yaml(options.table().resolved(), "config.yaml");

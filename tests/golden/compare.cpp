@@ -32,13 +32,13 @@ void expect_near(const std::string& what,
                  double tolerance) {
   ASSERT_EQ(found.elements(), expected.elements()) << what;
   if (expected.elements() == 0) return;
-  const auto wanted = expected.span<double>();
+  const auto reference = expected.span<double>();
   double largest = 1;
-  for (const double value : wanted) largest = std::max(largest, std::abs(value));
+  for (const double value : reference) largest = std::max(largest, std::abs(value));
   double worst = 0;
   std::size_t where = 0;
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const double difference = std::abs(found.data<double>()[i] - wanted[i]);
+  for (std::size_t i = 0; i < reference.size(); ++i) {
+    const double difference = std::abs(found.data<double>()[i] - reference[i]);
     if (difference <= worst) continue;
     worst = difference;
     where = i;
@@ -46,7 +46,7 @@ void expect_near(const std::string& what,
   }
   EXPECT_LE(worst, tolerance * largest)
       << what << ": element " << where << " is " << found.data<double>()[where] << ", expected "
-      << wanted[where];
+      << reference[where];
 }
 
 void expect_output(const GoldenFile& file, const std::string& name, const Tensor& found) {

@@ -1,5 +1,5 @@
-// The families of golden files that exist here. Each check builds what its file describes from
-// nothing but the file and compares all outputs and all gradients.
+// Families of golden files. Each check builds the case from the file alone and compares all outputs
+// and all gradients.
 #pragma once
 
 #include "tests/golden/golden_file.h"

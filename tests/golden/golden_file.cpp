@@ -15,7 +15,7 @@ const std::set<std::string> descriptions = {"seed",
                                             "check_numpy_error",
                                             "check_gradient_fd_error"};
 
-// Owns one identifier of HDF5.
+// Owns one HDF5 identifier.
 class Handle {
  public:
   Handle(hid_t id, herr_t (*close)(hid_t), const std::string& what) : id_(id), close_(close) {

@@ -1,4 +1,4 @@
-// A golden file: numbers made with the authors' own code in float64, and what they were made from.
+// A golden file: inputs and results of reference code in float64.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 namespace longspan::golden {
 
 // Root attributes are hyper-parameters; the groups inputs, weights, outputs and gradients hold
-// datasets of f64 or i64. Read whole, and asked for by name: what was never asked for is known, so
-// that nothing in a file is passed over. Everything throws DataError with the file's name.
+// datasets of f64 or i64. The constructor reads all of them and records access by name, so that
+// checks can report unused ones. All methods throw DataError with the file's name.
 class GoldenFile {
  public:
   explicit GoldenFile(const std::filesystem::path& path);
 
-  // "attention-causal": the file's name without its ending.
+  // The file's name without extension, such as "attention-causal".
   const std::string& name() const { return name_; }
 
   std::int64_t integer(const std::string& attribute) const;
@@ -30,13 +30,13 @@ class GoldenFile {
   // An integer that is 0 or 1.
   bool flag(const std::string& attribute) const;
 
-  // Of "inputs/x" and so on.
+  // Datasets have names such as "inputs/x".
   bool has(const std::string& dataset) const { return datasets_.contains(dataset); }
-  // The elements are shared: clone what is to be written.
+  // The tensor shares its elements: clone before writing.
   const Tensor& numbers(const std::string& dataset) const;
   const Tensor& ids(const std::string& dataset) const;
 
-  // The attributes and datasets that nobody asked for, but for those that only describe.
+  // Attributes and datasets that were not read, except descriptions.
   std::vector<std::string> unused() const;
 
  private:

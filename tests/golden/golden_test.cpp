@@ -1,4 +1,4 @@
-// Runs every FAMILY-CASE.h5 of a folder: the environment variable LONGSPAN_GOLDEN or this one.
+// Checks every FAMILY-CASE.h5 of the directory LONGSPAN_GOLDEN, by default this one.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,11 +10,11 @@ namespace longspan::golden {
 namespace {
 
 struct Family {
-  std::string prefix;  // of the files' names
+  std::string prefix;  // prefix of file names
   void (*check)(const GoldenFile&);
 };
 
-// The first that fits counts. A new family is a line here and in families.h.
+// The first matching prefix wins. A new family is one line here and in families.h.
 const std::vector<Family>& families() {
   static const std::vector<Family> all = {
       {"attention-", check_attention},
@@ -81,7 +81,7 @@ std::string test_name(const ::testing::TestParamInfo<std::filesystem::path>& fil
 
 class Golden : public ::testing::TestWithParam<std::filesystem::path> {};
 
-TEST_P(Golden, File) {
+TEST_P(Golden, MatchesReference) {
   const std::string name = GetParam().stem().string();
   const auto family = std::ranges::find_if(
       families(), [&](const Family& candidate) { return name.starts_with(candidate.prefix); });

@@ -1,4 +1,4 @@
-// Folders that are seen once they are whole, and what is left of those that never were.
+// Directories that appear complete or not at all, and cleanup after killed processes.
 #include "framework/interop/atomic_directory.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
 
 using Names = std::vector<std::string>;
 
-TEST(AtomicDirectory, RemovesWhatWhoWasKilledHasLeft) {
+TEST(AtomicDirectory, RemovesLeftoversFromKilledProcesses) {
   const testing::TemporaryDirectory place;
   const fs::path path = place.path() / "model";
   for (const char* const name : {"model.tmp-1", "model.tmp-mine", "model2.tmp-1"}) {
@@ -35,14 +35,14 @@ TEST(AtomicDirectory, RemovesWhatWhoWasKilledHasLeft) {
   std::ofstream(place.path() / "model.lock-1") << "";
   {
     AtomicDirectory first(path, "--output-dir");
-    // Of one that is alive, nothing.
+    // Live processes keep their directories.
     AtomicDirectory second(path, "--output-dir");
     EXPECT_TRUE(fs::exists(first.inside()));
     EXPECT_FALSE(fs::exists(place.path() / "model.tmp-1"));
     std::ofstream(second.inside() / "weights") << "w";
     second.finish();
   }
-  // Nobody who makes folders so has made the others.
+  // Other names do not match the pattern of temporary directories.
   EXPECT_EQ(names_in(place.path()), (Names{"model", "model.tmp-mine", "model2.tmp-1"}));
   EXPECT_EQ(names_in(path), Names{"weights"});
 }

@@ -1,4 +1,4 @@
-// What config.json of published decoders comes to.
+// Options from the config.json of published decoders.
 #include "framework/interop/llama.h"
 
 #include <map>
@@ -11,20 +11,20 @@ namespace {
 
 class LlamaConfig : public ::testing::Test {
  protected:
-  ImportedConfig meaning(const std::string& text) const {
+  ImportedConfig read_config(const std::string& text) const {
     const auto path = directory_.path() / "config.json";
     write_bytes(path, text);
     const ModelConfig config(path);
     return architecture_of(config).read(config);
   }
   std::map<std::string, std::string> settings(const std::string& text) const {
-    const ModelSettings all = meaning(text).settings;
+    const ModelSettings all = read_config(text).settings;
     const std::map<std::string, std::string> by_key(all.begin(), all.end());
     EXPECT_EQ(by_key.size(), all.size()) << "a key is told twice";
     return by_key;
   }
   std::string refusal(const std::string& text) const {
-    return refusal_of([&] { meaning(text); });
+    return refusal_of([&] { read_config(text); });
   }
 
  private:
@@ -47,7 +47,7 @@ constexpr const char* llama31 = R"({"architectures": ["LlamaForCausalLM"], "atte
   "torch_dtype": "bfloat16", "transformers_version": "4.42.3", "use_cache": true,
   "vocab_size": 128256})";
 
-TEST_F(LlamaConfig, OfLlama31) {
+TEST_F(LlamaConfig, ReadsLlama31) {
   const auto found = settings(llama31);
   for (const auto& [key, value] : std::map<std::string, std::string>{
            {"model.family", "decoder"},
@@ -73,7 +73,7 @@ TEST_F(LlamaConfig, OfLlama31) {
     EXPECT_EQ(value_of(found, key), value) << key;
 }
 
-TEST_F(LlamaConfig, OfQwen25) {
+TEST_F(LlamaConfig, ReadsQwen25) {
   const auto found = settings(R"({"architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0,
     "bos_token_id": 151643, "eos_token_id": 151643, "hidden_act": "silu", "hidden_size": 896,
     "initializer_range": 0.02, "intermediate_size": 4864, "max_position_embeddings": 32768,
@@ -89,7 +89,7 @@ TEST_F(LlamaConfig, OfQwen25) {
   EXPECT_EQ(value_of(found, "model.rope.scaling.type"), "nothing");
 }
 
-TEST_F(LlamaConfig, OfMistral01) {
+TEST_F(LlamaConfig, ReadsMistral01) {
   const std::string begin = R"({"architectures": ["MistralForCausalLM"], "model_type": "mistral",
     "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 4096,
     "intermediate_size": 14336, "max_position_embeddings": 32768, "num_attention_heads": 32,
@@ -99,7 +99,7 @@ TEST_F(LlamaConfig, OfMistral01) {
   EXPECT_EQ(value_of(first, "model.attention.sliding_window"), "[4096]");
   const auto third = settings(begin + R"(, "num_key_value_heads": 8, "sliding_window": null})");
   EXPECT_EQ(value_of(third, "model.attention.layer_types"), "nothing");
-  // What is not there has the package's own defaults, and null is as many as of queries.
+  // Missing keys have the defaults of transformers; null key heads equal the query heads.
   EXPECT_EQ(value_of(settings(begin + "}"), "model.num_key_value_heads"), "8");
   EXPECT_EQ(value_of(settings(begin + "}"), "model.attention.sliding_window"), "[4096]");
   EXPECT_EQ(
@@ -107,7 +107,7 @@ TEST_F(LlamaConfig, OfMistral01) {
       "nothing");
 }
 
-TEST_F(LlamaConfig, OfSmolLm2AndOtherDialects) {
+TEST_F(LlamaConfig, ReadsSmolLm2AndConfigVariants) {
   const std::string begin = R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
     "hidden_act": "silu", "hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9,
     "num_key_value_heads": 3, "num_hidden_layers": 30, "max_position_embeddings": 8192,
@@ -119,7 +119,7 @@ TEST_F(LlamaConfig, OfSmolLm2AndOtherDialects) {
        R"("unsloth_fixed": true, "unsloth_version": "2024.9")",
        R"("max_sequence_length": 2048, "is_decoder": false, "is_encoder_decoder": false,
            "add_cross_attention": false, "tie_encoder_decoder": false)",
-       // Divided by 1.
+       // A factor of 1 has no effect.
        R"("rope_scaling": {"type": "linear", "factor": 1.0})",
        R"("rope_scaling": {"type": "yarn", "factor": 1, "original_max_position_embeddings": 8192})",
        R"("rope_parameters": {"rope_type": "default", "rope_theta": 100000})"})
@@ -129,7 +129,7 @@ TEST_F(LlamaConfig, OfSmolLm2AndOtherDialects) {
            {R"("add_cross_attention": true)", "\"add_cross_attention\": expected false"}})
     EXPECT_NE(refusal(begin + ", " + more + "}").find(part), std::string::npos)
         << refusal(begin + ", " + more + "}");
-  // transformers computes with mscale in yarn alone.
+  // transformers reads mscale only for yarn.
   const std::string longrope =
       begin + R"(, "rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [1])";
   EXPECT_EQ(settings(longrope + R"(, "mscale": 2, "mscale_all_dim": 1}})"),

@@ -1,4 +1,4 @@
-// Files of safetensors as anyone may write them.
+// Writes arbitrary safetensors files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ std::string bytes_of(const std::vector<T>& values) {
   return bytes;
 }
 
-// The sentence of a DataError, of other errors their kind.
+// The message of a DataError, or the type of another error.
 template <typename F>
 std::string refusal_of(F&& f) {
   try {

@@ -1,4 +1,4 @@
-// Files of safetensors: what is read, what is written, what is refused.
+// Reads, writes and rejects safetensors files.
 #include <sys/resource.h>
 
 #include <ctime>
@@ -15,12 +15,12 @@ class Safetensors : public ::testing::Test {
   std::filesystem::path path() const { return directory_.path() / "model.safetensors"; }
   std::string refusal(const std::string& bytes) const {
     write_bytes(path(), bytes);
-    const std::string sentence = refusal_of([&] { SafetensorsFile file(path()); });
-    const std::string place = path().string() + ": ";
-    EXPECT_TRUE(sentence.starts_with(place)) << sentence;
-    EXPECT_EQ(sentence.find('\n'), std::string::npos);
-    EXPECT_LT(sentence.size(), place.size() + 400);
-    return sentence.substr(std::min(place.size(), sentence.size()));
+    const std::string message = refusal_of([&] { SafetensorsFile file(path()); });
+    const std::string prefix = path().string() + ": ";
+    EXPECT_TRUE(message.starts_with(prefix)) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+    EXPECT_LT(message.size(), prefix.size() + 400);
+    return message.substr(std::min(prefix.size(), message.size()));
   }
   std::string refusal_of_header(const std::string& header, std::size_t bytes = 0) const {
     return refusal(file_of(header, std::string(bytes, 'x')));
@@ -34,7 +34,7 @@ class Safetensors : public ::testing::Test {
   TemporaryDirectory directory_;
 };
 
-TEST_F(Safetensors, EveryDTypeOfWeightsIsRead) {
+TEST_F(Safetensors, ReadsEveryFloatDType) {
   const std::string header = R"({"__metadata__":{"format":"pt"},)"
                              R"("wide":{"dtype":"F64","shape":[2],"data_offsets":[0,16]},)"
                              R"("plain":{"dtype":"F32","shape":[1,2],"data_offsets":[16,24]},)"
@@ -65,7 +65,7 @@ TEST_F(Safetensors, EveryDTypeOfWeightsIsRead) {
             path().string() + ": no such tensor \"other\"");
 }
 
-TEST_F(Safetensors, NumbersBeyondFloat32AreRefused) {
+TEST_F(Safetensors, RejectsValuesBeyondFloat32) {
   write_bytes(path(),
               file_of(R"({"a":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}})",
                       bytes_of<double>({1, 1e300})));
@@ -73,7 +73,7 @@ TEST_F(Safetensors, NumbersBeyondFloat32AreRefused) {
             path().string() + ": tensor \"a\": 1e+300 is too large for float32");
 }
 
-TEST_F(Safetensors, WhatIsWrittenIsReadBackToTheBit) {
+TEST_F(Safetensors, WriterRoundTripsBitwise) {
   const std::vector<float> numbers = {1, -0.0F, 1e-45F, 3.4e38F, 0.1F, 65504};
   const Tensor tensor = Tensor::from<float>(numbers, {2, 3}, Device::cpu());
   for (const DType dtype : {DType::f32, DType::f64}) {
@@ -88,7 +88,7 @@ TEST_F(Safetensors, WhatIsWrittenIsReadBackToTheBit) {
   }
 }
 
-TEST_F(Safetensors, NarrowNumbersAreRoundedAndRoundTrip) {
+TEST_F(Safetensors, RoundsNarrowDTypesOnce) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     std::vector<float> numbers = {1, 1.00390625F, 0.1F, -65504, 0x1p-24F, 0};
     std::vector<std::vector<float>> rounds;
@@ -105,7 +105,7 @@ TEST_F(Safetensors, NarrowNumbersAreRoundedAndRoundTrip) {
   }
 }
 
-TEST_F(Safetensors, ANumberThatDoesNotFitIsRefusedAndNotMadeInfinite) {
+TEST_F(Safetensors, RejectsOverflowInNarrowDTypes) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   const Tensor large = Tensor::from<float>(std::vector<float>{infinity, 65520}, {2}, Device::cpu());
   SafetensorsWriter writer(path(), {{"a", {2}}}, DType::f16);
@@ -113,7 +113,7 @@ TEST_F(Safetensors, ANumberThatDoesNotFitIsRefusedAndNotMadeInfinite) {
             "tensor \"a\": element 1 (65520) is too large for F16");
 }
 
-TEST_F(Safetensors, FilesThatAreNoneAreRefused) {
+TEST_F(Safetensors, RejectsInvalidFiles) {
   EXPECT_EQ(refusal(""), "is empty");
   EXPECT_EQ(refusal("1234567"), "expected a safetensors file, found 7 bytes");
   EXPECT_EQ(refusal(length_text(3) + "{}"),
@@ -136,7 +136,7 @@ TEST_F(Safetensors, FilesThatAreNoneAreRefused) {
             std::string::npos);
 }
 
-TEST_F(Safetensors, EntriesThatAreNoneAreRefused) {
+TEST_F(Safetensors, RejectsInvalidEntries) {
   const auto entry = [&](const std::string& text, std::size_t bytes = 4) {
     return refusal_of_header("{\"a\":" + text + "}", bytes);
   };
@@ -167,7 +167,7 @@ TEST_F(Safetensors, EntriesThatAreNoneAreRefused) {
             "tensor \"a\": expected 8 bytes for F32 of shape [2], found offsets 0 to 4");
   EXPECT_EQ(entry(R"({"dtype":"F32","shape":[1],"data_offsets":[4,0]})"),
             "tensor \"a\": expected 4 bytes for F32 of shape [1], found offsets 4 to 0");
-  // 2^62 elements of 4 bytes, whose number of bytes is 0 again in 64 bits.
+  // 2^62 elements of 4 bytes: the byte count wraps to 0 in 64 bits.
   EXPECT_EQ(entry(R"({"dtype":"F32","shape":[2147483648,2147483648],"data_offsets":[0,0]})", 0),
             "tensor \"a\": shape overflows");
   EXPECT_EQ(entry(R"({"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,4]})"),
@@ -176,7 +176,7 @@ TEST_F(Safetensors, EntriesThatAreNoneAreRefused) {
             "tensor \"__metadata__\": expected a string, found 1");
 }
 
-TEST_F(Safetensors, TensorsFillTheFileOneAfterAnother) {
+TEST_F(Safetensors, RejectsGapsAndOverlaps) {
   const auto two = [&](const std::string& first, const std::string& second, std::size_t bytes) {
     return refusal_of_header(fmt::format(R"({{"a":{{"dtype":"F32","shape":[1],"data_offsets":{}}},)"
                                          R"("b":{{"dtype":"F32","shape":[1],"data_offsets":{}}}}})",
@@ -209,8 +209,8 @@ std::int64_t peak_megabytes() {
   return usage.ru_maxrss / 1024;
 }
 
-// Each is refused in a second and takes little more memory than the bytes that were read.
-TEST_F(Safetensors, LongHeadersTakeLittleTimeAndMemory) {
+// Each takes less than a second and little more memory than the bytes read.
+TEST_F(Safetensors, RejectsLongHeadersInLittleTimeAndMemory) {
   constexpr std::size_t most = most_header_bytes;
   const auto expect_refusal = [&](const std::string& header, const std::string& refusal) {
     write_bytes(path(), file_of(header));

@@ -1,10 +1,10 @@
-// Folders of weights in one file and in several.
+// Weights in one file or in shards with an index.
 #include "tests/interop/safetensors_file.h"
 
 namespace longspan::testing::weights_folder_test {
 namespace {
 
-class Folder : public ::testing::Test {
+class WeightsFolderTest : public ::testing::Test {
  protected:
   std::filesystem::path path(const std::string& name = "") const {
     return directory_.path() / name;
@@ -17,21 +17,21 @@ class Folder : public ::testing::Test {
   void write_index(const std::string& map) const {
     write_bytes(path(index_name), R"({"metadata":{"total_size":8},"weight_map":)" + map + "}");
   }
-  // What is refused of two shards that hold "a" and "b", with this index.
+  // The error for two shards that hold "a" and "b", with this index.
   std::string refusal(const std::string& index) const {
     write_shard("one.safetensors", "a", 1);
     write_shard("two.safetensors", "b", 2);
     write_bytes(path(index_name), index);
-    const std::string sentence = refusal_of([&] { WeightsFolder folder(path()); });
-    const std::string place = path(index_name).string() + ": ";
-    EXPECT_TRUE(sentence.starts_with(place)) << sentence;
-    return sentence.substr(std::min(place.size(), sentence.size()));
+    const std::string message = refusal_of([&] { WeightsFolder folder(path()); });
+    const std::string prefix = path(index_name).string() + ": ";
+    EXPECT_TRUE(message.starts_with(prefix)) << message;
+    return message.substr(std::min(prefix.size(), message.size()));
   }
 
   TemporaryDirectory directory_;
 };
 
-TEST_F(Folder, ShardsAreReadAsTheIndexSays) {
+TEST_F(WeightsFolderTest, ReadsShardsFromIndex) {
   write_shard("one.safetensors", "a", 1);
   write_shard("two.safetensors", "b", 2);
   write_index(R"({"a":"one.safetensors","b":"two.safetensors"})");
@@ -40,13 +40,13 @@ TEST_F(Folder, ShardsAreReadAsTheIndexSays) {
   EXPECT_EQ(folder.read("a").span<float>()[0], 1);
   EXPECT_EQ(folder.read("b").span<float>()[0], 2);
   EXPECT_EQ(folder.find("c"), nullptr);
-  // Links, as caches of models have them.
+  // Symbolic links, as in the Hugging Face cache.
   std::filesystem::rename(path("one.safetensors"), path("blob"));
   std::filesystem::create_symlink("blob", path("one.safetensors"));
   EXPECT_EQ(WeightsFolder(path()).read("a").span<float>()[0], 1);
 }
 
-TEST_F(Folder, AnIndexThatSaysOtherwiseIsRefused) {
+TEST_F(WeightsFolderTest, RejectsInvalidIndex) {
   const auto map = [&](const std::string& text) {
     return refusal(R"({"weight_map":)" + text + "}");
   };
@@ -65,18 +65,18 @@ TEST_F(Folder, AnIndexThatSaysOtherwiseIsRefused) {
   EXPECT_EQ(refusal("{"), "invalid JSON at byte 2");
 }
 
-TEST_F(Folder, NamesThatWouldBreakAMessageAreNoneOfFiles) {
+TEST_F(WeightsFolderTest, RejectsUnprintableAndLongFileNames) {
   for (const std::string& name :
        {std::string("a\\n"), std::string("\\u001b[2J"), std::string(300, 'a')}) {
     write_index(R"({"a":")" + name + R"("})");
-    const std::string sentence = refusal_of([&] { WeightsFolder folder(path()); });
-    EXPECT_NE(sentence.find("expected the name of a file in this directory"), std::string::npos);
-    EXPECT_EQ(sentence.find_first_of("\n\x1b"), std::string::npos);
-    EXPECT_LT(sentence.size(), path().string().size() + 400);
+    const std::string message = refusal_of([&] { WeightsFolder folder(path()); });
+    EXPECT_NE(message.find("expected the name of a file in this directory"), std::string::npos);
+    EXPECT_EQ(message.find_first_of("\n\x1b"), std::string::npos);
+    EXPECT_LT(message.size(), path().string().size() + 400);
   }
 }
 
-TEST_F(Folder, ATensorThatTheIndexDoesNotKnowIsRefused) {
+TEST_F(WeightsFolderTest, RejectsTensorsMissingFromIndex) {
   write_bytes(path("one.safetensors"),
               file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
                       R"("b":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",
@@ -87,7 +87,7 @@ TEST_F(Folder, ATensorThatTheIndexDoesNotKnowIsRefused) {
                 ": tensor \"b\" is in one.safetensors, but the index does not list it");
 }
 
-TEST_F(Folder, OneKindOfWeightsIsThere) {
+TEST_F(WeightsFolderTest, RequiresExactlyOneWeightsFormat) {
   EXPECT_EQ(refusal_of([&] { WeightsFolder folder(path()); }),
             path().string() + ": expected model.safetensors or model.safetensors.index.json");
   write_bytes(path("pytorch_model.bin"), "x");
@@ -104,7 +104,7 @@ TEST_F(Folder, OneKindOfWeightsIsThere) {
                 "one");
 }
 
-TEST_F(Folder, ShardsAreWrittenNoLargerThanAsked) {
+TEST_F(WeightsFolderTest, WriterRespectsMaxShardSize) {
   const SafetensorsWriter::Tensors tensors = {{"a", {2}}, {"b", {1}}, {"c", {5}}, {"d", {1}}};
   for (const auto& [most, files] :
        {std::pair{12, 3}, std::pair{36, 1}, std::pair{35, 2}, std::pair{1, 4}}) {

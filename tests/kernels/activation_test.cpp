@@ -30,16 +30,16 @@ double value(Activation activation, double x) {
 double slope(Activation activation, double x) {
   const double step = 1e-4;
   if (activation == Activation::relu) return x > 0 ? 1 : 0;
-  // Fourth order, so that what is left is rounding.
+  // Fourth order: the remaining error is rounding.
   const auto f = [&](double at) { return value(activation, at); };
   return (8 * (f(x + step) - f(x - step)) - (f(x + 2 * step) - f(x - 2 * step))) / (12 * step);
 }
 
 template <typename T>
-class ActivationOf : public ::testing::Test {};
-TYPED_TEST_SUITE(ActivationOf, FloatingTypes);
+class ActivationTest : public ::testing::Test {};
+TYPED_TEST_SUITE(ActivationTest, FloatingTypes);
 
-TYPED_TEST(ActivationOf, EqualsItsFormulaAndItsDerivative) {
+TYPED_TEST(ActivationTest, MatchesFormulaAndDerivative) {
   for (const std::int64_t count : {1, 3, 17, 1000, 40001}) {
     const Values x = normal_values<TypeParam>(count, 1, 3), dy = normal_values<TypeParam>(count, 2);
     const Tensor kept = tensor_of<TypeParam>(x, {count});
@@ -58,7 +58,7 @@ TYPED_TEST(ActivationOf, EqualsItsFormulaAndItsDerivative) {
   }
 }
 
-TYPED_TEST(ActivationOf, MayBeInPlace) {
+TYPED_TEST(ActivationTest, SupportsInPlace) {
   const Values x = normal_values<TypeParam>(133, 1), dy = normal_values<TypeParam>(133, 2);
   for (const auto activation : all) {
     const Tensor kept = tensor_of<TypeParam>(x, {133}), y = poisoned<TypeParam>({133});
@@ -73,7 +73,7 @@ TYPED_TEST(ActivationOf, MayBeInPlace) {
   }
 }
 
-TYPED_TEST(ActivationOf, ReluTakesItsOutputForItsInput) {
+TYPED_TEST(ActivationTest, ReluBackwardAcceptsOutputAsInput) {
   const Values x = normal_values<TypeParam>(99, 1);
   const Tensor kept = tensor_of<TypeParam>(x, {99}), y = poisoned<TypeParam>({99});
   activate(backend(), Activation::relu, kept, y);
@@ -84,8 +84,8 @@ TYPED_TEST(ActivationOf, ReluTakesItsOutputForItsInput) {
   EXPECT_EQ(values_of(from_x), values_of(from_y));
 }
 
-// silu of -60 is less than float16 has.
-TYPED_TEST(ActivationOf, NanStaysAndLargeNumbersDoNotOverflow) {
+// silu(-60) is below the smallest float16.
+TYPED_TEST(ActivationTest, PropagatesNanAndDoesNotOverflow) {
   for (const auto activation : all) {
     const Tensor x = tensor_of<TypeParam>({nan, 1e4, -1e4, 60, -60}, {5});
     const Tensor y = poisoned<TypeParam>({5});
@@ -101,7 +101,7 @@ TYPED_TEST(ActivationOf, NanStaysAndLargeNumbersDoNotOverflow) {
   }
 }
 
-TEST(Activation, UnequalSizesAreNamed) {
+TEST(Activation, RejectsUnequalSizesAndDTypes) {
   EXPECT_THROW(activate(backend(), Activation::relu, poisoned<float>({3}), poisoned<float>({4})),
                Failure);
   EXPECT_THROW(activate(backend(), Activation::relu, poisoned<float>({3}), poisoned<double>({3})),

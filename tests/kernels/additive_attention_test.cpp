@@ -26,7 +26,7 @@ const std::vector<Case> cases = {{},
                                  {.located = true},
                                  {.causal = true, .located = true, .padded = true, .before = true}};
 
-// In double, as attention is defined.
+// Reference in double.
 template <typename T>
 struct Inputs {
   using A = Accumulator<T>;
@@ -100,14 +100,14 @@ struct Inputs {
 };
 
 template <typename T>
-class AdditiveAttentionOf : public ::testing::Test {};
-TYPED_TEST_SUITE(AdditiveAttentionOf, FloatingTypes);
+class AdditiveAttentionTest : public ::testing::Test {};
+TYPED_TEST_SUITE(AdditiveAttentionTest, FloatingTypes);
 
 constexpr double tolerance_of(DType dtype) {
   return dtype == DType::f64 ? 1e-13 : (dtype == DType::f32 ? 1e-5 : 2e-2);
 }
 
-TYPED_TEST(AdditiveAttentionOf, IsASoftmaxOfItsScores) {
+TYPED_TEST(AdditiveAttentionTest, MatchesSoftmaxDefinition) {
   const Inputs<TypeParam> inputs;
   for (const Case& c : cases) {
     const AdditiveAttention call = inputs.call(c);
@@ -116,8 +116,8 @@ TYPED_TEST(AdditiveAttentionOf, IsASoftmaxOfItsScores) {
   }
 }
 
-// A query that sees no key gives nothing and takes nothing.
-TEST(AdditiveAttention, OfNoKeyIsNothing) {
+// A query without keys has a zero output and passes no gradient.
+TEST(AdditiveAttention, ReturnsZeroOutputAndGradientsWithoutKeys) {
   const Inputs<float> inputs;
   for (const bool located : {false, true}) {
     AdditiveAttention call = inputs.call({.located = located});

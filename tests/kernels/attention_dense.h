@@ -1,11 +1,11 @@
-// Attention written as it is defined: a dense row of scores in double, pair by pair.
+// Reference attention: a dense row of scores in double, pair by pair.
 #pragma once
 
 #include "tests/kernels/attention_reference.h"
 
 namespace longspan::testing {
 
-// What an element of a tensor of that type keeps of a value.
+// The value rounded to the dtype.
 inline double stored(double value, DType dtype) {
   return with_floating_type(dtype, [value](auto tag) {
     using T = typename decltype(tag)::type;
@@ -67,7 +67,7 @@ class DenseAttention {
                  std::int64_t width) const {
     return static_cast<std::size_t>(((b * length + i) * heads_ + h) * width);
   }
-  // Of the key head that head h reads.
+  // The offset of the key head that head h reads.
   std::size_t key_at(std::int64_t b, std::int64_t j, std::int64_t h, std::int64_t width) const {
     const std::int64_t key_heads = a_.key.shape()[2];
     return static_cast<std::size_t>(((b * keys_ + j) * key_heads + h / (heads_ / key_heads)) *
@@ -80,7 +80,7 @@ class DenseAttention {
     return tensor.data<std::int32_t>()[(b * heads_ + h) * tensor.shape()[2] + i];
   }
 
-  bool seen(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+  bool visible(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     const AttentionMask& mask = a_.mask;
     const std::int64_t k = mask.key_begin + j;
     if (!mask.rules.of(mask.head_begin + h).allows(mask.query_begin + i, k)) return false;
@@ -105,7 +105,7 @@ class DenseAttention {
            integer(a_.mask.sorted->key_position, b, h, j);
   }
 
-  // Rounds in which the pair met.
+  // The number of rounds in which query and key share chunks.
   std::int64_t meetings(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     const LshTerm& hash = *a_.hash;
     const std::int64_t rounds = hash.chunk.shape()[2];
@@ -144,7 +144,7 @@ class DenseAttention {
     return static_cast<std::size_t>(h * distances + most +
                                     std::clamp(-distance_of(i, j), -most, most));
   }
-  double kept(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+  double dropout_factor(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     if (!a_.dropout) return 1;
     const auto& d = *a_.dropout;
     const std::int64_t time = d.time_total > 0 ? d.time_total : time_;
@@ -157,7 +157,7 @@ class DenseAttention {
     return d.random.uniform_at(static_cast<std::uint64_t>(index)) >= d.rate ? 1 / (1 - d.rate) : 0;
   }
 
-  // Of a query and a key, scaled.
+  // The scaled product of a query and a key.
   double product(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     const std::size_t q = at(b, time_, i, h, dim_);
     const std::size_t k = key_at(b, j, h, dim_);
@@ -200,7 +200,8 @@ class DenseAttention {
   double soft(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     return a_.span ? std::clamp(inside(b, h, i, j) / a_.span->ramp, 0.0, 1.0) : 1;
   }
-  // Whether the gradient of z has a part there: both ends count, as where clamp is differentiated.
+  // Whether the pair contributes to the gradient of z. Both ends count, as in the derivative of
+  // clamp.
   bool is_on_ramp(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     if (!a_.span) return false;
     const double by = inside(b, h, i, j);
@@ -219,7 +220,7 @@ class DenseAttention {
     for (std::size_t j = 0; j < keys; ++j) {
       const auto key = static_cast<std::int64_t>(j);
       const bool has_part = floor > 0 || soft(b, h, i, key) > 0;
-      if (seen(b, h, i, key) && has_part) scores[j] = score(b, h, i, key);
+      if (visible(b, h, i, key) && has_part) scores[j] = score(b, h, i, key);
       most = std::max(most, scores[j]);
     }
     auto& log_sum_exp = r_.log_sum_exp[static_cast<std::size_t>((b * heads_ + h) * time_ + i)];
@@ -235,7 +236,7 @@ class DenseAttention {
     for (std::size_t j = 0; j < keys; ++j) {
       const auto key = static_cast<std::int64_t>(j);
       const double p = soft(b, h, i, key) * std::exp(scores[j] - log_sum_exp);
-      const double keep = kept(b, h, i, key);
+      const double keep = dropout_factor(b, h, i, key);
       const std::size_t v = key_at(b, key, h, value_dim_);
       for (std::size_t c = 0; c < value_dim; ++c) {
         const double value = value_[v + c] + value_row(i, key, c);

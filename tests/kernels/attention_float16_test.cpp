@@ -1,5 +1,5 @@
-// What float16 has too few powers of two for: weights far below the largest, and gradients of any
-// size. Sums are compared, since inputs and outputs are rounded themselves.
+// Cases near the limits of float16: weights far below the largest, and gradients of any magnitude.
+// Compares sums, because inputs and outputs are rounded.
 #include <gtest/gtest.h>
 
 #include "tests/kernels/attention_dense.h"
@@ -7,7 +7,7 @@
 namespace longspan::testing::attention_float16_test {
 namespace {
 
-// f(row, feature) for each element of [1, rows, 1, features].
+// Sets each element of [1, rows, 1, features] to f(row, feature).
 template <typename F>
 void set(const Tensor& tensor, F f) {
   const std::int64_t features = tensor.shape()[3];
@@ -15,7 +15,7 @@ void set(const Tensor& tensor, F f) {
     tensor.data<Float16>()[e] = Float16(static_cast<float>(f(e / features, e % features)));
 }
 
-// A case of float16 whose gradients are summed in f32, from 0.
+// A float16 case whose gradients accumulate in f32 from 0.
 AttentionGradient make_sums(AttentionCase c) {
   c.dim = c.value_dim = 32;
   c.dtype = DType::f16;
@@ -34,51 +34,50 @@ AttentionGradient make_sums(AttentionCase c) {
   return g;
 }
 
-// Relative to the largest of each.
-void expect_near(const Numbers& found, const Numbers& wanted, double start, const char* what) {
-  ASSERT_EQ(found.size(), wanted.size());
+// The tolerance is relative to the largest expected value.
+void expect_near(const Numbers& found, const Numbers& expected, double start, const char* what) {
+  ASSERT_EQ(found.size(), expected.size());
   double largest = 0;
-  for (const double w : wanted) largest = std::max(largest, std::abs(w - start));
+  for (const double w : expected) largest = std::max(largest, std::abs(w - start));
   for (std::size_t i = 0; i < found.size(); ++i)
-    ASSERT_NEAR(found[i], wanted[i] - start, 4e-3 * largest) << what << " " << i;
+    ASSERT_NEAR(found[i], expected[i] - start, 4e-3 * largest) << what << " " << i;
 }
 
 void expect_sums(const AttentionGradient& g) {
-  const AttentionResult found = run_attention(g), wanted = dense_attention(g);
-  expect_near(found.out, wanted.out, 0, "out");
-  expect_near(found.log_sum_exp, wanted.log_sum_exp, 0, "log-sum-exp");
-  expect_near(found.dquery, wanted.dquery, 0, "dquery");
-  expect_near(found.dkey, wanted.dkey, 0, "dkey");
-  expect_near(found.dvalue, wanted.dvalue, 0, "dvalue");
-  // The definition starts from 0.5.
-  expect_near(found.dposition_key, wanted.dposition_key, 0.5, "dposition_key");
-  expect_near(found.dcontent_bias, wanted.dcontent_bias, 0.5, "dcontent_bias");
-  expect_near(found.dposition_bias, wanted.dposition_bias, 0.5, "dposition_bias");
-  expect_near(found.dkey_table, wanted.dkey_table, 0.5, "dkey_table");
-  expect_near(found.dvalue_table, wanted.dvalue_table, 0.5, "dvalue_table");
-  expect_near(found.dspan, wanted.dspan, 0.5, "dspan");
+  const AttentionResult found = run_attention(g), expected = dense_attention(g);
+  expect_near(found.out, expected.out, 0, "out");
+  expect_near(found.log_sum_exp, expected.log_sum_exp, 0, "log-sum-exp");
+  expect_near(found.dquery, expected.dquery, 0, "dquery");
+  expect_near(found.dkey, expected.dkey, 0, "dkey");
+  expect_near(found.dvalue, expected.dvalue, 0, "dvalue");
+  // The reference starts from 0.5.
+  expect_near(found.dposition_key, expected.dposition_key, 0.5, "dposition_key");
+  expect_near(found.dcontent_bias, expected.dcontent_bias, 0.5, "dcontent_bias");
+  expect_near(found.dposition_bias, expected.dposition_bias, 0.5, "dposition_bias");
+  expect_near(found.dkey_table, expected.dkey_table, 0.5, "dkey_table");
+  expect_near(found.dvalue_table, expected.dvalue_table, 0.5, "dvalue_table");
+  expect_near(found.dspan, expected.dspan, 0.5, "dspan");
 }
 
-// One key is 18.3 above the others, whose weights are below 2^-26: beside its value, zero, they are
-// all there is. Dropout's factor, 50, is no part of what must fit.
-TEST(AttentionFloat16, LightKeysWeighWhatTheyDo) {
+// One key scores 18.3 above the others, whose weights are below 2^-26. Its value is zero, so only
+// the small weights contribute. The dropout factor, 50, does not extend the range.
+TEST(AttentionFloat16, SmallWeightsContributeToOutputAndGradients) {
   for (const double dropout : {0.0, 0.98}) {
     const AttentionGradient g = make_sums(
         {.time = 2, .keys = 130, .causal = false, .scale = 1, .dropout = dropout, .seed = 3});
     set(g.forward.query, [](auto, auto c) { return c == 0 ? 4 : 0; });
     set(g.forward.key, [](auto j, auto c) { return c == 0 && j == 0 ? 18.3 / 4 : 0; });
     set(g.forward.value, [](auto j, auto) { return j == 0 ? 0 : 1000; });
-    const AttentionResult found = run_attention(g), wanted = dense_attention(g);
-    expect_near(found.out, wanted.out, 0, "out");
+    const AttentionResult found = run_attention(g), expected = dense_attention(g);
+    expect_near(found.out, expected.out, 0, "out");
     const auto light = [](const Numbers& all) { return Numbers(all.begin() + 32, all.end()); };
-    expect_near(light(found.dvalue), light(wanted.dvalue), 0, "dvalue");
-    expect_near(light(found.dkey), light(wanted.dkey), 0, "dkey");
+    expect_near(light(found.dvalue), light(expected.dvalue), 0, "dvalue");
+    expect_near(light(found.dkey), light(expected.dkey), 0, "dkey");
   }
 }
 
-// Beyond the span are keys whose scores are 25.5 above those within: what the floor leaves of them
-// is as much.
-TEST(AttentionFloat16, KeysBeyondASpanDoNotHideThoseWithin) {
+// Keys beyond the span score 25.5 above those within, so the floor leaves them a comparable weight.
+TEST(AttentionFloat16, KeysBeyondSpanDoNotHideKeysWithin) {
   const AttentionGradient g =
       make_sums({.time = 70, .keys = 140, .heads = 1, .span = 1, .scale = 1, .seed = 4});
   g.forward.span->span.data<float>()[0] = 20;
@@ -87,16 +86,15 @@ TEST(AttentionFloat16, KeysBeyondASpanDoNotHideThoseWithin) {
   set(near.forward.query, [](auto, auto c) { return c == 0 ? 4 : 0; });
   set(near.forward.key, [](auto j, auto c) { return c == 0 && j < 40 ? 25.5 / 4 : 0; });
   set(near.forward.value, [](auto j, auto) { return j < 40 ? 0 : 1000; });
-  const AttentionResult found = run_attention(near), wanted = dense_attention(near);
-  expect_near(found.out, wanted.out, 0, "out");
-  expect_near(found.log_sum_exp, wanted.log_sum_exp, 0, "log-sum-exp");
-  EXPECT_GT(wanted.out.back(), 100);
+  const AttentionResult found = run_attention(near), expected = dense_attention(near);
+  expect_near(found.out, expected.out, 0, "out");
+  expect_near(found.log_sum_exp, expected.log_sum_exp, 0, "log-sum-exp");
+  EXPECT_GT(expected.out.back(), 100);
 }
 
-// The ramp of the one key that a row is shown is 2^-20, or 0 where a distance is rounded first.
-// Either way all that is made of it agrees: beside a large score a 0 in one place alone were no
-// number.
-TEST(AttentionFloat16, AKeyAtTheEndOfItsSpanCountsOrDoesNot) {
+// The ramp of the only visible key of a row is 2^-20, or 0 if the distance is rounded first. All
+// outputs use the same value: with a large score, a 0 in only one of them gives NaN.
+TEST(AttentionFloat16, OutputAgreesWithLogSumExpAtSpanEnd) {
   AttentionGradient g =
       make_sums({.time = 73, .keys = 73, .heads = 1, .span = 1, .scale = 1, .seed = 4});
   g.forward.span->span.data<float>()[0] = 8 + 0x1p-20F;
@@ -116,9 +114,9 @@ TEST(AttentionFloat16, AKeyAtTheEndOfItsSpanCountsOrDoesNot) {
   }
 }
 
-// Gradients of scores beyond 65504, whose products with small queries and keys are not; and such
-// that are less than float16 has.
-TEST(AttentionFloat16, GradientsOfScoresMayHaveAnySize) {
+// Score gradients beyond 65504 whose products with small queries and keys are in range, and score
+// gradients below the smallest float16.
+TEST(AttentionFloat16, SupportsScoreGradientsOfAnyMagnitude) {
   const AttentionCase cases[] = {
       {.time = 70, .keys = 140, .dropout = 0.2},
       {.time = 70, .keys = 70, .relative = true, .span = 2},
@@ -132,7 +130,7 @@ TEST(AttentionFloat16, GradientsOfScoresMayHaveAnySize) {
       SCOPED_TRACE(c.to_string());
       const AttentionGradient g = make_sums(c);
       const auto fill = [](const Tensor& tensor, double size, const Random& random) {
-        // Later rows have more, so that units change on the way.
+        // Later rows are larger, so that the scaling unit changes between tiles.
         set(tensor, [&](auto row, auto f) {
           return size * (row < 64 ? 1 : 8) *
                  random.normal_at(static_cast<std::uint64_t>(row * 32 + f));

@@ -1,4 +1,4 @@
-// Cases of attention, their tensors, the calls of the kernel and what is compared.
+// Attention cases with their tensors, kernel calls and comparisons.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,19 +33,19 @@ struct AttentionCase {
   bool slopes = false;
   bool bias = false;    // learned, by distance
   int span = 0;         // 1: by head, 2: by token
-  double ramp = 0;      // of the span, where keys are to lie beyond it
-  bool floor = true;    // what a key beyond the span has of the sum
-  bool sorted = false;  // and its causal rule by `causal`
+  double ramp = 0;      // of the span, if keys must lie beyond it
+  bool floor = true;    // keys beyond the span have a weight
+  bool sorted = false;  // a sorted sequence, causal by `causal`
   bool buckets = false;
-  bool in_order = false;  // of a sorted one: as it stands, in parts
+  bool in_order = false;  // a sorted sequence in its original order, in parts
   int hash = 0;           // 1: self score, 2: counts, 3: both
   double scale = 0;
   double cap = 0;
-  std::optional<HeadMasks> rules = {};  // besides causal and window
+  std::optional<HeadMasks> rules = {};  // in addition to causal and window
   std::optional<std::int64_t> query_begin = {};
   std::int64_t key_begin = 0;
   double dropout = 0;
-  std::int64_t fold = 1;  // of its view
+  std::int64_t fold = 1;  // of the view
   DType dtype = DType::f64;
   double spread = 1;  // of the inputs
   std::uint64_t seed = 1;
@@ -189,7 +189,7 @@ inline void make_mask(const AttentionCase& c,
     std::uint64_t i = 0;
     for (std::int64_t& of_query : a.mask.max_lookback.span<std::int64_t>()) {
       const auto word = static_cast<std::int64_t>(random.child("documents").word(i) >> 1);
-      // The first document of a row may have begun before it.
+      // The first document of a row may start before the row.
       if (static_cast<std::int64_t>(i++) % c.time == 0)
         reach = word % (2 * c.keys);
       else
@@ -269,8 +269,8 @@ inline void make_terms(const AttentionCase& c,
   }
   if (c.span > 0) {
     const Shape shape = c.span == 1 ? Shape{c.heads} : Shape{c.batch, c.time, c.heads};
-    // Some keys lie at an end of the ramp. No factor but 0 is below 1/18 (1/5 in narrow dtypes),
-    // which would multiply the rounding of the rest.
+    // Some keys lie at an end of the ramp. Nonzero factors are at least 1/18 (1/5 in narrow
+    // dtypes), because smaller ones would amplify rounding errors.
     struct Ends {
       double ramp, middle, steps;  // of z
     };
@@ -385,8 +385,8 @@ inline std::vector<Tensor*> tensors_of(MergeAttention& m) {
   return {&m.out, &m.log_sum_exp, &m.part, &m.part_log_sum_exp, &m.position};
 }
 
-// Calls f(backend, call) where the kernels run: on copies of the call's tensors, which are then
-// brought back, where that is not the host.
+// Calls f(backend, call) on the device of the kernels. Emulated kernels use copies of the call's
+// tensors, which are then copied back.
 template <typename Call, typename F>
 void on_backend(Call call, const Tensor& any, F f) {
   if constexpr (!emulated) {
@@ -441,17 +441,17 @@ inline AttentionResult run_attention(const AttentionGradient& g) {
   return r;
 }
 
-// Largest difference, relative to the largest number of the reference (or to 1 where that is
-// less); infinite where a number is not finite and the reference's is not the same.
-inline double distance(const Numbers& found, const Numbers& wanted) {
-  if (found.size() != wanted.size()) return std::numeric_limits<double>::infinity();
+// The largest difference, relative to the largest expected value or to 1 if that is larger.
+// Infinite if a non-finite value differs from its expected value.
+inline double distance(const Numbers& found, const Numbers& expected) {
+  if (found.size() != expected.size()) return std::numeric_limits<double>::infinity();
   double scale = 1;
-  for (const double w : wanted)
+  for (const double w : expected)
     if (std::isfinite(w)) scale = std::max(scale, std::abs(w));
   double worst = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (found[i] == wanted[i]) continue;
-    const double difference = std::abs(found[i] - wanted[i]);
+    if (found[i] == expected[i]) continue;
+    const double difference = std::abs(found[i] - expected[i]);
     if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
     worst = std::max(worst, difference);
   }
@@ -459,26 +459,26 @@ inline double distance(const Numbers& found, const Numbers& wanted) {
 }
 
 inline void expect_close(const AttentionResult& found,
-                         const AttentionResult& wanted,
+                         const AttentionResult& expected,
                          double tolerance,
                          const std::string& what) {
-  EXPECT_LE(distance(found.out, wanted.out), tolerance) << "out: " << what;
-  EXPECT_LE(distance(found.log_sum_exp, wanted.log_sum_exp), tolerance) << "lse: " << what;
-  EXPECT_LE(distance(found.dquery, wanted.dquery), tolerance) << "dquery: " << what;
-  EXPECT_LE(distance(found.dkey, wanted.dkey), tolerance) << "dkey: " << what;
-  EXPECT_LE(distance(found.dvalue, wanted.dvalue), tolerance) << "dvalue: " << what;
-  EXPECT_LE(distance(found.dposition_key, wanted.dposition_key), tolerance)
+  EXPECT_LE(distance(found.out, expected.out), tolerance) << "out: " << what;
+  EXPECT_LE(distance(found.log_sum_exp, expected.log_sum_exp), tolerance) << "lse: " << what;
+  EXPECT_LE(distance(found.dquery, expected.dquery), tolerance) << "dquery: " << what;
+  EXPECT_LE(distance(found.dkey, expected.dkey), tolerance) << "dkey: " << what;
+  EXPECT_LE(distance(found.dvalue, expected.dvalue), tolerance) << "dvalue: " << what;
+  EXPECT_LE(distance(found.dposition_key, expected.dposition_key), tolerance)
       << "dposition_key: " << what;
-  EXPECT_LE(distance(found.dcontent_bias, wanted.dcontent_bias), tolerance)
+  EXPECT_LE(distance(found.dcontent_bias, expected.dcontent_bias), tolerance)
       << "dcontent_bias: " << what;
-  EXPECT_LE(distance(found.dposition_bias, wanted.dposition_bias), tolerance)
+  EXPECT_LE(distance(found.dposition_bias, expected.dposition_bias), tolerance)
       << "dposition_bias: " << what;
-  EXPECT_LE(distance(found.dkey_table, wanted.dkey_table), tolerance) << "dkey_table: " << what;
-  EXPECT_LE(distance(found.dvalue_table, wanted.dvalue_table), tolerance)
+  EXPECT_LE(distance(found.dkey_table, expected.dkey_table), tolerance) << "dkey_table: " << what;
+  EXPECT_LE(distance(found.dvalue_table, expected.dvalue_table), tolerance)
       << "dvalue_table: " << what;
-  EXPECT_LE(distance(found.dspan, wanted.dspan), tolerance) << "dspan: " << what;
-  // A sum over all pairs of a distance, hundreds at the farthest, each rounded for itself.
-  EXPECT_LE(distance(found.ddistance_bias, wanted.ddistance_bias), 2 * tolerance)
+  EXPECT_LE(distance(found.dspan, expected.dspan), tolerance) << "dspan: " << what;
+  // A sum over all pairs of a distance, up to hundreds, each rounded separately.
+  EXPECT_LE(distance(found.ddistance_bias, expected.ddistance_bias), 2 * tolerance)
       << "ddistance_bias: " << what;
 }
 

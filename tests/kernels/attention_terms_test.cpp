@@ -1,4 +1,4 @@
-// Any mask and any score term against the dense definition, and what a merged output promises.
+// Masks and score terms against the dense definition, and merged outputs.
 #include <gtest/gtest.h>
 
 #include "tests/kernels/attention_dense.h"
@@ -7,8 +7,7 @@
 namespace longspan::testing::attention_terms_test {
 namespace {
 
-// Terms that go together, by number: those of every seed in turn, and those with a bias by
-// distance.
+// Combinations of terms, by number: those of every seed in turn, and those with a distance bias.
 constexpr int combinations = 19;
 constexpr int with_biases = 3;
 void add_terms(int number, AttentionCase& c) {
@@ -22,7 +21,7 @@ void add_terms(int number, AttentionCase& c) {
   c.buckets = number == 12;
   c.hash = number == 12 || number == 13 ? number - 11 : 0;
   if (number == 14) c.hash = 1;
-  // Terms by distance in a sequence of several parts.
+  // Relative terms in a sequence of several parts.
   if (number == 17 || number == 18 || number == 20) {
     c.relative = number == 17;
     c.key_table = number == 18;
@@ -77,12 +76,12 @@ void expect_dense(const AttentionCase& c, double tolerance) {
   expect_close(found, dense_attention(g), tolerance, c.to_string());
 }
 
-TEST(AttentionMasks, EveryMaskAndTermEqualsTheDefinition) {
+TEST(AttentionMasks, EveryMaskAndTermMatchesDense) {
   for (std::uint64_t seed = 0; seed < (slow ? 2 : 12) * combinations; ++seed)
     expect_dense(random_case(seed, DType::f64), 1e-11);
 }
 
-TEST(AttentionMasks, EveryMaskWithABiasByDistanceEqualsTheDefinition) {
+TEST(AttentionMasks, EveryMaskWithDistanceBiasMatchesDense) {
   for (std::uint64_t seed = 0; seed < (slow ? 2 : 12) * with_biases; ++seed)
     expect_dense(biased_case(seed, DType::f64), 1e-11);
   for (std::uint64_t seed = 1000; seed < 1000 + (slow ? 1 : 3) * with_biases; ++seed)
@@ -94,7 +93,7 @@ TEST(AttentionMasks, EveryMaskWithABiasByDistanceEqualsTheDefinition) {
     }
 }
 
-TEST(AttentionTerms, ATokensOwnScoreIsDividedByItsRoundsToo) {
+TEST(AttentionTerms, LshSelfScoreMatchesDenseWithRoundCounts) {
   for (std::uint64_t seed = 13; seed < (slow ? 2 : 12) * combinations; seed += combinations) {
     AttentionCase c = random_case(seed, DType::f64);
     c.hash = 3;
@@ -102,20 +101,20 @@ TEST(AttentionTerms, ATokensOwnScoreIsDividedByItsRoundsToo) {
   }
 }
 
-TEST(AttentionMasks, EveryMaskAndTermEqualsTheDefinitionInNarrowDtypes) {
+TEST(AttentionMasks, EveryMaskAndTermMatchesDenseInNarrowDTypes) {
   for (std::uint64_t seed = 1000; seed < 1000 + (slow ? 1 : 3) * combinations; ++seed)
     for (const DType dtype : {DType::f32, DType::bf16}) {
       if (slow && (seed % 2 == 0) != (dtype == DType::f32)) continue;
       AttentionCase c = random_case(seed, dtype);
-      // With several terms and a greater scale scores are large, and so is their rounding.
+      // Several terms with a larger scale give large scores with large rounding errors.
       c.spread = c.scale > 0 ? 0.3 : 0.5;
       expect_dense(c, dtype == DType::f32 ? 1e-5 : 2e-2);
     }
 }
 
-// The keys in two parts, each a call of its own: the outputs merge to that of all keys, and with
-// the merged output the gradients of the parts add up.
-TEST(AttentionMasks, PartsOfTheKeysMergeToTheWhole) {
+// Splits the keys into two calls. Their outputs merge to the full output, and their gradients,
+// which read the merged output, add up to the full gradients.
+TEST(AttentionMasks, MergedKeyPartsMatchFullAttention) {
   constexpr int drawn = combinations + with_biases;
   for (int number = 0; number < (slow ? 1 : 4) * drawn; ++number) {
     const auto seed = static_cast<std::uint64_t>(number / drawn * combinations + number % drawn);
@@ -129,7 +128,7 @@ TEST(AttentionMasks, PartsOfTheKeysMergeToTheWhole) {
     const Device device = fresh_device();
     AttentionGradient whole = make_attention(c, device);
     if (whole.forward.dropout) whole.forward.dropout->keys_total = c.keys;
-    const AttentionResult wanted = run_attention(whole);
+    const AttentionResult expected = run_attention(whole);
 
     AttentionGradient again = make_attention(c, device);
     const std::int64_t cut = c.keys / 2;
@@ -184,11 +183,11 @@ TEST(AttentionMasks, PartsOfTheKeysMergeToTheWhole) {
                                 given(again.dvalue_table),
                                 given(again.dspan),
                                 given(again.ddistance_bias)};
-    expect_close(found, wanted, 1e-11, "merged");
+    expect_close(found, expected, 1e-11, "merged");
   }
 }
 
-TEST(AttentionMasks, MergingWithNothingChangesNothing) {
+TEST(AttentionMasks, MergingEmptyPartChangesNothing) {
   const Device device = fresh_device();
   const double none = -std::numeric_limits<double>::infinity();
   const auto tensor = [&](const Shape& shape, const Numbers& values) {
@@ -205,8 +204,8 @@ TEST(AttentionMasks, MergingWithNothingChangesNothing) {
   EXPECT_EQ(numbers(call.log_sum_exp), (Numbers{0.5, 0.25, none}));
 }
 
-// The gradients of bf16 parts may be summed in f32, and out merged in it.
-TEST(AttentionMasks, SumsOfPartsMayBeWiderThanTheInputs) {
+// bf16 parts may sum gradients and merge outputs in f32.
+TEST(AttentionMasks, SupportsSumsWiderThanInputs) {
   const Device device = fresh_device();
   AttentionGradient g = make_attention({.batch = 1,
                                         .time = 70,
@@ -222,18 +221,18 @@ TEST(AttentionMasks, SumsOfPartsMayBeWiderThanTheInputs) {
   g.dkey = filled(g.dkey.shape(), DType::f32, 1, device);
   g.dvalue = filled(g.dvalue.shape(), DType::f32, 1, device);
   attend_backward(g);
-  const auto expect = [](const Tensor& found, const Numbers& wanted) {
+  const auto expect = [](const Tensor& found, const Numbers& expected) {
     const Numbers numbers_found = numbers(found);
-    for (std::size_t i = 0; i < wanted.size(); ++i)
-      EXPECT_NEAR(numbers_found[i] - 1, wanted[i], 5e-3 * std::abs(wanted[i]) + 1e-6);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(numbers_found[i] - 1, expected[i], 5e-3 * std::abs(expected[i]) + 1e-6);
   };
   expect(g.dquery, rounded.dquery);
   expect(g.dkey, rounded.dkey);
   expect(g.dvalue, rounded.dvalue);
 }
 
-// Head 0 has a number for the query's own position and one for each neighbour, head 1 another.
-TEST(AttentionTerms, ABiasIsAddedByTheClippedDistanceOfItsHead) {
+// Each head has a bias for the query's own position and one for each neighbor.
+TEST(AttentionTerms, AddsBiasByClippedDistanceAndHead) {
   const Device device = fresh_device();
   AttentionGradient g = make_attention(
       {.time = 3, .keys = 3, .heads = 2, .dim = 1, .value_dim = 1, .causal = false, .bias = true},
@@ -247,17 +246,17 @@ TEST(AttentionTerms, ABiasIsAddedByTheClippedDistanceOfItsHead) {
   const auto sum = [](double x, double y, double z) {
     return std::log(std::exp(x) + std::exp(y) + std::exp(z));
   };
-  const Numbers wanted = {sum(2, 3, 3),
-                          sum(1, 2, 3),
-                          sum(1, 1, 2),
-                          sum(0.25, 0.125, 0.125),
-                          sum(0.5, 0.25, 0.125),
-                          sum(0.5, 0.5, 0.25)};
-  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(sums[i], wanted[i], 1e-12);
+  const Numbers expected = {sum(2, 3, 3),
+                            sum(1, 2, 3),
+                            sum(1, 1, 2),
+                            sum(0.25, 0.125, 0.125),
+                            sum(0.5, 0.25, 0.125),
+                            sum(0.5, 0.5, 0.25)};
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(sums[i], expected[i], 1e-12);
 }
 
-// The worked numbers of the specification: ramp 4, z 2, x = 0 .. 6.
-TEST(AttentionTerms, TheSoftSpanFallsOverItsRamp) {
+// Worked example of the specification: ramp 4, z 2, x = 0 .. 6.
+TEST(AttentionTerms, SoftSpanDecaysOverRamp) {
   const Device device = fresh_device();
   AttentionGradient g = make_attention(
       {.time = 1, .keys = 8, .dim = 1, .value_dim = 8, .causal = true, .span = 1}, device);
@@ -268,12 +267,12 @@ TEST(AttentionTerms, TheSoftSpanFallsOverItsRamp) {
   for (std::int64_t j = 0; j < 8; ++j) a.value.data<double>()[j * 8 + j] = 1;
   a.mask.rules = masks::window(masks::unlimited, -1);
   attend(a);
-  const Numbers wanted = {0, .25, .5, .75, 1, 1, 1, 0};  // key 6 is at distance 0
-  for (std::size_t j = 0; j < 8; ++j) EXPECT_NEAR(numbers(a.out)[j], wanted[j] / 4.5, 1e-7);
+  const Numbers expected = {0, .25, .5, .75, 1, 1, 1, 0};  // key 6 is at distance 0
+  for (std::size_t j = 0; j < 8; ++j) EXPECT_NEAR(numbers(a.out)[j], expected[j] / 4.5, 1e-7);
 }
 
-// However high their scores, and however far the span shrinks: what is seen is what a window shows.
-TEST(AttentionTerms, KeysBeyondASpanWithoutAFloorAreNotSeen) {
+// The visible keys equal those of a window, for any score and any span.
+TEST(AttentionTerms, MasksKeysBeyondSpanWithoutFloor) {
   const Device device = fresh_device();
   const AttentionCase c = {.time = 150,
                            .keys = 150,
@@ -295,12 +294,12 @@ TEST(AttentionTerms, KeysBeyondASpanWithoutAFloorAreNotSeen) {
       a.mask.rules = mask;
       return run_attention(g);
     };
-    // Keys 1 .. reach back have a weight.
+    // Keys at distances 1 .. reach have a weight.
     const Mask others = masks::window(masks::unlimited, -1);
-    const AttentionResult wanted =
+    const AttentionResult expected =
         run(others & masks::window(static_cast<std::int64_t>(reach), masks::unlimited));
     const AttentionResult found = run(others);
-    expect_close(found, wanted, 1e-5, "");
+    expect_close(found, expected, 1e-5, "");
     EXPECT_EQ(found.log_sum_exp.front(), -std::numeric_limits<double>::infinity());
     if (reach == 0) {
       EXPECT_EQ(found.out, Numbers(found.out.size(), 0));
@@ -309,7 +308,7 @@ TEST(AttentionTerms, KeysBeyondASpanWithoutAFloorAreNotSeen) {
   }
 }
 
-TEST(AttentionTerms, RefusesWhatDoesNotGoTogether) {
+TEST(AttentionTerms, RejectsIncompatibleTerms) {
   const Device device = fresh_device();
   const auto refused = [&](const AttentionCase& c) -> std::string {
     try {
@@ -335,7 +334,7 @@ TEST(AttentionTerms, RefusesWhatDoesNotGoTogether) {
             "attention: the relative term has keys for distances 0 to 4, but the mask allows -2 to "
             "4");
   AttentionGradient tiny = make_attention({.time = 3, .keys = 3, .span = 1}, device);
-  tiny.forward.span->floor = 1e-36;  // what remains of a key beyond the span would be no number
+  tiny.forward.span->floor = 1e-36;  // the weight of a key beyond the span would be NaN
   EXPECT_THROW(attend(tiny.forward), Failure);
   AttentionGradient biased = make_attention({.time = 3, .keys = 3, .bias = true}, device);
   biased.ddistance_bias = filled({1, 5}, DType::f64, 0, device);

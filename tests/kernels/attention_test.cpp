@@ -8,7 +8,7 @@
 namespace longspan::testing::attention_test {
 namespace {
 
-// What the arithmetic of a dtype allows against double, for inputs of spread 1.
+// The tolerance of a dtype against double, for inputs of spread 1.
 double tolerance(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -73,7 +73,7 @@ TEST(Attention, EveryHeadWidthEqualsDenseInEveryDtype) {
                              .seed = ++seed});
 }
 
-TEST(Attention, CrossAttentionSeesEveryKey) {
+TEST(Attention, CrossAttentionEqualsDense) {
   std::uint64_t seed = 300;
   using Lengths = std::vector<std::int64_t>;
   for (const std::int64_t time : emulated ? Lengths{70} : Lengths{1, 5, 64, 130})
@@ -91,8 +91,8 @@ TEST(Attention, CrossAttentionSeesEveryKey) {
                              .seed = ++seed});
 }
 
-// A step of decoding: values are read where they stand, unless there is padding between them.
-TEST(Attention, FewQueriesOverWideValues) {
+// A decoding step: reads values in place unless there is padding between them.
+TEST(Attention, FewQueriesOverWideValuesEqualDense) {
   std::uint64_t seed = 400;
   using Lengths = std::vector<std::int64_t>;
   for (const std::int64_t time : emulated ? Lengths{1} : Lengths{1, 4, 5})
@@ -111,7 +111,7 @@ TEST(Attention, FewQueriesOverWideValues) {
                                .seed = ++seed});
 }
 
-// Random combinations of everything.
+// Random combinations of all options.
 TEST(Attention, AnyCombinationEqualsDense) {
   const Random random = Random(7).child("combinations");
   for (std::uint64_t seed = 0; seed < (slow ? 8 : 120); ++seed) {
@@ -136,7 +136,7 @@ TEST(Attention, AnyCombinationEqualsDense) {
   }
 }
 
-TEST(Attention, DocumentsOfARowEqualDense) {
+TEST(Attention, PackedDocumentsEqualDense) {
   std::uint64_t seed = 900;
   for (const DType dtype : dtypes)
     for (const std::int64_t document : {3, 40, 150})
@@ -161,7 +161,7 @@ TEST(Attention, DocumentsOfARowEqualDense) {
       }
 }
 
-TEST(Attention, HeadsThatShareKeysEqualDense) {
+TEST(Attention, GroupedHeadsEqualDense) {
   std::uint64_t seed = 950;
   for (const DType dtype : dtypes)
     for (const std::int64_t key_heads : {1, 3})
@@ -194,13 +194,13 @@ TEST(Attention, HeadsThatShareKeysEqualDense) {
       }
 }
 
-// What is added to stays, though each head's part is made by itself.
-TEST(Attention, GradientsOfSharedKeysAreAddedTo) {
+// Adds to existing gradients although each head computes its part separately.
+TEST(Attention, AddsToGradientsOfSharedKeys) {
   const AttentionCase c{
       .time = 70, .keys = 80, .heads = 4, .key_heads = 2, .dim = 8, .value_dim = 8, .seed = 5};
   const Device device = fresh_device();
   AttentionGradient g = make_attention(c, device);
-  const AttentionResult wanted = run_attention(g);
+  const AttentionResult expected = run_attention(g);
   g.add = true;
   for (const Tensor& gradient : {g.dquery, g.dkey, g.dvalue})
     for (double& x : gradient.span<double>()) x = 3;
@@ -209,9 +209,9 @@ TEST(Attention, GradientsOfSharedKeysAreAddedTo) {
     ASSERT_EQ(more.size(), than.size());
     for (std::size_t i = 0; i < more.size(); ++i) EXPECT_NEAR(more[i], than[i] + 3, 1e-13);
   };
-  expect_more(found.dquery, wanted.dquery);
-  expect_more(found.dkey, wanted.dkey);
-  expect_more(found.dvalue, wanted.dvalue);
+  expect_more(found.dquery, expected.dquery);
+  expect_more(found.dkey, expected.dkey);
+  expect_more(found.dvalue, expected.dvalue);
 }
 
 TEST(Attention, CappedScoresEqualDense) {
@@ -239,8 +239,8 @@ TEST(Attention, CappedScoresEqualDense) {
       }
 }
 
-// With a row of its own for each, of any length.
-TEST(Attention, DocumentsOfARowEqualRowsOfTheirOwn) {
+// One row per document, of any length.
+TEST(Attention, PackedDocumentsEqualSeparateRows) {
   const std::vector<std::int64_t> lengths = emulated
                                                 ? std::vector<std::int64_t>{70, 1, 20}
                                                 : std::vector<std::int64_t>{70, 1, 200, 64, 31};
@@ -277,7 +277,7 @@ TEST(Attention, DocumentsOfARowEqualRowsOfTheirOwn) {
   ASSERT_EQ(together.out.size(), static_cast<std::size_t>(whole.forward.out.elements()));
 }
 
-TEST(Attention, AReachThatGoesBackIsRefused) {
+TEST(Attention, RejectsInvalidLookback) {
   if (emulated) GTEST_SKIP() << "the host does not read what is on a device";
   const Device device = fresh_device();
   const AttentionGradient g =
@@ -296,7 +296,7 @@ TEST(Attention, AReachThatGoesBackIsRefused) {
   }
 }
 
-TEST(Attention, RowsThatSeeNoKeyAreZeroWithoutGradient) {
+TEST(Attention, RowsWithoutKeysHaveZeroOutputAndGradient) {
   for (const DType dtype : dtypes) {
     AttentionCase c{.batch = 2,
                     .time = 70,
@@ -322,7 +322,7 @@ TEST(Attention, RowsThatSeeNoKeyAreZeroWithoutGradient) {
   }
 }
 
-// What stands in the rows of padding is not read into any product.
+// NaN in padded rows does not reach any product.
 void expect_padding_unread(std::int64_t time, std::int64_t dim) {
   for (const DType dtype : dtypes) {
     AttentionCase c{.batch = 3,
@@ -355,7 +355,7 @@ void expect_padding_unread(std::int64_t time, std::int64_t dim) {
   }
 }
 
-TEST(Attention, PaddingMayHoldNotANumber) {
+TEST(Attention, IgnoresNanInPadding) {
   expect_padding_unread(emulated ? 20 : 80, 8);
   expect_padding_unread(2, 64);
 }
@@ -383,21 +383,21 @@ TEST(Attention, ExtremeScoresStayFinite) {
                                   &r.dcontent_bias,
                                   &r.dposition_bias})
       for (const double x : *values) ASSERT_TRUE(std::isfinite(x)) << name_of(dtype);
-    // A score of 1e4 is rounded at 1e-12, which the gradient multiplies by products of inputs of
-    // 2e4: here equality means less than with scores of 1.
+    // A score of 1e4 is rounded at 1e-12, which the gradient multiplies by input products of 2e4.
+    // The tolerance is therefore wider than for scores of 1.
     if (dtype == DType::f64) {
       const AttentionGradient g = make_attention(c, device);
       const AttentionResult found = run_attention(g);
-      const AttentionResult wanted = dense_attention(g);
-      EXPECT_LE(distance(found.out, wanted.out), 1e-12);
-      EXPECT_LE(distance(found.log_sum_exp, wanted.log_sum_exp), 1e-12);
-      expect_close(found, wanted, 1e-7, c.to_string());
+      const AttentionResult expected = dense_attention(g);
+      EXPECT_LE(distance(found.out, expected.out), 1e-12);
+      EXPECT_LE(distance(found.log_sum_exp, expected.log_sum_exp), 1e-12);
+      expect_close(found, expected, 1e-7, c.to_string());
     }
   }
 }
 
-// A rank that has some of the batch rows and heads computes the numbers of the whole.
-TEST(Attention, SplitOfBatchAndHeadsGivesTheSameNumbers) {
+// A rank that has some batch rows and heads computes the values of the full call.
+TEST(Attention, ShardOfBatchAndHeadsMatchesFullResult) {
   AttentionCase c{.batch = 2,
                   .time = 66,
                   .keys = 80,
@@ -448,7 +448,7 @@ class Threads {
   int before_;
 };
 
-TEST(Attention, ForwardDoesNotDependOnTheNumberOfThreads) {
+TEST(Attention, ForwardDoesNotDependOnThreadCount) {
   AttentionCase c{.batch = 1,
                   .time = 600,
                   .keys = 700,
@@ -458,16 +458,16 @@ TEST(Attention, ForwardDoesNotDependOnTheNumberOfThreads) {
                   .relative = true,
                   .dtype = DType::f32};
   const Device device = fresh_device();
-  const AttentionResult wanted = [&] {
+  const AttentionResult expected = [&] {
     const Threads one(1);
     return run_attention(make_attention(c, device));
   }();
   for (const int count : {2, 3, 5, 8}) {
     const Threads threads(count);
     const AttentionResult found = run_attention(make_attention(c, device));
-    EXPECT_EQ(found.out, wanted.out) << count;
-    EXPECT_EQ(found.log_sum_exp, wanted.log_sum_exp) << count;
-    expect_close(found, wanted, 1e-5, fmt::format("{} threads", count));
+    EXPECT_EQ(found.out, expected.out) << count;
+    EXPECT_EQ(found.log_sum_exp, expected.log_sum_exp) << count;
+    expect_close(found, expected, 1e-5, fmt::format("{} threads", count));
     const AttentionResult again = run_attention(make_attention(c, device));
     EXPECT_EQ(again.dquery, found.dquery) << count;
     EXPECT_EQ(again.dkey, found.dkey) << count;
@@ -477,7 +477,7 @@ TEST(Attention, ForwardDoesNotDependOnTheNumberOfThreads) {
 }
 
 // Long enough for several key blocks, runs of them, and query blocks.
-TEST(Attention, LongSequencesEqualDenseOnAnyNumberOfThreads) {
+TEST(Attention, LongSequencesEqualDenseForAnyThreadCount) {
   for (const int count : {1, 2, 7}) {
     const Threads threads(count);
     expect_equals_dense({.batch = 1,
@@ -501,9 +501,8 @@ TEST(Attention, LongSequencesEqualDenseOnAnyNumberOfThreads) {
   }
 }
 
-// As with OMP_DYNAMIC or OMP_THREAD_LIMIT: a call inside a parallel region gets one thread, however
-// many it asks for.
-TEST(Attention, AnyNumberOfThreadsBelowThatAskedForLosesNothing) {
+// As with OMP_DYNAMIC or OMP_THREAD_LIMIT: a call inside a parallel region gets only one thread.
+TEST(Attention, SmallerThreadCountThanRequestedEqualsDense) {
   const Threads threads(4);
   const Device device = fresh_device();
   const AttentionGradient g = make_attention({.batch = 2,
@@ -521,7 +520,7 @@ TEST(Attention, AnyNumberOfThreadsBelowThatAskedForLosesNothing) {
   expect_close(found, dense_attention(g), tolerance(DType::f64), "on one thread");
 }
 
-TEST(Attention, GradientsAreThoseOfFiniteDifferences) {
+TEST(Attention, GradientsMatchFiniteDifferences) {
   if (emulated) GTEST_SKIP() << "too slow; the definition's gradients are compared above";
   const AttentionCase c{.batch = 1,
                         .time = 5,
@@ -562,7 +561,7 @@ TEST(Attention, GradientsAreThoseOfFiniteDifferences) {
   expect_gradient(g.forward.relative->position_bias, g.dposition_bias, 0.5);
 }
 
-TEST(Attention, CountsNoPairsOfDifferentDocuments) {
+TEST(Attention, FlopsExcludePairsOfDifferentDocuments) {
   if (emulated) GTEST_SKIP() << "the host does not read what is on a device";
   const Device device = fresh_device();
   const AttentionGradient g = make_attention({.batch = 2,
@@ -586,7 +585,7 @@ TEST(Attention, CountsNoPairsOfDifferentDocuments) {
   EXPECT_EQ(attention_flops(g.forward), 2.0 * (4 + 6) * pairs * 3);
 }
 
-TEST(Attention, CountsTheOperationsOfAllowedPairs) {
+TEST(Attention, FlopsCountAllowedPairs) {
   const Device device = fresh_device();
   AttentionCase c{.batch = 2, .time = 5, .keys = 8, .heads = 3, .dim = 4, .value_dim = 6};
   // 4 + 5 + 6 + 7 + 8 pairs.
@@ -607,8 +606,8 @@ TEST(Attention, CountsTheOperationsOfAllowedPairs) {
   EXPECT_EQ(attention_backward_flops(g.forward), 2.0 * (3 * 8 + 2 * 6) * pairs * 3);
 }
 
-// Of rows whose lengths nobody has said.
-TEST(Attention, CountsPaddingOfADryDeviceAsKeys) {
+// Row lengths are unknown on the meta device.
+TEST(Attention, FlopsCountPaddingOnMetaDevice) {
   const Device device = Device::meta();
   const auto tensor = [&](const Shape& shape, DType dtype) {
     return Tensor::empty(shape, dtype, device);
@@ -634,7 +633,7 @@ TEST(Attention, CountsPaddingOfADryDeviceAsKeys) {
   EXPECT_EQ(device.state().flops(), (1 + 2.5) * forward);
 }
 
-TEST(Attention, RefusesTensorsThatDoNotFit) {
+TEST(Attention, RejectsMismatchedTensors) {
   const Device device = fresh_device();
   Attention a = make_attention({.time = 3, .keys = 4, .dim = 8, .value_dim = 8}, device).forward;
   a.value = Tensor::zeros({1, 5, 1, 8}, DType::f64, device);
@@ -648,8 +647,8 @@ TEST(Attention, RefusesTensorsThatDoNotFit) {
   }
 }
 
-// Of scores that are hidden it would make the largest.
-TEST(Attention, RefusesANegativeScale) {
+// A negative scale would make masked scores the largest.
+TEST(Attention, RejectsNegativeScale) {
   const Device device = fresh_device();
   const Attention a = make_attention({.time = 3, .keys = 3, .scale = -0.5}, device).forward;
   try {
@@ -661,7 +660,7 @@ TEST(Attention, RefusesANegativeScale) {
   }
 }
 
-TEST(Attention, NothingToAttendToIsNotAnError) {
+TEST(Attention, SupportsEmptyKeysAndBatch) {
   const Device device = fresh_device();
   const AttentionResult none = run_attention(
       make_attention({.time = 3, .keys = 0, .dim = 4, .value_dim = 4, .causal = false}, device));

@@ -1,5 +1,5 @@
-// The dtypes and head widths that matrix units of a GPU take, with what is done to scores on the
-// way from one product to the next.
+// The dtypes and head widths that GPU matrix units support, with all processing of scores between
+// the products.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -22,7 +22,7 @@ HeadMasks by_head() {
   return HeadMasks({Mask(), local, local});
 }
 
-// Each takes more than one tile either way, and ends within one.
+// Each case has several tiles of queries or keys, and ends within a tile.
 const std::vector<AttentionCase>& cases() {
   static const std::vector<AttentionCase> all = {
       {.time = 70, .keys = 140},
@@ -39,15 +39,15 @@ const std::vector<AttentionCase>& cases() {
       {.time = 130, .keys = 130, .window = 70, .relative = true, .dropout = 0.2},
       {.time = 67, .keys = 100, .causal = false, .key_table = true, .value_table = true},
       {.time = 66, .keys = 70, .relative = true, .span = 2},
-      // Whole diagonals of tiles without any that counts.
+      // Full diagonals of tiles without an allowed pair.
       {.time = 270, .keys = 270, .relative = true, .rules = HeadMasks(masks::stride(256))},
       {.batch = 2, .time = 65, .keys = 65, .relative = true, .slopes = true, .span = 1},
       {.time = 65, .keys = 65, .value_table = true, .span = 1, .dropout = 0.2},
       {.time = 66, .keys = 130, .padded = true, .key_table = true, .slopes = true, .span = 2},
-      // A tile's next one is not its neighbour, by query as by key.
+      // The next tile is not adjacent, in queries and in keys.
       {.time = 200, .keys = 200, .key_table = true, .value_table = true, .rules = with_gaps()},
       {.time = 200, .keys = 200, .relative = true, .rules = with_gaps()},
-      // Heads of several plans, the second of which have tables of their own too.
+      // Heads of several plans. Those of the second plan also have their own tables.
       {.batch = 2, .time = 70, .keys = 70, .heads = 3, .relative = true, .rules = by_head()},
       {.time = 70,
        .keys = 100,
@@ -60,10 +60,10 @@ const std::vector<AttentionCase>& cases() {
       {.time = 66, .keys = 70, .slopes = true, .span = 2},
       {.time = 70, .keys = 100, .sorted = true, .hash = 2},
       {.time = 70, .keys = 130, .padded = true, .sorted = true, .buckets = true},
-      // Terms on tiles all of whose pairs count.
+      // Terms on tiles whose pairs are all allowed.
       {.time = 130, .keys = 130, .slopes = true, .span = 1},
       {.time = 128, .keys = 131, .causal = false, .hash = 1, .dropout = 0.3},
-      // A bias by distance has no kernels of its own but for its gradient.
+      // A distance bias has no specialized kernels except for its gradient.
       {.time = 130, .keys = 130, .heads = 2, .bias = true},
       {.batch = 2, .time = 66, .keys = 140, .causal = false, .padded = true, .bias = true},
       {.time = 70, .keys = 100, .heads = 3, .bias = true, .rules = by_head(), .dropout = 0.2},
@@ -94,7 +94,7 @@ bool takes_two_tiles(const AttentionGradient& g) {
   });
 }
 
-TEST(AttentionWidths, MatrixUnitsTakeNarrowDtypesOfTheirWidths) {
+TEST(AttentionWidths, MatrixUnitsSupportNarrowDTypesAtSomeWidths) {
   const auto takes = [](std::int64_t dim, std::int64_t value_dim, DType dtype) {
     return takes_matrix_units(make_attention(
         {.time = 3, .keys = 3, .dim = dim, .value_dim = value_dim, .dtype = dtype}, Device::cpu()));
@@ -111,7 +111,7 @@ TEST(AttentionWidths, MatrixUnitsTakeNarrowDtypesOfTheirWidths) {
 #endif
 
 #ifdef LONGSPAN_CUDA_KERNELS
-TEST(AttentionWidths, WarpGroupsTakeHeadsOf64And128WithoutTablesWhereTheyAreAskedFor) {
+TEST(AttentionWidths, WarpGroupsSupportWidths64And128WithoutTables) {
   const char* const value = std::getenv("LONGSPAN_HOPPER_WGMMA");
   const bool asked_for = value != nullptr && std::string_view(value) == "1";
   const auto takes = [](AttentionCase c, std::int64_t dim) {
@@ -145,14 +145,14 @@ AttentionGradient expect_dense(AttentionCase c,
   return g;
 }
 
-// In parts, which the emulated device's tests share out.
-class AttentionWidthsOf : public ::testing::TestWithParam<std::uint64_t> {};
+// Split into parts, which the test shards of the emulated device divide.
+class AttentionWidthsTest : public ::testing::TestWithParam<std::uint64_t> {};
 constexpr std::uint64_t parts = 4;
-INSTANTIATE_TEST_SUITE_P(Part, AttentionWidthsOf, ::testing::Range(std::uint64_t{0}, parts));
+INSTANTIATE_TEST_SUITE_P(Part, AttentionWidthsTest, ::testing::Range(std::uint64_t{0}, parts));
 
-// What has kernels of its own, for calls with terms and without, and what groups of warps take: in
-// each dtype of each width in turns where it is emulated.
-TEST(AttentionWidths, HeadsOf64And128WithoutTablesEqualDense) {
+// Calls with specialized kernels, with and without terms, and calls that warp groups support.
+// Emulated kernels test dtypes and widths in turn.
+TEST(AttentionWidths, Widths64And128WithoutTablesEqualDense) {
   std::uint64_t seed = 0;
   for (const AttentionCase& c : cases()) {
     if (c.relative || c.key_table || c.value_table) continue;
@@ -163,7 +163,7 @@ TEST(AttentionWidths, HeadsOf64And128WithoutTablesEqualDense) {
   }
 }
 
-TEST_P(AttentionWidthsOf, EqualDenseInNarrowDtypes) {
+TEST_P(AttentionWidthsTest, EqualsDenseInNarrowDTypes) {
   const std::int64_t widths[] = {32, 64, 96, 128};
   std::uint64_t seed = 0, index = 0;
   for (const AttentionCase& c : cases()) {
@@ -179,9 +179,8 @@ TEST_P(AttentionWidthsOf, EqualDenseInNarrowDtypes) {
   }
 }
 
-// Gradients of scores are kept for all pairs of a batch row and a head at once, or for so many at a
-// time, or made again.
-TEST(AttentionWidths, GradientsOfScoresKeptForSomePairsAtATimeEqualDense) {
+// Score gradients are saved for all pairs of batch row and head, for some at a time, or recomputed.
+TEST(AttentionWidths, SavedScoreGradientsOfSomePairsEqualDense) {
   AttentionCase c = {.batch = 2, .time = 66, .keys = 70, .heads = 3, .relative = true};
   const std::int64_t widths[] = {32, 64, 96, 128};
   std::uint64_t seed = 0;
@@ -204,7 +203,7 @@ TEST(AttentionWidths, GradientsOfScoresKeptForSomePairsAtATimeEqualDense) {
       EXPECT_EQ(has_run, any_compiled && *most != '0') << kernel;
     }
 #endif
-    c.dropout = 0.2;  // what a kernel for any terms keeps too, in two parts of columns
+    c.dropout = 0.2;  // the kernel for any terms saves this too, in two parts of columns
   }
   c.rules = by_head();
   expect_dense(c, 64, DType::bf16, ++seed);
@@ -212,7 +211,7 @@ TEST(AttentionWidths, GradientsOfScoresKeptForSomePairsAtATimeEqualDense) {
 }
 
 #ifdef LONGSPAN_EMULATED_CUDA
-TEST(AttentionWidths, RangesOfPairsHaveAllOfThemOnceAndNoMoreThanAsked) {
+TEST(AttentionWidths, PairRangesCoverEachPairOnceWithinLimit) {
   for (const std::int64_t heads : {0, 1, 5})
     for (const std::int64_t rows : {0, 1, 4})
       for (const std::int64_t most : {0, 1, 2, 4, 7, 13, 20, 100}) {
@@ -232,8 +231,8 @@ TEST(AttentionWidths, RangesOfPairsHaveAllOfThemOnceAndNoMoreThanAsked) {
       }
 }
 
-// Half a GiB for those of 16,384 tiles a pair: four, with blocks enough where keys have 128 tiles.
-TEST(AttentionWidths, GradientsOfScoresAreKeptAsFarAsThereIsRoom) {
+// Half a GiB holds four pairs of 16,384 tiles each, with enough blocks if keys have 128 tiles.
+TEST(AttentionWidths, SavesScoreGradientsWithinMemoryLimit) {
   const auto kept = [](AttentionCase c, std::int64_t rows) {
     c.causal = false;
     c.dim = c.value_dim = 32;
@@ -264,11 +263,11 @@ TEST(AttentionWidths, GradientsOfScoresAreKeptAsFarAsThereIsRoom) {
   other.relative = false;
   EXPECT_EQ(kept(other, 1), 0);
 
-  // What the environment asks for, as far as there is room.
-  for (const auto& [asked, wanted] :
+  // Values of the environment variable, up to the memory limit.
+  for (const auto& [asked, expected] :
        {std::pair("1000", 4), {"3", 3}, {"0", 0}, {"9223372036854775807", 4}}) {
     ::setenv("LONGSPAN_MAX_SAVED_PAIRS", asked, 1);
-    EXPECT_EQ(kept(large, 100), wanted) << asked;
+    EXPECT_EQ(kept(large, 100), expected) << asked;
   }
   for (const char* const asked : {"", "all", "-1", "1e3", " 1", "9223372036854775808"}) {
     ::setenv("LONGSPAN_MAX_SAVED_PAIRS", asked, 1);
@@ -278,16 +277,16 @@ TEST(AttentionWidths, GradientsOfScoresAreKeptAsFarAsThereIsRoom) {
 }
 #endif
 
-// So many that all multiprocessors of a GPU have blocks of two tiles of queries.
+// Enough heads to give all multiprocessors of a GPU blocks of two query tiles.
 #if defined(LONGSPAN_CUDA_KERNELS) && !defined(LONGSPAN_EMULATED_CUDA)
 constexpr std::int64_t enough_heads = 160;
 #else
 constexpr std::int64_t enough_heads = 1;
 #endif
 
-// Neighbouring tiles of queries that share what they both see: an odd number of them, masks under
-// which one of two sees tiles of keys that the other does not, none at all, or padding.
-std::vector<AttentionCase> neighbouring_tiles() {
+// Neighboring query tiles that share key tiles: an odd number of tiles, masks that give one of two
+// tiles more key tiles or none, and padding.
+std::vector<AttentionCase> neighboring_tiles() {
   const AttentionCase sizes = {.time = 130, .keys = 130, .heads = enough_heads};
   std::vector<AttentionCase> all(9, sizes);
   all[0].keys = 190;
@@ -297,16 +296,16 @@ std::vector<AttentionCase> neighbouring_tiles() {
   all[2].rules = with_gaps();
   all[3].time = all[3].keys = 200;
   all[3].window = 20;
-  all[4].query_begin = 0;  // the first tile sees nothing
+  all[4].query_begin = 0;  // the first tile has no keys
   all[4].time = 200;
   all[4].keys = 66;
   all[4].key_begin = 64;
-  all[5].query_begin = 0;  // the last of four
+  all[5].query_begin = 0;  // the last of four tiles has no keys
   all[5].time = 200;
   all[5].keys = 40;
   all[5].window = 150;
   all[6].sorted = true;
-  // Pairs pass over one tile of keys, or two.
+  // Pairs skip one key tile, or two.
   all[7].time = all[7].keys = 330;
   all[7].rules = HeadMasks(masks::stride(250) | masks::window(5, 0));
   all[8].time = all[8].keys = 400;
@@ -319,7 +318,7 @@ void expect_dense_in_turns(const AttentionCase& c,
                            std::uint64_t& seed) {
   for (const std::int64_t width : widths)
     for (const DType dtype : {DType::bf16, DType::f16}) {
-      // Where it takes long: one of as many as a case has, or of two.
+      // Slow builds test one combination of each case. A GPU tests every second one.
       const std::uint64_t all = 2 * widths.size(), of = slow ? all : enough_heads > 1 ? 2 : 1;
       const std::uint64_t turn = seed / all % of;
       if (seed++ % of != turn) continue;
@@ -329,7 +328,7 @@ void expect_dense_in_turns(const AttentionCase& c,
       const AttentionGradient g = expect_dense(c, width, dtype, seed);
 #ifdef LONGSPAN_EMULATED_CUDA
       EXPECT_TRUE(takes_two_tiles(g));
-      // Of terms and tiles a kernel's name has numbers: that of the compiled one has run.
+      // A kernel's mangled name contains its numbers of terms and tiles: ELi2EEEv has two tiles.
       const bool any_compiled = !counting.kernels.empty();
       const bool by_two = std::ranges::any_of(counting.kernels, [](const auto& kernel) {
         return kernel.first.find("attend_matrices") != std::string::npos &&
@@ -340,15 +339,15 @@ void expect_dense_in_turns(const AttentionCase& c,
     }
 }
 
-TEST(AttentionWidths, NeighbouringTilesOfQueriesEqualDense) {
+TEST(AttentionWidths, NeighboringQueryTilesEqualDense) {
   std::uint64_t seed = 0;
-  for (const AttentionCase& c : neighbouring_tiles()) expect_dense_in_turns(c, {64, 128}, seed);
+  for (const AttentionCase& c : neighboring_tiles()) expect_dense_in_turns(c, {64, 128}, seed);
 }
 
-// The warps of which have other rows, and together one more half of the table.
-TEST(AttentionWidths, NeighbouringTilesOfQueriesWithDistancesEqualDense) {
+// With relative terms, the warps of two tiles read different rows and one more half of the table.
+TEST(AttentionWidths, NeighboringQueryTilesWithDistancesEqualDense) {
   std::uint64_t seed = 0;
-  for (AttentionCase c : neighbouring_tiles()) {
+  for (AttentionCase c : neighboring_tiles()) {
     if (c.sorted) continue;
     for (const bool relative : {true, false}) {
       if (relative && !c.causal) continue;
@@ -359,8 +358,8 @@ TEST(AttentionWidths, NeighbouringTilesOfQueriesWithDistancesEqualDense) {
   }
 }
 
-// Rows that no key is left for, of a tile in which others have some; and sums of parts.
-TEST(AttentionWidths, RowsWithoutAKeyAreZeroBesideOthers) {
+// A row without keys in a tile whose other rows have keys.
+TEST(AttentionWidths, RowsWithoutAKeyAreZeroNextToOthers) {
   AttentionCase c = {.time = 70, .keys = 70, .dim = 64, .value_dim = 64, .dtype = DType::bf16};
   c.rules = HeadMasks(masks::window(masks::unlimited, -1));
   const Device device = fresh_device();
@@ -381,17 +380,17 @@ void expect_added_to_wider(const AttentionCase& c) {
   for (Tensor* gradient : {&g.dquery, &g.dkey, &g.dvalue})
     *gradient = filled(gradient->shape(), DType::f32, 1, device);
   attend_backward(g);
-  const auto expect_added = [](const Tensor& found, const Numbers& wanted) {
+  const auto expect_added = [](const Tensor& found, const Numbers& expected) {
     const Numbers sums = numbers(found);
-    for (std::size_t i = 0; i < wanted.size(); ++i)
-      EXPECT_NEAR(sums[i] - 1, wanted[i], 5e-3 * std::abs(wanted[i]) + 1e-6);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(sums[i] - 1, expected[i], 5e-3 * std::abs(expected[i]) + 1e-6);
   };
   expect_added(g.dquery, rounded.dquery);
   expect_added(g.dkey, rounded.dkey);
   expect_added(g.dvalue, rounded.dvalue);
 }
 
-// By blocks of one tile of queries, and of two.
+// Blocks of one query tile, and of two.
 TEST(AttentionWidths, GradientsAreAddedToWiderSums) {
   AttentionCase c = {
       .time = 65, .keys = 65, .dim = 32, .value_dim = 32, .dtype = DType::bf16, .spread = 0.5};

@@ -10,9 +10,9 @@ using namespace longspan::testing;
 constexpr std::int64_t count = 2, blocks = 4;
 
 template <typename T>
-class BlockWeightsOf : public ::testing::Test {};
+class BlockWeightsTest : public ::testing::Test {};
 using WideTypes = ::testing::Types<double, float>;
-TYPED_TEST_SUITE(BlockWeightsOf, WideTypes);
+TYPED_TEST_SUITE(BlockWeightsTest, WideTypes);
 
 template <typename T>
 SinkhornWeights sinkhorn_of(const Values& scores, std::int64_t iterations, bool noise) {
@@ -28,7 +28,7 @@ SinkhornWeights sinkhorn_of(const Values& scores, std::int64_t iterations, bool 
   return call;
 }
 
-TYPED_TEST(BlockWeightsOf, RowsAndColumnsSumToOne) {
+TYPED_TEST(BlockWeightsTest, SinkhornRowsAndColumnsSumToOne) {
   Values scores = normal_values<TypeParam>(count * blocks * blocks, 1);
   for (double& score : scores) score = std::abs(score) + 0.5;
   SinkhornWeights call = sinkhorn_of<TypeParam>(scores, 20, true);
@@ -46,8 +46,8 @@ TYPED_TEST(BlockWeightsOf, RowsAndColumnsSumToOne) {
     }
 }
 
-// The backward pass against differences of the forward pass.
-TEST(BlockWeights, SinkhornGradient) {
+// Compares the backward pass with differences of the forward pass.
+TEST(BlockWeights, SinkhornGradientMatchesNumericalGradient) {
   const Values scores = normal_values<double>(count * blocks * blocks, 1);
   const Values upstream = normal_values<double>(count * blocks * blocks, 2);
   for (const bool noise : {false, true}) {
@@ -96,7 +96,7 @@ TopWeights top_of(const Values& scores, bool causal) {
   return call;
 }
 
-TYPED_TEST(BlockWeightsOf, TheLargestAreChosenOneAfterAnother) {
+TYPED_TEST(BlockWeightsTest, SelectsLargestScoresInOrder) {
   const Values scores = normal_values<TypeParam>(count * blocks * (blocks + 2), 1);
   for (const bool causal : {false, true}) {
     const TopWeights call = top_of<TypeParam>(scores, causal);
@@ -124,7 +124,7 @@ TYPED_TEST(BlockWeightsOf, TheLargestAreChosenOneAfterAnother) {
   }
 }
 
-TEST(BlockWeights, TopGradient) {
+TEST(BlockWeights, TopGradientMatchesNumericalGradient) {
   const Values scores = normal_values<double>(count * blocks * (blocks + 2), 1);
   for (const bool causal : {false, true}) {
     const TopWeights call = top_of<double>(scores, causal);
@@ -150,7 +150,7 @@ TEST(BlockWeights, TopGradient) {
   }
 }
 
-TEST(BlockWeights, ABlockCountsWhereAnyTokenIsReal) {
+TEST(BlockWeights, CountsBlocksWithRealTokens) {
   const std::vector<std::int64_t> lengths = {0, 1, 3, 4, 9};
   const Tensor length = Tensor::from<std::int64_t>(lengths, {5}, backend_device());
   const Tensor counts = length.empty_like();
@@ -161,8 +161,8 @@ TEST(BlockWeights, ABlockCountsWhereAnyTokenIsReal) {
             (std::vector<std::int64_t>{0, 1, 1, 2, 3}));
 }
 
-// Two blocks of two tokens, the last of which is padding; one head, one mixed block each.
-TEST(BlockWeights, AMixedKeyIsPaddingWhereMostOfItIs) {
+// Two blocks of two tokens, the last of which is padding. One head, one mixed block each.
+TEST(BlockWeights, MarksMixedKeysThatAreMostlyPadding) {
   for (const bool by_largest : {false, true})
     for (const bool by_length : {false, true}) {
       MixedPadding mixed = {.weights = tensor_of<double>({0.7, 0.2, 0.4, 0.45}, {1, 2, 2}),

@@ -37,7 +37,7 @@ void read(ChunkSlots& slots) {
   chunk_slots(backend(), slots);
 }
 
-TEST(ChunkSlots, GoRoundWithinTheRound) {
+TEST(ChunkSlots, WrapsAroundWithinRound) {
   ChunkSlots slots = slots_of(0, 6);
   read(slots);
   EXPECT_EQ(ids_in(slots.query_position), (Ids{4, 3, 2, 1, 0, -1}));
@@ -46,7 +46,7 @@ TEST(ChunkSlots, GoRoundWithinTheRound) {
   EXPECT_EQ(ids_in(slots.key_bucket), (Ids{7, -1, 3, 4, 5, 6, 7, -1}));
 }
 
-TEST(ChunkSlots, APartHasItsNeighboursOnBothSides) {
+TEST(ChunkSlots, PartIncludesNeighborsOnBothSides) {
   ChunkSlots slots = slots_of(2, 2);
   slots.round = 1;
   slots.look_ahead = 2;
@@ -56,7 +56,7 @@ TEST(ChunkSlots, APartHasItsNeighboursOnBothSides) {
   EXPECT_EQ(ids_in(slots.key_bucket), (Ids{1, 1, 2, 8, -1, -1, 1, 1}));
 }
 
-TEST(ChunkSlots, GoRoundOverAllRoundsIntoNoBucketOfThisOne) {
+TEST(ChunkSlots, WrapsAcrossRoundsWithoutBuckets) {
   ChunkSlots slots = slots_of(0, 2);
   slots.wrap_rounds = true;
   slots.look_back = 2;
@@ -71,22 +71,22 @@ TEST(ChunkSlots, GoRoundOverAllRoundsIntoNoBucketOfThisOne) {
   EXPECT_EQ(ids_in(slots.key_bucket), (Ids{5, 6, 7, -1, -1, -1}));
 }
 
-TEST(ChunkSlots, ChunksOfPlaces) {
+TEST(ChunkSlots, MapsPositionsToChunks) {
   const Tensor place = ids32({0, 1, 2, -1, 5, 6}, {6});
   chunk_of_places(backend(), place, 3, place);
   EXPECT_EQ(ids_in(place), (Ids{0, 0, 0, -1, 1, 2}));
 }
 
 constexpr std::int64_t time = 4, slots = 5, heads = 2, dim = 3;
-// Each head has an order of its own; head 1 leaves two slots empty.
+// Each head has its own order. Head 1 leaves two slots empty.
 Tensor positions() { return ids32({3, 1, -1, 0, 2, /**/ -1, 2, 0, -1, 1}, {heads, slots}); }
 std::int64_t row_of(std::int64_t first, std::int64_t head) { return (first * heads + head) * dim; }
 
 template <typename T>
-class SlotRowsOf : public ::testing::Test {};
-TYPED_TEST_SUITE(SlotRowsOf, FloatingTypes);
+class SlotRowsTest : public ::testing::Test {};
+TYPED_TEST_SUITE(SlotRowsTest, FloatingTypes);
 
-TYPED_TEST(SlotRowsOf, GatherTakesTheRowOfEachHead) {
+TYPED_TEST(SlotRowsTest, GatherReadsRowOfEachHead) {
   const Values whole = normal_values<TypeParam>(time * heads * dim, 1);
   const Tensor rows = poisoned<TypeParam>({slots, heads, dim});
   gather_slots(backend(), tensor_of<TypeParam>(whole, {time, heads, dim}), positions(), rows);
@@ -101,8 +101,8 @@ TYPED_TEST(SlotRowsOf, GatherTakesTheRowOfEachHead) {
       }
 }
 
-// What gathering is to a function, scattering is to its gradient: <gather(x), y> = <x, scatter(y)>.
-TYPED_TEST(SlotRowsOf, ScatterIsTheTransposeOfGather) {
+// Scattering is the adjoint of gathering: <gather(x), y> = <x, scatter(y)>.
+TYPED_TEST(SlotRowsTest, ScatterIsTransposeOfGather) {
   const Values rows = normal_values<TypeParam>(slots * heads * dim, 2);
   const auto run = [&]<typename D>(TypeTag<D>) {
     const Values before = normal_values<D>(time * heads * dim, 3);
@@ -128,7 +128,7 @@ TYPED_TEST(SlotRowsOf, ScatterIsTheTransposeOfGather) {
   run(TypeTag<Accumulator<TypeParam>>());
 }
 
-TYPED_TEST(SlotRowsOf, MergeWeighsByTheLogSumExp) {
+TYPED_TEST(SlotRowsTest, MergeWeightsByLogSumExp) {
   using A = Accumulator<TypeParam>;
   const Values out = normal_values<A>(time * heads * dim, 1);
   const Values part = normal_values<TypeParam>(slots * heads * dim, 2);
@@ -162,7 +162,7 @@ TYPED_TEST(SlotRowsOf, MergeWeighsByTheLogSumExp) {
   expect_close(values_of(merge.log_sum_exp), expected_sums, tolerance<A>());
 }
 
-TEST(SlotValues, AreZeroInEmptySlots) {
+TEST(ChunkSlots, GatheredValuesAreZeroInEmptySlots) {
   const Tensor values = poisoned<float>({heads, slots});
   gather_slot_values(backend(),
                      tensor_of<float>({1, 2, 3, 4, /**/ 5, 6, 7, 8}, {heads, time}),

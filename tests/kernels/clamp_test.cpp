@@ -28,12 +28,12 @@ void expect_clamped() {
   }
 }
 
-TEST(Clamp, HoldsEveryNumberToTheRange) {
+TEST(Clamp, LimitsValuesToRangeAndKeepsNan) {
   expect_clamped<float>();
   expect_clamped<double>();
 }
 
-TEST(Clamp, RefusesWhatHasNoRange) {
+TEST(Clamp, RejectsEmptyRangeAndNarrowDTypes) {
   const Tensor x = tensor_of<double>({1}, {1});
   EXPECT_THROW(clamp(backend(), x, 1, 0), Failure);
   EXPECT_THROW(clamp(backend(), tensor_of<BFloat16>({1}, {1}), 0, 1), Failure);

@@ -23,7 +23,7 @@ Tensor lengths_of(const std::vector<std::int64_t>& lengths) {
   return Tensor::from<std::int64_t>(lengths, {std::ssize(lengths)}, backend_device());
 }
 
-// Few different numbers, so that many are equal.
+// Few distinct values, so that many are equal.
 template <typename T>
 Values scores_of(std::int64_t time) {
   Values scores = normal_values<T>(batch * heads * clusters * time, 3, 2);
@@ -32,10 +32,10 @@ Values scores_of(std::int64_t time) {
 }
 
 template <typename T>
-class ClustersOf : public ::testing::Test {};
-TYPED_TEST_SUITE(ClustersOf, FloatingTypes);
+class ClustersTest : public ::testing::Test {};
+TYPED_TEST_SUITE(ClustersTest, FloatingTypes);
 
-TYPED_TEST(ClustersOf, MembersAreTheMostSimilarAndTheEarlierOfEquals) {
+TYPED_TEST(ClustersTest, MembersHaveHighestScoresAndTiesPreferEarlier) {
   using A = Accumulator<TypeParam>;
   for (const std::int64_t time : {1, 7, 300})
     for (const std::int64_t width : {std::int64_t{1}, std::int64_t{3}, time, time + 2})
@@ -66,7 +66,7 @@ TYPED_TEST(ClustersOf, MembersAreTheMostSimilarAndTheEarlierOfEquals) {
       }
 }
 
-TYPED_TEST(ClustersOf, NearestIsTheFirstOfEqualsAndSumsAreOfItsTokens) {
+TYPED_TEST(ClustersTest, NearestPrefersFirstOfTiesAndSumsItsTokens) {
   using A = Accumulator<TypeParam>;
   constexpr std::int64_t time = 50, dim = 3;
   const std::vector<std::int64_t> lengths = {20, time};
@@ -107,7 +107,7 @@ TYPED_TEST(ClustersOf, NearestIsTheFirstOfEqualsAndSumsAreOfItsTokens) {
   EXPECT_EQ(values_of(add.counts), counts);
 }
 
-TYPED_TEST(ClustersOf, CentroidsFollowTheirTokensAndStayWithoutAny) {
+TYPED_TEST(ClustersTest, CentroidsFollowTokensAndStayWithoutAny) {
   using A = Accumulator<TypeParam>;
   for (const bool unit : {false, true}) {
     UpdateCentroids move = {.centroids = tensor_of<A>({0.6, 0.8, 1, 0}, {1, 2, 2}),
@@ -123,7 +123,7 @@ TYPED_TEST(ClustersOf, CentroidsFollowTheirTokensAndStayWithoutAny) {
   }
 }
 
-TYPED_TEST(ClustersOf, RowsAreDividedByTheirCountAndNothingStaysZero) {
+TYPED_TEST(ClustersTest, DividesRowsByCountAndReturnsZeroForEmpty) {
   using A = Accumulator<TypeParam>;
   const DivideRows divide = {.x = tensor_of<TypeParam>({2, 4, nan, nan, 3, 6}, {3, 2}),
                              .count = tensor_of<A>({2, 0, 1}, {3}),

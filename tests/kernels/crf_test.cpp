@@ -9,7 +9,7 @@ using namespace longspan::testing;
 
 using Ids = std::vector<std::int64_t>;
 
-// A chain in double, and what is expected of it.
+// A chain in double, with its gold tags.
 struct Case {
   std::int64_t rows, time, tags;
   Values emissions = {}, start = {}, transitions = {}, end = {};
@@ -52,7 +52,7 @@ Case random_case(const Shape& shape, const Ids& lengths, std::uint64_t seed = 1)
     const auto tag =
         random.word(static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(one.tags);
     one.gold.push_back(read ? static_cast<std::int64_t>(tag) : -100);
-    for (std::int64_t c = 0; c < one.tags && !read; ++c)  // what is not read may be anything
+    for (std::int64_t c = 0; c < one.tags && !read; ++c)  // unread values may be anything
       one.emissions[static_cast<std::size_t>(i * one.tags + c)] = nan;
   }
   return one;
@@ -66,7 +66,7 @@ double log_sum_exp(const Values& x) {
   return largest + std::log(sum);
 }
 
-// By the textbook: forward and backward scores of the whole row.
+// Textbook reference: forward and backward scores of the full row.
 struct Expected {
   Values losses, log_partition, demissions, dstart, dtransitions, dend;
 };
@@ -167,7 +167,7 @@ struct Answer {
     const Tensor here = path.tags.to_host();
     return {here.span<std::int64_t>().begin(), here.span<std::int64_t>().end()};
   }
-  // Of what was 1 before.
+  // Subtracts the initial value, 1.
   static Values added(const Tensor& tensor) {
     Values values = values_of(tensor);
     for (double& value : values) value -= 1;
@@ -182,10 +182,10 @@ struct Answer {
 };
 
 template <typename T>
-class LinearChainOf : public ::testing::Test {};
-TYPED_TEST_SUITE(LinearChainOf, FloatingTypes);
+class CrfTest : public ::testing::Test {};
+TYPED_TEST_SUITE(CrfTest, FloatingTypes);
 
-TYPED_TEST(LinearChainOf, LossesAndGradientsEqualForwardAndBackwardScores) {
+TYPED_TEST(CrfTest, LossesAndGradientsMatchForwardBackward) {
   using A = Accumulator<TypeParam>;
   for (const Shape& shape : {Shape{3, 6, 1}, Shape{40, 5, 2}, Shape{4, 7, 17}, Shape{2, 4, 70}}) {
     SCOPED_TRACE(shape.to_string());
@@ -206,8 +206,8 @@ TYPED_TEST(LinearChainOf, LossesAndGradientsEqualForwardAndBackwardScores) {
   }
 }
 
-// Every path there is, the partition and the best one.
-TYPED_TEST(LinearChainOf, PartitionAndBestPathAreThoseOfAllPaths) {
+// Enumerates every path.
+TYPED_TEST(CrfTest, PartitionAndBestPathMatchEnumeration) {
   const Case one = random_case<TypeParam>({6, 5, 3}, {5, 4, 1, 0, 3, 5});
   const Answer<TypeParam> run(one);
   Values partitions, scores;
@@ -235,7 +235,7 @@ TYPED_TEST(LinearChainOf, PartitionAndBestPathAreThoseOfAllPaths) {
   EXPECT_EQ(run.best(), best);
 }
 
-TYPED_TEST(LinearChainOf, OfEqualPathsTheLowestTagsAreTaken) {
+TYPED_TEST(CrfTest, TiedPathsUseLowestTags) {
   Case one = random_case<TypeParam>({2, 4, 40}, {4, 3});
   for (Values* const values : {&one.emissions, &one.start, &one.transitions, &one.end})
     std::ranges::fill(*values, 0);
@@ -245,14 +245,15 @@ TYPED_TEST(LinearChainOf, OfEqualPathsTheLowestTagsAreTaken) {
   EXPECT_EQ(Answer<TypeParam>(one).best(), (Ids{33, 35, 33, 35, 0, 33, 35, -1}));
 }
 
-TYPED_TEST(LinearChainOf, WhatIsForbiddenHasNoProbabilityAndNoNan) {
+TYPED_TEST(CrfTest, ForbiddenTagsHaveZeroProbabilityWithoutNan) {
   using A = Accumulator<TypeParam>;
-  // Tags O, B, I: I neither begins nor follows O. Row 1 is gold of that, row 2 may be nothing.
+  // Tags O, B, I: I neither starts a row nor follows O. The gold tags of row 1 violate this, and
+  // row 2 has no possible path.
   Case one = random_case<TypeParam>({3, 4, 3}, {4, 4, 2});
   one.start[2] = one.transitions[2] = -infinity;
   one.gold = {0, 1, 2, 0, 0, 2, 1, 0, 1, 1, -1, -1};
   for (std::size_t i = 0; i < 3; ++i) one.emissions[24 + 3 + i] = -infinity;
-  one.emissions[3] = -infinity;  // row 0 is not O at 1
+  one.emissions[3] = -infinity;  // forbids O at position 1 of row 0
   one.dlosses = {1, 0.5, 0.25};
   const Answer<TypeParam> run(one);
   const Expected expected = expected_of(one);
@@ -272,7 +273,7 @@ TYPED_TEST(LinearChainOf, WhatIsForbiddenHasNoProbabilityAndNoNan) {
   expect_close(first,
                Values(expected.demissions.begin(), expected.demissions.begin() + 24),
                std::max(tolerance<TypeParam>(), accurate));
-  // Only what row 1 wrongly has: minus one observed pair.
+  // Only the violation in row 1 contributes: minus one observed pair.
   EXPECT_EQ(run.added(run.gradient.dtransitions)[2], -0.5);
   const Ids best = run.best();
   for (std::size_t r = 0; r < 2; ++r) {
@@ -283,9 +284,8 @@ TYPED_TEST(LinearChainOf, WhatIsForbiddenHasNoProbabilityAndNoNan) {
   EXPECT_EQ(values_of(run.path.scores)[2], -infinity);
 }
 
-// In float the partition of so many steps has lost three digits; what it is the difference of has
-// not.
-TEST(Crf, LongRowsLoseNoDigits) {
+// In float the partition of this many steps loses three digits, but the loss keeps them.
+TEST(Crf, LongRowsKeepPrecision) {
   const std::int64_t time = emulated ? 500 : 20000;
   const Case one = random_case<float>({1, time, 5}, {time});
   const Answer<float> run(one);
@@ -297,7 +297,7 @@ TEST(Crf, LongRowsLoseNoDigits) {
   expect_close(values_of(exact.gradient.demissions), expected.demissions, 1e-9);
 }
 
-TEST(Crf, ATagThatThereIsNotMakesTheLossNan) {
+TEST(Crf, InvalidTagMakesLossNan) {
   Case one = random_case<double>({3, 3, 2}, {3, 3, 3});
   one.gold[0] = 2;
   one.gold[5] = -1;
@@ -307,7 +307,7 @@ TEST(Crf, ATagThatThereIsNotMakesTheLossNan) {
   EXPECT_TRUE(std::isfinite(losses[2]));
 }
 
-TEST(Crf, RowsWithoutLengthsAreWholeAndNoRowsAreNothing) {
+TEST(Crf, SupportsMissingLengthsAndEmptyBatch) {
   const Case one = random_case<double>({3, 4, 3}, {4, 4, 4});
   Answer<double> run(one);
   CrfLosses whole = run.losses;
@@ -317,13 +317,13 @@ TEST(Crf, RowsWithoutLengthsAreWholeAndNoRowsAreNothing) {
   EXPECT_TRUE(same_bits(whole.losses, run.losses.losses));
   const Answer<double> none(random_case<double>({0, 4, 3}, {}));
   EXPECT_EQ(values_of(none.gradient.dtransitions), Values(9, 1));
-  // Lengths beyond the tensor are no reason to read there.
+  // Lengths beyond the tensor do not extend reads.
   Case beyond = one;
   beyond.lengths = {9, 4, -3};
   EXPECT_EQ(values_of(Answer<double>(beyond).losses.losses)[0], values_of(whole.losses)[0]);
 }
 
-TEST(Crf, GradientsDoNotDependOnTheNumberOfThreads) {
+TEST(Crf, GradientsDoNotDependOnThreadCount) {
   const Case one = random_case<float>({70, 9, 20}, Ids(70, 9));
   const auto with = [&](int threads) {
     return with_threads(threads, [&] { return Answer<float>(one).gradient; });
@@ -335,32 +335,32 @@ TEST(Crf, GradientsDoNotDependOnTheNumberOfThreads) {
   EXPECT_TRUE(same_bits(a.dend, b.dend));
 }
 
-TEST(Crf, WrongShapesAreNamed) {
+TEST(Crf, RejectsWrongShapesAndDTypes) {
   const Answer<float> run(random_case<float>({2, 3, 4}, {3, 2}));
-  const auto refuses = [](auto call, const auto& change, const auto& kernel) {
+  const auto rejects = [](auto call, const auto& change, const auto& kernel) {
     change(call);
     EXPECT_THROW(kernel(backend(), call), Failure);
   };
   const auto losses = [](auto on, const auto& call) { crf_losses(on, call); };
   const auto backward = [](auto on, const auto& call) { crf_backward(on, call); };
   const auto path = [](auto on, const auto& call) { crf_viterbi(on, call); };
-  refuses(
+  rejects(
       run.losses, [](auto& call) { call.chain.lengths = ids_of({3}); }, losses);
-  refuses(
+  rejects(
       run.losses, [](auto& call) { call.chain.start = poisoned<double>({4}); }, losses);
-  refuses(
+  rejects(
       run.losses,
       [](auto& call) {
         call.growth = poisoned<float>({2, 3});
       },
       losses);
-  refuses(
+  rejects(
       run.losses, [](auto& call) { call.tags = Tensor(); }, losses);
-  refuses(
+  rejects(
       run.gradient, [](auto& call) { call.dtransitions = poisoned<float>({4}); }, backward);
-  refuses(
+  rejects(
       run.path, [](auto& call) { call.scores = poisoned<float>({3}); }, path);
-  refuses(
+  rejects(
       run.path,
       [](auto& call) {
         call.chain.emissions = poisoned<float>({2, 12});

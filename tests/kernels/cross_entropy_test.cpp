@@ -8,7 +8,7 @@ namespace {
 using namespace longspan::testing;
 
 template <typename T>
-class CrossEntropyOf : public ::testing::Test {
+class CrossEntropyTest : public ::testing::Test {
  protected:
   // Statistics of columns [begin, begin + valid) stored in `width` columns.
   static CrossEntropyStatistics statistics(const Values& logits,
@@ -30,11 +30,12 @@ class CrossEntropyOf : public ::testing::Test {
     return result;
   }
 };
-TYPED_TEST_SUITE(CrossEntropyOf, FloatingTypes);
+TYPED_TEST_SUITE(CrossEntropyTest, FloatingTypes);
 
-TYPED_TEST(CrossEntropyOf, StatisticsEqualTheirFormulas) {
+TYPED_TEST(CrossEntropyTest, StatisticsMatchFormulas) {
   constexpr double accurate = std::max(tolerance<Accumulator<TypeParam>>(), 1e-12);
-  // Of the last a GPU's thread has many, in rows that are read four at a time and that are not.
+  // At the last two widths a GPU thread has many columns, in rows with and without vectorized
+  // reads.
   for (const std::int64_t width : {1, 3, 17, 300, 9001, 9004}) {
     const std::int64_t rows = width < 1000 ? 150 : 4, begin = 40, valid = width - width / 3;
     Values logits = normal_values<TypeParam>(rows * width, 1, 4);
@@ -53,7 +54,7 @@ TYPED_TEST(CrossEntropyOf, StatisticsEqualTheirFormulas) {
       sum.push_back(exponentials);
       total.push_back(all);
       target.push_back(local >= 0 && local < valid ? row[local] : 0);
-      // What is padding must not count, whatever it holds.
+      // Padding must not count, whatever its values.
       std::fill(row + valid, row + width, nan);
     }
     const auto found = this->statistics(logits, targets, width, begin, valid);
@@ -67,7 +68,7 @@ TYPED_TEST(CrossEntropyOf, StatisticsEqualTheirFormulas) {
   }
 }
 
-TYPED_TEST(CrossEntropyOf, GradientEqualsItsFormulaAndPaddingBecomesZero) {
+TYPED_TEST(CrossEntropyTest, GradientMatchesFormulaAndIsZeroInPadding) {
   using A = Accumulator<TypeParam>;
   for (const std::int64_t width : {1, 3, 17, 300, 9001, 9004}) {
     const std::int64_t rows = width < 1000 ? 90 : 4, begin = 20, valid = width - width / 3;
@@ -99,7 +100,7 @@ TYPED_TEST(CrossEntropyOf, GradientEqualsItsFormulaAndPaddingBecomesZero) {
   }
 }
 
-TYPED_TEST(CrossEntropyOf, ExtremeLogitsGiveAnExactLossAndGradient) {
+TYPED_TEST(CrossEntropyTest, ExtremeLogitsGiveExactLossAndGradient) {
   using A = Accumulator<TypeParam>;
   const double high = rounded<TypeParam>(1e4);
   const auto found = this->statistics({high, -high, 0, -high, -high, high}, {0, 1}, 3, 0, 3);
@@ -115,7 +116,7 @@ TYPED_TEST(CrossEntropyOf, ExtremeLogitsGiveAnExactLossAndGradient) {
   EXPECT_EQ(values_of(found.logits), (Values{0, 0, 0, 0, -1, 1}));
 }
 
-TYPED_TEST(CrossEntropyOf, InfinityNanAndNoColumnsAreToldApart) {
+TYPED_TEST(CrossEntropyTest, DistinguishesInfinityNanAndNoColumns) {
   const Values logits = {-infinity, -infinity, 1, -infinity, nan, 2, infinity, 0};
   const auto found = this->statistics(logits, {-1, -1, -1, -1}, 2, 0, 2);
   const Values maximum = values_of(found.maximum), sum = values_of(found.sum);
@@ -133,7 +134,7 @@ TYPED_TEST(CrossEntropyOf, InfinityNanAndNoColumnsAreToldApart) {
   EXPECT_EQ(no_rows.sum.elements(), 0);
 }
 
-TEST(CrossEntropy, StatisticsOfPartsCombineToThoseOfTheWhole) {
+TEST(CrossEntropy, ShardStatisticsCombineToFullLoss) {
   const std::int64_t vocabulary = 50;
   const Values logits = normal_values<double>(vocabulary, 5, 3);
   double maximum = -infinity, sum = 0, target = 0;
@@ -161,7 +162,7 @@ TEST(CrossEntropy, StatisticsOfPartsCombineToThoseOfTheWhole) {
   EXPECT_NEAR(std::log(sum) + maximum - target, std::log(expected) - logits[33], 1e-12);
 }
 
-TEST(CrossEntropy, WrongShapesAreNamed) {
+TEST(CrossEntropy, RejectsWrongShapes) {
   CrossEntropyGradient gradient{.logits = poisoned<float>({2, 3}),
                                 .targets = ids_of({0, 1}),
                                 .valid_width = 4,

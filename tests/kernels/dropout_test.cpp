@@ -8,9 +8,9 @@ namespace {
 
 using namespace longspan::testing;
 
-TEST(Philox, BlocksEqualThoseOfRandom) {
+TEST(Philox, BlocksMatchRandom) {
   const Random random = Random(0x1234567890abcdefu).child("here").child(7);
-  // Across the boundary where the block's index leaves 32 bits too.
+  // Includes the boundary where the block index exceeds 32 bits.
   for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{5}, std::uint64_t{0xfffffff9u}})
     for (const std::int64_t count : {0, 1, 7, 8, 9, 37}) {
       std::vector<std::uint32_t> words(static_cast<std::size_t>(4 * count));
@@ -20,7 +20,7 @@ TEST(Philox, BlocksEqualThoseOfRandom) {
     }
 }
 
-TEST(Philox, ThresholdIsThatOfTheUniformNumber) {
+TEST(Philox, ThresholdMatchesUniformComparison) {
   for (const double rate : {0.0, 0x1p-24, 0.1, 1.0 / 3, 0.5, 0.9999999, 1 - 0x1p-30}) {
     const std::uint32_t threshold = dropout_threshold(rate);
     for (const std::uint32_t near : {threshold - 1, threshold, threshold + 1, 0u, 0xffffffu}) {
@@ -31,8 +31,8 @@ TEST(Philox, ThresholdIsThatOfTheUniformNumber) {
 }
 
 template <typename T>
-class DropoutOf : public ::testing::Test {};
-TYPED_TEST_SUITE(DropoutOf, FloatingTypes);
+class DropoutTest : public ::testing::Test {};
+TYPED_TEST_SUITE(DropoutTest, FloatingTypes);
 
 constexpr ShardPlacement placements[] = {{0, 0, 5, 0, 9},
                                          {0, 0, 8, 0, 9},
@@ -40,7 +40,7 @@ constexpr ShardPlacement placements[] = {{0, 0, 5, 0, 9},
                                          {1, 1, 7, 5, 30},
                                          {(std::int64_t{1} << 40) + 1, 3, 1000, 7, 19}};
 
-TYPED_TEST(DropoutOf, KeepsWhatTheGlobalIndexSays) {
+TYPED_TEST(DropoutTest, MaskFollowsGlobalIndex) {
   const Random random = Random(42).child("dropout");
   const Shape shape = {4, 5, 9};
   const Values x = normal_values<TypeParam>(shape.elements(), 1);
@@ -70,8 +70,7 @@ TYPED_TEST(DropoutOf, KeepsWhatTheGlobalIndexSays) {
     }
 }
 
-// Any rows, as in the whole.
-TYPED_TEST(DropoutOf, SomeRowsAreDroppedAsAmongAll) {
+TYPED_TEST(DropoutTest, RowSubsetMatchesFullTensor) {
   const Random random = Random(42).child("dropout");
   const std::vector<std::int64_t> rows = {7, 0, 3, 4, 19, 12};
   for (const std::int64_t width : {3, 8}) {
@@ -102,7 +101,7 @@ TYPED_TEST(DropoutOf, SomeRowsAreDroppedAsAmongAll) {
   }
 }
 
-TYPED_TEST(DropoutOf, AddsToABaseWithTheBitsOfASumAfterIt) {
+TYPED_TEST(DropoutTest, DropoutAddEqualsDropoutThenAdd) {
   for (const auto& placement : placements)
     for (const Shape& shape : {Shape{4, 5, 9}, Shape{1, 5, 8}, Shape{2, 5, 3}}) {
       const Tensor x = tensor_of<TypeParam>(normal_values<TypeParam>(shape.elements(), 1), shape);
@@ -125,7 +124,7 @@ TYPED_TEST(DropoutOf, AddsToABaseWithTheBitsOfASumAfterIt) {
     }
 }
 
-TEST(Dropout, MaskDoesNotKnowHowTheTensorIsSplit) {
+TEST(Dropout, MaskDoesNotDependOnSharding) {
   const Random random(7);
   const std::int64_t outer = 4, middle = 6, inner = 70;
   const auto run = [&](std::int64_t o0,
@@ -162,7 +161,7 @@ TEST(Dropout, MaskDoesNotKnowHowTheTensorIsSplit) {
   EXPECT_NEAR(kept / static_cast<double>(size), 0.7, 0.05);
 }
 
-TEST(Dropout, RowsApartAreDroppedAsInTheWhole) {
+TEST(Dropout, NoncontiguousRowsMatchFullTensor) {
   const std::int64_t outer = 3, middle = 700, inner = 11;
   const auto run = [&](const ShardPlacement& placement, std::int64_t rows, std::int64_t width) {
     const Shape shape = {outer, rows, width};
@@ -193,7 +192,7 @@ TEST(Dropout, RowsApartAreDroppedAsInTheWhole) {
   }
 }
 
-TEST(Dropout, MaskDoesNotDependOnTheNumberOfThreads) {
+TEST(Dropout, MaskDoesNotDependOnThreadCount) {
   const auto run = [](int threads) {
     return with_threads(threads, [] {
       const Shape shape = {3, 1111, 31};
@@ -211,7 +210,7 @@ TEST(Dropout, MaskDoesNotDependOnTheNumberOfThreads) {
   EXPECT_TRUE(same_bits(one, run(3)));
 }
 
-TEST(Dropout, WrongRatesAndShapesAreNamed) {
+TEST(Dropout, RejectsWrongRatesAndShapes) {
   Dropout wrong{.x = poisoned<float>({2, 3, 4}),
                 .y = poisoned<float>({2, 3, 4}),
                 .rate = 1,

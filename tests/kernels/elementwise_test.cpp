@@ -10,12 +10,12 @@ namespace {
 using namespace longspan::testing;
 
 template <typename T>
-class ElementwiseOf : public ::testing::Test {};
-TYPED_TEST_SUITE(ElementwiseOf, FloatingTypes);
+class ElementwiseTest : public ::testing::Test {};
+TYPED_TEST_SUITE(ElementwiseTest, FloatingTypes);
 
 constexpr std::int64_t counts[] = {0, 1, 3, 17, 1000, 40003};
 
-TYPED_TEST(ElementwiseOf, AddWritesTheSumAlsoInPlace) {
+TYPED_TEST(ElementwiseTest, AddMatchesSumAndSupportsInPlace) {
   for (const auto count : counts) {
     const Values a = normal_values<TypeParam>(count, 1), b = normal_values<TypeParam>(count, 2);
     Values expected;
@@ -31,7 +31,7 @@ TYPED_TEST(ElementwiseOf, AddWritesTheSumAlsoInPlace) {
   }
 }
 
-TYPED_TEST(ElementwiseOf, ScaleAndAccumulateTakeAnyPairOfDTypes) {
+TYPED_TEST(ElementwiseTest, ScaleAndAccumulateSupportAllDTypePairs) {
   const auto run = [&]<typename Y>(TypeTag<Y>) {
     constexpr double relative = tolerance<Y>();
     for (const std::int64_t count : {1, 3, 17, 1000}) {
@@ -55,7 +55,7 @@ TYPED_TEST(ElementwiseOf, ScaleAndAccumulateTakeAnyPairOfDTypes) {
   run(TypeTag<Float16>{});
 }
 
-TYPED_TEST(ElementwiseOf, CastingUpAndBackKeepsEveryBit) {
+TYPED_TEST(ElementwiseTest, WideningAndNarrowingPreservesBits) {
   const Tensor x = tensor_of<TypeParam>({1, -0.0, 65504, infinity, -infinity, 1.0 / 3}, {6});
   const Tensor wide = poisoned<double>({6}), back = poisoned<TypeParam>({6});
   scale(backend(), 1, x, wide);
@@ -66,7 +66,7 @@ TYPED_TEST(ElementwiseOf, CastingUpAndBackKeepsEveryBit) {
   EXPECT_TRUE(std::isnan(values_of(not_a_number)[0]));
 }
 
-TYPED_TEST(ElementwiseOf, ScaleAndAddRowsAddsTheTableToEachOuterBlock) {
+TYPED_TEST(ElementwiseTest, ScaleAndAddRowsAddsTableToEachBlock) {
   using A = Accumulator<TypeParam>;
   for (const std::int64_t width : {1, 3, 17}) {
     const Values x = normal_values<TypeParam>(3 * 5 * width, 1);
@@ -83,7 +83,7 @@ TYPED_TEST(ElementwiseOf, ScaleAndAddRowsAddsTheTableToEachOuterBlock) {
   }
 }
 
-TYPED_TEST(ElementwiseOf, CopyRowsMovesOrAddsABlockAndLeavesTheRest) {
+TYPED_TEST(ElementwiseTest, CopyRowsCopiesOrAddsOnlyGivenRows) {
   const std::int64_t width = 17;
   const Values x = normal_values<TypeParam>(3 * 4 * width, 1);
   const Values y = normal_values<TypeParam>(3 * 6 * width, 2);
@@ -104,7 +104,7 @@ TYPED_TEST(ElementwiseOf, CopyRowsMovesOrAddsABlockAndLeavesTheRest) {
   }
 }
 
-TYPED_TEST(ElementwiseOf, ColumnSumsAreAddedInBothDTypes) {
+TYPED_TEST(ElementwiseTest, AddsColumnSumsInBothDTypes) {
   using A = Accumulator<TypeParam>;
   constexpr double accurate = std::max(tolerance<A>(), 1e-12);
   for (const std::int64_t rows : {0, 1, 3, 34, 1030})
@@ -133,7 +133,7 @@ double squares_of(const Tensor& x) {
   return total.item();
 }
 
-TYPED_TEST(ElementwiseOf, ReductionsAreExactToDoubleAndIndependentOfThreads) {
+TYPED_TEST(ElementwiseTest, ReductionsAreAccurateAndIndependentOfThreads) {
   for (const auto count : counts) {
     const Values x = normal_values<TypeParam>(count, 1);
     const Tensor tensor = tensor_of<TypeParam>(x, {count});
@@ -147,7 +147,7 @@ TYPED_TEST(ElementwiseOf, ReductionsAreExactToDoubleAndIndependentOfThreads) {
   }
 }
 
-TEST(Elementwise, SquaresOfSeveralTensorsAreSummedUp) {
+TEST(Elementwise, SumsSquaresOfSeveralTensors) {
   std::vector<Tensor> tensors = {tensor_of<BFloat16>({3, 4}, {2}), tensor_of<float>({}, {0})};
   double expected = 25;
   for (const std::int64_t count : {20001, 1, 8192}) {
@@ -162,7 +162,7 @@ TEST(Elementwise, SquaresOfSeveralTensorsAreSummedUp) {
   EXPECT_EQ(total.item(), 0);
 }
 
-TYPED_TEST(ElementwiseOf, NanAndInfinityReachTheSums) {
+TYPED_TEST(ElementwiseTest, SumsPropagateNanAndInfinity) {
   for (const double odd : {nan, infinity, -infinity}) {
     Values x(20000, 1.0);
     x[12345] = odd;
@@ -173,7 +173,7 @@ TYPED_TEST(ElementwiseOf, NanAndInfinityReachTheSums) {
   }
 }
 
-TYPED_TEST(ElementwiseOf, SumsAreScaledAndRoundedOnce) {
+TYPED_TEST(ElementwiseTest, ScalesAndRoundsSumsOnce) {
   const Values x = normal_values<TypeParam>(1000, 1);
   const double expected = 0.3 * std::accumulate(x.begin(), x.end(), 0.0);
   for (const DType dtype : {DType::f32, DType::f64}) {
@@ -185,17 +185,17 @@ TYPED_TEST(ElementwiseOf, SumsAreScaledAndRoundedOnce) {
   }
 }
 
-TEST(Elementwise, ASumGoesIntoOneWideElement) {
+TEST(Elementwise, RejectsNarrowOrLargeSumOutputs) {
   const Tensor x = tensor_of<float>({1, 2}, {2});
   EXPECT_THROW(sum(backend(), x, 1, one_element(DType::bf16)), Failure);
   EXPECT_THROW(sum_of_squares(backend(), {x}, x), Failure);
 }
 
-TEST(Elementwise, SquaresOfLargeNumbersDoNotOverflow) {
+TEST(Elementwise, SumOfSquaresDoesNotOverflow) {
   EXPECT_EQ(squares_of(tensor_of<float>({0x1p100, 0x1p100}, {2})), 0x1p201);
 }
 
-TEST(Elementwise, ColumnSumsDoNotDependOnTheNumberOfThreads) {
+TEST(Elementwise, ColumnSumsDoNotDependOnThreadCount) {
   const auto run = [](int threads) {
     return with_threads(threads, [] {
       const Tensor x = tensor_of<float>(normal_values<float>(5000 * 70, 1), {5000, 70});
@@ -207,7 +207,7 @@ TEST(Elementwise, ColumnSumsDoNotDependOnTheNumberOfThreads) {
   EXPECT_TRUE(same_bits(run(1), run(3)));
 }
 
-TEST(Elementwise, WrongShapesAreNamed) {
+TEST(Elementwise, RejectsWrongShapes) {
   const auto of = [](const Shape& shape) { return poisoned<float>(shape); };
   EXPECT_THROW(add(backend(), of({3}), of({4}), of({3})), Failure);
   EXPECT_THROW(accumulate(backend(), 1, of({3}), of({4})), Failure);

@@ -7,8 +7,7 @@ namespace {
 
 using namespace longspan::testing;
 
-// Ids of which some lie before, some in and some after the rows [begin, begin + rows), and of
-// which few values come very often.
+// Ids before, in and after the rows [begin, begin + rows), with one very frequent id.
 std::vector<std::int64_t> mixed_ids(std::int64_t count, std::int64_t begin, std::int64_t rows) {
   std::vector<std::int64_t> ids;
   const Random random(9);
@@ -20,10 +19,10 @@ std::vector<std::int64_t> mixed_ids(std::int64_t count, std::int64_t begin, std:
 }
 
 template <typename T>
-class EmbeddingOf : public ::testing::Test {};
-TYPED_TEST_SUITE(EmbeddingOf, FloatingTypes);
+class EmbeddingTest : public ::testing::Test {};
+TYPED_TEST_SUITE(EmbeddingTest, FloatingTypes);
 
-TYPED_TEST(EmbeddingOf, GatherTakesOwnedRowsAndWritesZerosForOthers) {
+TYPED_TEST(EmbeddingTest, GatherReadsOwnedRowsAndZerosOthers) {
   for (const std::int64_t width : {1, 3, 17, 700}) {
     const std::int64_t rows = 13, begin = 5, count = 101;
     const auto ids = mixed_ids(count, begin, rows);
@@ -44,8 +43,8 @@ TYPED_TEST(EmbeddingOf, GatherTakesOwnedRowsAndWritesZerosForOthers) {
   }
 }
 
-// What a backend keeps of a sum of the table before the last one: CUDA rounds to the table's dtype
-// once, the CPU after each.
+// An intermediate sum of a backend: CUDA rounds to the table's dtype once, the CPU after each
+// addition.
 template <typename D>
 double kept(double sum) {
 #ifdef LONGSPAN_CUDA_KERNELS
@@ -55,7 +54,7 @@ double kept(double sum) {
 #endif
 }
 
-TYPED_TEST(EmbeddingOf, ScatterAddsToBothDTypesOfTable) {
+TYPED_TEST(EmbeddingTest, ScatterAddsToTablesOfBothDTypes) {
   const auto run = [&]<typename D>(TypeTag<D>) {
     for (const std::int64_t width : {1, 3, 17, 700}) {
       const std::int64_t rows = 13, begin = 5, count = 101;
@@ -84,7 +83,7 @@ TYPED_TEST(EmbeddingOf, ScatterAddsToBothDTypesOfTable) {
   run(TypeTag<Accumulator<TypeParam>>{});
 }
 
-TYPED_TEST(EmbeddingOf, ScatterDoesNotDependOnTheNumberOfThreads) {
+TYPED_TEST(EmbeddingTest, ScatterDoesNotDependOnThreadCount) {
   for (const std::int64_t width : {40, 600}) {
     const auto run = [width](int threads) {
       return with_threads(threads, [width] {
@@ -102,13 +101,13 @@ TYPED_TEST(EmbeddingOf, ScatterDoesNotDependOnTheNumberOfThreads) {
   }
 }
 
-TEST(Embedding, IdsThatComeOftenAndSeldomAreSummedWhole) {
+TEST(Embedding, ScatterSumsFrequentAndRareIds) {
   constexpr std::int64_t width = 3, rows = 9;
   for (const std::int64_t often : {0, 4, 8})
     for (const std::int64_t count : {1, 63, 64, 65, 128, 129, 700}) {
       std::vector<std::int64_t> ids;
       for (std::int64_t i = 0; i < count; ++i)
-        ids.push_back(i % 3 == 0 ? i % 11 - 1 : often);  // -1 and 9 are no rows
+        ids.push_back(i % 3 == 0 ? i % 11 - 1 : often);  // -1 and 9 are out of range
       Values dout, expected(rows * width, 2);
       for (std::int64_t i = 0; i < count; ++i)
         for (std::int64_t c = 0; c < width; ++c) {
@@ -126,7 +125,7 @@ TEST(Embedding, IdsThatComeOftenAndSeldomAreSummedWhole) {
     }
 }
 
-TEST(Embedding, NoIdsAndWrongShapes) {
+TEST(Embedding, SupportsNoIdsAndThrowsOnWrongShapes) {
   EmbeddingGather gather{
       .table = poisoned<float>({4, 3}), .ids = ids_of({}), .out = poisoned<float>({0, 3})};
   embedding_gather(backend(), gather);

@@ -1,5 +1,5 @@
-// Given scores against the products that they stand for: of the query with the unit vector of the
-// key's position.
+// External scores against equivalent products of the query with the unit vector of the key's
+// position.
 #include "framework/kernels/attention/external_scores.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct Case {
     return fmt::format("row {} factors {} {}: {}", row, factors, lows, attention.to_string());
   }
   std::int64_t positions() const { return attention.key_begin + attention.keys; }
-  // More than there are positions.
+  // Wider than the number of positions.
   std::int64_t row_width() const { return positions() + 3; }
   std::int64_t highs() const { return positions() / lows + 2; }
 };
@@ -83,8 +83,8 @@ Tensor of_doubles(const Numbers& values, const Shape& shape, const Device& devic
   return result;
 }
 
-// The features of a query are its own, scaled, and its scores of all keys; those of a key are its
-// own and the unit vector of its place.
+// Appends the scores of all keys to the scaled features of a query, and the unit vector of its
+// position to those of a key.
 GivenResult by_products(const Case& c, const Device& device) {
   AttentionCase wide = c.attention;
   wide.dtype = DType::f64;
@@ -158,11 +158,11 @@ GivenResult by_products(const Case& c, const Device& device) {
 
 void expect_products(const Case& c, double tolerance) {
   const Device device = fresh_device();
-  const GivenResult found = run(call_of(c, device)), wanted = by_products(c, device);
-  expect_close(found.attention, wanted.attention, tolerance, c.to_string());
-  EXPECT_LE(distance(found.drow, wanted.drow), tolerance) << "drow: " << c.to_string();
-  EXPECT_LE(distance(found.dlow, wanted.dlow), tolerance) << "dlow: " << c.to_string();
-  EXPECT_LE(distance(found.dhigh, wanted.dhigh), tolerance) << "dhigh: " << c.to_string();
+  const GivenResult found = run(call_of(c, device)), expected = by_products(c, device);
+  expect_close(found.attention, expected.attention, tolerance, c.to_string());
+  EXPECT_LE(distance(found.drow, expected.drow), tolerance) << "drow: " << c.to_string();
+  EXPECT_LE(distance(found.dlow, expected.dlow), tolerance) << "dlow: " << c.to_string();
+  EXPECT_LE(distance(found.dhigh, expected.dhigh), tolerance) << "dhigh: " << c.to_string();
 }
 
 Case random_case(std::uint64_t seed, DType dtype) {
@@ -175,7 +175,7 @@ Case random_case(std::uint64_t seed, DType dtype) {
   a.batch = 1 + draws.pick(2);
   a.heads = 1 + draws.pick(2);
   a.time = 1 + draws.pick(150);
-  // More than one block of tiles of keys, which several threads divide.
+  // More than one block of key tiles, which several threads divide.
   a.keys = 1 + draws.pick(seed % 3 == 0 && !slow ? 600 : 150);
   a.dim = 1 + draws.pick(9);
   a.value_dim = 1 + draws.pick(9);
@@ -192,22 +192,22 @@ Case random_case(std::uint64_t seed, DType dtype) {
   return c;
 }
 
-TEST(ExternalScores, AreProductsWithUnitVectors) {
+TEST(ExternalScores, MatchesProductsWithUnitVectors) {
   for (std::uint64_t seed = 0; seed < (slow ? 9 : 36); ++seed)
     expect_products(random_case(seed, DType::f64), 1e-11);
 }
 
-TEST(ExternalScores, AreProductsWithUnitVectorsInNarrowDtypes) {
+TEST(ExternalScores, MatchesProductsWithUnitVectorsInNarrowDTypes) {
   for (std::uint64_t seed = 100; seed < (slow ? 103 : 112); ++seed)
     for (const DType dtype : {DType::f32, DType::bf16}) {
-      // Heads that matrix units would take.
+      // A head width that matrix units support.
       Case c = random_case(seed, dtype);
       c.attention.dim = c.attention.value_dim = 32;
       expect_products(c, dtype == DType::f32 ? 1e-5 : 2e-2);
     }
 }
 
-TEST(ExternalScores, ThatDoNotFitAreRefused) {
+TEST(ExternalScores, RejectsMismatchedShapes) {
   const Device device = fresh_device();
   Case c;
   c.attention.keys = 9;

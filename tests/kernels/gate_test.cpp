@@ -48,7 +48,7 @@ double slope(GateFunction function, Inputs in, double Inputs::*by) {
   return (8 * (at(step) - at(-step)) - (at(2 * step) - at(-2 * step))) / (12 * step);
 }
 
-// Rows of numbers, and what a gate reads of them.
+// Random rows, and the gate calls that read them.
 template <typename T>
 struct Rows {
   std::int64_t count;
@@ -59,12 +59,12 @@ struct Rows {
   Values bias = normal_values<Accumulator<T>>(width, 4);
 
   Tensor of(const Values& values) const { return tensor_of<T>(values, {count, width}); }
-  Tensor room() const { return poisoned<T>({count, width}); }
+  Tensor result() const { return poisoned<T>({count, width}); }
   Inputs at(std::size_t i) const {
     return {x[i], change[i], logits[i], bias[i % static_cast<std::size_t>(width)]};
   }
   Gating read(GateFunction function) const {
-    Gating gating = {.function = function, .x = of(x), .logits = of(logits), .y = room()};
+    Gating gating = {.function = function, .x = of(x), .logits = of(logits), .y = result()};
     if (has_change(function)) gating.change = of(change);
     if (has_bias(function)) gating.bias = tensor_of<Accumulator<T>>(bias, {width});
     return gating;
@@ -76,18 +76,18 @@ struct Rows {
                                .logits = read.logits,
                                .bias = read.bias,
                                .dy = of(dy),
-                               .dx = room(),
-                               .dlogits = room()};
-    if (has_change(read.function)) gradient.dchange = room();
+                               .dx = result(),
+                               .dlogits = result()};
+    if (has_change(read.function)) gradient.dchange = result();
     return gradient;
   }
 };
 
 template <typename T>
-class GateOf : public ::testing::Test {};
-TYPED_TEST_SUITE(GateOf, FloatingTypes);
+class GateTest : public ::testing::Test {};
+TYPED_TEST_SUITE(GateTest, FloatingTypes);
 
-TYPED_TEST(GateOf, EqualsItsFormulaAndItsDerivatives) {
+TYPED_TEST(GateTest, MatchesFormulaAndDerivatives) {
   for (const auto& [count, width] :
        {std::pair{1, 1}, std::pair{3, 17}, std::pair{5, 64}, std::pair{301, 130}}) {
     if (emulated && count > 100) continue;
@@ -116,7 +116,7 @@ TYPED_TEST(GateOf, EqualsItsFormulaAndItsDerivatives) {
   }
 }
 
-TYPED_TEST(GateOf, MayBeInPlace) {
+TYPED_TEST(GateTest, SupportsInPlace) {
   const Rows<TypeParam> rows = {7, 19};
   const Values dy = normal_values<TypeParam>(7 * 19, 5);
   for (const GateFunction function : all) {
@@ -145,7 +145,7 @@ TYPED_TEST(GateOf, MayBeInPlace) {
   }
 }
 
-TYPED_TEST(GateOf, LargeLogitsDoNotOverflowAndNanStays) {
+TYPED_TEST(GateTest, PropagatesNanAndDoesNotOverflow) {
   using A = Accumulator<TypeParam>;
   for (const GateFunction function : all) {
     SCOPED_TRACE(static_cast<int>(function));
@@ -166,7 +166,7 @@ TYPED_TEST(GateOf, LargeLogitsDoNotOverflowAndNanStays) {
   }
 }
 
-TEST(Gate, WhatDoesNotGoTogetherIsRefused) {
+TEST(Gate, RejectsMismatchedInputs) {
   const Rows<float> rows = {2, 3};
   Gating gating = rows.read(gru);
   gating.bias = poisoned<float>({2});

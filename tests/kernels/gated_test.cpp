@@ -9,10 +9,10 @@ namespace {
 using namespace longspan::testing;
 
 template <typename T>
-class GatedHiddenOf : public ::testing::Test {};
-TYPED_TEST_SUITE(GatedHiddenOf, FloatingTypes);
+class GatedHiddenTest : public ::testing::Test {};
+TYPED_TEST_SUITE(GatedHiddenTest, FloatingTypes);
 
-TYPED_TEST(GatedHiddenOf, EqualsTheActivationTimesTheFactorAndItsDerivatives) {
+TYPED_TEST(GatedHiddenTest, MatchesActivationTimesFactorAndDerivatives) {
   for (const std::int64_t count : {0, 1, 17, 1000})
     for (const Activation activation : {Activation::none,
                                         Activation::relu,
@@ -22,7 +22,7 @@ TYPED_TEST(GatedHiddenOf, EqualsTheActivationTimesTheFactorAndItsDerivatives) {
       const Values before = normal_values<TypeParam>(count, 1, 2),
                    factor = normal_values<TypeParam>(count, 2),
                    above = normal_values<TypeParam>(count, 3);
-      // By the kernels of the activation alone, in double.
+      // Reference from the activation kernels, in double.
       const Tensor x = tensor_of<double>(before, {count}), value = x.empty_like(),
                    slope = x.empty_like();
       activate(backend(), activation, x, value);

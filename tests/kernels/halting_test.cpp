@@ -19,19 +19,19 @@ std::vector<std::uint8_t> read(const Tensor& decisions) {
   return {values.begin(), values.end()};
 }
 
-constexpr std::uint8_t rests = Halting::rests, goes_on = Halting::running, halts = Halting::halts;
+constexpr std::uint8_t rests = Halting::rests, running = Halting::running, halts = Halting::halts;
 
-TEST(HaltingDecision, PositionsUnderWayHaltAtTheThreshold) {
-  // Probabilities of 1/2; the second reaches 1 exactly, the third begins its last step, the others
-  // rest already.
+TEST(HaltingDecision, HaltsRunningPositionsAtThreshold) {
+  // Probabilities of 1/2. The second sum reaches 1 exactly, the third exceeds it, the others
+  // already rest.
   const Tensor logits = tensor_of<double>({0, 0, 0, 0, 0}, {5});
   const Tensor sums = tensor_of<double>({0.25, 0.5, 0.75, 0.9, 1}, {5});
-  const Tensor before = decisions_of({goes_on, goes_on, goes_on, rests, halts});
+  const Tensor before = decisions_of({running, running, running, rests, halts});
   const Tensor now = decisions_of({9, 9, 9, 9, 9});
   HaltingDecision decision = {
       .logits = logits, .sums = sums, .before = before, .now = now, .threshold = 1};
   decide_halting(backend(), decision);
-  EXPECT_EQ(read(now), (std::vector<std::uint8_t>{goes_on, halts, halts, rests, rests}));
+  EXPECT_EQ(read(now), (std::vector<std::uint8_t>{running, halts, halts, rests, rests}));
   decision.now = before;
   decision.last = true;
   decide_halting(backend(), decision);
@@ -39,12 +39,12 @@ TEST(HaltingDecision, PositionsUnderWayHaltAtTheThreshold) {
 }
 
 template <typename T>
-class HaltingOf : public ::testing::Test {};
+class HaltingWeightsTest : public ::testing::Test {};
 using Wide = ::testing::Types<double, float>;
-TYPED_TEST_SUITE(HaltingOf, Wide);
+TYPED_TEST_SUITE(HaltingWeightsTest, Wide);
 
-TYPED_TEST(HaltingOf, AStepWeighsItsProbabilityOrWhatIsLeft) {
-  const Tensor now = decisions_of({goes_on, halts, rests});
+TYPED_TEST(HaltingWeightsTest, WeightIsProbabilityOrRemainder) {
+  const Tensor now = decisions_of({running, halts, rests});
   const HaltingWeights call = {.logits = tensor_of<TypeParam>({std::log(3.0), 0, 0}, {3}),
                                .sums = tensor_of<TypeParam>({0.125, 0.625, 1}, {3}),
                                .costs = tensor_of<TypeParam>({2, 3, 4.5}, {3}),
@@ -73,10 +73,10 @@ TYPED_TEST(HaltingOf, AStepWeighsItsProbabilityOrWhatIsLeft) {
 }
 
 template <typename T>
-class StepRowsOf : public ::testing::Test {};
-TYPED_TEST_SUITE(StepRowsOf, FloatingTypes);
+class HaltingStatesTest : public ::testing::Test {};
+TYPED_TEST_SUITE(HaltingStatesTest, FloatingTypes);
 
-TYPED_TEST(StepRowsOf, AreJoinedByTheirWeightsAndSoAreTheirGradients) {
+TYPED_TEST(HaltingStatesTest, AccumulatesStatesAndGradientsByWeight) {
   using A = Accumulator<TypeParam>;
   constexpr std::int64_t rows = 5;
   for (const std::int64_t width : {1, 6, 70})
@@ -124,9 +124,9 @@ TYPED_TEST(StepRowsOf, AreJoinedByTheirWeightsAndSoAreTheirGradients) {
       }
 }
 
-TYPED_TEST(StepRowsOf, ThatRestAreKeptBitForBit) {
+TYPED_TEST(HaltingStatesTest, KeepsRestingRowsBitForBit) {
   constexpr std::int64_t width = 7;
-  const Tensor now = decisions_of({goes_on, rests, halts});
+  const Tensor now = decisions_of({running, rests, halts});
   const Values a = normal_values<TypeParam>(3 * width, 1),
                b = normal_values<TypeParam>(3 * width, 2);
   for (const bool moves : {true, false})

@@ -36,7 +36,7 @@ BucketHash random_hash(std::int64_t time, const BucketCount& count) {
   return hash;
 }
 
-// argmax of [y; -y] as it is written down.
+// Literal argmax of [y; -y].
 std::int32_t largest(const Values& y) {
   Values both = y;
   for (const double value : y) both.push_back(-value);
@@ -66,10 +66,10 @@ Ids plain_buckets(const BucketHash& hash) {
 }
 
 template <typename T>
-class BucketHashOf : public ::testing::Test {};
-TYPED_TEST_SUITE(BucketHashOf, FloatingTypes);
+class BucketHashTest : public ::testing::Test {};
+TYPED_TEST_SUITE(BucketHashTest, FloatingTypes);
 
-TYPED_TEST(BucketHashOf, IsTheIndexOfTheLargestRotatedCoordinateOrItsOpposite) {
+TYPED_TEST(BucketHashTest, ReturnsIndexOfLargestSignedCoordinate) {
   for (const BucketCount& count :
        {BucketCount{2}, BucketCount{6}, BucketCount{40}, BucketCount{4, 2}, BucketCount{34, 6}})
     for (const std::int64_t time : {1, 7, 64, 130}) {
@@ -80,7 +80,7 @@ TYPED_TEST(BucketHashOf, IsTheIndexOfTheLargestRotatedCoordinateOrItsOpposite) {
     }
 }
 
-TYPED_TEST(BucketHashOf, DoesNotDependOnTheNumberOfThreads) {
+TYPED_TEST(BucketHashTest, DoesNotDependOnThreadCount) {
   const BucketHash hash = random_hash<TypeParam>(700, {34, 6});
   const auto run = [&] {
     hash_buckets(backend(), hash);
@@ -89,7 +89,7 @@ TYPED_TEST(BucketHashOf, DoesNotDependOnTheNumberOfThreads) {
   EXPECT_EQ(with_threads(1, run), with_threads(3, run));
 }
 
-TEST(BucketHash, AVectorAndItsMultiplesShareABucketAndItsOppositeHasTheOppositeOne) {
+TEST(BucketHash, MultiplesShareBucketAndNegationFlipsIt) {
   BucketHash hash = random_hash<float>(9, {12});
   hash_buckets(backend(), hash);
   const Ids before = ids_in(hash.buckets);
@@ -102,7 +102,7 @@ TEST(BucketHash, AVectorAndItsMultiplesShareABucketAndItsOppositeHasTheOppositeO
   for (std::size_t i = 0; i < before.size(); ++i) EXPECT_EQ(opposite[i], (before[i] + 6) % 12);
 }
 
-TEST(BucketHash, NothingAndNanHaveABucketToo) {
+TEST(BucketHash, MapsZeroAndNanToBucketZero) {
   BucketHash hash = random_hash<float>(3, {8, 4});
   Values values(static_cast<std::size_t>(hash.x.elements()), 0.0);
   values[0] = nan;
@@ -111,7 +111,7 @@ TEST(BucketHash, NothingAndNanHaveABucketToo) {
   for (const std::int32_t bucket : ids_in(hash.buckets)) EXPECT_EQ(bucket, 0);
 }
 
-TEST(BucketHash, PaddingHasABucketOfItsOwn) {
+TEST(BucketHash, PaddingHasSeparateBucket) {
   BucketHash hash = random_hash<float>(4, {6});
   hash.padding = Tensor::from<std::uint8_t>(
       std::vector<std::uint8_t>{0, 1, 0, 0, 0, 0, 0, 0}, {batch, 4}, backend_device());
@@ -130,7 +130,7 @@ TEST(BucketHash, PaddingHasABucketOfItsOwn) {
   }
 }
 
-TEST(BucketHash, ManyBucketsAreFactored) {
+TEST(BucketHash, FactorsBucketCounts) {
   EXPECT_EQ(factored(1), (BucketCount{1}));
   EXPECT_EQ(factored(62), (BucketCount{62}));
   EXPECT_EQ(factored(64), (BucketCount{8, 8}));
@@ -150,13 +150,13 @@ BucketSort sorted(const Ids& buckets, std::int64_t count, const Shape& shape) {
   return sort;
 }
 
-TEST(BucketSort, SortsByBucketAndThenByPositionAndLeavesPaddingOut) {
+TEST(BucketSort, SortsByBucketThenPositionWithoutPadding) {
   const BucketSort sort = sorted({2, 0, 3, 2, 0, 1, /**/ 3, 3, 0, 3, 3, 3}, 3, {2, 6});
   EXPECT_EQ(ids_in(sort.order), (Ids{1, 4, 5, 0, 3, -1, /**/ 2, -1, -1, -1, -1, -1}));
   EXPECT_EQ(ids_in(sort.place), (Ids{3, 0, -1, 4, 1, 2, /**/ -1, -1, 0, -1, -1, -1}));
 }
 
-TEST(BucketSort, PlaceIsTheInverseOfOrderForAnyNumberOfThreads) {
+TEST(BucketSort, PlaceIsInverseOfOrderForAnyThreadCount) {
   constexpr std::int64_t rows = 7, time = 5000, buckets = 90;
   Ids bucket;
   const Random random(4);
@@ -178,7 +178,7 @@ TEST(BucketSort, PlaceIsTheInverseOfOrderForAnyNumberOfThreads) {
     }
 }
 
-TEST(BucketSort, RefusesABucketThatDoesNotExistOrTakesItForPadding) {
+TEST(BucketSort, RejectsInvalidBucketsOrTreatsThemAsPadding) {
   if (emulated) {
     const BucketSort sort = sorted({0, 4, -1, /**/ 2, 1, 3}, 3, {2, 3});
     EXPECT_EQ(ids_in(sort.order), (Ids{0, -1, -1, /**/ 1, 0, -1}));

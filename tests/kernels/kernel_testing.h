@@ -1,4 +1,4 @@
-// What the kernels' tests share: tensors of any floating dtype from doubles and back.
+// Shared by kernel tests: converts doubles to tensors of any floating dtype and back.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,9 +25,9 @@ using FloatingTypes = ::testing::Types<double, float, BFloat16, Float16>;
 
 inline Cpu cpu() { return Cpu{&cpu_device().state()}; }
 
-// What the tests run on of kernels that every backend has, and where their tensors lie. Tests of
-// kernels are compiled once for each; what calls kernels through `on` is told by the environment.
-// Never destroyed: at the end of a process the libraries of a GPU may be gone before it.
+// The backend of the tests and the device of their tensors. Kernel tests are compiled once per
+// backend. Tests that call kernels through `on` use the device of the environment. The device is
+// never destroyed, because a process may unload GPU libraries before it.
 #ifdef LONGSPAN_CUDA_KERNELS
 inline const Device& backend_device() {
   static const auto* const device = new Device(visible_gpu());
@@ -46,12 +46,11 @@ inline constexpr bool emulated = true;
 #else
 inline constexpr bool emulated = false;
 #endif
-// Where a case takes long there are fewer and smaller ones: in emulated kernels, and under a
-// sanitizer unless launch/test --all wants all.
+// Emulated kernels use fewer and smaller cases. Sanitizers do too, except with launch/test --all.
 inline const bool slow = emulated || (sanitized && std::getenv("LONGSPAN_ALL") == nullptr);
 
-// One of its own, for tests that count its memory and look into it often; the emulated kernels take
-// memory of the host.
+// A separate device, for tests that count its memory and read it often. Emulated kernels use host
+// memory.
 inline Device fresh_device() {
 #if defined(LONGSPAN_CUDA_KERNELS) && !defined(LONGSPAN_EMULATED_CUDA)
   return visible_gpu();
@@ -60,7 +59,7 @@ inline Device fresh_device() {
 #endif
 }
 
-// The value that T keeps of a double.
+// The double rounded to T.
 template <typename T>
 double rounded(double value) {
   return static_cast<double>(static_cast<Accumulator<T>>(T(static_cast<Accumulator<T>>(value))));
@@ -87,7 +86,7 @@ inline Values values_of(const Tensor& tensor) {
   return values;
 }
 
-// Normal numbers that T represents.
+// Normal numbers, rounded to T.
 template <typename T>
 Values normal_values(std::int64_t count, std::uint64_t seed, double deviation = 1) {
   Values values;
@@ -97,13 +96,13 @@ Values normal_values(std::int64_t count, std::uint64_t seed, double deviation = 
   return values;
 }
 
-// A tensor full of NaN: what a kernel writes must not depend on it.
+// A tensor full of NaN: the outputs of a kernel must not depend on it.
 template <typename T>
 Tensor poisoned(const Shape& shape) {
   return tensor_of<T>(Values(static_cast<std::size_t>(shape.elements()), nan), shape);
 }
 
-// The rounding of one result in T, with room for sums in its accumulator.
+// The rounding error of one result in T, with a margin for sums in its accumulator.
 template <typename T>
 constexpr double tolerance() {
   switch (DTypeOf<T>::value) {
@@ -142,7 +141,7 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
          std::memcmp(left.bytes(), right.bytes(), a.byte_size()) == 0;
 }
 
-// Runs f with a number of threads, then puts the former number back.
+// Runs f with a number of threads, then restores the previous number.
 template <typename F>
 auto with_threads(int threads, const F& f) {
   const int before = omp_get_max_threads();

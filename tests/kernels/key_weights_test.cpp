@@ -11,11 +11,11 @@ namespace {
 using namespace longspan::testing;
 
 template <typename T>
-class KeyWeightsOf : public ::testing::Test {};
-TYPED_TEST_SUITE(KeyWeightsOf, FloatingTypes);
+class KeyWeightsTest : public ::testing::Test {};
+TYPED_TEST_SUITE(KeyWeightsTest, FloatingTypes);
 
-// Rows of two ranges of a sequence of 9, of 2 batch rows and 2 heads.
-TYPED_TEST(KeyWeightsOf, HideWhatIsPaddingByPosition) {
+// Rows of two ranges of a sequence of length 9, with 2 batch rows and 2 heads.
+TYPED_TEST(KeyWeightsTest, MasksPaddingByPosition) {
   using A = Accumulator<TypeParam>;
   const Ranges positions = {{1, 3}, {6, 9}};
   std::vector<std::uint8_t> padding(18, 0);
@@ -34,7 +34,7 @@ TYPED_TEST(KeyWeightsOf, HideWhatIsPaddingByPosition) {
   EXPECT_EQ(values_of(weights), expected);
 }
 
-TYPED_TEST(KeyWeightsOf, AreRelativeToTheLargestShiftOfTheirPartAndBefore) {
+TYPED_TEST(KeyWeightsTest, SubtractsLargestShiftSoFar) {
   using A = Accumulator<TypeParam>;
   const Tensor shift = tensor_of<A>({1, 4, 3, -infinity, 0, 5, 2, 1}, {1, 4, 2});
   const Ranges parts = {{0, 2}, {2, 4}};
@@ -54,7 +54,7 @@ TYPED_TEST(KeyWeightsOf, AreRelativeToTheLargestShiftOfTheirPartAndBefore) {
   EXPECT_EQ(values_of(keys.decay), (Values{0, 0, -2, 0, 0, -1, 0, 0}));
 }
 
-TYPED_TEST(KeyWeightsOf, GatesKeepWhatTheyDoNotTake) {
+TYPED_TEST(KeyWeightsTest, GateLogsAndGradientMatchLogSigmoid) {
   using T = TypeParam;
   using A = Accumulator<T>;
   const Values gate = {0, 1, -2, 30, -90};
@@ -80,7 +80,7 @@ TYPED_TEST(KeyWeightsOf, GatesKeepWhatTheyDoNotTake) {
   expect_close(values_of(gradient.dgate), dgate, 2 * tolerance<T>());
 }
 
-TYPED_TEST(KeyWeightsOf, SoftmaxOverRowsAndExponentialsOverPositions) {
+TYPED_TEST(KeyWeightsTest, SoftmaxAndExponentialsMatchFormulas) {
   using T = TypeParam;
   using A = Accumulator<T>;
   constexpr std::int64_t time = 3, heads = 2, dim = 4;
@@ -100,7 +100,7 @@ TYPED_TEST(KeyWeightsOf, SoftmaxOverRowsAndExponentialsOverPositions) {
   }
   expect_close(made, expected, tolerance<T>());
   expect_close(values_of(dx), gradient, tolerance<T>());
-  // The second key of the first head is hidden.
+  // The second key of the first head is masked.
   const Tensor weights = tensor_of<A>({0, 0, -infinity, 0, 0, 0}, {1, time, heads});
   const Tensor tops = poisoned<A>({1, heads, dim});
   max_over_positions(backend(), tensor_of<T>(x, shape), weights, tops);
@@ -115,7 +115,7 @@ TYPED_TEST(KeyWeightsOf, SoftmaxOverRowsAndExponentialsOverPositions) {
   expect_close(values_of(y), powers, tolerance<T>());
 }
 
-TYPED_TEST(KeyWeightsOf, StatesAreDividedByTheirLastElement) {
+TYPED_TEST(KeyWeightsTest, DividesStatesByLastElement) {
   using A = Accumulator<TypeParam>;
   const Tensor states = tensor_of<A>({1, 2, 4, 3, 5, 0}, {2, 3});
   divide_states(backend(), states);

@@ -8,14 +8,14 @@ namespace {
 using namespace longspan::testing;
 
 template <typename T>
-class UnitRowsOf : public ::testing::Test {};
-TYPED_TEST_SUITE(UnitRowsOf, FloatingTypes);
+class L2NormalizeTest : public ::testing::Test {};
+TYPED_TEST_SUITE(L2NormalizeTest, FloatingTypes);
 
-TYPED_TEST(UnitRowsOf, HaveLengthOneAndNothingStaysNothing) {
+TYPED_TEST(L2NormalizeTest, ReturnsUnitRowsAndKeepsZeroRows) {
   using A = Accumulator<TypeParam>;
   for (const std::int64_t width : {1, 3, 64, 70}) {
     Values x = normal_values<TypeParam>(5 * width, 1);
-    for (std::int64_t c = 0; c < width; ++c)  // short ones are of length one too
+    for (std::int64_t c = 0; c < width; ++c)  // short rows get length one too
       x[static_cast<std::size_t>(c)] = rounded<TypeParam>(1e-3 * x[static_cast<std::size_t>(c)]);
     std::fill_n(x.begin() + 2 * width, width, 0);
     const L2Normalize unit = {.x = tensor_of<TypeParam>(x, {5, width}),
@@ -37,8 +37,8 @@ TYPED_TEST(UnitRowsOf, HaveLengthOneAndNothingStaysNothing) {
   }
 }
 
-// The gradient of row 0's length is in no direction of the row: the result is orthogonal to y.
-TYPED_TEST(UnitRowsOf, GradientIsAddedInBothDTypes) {
+// The added gradient is orthogonal to y, because y does not depend on the length of its row.
+TYPED_TEST(L2NormalizeTest, AddsGradientInBothDTypes) {
   using A = Accumulator<TypeParam>;
   constexpr std::int64_t width = 6;
   L2Normalize unit = {.x = tensor_of<TypeParam>(normal_values<TypeParam>(4 * width, 1), {4, width}),

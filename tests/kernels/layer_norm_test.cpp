@@ -54,14 +54,14 @@ template <typename T>
 struct Problem {
   using A = Accumulator<T>;
 
-  Problem(std::int64_t row_count, std::int64_t row_width, double centre = 0)
+  Problem(std::int64_t row_count, std::int64_t row_width, double center = 0)
       : rows(row_count),
         width(row_width),
         x(normal_values<T>(rows * width, 1)),
         dy(normal_values<T>(rows * width, 2)),
         weight(normal_values<T>(width, 3)),
         bias(normal_values<T>(width, 4)) {
-    for (double& value : x) value = rounded<T>(value + centre);
+    for (double& value : x) value = rounded<T>(value + center);
     forward = {.x = tensor_of<T>(x, {rows, width}),
                .weight = tensor_of<T>(weight, {width}),
                .bias = tensor_of<T>(bias, {width}),
@@ -86,13 +86,13 @@ struct Problem {
 };
 
 template <typename T>
-class LayerNormOf : public ::testing::Test {};
-TYPED_TEST_SUITE(LayerNormOf, FloatingTypes);
+class LayerNormTest : public ::testing::Test {};
+TYPED_TEST_SUITE(LayerNormTest, FloatingTypes);
 
 constexpr std::array<std::int64_t, 2> shapes[] = {
     {1, 1}, {0, 5}, {3, 17}, {17, 3}, {1, 1000}, {300, 67}, {65, 128}};
 
-TYPED_TEST(LayerNormOf, NotCentredItDividesByTheRootOfTheMeanSquare) {
+TYPED_TEST(LayerNormTest, UncenteredMatchesRmsNorm) {
   for (const auto& [rows, width] : shapes) {
     SCOPED_TRACE(fmt::format("[{}, {}]", rows, width));
     Problem<TypeParam> problem(rows, width, 0.5);
@@ -114,7 +114,7 @@ TYPED_TEST(LayerNormOf, NotCentredItDividesByTheRootOfTheMeanSquare) {
   }
 }
 
-TYPED_TEST(LayerNormOf, EqualsItsFormulaAndAddsToTheGradientsOfTheParameters) {
+TYPED_TEST(LayerNormTest, MatchesFormulaAndAddsParameterGradients) {
   for (const auto& [rows, width] : shapes) {
     SCOPED_TRACE(fmt::format("[{}, {}]", rows, width));
     const Problem<TypeParam> problem(rows, width);
@@ -144,10 +144,10 @@ TYPED_TEST(LayerNormOf, EqualsItsFormulaAndAddsToTheGradientsOfTheParameters) {
   }
 }
 
-// The last row is longer than what a GPU's blocks hold in shared memory, of itself and of its sums.
+// The last row and its sums exceed the shared memory of a GPU block.
 constexpr std::array<std::int64_t, 2> sum_shapes[] = {{6, 17}, {10, 8}, {2, 12292}};
 
-TYPED_TEST(LayerNormOf, OfASumIsTheNormOfADroppedAndAddedChange) {
+TYPED_TEST(LayerNormTest, ResidualLayerNormMatchesSeparateKernels) {
   using A = Accumulator<TypeParam>;
   for (const auto& [rows, width] : sum_shapes)
     for (const double rate : {0.3, 0.0}) {
@@ -203,7 +203,7 @@ TYPED_TEST(LayerNormOf, OfASumIsTheNormOfADroppedAndAddedChange) {
         drop.y = poisoned<TypeParam>(shape);
         dropout(backend(), drop);
         EXPECT_TRUE(same_bits(dropped, drop.y));
-        // Over what is read: the norm's gradient by the dropped one, or by that of the sum.
+        // In place: the dropped gradient overwrites dy, or dx does.
         auto over = at_once.gradient();
         over.add = add;
         over.dx = add ? numbers(8) : over.dy;
@@ -216,8 +216,8 @@ TYPED_TEST(LayerNormOf, OfASumIsTheNormOfADroppedAndAddedChange) {
     }
 }
 
-// Wide rows against the formula, and rows that begin where four elements are not read at once.
-TYPED_TEST(LayerNormOf, RowsMayBeWideAndBeginAnywhere) {
+// Wide rows against the formula, and rows whose start does not allow vectorized reads.
+TYPED_TEST(LayerNormTest, SupportsWideAndUnalignedRows) {
   for (const auto& [rows, width] : sum_shapes) {
     SCOPED_TRACE(fmt::format("[{}, {}]", rows, width));
     Problem<TypeParam> problem(rows, width);
@@ -239,8 +239,7 @@ TYPED_TEST(LayerNormOf, RowsMayBeWideAndBeginAnywhere) {
     for (double& value : expected.dweight) value += 10;
     for (double& value : expected.dbias) value += 20;
     constexpr double accurate = std::max(tolerance<Accumulator<TypeParam>>(), 1e-12);
-    // Added one after the other, as a CPU without vectors does, 12,292 numbers of f32 lose a
-    // little.
+    // Sequential addition of 12,292 f32 numbers, as on a CPU without vectors, loses some precision.
     const double times = std::is_same_v<TypeParam, float> && width > 1000 ? 5 : 1;
     expect_close(values_of(problem.forward.y), expected.y, tolerance<TypeParam>(), times);
     expect_close(values_of(gradient.dx), expected.dx, tolerance<TypeParam>(), 3 * times);
@@ -249,7 +248,7 @@ TYPED_TEST(LayerNormOf, RowsMayBeWideAndBeginAnywhere) {
   }
 }
 
-// The streams of a reversible stack are f32 where what reads them is narrower.
+// The streams of a reversible stack are f32, but the layers that read them are narrower.
 template <typename Y>
 void expect_a_narrower_result() {
   for (const std::int64_t width : {33, 64}) {
@@ -273,12 +272,12 @@ void expect_a_narrower_result() {
   }
 }
 
-TEST(LayerNorm, ANarrowerResultIsTheNormAndThenItsCast) {
+TEST(LayerNorm, NarrowOutputEqualsNormThenCast) {
   expect_a_narrower_result<BFloat16>();
   expect_a_narrower_result<Float16>();
 }
 
-TYPED_TEST(LayerNormOf, TakesParametersInTheAccumulatorDType) {
+TYPED_TEST(LayerNormTest, SupportsParametersInAccumulatorDType) {
   using A = Accumulator<TypeParam>;
   Problem<TypeParam> narrow(5, 33), wide(5, 33);
   wide.forward.weight = tensor_of<A>(wide.weight, {33});
@@ -288,7 +287,7 @@ TYPED_TEST(LayerNormOf, TakesParametersInTheAccumulatorDType) {
   EXPECT_TRUE(same_bits(narrow.forward.y, wide.forward.y));
 }
 
-TYPED_TEST(LayerNormOf, DoesNotDependOnTheNumberOfThreads) {
+TYPED_TEST(LayerNormTest, DoesNotDependOnThreadCount) {
   const auto run = [](int threads) {
     return with_threads(threads, [] {
       const Problem<TypeParam> problem(1000, 96);
@@ -302,7 +301,7 @@ TYPED_TEST(LayerNormOf, DoesNotDependOnTheNumberOfThreads) {
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(same_bits(one[i], three[i])) << i;
 }
 
-TEST(LayerNorm, ALargeMeanCostsNoDigits) {
+TEST(LayerNorm, LargeMeanKeepsPrecision) {
   const Problem<float> problem(7, 256, 1000);
   const auto expected = reference(problem.x, problem.weight, problem.bias, problem.dy, 7, 1e-5);
   layer_norm(backend(), problem.forward);
@@ -320,7 +319,7 @@ TEST(LayerNorm, NanStaysInItsRow) {
   for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i / 20 == 1) << i;
 }
 
-TEST(LayerNorm, NanOfASumStaysInItsRowAndGoesBack) {
+TEST(LayerNorm, ResidualNanStaysInItsRowInBothPasses) {
   constexpr std::int64_t rows = 3, width = 20;
   const Shape shape = {1, rows, width};
   Problem<float> problem(rows, width);
@@ -344,7 +343,7 @@ TEST(LayerNorm, NanOfASumStaysInItsRowAndGoesBack) {
   for (const double value : values_of(gradient.dbias)) EXPECT_FALSE(std::isnan(value));
 }
 
-TEST(LayerNorm, WrongShapesAreNamed) {
+TEST(LayerNorm, RejectsWrongShapesAndDTypes) {
   Problem<float> problem(3, 20);
   problem.forward.weight = poisoned<float>({19});
   EXPECT_THROW(layer_norm(backend(), problem.forward), Failure);

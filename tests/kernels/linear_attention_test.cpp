@@ -18,7 +18,7 @@ struct Case {
   Divisor divisor = Divisor::sum;
   double epsilon = 1e-3;
   bool decays = false;
-  bool weighs = false;  // and hides some keys
+  bool weighs = false;  // and masks some keys
   Ranges parts = {};    // none: all in one
   Ranges key_parts = {};
 };
@@ -114,7 +114,7 @@ std::vector<Case> cases() {
   whole.parts = {{0, 3}, {3, 7}};
   whole.key_parts = {{0, 4}, {4, 5}, {5, 11}};
   all.push_back(whole);
-  // Several chunks, and more features and values than a vector holds.
+  // Several chunks, and more features and values than a SIMD vector has.
   const std::int64_t time = emulated ? 70 : 150;
   for (const bool decays : {false, true}) {
     Case chunks = {decays ? "chunks that decay" : "chunks", 1, time, time, 2, 21, 18};
@@ -144,8 +144,8 @@ struct Numbers {
                  normal_values<A>(c.batch * c.keys * c.heads, 4, 0.5),
                  normal_values<A>(c.batch * c.keys * c.heads, 5, 0.2),
                  normal_values<T>(c.batch * c.time * c.heads * c.values, 6)};
-    // Where no map makes features, they are those of a map that is never negative, but of the
-    // divisor that may be.
+    // Without a feature map the inputs are non-negative features, unless the divisor may be
+    // negative.
     if (c.map != FeatureMap::elu_plus_one && c.divisor == Divisor::sum)
       for (Values* x : {&n.query, &n.key})
         for (double& value : *x) value = rounded<T>(std::abs(value));
@@ -156,7 +156,7 @@ struct Numbers {
   }
 };
 
-// All that is asked for, by the definition.
+// All outputs, by the definition.
 struct Dense {
   Values out, divisors, dquery, dkey, dvalue, dlog_weight, ddecay;
 
@@ -270,7 +270,7 @@ std::vector<std::int64_t> in_order(std::int64_t parts, bool backwards = false) {
   return order;
 }
 
-// What came before each part, or the sum over all.
+// The state before each part, or the sum over all parts.
 template <typename A>
 Tensor joined(const Case& c, const Tensor& states, const Tensor& decays, bool backwards) {
   const Tensor all = poisoned<A>({1, c.batch, c.heads, c.features, c.values + 1});
@@ -322,22 +322,22 @@ void expect_definition(const Case& c, double relative) {
   if (c.decays) expect_close(values_of(g.ddecay), expected.ddecay, 2 * relative, size);
 }
 
-TEST(LinearAttention, IsItsDefinition) {
+TEST(LinearAttention, MatchesDefinition) {
   for (const Case& c : cases()) expect_definition<double>(c, 1e-12);
 }
 
 template <typename T>
-class LinearAttentionOf : public ::testing::Test {};
-TYPED_TEST_SUITE(LinearAttentionOf, FloatingTypes);
+class LinearAttentionTest : public ::testing::Test {};
+TYPED_TEST_SUITE(LinearAttentionTest, FloatingTypes);
 
 // The outputs that the backward pass reads are rounded.
-TYPED_TEST(LinearAttentionOf, IsItsDefinitionInEveryDType) {
+TYPED_TEST(LinearAttentionTest, MatchesDefinitionInEveryDType) {
   for (const Case& c : cases())
     if (c.divisor != Divisor::away_from_0)
       expect_definition<TypeParam>(c, 6 * tolerance<TypeParam>());
 }
 
-TEST(LinearAttention, ReadsNothingOfHiddenKeys) {
+TEST(LinearAttention, DoesNotReadMaskedKeys) {
   Case c = {"hidden", 1, 5, 5, 1, 2, 2};
   c.weighs = true;
   c.parts = c.key_parts = {{0, 5}};
@@ -351,11 +351,11 @@ TEST(LinearAttention, ReadsNothingOfHiddenKeys) {
   };
   const Tensor out = run(nan);
   EXPECT_TRUE(same_bits(out, run(3)));
-  EXPECT_EQ(values_of(out)[0], 0);  // the first query sees nothing
+  EXPECT_EQ(values_of(out)[0], 0);  // the first query has no keys
 }
 
-// A state goes on where another call ended.
-TEST(LinearAttention, BeginsWithTheStateThatItIsGiven) {
+// A state continues where another call ended.
+TEST(LinearAttention, ContinuesFromGivenState) {
   const Case whole = cases()[4];
   const Numbers n = Numbers::of<double>(whole);
   const LinearAttention all = call_of<double>(whole, n);

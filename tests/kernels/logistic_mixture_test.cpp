@@ -27,7 +27,7 @@ Values losses_of(const Values& parameters,
   return values_of(mixture.losses);
 }
 
-// So many pixels with the same numbers.
+// Repeats the parameters for each pixel.
 Values repeated(const Values& parameters, std::int64_t pixels) {
   Values all;
   for (std::int64_t i = 0; i < pixels; ++i)
@@ -35,7 +35,7 @@ Values repeated(const Values& parameters, std::int64_t pixels) {
   return all;
 }
 
-TEST(LogisticMixture, ProbabilitiesOfAllValuesSumToOne) {
+TEST(LogisticMixture, ProbabilitiesSumToOneOverAllValues) {
   std::vector<std::int64_t> values(256);
   for (std::size_t v = 0; v < 256; ++v) values[v] = static_cast<std::int64_t>(v);
   for (const double mean : {-3.0, -1.0, -0.2, 0.5, 0.999, 40.0})
@@ -49,13 +49,13 @@ TEST(LogisticMixture, ProbabilitiesOfAllValuesSumToOne) {
     }
 }
 
-// Blue given red and green: one mixture, whose channels are independent but for the means.
-TEST(LogisticMixture, ProbabilitiesOfAColourSumToOne) {
+// Blue given red and green: one mixture, whose channels are independent except for the means.
+TEST(LogisticMixture, ConditionalColorProbabilitiesSumToOne) {
   std::vector<std::int64_t> values;
   for (std::int64_t v = 0; v < 256; ++v) values.insert(values.end(), {0, 255, v});
   const Values parameters = {0.7, 0.1, -1, 0.4, -0.3, -2, 0.8, 0.2, -1.5, -0.6};
   Values green = parameters;
-  green[8] = 60;  // so wide that every inner value of blue is as good as impossible
+  green[8] = 60;  // so wide that inner values of blue have almost no probability
   const double without = losses_of<double>(green, {0, 255, 255}, 3, 1)[0] - std::log(2);
   double sum = 0;
   for (const double loss : losses_of<double>(repeated(parameters, 256), values, 3, 1))
@@ -65,7 +65,7 @@ TEST(LogisticMixture, ProbabilitiesOfAColourSumToOne) {
 
 double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
-// By the definition, which loses digits where a probability is small.
+// The literal definition, which loses precision for small probabilities.
 double probability(std::int64_t value, double mean, double log_scale) {
   const double inverse = std::exp(-std::max(log_scale, -7.0));
   const double x = 2 * static_cast<double>(value) / 255 - 1 - mean;
@@ -74,10 +74,10 @@ double probability(std::int64_t value, double mean, double log_scale) {
 }
 
 template <typename T>
-class LogisticMixtureOf : public ::testing::Test {};
-TYPED_TEST_SUITE(LogisticMixtureOf, FloatingTypes);
+class LogisticMixtureTest : public ::testing::Test {};
+TYPED_TEST_SUITE(LogisticMixtureTest, FloatingTypes);
 
-TYPED_TEST(LogisticMixtureOf, IsItsDefinition) {
+TYPED_TEST(LogisticMixtureTest, MatchesDefinition) {
   constexpr std::int64_t mixtures = 2, channels = 3, pixels = 8;
   const std::int64_t width = mixture_parameters(mixtures, channels);
   Values parameters = normal_values<TypeParam>(pixels * width, 1);
@@ -113,12 +113,12 @@ TYPED_TEST(LogisticMixtureOf, IsItsDefinition) {
                std::max(tolerance<Accumulator<TypeParam>>(), 1e-11));
 }
 
-TEST(LogisticMixture, GradientIsThatOfTheLoss) {
+TEST(LogisticMixture, GradientMatchesNumericalGradient) {
   for (const std::int64_t channels : {1, 3}) {
     constexpr std::int64_t mixtures = 3, pixels = 6;
     const std::int64_t width = mixture_parameters(mixtures, channels);
     Values parameters = normal_values<double>(pixels * width, 2);
-    parameters[static_cast<std::size_t>(2 * mixtures)] = -9;  // below the least
+    parameters[static_cast<std::size_t>(2 * mixtures)] = -9;  // below the minimum
     // Sharp: probabilities far below 1e-5.
     for (std::int64_t k = 0; k < mixtures; ++k)
       parameters[static_cast<std::size_t>(width + 2 * mixtures + k)] = -5;

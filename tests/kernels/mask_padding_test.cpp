@@ -8,17 +8,17 @@ namespace {
 using namespace longspan::testing;
 
 template <typename T>
-class HideRowsOf : public ::testing::Test {};
-TYPED_TEST_SUITE(HideRowsOf, FloatingTypes);
+class MaskPaddingTest : public ::testing::Test {};
+TYPED_TEST_SUITE(MaskPaddingTest, FloatingTypes);
 
-// Rows 1 to 4 of 5 stand at positions 2 to 4 of a sequence of 6; row 0 and row 4 are left alone.
-TYPED_TEST(HideRowsOf, OnlyRowsOfPaddingBecomeZero) {
+// Rows 1 to 3 of 5 have positions 2 to 4 of a sequence of 6. Rows 0 and 4 stay unchanged.
+TYPED_TEST(MaskPaddingTest, ZerosOnlyPaddingRows) {
   constexpr std::int64_t batch = 2, time = 5, width = 6;
   const Values x = normal_values<TypeParam>(batch * time * width, 1);
   const Tensor length =
       Tensor::from<std::int64_t>(std::vector<std::int64_t>{4, 9}, {batch}, backend_device());
   std::vector<std::uint8_t> hidden(batch * 6, 0);
-  hidden[6 + 3] = 1;  // of row 1 position 3
+  hidden[6 + 3] = 1;  // position 3 of row 1
   const Tensor padding = Tensor::from<std::uint8_t>(hidden, {batch, 6}, backend_device());
   for (const bool by_length : {false, true})
     for (const bool by_padding : {false, true}) {

@@ -28,7 +28,7 @@ std::set<std::int64_t> keys_of(const Mask& mask, std::int64_t query, std::int64_
   return keys;
 }
 
-TEST(Mask, LocalIsBothSidesOfTheQuery) {
+TEST(Mask, WindowCoversBothSidesOfQuery) {
   for (const std::int64_t left : {0, 1, 5})
     for (const std::int64_t right : {-1, 0, 3})
       expect_mask(masks::window(left, right), 20, [&](std::int64_t i, std::int64_t j) {
@@ -36,7 +36,7 @@ TEST(Mask, LocalIsBothSidesOfTheQuery) {
       });
 }
 
-TEST(Mask, DilatedLocalSkipsBetweenItsKeys) {
+TEST(Mask, DilatedWindowSkipsKeys) {
   const std::int64_t w = 3;
   const std::int64_t s = 2;
   expect_mask(
@@ -46,7 +46,7 @@ TEST(Mask, DilatedLocalSkipsBetweenItsKeys) {
 }
 
 // Child et al. 2019: A1 = {i-l < j <= i}, A2 = {(i-j) mod l = 0}.
-TEST(Mask, StridedAndFixedHaveThePapersKeys) {
+TEST(Mask, StridedAndFixedMatchPaper) {
   const std::int64_t l = 4;
   const Mask strided = masks::causal() & (masks::window(l - 1, 0) | masks::stride(l));
   EXPECT_EQ(keys_of(strided, 15, 16), (std::set<std::int64_t>{12, 13, 14, 15, 3, 7, 11}));
@@ -55,7 +55,7 @@ TEST(Mask, StridedAndFixedHaveThePapersKeys) {
   EXPECT_EQ(keys_of(fixed, 0, 16), (std::set<std::int64_t>{0}));
 }
 
-TEST(Mask, StrideOfOneAndAWideWindowAreEverything) {
+TEST(Mask, TrivialRulesAllowEverythingOrNothing) {
   expect_mask(masks::stride(1), 12, [](auto, auto) { return true; });
   expect_mask(masks::window(12, 12), 12, [](auto, auto) { return true; });
   expect_mask(masks::block(12), 12, [](auto, auto) { return true; });
@@ -64,8 +64,8 @@ TEST(Mask, StrideOfOneAndAWideWindowAreEverything) {
   expect_mask(masks::everything() | masks::nothing(), 12, [](auto, auto) { return true; });
 }
 
-// The Image Transformer's 1-D blocks: the block of the query and what lies before it.
-TEST(Mask, BlocksSeeWhatLiesBeforeThem) {
+// The Image Transformer's 1-D blocks: the block of the query and the positions before it.
+TEST(Mask, BlocksAttendToPrecedingPositions) {
   const std::int64_t l = 5;
   const std::int64_t memory = 7;
   expect_mask(masks::causal() & masks::block(l, memory), 33, [&](std::int64_t i, std::int64_t j) {
@@ -74,7 +74,7 @@ TEST(Mask, BlocksSeeWhatLiesBeforeThem) {
   });
 }
 
-TEST(Mask, GlobalPositionsSeeAllAndAreSeenByAll) {
+TEST(Mask, GlobalPositionsAttendBothWays) {
   const Mask mask = masks::global({9, 2, 9}) | masks::window(1, 1);
   expect_mask(mask, 12, [](std::int64_t i, std::int64_t j) {
     const auto global = [](std::int64_t p) { return p == 2 || p == 9; };
@@ -85,7 +85,7 @@ TEST(Mask, GlobalPositionsSeeAllAndAreSeenByAll) {
   expect_mask(masks::queries_except({2}), 6, [](std::int64_t i, std::int64_t) { return i != 2; });
 }
 
-TEST(Mask, ABlockMapListsKeyBlocks) {
+TEST(Mask, BlockMapAllowsListedKeyBlocks) {
   const Mask mask = masks::block_map(3, {{0}, {2, 0}, {}, {1, 3, 1}});
   const std::set<std::pair<std::int64_t, std::int64_t>> blocks = {
       {0, 0}, {1, 0}, {1, 2}, {3, 1}, {3, 3}};
@@ -94,7 +94,7 @@ TEST(Mask, ABlockMapListsKeyBlocks) {
   });
 }
 
-// Written pixel by pixel, from the definition of what is generated when.
+// Pixel by pixel, from the definition of the generation order.
 Pair image_oracle(const masks::Image& image, masks::ImageOrder order) {
   struct Place {
     std::int64_t row, column;
@@ -115,28 +115,28 @@ Pair image_oracle(const masks::Image& image, masks::ImageOrder order) {
     const Place k = places.at(static_cast<std::size_t>(j));
     const std::int64_t top = q.row - q.row % image.query_height;
     const std::int64_t left = q.column - q.column % image.query_width;
-    const bool beside = k.row >= top && k.row < top + image.query_height;
+    const bool in_rows = k.row >= top && k.row < top + image.query_height;
     const bool in_columns = k.column >= left && k.column < left + image.query_width;
     const bool in_wide = k.column >= left - image.flange_width &&
                          k.column < left + image.query_width + image.flange_width;
-    if (beside && in_columns)
+    if (in_rows && in_columns)
       return !image.causal || std::pair(k.row, k.column) <= std::pair(q.row, q.column);
     const bool above = k.row < top && k.row >= top - image.flange_height;
     const bool below =
         k.row >= top + image.query_height && k.row < top + image.query_height + image.flange_height;
-    if (image.causal) return in_wide && (above || (beside && k.column < left));
-    return in_wide && (above || below || beside);
+    if (image.causal) return in_wide && (above || (in_rows && k.column < left));
+    return in_wide && (above || below || in_rows);
   };
 }
 
-TEST(Mask, ImageBlocksSeeTheirFlange) {
+TEST(Mask, ImageBlocksAttendToFlange) {
   for (const bool causal : {true, false})
     for (const auto order : {masks::ImageOrder::raster, masks::ImageOrder::generation})
       for (const masks::Image image : {masks::Image{8, 8, 4, 4, 2, 2, causal},
                                        masks::Image{4, 6, 2, 3, 1, 2, causal},
                                        masks::Image{6, 6, 2, 2, 3, 5, causal},
                                        masks::Image{5, 7, 5, 7, 1, 1, causal},
-                                       // Blocks that do not divide it, below, beside and both.
+                                       // Blocks that do not divide the height, the width, or both.
                                        masks::Image{7, 8, 4, 4, 2, 2, causal},
                                        masks::Image{8, 7, 4, 3, 1, 4, causal},
                                        masks::Image{7, 11, 3, 4, 2, 3, causal},
@@ -145,7 +145,7 @@ TEST(Mask, ImageBlocksSeeTheirFlange) {
             masks::image(image, order), image.height * image.width, image_oracle(image, order));
 }
 
-TEST(Mask, InTheOrderOfGenerationNoPixelSeesALaterOne) {
+TEST(Mask, GenerationOrderIsCausal) {
   for (const masks::Image image :
        {masks::Image{8, 12, 2, 4, 3, 6, true}, masks::Image{7, 11, 3, 4, 3, 6, true}}) {
     const Mask mask = masks::image(image, masks::ImageOrder::generation);
@@ -158,14 +158,14 @@ TEST(Mask, InTheOrderOfGenerationNoPixelSeesALaterOne) {
   }
 }
 
-TEST(Mask, OneBlockOfTheWholeImageIsCausal) {
+TEST(Mask, SingleImageBlockIsCausal) {
   for (const auto order : {masks::ImageOrder::raster, masks::ImageOrder::generation})
     expect_mask(masks::image({4, 5, 4, 5, 2, 2, true}, order),
                 20,
                 [](std::int64_t i, std::int64_t j) { return j <= i; });
 }
 
-TEST(Mask, EqualValuesAreEqualHoweverTheyWereMade) {
+TEST(Mask, EqualRulesCompareAndHashEqual) {
   EXPECT_EQ(masks::causal() & masks::stride(3), masks::causal() & masks::stride(3));
   EXPECT_EQ(masks::keys_at({3, 1}), masks::keys_at({1, 3, 3}));
   EXPECT_EQ((masks::keys_at({3, 1}) | masks::self()).hash(),
@@ -175,7 +175,7 @@ TEST(Mask, EqualValuesAreEqualHoweverTheyWereMade) {
   EXPECT_EQ(masks::causal() & masks::causal(), masks::causal());
 }
 
-TEST(Mask, RefusesRulesWithoutMeaning) {
+TEST(Mask, RejectsInvalidRules) {
   EXPECT_THROW(masks::stride(0), Failure);
   EXPECT_THROW(masks::block(0), Failure);
   EXPECT_THROW(masks::columns(4, 3, 2), Failure);
@@ -189,7 +189,7 @@ TEST(Mask, RefusesRulesWithoutMeaning) {
   }
 }
 
-TEST(Mask, TheBitsOfAnyTileAreThoseOfTheDefinition) {
+TEST(Mask, TileBitsMatchDefinition) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     Draws draws(Random(3).child(seed));
     const std::int64_t positions = 1 + draws.pick(400);
@@ -206,8 +206,8 @@ TEST(Mask, TheBitsOfAnyTileAreThoseOfTheDefinition) {
   }
 }
 
-// What kernels make of a partial tile's bits, rule by rule and half a row at a time.
-TEST(Mask, TheWordsOfEveryRuleAreThoseOfTheDefinition) {
+// The bits of a partial tile as kernels compute them, rule by rule and half a row at a time.
+TEST(Mask, RuleWordsMatchDefinition) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     Draws draws(Random(4).child(seed));
     const std::int64_t positions = 1 + draws.pick(400);

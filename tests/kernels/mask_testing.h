@@ -1,4 +1,4 @@
-// Masks drawn at random from every kind of rule, and their unions and intersections.
+// Random masks of every rule type, and their unions and intersections.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace longspan::testing {
 class Draws {
  public:
   explicit Draws(const Random& random) : random_(random) {}
-  // 0 .. most.
+  // Returns a number of 0 .. most.
   std::int64_t pick(std::int64_t most) {
     return static_cast<std::int64_t>(random_.word(count_++)) % (most + 1);
   }
@@ -22,7 +22,7 @@ class Draws {
   std::uint64_t count_ = 0;
 };
 
-// Rules for positions below `positions`; lengths from 1 to beyond a tile.
+// A rule for positions below `positions`, with lengths from 1 to beyond a tile.
 inline Mask random_rule(Draws& draws, std::int64_t positions) {
   const auto length = [&] { return 1 + draws.pick(draws.one_in(2) ? 9 : 150); };
   const auto some = [&](std::int64_t most) {
@@ -64,7 +64,7 @@ inline Mask random_rule(Draws& draws, std::int64_t positions) {
       masks::Image image;
       image.query_height = 1 + draws.pick(3);
       image.query_width = 1 + draws.pick(6);
-      // Divided by the blocks or not.
+      // A multiple of the block size or not.
       image.width = 1 + draws.pick(5 * image.query_width - 1);
       image.height = 1 + (positions - 1) / image.width + draws.pick(2);
       image.flange_height = draws.pick(4);

@@ -51,7 +51,7 @@ double activated(Activation activation, double x) {
 }
 
 template <typename T>
-class MatmulOf : public ::testing::Test {
+class MatmulTest : public ::testing::Test {
  protected:
   struct Case {
     Values a, b;
@@ -69,7 +69,7 @@ class MatmulOf : public ::testing::Test {
     return made;
   }
 };
-TYPED_TEST_SUITE(MatmulOf, FloatingTypes);
+TYPED_TEST_SUITE(MatmulTest, FloatingTypes);
 
 constexpr Extents shapes[] = {{1, 1, 1},
                               {3, 17, 5},
@@ -80,7 +80,7 @@ constexpr Extents shapes[] = {{1, 1, 1},
                               {0, 3, 4},
                               {3, 4, 0}};
 
-TYPED_TEST(MatmulOf, EqualsTheSumOfProductsInEachOrientation) {
+TYPED_TEST(MatmulTest, MatchesSumOfProductsInEachOrientation) {
   for (const Extents e : shapes)
     for (const bool transpose_a : {false, true})
       for (const bool transpose_b : {false, true}) {
@@ -94,7 +94,7 @@ TYPED_TEST(MatmulOf, EqualsTheSumOfProductsInEachOrientation) {
       }
 }
 
-TYPED_TEST(MatmulOf, AccumulatorResultIsNotRoundedToTheInputs) {
+TYPED_TEST(MatmulTest, AccumulatorResultIsNotRoundedToInputDType) {
   using A = Accumulator<TypeParam>;
   const Extents e{19, 40, 23};
   auto made = this->template make<A>(e, false, true);
@@ -103,7 +103,7 @@ TYPED_TEST(MatmulOf, AccumulatorResultIsNotRoundedToTheInputs) {
       values_of(made.matmul.c), product(made.a, made.b, e, false, true), tolerance<A>(), 6);
 }
 
-TYPED_TEST(MatmulOf, AccumulateAddsToBothResultDTypes) {
+TYPED_TEST(MatmulTest, AccumulateAddsToBothResultDTypes) {
   using A = Accumulator<TypeParam>;
   const Extents e{9, 33, 18};
   const auto run = [&]<typename C>(TypeTag<C>) {
@@ -120,7 +120,7 @@ TYPED_TEST(MatmulOf, AccumulateAddsToBothResultDTypes) {
   run(TypeTag<A>{});
 }
 
-TYPED_TEST(MatmulOf, BiasAndActivationAreApplied) {
+TYPED_TEST(MatmulTest, AppliesBiasAndActivation) {
   using A = Accumulator<TypeParam>;
   const Extents e{21, 15, 37};
   const Values bias = normal_values<TypeParam>(e.n, 4);
@@ -145,7 +145,7 @@ TYPED_TEST(MatmulOf, BiasAndActivationAreApplied) {
     }
 }
 
-TYPED_TEST(MatmulOf, ABiasIsAddedToOneRowOrOneColumn) {
+TYPED_TEST(MatmulTest, AddsBiasToSingleRowOrColumn) {
   for (const Extents e : {Extents{1, 8, 24}, {24, 8, 1}, {1, 3, 1}}) {
     const Values bias = normal_values<TypeParam>(e.n, 4);
     auto made = this->template make<TypeParam>(e, false, false);
@@ -158,10 +158,10 @@ TYPED_TEST(MatmulOf, ABiasIsAddedToOneRowOrOneColumn) {
   }
 }
 
-// Widths that an epilogue of a GPU's library may take, and one that it may not.
+// Widths that a fused epilogue of a GPU library may support, and one that it may not.
 constexpr std::int64_t fused_widths[] = {40, 64, 37};
 
-TYPED_TEST(MatmulOf, WritesWhatCameBeforeTheActivationToo) {
+TYPED_TEST(MatmulTest, WritesPreActivation) {
   for (const std::int64_t n : fused_widths)
     for (const std::int64_t k : {15, 0})
       for (const auto& [biased, wide_bias] : {std::pair(true, false), {true, true}, {false, false}})
@@ -191,7 +191,7 @@ TYPED_TEST(MatmulOf, WritesWhatCameBeforeTheActivationToo) {
         }
 }
 
-TYPED_TEST(MatmulOf, IsMultipliedByTheDerivativeAtWhatCameBefore) {
+TYPED_TEST(MatmulTest, MultipliesByDerivativeAtPreActivation) {
   for (const std::int64_t n : fused_widths)
     for (const auto activation :
          {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
@@ -213,7 +213,7 @@ TYPED_TEST(MatmulOf, IsMultipliedByTheDerivativeAtWhatCameBefore) {
     }
 }
 
-TYPED_TEST(MatmulOf, NanPassesThroughWhatIsKeptAndTheDerivative) {
+TYPED_TEST(MatmulTest, NanReachesPreActivationAndDerivative) {
   for (const std::int64_t n : fused_widths)
     for (const auto activation :
          {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
@@ -237,7 +237,7 @@ TYPED_TEST(MatmulOf, NanPassesThroughWhatIsKeptAndTheDerivative) {
     }
 }
 
-TYPED_TEST(MatmulOf, NoTermsGiveZeroOrTheBiasOrWhatWasThere) {
+TYPED_TEST(MatmulTest, EmptySumGivesZeroBiasOrPreviousValue) {
   auto made = this->template make<TypeParam>({2, 0, 3}, false, false);
   matmul(backend(), made.matmul);
   EXPECT_EQ(values_of(made.matmul.c), Values(6, 0.0));
@@ -252,7 +252,7 @@ TYPED_TEST(MatmulOf, NoTermsGiveZeroOrTheBiasOrWhatWasThere) {
   EXPECT_EQ(values_of(made.matmul.c), (Values{0, 2, 3, 0, 2, 3}));
 }
 
-TYPED_TEST(MatmulOf, NanPassesThroughTheProductAndEachActivation) {
+TYPED_TEST(MatmulTest, NanReachesProductAndEachActivation) {
   for (const auto activation : {Activation::none,
                                 Activation::relu,
                                 Activation::gelu,
@@ -269,7 +269,7 @@ TYPED_TEST(MatmulOf, NanPassesThroughTheProductAndEachActivation) {
   }
 }
 
-TYPED_TEST(MatmulOf, AddsTheSumsOfATransposedFactorBesideTheProduct) {
+TYPED_TEST(MatmulTest, AddsSumsOfTransposedFactor) {
   using A = Accumulator<TypeParam>;
   const auto run = [&]<typename C>(Extents e, bool accumulate, TypeTag<C>) {
     SCOPED_TRACE(fmt::format("{} {} {} {}", e.m, e.k, e.n, accumulate));
@@ -299,7 +299,7 @@ TYPED_TEST(MatmulOf, AddsTheSumsOfATransposedFactorBesideTheProduct) {
   for (const Extents e : {Extents{5, 0, 8}, {5, 3, 0}, {0, 3, 8}}) run(e, false, TypeTag<A>{});
 }
 
-TYPED_TEST(MatmulOf, LeadingAxesAreRows) {
+TYPED_TEST(MatmulTest, TreatsLeadingAxesAsRows) {
   const Extents e{12, 5, 7};
   auto made = this->template make<TypeParam>(e, false, false);
   made.matmul.a = made.matmul.a.reshape({2, 6, 5});
@@ -311,7 +311,7 @@ TYPED_TEST(MatmulOf, LeadingAxesAreRows) {
                3);
 }
 
-TEST(Matmul, WrongShapesAndDTypesAreNamed) {
+TEST(Matmul, RejectsWrongShapesAndDTypes) {
   const auto of = [](const Shape& shape) { return poisoned<float>(shape); };
   const auto message = [](const Matmul& product) -> std::string {
     try {
@@ -342,17 +342,17 @@ TEST(Matmul, WrongShapesAndDTypesAreNamed) {
       "matmul: accumulate does not support bias or activation");
   Matmul summed = {.a = of({3, 2}), .b = of({3, 5}), .c = of({2, 5}), .transpose_a = true};
   summed.a_sums = of({3});
-  const std::string wanted =
+  const std::string expected =
       "matmul: expected a_sums [2] of f32 with a transposed a and no bias or activation, found f32 "
       "[3]";
-  EXPECT_EQ(message(summed), wanted);
+  EXPECT_EQ(message(summed), expected);
   summed.a_sums = of({2});
   EXPECT_EQ(message(summed), "no failure");
   summed.activation = Activation::relu;
   EXPECT_NE(message(summed), "no failure");
 }
 
-TEST(Matmul, Float64DoesNotDependOnTheNumberOfThreads) {
+TEST(Matmul, Float64DoesNotDependOnThreadCount) {
   const auto run = [](int threads) {
     return with_threads(threads, [] {
       const Tensor a = tensor_of<double>(normal_values<double>(100 * 90, 1), {100, 90});

@@ -27,7 +27,7 @@ Values attention() {
   return values;
 }
 
-// Equation 8 of Raffel et al. 2017 as it is written.
+// Equation 8 of Raffel et al. 2017.
 Values walk_of(const Values& a) {
   Values walk(a.size(), 0);
   for (std::int64_t b = 0; b < batch; ++b)
@@ -60,7 +60,7 @@ Values found(const Values& a) {
   return values_of(call.walk);
 }
 
-TEST(MonotonicAttention, IsTheRecurrenceOfThePaper) {
+TEST(MonotonicAttention, MatchesRecurrenceOfPaper) {
   const Values a = attention(), expected = walk_of(a);
   expect_close(found<double>(a), expected, 1e-14);
   expect_close(found<float>(a), expected, 1e-5);
@@ -71,7 +71,7 @@ TEST(MonotonicAttention, IsTheRecurrenceOfThePaper) {
   }
 }
 
-TEST(MonotonicAttention, LeavesAttentionThatMovesOnAsItIs) {
+TEST(MonotonicAttention, KeepsMonotonicOneHotAttention) {
   Values a(batch * time * positions, 0);
   for (std::int64_t t = 0; t < time; ++t) a[at(0, t, t == 0 ? 0 : t + 1)] = 1;
   for (std::int64_t t = 0; t < targets[1]; ++t) a[at(1, t, 2)] = 1;

@@ -8,19 +8,19 @@ namespace {
 using namespace longspan::testing;
 
 template <typename T>
-class OptimizerOf : public ::testing::Test {
+class OptimizerTest : public ::testing::Test {
  protected:
-  // Gradients of some steps, as the kernel reads them.
+  // The gradient of a step.
   static Values gradient(std::int64_t count, std::int64_t step) {
     return normal_values<T>(count, static_cast<std::uint64_t>(100 + step));
   }
 };
 using WeightTypes = ::testing::Types<double, float>;
-TYPED_TEST_SUITE(OptimizerOf, WeightTypes);
+TYPED_TEST_SUITE(OptimizerTest, WeightTypes);
 
 constexpr std::int64_t counts[] = {0, 1, 3, 17, 20001};
 
-TYPED_TEST(OptimizerOf, AdamFollowsItsFormulaOverSteps) {
+TYPED_TEST(OptimizerTest, AdamMatchesFormulaOverSteps) {
   for (const bool decoupled : {false, true})
     for (const auto count : counts) {
       Values weight = normal_values<TypeParam>(count, 1), first(weight.size()),
@@ -57,7 +57,7 @@ TYPED_TEST(OptimizerOf, AdamFollowsItsFormulaOverSteps) {
     }
 }
 
-TYPED_TEST(OptimizerOf, SgdFollowsItsFormulaOverSteps) {
+TYPED_TEST(OptimizerTest, SgdMatchesFormulaOverSteps) {
   for (const double momentum : {0.0, 0.9})
     for (const bool nesterov : {false, true})
       for (const auto count : counts) {
@@ -88,7 +88,7 @@ TYPED_TEST(OptimizerOf, SgdFollowsItsFormulaOverSteps) {
       }
 }
 
-TYPED_TEST(OptimizerOf, AdamWithoutADenominatorFollowsItsFirstMoment) {
+TYPED_TEST(OptimizerTest, AdamWithoutDenominatorFollowsFirstMoment) {
   const std::int64_t count = 17;
   for (const double rectification : {1.0, 0.3})
     for (const bool adapts : {false, true}) {
@@ -112,7 +112,7 @@ TYPED_TEST(OptimizerOf, AdamWithoutADenominatorFollowsItsFirstMoment) {
     }
 }
 
-TYPED_TEST(OptimizerOf, LionFollowsItsFormulaOverSteps) {
+TYPED_TEST(OptimizerTest, LionMatchesFormulaOverSteps) {
   for (const auto count : counts) {
     Values weight = normal_values<TypeParam>(count, 1), first(weight.size());
     LionUpdate update{.range = {.weight = tensor_of<TypeParam>(weight, {count}),
@@ -125,7 +125,7 @@ TYPED_TEST(OptimizerOf, LionFollowsItsFormulaOverSteps) {
                       .beta2 = 0.95};
     for (std::int64_t step = 1; step <= 4; ++step) {
       Values gradient = this->gradient(count, step);
-      // A weight that nothing has reached yet stays.
+      // The first weight has no gradient in any step: its sign is 0.
       if (count > 0) gradient[0] = 0;
       update.range.gradient = tensor_of<TypeParam>(gradient, {count});
       lion_update(backend(), update);
@@ -142,7 +142,7 @@ TYPED_TEST(OptimizerOf, LionFollowsItsFormulaOverSteps) {
   }
 }
 
-TYPED_TEST(OptimizerOf, AdagradFollowsItsFormulaOverSteps) {
+TYPED_TEST(OptimizerTest, AdagradMatchesFormulaOverSteps) {
   for (const auto count : counts) {
     Values weight = normal_values<TypeParam>(count, 1), sum(weight.size());
     AdagradUpdate update{.range = {.weight = tensor_of<TypeParam>(weight, {count}),
@@ -167,7 +167,7 @@ TYPED_TEST(OptimizerOf, AdagradFollowsItsFormulaOverSteps) {
   }
 }
 
-TYPED_TEST(OptimizerOf, ScheduleFreeFollowsItsFormulaOverSteps) {
+TYPED_TEST(OptimizerTest, ScheduleFreeMatchesFormulaOverSteps) {
   for (const auto count : counts) {
     Values average = normal_values<TypeParam>(count, 1), fast = normal_values<TypeParam>(count, 2),
            second(average.size()), point(average.size());
@@ -205,7 +205,7 @@ TYPED_TEST(OptimizerOf, ScheduleFreeFollowsItsFormulaOverSteps) {
   }
 }
 
-TYPED_TEST(OptimizerOf, InterpolatesAndRoundsOnce) {
+TYPED_TEST(OptimizerTest, InterpolatesAndRoundsOnce) {
   const std::int64_t count = 37;
   const Values a = normal_values<TypeParam>(count, 1), b = normal_values<TypeParam>(count, 2);
   const Tensor left = tensor_of<TypeParam>(a, {count}), right = tensor_of<TypeParam>(b, {count});
@@ -219,7 +219,7 @@ TYPED_TEST(OptimizerOf, InterpolatesAndRoundsOnce) {
   }
 }
 
-TYPED_TEST(OptimizerOf, ComputeReceivesTheRoundedWeights) {
+TYPED_TEST(OptimizerTest, ComputeCopyReceivesRoundedWeights) {
   const auto run = [&]<typename C>(TypeTag<C>) {
     const std::int64_t count = 131;
     const Values weight = normal_values<TypeParam>(count, 1);
@@ -247,7 +247,7 @@ TYPED_TEST(OptimizerOf, ComputeReceivesTheRoundedWeights) {
   if constexpr (std::is_same_v<TypeParam, double>) run(TypeTag<float>{});
 }
 
-TEST(Optimizer, WrongDTypesAndLengthsAreNamed) {
+TEST(Optimizer, RejectsWrongDTypesAndLengths) {
   AdamUpdate update{.range = {.weight = poisoned<float>({3}), .gradient = poisoned<float>({3})},
                     .first = poisoned<float>({3}),
                     .second = poisoned<float>({2})};

@@ -7,7 +7,7 @@
 namespace longspan::testing::pair_count_test {
 namespace {
 
-TEST(PairCount, IsThatOfThePlan) {
+TEST(PairCount, MatchesTilePlan) {
   for (std::uint64_t seed = 0; seed < 400; ++seed) {
     SCOPED_TRACE(seed);
     Draws draws(Random(9).child(seed));
@@ -23,7 +23,7 @@ TEST(PairCount, IsThatOfThePlan) {
 }
 
 // Blocks of 128 and the last 4 columns of each earlier one.
-TEST(PairCount, NeedsNoListsHoweverLongTheSequence) {
+TEST(PairCount, SupportsVeryLongSequences) {
   const std::int64_t n = 1 << 24;
   const std::int64_t blocks = n / 128;
   const Mask fixed = masks::causal() & (masks::block(128) | masks::columns(128, 124, 4));
@@ -31,7 +31,7 @@ TEST(PairCount, NeedsNoListsHoweverLongTheSequence) {
             blocks * (128 * 129 / 2) + 128 * 4 * (blocks * (blocks - 1) / 2));
 }
 
-TEST(PairCount, IsKeptByMaskAndShape) {
+TEST(PairCount, CachesByMaskAndShape) {
   const Device device = Device::cpu();
   for (int time = 0; time < 2; ++time)
     for (std::int64_t keys = 90; keys < 100; ++keys)

@@ -10,7 +10,7 @@ using namespace longspan::testing;
 constexpr std::int64_t rows = 40;
 constexpr double clip = 0.2;
 
-// Logits, and what the actions came to: some rows have none, ratios lie on either side of the clip.
+// Logits and outcomes of actions. Some rows have no action. Ratios lie on both sides of the clip.
 struct Numbers {
   std::int64_t actions;
   Values logits, before, advantage, values, wanted;
@@ -60,7 +60,7 @@ Values written(PolicyLoss score) {
   return values_of(score.y);
 }
 
-// As the papers write them.
+// The formulas of the papers.
 Values defined(PolicyLossKind function, const Numbers& n) {
   Values result;
   for (std::int64_t r = 0; r < rows; ++r) {
@@ -92,7 +92,7 @@ Values defined(PolicyLossKind function, const Numbers& n) {
 constexpr PolicyLossKind functions[] = {
     PolicyLossKind::clipped, PolicyLossKind::entropy, PolicyLossKind::square};
 
-TEST(Policy, ScoresAreThoseOfTheDefinitions) {
+TEST(PolicyLoss, MatchesDefinitions) {
   for (const std::int64_t actions : {2, 9})
     for (const PolicyLossKind function : functions) {
       const Numbers n = numbers_of(actions);
@@ -101,7 +101,7 @@ TEST(Policy, ScoresAreThoseOfTheDefinitions) {
     }
 }
 
-TEST(Policy, GradientsAreThoseOfDifferences) {
+TEST(PolicyLoss, GradientsMatchNumericalGradients) {
   const Numbers n = numbers_of(4);
   const Values upstream = normal_values<double>(rows, 6);
   for (const PolicyLossKind function : functions) {
@@ -127,8 +127,8 @@ TEST(Policy, GradientsAreThoseOfDifferences) {
   }
 }
 
-// Where moving on would count for nothing the policy is left where it is.
-TEST(Policy, BeyondTheClipThereIsNoGradient) {
+// A ratio beyond the clip has no gradient if moving further would not reduce the loss.
+TEST(PolicyLoss, HasNoGradientBeyondClip) {
   const std::vector<std::int64_t> actions = {0, 0, 0, 0};
   const double half = std::log(0.5);
   // Ratios 2, 2, 0.5, 0.5.
@@ -145,7 +145,7 @@ TEST(Policy, BeyondTheClipThereIsNoGradient) {
   expect_close(found, {0, 0, 1, -1, -0.25, 0.25, 0, 0}, 1e-15);
 }
 
-TEST(Policy, WhatDoesNotFitIsRefused) {
+TEST(PolicyLoss, RejectsMissingOrMismatchedInputs) {
   const Numbers n = numbers_of(3);
   PolicyLoss score = score_of<double>(PolicyLossKind::clipped, n);
   score.before = Tensor();

@@ -8,8 +8,8 @@ namespace {
 using namespace longspan::testing;
 
 template <typename T>
-class PowerNormOf : public ::testing::Test {};
-TYPED_TEST_SUITE(PowerNormOf, FloatingTypes);
+class PowerNormTest : public ::testing::Test {};
+TYPED_TEST_SUITE(PowerNormTest, FloatingTypes);
 
 constexpr double tolerance_of(DType dtype) {
   return dtype == DType::f64 ? 1e-13 : (dtype == DType::f32 ? 1e-5 : 2e-2);
@@ -25,7 +25,7 @@ struct Features {
         slope(normal_values<double>(width, 4)) {}
 };
 
-TYPED_TEST(PowerNormOf, IsItsFormulaForwardAndBackward) {
+TYPED_TEST(PowerNormTest, MatchesFormulaForwardAndBackward) {
   using T = TypeParam;
   using A = Accumulator<T>;
   for (const auto& [rows, width] : {std::pair<std::int64_t, std::int64_t>{5, 7}, {150, 3}}) {
@@ -72,7 +72,7 @@ TYPED_TEST(PowerNormOf, IsItsFormulaForwardAndBackward) {
   }
 }
 
-TYPED_TEST(PowerNormOf, SumsAreOfTheRowsThatCount) {
+TYPED_TEST(PowerNormTest, SumsOnlyCountedRows) {
   using T = TypeParam;
   using A = Accumulator<T>;
   constexpr std::int64_t rows = 150, width = 5;
@@ -94,8 +94,8 @@ TYPED_TEST(PowerNormOf, SumsAreOfTheRowsThatCount) {
   expect_close(values_of(call.sums), some, 1e-5);
 }
 
-// Rows 1 to 3 of 4 stand at positions 2 to 4.
-TEST(PowerNormKernels, RowsCountBeforeTheirLength) {
+// Rows 1 to 3 of 4 have positions 2 to 4.
+TEST(PowerNorm, CountsRowsBeforeLength) {
   CountedRows call = {
       .counted = tensor_of<float>(Values(8, 7), {2, 4}), .begin = 1, .end = 4, .position = 2};
   count_rows(backend(), call);
@@ -105,7 +105,7 @@ TEST(PowerNormKernels, RowsCountBeforeTheirLength) {
   EXPECT_EQ(values_of(call.counted), (Values{7, 1, 1, 0, 7, 0, 0, 0}));
 }
 
-TEST(PowerNormKernels, AveragesMoveAsInThePaper) {
+TEST(PowerNorm, AveragesMatchPaper) {
   const auto tensor = [](const Values& values) {
     return tensor_of<double>(values, {std::ssize(values)});
   };
@@ -133,7 +133,7 @@ TEST(PowerNormKernels, AveragesMoveAsInThePaper) {
   power_mean(backend(), means, tensor({3}), means);
   EXPECT_EQ(values_of(means), (Values{2, 1}));
   power_mean(backend(), means, tensor({0}), means);
-  EXPECT_EQ(values_of(means), (Values{1, 1}));  // rows of nothing but padding stay as they are
+  EXPECT_EQ(values_of(means), (Values{1, 1}));  // a batch of padding leaves the means unchanged
   power_inverse(backend(), tensor({3.5, -0.25}), 0.5, means);
   EXPECT_EQ(values_of(means), (Values{0.5, 2}));
 }

@@ -8,18 +8,18 @@ namespace {
 using namespace longspan::testing;
 
 template <typename T>
-class DirectionOf : public ::testing::Test {
+class PreconditionTest : public ::testing::Test {
  protected:
   static Values gradient(std::int64_t count, std::int64_t step) {
     return normal_values<T>(count, static_cast<std::uint64_t>(100 + step));
   }
 };
 using WeightTypes = ::testing::Types<double, float>;
-TYPED_TEST_SUITE(DirectionOf, WeightTypes);
+TYPED_TEST_SUITE(PreconditionTest, WeightTypes);
 
 constexpr std::int64_t counts[] = {0, 1, 17, 20001};
 
-TYPED_TEST(DirectionOf, AdamLeavesItsDirectionInTheGradient) {
+TYPED_TEST(PreconditionTest, AdamWritesDirectionToGradient) {
   for (const bool corrects : {false, true})
     for (const auto count : counts) {
       const Values weight = normal_values<TypeParam>(count, 1);
@@ -53,7 +53,7 @@ TYPED_TEST(DirectionOf, AdamLeavesItsDirectionInTheGradient) {
     }
 }
 
-TYPED_TEST(DirectionOf, MomentumLooksAheadWithNesterov) {
+TYPED_TEST(PreconditionTest, MomentumMatchesFormulaWithAndWithoutNesterov) {
   for (const bool nesterov : {false, true})
     for (const auto count : counts) {
       Values buffer(static_cast<std::size_t>(count)), direction(buffer.size());
@@ -75,7 +75,7 @@ TYPED_TEST(DirectionOf, MomentumLooksAheadWithNesterov) {
     }
 }
 
-TYPED_TEST(DirectionOf, RootDividesByTheRootOfItsSquares) {
+TYPED_TEST(PreconditionTest, RmsDividesByRootOfMeanSquare) {
   for (const auto count : counts) {
     Values second(static_cast<std::size_t>(count)), direction(second.size());
     RmsPrecondition step{.gradient = {},
@@ -101,9 +101,9 @@ struct Range {
   std::int64_t first, end;
 };
 
-// Two matrices of 3 x 5, and what a rank may own of them: all, nothing, pieces of one line and of
-// several that begin and end within lines and matrices.
-TYPED_TEST(DirectionOf, SquaresOfAnyPartGoToTheirRowsAndColumns) {
+// Two 3 x 5 matrices and possible shards: all, nothing, and pieces that begin and end within lines
+// and matrices.
+TYPED_TEST(PreconditionTest, AddsSquaresOfAnyShardToRowsAndColumns) {
   constexpr std::int64_t rows = 3, columns = 5, all = 2 * rows * columns;
   const Values whole = this->gradient(all, 1);
   for (const auto& [first, end] : {Range{0, all}, Range{4, 4}, {6, 8}, {0, 5}, {3, 19}, {15, 29}}) {
@@ -137,7 +137,7 @@ TYPED_TEST(DirectionOf, SquaresOfAnyPartGoToTheirRowsAndColumns) {
   }
 }
 
-TYPED_TEST(DirectionOf, SquaresOfALargeMatrixAreTheSameOnAnyNumberOfThreads) {
+TYPED_TEST(PreconditionTest, SquaresDoNotDependOnThreadCount) {
   constexpr std::int64_t rows = 211, columns = 307;
   const Values whole = this->gradient(rows * columns, 1);
   const Tensor elements = tensor_of<TypeParam>(whole, {rows * columns});
@@ -163,7 +163,7 @@ TYPED_TEST(DirectionOf, SquaresOfALargeMatrixAreTheSameOnAnyNumberOfThreads) {
   }
 }
 
-TYPED_TEST(DirectionOf, DirectedUpdatesKeepAndStep) {
+TYPED_TEST(PreconditionTest, ApplyUpdateDecaysAndSteps) {
   for (const auto count : counts) {
     Values weight = normal_values<TypeParam>(count, 1);
     const Values direction = normal_values<TypeParam>(count, 2);
@@ -182,7 +182,7 @@ TYPED_TEST(DirectionOf, DirectedUpdatesKeepAndStep) {
   }
 }
 
-TEST(Direction, WrongDTypesAndLengthsAreNamed) {
+TEST(Precondition, RejectsWrongDTypesAndLengths) {
   const Tensor three = poisoned<float>({3}), two = poisoned<float>({2});
   EXPECT_THROW(momentum_step(backend(), {.gradient = three, .buffer = two}), Failure);
   EXPECT_THROW(rms_precondition(backend(), {.gradient = three, .second = two}), Failure);

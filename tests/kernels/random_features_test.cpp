@@ -58,10 +58,10 @@ struct Expected {
 };
 
 template <typename T>
-class RandomFeaturesOf : public ::testing::Test {};
-TYPED_TEST_SUITE(RandomFeaturesOf, FloatingTypes);
+class RandomFeaturesTest : public ::testing::Test {};
+TYPED_TEST_SUITE(RandomFeaturesTest, FloatingTypes);
 
-TYPED_TEST(RandomFeaturesOf, AreTheirDefinitionAndItsGradient) {
+TYPED_TEST(RandomFeaturesTest, MatchesDefinitionAndGradient) {
   using T = TypeParam;
   using A = Accumulator<T>;
   const RandomFeatures maps[] = {{.map = RandomMap::softmax, .scale = 0.7},
@@ -96,7 +96,7 @@ TYPED_TEST(RandomFeaturesOf, AreTheirDefinitionAndItsGradient) {
   }
 }
 
-TYPED_TEST(RandomFeaturesOf, ColumnsAreScaledByFactorsOfBothDTypes) {
+TYPED_TEST(RandomFeaturesTest, ScaleColumnsSupportsFactorsOfBothDTypes) {
   using T = TypeParam;
   const Values x = normal_values<T>(rows * width, 1);
   const auto run = [&]<typename F>(TypeTag<F>) {

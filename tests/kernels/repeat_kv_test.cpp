@@ -9,10 +9,10 @@ namespace {
 using namespace longspan::testing;
 
 template <typename T>
-class HeadGroups : public ::testing::Test {};
-TYPED_TEST_SUITE(HeadGroups, FloatingTypes);
+class RepeatKVTest : public ::testing::Test {};
+TYPED_TEST_SUITE(RepeatKVTest, FloatingTypes);
 
-TYPED_TEST(HeadGroups, AreRepeatedInARowAndTheirGradientsSummed) {
+TYPED_TEST(RepeatKVTest, RepeatsHeadsAndSumsTheirGradients) {
   constexpr std::int64_t dim = 5;
   for (const std::int64_t rows : {0, 1, 130})
     for (const std::int64_t heads : {1, 3})
@@ -34,7 +34,7 @@ TYPED_TEST(HeadGroups, AreRepeatedInARowAndTheirGradientsSummed) {
       }
 }
 
-TEST(HeadGroups, RefuseHeadsThatDoNotDivide) {
+TEST(RepeatKV, RejectsIndivisibleHeadsAndOtherWidths) {
   EXPECT_THROW(repeat_kv(backend(), poisoned<float>({2, 2, 4}), poisoned<float>({2, 5, 4})),
                Failure);
   EXPECT_THROW(repeat_kv(backend(), poisoned<float>({2, 2, 4}), poisoned<float>({2, 4, 3})),

@@ -1,4 +1,4 @@
-// Features turned by their position.
+// Rotary position embeddings.
 #include "framework/kernels/rotary.h"
 
 #include "tests/kernels/kernel_testing.h"
@@ -26,7 +26,7 @@ Tensor table_of(const Values& frequencies,
 }
 
 template <typename T>
-Tensor turned(RotaryLayout pairs, const Tensor& x, const Tensor& table, bool back = false) {
+Tensor rotated(RotaryLayout pairs, const Tensor& x, const Tensor& table, bool back = false) {
   const Tensor y = poisoned<T>(x.shape());
   apply_rotary(backend(), {.pairs = pairs, .inverse = back, .x = x, .table = table, .y = y});
   return y;
@@ -38,7 +38,7 @@ double dot(const Values& a, const Values& b) {
   return sum;
 }
 
-TEST(Rotations, AreCosinesAndThenSinesOfPositionTimesFrequency) {
+TEST(CosSinTable, ContainsCosinesThenSines) {
   const Values frequencies = {1, 0.25, 1e-3};
   const Values table = values_of(table_of<double>(frequencies, 1000, 700, 1.5));
   for (const std::size_t row : {0u, 1u, 699u})
@@ -49,18 +49,18 @@ TEST(Rotations, AreCosinesAndThenSinesOfPositionTimesFrequency) {
     }
 }
 
-// An angle of a position far away is not that of a rounded product.
-TEST(Rotations, OfFarPositionsAreComputedInDouble) {
+// The angle of a large position does not come from a rounded product.
+TEST(CosSinTable, ComputesLargePositionsInDouble) {
   const Values table = values_of(table_of<float>({0.7}, 123456789, 1));
   EXPECT_NEAR(table[0], std::cos(123456789 * 0.7), 1e-6);
   EXPECT_NEAR(table[1], std::sin(123456789 * 0.7), 1e-6);
 }
 
 template <typename T>
-class Turn : public ::testing::Test {};
-TYPED_TEST_SUITE(Turn, FloatingTypes);
+class RotaryTest : public ::testing::Test {};
+TYPED_TEST_SUITE(RotaryTest, FloatingTypes);
 
-TYPED_TEST(Turn, TurnsThePairsOfEachHeadAndLeavesTheRest) {
+TYPED_TEST(RotaryTest, RotatesPairsOfEachHeadAndKeepsTheRest) {
   using A = Accumulator<TypeParam>;
   constexpr std::int64_t batch = 2, time = 5, heads = 3, dim = 10;
   for (const std::int64_t pairs : {1, 3, 5})
@@ -81,17 +81,17 @@ TYPED_TEST(Turn, TurnsThePairsOfEachHeadAndLeavesTheRest) {
         }
       const Tensor from = tensor_of<TypeParam>(x, {batch, time, heads, dim});
       const Tensor table = table_of<A>(frequencies, 7, time);
-      const Tensor y = turned<TypeParam>(form, from, table);
+      const Tensor y = rotated<TypeParam>(form, from, table);
       expect_close(values_of(y), expected, tolerance<TypeParam>());
       expect_close(
-          values_of(turned<TypeParam>(form, y, table, true)), x, 2 * tolerance<TypeParam>());
-      // Written over itself.
+          values_of(rotated<TypeParam>(form, y, table, true)), x, 2 * tolerance<TypeParam>());
+      // In place.
       apply_rotary(backend(), {.pairs = form, .x = from, .table = table, .y = from});
       EXPECT_TRUE(same_bits(from, y));
     }
 }
 
-TYPED_TEST(Turn, GoesOverAnyNumberOfRowsAlike) {
+TYPED_TEST(RotaryTest, ResultDoesNotDependOnRowCount) {
   using A = Accumulator<TypeParam>;
   constexpr std::int64_t heads = 2, dim = 64;
   const std::int64_t time = emulated ? 40 : 700;
@@ -99,27 +99,26 @@ TYPED_TEST(Turn, GoesOverAnyNumberOfRowsAlike) {
   const Tensor from = tensor_of<TypeParam>(x, {1, time, heads, dim});
   const Values frequencies = normal_values<double>(24, 2);
   const Tensor all =
-      turned<TypeParam>(RotaryLayout::halves, from, table_of<A>(frequencies, 0, time));
+      rotated<TypeParam>(RotaryLayout::halves, from, table_of<A>(frequencies, 0, time));
   for (const std::int64_t position : {std::int64_t{0}, time / 2, time - 1})
     EXPECT_TRUE(same_bits(
         all.reshape({time, heads, dim}).slice(position, position + 1),
-        turned<TypeParam>(RotaryLayout::halves,
-                          from.reshape({time, 1, heads, dim}).slice(position, position + 1),
-                          table_of<A>(frequencies, position, 1))));
-  EXPECT_EQ(turned<TypeParam>(RotaryLayout::halves,
-                              tensor_of<TypeParam>({}, {0, time, heads, dim}),
-                              table_of<A>(frequencies, 0, time))
+        rotated<TypeParam>(RotaryLayout::halves,
+                           from.reshape({time, 1, heads, dim}).slice(position, position + 1),
+                           table_of<A>(frequencies, position, 1))));
+  EXPECT_EQ(rotated<TypeParam>(RotaryLayout::halves,
+                               tensor_of<TypeParam>({}, {0, time, heads, dim}),
+                               table_of<A>(frequencies, 0, time))
                 .elements(),
             0);
 }
 
-// What turning is for.
-TEST(Turn, ProductsKnowTheDistanceAlone) {
+TEST(Rotary, ScoresDependOnlyOnRelativePosition) {
   const Values query = normal_values<double>(8, 1), key = normal_values<double>(8, 2);
   const Values frequencies = {1, 0.1, 0.01, 0.001};
   for (const RotaryLayout form : forms) {
     const auto at = [&](const Values& x, std::int64_t position) {
-      return values_of(turned<double>(
+      return values_of(rotated<double>(
           form, tensor_of<double>(x, {1, 1, 1, 8}), table_of<double>(frequencies, position, 1)));
     };
     EXPECT_NEAR(dot(at(query, 9), at(key, 4)), dot(at(query, 1005), at(key, 1000)), 1e-12);
@@ -127,7 +126,7 @@ TEST(Turn, ProductsKnowTheDistanceAlone) {
   }
 }
 
-TEST(Turn, RefusesATableOfAnotherLengthOrTooManyPairs) {
+TEST(Rotary, RejectsMismatchedTables) {
   const Tensor x = poisoned<double>({1, 4, 1, 6});
   for (const Tensor& table : {poisoned<double>({3, 6}),
                               poisoned<double>({4, 8}),

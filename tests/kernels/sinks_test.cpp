@@ -10,13 +10,13 @@ namespace {
 using namespace longspan::testing;
 
 template <typename T>
-class Sinks : public ::testing::Test {};
-TYPED_TEST_SUITE(Sinks, FloatingTypes);
+class SinksTest : public ::testing::Test {};
+TYPED_TEST_SUITE(SinksTest, FloatingTypes);
 
 constexpr std::int64_t batch = 2, time = 3, heads = 4, dim = 5;
 
-// One sum is that of a row without any key.
-TYPED_TEST(Sinks, HaveAPartOfTheSoftmax) {
+// One row has no keys: its sum is minus infinity.
+TYPED_TEST(SinksTest, MatchesSoftmaxDefinitionAndGradient) {
   using A = Accumulator<TypeParam>;
   const Values sink = normal_values<A>(heads, 1),
                dout = normal_values<TypeParam>(batch * time * heads * dim, 4);

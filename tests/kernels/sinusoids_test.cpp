@@ -28,7 +28,7 @@ Values row(SinusoidLayout layout, std::int64_t position, std::int64_t width) {
   return values_of(table(layout, {1, width}, position));
 }
 
-// Where the sine and the cosine of frequency m stand.
+// The columns of the sine and the cosine of frequency m.
 std::pair<std::size_t, std::size_t> columns(SinusoidLayout layout,
                                             std::size_t m,
                                             std::size_t width) {
@@ -36,7 +36,7 @@ std::pair<std::size_t, std::size_t> columns(SinusoidLayout layout,
                                                : std::pair(m, width / 2 + m);
 }
 
-TEST(Sinusoids, APositionFurtherOnIsARotationOfEachPair) {
+TEST(Sinusoids, OffsetsRotateEachPair) {
   for (const SinusoidLayout layout : layouts) {
     constexpr std::size_t width = 8;
     const Values here = row(layout, 11, width);
@@ -50,7 +50,7 @@ TEST(Sinusoids, APositionFurtherOnIsARotationOfEachPair) {
   }
 }
 
-TEST(Sinusoids, HaveTheFrequenciesOfTheirLayout) {
+TEST(Sinusoids, FrequenciesMatchLayout) {
   constexpr std::size_t width = 8;
   for (const SinusoidLayout layout : layouts) {
     const Values one = row(layout, 1, width);
@@ -64,7 +64,7 @@ TEST(Sinusoids, HaveTheFrequenciesOfTheirLayout) {
       EXPECT_NEAR(one[cosine], std::cos(frequency), 1e-15);
     }
   }
-  // What the geometric layout is for: the slowest is exactly 1/10000.
+  // The slowest frequency of the geometric layout is exactly 1/10000.
   EXPECT_NEAR(row(SinusoidLayout::halves_geometric, 1, width)[3], std::sin(1e-4), 1e-18);
 }
 
@@ -74,14 +74,14 @@ TEST(Sinusoids, PositionZeroIsSineZeroAndCosineOne) {
   EXPECT_EQ(row(SinusoidLayout::halves_geometric, 0, 4), (Values{0, 0, 1, 1}));
 }
 
-TEST(Sinusoids, AnOddWidthEndsWithAZero) {
+TEST(Sinusoids, OddWidthEndsWithZero) {
   for (const SinusoidLayout layout : layouts) EXPECT_EQ(row(layout, 3, 5)[4], 0);
   EXPECT_NEAR(
       row(SinusoidLayout::interleaved, 3, 5)[2], std::sin(3 * std::pow(10000.0, -0.4)), 1e-15);
   EXPECT_NEAR(row(SinusoidLayout::halves, 3, 5)[2], std::cos(3.0), 1e-15);
 }
 
-TEST(Sinusoids, SmallestWidths) {
+TEST(Sinusoids, SupportsSmallestWidths) {
   EXPECT_EQ(row(SinusoidLayout::interleaved, 2, 1), (Values{0}));
   EXPECT_EQ(row(SinusoidLayout::halves, 2, 1), (Values{0}));
   const Values two = row(SinusoidLayout::halves_geometric, 2, 2);
@@ -89,7 +89,7 @@ TEST(Sinusoids, SmallestWidths) {
   EXPECT_NEAR(two[1], std::cos(2.0), 1e-15);
 }
 
-TEST(Sinusoids, RowsCountOnFromTheFirstAndStopAtTheClamp) {
+TEST(Sinusoids, RowsStartAtFirstAndStopAtClamp) {
   const Tensor clamped = table(SinusoidLayout::halves, {5, 6}, 2, 4);
   for (std::int64_t i = 0; i < 5; ++i)
     EXPECT_EQ(values_of(clamped.slice(i, i + 1)),
@@ -99,13 +99,13 @@ TEST(Sinusoids, RowsCountOnFromTheFirstAndStopAtTheClamp) {
       << "a clamp of 0 is a clamp";
 }
 
-TEST(Sinusoids, ManyRowsAreSharedOutAndEachIsWhatItIsAlone) {
+TEST(Sinusoids, RowsDoNotDependOnRowCount) {
   const Tensor many = table(SinusoidLayout::interleaved, {700, 66}, 5);
   for (const std::int64_t i : {0, 1, 349, 350, 699})
     EXPECT_EQ(values_of(many.slice(i, i + 1)), row(SinusoidLayout::interleaved, 5 + i, 66)) << i;
 }
 
-TEST(Sinusoids, AreRoundedOnceIntoANarrowDtype) {
+TEST(Sinusoids, RoundsOnceToNarrowDType) {
   const Values wide = values_of(table(SinusoidLayout::halves, {9, 6}, 0));
   const Values narrow = values_of(table(SinusoidLayout::halves, {9, 6}, 0, -1, DType::bf16));
   for (std::size_t i = 0; i < wide.size(); ++i)

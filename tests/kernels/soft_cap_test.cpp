@@ -10,10 +10,10 @@ namespace {
 using namespace longspan::testing;
 
 template <typename T>
-class Cap : public ::testing::Test {};
-TYPED_TEST_SUITE(Cap, FloatingTypes);
+class SoftCapTest : public ::testing::Test {};
+TYPED_TEST_SUITE(SoftCapTest, FloatingTypes);
 
-TYPED_TEST(Cap, IsAHyperbolicTangent) {
+TYPED_TEST(SoftCapTest, MatchesScaledTanhAndDerivative) {
   for (const std::int64_t count : {0, 1, 17, 5000}) {
     Values x = normal_values<TypeParam>(count, 1), y, dx;
     for (double& value : x) value = rounded<TypeParam>(40 * value);
@@ -28,7 +28,7 @@ TYPED_TEST(Cap, IsAHyperbolicTangent) {
     soft_cap(backend(), 30, from, to);
     expect_close(values_of(to), y, tolerance<TypeParam>(), 1e-3);
     hold_below_backward(backend(), 30, from, tensor_of<TypeParam>(dy, {count}), to);
-    // Where the slope is next to 0 it is 1 less something next to 1.
+    // A slope close to 0 is 1 minus a value close to 1.
     expect_close(values_of(to), dx, tolerance<TypeParam>(), 1);
   }
 }

@@ -1,5 +1,5 @@
-// The probabilities of heads and what is made of them, as each backend computes it; their gradients
-// against differences are in tests/autograd.
+// Attention weights of heads and the losses that use them, on each backend. tests/autograd compares
+// their gradients with differences.
 #include "framework/kernels/dense_attention_weights.h"
 #include "framework/kernels/pointer_generator.h"
 #include "tests/kernels/kernel_testing.h"
@@ -16,11 +16,11 @@ Tensor ids_in(const std::vector<std::int64_t>& ids, const Shape& shape) {
 }
 
 constexpr std::int64_t batch = 3, queries = 4, keys = 5, heads = 3, dim = 6;
-constexpr std::int64_t first = 1, looked = 2;  // heads
+constexpr std::int64_t first = 1, chosen = 2;  // heads
 constexpr std::int64_t lengths[batch] = {5, 2, 0};
 constexpr double weight = 0.5, factor = 0.4;
 
-// In double, of vectors that lie as the kernel's do.
+// Reference in double, with the layout of the kernel's vectors.
 struct Reference {
   Values query, key;
 
@@ -40,10 +40,10 @@ struct Reference {
 };
 
 template <typename T>
-class HeadAttentionOf : public ::testing::Test {};
-TYPED_TEST_SUITE(HeadAttentionOf, FloatingTypes);
+class DenseAttentionWeightsTest : public ::testing::Test {};
+TYPED_TEST_SUITE(DenseAttentionWeightsTest, FloatingTypes);
 
-TYPED_TEST(HeadAttentionOf, IsASoftmaxOverWhatIsSeenAndHasItsGradient) {
+TYPED_TEST(DenseAttentionWeightsTest, MatchesMaskedSoftmaxAndGradient) {
   using A = Accumulator<TypeParam>;
   const Reference reference = {normal_values<TypeParam>(batch * queries * heads * dim, 1),
                                normal_values<TypeParam>(batch * keys * heads * dim, 2)};
@@ -52,17 +52,17 @@ TYPED_TEST(HeadAttentionOf, IsASoftmaxOverWhatIsSeenAndHasItsGradient) {
       .key = tensor_of<TypeParam>(reference.key, {batch, keys, heads, dim}),
       .lengths = ids_of({lengths[0], lengths[1], lengths[2]}),
       .begin = first,
-      .end = first + looked,
+      .end = first + chosen,
       .scale = factor,
       .weight = weight,
-      .each = poisoned<A>({batch, looked, queries, keys}),
+      .each = poisoned<A>({batch, chosen, queries, keys}),
       .mean = poisoned<A>({batch, queries, keys})};
   dense_attention_weights(backend(), call);
   const Values dmean = normal_values<A>(batch * queries * keys, 3);
   Values mean(dmean.size(), 0), dquery(reference.query.size(), 0), dkey(reference.key.size(), 0);
   for (std::int64_t b = 0; b < batch; ++b)
     for (std::int64_t t = 0; t < queries; ++t)
-      for (std::int64_t h = first; h < first + looked; ++h) {
+      for (std::int64_t h = first; h < first + chosen; ++h) {
         const std::int64_t row = (b * queries + t) * keys;
         double of_row = 0;
         for (std::int64_t s = 0; s < keys; ++s) {
@@ -83,7 +83,7 @@ TYPED_TEST(HeadAttentionOf, IsASoftmaxOverWhatIsSeenAndHasItsGradient) {
   expect_close(values_of(call.mean), mean, 4 * tolerance<A>());
   const HeadAttentionGradient gradient = {.forward = call,
                                           .dmean = tensor_of<A>(dmean, {batch, queries, keys}),
-                                          .dscores = poisoned<A>({batch, looked, queries, keys}),
+                                          .dscores = poisoned<A>({batch, chosen, queries, keys}),
                                           .dquery = poisoned<A>({batch, queries, heads, dim}),
                                           .dkey = poisoned<A>({batch, keys, heads, dim})};
   head_attention_backward(backend(), gradient);
@@ -92,11 +92,11 @@ TYPED_TEST(HeadAttentionOf, IsASoftmaxOverWhatIsSeenAndHasItsGradient) {
 }
 
 template <typename T>
-class CopyingOf : public ::testing::Test {};
+class PointerGeneratorTest : public ::testing::Test {};
 using SumTypes = ::testing::Types<double, float>;
-TYPED_TEST_SUITE(CopyingOf, SumTypes);
+TYPED_TEST_SUITE(PointerGeneratorTest, SumTypes);
 
-TYPED_TEST(CopyingOf, MassIsWhereTheSourceIsTheTarget) {
+TYPED_TEST(PointerGeneratorTest, CopyProbabilitySumsAttentionToTarget) {
   using T = TypeParam;
   const Tensor source = ids_in({3, 1, 3}, {1, 3}), targets = ids_in({3, 2}, {1, 2});
   const CopyProbability call = {.attention = tensor_of<T>({0.5, 0.25, 0.125, 1, 1, 1}, {1, 2, 3}),
@@ -113,7 +113,7 @@ TYPED_TEST(CopyingOf, MassIsWhereTheSourceIsTheTarget) {
   expect_close(values_of(gradient.dattention), {2, 0, 2, 0, 0, 0}, 1e-7);
 }
 
-TYPED_TEST(CopyingOf, LossesAreOfTheMixture) {
+TYPED_TEST(PointerGeneratorTest, LossesMatchMixture) {
   using T = TypeParam;
   const PointerGeneratorLosses call = {.generated = tensor_of<T>({1, 3, 90}, {3}),
                                        .gate = tensor_of<T>({0.5, 1, -2}, {3}),
@@ -142,7 +142,7 @@ TYPED_TEST(CopyingOf, LossesAreOfTheMixture) {
   EXPECT_TRUE(std::isfinite(dcopied[2]));
 }
 
-TYPED_TEST(CopyingOf, CoverageIsWhatWasLookedAtBefore) {
+TYPED_TEST(PointerGeneratorTest, CoverageSumsPreviousAttention) {
   using T = TypeParam;
   const CoverageLosses call = {
       .attention = tensor_of<T>({1, 0.25, 0.5, 0.5, 0.25, 0.75}, {1, 3, 2}),
@@ -156,11 +156,11 @@ TYPED_TEST(CopyingOf, CoverageIsWhatWasLookedAtBefore) {
                                            .dlosses = tensor_of<T>({1, 2, 4}, {1, 3}),
                                            .dattention = poisoned<T>({1, 3, 2})};
   coverage_losses_backward(backend(), gradient);
-  // Where coverage is the lesser, what came before is charged for it.
+  // Where coverage is the smaller term, earlier attention receives the gradient.
   expect_close(values_of(gradient.dattention), {0, 2, 2, 0, 4, 4}, 1e-7);
 }
 
-TYPED_TEST(CopyingOf, GuidesJudgeEachPosition) {
+TYPED_TEST(PointerGeneratorTest, GuidedLossesMatchFormulas) {
   using T = TypeParam;
   const auto run = [](GuidedAttentionLoss kind) {
     const GuidedAttentionLosses call = {.attention = tensor_of<T>({0.5, 0, 0.25, 0.75}, {1, 2, 2}),
@@ -184,7 +184,7 @@ TYPED_TEST(CopyingOf, GuidesJudgeEachPosition) {
       run(GuidedAttentionLoss::square), {0.125, 0.0625, -0.5, 0, -0.5, 0.5}, tolerance<T>());
 }
 
-TEST(SourceAttentionKernels, RefuseOtherShapes) {
+TEST(SourceAttention, RejectsWrongShapes) {
   const Tensor wrong = poisoned<double>({2, 3});
   EXPECT_THROW(
       guided_attention_losses(backend(), {.attention = wrong, .guide = wrong, .losses = wrong}),

@@ -8,10 +8,10 @@ namespace {
 using namespace longspan::testing;
 
 template <typename T>
-class HyperbolicTangentOf : public ::testing::Test {};
-TYPED_TEST_SUITE(HyperbolicTangentOf, FloatingTypes);
+class TanhTest : public ::testing::Test {};
+TYPED_TEST_SUITE(TanhTest, FloatingTypes);
 
-TYPED_TEST(HyperbolicTangentOf, EqualsTheLibrarysAndItsDerivative) {
+TYPED_TEST(TanhTest, MatchesStdTanhAndDerivative) {
   for (const std::int64_t count : {1, 17, 40001}) {
     const Values x =
         values_of(tensor_of<TypeParam>(normal_values<TypeParam>(count, 1, 3), {count}));
@@ -36,7 +36,7 @@ TYPED_TEST(HyperbolicTangentOf, EqualsTheLibrarysAndItsDerivative) {
   }
 }
 
-TYPED_TEST(HyperbolicTangentOf, NanStaysAndLargeNumbersDoNotOverflow) {
+TYPED_TEST(TanhTest, PropagatesNanAndDoesNotOverflow) {
   const Tensor x = tensor_of<TypeParam>({nan, 1e4, -1e4}, {3}), y = poisoned<TypeParam>({3});
   tanh(backend(), x, y);
   const Values found = values_of(y);

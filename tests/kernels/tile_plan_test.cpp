@@ -8,11 +8,11 @@
 namespace longspan::testing::tile_plan_test {
 namespace {
 
-// What a plan should hold, tile by tile and pair by pair.
+// The expected plan, tile by tile and pair by pair.
 struct DenseTiles {
   std::int64_t pairs = 0;
   std::int64_t nearest = 0;
-  std::int64_t farthest = -1;
+  std::int64_t max_distance = -1;
   std::vector<std::vector<char>> kinds;  // 'n' none, 'p' partial, 'f' full
 
   DenseTiles(const Mask& mask, const PlanShape& s) {
@@ -25,7 +25,7 @@ struct DenseTiles {
             if (!mask.allows(s.query_begin + i, s.key_begin + j)) continue;
             const std::int64_t distance = s.query_begin + i - s.key_begin - j;
             nearest = pairs + here == 0 ? distance : std::min(nearest, distance);
-            farthest = pairs + here == 0 ? distance : std::max(farthest, distance);
+            max_distance = pairs + here == 0 ? distance : std::max(max_distance, distance);
             ++here;
           }
         pairs += here;
@@ -51,13 +51,13 @@ void expect_runs(std::span<const TileRun> runs, const std::vector<char>& kinds) 
 
 void expect_plan(const Mask& mask, const PlanShape& shape) {
   const TilePlan plan(mask, shape);
-  const DenseTiles wanted(mask, shape);
-  EXPECT_EQ(plan.pairs(), wanted.pairs);
-  EXPECT_EQ(plan.nearest(), wanted.nearest);
-  EXPECT_EQ(plan.max_distance(), wanted.farthest);
+  const DenseTiles expected(mask, shape);
+  EXPECT_EQ(plan.pairs(), expected.pairs);
+  EXPECT_EQ(plan.nearest(), expected.nearest);
+  EXPECT_EQ(plan.max_distance(), expected.max_distance);
   std::int64_t full = 0;
   std::int64_t partial = 0;
-  for (const auto& row : wanted.kinds)
+  for (const auto& row : expected.kinds)
     for (const char kind : row) {
       full += kind == 'f';
       partial += kind == 'p';
@@ -65,15 +65,15 @@ void expect_plan(const Mask& mask, const PlanShape& shape) {
   EXPECT_EQ(plan.full_tiles(), full);
   EXPECT_EQ(plan.partial_tiles(), partial);
   for (std::int64_t q = 0; q < plan.query_tiles(); ++q)
-    expect_runs(plan.key_runs(q), wanted.kinds[static_cast<std::size_t>(q)]);
+    expect_runs(plan.key_runs(q), expected.kinds[static_cast<std::size_t>(q)]);
   for (std::int64_t k = 0; k < plan.key_tiles(); ++k) {
     std::vector<char> column;
-    for (const auto& row : wanted.kinds) column.push_back(row[static_cast<std::size_t>(k)]);
+    for (const auto& row : expected.kinds) column.push_back(row[static_cast<std::size_t>(k)]);
     expect_runs(plan.query_runs(k), column);
   }
 }
 
-TEST(TilePlan, VisitsExactlyTheTilesThatHoldAnAllowedPair) {
+TEST(TilePlan, VisitsExactlyTilesWithAllowedPairs) {
   for (std::uint64_t seed = 0; seed < 150; ++seed) {
     SCOPED_TRACE(seed);
     Draws draws(Random(4).child(seed));
@@ -87,7 +87,7 @@ TEST(TilePlan, VisitsExactlyTheTilesThatHoldAnAllowedPair) {
   }
 }
 
-TEST(TilePlan, ACausalPlanOfAMillionTokensIsSmall) {
+TEST(TilePlan, CausalPlanOfMillionTokensIsSmall) {
   const std::int64_t n = 1 << 20;
   const TilePlan plan(masks::causal(), {.time = n, .keys = n});
   EXPECT_EQ(plan.pairs(), n * (n + 1) / 2);
@@ -98,7 +98,7 @@ TEST(TilePlan, ACausalPlanOfAMillionTokensIsSmall) {
   EXPECT_EQ(plan.query_runs(n / 64 - 1).size(), 1u);
 }
 
-TEST(TilePlan, ALocalPlanOfAMillionTokensListsOnlyItsTiles) {
+TEST(TilePlan, WindowPlanOfMillionTokensListsOnlyItsTiles) {
   const std::int64_t n = 1 << 20;
   const TilePlan plan(masks::causal() & masks::window(255, 0), {.time = n, .keys = n});
   EXPECT_EQ(plan.pairs(), 256 * n - 256 * 255 / 2);
@@ -106,8 +106,8 @@ TEST(TilePlan, ALocalPlanOfAMillionTokensListsOnlyItsTiles) {
   EXPECT_EQ(plan.max_distance(), 255);
 }
 
-// Columns that are not neighbours: every tile is a run of its own.
-TEST(TilePlan, WhatTakesTooManyBytesIsRefusedWithTheKeyToChange) {
+// The columns are not adjacent: every tile is a separate run.
+TEST(TilePlan, RejectsTooLargePlanAndNamesKey) {
   const Mask mask = masks::causal() & masks::columns(128, 96, 32);
   const PlanShape shape{.time = 1 << 14, .keys = 1 << 14};
   const TilePlan plan(mask, shape);
@@ -118,13 +118,13 @@ TEST(TilePlan, WhatTakesTooManyBytesIsRefusedWithTheKeyToChange) {
     const TilePlan large(mask, shape, plan.runs() * 32 - 1);
     FAIL();
   } catch (const ConfigurationError& error) {
-    const std::string sentence = error.what();
-    EXPECT_NE(sentence.find("model.attention.layer_types:"), std::string::npos) << sentence;
-    EXPECT_NE(sentence.find("model.attention.stride"), std::string::npos) << sentence;
+    const std::string message = error.what();
+    EXPECT_NE(message.find("model.attention.layer_types:"), std::string::npos) << message;
+    EXPECT_NE(message.find("model.attention.stride"), std::string::npos) << message;
   }
 }
 
-TEST(TilePlan, EveryHeadOfADeepModelKeepsItsOwn) {
+TEST(TilePlan, CachesPlanOfEveryHead) {
   const Device device = Device::cpu();
   std::vector<std::shared_ptr<const TilePlan>> plans;
   const auto plan_of = [&](std::int64_t head) {
@@ -137,7 +137,7 @@ TEST(TilePlan, EveryHeadOfADeepModelKeepsItsOwn) {
     ASSERT_EQ(plan_of(head), plans[static_cast<std::size_t>(head)]) << head;
 }
 
-TEST(TilePlan, RefusesMoreTilesThanARunNumbers) {
+TEST(TilePlan, RejectsMoreTilesThanRunsCanNumber) {
   constexpr std::int64_t most = ((std::int64_t{1} << 30) - 1) * attention_tile;
   const TilePlan longest(masks::everything(), {.time = 1, .keys = most});
   EXPECT_EQ(longest.key_runs(0).back().end, longest.key_tiles());
@@ -145,7 +145,7 @@ TEST(TilePlan, RefusesMoreTilesThanARunNumbers) {
   EXPECT_THROW(TilePlan(masks::nothing(), {.time = most + 1, .keys = 1}), ConfigurationError);
 }
 
-TEST(TilePlan, IsKeptByMaskAndShape) {
+TEST(TilePlan, CachesByMaskAndShape) {
   const Device device = Device::cpu();
   const PlanShape shape{.time = 100, .keys = 100};
   const auto first = tile_plan(device.state(), masks::causal() & masks::stride(5), shape);

@@ -10,10 +10,10 @@ namespace {
 using namespace longspan::testing;
 
 template <typename T>
-class TokenSpans : public ::testing::Test {};
-TYPED_TEST_SUITE(TokenSpans, FloatingTypes);
+class TokenSpansTest : public ::testing::Test {};
+TYPED_TEST_SUITE(TokenSpansTest, FloatingTypes);
 
-TYPED_TEST(TokenSpans, AreTheLimitTimesALogisticFunction) {
+TYPED_TEST(TokenSpansTest, MatchesScaledSigmoidAndDerivative) {
   using A = Accumulator<TypeParam>;
   constexpr double limit = 50;
   constexpr std::int64_t heads = 3;

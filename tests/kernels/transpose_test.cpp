@@ -8,10 +8,10 @@ namespace {
 using namespace longspan::testing;
 
 template <typename T>
-class TransposeOf : public ::testing::Test {};
-TYPED_TEST_SUITE(TransposeOf, FloatingTypes);
+class TransposeTest : public ::testing::Test {};
+TYPED_TEST_SUITE(TransposeTest, FloatingTypes);
 
-TYPED_TEST(TransposeOf, ExchangesRowsAndColumnsOfEachMatrix) {
+TYPED_TEST(TransposeTest, ExchangesRowsAndColumnsOfEachMatrix) {
   const Shape shapes[] = {
       {1, 1, 1}, {2, 3, 5}, {3, 1, 40}, {1, 33, 31}, {2, 100, 128}, {1, 300, 257}, {2, 0, 4}};
   for (const Shape& shape : shapes) {
@@ -32,7 +32,7 @@ TYPED_TEST(TransposeOf, ExchangesRowsAndColumnsOfEachMatrix) {
   }
 }
 
-TEST(Transpose, RefusesShapesThatDoNotFit) {
+TEST(Transpose, RejectsMismatchedShapesAndDTypes) {
   const Tensor x = Tensor::zeros({1, 2, 3}, DType::f32, backend_device());
   EXPECT_THROW(transpose(backend(), x, Tensor::zeros({1, 2, 3}, DType::f32, backend_device())),
                Failure);

@@ -7,7 +7,7 @@ namespace {
 
 using namespace longspan::testing;
 
-TEST(VectorMath, ExponentialIsWithinTwoUnitsInTheLastPlace) {
+TEST(VectorMath, ExpIsWithinTwoUlps) {
   for (float x = -86.9f; x < 88.7f; x += 0.0037f) {
     const double exact = std::exp(static_cast<double>(x));
     const double unit = std::ldexp(1.0, std::ilogb(exact) - 23);
@@ -16,7 +16,7 @@ TEST(VectorMath, ExponentialIsWithinTwoUnitsInTheLastPlace) {
   EXPECT_EQ(fast_exp(0.0f), 1.0f);
 }
 
-TEST(VectorMath, ExponentialOfExtremesIsZeroInfinityOrNan) {
+TEST(VectorMath, ExpReturnsZeroInfinityOrNanAtExtremes) {
   constexpr float infinite = std::numeric_limits<float>::infinity();
   EXPECT_EQ(fast_exp(-infinite), 0.0f);
   EXPECT_EQ(fast_exp(-1e4f), 0.0f);
@@ -41,7 +41,7 @@ TEST(VectorMath, NormalDistributionIsAccurateInTheTail) {
   EXPECT_TRUE(std::isnan(normal_distribution(std::numeric_limits<float>::quiet_NaN()).below));
 }
 
-TEST(VectorMath, LogisticStaysInsideItsRange) {
+TEST(VectorMath, SigmoidIsAccurateAndStaysInRange) {
   for (float x = -70; x < 70; x += 0.013f)
     EXPECT_NEAR(sigmoid(x), 1 / (1 + std::exp(-static_cast<double>(x))), 1.2e-7);
   EXPECT_EQ(sigmoid(1e30f), 1.0f);

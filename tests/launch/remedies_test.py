@@ -130,8 +130,7 @@ class Trials(jobs.TestCase):
     def test_that_end_before_the_warm_up_run_with_a_warning(self):
         result = self.train(settings={"training.max_steps": 1})
         self.assertRegex(result.output + result.errors,
-                         r"tiny.yaml:\d+:\d+: training.lr_scheduler.warmup_steps is ignored: training.max_steps: expected at least "
-                         r"the 2 updates of the warm-up, found 1")
+                         r"tiny.yaml:\d+:\d+: training.lr_scheduler.warmup_steps: expected at most training.max_steps = 1, found 2")
         self.assertEqual(self.run_at().steps(), [1])
         self.longspan("train", "tiny.yaml", "--set", "training.lr_scheduler.total_steps=1", code=2)
 

@@ -42,6 +42,8 @@ class Prose(jobs.TestCase):
     def test_messages_have_no_banned_idiom(self):
         found = []
         for file in sources(*PRODUCT):
+            if file.name == "field_names.cpp":  # keys of other projects, as they spell them
+                continue
             text = file.read_text()
             literals, _ = prose.literals_and_comments(text)
             found += [f"{file.relative_to(SOURCE)}:{line_of(text, position)}: \"{words}\" in \"{literal[:80]}\"; write: {advice}"

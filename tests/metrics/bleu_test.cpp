@@ -1,4 +1,4 @@
-// BLEU and chrF against sacreBLEU itself; the golden file has more of BLEU.
+// BLEU and chrF against sacreBLEU. The golden file has more cases of BLEU.
 #include "framework/metrics/bleu.h"
 
 #include <gtest/gtest.h>
@@ -58,17 +58,17 @@ void expect_scores(const Sums& sums, const SacreBleuScores& expected) {
   EXPECT_NEAR(sums.chrf_words.score(), expected.chrf[1], tolerance);
 }
 
-TEST(SacreBleu, TokensAreThoseOf13a) {
+TEST(Bleu, Tokenize13aMatchesSacreBleu) {
   for (const auto& one : sacrebleu_cases())
     EXPECT_EQ(tokenize_13a(one.hypothesis), one.tokens) << one.hypothesis;
 }
 
-TEST(SacreBleu, ChineseTokensMatch) {
+TEST(Bleu, TokenizeChineseMatchesSacreBleu) {
   for (const auto& one : sacrebleu_cases())
     EXPECT_EQ(tokenize_zh(one.hypothesis), one.chinese) << one.hypothesis;
 }
 
-TEST(SacreBleu, SentencesHaveItsCountsAndScores) {
+TEST(Bleu, MatchesSacreBleuCountsAndScoresPerCase) {
   for (const auto& one : sacrebleu_cases()) {
     SCOPED_TRACE(one.hypothesis);
     Sums sums;
@@ -77,8 +77,8 @@ TEST(SacreBleu, SentencesHaveItsCountsAndScores) {
   }
 }
 
-// As if every third sentence had been on another rank.
-TEST(SacreBleu, CorpusIsThatOfTheSumsOfItsParts) {
+// Three parts, as the sums of three ranks.
+TEST(Bleu, SumsOfPartsMatchSacreBleuCorpusScores) {
   std::vector<Sums> parts(3);
   std::size_t next = 0;
   for (const auto& one : sacrebleu_cases()) parts[next++ % 3].add(one.hypothesis, one.references);
@@ -106,7 +106,7 @@ TEST(SacreBleu, CorpusIsThatOfTheSumsOfItsParts) {
   EXPECT_THROW(take_sums(whole.bleu, rest), Failure);
 }
 
-TEST(SacreBleu, FiguresHaveNamesAndUnits) {
+TEST(Bleu, MetricValuesHaveNamesAndUnits) {
   Sums sums;
   sums.add("a cat sat here", std::vector<std::string>{"a cat sat here now"});
   const std::vector<MetricValue> found = metric_values(sums.bleu);
@@ -118,8 +118,8 @@ TEST(SacreBleu, FiguresHaveNamesAndUnits) {
   EXPECT_EQ(metric_values(sums.chrf_words)[0].name, "chrf++");
 }
 
-// An exact match without spaces: one token of 13a, and so no 4-gram.
-TEST(SacreBleu, TextWithoutSpacesIsMeasuredByCharacters) {
+// An exact match without spaces is one 13a token and has no 4-gram.
+TEST(Bleu, CharacterTokensScoreTextWithoutSpaces) {
   const std::string text = "\u6211\u4eec\u53bb\u5317\u4eac\u3002";
   for (const auto& [tokens, expected] : {std::pair(BleuTokens::thirteen_a, 0.),
                                          std::pair(BleuTokens::white_space, 0.),
@@ -131,15 +131,15 @@ TEST(SacreBleu, TextWithoutSpacesIsMeasuredByCharacters) {
   }
 }
 
-TEST(SacreBleu, ASentenceWithoutReferenceIsRefused) {
+TEST(Bleu, RejectsMissingReferences) {
   BleuSums words;
   ChrfSums letters;
   EXPECT_THROW(words.add("x", {}), Failure);
   EXPECT_THROW(letters.add("x", {}), Failure);
 }
 
-// What str.isspace() says of all characters, in ranges.
-TEST(MetricText, WhiteSpaceIsPythons) {
+// All characters for which Python's str.isspace() is true.
+TEST(IsSpace, MatchesPython) {
   std::vector<std::uint32_t> found;
   for (char32_t code_point = 0; code_point < 0x110000; ++code_point)
     if (is_space(code_point)) found.push_back(code_point);

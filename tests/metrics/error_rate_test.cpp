@@ -1,4 +1,4 @@
-// Edits against a search of all alignments; exact match; likelihood.
+// Error rates against an exhaustive search, exact match and likelihood.
 #include "framework/metrics/error_rate.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using Tokens = std::vector<std::string_view>;
 
-// The least edits, then the most tokens that stay, over every alignment.
+// Exhaustive search over alignments: fewest edits, then most correct tokens.
 Edits searched(const Tokens& from, const Tokens& to, std::size_t i = 0, std::size_t j = 0) {
   if (i == from.size() && j == to.size()) return {};
   std::vector<Edits> ways;
@@ -38,7 +38,7 @@ Edits searched(const Tokens& from, const Tokens& to, std::size_t i = 0, std::siz
   });
 }
 
-TEST(ErrorRates, EditsAreTheFewestOfAllAlignments) {
+TEST(ErrorRate, EditsMatchExhaustiveSearch) {
   std::mt19937 random(3);
   const Tokens words = {"a", "b", "c"};
   for (int round = 0; round < 300; ++round) {
@@ -54,7 +54,7 @@ TEST(ErrorRates, EditsAreTheFewestOfAllAlignments) {
   }
 }
 
-TEST(ErrorRates, OfTextsCountTokensBetweenWhiteSpace) {
+TEST(ErrorRate, CountsWhitespaceSeparatedTokens) {
   ErrorRate errors;
   errors.add("the cat  sat\ton mats", std::vector<std::string>{"the cat sat on the mat"});
   errors.add("yes", std::vector<std::string>{"yes"});
@@ -75,7 +75,7 @@ TEST(ErrorRates, OfTextsCountTokensBetweenWhiteSpace) {
   EXPECT_THROW(errors.add("x", std::span<const std::string>()), Failure);
 }
 
-TEST(ErrorRates, WithoutReferenceTokensAreNotPerfect) {
+TEST(ErrorRate, CountsInsertionsForEmptyReference) {
   ErrorRate errors;
   EXPECT_EQ(errors.rate(), 0);
   errors.add("a b", std::vector<std::string>{""});
@@ -83,7 +83,7 @@ TEST(ErrorRates, WithoutReferenceTokensAreNotPerfect) {
   EXPECT_EQ(errors.rate(), 200);
 }
 
-TEST(ErrorRates, ExactMatchIsOneReferenceByteForByte) {
+TEST(ExactMatch, RequiresOneByteEqualReference) {
   ExactMatch match;
   const std::vector<std::string> references = {"one", "two "};
   for (const char* const answer : {"one", "two", "two ", "One"}) match.add(answer, references);
@@ -93,7 +93,7 @@ TEST(ErrorRates, ExactMatchIsOneReferenceByteForByte) {
   EXPECT_EQ(sums, (std::vector<double>{2, 4}));
 }
 
-TEST(ErrorRates, LikelihoodIsToldByTokenAndByByte) {
+TEST(Likelihood, ReportsValuesPerTokenAndPerByte) {
   const std::vector<MetricValue> found =
       metric_values(Likelihood{.nats = 6 * std::log(2.0), .tokens = 3, .bytes = 12});
   ASSERT_EQ(found.size(), 3u);

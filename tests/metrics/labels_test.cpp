@@ -26,7 +26,7 @@ Ids ids_of(const std::string& sentence) {
   return ids;
 }
 
-// The metric of which `metric` is a rank's part, with what another rank has.
+// Returns the metric over two ranks from the part of each.
 template <typename Metric>
 Metric joined(const Metric& metric, const Metric& other) {
   std::vector<double> sums, more;
@@ -38,7 +38,7 @@ Metric joined(const Metric& metric, const Metric& other) {
   return result;
 }
 
-TEST(AdaptiveSpanStack, OfAnySequenceOfTagsAreThoseOfConlleval) {
+TEST(SpanTags, MatchesConllevalForAnyTagSequence) {
   const SpanTags scheme(tags, SpanScheme::prefix);
   EXPECT_EQ(scheme.types(), (std::vector<std::string>{"X", "Y"}));
   for (const auto& one : testing::span_cases()) {
@@ -48,7 +48,7 @@ TEST(AdaptiveSpanStack, OfAnySequenceOfTagsAreThoseOfConlleval) {
   EXPECT_TRUE(scheme.spans_of({}).empty());
 }
 
-TEST(AdaptiveSpanStack, ScoresAreThoseOfSeqeval) {
+TEST(SpanScores, MatchesSeqeval) {
   const SpanTags scheme(tags, SpanScheme::prefix);
   SpanScores parts[] = {SpanScores(2), SpanScores(2)};
   std::size_t next = 0;
@@ -61,16 +61,16 @@ TEST(AdaptiveSpanStack, ScoresAreThoseOfSeqeval) {
     EXPECT_NEAR(found[i].recall(), testing::span_scores()[i][1], tolerance);
     EXPECT_NEAR(found[i].f1(), testing::span_scores()[i][2], tolerance);
   }
-  const std::vector<MetricValue> said = metric_values(all, scheme.types());
-  ASSERT_EQ(said.size(), 9u);
-  EXPECT_EQ(said[2], (MetricValue{"span_f1", all.total().f1(), "percent"}));
-  EXPECT_EQ(said[8], (MetricValue{"f1/Y", all.types()[1].f1(), "percent"}));
+  const std::vector<MetricValue> values = metric_values(all, scheme.types());
+  ASSERT_EQ(values.size(), 9u);
+  EXPECT_EQ(values[2], (MetricValue{"span_f1", all.total().f1(), "percent"}));
+  EXPECT_EQ(values[8], (MetricValue{"f1/Y", all.types()[1].f1(), "percent"}));
 }
 
-TEST(AdaptiveSpanStack, LaterPiecesOfAWordAreLeftOut) {
+TEST(SpanScores, IgnoresLaterPiecesOfWord) {
   const SpanTags scheme(tags, SpanScheme::prefix);
   SpanScores scores(2);
-  // B-X, a piece, I-X, O: the piece's prediction, O, does not cut the span.
+  // B-X, a piece, I-X, O: the piece's prediction O does not end the span.
   scores.add(scheme, Ids{1, 0, 2, 0}, Ids{1, -1, 2, 0});
   EXPECT_EQ(scores.total().right, 1);
   EXPECT_EQ(scores.total().predicted, 1);
@@ -79,7 +79,7 @@ TEST(AdaptiveSpanStack, LaterPiecesOfAWordAreLeftOut) {
   EXPECT_THROW(scores.add(scheme, Ids{9}, Ids{1}), Failure);
 }
 
-TEST(AdaptiveSpanStack, MatchSeqevalInEachScheme) {
+TEST(SpanScores, MatchesSeqevalInEachScheme) {
   for (const auto& one : testing::scheme_cases()) {
     SCOPED_TRACE(one.tags);
     std::vector<std::string> names;
@@ -104,7 +104,7 @@ TEST(AdaptiveSpanStack, MatchSeqevalInEachScheme) {
   }
 }
 
-TEST(AdaptiveSpanStack, SchemesFollowFromTheTags) {
+TEST(SpanTags, DetectsSchemeFromTags) {
   const auto scheme = [](const std::vector<std::string>& names) { return span_scheme_of(names); };
   EXPECT_EQ(scheme({"B-X", "I-X", "O"}), SpanScheme::prefix);
   EXPECT_EQ(scheme({"I-X", "O"}), SpanScheme::prefix);
@@ -121,7 +121,7 @@ TEST(AdaptiveSpanStack, SchemesFollowFromTheTags) {
   EXPECT_EQ(scheme({"B-X", "E-X", "O", "U-X"}), std::nullopt);
 }
 
-TEST(AdaptiveSpanStack, RemarksNameWhatIsNotOfAScheme) {
+TEST(SpanTags, ReportsTagsOutsideScheme) {
   EXPECT_EQ(span_remark({"B-X", "I-X", "O"}), "");
   EXPECT_EQ(span_remark({"DT", "NN"}), "");
   EXPECT_EQ(span_remark({"B-X", "E-X", "O", "U-X"}),
@@ -131,7 +131,7 @@ TEST(AdaptiveSpanStack, RemarksNameWhatIsNotOfAScheme) {
             "seqeval");
 }
 
-TEST(ClassificationScores, AreThoseOfScikitLearn) {
+TEST(Classification, MatchesScikitLearn) {
   const Ids labels = testing::class_labels(), guesses = testing::class_guesses();
   Classification first(5), rest(5);
   first.add(std::span(guesses).first(30), std::span(labels).first(30));
@@ -148,17 +148,17 @@ TEST(ClassificationScores, AreThoseOfScikitLearn) {
 }
 
 // scikit-learn: f1_score(["x", "x", "y", "y"], ["x", "z", "y", "y"], average="macro").
-TEST(ClassificationScores, MacroF1CountsAClassThatIsOnlyPredicted) {
-  Classification found(4);  // nothing has the last
+TEST(Classification, MacroF1IncludesPredictedOnlyClass) {
+  Classification found(4);  // the last class does not occur
   found.add(Ids{0, 2, 1, 1}, Ids{0, 0, 1, 1});
   EXPECT_NEAR(found.macro_f1(), 55.55555555555556, tolerance);
 }
 
-TEST(ClassificationScores, KnowWhatDoesNotCountAndWhatIsNoClass) {
+TEST(Classification, IgnoresMaskedLabelsAndRejectsInvalidClasses) {
   Classification found(2);
   found.add(Ids{0, 1, -1, 1}, Ids{0, -1, 1, 1});
   EXPECT_NEAR(found.accuracy(), 200. / 3, tolerance);
-  EXPECT_NEAR(found.micro_f1(), 80, tolerance);  // 2 of 2 predicted, of 3
+  EXPECT_NEAR(found.micro_f1(), 80, tolerance);  // 2 right of 2 predicted and 3 labels
   EXPECT_EQ(Classification(3).accuracy(), 0);
   EXPECT_EQ(Classification(3).macro_f1(), 0);
   EXPECT_THROW(found.add(2, 0), Failure);

@@ -1,7 +1,7 @@
-// Kinds of models, ways to keep memory and layouts, in which every kind trains as on one process.
+// Models, memory modes and layouts, in which every model trains as on one process.
 //
-// The usual run takes a cover of the product, in which every kind meets every mode and every
-// layout, and every mode every layout; with LONGSPAN_ALL in the environment it takes all.
+// By default a pairwise cover of models, modes and layouts. With LONGSPAN_ALL in the environment:
+// the full product.
 #pragma once
 
 #include <algorithm>

@@ -18,7 +18,7 @@ using testing::Values;
 using testing::values_of;
 
 constexpr ImageShape color = {3, 2, 3};  // 18 values
-constexpr ImageShape gray = {5, 7, 1};    // blocks of 2 x 3 do not divide it
+constexpr ImageShape gray = {5, 7, 1};   // blocks of 2 x 3 do not divide it
 
 ImageTransformerOptions tiny(const std::string& attention = "local_1d") {
   ImageTransformerOptions options;
@@ -91,7 +91,7 @@ TEST(PixelSequence, BlockwiseShiftStartsEachBlockWithStartToken) {
   const Tensor pixels = random_pixels(1, gray, 35, 1);
   const Tensor one = PixelSequence(gray, whole).read_of(pixels);
   const Tensor other = PixelSequence(gray, each).read_of(pixels);
-  // One row of blocks 2 x 3, 2 x 3 and 2 x 1 twice, then 1 x 3, 1 x 3 and 1 x 1.
+  // Two rows of blocks 2 x 3, 2 x 3, 2 x 1, then one row of 1 x 3, 1 x 3, 1 x 1.
   const std::vector<std::int64_t> begins = {0, 6, 12, 14, 20, 26, 28, 31, 34};
   for (std::int64_t i = 0; i < 35; ++i)
     EXPECT_EQ(other.data<std::int64_t>()[i],

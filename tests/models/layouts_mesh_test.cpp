@@ -135,7 +135,7 @@ TEST(Layouts, AccumulationMatchesOneProcess) {
   }
 }
 
-void expect_same_with_zero(Case c, int parts, const std::vector<MeshShape>& layouts) {
+void expect_same_under_zero(Case c, int parts, const std::vector<MeshShape>& layouts) {
   const Trained expected = train(c, ProcessMesh());
   c.accumulation = parts;
   const std::string name = c.name;
@@ -148,11 +148,11 @@ void expect_same_with_zero(Case c, int parts, const std::vector<MeshShape>& layo
 
 TEST(Layouts, ZeroShardingMatchesOneProcess) {
   const std::vector<Case> all = cases();
-  for (const Case& c : all) expect_same_with_zero(c, 1, {{.data = 2, .tensor = 2}});
+  for (const Case& c : all) expect_same_under_zero(c, 1, {{.data = 2, .tensor = 2}});
   const Case& tied = all[0];
   const Case& untied = all[1];
   for (const Case& c : {tied, untied})
-    expect_same_with_zero(c,
+    expect_same_under_zero(c,
                            1,
                            {{},
                             {.data = 2},
@@ -160,7 +160,7 @@ TEST(Layouts, ZeroShardingMatchesOneProcess) {
                             {.tensor = 2, .sequence = true},
                             {.data = 2, .context = 2},
                             {.context = 2, .tensor = 2, .sequence = true}});
-  expect_same_with_zero(
+  expect_same_under_zero(
       tied, 2, {{.data = 2}, {.data = 2, .tensor = 2}, {.data = 2, .tensor = 2, .sequence = true}});
 }
 

@@ -47,7 +47,7 @@ TEST(MemoryModes, RejectsIncompatibleOptions) {
       "memory.recompute_num_layers: expected at most model.num_hidden_layers = 2, found 3");
 }
 
-std::string option_error(const std::vector<std::pair<std::string, std::string>>& settings) {
+std::string error_for(const std::vector<std::pair<std::string, std::string>>& settings) {
   ModelOptions options;
   OptionTable table;
   declare(table, options, {});
@@ -64,13 +64,13 @@ std::string option_error(const std::vector<std::pair<std::string, std::string>>&
 }
 
 TEST(MemoryModes, ReportsRequirementsForReversibleResiduals) {
-  EXPECT_EQ(option_error({{"model.residual.type", "reversible"}}),
+  EXPECT_EQ(error_for({{"model.residual.type", "reversible"}}),
             "--set: model.residual.type: reversible requires model.norm.position: pre");
-  EXPECT_EQ(option_error({{"model.residual.type", "reversible"}, {"model.norm.position", "pre"}}),
+  EXPECT_EQ(error_for({{"model.residual.type", "reversible"}, {"model.norm.position", "pre"}}),
             "no error");
-  EXPECT_EQ(option_error({{"model.residual.reversible_output", "concat"}}),
+  EXPECT_EQ(error_for({{"model.residual.reversible_output", "concat"}}),
             "--set: model.residual.reversible_output requires model.residual.type: reversible");
-  EXPECT_EQ(option_error({{"model.residual.type", "reversible"},
+  EXPECT_EQ(error_for({{"model.residual.type", "reversible"},
                        {"model.norm.position", "pre"},
                        {"model.residual.reversible_output", "concat"}}),
             "--set: model.residual.reversible_output: concat does not support tied embeddings; set "
@@ -80,24 +80,24 @@ TEST(MemoryModes, ReportsRequirementsForReversibleResiduals) {
 TEST(MemoryModes, ReportsRequirementsForGatedResiduals) {
   const std::pair<std::string, std::string> gated = {"model.residual.type", "gated"};
   const std::pair<std::string, std::string> pre = {"model.norm.position", "pre"};
-  EXPECT_EQ(option_error({gated}),
+  EXPECT_EQ(error_for({gated}),
             "--set: model.residual.type: gated requires model.norm.position: pre");
-  EXPECT_EQ(option_error({gated,
+  EXPECT_EQ(error_for({gated,
                        pre,
                        {"model.residual.gate.type", "sigtanh"},
                        {"model.residual.gate.extra_biases", "true"}}),
             "no error");
-  EXPECT_EQ(option_error({{"model.residual.gate.type", "input"}}),
+  EXPECT_EQ(error_for({{"model.residual.gate.type", "input"}}),
             "--set: model.residual.gate.type requires model.residual.type: gated");
-  EXPECT_EQ(option_error({{"model.residual.gate.bias_init", "1"}}),
+  EXPECT_EQ(error_for({{"model.residual.gate.bias_init", "1"}}),
             "--set: model.residual.gate.bias_init requires model.residual.type: gated");
-  EXPECT_EQ(option_error({gated,
+  EXPECT_EQ(error_for({gated,
                        pre,
                        {"model.residual.gate.type", "input"},
                        {"model.residual.gate.bias_init", "1"}}),
             "--set: model.residual.gate.bias_init requires model.residual.gate.type: gru, highway, "
             "output or sigtanh; omit it or change the type");
-  EXPECT_EQ(option_error({gated,
+  EXPECT_EQ(error_for({gated,
                        pre,
                        {"model.residual.gate.type", "output"},
                        {"model.residual.gate.extra_biases", "true"}}),

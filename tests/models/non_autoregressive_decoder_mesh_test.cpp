@@ -25,7 +25,7 @@ Kind kind_of(const char* name,
             options.source.guide = guide;
             return testing::make_encoder_decoder(options, setting);
           },
-          testing::looked_pairs};
+          testing::batch_of_pairs};
 }
 
 TEST(NonAutoregressiveDecoderMesh, EveryModelMatchesOneProcessOnLayouts) {

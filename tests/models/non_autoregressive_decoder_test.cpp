@@ -1,4 +1,4 @@
-// A decoder that says all words of a target at once.
+// Non-autoregressive decoding: masked inputs, refinement and models.
 #include "models/non_autoregressive_decoder.h"
 
 #include <cmath>
@@ -50,7 +50,7 @@ std::vector<std::int64_t> ids(const Batch& batch, const char* field) {
   return {span.begin(), span.end()};
 }
 
-TEST(NatObjective, SomeWordsAreMaskedAndNeverTheEnd) {
+TEST(NonAutoregressive, MasksRandomTokensExceptEndToken) {
   const std::vector<std::int64_t> words = ids(batch(), "targets");
   std::vector<std::int64_t> found(columns, 0);
   for (std::uint64_t step = 0; step < 200; ++step) {
@@ -72,15 +72,15 @@ TEST(NatObjective, SomeWordsAreMaskedAndNeverTheEnd) {
       if (row == 0) found[i] += is_masked ? 1 : 0;
     }
     EXPECT_EQ(some.count("tokens"), count);
-    // At least one where there is one; of one word it.
+    // Rows with maskable tokens have at least one mask.
     EXPECT_EQ(targets[columns + 2], ignored_target);
     EXPECT_TRUE(targets[columns] >= 0 || targets[columns + 1] >= 0);
   }
-  // 1 to 5 of 5 words, each as often: 3 of 5 on average.
+  // 1 to 5 of 5 tokens are masked with equal probability: 3 on average.
   for (std::size_t t = 0; t < 5; ++t) EXPECT_NEAR(static_cast<double>(found[t]), 120, 30);
 }
 
-TEST(NatObjective, AllWordsAreMaskedWithoutTraining) {
+TEST(NonAutoregressive, MasksAllTokensOutsideTraining) {
   const Batch all = prepare_nat_batch(batch(), mask, {}, std::nullopt);
   EXPECT_EQ(all.count("tokens"), 5 + 2 + 3);
   EXPECT_EQ(
@@ -88,8 +88,8 @@ TEST(NatObjective, AllWordsAreMaskedWithoutTraining) {
       ids(all, "tokens"));
 }
 
-// Row 0 has a source of 4 and 5 words, row 1 of 2 and 2, row 2 none, row 3 of 3 and none.
-TEST(NatObjective, FirstWordsMayBeTheSource) {
+// Source length and maskable tokens per row: (4, 5), (2, 2), (0, 3), (3, 0).
+TEST(NonAutoregressive, CopiesSourceIntoDecoderInput) {
   const NatOptions options = {.masking = NatObjective::all, .first = NatDecoderInput::source};
   const auto tokens = ids(prepare_nat_batch(batch(), mask, options, Random(1)), "tokens");
   const auto source = ids(batch(), "source"), words = ids(batch(), "targets");
@@ -102,7 +102,7 @@ TEST(NatObjective, FirstWordsMayBeTheSource) {
   EXPECT_EQ(tokens[2 * columns], mask);
 }
 
-TEST(NatObjective, ACopyBeginsAndEndsWithTheSource) {
+TEST(NonAutoregressive, UniformCopyIncludesFirstAndLastSourceToken) {
   for (std::int64_t n = 2; n < 20; ++n)
     for (std::int64_t m = 1; m < 20; ++m) {
       EXPECT_EQ(uniform_copy_position(0, n, m), 0);
@@ -116,8 +116,7 @@ TEST(NatObjective, ACopyBeginsAndEndsWithTheSource) {
   EXPECT_EQ(uniform_copy_position(0, 1, 7), 0);
 }
 
-// Whichever rank has the rows.
-TEST(NatObjective, GoesByTheGlobalRow) {
+TEST(NonAutoregressive, MaskingDependsOnGlobalRow) {
   const Batch whole = prepare_nat_batch(batch(7), mask, {}, Random(5));
   Batch part = batch(7);
   part.fields = rows_of(part.fields, 2, 4);
@@ -128,7 +127,7 @@ TEST(NatObjective, GoesByTheGlobalRow) {
             std::vector(expected.begin() + 2 * columns, expected.begin() + 4 * columns));
 }
 
-TEST(NatObjective, LengthsAreSaidByTheirDifference) {
+TEST(NonAutoregressive, LengthClassesRoundTrip) {
   for (const std::int64_t source : {1, 5, 200})
     for (std::int64_t target = std::max<std::int64_t>(source - 128, 1); target < source + 128;
          ++target)
@@ -141,41 +140,41 @@ TEST(NatObjective, LengthsAreSaidByTheirDifference) {
   EXPECT_EQ(length_class(1000, 1000, false), 255);
 }
 
-// What the next pass reads: of each row what was said, or what is true but for some words.
-TEST(Refinement, ReadsWhatWasSaidOrTheTruthWithMistakes) {
+// Each row of the next input holds the predictions or a corrupted target.
+TEST(Refinement, InputIsPredictionOrCorruptedTarget) {
   NatTargets options;
   options.mask = mask;
   const Batch read =
       prepare_nat_batch(batch(3), mask, {.masking = NatObjective::all}, std::nullopt);
   const auto gold = ids(read, "targets"), before = ids(read, "tokens");
-  const Tensor said = full_tensor({std::ssize(rows), columns}, 9);
-  std::int64_t told = 0, true_rows = 0, equal = 0, words = 0;
+  const Tensor predicted = full_tensor({std::ssize(rows), columns}, 9);
+  std::int64_t predicted_rows = 0, true_rows = 0, equal = 0, words = 0;
   for (std::uint64_t step = 0; step < 400; ++step) {
     const ForwardContext pass = {.training = true, .random = Random(step), .first_stream = 3};
-    const Tensor next = next_refinement_input(options, {.fields = read.fields}, said, pass);
+    const Tensor next = next_refinement_input(options, {.fields = read.fields}, predicted, pass);
     const auto found = next.span<std::int64_t>();
     for (std::size_t i = 0; i < found.size(); ++i) {
       EXPECT_TRUE(gold[i] >= 0 || found[i] == before[i]);
       EXPECT_LT(found[i], mask);
     }
-    const bool is_said = std::ranges::all_of(found.first(5), [](auto id) { return id == 9; });
-    told += is_said ? 1 : 0;
-    true_rows += is_said ? 0 : 1;
-    for (std::size_t t = 0; t < 5 && !is_said; ++t, ++words) equal += found[t] == gold[t] ? 1 : 0;
-    // The same rows on another rank.
+    const bool sampled = std::ranges::all_of(found.first(5), [](auto id) { return id == 9; });
+    predicted_rows += sampled ? 1 : 0;
+    true_rows += sampled ? 0 : 1;
+    for (std::size_t t = 0; t < 5 && !sampled; ++t, ++words) equal += found[t] == gold[t] ? 1 : 0;
+    // Another rank draws equal rows.
     const ForwardContext later = {.training = true, .random = Random(step), .first_stream = 5};
     const Tensor part = next_refinement_input(
-        options, {.fields = rows_of(read.fields, 2, 4)}, said.slice(2, 4), later);
+        options, {.fields = rows_of(read.fields, 2, 4)}, predicted.slice(2, 4), later);
     EXPECT_TRUE(
         std::ranges::equal(part.span<std::int64_t>(), found.subspan(2 * columns, 2 * columns)));
   }
-  EXPECT_NEAR(static_cast<double>(told), 200, 50);
+  EXPECT_NEAR(static_cast<double>(predicted_rows), 200, 50);
   EXPECT_GT(true_rows, 0);
-  // A third of all words is drawn; twos are changed by swaps, and some become what they were.
+  // A third of all tokens is replaced and pairs are swapped; some changes keep the token.
   EXPECT_NEAR(static_cast<double>(equal) / static_cast<double>(words), 0.62, 0.12);
 }
 
-TEST(Refinement, OnePassIsDrawnOfAll) {
+TEST(Refinement, SingleRandomPassIsUniform) {
   NatTargets options;
   options.one_pass = true;
   std::vector<int> found(4, 0);
@@ -206,14 +205,14 @@ void expect_gradients(EncoderDecoderOptions options) {
       {.directions = 1, .elements = 1});
 }
 
-TEST(MaskedDecoder, GradientOfAllWeights) {
+TEST(NonAutoregressiveDecoder, GradientsMatchFiniteDifferences) {
   for (const NormPosition norm : {NormPosition::pre, NormPosition::post})
     expect_gradients(masked(norm));
 }
 
-TEST(MaskedDecoder, GradientOfAllPassesOfARefinement) { expect_gradients(refined()); }
+TEST(NonAutoregressiveDecoder, RefinementMatchesFiniteDifferences) { expect_gradients(refined()); }
 
-TEST(MaskedDecoder, ADetachedLengthTeachesTheEncoderNothing) {
+TEST(NonAutoregressiveDecoder, DetachedLengthLossHasNoEncoderGradient) {
   for (const bool detached : {false, true}) {
     EncoderDecoderOptions options = masked();
     options.masking.length_detached = detached;
@@ -234,8 +233,8 @@ TEST(MaskedDecoder, ADetachedLengthTeachesTheEncoderNothing) {
   }
 }
 
-// The losses of several passes are those of each of them on what the pass before said.
-TEST(MaskedDecoder, ARefinementSumsThePassesOnWhatWasSaid) {
+// Each pass reads the predictions of the previous one.
+TEST(NonAutoregressiveDecoder, RefinementLossSumsAllPasses) {
   EncoderDecoderOptions options = refined();
   options.masking.denoised = 0;
   const auto model = make_encoder_decoder(options, tiny_setting());
@@ -260,8 +259,8 @@ TEST(MaskedDecoder, ARefinementSumsThePassesOnWhatWasSaid) {
   for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-12);
 }
 
-// What was encoded is read in place of the source.
-TEST(MaskedDecoder, EncodedSourcesAreReadAgain) {
+// Encoder outputs replace the source.
+TEST(NonAutoregressiveDecoder, ReusesEncoderOutputs) {
   for (const CrossAttentionMapping wiring : testing::all_wirings) {
     EncoderDecoderOptions options = masked();
     options.wiring = wiring;
@@ -280,7 +279,7 @@ TEST(MaskedDecoder, EncodedSourcesAreReadAgain) {
   }
 }
 
-TEST(MaskedDecoder, TellsOfLengthsThatAreNoClass) {
+TEST(NonAutoregressiveDecoder, CountsOutOfRangeLengths) {
   const auto model = make_encoder_decoder(masked(), tiny_setting());
   const Batch read = model->body().prepared(batch(), Random(4));
   const auto far = [&](std::int64_t length) {
@@ -295,7 +294,7 @@ TEST(MaskedDecoder, TellsOfLengthsThatAreNoClass) {
             "out_of_range_lengths");
 }
 
-TEST(MaskedDecoder, EveryPlaceSeesEveryOtherButPadding) {
+TEST(NonAutoregressiveDecoder, AttendsToAllPositionsExceptPadding) {
   const auto model = make_encoder_decoder(masked(), tiny_setting());
   const Batch read = model->body().prepared(batch(), std::nullopt);
   const auto scores = [&](std::size_t row, std::size_t t) {
@@ -308,12 +307,12 @@ TEST(MaskedDecoder, EveryPlaceSeesEveryOtherButPadding) {
   const Values before =
       values_of(model->scores({.fields = read.fields}, ForwardContext{}).scores.value());
   constexpr std::size_t width = testing::vocabulary + 1;
-  const std::size_t first = columns * width;  // of row 1
+  const std::size_t first = columns * width;  // row 1
   EXPECT_NE(last[first], before[first]);
   for (std::size_t i = 0; i < 3 * width; ++i) EXPECT_EQ(padding[first + i], before[first + i]);
 }
 
-TEST(MaskedDecoder, RefusesWhatIsSaidOneAfterAnother) {
+TEST(NonAutoregressiveDecoder, RejectsIncompatibleOptions) {
   EncoderDecoderOptions options = masked();
   options.source.copies = true;
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),

@@ -23,7 +23,7 @@ Kind kind_of(const char* name,
             setting.sampling = sampling;
             return testing::make_encoder_decoder(options, setting);
           },
-          testing::looked_pairs};
+          testing::batch_of_pairs};
 }
 
 TEST(ScheduledSamplingMesh, EveryMethodMatchesOneProcessOnLayouts) {

@@ -1,4 +1,4 @@
-// Batches for models that look at their source, one a step.
+// Batches of pairs for models with cross-attention losses, one per step.
 #pragma once
 
 #include "tests/models/layouts_testing.h"
@@ -7,7 +7,7 @@
 namespace longspan::testing {
 
 // Pairs of unequal lengths, some without a source or a target.
-inline Batch looked_pairs(const Case& c, int step, const StreamRange& range) {
+inline Batch batch_of_pairs(const Case& c, int step, const StreamRange& range) {
   const std::vector<Lengths> all = {{5, 7}, {2, 3}, {0, 0}, {4, 1}, {0, 5}, {3, 6}};
   std::vector<Lengths> rows;
   Batch batch;

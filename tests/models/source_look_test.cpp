@@ -1,4 +1,4 @@
-// Copying, coverage and guides of a decoder's attention to its source.
+// Pointer-generator, coverage and guided attention of a decoder.
 #include "framework/modeling/guided_attention.h"
 #include "framework/nn/attention/kv_cache.h"
 #include "tests/data/temporary_file.h"
@@ -8,8 +8,8 @@ namespace longspan::source_look_test {
 namespace {
 
 using testing::expect_close;
-using testing::look_kinds;
-using testing::LookKind;
+using testing::loss_cases;
+using testing::LossCase;
 using testing::make_encoder_decoder;
 using testing::tiny_setting;
 using testing::Values;
@@ -24,14 +24,14 @@ ModelInput reading() {
   return {.fields = fields};
 }
 
-EncoderDecoderOptions tiny(const LookKind& kind, NormPosition norm = NormPosition::pre) {
+EncoderDecoderOptions tiny(const LossCase& kind, NormPosition norm = NormPosition::pre) {
   EncoderDecoderOptions options;
   options.common = testing::tiny_options(norm);
   options.common.activation = FeedForwardActivation::gelu_tanh;
-  return testing::with_look(options, kind);
+  return testing::with_case(options, kind);
 }
 
-// All terms as one number a kind, each with its weight.
+// The weighted sum of all loss terms.
 Variable total(const Model& model, const ModelInput& read, const ForwardContext& pass) {
   Variable all;
   for (const LossTerm& term : model.losses(read, pass).terms) {
@@ -41,9 +41,9 @@ Variable total(const Model& model, const ModelInput& read, const ForwardContext&
   return all;
 }
 
-TEST(CrossAttentionWeights, GradientOfAllWeights) {
+TEST(CrossAttentionWeights, GradientsMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};
-  for (const LookKind& kind : look_kinds())
+  for (const LossCase& kind : loss_cases())
     for (const NormPosition norm : {NormPosition::pre, NormPosition::post}) {
       SCOPED_TRACE(kind.name);
       EncoderDecoderOptions options = tiny(kind, norm);
@@ -57,8 +57,8 @@ TEST(CrossAttentionWeights, GradientOfAllWeights) {
     }
 }
 
-TEST(CrossAttentionWeights, TermsAreThoseThatAreAskedFor) {
-  const auto names = [](const LookKind& kind, bool training) {
+TEST(CrossAttentionWeights, LossTermsMatchOptions) {
+  const auto names = [](const LossCase& kind, bool training) {
     const auto model = make_encoder_decoder(tiny(kind), tiny_setting());
     std::string all;
     for (const LossTerm& term :
@@ -66,22 +66,22 @@ TEST(CrossAttentionWeights, TermsAreThoseThatAreAskedFor) {
       all += fmt::format("{} {} {}; ", term.name, term.count, term.weight);
     return all;
   };
-  EXPECT_EQ(names(look_kinds()[0], true), "loss tokens 1; coverage tokens 0.7; ");
-  EXPECT_EQ(names(look_kinds()[1], true),
+  EXPECT_EQ(names(loss_cases()[0], true), "loss tokens 1; coverage tokens 0.7; ");
+  EXPECT_EQ(names(loss_cases()[1], true),
             "loss tokens 1; coverage tokens 0.2; guided_attention linked 0.1; ");
-  EXPECT_EQ(names(look_kinds()[2], true), "loss tokens 1; guided_attention cells 2; ");
-  EXPECT_EQ(names(testing::moving_on(), true), "loss tokens 1; guided_attention tokens 0.5; ");
-  for (const LookKind& kind : look_kinds()) EXPECT_EQ(names(kind, false), "loss tokens 1; ");
+  EXPECT_EQ(names(loss_cases()[2], true), "loss tokens 1; guided_attention cells 2; ");
+  EXPECT_EQ(names(testing::monotone(), true), "loss tokens 1; guided_attention tokens 0.5; ");
+  for (const LossCase& kind : loss_cases()) EXPECT_EQ(names(kind, false), "loss tokens 1; ");
 }
 
-// They sum to 1, and the target's is the loss.
-TEST(CrossAttentionWeights, ScoresOfACopierAreLogProbabilities) {
-  const auto model = make_encoder_decoder(tiny(look_kinds()[0]), tiny_setting());
+// Probabilities sum to 1, and the negative score of the target is the loss.
+TEST(CrossAttentionWeights, PointerGeneratorScoresAreLogProbabilities) {
+  const auto model = make_encoder_decoder(tiny(loss_cases()[0]), tiny_setting());
   const NoGradGuard unrecorded;
   const Values losses = values_of(testing::losses_of(*model, reading()).value());
   const Tensor scores = model->scores(reading(), ForwardContext()).scores.value();
-  const Tensor wanted = reading().fields.at("targets");
-  const auto targets = wanted.span<std::int64_t>();
+  const Tensor target_ids = reading().fields.at("targets");
+  const auto targets = target_ids.span<std::int64_t>();
   for (std::size_t place = 0; place < losses.size(); ++place) {
     double sum = 0;
     for (std::size_t id = 0; id < testing::vocabulary; ++id)
@@ -98,15 +98,15 @@ TEST(CrossAttentionWeights, ScoresOfACopierAreLogProbabilities) {
   }
 }
 
-// What stands at some positions is what all have there.
-TEST(CrossAttentionWeights, WhatMovesOnIsOfAllPositionsOfATarget) {
+// A range of positions gets its rows of the full guide.
+TEST(CrossAttentionWeights, MonotonicGuideMatchesReferenceValues) {
   const Fields fields = testing::pair_fields({{2, 3}, {0, 2}, {3, 1}}, {3, 3}, 1);
   const double a[] = {0.5, 0.5, 0,   0.25, 0.75, 0,   1, 0, 0,   // row 0
                       0,   0,   0,   0,    0,    0,   0, 0, 0,   // no source
                       0.2, 0.2, 0.6, 0.2,  0.2,  0.6, 0, 0, 1};  // row 2: one target
   const Tensor attention = Tensor::from<double>(a, {3, 3, 3}, testing::backend_device());
   expect_close(values_of(monotonic_guide(fields, {{0, 3}}, attention)),
-               {0.5, 0.5, 0, 0.125, 0.875, 0, 0.125, 0.875, 0,  // who stands at 1 stays there
+               {0.5, 0.5, 0, 0.125, 0.875, 0, 0.125, 0.875, 0,  // attention mass at 1 stays there
                 0,   0,   0, 0,     0,     0, 0,     0,     0, 0.2, 0.2, 0.6, 0, 0, 0, 0, 0, 0},
                1e-15);
   expect_close(values_of(monotonic_guide(fields, {{1, 2}}, attention)),
@@ -114,14 +114,14 @@ TEST(CrossAttentionWeights, WhatMovesOnIsOfAllPositionsOfATarget) {
                1e-15);
 }
 
-TEST(CrossAttentionWeights, AttentionThatIsGuidedOnMovesOn) {
+TEST(CrossAttentionWeights, MonotonicGuideReducesBackwardMass) {
   const auto backward_mass = [](const Model& model) {
     const LossTerm term = model.losses(reading(), {.training = true, .random = Random(3)}).terms[1];
     double sum = 0;
     for (const double value : values_of(term.values.value())) sum += value;
     return sum;
   };
-  LookKind kind = testing::moving_on();
+  LossCase kind = testing::monotone();
   kind.source.guide_weight = 1;
   const auto model = make_encoder_decoder(tiny(kind), tiny_setting());
   const double before = backward_mass(*model);
@@ -137,10 +137,10 @@ TEST(CrossAttentionWeights, AttentionThatIsGuidedOnMovesOn) {
   EXPECT_LT(backward_mass(*model), 0.8 * before);
 }
 
-TEST(CrossAttentionWeights, ATargetDependsOnWhatIsBeforeIt) {
-  std::vector<LookKind> kinds = look_kinds();
-  kinds.push_back(testing::moving_on());
-  for (const LookKind& kind : kinds) {
+TEST(CrossAttentionWeights, DoesNotAttendToLaterTokens) {
+  std::vector<LossCase> kinds = loss_cases();
+  kinds.push_back(testing::monotone());
+  for (const LossCase& kind : kinds) {
     SCOPED_TRACE(kind.name);
     const auto model = make_encoder_decoder(tiny(kind), tiny_setting());
     const ForwardContext pass = {.training = true, .random = Random(3)};
@@ -156,7 +156,7 @@ TEST(CrossAttentionWeights, ATargetDependsOnWhatIsBeforeIt) {
         if (place >= 3 && place < columns) continue;
         EXPECT_EQ(left[place], right[place]) << before[term].name << " " << place;
       }
-      // Of what is covered everywhere nothing changes.
+      // Coverage losses may stay equal.
       if (before[term].name == "loss") {
         EXPECT_NE(left[3], right[3]);
       }
@@ -164,7 +164,7 @@ TEST(CrossAttentionWeights, ATargetDependsOnWhatIsBeforeIt) {
   }
 }
 
-TEST(CrossAttentionWeights, GuidesAreOfTheRealLengths) {
+TEST(CrossAttentionWeights, GuidesUseUnpaddedLengths) {
   Fields fields = testing::pair_fields({{2, 4}, {0, 2}, {3, 1}}, {3, 4}, 1);
   const Values costs = values_of(diagonal_guide(fields, {{1, 2}, {3, 4}}, 0.2));
   const auto cost = [](double apart) { return 1 - std::exp(-apart * apart / 0.08); };
@@ -194,14 +194,14 @@ TEST(CrossAttentionWeights, GuidesAreOfTheRealLengths) {
                1e-15);
 }
 
-TEST(CrossAttentionWeights, ReadsOnFromKeptKeys) {
+TEST(CrossAttentionWeights, CachedLogitsMatchFullPass) {
   const NoGradGuard unrecorded;
-  for (const LookKind& kind : look_kinds()) {
+  for (const LossCase& kind : loss_cases()) {
     if (!kind.source.copies) continue;
     const auto model = make_encoder_decoder(tiny(kind), tiny_setting());
     const ModelInput all = reading();
     const Values expected = values_of(model->scores(all, ForwardContext()).scores.value());
-    const auto kept = std::make_shared<KVCache>();
+    const auto cache = std::make_shared<KVCache>();
     for (std::size_t column = 0; column < columns; ++column) {
       Fields fields = {
           {"tokens",
@@ -209,7 +209,7 @@ TEST(CrossAttentionWeights, ReadsOnFromKeptKeys) {
           {"source", all.fields.at("source")}};
       if (column == 0) fields["source_length"] = all.fields.at("source_length");
       const Values found = values_of(
-          model->scores({.fields = fields, .only_last = true}, ForwardContext{.kv_cache = kept})
+          model->scores({.fields = fields, .only_last = true}, ForwardContext{.kv_cache = cache})
               .scores.value());
       for (std::size_t row = 0; row < rows.size(); ++row)
         for (std::size_t id = 0; id < testing::vocabulary; ++id) {
@@ -222,8 +222,8 @@ TEST(CrossAttentionWeights, ReadsOnFromKeptKeys) {
   }
 }
 
-TEST(CrossAttentionWeights, RefusesWhatCannotBe) {
-  EncoderDecoderOptions options = tiny(look_kinds()[0]);
+TEST(CrossAttentionWeights, RejectsIncompatibleOptions) {
+  EncoderDecoderOptions options = tiny(loss_cases()[0]);
   ModelBuildOptions smoothed = tiny_setting();
   smoothed.smoothing.share = 0.1;
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, smoothed); }),

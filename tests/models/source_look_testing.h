@@ -1,12 +1,12 @@
-// Models whose attention to the source is copied from, covered and guided.
+// Models with pointer-generator, coverage and guided-attention losses.
 #pragma once
 
 #include "tests/models/encoder_decoder_testing.h"
 
 namespace longspan::testing {
 
-// Some links of each row, one of them twice, one target with two, others without; none in an empty
-// row. Returns how many targets have one.
+// Adds alignment links: one duplicate, one target with two links, others without; none in empty
+// rows. Returns the number of linked targets.
 inline std::int64_t add_links(Fields& fields) {
   const auto sources = field_of(fields, "source_length").span<std::int64_t>();
   const auto targets = field_of(fields, "length").span<std::int64_t>();
@@ -23,17 +23,17 @@ inline std::int64_t add_links(Fields& fields) {
   return linked;
 }
 
-// What all the options do together and alone.
-struct LookKind {
+// Options alone and in combination.
+struct LossCase {
   const char* name;
   CrossAttentionLossOptions source;
   std::int64_t heads;
   std::optional<std::int64_t> layer;
   CrossAttentionMapping wiring;
 };
-inline const std::vector<LookKind>& look_kinds() {
+inline const std::vector<LossCase>& loss_cases() {
   using enum GuidedAttentionType;
-  static const std::vector<LookKind> all = {
+  static const std::vector<LossCase> all = {
       {"copied and covered", {.copies = true, .coverage = 0.7}, 3, 0, CrossAttentionMapping::last},
       {"aligned, of all layers",
        {.coverage = 0.2, .guide = alignments, .guide_weight = 0.1},
@@ -48,9 +48,9 @@ inline const std::vector<LookKind>& look_kinds() {
   return all;
 }
 
-// Guided by itself, which is no function of the weights for its gradient.
-inline const LookKind& moving_on() {
-  static const LookKind kind = {"moving on",
+// The monotonic guide is computed from the attention itself and is constant for the gradient.
+inline const LossCase& monotone() {
+  static const LossCase kind = {"moving on",
                                 {.guide = GuidedAttentionType::monotonic, .guide_weight = 0.5},
                                 3,
                                 0,
@@ -58,7 +58,7 @@ inline const LookKind& moving_on() {
   return kind;
 }
 
-inline EncoderDecoderOptions with_look(EncoderDecoderOptions options, const LookKind& kind) {
+inline EncoderDecoderOptions with_case(EncoderDecoderOptions options, const LossCase& kind) {
   options.source = kind.source;
   options.alignment_heads = std::min(kind.heads, options.common.heads);
   options.alignment_layer = kind.layer;

@@ -1,4 +1,4 @@
-// Layers that compute some rows only.
+// Layers that compute only active rows.
 #include "framework/nn/active_rows.h"
 
 #include "framework/nn/attention/attention.h"
@@ -15,7 +15,7 @@ using testing::random_tensor;
 using testing::Values;
 using testing::values_of;
 
-// Each third position, of the positions that a rank has of two streams.
+// Every third position.
 std::vector<bool> thirds(std::int64_t rows) {
   std::vector<bool> takes;
   for (std::int64_t i = 0; i < rows; ++i) takes.push_back(i % 3 == 1);
@@ -27,7 +27,7 @@ std::vector<std::int64_t> numbers_of(const Tensor& tensor) {
   return {here.span<std::int64_t>().begin(), here.span<std::int64_t>().end()};
 }
 
-TEST(ActiveRows, SayWhereEachRowLies) {
+TEST(ActiveRows, MapsRowsToPositions) {
   SequenceShard time;
   time.total = 8;
   time.shares = {{{0, 2}, {6, 8}}};
@@ -36,11 +36,11 @@ TEST(ActiveRows, SayWhereEachRowLies) {
   EXPECT_EQ(numbers_of(taken->rows.which), (std::vector<std::int64_t>{1, 4, 7}));
   EXPECT_EQ(numbers_of(taken->rows.where),
             (std::vector<std::int64_t>{-1, 0, -1, -1, 1, -1, -1, 2}));
-  // Of stream 5 position 1, of stream 6 positions 0 and 7.
+  // Position 1 of stream 5, and positions 0 and 7 of stream 6.
   EXPECT_EQ(numbers_of(taken->row_of_position), (std::vector<std::int64_t>{41, 48, 55}));
 }
 
-TEST(ActiveRows, AreRoundedUpAndNotWorthTheWhileOfNearlyAll) {
+TEST(ActiveRows, PadsRowCountAndSkipsNearlyFullBatches) {
   std::vector<bool> takes(1000);
   takes[3] = true;
   const auto one = make_active_rows(takes, 1000, {}, 0, backend_device());
@@ -56,7 +56,7 @@ TEST(ActiveRows, AreRoundedUpAndNotWorthTheWhileOfNearlyAll) {
   EXPECT_FALSE(make_active_rows(takes, 1000, {}, 0, backend_device()));
 }
 
-TEST(ActiveRows, RowsThatAreTakenAndPutBack) {
+TEST(ActiveRows, GatherAndScatterRestoreActiveRows) {
   const auto taken = make_active_rows(thirds(10), 5, {}, 0, backend_device());
   const Tensor x = random_tensor({2, 5, 3}, 1);
   const Variable back = scatter_rows(gather_rows(Variable(x), taken->rows), taken->rows, x.shape());
@@ -73,8 +73,8 @@ TEST(ActiveRows, RowsThatAreTakenAndPutBack) {
       {random_tensor({1, 3, 3}, 2)});
 }
 
-// Keys and values are made of all rows, queries and results of these.
-TEST(ActiveRows, AttentionAsksForThemAlone) {
+// Keys and values use all rows. Queries and outputs use only active rows.
+TEST(ActiveRows, AttentionComputesOnlyActiveRows) {
   Parameters parameters = testing::one_process_parameters();
   const MultiHeadAttention layer(Scope(parameters),
                                  {.width = 4, .heads = 2, .dim = 3},
@@ -95,8 +95,8 @@ TEST(ActiveRows, AttentionAsksForThemAlone) {
       {x});
 }
 
-// In one piece and in three, with dropout of the hidden layer: as all rows, at those rows.
-TEST(ActiveRows, AFeedForwardLayerComputesThemAlone) {
+// One chunk and three, with hidden dropout: active rows equal those of the full computation.
+TEST(ActiveRows, FeedForwardComputesOnlyActiveRows) {
   for (const std::int64_t chunks : {1, 3}) {
     Parameters parameters = testing::one_process_parameters();
     const FeedForward layer(Scope(parameters),

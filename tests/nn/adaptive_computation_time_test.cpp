@@ -19,7 +19,7 @@ using Reads = ActOptions::Reads;
 
 constexpr std::int64_t width = 4;
 
-// The states change from step to step.
+// A block whose states change at each step.
 struct Steps {
   explicit Steps(const ActOptions& options)
       : parameters(testing::one_process_parameters()),
@@ -38,13 +38,13 @@ struct Steps {
                 [this](const Variable& read,
                        std::int64_t step,
                        const std::shared_ptr<const ActiveRows>& taken) {
-                  told.push_back(taken);
+                  reported.push_back(taken);
                   return activate(Activation::gelu,
                                   matrix(scale_and_add_positions(
                                       read, 1, Variable(random_tensor({3, width}, 50 + step)))));
                 }};
   }
-  // Row by row: a probability of its own for each position of x, but for what the states say.
+  // Sets all weights and the bias of the halting unit.
   void set_halting(double weight, double bias) {
     Tensor weights = parameters.named("halting/weight").master;
     std::ranges::fill(weights.span<double>(), weight);
@@ -53,10 +53,10 @@ struct Steps {
   }
   ActResult run(const Tensor& x, const Tensor& real = {}, const ForwardContext& pass = {}) {
     seen.clear();
-    told.clear();
+    reported.clear();
     return adaptive(Variable(x), block(), real, pass);
   }
-  // The states after so many steps of all positions.
+  // The states after `steps` steps of all positions.
   Values after(const Tensor& x, std::int64_t steps) {
     Variable states(x);
     const RecurrentBlock all = block();
@@ -68,12 +68,12 @@ struct Steps {
   Linear matrix;
   AdaptiveComputationTime adaptive;
   std::vector<Values> seen;
-  std::vector<std::shared_ptr<const ActiveRows>> told;
+  std::vector<std::shared_ptr<const ActiveRows>> reported;
 };
 
 double logit(double probability) { return std::log(probability / (1 - probability)); }
 
-TEST(AdaptiveComputationTime, ACertainUnitHaltsAtOnceAndOneThatNeverHaltsTakesAllSteps) {
+TEST(AdaptiveComputationTime, HaltsAfterOneStepOrRunsAllSteps) {
   const Tensor x = random_tensor({2, 3, width}, 1);
   for (const Output output : {Output::mean, Output::last}) {
     Steps steps({.steps = 4, .output = output});
@@ -91,7 +91,7 @@ TEST(AdaptiveComputationTime, ACertainUnitHaltsAtOnceAndOneThatNeverHaltsTakesAl
   }
 }
 
-TEST(AdaptiveComputationTime, AConstantProbabilityHaltsAtItsMultiple) {
+TEST(AdaptiveComputationTime, ConstantProbabilityHaltsAtThreshold) {
   const Tensor x = random_tensor({1, 3, width}, 1);
   for (const auto& [probability, count] : {std::pair(0.5, 2), std::pair(0.3, 4)}) {
     Steps steps({.steps = 9, .slack = 0.01});
@@ -103,8 +103,8 @@ TEST(AdaptiveComputationTime, AConstantProbabilityHaltsAtItsMultiple) {
   }
 }
 
-// The last step's limit too.
-TEST(AdaptiveComputationTime, WeightsOfAPositionSumToOne) {
+// Includes halting at the step limit.
+TEST(AdaptiveComputationTime, WeightsSumToOneUnlessRemainderIsDropped) {
   for (const std::int64_t most : {3, 12}) {
     Steps steps({.steps = most});
     steps.set_halting(0.5, -1);
@@ -123,7 +123,7 @@ TEST(AdaptiveComputationTime, WeightsOfAPositionSumToOne) {
   expect_close(values_of(found.costs.value()), Values(3, 2.0), 1e-14);
 }
 
-TEST(AdaptiveComputationTime, AStateThatHaltedIsKeptBitForBit) {
+TEST(AdaptiveComputationTime, FreezeKeepsHaltedStatesBitForBit) {
   const Tensor x = random_tensor({2, 3, width}, 4);
   for (const bool freeze : {true, false}) {
     Steps steps({.steps = 12, .freeze = freeze});
@@ -143,8 +143,8 @@ TEST(AdaptiveComputationTime, AStateThatHaltedIsKeptBitForBit) {
   }
 }
 
-// The block is told the rows that the step before lets go on, and no others.
-TEST(AdaptiveComputationTime, TellsTheBlockWhoTakesAStep) {
+// The block receives exactly the rows that still run after the previous step.
+TEST(AdaptiveComputationTime, PassesRunningRowsToBlock) {
   const Tensor x = random_tensor({2, 3, width}, 4);
   const std::vector<std::uint8_t> all_but_one = {1, 1, 1, 1, 1, 0};
   const Tensor real = Tensor::from<std::uint8_t>(all_but_one, {2, 3}, backend_device());
@@ -160,8 +160,8 @@ TEST(AdaptiveComputationTime, TellsTheBlockWhoTakesAStep) {
               : found.steps[step - 1].decisions.span<std::uint8_t>()[static_cast<std::size_t>(i)] ==
                     Halting::running)
         expected.push_back(i);
-    ASSERT_TRUE(steps.told[step]);
-    const auto which = steps.told[step]->rows.which.span<std::int64_t>();
+    ASSERT_TRUE(steps.reported[step]);
+    const auto which = steps.reported[step]->rows.which.span<std::int64_t>();
     EXPECT_EQ(std::vector<std::int64_t>(which.begin(), which.end()), expected);
     fewest = std::min(fewest, expected.size());
   }
@@ -170,11 +170,11 @@ TEST(AdaptiveComputationTime, TellsTheBlockWhoTakesAStep) {
     Steps all(options);
     all.set_halting(1, -1);
     all.run(x, real);
-    for (const auto& told : all.told) EXPECT_EQ(told, nullptr);
+    for (const auto& reported : all.reported) EXPECT_EQ(reported, nullptr);
   }
 }
 
-TEST(AdaptiveComputationTime, GradientOfWhatIsReadAndOfAllWeights) {
+TEST(AdaptiveComputationTime, GradientsMatchNumericalGradients) {
   const Tensor x = random_tensor({2, 3, width}, 1);
   for (const Reads reads : {Reads::after, Reads::before})
     for (const Output output : {Output::mean, Output::interpolated, Output::last})
@@ -197,7 +197,7 @@ TEST(AdaptiveComputationTime, GradientOfWhatIsReadAndOfAllWeights) {
       }
 }
 
-TEST(AdaptiveComputationTime, PaddingTakesNoStepAndChangesNothing) {
+TEST(AdaptiveComputationTime, PaddingTakesNoStepsAndChangesNothing) {
   const Tensor x = random_tensor({2, 3, width}, 5);
   const Tensor other = x.clone();
   for (std::int64_t c = 0; c < width; ++c) other.data<double>()[5 * width + c] += 7;
@@ -215,7 +215,7 @@ TEST(AdaptiveComputationTime, PaddingTakesNoStepAndChangesNothing) {
   EXPECT_EQ(values_of(before.states.value()), expected);
 }
 
-TEST(AdaptiveComputationTime, WhatIsComputedAgainDecidesAsTheFirstTime) {
+TEST(AdaptiveComputationTime, RecomputationReusesHaltingDecisions) {
   const Tensor x = random_tensor({2, 3, width}, 6);
   Steps steps({.steps = 6});
   steps.set_halting(0, -1);

@@ -1,4 +1,4 @@
-// Attention with a span that each head learns, against its definition (Sukhbaatar et al. 2019).
+// Adaptive span attention against its definition (Sukhbaatar et al. 2019).
 #include "framework/nn/attention/adaptive_span.h"
 
 #include "tests/nn/attention_kinds_testing.h"
@@ -26,7 +26,7 @@ struct Attended {
         attention(form, spans, span_positions(Scope(parameters), form, dim), 0) {
     parameters.allocate(Random(1));
   }
-  // In keys.
+  // Sets the spans, in keys.
   void set(const Values& z) {
     for (std::size_t h = 0; h < z.size(); ++h)
       parameters.named("a/span").master.data<double>()[h] = z[h] / static_cast<double>(form.limit);
@@ -82,7 +82,7 @@ Values by_definition(const Attended& a, const std::vector<Tensor>& inputs) {
   return values_of(y);
 }
 
-TEST(SpanAttention, EqualsTheDefinitionWhereverTheSpansEnd) {
+TEST(AdaptiveSpanAttention, MatchesDefinitionForAnySpan) {
   const std::vector<Tensor> inputs = inputs_of(150);
   for (const bool self : {false, true})
     for (const std::int64_t limit : {1, 7, 100, 300}) {
@@ -95,15 +95,15 @@ TEST(SpanAttention, EqualsTheDefinitionWhereverTheSpansEnd) {
     }
 }
 
-TEST(SpanAttention, Gradients) {
+TEST(AdaptiveSpanAttention, GradientsMatchNumericalGradients) {
   for (const bool self : {false, true}) {
     Attended a({.limit = 8, .ramp = 3, .self = self});
-    a.set({0.7, 7.6, 2.3, 4.1});  // no key at a corner of the weights
+    a.set({0.7, 7.6, 2.3, 4.1});  // no key at a kink of the ramp
     testing::expect_layer_gradients(a.parameters, a, inputs_of(9));
   }
 }
 
-TEST(SpanAttention, WindowsAreThoseOfTheSpans) {
+TEST(AdaptiveSpanAttention, WindowsFollowSpans) {
   Attended a({.limit = 1000, .ramp = 32});
   a.set({0, 33, 500, 1000});
   EXPECT_EQ(a.spans.windows(), (std::vector<std::int64_t>{64, 128, 576, 1000}));
@@ -113,13 +113,13 @@ TEST(SpanAttention, WindowsAreThoseOfTheSpans) {
   EXPECT_NEAR(a.spans.extent().longest, 1000, 1e-9);
 }
 
-TEST(SpanAttention, AKeyBeyondTheRampDoesNotPullASpan) {
+TEST(AdaptiveSpanAttention, KeysBeyondRampDoNotAffectSpanGradients) {
   Attended a({.limit = 50, .ramp = 4});
   a.set({3, 3, 3, 3});
   const std::vector<Tensor> inputs = inputs_of(40);
   std::vector<Variable> leaves;
   for (const Tensor& input : inputs) leaves.push_back(Variable::leaf(input.clone()));
-  // Values of keys in the spans and beyond the ramps differ from the others, where z is felt.
+  // Spans that end inside the sequence have a gradient.
   backward(sum(a(leaves)));
   const Values inside = values_of(a.parameters.named("a/span").gradient);
   for (const double gradient : inside) EXPECT_NE(gradient, 0);

@@ -1,4 +1,4 @@
-// Attention kinds that a program adds to those of the library.
+// Attention types that a program registers in addition to the built-in ones.
 #include <gtest/gtest.h>
 
 #include "framework/nn/attention/attention_kinds.h"
@@ -16,7 +16,7 @@ AttentionKind own_kind(const std::string& name) {
           }};
 }
 
-TEST(AddedKinds, AreNamedAsTheLibrarysAre) {
+TEST(CustomAttentionKind, IsSelectedByName) {
   AttentionOptions options = {.kinds = {"own"}};
   const AttentionBuildOptions setting = {.layers = 2, .heads = 4};
   EXPECT_NE(problem_of(options, setting), "");
@@ -32,7 +32,7 @@ TEST(AddedKinds, AreNamedAsTheLibrarysAre) {
   EXPECT_NE(problem_of(options, setting).find(", own ("), std::string::npos);
 }
 
-TEST(AddedKinds, SayThemselvesWhatTheyRefuse) {
+TEST(CustomAttentionKind, ValidatesWithItsOwnFunction) {
   AttentionOptions options = {.kinds = {"own"}, .added = {own_kind("own")}};
   options.added.front().problem = [](const AttentionOptions&,
                                      const AttentionBuildOptions& setting) {
@@ -42,14 +42,14 @@ TEST(AddedKinds, SayThemselvesWhatTheyRefuse) {
   EXPECT_EQ(problem_of(options, {.causal = false}), "");
 }
 
-TEST(AddedKinds, HaveNamesOfTheirOwn) {
+TEST(CustomAttentionKind, RejectsDuplicateNames) {
   for (const std::string name : {"own", "linear", "sliding_window"}) {
     const AttentionOptions options = {.added = {own_kind("own"), own_kind(name)}};
     EXPECT_EQ(problem_of(options, {}), "attention type " + name + " already exists");
   }
 }
 
-TEST(AddedKinds, HaveNamesThatAConfigurationCanName) {
+TEST(CustomAttentionKind, RejectsEmptyNamesAndSeparators) {
   for (const std::string name : {"", "own/other", "own+", "own,other"}) {
     const AttentionOptions options = {.added = {own_kind(name)}};
     EXPECT_EQ(problem_of(options, {}),
@@ -57,7 +57,7 @@ TEST(AddedKinds, HaveNamesThatAConfigurationCanName) {
   }
 }
 
-TEST(AddedKinds, HaveAMechanism) {
+TEST(CustomAttentionKind, RequiresMakeFunction) {
   AttentionOptions options = {.added = {own_kind("own")}};
   options.added.front().make = nullptr;
   EXPECT_EQ(problem_of(options, {}), "attention type own: `make` is missing");

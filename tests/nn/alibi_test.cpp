@@ -17,16 +17,16 @@ using testing::random_tensor;
 using testing::Values;
 using testing::values_of;
 
-TEST(Alibi, SlopesAreThoseOfTheAuthors) {
+TEST(Alibi, SlopesMatchPaper) {
   expect_close(alibi_slopes(8),
                Values{1 / 2., 1 / 4., 1 / 8., 1 / 16., 1 / 32., 1 / 64., 1 / 128., 1 / 256.},
                1e-15);
   expect_close(alibi_slopes(1), Values{1 / 256.}, 1e-15);
-  // Three heads: those of two, then the first of four.
+  // Three heads: the slopes of two heads, then the first of four.
   expect_close(alibi_slopes(3), Values{1 / 16., 1 / 256., 1 / 4.}, 1e-15);
 }
 
-TEST(Alibi, TakesTheSlopeTimesTheDistanceFromAScore) {
+TEST(Alibi, SubtractsSlopeTimesDistanceFromScores) {
   using namespace testing::kinds;
   constexpr std::int64_t time = 7;
   Parameters parameters = testing::one_process_parameters();

@@ -1,4 +1,4 @@
-// Every attention kind against dense attention with the mask of its definition.
+// Every attention type against dense attention with the mask of its definition.
 #include "tests/nn/attention_kinds_testing.h"
 
 namespace longspan::attention_kinds_test {
@@ -16,7 +16,7 @@ struct Case {
   Sees sees;
 };
 
-// Stride 4 and window 2 where nothing else is said.
+// Defaults: stride 4 and window 2.
 std::vector<Case> cases() {
   using namespace sees;
   const AttentionOptions base = {.sliding_window = {3},
@@ -73,7 +73,7 @@ std::vector<Case> cases() {
 
 constexpr std::int64_t times[] = {1, 3, 4, 5, 8, 13, 70};
 
-TEST(AttentionKinds, EqualDenseAttentionWithTheMaskOfTheirDefinition) {
+TEST(AttentionKinds, MatchesDenseAttentionWithDefinedMask) {
   for (const Case& c : cases())
     for (const std::int64_t time : times) {
       SCOPED_TRACE(c.name + ", time " + std::to_string(time));
@@ -82,9 +82,9 @@ TEST(AttentionKinds, EqualDenseAttentionWithTheMaskOfTheirDefinition) {
     }
 }
 
-// Where nothing is causal the same definitions hold of later keys (Child et al. 2019 without j <=
-// i; Beltagy et al. 2020).
-TEST(AttentionKinds, InAnEncoderSeeBothSides) {
+// Without causality the definitions also hold for later keys (Child et al. 2019 without j <= i,
+// Beltagy et al. 2020).
+TEST(AttentionKinds, AttendsToBothSidesInEncoders) {
   for (const Case& c : cases()) {
     const AttentionPattern pattern = pattern_of(c.options, false);
     for (const std::int64_t time : times) {
@@ -99,13 +99,13 @@ TEST(AttentionKinds, InAnEncoderSeeBothSides) {
   }
 }
 
-TEST(AttentionKinds, TheFirstPositionSeesItself) {
+TEST(AttentionKinds, FirstPositionAttendsToItselfUnlessDisabled) {
   for (const Case& c : cases())
     for (std::int64_t head = 0; head < heads; ++head)
       EXPECT_EQ(pattern_of(c.options).rules(16).of(head).allows(0, 0), c.options.self) << c.name;
 }
 
-TEST(AttentionKinds, EachTensorRankTakesItsHeadsOfTheTable) {
+TEST(AttentionKinds, HeadShardsMatchAllHeads) {
   for (const Case& c : cases())
     for (const std::int64_t time : {5, 40}) {
       SCOPED_TRACE(c.name + ", time " + std::to_string(time));
@@ -127,8 +127,8 @@ TEST(AttentionKinds, EachTensorRankTakesItsHeadsOfTheTable) {
     }
 }
 
-// Folded columns draw what they draw where they stand.
-TEST(AttentionKinds, DropoutIsThatOfTheUnfoldedCall) {
+// Folded columns have the dropout mask of their original positions.
+TEST(AttentionKinds, DropoutMatchesUnfoldedCall) {
   const AttentionPattern pattern =
       pattern_of(with("sliding_window+strided", {.sliding_window = {3}, .stride = 4}));
   const Sequence sequence(40);
@@ -144,7 +144,7 @@ TEST(AttentionKinds, DropoutIsThatOfTheUnfoldedCall) {
   expect_close(values_of(found.value()), values_of(expected.value()), 1e-12);
 }
 
-TEST(AttentionKinds, AlternateByLayerAndTakeAWindowForEach) {
+TEST(AttentionKinds, AlternatesByLayerWithSeparateWindows) {
   AttentionOptions options = {
       .kinds = {"sliding_window", "strided"}, .sliding_window = {2, 3, 4}, .stride = 4};
   const auto patterns = attention_patterns(options, {.layers = 3, .heads = heads});
@@ -155,7 +155,7 @@ TEST(AttentionKinds, AlternateByLayerAndTakeAWindowForEach) {
   expect_same(run(patterns[2], sequence), dense(sequence, sees::local(3)));
 }
 
-TEST(AttentionKinds, ReachAllKeysWhereTheyShould) {
+TEST(AttentionKinds, EqualsFullAttentionAtItsLimits) {
   const Sequence sequence(13);
   const Results full = dense(sequence, sees::causal());
   expect_same(run(pattern_of(with("sliding_window", {.sliding_window = {13}})), sequence), full);
@@ -166,7 +166,7 @@ TEST(AttentionKinds, ReachAllKeysWhereTheyShould) {
   expect_same(run(pattern_of(all), sequence), full);
 }
 
-TEST(AttentionKinds, PermutingTheHeadsPermutesTheTable) {
+TEST(AttentionKinds, PermutingHeadsEqualsPermutingTypes) {
   const AttentionOptions base = {.sliding_window = {3}, .stride = 4};
   const Sequence sequence(40);
   Sequence permuted = sequence;  // head h is head h ^ 1
@@ -191,7 +191,7 @@ std::set<std::int64_t> keys_of(const AttentionPattern& pattern, std::int64_t p) 
   return keys;
 }
 
-TEST(SparseTransformer, HasThePapersKeys) {
+TEST(SparseTransformer, MatchesKeysOfPaper) {
   const AttentionOptions base = {.sliding_window = {4}, .stride = 4, .summary = 1};
   EXPECT_EQ(keys_of(pattern_of(with("sliding_window+strided", base)), 15),
             (std::set<std::int64_t>{12, 13, 14, 15, 3, 7, 11}));
@@ -199,7 +199,7 @@ TEST(SparseTransformer, HasThePapersKeys) {
             (std::set<std::int64_t>{12, 13, 3, 7, 11}));
 }
 
-// From any position two layers lead to every earlier one.
+// Two layers connect any position with every earlier one.
 TEST(SparseTransformer, TwoLayersReachEveryEarlierPosition) {
   const std::int64_t time = 19;
   const AttentionOptions base = {.sliding_window = {4}, .stride = 4, .summary = 1};
@@ -221,15 +221,15 @@ TEST(SparseTransformer, TwoLayersReachEveryEarlierPosition) {
   EXPECT_FALSE(reached("sliding_window", "sliding_window"));
 }
 
-// Overlapping blocks hold every window of at most their length.
-TEST(SlidingWindow, EqualsOverlappingBlocksCutToTheWindow) {
+// Overlapping blocks contain every window of at most their length.
+TEST(SlidingWindow, EqualsOverlappingBlocksWithinWindow) {
   const Mask window = masks::causal() & masks::window(3, 0);
   const Mask blocks = masks::causal() & masks::block(4, 4) & masks::window(3, masks::unlimited);
   for (std::int64_t p = 0; p < 30; ++p)
     for (std::int64_t k = 0; k < 30; ++k) EXPECT_EQ(window.allows(p, k), blocks.allows(p, k));
 }
 
-TEST(AttentionPairs, AreThoseOfTheDefinition) {
+TEST(AttentionPairs, MatchesDefinition) {
   for (const Case& c : cases())
     for (const std::int64_t time : times) {
       SCOPED_TRACE(c.name + ", time " + std::to_string(time));
@@ -243,7 +243,7 @@ TEST(AttentionPairs, AreThoseOfTheDefinition) {
     }
 }
 
-TEST(AttentionPairs, CountAMemory) {
+TEST(AttentionPairs, IncludesMemory) {
   const auto pairs = [](const std::string& kind, const Mask& own) {
     const AttentionPattern pattern = pattern_of(with(kind, {.sliding_window = {3}, .stride = 4}));
     return attention_pairs(pattern, own, 3, 5, backend_device());
@@ -254,7 +254,7 @@ TEST(AttentionPairs, CountAMemory) {
   EXPECT_EQ(pairs("strided", masks::causal() & masks::window(3, 0)), 3);
 }
 
-TEST(AttentionOptions, SayWhatIsWrong) {
+TEST(AttentionOptions, ReportsInvalidValues) {
   const auto problem = [](const AttentionOptions& options, bool memory = false) {
     return problem_of(options, {.layers = 2, .heads = heads, .memory = memory, .segment = 100});
   };
@@ -263,8 +263,8 @@ TEST(AttentionOptions, SayWhatIsWrong) {
   EXPECT_EQ(problem({.kinds = {"sliding_window", "dilated+strided"}, .stride = 99}, true), "");
 
   const auto expect =
-      [&](const AttentionOptions& options, const std::string& sentence, bool memory = false) {
-        EXPECT_NE(problem(options, memory).find(sentence), std::string::npos)
+      [&](const AttentionOptions& options, const std::string& message, bool memory = false) {
+        EXPECT_NE(problem(options, memory).find(message), std::string::npos)
             << "found: " << problem(options, memory);
         EXPECT_THROW(attention_patterns(
                          options, {.layers = 2, .heads = heads, .memory = memory, .segment = 100}),
@@ -289,19 +289,20 @@ TEST(AttentionOptions, SayWhatIsWrong) {
            "leaves a single block to " + kind + " attention");
   expect(with("dilated", {.dilation = 100}),
          "attention.dilation: 100 leaves only the query itself to dilated attention");
-  EXPECT_EQ(problem(with("dilated", {.dilation = 100}), true), "");  // it sees the memory
+  EXPECT_EQ(problem(with("dilated", {.dilation = 100}), true), "");  // it attends to the memory
   expect(with("global_local", {.global = {0, 100}}),
          "position 100 is out of range: data.seq_length is 100");
-  // The last of four blocks of 25 has the first one beyond a window of 26, where 0 is global.
-  const AttentionOptions no_room = {
+  // For the last of four blocks of 25, only the first block lies beyond a window of 26, and it
+  // contains the global position 0.
+  const AttentionOptions no_block = {
       .sliding_window = {27}, .global = {0}, .random = 3, .block = 25};
-  expect(with("full/global_local", no_room),
+  expect(with("full/global_local", no_block),
          "num_random_blocks: found 3, but no block of model.attention.global_local.block_size = 25 "
          "positions is outside");
   for (const std::vector<std::int64_t>& windows : {std::vector<std::int64_t>{25}, {26, 25}}) {
-    AttentionOptions room = no_room;
-    room.sliding_window = windows;
-    EXPECT_EQ(problem(with("full/global_local", room)), "");
+    AttentionOptions fits = no_block;
+    fits.sliding_window = windows;
+    EXPECT_EQ(problem(with("full/global_local", fits)), "");
   }
   for (const std::string kind : {"local_1d", "block", "summary", "fixed", "global_local"})
     expect(with("sliding_window/" + kind), kind + " does not support model.mem_len", true);
@@ -323,7 +324,7 @@ std::vector<std::string> warnings(const std::vector<std::string>& kinds, const S
   return table.warnings();
 }
 
-// Every key but model.attention.layer_types, with another value than its default.
+// Every key except model.attention.layer_types, with a non-default value.
 Settings all_settings() {
   AttentionOptions options;
   OptionTable table;
@@ -345,7 +346,7 @@ Settings all_settings() {
   return settings;
 }
 
-TEST(AttentionOptions, EachThatNoLayerReadsIsAWarning) {
+TEST(AttentionOptions, WarnsAboutKeysThatNoLayerReads) {
   const Settings all = all_settings();
   EXPECT_GE(all.size(), 20u);
   for (const auto& setting : all)
@@ -380,7 +381,7 @@ TEST(AttentionOptions, EachThatNoLayerReadsIsAWarning) {
       << "the defaults";
 }
 
-TEST(AttentionOptions, AreReadByTheirKinds) {
+TEST(AttentionOptions, AcceptsKeysOfEachType) {
   const std::pair<std::string, Settings> read[] = {
       {"sliding_window", {{"attention.sliding_window", "7"}}},
       {"dilated", {{"attention.sliding_window", "7"}, {"attention.dilation", "7"}}},
@@ -413,7 +414,7 @@ TEST(AttentionOptions, AreReadByTheirKinds) {
                                      "model.attention.global_local.num_random_blocks is 0"});
 }
 
-TEST(AttentionOptions, OnlyTheLayersOfLshAndOfOwnProjectionsChangeTheWeights) {
+TEST(AttentionOptions, OnlyLshAndGlobalLayersHaveOtherWeights) {
   const auto layers_of_other_weights = [](const std::string& kinds, std::int64_t layers) {
     return longspan::layers_of_other_weights(kinds, layers, false);
   };

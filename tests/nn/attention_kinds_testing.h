@@ -1,4 +1,5 @@
-// Dense attention by the definition of a kind, and the kind's mechanism on the same sequence.
+// Dense attention by the definition of an attention type, and its implementation on the same
+// sequence.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@ inline constexpr std::int64_t heads = 4;
 inline constexpr std::int64_t dim = 3;
 inline constexpr std::int64_t value_dim = 2;
 
-// Whether global head `head` sees key k from p, where the model's own mask lets it.
+// Whether position p of global head `head` attends to key k, if the model's mask allows it.
 using Sees = std::function<bool(std::int64_t head, std::int64_t p, std::int64_t k)>;
 
 struct Sequence {
@@ -57,8 +58,7 @@ inline void add_to(double* a, double factor, const double* b, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) a[i] += factor * b[i];
 }
 
-// One row after another, as attention is defined, with its derivative; of a causal sequence, or of
-// one whose positions see both sides.
+// Row by row from the definition, with the derivative, for causal and bidirectional sequences.
 inline Results dense(const Sequence& s, const Sees& sees, bool causal = true) {
   const std::int64_t time = s.query.shape()[1];
   const Tensor y = Tensor::zeros(s.value.shape(), DType::f64, backend_device());
@@ -99,7 +99,7 @@ inline Results dense(const Sequence& s, const Sees& sees, bool causal = true) {
   return {values_of(y), values_of(dquery), values_of(dkey), values_of(dvalue)};
 }
 
-// These heads of a sequence.
+// The heads `part` of a sequence.
 inline Tensor heads_of(const Tensor& x, const ShardRange& part) {
   const std::int64_t rows = x.shape()[0] * x.shape()[1];
   const std::int64_t width = x.shape()[3];
@@ -140,13 +140,13 @@ inline AttentionPattern pattern_of(const AttentionOptions& options, bool causal 
   return attention_patterns(options, {.layers = 1, .heads = heads, .causal = causal}).front();
 }
 
-// Options with one kind for all layers.
+// Options with one attention type for all layers.
 inline AttentionOptions with(const std::string& kinds, AttentionOptions options = {}) {
   options.kinds = {kinds};
   return options;
 }
 
-// The definitions, of specifications and papers.
+// Definitions from specifications and papers.
 namespace sees {
 
 inline Sees causal() {
@@ -166,7 +166,7 @@ inline Sees strided(std::int64_t length) {
 inline Sees block(std::int64_t length) {
   return [=](auto, std::int64_t p, std::int64_t k) { return k / length == p / length; };
 }
-// The block of p, and as many positions before it and, where nothing is causal, after it.
+// The block of p, with `more` positions before it and, without causality, after it.
 inline Sees block_window(std::int64_t length, std::int64_t more) {
   return [=](auto, std::int64_t p, std::int64_t k) {
     const std::int64_t begin = p / length * length;

@@ -1,4 +1,4 @@
-// Multi-head attention around both mechanisms, against loops over single elements.
+// Multi-head softmax and relative attention, against loops over single elements.
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/relative_attention.h"
 #include "framework/nn/attention/softmax_attention.h"
@@ -53,7 +53,7 @@ AttentionContext relative_context(std::int64_t time, std::int64_t memory, std::i
   return context;
 }
 
-// One row of numbers times a matrix [out, in], and a bias where the layer has one.
+// A row times a matrix [out, in], plus a bias if the layer has one.
 Values project(const Parameters& parameters, const std::string& name, const double* row) {
   const Parameter& weight = parameters.named("a/" + name + "/weight");
   Values result;
@@ -70,8 +70,8 @@ Values project(const Parameters& parameters, const std::string& name, const doub
   return result;
 }
 
-// The whole layer, pair by pair: score((q + u).k + (q + v).(W_r R_distance)) where there are
-// distances, with the keys from [memory; source].
+// The full layer, pair by pair. With distances, the score is (q + u).k + (q + v).(W_r R_distance).
+// Keys come from [memory; source].
 Values naive(const Parameters& parameters,
              const Tensor& x,
              const Tensor& memory,
@@ -161,7 +161,7 @@ void expect_naive(const MultiHeadAttention& layer,
       {.directions = 1, .elements = 2});
 }
 
-TEST(MultiHeadSoftmax, EqualsTheDoubleLoop) {
+TEST(MultiHeadAttention, MatchesReferenceLoop) {
   for (const Lengths& lengths : all_lengths()) {
     Parameters parameters = one_process_parameters();
     const auto layer = softmax_layer(parameters);
@@ -171,7 +171,7 @@ TEST(MultiHeadSoftmax, EqualsTheDoubleLoop) {
   }
 }
 
-TEST(MultiHeadSoftmax, SeesEverythingWithoutACausalMask) {
+TEST(MultiHeadAttention, MatchesReferenceLoopWithoutCausalMask) {
   Parameters parameters = one_process_parameters();
   const auto layer = softmax_layer(parameters);
   AttentionContext context;
@@ -179,7 +179,7 @@ TEST(MultiHeadSoftmax, SeesEverythingWithoutACausalMask) {
   expect_naive(*layer, parameters, {4, 0}, context);
 }
 
-TEST(MultiHeadSoftmax, LooksAtAnotherSource) {
+TEST(MultiHeadAttention, AttendsToAnotherSource) {
   Parameters parameters = one_process_parameters();
   const auto layer = softmax_layer(parameters);
   AttentionContext context;
@@ -197,27 +197,27 @@ TEST(MultiHeadSoftmax, LooksAtAnotherSource) {
   EXPECT_EQ(y.shape(), (Shape{batch, 3, width}));
 }
 
-TEST(MultiHeadSoftmax, KeysInAnotherOrderGiveTheSame) {
+TEST(MultiHeadAttention, DoesNotDependOnKeyOrder) {
   Parameters parameters = one_process_parameters();
   const auto layer = softmax_layer(parameters);
   AttentionContext context;
   context.mask.rules = Mask();
   const Variable x(random_tensor({1, 3, width}, 1));
   const Tensor source = random_tensor({1, 4, width}, 2);
-  const Tensor turned = source.empty_like();
+  const Tensor flipped = source.empty_like();
   for (std::int64_t row = 0; row < 4; ++row)
-    turned.reshape({4, width})
+    flipped.reshape({4, width})
         .slice(row, row + 1)
         .copy_from(source.reshape({4, width}).slice(3 - row, 4 - row));
   expect_close(
       values_of(
           (*layer)(x, EncoderOutput{.rows = Variable(source)}, context, ForwardContext()).value()),
       values_of(
-          (*layer)(x, EncoderOutput{.rows = Variable(turned)}, context, ForwardContext()).value()),
+          (*layer)(x, EncoderOutput{.rows = Variable(flipped)}, context, ForwardContext()).value()),
       1e-13);
 }
 
-TEST(RelativeAttentionLayer, EqualsTheDoubleLoop) {
+TEST(RelativeAttention, MatchesReferenceLoop) {
   for (const Lengths& lengths : all_lengths()) {
     Parameters parameters = one_process_parameters();
     const auto layer = relative_layer(parameters);
@@ -225,7 +225,7 @@ TEST(RelativeAttentionLayer, EqualsTheDoubleLoop) {
   }
 }
 
-TEST(RelativeAttentionLayer, EqualsTheDoubleLoopWithAWindow) {
+TEST(RelativeAttention, MatchesReferenceLoopWithWindow) {
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters);
   AttentionContext context = relative_context(5, 3);
@@ -233,13 +233,13 @@ TEST(RelativeAttentionLayer, EqualsTheDoubleLoopWithAWindow) {
   expect_naive(*layer, parameters, {5, 3}, context);
 }
 
-TEST(RelativeAttentionLayer, EqualsTheDoubleLoopWithClampedDistances) {
+TEST(RelativeAttention, MatchesReferenceLoopWithClampedDistances) {
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters);
   expect_naive(*layer, parameters, {3, 4}, relative_context(3, 4, 2));
 }
 
-TEST(RelativeAttentionLayer, AClampBeyondTheGreatestDistanceChangesNothing) {
+TEST(RelativeAttention, ClampBeyondMaxDistanceChangesNothing) {
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters);
   const Variable x(random_tensor({batch, 3, width}, 1));
@@ -251,7 +251,7 @@ TEST(RelativeAttentionLayer, AClampBeyondTheGreatestDistanceChangesNothing) {
       (*layer)(x, memory, relative_context(3, 4, 5), ForwardContext()).value(), free));
 }
 
-TEST(RelativeAttentionLayer, NoMemoryAndAnEmptyOneAreTheSame) {
+TEST(RelativeAttention, EmptyMemoryEqualsNoMemory) {
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters);
   const Variable x(random_tensor({batch, 3, width}, 1));
@@ -261,7 +261,7 @@ TEST(RelativeAttentionLayer, NoMemoryAndAnEmptyOneAreTheSame) {
       (*layer)(x, Variable(), relative_context(3, 0), ForwardContext()).value()));
 }
 
-TEST(RelativeAttentionLayer, WithoutBiasesAndPositionKeysItKnowsNoPositions) {
+TEST(RelativeAttention, EqualsSoftmaxWithoutBiasesAndPositionKeys) {
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters);
   for (const char* const name : {"a/content_bias", "a/position_bias", "a/position/weight"})
@@ -283,7 +283,7 @@ TEST(RelativeAttentionLayer, WithoutBiasesAndPositionKeysItKnowsNoPositions) {
                1e-13);
 }
 
-TEST(RelativeAttentionLayer, NeedsItsDistances) {
+TEST(RelativeAttention, RequiresDistances) {
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters);
   EXPECT_THROW((*layer)(Variable(random_tensor({batch, 3, width}, 1)),
@@ -293,7 +293,7 @@ TEST(RelativeAttentionLayer, NeedsItsDistances) {
                Failure);
 }
 
-TEST(RelativeAttentionLayer, DistancesMayCarryAGradient) {
+TEST(RelativeAttention, DistancesReceiveGradients) {
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters);
   const ForwardContext pass = {.training = true, .random = Random(3)};
@@ -309,7 +309,7 @@ TEST(RelativeAttentionLayer, DistancesMayCarryAGradient) {
       {.directions = 1, .elements = 2});
 }
 
-TEST(AttentionDropoutOfLayers, GradientAndStreamsOfItsOwn) {
+TEST(RelativeAttention, DropoutFollowsStreamIndexAndHasGradients) {
   const ForwardContext pass = {.training = true, .random = Random(3)};
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters, 0.4);
@@ -319,7 +319,7 @@ TEST(AttentionDropoutOfLayers, GradientAndStreamsOfItsOwn) {
                          [&](const auto& in) { return (*layer)(in[0], in[1], context, pass); },
                          {x, memory_of(2)},
                          {.directions = 1, .elements = 2});
-  // The second stream alone, told that it is the second.
+  // The second stream alone, with its stream index.
   ForwardContext second = pass;
   second.first_stream = 1;
   const Tensor both = (*layer)(Variable(x), Variable(memory_of(2)), context, pass).value();
@@ -331,7 +331,7 @@ TEST(AttentionDropoutOfLayers, GradientAndStreamsOfItsOwn) {
       (*layer)(Variable(x), Variable(memory_of(2)), context, ForwardContext()).value(), both));
 }
 
-TEST(MultiHeadLayer, StreamsDoNotMix) {
+TEST(RelativeAttention, StreamsDoNotMix) {
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters);
   const Tensor x = random_tensor({batch, 3, width}, 1);

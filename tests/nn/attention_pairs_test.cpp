@@ -8,8 +8,8 @@
 namespace longspan::attention_pairs_test {
 namespace {
 
-// Its tiles are a triangle of columns, whose lists no machine would hold.
-TEST(AttentionPairs, OfFixedAttentionAreCountedAtAnyLength) {
+// The tiles form a triangle of columns, whose lists would not fit in memory.
+TEST(AttentionPairs, CountsFixedAttentionAtAnyLength) {
   const AttentionPattern pattern = attention_patterns(
       {.kinds = {"fixed"}, .stride = 128, .summary = 8}, {.layers = 1, .heads = 4})[0];
   for (const std::int64_t time : {std::int64_t{1} << 21, std::int64_t{1} << 23}) {
@@ -19,8 +19,8 @@ TEST(AttentionPairs, OfFixedAttentionAreCountedAtAnyLength) {
   }
 }
 
-// As a training step's and a plan's, of different lengths.
-TEST(AttentionPattern, IsSharedByThreads) {
+// Concurrent calls with different lengths, as from a training step and a plan.
+TEST(AttentionPattern, SupportsConcurrentCalls) {
   const AttentionPattern pattern(
       [](std::int64_t positions) {
         return std::vector<HeadMaskParts>(8,

@@ -1,4 +1,4 @@
-// Layers that take their rows in pieces give what they give at once.
+// Layers that process their rows in chunks have the same results as in one piece.
 #include "framework/nn/embedding.h"
 #include "tests/nn/layer_testing.h"
 
@@ -15,7 +15,7 @@ constexpr std::int64_t batch = 3;
 constexpr std::int64_t time = 5;
 constexpr std::int64_t width = 4;
 
-// Value, gradient of x and of each parameter of layer(x), made with `chunks`.
+// The value of layer(x) with `chunks`, and the gradients of x and of each parameter.
 template <typename Make>
 std::vector<Values> everything(const Make& make, std::int64_t chunks) {
   Parameters parameters = one_process_parameters();
@@ -41,9 +41,9 @@ void expect_chunks_change_nothing(const Make& make) {
   }
 }
 
-TEST(Chunks, OfAFeedForwardLayerChangeNothing) {
+TEST(ChunkedLayers, FeedForwardChunksChangeNothing) {
   for (const Activation activation : {Activation::relu, Activation::gelu})
-    // Positions that follow one another from the first, and those of a rank that has others.
+    // Consecutive positions from the first, and those of a rank with other positions.
     for (const SequenceShard& division :
          {SequenceShard(), SequenceShard{.total = 11, .shares = {{{2, 4}, {7, 10}}}}})
       expect_chunks_change_nothing([&](Parameters& parameters, std::int64_t chunks) {
@@ -59,7 +59,7 @@ TEST(Chunks, OfAFeedForwardLayerChangeNothing) {
       });
 }
 
-TEST(Chunks, OfAFeedForwardLayerHaveItsGradients) {
+TEST(ChunkedLayers, FeedForwardGradientsMatchNumericalGradients) {
   Parameters parameters = one_process_parameters();
   const FeedForward layer(
       Scope(parameters),
@@ -82,7 +82,7 @@ LMHead output_layer(Parameters& parameters, std::int64_t chunks) {
   return {Scope(parameters), {.vocabulary = 7, .width = width, .chunks = chunks}};
 }
 
-TEST(Chunks, OfTheLossChangeNothing) {
+TEST(ChunkedLayers, LossChunksChangeNothing) {
   expect_chunks_change_nothing([](Parameters& parameters, std::int64_t chunks) {
     return [layer = output_layer(parameters, chunks)](const Variable& x) {
       return layer.losses(x, some_targets());
@@ -90,7 +90,7 @@ TEST(Chunks, OfTheLossChangeNothing) {
   });
 }
 
-TEST(Chunks, OfTheLossHaveItsGradients) {
+TEST(ChunkedLayers, LossGradientsMatchNumericalGradients) {
   Parameters parameters = one_process_parameters();
   const LMHead layer = output_layer(parameters, 4);
   testing::allocate_randomly(parameters, 1);
@@ -100,7 +100,7 @@ TEST(Chunks, OfTheLossHaveItsGradients) {
       {random_tensor({batch, time, width}, 2)});
 }
 
-// The most activation bytes beyond what was there, over a forward and a backward pass.
+// The peak of additional activation bytes over a forward and a backward pass.
 std::int64_t peak(const std::function<Variable(const Variable&)>& layer, const Device& device) {
   const Variable x = Variable::leaf(Tensor::zeros({4, 256, 16}, DType::f32, device));
   const auto activations = [&] {
@@ -112,7 +112,7 @@ std::int64_t peak(const std::function<Variable(const Variable&)>& layer, const D
   return activations().peak - before;
 }
 
-TEST(Chunks, HoldOnlyTheInsideOfOne) {
+TEST(ChunkedLayers, ReducesPeakActivationMemory) {
   const Device device = Device::cpu();
   const auto feed_forward = [&](std::int64_t chunks) {
     Parameters parameters(device, DType::f32, ProcessMesh());

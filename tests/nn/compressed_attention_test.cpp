@@ -40,7 +40,7 @@ Values run(const MultiHeadAttention& layer, const Tensor& x, const AttentionCont
   return values_of(layer(Variable(x), Variable(), context, ForwardContext()).value());
 }
 
-TEST(CompressedLayer, Gradient) {
+TEST(CompressedAttention, GradientMatchesNumericalGradient) {
   for (const AttentionContext& context : {seeing(masks::causal()),
                                           seeing(masks::everything()),
                                           seeing(masks::everything(), {10, 4})}) {
@@ -55,8 +55,8 @@ TEST(CompressedLayer, Gradient) {
   }
 }
 
-// Keys of single tokens, by unit maps.
-TEST(CompressedLayer, OfSingleTokensIsFullAttention) {
+// Identity maps make each key a single token.
+TEST(CompressedAttention, SingleTokenWidthEqualsFullAttention) {
   Parameters parameters = one_process_parameters(), others = one_process_parameters();
   const auto layer = layer_of(parameters, 1);
   for (const std::string name : {"attention/compressed_keys", "attention/compressed_values"}) {
@@ -78,7 +78,7 @@ TEST(CompressedLayer, OfSingleTokensIsFullAttention) {
       1e-12);
 }
 
-TEST(CompressedLayer, ACausalOneDependsOnNoLaterTokenAndOnAllEarlier) {
+TEST(CompressedAttention, CausalOutputDependsOnExactlyEarlierTokens) {
   for (const std::int64_t time : {2, 10, 12}) {
     Parameters parameters = one_process_parameters();
     const auto layer = layer_of(parameters, 3);
@@ -90,7 +90,7 @@ TEST(CompressedLayer, ACausalOneDependsOnNoLaterTokenAndOnAllEarlier) {
       const Values after = run(*layer, other, seeing(masks::causal()));
       for (std::int64_t i = 0; i < time; ++i) {
         const auto at = static_cast<std::size_t>(i * width);
-        // A query sees the tokens of its own block, and of blocks before it.
+        // A query attends to the tokens of its own block and of blocks before it.
         if (i < changed)
           EXPECT_NEAR(before[at], after[at], 1e-13) << changed << " at " << i;
         else
@@ -100,7 +100,7 @@ TEST(CompressedLayer, ACausalOneDependsOnNoLaterTokenAndOnAllEarlier) {
   }
 }
 
-TEST(CompressedLayer, PaddingIsAsIfTheRowEnded) {
+TEST(CompressedAttention, PaddingEqualsShorterRow) {
   Parameters parameters = one_process_parameters();
   const auto layer = layer_of(parameters, 3);
   const Tensor x = random_tensor({1, 10, width}, 1);
@@ -110,7 +110,7 @@ TEST(CompressedLayer, PaddingIsAsIfTheRowEnded) {
   expect_close(padded, run(*layer, start, seeing(masks::everything())), 1e-13);
 }
 
-TEST(CompressedKind, SaysWhatItCannotBeWith) {
+TEST(CompressedAttention, RejectsUnsupportedOptions) {
   const auto problem = [](const AttentionBuildOptions& setting) {
     return problem_of(AttentionOptions{.kinds = {"memory_compressed"}}, setting);
   };

@@ -1,4 +1,4 @@
-// What each wiring looks at.
+// The encoder layers that each mapping reads.
 #include "framework/nn/attention/cross_attention.h"
 
 #include "framework/nn/attention/softmax_attention.h"
@@ -60,7 +60,7 @@ const std::vector<CrossAttentionMapping> all_wirings = {CrossAttentionMapping::l
                                                         CrossAttentionMapping::mix,
                                                         CrossAttentionMapping::full};
 
-TEST(CrossAttentionWiring, Gradient) {
+TEST(CrossAttentionMapping, GradientMatchesNumericalGradient) {
   for (const CrossAttentionMapping wiring : all_wirings) {
     Parameters parameters = testing::one_process_parameters();
     const CrossAttention attention = attention_of(Scope(parameters), wiring);
@@ -78,12 +78,12 @@ TEST(CrossAttentionWiring, Gradient) {
   }
 }
 
-// The same weights at every wiring.
-struct Looked {
+// Equal weights for every mapping.
+struct MappedLayer {
   Parameters parameters = testing::one_process_parameters();
   CrossAttention attention;
 
-  explicit Looked(CrossAttentionMapping wiring, std::int64_t place = layer)
+  explicit MappedLayer(CrossAttentionMapping wiring, std::int64_t place = layer)
       : attention(attention_of(Scope(parameters), wiring, place)) {
     parameters.allocate(Random(3));
   }
@@ -94,36 +94,36 @@ struct Looked {
   }
 };
 
-TEST(CrossAttentionWiring, LooksAtTheLayersThatItNames) {
+TEST(CrossAttentionMapping, AttendsToMappedLayers) {
   const std::vector<EncoderOutput> sides = random_sides();
   std::vector<Values> alone;
   for (const EncoderOutput& side : sides)
-    alone.push_back(Looked(CrossAttentionMapping::last).at({side}));
+    alone.push_back(MappedLayer(CrossAttentionMapping::last).at({side}));
   Values average(alone[0].size(), 0);
   for (const Values& found : alone)
     for (std::size_t i = 0; i < found.size(); ++i) average[i] += found[i] / encoder_layers;
   for (std::int64_t place = 0; place < encoder_layers; ++place) {
     const auto at = static_cast<std::size_t>(place);
-    EXPECT_EQ(Looked(CrossAttentionMapping::same, place).at(sides), alone[at]);
-    EXPECT_EQ(Looked(CrossAttentionMapping::reverse, place).at(sides),
+    EXPECT_EQ(MappedLayer(CrossAttentionMapping::same, place).at(sides), alone[at]);
+    EXPECT_EQ(MappedLayer(CrossAttentionMapping::reverse, place).at(sides),
               alone[encoder_layers - 1 - at]);
   }
-  expect_close(Looked(CrossAttentionMapping::full).at(sides), average, 1e-13);
+  expect_close(MappedLayer(CrossAttentionMapping::full).at(sides), average, 1e-13);
 }
 
-TEST(CrossAttentionWiring, AMixtureOfOneLayerIsThatLayer) {
+TEST(CrossAttentionMapping, OneHotMixtureEqualsThatLayer) {
   const std::vector<EncoderOutput> sides = random_sides();
-  Looked mixed(CrossAttentionMapping::mix);
+  MappedLayer mixed(CrossAttentionMapping::mix);
   for (std::size_t i = 0; i < sides.size(); ++i) {
     Values weights(encoder_layers, -100);
     weights[i] = 100;
     mixed.parameters.named("mixture").master.copy_from(
         testing::tensor_of<double>(weights, {encoder_layers}));
-    expect_close(mixed.at(sides), Looked(CrossAttentionMapping::last).at({sides[i]}), 1e-13);
+    expect_close(mixed.at(sides), MappedLayer(CrossAttentionMapping::last).at({sides[i]}), 1e-13);
   }
 }
 
-TEST(CrossAttentionWiring, AMixtureBeginsAsTheMean) {
+TEST(CrossAttentionMapping, MixtureStartsAsMean) {
   const std::vector<EncoderOutput> sides = random_sides();
   Values mean(static_cast<std::size_t>(batch * side_time * side_width), 0);
   for (const EncoderOutput& side : sides)
@@ -131,15 +131,15 @@ TEST(CrossAttentionWiring, AMixtureBeginsAsTheMean) {
       mean[i] += values_of(side.rows.value())[i] / encoder_layers;
   EncoderOutput one = sides[0];
   one.rows = Variable(testing::tensor_of<double>(mean, {batch, side_time, side_width}));
-  expect_close(Looked(CrossAttentionMapping::mix).at(sides),
-               Looked(CrossAttentionMapping::last).at({one}),
+  expect_close(MappedLayer(CrossAttentionMapping::mix).at(sides),
+               MappedLayer(CrossAttentionMapping::last).at({one}),
                1e-13);
 }
 
-TEST(CrossAttentionWiring, OfASideWithoutPositionsThereIsTheBiasAlone) {
+TEST(CrossAttentionMapping, EmptyEncoderOutputGivesOnlyBias) {
   for (const CrossAttentionMapping wiring : all_wirings) {
-    Looked looked(wiring);
-    const Tensor bias = looked.parameters.named("out/bias").master;
+    MappedLayer mapped(wiring);
+    const Tensor bias = mapped.parameters.named("out/bias").master;
     bias.copy_from(random_tensor({width}, 5));
     std::vector<EncoderOutput> sides = random_sides();
     std::vector<Variable> leaves;
@@ -150,7 +150,7 @@ TEST(CrossAttentionWiring, OfASideWithoutPositionsThereIsTheBiasAlone) {
     }
     if (wiring == CrossAttentionMapping::last) sides = {sides.back()};
     const Variable x = Variable::leaf(random_tensor({batch, time, width}, 1));
-    const Variable y = looked.attention(x, sides, ForwardContext());
+    const Variable y = mapped.attention(x, sides, ForwardContext());
     const Tensor empty = y.value().slice(0, 1).reshape({time, width});
     for (std::int64_t i = 0; i < time; ++i)
       EXPECT_EQ(values_of(empty.slice(i, i + 1)), values_of(bias));
@@ -164,13 +164,13 @@ TEST(CrossAttentionWiring, OfASideWithoutPositionsThereIsTheBiasAlone) {
   }
 }
 
-TEST(CrossAttentionWiring, RefusesStacksThatCannotBeWiredSo) {
+TEST(CrossAttentionMapping, RejectsIncompatibleStacks) {
   EXPECT_EQ(wiring_problem(CrossAttentionMapping::same, 3, 3), "");
   EXPECT_EQ(wiring_problem(CrossAttentionMapping::mix, 3, 6), "");
   EXPECT_EQ(wiring_problem(CrossAttentionMapping::reverse, 3, 6),
             "model.cross_attention.layer_mapping: reverse requires equal numbers of encoder and "
             "decoder layers, found 3 and 6");
-  EXPECT_THROW(Looked(CrossAttentionMapping::full).at({random_sides()[0]}), Failure);
+  EXPECT_THROW(MappedLayer(CrossAttentionMapping::full).at({random_sides()[0]}), Failure);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The attention kinds that meet by features, against what they stand for.
+// Attention types with feature maps, against their definitions.
 #include <algorithm>
 #include <numeric>
 
@@ -44,7 +44,7 @@ AttentionContext context_of(bool causal) {
 const std::vector<std::string> causal_kinds = {"linear", "performer", "rfa"};
 const std::vector<std::string> whole_kinds = {"linear", "performer", "rfa", "efficient"};
 
-TEST(LinearAttentionOptions, Gradients) {
+TEST(LinearAttention, GradientsMatchNumericalGradients) {
   for (const bool causal : {true, false})
     for (const std::string& kind : causal ? causal_kinds : whole_kinds) {
       SCOPED_TRACE(kind);
@@ -61,7 +61,7 @@ TEST(LinearAttentionOptions, Gradients) {
     }
 }
 
-TEST(LinearAttentionOptions, NoOutputChangesBeforeAChangedInput) {
+TEST(LinearAttention, CausalOutputDependsOnlyOnEarlierInputs) {
   constexpr std::int64_t time = 80;
   for (const std::string& kind : causal_kinds) {
     SCOPED_TRACE(kind);
@@ -84,7 +84,7 @@ TEST(LinearAttentionOptions, NoOutputChangesBeforeAChangedInput) {
   }
 }
 
-TEST(LinearAttentionOptions, PaddingIsSeenByNobody) {
+TEST(LinearAttention, MasksPadding) {
   for (const std::string& kind : whole_kinds) {
     SCOPED_TRACE(kind);
     Parameters parameters = one_process_parameters();
@@ -106,7 +106,7 @@ TEST(LinearAttentionOptions, PaddingIsSeenByNobody) {
   }
 }
 
-TEST(LinearAttentionOptions, ReadsOnFromAStateAsFromAllThatCameBefore) {
+TEST(LinearAttention, CachedStateMatchesFullSequence) {
   constexpr std::int64_t total = 70;
   for (const std::string& kind : causal_kinds)
     for (const auto& sizes : std::vector<std::vector<std::int64_t>>{{1}, {2, 1, 3}, {65, 1}}) {
@@ -135,7 +135,7 @@ TEST(LinearAttentionOptions, ReadsOnFromAStateAsFromAllThatCameBefore) {
     }
 }
 
-TEST(LinearAttentionOptions, StatesAreChosenAndRepeated) {
+TEST(LinearAttention, ReordersCachedStates) {
   for (const std::string& kind : causal_kinds) {
     SCOPED_TRACE(kind);
     Parameters parameters = one_process_parameters();
@@ -163,7 +163,7 @@ TEST(LinearAttentionOptions, StatesAreChosenAndRepeated) {
   }
 }
 
-TEST(LinearAttentionOptions, GoesInNarrowTypes) {
+TEST(LinearAttention, SupportsNarrowDTypes) {
   for (const DType dtype : {DType::f32, DType::bf16})
     for (const std::string& kind : causal_kinds) {
       Parameters parameters(backend_device(), dtype, ProcessMesh());
@@ -186,7 +186,7 @@ TEST(LinearAttentionOptions, GoesInNarrowTypes) {
     }
 }
 
-TEST(OrthogonalProjection, RowsOfABlockAreOrthogonalAndAsLongAsGaussianOnes) {
+TEST(OrthogonalProjection, RowsAreOrthogonalWithGaussianLengths) {
   constexpr std::int64_t size = 16, count = 200;
   const Tensor w = orthogonal_projection(Random(3), count, size, DType::f64, backend_device());
   const auto product = [&](std::int64_t a, std::int64_t b) {
@@ -204,8 +204,8 @@ TEST(OrthogonalProjection, RowsOfABlockAreOrthogonalAndAsLongAsGaussianOnes) {
   EXPECT_GT(std::abs(product(0, size)), 1e-6);
 }
 
-// exp(q.k / sqrt(dim)) on average over projections; orthogonal ones are less off.
-TEST(PerformerFeatures, ProductsAreOnAverageThoseOfASoftmax) {
+// The mean over projections is exp(q.k / sqrt(dim)). Orthogonal projections have a lower variance.
+TEST(PerformerAttention, ProductsEstimateSoftmaxWithoutBias) {
   constexpr std::int64_t size = 4, draws = 2000;
   const Tensor q = random_tensor({1, 1, 1, size}, 1, 0.8),
                k = random_tensor({1, 1, 1, size}, 2, 0.8);
@@ -237,7 +237,7 @@ TEST(PerformerFeatures, ProductsAreOnAverageThoseOfASoftmax) {
 }
 
 // The error falls with the number of features.
-TEST(PerformerLayer, ApproachesTheSoftmaxWithMoreFeatures) {
+TEST(PerformerAttention, ApproachesSoftmaxWithMoreFeatures) {
   constexpr std::int64_t time = 12;
   const Variable q(random_tensor({1, time, 1, dim}, 1, 0.7)),
       k(random_tensor({1, time, 1, dim}, 2, 0.7)), v(random_tensor({1, time, 1, dim}, 3));
@@ -258,11 +258,11 @@ TEST(PerformerLayer, ApproachesTheSoftmaxWithMoreFeatures) {
     }
     return std::sqrt(sum);
   };
-  // In the long run as 1 / sqrt(features): an eighth.
+  // Asymptotically as 1 / sqrt(features): an eighth.
   EXPECT_LT(error(4096), error(64) / 4);
 }
 
-TEST(PerformerLayer, DrawsAnewEverySoManySteps) {
+TEST(PerformerAttention, RedrawsProjectionAtInterval) {
   Parameters parameters = one_process_parameters();
   const PerformerAttentionOp performer(Scope(parameters).child("a"),
                                        {.features = {.count = 5, .redraw = 10}, .dim = dim});
@@ -272,7 +272,7 @@ TEST(PerformerLayer, DrawsAnewEverySoManySteps) {
   };
   const Tensor first = drawn(0, true), second = drawn(10, true);
   EXPECT_TRUE(same_bits(first, drawn(9, true)));
-  EXPECT_TRUE(same_bits(first, drawn(10, false)));  // the last that was trained with
+  EXPECT_TRUE(same_bits(first, drawn(10, false)));  // the last projection of training
   EXPECT_FALSE(same_bits(first, second));
   EXPECT_TRUE(same_bits(second, drawn(11, false)));
   const PerformerAttentionOp other(Scope(parameters).child("b"),
@@ -280,7 +280,7 @@ TEST(PerformerLayer, DrawsAnewEverySoManySteps) {
   EXPECT_FALSE(same_bits(second, other.projection({.training = true})));
 }
 
-TEST(LinearAttentionOptions, RefusesAMemoryAndOtherMasks) {
+TEST(LinearAttention, RejectsMemoryAndOtherMasks) {
   for (const std::string& kind : whole_kinds) {
     Parameters parameters = one_process_parameters();
     const auto layer = layer_of(kind, parameters, {}, false);

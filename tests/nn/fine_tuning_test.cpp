@@ -1,4 +1,4 @@
-// Low-rank adapters beside weights that stay as they are.
+// Low-rank adapters next to frozen weights.
 #include "framework/nn/fine_tuning.h"
 
 #include "framework/kernels/elementwise.h"
@@ -22,7 +22,7 @@ constexpr std::int64_t width = 6;
 const Shape input = {2, 5, width};
 const ForwardContext training = {.training = true, .random = Random(4)};
 
-// All linear layers have one of rank 2 and factor 1.5.
+// All linear layers have an adapter of rank 2 and factor 1.5.
 FineTuning adapters(double dropout = 0) {
   return {.adapters = {.rank = 2, .alpha = 3, .dropout = dropout, .layers = {"layer"}}};
 }
@@ -40,7 +40,7 @@ FeedForward feed_forward(Parameters& parameters, bool gated) {
                       .gated = gated});
 }
 
-TEST(FineTuning, PartsOfNamesAreWholeWords) {
+TEST(FineTuning, MatchesWholeNameComponents) {
   EXPECT_TRUE(matches_name("layers/0/attention/query", "attention/query"));
   EXPECT_TRUE(matches_name("layers/0/attention/query", "layers"));
   EXPECT_TRUE(matches_name("layers/0/attention/query", "layers/0/attention/query"));
@@ -51,7 +51,7 @@ TEST(FineTuning, PartsOfNamesAreWholeWords) {
   EXPECT_FALSE(matches_name("layers/0/attention/query", ""));
 }
 
-TEST(FineTuning, AdaptersBeginAsNothingAndAloneAreTrained) {
+TEST(FineTuning, AdaptersStartAtZeroAndAreTrainedAlone) {
   Parameters parameters = parameters_with(adapters());
   const Linear layer(Scope(parameters).child("layer"), {.in = width, .out = 4});
   parameters.allocate(Random(1));
@@ -73,7 +73,7 @@ TEST(FineTuning, AdaptersBeginAsNothingAndAloneAreTrained) {
   EXPECT_TRUE(up.variable.gradient().defined());
 }
 
-TEST(FineTuning, WhatIsFrozenHasNoGradientAndNothingOfAnOptimizer) {
+TEST(FineTuning, FrozenWeightsHaveNoGradientOrOptimizerState) {
   Parameters parameters = parameters_with({.frozen = {"b", "c"}});
   parameters.add("a", {3, 5}, -1, Initializer::normal(1), true);
   const Weight b = parameters.add("b", {7, 4}, -1, Initializer::normal(1), true);
@@ -94,7 +94,7 @@ TEST(FineTuning, WhatIsFrozenHasNoGradientAndNothingOfAnOptimizer) {
   EXPECT_THROW(check_patterns_match(parameters_with({.frozen = {"d"}})), ConfigurationError);
 }
 
-TEST(FineTuning, WhatFollowsActivationsStaysWhereItsLayerIsFrozen) {
+TEST(FineTuning, FrozenLayersKeepActivationStatistics) {
   Parameters parameters = parameters_with({.frozen = {"layers/0", "norm"}});
   Scope layers = Scope(parameters).child("layers");
   for (const std::int64_t i : {0, 1}) layers.child(i).centroids("centroids", {2, 3, 4}, 0.5);
@@ -117,7 +117,7 @@ TEST(FineTuning, WhatFollowsActivationsStaysWhereItsLayerIsFrozen) {
     each->counts.copy_from(testing::tensor_of<double>(Values(6, 2.0), each->counts.shape()));
   }
   const Variable x(random_tensor(input, 2, 3));
-  // Rows are divided as they are without training, from the first step on.
+  // A frozen norm divides rows as in evaluation, from the first step on.
   EXPECT_EQ(values_of(still(x, training, {}).value()), values_of(still(x).value()));
   EXPECT_NE(values_of(moving(x, training, {}).value()), values_of(moving(x).value()));
   parameters.end_step(true);
@@ -128,7 +128,7 @@ TEST(FineTuning, WhatFollowsActivationsStaysWhereItsLayerIsFrozen) {
   for (const double sum : values_of(parameters.centroids()[0]->sums)) EXPECT_EQ(sum, 0);
 }
 
-TEST(FineTuning, GradientsOfAnAdaptedLayer) {
+TEST(FineTuning, LinearGradientsMatchNumericalGradients) {
   for (const double dropout : {0.0, 0.4}) {
     Parameters parameters = parameters_with(adapters(dropout));
     const Linear layer(Scope(parameters).child("layer"), {.in = width, .out = 4});
@@ -140,7 +140,7 @@ TEST(FineTuning, GradientsOfAnAdaptedLayer) {
   }
 }
 
-TEST(FineTuning, GradientsOfAdaptedFeedForwardLayers) {
+TEST(FineTuning, FeedForwardGradientsMatchNumericalGradients) {
   for (const bool gated : {false, true}) {
     Parameters parameters = parameters_with(adapters(0.4));
     const FeedForward layer = feed_forward(parameters, gated);
@@ -152,7 +152,7 @@ TEST(FineTuning, GradientsOfAdaptedFeedForwardLayers) {
   }
 }
 
-TEST(FineTuning, GradientsOfAdaptedAttentionWithMemory) {
+TEST(FineTuning, AttentionGradientsMatchNumericalGradients) {
   Parameters parameters = parameters_with(adapters(0.4));
   const MultiHeadAttention layer(Scope(parameters).child("layer"),
                                  {.width = width, .heads = 2, .dim = 3},
@@ -167,8 +167,8 @@ TEST(FineTuning, GradientsOfAdaptedAttentionWithMemory) {
       {random_tensor(input, 2), random_tensor({2, 3, width}, 3)});
 }
 
-// The products one by one, with adapters that add nothing, are the fused ones.
-TEST(FineTuning, AnAdaptedFeedForwardLayerIsTheSameFunction) {
+// Separate products with zero adapters equal the fused ones.
+TEST(FineTuning, ZeroAdaptersKeepFeedForwardOutput) {
   for (const bool gated : {false, true}) {
     Parameters plain = parameters_with({});
     Parameters adapted = parameters_with(adapters());
@@ -181,8 +181,8 @@ TEST(FineTuning, AnAdaptedFeedForwardLayerIsTheSameFunction) {
   }
 }
 
-// W + factor B A in the place of W gives what the adapted layers give.
-TEST(FineTuning, MergedWeightsAreTheSameFunction) {
+// W + factor B A in place of W gives the outputs of the adapted layers.
+TEST(FineTuning, MergedWeightsMatchAdaptedLayers) {
   Parameters adapted = parameters_with(adapters());
   Parameters merged = parameters_with({});
   const FeedForward one = feed_forward(adapted, true);
@@ -204,8 +204,8 @@ TEST(FineTuning, MergedWeightsAreTheSameFunction) {
   expect_close(values_of(one(x, {}).value()), values_of(other(x, {}).value()), 1e-12);
 }
 
-// Of a linear layer whose weight is frozen, what goes in is kept for nobody.
-TEST(FineTuning, FrozenLayersKeepNoInput) {
+// A linear layer with a frozen weight does not save its input.
+TEST(FineTuning, FrozenLayersSaveNoInput) {
   const Device device = Device::cpu();
   const auto kept = [&](const FineTuning& tuning) {
     Parameters parameters(device, DType::f32, ProcessMesh(), {}, false, tuning);
@@ -223,13 +223,14 @@ TEST(FineTuning, FrozenLayersKeepNoInput) {
     Variable y = layer(add(x, x), {});
     return live() - before;
   };
-  // x and y of 8 kB each, and of the hidden layer's two of 32 kB one; else the sum x + x too.
+  // Frozen: x and y of 8 kB each, and one of two hidden tensors of 32 kB. Otherwise x + x and the
+  // second hidden tensor too.
   const std::int64_t rows = 4 * 32 * 4;
   EXPECT_EQ(kept({.frozen = {"layer"}}), rows * (16 + 16 + 64));
   EXPECT_EQ(kept({}), rows * (16 + 16 + 16 + 64 + 64));
 }
 
-TEST(FineTuning, WhatFitsNoLayerIsRefused) {
+TEST(FineTuning, RejectsOptionsThatMatchNoLayer) {
   const auto refusal = [](FineTuning tuning) -> std::string {
     Parameters parameters = parameters_with(tuning);
     try {

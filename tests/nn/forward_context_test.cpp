@@ -7,7 +7,7 @@
 namespace longspan::forward_context_test {
 namespace {
 
-// Makes 1, 2, 3, ...: a choice that would be another one each time.
+// Returns 1, 2, 3, ...: a decision that differs at each call.
 struct Counter {
   std::int64_t made = 0;
   Tensor operator()() {
@@ -20,14 +20,14 @@ std::int64_t decided(const ForwardContext& pass, Counter& counter) {
   return *pass.decide([&] { return counter(); }).data<std::int64_t>();
 }
 
-TEST(DecisionCache, AreMadeAnewInAPassThatKeepsNone) {
+TEST(DecisionCache, RecomputesWithoutStoredDecisions) {
   Counter counter;
   const ForwardContext pass = {.random = Random(1)};
   EXPECT_EQ(decided(pass, counter), 1);
   EXPECT_EQ(decided(pass, counter), 2);
 }
 
-TEST(DecisionCache, AreTheSameInARecomputationAtTheSamePlace) {
+TEST(DecisionCache, ReusesDecisionsOfEachScope) {
   Counter counter;
   ForwardContext pass = {.random = Random(1)};
   pass.decisions = std::make_shared<DecisionCache>();

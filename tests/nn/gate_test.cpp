@@ -1,4 +1,4 @@
-// The gates of GTrXL against their equations, and where they start.
+// Gates of GTrXL against the paper's equations, and their initial biases.
 #include "framework/nn/gate.h"
 
 #include "tests/nn/layer_testing.h"
@@ -22,7 +22,7 @@ constexpr GateKind kinds[] = {GateKind::sum,
 
 double logistic_of(double x) { return 1 / (1 + std::exp(-x)); }
 
-// One row at a time, in plain numbers.
+// One row of the reference.
 using Row = std::vector<double>;
 Row product(const Parameters& parameters, const std::string& name, const Row& x) {
   const Values weight = values_of(parameters.named(name).master);
@@ -80,7 +80,7 @@ Values by_rows(const std::function<Row(const Row&, const Row&)>& f,
   return all;
 }
 
-TEST(Gate, IsTheEquationOfItsKind) {
+TEST(Gate, MatchesPaperEquations) {
   for (const GateKind kind : kinds) {
     SCOPED_TRACE(static_cast<int>(kind));
     Parameters parameters = testing::one_process_parameters();
@@ -94,7 +94,7 @@ TEST(Gate, IsTheEquationOfItsKind) {
   }
 }
 
-TEST(Gate, GradientsAreThoseOfDifferences) {
+TEST(Gate, GradientMatchesFiniteDifferences) {
   for (const GateKind kind : kinds)
     for (const bool biases : {false, true}) {
       SCOPED_TRACE(static_cast<int>(kind));
@@ -110,8 +110,8 @@ TEST(Gate, GradientsAreThoseOfDifferences) {
     }
 }
 
-// As b grows nothing but the stream comes through; a gate of kind input has no b.
-TEST(Gate, WithALargeBiasIsTheIdentity) {
+// A large b closes the gate. The kinds sum and input have no b.
+TEST(Gate, LargeBiasPassesStreamThrough) {
   for (const GateKind kind :
        {GateKind::output, GateKind::highway, GateKind::sigtanh, GateKind::gru}) {
     Parameters parameters = testing::one_process_parameters();
@@ -123,7 +123,7 @@ TEST(Gate, WithALargeBiasIsTheIdentity) {
   }
 }
 
-TEST(Gate, BiasesStartWhereThePaperLetsThem) {
+TEST(Gate, BiasHasPaperInitAndNoWeightDecay) {
   for (const auto& [kind, bias] : {std::pair{GateKind::output, 1.0},
                                    std::pair{GateKind::highway, 1.0},
                                    std::pair{GateKind::sigtanh, 1.0},
@@ -137,8 +137,8 @@ TEST(Gate, BiasesStartWhereThePaperLetsThem) {
   }
 }
 
-// A mixture of the stream and what is mixed in lies between them.
-TEST(Gate, HighwayAndGruLieBetween) {
+// The candidate of gru is a tanh, between -1 and 1.
+TEST(Gate, HighwayAndGruStayBetweenStreamAndCandidate) {
   for (const GateKind kind : {GateKind::highway, GateKind::gru}) {
     Parameters parameters = testing::one_process_parameters();
     const Gate::Options options = {.kind = kind, .width = width};

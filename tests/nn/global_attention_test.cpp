@@ -20,10 +20,10 @@ GlobalLocalPattern big_bird(bool causal) {
           .random = Random(4).child("head")};
 }
 
-TEST(GlobalLocalPattern, RandomBlocksAreDistinctAndOutsideOfWindowAndGlobalBlocks) {
+TEST(GlobalLocalPattern, RandomBlocksAreDistinctAndExcludeWindowAndGlobals) {
   for (const bool causal : {true, false}) {
     const GlobalLocalPattern global = big_bird(causal);
-    const std::int64_t positions = 98;  // the last block is short
+    const std::int64_t positions = 98;  // the last block is partial
     const auto lists = random_blocks(global, positions);
     ASSERT_EQ(lists.size(), 20u);
     for (std::int64_t block = 0; block < 20; ++block) {
@@ -44,7 +44,7 @@ TEST(GlobalLocalPattern, RandomBlocksAreDistinctAndOutsideOfWindowAndGlobalBlock
   }
 }
 
-TEST(GlobalLocalPattern, RandomBlocksAreThoseOfTheSeedAndTheHead) {
+TEST(GlobalLocalPattern, RandomBlocksDependOnHeadAndCoverFreeBlocks) {
   const GlobalLocalPattern global = big_bird(true);
   EXPECT_EQ(random_blocks(global, 98), random_blocks(global, 98));
   GlobalLocalPattern other = global;
@@ -60,13 +60,13 @@ TEST(GlobalLocalPattern, RandomBlocksAreThoseOfTheSeedAndTheHead) {
   EXPECT_EQ(drawn, (std::set<std::int64_t>{1, 2, 3, 4, 5, 6}));
 }
 
-TEST(GlobalLocalPattern, ACausalSequenceHasTheBlocksOfALongerOne) {
+TEST(GlobalLocalPattern, CausalRandomBlocksDoNotDependOnLength) {
   auto longer = random_blocks(big_bird(true), 98);
   longer.resize(12);
   EXPECT_EQ(random_blocks(big_bird(true), 60), longer);
 }
 
-TEST(GlobalLocalPattern, HeadsAndLayersHaveTheirOwnBlocksAndEqualDenseAttention) {
+TEST(GlobalLocalPattern, MatchesDenseAttentionWithBlocksPerHeadAndLayer) {
   AttentionOptions options = with("global_local", {.sliding_window = {4}});
   options.random = 2;
   options.block = 4;
@@ -105,9 +105,9 @@ AttentionOptions own_projections(const std::string& kinds, std::vector<std::int6
                .global_projections = true});
 }
 
-// Rows at global positions have their queries, keys and values from one sequence, the others from
+// Queries, keys and values of the rows at global positions come from one sequence, all others from
 // another.
-TEST(GlobalProjections, AreThoseOfTheRowsAtGlobalPositions) {
+TEST(GlobalProjections, ApplyOnlyAtGlobalPositions) {
   const std::int64_t time = 70;
   const std::set<std::int64_t> positions = {0, 5, 66};
   const Sees global = sees::global(positions);
@@ -178,8 +178,8 @@ std::unique_ptr<MultiHeadAttention> layer_of(Parameters& parameters,
       std::make_unique<SoftmaxAttention>(0, pattern_of(options)));
 }
 
-// They start as copies, so that a layer whose positions are all global starts as full attention.
-TEST(GlobalProjections, AllPositionsGlobalWithCopiesEqualFullAttention) {
+// Projections start as copies, so a layer with only global positions starts as full attention.
+TEST(GlobalProjections, InitialCopiesMatchSharedProjections) {
   const Tensor x = testing::random_tensor({batch, 9, 6}, 1);
   const auto run = [&](const AttentionOptions& options) {
     Parameters parameters = testing::one_process_parameters();
@@ -195,7 +195,7 @@ TEST(GlobalProjections, AllPositionsGlobalWithCopiesEqualFullAttention) {
                         1e-13);
 }
 
-TEST(GlobalProjections, Gradient) {
+TEST(GlobalProjections, GradientMatchesFiniteDifferences) {
   Parameters parameters = testing::one_process_parameters();
   const auto layer = layer_of(parameters, own_projections("sliding_window/global_local", {0, 3}));
   testing::allocate_randomly(parameters, 3);

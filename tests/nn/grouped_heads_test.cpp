@@ -1,4 +1,4 @@
-// Attention with fewer heads of keys than of queries, norms of both, and biases apart.
+// Grouped-query attention, QK norms and biases per projection.
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/kv_cache.h"
@@ -39,7 +39,7 @@ struct Built {
   }
 };
 
-TEST(GroupedHeads, AreHeadsWhoseKeysAndValuesAreTheSame) {
+TEST(GroupedQueryAttention, MatchesMultiHeadAttentionWithRepeatedKVHeads) {
   for (const std::int64_t key_heads : {1, 2}) {
     const Built few(grouped(key_heads)), all(grouped(heads));
     for (const auto& parameter : all.parameters.all()) {
@@ -59,7 +59,7 @@ TEST(GroupedHeads, AreHeadsWhoseKeysAndValuesAreTheSame) {
   }
 }
 
-TEST(GroupedHeads, GradientOfAllWeights) {
+TEST(GroupedQueryAttention, GradientMatchesFiniteDifferences) {
   MultiHeadAttention::Options options = grouped(2);
   options.query_key_norm = NormKind::rms;
   options.bias.out = false;
@@ -73,7 +73,7 @@ TEST(GroupedHeads, GradientOfAllWeights) {
   }
 }
 
-TEST(GroupedHeads, KeptKeysAreOfTheKeyHeadsAlone) {
+TEST(GroupedQueryAttention, CachesOnlyKVHeadsAndMatchesFullPass) {
   MultiHeadAttention::Options options = grouped(2);
   options.query_key_norm = NormKind::layer;
   for (const char* const kind : {"full", "sliding_window", "global_local"}) {
@@ -81,20 +81,20 @@ TEST(GroupedHeads, KeptKeysAreOfTheKeyHeadsAlone) {
     const NoGradGuard unrecorded;
     const Tensor x = random_tensor({1, time, width}, 4);
     const Tensor whole = built(Variable(x)).value();
-    const auto kept = std::make_shared<KVCache>();
+    const auto cache = std::make_shared<KVCache>();
     for (const auto& [begin, end] : std::vector<Range>{{0, 4}, {4, 5}, {5, 7}, {7, 9}}) {
       const Tensor now =
           x.reshape({time, width}).slice(begin, end).reshape({1, end - begin, width});
-      expect_close(values_of(built(Variable(now), {.kv_cache = kept}).value()),
+      expect_close(values_of(built(Variable(now), {.kv_cache = cache}).value()),
                    values_of(whole.reshape({time, width}).slice(begin, end)),
                    1e-12);
-      kept->advance(end - begin);
+      cache->advance(end - begin);
     }
-    EXPECT_EQ(kept->layer(ForwardContext().random.place()).projection(0).shape()[2], 2);
+    EXPECT_EQ(cache->layer(ForwardContext().random.place()).projection(0).shape()[2], 2);
   }
 }
 
-TEST(GroupedHeads, BiasesAreThoseOfTheProjectionsThatHaveThem) {
+TEST(GroupedQueryAttention, CreatesOnlyConfiguredBiases) {
   MultiHeadAttention::Options options = grouped(1);
   options.bias = false;
   options.bias.key = true;
@@ -105,7 +105,7 @@ TEST(GroupedHeads, BiasesAreThoseOfTheProjectionsThatHaveThem) {
   EXPECT_EQ(built.parameters.find("a/out/bias"), nullptr);
 }
 
-TEST(GroupedHeads, RefuseWhatDoesNotDivide) {
+TEST(GroupedQueryAttention, RejectsIndivisibleHeadCounts) {
   EXPECT_EQ(key_heads_problem(3, 4, {}),
             "model.num_key_value_heads: expected a divisor of model.num_attention_heads = 4, found "
             "3");

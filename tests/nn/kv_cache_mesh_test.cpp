@@ -1,5 +1,5 @@
-// Reading on from kept keys is on every layout what it is on one process: tensor ranks keep their
-// heads, context ranks all do the same.
+// Passes with a KV cache match one process on every layout. Tensor ranks cache their own heads,
+// context ranks replicate the cache.
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/attention/softmax_attention.h"
@@ -17,8 +17,8 @@ using testing::values_of;
 constexpr std::int64_t batch = 2;
 constexpr std::int64_t width = 8;
 
-// Outputs of passes over three, one and one positions that look at themselves and at a side, after
-// which rows are swapped.
+// Returns the outputs of passes over 3, 1 and 1 positions: self-attention, then cross-attention.
+// Swaps the rows after each pass.
 Values outputs(const ProcessMesh& mesh) {
   Parameters parameters(backend_device(), DType::f64, mesh);
   const MultiHeadAttention::Options options = {.width = width, .heads = 4, .dim = 3};
@@ -32,23 +32,23 @@ Values outputs(const ProcessMesh& mesh) {
                               .time = replicate_sequence(9),
                               .length = Tensor::from<std::int64_t>(
                                   std::vector<std::int64_t>{9, 5}, {batch}, backend_device())};
-  const auto kept = std::make_shared<KVCache>();
+  const auto cache = std::make_shared<KVCache>();
   Values result;
   for (const std::int64_t time : {3, 1, 1}) {
     const Variable x(
-        random_tensor({batch, time, width}, static_cast<std::uint64_t>(kept->positions())));
-    const ForwardContext pass = {.time = replicate_sequence(time), .kv_cache = kept};
+        random_tensor({batch, time, width}, static_cast<std::uint64_t>(cache->positions())));
+    const ForwardContext pass = {.time = replicate_sequence(time), .kv_cache = cache};
     const Variable seen = itself(x, Variable(), {}, pass.child("itself"));
     const Values values =
         values_of(across(seen, side, side.key_context(), pass.child("across")).value());
     result.insert(result.end(), values.begin(), values.end());
-    kept->advance(time);
-    kept->choose(std::vector<std::int64_t>{1, 0});
+    cache->advance(time);
+    cache->choose(std::vector<std::int64_t>{1, 0});
   }
   return result;
 }
 
-TEST(KVCache, AreTheSameOnEveryLayout) {
+TEST(KVCache, MatchesSingleProcessOnEveryLayout) {
   const Values expected = outputs(ProcessMesh());
   std::vector<MeshShape> layouts = testing::data_and_tensor_layouts();
   for (const MeshShape& shape : testing::time_layouts()) layouts.push_back(shape);

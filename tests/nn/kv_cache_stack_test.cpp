@@ -1,5 +1,4 @@
-// Stacks read on from kept keys whatever their residual is: what they keep for a backward pass does
-// not matter where there is none.
+// Stacks with a KV cache match a full pass for every type of residual.
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/attention/softmax_attention.h"
@@ -41,7 +40,7 @@ std::vector<Layer> stack_layers(Parameters& parameters) {
                                const SublayerInputs&,
                                const ForwardContext& pass) { return (*feed_forward)(x, pass); }});
     const Gate::Options gate = {.width = width};
-    for (Sublayer& sublayer : layer.sublayers)  // read by gated stacks alone
+    for (Sublayer& sublayer : layer.sublayers)  // only for gated stacks
       sublayer.gate = std::make_shared<const Gate>(
           scope.child("gate" + std::to_string(parameters.all().size())), gate);
     layers.push_back(layer);
@@ -50,34 +49,34 @@ std::vector<Layer> stack_layers(Parameters& parameters) {
   return layers;
 }
 
-void expect_reads_on(const Residual& residual) {
+void verify_kv_cache(const Residual& residual) {
   Parameters parameters = testing::one_process_parameters();
   const std::vector<Layer> layers = stack_layers(parameters);
   const NoGradGuard unrecorded;
-  const auto run = [&](const Tensor& x, const std::shared_ptr<KVCache>& kept) {
-    return residual.run(layers, Variable(x), StackInputs(), ForwardContext{.kv_cache = kept})
+  const auto run = [&](const Tensor& x, const std::shared_ptr<KVCache>& cache) {
+    return residual.run(layers, Variable(x), StackInputs(), ForwardContext{.kv_cache = cache})
         .value();
   };
   const Tensor x = random_tensor({1, 9, width}, 4);
   const Tensor whole = run(x, nullptr);
-  const auto kept = std::make_shared<KVCache>();
+  const auto cache = std::make_shared<KVCache>();
   for (const auto& [begin, end] : std::vector<Range>{{0, 4}, {4, 5}, {5, 7}, {7, 8}, {8, 9}}) {
     const Tensor now = x.reshape({9, width}).slice(begin, end).reshape({1, end - begin, width});
-    expect_close(values_of(run(now, kept)),
+    expect_close(values_of(run(now, cache)),
                  values_of(whole.reshape({9, whole.shape()[2]}).slice(begin, end)),
                  1e-12);
-    kept->advance(end - begin);
+    cache->advance(end - begin);
   }
 }
 
-TEST(KVCache, OfAStackAreThoseOfEachLayer) {
-  expect_reads_on(StandardResidual(NormPosition::pre, 0.1));
-  expect_reads_on(StandardResidual(NormPosition::post, 0.1));
-  expect_reads_on(StandardResidual(NormPosition::pre, 0.1, Recomputation::every(2)));
-  expect_reads_on(StandardResidual(NormPosition::post, 0.1, Recomputation::selective()));
+TEST(KVCache, StackWithCacheMatchesFullPass) {
+  verify_kv_cache(StandardResidual(NormPosition::pre, 0.1));
+  verify_kv_cache(StandardResidual(NormPosition::post, 0.1));
+  verify_kv_cache(StandardResidual(NormPosition::pre, 0.1, Recomputation::every(2)));
+  verify_kv_cache(StandardResidual(NormPosition::post, 0.1, Recomputation::selective()));
   for (const StreamMerge join : {StreamMerge::mean, StreamMerge::concatenate})
-    expect_reads_on(ReversibleResidual(join, 0.1));
-  expect_reads_on(GatedResidual({.dropout = 0.1}));
+    verify_kv_cache(ReversibleResidual(join, 0.1));
+  verify_kv_cache(GatedResidual({.dropout = 0.1}));
 }
 
 }  // namespace

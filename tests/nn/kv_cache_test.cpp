@@ -1,4 +1,4 @@
-// Attention that reads on from kept keys against attention that reads all again.
+// Attention with a KV cache against attention over the full sequence.
 #include "framework/nn/attention/kv_cache.h"
 
 #include "framework/nn/attention/attention.h"
@@ -52,7 +52,7 @@ AttentionContext with_distances(std::int64_t count) {
   return context;
 }
 
-// Positions [begin, end) of x [rows, time, ...], of these rows.
+// Positions [begin, end) of the given rows of x [rows, time, ...].
 Tensor piece(const Tensor& x,
              std::int64_t begin,
              std::int64_t end,
@@ -69,8 +69,8 @@ Tensor piece(const Tensor& x,
 
 const std::vector<std::int64_t> all_rows = {0, 1, 2};
 
-// As many positions at a time as `sizes` says, in turns. How many are kept in the end.
-std::int64_t expect_reads_on(const MultiHeadAttention& layer,
+// Passes read `sizes` positions each, cyclically. Returns the number of cached positions.
+std::int64_t verify_kv_cache(const MultiHeadAttention& layer,
                              const AttentionContext& context,
                              std::int64_t total,
                              const std::vector<std::int64_t>& sizes) {
@@ -104,7 +104,7 @@ AttentionOptions kinds(std::vector<std::string> names) {
   return options;
 }
 
-TEST(KVCache, EqualReadingAllAgainForEachKindOfMask) {
+TEST(KVCache, MatchesFullPassForEachAttentionMask) {
   AttentionOptions random = kinds({"global_local"});
   random.random = 1;
   AttentionOptions projected = kinds({"global_local"});
@@ -129,35 +129,34 @@ TEST(KVCache, EqualReadingAllAgainForEachKindOfMask) {
         layer_of(parameters,
                  std::make_unique<SoftmaxAttention>(
                      0, attention_patterns(options, {.layers = 1, .heads = heads}).front()));
-    // Past the room that there is at first, and with a first piece that fills it.
+    // Exceeds the initial capacity. The last case fills it with the first pass.
     for (const auto& sizes : std::vector<std::vector<std::int64_t>>{{1}, {2, 1, 3}, {64, 1}})
-      expect_reads_on(*layer, {}, 150, sizes);
+      verify_kv_cache(*layer, {}, 150, sizes);
   }
 }
 
-// A drawing of 64 images holds no more than what its blocks see.
-TEST(KVCache, OfBlocksOfAnImageAreLetGo) {
+TEST(KVCache, DropsPositionsBeyondLocal2dLookback) {
   AttentionOptions options = kinds({"local_2d"});
   options.image = {.block = {2, 4}, .flange = {3, 1}};
   AttentionBuildOptions setting = {.layers = 1, .heads = heads};
   setting.image = ImageGrid{.height = 50, .width = 6};
   Parameters parameters = one_process_parameters();
   auto mechanism = attention_kind(options, 0)->make(Scope(parameters).child("a"), options, setting);
-  // Two rows of blocks above the query's own, of 2 x 6 positions each.
+  // Two rows of blocks above the query's block, 2 x 6 positions each.
   EXPECT_EQ(mechanism->max_distance(), 35);
   const auto layer = layer_of(parameters, std::move(mechanism));
   for (const auto& sizes : std::vector<std::vector<std::int64_t>>{{1}, {64, 1}})
-    EXPECT_LE(expect_reads_on(*layer, {}, 300, sizes), 2 * 35 + 64 + 1);
+    EXPECT_LE(verify_kv_cache(*layer, {}, 300, sizes), 2 * 35 + 64 + 1);
 }
 
-TEST(KVCache, EqualReadingAllAgainWithRelativePositions) {
+TEST(KVCache, MatchesFullPassWithRelativePositions) {
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters);
   for (const auto& sizes : std::vector<std::vector<std::int64_t>>{{1}, {2, 1, 3}, {50, 1}})
-    expect_reads_on(*layer, with_distances(140), 140, sizes);
+    verify_kv_cache(*layer, with_distances(140), 140, sizes);
 }
 
-TEST(KVCache, OfALimitedReachAreAMemoryOfThatLength) {
+TEST(KVCache, WindowedCacheMatchesMemory) {
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters);
   const NoGradGuard unrecorded;
@@ -185,15 +184,14 @@ TEST(KVCache, OfALimitedReachAreAMemoryOfThatLength) {
   }
 }
 
-TEST(KVCache, RowsAreChosenAndRepeated) {
+TEST(KVCache, ChooseReordersAndRepeatsRows) {
   Parameters parameters = one_process_parameters();
   const auto layer = layer_of(parameters, std::make_unique<SoftmaxAttention>(0));
   const NoGradGuard unrecorded;
   const Tensor x = random_tensor({batch, 80, width}, 5);
   ForwardContext pass;
   pass.kv_cache = std::make_shared<KVCache>();
-  // What each row has read so far, as rows of x: a choice that repeats, one that swaps, one that
-  // drops, one that changes nothing.
+  // Rows of x that each row has read so far. The choices repeat, swap, drop and keep rows.
   std::vector<std::vector<std::int64_t>> read(batch);
   std::vector<std::vector<std::int64_t>> choices = {
       {0, 1, 2}, {0, 0, 1, 2, 2}, {4, 3, 2, 1, 0}, {0, 1, 2}, {0, 1, 2}, {2, 0}, {1, 1, 0}};
@@ -233,7 +231,7 @@ TEST(KVCache, RowsAreChosenAndRepeated) {
   }
 }
 
-TEST(KVCache, OfASideAreProjectedOnceAndChosenWithItsLengths) {
+TEST(KVCache, ProjectsEncoderOutputOnceAndReordersIt) {
   Parameters parameters = one_process_parameters();
   const auto layer = layer_of(parameters, std::make_unique<SoftmaxAttention>(0));
   const NoGradGuard unrecorded;
@@ -256,20 +254,20 @@ TEST(KVCache, OfASideAreProjectedOnceAndChosenWithItsLengths) {
     look(2, 3, all_rows, EncoderOutput{});
     pass.kv_cache->choose(std::vector<std::int64_t>{0, 0, 1, 2, 2});
     look(3, 4, std::vector<std::int64_t>{0, 0, 1, 2, 2}, EncoderOutput{});
-    pass.kv_cache->choose(std::vector<std::int64_t>{1, 0, 4});  // of the second, none is left
+    pass.kv_cache->choose(std::vector<std::int64_t>{1, 0, 4});  // drops row 1 of x
     look(4, 6, std::vector<std::int64_t>{0, 0, 2}, EncoderOutput{});
   }
 }
 
-TEST(KVCache, AreRefusedWhereTheyCannotBe) {
+TEST(KVCache, RejectsUnsupportedUses) {
   Parameters parameters = one_process_parameters();
   const auto layer = layer_of(parameters, std::make_unique<SoftmaxAttention>(0));
   const Variable x(random_tensor({batch, 1, width}, 5));
   ForwardContext pass;
   pass.kv_cache = std::make_shared<KVCache>();
-  EXPECT_THROW((*layer)(x, Variable(), {}, pass), Failure);  // records
+  EXPECT_THROW((*layer)(x, Variable(), {}, pass), Failure);  // records gradients
   const NoGradGuard unrecorded;
-  EXPECT_THROW((*layer)(x, x, {}, pass), Failure);  // a memory besides
+  EXPECT_THROW((*layer)(x, x, {}, pass), Failure);  // with a memory
   (*layer)(x, Variable(), {}, pass);
   EXPECT_THROW((*layer)(Variable(random_tensor({2, 1, width}, 5)), Variable(), {}, pass), Failure);
   EXPECT_THROW(pass.kv_cache->choose(std::vector<std::int64_t>{3}), Failure);

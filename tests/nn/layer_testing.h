@@ -1,4 +1,4 @@
-// Gradient checks of layers: with respect to what they are given and to all their parameters.
+// Gradient checks of layers with respect to their inputs and all their parameters.
 #pragma once
 
 #include "framework/nn/parameters.h"
@@ -11,7 +11,7 @@ inline Parameters one_process_parameters() {
   return Parameters(backend_device(), DType::f64, ProcessMesh());
 }
 
-// Makes the parameters and gives them values that are neither zero nor special.
+// Allocates the parameters with random values, also those whose initial value is constant.
 inline void allocate_randomly(Parameters& parameters, std::uint64_t seed, double deviation = 0.5) {
   parameters.allocate(Random(seed));
   std::uint64_t place = seed;
@@ -19,7 +19,7 @@ inline void allocate_randomly(Parameters& parameters, std::uint64_t seed, double
     parameter->master.copy_from(random_tensor(parameter->shape, 1000 + ++place, deviation));
 }
 
-// As expect_gradients, with the parameters after the inputs.
+// Calls expect_gradients with the parameters after the inputs.
 inline void expect_layer_gradients(Parameters& parameters,
                                    const VariableFunction& layer,
                                    std::vector<Tensor> inputs,

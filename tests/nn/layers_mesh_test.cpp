@@ -1,4 +1,4 @@
-// Layers divided over tensor ranks are the undivided ones: initial weights, outputs, gradients.
+// Tensor-parallel layers match one process: initial weights, outputs, gradients.
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/lsh_attention.h"
 #include "framework/nn/attention/relative_attention.h"
@@ -24,7 +24,7 @@ Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
   return tensor_of<double>(testing::normal_values<double>(shape.elements(), seed), shape);
 }
 
-// This rank's piece of a whole tensor.
+// Returns this rank's shard of a full tensor.
 Tensor piece_of(const Tensor& whole, const Parameter& parameter) {
   if (!parameter.split()) return whole;
   const Tensor result = Tensor::empty(parameter.shape, DType::f64, backend_device());
@@ -50,14 +50,14 @@ Run built(std::shared_ptr<Layer> layer, Call call) {
   };
 }
 
-// Runs a layer whole and divided on the same input: initial weights, output, all gradients.
+// Compares a layer on one process and on each layout: initial weights, output, all gradients.
 void expect_same_on_all_layouts(const Build& build, const Shape& input) {
   const Tensor x = random_tensor(input, 1);
   const ForwardContext pass = {.training = true, .random = Random(5)};
   const auto run = [&](Parameters& parameters) {
     const Run layer = build(Scope(parameters).child("layer"));
     parameters.allocate(Random(3));
-    // Biases start at 0; here they shall count.
+    // Biases start at 0, which would hide errors.
     for (const auto& parameter : parameters.all())
       if (parameter->global_shape.dimensions() == 1)
         parameter->master.copy_from(
@@ -88,7 +88,7 @@ void expect_same_on_all_layouts(const Build& build, const Shape& input) {
   });
 }
 
-TEST(DividedLayers, FeedForwardWithDropout) {
+TEST(TensorParallelLayers, FeedForwardMatchesSingleProcess) {
   // 10 hidden features: 2, 3, 2, 3 on four ranks. 1: the last rank has all of them.
   for (const std::int64_t hidden : {10, 1})
     for (const Activation activation : {Activation::relu, Activation::gelu})
@@ -106,7 +106,7 @@ TEST(DividedLayers, FeedForwardWithDropout) {
           {2, 3, 6});
 }
 
-TEST(DividedLayers, AttentionWithDropout) {
+TEST(TensorParallelLayers, AttentionMatchesSingleProcess) {
   expect_same_on_all_layouts(
       [](const Scope& scope) {
         return built(
@@ -122,7 +122,7 @@ TEST(DividedLayers, AttentionWithDropout) {
       {2, 3, 6});
 }
 
-TEST(DividedLayers, LshAttentionWithDropout) {
+TEST(TensorParallelLayers, LshAttentionMatchesSingleProcess) {
   expect_same_on_all_layouts(
       [](const Scope& scope) {
         return built(
@@ -141,7 +141,7 @@ TEST(DividedLayers, LshAttentionWithDropout) {
       {2, 19, 6});
 }
 
-TEST(DividedLayers, RelativeAttentionWithMemoryAndDropout) {
+TEST(TensorParallelLayers, RelativeAttentionWithMemoryMatchesSingleProcess) {
   expect_same_on_all_layouts(
       [](const Scope& scope) {
         auto mechanism = std::make_unique<RelativeAttention>(
@@ -172,7 +172,7 @@ TEST(DividedLayers, RelativeAttentionWithMemoryAndDropout) {
       {2, 3, 6});
 }
 
-TEST(DividedLayers, EmbeddingAndOutputOfAVocabularyThatDoesNotDivide) {
+TEST(TensorParallelLayers, UnevenVocabularyMatchesSingleProcess) {
   for (const std::int64_t vocabulary : {3, 5, 8}) {
     struct Ends {
       TokenEmbedding words;
@@ -194,7 +194,7 @@ TEST(DividedLayers, EmbeddingAndOutputOfAVocabularyThatDoesNotDivide) {
   }
 }
 
-TEST(DividedLayers, HeadsThatDoNotDivideAreRefused) {
+TEST(TensorParallelLayers, RejectsIndivisibleHeadCount) {
   testing::for_each_layout({{.tensor = 4}}, [](const ProcessMesh& mesh) {
     Parameters parameters(backend_device(), DType::f64, mesh);
     EXPECT_THROW(MultiHeadAttention(Scope(parameters),

@@ -1,4 +1,4 @@
-// The small layers on one process: what they compute, and their gradients.
+// Small layers on one process: outputs and gradients.
 #include "framework/nn/layers.h"
 
 #include "framework/nn/embedding.h"
@@ -25,7 +25,7 @@ ForwardContext training_pass(std::uint64_t seed) {
   return {.training = true, .random = Random(seed)};
 }
 
-TEST(LinearLayer, ComputesItsProductForEverySplitOnOneProcess) {
+TEST(Linear, MatchesMatrixProductForEverySplit) {
   for (const ParallelMode split : {ParallelMode::none, ParallelMode::columns, ParallelMode::rows})
     for (const bool bias : {true, false}) {
       Parameters parameters = one_process_parameters();
@@ -50,7 +50,7 @@ TEST(LinearLayer, ComputesItsProductForEverySplitOnOneProcess) {
     }
 }
 
-TEST(LinearLayer, NamesItselfWhenTheInputHasAnotherWidth) {
+TEST(Linear, ReportsItsNameForWrongInputWidth) {
   Parameters parameters = one_process_parameters();
   const Linear layer(Scope(parameters).child("layer3").child("query"), {.in = 3, .out = 2});
   allocate_randomly(parameters, 1);
@@ -62,14 +62,14 @@ TEST(LinearLayer, NamesItselfWhenTheInputHasAnotherWidth) {
   }
 }
 
-TEST(LinearLayer, ARowSplitIsNotCalledWithoutLeavingItsRegion) {
+TEST(Linear, RowSplitRequiresForwardContext) {
   Parameters parameters = one_process_parameters();
   const Linear layer(Scope(parameters), {.in = 3, .out = 2, .split = ParallelMode::rows});
   allocate_randomly(parameters, 1);
   EXPECT_THROW(layer(Variable(random_tensor({2, 3}, 1))), Failure);
 }
 
-TEST(NormLayer, GivesRowsOfMeanZeroAndVarianceOneToBeginWith) {
+TEST(LayerNorm, StartsWithMeanZeroAndVarianceOne) {
   Parameters parameters = one_process_parameters();
   const Norm norm(Scope(parameters).child("norm"), 64);
   parameters.allocate(Random(1));
@@ -86,7 +86,7 @@ TEST(NormLayer, GivesRowsOfMeanZeroAndVarianceOneToBeginWith) {
   }
 }
 
-TEST(NormLayer, Gradient) {
+TEST(LayerNorm, GradientMatchesFiniteDifferences) {
   Parameters parameters = one_process_parameters();
   const Norm norm(Scope(parameters), 5, {NormKind::layer, {}, 1e-3});
   allocate_randomly(parameters, 1);
@@ -94,7 +94,7 @@ TEST(NormLayer, Gradient) {
       parameters, [&](const auto& in) { return norm(in[0]); }, {random_tensor({2, 3, 5}, 1)});
 }
 
-TEST(RmsNormLayer, DividesByTheRootOfTheMeanSquareAndHasNoBias) {
+TEST(RmsNorm, DividesByRootMeanSquareAndHasNoBias) {
   Parameters parameters = one_process_parameters();
   const Norm norm(Scope(parameters).child("norm"), 5, {NormKind::rms, {}, 1e-3});
   EXPECT_EQ(parameters.all().size(), 1u);
@@ -113,8 +113,7 @@ TEST(RmsNormLayer, DividesByTheRootOfTheMeanSquareAndHasNoBias) {
   expect_layer_gradients(parameters, [&](const auto& in) { return norm(in[0]); }, {x});
 }
 
-// Alone and of the sum of a residual they are the same.
-TEST(RmsNormLayer, OfASumIsThatOfTheSum) {
+TEST(RmsNorm, FusedResidualSumMatchesDropoutAdd) {
   Parameters parameters = one_process_parameters();
   const Norm norm(Scope(parameters).child("norm"), 5, {NormKind::rms, {}, 1e-3});
   allocate_randomly(parameters, 1);
@@ -132,7 +131,7 @@ TEST(RmsNormLayer, OfASumIsThatOfTheSum) {
                          {x, change});
 }
 
-TEST(FeedForwardLayer, Gradient) {
+TEST(FeedForward, GradientMatchesFiniteDifferences) {
   for (const Activation activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh})
     for (const double dropout : {0.0, 0.3}) {
       SCOPED_TRACE(static_cast<int>(activation));
@@ -147,7 +146,7 @@ TEST(FeedForwardLayer, Gradient) {
     }
 }
 
-TEST(FeedForwardLayer, DropsOnlyInTraining) {
+TEST(FeedForward, AppliesDropoutOnlyInTraining) {
   Parameters parameters = one_process_parameters();
   const FeedForward layer(Scope(parameters), {.width = 4, .hidden = 64, .dropout = 0.5});
   allocate_randomly(parameters, 1);
@@ -159,7 +158,7 @@ TEST(FeedForwardLayer, DropsOnlyInTraining) {
             values_of(layer(x, training_pass(2)).value()));
 }
 
-// The features [begin, begin + count) of a tensor of three axes.
+// Features [begin, begin + count) of a tensor with three axes.
 Tensor features(const Tensor& x, std::int64_t begin, std::int64_t count) {
   const Tensor result = Tensor::empty(x.shape().with(-1, count), x.dtype(), x.device());
   for (std::int64_t row = 0; row < x.shape().rows(); ++row)
@@ -169,7 +168,7 @@ Tensor features(const Tensor& x, std::int64_t begin, std::int64_t count) {
   return result;
 }
 
-TEST(DropLayer, DoesNotKnowHowFeaturesAndStreamsAreDivided) {
+TEST(Dropout, MaskDoesNotDependOnSharding) {
   const Tensor x = random_tensor({4, 3, 10}, 1);
   const ForwardContext pass = training_pass(5);
   const Tensor whole = drop(Variable(x), 0.4, pass).value();
@@ -184,7 +183,7 @@ TEST(DropLayer, DoesNotKnowHowFeaturesAndStreamsAreDivided) {
                                  whole.slice(2, 4)));
 }
 
-TEST(DropLayer, KeepsTheExpectationAndItsShare) {
+TEST(Dropout, PreservesExpectationAndRate) {
   const Tensor ones = testing::tensor_of<double>(Values(100'000, 1), {10, 100, 100});
   const Values dropped = values_of(drop(Variable(ones), 0.3, training_pass(1)).value());
   const auto kept = std::ranges::count_if(dropped, [](double value) { return value != 0; });
@@ -192,7 +191,7 @@ TEST(DropLayer, KeepsTheExpectationAndItsShare) {
   for (const double value : dropped) ASSERT_NEAR(value, value == 0 ? 0 : 1 / 0.7, 1e-12);
 }
 
-TEST(TokenEmbeddingLayer, LooksUpAndScales) {
+TEST(TokenEmbedding, LooksUpAndScalesRows) {
   Parameters parameters = one_process_parameters();
   const TokenEmbedding layer(Scope(parameters).child("embedding"), 5, 3, Initializer::normal(1));
   allocate_randomly(parameters, 1);
@@ -206,7 +205,7 @@ TEST(TokenEmbeddingLayer, LooksUpAndScales) {
   expect_layer_gradients(parameters, [&](const auto&) { return layer(tokens, 2); }, {});
 }
 
-TEST(OutputLayerLosses, Gradient) {
+TEST(LMHead, GradientMatchesFiniteDifferences) {
   const Tensor targets = ids({1, 4, -1, 0}, {2, 2});
   for (const bool bias : {true, false}) {
     Parameters parameters = one_process_parameters();
@@ -221,8 +220,8 @@ TEST(OutputLayerLosses, Gradient) {
   }
 }
 
-// The mean over classes of -log p, and -log p of the target, in shares that make its weights one.
-TEST(OutputLayerLosses, SmoothedTheyAreTheirFormula) {
+// Cross-entropy with smoothed targets, whose weights sum to 1 over the classes.
+TEST(LMHead, LabelSmoothingMatchesFormula) {
   const Tensor targets = ids({1, 4, -1, 0}, {2, 2});
   const Tensor x = random_tensor({2, 2, 3}, 1);
   for (const std::int64_t chunks : {1, 3})
@@ -255,7 +254,7 @@ TEST(OutputLayerLosses, SmoothedTheyAreTheirFormula) {
     }
 }
 
-TEST(LMHead, LastLogitsAreThoseOfTheLastRows) {
+TEST(LMHead, LastLogitsMatchLastRows) {
   Parameters parameters = one_process_parameters();
   const LMHead layer(Scope(parameters), {.vocabulary = 5, .width = 3});
   allocate_randomly(parameters, 1);
@@ -268,7 +267,7 @@ TEST(LMHead, LastLogitsAreThoseOfTheLastRows) {
   }
 }
 
-TEST(OutputLayerLosses, ATiedTableGetsTheGradientOfBothUses) {
+TEST(LMHead, TiedTableAccumulatesBothGradients) {
   Parameters parameters = one_process_parameters();
   const TokenEmbedding words(Scope(parameters).child("embedding"), 5, 3, Initializer::normal(1));
   const LMHead layer(
@@ -305,7 +304,7 @@ std::vector<Layer> small_layers(Parameters& parameters) {
   return layers;
 }
 
-TEST(PlainResidualStack, Gradient) {
+TEST(StandardResidual, GradientMatchesFiniteDifferences) {
   for (const NormPosition placement : {NormPosition::post, NormPosition::pre})
     for (const double dropout : {0.0, 0.3}) {
       Parameters parameters = one_process_parameters();
@@ -321,7 +320,7 @@ TEST(PlainResidualStack, Gradient) {
     }
 }
 
-TEST(PlainResidualStack, PlacesItsNormsAsItSays) {
+TEST(StandardResidual, PlacesNormsBeforeOrAfterSublayers) {
   Parameters parameters = one_process_parameters();
   const std::vector<Layer> all = small_layers(parameters);
   const std::span<const Layer> one(all.data(), 1);
@@ -345,7 +344,7 @@ TEST(PlainResidualStack, PlacesItsNormsAsItSays) {
       pre.value()));
 }
 
-TEST(PlainResidualStack, ShowsTheInputOfEachLayer) {
+TEST(StandardResidual, RecordsEachLayerInput) {
   Parameters parameters = one_process_parameters();
   const std::vector<Layer> layers = small_layers(parameters);
   allocate_randomly(parameters, 1);
@@ -363,7 +362,7 @@ TEST(PlainResidualStack, ShowsTheInputOfEachLayer) {
   EXPECT_TRUE(testing::same_bits(seen[1], residual.run(first, x, {}, ForwardContext()).value()));
 }
 
-TEST(PlainResidualStack, RefusesMemoriesOfAnotherNumberOfLayers) {
+TEST(StandardResidual, RejectsMismatchedMemoryCount) {
   Parameters parameters = one_process_parameters();
   const std::vector<Layer> layers = small_layers(parameters);
   allocate_randomly(parameters, 1);

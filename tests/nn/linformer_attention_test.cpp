@@ -43,7 +43,7 @@ AttentionContext seeing_all(const std::vector<std::int64_t>& lengths = {}) {
   return context;
 }
 
-TEST(LinformerLayer, Gradient) {
+TEST(LinformerAttention, GradientMatchesFiniteDifferences) {
   for (const LinformerSharing sharing : all_sharings)
     for (const bool padded : {false, true}) {
       Parameters parameters = one_process_parameters();
@@ -61,8 +61,8 @@ TEST(LinformerLayer, Gradient) {
     }
 }
 
-// As many keys as positions, each a token.
-TEST(LinformerLayer, OfUnitProjectionsIsFullAttention) {
+// Identity: each projected key is one position.
+TEST(LinformerAttention, IdentityProjectionMatchesFullAttention) {
   for (const LinformerSharing sharing : all_sharings) {
     const auto run = [&](bool projected) {
       Parameters parameters = one_process_parameters();
@@ -91,7 +91,7 @@ TEST(LinformerLayer, OfUnitProjectionsIsFullAttention) {
   }
 }
 
-TEST(LinformerLayer, PaddingIsAsIfTheRowEnded) {
+TEST(LinformerAttention, PaddedRowMatchesShorterRow) {
   Parameters parameters = one_process_parameters();
   const Scope scope = Scope(parameters).child("attention");
   const auto layer = layer_of(
@@ -107,19 +107,19 @@ TEST(LinformerLayer, PaddingIsAsIfTheRowEnded) {
   expect_close(padded, run(start, seeing_all()), 1e-13);
 }
 
-TEST(LinformerLayer, LayersMayHaveOneProjection) {
+TEST(LinformerAttention, SharesProjectionsAsConfigured) {
   for (const LinformerSharing sharing : all_sharings) {
     Parameters parameters = one_process_parameters();
     for (const std::string name : {"0", "1"})
       LinformerAttention(Scope(parameters).child(name), options_of(sharing, 3));
-    const std::size_t wanted = sharing == LinformerSharing::layers        ? 1
-                               : sharing == LinformerSharing::keys_values ? 2
-                                                                          : 4;
-    EXPECT_EQ(parameters.all().size(), wanted);
+    const std::size_t expected = sharing == LinformerSharing::layers        ? 1
+                                 : sharing == LinformerSharing::keys_values ? 2
+                                                                            : 4;
+    EXPECT_EQ(parameters.all().size(), expected);
   }
 }
 
-TEST(LinformerLayer, WhatItCannotSeeIsRefused) {
+TEST(LinformerAttention, RejectsLongSequencesAndCausalMasks) {
   Parameters parameters = one_process_parameters();
   const Scope scope = Scope(parameters).child("attention");
   const auto layer = layer_of(
@@ -134,7 +134,7 @@ TEST(LinformerLayer, WhatItCannotSeeIsRefused) {
   EXPECT_THROW(run(longest, AttentionContext()), ConfigurationError);  // causal
 }
 
-TEST(LinformerKind, SaysWhatItCannotBeWith) {
+TEST(LinformerAttention, ReportsIncompatibleOptions) {
   const AttentionOptions options = {.kinds = {"linformer"}, .linformer = {.longest = 100}};
   const auto problem = [&](const AttentionBuildOptions& setting) {
     return problem_of(options, setting);

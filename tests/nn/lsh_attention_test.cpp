@@ -42,7 +42,7 @@ LshAttention mechanism(Parameters& parameters, const LshOptions& options) {
   return LshAttention(Scope(parameters).child("lsh"), {.lsh = options, .heads = heads});
 }
 
-TEST(LshLayer, QueriesAndKeysAreOneProjection) {
+TEST(LshAttention, TiesQueryAndKeyProjections) {
   Parameters parameters = one_process_parameters();
   const auto layer = lsh_layer(parameters, small());
   EXPECT_NO_THROW(parameters.named("attention/query/weight"));
@@ -54,8 +54,8 @@ TEST(LshLayer, QueriesAndKeysAreOneProjection) {
                Failure);
 }
 
-// The buckets are those of the first call: a step of the differences must not choose others.
-TEST(LshLayer, Gradient) {
+// Buckets of the first call are cached: finite differences must not change them.
+TEST(LshAttention, GradientMatchesFiniteDifferences) {
   for (const double dropout : {0.0, 0.3}) {
     Parameters parameters = one_process_parameters();
     const auto layer = lsh_layer(parameters, small(), dropout);
@@ -69,7 +69,7 @@ TEST(LshLayer, Gradient) {
   }
 }
 
-TEST(LshLayer, RecomputationHasTheBucketsOfTheForwardPass) {
+TEST(LshAttention, RecomputationReusesForwardBuckets) {
   Parameters parameters = one_process_parameters();
   const auto layer = lsh_layer(parameters, small());
   const auto run = [&](const Tensor& x, const std::shared_ptr<DecisionCache>& decisions) {
@@ -85,7 +85,7 @@ TEST(LshLayer, RecomputationHasTheBucketsOfTheForwardPass) {
   EXPECT_TRUE(same_bits(run(x, of_x), run(x, nullptr)));
 }
 
-TEST(LshLayer, EachStepHashesAnewAndEachStreamAlike) {
+TEST(LshAttention, RedrawsHashesEachStepAndSharesThemAcrossRows) {
   Parameters parameters = one_process_parameters();
   const auto layer = lsh_layer(parameters, small());
   const Tensor x = random_tensor({batch, 30, width}, 1);
@@ -99,7 +99,7 @@ TEST(LshLayer, EachStepHashesAnewAndEachStreamAlike) {
   EXPECT_FALSE(same_bits(first, run(training_pass(2))));
 }
 
-TEST(HashRotations, DependOnTheGlobalHead) {
+TEST(HashRotations, DependOnGlobalHead) {
   const auto drawn = [](std::int64_t begin, std::int64_t count) {
     return hash_rotations(Random(4),
                           {.begin = begin, .count = count, .total = 4},
@@ -117,7 +117,7 @@ TEST(HashRotations, DependOnTheGlobalHead) {
   EXPECT_NEAR(squares / static_cast<double>(all.elements()), 1, 0.25);
 }
 
-TEST(HashRotations, ARoundMoreLeavesTheOthersAsTheyAre) {
+TEST(HashRotations, ExtraRoundKeepsEarlierRounds) {
   const auto drawn = [](std::int64_t rounds) {
     return values_of(hash_rotations(Random(4),
                                     {.begin = 0, .count = 1, .total = 1},
@@ -132,8 +132,8 @@ TEST(HashRotations, ARoundMoreLeavesTheOthersAsTheyAre) {
     for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(two[d * 10 + i], three[d * 15 + i]);
 }
 
-// A head computed alone, told which it is, hashes as among all heads.
-TEST(LshMechanism, HeadsDoNotKnowHowTheyAreDivided) {
+// A head computed alone hashes by its global index, as among all heads.
+TEST(LshAttention, HeadsDoNotDependOnSharding) {
   Parameters parameters = one_process_parameters();
   const LshAttention lsh = mechanism(parameters, small(3));
   const Tensor shared = random_tensor({1, 40, 2, dim}, 1),
@@ -155,7 +155,7 @@ TEST(LshMechanism, HeadsDoNotKnowHowTheyAreDivided) {
   }
 }
 
-TEST(LshMechanism, AShortSequenceIsAttendedWhole) {
+TEST(LshAttention, UsesFullAttentionForShortSequences) {
   Parameters parameters = one_process_parameters();
   const auto run = [&](std::int64_t chunk, std::int64_t time) {
     LshOptions options = small();
@@ -171,7 +171,7 @@ TEST(LshMechanism, AShortSequenceIsAttendedWhole) {
   EXPECT_FALSE(same_bits(run(4, 8), run(100, 8)));
 }
 
-TEST(LshMechanism, EvaluationMayHaveMoreRounds) {
+TEST(LshAttention, EvalUsesNumEvalHashes) {
   Parameters parameters = one_process_parameters();
   LshOptions options = small(1);
   options.evaluation_rounds = 4;
@@ -186,7 +186,7 @@ TEST(LshMechanism, EvaluationMayHaveMoreRounds) {
   EXPECT_TRUE(same_bits(run(options, false), run(small(4), false)));
 }
 
-TEST(LshMechanism, PaddingIsSeenByNobody) {
+TEST(LshAttention, MasksPadding) {
   Parameters parameters = one_process_parameters();
   const LshAttention lsh = mechanism(parameters, small());
   AttentionContext context;
@@ -203,7 +203,7 @@ TEST(LshMechanism, PaddingIsSeenByNobody) {
   EXPECT_TRUE(same_bits(run(7), run(8)));
 }
 
-TEST(LshMechanism, RefusesAMemoryAndOtherMasks) {
+TEST(LshAttention, RejectsMemoryAndOtherMasks) {
   Parameters parameters = one_process_parameters();
   const LshAttention lsh = mechanism(parameters, small());
   const ProjectedQKV input =
@@ -215,7 +215,7 @@ TEST(LshMechanism, RefusesAMemoryAndOtherMasks) {
   EXPECT_THROW(lsh(input, window, ForwardContext()), ConfigurationError);
 }
 
-// The share of queries that meet the key of their largest score in one of the rounds.
+// Fraction of queries whose best key is in their chunk or the previous one in some round.
 double recall(std::int64_t rounds) {
   constexpr std::int64_t time = 1024, features = 16;
   const LshOptions options = {.chunk = 16, .rounds = rounds};
@@ -262,15 +262,15 @@ double recall(std::int64_t rounds) {
   return static_cast<double>(found) / static_cast<double>(time);
 }
 
-TEST(LshMechanism, MoreRoundsMeetTheTrueNearestKeyMoreOften) {
+TEST(LshAttention, MoreHashesIncreaseNearestKeyRecall) {
   const double one = recall(1), two = recall(2), four = recall(4), eight = recall(8);
-  EXPECT_GT(one, 3 * 2.0 / 64);  // of 64 chunks chance meets 2
+  EXPECT_GT(one, 3 * 2.0 / 64);  // chance: 2 of 64 chunks
   EXPECT_GT(two, one + 0.05);
   EXPECT_GT(four, two + 0.05);
   EXPECT_GT(eight, four + 0.05);
 }
 
-TEST(LshOptions, BucketsAreTwiceTheChunksInEvenFactors) {
+TEST(LshOptions, BucketCountIsTwiceChunksInEvenFactors) {
   const LshOptions options = {.chunk = 64};
   EXPECT_EQ(bucket_count(options, 1024), (BucketCount{32}));
   EXPECT_EQ(bucket_count(options, 4096), (BucketCount{12, 10}));
@@ -278,7 +278,7 @@ TEST(LshOptions, BucketsAreTwiceTheChunksInEvenFactors) {
   EXPECT_EQ(bucket_count({.buckets = 6}, 1 << 20), (BucketCount{6}));
 }
 
-TEST(LshOptions, ALayerHasItAloneAndWithoutAMemory) {
+TEST(LshOptions, RejectsCombinedKindsAndMemory) {
   const auto problem = [](const std::string& kind, bool memory = false) {
     AttentionOptions options;
     options.kinds = {"full", kind};
@@ -290,7 +290,7 @@ TEST(LshOptions, ALayerHasItAloneAndWithoutAMemory) {
   EXPECT_NE(problem("lsh", true).find("does not support model.mem_len"), std::string::npos);
 }
 
-TEST(LshOptions, OddBucketsAreRefusedWhereTheyAreWritten) {
+TEST(LshOptions, ReportsFileLocationForOddNumBuckets) {
   LshOptions options;
   OptionTable table;
   declare(table, options);
@@ -318,7 +318,7 @@ OptionTable assigned(LshOptions& options, const std::string& key, const std::str
   return table;
 }
 
-TEST(LshOptions, AreBounded) {
+TEST(LshOptions, BoundsNumBucketsAndSelfScore) {
   LshOptions options;
   EXPECT_THROW(assigned(options, "model.attention.lsh.num_buckets", "2000000").finish(),
                ConfigurationError);
@@ -330,14 +330,15 @@ TEST(LshOptions, AreBounded) {
   EXPECT_NO_THROW(assigned(options, "model.attention.lsh.self_attention_score", "-1e5").finish());
 }
 
-// A token that sees only itself in a chunk: its value's gradient is its output's.
+// Returns the max gradient error of tokens that attend only to themselves. The gradient of a value
+// is then that of its output.
 double error_alone(DType dtype, double self_score) {
   const std::int64_t time = 8, rounds = 3;
   const auto leaf = [&](std::uint64_t seed) {
     return Variable::leaf(to_dtype(random_tensor({1, time, 1, dim}, seed), dtype));
   };
   const Variable shared = leaf(1), value = leaf(2);
-  // Chunks of one token that look nowhere else.
+  // Chunks of one token, without the previous chunk.
   const Tensor buckets = Tensor::zeros({1, 1, rounds, time}, DType::i32, backend_device());
   const Variable y = lsh_attention(
       shared,
@@ -352,14 +353,14 @@ double error_alone(DType dtype, double self_score) {
   return worst;
 }
 
-TEST(LshOptions, TheLowestSelfScoresKeepTheGradientOfATokenAlone) {
+TEST(LshOptions, MinSelfScoreKeepsGradientAccurate) {
   EXPECT_LT(error_alone(DType::f64, -1e5), 1e-10);
   EXPECT_LT(error_alone(DType::f32, -1e3), 2e-4);
   EXPECT_LT(error_alone(DType::f32, -1e4), 2e-3);
-  EXPECT_GT(error_alone(DType::f32, -1e7), 1e-1);  // what the bound is for
+  EXPECT_GT(error_alone(DType::f32, -1e7), 1e-1);  // reason for the bound
 }
 
-TEST(LshOptions, AScoreTooLowForTheTypeIsRefusedWhereTheModelIsBuilt) {
+TEST(LshAttention, RejectsSelfScoreTooLowForDtype) {
   LshOptions options = small();
   options.self_score = -1e5;
   Parameters wide = one_process_parameters();

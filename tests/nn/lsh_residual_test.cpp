@@ -1,4 +1,4 @@
-// Hash attention in stacks that compute their layers again.
+// LSH attention in stacks with recomputation and in reversible stacks.
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/lsh_attention.h"
 #include "framework/nn/residual/reversible.h"
@@ -38,7 +38,7 @@ struct LshStack {
     parameters.allocate(Random(1));
   }
 
-  // The value and every gradient.
+  // Returns the output and every gradient.
   std::vector<Values> run(const Residual& residual) {
     const DType dtype = parameters.compute_dtype();
     const Variable x =
@@ -61,7 +61,7 @@ void expect_same(const std::vector<Values>& found,
   for (std::size_t i = 0; i < found.size(); ++i) expect_close(found[i], expected[i], tolerance, 10);
 }
 
-TEST(LshStack, RecomputationChangesNothing) {
+TEST(LshAttention, RecomputedStackMatchesStored) {
   LshStack stack(3, DType::f64);
   const auto plain = stack.run(StandardResidual(NormPosition::pre, rate));
   for (const Recomputation& again :
@@ -69,7 +69,7 @@ TEST(LshStack, RecomputationChangesNothing) {
     expect_same(stack.run(StandardResidual(NormPosition::pre, rate, again)), plain, 1e-12);
 }
 
-TEST(LshStack, RebuiltStreamsAreTheKeptOnes) {
+TEST(LshAttention, ReversibleStackMatchesStored) {
   using Streams = ReversibleResidual::Streams;
   const auto compare = [](DType dtype, double tolerance) {
     LshStack stack(8, dtype);

@@ -34,14 +34,14 @@ TEST(MemoryOptions, ReadsRecomputation) {
   EXPECT_EQ(read("selective", "3").recomputation.num_layers, 1);
 }
 
-TEST(MemoryOptions, WarnsOfGroupsOfLayersThatAreNotRecomputed) {
+TEST(MemoryOptions, WarnsWhenNumLayersIsIgnored) {
   EXPECT_EQ(read("full", "3").warnings, std::vector<std::string>());
   EXPECT_EQ(read("selective", "3").warnings,
             std::vector<std::string>{"--set: memory.recompute_num_layers is ignored: "
                                      "memory.recompute_granularity is not full"});
 }
 
-TEST(MemoryOptions, RejectsOtherRecomputations) {
+TEST(MemoryOptions, RejectsUnknownGranularityAndZeroLayers) {
   EXPECT_THROW(read("layers"), ConfigurationError);
   EXPECT_THROW(read("every 3"), ConfigurationError);
   EXPECT_THROW(read("full", "0"), ConfigurationError);

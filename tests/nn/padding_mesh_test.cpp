@@ -1,5 +1,4 @@
-// Rows of different lengths, and a side input of another length, are on every layout and with every
-// memory mode what they are on one process.
+// Padded rows and encoder outputs match one process on every layout and in every memory mode.
 #include "framework/autograd/recompute.h"
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/attention_kinds.h"
@@ -24,7 +23,7 @@ using testing::random_tensor;
 using testing::values_of;
 
 constexpr std::int64_t batch = 4;
-constexpr std::int64_t time = 13;  // divides neither by tensor ranks nor into chunks
+constexpr std::int64_t time = 13;  // not divisible by tensor ranks or chunks
 constexpr std::int64_t side_time = 22;
 constexpr std::int64_t width = 8;
 constexpr std::int64_t heads = 4;
@@ -38,11 +37,11 @@ std::vector<MeshShape> all_layouts() {
   return all;
 }
 
-// Each axis, and each way to share time.
+// Each axis, and each way to shard time.
 const std::vector<MeshShape> some_layouts = {
     {.data = 2, .context = 2}, {.context = 4}, {.context = 2, .tensor = 2, .sequence = true}};
 
-// A function of activations that this rank has a part of. `side` may be undefined.
+// A function of this rank's shard of activations. `side` may be undefined.
 using Run =
     std::function<Variable(const Variable& x, const Variable& side, const ForwardContext& pass)>;
 struct Case {
@@ -117,7 +116,7 @@ std::unique_ptr<AttentionOp> softmax(const Scope&) {
   return std::make_unique<SoftmaxAttention>(rate);
 }
 
-// Strided attention, which folds its columns where there is no padding.
+// Strided attention. It folds its columns if there is no padding.
 std::unique_ptr<AttentionOp> strided(const Scope&) {
   const HeadMaskParts keys = {
       .rules = strided_mask(3), .near = masks::nothing(), .columns = Mask()};
@@ -133,7 +132,7 @@ std::unique_ptr<AttentionOp> lsh(const Scope& scope) {
       LshAttention::Options{.lsh = {.chunk = 3, .rounds = 2}, .heads = heads, .dropout = rate});
 }
 
-// Kinds that meet by features.
+// Attention with feature maps.
 MakeMechanism by_features(const std::string& kind) {
   return [kind](const Scope& scope) {
     AttentionOptions options = {.kinds = {kind}};
@@ -152,7 +151,7 @@ std::unique_ptr<AttentionOp> relative(const Scope& scope) {
       PositionBiases(scope, heads, dim, initial));
 }
 
-// Two layers that look at rows of these lengths.
+// Two layers of attention and feed-forward, with the lengths in `context`.
 Run stack_of(const Scope& scope,
              const MakeMechanism& mechanism,
              const std::shared_ptr<Residual>& residual,
@@ -184,8 +183,7 @@ Run stack_of(const Scope& scope,
       };
 }
 
-// A row of which only the first rank has keys, one that is whole, one that ends in the midst and
-// one without any.
+// One row each with keys only on the first rank, all keys, part of them and none.
 const std::vector<std::int64_t> row_lengths = {2, time, 9, 0};
 
 Case padded_stack(const std::string& name,
@@ -206,11 +204,11 @@ std::shared_ptr<Residual> plain(const Recomputation& again = {}) {
   return std::make_shared<StandardResidual>(NormPosition::pre, rate, again);
 }
 
-TEST(Padding, IsTheSameOnEveryLayout) {
+TEST(Padding, MatchesSingleProcessOnEveryLayout) {
   expect_same(padded_stack("plain", softmax, plain(), masks::everything()), all_layouts());
 }
 
-TEST(Padding, IsTheSameWithEachMemoryMode) {
+TEST(Padding, MatchesSingleProcessInEachMemoryMode) {
   const Mask all = masks::everything();
   const auto reversible = std::make_shared<ReversibleResidual>(StreamMerge::mean, rate);
   for (const Case& c :
@@ -220,7 +218,7 @@ TEST(Padding, IsTheSameWithEachMemoryMode) {
     expect_same(c, some_layouts);
 }
 
-TEST(Padding, IsTheSameForEachKind) {
+TEST(Padding, MatchesSingleProcessForEachAttentionKind) {
   const Mask causal = masks::causal();
   for (const Case& c :
        {padded_stack("full", softmax, plain(), causal),
@@ -236,7 +234,7 @@ TEST(Padding, IsTheSameForEachKind) {
     expect_same(c, some_layouts);
 }
 
-// Cross-attention to rows of the side input; with `again` it is computed again.
+// Cross-attention to the encoder output, recomputed if `again`.
 Case crossing(const std::string& name,
               const std::vector<std::int64_t>& lengths,
               bool again,
@@ -260,7 +258,7 @@ Case crossing(const std::string& name,
           .reads_side = true};
 }
 
-TEST(SideInput, HasALengthAndADivisionOfItsOwn) {
+TEST(EncoderOutput, MatchesSingleProcessOnEveryLayout) {
   for (const Case& c : {crossing("whole", {}, false),
                         crossing("padded", {22, 3, 0, 15}, false),
                         crossing("padded, recomputed", {22, 3, 0, 15}, true),
@@ -268,7 +266,7 @@ TEST(SideInput, HasALengthAndADivisionOfItsOwn) {
     expect_same(c, all_layouts());
 }
 
-TEST(Padding, ARowIsWhatItIsAlone) {
+TEST(EncoderOutput, PaddedRowMatchesRowAlone) {
   Parameters parameters = testing::one_process_parameters();
   const auto layer = attention_of(Scope(parameters), std::make_unique<SoftmaxAttention>(0));
   testing::allocate_randomly(parameters, 3);

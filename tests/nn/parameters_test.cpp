@@ -1,4 +1,4 @@
-// Parameters in their flat buffers, and how they start.
+// Flat parameter buckets and initial weights.
 #include "framework/nn/parameters.h"
 
 #include "tests/nn/layer_testing.h"
@@ -11,7 +11,7 @@ using testing::one_process_parameters;
 using testing::Values;
 using testing::values_of;
 
-TEST(PartOf, CoversAnAxisWithoutGapsAsEvenlyAsItGoes) {
+TEST(ShardRange, CoversAxisEvenlyWithoutGaps) {
   for (const std::int64_t total : {0, 1, 4, 5, 7, 257})
     for (const int ranks : {1, 2, 3, 4, 8}) {
       std::int64_t end = 0;
@@ -27,7 +27,7 @@ TEST(PartOf, CoversAnAxisWithoutGapsAsEvenlyAsItGoes) {
     }
 }
 
-TEST(ParametersTest, LieInBlocksThatHoldZerosBetweenThem) {
+TEST(Parameters, LieInFlatBucketsWithZeroPadding) {
   Parameters parameters = one_process_parameters();
   const Weight a = parameters.add("a", {3, 5}, -1, Initializer::constant(2), true);
   const Weight b = parameters.add("b", {7, 1}, -1, Initializer::constant(3), false);
@@ -49,7 +49,7 @@ TEST(ParametersTest, LieInBlocksThatHoldZerosBetweenThem) {
   }
 }
 
-TEST(ParametersTest, ThatAreTreatedAlikeAreUpdatedInOneRun) {
+TEST(Parameters, GroupsEquallyTreatedWeightsIntoRuns) {
   Parameters parameters = one_process_parameters();
   const Weight a = parameters.add("a", {3, 5}, -1, {}, true);
   const Weight undecayed = parameters.add("undecayed", {2, 2}, -1, {}, false);
@@ -73,7 +73,7 @@ TEST(ParametersTest, ThatAreTreatedAlikeAreUpdatedInOneRun) {
   }
 }
 
-TEST(ParametersTest, GradientsArriveInTheBlocksAndAreForgottenByClearing) {
+TEST(Parameters, StoresGradientsInBucketsUntilCleared) {
   Parameters parameters = one_process_parameters();
   const Weight a = parameters.add("a", {2, 2}, -1, {}, true);
   const Weight b = parameters.add("b", {3}, -1, {}, false);
@@ -89,7 +89,7 @@ TEST(ParametersTest, GradientsArriveInTheBlocksAndAreForgottenByClearing) {
   EXPECT_EQ(values_of(b->gradient), (Values{7, 7, 7}));
 }
 
-TEST(ParametersTest, KeepWideMastersOfNarrowComputeMatrices) {
+TEST(Parameters, KeepsFloat32MastersForBFloat16Matrices) {
   Parameters parameters(backend_device(), DType::bf16, ProcessMesh());
   const Weight matrix = parameters.add("matrix", {2, 3}, -1, Initializer::normal(1), true);
   const Weight vector = parameters.add("vector", {5}, -1, Initializer::normal(1), false);
@@ -112,7 +112,7 @@ TEST(ParametersTest, KeepWideMastersOfNarrowComputeMatrices) {
   EXPECT_EQ(matrix->variable.gradient().dtype(), DType::f32);
 }
 
-TEST(ParametersTest, HaveUniqueNames) {
+TEST(Parameters, RequiresUniqueNames) {
   Parameters parameters = one_process_parameters();
   const Scope layer = Scope(parameters).child("layers").child(3);
   const Weight weight = layer.weight("weight", {2, 2}, {});
@@ -122,7 +122,7 @@ TEST(ParametersTest, HaveUniqueNames) {
   EXPECT_THROW(parameters.named("layers/4/weight"), Failure);
 }
 
-TEST(ParametersTest, MatricesDecayButNeitherVectorsNorPositionBiases) {
+TEST(Parameters, VectorsAndPositionBiasesHaveNoWeightDecay) {
   Parameters parameters = one_process_parameters();
   const Scope scope(parameters);
   EXPECT_TRUE(scope.weight("matrix", {2, 2}, {})->decays);
@@ -130,8 +130,8 @@ TEST(ParametersTest, MatricesDecayButNeitherVectorsNorPositionBiases) {
   EXPECT_FALSE(scope.no_decay_weight("biases", {2, 2}, {})->decays);
 }
 
-// A GPU's library adds a bias in the dtype of the product, which is rounded once an update.
-TEST(ParametersTest, OnAGpuTheBiasesOfProductsAreReadRounded) {
+// GPU libraries add a bias in the dtype of the product. It is rounded once per update.
+TEST(Parameters, GpuRoundsBiasesToComputeDtype) {
   for (const Processor processor : {Processor::cpu, Processor::gpu}) {
     Parameters parameters(Device::meta(processor), DType::bf16, {});
     const Scope scope(parameters);
@@ -149,8 +149,8 @@ TEST(ParametersTest, OnAGpuTheBiasesOfProductsAreReadRounded) {
   }
 }
 
-// So that the rows of logits are whole multiples of 16 bytes.
-TEST(ParametersTest, OnAGpuTheClassesOfAnOutputLayerArePadded) {
+// Padding makes rows of logits a multiple of 16 bytes.
+TEST(Parameters, GpuPadsOutputClasses) {
   for (const Processor processor : {Processor::cpu, Processor::gpu}) {
     Parameters parameters(Device::meta(processor), DType::bf16, {});
     const Weight table = Scope(parameters).classes(13, 3, {});
@@ -180,7 +180,7 @@ Values initial_of(const std::vector<std::string>& before, std::uint64_t seed) {
   return values_of(weight->master);
 }
 
-TEST(InitialWeights, AreAFunctionOfSeedAndNameAlone) {
+TEST(Initializer, DependsOnlyOnSeedAndName) {
   EXPECT_EQ(initial_of({}, 1), initial_of({"others", "before"}, 1));
   EXPECT_NE(initial_of({}, 1), initial_of({}, 2));
   Parameters parameters = one_process_parameters();
@@ -190,7 +190,7 @@ TEST(InitialWeights, AreAFunctionOfSeedAndNameAlone) {
   EXPECT_NE(values_of(a->master), values_of(b->master));
 }
 
-TEST(InitialWeights, OfOneThatIsDrawnAsAnotherAreACopy) {
+TEST(Initializer, DrawsSameValuesAsNamedWeight) {
   Parameters parameters = one_process_parameters();
   Initializer as_the_other = Initializer::normal(1);
   as_the_other.as = "b";
@@ -200,7 +200,7 @@ TEST(InitialWeights, OfOneThatIsDrawnAsAnotherAreACopy) {
   EXPECT_EQ(values_of(a->master), values_of(b->master));
 }
 
-TEST(InitialWeights, FollowTheirDistributions) {
+TEST(Initializer, MatchesConfiguredDistributions) {
   Parameters parameters = one_process_parameters();
   const Shape shape = {200, 300};
   const Weight normal = parameters.add("normal", shape, -1, Initializer::normal(0.02, 1), true);

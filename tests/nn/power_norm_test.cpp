@@ -1,4 +1,4 @@
-// Power norms: exact while rows are divided by their own squares, then the paper's recurrences.
+// Power norms: exact gradients during warmup, then the paper's recurrences.
 #include "framework/autograd/sequence_products.h"
 #include "framework/nn/layers.h"
 #include "tests/nn/layer_testing.h"
@@ -28,8 +28,8 @@ ForwardContext step_pass(std::int64_t step) {
 
 Tensor lengths() { return testing::ids_of({4, 2}); }
 
-// FD: with respect to the rows, the gain and the bias, the statistics included.
-TEST(PowerNormLayer, HasTheExactGradientWhereRowsAreDividedByTheirOwnSquares) {
+// Gradients of the rows, the gain and the bias, including those through the statistics.
+TEST(PowerNorm, WarmupGradientMatchesFiniteDifferences) {
   for (const bool padded : {false, true}) {
     Parameters parameters = testing::one_process_parameters();
     const Norm norm = power_norm_of(parameters, 10);
@@ -44,7 +44,7 @@ TEST(PowerNormLayer, HasTheExactGradientWhereRowsAreDividedByTheirOwnSquares) {
   }
 }
 
-TEST(PowerNormLayer, IsOneMeanSquareOverAllTokensToBeginWith) {
+TEST(PowerNorm, UsesBatchStatisticsThenRunningAverage) {
   Parameters parameters = testing::one_process_parameters();
   const Norm norm = power_norm_of(parameters, 1);
   parameters.allocate(Random(1));
@@ -55,8 +55,7 @@ TEST(PowerNormLayer, IsOneMeanSquareOverAllTokensToBeginWith) {
     for (std::size_t i = c; i < y.size(); i += width) squares += y[i] * y[i];
     EXPECT_NEAR(squares / (batch * time), 1, epsilon);
   }
-  // The second step divides by the average that the first has left, and so does a pass without
-  // training.
+  // The second step and passes outside training divide by the running average of the first step.
   parameters.end_step(true);
   const Values square = values_of(parameters.power_statistics().front()->square);
   Values expected = values_of(x);
@@ -67,11 +66,11 @@ TEST(PowerNormLayer, IsOneMeanSquareOverAllTokensToBeginWith) {
   expect_close(values_of(norm(Variable(x)).value()), expected, 1e-14);
 }
 
-// Algorithm 2, written out.
+// Algorithm 2 of Shen et al. 2020.
 struct Reference {
   Values square = Values(width, 1), slope = Values(width, 0);
 
-  // The gradient of x; the averages move. gain: that of the norm.
+  // Returns the gradient of x and updates the averages. gain: the norm's weight.
   Values step(const Values& x, const Values& dy, const Values& gain, const Values& counted) {
     Values dx = x;
     double count = 0;
@@ -93,8 +92,8 @@ struct Reference {
   }
 };
 
-// What reads the rows beside has the gradient that a sum of what both give would have.
-TEST(PowerNormLayer, IsReadTwiceAsOnce) {
+// Norm::beside reads the rows a second time. Gradients equal those of one read with both uses.
+TEST(PowerNorm, SecondReadMatchesSingleRead) {
   for (const std::int64_t warmup : {0, 5}) {
     const Tensor x = random_tensor({batch, time, width}, 1, 2), dy = random_tensor(x.shape(), 2);
     const Tensor more = random_tensor(x.shape(), 3);
@@ -120,8 +119,8 @@ TEST(PowerNormLayer, IsReadTwiceAsOnce) {
   }
 }
 
-// Two parts of a batch are one batch; scaled gradients leave the same averages.
-TEST(PowerNormLayer, FollowsThePaperAfterItsWarmup) {
+// Neither a batch in two parts nor a gradient scale changes the averages.
+TEST(PowerNorm, MatchesPaperAfterWarmup) {
   Parameters parameters = testing::one_process_parameters();
   const Norm norm = power_norm_of(parameters, 0);
   testing::allocate_randomly(parameters, 1);
@@ -153,7 +152,7 @@ TEST(PowerNormLayer, FollowsThePaperAfterItsWarmup) {
   }
 }
 
-TEST(PowerNormLayer, IsFollowedOnceAPassAndOnlyInTraining) {
+TEST(PowerNorm, UpdatesStatisticsOncePerTrainingPass) {
   Parameters parameters = testing::one_process_parameters();
   const Norm norm = power_norm_of(parameters, 0);
   parameters.allocate(Random(1));

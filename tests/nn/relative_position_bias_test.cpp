@@ -1,4 +1,4 @@
-// Learned biases by distance (Raffel et al. 2020).
+// Learned relative position biases (Raffel et al. 2020).
 #include "framework/nn/attention/relative_position_bias.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ using testing::values_of;
 
 using Distances = std::vector<std::int64_t>;
 
-// The first distance of each bucket, counted in one direction.
+// First relative position of each bucket, in one direction.
 Distances first_distances(const RelativePositionBias::Options& options, std::int64_t sign) {
   Distances first;
   for (std::int64_t last = -1, distance = 0; distance < 3 * options.max_distance; ++distance) {
@@ -33,8 +33,8 @@ Distances first_distances(const RelativePositionBias::Options& options, std::int
   return first;
 }
 
-// As Transformers' T5 has them: _relative_position_bucket, with 32 buckets and 128 positions.
-TEST(RelativePositionBias, BucketsAreThoseOfT5) {
+// Source: _relative_position_bucket of T5 in transformers, with 32 buckets and 128 positions.
+TEST(RelativePositionBias, BucketsMatchT5) {
   const Distances of_a_side = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91};
   RelativePositionBias::Options options;
   EXPECT_EQ(first_distances(options, -1), of_a_side);
@@ -50,8 +50,8 @@ TEST(RelativePositionBias, BucketsAreThoseOfT5) {
     EXPECT_EQ(relative_position_bucket(later, options), 0);
 }
 
-// The logarithm of 2 by that of 32 is a fifth: a double would have a little less.
-TEST(RelativePositionBias, QuotientsAreRoundedTo32Bits) {
+// log(2) / log(32) is 1/5. In double precision it is slightly less.
+TEST(RelativePositionBias, RoundsQuotientsToFloat32) {
   const RelativePositionBias::Options options = {.buckets = 20, .max_distance = 160};
   EXPECT_EQ(relative_position_bucket(-10, options), 6);
   EXPECT_EQ(relative_position_bucket(-20, options), 7);
@@ -97,7 +97,7 @@ std::vector<Tensor> inputs_of(std::int64_t time) {
   return inputs;
 }
 
-TEST(RelativePositionBias, IsAddedToTheScoresOfItsBucket) {
+TEST(RelativePositionBias, AddsBucketBiasToScores) {
   for (const bool causal : {true, false})
     for (const std::int64_t time : {1, 9, 70}) {
       const Attended attended(causal);
@@ -125,7 +125,7 @@ TEST(RelativePositionBias, IsAddedToTheScoresOfItsBucket) {
     }
 }
 
-TEST(RelativePositionBias, Gradients) {
+TEST(RelativePositionBias, GradientMatchesFiniteDifferences) {
   for (const bool causal : {true, false}) {
     Attended attended(causal);
     testing::expect_layer_gradients(
@@ -135,8 +135,8 @@ TEST(RelativePositionBias, Gradients) {
   }
 }
 
-// In the dtype of sums, as attention reads it.
-TEST(RelativePositionBias, StaysWideWhereComputingIsNarrow) {
+// Attention reads the bias in the accumulator dtype.
+TEST(RelativePositionBias, UsesAccumulatorDtype) {
   for (const DType compute : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
     Parameters parameters(backend_device(), compute, ProcessMesh());
     const RelativePositionBias::Options options = {
@@ -149,11 +149,11 @@ TEST(RelativePositionBias, StaysWideWhereComputingIsNarrow) {
   }
 }
 
-TEST(RelativePositionBias, RefusesBucketsThatWouldShareNoDistances) {
+TEST(RelativePositionBias, RejectsInvalidBucketCounts) {
   Parameters parameters = testing::one_process_parameters();
-  const auto make = [&](std::int64_t count, std::int64_t farthest) {
-    RelativePositionBias(Scope(parameters).child(count).child(farthest),
-                         {.heads = 1, .buckets = count, .max_distance = farthest});
+  const auto make = [&](std::int64_t count, std::int64_t max_distance) {
+    RelativePositionBias(Scope(parameters).child(count).child(max_distance),
+                         {.heads = 1, .buckets = count, .max_distance = max_distance});
   };
   EXPECT_NO_THROW(make(4, 3));
   EXPECT_THROW(make(4, 2), Failure);

@@ -1,4 +1,4 @@
-// Softmax attention with tables by distance against the definition (Shaw et al. 2018).
+// Softmax attention with relative position tables against the definition (Shaw et al. 2018).
 #include "framework/nn/attention/relative_position_tables.h"
 
 #include "tests/nn/attention_kinds_testing.h"
@@ -88,7 +88,7 @@ struct Case {
 std::vector<Case> cases() {
   return {
       {"full", sees::causal()},
-      {"strided", sees::strided(4)},  // folded where distances do not count
+      {"strided", sees::strided(4)},  // not folded with relative positions
       {"sliding_window+strided", sees::either(sees::local(2), sees::strided(4))},
       {"fixed/dilated",
        sees::by_head({sees::either(sees::block(4), sees::summary(4, 1)), sees::dilated(2, 3)})}};
@@ -98,7 +98,7 @@ AttentionOptions options_of(const Case& c) {
   return with(c.kinds, {.sliding_window = {3}, .dilation = 3, .stride = 4, .summary = 1});
 }
 
-TEST(RelativePositionTables, EqualTheDefinitionInEveryKind) {
+TEST(RelativePositionTables, MatchesDefinitionForEachAttentionKind) {
   for (const Case& c : cases())
     for (const bool causal : {true, false})
       for (const std::int64_t time : {1, 7, 70}) {
@@ -111,7 +111,7 @@ TEST(RelativePositionTables, EqualTheDefinitionInEveryKind) {
       }
 }
 
-TEST(RelativePositionTables, Gradients) {
+TEST(RelativePositionTables, GradientMatchesFiniteDifferences) {
   for (const Case& c : cases())
     for (const bool causal : {true, false}) {
       SCOPED_TRACE(c.kinds + (causal ? ", causal" : ""));
@@ -123,8 +123,8 @@ TEST(RelativePositionTables, Gradients) {
     }
 }
 
-// Queries of global positions have projections of their own, and the same tables.
-TEST(RelativePositionTables, GlobalPositionsSeeTheDistancesToo) {
+// Global positions have separate projections but the same tables.
+TEST(RelativePositionTables, AppliesToSeparateGlobalProjections) {
   AttentionOptions options = with("global_local", {.sliding_window = {3}});
   options.global = {0, 5};
   const Attended one(options, false);

@@ -1,4 +1,4 @@
-// What is measured of a rebuilt stream does not know how the stream is divided.
+// The reconstruction error does not depend on the sharding of the streams.
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/residual/reversible.h"
 #include "framework/nn/sequence_shard.h"
@@ -13,7 +13,7 @@ constexpr std::int64_t time = 10;
 constexpr std::int64_t width = 6;
 constexpr std::int64_t layers = 3;
 
-// A place of a tensor [streams, time, width] of which a rank has some streams and positions.
+// A rank's streams and positions of a tensor [streams, time, width].
 struct Held {
   Range streams;
   Ranges positions;
@@ -35,7 +35,7 @@ Tensor values_at(const Held& held,
   return result;
 }
 
-// Streams and positions of very different sizes.
+// Magnitudes differ widely between streams and positions.
 double input(std::int64_t stream, std::int64_t position, std::int64_t i) {
   const auto number = static_cast<double>(width * (time * stream + position) + i);
   return static_cast<double>(1 + stream * position) * std::sin(1 + number);
@@ -45,7 +45,7 @@ double offset(std::int64_t stream, std::int64_t position, std::int64_t) {
   return 0.01 * static_cast<double>(1 + position + 3 * stream);
 }
 
-// x, and x plus the offset where it is computed again.
+// Returns x in the forward pass and x + offset in the recomputation.
 Sublayer forgetful(const Scope& scope, const Tensor& offsets) {
   const auto calls = std::make_shared<int>(0);
   return {.norm = Norm(scope, width),
@@ -58,7 +58,7 @@ Sublayer forgetful(const Scope& scope, const Tensor& offsets) {
           }};
 }
 
-// Of the streams of a rank, in one backward pass or several.
+// Reconstruction error over all ranks, with `parts` backward passes per rank.
 double measured(const ProcessMesh& mesh, DType dtype, std::int64_t parts) {
   const auto error = std::make_shared<ReconstructionError>();
   const ForwardContext pass = {.training = true, .random = Random(9), .reconstruction = error};
@@ -77,7 +77,7 @@ double measured(const ProcessMesh& mesh, DType dtype, std::int64_t parts) {
   return error->largest(mesh.world, testing::backend_device());
 }
 
-TEST(ReconstructionError, IsTheSameOnEveryLayout) {
+TEST(ReconstructionError, MatchesSingleProcessOnEveryLayout) {
   for (const DType dtype : {DType::f64, DType::f32}) {
     const double expected = measured(ProcessMesh(), dtype, 1);
     EXPECT_GT(expected, 0.01);

@@ -1,4 +1,4 @@
-// What is kept for the backward pass changes neither losses nor gradients.
+// Memory modes change neither outputs nor gradients.
 #include "framework/core/out_of_memory.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/attention.h"
@@ -27,8 +27,7 @@ constexpr double rate = 0.25;
 
 const ForwardContext training_pass = {.training = true, .random = Random(9), .first_stream = 3};
 
-// Layers of relative attention and feed-forward with weights of their own and shared position
-// biases, perhaps with gates.
+// Layers of relative attention and feed-forward. They share position biases and may have gates.
 struct Stack {
   Parameters parameters;
   std::optional<Gate::Options> gates;
@@ -95,7 +94,8 @@ std::vector<Variable> memories_of(std::size_t count) {
   return memories;
 }
 
-// Of one pass: the value, the layers' inputs and every gradient. Each parameter is announced once.
+// Returns the layers' inputs, the output and every gradient of one pass. Expects one call of each
+// parameter's gradient hook.
 std::vector<Values> pass_through(Stack& stack, const Residual& residual, bool remembers) {
   const Variable x = Variable::leaf(random_tensor({batch, time, width}, 2));
   StackInputs reads = {.context = context_of(remembers ? memory_rows : 0)};
@@ -124,7 +124,7 @@ void expect_same(const std::vector<Values>& found, const std::vector<Values>& ex
   for (std::size_t i = 0; i < found.size(); ++i) expect_close(found[i], expected[i], 1e-11);
 }
 
-TEST(Residual, RecomputationChangesNothing) {
+TEST(StandardResidual, RecomputationMatchesStored) {
   Stack stack(3);
   for (const NormPosition norm : {NormPosition::pre, NormPosition::post}) {
     for (const bool remembers : {false, true}) {
@@ -142,7 +142,7 @@ TEST(Residual, RecomputationChangesNothing) {
 
 const Gate::Options gru = {.kind = GateKind::gru, .width = width};
 
-TEST(Residual, RecomputationChangesNothingOfAGatedStack) {
+TEST(GatedResidual, RecomputationMatchesStored) {
   Stack stack(3, DType::f64, gru);
   for (const bool remembers : {false, true}) {
     const auto plain = pass_through(stack, GatedResidual({.dropout = rate}), remembers);
@@ -155,8 +155,8 @@ TEST(Residual, RecomputationChangesNothingOfAGatedStack) {
   }
 }
 
-// Memories too are seen through the norm.
-TEST(Residual, AGatedStackIsTheEquationOfItsPaper) {
+// The norm also applies to memories.
+TEST(GatedResidual, MatchesPaperEquations) {
   Stack stack(1, DType::f64, gru);
   const Variable x(random_tensor({batch, time, width}, 2));
   const AttentionContext context = context_of(memory_rows);
@@ -174,8 +174,8 @@ TEST(Residual, AGatedStackIsTheEquationOfItsPaper) {
   expect_close(values_of(found.value()), values_of(e.value()), 1e-14);
 }
 
-// With sums for gates and sublayers that give nothing, or with biases that close all gates.
-TEST(Residual, AGatedStackLetsItsInputThrough) {
+// Gates are sums with sublayers that return 0, or their biases close them.
+TEST(GatedResidual, ClosedGatesPassInputThrough) {
   for (const Gate::Options& gates :
        {Gate::Options{.kind = GateKind::sum, .width = width},
         Gate::Options{.kind = GateKind::gru, .width = width, .bias = 50}}) {
@@ -192,7 +192,7 @@ TEST(Residual, AGatedStackLetsItsInputThrough) {
   }
 }
 
-TEST(Residual, ASublayerWithoutAGateIsNamed) {
+TEST(GatedResidual, ReportsSublayerWithoutGate) {
   Stack stack(1);
   stack.layers[0].sublayers[0].name = "layers/0/attention";
   const Variable x(random_tensor({batch, time, width}, 2));
@@ -206,7 +206,7 @@ TEST(Residual, ASublayerWithoutAGateIsNamed) {
   }
 }
 
-TEST(Residual, RebuiltStreamsAreTheKeptOnes) {
+TEST(ReversibleResidual, ReconstructedStreamsMatchStored) {
   using Streams = ReversibleResidual::Streams;
   Stack stack(3);
   for (const StreamMerge join : {StreamMerge::mean, StreamMerge::concatenate})
@@ -215,7 +215,7 @@ TEST(Residual, RebuiltStreamsAreTheKeptOnes) {
                   pass_through(stack, ReversibleResidual(join, rate, Streams::kept), remembers));
 }
 
-TEST(Residual, ReversibleGradientsAreThoseOfDifferences) {
+TEST(ReversibleResidual, GradientMatchesFiniteDifferences) {
   Stack stack(2);
   const ReversibleResidual residual(StreamMerge::mean, rate);
   testing::expect_layer_gradients(
@@ -230,7 +230,7 @@ TEST(Residual, ReversibleGradientsAreThoseOfDifferences) {
       {.directions = 1, .elements = 1});
 }
 
-TEST(Residual, TwoStreamsAreTheEquationOfTheReformer) {
+TEST(ReversibleResidual, MatchesReformerEquations) {
   Stack stack(1);
   const Variable x(random_tensor({batch, time, width}, 2));
   const AttentionContext context = context_of(0);
@@ -261,7 +261,7 @@ TEST(Residual, TwoStreamsAreTheEquationOfTheReformer) {
     }
 }
 
-TEST(Residual, TwelveLayersInSinglePrecisionAreRebuiltToOneHundredThousandth) {
+TEST(ReversibleResidual, ReconstructsTwelveLayersInSinglePrecision) {
   for (const DType compute : {DType::f32, DType::bf16}) {
     Stack stack(12, compute);
     ForwardContext pass = training_pass;
@@ -275,13 +275,13 @@ TEST(Residual, TwelveLayersInSinglePrecisionAreRebuiltToOneHundredThousandth) {
     };
     EXPECT_EQ(largest(), 0) << "nothing was rebuilt yet";
     backward(sum(y));
-    // Sums of bf16 numbers are exact in f32 until they have grown long.
+    // Sums of a few bf16 numbers are exact in f32.
     EXPECT_EQ(largest() > 0, compute == DType::f32);
     EXPECT_LT(largest(), 1e-5);
   }
 }
 
-// A choice that would be another one each time it is made.
+// A decision that changes with each call.
 struct Chooser {
   std::shared_ptr<int> made = std::make_shared<int>(0);
 
@@ -306,7 +306,7 @@ struct Chooser {
   }
 };
 
-TEST(Residual, DecisionsAreMadeOnce) {
+TEST(Residual, RecomputationReusesDecisions) {
   const auto run = [](const Residual& residual, int layers) {
     Parameters parameters = testing::one_process_parameters();
     Chooser chooser;
@@ -335,7 +335,7 @@ std::int64_t activation_bytes() {
       .live;
 }
 
-// At the end of a forward pass.
+// Activation bytes stored at the end of a forward pass.
 std::int64_t held(const Residual& residual, std::int64_t layers) {
   Stack stack(layers);
   const Variable x = Variable::leaf(random_tensor({batch, time, width}, 2));
@@ -345,7 +345,7 @@ std::int64_t held(const Residual& residual, std::int64_t layers) {
   return activation_bytes() - before;
 }
 
-TEST(Residual, WhatIsKeptGrowsByOneTensorALayerOrNotAtAll) {
+TEST(Residual, StoresOneTensorPerGroupAndNoneIfReversible) {
   const std::int64_t before = activation_bytes();
   const Tensor one = random_tensor({batch, time, width}, 2);
   const std::int64_t stored = activation_bytes() - before;
@@ -360,8 +360,8 @@ TEST(Residual, WhatIsKeptGrowsByOneTensorALayerOrNotAtAll) {
   EXPECT_LT(held(attention, 3), held(plain, 3));
 }
 
-// The function of the second sublayer cannot add what it is given.
-TEST(Residual, WhatFailsInALayerSaysWhere) {
+// The second sublayer adds tensors of different shapes.
+TEST(Residual, ReportsFailingSublayer) {
   Stack stack(1);
   const auto wrong = [](const Variable& x, const SublayerInputs&, const ForwardContext&) {
     return add(x, reshape(x, {batch * time, width}));
@@ -383,8 +383,8 @@ TEST(Residual, WhatFailsInALayerSaysWhere) {
     }
 }
 
-// It is of the machine, not of the layer: whoever runs the model answers it with advice.
-TEST(Residual, MemoryThatRunsOutInALayerStaysWhatItIs) {
+// Callers catch OutOfMemory by its type and add a hint.
+TEST(Residual, PropagatesOutOfMemory) {
   Stack stack(1);
   stack.layers[0].sublayers[1].name = "layers/0/feed_forward";
   stack.layers[0].sublayers[1].run =

@@ -22,7 +22,7 @@ inline const std::vector<double> longrope_short = {1.0, 0.30116930096841704, 0.0
 inline const std::vector<double> longrope_long = {1.0, 0.18070158058105024, 0.04, 0.009730085108210398, 0.0025, 0.0006657426652986061, 0.0001818181818181818, 5.059644256269407e-05};
 inline constexpr double yarn_factor = 1.2079441541679836;
 inline constexpr double longrope_factor = 1.224744871391589;
-inline constexpr double cosine = -0.9975348536005766;  // of pair 3 of yarn at position 777
+inline constexpr double cosine = -0.9975348536005766;  // yarn: pair 3, position 777
 inline constexpr double sine = 0.07017275719306025;
 
 }  // namespace longspan::testing::rotary

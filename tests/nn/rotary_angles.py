@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes rotary_angles.h: frequencies of rotary positions, computed feature by feature as the papers' packages do.
+"""Writes rotary_angles.h: frequencies of rotary positions, computed per feature as in the papers' packages.
 
-Heads of 16 features, base 10000, trained on 64 positions before; see rotary_test.cpp.
+Heads of 16 features, base 10000, original length 64 positions; see rotary_test.cpp.
     python3 tests/nn/rotary_angles.py > tests/nn/rotary_angles.h
 """
 from math import ceil, cos, floor, log, pi, sin, sqrt
@@ -88,6 +88,6 @@ show("longrope_short", longrope(SHORT))
 show("longrope_long", longrope(LONG))
 print(f"inline constexpr double yarn_factor = {0.1 * log(FACTOR) + 1!r};")
 print(f"inline constexpr double longrope_factor = {sqrt(1 + log(FACTOR) / log(ORIGINAL))!r};")
-print(f"inline constexpr double cosine = {cos(777 * yarn()[3])!r};  // of pair 3 of yarn at position 777")
+print(f"inline constexpr double cosine = {cos(777 * yarn()[3])!r};  // yarn: pair 3, position 777")
 print(f"inline constexpr double sine = {sin(777 * yarn()[3])!r};")
 print("\n}  // namespace longspan::testing::rotary")

@@ -1,4 +1,4 @@
-// Rotary positions: their angles, and attention with them.
+// Rotary embeddings: angles, rotation and attention.
 #include "framework/nn/rotary.h"
 
 #include "framework/nn/attention/attention.h"
@@ -36,7 +36,7 @@ void expect_angles(const RotaryOptions& options,
   EXPECT_NEAR(angles.factor, factor, 1e-14);
 }
 
-TEST(RotaryAngles, AreThoseOfThePublishedFormulas) {
+TEST(RotaryAngles, MatchesPublishedFormulas) {
   using enum RotaryScaling;
   expect_angles(scaled(none), golden::plain);
   expect_angles(scaled(linear), golden::linear);
@@ -45,7 +45,7 @@ TEST(RotaryAngles, AreThoseOfThePublishedFormulas) {
   expect_angles(scaled(llama3), golden::llama3);
 }
 
-TEST(RotaryAngles, OfTheLengthThatIsRead) {
+TEST(RotaryAngles, DependsOnSequenceLength) {
   using enum RotaryScaling;
   expect_angles(scaled(dynamic), golden::plain, 1, 5);
   expect_angles(scaled(dynamic), golden::dynamic_64, 1, 64);
@@ -55,7 +55,7 @@ TEST(RotaryAngles, OfTheLengthThatIsRead) {
   expect_angles(scaled(longrope), golden::longrope_long, golden::longrope_factor, 65);
 }
 
-TEST(RotaryAngles, OfOtherBandsAndFactors) {
+TEST(RotaryAngles, SupportsOtherBandsAndFactors) {
   RotaryOptions yarn = scaled(RotaryScaling::yarn);
   yarn.beta_fast = 4;
   yarn.beta_slow = 0.25;
@@ -67,7 +67,7 @@ TEST(RotaryAngles, OfOtherBandsAndFactors) {
   expect_angles(llama3, golden::llama3_of_other_bands);
 }
 
-TEST(RotaryAngles, OfAShareAreThoseOfANarrowerHead) {
+TEST(RotaryAngles, PartialRotationMatchesNarrowerHead) {
   RotaryOptions options = scaled(RotaryScaling::yarn);
   options.share = 0.5;
   EXPECT_EQ(options.turned(32), 16);
@@ -76,7 +76,7 @@ TEST(RotaryAngles, OfAShareAreThoseOfANarrowerHead) {
   EXPECT_EQ(options.turned(16), 4) << "whole pairs";
 }
 
-TEST(RotaryAngles, RefuseWhatCannotBe) {
+TEST(RotaryAngles, ReportsInvalidOptions) {
   const auto problem = [](RotaryScaling scaling, const auto& change, std::int64_t dim = 16) {
     RotaryOptions options = scaled(scaling);
     change(options);
@@ -106,10 +106,10 @@ TEST(RotaryAngles, RefuseWhatCannotBe) {
       "found 7");
 }
 
-TEST(Rotary, TurnsRowsByWhereTheyStand) {
+TEST(Rotary, RotatesRowsByPosition) {
   const Rotary rotary(scaled(RotaryScaling::yarn), 16, DType::f64, backend_device());
   const Tensor x = random_tensor({2, 6, 3, 16}, 1);
-  const auto turned = [&](std::int64_t row, std::int64_t count, const Ranges& positions) {
+  const auto rotated = [&](std::int64_t row, std::int64_t count, const Ranges& positions) {
     Values part;
     for (std::int64_t b = 0; b < 2; ++b) {
       const Values own = values_of(x.slice(b, b + 1).reshape({6, 48}).slice(row, row + count));
@@ -119,8 +119,8 @@ TEST(Rotary, TurnsRowsByWhereTheyStand) {
         .turn(Variable(testing::tensor_of<double>(part, {2, count, 3, 16})), positions, 1000)
         .value();
   };
-  const Tensor all = turned(0, 6, {{2, 5}, {775, 778}});
-  const Tensor last = turned(5, 1, {{777, 778}});
+  const Tensor all = rotated(0, 6, {{2, 5}, {775, 778}});
+  const Tensor last = rotated(5, 1, {{777, 778}});
   for (std::int64_t b = 0; b < 2; ++b)
     EXPECT_EQ(values_of(all.slice(b, b + 1).reshape({6, 48}).slice(5, 6)),
               values_of(last.slice(b, b + 1)));
@@ -129,7 +129,7 @@ TEST(Rotary, TurnsRowsByWhereTheyStand) {
       last.data<double>()[3] / golden::yarn_factor, u * golden::cosine - v * golden::sine, 1e-12);
 }
 
-TEST(Rotary, WritesOverWhatNobodyElseHolds) {
+TEST(Rotary, ReusesUniquelyOwnedStorage) {
   const Rotary rotary({}, 4, DType::f64, backend_device());
   const Tensor x = random_tensor({1, 3, 1, 4}, 1);
   const Values before = values_of(x);
@@ -142,7 +142,7 @@ TEST(Rotary, WritesOverWhatNobodyElseHolds) {
   EXPECT_EQ(values_of(over.value()), values_of(kept.value()));
 }
 
-TEST(Rotary, Gradient) {
+TEST(Rotary, GradientMatchesFiniteDifferences) {
   for (const RotaryLayout pairs : {RotaryLayout::halves, RotaryLayout::neighbours})
     for (const double share : {0.5, 1.0}) {
       RotaryOptions options = {.share = share, .pairs = pairs, .attention_factor = 1.3};
@@ -158,11 +158,11 @@ TEST(Rotary, Gradient) {
 
 constexpr std::int64_t width = 6, heads = 2, dim = 4;
 
-struct TurnedLayer {
+struct RotaryLayer {
   Parameters parameters = testing::one_process_parameters();
   std::unique_ptr<MultiHeadAttention> layer;
 
-  explicit TurnedLayer(const std::string& kind = "full",
+  explicit RotaryLayer(const std::string& kind = "full",
                        const RotaryOptions& options = {.share = 0.5}) {
     const AttentionOptions attention = {.kinds = {kind}, .global_projections = true};
     const AttentionBuildOptions setting = {.heads = heads, .dim = dim, .segment = 9};
@@ -182,46 +182,46 @@ struct TurnedLayer {
   }
 };
 
-TEST(RotaryAttention, GradientOfAllWeights) {
+TEST(RotaryAttention, GradientMatchesFiniteDifferences) {
   for (const char* const kind : {"full", "global_local"}) {
-    TurnedLayer turned(kind);
+    RotaryLayer rotated(kind);
     testing::expect_layer_gradients(
-        turned.parameters,
-        [&](const std::vector<Variable>& inputs) { return turned(inputs.front()); },
+        rotated.parameters,
+        [&](const std::vector<Variable>& inputs) { return rotated(inputs.front()); },
         {random_tensor({2, 9, width}, 3)},
         {.directions = 1, .elements = 2});
   }
 }
 
-// Scores know distances: a sequence that stands elsewhere gives the same.
-TEST(RotaryAttention, IsTheSameAtAnyPlace) {
-  const TurnedLayer turned;
+// A shifted sequence has the same output.
+TEST(RotaryAttention, DependsOnlyOnRelativePosition) {
+  const RotaryLayer rotated;
   const Tensor x = random_tensor({2, 9, width}, 3);
-  const Values here = values_of(turned(Variable(x)).value());
+  const Values here = values_of(rotated(Variable(x)).value());
   ForwardContext pass;
   pass.time = {.total = 1009, .shares = {{{1000, 1009}}}};
-  expect_close(values_of(turned(Variable(x), pass).value()), here, 1e-12);
+  expect_close(values_of(rotated(Variable(x), pass).value()), here, 1e-12);
   pass.time = {.total = 1009, .shares = {{{990, 994}, {1004, 1009}}}};
-  EXPECT_GT(testing::detail::dot(turned(Variable(x), pass).value(), turned(Variable(x)).value()),
+  EXPECT_GT(testing::detail::dot(rotated(Variable(x), pass).value(), rotated(Variable(x)).value()),
             0);
-  EXPECT_NE(values_of(turned(Variable(x), pass).value()), here);
+  EXPECT_NE(values_of(rotated(Variable(x), pass).value()), here);
 }
 
-TEST(RotaryAttention, ReadsOnFromKeptKeys) {
+TEST(RotaryAttention, CachedPassMatchesFullPass) {
   for (const char* const kind : {"full", "sliding_window", "global_local"})
     for (const RotaryScaling scaling :
          {RotaryScaling::none, RotaryScaling::linear, RotaryScaling::ntk}) {
-      const TurnedLayer turned(kind, {.scaling = scaling, .factor = 4});
+      const RotaryLayer rotated(kind, {.scaling = scaling, .factor = 4});
       const NoGradGuard unrecorded;
       const Tensor x = random_tensor({1, 9, width}, 4);
-      const Tensor whole = turned(Variable(x)).value();
-      const auto kept = std::make_shared<KVCache>();
+      const Tensor whole = rotated(Variable(x)).value();
+      const auto cache = std::make_shared<KVCache>();
       for (const auto& [begin, end] : std::vector<Range>{{0, 4}, {4, 5}, {5, 7}, {7, 9}}) {
         const Tensor now = x.reshape({9, width}).slice(begin, end).reshape({1, end - begin, width});
-        expect_close(values_of(turned(Variable(now), {.kv_cache = kept}).value()),
+        expect_close(values_of(rotated(Variable(now), {.kv_cache = cache}).value()),
                      values_of(whole.reshape({9, width}).slice(begin, end)),
                      1e-12);
-        kept->advance(end - begin);
+        cache->advance(end - begin);
       }
     }
 }

@@ -50,8 +50,8 @@ const std::vector<Way> ways = {{true, false, true},
                                {false, false, false},
                                {true, true, true}};
 
-// The clusters are those of the first call: a step of the differences must not choose others.
-TEST(RoutingLayer, Gradient) {
+// Clusters of the first call are cached: finite differences must not change them.
+TEST(RoutingAttention, GradientMatchesFiniteDifferences) {
   for (const Way& way : ways)
     for (const bool padded : {false, true}) {
       Parameters parameters = one_process_parameters();
@@ -69,7 +69,7 @@ TEST(RoutingLayer, Gradient) {
     }
 }
 
-TEST(RoutingLayer, OfOneClusterIsFullAttention) {
+TEST(RoutingAttention, OneClusterMatchesFullAttention) {
   for (const Mask& rules : {masks::causal(), masks::everything()}) {
     const Tensor x = random_tensor({batch, time, width}, 1);
     Parameters parameters = one_process_parameters(), others = one_process_parameters();
@@ -85,7 +85,7 @@ TEST(RoutingLayer, OfOneClusterIsFullAttention) {
   }
 }
 
-// How far the outputs before a changed token move.
+// Max change of the outputs before a changed token.
 double leak(const RoutingOptions& routing) {
   Parameters parameters = one_process_parameters();
   const auto layer = layer_of(parameters, routing);
@@ -110,15 +110,15 @@ double leak(const RoutingOptions& routing) {
   return largest;
 }
 
-TEST(RoutingLayer, StrictlyNothingDependsOnALaterToken) {
+TEST(RoutingAttention, StrictModeDoesNotDependOnLaterTokens) {
   EXPECT_LT(leak({.width = 4, .strict = true}), 1e-12);
 }
 
-TEST(RoutingLayer, AsPublishedWhatIsSeenDependsOnLaterTokens) {
+TEST(RoutingAttention, PublishedModeDependsOnLaterTokens) {
   EXPECT_GT(leak({.width = 4}), 1e-3);
 }
 
-TEST(RoutingLayer, CentroidsFollowTrainingOnceAStepHoweverOftenALayerIsComputed) {
+TEST(RoutingAttention, UpdatesCentroidsOncePerTrainingStep) {
   const auto moved = [&](int times, bool training, bool counts) {
     Parameters parameters = one_process_parameters();
     const auto layer = layer_of(parameters, {.decay = 0.5});
@@ -153,7 +153,7 @@ TEST(RoutingLayer, CentroidsFollowTrainingOnceAStepHoweverOftenALayerIsComputed)
   EXPECT_EQ(moved(1, false, true), 0);
 }
 
-TEST(RoutingKind, SaysWhatItCannotBeWith) {
+TEST(RoutingAttention, ReportsIncompatibleOptions) {
   const auto problem = [](const RoutingOptions& routing, const AttentionBuildOptions& setting) {
     return problem_of(AttentionOptions{.kinds = {"routing"}, .routing = routing}, setting);
   };

@@ -1,4 +1,4 @@
-// Which rank holds which positions, and what a divided memory keeps.
+// Positions of each rank, and rows of a sharded memory.
 #include "framework/nn/sequence_shard.h"
 #include "tests/kernels/kernel_testing.h"
 #include "tests/support/mesh_runner.h"
@@ -9,7 +9,7 @@ namespace {
 using testing::backend_device;
 using testing::values_of;
 
-// The rows of the positions, where row p of stream s holds 1000 s + p and half of it.
+// Rows of the positions. Row p of stream s has 1000 s + p and half of it.
 Tensor rows_at(const Ranges& positions) {
   const std::int64_t streams = 2;
   const Tensor result =
@@ -29,7 +29,7 @@ Ranges shifted(Ranges ranges, std::int64_t distance) {
   return ranges;
 }
 
-TEST(SequenceShard, EveryPositionIsHeldOnceByTheRanksThatShareTime) {
+TEST(SequenceShard, AssignsEachPositionToOneRank) {
   testing::for_each_layout(testing::time_layouts(), [](const ProcessMesh& mesh) {
     EXPECT_EQ(mesh.time.size(), mesh.shape.sequence_ranks());
     for (const std::int64_t total : {0, 1, 5, 8, 24}) {
@@ -42,7 +42,7 @@ TEST(SequenceShard, EveryPositionIsHeldOnceByTheRanksThatShareTime) {
           for (std::int64_t p = range.begin; p < range.end; ++p) ++held.data<std::int64_t>()[p];
         mesh.time.all_reduce(held, Reduction::sum);
         for (const std::int64_t times : held.span<std::int64_t>()) EXPECT_EQ(times, 1);
-        // A region joins what its tensor ranks hold.
+        // A region joins the positions of its tensor ranks.
         const std::int64_t inside = pluralize(division.inside());
         const std::int64_t outside = pluralize(division.outside());
         EXPECT_EQ(inside,
@@ -52,7 +52,7 @@ TEST(SequenceShard, EveryPositionIsHeldOnceByTheRanksThatShareTime) {
   });
 }
 
-TEST(SequenceShard, CausalWorkIsEvenOverContextRanks) {
+TEST(SequenceShard, BalancesCausalWorkOverContextRanks) {
   testing::for_each_layout({{.context = 2}, {.context = 4}}, [](const ProcessMesh& mesh) {
     const std::int64_t total = 48;
     std::int64_t pairs = 0;
@@ -63,7 +63,7 @@ TEST(SequenceShard, CausalWorkIsEvenOverContextRanks) {
   });
 }
 
-TEST(SequenceShard, AMemoryIsTheLastRowsInTheirOrder) {
+TEST(SequenceShard, MemoryKeepsLastRowsInOrder) {
   testing::for_each_layout(testing::time_layouts(), [](const ProcessMesh& mesh) {
     for (const std::int64_t remembered : {0, 3, 8})
       for (const std::int64_t time : {1, 5, 8})

@@ -1,4 +1,4 @@
-// What a rank has of activations and parameters that one process has all of.
+// A rank's shards of activations and parameters, cut from the full tensors of one process.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace longspan::testing {
 
-// A rank's rows of a batch, and its positions of a sequence of so many.
+// A rank's rows of a batch, and its positions of a sequence of `total` positions.
 struct Held {
   Range rows;
   SequenceShard time;
@@ -19,9 +19,9 @@ struct Held {
              batch * (mesh.data.rank() + 1) / mesh.data.size()},
         time(shard_sequence(mesh, total)) {}
 
-  // Of activations [batch, total, n].
+  // Returns this rank's shard of activations [batch, total, n].
   Tensor of(const Tensor& whole) const { return cut<double>(whole, time.outside()); }
-  // Of ids [batch, total]: those of all positions inside split regions.
+  // Returns this rank's shard of ids [batch, total], with all positions inside split regions.
   Tensor ids_of(const Tensor& whole) const {
     const Shape shape = whole.shape();
     const Tensor ids = cut<std::int64_t>(whole.reshape({shape[0], shape[1], 1}), time.inside());
@@ -48,7 +48,7 @@ struct Held {
   }
 };
 
-// This rank's piece of a whole parameter or of its gradient.
+// Returns this rank's shard of a full parameter or gradient.
 inline Tensor piece_of(const Tensor& whole, const Parameter& parameter) {
   if (!parameter.split()) return whole;
   const Tensor result = Tensor::empty(parameter.shape, DType::f64, backend_device());
@@ -63,7 +63,7 @@ inline Tensor piece_of(const Tensor& whole, const Parameter& parameter) {
   return result;
 }
 
-// Of the parameters, over all ranks.
+// Returns the gradients of the parameters, summed over all ranks.
 inline std::vector<Tensor> summed_gradients(const Parameters& parameters) {
   const ProcessMesh& mesh = parameters.mesh();
   std::vector<Tensor> result;

@@ -43,7 +43,7 @@ Values run(const MultiHeadAttention& layer, const Tensor& x, const AttentionCont
   return values_of(layer(Variable(x), Variable(), context, ForwardContext()).value());
 }
 
-TEST(SinkhornLayer, Gradient) {
+TEST(SinkhornAttention, GradientMatchesFiniteDifferences) {
   struct Way {
     bool causal;
     std::int64_t top;
@@ -68,8 +68,8 @@ TEST(SinkhornLayer, Gradient) {
   }
 }
 
-// Every layer is of block 4; the last block is not full, and one of the text is shorter than two.
-TEST(SinkhornLayer, ACausalOneDependsOnNoLaterToken) {
+// With blocks of 4: less than one block, a partial last block, and only full blocks.
+TEST(SinkhornAttention, CausalModeDoesNotDependOnLaterTokens) {
   for (const bool rotated : {false, true})
     for (const std::int64_t time : {2, 11, 16}) {
       Parameters parameters = one_process_parameters();
@@ -89,8 +89,7 @@ TEST(SinkhornLayer, ACausalOneDependsOnNoLaterToken) {
     }
 }
 
-// What it sees reaches beyond its own block.
-TEST(SinkhornLayer, SeesOtherBlocks) {
+TEST(SinkhornAttention, AttendsToOtherBlocks) {
   for (const bool causal : {false, true}) {
     Parameters parameters = one_process_parameters();
     const auto layer = layer_of(parameters, {.block = 4, .rotated = false}, causal);
@@ -100,7 +99,7 @@ TEST(SinkhornLayer, SeesOtherBlocks) {
   }
 }
 
-TEST(SinkhornLayer, OfOneBlockThatSeesItselfTwiceIsFullAttention) {
+TEST(SinkhornAttention, OneBlockMatchesFullAttention) {
   Parameters parameters = one_process_parameters(), others = one_process_parameters();
   const auto layer = layer_of(parameters, {.block = 8}, false);
   const MultiHeadAttention full(Scope(others).child("attention"),
@@ -113,9 +112,8 @@ TEST(SinkhornLayer, OfOneBlockThatSeesItselfTwiceIsFullAttention) {
                1e-12);
 }
 
-// A row that ends within the last block, alone and among longer ones; where blocks are chosen, also
-// one that ends before it.
-TEST(SinkhornLayer, PaddingIsAsIfTheRowEnded) {
+// The row ends within the last block or, if blocks are selected, before it.
+TEST(SinkhornAttention, PaddedRowMatchesShorterRow) {
   struct Way {
     std::int64_t top, length;
   };
@@ -129,13 +127,13 @@ TEST(SinkhornLayer, PaddingIsAsIfTheRowEnded) {
       Values padded = run(*layer, x, seeing(false, {way.length}));
       padded.resize(static_cast<std::size_t>(way.length * width));
       const Values alone = run(*layer, start, seeing(false));
-      // Blocks of padding that have to be chosen are hidden.
+      // Selected blocks of padding are masked.
       expect_close(padded, alone, 1e-13);
     }
 }
 
-// A block that sees what it chose: its output is another without it.
-TEST(SinkhornLayer, WhatIsChosenIsSeenBesidePaddingToo) {
+// The output of the last block depends on the tokens of the selected block.
+TEST(SinkhornAttention, AttendsToSelectedBlocksWithPadding) {
   Parameters parameters = one_process_parameters();
   const auto layer = layer_of(parameters, {.block = 4, .top = 1}, false);
   const Tensor x = random_tensor({1, 12, width}, 1);
@@ -150,7 +148,7 @@ TEST(SinkhornLayer, WhatIsChosenIsSeenBesidePaddingToo) {
   EXPECT_GT(changed, 1e-3);
 }
 
-TEST(SinkhornKind, SaysWhatItCannotBeWith) {
+TEST(SinkhornAttention, ReportsIncompatibleOptions) {
   const auto problem = [](const SinkhornOptions& sinkhorn, const AttentionBuildOptions& setting) {
     return problem_of(AttentionOptions{.kinds = {"sinkhorn"}, .sinkhorn = sinkhorn}, setting);
   };

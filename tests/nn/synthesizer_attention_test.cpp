@@ -49,7 +49,7 @@ AttentionContext seeing(const Mask& rules, const std::vector<std::int64_t>& leng
   return context;
 }
 
-TEST(SynthesizerLayer, Gradient) {
+TEST(Synthesizer, GradientMatchesFiniteDifferences) {
   for (const auto& scores : all_scores)
     for (const bool causal : {false, true}) {
       Parameters parameters = one_process_parameters();
@@ -65,7 +65,7 @@ TEST(SynthesizerLayer, Gradient) {
     }
 }
 
-TEST(SynthesizerLayer, OnlyADotProductHasQueriesAndKeys) {
+TEST(Synthesizer, OnlyDotProductHasQueryAndKeyWeights) {
   for (const auto& scores : all_scores) {
     Parameters parameters = one_process_parameters();
     layer_of(parameters, scores);
@@ -75,16 +75,16 @@ TEST(SynthesizerLayer, OnlyADotProductHasQueriesAndKeys) {
   }
 }
 
-TEST(SynthesizerLayer, ItsMixtureDoesNotDecay) {
+TEST(Synthesizer, MixtureWeightsHaveNoWeightDecay) {
   Parameters parameters = one_process_parameters();
   layer_of(parameters, {"random", "dot_product"});
   EXPECT_FALSE(parameters.named("attention/mixture").decays);
   EXPECT_TRUE(parameters.named("attention/random/scores").decays);
 }
 
-// The whole layer by its definition: scores, softmax over the keys up to the query, values.
-TEST(SynthesizerLayer, IsItsDefinition) {
-  constexpr std::int64_t time = 7, factor = 4;  // of 10 positions
+// Definition of the layer: scores, softmax over the keys up to the query, values.
+TEST(Synthesizer, MatchesDefinition) {
+  constexpr std::int64_t time = 7, factor = 4;  // for 10 positions
   std::optional<Parameters> parameters;
   const auto at = [&](const std::string& name, std::int64_t i) {
     return parameters->named("attention/" + name).master.data<double>()[i];
@@ -168,7 +168,7 @@ TEST(SynthesizerLayer, IsItsDefinition) {
   }
 }
 
-TEST(SynthesizerKind, SaysWhatItCannotBeWith) {
+TEST(Synthesizer, ReportsInvalidOptions) {
   const auto problem = [](const SynthesizerOptions& own, const AttentionBuildOptions& setting) {
     return problem_of(AttentionOptions{.kinds = {"synthesizer"}, .synthesizer = own}, setting);
   };

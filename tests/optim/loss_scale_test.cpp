@@ -9,7 +9,7 @@ namespace {
 
 constexpr LossScaleOptions options = {.initial = 64, .growth_interval = 3, .hysteresis = 2};
 
-// The scale of each step: 'o' is one that overflows, '.' a good one.
+// The scale of each step; 'o': overflow, '.': finite gradients.
 std::vector<double> scales(LossScaler& scale, std::string_view steps) {
   std::vector<double> result;
   for (const char step : steps) {
@@ -27,17 +27,17 @@ std::vector<double> scales(std::string_view steps) {
 
 using Scales = std::vector<double>;
 
-TEST(LossScaler, FallsFromTheLastForgivenOverflowOn) {
+TEST(LossScaler, HalvesAfterHysteresisIsUsedUp) {
   EXPECT_EQ(scales("ooo."), (Scales{64, 64, 32, 16, 16}));
 }
 
-TEST(LossScaler, GrowsAfterSoManyGoodStepsInARow) {
+TEST(LossScaler, DoublesAfterGrowthInterval) {
   EXPECT_EQ(scales("......"), (Scales{64, 64, 64, 128, 128, 128, 256}));
   EXPECT_EQ(scales("..o..."), (Scales{64, 64, 64, 64, 64, 64, 128}));
 }
 
-TEST(LossScaler, ForgivesAnewOnlyAfterItHasGrown) {
-  // Good steps alone do not give back what an overflow used up.
+TEST(LossScaler, RestoresHysteresisOnlyOnGrowth) {
+  // Good steps alone do not restore the hysteresis.
   EXPECT_EQ(scales("o..o.o"), (Scales{64, 64, 64, 64, 32, 32, 16}));
   EXPECT_EQ(scales("o...oo"), (Scales{64, 64, 64, 64, 128, 128, 64}));
 }
@@ -47,7 +47,7 @@ TEST(LossScaler, NeverFallsBelowOne) {
   EXPECT_EQ(scales(scale, "ooo.."), (Scales{2, 1, 1, 1, 1, 2}));
 }
 
-TEST(LossScaler, GoesOnFromACheckpointAsIfItHadNotStopped) {
+TEST(LossScaler, ResumesExactlyFromCheckpoint) {
   const std::string steps = "o..o...o.ooo....o...oo";
   LossScaler unbroken(options);
   scales(unbroken, steps);
@@ -66,7 +66,7 @@ TEST(LossScaler, GoesOnFromACheckpointAsIfItHadNotStopped) {
   }
 }
 
-TEST(LossScaler, StartsAnewFromACheckpointThatHasNone) {
+TEST(LossScaler, KeepsInitialScaleIfCheckpointHasNone) {
   LossScaler scale(options);
   scale.restore(Scalars());
   EXPECT_EQ(scale.value(), options.initial);

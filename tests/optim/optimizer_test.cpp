@@ -1,4 +1,4 @@
-// Optimizers over whole runs of parameters.
+// Optimizers on flat runs of parameters.
 #include "framework/optim/optimizer.h"
 
 #include <cmath>
@@ -16,7 +16,7 @@ using testing::tensor_of;
 using testing::Values;
 using testing::values_of;
 
-// Parameters as a kind wants them.
+// Parameters with separate masters if the optimizer requires them.
 Parameters parameters_for(OptimizerKind kind) {
   return Parameters(
       testing::backend_device(), DType::f64, ProcessMesh(), {}, entry_of(kind).separate_masters);
@@ -28,7 +28,7 @@ double sum_of(const Tensor& tensor) {
   return total;
 }
 
-TEST(OptimizerRuns, OnlyWhatDecaysLosesWeightWithoutAGradient) {
+TEST(Optimizer, AppliesWeightDecayOnlyWhereEnabled) {
   for (const OptimizerKind kind : {OptimizerKind::adamw, OptimizerKind::sgd}) {
     Parameters parameters = one_process_parameters();
     const Weight first = parameters.add("first", {3, 3}, -1, Initializer::constant(1), true);
@@ -45,7 +45,7 @@ TEST(OptimizerRuns, OnlyWhatDecaysLosesWeightWithoutAGradient) {
   }
 }
 
-TEST(OptimizerRuns, WhatLiesBetweenParametersStaysZero) {
+TEST(Optimizer, PaddingBetweenParametersStaysZero) {
   for (const OptimizerKindEntry& entry : optimizer_kinds()) {
     SCOPED_TRACE(entry.name);
     Parameters parameters = parameters_for(entry.kind);
@@ -73,8 +73,8 @@ TEST(OptimizerRuns, WhatLiesBetweenParametersStaysZero) {
   }
 }
 
-// Of every kind: the forward pass reads the rounded masters, schedule_free's a point beside them.
-TEST(OptimizerRuns, NarrowWeightsFollowTheMasters) {
+// The forward pass reads rounded masters; schedule_free trains at a different point.
+TEST(Optimizer, ComputeWeightsMatchRoundedMasters) {
   for (const OptimizerKindEntry& entry : optimizer_kinds()) {
     SCOPED_TRACE(entry.name);
     Parameters parameters(
@@ -102,7 +102,7 @@ TEST(OptimizerRuns, NarrowWeightsFollowTheMasters) {
   }
 }
 
-// One parameter that is updated by gradients of a list.
+// One parameter, updated with given gradients.
 struct Single {
   Parameters parameters;
   Weight weight;
@@ -125,11 +125,11 @@ struct Single {
   }
 };
 
-TEST(Adagrad, ClipsTheStepOfATensorAndNotItsSquares) {
+TEST(Adagrad, GradClipScalesStepButNotAccumulator) {
   Single single({.kind = OptimizerKind::adagrad, .grad_clip = 0.5}, {4});
   Values weight = values_of(single.weight->master), sum(4);
   for (int step = 0; step < 3; ++step) {
-    // The second gradient is short enough.
+    // The second gradient is below the clip norm.
     const Tensor gradient =
         random_tensor({4}, 10 + static_cast<std::uint64_t>(step), step == 1 ? 0.01 : 1);
     single.update(gradient, 0.1);
@@ -146,7 +146,7 @@ TEST(Adagrad, ClipsTheStepOfATensorAndNotItsSquares) {
   testing::expect_close(values_of(single.weight->master), weight, 1e-14);
 }
 
-TEST(Lamb, ATensorOfZerosTakesTheStepOfAdam) {
+TEST(Lamb, ZeroWeightsUseAdamStep) {
   Parameters parameters = one_process_parameters();
   const Weight zeros = parameters.add("zeros", {3}, -1, Initializer::constant(0), false);
   parameters.allocate(Random(1));
@@ -156,9 +156,9 @@ TEST(Lamb, ATensorOfZerosTakesTheStepOfAdam) {
   testing::expect_close(values_of(zeros->master), Values(3, -0.1), 1e-10);
 }
 
-// With beta2 = 0.9 the variance is tractable from the fifth update on: 19 - 2 t 0.9^t / (1 - 0.9^t)
-// is 3.7 before it.
-TEST(RAdam, FollowsItsFirstMomentUntilTheVarianceIsTractable) {
+// With beta2 = 0.9 the variance is tractable from update 5: 19 - 2 t 0.9^t / (1 - 0.9^t) is 3.7
+// before it.
+TEST(RAdam, UsesFirstMomentUntilVarianceIsTractable) {
   Single single({.kind = OptimizerKind::radam, .beta1 = 0.8, .beta2 = 0.9}, {5});
   Values weight = values_of(single.weight->master), first(5), second(5);
   int adapted = 0;
@@ -184,8 +184,8 @@ TEST(RAdam, FollowsItsFirstMomentUntilTheVarianceIsTractable) {
   testing::expect_close(values_of(single.weight->master), weight, 1e-13);
 }
 
-// Matrices are factored over their last two axes, others before count matrices: as each alone.
-TEST(Adafactor, ThreeAxesAreMatricesOfTheirOwn) {
+// The last two axes are factored; each index of the leading axes is a separate matrix.
+TEST(Adafactor, LeadingAxesMatchSeparateMatrices) {
   const OptimizerOptions options = {
       .kind = OptimizerKind::adafactor,
       .adafactor = {.relative_step = false, .scale_by_weights = false, .largest_update = 1e9}};
@@ -200,13 +200,13 @@ TEST(Adafactor, ThreeAxesAreMatricesOfTheirOwn) {
     first.update(gradient.slice(0, 1).reshape({3, 4}), 0.1);
     last.update(gradient.slice(1, 2).reshape({3, 4}), 0.1);
   }
-  Values wanted = values_of(first.weight->master);
-  for (const double value : values_of(last.weight->master)) wanted.push_back(value);
-  testing::expect_close(values_of(both.weight->master), wanted, 1e-14);
+  Values expected = values_of(first.weight->master);
+  for (const double value : values_of(last.weight->master)) expected.push_back(value);
+  testing::expect_close(values_of(both.weight->master), expected, 1e-14);
 }
 
-// X X^T or X^T X, whichever is smaller, near the identity.
-TEST(Muon, StepsOfHiddenMatricesAreNearlyOrthogonal) {
+// The smaller of X X^T and X^T X is close to the identity.
+TEST(Muon, NewtonSchulzOutputsAreNearlyOrthogonal) {
   for (const Shape& shape : {Shape{4, 9}, Shape{9, 4}, Shape{6, 6}}) {
     const Tensor matrix = random_tensor(shape, 5);
     orthogonalise(matrix, 5);
@@ -221,43 +221,43 @@ TEST(Muon, StepsOfHiddenMatricesAreNearlyOrthogonal) {
       for (std::int64_t j = 0; j < size; ++j) {
         double product = 0;
         for (std::int64_t k = 0; k < length; ++k) product += at(i, k) * at(j, k);
-        // Singular values between 0.68 and 1.2.
+        // Singular values are between 0.68 and 1.2.
         EXPECT_NEAR(product, i == j ? 1 : 0, 0.55) << i << ", " << j;
       }
   }
 }
 
-// A diagonal stays one, and its elements follow the scalar polynomial.
+// Diagonal matrices stay diagonal; their elements follow the scalar polynomial.
 TEST(Muon, SingularValuesFollowThePolynomial) {
   const Values diagonal = {3, 0, 1e-3};
   Values matrix(9);
   for (std::size_t i = 0; i < 3; ++i) matrix[4 * i] = diagonal[i];
   const Tensor x = tensor_of<double>(matrix, {3, 3});
   orthogonalise(x, 3);
-  Values wanted(9);
+  Values expected(9);
   for (std::size_t i = 0; i < 3; ++i) {
     double value = diagonal[i] / (std::sqrt(9 + 1e-6) + 1e-7);
     for (int k = 0; k < 3; ++k)
       value = 3.4445 * value - 4.775 * std::pow(value, 3) + 2.0315 * std::pow(value, 5);
-    wanted[4 * i] = value;
+    expected[4 * i] = value;
   }
-  testing::expect_close(values_of(x), wanted, 1e-13);
+  testing::expect_close(values_of(x), expected, 1e-13);
 }
 
-TEST(Muon, WhatIsNoHiddenMatrixGoesByAdamW) {
+TEST(Muon, NonHiddenWeightsUseAdamW) {
   const OptimizerOptions muon = {.kind = OptimizerKind::muon, .beta2 = 0.9, .weight_decay = 0.1};
   OptimizerOptions adamw = muon;
   adamw.kind = OptimizerKind::adamw;
-  Single found(muon, {3, 4}), wanted(adamw, {3, 4}), hidden(muon, {3, 4}, true);
+  Single found(muon, {3, 4}), plain(adamw, {3, 4}), hidden(muon, {3, 4}, true);
   for (std::uint64_t step = 1; step <= 3; ++step)
-    for (Single* each : {&found, &wanted, &hidden}) each->update(random_tensor({3, 4}, step), 0.1);
-  EXPECT_EQ(values_of(found.weight->master), values_of(wanted.weight->master));
-  EXPECT_NE(values_of(hidden.weight->master), values_of(wanted.weight->master));
+    for (Single* each : {&found, &plain, &hidden}) each->update(random_tensor({3, 4}, step), 0.1);
+  EXPECT_EQ(values_of(found.weight->master), values_of(plain.weight->master));
+  EXPECT_NE(values_of(hidden.weight->master), values_of(plain.weight->master));
 }
 
-// The first update's direction is 1.95 times the gradient (it looks ahead along 0.95 times its
-// momentum, which is the gradient), made orthogonal, times its scale.
-TEST(Muon, OneLearningRateFitsBothKindsOfWeights) {
+// The first direction is the orthogonalized Nesterov gradient (1.95 times the gradient) times its
+// scale.
+TEST(Muon, FirstStepMatchesScaledOrthogonalDirection) {
   for (const MuonScale scale : {MuonScale::adam, MuonScale::spectral}) {
     Single single(
         {.kind = OptimizerKind::muon, .weight_decay = 0.5, .muon = {.scale = scale}}, {8, 2}, true);
@@ -276,12 +276,12 @@ TEST(Muon, OneLearningRateFitsBothKindsOfWeights) {
   }
 }
 
-TEST(ScheduleFree, KeepsTheAverageAndTrainsBesideIt) {
+TEST(ScheduleFree, TrainWeightsInterpolateFastAndAverage) {
   Single single({.kind = OptimizerKind::schedule_free, .beta1 = 0.75}, {3, 2});
   Values fast = values_of(single.weight->master), average = fast, second(6);
   double rates = 0;
   for (int t = 1; t <= 5; ++t) {
-    const double scheduled = t < 3 ? 0.05 * t : 0.1;  // a warm-up
+    const double scheduled = t < 3 ? 0.05 * t : 0.1;  // warm-up
     const Tensor gradient = random_tensor({3, 2}, static_cast<std::uint64_t>(t));
     single.update(gradient, scheduled);
     const Values g = values_of(gradient);

@@ -1,5 +1,5 @@
-// Every optimizer on every kind of layout: the training of one process. What an update asks of a
-// tensor, such as its norm, is asked of the whole, however it is cut.
+// Every optimizer trains on each kind of layout as on one process. Norms cover full tensors,
+// however they are sharded.
 #include "framework/optim/kinds.h"
 #include "tests/models/layouts_testing.h"
 
@@ -9,8 +9,8 @@ namespace {
 using testing::Case;
 using testing::expect_same_training;
 
-// Attention without biases: the gradient of a bias of keys is 0 but for rounding, and what goes by
-// signs or by the gradient's own size makes a step of it.
+// No attention biases: the gradient of a key bias is 0 up to rounding, which sign-based and
+// normalized updates amplify.
 Case case_of(const OptimizerOptions& optimizer, double learning_rate) {
   const auto make = [](const ModelBuildOptions& setting) {
     TransformerXlOptions options;
@@ -49,7 +49,7 @@ void expect_same_on(int zero, const std::vector<MeshShape>& layouts) {
   }
 }
 
-TEST(Optimizers, TrainTheSameOnEveryLayout) {
+TEST(Optimizers, MatchOneProcessOnEveryLayout) {
   expect_same_on(0,
                  {{.data = 2, .tensor = 2},
                   {.tensor = 4},
@@ -57,11 +57,11 @@ TEST(Optimizers, TrainTheSameOnEveryLayout) {
                   {.data = 2, .context = 2}});
 }
 
-TEST(Optimizers, TrainTheSameWhereTheirStateIsSharedOut) {
+TEST(Optimizers, MatchOneProcessWithShardedState) {
   expect_same_on(1, {{.data = 4}, {.data = 2, .tensor = 2, .sequence = true}});
 }
 
-TEST(Optimizers, TrainTheSameWhereGradientsAreSharedOut) {
+TEST(Optimizers, MatchOneProcessWithShardedGradients) {
   expect_same_on(2, {{.data = 2, .tensor = 2}, {.context = 2, .tensor = 2, .sequence = true}});
 }
 

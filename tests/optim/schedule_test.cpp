@@ -1,4 +1,4 @@
-// The learning rates that the updates of a run have.
+// Learning rates of the updates of a run.
 #include "framework/optim/schedule.h"
 
 #include <gtest/gtest.h>
@@ -27,13 +27,13 @@ TrainingOptions options_of(ScheduleKind kind, std::int64_t steps, std::int64_t w
   return options;
 }
 
-void expect_rates(const std::vector<double>& found, const std::vector<double>& wanted) {
-  ASSERT_EQ(found.size(), wanted.size());
-  for (std::size_t i = 0; i < wanted.size(); ++i)
-    EXPECT_NEAR(found[i], wanted[i], 1e-15) << "update " << i + 1;
+void expect_rates(const std::vector<double>& found, const std::vector<double>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(found[i], expected[i], 1e-15) << "update " << i + 1;
 }
 
-TEST(RunSchedule, TheLastUpdateStillLearns) {
+TEST(LrSchedule, LastUpdateHasPositiveRate) {
   for (const ScheduleKind kind : {ScheduleKind::cosine, ScheduleKind::linear})
     for (const std::int64_t steps : {1, 2, 4, 1000})
       for (const std::int64_t warmup : {std::int64_t{0}, std::int64_t{1}, steps}) {
@@ -44,7 +44,7 @@ TEST(RunSchedule, TheLastUpdateStillLearns) {
   expect_rates(rates(options_of(ScheduleKind::cosine, 1, 0), 1), {1});
 }
 
-TEST(RunSchedule, TheWarmUpReachesTheHighestRateAtItsLastUpdate) {
+TEST(LrSchedule, WarmupReachesPeakRateAtItsLastUpdate) {
   for (const ScheduleKind kind : {ScheduleKind::cosine, ScheduleKind::linear}) {
     const std::vector<double> all = rates(options_of(kind, 8, 4), 8);
     expect_rates({all.begin(), all.begin() + 4}, {0.25, 0.5, 0.75, 1});
@@ -54,14 +54,14 @@ TEST(RunSchedule, TheWarmUpReachesTheHighestRateAtItsLastUpdate) {
                {0.25, 0.5, 0.75, 1, 0.8, 0.6, 0.4, 0.2});
 }
 
-TEST(RunSchedule, TheEndRateIsHeldAfterTheLastUpdate) {
+TEST(LrSchedule, KeepsMinRateAfterLastUpdate) {
   TrainingOptions options = options_of(ScheduleKind::linear, 100, 0);
   options.schedule_steps = 4;
   options.end_learning_rate = 0.2;
   expect_rates(rates(options, 7), {1, 0.8, 0.6, 0.4, 0.2, 0.2, 0.2});
 }
 
-TEST(RunSchedule, ARestartFollowsTheLastUpdate) {
+TEST(LrSchedule, RestartsAfterLastUpdate) {
   TrainingOptions options = options_of(ScheduleKind::linear, 100, 2);
   options.schedule_steps = 5;
   options.schedule_end = ScheduleEnd::restart;
@@ -71,7 +71,7 @@ TEST(RunSchedule, ARestartFollowsTheLastUpdate) {
   expect_rates(rates(options, 10), {0.5, 1, 1, 1, 0.5, 1, 1, 1, 0.5, 1});
 }
 
-TEST(RunSchedule, WhatDoesNotEndIsAsItWas) {
+TEST(LrSchedule, ConstantAndInverseSqrtMatchFormulas) {
   expect_rates(rates(options_of(ScheduleKind::constant, 3, 2), 3), {0.5, 1, 1});
   expect_rates(rates(options_of(ScheduleKind::inverse_sqrt, 4, 1), 4),
                {1, 1 / std::sqrt(2.0), 1 / std::sqrt(3.0), 0.5});
@@ -79,7 +79,7 @@ TEST(RunSchedule, WhatDoesNotEndIsAsItWas) {
                {1, 1 / std::sqrt(2.0), 1 / std::sqrt(3.0), 0.5});
 }
 
-TEST(RunSchedule, AStableRunHasItsBeginningInCommonWithEveryBranch) {
+TEST(LrSchedule, StableRunSharesPrefixWithDecayBranches) {
   TrainingOptions longer = options_of(ScheduleKind::warmup_stable_decay, 1000, 2);
   longer.decay_steps = 0;
   TrainingOptions branch = longer;

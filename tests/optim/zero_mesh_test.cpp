@@ -1,4 +1,4 @@
-// What the replicas share out: the same training to the bit, in less memory.
+// ZeRO sharding between replicas: bit-identical training in less memory.
 #include "framework/optim/parameter_state.h"
 #include "framework/trainer/trainer.h"
 #include "tests/models/model_testing.h"
@@ -33,7 +33,7 @@ Trainer make_trainer(const Kind& kind, const ProcessMesh& mesh, const Device& de
                     .dropout = 0.1,
                     .attention_dropout = 0.1};
   TrainingOptions training;
-  training.clip_norm = 0;  // the norm is summed in another order where gradients are shared out
+  training.clip_norm = 0;  // sharded gradients sum the norm in another order
   training.optimizer = kind.optimizer;
   return Trainer(
       make_decoder(options,
@@ -85,7 +85,7 @@ std::vector<Kind> kinds() {
           {.compute = DType::bf16, .reduction = DType::bf16, .optimizer = nesterov}};
 }
 
-TEST(Zero, TrainsToTheSameBits) {
+TEST(Zero, TrainingIsBitIdentical) {
   testing::for_each_layout({{.data = 2}, {.data = 4}, {.data = 2, .tensor = 2}},
                            [](const ProcessMesh& mesh) {
                              for (Kind kind : kinds()) {
@@ -100,8 +100,7 @@ TEST(Zero, TrainsToTheSameBits) {
                            });
 }
 
-// The weights of another rank are what that rank has.
-TEST(Zero, EveryRankHasTheSameWeights) {
+TEST(Zero, AllRanksHaveEqualWeights) {
   testing::for_each_layout({{.data = 4}}, [](const ProcessMesh& mesh) {
     for (int zero = 0; zero <= 2; ++zero) {
       const Values mine = train({.compute = DType::bf16, .zero = zero}, mesh).weights;
@@ -113,7 +112,7 @@ TEST(Zero, EveryRankHasTheSameWeights) {
   });
 }
 
-TEST(Zero, Bf16GradientsAreRoundedOnceAndSummed) {
+TEST(Zero, Bf16GradientReductionIsCloseAndReproducible) {
   testing::for_each_layout({{.data = 2}, {.data = 4}}, [](const ProcessMesh& mesh) {
     const Trained exact = train({}, mesh);
     const Trained rounded = train({.reduction = DType::bf16}, mesh);
@@ -124,7 +123,7 @@ TEST(Zero, Bf16GradientsAreRoundedOnceAndSummed) {
   });
 }
 
-// The sum of this rank's parameters by bytes, and what its trainer holds of each kind.
+// Bytes of each memory tag on this rank, during the second step.
 MemoryReport memory_of(const Kind& kind, const ProcessMesh& mesh) {
   const Device device = Device::cpu();
   Trainer trainer = make_trainer(kind, mesh, device);
@@ -138,7 +137,7 @@ MemoryCount of(const MemoryReport& report, MemoryTag tag) {
   return report.by_tag[static_cast<std::size_t>(tag)];
 }
 
-TEST(Zero, OptimizerBytesARankAreTheirShare) {
+TEST(Zero, OptimizerBytesShrinkWithReplicas) {
   const Kind kind = {.bucket_megabytes = 0.1, .width = 128};
   const MemoryCount whole = of(memory_of(kind, {}), MemoryTag::optimizer);
   testing::for_each_layout(
@@ -154,9 +153,9 @@ TEST(Zero, OptimizerBytesARankAreTheirShare) {
       });
 }
 
-TEST(Zero, NarrowComputeSharesTheMasters) {
+TEST(Zero, ShardsMasterWeightsWithNarrowCompute) {
   const Kind kind = {.compute = DType::bf16, .bucket_megabytes = 0.1, .width = 128};
-  const MemoryCount whole = of(memory_of(kind, {}), MemoryTag::weights);  // 4 + 2 bytes an element
+  const MemoryCount whole = of(memory_of(kind, {}), MemoryTag::weights);  // 4 + 2 bytes per element
   testing::for_each_layout({{.data = 2}, {.data = 4}}, [&](const ProcessMesh& mesh) {
     Kind shared = kind;
     shared.zero = 1;
@@ -166,7 +165,7 @@ TEST(Zero, NarrowComputeSharesTheMasters) {
   });
 }
 
-TEST(Zero, GradientsARankAreTheirShareAndTheBucketsUnderWay) {
+TEST(Zero, GradientBytesAreShardPlusPendingBuckets) {
   const Kind kind = {.bucket_megabytes = 0.1, .width = 128, .layers = 6};
   const MemoryCount whole = of(memory_of(kind, {}), MemoryTag::gradients);
   testing::for_each_layout({{.data = 2}, {.data = 4}}, [&](const ProcessMesh& mesh) {
@@ -175,16 +174,16 @@ TEST(Zero, GradientsARankAreTheirShareAndTheBucketsUnderWay) {
     const MemoryCount found = of(memory_of(shared, mesh), MemoryTag::gradients);
     const double share = static_cast<double>(whole.peak) / mesh.data.size();
     EXPECT_LE(static_cast<double>(found.live), 1.02 * share);
-    // Beside the share: a bucket that fills, one that is under way, the tied embedding and the
-    // vectors, which fill from the first op to the last.
+    // In addition to the shard: one bucket that fills, one in flight, the tied embedding and the
+    // vectors, which fill during the full pass.
     const double largest = 128 * 256 * 4;
     EXPECT_LE(static_cast<double>(found.peak), 1.02 * share + 4 * largest);
     EXPECT_LT(found.peak, whole.peak);
   });
 }
 
-// Tensor ranks have 15 and 16 rows of the table, about half of their elements.
-TEST(Zero, RanksThatFillABucketTogetherHaveTheSameOnes) {
+// The tensor ranks have 15 and 16 rows of the table, about half of their elements.
+TEST(Zero, TensorRanksHaveEqualBucketCounts) {
   testing::for_each_layout({{.tensor = 2, .sequence = true}}, [](const ProcessMesh& mesh) {
     Parameters parameters(testing::backend_device(), DType::f64, mesh, {.zero = 2});
     parameters.add("table", {31, 16}, 0, Initializer::constant(0), true);
@@ -196,8 +195,7 @@ TEST(Zero, RanksThatFillABucketTogetherHaveTheSameOnes) {
   });
 }
 
-// What all ranks save is each element once, whatever is shared out.
-TEST(Zero, TheRanksOwnEachElementOnce) {
+TEST(Zero, RanksSaveEachElementOnce) {
   testing::for_each_layout(
       {{},
        {.data = 2},

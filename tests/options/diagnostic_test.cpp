@@ -10,9 +10,9 @@
 namespace longspan::diagnostic_test {
 namespace {
 
-std::string refusal(std::vector<Diagnostic> complaints) {
+std::string refusal(std::vector<Diagnostic> errors) {
   try {
-    throw_if_any(std::move(complaints));
+    throw_if_any(std::move(errors));
   } catch (const ConfigurationError& error) {
     return error.what();
   }
@@ -20,39 +20,39 @@ std::string refusal(std::vector<Diagnostic> complaints) {
 }
 
 std::vector<Diagnostic> of_lines(int count) {
-  std::vector<Diagnostic> complaints;
+  std::vector<Diagnostic> errors;
   for (int line = count; line > 0; --line)
-    complaints.push_back({{"a.yaml", line, 1}, fmt::format("mistake {}", line)});
-  return complaints;
+    errors.push_back({{"a.yaml", line, 1}, fmt::format("mistake {}", line)});
+  return errors;
 }
 
-TEST(Complaints, TheFirstTwentyOfTheFileAreToldAndHowManyMoreThereAre) {
-  const std::string twenty = refusal(of_lines(20));
-  EXPECT_TRUE(twenty.starts_with("a.yaml:1:1: mistake 1\na.yaml:2:1: mistake 2\n"));
-  EXPECT_TRUE(twenty.ends_with("\na.yaml:20:1: mistake 20"));
-  EXPECT_EQ(refusal(of_lines(21)), twenty + "\nand 1 more error");
-  EXPECT_EQ(refusal(of_lines(20000)), twenty + "\nand 19980 more errors");
+TEST(Diagnostics, ReportsFirstFiftyAndCountsTheRest) {
+  const std::string fifty = refusal(of_lines(50));
+  EXPECT_TRUE(fifty.starts_with("a.yaml:1:1: mistake 1\na.yaml:2:1: mistake 2\n"));
+  EXPECT_TRUE(fifty.ends_with("\na.yaml:50:1: mistake 50"));
+  EXPECT_EQ(refusal(of_lines(51)), fifty + "\nand 1 more error");
+  EXPECT_EQ(refusal(of_lines(20000)), fifty + "\nand 19950 more errors");
   EXPECT_EQ(refusal({}), "");
 }
 
-TEST(Complaints, TheUnknownKeysThatAreToldHaveTheirSuggestion) {
+TEST(Diagnostics, SuggestsKeysForReportedUnknownKeys) {
   std::int64_t steps = 1;
   OptionTable table;
   table.add("training.max_steps", steps, "steps");
   std::vector<Assignment> assignments;
-  for (int line = 1; line <= 40; ++line)
+  for (int line = 1; line <= 70; ++line)
     assignments.push_back({fmt::format("training.max_step{:02}", line),
                            Assignment::Kind::scalar,
                            {{"1"}},
                            {"a", line, 1}});
   table.assign(assignments);
-  const std::string told = refusal(table.diagnostics());
+  const std::string reported = refusal(table.diagnostics());
   EXPECT_TRUE(
-      told.ends_with("\n"
-                     "a:20:1: training.max_step20: unknown key; did you mean "
-                     "\"training.max_steps\"?\n"
-                     "and 20 more errors"))
-      << told;
+      reported.ends_with("\n"
+                         "a:50:1: training.max_step50: unknown key; did you mean "
+                         "\"training.max_steps\"?\n"
+                         "and 20 more errors"))
+      << reported;
 }
 
 }  // namespace

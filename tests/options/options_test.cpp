@@ -55,7 +55,7 @@ std::string error_of(const std::vector<Assignment>& assignments) {
   return "no error";
 }
 
-TEST(Options, ValuesOfEveryTypeAreTaken) {
+TEST(OptionTable, AssignsValuesForEveryType) {
   Values values;
   OptionTable table = table_of(values);
   table.assign(std::vector<Assignment>{
@@ -82,7 +82,7 @@ TEST(Options, ValuesOfEveryTypeAreTaken) {
   EXPECT_EQ(table.place("data.path"), "run.yaml:4:1");
 }
 
-TEST(Options, AnAbsentOptionalIsNone) {
+TEST(OptionTable, NoneClearsOptional) {
   Values values;
   values.clip = 3;
   OptionTable table = table_of(values);
@@ -91,7 +91,7 @@ TEST(Options, AnAbsentOptionalIsNone) {
   EXPECT_FALSE(values.clip.has_value());
 }
 
-TEST(Options, TheCommandLineWinsAndTheLastOfItsOwn) {
+TEST(OptionTable, LastCommandLineValueOverridesFile) {
   Values values;
   OptionTable table = table_of(values);
   table.assign(std::vector<Assignment>{scalar("training.max_steps", "5")});
@@ -103,7 +103,7 @@ TEST(Options, TheCommandLineWinsAndTheLastOfItsOwn) {
   EXPECT_EQ(table.place("training.clip"), "default");
 }
 
-TEST(Options, EachMistakeHasItsSentence) {
+TEST(OptionTable, ReportsEachError) {
   const std::pair<Assignment, const char*> cases[] = {
       {scalar("training.max_steps", "abc"),
        R"(run.yaml:1:3: training.max_steps: expected an integer, at least 1, found "abc")"},
@@ -153,7 +153,7 @@ TEST(Options, EachMistakeHasItsSentence) {
   for (const auto& [assignment, message] : cases) EXPECT_EQ(error_of({assignment}), message);
 }
 
-TEST(Options, AllMistakesAreReportedInTheOrderOfTheFile) {
+TEST(OptionTable, ReportsAllErrorsInFileOrder) {
   EXPECT_EQ(error_of({from_set("data.mode", "x"),
                       scalar("training.max_steps", "9", 7),
                       scalar("training.max_steps", "4", 9),
@@ -163,12 +163,12 @@ TEST(Options, AllMistakesAreReportedInTheOrderOfTheFile) {
             "--set: data.mode: expected auto, never or always, found \"x\"");
 }
 
-TEST(Options, AnEmptySectionDoesNoHarm) {
+TEST(OptionTable, AcceptsEmptySection) {
   EXPECT_EQ(error_of({{"training", Assignment::Kind::nothing, {}, {"run.yaml", 1, 1}}}),
             "no error");
 }
 
-TEST(Options, ARequiredKeyMustBeGiven) {
+TEST(OptionTable, RejectsMissingRequiredKey) {
   std::string text;
   OptionTable table;
   table.add("data.train", text, "the book", required(), not_empty());
@@ -183,7 +183,7 @@ TEST(Options, ARequiredKeyMustBeGiven) {
   }
 }
 
-TEST(Options, AKeyFromElsewhereSaysWhose) {
+TEST(OptionTable, ReportsFamilyForForeignKey) {
   Values values;
   OptionTable table = table_of(values);
   table.note_other_family("model.adaptive_span.type", "requires model.family giraffe, found zebra");
@@ -198,7 +198,7 @@ TEST(Options, AKeyFromElsewhereSaysWhose) {
   }
 }
 
-TEST(Options, AConditionOverSeveralKeysIsReportedWhereOneWasGiven) {
+TEST(OptionTable, ReportsFailedCheckAtAssignedKey) {
   Values values;
   OptionTable table = table_of(values);
   int judged = 0;
@@ -218,7 +218,7 @@ TEST(Options, AConditionOverSeveralKeysIsReportedWhereOneWasGiven) {
   EXPECT_EQ(judged, 1);
 }
 
-TEST(Options, AConditionIsReportedAtTheKeyThatItBeginsWith) {
+TEST(OptionTable, ReportsFailedCheckAtFirstKeyInMessage) {
   Values values;
   OptionTable table = table_of(values);
   table.check({"training.clip", "training.max_steps"},
@@ -233,7 +233,7 @@ TEST(Options, AConditionIsReportedAtTheKeyThatItBeginsWith) {
   }
 }
 
-TEST(Options, AConditionIsNotJudgedOverAWrongValue) {
+TEST(OptionTable, SkipsCheckForInvalidValue) {
   Values values;
   OptionTable table = table_of(values);
   table.check({"training.max_steps"}, [] { return std::string("never said"); });
@@ -246,7 +246,7 @@ TEST(Options, AConditionIsNotJudgedOverAWrongValue) {
   }
 }
 
-TEST(Options, AWrongValueChangesNothing) {
+TEST(OptionTable, InvalidValueChangesNothing) {
   Values values;
   OptionTable table = table_of(values);
   table.assign(std::vector<Assignment>{
@@ -256,7 +256,7 @@ TEST(Options, AWrongValueChangesNothing) {
   EXPECT_EQ(values.sizes, (std::vector<std::int64_t>{1, 2}));
 }
 
-TEST(Options, WhatIsSetAndHasNoEffectIsAWarning) {
+TEST(OptionTable, WarnsAboutIgnoredKeys) {
   Values values;
   OptionTable table = table_of(values);
   for (const std::string key : {"data.mode", "model.sizes", "training.max_steps"})
@@ -279,7 +279,7 @@ TEST(Options, WhatIsSetAndHasNoEffectIsAWarning) {
   EXPECT_EQ(table.warnings(), std::vector<std::string>());
 }
 
-TEST(Options, DeclaringAKeyTwiceIsADefect) {
+TEST(OptionTable, RejectsConflictingDeclarations) {
   Values values;
   OptionTable table = table_of(values);
   EXPECT_THROW(table.add("training.max_steps", values.steps, ""), Failure);
@@ -288,7 +288,7 @@ TEST(Options, DeclaringAKeyTwiceIsADefect) {
   EXPECT_THROW(table.add("steps", values.steps, ""), Failure);
 }
 
-TEST(Options, ResolvedKeepsSectionsTogetherAndSaysWhereValuesCameFrom) {
+TEST(OptionTable, ResolvedGroupsSectionsAndReportsSources) {
   Values values;
   OptionTable table = table_of(values);
   table.assign(std::vector<Assignment>{scalar("training.optimizer.rate", "0.5", 9),
@@ -312,7 +312,7 @@ TEST(Options, ResolvedKeepsSectionsTogetherAndSaysWhereValuesCameFrom) {
             "  mode: auto                                  # default\n");
 }
 
-TEST(Options, TheReferenceHasEveryKey) {
+TEST(OptionTable, ReferenceContainsEveryKey) {
   Values values;
   std::string given;
   OptionTable table = table_of(values);
@@ -332,7 +332,7 @@ TEST(Options, TheReferenceHasEveryKey) {
   EXPECT_EQ(table.reference().size(), 10u);
 }
 
-TEST(Options, ValuesTellWhichKeysFixTheWeights) {
+TEST(OptionTable, ValuesReportKeysThatAffectWeights) {
   Values values;
   OptionTable table = table_of(values);
   for (const OptionValue& value : table.values()) {
@@ -340,7 +340,7 @@ TEST(Options, ValuesTellWhichKeysFixTheWeights) {
   }
 }
 
-TEST(Options, NamesTrueAndFalseMakeABoolean) {
+TEST(OptionTable, TrueAndFalseNamesMakeBoolean) {
   enum class Order : std::uint8_t { serial, parallel };
   Order order = Order::serial;
   OptionTable table;
@@ -358,7 +358,7 @@ TEST(Options, NamesTrueAndFalseMakeABoolean) {
   EXPECT_THROW(table.finish(), ConfigurationError);
 }
 
-TEST(Options, FormerKeyIsUnknownAndHintsAtItsNewName) {
+TEST(OptionTable, FormerKeyIsUnknownWithHint) {
   std::int64_t size = 1;
   std::string kinds = "full";
   const auto message = [&](const Assignment& assignment) {
@@ -375,14 +375,14 @@ TEST(Options, FormerKeyIsUnknownAndHintsAtItsNewName) {
             "\"model.attention.layer_types\"?");
 }
 
-TEST(OptionText, EditDistanceCountsASwapOnce) {
+TEST(EditDistance, CountsTranspositionOnce) {
   EXPECT_EQ(edit_distance("steps", "steps"), 0u);
   EXPECT_EQ(edit_distance("stpes", "steps"), 1u);
   EXPECT_EQ(edit_distance("", "abc"), 3u);
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
 }
 
-TEST(OptionText, LongTextsAreCutBetweenCharacters) {
+TEST(Quote, TruncatesBetweenCharacters) {
   std::string text(79, 'a');
   text += "\xc3\xa9xyz";
   EXPECT_EQ(quote(text), "\"" + std::string(79, 'a') + "...\"");

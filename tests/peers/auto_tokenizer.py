@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What AutoTokenizer of the package transformers makes of lines, for tests/launch/export_test.py.
+"""Encodes lines with AutoTokenizer of the package transformers, for tests/launch/export_test.py.
 
     python auto_tokenizer.py TEXT FOLDER...
 
-Prints an object: of each folder the ids, the special tokens by role, and a conversation by its chat template, where it has one.
+Prints an object: for each folder the ids, the special tokens by role and, with a chat template, a conversation.
 
 SPDX-License-Identifier: Apache-2.0
 """

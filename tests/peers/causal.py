@@ -2,13 +2,13 @@
 """Decoders of the package transformers, for tests/launch/import_test.py.
 
     python causal.py make FOLDER [KIND...]          small ones with random weights, each in FOLDER/KIND
-    python causal.py losses FOLDER FILE SEGMENT...  nats a token of the file's bytes in segments of so many tokens: JSON,
+    python causal.py losses FOLDER FILE SEGMENT...  nats per token of the bytes of the file, by segment length: JSON,
                                                     {KIND: {SEGMENT: loss}}
     python causal.py adapted MODEL ADAPTERS FILE SEGMENT
-                                                    the same of one model without and with adapters of the package peft:
+                                                    nats per token without and with adapters of the package peft: JSON,
                                                     {"before": loss, "adapted": loss}
 
-Segments longer than a table of positions are left out.
+Skips segments longer than a table of positions.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -61,11 +61,11 @@ def make_one(kind, folder):
     model = t.AutoModelForCausalLM.from_config(of(**values))
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            # Larger than they begin, so that every one of them is felt, and no bias is zero.
+            # Larger than the initial values, so that each weight affects the loss. No bias is zero.
             gain = ("norm" in name or "ln_" in name) and name.endswith("weight")
             weight.copy_(torch.randn_like(weight) * 0.15 + (1 if gain else 0))
     model.save_pretrained(folder)
-    # What older versions of the package say.
+    # The format of older versions of the package.
     if kind == "llama3":
         path = folder / "config.json"
         config = json.loads(path.read_text())

@@ -2,7 +2,7 @@
 """Encoders of the package transformers, for tests/launch/import_encoders_test.py.
 
     python labelled.py make FOLDER               small ones with random weights, each in FOLDER/KIND
-    python labelled.py losses FOLDER TEXTS TAGS IMAGES  nats a label of those that have a readout: JSON, {KIND: loss}
+    python labelled.py losses FOLDER TEXTS TAGS IMAGES  nats per label of the models with a head: JSON, {KIND: loss}
 
 TEXTS: a class, a tab and a text on every line. TAGS: a word, a tab and its tag on every line, an empty line after a sentence. IMAGES: JSON, [[CLASS, rows of
 pixels of the values of channels], ...].
@@ -45,7 +45,7 @@ KINDS = {
 
 
 def word_pieces():
-    """As BERT's."""
+    """A tokenizer as in BERT."""
     made = tokenizers.Tokenizer(models.WordPiece({piece: id for id, piece in enumerate(PIECES)}, unk_token="[UNK]"))
     made.normalizer = normalizers.BertNormalizer(lowercase=True)
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -55,7 +55,7 @@ def word_pieces():
 
 
 def byte_pairs():
-    """As RoBERTa's, with words that begin with a space."""
+    """A tokenizer as in RoBERTa, with words that start with a space."""
     special = ["<s>", "<pad>", "</s>", "<unk>"]
     names = special + sorted(pre_tokenizers.ByteLevel.alphabet()) + ["Ġt", "he", "Ġthe"]
     merges = [("Ġ", "t"), ("h", "e"), ("Ġt", "he")]
@@ -72,7 +72,7 @@ def make_one(kind, folder):
     model = of(config(**values))
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            # Larger than they begin, so that every one of them is felt, and no bias is zero.
+            # Larger than the initial values, so that each weight affects the loss. No bias is zero.
             gain = "norm" in name.lower() and name.endswith("weight")
             weight.copy_(torch.randn_like(weight) * 0.3 + (1 if gain else 0))
     model.save_pretrained(folder)
@@ -98,7 +98,7 @@ def losses(folder, texts, tags, images):
         of = getattr(t, json.loads((path / "config.json").read_text())["architectures"][0])
         model, loading = of.from_pretrained(path, output_loading_info=True)
         for kind in "missing_keys", "unexpected_keys", "mismatched_keys":
-            # Models of hidden words are exported as bodies, whose pooler they never had.
+            # Masked language models are exported as backbones and have no pooler.
             wrong = [name for name in loading.get(kind) or () if "masked" not in path.name or "pooler" not in str(name)]
             if wrong:
                 sys.exit(f"{path}: {kind}: {wrong}")

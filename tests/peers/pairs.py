@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Models of the package transformers that make texts of texts, for tests/launch/import_pairs_test.py.
+"""Encoder-decoders of the package transformers, for tests/launch/import_pairs_test.py.
 
     python pairs.py make FOLDER KINDS               small ones with random weights, each in FOLDER/KIND; KINDS: bart, t5
-    python pairs.py losses FOLDER SOURCES TARGETS   nats a token of each, teacher forced: JSON, {KIND: loss}
-    python pairs.py greedy FOLDER SOURCES BEYOND    what each says of every line, greedily: JSON, {KIND: [TEXT, ...]}
+    python pairs.py losses FOLDER SOURCES TARGETS   nats per token with teacher forcing: JSON, {KIND: loss}
+    python pairs.py greedy FOLDER SOURCES BEYOND    greedy output for every line: JSON, {KIND: [TEXT, ...]}
 
-BEYOND: a text has at most so many tokens more than its source.
+BEYOND: maximum number of tokens beyond the length of the source.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -34,7 +34,7 @@ KINDS = {
 
 
 def tokenizer(is_bart):
-    """Byte pairs; as BART's <s> ... </s>, as T5's ... </s>."""
+    """A BPE tokenizer; BART: <s> ... </s>, T5: ... </s>."""
     special = ["<s>", "<pad>", "</s>", "<unk>"] if is_bart else ["<pad>", "</s>", "<unk>"]
     names = special + sorted(pre_tokenizers.ByteLevel.alphabet()) + ["Ġt", "he", "Ġthe"]
     made = tokenizers.Tokenizer(models.BPE({name: id for id, name in enumerate(names)}, [("Ġ", "t"), ("h", "e"), ("Ġt", "he")]))
@@ -48,20 +48,20 @@ def tokenizer(is_bart):
     return made
 
 
-def make(folder, wanted):
+def make(folder, prefixes):
     for kind, (of, config, values) in KINDS.items():
-        if not kind.startswith(wanted):
+        if not kind.startswith(prefixes):
             continue
         torch.manual_seed(1)
         model = of(config(**values))
         if kind == "bart-scaled":
             model.generation_config.forced_bos_token_id = 0
         if kind == "t5-gated":
-            # Version 5 of the package shares the table all the same, unless another one is there.
+            # Version 5 of the package shares the table unless another one is set.
             model.lm_head.weight = torch.nn.Parameter(torch.empty(values["vocab_size"], values["d_model"]))
         with torch.no_grad():
             for name, weight in model.named_parameters():
-                # Larger than they begin, so that every one of them is felt, and no bias is zero.
+                # Larger than the initial values, so that each weight affects the loss. No bias is zero.
                 gain = "norm" in name.lower() and name.endswith("weight")
                 weight.copy_(torch.randn_like(weight) * 0.3 + (1 if gain else 0))
         model.save_pretrained(Path(folder) / kind)
@@ -97,13 +97,13 @@ def greedy(folder, sources, beyond):
     found = {}
     for kind, model, reads in opened(folder):
         config, texts = model.generation_config, []
-        # Longspan counts neither the end nor what every text begins with.
-        beside = sum(id is not None for id in (config.forced_bos_token_id, config.forced_eos_token_id))
+        # Longspan does not count forced first and last tokens.
+        extra = sum(id is not None for id in (config.forced_bos_token_id, config.forced_eos_token_id))
         for source in Path(sources).read_text().splitlines():
             ids = reads.encode(source).ids
-            said = model.generate(torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long), num_beams=1, use_cache=False,
-                                  do_sample=False, max_new_tokens=len(ids) + int(beyond) + beside)
-            texts.append(reads.decode(said[0].tolist(), skip_special_tokens=True))
+            output = model.generate(torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long), num_beams=1, use_cache=False,
+                                  do_sample=False, max_new_tokens=len(ids) + int(beyond) + extra)
+            texts.append(reads.decode(output[0].tolist(), skip_special_tokens=True))
         found[kind] = texts
     print(json.dumps(found))
 

@@ -1,4 +1,4 @@
-"""What TensorBoard makes of a folder of events, as JSON.
+"""Prints a directory of TensorBoard events as JSON.
 
     LONGSPAN_PEERS/bin/python tests/peers/tensorboard_reads.py RUN/tensorboard
 """

@@ -3,9 +3,9 @@
 
     python tokenizers_peer.py PROGRAM FOLDER [TEXT]
 
-Trains small ones of each kind on texts of its own, encodes characters of every Unicode block, random bytes and words (and
-TEXT, a large file, in pieces of some megabytes) with them and with PROGRAM, and ends with an error where ids or texts differ.
-Compares what PROGRAM trains with what the package does, too.
+Trains a small tokenizer of each kind, encodes characters of every Unicode block, random bytes and words (and TEXT, a
+large file, in pieces of some megabytes) with it and with PROGRAM, and fails if ids or decoded texts differ. Also
+compares tokenizers that PROGRAM trains with those of the package.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -18,7 +18,7 @@ import sys
 import time
 from pathlib import Path
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"  # seconds of one processor are compared
+os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the comparison is by processor time
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 END = r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -115,7 +115,7 @@ def tokenizers(corpus):
     content["normalizer"] = None
     content["pre_tokenizer"] = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
     yield "mistral", Tokenizer.from_str(json.dumps(content))
-    for fuses in (True, False):  # bytes that are not there
+    for fuses in (True, False):  # missing bytes
         gaps = json.loads(json.dumps(content))
         for byte in (0x80, 0xA9, 0xBF):
             gaps["model"]["vocab"][f"byte {byte} is missing"] = gaps["model"]["vocab"].pop(f"<0x{byte:02X}>")
@@ -145,7 +145,7 @@ def tokenizers(corpus):
 
 
 def clip(corpus, folder):
-    """vocab.json and merges.txt in the folder, and what they mean."""
+    """Writes vocab.json and merges.txt to the folder; returns their tokenizer."""
     trainer = trainers.BpeTrainer(vocab_size=1000, special_tokens=["<|startoftext|>", "<|endoftext|>"], show_progress=False,
                                   end_of_word_suffix="</w>", initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
     cuts = pre_tokenizers.Sequence([
@@ -154,7 +154,7 @@ def clip(corpus, folder):
     tokenizer = trained(models.BPE(unk_token="<|endoftext|>", end_of_word_suffix="</w>"), trainer, corpus,
                         normalizers.Sequence([normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "),
                                               normalizers.Lowercase()]), cuts)
-    # As its file has them: every byte at the end of a word too.
+    # The file of CLIP also contains every byte at the end of a word.
     content = json.loads(tokenizer.to_str())
     vocabulary = content["model"]["vocab"]
     for letter in sorted(pre_tokenizers.ByteLevel.alphabet()):
@@ -166,7 +166,7 @@ def clip(corpus, folder):
 
 
 class Comparison:
-    """Counts what PROGRAM makes of texts otherwise than the package."""
+    """Counts the differences between PROGRAM and the package."""
 
     def __init__(self, program, folder, large):
         self.program, self.folder = program, folder
@@ -178,7 +178,7 @@ class Comparison:
     def run(self, *arguments):
         return float(subprocess.run([self.program, *map(str, arguments)], capture_output=True, text=True, check=True).stdout)
 
-    def tell(self, what, same, more):
+    def report(self, what, same, more):
         self.wrong, self.compared = self.wrong + (not same), self.compared + 1
         print(f"{what}: {'the same' if same else 'DIFFERENT'}, {more}", flush=True)
 
@@ -192,15 +192,15 @@ class Comparison:
             decoded = (self.folder / "decoded").read_bytes().decode(errors="replace")
             same = ours == ids and decoded == tokenizer.decode(ids, skip_special_tokens=False)
             size = file.stat().st_size / 1e6
-            self.tell(f"{kind}, {name}", same,
+            self.report(f"{kind}, {name}", same,
                       f"{len(ids)} ids, {size / ours_seconds:.2f} MB/s; the package {size / seconds:.2f} MB/s")
 
     def training(self, kind, cut, vocabulary, text):
-        """With the package's rules: the most frequent pair, and of several the one of smaller ids."""
+        """Compares training. Rule of the package: the most frequent pair; among equals, the one with smaller ids."""
         source, path = self.folder / "train", self.folder / "trained.json"
         source.write_bytes(text.encode())
         ours_seconds = self.run("train", kind, cut, vocabulary, source, path)
-        ours = Tokenizer.from_file(str(path))  # which the package reads
+        ours = Tokenizer.from_file(str(path))  # must be readable by the package
         if kind == "bpe":
             trainer = trainers.BpeTrainer(vocab_size=vocabulary, min_frequency=2, special_tokens=["<|endoftext|>"],
                                           initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
@@ -218,11 +218,11 @@ class Comparison:
         seconds = time.process_time() - begin
         same = json.loads(ours.to_str())["model"] == json.loads(theirs.to_str())["model"]
         if kind == "wordpiece":
-            # The package numbers the letters within words in the order of a hash table, another one each time, and so
-            # takes another one of two pairs that are as frequent: of those that it takes nearly all are the same.
+            # The package numbers letters within words in the random order of a hash table, so its choice between
+            # equally frequent pairs varies. Nearly all pairs must be equal.
             mine, other = set(ours.get_vocab()), set(theirs.get_vocab())
             same = len(mine) == len(other) and len(mine - other) <= len(mine) // 50
-        self.tell(f"trained {kind}, {cut}, {vocabulary}", same, f"{ours_seconds:.2f} s of a processor; the package {seconds:.2f} s")
+        self.report(f"trained {kind}, {cut}, {vocabulary}", same, f"{ours_seconds:.2f} s of a processor; the package {seconds:.2f} s")
         self.encodings(f"trained {kind}, {cut}", ours, path)
 
 

@@ -27,9 +27,9 @@ MachineProfile measured(int ranks, int threads) {
           .most_trial = 1.25};
 }
 
-TEST(Machine, RanksThatShareWhatOneHadHaveAPartEach) {
+TEST(MachineProfile, DividesSpeedAmongMoreRanks) {
   const MachineProfile machine = shared_among(measured(1, 4), 8, 1);
-  EXPECT_EQ(machine.flops, 10);  // of 4 cores' speed an eighth, though 1 of 4 threads
+  EXPECT_EQ(machine.flops, 10);  // one eighth of 4 cores, although with 1 of 4 threads
   EXPECT_EQ(machine.bf16_flops, 20);
   EXPECT_EQ(machine.f16_flops, 5);
   EXPECT_EQ(machine.memory_bandwidth, 2);
@@ -38,25 +38,25 @@ TEST(Machine, RanksThatShareWhatOneHadHaveAPartEach) {
   EXPECT_EQ(shared_among(measured(1, 4), 2, 2).flops, 40);
 }
 
-TEST(Machine, FewerRanksOfMoreThreadsHaveMoreEach) {
+TEST(MachineProfile, ScalesSpeedForFewerRanks) {
   EXPECT_EQ(shared_among(measured(4, 1), 1, 4).flops, 320);
   EXPECT_EQ(shared_among(measured(4, 1), 2, 2).flops, 160);
   EXPECT_EQ(shared_among(measured(4, 1), 2, 2).bandwidth, 16);
 }
 
-TEST(Machine, ARankOfFewThreadsHasTheirPart) {
+TEST(MachineProfile, ScalesSpeedWithThreadsPerRank) {
   EXPECT_EQ(shared_among(measured(1, 4), 1, 1).flops, 20);
   EXPECT_EQ(shared_among(measured(4, 1), 1, 1).flops, 80);
   EXPECT_EQ(shared_among(measured(2, 2), 2, 2).flops, 80);
 }
 
-TEST(Machine, EachDtypeHasASpeedOfItsOwn) {
+TEST(MachineProfile, SpeedDependsOnDtype) {
   EXPECT_EQ(measured(1, 1).flops_of(DType::f32), 80);
   EXPECT_EQ(measured(1, 1).flops_of(DType::bf16), 160);
   EXPECT_EQ(measured(1, 1).flops_of(DType::f16), 40);
 }
 
-TEST(Machine, IsReadAsItWasWritten) {
+TEST(MachineProfile, RoundTripsThroughFile) {
   const TemporaryFile file("");
   write_machine(measured(3, 5), file.path());
   const MachineProfile machine = read_machine(file.path());
@@ -75,7 +75,7 @@ TEST(Machine, IsReadAsItWasWritten) {
             std::string::npos);
 }
 
-TEST(Machine, WhatCannotBeReadOrWrittenSaysWhy) {
+TEST(MachineProfile, ReportsWhyFileCannotBeReadOrWritten) {
   const TemporaryFile file("{\"name\": ");
   const auto problem = [](const std::string& path) {
     return sentence_of<DataError>([&] { read_machine(path); });
@@ -89,7 +89,7 @@ TEST(Machine, WhatCannotBeReadOrWrittenSaysWhy) {
       "/proc/nowhere/machine.json: cannot be written: No such file or directory");
 }
 
-TEST(Machine, ThreadsLeftAreThoseOfTheClosestLimit) {
+TEST(ThreadsLeft, FollowsTightestCgroupLimit) {
   const std::filesystem::path root =
       std::filesystem::temp_directory_path() / fmt::format("longspan-groups-{}", getpid());
   const auto put = [&](const std::string& group, const char* most, const char* now) {

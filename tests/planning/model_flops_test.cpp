@@ -15,7 +15,7 @@ namespace {
 constexpr std::int64_t vocabulary = 13;
 constexpr std::int64_t batch = 3, segment = 96;
 
-// heads * head_width is not the width.
+// heads * head_width differs from width.
 ModelOptions options_of(std::vector<std::string> kinds = {"full"}) {
   ModelOptions common = {.layers = 2, .width = 16, .heads = 4, .head_width = 6, .feed_forward = 40};
   common.attention.kinds = std::move(kinds);
@@ -73,8 +73,8 @@ void expect_decoder(const DecoderOptions& options, double forward, double backwa
   expect_count(count_of(settings_of(decoder_body(options))), forward, backward);
 }
 
-// Literal numbers here and below are those that were counted by formulas before steps were walked.
-TEST(ModelFlops, OfADecodersKindsOfAttention) {
+// Literal counts here and below come from closed formulas, not from ModelFlops.
+TEST(ModelFlops, CountsEachAttentionType) {
   expect_decoder(decoder_of({"full"}), 6045696, 12091392);
   expect_decoder(decoder_of({"sliding_window"}), 4404096, 8808192);
   expect_decoder(decoder_of({"strided"}), 3557376, 7114752);
@@ -82,7 +82,7 @@ TEST(ModelFlops, OfADecodersKindsOfAttention) {
   expect_decoder(decoder_of({"sliding_window+global_local"}), 4447296, 8894592);
   expect_decoder(decoder_of({"lsh"}), 4746240, 9492480);
   expect_decoder(decoder_of({"lsh", "full"}), 5395968, 10791936);
-  // Of causal's, the scores are left out: 2 layers, 3 rows, 4 heads of 6 features, 96 positions.
+  // A state replaces the causal scores: 2 layers, 3 rows, 4 heads of 6 features, 96 positions.
   const double scores = 2.0 * 3 * 4 * (96.0 * 97 / 2) * 2 * (6 + 6);
   const double states = 2.0 * 3 * 4 * 96 * 4 * 6 * 6;
   const double linear = 6045696 - scores + states;
@@ -93,7 +93,7 @@ TEST(ModelFlops, OfADecodersKindsOfAttention) {
   expect_decoder(global, 5774400, 11548800);
 }
 
-TEST(ModelFlops, OfAReversibleStackAndOfAnUntiedTableAreTheSame) {
+TEST(ModelFlops, DoesNotDependOnReversibilityOrTying) {
   for (const bool tied : {false, true})
     for (const ResidualKind residual : {ResidualKind::plain, ResidualKind::reversible}) {
       DecoderOptions options = decoder_of({"lsh", "full"});
@@ -104,9 +104,9 @@ TEST(ModelFlops, OfAReversibleStackAndOfAnUntiedTableAreTheSame) {
     }
 }
 
-// Layer 1 of 2 has two heads in the first quarter of 1000 steps, the last one a second all the
-// time.
-TEST(ModelFlops, OfHeadsOfInnerLayersAsLongAsTheyAreRead) {
+// Layer 1 of 2 has two heads in the first quarter of 1000 steps. The last layer always has a
+// second head.
+TEST(ModelFlops, CountsAuxiliaryHeadsWhileActive) {
   DecoderOptions options = decoder_of({"full"});
   options.auxiliary = {.inner = AuxiliaryLossOptions::Inner::drop, .targets = 2};
   ModelFlops needed(settings_of(decoder_body(options)), vocabulary);
@@ -128,7 +128,7 @@ void expect_transformer_xl(const TransformerXlOptions& options,
   expect_count(count_of(settings, remembered), forward, backward);
 }
 
-TEST(ModelFlops, OfATransformerXlWithAnyMemory) {
+TEST(ModelFlops, CountsTransformerXlWithAnyMemory) {
   TransformerXlOptions causal = transformer_xl_of({"full"});
   TransformerXlOptions strided = transformer_xl_of({"strided"});
   expect_transformer_xl(causal, 0, 7534080, 14920704);
@@ -139,7 +139,7 @@ TEST(ModelFlops, OfATransformerXlWithAnyMemory) {
   causal.same_length = strided.same_length = true;
   expect_transformer_xl(causal, 64, 9507840, 18180096);
   expect_transformer_xl(strided, 64, 4531200, 8226816);
-  // Norms before the projections want the gradient of the memory's rows.
+  // Norms before the projections require the gradient of the memory's rows.
   causal.common.norm = NormPosition::pre;
   expect_transformer_xl(causal, 64, 9507840, 18769920);
   causal.common.tied_embeddings = false;
@@ -147,7 +147,7 @@ TEST(ModelFlops, OfATransformerXlWithAnyMemory) {
   expect_transformer_xl(causal, 64, 9507840, 18769920);
 }
 
-TEST(ModelFlops, OfADecoderCountedByHand) {
+TEST(ModelFlops, MatchesManualCountForDecoder) {
   DecoderOptions options;
   options.common = {.layers = 1, .width = 4, .heads = 2, .head_width = 3, .feed_forward = 10};
   const double projections = 4 * 2 * 6 * 4 * 6;  // q, k, v, out: 6 rows, width 4, 2 heads of 3
@@ -158,7 +158,7 @@ TEST(ModelFlops, OfADecoderCountedByHand) {
   ModelFlops needed(settings_of(decoder_body(options)), 7);
   expect_count(needed.of(stream_fields(2, 3), 1, 0).value(), forward, 2 * forward);
   expect_count(needed.of(stream_fields(1, 3), 2, 0).value(), forward, 2 * forward);
-  // Gates multiply all rows with six square matrices or with one, twice in a layer.
+  // Gates multiply all rows by six square matrices or by one, twice per layer.
   options.common.norm = NormPosition::pre;
   options.common.residual = ResidualKind::gated;
   for (const auto& [kind, matrices] :
@@ -170,8 +170,8 @@ TEST(ModelFlops, OfADecoderCountedByHand) {
   }
 }
 
-// A pair also meets the key and the value of its distance.
-TEST(ModelFlops, OfRelativePositionsCountedByHand) {
+// Each pair also uses the key and the value of its relative position.
+TEST(ModelFlops, MatchesManualCountForRelativePositions) {
   DecoderOptions options = decoder_of({"full"});
   options.positions.kind = PositionEmbeddingType::relative;
   const double pairs = 2.0 * batch * 4 * (segment * (segment + 1) / 2);  // layers, rows, heads
@@ -179,7 +179,7 @@ TEST(ModelFlops, OfRelativePositionsCountedByHand) {
   expect_decoder(options, forward, 2 * forward);
 }
 
-TEST(ModelFlops, OfATransformerXlCountedByHand) {
+TEST(ModelFlops, MatchesManualCountForTransformerXl) {
   TransformerXlOptions options;
   options.common = {.layers = 1, .width = 4, .heads = 2, .head_width = 3, .feed_forward = 10};
   options.memory = 4;
@@ -199,16 +199,16 @@ TEST(ModelFlops, OfATransformerXlCountedByHand) {
         .value();
   };
   options.common.norm = NormPosition::post;
-  // Of the keys and values all rows give weights their gradient, but only the 6 new rows have one.
+  // Keys and values: all rows add to the gradient of weights; only the 6 new rows receive one.
   const double of_new_rows = 2 * 2 * 6 * 4 * 6;
   expect_count(count(), forward, of_others + keys_and_values + of_new_rows);
-  // Before the projections a norm whose weights want the gradient of the memory rows too.
+  // The norm before the projections requires the gradient of the memory rows too.
   options.common.norm = NormPosition::pre;
   expect_count(count(), forward, of_others + 2 * keys_and_values);
 }
 
-// Which keys a causal query meets is random: of two chunks half are earlier, beside itself.
-TEST(ModelFlops, OfCausalLshAreThoseOfEarlierKeysAndLinearInTheLength) {
+// Keys of a causal query are random: half of two chunks are earlier, plus the query itself.
+TEST(ModelFlops, CausalLshIsLinearInLength) {
   const auto scores = [](std::int64_t time, std::int64_t chunk) {
     const auto forward = [&](const std::string& kind) {
       DecoderOptions options = decoder_of({kind});
@@ -217,7 +217,7 @@ TEST(ModelFlops, OfCausalLshAreThoseOfEarlierKeysAndLinearInTheLength) {
           .of(stream_fields(1, time), 1, 0)
           ->forward;
     };
-    // Two layers, of which each has a projection less.
+    // Two layers, each with one projection fewer.
     const auto tokens = static_cast<double>(time);
     const double causal = 2 * 2 * (24 + 24) * tokens * (tokens + 1) / 2;
     return forward("lsh") - (forward("full") - causal - 2 * 2 * 16 * 24 * tokens);
@@ -227,8 +227,8 @@ TEST(ModelFlops, OfCausalLshAreThoseOfEarlierKeysAndLinearInTheLength) {
   EXPECT_EQ(scores(100, 64), 2 * 2 * (24 + 24) * 100.0 * 101 / 2);
 }
 
-// Source and target of unlike lengths: encoder, decoder and what it looks at.
-TEST(ModelFlops, OfAnEncoderDecoderCountedByHand) {
+// Source and target of different lengths: encoder, decoder and cross-attention.
+TEST(ModelFlops, MatchesManualCountForEncoderDecoder) {
   EncoderDecoderOptions options;
   options.common = {.layers = 1,
                     .width = 4,
@@ -251,7 +251,7 @@ TEST(ModelFlops, OfAnEncoderDecoderCountedByHand) {
   expect_count(found, forward, 2 * forward);
 }
 
-TEST(ModelFlops, LayoutsAndMemoryModesDoNotMatter) {
+TEST(ModelFlops, DoesNotDependOnLayoutOrMemoryMode) {
   TransformerXlOptions options = transformer_xl_of({"full"});
   RunConfig settings = settings_of(transformer_xl_body(options));
   settings.data.batch = 4;
@@ -269,8 +269,8 @@ TEST(ModelFlops, LayoutsAndMemoryModesDoNotMatter) {
   EXPECT_EQ(full({.data = 2, .tensor = 2}), alone);
 }
 
-// Its tiles are a triangle of columns, whose lists no machine would hold.
-TEST(ModelFlops, OfFixedAttentionAreCountedAtAnyLength) {
+// Tiles form a triangle of columns, too many to list.
+TEST(ModelFlops, CountsFixedAttentionAtAnyLength) {
   DecoderOptions options;
   options.common = {.layers = 1, .width = 4, .heads = 1, .feed_forward = 4};
   options.common.attention = {.kinds = {"fixed"}, .stride = 128, .summary = 8};
@@ -284,8 +284,8 @@ TEST(ModelFlops, OfFixedAttentionAreCountedAtAnyLength) {
   EXPECT_EQ(needed.of(stream_fields(1, time), 1, 0)->forward, time * rows + pairs * 2 * (4 + 4));
 }
 
-// A rank asks in every step.
-TEST(ModelFlops, OfATallModelAreWalkedInAMoment) {
+// Every rank counts in every step.
+TEST(ModelFlops, CountsDeepModelWithin50Milliseconds) {
   if (testing::sanitized) GTEST_SKIP() << "sanitizers take most of the time";
   TransformerXlOptions options;
   options.common = {.layers = 24, .width = 1024, .heads = 16, .feed_forward = 4096};
@@ -301,7 +301,7 @@ TEST(ModelFlops, OfATallModelAreWalkedInAMoment) {
     return static_cast<double>(ticks) / CLOCKS_PER_SEC;
   };
   EXPECT_LT(seconds(walked - begin), 0.05);
-  EXPECT_LT(seconds(asked - walked), 0.05);  // a thousand times
+  EXPECT_LT(seconds(asked - walked), 0.05);  // 1000 calls
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a plan says a rank will hold of pairs, against a run of batches that they can have.
+// Predicted memory of a rank on pairs against runs on allowed batches.
 #include "framework/planning/plan.h"
 #include "framework/trainer/trainer.h"
 #include "models/encoder_decoder.h"
@@ -9,7 +9,7 @@ namespace longspan::pairs_plan_mesh_test {
 namespace {
 
 constexpr std::int64_t tokens_of_batch = 1024;
-constexpr std::int64_t longest_columns = 128;  // of a side: 127 tokens and one around a sentence
+constexpr std::int64_t longest_columns = 128;  // per side: 127 tokens and one special token
 
 RunConfig settings_of(const EncoderDecoderOptions& options) {
   RunConfig settings;
@@ -34,7 +34,7 @@ EncoderDecoderOptions options_of(CrossAttentionMapping wiring) {
   return options;
 }
 
-// Every row as long as can be, and as many rows as a rank may have.
+// A batch with a rank's maximum number of rows, each of maximum length.
 Batch full_batch(int step, const BatchShape& shape, const ProcessMesh& mesh, const Device& device) {
   const std::int64_t ranks = mesh.data.size();
   const std::int64_t rows = (shape.rows + ranks - 1) / ranks;
@@ -44,7 +44,7 @@ Batch full_batch(int step, const BatchShape& shape, const ProcessMesh& mesh, con
   batch.first_row = rows * mesh.data_coordinate();
   batch.fields =
       testing::pair_fields(lengths, columns, static_cast<std::uint64_t>(step), batch.first_row);
-  // Counted with what the run holds.
+  // Copied to the run's allocator, which counts its memory.
   for (auto& [name, field] : batch.fields)
     field = Tensor::from<std::int64_t>(
         field.span<std::int64_t>(), field.shape(), device, MemoryTag::workspace);
@@ -54,8 +54,8 @@ Batch full_batch(int step, const BatchShape& shape, const ProcessMesh& mesh, con
   return batch;
 }
 
-// Short and long sides, as many rows of them as the budget has room for; among them 5 and 9, of
-// which one of two ranks has more than half.
+// Short and long sides, with as many rows as the token budget permits. Two ranks share 5 and 9
+// rows unevenly.
 std::vector<BatchShape> allowed_shapes() {
   std::vector<BatchShape> shapes;
   for (const Lengths& sides :
@@ -72,7 +72,7 @@ MemoryReport measured(const RunConfig& settings,
                   settings.training,
                   Random(1),
                   settings.precision);
-  // What the loader holds beside the batch in use.
+  // Batches that the loader prefetches, in addition to the one in use.
   std::vector<Batch> ahead;
   for (int i = 0; i < 3; ++i) ahead.push_back(full_batch(i, shapes.back(), mesh, device));
   std::int64_t reserved = 0;
@@ -83,7 +83,7 @@ MemoryReport measured(const RunConfig& settings,
   }
   MemoryReport report = device.allocator().report();
   report.reserved = reserved;
-  // A plan is about the rank that holds most.
+  // A plan predicts the rank with the most memory.
   for (MemoryCount& tag : report.by_tag)
     tag.peak = mesh.world.all_reduce(tag.peak, Reduction::maximum);
   report.total.peak = mesh.world.all_reduce(report.total.peak, Reduction::maximum);
@@ -91,7 +91,7 @@ MemoryReport measured(const RunConfig& settings,
   return report;
 }
 
-// The plan knows of the shapes, or only what the keys allow.
+// The plan receives the batch shapes `known`, or only the limits of the keys if it is empty.
 void expect_predicted(const RunConfig& settings,
                       const std::vector<BatchShape>& known,
                       const ProcessMesh& mesh) {
@@ -100,10 +100,10 @@ void expect_predicted(const RunConfig& settings,
   const MemoryReport plan = plan_step(settings, mesh.shape, ids, Processor::cpu).memory;
   const MemoryReport truth = measured(settings, known.empty() ? allowed_shapes() : known, mesh);
   const auto near =
-      [](std::int64_t found, std::int64_t wanted, double share, std::string_view what) {
+      [](std::int64_t found, std::int64_t expected, double tolerance, std::string_view what) {
         EXPECT_NEAR(static_cast<double>(found),
-                    static_cast<double>(wanted),
-                    share * static_cast<double>(wanted))
+                    static_cast<double>(expected),
+                    tolerance * static_cast<double>(expected))
             << what;
       };
   for (const MemoryTag tag :
@@ -147,14 +147,14 @@ void expect_all_predicted(const std::vector<BatchShape>& known,
   });
 }
 
-TEST(PairsPlan, PredictsTheMemoryOfTheLargestBatch) {
+TEST(PairsPlan, PredictsMemoryForLargestBatch) {
   expect_all_predicted(
       {},
       {{}, {.data = 2}, {.data = 2, .tensor = 2}, {.context = 2}, {.tensor = 2, .sequence = true}});
 }
 
-TEST(PairsPlan, PredictsTheMemoryOfBatchesThatAreKnown) {
-  // Long sources and short targets, and the other way round.
+TEST(PairsPlan, PredictsMemoryForKnownBatches) {
+  // Long sources with short targets, and the reverse.
   expect_all_predicted({{9, {96, 8}}, {5, {64, 16}}, {7, {32, 24}}}, {{}, {.data = 2}});
   expect_all_predicted({{9, {8, 96}}, {8, {16, 104}}}, {{}, {.data = 2}});
 }

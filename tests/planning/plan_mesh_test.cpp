@@ -1,4 +1,4 @@
-// What a plan says a rank will hold, against what a rank holds.
+// Predicted memory of a rank against its measured memory.
 #include <cstdlib>
 
 #include "framework/planning/plan.h"
@@ -64,7 +64,7 @@ RunConfig transformer_xl(const std::function<void(RunConfig&, ModelOptions&)>& c
   return settings;
 }
 
-// Positions take all steps, which is what a plan is for.
+// Positions take all steps, the maximum that a plan assumes.
 RunConfig universal(RecurrenceType count, RecomputeGranularity recompute) {
   RunConfig settings = base();
   settings.memory.recompute_granularity = recompute;
@@ -86,7 +86,7 @@ RunConfig with_spans(SpanKind kind) {
   return settings;
 }
 
-// In the first step all inner layers have their losses.
+// All inner layers have a loss in the first step.
 RunConfig with_inner_losses() {
   RunConfig settings = base();
   DecoderOptions options;
@@ -191,7 +191,7 @@ Batch batch_of(int step, const ProcessMesh& mesh, const Device& device) {
       streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.global_batch_size");
   Batch batch = testing::batch_of_rows(
       testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step)), range);
-  // Counted with what the run holds.
+  // Copied to the run's allocator, which counts its memory.
   for (auto& [name, field] : batch.fields)
     field = Tensor::from<std::int64_t>(
         field.span<std::int64_t>(), field.shape(), device, MemoryTag::workspace);
@@ -199,7 +199,7 @@ Batch batch_of(int step, const ProcessMesh& mesh, const Device& device) {
   return batch;
 }
 
-// Peaks of a run that fills its memory, with the batches that a loader reads ahead.
+// Peak memory of a run, with the batches that a loader prefetches.
 MemoryReport measured(const RunConfig& settings, const ProcessMesh& mesh) {
   const Device device = Device::cpu();
   Trainer trainer(settings.make_model(model_setting(settings, testing::vocabulary, mesh, device)),
@@ -210,7 +210,7 @@ MemoryReport measured(const RunConfig& settings, const ProcessMesh& mesh) {
   for (int step = 0; step < 4; ++step) batches.push_back(batch_of(step, mesh, device));
   for (const Batch& batch : batches) trainer.step(batch);
   MemoryReport report = device.allocator().report();
-  // A plan is about the rank that holds most.
+  // A plan predicts the rank with the most memory.
   for (MemoryCount& tag : report.by_tag)
     tag.peak = mesh.world.all_reduce(tag.peak, Reduction::maximum);
   report.total.peak = mesh.world.all_reduce(report.total.peak, Reduction::maximum);
@@ -226,28 +226,28 @@ void expect_predicted(const RunConfig& settings, const ProcessMesh& mesh) {
   const MemoryReport plan =
       plan_step(settings, mesh.shape, testing::vocabulary, Processor::cpu).memory;
   const MemoryReport truth = measured(settings, mesh);
-  // Sums under way may hold two more of the buckets that ZeRO 2 lets go, here a matrix each.
+  // Reductions in flight may hold two more buckets with ZeRO 2, here one matrix each.
   const double in_flight = settings.parallel.zero == 2 ? 2.0 * 512 * 128 * 4 : 0;
   for (const MemoryTag tag : {MemoryTag::weights, MemoryTag::gradients, MemoryTag::optimizer}) {
-    const auto wanted = static_cast<double>(count_of_tag(truth, tag).peak);
+    const auto expected = static_cast<double>(count_of_tag(truth, tag).peak);
     EXPECT_NEAR(static_cast<double>(count_of_tag(plan, tag).peak),
-                wanted,
-                0.02 * wanted + (tag == MemoryTag::gradients ? in_flight : 0))
+                expected,
+                0.02 * expected + (tag == MemoryTag::gradients ? in_flight : 0))
         << name_of(tag);
   }
   for (const MemoryTag tag : {MemoryTag::activations, MemoryTag::recurrent_state}) {
-    const auto wanted = static_cast<double>(count_of_tag(truth, tag).peak);
-    EXPECT_NEAR(static_cast<double>(count_of_tag(plan, tag).peak), wanted, 0.05 * wanted)
+    const auto expected = static_cast<double>(count_of_tag(truth, tag).peak);
+    EXPECT_NEAR(static_cast<double>(count_of_tag(plan, tag).peak), expected, 0.05 * expected)
         << name_of(tag);
   }
   const auto total = static_cast<double>(truth.total.peak);
   EXPECT_NEAR(static_cast<double>(plan.total.peak), total, 0.03 * total);
-  // What decides whether a run fits. Which products the library gives scratch is its own affair.
+  // Reserved memory decides whether a run fits. It includes scratch that depends on the library.
   const auto reserved = static_cast<double>(truth.reserved);
   EXPECT_NEAR(static_cast<double>(plan.reserved), reserved, 0.1 * reserved + in_flight);
 }
 
-// Every `each`-th of the cases, from number `first` on.
+// Every `each`-th of the cases, starting at number `first`.
 void expect_predicted(const MeshShape& layout, std::size_t first, std::size_t each) {
   const std::vector<Case> all = cases();
   testing::for_each_layout({layout}, [&](const ProcessMesh& mesh) {
@@ -267,21 +267,21 @@ void expect_predicted(const MeshShape& layout, std::size_t first, std::size_t ea
   });
 }
 
-// Of several layouts each has half of the cases, unless LONGSPAN_ALL asks for all. Of the tests
-// below both halves meet ranks of data, tensor, context and sequence.
+// Each of several layouts runs half of the cases, or all of them if LONGSPAN_ALL is set. In the
+// tests below both halves cover data, tensor, context and sequence ranks.
 void expect_all_predicted(const std::vector<MeshShape>& layouts) {
   const bool all = layouts.size() == 1 || std::getenv("LONGSPAN_ALL") != nullptr;
   for (std::size_t i = 0; i < layouts.size(); ++i)
     expect_predicted(layouts[i], all ? 0 : i % 2, all ? 1 : 2);
 }
 
-TEST(Plan, PredictsTheMemoryOfOneProcess) { expect_all_predicted({{}}); }
+TEST(Plan, PredictsMemoryForOneProcess) { expect_all_predicted({{}}); }
 
-TEST(Plan, PredictsTheMemoryOfDataAndTensorRanks) {
+TEST(Plan, PredictsMemoryForDataAndTensorRanks) {
   expect_all_predicted({{.data = 2}, {.data = 2, .tensor = 2}});
 }
 
-TEST(Plan, PredictsTheMemoryOfRanksThatShareTime) {
+TEST(Plan, PredictsMemoryForContextAndSequenceRanks) {
   expect_all_predicted({{.context = 2},
                         {.context = 2, .tensor = 2, .sequence = true},
                         {.tensor = 2, .sequence = true},

@@ -22,9 +22,9 @@ RunConfig settings_of(std::int64_t batch, std::int64_t segment, const ModelOptio
   return settings;
 }
 
-// Of a causal sequence in pieces from both ends every rank has the same work, however many
-// meetings round the ring it is made of.
-TEST(Plan, TheWorkOfContextRanksAddsUp) {
+// Context ranks hold pieces from both ends of a causal sequence, so each has equal work in any
+// number of ring steps.
+TEST(Plan, ContextRanksShareWorkEvenly) {
   const RunConfig settings = settings_of(2, 4096, {.layers = 2, .width = 32, .heads = 4});
   const StepPlan alone = plan_step(settings, {}, vocabulary, Processor::cpu);
   for (const int context : {2, 4, 16, 64}) {
@@ -33,16 +33,16 @@ TEST(Plan, TheWorkOfContextRanksAddsUp) {
   }
 }
 
-// Of this process, on one core.
+// CPU seconds of planning for `ranks` ranks, on one core.
 double seconds_for(const RunConfig& settings, int ranks, std::size_t& found) {
   const std::clock_t begin = std::clock();
   found = plan_layouts(settings, ranks, known_gpus().front(), vocabulary).fitting.size();
   return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
 }
 
-TEST(Plan, AnswersForThousandsOfRanksInASecond) {
+TEST(Plan, PlansFor4096RanksWithinOneSecond) {
   if (testing::sanitized) GTEST_SKIP() << "sanitizers take most of the time";
-  // A model of today's size, and a million tokens whose windows and columns go round the ring.
+  // A large model, and a sequence of a million tokens with local and strided attention.
   const RunConfig large = settings_of(512, 8192, {.layers = 24, .width = 2048, .heads = 16});
   ModelOptions local = {.layers = 4,
                         .width = 256,

@@ -1,4 +1,4 @@
-// Texts of all ranks on the first.
+// Gathers text from all ranks on the first.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -8,12 +8,12 @@
 namespace longspan::gather_text_mesh_test {
 namespace {
 
-TEST(GatherText, TheFirstRankTakesTheBlocksOfAllInTurn) {
+TEST(GatherText, FirstRankReceivesBlocksInRankOrder) {
   for (const int ranks : {1, 2, 4})
     testing::on_ranks(ranks, [&](const Communicator& group) {
-      // Rank r has r blocks of different lengths, and the first one two.
+      // Rank r has r blocks of different lengths; rank 0 has two.
       int left = group.rank() == 0 ? 2 : group.rank();
-      std::string taken;
+      std::string received;
       gather_text(
           group,
           [&] {
@@ -24,12 +24,12 @@ TEST(GatherText, TheFirstRankTakesTheBlocksOfAllInTurn) {
           },
           [&](std::string_view block) {
             EXPECT_EQ(group.rank(), 0);
-            taken += fmt::format("{}{} ", block.front(), block.size());
+            received += fmt::format("{}{} ", block.front(), block.size());
           });
       EXPECT_EQ(left, 0);
       const std::string of_all = "a1001 a1 b1 c1001 c1 d2001 d1001 d1 ";
       const std::size_t length = ranks == 1 ? 9 : ranks == 2 ? 12 : of_all.size();
-      EXPECT_EQ(taken, group.rank() == 0 ? of_all.substr(0, length) : "");
+      EXPECT_EQ(received, group.rank() == 0 ? of_all.substr(0, length) : "");
     });
 }
 

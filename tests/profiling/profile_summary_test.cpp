@@ -1,4 +1,4 @@
-// Spans added up by what they are.
+// Sums of spans by kind, name and layer.
 #include "framework/profiling/profile_summary.h"
 
 #include <fmt/format.h>
@@ -8,16 +8,16 @@ namespace longspan::profile_summary_test {
 namespace {
 
 std::int64_t moment = 0;
-std::int64_t told_clock() { return moment; }
+std::int64_t fake_clock() { return moment; }
 
 void multiply(std::int64_t nanoseconds) {
   const Span span({.kind = ActivityKind::kernel, .place = std::source_location::current()});
   moment += nanoseconds;
 }
 
-// A step of two layers, the second one within itself once more.
+// Two steps of two layers. Each layer contains a nested span of itself.
 RecordedSpans some_steps() {
-  Timeline timeline(1000, told_clock);
+  Timeline timeline(1000, fake_clock);
   timeline.start();
   const TimelineScope here(&timeline);
   for (std::uint64_t step = 1; step <= 2; ++step) {
@@ -37,7 +37,7 @@ RecordedSpans some_steps() {
   return timeline.stop();
 }
 
-TEST(ProfileSummary, AddUpWhatIsAlikeInLikeLayers) {
+TEST(ProfileSummary, SumsEqualSpansAcrossLayers) {
   const ProfileSummary lines = lines_of(some_steps());
   const ProfileTotals& kernel = lines.at({"kernel", "multiply", "layers/*/attention"});
   EXPECT_EQ(kernel.calls, 4);
@@ -49,22 +49,22 @@ TEST(ProfileSummary, AddUpWhatIsAlikeInLikeLayers) {
   for (const auto& [key, sums] : lines) EXPECT_NE(key.kind, "collective");
 }
 
-TEST(ProfileSummary, CountASpanWithinItsLikeOnce) {
+TEST(ProfileSummary, CountsTimeInNestedSpansOnce) {
   const ProfileTotals layer = lines_of(some_steps()).at({"layer", "layers/*/attention", ""});
   EXPECT_EQ(layer.calls, 8);
   EXPECT_EQ(layer.self_time, 40);
   EXPECT_EQ(layer.total, 4040);
 }
 
-TEST(ProfileSummary, OwnTimesMakeUpTheSteps) {
+TEST(ProfileSummary, SelfTimesSumToStepTime) {
   const ProfileSummary lines = lines_of(some_steps());
   std::int64_t own = 0;
   for (const auto& [key, sums] : lines) own += sums.self_time;
   EXPECT_EQ(own, lines.at({"step", "step", ""}).total);
 }
 
-TEST(ProfileSummary, AreOfTheStepsThatAreWhole) {
-  Timeline small(8, told_clock);
+TEST(ProfileSummary, CoversOnlyCompleteSteps) {
+  Timeline small(8, fake_clock);
   small.start();
   {
     const TimelineScope here(&small);
@@ -86,8 +86,8 @@ TEST(ProfileSummary, AreOfTheStepsThatAreWhole) {
   EXPECT_EQ(table[2], "     3.000  96.8%      3.000      2.0  kernel multiply");
 }
 
-TEST(ProfileSummary, SayWhereNoStepIsWhole) {
-  Timeline small(1, told_clock);
+TEST(ProfileSummary, ReportsThatNoStepIsComplete) {
+  Timeline small(1, fake_clock);
   small.start();
   const TimelineScope here(&small);
   {
@@ -100,7 +100,7 @@ TEST(ProfileSummary, SayWhereNoStepIsWhole) {
             std::vector<std::string>{"Profile: no step from step 5 on was recorded completely"});
 }
 
-TEST(ProfileSummary, GoToAnotherRankAsText) {
+TEST(ProfileSummary, RoundTripsThroughText) {
   const ProfileSummary lines = lines_of(some_steps());
   ProfileSummary both = lines;
   add_text(to_text(lines), both);
@@ -112,7 +112,7 @@ TEST(ProfileSummary, GoToAnotherRankAsText) {
   }
 }
 
-TEST(ProfileSummary, TheTableHasTheDearestFirst) {
+TEST(ProfileSummary, TableListsMostExpensiveFirst) {
   ProfileSummary lines;
   lines[{"step", "step", ""}] = {0, 40'000'000, 4};
   for (int i = 0; i < 20; ++i)

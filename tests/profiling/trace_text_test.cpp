@@ -1,4 +1,4 @@
-// Lines of a trace: valid JSON whatever is in them, in blocks, on one clock.
+// Lines of a trace: valid JSON for any content, in blocks, on one clock.
 #include "framework/profiling/trace_text.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ RecordedSpans some_spans() {
   return recorded;
 }
 
-// The events of a trace of these ranks, each given in blocks of that size.
+// Returns the events of a trace of these ranks, written in blocks of about `most_bytes`.
 std::vector<Json> events_of(const std::vector<TraceOfRank>& ranks, std::size_t most_bytes) {
   std::string text = trace_head(R"({"ranks":2})");
   for (const TraceOfRank& rank : ranks) {
@@ -86,12 +86,12 @@ const Json& event(const std::vector<Json>& events,
   throw Failure("no event {}", name);
 }
 
-TEST(TraceText, IsJsonInBlocksOfAnySize) {
+TEST(TraceText, WritesEqualJsonForAnyBlockSize) {
   const std::vector<Json> whole = events_of(two_ranks(), std::size_t{1} << 20);
   for (const std::size_t bytes : {1, 100, 1000}) EXPECT_EQ(events_of(two_ranks(), bytes), whole);
 }
 
-TEST(TraceText, RanksAreProcessesAndTheirThreadsThreads) {
+TEST(TraceText, MapsRanksToProcessesWithThreads) {
   const std::vector<Json> events = events_of(two_ranks(), 1000);
   EXPECT_EQ(event(events, 0, "process_name", "M")["args"]["name"], "rank 0");
   EXPECT_EQ(event(events, 1, "process_name", "M")["args"]["clock_offset_ns"], 100'000);
@@ -101,7 +101,7 @@ TEST(TraceText, RanksAreProcessesAndTheirThreadsThreads) {
   EXPECT_EQ(threads, (std::vector<std::string>{"main", "reader", "main"}));
 }
 
-TEST(TraceText, SaysWhatASpanIs) {
+TEST(TraceText, DescribesSpans) {
   const std::vector<Json> events = events_of(two_ranks(), 1000);
   const Json& op = event(events, 0, "some_spans");
   EXPECT_EQ(op["cat"], "op");
@@ -116,7 +116,7 @@ TEST(TraceText, SaysWhatASpanIs) {
   EXPECT_EQ(event(events, 0, "step 7")["args"], Json({{"step", 7}, {"cut", true}}));
 }
 
-TEST(TraceText, CollectivesBeginAndEndBesideTheThread) {
+TEST(TraceText, WritesCollectivesAsAsyncEvents) {
   const std::vector<Json> events = events_of(two_ranks(), 1000);
   const Json& begin = event(events, 1, "all_reduce", "b");
   const Json& end = event(events, 1, "all_reduce", "e");
@@ -128,12 +128,12 @@ TEST(TraceText, CollectivesBeginAndEndBesideTheThread) {
   EXPECT_DOUBLE_EQ(end["ts"].get<double>() - begin["ts"].get<double>(), 0.95);
 }
 
-TEST(TraceText, AllRanksAreOnTheClockOfTheFirst) {
+TEST(TraceText, AlignsRanksToFirstClock) {
   const std::vector<Json> events = events_of(two_ranks(), 1000);
   EXPECT_EQ(event(events, 0, "step 7")["ts"], event(events, 1, "step 7")["ts"]);
 }
 
-TEST(ClockLine, FollowsAClockThatDrifts) {
+TEST(ClockLine, CorrectsClockDrift) {
   const ClockLine line = {.begin = 1000, .end = 2000, .begin_offset = 10, .end_offset = 30};
   EXPECT_EQ(line.on_first(1000), 990);
   EXPECT_EQ(line.on_first(1500), 1480);

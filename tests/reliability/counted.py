@@ -1,9 +1,9 @@
-"""What the tests of this folder have in common: how many cases, which share of them, and a row of the results.
+"""Common code of the tests in this folder: number of cases, shards, and rows of the results.
 
     tests/reliability/NAME_test.py PROGRAM [--full] [--shard K/N] [--cases N] [--only NUMBER]
 
-Without an option a test runs the few cases that launch/test has time for; with --full those that the reliability run
-counts. Each case has a number, and everything in it follows from that number, so --only repeats one that failed.
+Without options a test runs the few cases of launch/test. With --full it runs the full count. The number of a case
+determines everything in it, so --only repeats a failed case.
 """
 
 import argparse
@@ -24,14 +24,14 @@ def _shard(text):
     return int(found[1]), int(found[2])
 
 
-def skip(sentence):
-    """Ends the test as skipped: something that it needs is not there."""
-    print(f"skipped: {sentence}", flush=True)
+def skip(reason):
+    """Ends the test as skipped because a requirement is missing."""
+    print(f"skipped: {reason}", flush=True)
     sys.exit(77)
 
 
 class Counted:
-    """The whole of one test program: its options, its rows, its exit code."""
+    """One test program: options, rows of results and exit code."""
 
     def __init__(self, description):
         parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -46,11 +46,11 @@ class Counted:
         self.failed = self.judged = 0
 
     def wants(self, name):
-        """Whether --kind has not left it out: what it takes to count the cases of a kind takes time."""
+        """Returns whether --kind selects this kind. Counting the cases of a kind may take time."""
         return not self.arguments.kind or self.arguments.kind in name
 
     def kind(self, name, usual, full):
-        """Cases of one kind. `full`: how many there are; `usual`: how many of them launch/test has time for."""
+        """Cases of one kind. `full`: number of all cases; `usual`: number of those that launch/test runs."""
         return _Kind(self, name, usual, full)
 
     def end(self):
@@ -60,14 +60,14 @@ class Counted:
 
 
 class _Kind:
-    """`for number in kind:` gives the numbers of this share; `kind.passed()` or `kind.fails(number, why)` ends each."""
+    """`for number in kind:` yields the cases of this shard; `kind.passed()` or `kind.fails(number, why)` ends each."""
 
     def __init__(self, counted, name, usual, full):
         arguments = counted.arguments
         self.counted, self.name = counted, name
         count = arguments.cases or (full if arguments.full else usual)
         self.count = min(count, full)
-        # Few cases are spread over all of them.
+        # A few cases are spread evenly over the full count.
         self.numbers = [number * full // self.count for number in range(self.count)]
         part, parts = arguments.shard
         self.numbers = self.numbers[part - 1 :: parts]
@@ -93,7 +93,7 @@ class _Kind:
         print(f"{self.name}: {self.good} of {self.good + self.bad} in {seconds:.0f} s"
               + (f", {self.left_out} left out" if self.left_out else "")
               + (f" (of {self.full} in all)" if len(self.numbers) < self.full else ""), flush=True)
-        # launch/test --reliability makes a table of these rows.
+        # launch/test --reliability writes these rows to a table.
         if path := os.environ.get("LONGSPAN_RELIABILITY_ROWS"):
             with open(path, "a", encoding="utf-8") as rows:
                 rows.write(json.dumps({"what": self.name, "held": self.good, "cases": self.good + self.bad,
@@ -101,7 +101,7 @@ class _Kind:
                                        "seconds": round(seconds, 1)}) + "\n")
 
     def judge(self, problem_of):
-        """Tries every case: problem_of(number) is an empty text where it holds; an AssertionError is a problem too."""
+        """Runs every case. problem_of(number) returns the problem or ""; an AssertionError is also a problem."""
         for number in self:
             try:
                 problem = problem_of(number)
@@ -120,6 +120,6 @@ class _Kind:
         print(f"{self.name}: case {number} FAILED: {why}", flush=True)
 
     def leaves_out(self, number, why):
-        """A case that cannot be run here, with its reason."""
+        """Records a case that cannot run here, with the reason."""
         self.left_out += 1
         print(f"{self.name}: case {number} left out: {why}", flush=True)

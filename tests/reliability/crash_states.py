@@ -1,9 +1,8 @@
-"""The states in which a file system may be found after power is lost, by a log of the calls that changed it.
+"""Possible states of a file system after a power loss, derived from a log of the calls that changed it.
 
-The log is written by tests/support/faulty_files. As ALICE does (Pillai et al. 2014), little is taken for granted: what was
-written to a file is there after the file's fsync, a name in a folder after the folder's, and a rename within a folder
-happens whole or not at all. Whatever else had been done by then may be there or not, each change by itself, and of a long
-write each block by itself: so changes may reach the disk in any order.
+tests/support/faulty_files writes the log. Few guarantees are assumed, as in ALICE (Pillai et al. 2014): data is durable
+after fsync of its file, and a name after fsync of its directory. A rename within a directory is atomic. Every other
+change, and every block of a long write, may be present or missing independently: changes reach the disk in any order.
 """
 
 import collections
@@ -16,7 +15,7 @@ NEVER = float("inf")
 
 class Folder:
     def __init__(self):
-        self.entries = {}  # after all that was done
+        self.entries = {}  # after all changes
 
 
 class File:
@@ -24,7 +23,7 @@ class File:
 
 
 class Names(collections.namedtuple("Names", "folder changes")):
-    """Names of a folder that are given to other files, or to None, at once."""
+    """Names in a directory that are atomically assigned to other files, or to None."""
     target = property(lambda self: self.folder)
 
 
@@ -37,11 +36,11 @@ class Length(collections.namedtuple("Length", "file bytes")):
 
 
 class Log:
-    """`changes`: (when it was made, when an fsync made it certain, what); `saved`: (when, which step)."""
+    """`changes`: (time of the call, time of the fsync that made it durable, change); `saved`: (time, step)."""
 
     def __init__(self, path):
         self.changes, self.saved, self.length = [], [], 0
-        self._pending = collections.defaultdict(list)  # places in `changes`, by what was changed
+        self._pending = collections.defaultdict(list)  # indices into `changes`, by target
         self._known, self.root = {}, Folder()
         data, at = Path(path).read_bytes(), 0
         while at < len(data):
@@ -56,7 +55,7 @@ class Log:
             self.length += 1
 
     def _find(self, path):
-        """The folder of a path, and its name there."""
+        """Returns the directory of a path, and its name there."""
         *folders, name = path.split("/")
         folder = self.root
         for each in folders:
@@ -93,7 +92,7 @@ class Log:
         (folder, old), (other, new) = self._find(before), self._find(after)
         assert folder is other, "a rename from folder to folder"
         if old not in folder.entries:
-            return  # made by stdio (config.yaml), whose calls are not seen: no state has it
+            return  # created by stdio (config.yaml), whose calls are not logged: no state has it
         replaced = folder.entries.get(new) if is_exchange else None
         self._change(Names(folder, {old: replaced, new: folder.entries[old]}))
 
@@ -112,16 +111,16 @@ class Log:
         self.saved.append((self.length, int(text.removeprefix("saved "))))
 
     def saved_by(self, moment):
-        """The newest step whose save had been told to be durable; 0: none."""
+        """Returns the newest step that was reported as durable before `moment`; 0: none."""
         return max((step for when, step in self.saved if when < moment), default=0)
 
     def open_at(self, moment):
-        """The changes made by then that no fsync had made certain."""
+        """Returns the changes made before `moment` that no fsync had made durable."""
         return [number for number, (made, certain, _) in enumerate(self.changes) if made < moment <= certain]
 
 
 def all_states(log, drawn, seed=1):
-    """Descriptions of states, of each kind in turn: (kind, moment, which)."""
+    """Returns descriptions of states, kind by kind: (kind, moment, which)."""
     moments = range(1, log.length + 1)
     open_at = {moment: log.open_at(moment) for moment in moments}
     states = [("all", moment, None) for moment in moments] + [("certain", moment, None) for moment in moments]
@@ -139,7 +138,7 @@ def all_states(log, drawn, seed=1):
 
 
 def blocks(change):
-    """A write as writes of single blocks."""
+    """Splits a write into writes of single blocks."""
     at = 0
     while at < len(change.content):
         count = BLOCK - (change.offset + at) % BLOCK
@@ -148,7 +147,7 @@ def blocks(change):
 
 
 def changes_of(log, state):
-    """What has reached the disk, in the order in which it was done."""
+    """Yields the changes that have reached the disk, in the order of the calls."""
     kind, moment, which = state
     source = random.Random(f"{kind} {moment} {which}")
     share = source.choice((0.1, 0.5, 0.9))
@@ -169,7 +168,7 @@ def changes_of(log, state):
 
 
 def tree_of(log, changes):
-    """{path: bytes, or None for a folder} of what is on the disk."""
+    """Returns the files on the disk: {path: bytes, or None for a directory}."""
     names, contents = collections.defaultdict(dict), collections.defaultdict(bytearray)
     for change in changes:
         if isinstance(change, Names):
@@ -196,7 +195,7 @@ def tree_of(log, changes):
 
 
 def write_tree(tree, folder):
-    """A folder comes before what is in it."""
+    """Writes the files. Directories precede their contents."""
     for path, content in tree.items():
         if content is None:
             (folder / path).mkdir()

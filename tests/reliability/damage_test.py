@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Checkpoints that are damaged: whatever happens to their files, a step is refused or gives back the same values.
+"""Damaged checkpoints: every change to their files is detected, or the checkpoint has the same values.
 
     tests/reliability/damage_test.py build/launch/longspan [--full] [--shard K/N] [--cases N] [--only NUMBER]
 
-Runs of several families save steps, whose files get flipped bits, other bytes, other lengths, swapped blocks, are removed,
-swapped, or become links, pipes and folders; half of what is done to a rank file is explained by a manifest with the right
-hashes. They are read in one process by what the program reads with (tests/checkpoints/damage.cpp); some of them by the
-program itself, which ends with code 3, or goes on from the step before.
+Runs of several families save steps. Files get flipped bits, other bytes, other lengths or swapped blocks, are removed
+or swapped, or become links, pipes and directories. Half of the damaged rank files match the hashes of their manifest.
+tests/checkpoints/damage.cpp reads most of them in one process. `longspan` reads some of them and must exit with code 3,
+or resume from the previous step.
 """
 
 import collections
@@ -28,10 +28,10 @@ import tasks_test
 from counted import Counted
 from saving import folder_for_tests
 
-MOST_MILLISECONDS = 1000  # of the processor that reading a damaged step may take; a minute of the clock is a hang
+MOST_MILLISECONDS = 1000  # CPU time to read a damaged step; one minute of wall time is a hang
 SMALL = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 4}
 
-# What a step of each has that others lack.
+# Families by the content that only their steps have.
 FAMILIES = {
     "memory": {"model": {**SMALL, "family": "transformer_xl", "mem_len": 8, "dropout": 0.1}},
     "two ranks, ZeRO": {"model": {**SMALL, "family": "decoder"}, "parallel": {"data_parallel_size": 2, "zero_stage": 2}},
@@ -53,7 +53,7 @@ FAMILIES = {
 
 
 class Steps(jobs.TestCase):
-    """A run of each family, with two steps."""
+    """One run per family, with two steps each."""
 
     def runTest(self):
         pass
@@ -87,7 +87,7 @@ class Reader:
         self._process = None
 
     def read(self, number):
-        """("refused" or "same", milliseconds), or ("failed", why)."""
+        """Returns ("refused" or "same", milliseconds), or ("failed", why)."""
         if self._process is None:
             self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self._process.stdin.write(f"{number}\n".encode())
@@ -110,7 +110,7 @@ class Reader:
 
 
 def try_reading(counted, folder, runs):
-    # A copy: what a process that crashed leaves is of no use.
+    # Copies are recreated after a crash of the reading process.
     def copied():
         shutil.rmtree(folder, ignore_errors=True)
         steps = []
@@ -142,7 +142,7 @@ def try_reading(counted, folder, runs):
 
 
 def damage(path, source):
-    """Flips a bit, cuts, removes, or puts something else there."""
+    """Flips a bit, truncates or removes a file, or replaces it by something else."""
     file = source.choice([file for file in sorted(path.iterdir()) if file.name != "view.h5"])
     content = bytearray(file.read_bytes())
     way = source.choice(("flip", "cut", "remove", "pipe", "link", "folder", "zero"))
@@ -166,7 +166,7 @@ def damage(path, source):
 
 
 def try_program(counted, steps, runs):
-    """What a user sees: code 3 and a sentence; a run goes on from the step before."""
+    """Checks `longspan` itself: exit code 3 and one message; a run resumes from the previous step."""
     kind = counted.kind("`longspan` reports a damaged step and resumes from the one before", 6, 300)
     for number in kind:
         source = random.Random(number)
@@ -174,7 +174,7 @@ def try_program(counted, steps, runs):
         ranks = 2 if "rank-00001.h5" in os.listdir(run.checkpoint(2)) else 1
         kept = run.path.parent / "kept"
         shutil.copytree(run.path, kept)
-        done = damage(run.checkpoint(2), source)
+        change = damage(run.checkpoint(2), source)
         try:
             begin = time.monotonic()
             verified = steps.longspan("verify", run.path.name, code=3)
@@ -190,7 +190,7 @@ def try_program(counted, steps, runs):
             steps.longspan("verify", run.path.name)
             kind.passed()
         except AssertionError as failure:
-            kind.fails(number, f"{run.path.name}, {done}: {failure}")
+            kind.fails(number, f"{run.path.name}, {change}: {failure}")
         shutil.rmtree(run.path)
         kept.rename(run.path)
 

@@ -1,11 +1,11 @@
-"""Faults of one rank from the inside: what is preloaded there (rank_fault.cpp), and where the phases of a run are."""
+"""Faults inside one rank: the preloaded library (rank_fault.cpp), and the addresses of the phases of a run."""
 
 import subprocess
 from pathlib import Path
 
 from counted import skip
 
-# Phases of a run, and functions of the program within which each lies.
+# Phases of a run, and the functions of the program that contain each.
 PHASES = {
     "reading the configuration": ("longspan::configure(",),
     "starting": ("longspan::RunDirectory::RunDirectory(", "longspan::Trainer::Trainer("),
@@ -27,7 +27,7 @@ ONLY_ON_RANK_0 = ("removing an old step", "writing metrics")
 
 
 def compile_fault(directory):
-    """The library; the test ends as skipped where there is no compiler."""
+    """Returns the library. Skips the test if there is no compiler."""
     library = Path(directory) / "rank_fault.so"
     try:
         subprocess.run(["c++", "-std=c++20", "-O1", "-shared", "-fPIC", "-o", library,
@@ -38,7 +38,7 @@ def compile_fault(directory):
 
 
 def places_of(program):
-    """Of each phase the places of its functions, as rank_fault.cpp reads them."""
+    """Returns the address ranges of the functions of each phase, as rank_fault.cpp reads them."""
     listed = subprocess.run(["nm", "-C", "-S", program], capture_output=True, text=True, check=True).stdout
     symbols = [line.split(" ", 3) for line in listed.splitlines() if line and line[0] != " "]
     symbols = [(int(words[0], 16), int(words[1], 16), words[3]) for words in symbols
@@ -46,7 +46,7 @@ def places_of(program):
     if not symbols:
         skip(f"{program} has no symbols by which the phases of a step could be found")
     def of(names):
-        # What is instantiated for a function of ours, such as a closure in it, has the name as an argument.
+        # Templates of std have our functions as arguments, for example their closures.
         found = [(begin, size) for begin, size, name in symbols
                  if any(part in name for part in names) and not name.startswith("std::")]
         return " ".join(f"{begin:x}-{begin + size:x}" for begin, size in found)
@@ -58,7 +58,7 @@ def places_of(program):
 
 
 def on_rank(directory, program, rank, lines):
-    """A script that becomes the program, on one rank after some lines of shell."""
+    """Writes a script that executes the program, on one rank after `lines` of shell."""
     script = Path(directory) / "on-one-rank.sh"
     inner = "".join(f"  {line}\n" for line in lines)
     script.write_text(f'#!/bin/sh\nif [ "${{OMPI_COMM_WORLD_RANK:-0}}" = {rank} ]; then\n{inner}fi\nexec {program} "$@"\n')
@@ -67,6 +67,6 @@ def on_rank(directory, program, rank, lines):
 
 
 def preload(library, fault, struck, within=""):
-    """The lines that preload the library with a fault; it makes the file `struck` when it strikes."""
+    """Returns the lines that preload the library with a fault. The fault creates the file `struck`."""
     return [f"export LONGSPAN_TEST_FAULT='{fault}'", f"export LONGSPAN_TEST_FAULT_WITHIN='{within}'",
             f"export LONGSPAN_TEST_FAULT_STRUCK='{struck}'", f"export LD_PRELOAD='{library}'"]

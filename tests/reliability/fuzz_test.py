@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Every parser reads whatever it is given: it is read, or refused with a sentence.
+"""Every parser accepts any input: it reads it, or rejects it with an error.
 
     tests/reliability/fuzz_test.py build-fuzz/fuzzers [--full] [--shard K/N] [--cases N] [--only NUMBER] [--kind PARSER]
 
-The folder is what launch/setup --preset fuzz makes: a program for each file tests/fuzz/PARSER_fuzz.cpp, with libFuzzer
-and the address and undefined-behaviour sanitizers. A case is a step of 10,000 inputs, whose random numbers follow from
-its number; --full takes 10,000 steps of each parser, 10^8 inputs. Inputs that took a new way through a parser are kept
-beside the programs, in corpus/PARSER, and the next step goes on from them and from those of tests/fuzz/corpus.
+launch/setup --preset fuzz builds the directory: a program for each file tests/fuzz/PARSER_fuzz.cpp, with libFuzzer and
+the address and undefined-behavior sanitizers. A case is a step of 10,000 inputs, seeded by its number. --full runs
+10,000 steps per parser, 10^8 inputs. Inputs that cover new code of a parser are stored next to the programs, in
+corpus/PARSER. The next step starts from them and from tests/fuzz/corpus.
 
-A finding is whatever is neither read nor refused as bad data (exit code 3) or configuration (2): another exception,
-what a sanitizer reports, an input that takes more than 5 seconds, or more than 256 MiB beside itself. It is kept in
-findings/PARSER, and `build-fuzz/fuzzers/PARSER_fuzz FILE` shows it again.
+An input must be read, or rejected as bad data (exit code 3) or configuration (2). Findings are other exceptions,
+reports of a sanitizer, and inputs that need more than 5 seconds or more than 256 MiB. They are stored in
+findings/PARSER. `build-fuzz/fuzzers/PARSER_fuzz FILE` reproduces one.
 """
 
 import os
@@ -27,12 +27,12 @@ SECONDS_OF_A_STEP = 900
 TREE = Path(__file__).resolve().parents[2]
 KEPT = TREE / "tests" / "fuzz" / "corpus"
 DICTIONARIES = TREE / "tests" / "fuzz" / "dictionaries"
-# Parsers whose usual inputs are longer than the 4096 bytes that libFuzzer makes of small ones.
+# Maximum lengths of parsers whose usual inputs exceed the default of 4096 bytes.
 LENGTHS = {"sentencepiece": 16384, "hdf5": 16384}
 
 
 def sanitizer_options():
-    """What the sanitizers are told; what ran before is not kept for long, so that memory is the parser's."""
+    """Returns the environment of the sanitizers. A small quarantine keeps the memory to that of the parser."""
     return {**os.environ,
             "ASAN_OPTIONS": "quarantine_size_mb=16:detect_leaks=1:strict_string_checks=1",
             "LSAN_OPTIONS": f"suppressions={TREE}/tests/support/leaks.txt:print_suppressions=0",
@@ -40,7 +40,7 @@ def sanitizer_options():
 
 
 def step(folder, name, number, full):
-    """Runs one step; the reason why it failed, or nothing. On a machine with much else to do an input takes longer."""
+    """Runs one step. Returns why it failed, or None. Without `full` the timeout allows for a busy machine."""
     grown, findings = folder / "corpus" / name, folder / "findings" / name
     for each in (grown, findings):
         each.mkdir(parents=True, exist_ok=True)
@@ -58,9 +58,9 @@ def step(folder, name, number, full):
     if done.returncode == 0:
         runs = re.search(r"stat::number_of_executed_units: (\d+)", done.stderr)
         return None if runs and int(runs[1]) >= INPUTS_OF_A_STEP else "it ran fewer inputs than it was asked for"
-    said = re.findall(r"(?:FINDING|ERROR|SUMMARY|runtime error|what\(\)|terminate called)[^\n]*", done.stderr)
+    reports = re.findall(r"(?:FINDING|ERROR|SUMMARY|runtime error|what\(\)|terminate called)[^\n]*", done.stderr)
     kept = re.findall(r"Test unit written to (\S+)", done.stderr)
-    return (f"exit code {done.returncode}: {'; '.join(said[:3]) or done.stderr[-500:]}; "
+    return (f"exit code {done.returncode}: {'; '.join(reports[:3]) or done.stderr[-500:]}; "
             f"the input is {' '.join(kept) or 'not kept'}")
 
 

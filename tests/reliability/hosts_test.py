@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Jobs over two and three hosts: the losses of one process; a host that is lost; what not all hosts see.
+"""Jobs over two and three hosts: losses equal to one process; lost hosts; directories that are not shared.
 
     tests/reliability/hosts_test.py build/launch/longspan [--full] [--shard K/N] [--cases N] [--only NUMBER] [--kind NAME]
 
-The hosts are on this machine (tests/support/hosts.py). Exit code 77: it does not permit them.
+The hosts are namespaces of this machine (tests/support/hosts.py). Exit code 77: they are not permitted here.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from counted import Counted
 from jobs import Layout, Run, flat, until
 from templates import CLUSTER, CONFIGURATION, make_tree
 
-# Of transformer_xl all layouts, of the other the same.
+# Settings by family.
 FAMILIES = {"transformer_xl": {"model.mem_len": 6, "model.dropout": 0.1}, "decoder": {"model.dropout": 0.1}}
 SETTINGS = {"run.num_threads": 1, "model.num_hidden_layers": 2, "model.hidden_size": 24, "model.num_attention_heads": 6,
             "data.train": "text.txt",
@@ -34,8 +34,8 @@ SETTINGS = {"run.num_threads": 1, "model.num_hidden_layers": 2, "model.hidden_si
             "checkpoint.save_interval": 4, "checkpoint.keep_latest": 3, "metrics.log_interval": 1, "metrics.log_timing": False,
             "precision.compute_dtype": "float64"}
 STARTERS = ("longspan launch", "mpirun")
-# How many hosts, ranks on each, and the layout. By slot: neighbours in the tensor axis, then in the context axis, are on
-# one host, where there is room.
+# Number of hosts, ranks per host, and layout. Ranks fill hosts by slot: neighbors in the tensor axis, then in the
+# context axis, share a host if possible.
 OVER_HOSTS = [
     (2, 1, Layout(2, 1, 1)), (2, 1, Layout(1, 2, 1)), (2, 1, Layout(1, 1, 2)),
     (2, 2, Layout(4, 1, 1)), (2, 2, Layout(2, 2, 1)), (2, 2, Layout(2, 1, 2)), (2, 2, Layout(1, 2, 2)),
@@ -48,12 +48,12 @@ NAMES = ["one", "two", "three"]
 TIME_LIMIT = 10  # run.collective_timeout_seconds, seconds
 MOST_TO_END = TIME_LIMIT + 15
 MORE_BEYOND_A_CUT = 10  # seconds
-MOST_SECONDS = 600  # for a job that goes well, on a busy machine
+MOST_SECONDS = 600  # for a successful job, on a busy machine
 FAULTS = ("cut", "gone", "daemon")
 
 
 class Failed(Exception):
-    """What a case found."""
+    """A case failed."""
 
 
 def check(condition, text):
@@ -62,7 +62,7 @@ def check(condition, text):
 
 
 class Place:
-    """A directory that all hosts see, with a text, and jobs that train on it."""
+    """A directory that all hosts share, with a text, and jobs that train on it."""
 
     def __init__(self, program, directory):
         self.program, self.directory = program, Path(directory)
@@ -73,7 +73,7 @@ class Place:
         return hosts.Hosts(NAMES[:count], self.directory, visible=[jobs.SOURCE, Path(self.program).parents[1]])
 
     def command(self, starter, slots, settings):
-        """The words that start a job on hosts, {name: ranks}."""
+        """Returns the command that starts a job on hosts, {name: ranks}."""
         where = ",".join(f"{name}:{ranks}" for name, ranks in slots.items())
         options = ["--host", where, "--map-by", "slot", "-x", "OMP_NUM_THREADS=1"]
         training = ["train", "tiny.yaml", *flat(settings)]
@@ -83,7 +83,7 @@ class Place:
         return ["sh", "-c", f". {jobs.SOURCE}/launch/mpirun-environment; {words}"]
 
     def train(self, network, starter, slots, settings):
-        """A job that must end well; what it said."""
+        """Runs a job that must succeed. Returns its output."""
         job = network.start(next(iter(slots)), self.command(starter, slots, settings))
         code = job.wait(MOST_SECONDS)
         check(code == 0, f"exit code {code}, wanted 0; it said\n{job.output()}{job.errors()}")
@@ -92,7 +92,7 @@ class Place:
         return job.output()
 
     def losses_of_one_process(self, family, steps):
-        """By step."""
+        """Returns the losses by step."""
         run = Run(self.directory / f"one-process-{family}-{steps}")
         if not run.path.exists():
             settings = {**SETTINGS, **FAMILIES[family], "model.family": family, "training.max_steps": steps,
@@ -104,16 +104,16 @@ class Place:
         return {line["step"]: line["loss"] for line in run.metrics()}
 
     def check_losses(self, run, family, steps):
-        wanted = self.losses_of_one_process(family, steps)
+        expected = self.losses_of_one_process(family, steps)
         found = [(line["step"], line["loss"]) for line in run.metrics()]
-        check([step for step, _ in found] == sorted(wanted), f"steps in metrics.jsonl: {[step for step, _ in found]}")
+        check([step for step, _ in found] == sorted(expected), f"steps in metrics.jsonl: {[step for step, _ in found]}")
         for step, loss in found:
-            check(abs(loss - wanted[step]) <= 1e-9 * abs(wanted[step]),
-                  f"loss {loss!r} after step {step}, of one process {wanted[step]!r}")
+            check(abs(loss - expected[step]) <= 1e-9 * abs(expected[step]),
+                  f"loss {loss!r} after step {step}, of one process {expected[step]!r}")
 
 
 def over_hosts(place, kind):
-    """Every layout, family and starter."""
+    """Trains with every layout, family and starter."""
     with place.hosts(3) as network:
         for number in kind:
             rest, which = divmod(number, len(OVER_HOSTS))
@@ -132,12 +132,12 @@ def over_hosts(place, kind):
 
 
 def memory_of(process):
-    """The segments of Longspan's that it shares, by their inodes."""
+    """Returns the inodes of the shared memory segments of the process."""
     return set(re.findall(r" (\d+) +/memfd:longspan", Path(f"/proc/{process}/maps").read_text()))
 
 
-def talks_to_other_hosts(process):
-    """Whether it has a connection to another host."""
+def is_connected_to_other_host(process):
+    """Returns whether the process has a connection to another host."""
     own = {os.readlink(entry) for entry in Path(f"/proc/{process}/fd").iterdir()}
     for line in Path(f"/proc/{process}/net/tcp").read_text().splitlines()[1:]:
         words = line.split()
@@ -147,7 +147,7 @@ def talks_to_other_hosts(process):
 
 
 def transports(place, kind):
-    """In one job: memory within a host, messages between them."""
+    """Checks that a job uses shared memory within a host, and connections between hosts."""
     with place.hosts(2) as network:
         for number in kind:
             starter = STARTERS[number]
@@ -166,7 +166,7 @@ def transports(place, kind):
                     check(len(first & second) >= 2, f"the ranks of {name} share no memory: {first}, {second}")
                 check(not memory["one"][0] & memory["two"][0], "ranks of two hosts share memory")
                 for rank in ranks["one"] + ranks["two"]:
-                    check(talks_to_other_hosts(rank), f"rank {rank} has no connection to the other host")
+                    check(is_connected_to_other_host(rank), f"rank {rank} has no connection to the other host")
                 if not network["one"].kill("longspan", signal.SIGUSR1, only="launch"):
                     network["one"].kill("mpirun", signal.SIGUSR1)
                 code = job.wait(MOST_SECONDS)
@@ -178,7 +178,7 @@ def transports(place, kind):
 
 
 def directories(place, kind):
-    """A directory of a run that only the first host sees."""
+    """Rejects a run directory that only the first host has."""
     with place.hosts(3) as network:
         for number in kind:
             starter, count = STARTERS[number % 2], 2 + number // 2
@@ -189,12 +189,12 @@ def directories(place, kind):
                     "run.output_dir": "/tmp/of-one-host"}))
                 code = job.wait(MOST_SECONDS)
                 check(code == 2, f"exit code {code}, wanted 2: {job.errors()}")
-                # Open MPI may add what it has to say of the network.
-                said = [line for line in job.errors().splitlines() if line.startswith("longspan: ")]
-                check(len(said) == 1 and re.fullmatch(
+                # Open MPI may add messages about the network.
+                messages = [line for line in job.errors().splitlines() if line.startswith("longspan: ")]
+                check(len(messages) == 1 and re.fullmatch(
                     r'longspan: .*run\.output_dir "/tmp/of-one-host": rank 2 on two cannot see the files of rank 0 on one'
                     r"; use a directory that all hosts of the job share, where each rank writes its part of a checkpoint",
-                    said[0]), f"it said {job.errors()}")
+                    messages[0]), f"it said {job.errors()}")
                 left = network.left_behind()
                 check(not left, f"still running: {left}")
                 kind.passed()
@@ -212,7 +212,7 @@ def inflict(fault, network, victim):
 
 
 def lose_host(place, number):
-    """A host is lost in the middle of a run, which is then started again. Returns the words for it, and the seconds."""
+    """Loses a host during a run and restarts the run. Returns a description with the durations."""
     choice = random.Random(number)
     fault, starter, count = FAULTS[number % 3], STARTERS[number // 3 % 2], 2 + number // 6 % 2
     ranks = choice.choice([1, 2])
@@ -234,20 +234,20 @@ def lose_host(place, number):
         begin = time.monotonic()
         code = job.wait(MOST_TO_END)
         seconds = time.monotonic() - begin
-        said = f"it said\n{job.errors()}"
-        check(code is not None, f"{words}: runs on after {seconds:.1f} s; {network.processes()}; {said}")
-        # Where mpirun itself loses a machine it has a code of its own.
-        check(code == 5 if starter == "longspan launch" else code not in (0, 75), f"{words}: exit code {code}; {said}")
+        text = f"it said\n{job.errors()}"
+        check(code is not None, f"{words}: runs on after {seconds:.1f} s; {network.processes()}; {text}")
+        # mpirun has its own exit code for a lost machine.
+        check(code == 5 if starter == "longspan launch" else code not in (0, 75), f"{words}: exit code {code}; {text}")
         left = network.left_behind([name for name in slots if name != victim], max(2.0, MOST_TO_END - seconds))
-        # Nobody can tell the ranks on the other side, nor their daemon: these end by themselves.
+        # Ranks and the daemon on the lost host receive no signal: they end by themselves.
         left = left or network.left_behind([victim], max(2.0, MOST_TO_END + MORE_BEYOND_A_CUT - seconds))
         ended = time.monotonic() - begin
-        check(not left, f"{words}: after {ended:.1f} s still running: {left}; {said}")
-        if fault != "daemon":  # which can remove nothing any more
+        check(not left, f"{words}: after {ended:.1f} s still running: {left}; {text}")
+        if fault != "daemon":  # a dead daemon removes no files
             files = [host.files() for host in network if host.name != victim or fault == "cut"]
-            check(not any(files), f"{words}: left {files}; {said}")
+            check(not any(files), f"{words}: left {files}; {text}")
         check(run.steps(), f"{words}: no checkpoint")
-        # Again, with the host that is back or on those that are left.
+        # Restarts with the returned host, or on the remaining ones.
         if fault == "cut":
             network.join(victim)
         elif fault == "gone":
@@ -270,7 +270,7 @@ def lost_hosts(place, kind):
 
 
 def template(place, kind):
-    """launch/cluster/two-nodes.sh with hosts.txt as they are: stopped twice as its lines say, then on one machine alone."""
+    """Runs launch/cluster/two-nodes.sh and hosts.txt unmodified: two stops, then one machine only."""
     home = place.directory / "home"
     tree = make_tree(home, place.program)
     (tree / "launch" / "cluster").mkdir(parents=True)
@@ -278,7 +278,7 @@ def template(place, kind):
     shutil.copy(CLUSTER / script.name, script)
     lines = [line for line in (CLUSTER / list_of_hosts.name).read_text().splitlines() if line.endswith(" slots=4")]
     names = [line.split()[0] for line in lines]
-    steps = 100  # enough to be stopped twice in between
+    steps = 100  # enough for two stops
     (tree / "configs" / "quickstart.yaml").write_text(json.dumps(
         {**CONFIGURATION, "training": {**CONFIGURATION["training"], "max_steps": steps}}, indent=1))
     run = Run(tree / "runs" / "two-nodes")
@@ -302,7 +302,7 @@ def template(place, kind):
 
 
 def stop_template(network, host, script, run, start):
-    """Starts the script and, once it trains, asks it to save and stop."""
+    """Starts the script and, once it trains, requests it to save and stop."""
     saved = max(run.steps(), default=0)
     job = network.start(host, [script])
     check(until(lambda: job.process.poll() is not None or re.search(r"step \d+/", job.output()), MOST_SECONDS)

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Runs that save, stop and resume, while what they do with memory and between threads is watched.
+"""Runs that save, stop and resume under the thread sanitizer and under Valgrind.
 
     tests/reliability/instrumented_test.py build/launch/longspan [--full] [--shard K/N] [--cases N] [--only NUMBER]
 
-A case is a tiny run of a family on a layout that trains with all that has a thread of its own (data read ahead, saves
-beside the training, what serves Prometheus), is asked to stop, and goes on. It runs in the builds beside that folder:
+A case is a tiny run of a family on a layout with all background threads (prefetching of data, asynchronous saves, the
+Prometheus endpoint). It receives a request to stop and is resumed. It runs in the builds next to that directory:
 
     build-threads    launch/setup --preset threads     the thread sanitizer reports races
-    build-portable   launch/setup --preset portable    Valgrind's memcheck, which does not know AVX-512, reports what is
-                     read before it was written, or outside of what was asked for
+    build-portable   launch/setup --preset portable    Valgrind's memcheck, which does not support AVX-512, reports
+                     reads of uninitialized memory and accesses out of bounds
 
-What is reported fails the case. A build that is not there, or no Valgrind: its kind is skipped. Open MPI, HDF5 and
-OpenMP's library are not compiled so; the thread sanitizer passes over what they do, and each rank computes on one thread.
+Every report fails the case. If a build or Valgrind is missing, its kind is skipped. Open MPI, HDF5 and the OpenMP
+library are not instrumented: the thread sanitizer ignores them, and each rank computes on one thread.
 """
 
 import os
@@ -29,9 +29,9 @@ from jobs import SOURCE, Layout, until
 from place import Place
 
 LAYOUTS = (Layout(1, 1), Layout(2, 1), Layout(1, 2, context=2, sequence=True))
-MOST_SECONDS = 1200  # of a job: watched it may take fifty times as long
+MOST_SECONDS = 1200  # per job: instrumented jobs may be fifty times slower
 PLACES = [(family, layout) for layout in LAYOUTS for family in tiny_families.FAMILIES]
-OPEN_MPI = "/usr/share/openmpi/openmpi-valgrind.supp"  # what it is known for
+OPEN_MPI = "/usr/share/openmpi/openmpi-valgrind.supp"  # its known reports
 THREADS = f"""#!/bin/sh
 export TSAN_OPTIONS="log_path=$PWD/report ignore_noninstrumented_modules=1 suppressions={SOURCE}/tests/support/races.txt"
 exec setarch --addr-no-randomize PROGRAM "$@"
@@ -49,22 +49,22 @@ def free_port():
 
 
 def reported(directory):
-    """What the watched processes reported, or nothing."""
+    """Returns the reports of the instrumented processes, or ""."""
     lines = [line for path in sorted(directory.glob("report*")) for line in path.read_text(errors="replace").splitlines()]
-    # Valgrind says between two dashes what it does not know itself, such as a new system call.
+    # Lines that start with dashes are about Valgrind itself, for example an unsupported system call.
     return "\n".join(line for line in lines if line.strip() and not line.startswith("--"))[:6000]
 
 
 def judge(place, wrapper):
-    """What is wrong with a run that is stopped and goes on, or nothing."""
+    """Returns the problem of a run that is stopped and resumed, or ""."""
     asked_to_stop = place.start(program=wrapper)
-    goes_on = None
+    resumed = None
     try:
         if not until(lambda: asked_to_stop.ended() or "step 4/" in asked_to_stop.output(), MOST_SECONDS):
             return f"it does not come to step 4; it said\n{asked_to_stop.output()[-2000:]}"
         asked_to_stop.signal(signal.SIGUSR1)
         for job, codes in ((asked_to_stop, (0, 75)), (None, (0,))):
-            job = goes_on = job or place.start(program=wrapper)
+            job = resumed = job or place.start(program=wrapper)
             result = job.wait(MOST_SECONDS)
             if found := reported(place.directory):
                 return found
@@ -72,8 +72,8 @@ def judge(place, wrapper):
                 return f"it ended with {result.code}\n{result.output[-2000:]}{result.errors[-2000:]}"
     finally:
         asked_to_stop.close()
-        if goes_on:
-            goes_on.close()
+        if resumed:
+            resumed.close()
     return "" if place.broken.steps()[-1:] == [12] else f"the run has the steps {place.broken.steps()}"
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Kill -9 at any moment, in every family on six layouts: started again, a run ends bit for bit as the unbroken one does.
+"""kill -9 at any moment, in every family on six layouts: the resumed run equals the uninterrupted one bit for bit.
 
     tests/reliability/kills_test.py build/launch/longspan [--full] [--shard K/N] [--cases N] [--only NUMBER]
 
-A case is a kill of all processes, of one rank, or of mpirun, while the run starts, resumes, trains, saves beside the
-training, or removes an old step; every fourth one is killed once more before it has made a step. Up to four kills are
-made in one run before it may go on to its end and is compared.
+A case kills all processes, one rank, or mpirun, while the run starts, resumes, trains, saves asynchronously, or removes
+an old step. Every fourth case kills again before the next step. One run has up to four kills; then it is resumed to its
+end and compared.
 """
 
 import random
@@ -23,11 +23,11 @@ from place import Place
 
 FULL = 1200
 IN_ONE_RUN = 4
-ATTEMPTS = 6  # of a kill, where the run was quicker
+ATTEMPTS = 6  # per kill, if the run was faster
 LAYOUTS = (Layout(1, 1), Layout(2, 1), Layout(1, 2), Layout(1, 1, context=2), Layout(2, 2),
            Layout(1, 2, context=2, sequence=True))
 PLACES = [(family, layout) for family in tiny_families.FAMILIES for layout in LAYOUTS]
-# Each place comes as often as any other, and few cases that are spread over all of them meet many places.
+# Each place is equally frequent, and a few cases that are spread evenly cover many places.
 PLACE_OF = [number % len(PLACES) for number in random.Random(1).sample(range(FULL), FULL)]
 
 
@@ -40,13 +40,13 @@ def kill(place, when, which, moment):
 
 
 def moment_of(number):
-    """What a case's run does when it is killed, and where the rest of what is random in the case comes from."""
+    """Returns the phase in which the case kills the run, and the random source of the rest of the case."""
     source = random.Random(number)
     return source.choice(["starting", "resuming", "training", "saving", "saving", "removing"]), source
 
 
 def judge_case(place, number):
-    """Kills the run as the number says; what is wrong already, or None where the run was quicker again and again."""
+    """Kills the run of case `number`. Returns the problem so far, "", or None if the run was always faster."""
     when, moment = moment_of(number)
     which = moment.choice(["all", "mpirun", moment.randrange(place.layout.ranks), moment.randrange(place.layout.ranks)])
     which = which if place.layout.ranks > 1 else "all"
@@ -66,7 +66,7 @@ def judge_case(place, number):
 
 
 def chains_of(numbers):
-    """(place, the numbers of kills in one run), with all runs of a place one after another."""
+    """Returns (place, numbers of the kills in one run), with all runs of a place in sequence."""
     chains = []
     for number in sorted(numbers, key=lambda number: (PLACE_OF[number], number)):
         place = PLACE_OF[number]
@@ -95,7 +95,7 @@ def main():
     chains = chains_of(kind.numbers)
     kind.numbers = [number for _, chain in chains for number in chain]
     ends = {chain[-1]: chain for _, chain in chains}
-    current, place, trouble, killed = None, None, "", []
+    current, place, problem, killed = None, None, "", []
     with tempfile.TemporaryDirectory(prefix="longspan-test-") as directory:
         for number in kind:
             try:
@@ -103,22 +103,22 @@ def main():
                     current = PLACE_OF[number]
                     place = Place(counted.program, Path(directory) / "place", *PLACES[current])
                     place.train_unbroken()
-                found = None if trouble else judge_case(place, number)
+                found = None if problem else judge_case(place, number)
             except AssertionError as error:
                 found = str(error)
-            if found is None and not trouble:
+            if found is None and not problem:
                 kind.leaves_out(number, f"{place.name}: the run was quicker {ATTEMPTS} times")
             else:
                 killed.append(number)
-                trouble = trouble or found
+                problem = problem or found
             if number in ends:
                 try:
-                    trouble = trouble or (place.go_on() if killed else "")
+                    problem = problem or (place.resume_to_end() if killed else "")
                 except AssertionError as error:
-                    trouble = str(error)
-                end_chain(kind, place, killed, trouble)
+                    problem = str(error)
+                end_chain(kind, place, killed, problem)
                 place.forget()
-                trouble, killed = "", []
+                problem, killed = "", []
     counted.end()
 
 

@@ -1,6 +1,6 @@
-"""What launch/cluster/mpijob.yaml may have.
+"""Schema of launch/cluster/mpijob.yaml.
 
-Of kubeflow.org/v2beta1, as its CustomResourceDefinition has it, every field of the job; of pods, the fields in use.
+Contains every field of a job in the CustomResourceDefinition of kubeflow.org/v2beta1, and the used fields of pods.
 """
 
 

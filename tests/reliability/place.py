@@ -1,4 +1,4 @@
-"""A tiny run of a family on a layout: once unbroken, and once with whatever a test does to it."""
+"""A tiny run of a family on a layout: once uninterrupted, and once with the faults of a test."""
 
 import shutil
 import sys
@@ -12,7 +12,7 @@ from jobs import Job, Run, flat, until
 
 
 class Place:
-    """In a directory that it makes anew. `settings` are those of every job in it."""
+    """Creates the directory again. `settings`: of every job in it."""
 
     def __init__(self, program, directory, family, layout, settings=None):
         shutil.rmtree(directory, ignore_errors=True)
@@ -24,7 +24,7 @@ class Place:
         self.start_seconds = 0.0  # until the first step
 
     def start(self, directory="broken", settings=None, program=None):
-        """`program`: what becomes the program on every rank, where that is not it itself."""
+        """`program`: a script that executes the program on every rank, if it is not the program itself."""
         every = {"run.output_dir": directory, **self.layout.settings(), **self.settings, **(settings or {})}
         job = Job(program or self.program, ["train", self.file, *flat(every)], self.layout.ranks, self.directory)
         job.program = self.program
@@ -46,8 +46,8 @@ class Place:
         job.close()
         return result
 
-    def go_on(self):
-        """Lets the broken run go on to its end; what is wrong with it."""
+    def resume_to_end(self):
+        """Resumes the broken run to its end. Returns what is wrong with it, or ""."""
         job = self.start()
         try:
             return kills.go_on(lambda: job, self.broken, self.unbroken, self.verify)
@@ -55,7 +55,7 @@ class Place:
             job.close()
 
     def log(self):
-        """What the broken run has told so far."""
+        """Returns the log of the broken run so far."""
         return self.broken.log() if (self.broken.path / "log.txt").exists() else ""
 
     def forget(self):

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Power is lost while steps are saved and removed: the newest step that was told to be durable, or a newer one, is found.
+"""Power loss while steps are saved and removed: the newest durable step, or a newer one, is found.
 
     tests/reliability/power_loss_test.py build/launch/longspan [--full] [--shard K/N] [--kind WORDS]
 
-The calls that change the disk are logged while steps are saved, replaced and removed, one save is killed and one removal
-fails. Out of the log come the states that the file system may be in after each of them (crash_states.py); from each of
-them a run must start, with that step, and save the next one. No name there may look like a step that is none.
+The calls that change the disk are logged while steps are saved, replaced and removed, one save is killed and one
+removal fails. crash_states.py derives the possible states of the file system after each call. A run must start from
+each of them with that step, and save the next one. No invalid step may have the name of a step.
 """
 
 import itertools
@@ -22,7 +22,7 @@ from counted import Counted
 from saving import Driver, Folders
 from trained import WAYS, Trained, on
 
-DRAWN = 20000  # states of each log that are drawn, beside those that are listed
+DRAWN = 20000  # random states of each log, in addition to the enumerated ones
 
 
 def log_of_saves(counted, folders, ranks, way):
@@ -34,13 +34,13 @@ def log_of_saves(counted, folders, ranks, way):
 
 
 class States:
-    """Each state of a log in a folder of its own, the same ones once."""
+    """Each state of a log in a separate directory; equal states are checked once."""
 
     def __init__(self, log, folders):
         self.log, self.folders, self.known = log, folders, {}
 
     def problem_of(self, state, judge):
-        """With the state; judge(folder, step) is an empty text where all is well, and so is this."""
+        """Returns the problem with its state, or "". judge(folder, step) returns the problem or ""."""
         tree = crash_states.tree_of(self.log, crash_states.changes_of(self.log, state))
         least = self.log.saved_by(state[1])
         key = hash((least, *sorted((path, content) for path, content in tree.items() if content is not None),
@@ -74,7 +74,7 @@ def try_saves(counted, folders, ranks, way):
 
 
 def log_of_training(test):
-    """Of a run in logged/run."""
+    """Returns the log of a run in logged/run."""
     (test.directory / "logged").mkdir()
     result = test.train_watched("logged/run", {"BELOW": test.directory / "logged", "LOG": test.directory / "log"})
     if result.code:
@@ -85,7 +85,7 @@ def log_of_training(test):
 
 
 def problem_of_training(test, folder, least):
-    """One that goes on from what is left of the directory of the logged one."""
+    """Resumes from the state of the logged directory. Returns the problem or ""."""
     shutil.rmtree(test.directory / "again", ignore_errors=True)
     shutil.copytree(folder, test.directory / "again")
     steps = test.run_at("again/run").steps()
@@ -94,7 +94,7 @@ def problem_of_training(test, folder, least):
     try:
         if steps:
             test.longspan("verify", "again/run")
-        result = test.go_on("again/run", "logged/run")
+        result = test.resume_to_end("again/run", "logged/run")
         if steps:
             test.assertIn(f"at step {steps[-1]}", result.output)
     except AssertionError as failure:
@@ -103,7 +103,7 @@ def problem_of_training(test, folder, least):
 
 
 def durable_steps(log):
-    """As documented: a step is durable when the folder of steps was brought to the disk with its name in it."""
+    """Returns durable steps: those whose name is in the directory of steps at its fsync."""
     return [(certain + 1, int(name[5:])) for _, certain, change in log.changes if certain < log.length
             and isinstance(change, crash_states.Names)
             for name, found in change.changes.items() if found is not None and name.startswith("step-") and name[5:].isdigit()]

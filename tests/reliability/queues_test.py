@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""launch/cluster/pbs.sh and mpijob.yaml on two nodes (tests/support/hosts.py), with what the queue would do done by the test.
+"""launch/cluster/pbs.sh and mpijob.yaml on two nodes (tests/support/hosts.py). The test takes the role of the queue.
 
     tests/reliability/queues_test.py build/launch/longspan [--full] [--kind WORDS] [--only NUMBER]
 
-There is neither a PBS nor a Kubernetes here. For PBS the test starts the script as pbs_mom would, with a file of nodes
-and a `qsub` that writes down what it is given. For the MPIJob it checks the file against what the published definition
-of kubeflow.org/v2beta1 allows, and starts the commands of its containers as pods would: the workers' sshd on each node,
-the launcher as the first process of a process namespace, with the environment that the operator adds.
+Neither PBS nor Kubernetes is required. For PBS the test starts the script as pbs_mom would, with a file of nodes and a
+`qsub` that records its arguments. For the MPIJob it validates the file against the published definition of
+kubeflow.org/v2beta1, and starts the commands of its containers as pods would. The workers' sshd runs on each node. The
+launcher is the first process of a process namespace, with the environment that the operator adds.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 from mpijob_schema import MPIJOB
-from templates import CLUSTER, LAYOUTS, changed, check_equal, make_tree, wanted
+from templates import CLUSTER, LAYOUTS, changed, check, check_equal, make_tree
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import hosts
@@ -32,13 +32,13 @@ from counted import Counted, skip
 from jobs import until
 
 MARK = "LONGSPAN_TEST_QUEUE="
-LONG = {"training.max_steps": 600, "checkpoint.save_interval": 100}  # longer than a launcher waits that hears no rank
+LONG = {"training.max_steps": 600, "checkpoint.save_interval": 100}  # longer than a launcher without ranks waits
 
 NAMES = ("node-1", "node-2")
 
 
 class Desk:
-    """The two nodes, a tree at home, and what starts there."""
+    """Two nodes, a tree at home, and the processes that start there."""
 
     def __init__(self, nodes, home, program):
         self.nodes, self.home = nodes, home
@@ -52,7 +52,7 @@ class Desk:
         (self.programs / name).chmod(0o755)
 
     def start(self, words, name, environment=None, node="node-1"):
-        """A process that says what it does to NAME.output. Signals are for the only child of what is returned."""
+        """Starts a process with its output in NAME.output. Signals go to the only child of the returned process."""
         with open(self.home / f"{name}.output", "ab") as output:
             return subprocess.Popen(self.nodes[node].enter(words, self.tree), stdin=subprocess.DEVNULL,
                                     stdout=output, stderr=output, cwd=self.tree, start_new_session=True,
@@ -60,7 +60,7 @@ class Desk:
                                          "PATH": f"{self.programs}:{os.environ['PATH']}", "LONGSPAN_TEST_QUEUE": name,
                                          **(environment or {})})
 
-    def said(self, name):
+    def output_of(self, name):
         path = self.home / f"{name}.output"
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -68,27 +68,27 @@ class Desk:
         return jobs.Run(self.tree / "runs" / name)
 
     def step(self, name):
-        """The last step that is logged."""
+        """Returns the last logged step."""
         path = self.tree / "runs" / name / "metrics.jsonl"
         return path.read_bytes().count(b"\n") if path.exists() else 0
 
     def wait_for_step(self, process, name, step):
-        wanted(until(lambda: self.step(name) >= step or process.poll() is not None) and self.step(name) >= step,
-               f"no step {step}: {process.returncode}\n{self.said(name)}")
+        check(until(lambda: self.step(name) >= step or process.poll() is not None) and self.step(name) >= step,
+              f"no step {step}: {process.returncode}\n{self.output_of(name)}")
 
     def wait_for_end(self, process, name, code):
         try:
             found = process.wait(jobs.MOST_SECONDS)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            raise AssertionError(f"does not end: {self.said(name)}") from None
-        wanted(found == code, f"exit code {found}; wanted {code}\n{self.said(name)}")
+            raise AssertionError(f"does not end: {self.output_of(name)}") from None
+        check(found == code, f"exit code {found}; wanted {code}\n{self.output_of(name)}")
         left = self.nodes.left_behind(seconds=20, mark=MARK + name + "\0")
         left = left or {node.name: memory for node in self.nodes if (memory := node.shared_memory())}
-        wanted(not left, f"left behind: {left}")
+        check(not left, f"left behind: {left}")
 
     def unbroken(self, layout, settings=None):
-        """metrics.jsonl of a run that nothing stopped."""
+        """Returns metrics.jsonl of an uninterrupted run."""
         key = layout, json.dumps(settings or {})
         if key not in self._unbroken:
             name = f"unbroken-{len(self._unbroken)}"
@@ -98,12 +98,12 @@ class Desk:
 
     def check_losses(self, name, layout, settings=None):
         check_equal(self.run(name).metrics_bytes(), self.unbroken(layout, settings))
-        wanted("Stopped after step" in self.run(name).log(), f"{name}: never stopped\n{self.said(name)}")
+        check("Stopped after step" in self.run(name).log(), f"{name}: never stopped\n{self.output_of(name)}")
 
-    def start_pbs(self, name, layout, seconds=None, settings=None, told=None, refuses=False):
-        """The template, as it would be started on the first of its nodes. `qsub` writes its place and words.
+    def start_pbs(self, name, layout, seconds=None, settings=None, variables=None, refuses=False):
+        """Starts the template on the first of its nodes. `qsub` records its directory and arguments.
 
-        `told`: the variables that the job before gave to qsub; `refuses`: the queue takes no job.
+        `variables`: those that the previous job gave to qsub; `refuses`: the queue accepts no job.
         """
         settings = " ".join(jobs.flat({**layout.settings(), **(settings or {})}))
         changes = {"--set parallel.data_parallel_size=16 --set data.global_batch_size=64": settings,
@@ -119,20 +119,20 @@ class Desk:
             "qsub", f"#!/bin/sh\necho \"$PWD $*\" >>{self.home}/$PBS_JOBNAME.asked\nexit {int(refuses)}\n")
         return self.start(["bash", script], name, {
             "PBS_JOBID": "1.test", "PBS_JOBNAME": name, "PBS_NODEFILE": str(nodefile), "PBS_O_WORKDIR": str(self.home),
-            # What stands in for ssh where a template leaves the way to other nodes to the cluster.
-            "OMPI_MCA_plm_rsh_agent": str(self.nodes.agent), **(told or {})})
+            # Replaces ssh, as the template leaves access to other nodes to the cluster.
+            "OMPI_MCA_plm_rsh_agent": str(self.nodes.agent), **(variables or {})})
 
-    def asked_again(self, name):
-        """For each time that qsub was called, the variables that it was given for the next job."""
+    def requeues(self, name):
+        """Returns the variables for the next job, for each call of qsub."""
         path = self.home / f"{name}.asked"
         calls = path.read_text().splitlines() if path.exists() else []
         found = [re.fullmatch(f"{self.home} -v ([^ ]*) {name}.sh", call) for call in calls]
-        wanted(all(found), f"qsub was given {calls}")
+        check(all(found), f"qsub was given {calls}")
         return [dict(word.split("=") for word in call[1].split(",")) for call in found]
 
 
 def pbs_signals(desk, number, name, layout):
-    """Asked at three moments, starting among them; each time it saves, ends with 75 and asks for itself again."""
+    """Requests a stop three times, once during startup. Each time the job saves, exits with 75 and requeues itself."""
     source = random.Random(number)
     for times in range(1, 4):
         job = desk.start_pbs(name, layout)
@@ -142,14 +142,14 @@ def pbs_signals(desk, number, name, layout):
             desk.wait_for_step(job, name, desk.step(name) + source.randrange(1, 11))
         os.kill(hosts.only_child(job.pid), signal.SIGUSR1)
         desk.wait_for_end(job, name, 75)
-        wanted(len(desk.asked_again(name)) == times, f"qsub was given {desk.asked_again(name)}")
+        check(len(desk.requeues(name)) == times, f"qsub was given {desk.requeues(name)}")
     desk.wait_for_end(desk.start_pbs(name, layout), name, 0)
-    wanted(len(desk.asked_again(name)) == 3, f"qsub was given {desk.asked_again(name)}")
+    check(len(desk.requeues(name)) == 3, f"qsub was given {desk.requeues(name)}")
     desk.check_losses(name, layout)
 
 
 def pbs_time(desk, number, name, layout):
-    """The time is over: it saves by itself. A piece has a part of the time that all of it takes without a stop."""
+    """Limits the time of each job to a part of the full duration: it saves before its end and requeues itself."""
     begin = time.monotonic()
     desk.wait_for_end(desk.start_pbs(f"{name}-timed", layout), f"{name}-timed", 0)
     seconds = (0.4 + 0.1 * number) * (time.monotonic() - begin)
@@ -159,13 +159,13 @@ def pbs_time(desk, number, name, layout):
         desk.wait_for_end(job, name, 0 if job.returncode == 0 else 75)
         if job.returncode == 0:
             break
-    wanted(job.returncode == 0, f"not at its end after 20 pieces of {seconds:.1f} s\n{desk.said(name)}")
-    wanted(pieces == len(desk.asked_again(name)) > 0, f"{pieces} pieces; qsub was given {desk.asked_again(name)}")
+    check(job.returncode == 0, f"not at its end after 20 pieces of {seconds:.1f} s\n{desk.output_of(name)}")
+    check(pieces == len(desk.requeues(name)) > 0, f"{pieces} pieces; qsub was given {desk.requeues(name)}")
     desk.check_losses(name, layout)
 
 
 def pbs_ended(desk, number, name, layout):
-    """SIGTERM to the script alone saves and ends; to every process, as by qdel, it ends, and what is there is whole."""
+    """SIGTERM to the script saves and ends. SIGTERM to every process, as by qdel, leaves only complete checkpoints."""
     job = desk.start_pbs(name, layout)
     desk.wait_for_step(job, name, random.Random(number).randrange(1, 30))
     if number % 2 == 0:
@@ -174,98 +174,98 @@ def pbs_ended(desk, number, name, layout):
     else:
         for processes in desk.nodes.processes(mark=f"{MARK}{name}\0").values():
             for process, _ in processes:
-                with contextlib.suppress(ProcessLookupError):  # it was quicker
+                with contextlib.suppress(ProcessLookupError):  # it has ended
                     os.kill(process, signal.SIGTERM)
         job.wait(jobs.MOST_SECONDS)
         desk.wait_for_end(job, name, job.returncode)
-    wanted(not desk.asked_again(name), f"qsub was given {desk.asked_again(name)}")
+    check(not desk.requeues(name), f"qsub was given {desk.requeues(name)}")
     desk.wait_for_end(desk.start_pbs(name, layout), name, 0)
     check_equal(desk.run(name).metrics_bytes(), desk.unbroken(layout))
 
 
 def lose_machine(desk):
-    """Open MPI's daemon on the second node ends, as when the machine is gone."""
-    wanted(desk.nodes["node-2"].kill("orted") == 1, "node-2 has no daemon")
+    """Ends Open MPI's daemon on the second node, as if the machine failed."""
+    check(desk.nodes["node-2"].kill("orted") == 1, "node-2 has no daemon")
 
 
 def hang(desk):
-    """A rank on the second node neither goes on nor ends."""
+    """Suspends a rank on the second node."""
     os.kill(desk.nodes["node-2"].processes("OMPI_COMM_WORLD_RANK=")[0][0], signal.SIGSTOP)
 
 
-def lost_job(desk, name, layout, step, fault=lose_machine, settings=None, told=None, refuses=False):
-    """A job to which the fault comes after that step; what it has said."""
-    before = len(desk.said(name))
-    job = desk.start_pbs(name, layout, settings=settings, told=told, refuses=refuses)
-    until(lambda: f"step {step}/" in desk.said(name)[before:] or job.poll() is not None)
+def lost_job(desk, name, layout, step, fault=lose_machine, settings=None, variables=None, refuses=False):
+    """Runs a job with the fault after that step. Returns its output."""
+    before = len(desk.output_of(name))
+    job = desk.start_pbs(name, layout, settings=settings, variables=variables, refuses=refuses)
+    until(lambda: f"step {step}/" in desk.output_of(name)[before:] or job.poll() is not None)
     fault(desk)
     desk.wait_for_end(job, name, 5)
-    return desk.said(name)[before:]
+    return desk.output_of(name)[before:]
 
 
-def saved_job(desk, name, layout, told):
-    """A job that is asked to save and go on later; the step that it has saved."""
-    job = desk.start_pbs(name, layout, told=told)
+def saved_job(desk, name, layout, variables):
+    """Runs a job until a request to save and requeue. Returns the saved step."""
+    job = desk.start_pbs(name, layout, variables=variables)
     desk.wait_for_step(job, name, desk.step(name) + 3)
     os.kill(hosts.only_child(job.pid), signal.SIGUSR1)
     desk.wait_for_end(job, name, 75)
     return desk.run(name).steps()[-1]
 
 
-def told_next(desk, name, before=None):
-    """What qsub was given for the next job, which is once more with the same step saved, or once with another."""
+def next_variables(desk, name, before=None):
+    """Checks and returns the variables for the next job: one more failure at the same step, or the first at another."""
     saved = desk.run(name).steps()
     step = f"step-{saved[-1]:09}" if saved else "nothing"
     times = int(before["FAILURES"]) + 1 if before and before["FAILED_AT"] == step else 1
-    told = desk.asked_again(name)[-1]
-    wanted(told == {"FAILURES": str(times), "FAILED_AT": step}, f"told {told}; wanted {times} times with {step}")
-    return told
+    found = desk.requeues(name)[-1]
+    check(found == {"FAILURES": str(times), "FAILED_AT": step}, f"told {found}; wanted {times} times with {step}")
+    return found
 
 
 def pbs_lost(desk, number, name, layout):
-    """A machine is lost twice: each time the job asks for itself again, and the run goes on."""
-    source, told = random.Random(number), None
+    """Loses a machine twice: each time the job requeues itself, and the run resumes."""
+    source, variables = random.Random(number), None
     for times in 1, 2:
-        said = lost_job(desk, name, layout, step=60 * times + source.randrange(20), told=told)
-        told = told_next(desk, name, told)
-        wanted(f"of at most 3 at {told['FAILED_AT']}\n" in said, f"it said: {said}")
-    desk.wait_for_end(desk.start_pbs(name, layout, told=told), name, 0)
-    wanted(len(desk.asked_again(name)) == 2, f"qsub was given {desk.asked_again(name)}")
+        output = lost_job(desk, name, layout, step=60 * times + source.randrange(20), variables=variables)
+        variables = next_variables(desk, name, variables)
+        check(f"of at most 3 at {variables['FAILED_AT']}\n" in output, f"it said: {output}")
+    desk.wait_for_end(desk.start_pbs(name, layout, variables=variables), name, 0)
+    check(len(desk.requeues(name)) == 2, f"qsub was given {desk.requeues(name)}")
     check_equal(desk.run(name).metrics_bytes(), desk.unbroken(layout))
 
 
 def pbs_gives_up(desk, number, name, layout):
-    """A rank hangs twice before anything is saved, then three times with the same step: the third of these is the last.
+    """Suspends a rank twice before the first save, then three times at the same step: the job gives up.
 
-    A job that a person starts counts anew; the queue refuses what it asks for.
+    A job that a user starts resets the count. The queue rejects its request.
     """
     settings = {"checkpoint.save_interval": 0, "run.collective_timeout_seconds": 5}
-    told, step = None, 1
+    variables, step = None, 1
     for _ in range(2):
-        lost_job(desk, name, layout, step, hang, settings, told)
-        told = told_next(desk, name, told)
-    step = saved_job(desk, name, layout, told) + 1
-    wanted(desk.asked_again(name)[-1] == told, f"told {desk.asked_again(name)[-1]}; wanted {told}")
+        lost_job(desk, name, layout, step, hang, settings, variables)
+        variables = next_variables(desk, name, variables)
+    step = saved_job(desk, name, layout, variables) + 1
+    check(desk.requeues(name)[-1] == variables, f"told {desk.requeues(name)[-1]}; wanted {variables}")
     for _ in range(2):
-        lost_job(desk, name, layout, step, hang, settings, told)
-        told = told_next(desk, name, told)
-    said = lost_job(desk, name, layout, step, hang, settings, told)
-    wanted(f"Not requeued: 3 lost nodes or hung ranks at {told['FAILED_AT']}\n" in said
-           and len(desk.asked_again(name)) == 5, f"asked {desk.asked_again(name)}, it said: {said}")
-    said = lost_job(desk, name, layout, step, hang, settings, refuses=True)
-    told_next(desk, name)
-    wanted("Requeue failed; run qsub to resume" in said, f"it said: {said}")
+        lost_job(desk, name, layout, step, hang, settings, variables)
+        variables = next_variables(desk, name, variables)
+    output = lost_job(desk, name, layout, step, hang, settings, variables)
+    check(f"Not requeued: 3 lost nodes or hung ranks at {variables['FAILED_AT']}\n" in output
+          and len(desk.requeues(name)) == 5, f"asked {desk.requeues(name)}, it said: {output}")
+    output = lost_job(desk, name, layout, step, hang, settings, refuses=True)
+    next_variables(desk, name)
+    check("Requeue failed; run qsub to resume" in output, f"it said: {output}")
 
 
 class Pods:
-    """The containers of mpijob.yaml, as processes on the two nodes."""
+    """Containers of mpijob.yaml, as processes on the two nodes."""
 
     def __init__(self, desk, name, layout, settings, apart):
         import yaml
         self.desk, self.name = desk, name
         text = (CLUSTER / "mpijob.yaml").read_text()
         self.keys = desk.home / "keys"
-        # The place of the keys is one of the image's.
+        # The path of the keys is inside the image.
         job = yaml.safe_load(text.replace(yaml.safe_load(text)["spec"]["sshAuthMountPath"], str(self.keys)))["spec"]
         specs = job["mpiReplicaSpecs"]
         self.launcher, self.worker = (specs[kind]["template"]["spec"]["containers"][0]
@@ -274,15 +274,15 @@ class Pods:
         settings = " ".join(jobs.flat({**layout.settings(), **settings}))
         for old, new in {"-n 16": "-n 4", "runs/mpijob": f"runs/{name}",
                          "--set parallel.data_parallel_size=16 --set data.global_batch_size=64": settings}.items():
-            wanted(old in command, f"no {old} in the launcher's command")
+            check(old in command, f"no {old} in the launcher's command")
             command = command.replace(old, new)
         self.command = command.split()
         self.environment = {entry["name"]: entry["value"] for entry in self.launcher["env"]}
         self.environment["OMP_NUM_THREADS"] = "1"
         hosts = desk.home / "hostfile"
-        # With ranks beside the launcher, which hears them, or without.
+        # Ranks run on the node of the launcher, or only on the other one.
         hosts.write_text("node-2 slots=4\n" if apart else "node-1 slots=2\nnode-2 slots=2\n")
-        # What the operator adds.
+        # The operator adds these.
         self.environment.update({
             "OMPI_MCA_orte_default_hostfile": str(hosts), "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
             "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10", "OMPI_MCA_orte_set_default_slots": "2"})
@@ -294,13 +294,13 @@ class Pods:
         if self.keys.exists():
             return
         for node in self.desk.nodes:
-            node.run("mkdir", "-p", "/run/sshd")  # which sshd asks for where it is root
+            node.run("mkdir", "-p", "/run/sshd")  # sshd requires it as root
         self.keys.mkdir()
         subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", str(self.keys / "id_rsa")], check=True)
         shutil.copy(self.keys / "id_rsa.pub", self.keys / "authorized_keys")
 
     def start(self):
-        """The launcher, which is the first process of its pod."""
+        """Starts the launcher, the first process of its pod."""
         return self.desk.start(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *self.command], self.name,
                                self.environment)
 
@@ -312,12 +312,12 @@ class Pods:
 
 
 def first_process(launcher):
-    """The id of the only child of unshare, which is that of nsenter."""
+    """Returns the process id of the only child of unshare, itself the only child of nsenter."""
     return hosts.only_child(hosts.only_child(launcher.pid))
 
 
 def mpijob_schema(desk, number, name, layout):
-    """The file has fields of the definition only."""
+    """Checks that the file has only fields of the definition."""
     import jsonschema
     import yaml
     text = (CLUSTER / "mpijob.yaml").read_text()
@@ -326,16 +326,16 @@ def mpijob_schema(desk, number, name, layout):
     specs = job["spec"]["mpiReplicaSpecs"]
     ranks = specs["Worker"]["replicas"] * job["spec"]["slotsPerWorker"]
     command = " ".join(specs["Launcher"]["template"]["spec"]["containers"][0]["command"])
-    wanted(f"-n {ranks} " in command and f"parallel.data_parallel_size={ranks} " in command, f"{ranks} slots, but: {command}")
+    check(f"-n {ranks} " in command and f"parallel.data_parallel_size={ranks} " in command, f"{ranks} slots, but: {command}")
     for spec in specs.values():
         pod = spec["template"]["spec"]
         volumes = {volume["name"] for volume in pod["volumes"]}
         mounted = {mount["name"] for container in pod["containers"] for mount in container["volumeMounts"]}
-        wanted(mounted == volumes, f"volumes {volumes}, mounted {mounted}")
+        check(mounted == volumes, f"volumes {volumes}, mounted {mounted}")
 
 
 def mpijob_stopped(desk, number, name, layout):
-    """The launcher is told to end as a pod is: it saves, with 75, and the next one goes on. Workers are left empty."""
+    """Ends the launcher as a pod: it saves, exits with 75, and the next one resumes. Workers keep no processes."""
     if shutil.which("sshd") is None:
         return "sshd not found; wanted the package openssh-server"
     apart = number % 2 == 1
@@ -347,19 +347,19 @@ def mpijob_stopped(desk, number, name, layout):
             desk.wait_for_step(launcher, name, desk.step(name) + 5)
             os.kill(first_process(launcher), signal.SIGTERM)
             desk.wait_for_end(launcher, name, 75)
-            # What a worker that is told to end waits for.
+            # Hook of a terminating worker.
             for node in desk.nodes:
                 node.run(*pods.worker["lifecycle"]["preStop"]["exec"]["command"])
         desk.wait_for_end(pods.start(), name, 0)
     except AssertionError as error:
-        raise AssertionError(f"{error}\n{desk.said(name + '-worker')[-2000:]}") from None
+        raise AssertionError(f"{error}\n{desk.output_of(name + '-worker')[-2000:]}") from None
     finally:
         pods.end()
     desk.check_losses(name, layout, settings)
     return None
 
 
-# What a kind is called, its case, and how many there are in the usual run and in all.
+# Name of a kind, its case, and the numbers of cases in the usual run and in all.
 KINDS = [
     ("MPIJob: fields of the published definition", mpijob_schema, 1, 1),
     ("MPIJob: the launcher is told to end and goes on", mpijob_stopped, 1, 12),

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Faults of one rank: each ends in its documented exit code with one sentence, none hangs, and the run goes on afterwards.
+"""Faults of one rank: each ends with its documented exit code and one message, without a hang, and the run resumes.
 
     tests/reliability/ranks_test.py build/launch/longspan [--full] [--shard K/N] [--cases N] [--only NUMBER] [--kind NAME]
 
-What is done to a rank from outside is a signal or a limit; what is done to it from inside is preloaded there
-(rank_fault.cpp). Ranks that differ in their collectives are the matter of tests/distributed/failures_test.py.
+Faults from outside a rank are signals and limits. Faults from inside are preloaded (rank_fault.cpp).
+tests/distributed/failures_test.py covers ranks that call different collectives.
 """
 
 import os
@@ -28,12 +28,12 @@ from place import Place
 LAYOUTS = (Layout(2, 1), Layout(1, 2), Layout(1, 1, context=2), Layout(2, 2))
 FAMILIES = tiny_families.FAMILIES
 TEXT_FAMILIES = ("transformer_xl", "decoder", "universal_transformer")
-# Long enough that something can be done to it from outside.
+# Long enough for faults from outside.
 LONG = {"training.max_steps": 150, "checkpoint.save_interval": 10, "training.validation.interval": 50}
-# Long enough for each of its phases.
+# Long enough for each phase of a run.
 SHORT = {"training.max_steps": 8, "checkpoint.save_interval": 2, "training.validation.interval": 3}
-MOST_SECONDS = 30  # from a fault to the end of the job, beside the time limit of collectives; most of it for busy machines
-ATTEMPTS = 5  # where the run was quicker than the fault
+MOST_SECONDS = 30  # from fault to end of the job, plus the timeout of collectives; large, for busy machines
+ATTEMPTS = 5  # if the run was faster than the fault
 
 
 class Quicker(Exception):
@@ -41,40 +41,40 @@ class Quicker(Exception):
 
 
 class LeftOut(Exception):
-    """The case is not the program's to pass, for the reason given."""
+    """The case cannot be judged here, for the given reason."""
 
 
-SOMETHING = "."  # said
-# oneDNN, HDF5 and Open MPI do not always see that they got no memory.
-OF_A_LIBRARY = r"signal (6 \(Aborted\)|11 \(Segmentation fault\)): a disk or the memory is full"
+ANY_MESSAGE = "."
+# oneDNN, HDF5 and Open MPI do not always check for failed allocations.
+LIBRARY_CRASH = r"signal (6 \(Aborted\)|11 \(Segmentation fault\)): a disk or the memory is full"
 
 
-def ended(job, wanted, most=MOST_SECONDS):
-    """Why the job did not end as wanted within the time; empty where it did.
+def ended(job, expected, most=MOST_SECONDS):
+    """Returns why the job did not end as expected within the time, or "".
 
-    `wanted`: the exit codes that are right, each with what the one sentence on standard error has; None: nothing is said.
+    `expected`: {exit code: pattern of the only message on standard error, or None for no message}.
     """
     begin = time.monotonic()
     result = job.wait()
     seconds = time.monotonic() - begin
-    said = f"\n{result.output[-2000:]}{result.errors}"
-    if result.code not in wanted:
-        return f"exit code {result.code}, wanted one of {sorted(wanted)}{said}"
+    output = f"\n{result.output[-2000:]}{result.errors}"
+    if result.code not in expected:
+        return f"exit code {result.code}, wanted one of {sorted(expected)}{output}"
     if seconds > most:
-        return f"it took {seconds:.0f} s to end, wanted at most {most}{said}"
-    sentences = re.findall(r"(?m)^longspan: .*$", result.errors)
-    sentence = wanted[result.code]
-    if len(sentences) != (sentence is not None) or sentence and not re.search(sentence, sentences[0]):
-        return f"standard error is to be {f'one sentence with {sentence!r}' if sentence else 'empty'}{said}"
+        return f"it took {seconds:.0f} s to end, wanted at most {most}{output}"
+    messages = re.findall(r"(?m)^longspan: .*$", result.errors)
+    pattern = expected[result.code]
+    if len(messages) != (pattern is not None) or pattern and not re.search(pattern, messages[0]):
+        return f"standard error is to be {f'one sentence with {pattern!r}' if pattern else 'empty'}{output}"
     return ""
 
 
 class Bench:
-    """Where the cases run: places by turns, each made once, and the broken run of the case."""
+    """The places of the cases, in rotation. Each is made once; only the broken run differs per case."""
 
     def __init__(self, program, directory):
         self.program, self.directory, self.places = program, Path(directory), {}
-        self.library = self.phases = None  # made when they are needed
+        self.library = self.phases = None  # made on first use
 
     def place(self, number, families=FAMILIES, layouts=LAYOUTS, settings=None):
         family, layout = families[number % len(families)], layouts[number // len(families) % len(layouts)]
@@ -87,7 +87,7 @@ class Bench:
         return self.places[key]
 
     def on_rank(self, place, rank, fault, within=""):
-        """What starts the program with the fault on that rank, and the file that tells that it struck."""
+        """Returns a script that starts the program with the fault on `rank`, and the file that the fault creates."""
         self.library = self.library or faults.compile_fault(self.directory)
         struck = self.directory / "struck"
         struck.unlink(missing_ok=True)
@@ -96,7 +96,7 @@ class Bench:
 
 
 def at_a_step(job, moment, steps):
-    """Waits for one; raises Quicker where the job has ended."""
+    """Waits for a random step. Raises Quicker if the job has ended."""
     step = moment.randint(1, steps)
     until(lambda: job.ended() or f"step {step}/" in job.output())
     time.sleep(moment.uniform(0, 0.05))
@@ -105,7 +105,7 @@ def at_a_step(job, moment, steps):
 
 
 def with_job(job, action):
-    """What the action says, with the job closed after it."""
+    """Returns the result of the action and closes the job."""
     try:
         return action(job)
     finally:
@@ -120,7 +120,7 @@ def killed(bench, number, moment):
         if not job.signal_rank(signal.SIGKILL, moment.randrange(place.layout.ranks)):
             raise Quicker
         return ended(job, {137: None})
-    return with_job(place.start(), act) or place.go_on()
+    return with_job(place.start(), act) or place.resume_to_end()
 
 
 def stopped(bench, number, moment):
@@ -132,7 +132,7 @@ def stopped(bench, number, moment):
         if not job.signal_rank(signal.SIGSTOP, rank):
             raise Quicker
         return ended(job, {5: rf"rank {rank} did not respond within"}, MOST_SECONDS + 8)
-    return with_job(place.start(settings={"run.collective_timeout_seconds": 8}), act) or place.go_on()
+    return with_job(place.start(settings={"run.collective_timeout_seconds": 8}), act) or place.resume_to_end()
 
 
 def paused(bench, number, moment):
@@ -149,7 +149,7 @@ def paused(bench, number, moment):
 
 
 def slowed(bench, number, moment):
-    """All that one rank of four does takes ten times as long."""
+    """Slows one rank of four to a tenth of its speed."""
     layout = [Layout(4, 1), Layout(2, 2), Layout(1, 4), Layout(2, 1, context=2)]
     place = bench.place(number, ("decoder", "transformer_xl"), layout, SHORT)
     rank = moment.randrange(4)
@@ -172,7 +172,7 @@ def slowed(bench, number, moment):
 
 
 def out_of_memory(bench, number, moment):
-    """From some moment on a rank gets no more memory, or nearly none."""
+    """Limits the memory of a rank to its current size, or slightly more."""
     place = bench.place(number, settings=LONG)
 
     def act(job):
@@ -184,12 +184,12 @@ def out_of_memory(bench, number, moment):
             resource.prlimit(process, resource.RLIMIT_AS, (most, most))
         except (OSError, ValueError):
             raise Quicker from None
-        return ended(job, {0: None, 1: SOMETHING, 134: OF_A_LIBRARY, 139: OF_A_LIBRARY}, most=200)
-    return with_job(place.start(), act) or place.go_on()
+        return ended(job, {0: None, 1: ANY_MESSAGE, 134: LIBRARY_CRASH, 139: LIBRARY_CRASH}, most=200)
+    return with_job(place.start(), act) or place.resume_to_end()
 
 
 def exception(bench, number, moment):
-    """An allocation fails, within some phase of a run."""
+    """Makes an allocation fail within a random phase of a run."""
     bench.phases = bench.phases or faults.places_of(bench.program)
     place = bench.place(number, settings=SHORT)
     phase = moment.choice(sorted(bench.phases))
@@ -199,13 +199,13 @@ def exception(bench, number, moment):
         script, struck = bench.on_rank(place, rank, f"new {at}", bench.phases[phase])
 
         def act(job):
-            # What only removes may be left undone, with a warning.
-            return ended(job, {0: None, 1: SOMETHING}, most=200)
+            # Removals may fail with only a warning.
+            return ended(job, {0: None, 1: ANY_MESSAGE}, most=200)
         name = f"allocation {at} within {phase} on rank {rank} of {place.name}"
         if why := with_job(place.start(program=script), act):
             return f"{name}: {why}"
         if struck.exists():
-            why = place.go_on()
+            why = place.resume_to_end()
             return f"{name}: {why}" if why else ""
         if at == 1:
             raise Quicker
@@ -214,23 +214,23 @@ def exception(bench, number, moment):
 
 
 def another_program(bench, number, moment):
-    """One rank was started with another command: it calls other collectives."""
+    """Starts one rank with another command, which calls different collectives."""
     place = bench.place(number, settings=SHORT)
     rank = moment.randrange(place.layout.ranks)
     command = moment.choice(["evaluate unbroken", "generate unbroken --max-new-tokens 4 --prompt the", "verify unbroken"])
     script = faults.on_rank(place.directory, bench.program, rank, [f"exec {bench.program} {command}"])
     job = place.start(program=script, settings={"run.collective_timeout_seconds": 8})
-    wanted = {2: SOMETHING, 3: SOMETHING, 5: SOMETHING}
-    return with_job(job, lambda job: ended(job, wanted, 8 + MOST_SECONDS)) or place.go_on()
+    expected = {2: ANY_MESSAGE, 3: ANY_MESSAGE, 5: ANY_MESSAGE}
+    return with_job(job, lambda job: ended(job, expected, 8 + MOST_SECONDS)) or place.resume_to_end()
 
 
 def not_a_number(bench, number, moment):
-    """In the products of one rank: once, or from then on."""
+    """Makes matrix products of one rank NaN: once, or permanently."""
     place = bench.place(number, settings=SHORT)
     rank = moment.randrange(place.layout.ranks)
-    for_ever = moment.random() < 0.5
+    permanent = moment.random() < 0.5
     first = int(400 ** moment.random())
-    script, struck = bench.on_rank(place, rank, f"nan {first} {10**9 if for_ever else 1}")
+    script, struck = bench.on_rank(place, rank, f"nan {first} {10**9 if permanent else 1}")
 
     def act(job):
         if why := ended(job, {0: None, 4: "training diverged"}, most=200):
@@ -244,12 +244,12 @@ def not_a_number(bench, number, moment):
                 return f"nothing tells of it:\n{log}"
         return ""
     why = with_job(place.start(program=script), act)
-    where = f"from product {first} on" if for_ever else f"in product {first}"
+    where = f"from product {first} on" if permanent else f"in product {first}"
     return f"{where} on rank {rank} of {place.name}: {why}" if why else ""
 
 
 def two_jobs(bench, number, moment):
-    """The second one is refused, for which it waits some seconds: meanwhile the first one is held."""
+    """Starts a second job while the first one is suspended: it waits some seconds and is rejected."""
     place = bench.place(number, settings=LONG)
     ranks = range(place.layout.ranks)
 
@@ -265,7 +265,7 @@ def two_jobs(bench, number, moment):
 
 
 def clock(bench, number, moment):
-    """That of the wall, on one rank: there and back again and again."""
+    """Makes the wall clock of one rank jump back and forth."""
     place = bench.place(number, settings=SHORT)
     seconds = moment.choice([-1, 1]) * moment.choice([1, 3600, 86400 * 400, 10**9])
     script, struck = bench.on_rank(place, moment.randrange(place.layout.ranks), f"clock {seconds}")
@@ -276,7 +276,7 @@ def clock(bench, number, moment):
 
 
 def text(bench, number, moment):
-    """What is trained on is cut, replaced, removed, written over or gets longer."""
+    """Truncates, replaces, removes, overwrites or extends the training data."""
     place = bench.place(number, settings=LONG)
     path = place.directory / tiny_families.sections_of(FAMILIES[number % len(FAMILIES)])["data"]["train"]
     change = moment.choice(["cut to nothing", "cut in half", "replaced", "removed", "written over", "longer"])
@@ -287,9 +287,9 @@ def text(bench, number, moment):
         if change.startswith("cut"):
             os.truncate(path, 0 if change == "cut to nothing" else len(content) // 2)
         elif change == "replaced":
-            beside = path.with_name("beside")
-            beside.write_bytes(content[::-1])
-            beside.rename(path)
+            replacement = path.with_name("beside")
+            replacement.write_bytes(content[::-1])
+            replacement.rename(path)
         elif change == "removed":
             path.unlink()
         elif change == "written over":
@@ -307,15 +307,15 @@ def text(bench, number, moment):
         why = with_job(place.start(), act)
     finally:
         path.write_bytes(content)
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # of which a checkpoint takes note
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # recorded in checkpoints
     if not why and change in ("replaced", "removed", "longer"):
         why = kills.difference(place.broken, place.unbroken)
     if not why and change.startswith("cut"):
-        why = place.go_on()
+        why = place.resume_to_end()
     return f"{change}: {why}" if why else ""
 
 
-# What, how many of it in the usual run, and in all.
+# Name of a kind, its case, and the numbers of cases in the usual run and in all.
 KINDS = (
     ("one rank is killed", killed, 0, 100),
     ("one rank is stopped", stopped, 1, 100),
@@ -332,7 +332,7 @@ KINDS = (
 
 
 def judge(function, bench, number):
-    """What is wrong with the case. Raises LeftOut."""
+    """Returns what is wrong with the case. Raises LeftOut."""
     for attempt in range(ATTEMPTS):
         try:
             return function(bench, number, random.Random(number * 100 + attempt))

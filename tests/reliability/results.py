@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Adds rows of counted tests to the table of tests/reliability/results.md, which launch/test --reliability keeps so.
+"""Adds rows of counted tests to the table in tests/reliability/results.md, for launch/test --reliability.
 
     tests/reliability/results.py ROWS [--table FILE]
 
-ROWS has a line of JSON for each kind of case that a test ran (counted.py writes them). Cases of another share, or of an
-earlier run, of the same commit on the same processor are added up. A line of an older commit stays until a newer one has
-as many cases of the same kind.
+ROWS has a line of JSON for each kind of case that a test ran, written by counted.py. Shards and repeated runs of the
+same commit on the same processor are added up. A line of an older commit remains until a newer one has as many cases of
+the same kind.
 """
 
 import argparse
@@ -32,7 +32,7 @@ Written by `launch/test --reliability` ([what it runs](../README.md#reliability)
 
 
 def processor():
-    """What it is called, and how many cores there are."""
+    """Returns the name of the processor and the number of cores."""
     try:
         name = re.search(r"(?m)^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text())[1]
     except (OSError, TypeError):
@@ -41,7 +41,7 @@ def processor():
 
 
 def commit():
-    """The commit of the tree, with a + where files were changed after it."""
+    """Returns the commit of the tree, with a + if files were changed after it."""
     def git(*arguments):
         return subprocess.run(["git", "-C", SOURCE, *arguments], capture_output=True, text=True, check=False)
     found = git("rev-parse", "--short=12", "HEAD")
@@ -52,14 +52,14 @@ def commit():
 
 
 def line_of(row):
-    """A row of counted.py as a line of the table."""
+    """Converts a row of counted.py to a line of the table."""
     return {"what": row["what"].replace("|", "/"), "held": row["held"], "cases": row["cases"], "left out": row["left_out"],
             "in all": row["full"], "shares": row["share"], "seconds": row["seconds"], "processor": processor(),
             "commit": commit()}
 
 
 def added(table, line):
-    """The table with the line, which joins one of the same kind, commit and processor."""
+    """Returns the table with the line, merged into one of the same kind, commit and processor."""
     def same(other, *names):
         return all(other[name] == line[name] for name in names)
     table = [dict(other) for other in table]
@@ -77,7 +77,7 @@ def added(table, line):
 
 
 def read(text):
-    """The lines of the table in a page."""
+    """Returns the lines of the table in a page."""
     rows = [[cell.strip() for cell in row.strip("| ").split(" | ")] for row in re.findall(r"(?m)^\|.*\|$", text)]
     table = [dict(zip(COLUMNS, row, strict=True)) for row in rows[2:]]
     for line in table:
@@ -87,7 +87,7 @@ def read(text):
 
 
 def write(table):
-    """The page."""
+    """Returns the page."""
     rows = [COLUMNS, ["---"] * len(COLUMNS)]
     rows += [[f"{line[name]:.0f}" if name == "seconds" else str(line[name]) for name in COLUMNS] for line in table]
     return HEAD + "".join("| " + " | ".join(row) + " |\n" for row in rows)
@@ -101,9 +101,9 @@ def main():
     table = read(arguments.table.read_text(encoding="utf-8")) if arguments.table.exists() else []
     for row in arguments.rows.read_text(encoding="utf-8").splitlines():
         table = added(table, line_of(json.loads(row)))
-    beside = arguments.table.with_name(arguments.table.name + ".tmp")
-    beside.write_text(write(table), encoding="utf-8")
-    beside.replace(arguments.table)
+    temporary = arguments.table.with_name(arguments.table.name + ".tmp")
+    temporary.write_text(write(table), encoding="utf-8")
+    temporary.replace(arguments.table)
 
 
 if __name__ == "__main__":

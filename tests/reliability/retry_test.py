@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""`longspan launch --max-restarts` with ranks that are killed at any moment: the run ends by itself, bit for bit as the unbroken one.
+"""`longspan launch --max-restarts` with ranks killed at any moment: the run equals the uninterrupted one bit for bit.
 
     tests/reliability/retry_test.py build/launch/longspan [--full] [--shard K/N] [--cases N] [--only NUMBER]
 
-A case kills one rank, mpirun, or all that was started, one to three times: in the middle of training, while it saves, or
-while an attempt starts. In every second case the text also has batches on which training diverges, which
-training.max_rollbacks has it pass over, before, between and after the kills.
+A case kills one rank, mpirun, or all started processes, one to three times: during training, during a save, or while an
+attempt starts. In every second case training also diverges on some batches of the text. training.max_rollbacks skips
+them, before, between and after the kills.
 """
 
 import random
@@ -60,16 +60,16 @@ class Case:
         return Job(self.program, arguments, 1 if run else self.layout.ranks, self.directory)
 
     def unbroken(self):
-        """The same run without kills, made once for each layout and text."""
+        """Returns the run without kills, made once for each layout and text."""
         name = f"whole-{LAYOUTS.index(self.layout)}-{self.text}"
-        whole = Run(self.directory / name)
-        if not whole.path.exists():
+        reference = Run(self.directory / name)
+        if not reference.path.exists():
             job = self.start(name)
             result = job.wait()
             job.close()
             if result.code != 0:
                 raise AssertionError(f"the unbroken run ends with {result.code}\n{result.output}{result.errors}")
-        return whole
+        return reference
 
     def wait_until_logged(self, job, step):
         return until(lambda: job.ended() or self.run.path.exists() and f'{{"step": {step},' in self.metrics_text(), 120)
@@ -79,7 +79,7 @@ class Case:
         return path.read_text() if path.exists() else ""
 
     def kill(self, job):
-        """One rank, mpirun, or all but `longspan launch` itself."""
+        """Kills one rank, mpirun, or all processes except `longspan launch` itself."""
         which = self.source.choice(["rank", "rank", "mpirun", "all"])
         if which == "rank" and self.layout.ranks > 1:
             return job.signal_rank(signal.SIGKILL, self.source.randrange(self.layout.ranks))
@@ -94,15 +94,15 @@ class Case:
         return None
 
     def judge(self):
-        """What is wrong; "" where nothing is."""
-        whole = self.unbroken()
+        """Returns what is wrong, "" if nothing is, or None if the run ended before a kill."""
+        reference = self.unbroken()
         job = self.start(self.run.path.name, "launch", "--max-restarts", 20, "--restart-delay", 0, "-n", self.layout.ranks, "--")
         try:
             steps = sorted(self.source.sample(range(1, STEPS - 40), self.kills))
             for step in steps:
                 self.wait_until_logged(job, step)
                 if self.source.random() < 0.3:
-                    # While the attempt that follows a kill starts: that one comes no further, but the next one may.
+                    # Also kills the next attempt while it starts.
                     self.kill(job)
                     until(lambda: job.ended() or "starting attempt" in job.errors(), 120)
                 time.sleep(self.source.random() * 0.5)
@@ -113,9 +113,9 @@ class Case:
         if result.code != 0:
             return f"ends with {result.code}: {result.errors[-600:]}"
         attempts = result.errors.count("starting attempt")
-        if self.run.metrics_bytes() != whole.metrics_bytes():
+        if self.run.metrics_bytes() != reference.metrics_bytes():
             return f"other metrics than those of the unbroken run, after {attempts} further attempts"
-        if self.run.state(STEPS) != whole.state(STEPS):
+        if self.run.state(STEPS) != reference.state(STEPS):
             return f"another state than that of the unbroken run, after {attempts} further attempts"
         return "" if attempts > 0 else None
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Every call of the save path fails once: the old step or the new one is whole then, and the next start goes on.
+"""Every call of the save path fails once: the old or the new step remains complete, and the next start resumes.
 
     tests/reliability/save_faults_test.py build/launch/longspan [--full] [--shard K/N] [--kind WORDS]
 
-Each call on a file below the folder of steps (open, read, write, fsync, rename, mkdir, unlink, ...) fails with each of five
-errors, each that reads or writes does a part only, and each that takes memory gets none; and the disk is full at 128
-sizes. Calls are counted by a save without a fault. Most of it is done by a program that saves and removes steps as a run
-does (tests/checkpoints/save_faults.cpp); what a user sees, by `longspan train` itself.
+Each call on a file in the directory of steps (open, read, write, fsync, rename, mkdir, unlink, ...) fails with each of
+five errors. Each read or write transfers only a part, each allocation fails, and the disk is full at 128 sizes. A save
+without a fault counts the calls. Most cases use a program that saves and removes steps as a run does
+(tests/checkpoints/save_faults.cpp). Others check the output of `longspan train`.
 """
 
 import collections
@@ -28,7 +28,7 @@ SIZES = 128
 
 
 def faults_of(calls, transfers):
-    """(call, error) of each fault; error 0 is a part of a read or write."""
+    """Returns (call, error) of each fault; error 0: a partial read or write."""
     return [*itertools.product(range(1, calls + 1), ERRORS), *((call, 0) for call in range(1, transfers + 1))]
 
 
@@ -37,7 +37,7 @@ def name_of(error):
 
 
 class Saves:
-    """The cases of one number of ranks and one way of saving."""
+    """Cases for one number of ranks and one way of saving."""
 
     def __init__(self, counted, folders, ranks, way):
         self.ranks, self.way = ranks, way
@@ -47,21 +47,21 @@ class Saves:
             self.drivers[scenario] = Driver(counted.program, ["faults", folder, scenario, way], ranks)
 
     def ask(self, scenario, number, question):
-        """The others are ended: their ranks would count as hanging while they wait for a question."""
+        """Ends the other drivers first: their ranks would hang while they wait for a question."""
         for other in SCENARIOS:
             if other != scenario:
                 self.drivers[other].close()
         return self.drivers[scenario].ask(number, question)
 
     def seen(self, scenario, rank):
-        """(calls, transfers, calls that take memory) of a save without a fault."""
+        """Returns (calls, transfers, allocations) of a save without a fault."""
         words = self.ask(scenario, 0, f"files 0 0 {rank}")
         if words[0] != "held":
             sys.exit(f"a save without a fault: {' '.join(words)}")
         return [int(word) for word in words[1:4]]
 
     def of_files(self):
-        """(scenario, rank, call, error)."""
+        """Returns (scenario, rank, call, error) of each case."""
         return [(scenario, rank, *fault) for scenario in SCENARIOS for rank in range(self.ranks)
                 for fault in faults_of(*self.seen(scenario, rank)[:2])]
 
@@ -107,8 +107,8 @@ def try_memory(counted, folders, way):
             kind.passed()
         else:
             kind.fails(number, f"{scenario}, call {call}: {' '.join(words)}")
-    # Some libraries end a process that gets no memory (nlohmann-json's destructors take some, HDF5 calls exit or reads from
-    # address 0): it says a sentence then, and as when it is killed the old step or the new one is whole.
+    # Some libraries end a process whose allocation fails: destructors of nlohmann-json allocate, HDF5 calls exit or
+    # reads address 0. The process then prints one message, and the old or the new step is complete.
     print(f"  {ends['saved']} saved all the same, {ends['refused']} said so, {ends['ended']} said so and ended at once",
           flush=True)
     saves.close()
@@ -119,7 +119,7 @@ def try_sizes(counted, folders, way):
     kind = counted.kind(f"the disk is full at each of {SIZES} sizes, in a save {WAYS[way]}", 12, SIZES)
     ends = {"saved": 0, "refused": 0}
     for number in kind:
-        # In the last of them a step fits.
+        # A step fits into the last of the sizes.
         words = driver.ask(number, f"{number + 24}")
         if words[0] == "held":
             ends[words[4]] += 1
@@ -129,26 +129,26 @@ def try_sizes(counted, folders, way):
         else:
             kind.fails(number, " ".join(words))
     driver.close()
-    # Otherwise the sizes are not those at which it matters.
+    # Otherwise the sizes are not near that of a step.
     if counted.arguments.full and counted.arguments.shard == (1, 1) and kind.good and not all(ends.values()):
         sys.exit(f"of {SIZES} sizes {ends['refused']} were refused and {ends['saved']} saved: wanted some of both")
 
 
 def train_with_fault(test, directory, rank, call, error):
-    """The result of a training of which one rank meets a fault, and what the library tells of its calls."""
-    told = test.directory / f"{directory}.told"
+    """Returns the result of a training with a fault on one rank, and the counts that the library reports."""
+    counts = test.directory / f"{directory}.told"
     below = test.directory / directory / "checkpoints"
-    result = test.train_watched(directory, {"BELOW": below, "RANK": rank, "CALL": call, "ERROR": error, "TELL": told})
-    return result, told.read_text().split(maxsplit=2) if told.exists() else []
+    result = test.train_watched(directory, {"BELOW": below, "RANK": rank, "CALL": call, "ERROR": error, "TELL": counts})
+    return result, counts.read_text().split(maxsplit=2) if counts.exists() else []
 
 
 def check_fault(test, rank, call, error):
-    """What a user sees of it, and that the next start goes on as a run without one, which is in whole/."""
+    """Checks the exit code and message, and that the next start resumes as the run without a fault in whole/."""
     directory = "faulty"
     shutil.rmtree(test.directory / directory, ignore_errors=True)
     result, _ = train_with_fault(test, directory, rank, call, error)
     run = test.run_at(directory)
-    # 2: the folder of steps cannot be made, or written, when the run starts. 3: what it finds there cannot be read.
+    # 2: the directory of steps cannot be created or written at the start. 3: its contents cannot be read.
     test.assertIn(result.code, (0, 1, 2, 3), result.errors)
     if result.code:
         test.assertRegex(result.errors, r"\Alongspan: [^\n]+\n\Z")
@@ -157,7 +157,7 @@ def check_fault(test, rank, call, error):
     verified = test.start("verify", directory).wait()
     if run.steps():
         test.assertEqual(verified.code, 0, verified.output + verified.errors)
-    test.go_on(directory, "whole")
+    test.resume_to_end(directory, "whole")
 
 
 def try_trainings(counted, ranks, way):
@@ -168,10 +168,10 @@ def try_trainings(counted, ranks, way):
         cases = []
         for rank in range(ranks):
             directory = "whole" if rank == 0 else f"counted-{rank}"
-            result, told = train_with_fault(test, directory, rank, 0, 0)
-            if result.code or len(told) < 2:
-                sys.exit(f"a training without a fault: {result.code} {result.errors} {told}")
-            cases += [(rank, *fault) for fault in faults_of(int(told[0]), int(told[1]))]
+            result, counts = train_with_fault(test, directory, rank, 0, 0)
+            if result.code or len(counts) < 2:
+                sys.exit(f"a training without a fault: {result.code} {result.errors} {counts}")
+            cases += [(rank, *fault) for fault in faults_of(int(counts[0]), int(counts[1]))]
 
         def problem_of(number):
             rank, call, error = cases[number]

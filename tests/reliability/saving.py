@@ -1,4 +1,4 @@
-"""Talks with tests/checkpoints/save_faults.cpp, which saves steps and is told which call fails; for the tests beside this."""
+"""Drives tests/checkpoints/save_faults.cpp, which saves steps with a selected call failing."""
 
 import contextlib
 import itertools
@@ -14,17 +14,17 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 
-MOST_SECONDS = 120  # that an answer may take
+MOST_SECONDS = 120  # per answer
 
 
 def folder_for_tests():
-    """In memory where there is room for files: a disk would be waited for in vain, what is tested is which calls there are."""
+    """Creates a directory, in memory if possible: tests check the calls, not the disk, which would be slower."""
     shared = Path("/dev/shm")
     return Path(tempfile.mkdtemp(prefix="longspan-test-", dir=shared if os.access(shared, os.W_OK) else None))
 
 
 class Driver:
-    """build/tests/checkpoint_save_faults beside build/launch/longspan: a line for each question, a line for each answer."""
+    """build/tests/checkpoint_save_faults of the same build: one line per question, one line per answer."""
 
     def __init__(self, program, words, ranks=1):
         path = Path(program).parents[1] / "tests" / "checkpoint_save_faults"
@@ -38,14 +38,14 @@ class Driver:
                                          env={**os.environ, "LONGSPAN_TIME_LIMIT": "36000", "OMP_NUM_THREADS": "1"})
 
     def ask(self, number, question):
-        """The words of the answer, of which the first is "held" or "failed"."""
+        """Returns the words of the answer. The first one is "held" or "failed"."""
         if self._process is None:
             self._start()
         try:
             self._process.stdin.write(f"{number} {question}\n".encode())
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # it has no answer either
+            pass  # handled below: it gives no answer
         ready, _, _ = select.select([self._process.stdout], [], [], MOST_SECONDS)
         line = self._process.stdout.readline().decode() if ready else ""
         first, *words = line.split() or [""]
@@ -60,7 +60,7 @@ class Driver:
 
     def close(self):
         if self._process is not None:
-            with contextlib.suppress(BrokenPipeError):  # of a process that has ended
+            with contextlib.suppress(BrokenPipeError):  # the process has ended
                 self._process.stdin.close()
             try:
                 self._process.wait(10)
@@ -72,7 +72,7 @@ class Driver:
 
 
 class Folders:
-    """Temporary folders, gone in the end."""
+    """Temporary directories, removed at the end."""
 
     def __init__(self):
         self.path = folder_for_tests()

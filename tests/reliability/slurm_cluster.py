@@ -1,4 +1,4 @@
-"""A Slurm cluster of two nodes on this machine (tests/support/hosts.py), with daemons of its own."""
+"""A Slurm cluster of two nodes on this machine (tests/support/hosts.py), with separate daemons."""
 
 import os
 import re
@@ -16,13 +16,13 @@ NAMES = ("node-1", "node-2")
 
 
 def why_not():
-    """As that of hosts."""
-    os.environ["PATH"] += ":/usr/sbin:/sbin"  # where Debian keeps daemons, which a user's path may lack
+    """Returns why no cluster can run here, or "", as hosts.why_not does."""
+    os.environ["PATH"] += ":/usr/sbin:/sbin"  # Debian's daemons, which may be missing in a user's path
     why = hosts.why_not(["munged", "slurmctld", "slurmd", "sbatch", "scontrol", "scancel"])
     return f"{why} (the packages slurm-wlm and munge have what a cluster needs)" if why else ""
 
 
-# A node may have more cores in name than the machine has.
+# A node may declare more cores than the machine has.
 CONFIGURATION = """\
 ClusterName=test
 SlurmctldHost=node-1
@@ -49,11 +49,11 @@ NodeName=node-1 CPUs=32 RealMemory=4000
 NodeName=node-2 CPUs=32 RealMemory=4000
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
-REQUEUE_SECONDS = 5  # which a job that was queued again waits; 120 where nobody says otherwise, 5 is the least
+REQUEUE_SECONDS = 5  # delay of a requeued job; default 120, minimum 5
 
 
 class Cluster:
-    """The daemons on two hosts, and what a user of the cluster would type."""
+    """Daemons on two hosts, and the commands of a user of the cluster."""
 
     def __init__(self, network, folder):
         self.network, self.folder = network, folder
@@ -90,34 +90,34 @@ class Cluster:
         return self.network["node-1"].run(*words)
 
     def ranks(self, node):
-        """The ids of the ranks that run there."""
+        """Returns the process ids of the ranks on a node."""
         return [process for process, _ in self.network[node].processes("OMPI_COMM_WORLD_RANK=")]
 
     def nodes(self):
-        """The state of each node, as sinfo names it: idle, alloc, drng, ..."""
+        """Returns the state of each node, as sinfo names it: idle, alloc, drng, ..."""
         try:
-            said = self.user("sinfo", "--noheader", "--Node", "--format=%N %t")
+            output = self.user("sinfo", "--noheader", "--Node", "--format=%N %t")
         except AssertionError:
-            return {}  # nobody answers yet
-        return dict(line.split() for line in said.splitlines())
+            return {}  # slurmctld does not answer yet
+        return dict(line.split() for line in output.splitlines())
 
     def submit(self, script, *options, folder):
-        """sbatch; the job's number."""
-        said = self.user("sbatch", f"--chdir={folder}", *options, script)
-        return int(re.search(r"Submitted batch job (\d+)", said)[1])
+        """Runs sbatch. Returns the job's number."""
+        output = self.user("sbatch", f"--chdir={folder}", *options, script)
+        return int(re.search(r"Submitted batch job (\d+)", output)[1])
 
     def job(self, number):
-        """What scontrol says of it, by name."""
+        """Returns the fields of scontrol for the job, by name."""
         return dict(word.split("=", 1) for word in self.user("scontrol", "show", "job", number, "--oneliner").split()
                     if "=" in word)
 
     def logs(self):
-        """The ends of what the daemons have said."""
+        """Returns the last lines of the daemons' logs."""
         return "\n".join(f"{path.name}: {path.read_text(errors='replace')[-1000:]}"
                          for path in sorted(self.folder.glob("*.log")) if path.name != "munge.log")
 
     def end(self):
-        """Ends the daemons in order; without it they end with the test."""
+        """Ends the daemons in reverse order. Otherwise they end with the test."""
         for daemon in reversed(self._daemons):
             if daemon.poll() is None:
                 os.kill(hosts.only_child(daemon.pid), signal.SIGTERM)

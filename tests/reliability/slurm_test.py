@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""launch/cluster/slurm.sbatch on a real Slurm of two nodes (slurm_cluster.py): stopped, queued again, gone on.
+"""launch/cluster/slurm.sbatch on a real Slurm of two nodes (slurm_cluster.py): stopped, requeued, resumed.
 
     tests/reliability/slurm_test.py build/launch/longspan [--full] [--kind WORDS] [--only NUMBER]
 """
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from slurm_cluster import NAMES, REQUEUE_SECONDS, Cluster, why_not
-from templates import CLUSTER, CONFIGURATION, LAYOUTS, STEPS, changed, check_equal, make_tree, wanted
+from templates import CLUSTER, CONFIGURATION, LAYOUTS, STEPS, changed, check, check_equal, make_tree
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import hosts
@@ -24,13 +24,13 @@ from counted import Counted, skip
 
 TEMPLATE = CLUSTER / "slurm.sbatch"
 OVER = ["COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"]
-# Steps that last a minute or more, so that the time limit comes three times.
+# Enough steps to reach the time limit three times.
 LONG = {"training.max_steps": 150, "model.num_hidden_layers": 4, "model.hidden_size": 128, "data.seq_length": 128,
         "checkpoint.save_interval": 50}
 
 
 class Desk:
-    """A user of the cluster: the tree at home, and jobs."""
+    """A user of the cluster, with a tree at home and jobs."""
 
     options = ["--ntasks-per-node=2", "--cpus-per-task=1", "--mem=1000"]
 
@@ -51,18 +51,18 @@ class Desk:
         return jobs.Run(self.tree / "runs" / name)
 
     def step(self, name):
-        """The last step that is logged."""
+        """Returns the last logged step."""
         try:
             return self.run(name).metrics_bytes().count(b"\n")
         except FileNotFoundError:
             return 0
 
-    def said(self, job):
+    def output_of(self, job):
         path = self.tree / f"longspan-{job}.out"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def unbroken(self, layout, settings=None):
-        """metrics.jsonl of a run that nothing stopped."""
+        """Returns metrics.jsonl of an uninterrupted run."""
         key = layout, json.dumps(settings)
         if key not in self._unbroken:
             name = f"unbroken-{len(self._unbroken)}"
@@ -75,7 +75,7 @@ class Desk:
         self.wait_until(job, f"step {step}", lambda found: self.step(name) >= step)
 
     def wait_for(self, job, state, restarts=0):
-        """Until the job has that state and was queued again so often."""
+        """Waits until the job has that state after `restarts` requeues."""
         self.wait_until(job, f"{state} after {restarts} restarts",
                    lambda found: found["JobState"] == state and int(found["Restarts"]) >= restarts)
 
@@ -83,7 +83,7 @@ class Desk:
         self.wait_for(job, state)
         found = self.cluster.job(job)
         if state != "CANCELLED" and found["ExitCode"] != f"{exit_code}:0":
-            raise AssertionError(f"exit code {found['ExitCode']}; wanted {exit_code}\n{self.said(job)}")
+            raise AssertionError(f"exit code {found['ExitCode']}; wanted {exit_code}\n{self.output_of(job)}")
         left = self.cluster.network.left_behind(seconds=20, mark="SLURM_JOB_ID=")
         left = left or {host.name: memory for host in self.cluster.network if (memory := host.shared_memory())}
         if left:
@@ -96,11 +96,11 @@ class Desk:
             if has_come(found):
                 return
             if found["JobState"] in OVER or time.monotonic() > end:
-                raise AssertionError(f"wanted {what}, found {found}\n{self.said(job)}")
+                raise AssertionError(f"wanted {what}, found {found}\n{self.output_of(job)}")
             time.sleep(0.1)
 
-    def goes_to_its_end(self, job, name, layout, settings=None):
-        """The job's run ends well, with the losses of a run that nothing stopped."""
+    def check_completes(self, job, name, layout, settings=None):
+        """Checks that the job completes with the losses of an uninterrupted run."""
         self.wait_for_end(job, "COMPLETED")
         check_equal(self.run(name).metrics_bytes(), self.unbroken(layout, settings))
 
@@ -109,7 +109,7 @@ class Desk:
 
 
 def three_requeues(desk, number, name, layout):
-    """Asked by a signal to the script, three times."""
+    """Requests a stop by a signal to the script, three times."""
     job = desk.submit(name, layout)
     source = random.Random(number)
     for restarts in range(3):
@@ -119,138 +119,139 @@ def three_requeues(desk, number, name, layout):
             check_cores(desk.cluster)
         desk.cluster.user("scancel", "--batch", "--signal=USR1", job)
         desk.wait_for(job, "PENDING", restarts + 1)
-    desk.goes_to_its_end(job, name, layout)
-    wanted(len(desk.steps_stopped_at(name)) == 3, f"stopped at {desk.steps_stopped_at(name)}; wanted three times")
+    desk.check_completes(job, name, layout)
+    check(len(desk.steps_stopped_at(name)) == 3, f"stopped at {desk.steps_stopped_at(name)}; wanted three times")
 
 
 def check_cores(cluster):
-    """The ranks of a node are not kept on the same core."""
+    """Checks that the ranks of a node are not bound to the same core."""
     for node in ("node-1", "node-2"):
         ranks = cluster.ranks(node)
         cores = set().union(*(os.sched_getaffinity(rank) for rank in ranks))
-        wanted(len(ranks) == 2 and len(cores) >= min(2, os.cpu_count()), f"{node}: ranks {ranks} on the cores {cores}")
+        check(len(ranks) == 2 and len(cores) >= min(2, os.cpu_count()), f"{node}: ranks {ranks} on the cores {cores}")
 
 
 def time_limit(desk, number, name, layout):
-    """Slurm's own signal before the end of the job's time. It looks at the clock every 30 seconds."""
+    """Slurm sends its signal before the time limit of the job. It checks the time every 30 seconds."""
     job = desk.submit(name, layout, "--time=1", "--signal=B:USR1@40", settings=LONG)
     desk.wait_for(job, "PENDING", restarts=3)
     desk.cluster.user("scontrol", "update", f"jobid={job}", "timelimit=20")
-    desk.goes_to_its_end(job, name, layout, LONG)
-    wanted(len(desk.steps_stopped_at(name)) >= 3, f"stopped at {desk.steps_stopped_at(name)}; wanted three times")
+    desk.check_completes(job, name, layout, LONG)
+    check(len(desk.steps_stopped_at(name)) >= 3, f"stopped at {desk.steps_stopped_at(name)}; wanted three times")
 
 
 def any_moment(desk, number, name, layout):
-    """Asked so many seconds after the job began, be it before its ranks have, while they start, save or end."""
+    """Requests a stop at a random time: before ranks start, or while they start, save or end."""
     job = desk.submit(name, layout)
     desk.wait_for(job, "RUNNING")
     time.sleep(random.Random(number).uniform(0, 6))
     try:
         desk.cluster.user("scancel", "--batch", "--signal=USR1", job)
     except AssertionError:
-        desk.wait_for(job, "COMPLETED")  # it was quicker
-    desk.goes_to_its_end(job, name, layout)
+        desk.wait_for(job, "COMPLETED")  # it has ended
+    desk.check_completes(job, name, layout)
 
 
 def saved_and_ended(desk, number, name, layout):
-    """scancel --batch --signal=TERM: saved, and not queued again."""
+    """scancel --batch --signal=TERM saves the job and does not requeue it."""
     job = desk.submit(name, layout)
     step = random.Random(number).randrange(1, 30)
     desk.wait_for_step(job, name, step)
     desk.cluster.user("scancel", "--batch", "--signal=TERM", job)
     desk.wait_for_end(job, "FAILED", exit_code=75)
-    wanted(desk.cluster.job(job)["Restarts"] == "0", "queued again")
+    check(desk.cluster.job(job)["Restarts"] == "0", "queued again")
     stopped = desk.steps_stopped_at(name)
-    wanted(len(stopped) == 1 and stopped[0] >= step and desk.run(name).steps()[-1] == stopped[0],
-           f"stopped at {stopped}, has {desk.run(name).entries()}; wanted a checkpoint of step {step} or later")
-    desk.goes_to_its_end(desk.submit(name, layout), name, layout)
+    check(len(stopped) == 1 and stopped[0] >= step and desk.run(name).steps()[-1] == stopped[0],
+          f"stopped at {stopped}, has {desk.run(name).entries()}; wanted a checkpoint of step {step} or later")
+    desk.check_completes(desk.submit(name, layout), name, layout)
 
 
-def cancelled(desk, number, name, layout):
-    """scancel: ends at once, nothing is left on either node, and the next job goes on from a whole checkpoint."""
+def canceled(desk, number, name, layout):
+    """scancel ends the job immediately and leaves no processes. The next job resumes from a complete checkpoint."""
     job = desk.submit(name, layout)
     desk.wait_for_step(job, name, random.Random(number).randrange(1, 30))
     desk.cluster.user("scancel", job)
     desk.wait_for_end(job, "CANCELLED")
-    wanted(desk.cluster.job(job)["Restarts"] == "0", "queued again")
-    desk.goes_to_its_end(desk.submit(name, layout), name, layout)
+    check(desk.cluster.job(job)["Restarts"] == "0", "queued again")
+    desk.check_completes(desk.submit(name, layout), name, layout)
 
 
 def drained(desk, number, name, layout):
-    """A node that is to be repaired: the job goes on there until it is asked, and then waits for the node."""
+    """Drains a node: the job continues there until a request to stop, and then waits for the node."""
     node = f"node-{number % 2 + 1}"
     job = desk.submit(name, layout)
     step = random.Random(number).randrange(1, 20)
     desk.wait_for_step(job, name, step)
     desk.cluster.user("scontrol", "update", f"nodename={node}", "state=drain", "reason=repair")
-    wanted(desk.cluster.nodes()[node].startswith("drng"), f"{desk.cluster.nodes()}; wanted {node} to be draining")
+    check(desk.cluster.nodes()[node].startswith("drng"), f"{desk.cluster.nodes()}; wanted {node} to be draining")
     desk.wait_for_step(job, name, min(desk.step(name) + 3, STEPS))
     desk.cluster.user("scancel", "--batch", "--signal=USR1", job)
     desk.wait_for(job, "PENDING", restarts=1)
     time.sleep(REQUEUE_SECONDS + 5)
-    wanted(desk.cluster.job(job)["JobState"] == "PENDING", f"{desk.cluster.job(job)}; wanted it to wait for {node}")
+    check(desk.cluster.job(job)["JobState"] == "PENDING", f"{desk.cluster.job(job)}; wanted it to wait for {node}")
     desk.cluster.user("scontrol", "update", f"nodename={node}", "state=resume")
-    desk.goes_to_its_end(job, name, layout)
+    desk.check_completes(job, name, layout)
 
 
 def node_down(desk, number, name, layout):
-    """A node that Slurm gives up: it ends the job and queues it again, and the run goes on from its checkpoint."""
+    """Sets a node down: Slurm ends and requeues the job, and the run resumes from its checkpoint."""
     node = f"node-{number % 2 + 1}"
     job = desk.submit(name, layout)
     desk.wait_for_step(job, name, random.Random(number).randrange(1, 30))
     desk.cluster.user("scontrol", "update", f"nodename={node}", "state=down", "reason=gone")
     desk.wait_for(job, "PENDING", restarts=1)
     desk.cluster.user("scontrol", "update", f"nodename={node}", "state=resume")
-    desk.goes_to_its_end(job, name, layout)
+    desk.check_completes(job, name, layout)
 
 
 def killed_rank(desk, number, name, layout):
-    """A rank of either node that is killed ends the job with the documented code, and it is not queued again."""
+    """Kills a rank on either node: the job ends with the documented code and is not requeued."""
     job = desk.submit(name, layout)
     source = random.Random(number)
     desk.wait_for_step(job, name, source.randrange(1, 30))
     os.kill(source.choice(desk.cluster.ranks(f"node-{number % 2 + 1}")), signal.SIGKILL)
     desk.wait_for_end(job, "FAILED", exit_code=137)
-    wanted(desk.cluster.job(job)["Restarts"] == "0", "queued again")
-    desk.goes_to_its_end(desk.submit(name, layout), name, layout)
+    check(desk.cluster.job(job)["Restarts"] == "0", "queued again")
+    desk.check_completes(desk.submit(name, layout), name, layout)
 
 
 def lost_machine(desk, number, name, layout):
-    """Open MPI's daemon on the second node ends, as when the machine is gone: the job is queued again by itself."""
+    """Ends Open MPI's daemon on the second node, as if the machine failed: the job is requeued automatically."""
     job = desk.submit(name, layout)
     desk.wait_for_step(job, name, random.Random(number).randrange(45, 100))
-    wanted(desk.cluster.network["node-2"].kill("orted") == 1, f"node-2 has no daemon\n{desk.said(job)}")
+    check(desk.cluster.network["node-2"].kill("orted") == 1, f"node-2 has no daemon\n{desk.output_of(job)}")
     desk.wait_for(job, "PENDING", restarts=1)
-    desk.goes_to_its_end(job, name, layout)
-    said = desk.said(job)
-    wanted(re.search("failure 1 of at most 3 at step-[0-9]+", said) and "Resumed from" in said,
-           f"it said: {said}")
+    desk.check_completes(job, name, layout)
+    output = desk.output_of(job)
+    check(re.search("failure 1 of at most 3 at step-[0-9]+", output) and "Resumed from" in output,
+          f"it said: {output}")
 
 
 def hung_each_time(desk, number, name, layout):
-    """A rank hangs three times before anything is saved: the job gives up, with the documented code."""
+    """Suspends a rank three times before the first save: the job gives up with the documented code."""
     job = desk.submit(name, layout, settings={"checkpoint.save_interval": 0, "run.collective_timeout_seconds": 5})
     for restarts in range(3):
-        desk.wait_until(job, f"step 1 after {restarts} restarts", lambda _: desk.said(job).count("step 1/") > restarts)
+        desk.wait_until(job, f"step 1 after {restarts} restarts",
+                        lambda _: desk.output_of(job).count("step 1/") > restarts)
         os.kill(desk.cluster.ranks("node-2")[0], signal.SIGSTOP)
         if restarts < 2:
             desk.wait_for(job, "PENDING", restarts + 1)
     desk.wait_for_end(job, "FAILED", exit_code=5)
-    said = desk.said(job)
-    wanted(desk.cluster.job(job)["Restarts"] == "2" and said.count(" of at most 3 at nothing") == 2
-           and said.count("Not requeued: 3 lost nodes or hung ranks at nothing") == 1, f"it said: {said}")
+    output = desk.output_of(job)
+    check(desk.cluster.job(job)["Restarts"] == "2" and output.count(" of at most 3 at nothing") == 2
+          and output.count("Not requeued: 3 lost nodes or hung ranks at nothing") == 1, f"it said: {output}")
 
 
-def mistake(desk, number, name, layout):
-    """A wrong key is said once, and the job is not queued again."""
+def unknown_key(desk, number, name, layout):
+    """An unknown key is reported once, and the job is not requeued."""
     job = desk.submit(name, layout, settings={"model.widht": 8})
     desk.wait_for_end(job, "FAILED", exit_code=2)
-    said = desk.said(job)
-    wanted(said.count("model.widht") == 1 and "Failed with exit code 2" in said, f"it said: {said}")
+    output = desk.output_of(job)
+    check(output.count("model.widht") == 1 and "Failed with exit code 2" in output, f"it said: {output}")
 
 
-def as_it_is(desk, number, name, layout):
-    """Nothing is changed: 16 ranks, 8 a node, of 4 threads each."""
+def unmodified(desk, number, name, layout):
+    """Runs the unmodified template: 16 ranks, 8 per node, with 4 threads each."""
     configuration = {**CONFIGURATION, "training": {**CONFIGURATION["training"], "max_steps": 12}}
     (desk.tree / "configs" / "quickstart.yaml").write_text(json.dumps(configuration, indent=1))
     asked = desk.cluster.submit(TEMPLATE, folder=desk.tree)
@@ -259,7 +260,7 @@ def as_it_is(desk, number, name, layout):
     desk.wait_for_end(asked, "COMPLETED")
     unbroken = desk.cluster.submit(TEMPLATE, "--job-name=unbroken", folder=desk.tree)
     desk.wait_for_end(unbroken, "COMPLETED")
-    wanted(len(desk.steps_stopped_at("longspan")) == 1, desk.said(asked))
+    check(len(desk.steps_stopped_at("longspan")) == 1, desk.output_of(asked))
     check_equal(desk.run("longspan").metrics_bytes(), desk.run("unbroken").metrics_bytes())
 
 
@@ -285,20 +286,20 @@ def main():
     counted.end()
 
 
-# What a kind is called, its case, and how many there are in the usual run and in all.
+# Name of a kind, its case, and the numbers of cases in the usual run and in all.
 KINDS = [
-    ("a wrong key ends the job", mistake, 1, 1),
+    ("a wrong key ends the job", unknown_key, 1, 1),
     ("three times queued again by a signal, with the losses of an unbroken run", three_requeues, 1, 40),
     ("three times queued again at the time limit, with the losses of an unbroken run", time_limit, 0, 4),
     ("asked at any moment", any_moment, 0, 60),
     ("scancel --batch --signal=TERM saves and ends", saved_and_ended, 0, 20),
-    ("scancel ends at once, and the next job goes on", cancelled, 1, 20),
+    ("scancel ends at once, and the next job goes on", canceled, 1, 20),
     ("a node is drained", drained, 0, 6),
     ("a node goes down", node_down, 0, 10),
     ("a rank is killed", killed_rank, 0, 10),
     ("a machine is lost, and the job goes on by itself", lost_machine, 1, 10),
     ("a rank hangs three times with nothing saved", hung_each_time, 0, 1),
-    ("the template as it is, on 16 ranks", as_it_is, 0, 1),
+    ("the template as it is, on 16 ranks", unmodified, 0, 1),
 ]
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""A run that trains on for hours while it saves and is measured, and beside it one that is killed again and again.
+"""A run that trains for hours while it saves and is measured, next to one that is killed repeatedly.
 
     tests/reliability/soak_test.py build/launch/longspan [--full] [--cases MINUTES]
 
-A case is a minute. Memory and open files of the first run's processes are those that they had once they had saved and
-measured for a while (what an allocator keeps grows until then), within 1%; metrics.jsonl
-of both has each step once; at the end nothing is left over in their directories, in TMPDIR or in /dev/shm, which the
-test has for itself where the system lets it (unshare).
+A case is a minute. After warm-up, memory of the first run may grow by at most 1%, and its number of open files may not
+grow. metrics.jsonl of both runs must have each step once. At the end no files may be left in their directories, in
+TMPDIR or in /dev/shm. /dev/shm is private to the test if the system permits it (unshare).
 """
 
 import json
@@ -31,14 +30,14 @@ LAYOUT = Layout(2, 1)
 LOGGED = 5  # steps
 SETTINGS = {**LAYOUT.settings(), "training.max_steps": 10**9, "training.validation.interval": 70, "checkpoint.save_interval": 50,
             "metrics.log_interval": LOGGED}
-WARM = 2_000  # steps before the first look at memory: 40 saves and 28 validations
-OWN = "LONGSPAN_TEST_OWN_SHARED_MEMORY"  # set where /dev/shm is this test's
+WARM = 2_000  # steps before the first sample of memory: 40 saves and 28 validations
+OWN = "LONGSPAN_TEST_OWN_SHARED_MEMORY"  # set if /dev/shm is private to this test
 GROWTH = 0.01
 INPUT = {"decoder.yaml", "text.txt", "held-out.txt"}
 
 
 def with_own_shared_memory():
-    """Starts this test again where /dev/shm is empty and nobody else's; returns where the system does not let it."""
+    """Restarts this test with an empty private /dev/shm. Returns if the system does not permit it."""
     if OWN in os.environ:
         return
     alone = ["unshare", "--map-root-user", "--mount"]
@@ -53,18 +52,18 @@ def with_own_shared_memory():
 
 
 class Processes:
-    """What the long-lived processes hold."""
+    """Memory and files of the long-lived processes."""
 
     def __init__(self, job):
         self.processes = [job.process_of(rank) for rank in range(LAYOUT.ranks)]
 
     def held(self):
-        """Of each the resident pages and the number of open files."""
+        """Returns the resident pages and the number of open files of each process."""
         return [(int(Path(f"/proc/{process}/statm").read_text().split()[1]), len(os.listdir(f"/proc/{process}/fd")))
                 for process in self.processes]
 
     def over(self, seconds, meanwhile):
-        """Of each, over so long, the median of the pages and the fewest files: some are open for a moment."""
+        """Returns the median of the pages and the minimum of open files over `seconds`: some files are open briefly."""
         samples, end = [], time.monotonic() + seconds
         while time.monotonic() < end:
             samples.append(self.held())
@@ -74,7 +73,7 @@ class Processes:
 
 
 class Broken:
-    """The run that is killed: one rank of it, after some seconds, and then it is started again."""
+    """The run that is killed repeatedly: one rank, after some seconds; then it is restarted."""
 
     def __init__(self, start):
         self.start, self.moment, self.kills = start, random.Random(1), 0
@@ -84,7 +83,7 @@ class Broken:
         self.job = self.start("broken")
         self.end = time.monotonic() + self.moment.uniform(3, 20)
 
-    def look(self):
+    def poll(self):
         if time.monotonic() < self.end and not self.job.ended():
             return
         rank = self.moment.randrange(LAYOUT.ranks)
@@ -99,11 +98,11 @@ class Broken:
 
 
 def gaps(run):
-    """What is wrong with the steps of metrics.jsonl; empty where each is there once."""
+    """Returns what is wrong with the steps of metrics.jsonl; "" if each occurs once."""
     steps = [json.loads(line)["step"] for line in run.metrics_bytes().splitlines()]
-    steps = [step for step in steps if step % LOGGED == 0]  # a validation has a line of its own
-    wanted = list(range(LOGGED, LOGGED * len(steps) + 1, LOGGED))
-    if steps and steps == wanted:
+    steps = [step for step in steps if step % LOGGED == 0]  # a validation has a separate line
+    expected = list(range(LOGGED, LOGGED * len(steps) + 1, LOGGED))
+    if steps and steps == expected:
         return ""
     return f"metrics.jsonl of {run.path.name} has the steps {steps[:5]} ... {steps[-5:]}"
 
@@ -114,11 +113,11 @@ def left_over(directory, runs):
         names = {"config.yaml", "metrics.jsonl", "log.txt", "checkpoints", ".lock"}
         found += [path for path in run.path.iterdir() if path.name not in names and ".before-" not in path.name]
         found += [name for name in run.entries() if not name[5:].isdigit()]
-        # Two are retained. A stop removes none, so its own is a third, and one that a kill left before its removal a fourth.
+        # Two are retained. A stop adds a third and removes none, and a kill before a removal leaves a fourth.
         if len(run.steps()) > 4:
             found.append(f"{len(run.steps())} steps of {run.path.name}")
     known = {run.path.name for run in runs} | INPUT
-    # Of Open MPI's folder, which stays, only what is in it.
+    # Open MPI's directory remains; only its contents count.
     found += [path for path in directory.iterdir() if path.name not in known and (path.is_file() or list(path.rglob("*")))]
     if OWN in os.environ:
         found += list(Path("/dev/shm").iterdir())
@@ -145,8 +144,8 @@ def grown(first, now):
 def soak(counted, kind, directory):
     program = counted.program
     os.environ["LONGSPAN_TIME_LIMIT"] = "1000000"  # of tests/support/mpirun
-    # glibc gives threads that meet a heap each. One that has written a checkpoint keeps 2 MB, 4% of what these processes
-    # hold, and threads may meet for the first time at any hour. With one heap for all, what grows has leaked.
+    # glibc gives contending threads separate heaps. A heap that has written a checkpoint keeps 2 MB, 4% of the memory
+    # of these processes, and contention may start at any time. With a single heap, growth means a leak.
     os.environ["MALLOC_ARENA_MAX"] = "1"
     file = tiny_families.write(directory, "decoder")
 
@@ -155,15 +154,15 @@ def soak(counted, kind, directory):
     steady, broken = start("steady"), Broken(start)
     runs = [Run(directory / "steady"), Run(directory / "broken")]
     while not steady.ended() and (runs[0].steps() or [0])[-1] < WARM:
-        broken.look()
+        broken.poll()
         time.sleep(0.2)
     processes = Processes(steady)
-    first = now = processes.over(min(600, 20 * len(kind.numbers)), broken.look)
+    first = now = processes.over(min(600, 20 * len(kind.numbers)), broken.poll)
     for number in kind:
         try:
-            now = processes.over(60, broken.look)
+            now = processes.over(60, broken.poll)
             why = grown(first, now)
-        except (OSError, AssertionError) as error:  # a process that is gone
+        except (OSError, AssertionError) as error:  # a process has ended
             why = f"{error}\n{steady.output()[-2000:]}{steady.errors()}"
         measured = Job(program, ["evaluate", "steady", "--json"], directory=directory)
         if not why and measured.wait().code != 0:
@@ -180,7 +179,7 @@ def soak(counted, kind, directory):
 def main():
     with_own_shared_memory()
     counted = Counted(__doc__)
-    counted.arguments.shard = (1, 1)  # minutes are not shared out: memory is flat over all of them
+    counted.arguments.shard = (1, 1)  # minutes are not sharded: memory must be constant over all of them
     kind = counted.kind("minutes of one run, memory and files flat", 1, 360)
     directory = Path(tempfile.mkdtemp(prefix="longspan-test-"))
     try:

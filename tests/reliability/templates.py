@@ -1,4 +1,4 @@
-"""Templates of launch/cluster, changed as their user would, and the tree that they run in."""
+"""Templates of launch/cluster, edited as a user would, and the tree in which they run."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ import jobs
 from jobs import Layout
 
 CLUSTER = jobs.SOURCE / "launch" / "cluster"
-STEPS = 200  # of which some ten milliseconds each pass until a signal is heard
+STEPS = 200  # about ten milliseconds each, enough to receive a signal
 LAYOUTS = [Layout(4, 1), Layout(2, 2), Layout(2, 1, 2), Layout(1, 2, 2)]
 CONFIGURATION = {
     "model": {"family": "transformer_xl", "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
@@ -21,24 +21,24 @@ CONFIGURATION = {
 }
 
 
-def wanted(holds, otherwise):
-    if not holds:
-        raise AssertionError(otherwise)
+def check(condition, message):
+    if not condition:
+        raise AssertionError(message)
 
 
 def check_equal(metrics, unbroken):
-    """metrics.jsonl of a run that was stopped is that of a run that was not, byte for byte."""
+    """Checks that metrics.jsonl of a stopped run equals that of an uninterrupted run, byte for byte."""
     ours, theirs = metrics.splitlines(), unbroken.splitlines()
     for line in range(max(len(ours), len(theirs))):
-        wanted(ours[line : line + 1] == theirs[line : line + 1],
-               f"other losses than an unbroken run: line {line + 1} is {ours[line : line + 1]}, "
-               f"wanted {theirs[line : line + 1]}")
+        check(ours[line : line + 1] == theirs[line : line + 1],
+              f"other losses than an unbroken run: line {line + 1} is {ours[line : line + 1]}, "
+              f"wanted {theirs[line : line + 1]}")
 
 
 def changed(template, changes):
-    """The template with these changes, {what is there: what is to be}, which may be where it says "change:" only.
+    """Returns the template with these changes, {old: new}, which are allowed only in places marked "change:".
 
-    That is its line, and where it begins a comment of its own, the lines up to the next empty one.
+    A mark covers its line. If it starts a comment line, it also covers the lines up to the next empty one.
     """
     lines, allowed = [], False
     left = dict(changes)
@@ -56,7 +56,7 @@ def changed(template, changes):
 
 
 def make_tree(home, program):
-    """What the templates look for at home: the program, a configuration, and here its text too."""
+    """Creates the files that the templates read at home: the program, a configuration and its text."""
     tree = home / "longspan"
     (tree / "build" / "launch").mkdir(parents=True)
     (tree / "build" / "launch" / "longspan").symlink_to(program)

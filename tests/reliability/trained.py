@@ -1,4 +1,4 @@
-"""Trainings whose calls on files are watched or fail, for the tests of power losses and of faults."""
+"""Training runs whose file calls are logged or fail, for the tests of power losses and of faults."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 
-WAYS = {"waiting": "while training waits", "beside": "during training"}  # of saving
+WAYS = {"waiting": "while training waits", "beside": "during training"}  # ways of saving
 
 
 def on(ranks):
@@ -15,7 +15,7 @@ def on(ranks):
 
 
 class Trained(jobs.TestCase):
-    """`longspan train` in a directory of its own: three saves in six steps. `with` makes it and removes it."""
+    """`longspan train` in a temporary directory of the `with` statement: three saves in six steps."""
 
     def __init__(self, counted, ranks, settings=None):
         super().__init__()
@@ -25,7 +25,7 @@ class Trained(jobs.TestCase):
         self.settings = {"training.max_steps": 6, "checkpoint.save_interval": 2, "checkpoint.keep_latest": 2, **(settings or {})}
 
     def runTest(self):
-        pass  # unittest asks for it
+        pass  # unittest requires it
 
     def __enter__(self):
         self.setUp()
@@ -35,7 +35,7 @@ class Trained(jobs.TestCase):
         self.doCleanups()
 
     def train_watched(self, directory, variables):
-        """The result of a training with tests/support/faulty_files preloaded, and these variables of its own."""
+        """Returns the result of a training with tests/support/faulty_files preloaded, and its `variables`."""
         named = {"LD_PRELOAD": self._library, **{f"LONGSPAN_FAULTS_{name}": value for name, value in variables.items()}}
         os.environ.update({name: str(value) for name, value in named.items()})
         try:
@@ -47,8 +47,8 @@ class Trained(jobs.TestCase):
                 del os.environ[name]
         return result
 
-    def go_on(self, directory, whole):
-        """Goes on to the end, which must be that of the whole run; the result."""
+    def resume_to_end(self, directory, whole):
+        """Resumes to the end, which must equal that of the run `whole`. Returns the result."""
         result = self.train(directory, self.layout, self.settings)
         self.assertEqual(self.run_at(directory).state(6), self.run_at(whole).state(6))
         self.assertEqual(self.run_at(directory).metrics_bytes(), self.run_at(whole).metrics_bytes())

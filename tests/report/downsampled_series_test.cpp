@@ -14,7 +14,7 @@ Bucket at(std::int64_t step) {
   return {step, 10.0 * static_cast<double>(step), 0.5 * static_cast<double>(step)};
 }
 
-TEST(DownsampledSeries, FewStepsStayAsTheyAre) {
+TEST(DownsampledSeries, KeepsFewStepsUnchanged) {
   DownsampledSeries series(8);
   const std::size_t loss = series.column("loss");
   for (std::int64_t step = 1; step <= 8; ++step) {
@@ -29,9 +29,8 @@ TEST(DownsampledSeries, FewStepsStayAsTheyAre) {
   }
 }
 
-// One value that stands out is in whichever bucket its step is in, however wide buckets have
-// become.
-TEST(DownsampledSeries, NoPeakIsLost) {
+// The bucket of an outlier contains its value, regardless of the width of buckets.
+TEST(DownsampledSeries, KeepsPeaks) {
   constexpr std::int64_t steps = 20000;
   for (const std::int64_t peak : {std::int64_t{1}, std::int64_t{7777}, steps}) {
     DownsampledSeries series(50);
@@ -68,7 +67,7 @@ TEST(DownsampledSeries, NoPeakIsLost) {
   }
 }
 
-TEST(DownsampledSeries, ColumnsThatAreRareStayInTheirPlaces) {
+TEST(DownsampledSeries, KeepsPositionsInSparseColumns) {
   DownsampledSeries series(16);
   const std::size_t loss = series.column("loss");
   const std::size_t validation = series.column("validation_loss");
@@ -90,7 +89,7 @@ TEST(DownsampledSeries, ColumnsThatAreRareStayInTheirPlaces) {
   EXPECT_EQ(found, 2);
 }
 
-TEST(DownsampledSeries, WhatIsNoNumberIsAGap) {
+TEST(DownsampledSeries, CountsNonFiniteValuesAsGaps) {
   DownsampledSeries series(4);
   const std::size_t loss = series.column("loss");
   series.begin(at(1));
@@ -113,7 +112,7 @@ TEST(DownsampledSeries, WhatIsNoNumberIsAGap) {
   EXPECT_EQ(gaps, 2);
 }
 
-TEST(DownsampledSeries, StepsThatGoBackAreADefect) {
+TEST(DownsampledSeries, RejectsStepsThatDoNotIncrease) {
   DownsampledSeries series(4);
   series.begin(at(5));
   EXPECT_THROW(series.begin(at(5)), Failure);

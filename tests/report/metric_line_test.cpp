@@ -9,7 +9,7 @@
 namespace longspan::metric_line_test {
 namespace {
 
-TEST(MetricLine, FieldsComeInTheirOrderAndKind) {
+TEST(MetricLineReader, ReturnsFieldsInOrderWithKind) {
   MetricLineReader reader;
   ASSERT_TRUE(reader.read(
       R"({"step": 12, "loss": null, "loss_reason": "nan", "rate": -1.5e-3,"bytes":4096})"));
@@ -25,7 +25,7 @@ TEST(MetricLine, FieldsComeInTheirOrderAndKind) {
   EXPECT_EQ(fields[4].number, 4096);
 }
 
-TEST(MetricLine, EscapesAndNestedValuesAreRead) {
+TEST(MetricLineReader, ReadsEscapesAndSkipsNestedValues) {
   MetricLineReader reader;
   ASSERT_TRUE(reader.read(R"({"step": 3, "validation_loss:a\"b\u00e9": 2.5, "sample": "a\n<b>"})"));
   EXPECT_EQ(reader.step(), 3);
@@ -41,7 +41,7 @@ TEST(MetricLine, EscapesAndNestedValuesAreRead) {
   ASSERT_EQ(reader.fields().size(), 2U);
 }
 
-TEST(MetricLine, WhatIsNoneOfOursIsRefused) {
+TEST(MetricLineReader, RejectsInvalidLines) {
   MetricLineReader reader;
   for (const char* const line : {"",
                                  "{",
@@ -63,7 +63,7 @@ TEST(MetricLine, WhatIsNoneOfOursIsRefused) {
     EXPECT_FALSE(reader.read(line)) << line;
 }
 
-TEST(MetricLine, NumbersAreThoseOfTheLine) {
+TEST(MetricLineReader, ParsesNumbersExactly) {
   std::mt19937_64 bits(5);
   MetricLineReader reader;
   char line[200];

@@ -38,7 +38,7 @@ std::string line(std::int64_t step, double loss) {
   return fmt::format("{{\"step\": {}, \"tokens\": {}, \"loss\": {}}}\n", step, 10 * step, loss);
 }
 
-// The values of a column, a bucket each.
+// Returns the mean of a column in each bucket.
 std::vector<double> means(const RunMetrics& metrics, const char* column) {
   std::vector<double> values;
   for (const Cell& cell : metrics.series.cells(*metrics.series.find(column)))
@@ -46,7 +46,7 @@ std::vector<double> means(const RunMetrics& metrics, const char* column) {
   return values;
 }
 
-TEST_F(RunMetricsFile, IsReadAsFarAsItsLinesAreWhole) {
+TEST_F(RunMetricsFile, ReadsOnlyCompleteLines) {
   const RunMetrics metrics = read(line(1, 3) + line(2, 2) + R"({"step": 3, "lo)");
   EXPECT_EQ(metrics.step, 2);
   EXPECT_EQ(metrics.lines, 2);
@@ -57,7 +57,7 @@ TEST_F(RunMetricsFile, IsReadAsFarAsItsLinesAreWhole) {
   EXPECT_EQ(metrics.seconds, 0);
 }
 
-TEST_F(RunMetricsFile, LaterLinesOfAStepCount) {
+TEST_F(RunMetricsFile, LaterLinesReplaceRepeatedSteps) {
   const RunMetrics metrics = read(line(1, 1) + line(2, 2) + line(3, 3) + line(4, 4) + line(3, 33) +
                                   line(5, 55) + line(2, 222) + line(6, 666));
   EXPECT_EQ(metrics.repeated, 5);
@@ -67,17 +67,17 @@ TEST_F(RunMetricsFile, LaterLinesOfAStepCount) {
   EXPECT_EQ(metrics.series.buckets()[1].tokens, 20);
 }
 
-TEST_F(RunMetricsFile, TheSameStepTwiceIsTheSecond) {
+TEST_F(RunMetricsFile, KeepsLastLineForRepeatedStep) {
   EXPECT_EQ(means(read(line(1, 1) + line(1, 2)), "loss"), std::vector<double>{2});
 }
 
-TEST_F(RunMetricsFile, TimeIsTheSumOfStepsOrWhatSpeedSays) {
-  const RunMetrics told = read(
+TEST_F(RunMetricsFile, SumsStepTimesOrDerivesThemFromSpeed) {
+  const RunMetrics measured = read(
       "{\"step\": 10, \"tokens\": 100, \"tokens_per_second\": 1.0, \"step_seconds\": 2.0, "
       "\"data_loading_seconds\": 0.25, \"communication_wait_seconds\": 0.5}\n"
       "{\"step\": 15, \"tokens\": 150, \"step_seconds\": 4.0, \"data_loading_seconds\": 5.0}\n");
-  EXPECT_EQ(told.seconds, 10 * 2 + 5 * 4);
-  EXPECT_EQ(means(told, compute_seconds), (std::vector<double>{1.25, 0}));
+  EXPECT_EQ(measured.seconds, 10 * 2 + 5 * 4);
+  EXPECT_EQ(means(measured, compute_seconds), (std::vector<double>{1.25, 0}));
   const RunMetrics derived = read(
       "{\"step\": 10, \"tokens\": 100, \"tokens_per_second\": 50.0}\n"
       "{\"step\": 20, \"tokens\": 300, \"tokens_per_second\": 100.0}\n");
@@ -85,13 +85,13 @@ TEST_F(RunMetricsFile, TimeIsTheSumOfStepsOrWhatSpeedSays) {
   EXPECT_FALSE(derived.series.find(compute_seconds));
 }
 
-TEST_F(RunMetricsFile, TimeThatNoClockSaysIsLeftOut) {
-  const RunMetrics told = read(
+TEST_F(RunMetricsFile, IgnoresInvalidTimes) {
+  const RunMetrics measured = read(
       "{\"step\": 1, \"step_seconds\": 2.0}\n"
       "{\"step\": 2, \"step_seconds\": -5.0}\n"
       "{\"step\": 4, \"step_seconds\": 1e308}\n"
       "{\"step\": 5, \"step_seconds\": 3.0}\n");
-  EXPECT_EQ(told.seconds, 5);
+  EXPECT_EQ(measured.seconds, 5);
   const RunMetrics derived = read(
       "{\"step\": 1, \"tokens\": 100, \"tokens_per_second\": 50.0}\n"
       "{\"step\": 2, \"tokens\": 1e308, \"tokens_per_second\": 1e-308}\n"
@@ -100,7 +100,7 @@ TEST_F(RunMetricsFile, TimeThatNoClockSaysIsLeftOut) {
   EXPECT_EQ(derived.tokens, 300);
 }
 
-TEST_F(RunMetricsFile, GapsAreCountedWithTheirReason) {
+TEST_F(RunMetricsFile, CountsGapsWithReason) {
   const RunMetrics metrics =
       read(line(1, 1) + R"({"step": 2, "loss": null, "loss_reason": "inf"})" + "\n" + line(3, 3) +
            R"({"step": 4, "loss": null, "loss_reason": "-inf"})" + "\n");
@@ -113,7 +113,7 @@ TEST_F(RunMetricsFile, GapsAreCountedWithTheirReason) {
   EXPECT_TRUE(metrics.texts.empty());
 }
 
-TEST_F(RunMetricsFile, TextsAreTheNewest) {
+TEST_F(RunMetricsFile, KeepsNewestTexts) {
   std::string text;
   for (int step = 1; step <= 100; ++step)
     text += fmt::format(
@@ -126,7 +126,7 @@ TEST_F(RunMetricsFile, TextsAreTheNewest) {
   EXPECT_EQ(metrics.texts[metrics.texts.size() - 2].text, "of 100");
 }
 
-TEST_F(RunMetricsFile, LinesLongerThanABlockAreRead) {
+TEST_F(RunMetricsFile, ReadsLinesLongerThanABlock) {
   const std::string long_text(3'000'000, 'a');
   const RunMetrics metrics =
       read(line(1, 1) + "{\"step\": 2, \"sample\": \"" + long_text + "\"}\n" + line(3, 3));
@@ -136,7 +136,7 @@ TEST_F(RunMetricsFile, LinesLongerThanABlockAreRead) {
   EXPECT_LT(metrics.texts.front().text.size(), long_text.size());
 }
 
-TEST_F(RunMetricsFile, WhatIsNoFileOfMetricsIsToldWithItsPlace) {
+TEST_F(RunMetricsFile, RejectsInvalidFilesWithLineNumber) {
   EXPECT_NE(refusal(line(1, 1) + "hello\n" + line(2, 2)).find("metrics.jsonl:2: expected a line"),
             std::string::npos);
   EXPECT_NE(refusal("").find("has no complete line: the run has logged no step yet"),
@@ -146,7 +146,7 @@ TEST_F(RunMetricsFile, WhatIsNoFileOfMetricsIsToldWithItsPlace) {
   EXPECT_THROW(read_run_metrics(path()), DataError);
 }
 
-TEST_F(RunMetricsFile, WarningsOfTheLogAreItsNewest) {
+TEST_F(RunMetricsFile, ReturnsNewestLogWarnings) {
   const std::filesystem::path log = directory_.path() / "log.txt";
   EXPECT_TRUE(log_warnings(log).empty());
   std::string text = "not a line of a log\n";
@@ -164,10 +164,10 @@ TEST_F(RunMetricsFile, WarningsOfTheLogAreItsNewest) {
   EXPECT_TRUE(found[1].ends_with("error number 99"));
 }
 
-TEST_F(RunMetricsFile, LongLinesOfTheLogAreCutAndPipesAreNoLog) {
+TEST_F(RunMetricsFile, TruncatesLongLogLinesAndIgnoresPipes) {
   const std::filesystem::path log = directory_.path() / "log.txt";
   const std::string time = "2025-01-31 12:34:56.000 ";
-  // What stands at the place of a cut is no line.
+  // The text after the truncation of a line is not a line.
   const std::string long_line =
       time + "info " + std::string(971, 'a') + time + "warning of no line";
   const std::string exact = time + "warning " + std::string(968, 'b');

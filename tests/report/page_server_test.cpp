@@ -5,7 +5,7 @@
 namespace longspan::page_server_test {
 namespace {
 
-TEST(PageServer, IsKnownByTheNamesOfItsMachineAndItsPort) {
+TEST(PageServer, AcceptsOnlyLocalNamesWithItsPort) {
   EXPECT_TRUE(is_own_host("127.0.0.1:8080", 8080));
   EXPECT_TRUE(is_own_host("localhost:8080", 8080));
   for (const char* const host : {"127.0.0.1",
@@ -17,7 +17,7 @@ TEST(PageServer, IsKnownByTheNamesOfItsMachineAndItsPort) {
     EXPECT_FALSE(is_own_host(host, 8080)) << host;
 }
 
-TEST(PageServer, BrowsersLeaveThePortOutWhereItIsThatOfTheWeb) {
+TEST(PageServer, AcceptsNamesWithoutPortOnPort80) {
   for (const char* const host : {"127.0.0.1", "localhost", "127.0.0.1:80", "localhost:80"})
     EXPECT_TRUE(is_own_host(host, 80)) << host;
   for (const char* const host : {"", "evil.example", "evil.example:80", "localhost:8080"})

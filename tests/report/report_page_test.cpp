@@ -46,14 +46,14 @@ nlohmann::json data_of(const std::string& page) {
   return nlohmann::json::parse(page.substr(at, page.find("</script>", at) - at));
 }
 
-TEST(PageText, NothingOfOthersIsMarkup) {
+TEST(PageText, EscapesMarkup) {
   EXPECT_EQ(html("<a href='x'>\"&\x01\n"), "&lt;a href=&#39;x&#39;&gt;&quot;&amp;&#xfffd;\n");
   EXPECT_EQ(script_string("</script>\"\n"), R"("\u003c/script>\"\n")");
   EXPECT_EQ(nlohmann::json::parse(script_string("</script><!--")), "</script><!--");
   EXPECT_EQ(script_string("\xff"), R"("\ufffd")");
 }
 
-TEST(PageText, NumbersAreReadable) {
+TEST(PageText, FormatsNumbers) {
   EXPECT_EQ(short_number(1.0 / 3), "0.333333");
   EXPECT_EQ(grouped(0), "0");
   EXPECT_EQ(grouped(999), "999");
@@ -66,7 +66,7 @@ TEST(PageText, NumbersAreReadable) {
   EXPECT_EQ(time_text(3700), "1 h 2 min");
 }
 
-TEST(Charts, KnownColumnsComeFirstAndThoseOfClassesHaveNone) {
+TEST(Charts, ListsKnownColumnsFirstAndNoClassColumns) {
   const std::vector<std::string> columns = {"peculiar_steps",
                                             "loss",
                                             "loss_tags",
@@ -96,7 +96,7 @@ TEST(Charts, KnownColumnsComeFirstAndThoseOfClassesHaveNone) {
                 compute_seconds, "communication_wait_seconds", "data_loading_seconds"}));
 }
 
-TEST(Charts, ColumnsOfClassesAreNoneOfFiles) {
+TEST(Charts, DistinguishesClassColumnsFromFileColumns) {
   const auto found = class_column_of("validation_f1/a/b:c");
   ASSERT_TRUE(found);
   EXPECT_EQ(found->figure, "f1");
@@ -116,7 +116,7 @@ void add_column(ReportedRun& run, const std::string& name, const std::vector<dou
   }
 }
 
-TEST(ReportPage, NumbersThatNeverChangeHaveNoChart) {
+TEST(ReportPage, OmitsChartsForConstantColumns) {
   ReportedRun run = run_of("a", 3, 1);
   add_column(run, "peak_memory_bytes", {2e9, 2e9});
   add_column(run, "learning_rate", {0.5, 0.25});
@@ -135,7 +135,7 @@ TEST(ReportPage, NumbersThatNeverChangeHaveNoChart) {
   EXPECT_NE(page.find("2 <small>at step 5; constant</small>"), std::string::npos);
 }
 
-TEST(ReportPage, ClassesAreRowsOfATable) {
+TEST(ReportPage, ShowsClassesAsTableRows) {
   std::vector<ReportedRun> runs;
   for (const char* const name : {"a", "b"}) runs.push_back(run_of(name, 3, 1));
   add_column(runs[0], "validation_precision/x", {10, 50});
@@ -157,7 +157,7 @@ TEST(ReportPage, ClassesAreRowsOfATable) {
   EXPECT_EQ(page.find("data-column=\"validation_f1/x\""), std::string::npos);
 }
 
-TEST(ReportPage, EscapesWhatRunsSay) {
+TEST(ReportPage, EscapesTextFromRuns) {
   const std::string bad = "</script><script>alert(1)</script>";
   ReportedRun run = run_of(bad, 3, 1);
   run.metrics.series.column("validation_loss:" + bad);
@@ -178,7 +178,7 @@ TEST(ReportPage, EscapesWhatRunsSay) {
   EXPECT_EQ(data_of(page)["runs"][0]["name"], bad);
 }
 
-TEST(ReportPage, SaysWhichRunsWhichStepAndWhen) {
+TEST(ReportPage, TitleShowsRunsStepsAndTime) {
   std::vector<ReportedRun> runs;
   for (const char* const name : {"a", "b", "c", "d", "e"}) runs.push_back(run_of(name, 1234, 1));
   const std::string page = report_page(std::move(runs), 86400, library);
@@ -189,7 +189,7 @@ TEST(ReportPage, SaysWhichRunsWhichStepAndWhen) {
   EXPECT_NE(page.find("var drawing;"), std::string::npos);
 }
 
-TEST(ReportPage, ConfigurationsAreComparedKeyByKey) {
+TEST(ReportPage, ComparesConfigurationsByKey) {
   std::vector<ReportedRun> runs;
   for (const char* const name : {"a", "b"}) runs.push_back(run_of(name, 2, 1));
   runs[0].configuration = {{"model.hidden_size", "16"}, {"run.seed", "1"}, {"only.a", ""}};
@@ -202,7 +202,7 @@ TEST(ReportPage, ConfigurationsAreComparedKeyByKey) {
   EXPECT_EQ(rows.find("run.seed"), std::string::npos);
 }
 
-TEST(ReportPage, TheDataAreTheSeries) {
+TEST(ReportPage, EmbedsSeries) {
   std::vector<ReportedRun> runs;
   runs.push_back(run_of("a", 3, 1));
   runs[0].metrics.series.column("validation_loss");

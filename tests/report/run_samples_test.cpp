@@ -34,7 +34,7 @@ class RunSamples : public ::testing::Test {
   testing::TemporaryDirectory directory_;
 };
 
-TEST_F(RunSamples, AreReadByStep) {
+TEST_F(RunSamples, GroupsSamplesByStep) {
   const auto samples = read(line(10, "a") + line(10, "b") + "hello\n" + line(20, "c") + "{\"st");
   ASSERT_EQ(steps(samples), (std::vector<std::int64_t>{10, 20}));
   ASSERT_EQ(samples[0].texts.size(), 2U);
@@ -45,7 +45,7 @@ TEST_F(RunSamples, AreReadByStep) {
   EXPECT_TRUE(read_run_samples("/dev/zero").empty());
 }
 
-TEST_F(RunSamples, OfManyStepsTheFirstAndTheLastStay) {
+TEST_F(RunSamples, KeepsFirstAndLastStep) {
   std::string text;
   for (int step = 1; step <= 3000; ++step) text += line(step, "x");
   auto samples = read(text);
@@ -59,7 +59,7 @@ TEST_F(RunSamples, OfManyStepsTheFirstAndTheLastStay) {
   EXPECT_EQ(samples.back().step, 3000);
 }
 
-TEST_F(RunSamples, LongTextsAreCutBetweenCharacters) {
+TEST_F(RunSamples, TruncatesLongTextsBetweenCharacters) {
   std::string many;
   for (int i = 0; i < 3000; ++i) many += "ä";
   const auto samples = read(line(1, "x" + many));
@@ -68,7 +68,7 @@ TEST_F(RunSamples, LongTextsAreCutBetweenCharacters) {
   EXPECT_TRUE(output.ends_with("ä…"));
 }
 
-TEST_F(RunSamples, EachTextIsInThePageOnceAndIsNoMarkup) {
+TEST_F(RunSamples, EmbedsEachTextOnceAndEscaped) {
   const std::string data = samples_data(read(line(1, "</script><b>") + line(2, "</script><b>")));
   EXPECT_EQ(data.find('<'), std::string::npos);
   const auto object = nlohmann::json::parse(data);

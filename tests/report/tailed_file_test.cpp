@@ -11,7 +11,7 @@
 namespace longspan::tailed_file_test {
 namespace {
 
-class GrowingFiles : public ::testing::Test {
+class TailedFileTest : public ::testing::Test {
  protected:
   void write(const std::string& text) { std::ofstream(path_, std::ios::binary) << text; }
   void append(const std::string& text) {
@@ -32,7 +32,7 @@ class GrowingFiles : public ::testing::Test {
   Lines lines_;
 };
 
-TEST_F(GrowingFiles, GiveWholeLinesOnce) {
+TEST_F(TailedFileTest, ReturnsCompleteLinesOnce) {
   EXPECT_FALSE(follow());
   write("one\ntw");
   EXPECT_TRUE(follow());
@@ -45,8 +45,8 @@ TEST_F(GrowingFiles, GiveWholeLinesOnce) {
   EXPECT_FALSE(follow());
 }
 
-// What was taken is not looked at, but for its end.
-TEST_F(GrowingFiles, AreNotReadFromTheirBeginningAgain) {
+// Consumed lines are not read again, except for their end.
+TEST_F(TailedFileTest, DoesNotReadConsumedLinesAgain) {
   write("one\ntwo\n");
   follow();
   write("eno\ntwo\nthree\n");
@@ -54,7 +54,7 @@ TEST_F(GrowingFiles, AreNotReadFromTheirBeginningAgain) {
   EXPECT_EQ(lines_, (Lines{"one", "two", "three"}));
 }
 
-TEST_F(GrowingFiles, BeginAnewWhereTheyAreCutReplacedOrGone) {
+TEST_F(TailedFileTest, RestartsIfTruncatedReplacedOrRemoved) {
   write("one\ntwo\n");
   follow();
   write("one\n");
@@ -70,7 +70,7 @@ TEST_F(GrowingFiles, BeginAnewWhereTheyAreCutReplacedOrGone) {
   EXPECT_FALSE(follow());
 }
 
-TEST_F(GrowingFiles, BeginAnewAfterALineThatCouldNotBeTaken) {
+TEST_F(TailedFileTest, RestartsAfterRejectedLine) {
   write("one\nbad\n");
   for (int i = 0; i < 2; ++i) {
     EXPECT_THROW(follow(), DataError);

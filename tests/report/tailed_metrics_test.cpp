@@ -15,28 +15,28 @@ std::string line(std::int64_t step, double loss) {
   return fmt::format("{{\"step\": {}, \"tokens\": {}, \"loss\": {}}}\n", step, 10 * step, loss);
 }
 
-class GrowingMetricsFile : public ::testing::Test {
+class TailedMetricsTest : public ::testing::Test {
  protected:
   void write(const std::string& text) { std::ofstream(path(), std::ios::binary) << text; }
   void append(const std::string& text) {
     std::ofstream(path(), std::ios::binary | std::ios::app) << text;
   }
   std::filesystem::path path() const { return directory_.path() / "metrics.jsonl"; }
-  // Of the file as it is now, read from its beginning.
+  // Reads the current file from its beginning.
   RunMetrics whole() const { return read_run_metrics(path(), buckets); }
-  // Whether what was read little by little is what is read at once.
+  // Expects equal results from incremental and full reads.
   void expect_as_whole(const TailedMetrics& metrics) const {
-    const RunMetrics wanted = whole();
+    const RunMetrics expected = whole();
     const RunMetrics& found = metrics.metrics();
-    EXPECT_EQ(found.lines, wanted.lines);
-    EXPECT_EQ(found.repeated, wanted.repeated);
-    EXPECT_EQ(found.step, wanted.step);
-    ASSERT_EQ(found.series.names(), wanted.series.names());
-    for (std::size_t column = 0; column < wanted.series.names().size(); ++column) {
+    EXPECT_EQ(found.lines, expected.lines);
+    EXPECT_EQ(found.repeated, expected.repeated);
+    EXPECT_EQ(found.step, expected.step);
+    ASSERT_EQ(found.series.names(), expected.series.names());
+    for (std::size_t column = 0; column < expected.series.names().size(); ++column) {
       const auto& cells = found.series.cells(column);
-      ASSERT_EQ(cells.size(), wanted.series.cells(column).size());
+      ASSERT_EQ(cells.size(), expected.series.cells(column).size());
       for (std::size_t i = 0; i < cells.size(); ++i)
-        EXPECT_EQ(cells[i].sum, wanted.series.cells(column)[i].sum);
+        EXPECT_EQ(cells[i].sum, expected.series.cells(column)[i].sum);
     }
   }
 
@@ -45,7 +45,7 @@ class GrowingMetricsFile : public ::testing::Test {
   testing::TemporaryDirectory directory_;
 };
 
-TEST_F(GrowingMetricsFile, TakesInWhatIsAppended) {
+TEST_F(TailedMetricsTest, ReadsAppendedLines) {
   TailedMetrics metrics(path(), buckets);
   EXPECT_FALSE(metrics.poll());
   EXPECT_EQ(metrics.metrics().lines, 0);
@@ -63,8 +63,8 @@ TEST_F(GrowingMetricsFile, TakesInWhatIsAppended) {
   }
 }
 
-// The first byte of what was read is not looked at again: a damage there is not found.
-TEST_F(GrowingMetricsFile, ReadsNothingTwice) {
+// The first byte is not read again, so damage there is not found.
+TEST_F(TailedMetricsTest, DoesNotReadConsumedBytesAgain) {
   std::string text = line(1, 1) + line(2, 2);
   write(text);
   TailedMetrics metrics(path(), buckets);
@@ -76,14 +76,14 @@ TEST_F(GrowingMetricsFile, ReadsNothingTwice) {
   EXPECT_EQ(metrics.metrics().lines, 3);
 }
 
-TEST_F(GrowingMetricsFile, IsReadAnewWhereItWasCutOrReplaced) {
+TEST_F(TailedMetricsTest, RestartsIfTruncatedReplacedOrRemoved) {
   write(line(1, 1) + line(2, 2) + line(3, 3));
   TailedMetrics metrics(path(), buckets);
   metrics.poll();
   write(line(1, 1));
   EXPECT_TRUE(metrics.poll());
   EXPECT_EQ(metrics.metrics().step, 1);
-  // Cut and longer than before until the next look.
+  // Truncated, but longer than before at the next poll.
   write(line(1, 1) + line(2, 20) + line(3, 30) + line(4, 40));
   metrics.poll();
   write(line(1, 1) + line(2, 21) + line(3, 31) + line(4, 41) + line(5, 51));
@@ -100,7 +100,7 @@ TEST_F(GrowingMetricsFile, IsReadAnewWhereItWasCutOrReplaced) {
   EXPECT_FALSE(metrics.poll());
 }
 
-TEST_F(GrowingMetricsFile, StepsThatComeAgainCountOnce) {
+TEST_F(TailedMetricsTest, CountsRepeatedStepsOnce) {
   write(line(1, 1) + line(2, 2) + line(3, 3));
   TailedMetrics metrics(path(), buckets);
   metrics.poll();
@@ -113,7 +113,7 @@ TEST_F(GrowingMetricsFile, StepsThatComeAgainCountOnce) {
   expect_as_whole(metrics);
 }
 
-TEST_F(GrowingMetricsFile, DamageIsToldWithItsLineAndReadAgainWhereItIsMended) {
+TEST_F(TailedMetricsTest, ReportsInvalidLineAndRecoversAfterRepair) {
   write(line(1, 1));
   TailedMetrics metrics(path(), buckets);
   metrics.poll();

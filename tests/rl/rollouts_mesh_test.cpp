@@ -1,4 +1,4 @@
-// Models act and learn from it the same on every layout.
+// Rollouts and training match one process on every layout.
 #include "framework/rl/rollouts.h"
 #include "tests/models/layouts_testing.h"
 #include "tests/rl/rollouts_testing.h"
@@ -9,12 +9,12 @@ namespace {
 constexpr std::int64_t environments = 8;
 constexpr std::int64_t segment = 5;
 
-struct Learnt {
+struct Result {
   std::vector<double> losses;
-  std::vector<double> figures;
+  std::vector<double> metrics;
 };
 
-Learnt learn(const TransformerXlOptions& options,
+Result learn(const TransformerXlOptions& options,
              std::int64_t minibatches,
              const ProcessMesh& mesh) {
   const Environment maze = parse_environment("memory_maze side 3 steps 8", "world");
@@ -27,28 +27,28 @@ Learnt learn(const TransformerXlOptions& options,
       maze, environments, segment, {.epochs = 2, .minibatches = minibatches}, mesh);
   setting.staggered = true;
   RolloutSource source(setting, trainer.model());
-  Learnt learnt;
+  Result result;
   for (int step = 0; step < 8; ++step) {
-    learnt.losses.push_back(trainer.step(source.next()).loss);
-    for (const auto& [name, value] : source.metric_values()) learnt.figures.push_back(value);
+    result.losses.push_back(trainer.step(source.next()).loss);
+    for (const auto& [name, value] : source.metric_values()) result.metrics.push_back(value);
   }
-  return learnt;
+  return result;
 }
 
-TEST(RolloutSource, AreLearntTheSameOnEveryLayout) {
+TEST(RolloutSource, TrainingMatchesSingleProcessOnEveryLayout) {
   for (const ResidualKind residual :
        {ResidualKind::gated, ResidualKind::plain, ResidualKind::reversible}) {
     TransformerXlOptions options = testing::acting_options(7, residual);
     options.common.dropout = 0.1;
     options.common.attention_dropout = 0.1;
     for (const std::int64_t minibatches : {1, 2}) {
-      const Learnt expected = learn(options, minibatches, ProcessMesh());
+      const Result expected = learn(options, minibatches, ProcessMesh());
       for (const auto& layouts : {testing::data_and_tensor_layouts(), testing::time_layouts()})
         testing::for_each_layout(layouts, [&](const ProcessMesh& mesh) {
-          const Learnt found = learn(options, minibatches, mesh);
-          ASSERT_EQ(found.figures.size(), expected.figures.size());
-          for (std::size_t i = 0; i < found.figures.size(); ++i)
-            EXPECT_NEAR(found.figures[i], expected.figures[i], 1e-12) << "other actions were taken";
+          const Result found = learn(options, minibatches, mesh);
+          ASSERT_EQ(found.metrics.size(), expected.metrics.size());
+          for (std::size_t i = 0; i < found.metrics.size(); ++i)
+            EXPECT_NEAR(found.metrics[i], expected.metrics[i], 1e-12) << "other actions were taken";
           for (std::size_t i = 0; i < found.losses.size(); ++i)
             EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-9) << "step " << i;
         });

@@ -1,4 +1,4 @@
-// What a model does is what its learner reads, and a run goes on from wherever a rollout is.
+// The learner reproduces the actor's outputs, and runs resume at any point of a rollout.
 #include "framework/rl/rollouts.h"
 
 #include <gtest/gtest.h>
@@ -28,8 +28,8 @@ Tensor scores_of(const Model& model, const Batch& batch) {
       .scores.value();
 }
 
-// With lambda 0 a return is the reward and what is expected then: of the next step's sight, be it
-// in the next rollout, by weights that have not changed.
+// Lambda 0: a return is the reward plus the discounted value of the next observation, which may be
+// in the next rollout. The weights do not change.
 void expect_returns(const Batch& batch,
                     const Tensor& scores,
                     const Batch& next,
@@ -44,17 +44,17 @@ void expect_returns(const Batch& batch,
   for (std::size_t i = 0; i < returns.size(); ++i) {
     const std::size_t row = i / steps;
     const bool is_last = i % steps == steps - 1;
-    const bool goes_on = is_last ? earlier[row] > 0 : episodes[i + 1] == episodes[i];
-    if (!goes_on) continue;
+    const bool continues = is_last ? earlier[row] > 0 : episodes[i + 1] == episodes[i];
+    if (!continues) continue;
     const double given = is_last ? reals(next, "reward")[row * steps] : reward[i + 1];
     const double expected = is_last ? value(next_scores, row * steps) : value(scores, i + 1);
     EXPECT_NEAR(returns[i], given + 0.9 * expected, 1e-9);
   }
 }
 
-// Episodes of 5 in rollouts of 4 and 7, with memory and without, and under windows:
-// the logarithms of the actions' probabilities, and the values.
-TEST(RolloutSource, TheLearnerReadsWhatTheActorDid) {
+// Rollouts of 4 and 7 steps do not align with the episodes. The cases have memory, none, and
+// same_length.
+TEST(RolloutSource, LearnerReproducesActorOutputs) {
   for (const std::string text : {"t_maze length 3", "memory_maze side 3 steps 11"})
     for (const std::int64_t segment : {4, 7})
       for (const auto& [memory, same_length] :
@@ -85,9 +85,8 @@ TEST(RolloutSource, TheLearnerReadsWhatTheActorDid) {
       }
 }
 
-// An episode that time has ended is worth what its last sight promises, one that has ended for good
-// nothing more.
-TEST(RolloutSource, TimeEndsAnEpisodeWithItsLastSight) {
+// A truncated episode adds the value of its last observation, a terminated one adds nothing.
+TEST(RolloutSource, TruncatedEpisodeReturnsIncludeLastValue) {
   const Environment maze = world("memory_maze side 2 steps 3"), t_maze = world("t_maze length 1");
   for (const Environment& environment : {maze, t_maze}) {
     SCOPED_TRACE(environment.description);
@@ -96,7 +95,7 @@ TEST(RolloutSource, TimeEndsAnEpisodeWithItsLastSight) {
         rollouts_in(environment, 4, 4, {.discount = 0.5, .lambda = 0, .epochs = 1});
     RolloutSource source(setting, *model);
     const Batch batch = source.next();
-    // The same lives again, up to the end of their first episode.
+    // Replays the first episode of each environment.
     VectorEnv lives(setting.lives);
     IncrementalReader reader(*model, 4);
     std::vector<EnvStep> outcomes;
@@ -114,8 +113,8 @@ TEST(RolloutSource, TimeEndsAnEpisodeWithItsLastSight) {
   }
 }
 
-// The first rollout's episodes are then read by themselves, from their first step.
-TEST(RolloutSource, EpisodesOfARolloutAreAsIfApart) {
+// The second episode of each row is read again alone, from its first step.
+TEST(RolloutSource, EpisodesInRolloutAreIndependent) {
   const Environment t_maze = world("t_maze length 2");
   const auto model = acting_model(acting_options(6), t_maze, 8);
   RolloutSource source(rollouts_in(t_maze, 2, 8, {.epochs = 1}), *model);
@@ -142,7 +141,7 @@ TEST(RolloutSource, EpisodesOfARolloutAreAsIfApart) {
                   1e-12);
 }
 
-TEST(RolloutSource, RecordWhatWasSeenDoneAndGiven) {
+TEST(RolloutSource, RecordsObservationsActionsAndRewards) {
   const Environment t_maze = world("t_maze length 1");
   const auto model = acting_model(acting_options(4), t_maze, 7);
   RolloutSource source(rollouts_in(t_maze, 5, 7, {.discount = 0.9, .lambda = 0, .epochs = 2}),
@@ -174,26 +173,26 @@ TEST(RolloutSource, RecordWhatWasSeenDoneAndGiven) {
     }
     EXPECT_EQ(previous[i], of_episode == 0 ? no_action : actions[i - 1]);
     EXPECT_EQ(reward[i], 0) << "the reward at the end is of an episode that nobody reads on";
-    if (step != 5) continue;  // the last that ended
+    if (step != 5) continue;  // the last step of a finished episode
     ended += 1;
     sum += (tokens[i - 2] == 'L') == (actions[i] == 0) ? 1 : -1;
   }
-  const auto figures = source.metric_values();
-  ASSERT_EQ(figures.size(), 3u);
-  EXPECT_EQ(figures[0].second, 2 * ended) << "two of each environment";
-  EXPECT_DOUBLE_EQ(figures[1].second, sum / ended);
-  EXPECT_DOUBLE_EQ(figures[2].second, 100 * (sum + ended) / 2 / ended);
+  const auto metrics = source.metric_values();
+  ASSERT_EQ(metrics.size(), 3u);
+  EXPECT_EQ(metrics[0].second, 2 * ended) << "two of each environment";
+  EXPECT_DOUBLE_EQ(metrics[1].second, sum / ended);
+  EXPECT_DOUBLE_EQ(metrics[2].second, 100 * (sum + ended) / 2 / ended);
   EXPECT_EQ(integers(source.next(), "earlier"), (std::vector<std::int64_t>(5, 1)));
 }
 
-// The losses of a policy, of values and of entropy, with two episodes in a row and memory.
-TEST(RolloutSource, GradientsOfTheLossAreThoseOfDifferences) {
+// Policy, value and entropy losses, with two episodes per row and memory.
+TEST(RolloutSource, LossGradientsMatchFiniteDifferences) {
   const Environment maze = world("memory_maze side 2 steps 5");
   const auto model = acting_model(acting_options(5), maze, 4);
   RolloutSource source(rollouts_in(maze, 3, 4, {.epochs = 1}), *model);
   source.next();
   const Batch batch = source.next();
-  // Probabilities that were others, some of them beyond the clip.
+  // Shifts the old probabilities, some of them beyond the clip range.
   const Tensor before = batch.field("log_probabilities");
   for (std::int64_t i = 0; i < before.elements(); ++i)
     before.data<double>()[i] += 0.11 * static_cast<double>(i % 7 - 3) + 0.013;
@@ -211,7 +210,7 @@ TEST(RolloutSource, GradientsOfTheLossAreThoseOfDifferences) {
         {.directions = 1, .elements = 1});
 }
 
-// A trainer with its rollouts, as a run has them.
+// A trainer with its rollouts, as in a run.
 struct Learner {
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<RolloutSource> source;
@@ -240,8 +239,8 @@ struct Learner {
     info.run_id = "r";
     save_checkpoint(directory, info, state, Communicator());
   }
-  // From what `other` saved in that directory.
-  void go_on(const Learner& other, const std::filesystem::path& directory) {
+  // Restores the checkpoint that `other` saved in the directory.
+  void resume(const Learner& other, const std::filesystem::path& directory) {
     const Checkpoint checkpoint = Checkpoint::open(directory / step_name(0));
     trainer->restore(checkpoint, source->cursor_rows(), 6);
     source->restore(other.source->cursors());
@@ -249,7 +248,7 @@ struct Learner {
   }
 };
 
-TEST(RolloutSource, GoOnFromACheckpointWithinOneAndBetweenTwo) {
+TEST(RolloutSource, ResumesWithinAndBetweenRollouts) {
   const Environment pad = world("numpad side 2 sequence 2 steps 7");
   Learner whole(pad);
   const std::vector<double> expected = whole.steps(15);
@@ -266,20 +265,20 @@ TEST(RolloutSource, GoOnFromACheckpointWithinOneAndBetweenTwo) {
     info.step = stopped;
     const auto path = save_checkpoint(directory.path(), info, state, Communicator());
     const Tensor cursors = first.source->cursors();
-    const auto figures = first.source->metric_values();
+    const auto metrics = first.source->metric_values();
     Learner second(pad);
-    second.steps(3);  // what was there is forgotten
+    second.steps(3);  // overwritten by the checkpoint
     const Checkpoint checkpoint = Checkpoint::open(path);
     second.trainer->restore(checkpoint, second.source->cursor_rows(), 6);
     second.source->restore(cursors);
     second.source->load_state(checkpoint);
-    EXPECT_EQ(second.source->metric_values(), figures);
+    EXPECT_EQ(second.source->metric_values(), metrics);
     EXPECT_EQ(second.steps(15 - stopped),
               (std::vector<double>(expected.begin() + stopped, expected.end())));
   }
 }
 
-TEST(RolloutSource, OnlyBetweenTwoMayOneBeLearntFromOtherwise) {
+TEST(RolloutSource, SupportsOtherEpochsOnlyBetweenRollouts) {
   const Environment t_maze = world("t_maze length 3");
   for (const int stopped : {4, 6}) {
     SCOPED_TRACE(stopped);
@@ -287,30 +286,30 @@ TEST(RolloutSource, OnlyBetweenTwoMayOneBeLearntFromOtherwise) {
     Learner first(t_maze);
     first.steps(stopped);
     first.save(directory.path());
-    // As many batches in all, and so that the place would be there.
+    // The first has as many batches per rollout. The saved batch index exists in both.
     for (const RolloutOptions& other : {RolloutOptions{.epochs = 3, .minibatches = 2},
                                         RolloutOptions{.epochs = 4, .minibatches = 3}}) {
       Learner second(t_maze, other);
       if (stopped == 6)
-        EXPECT_NO_THROW(second.go_on(first, directory.path()));
+        EXPECT_NO_THROW(second.resume(first, directory.path()));
       else
-        EXPECT_THROW(second.go_on(first, directory.path()), DataError);
+        EXPECT_THROW(second.resume(first, directory.path()), DataError);
     }
   }
 }
 
-TEST(RolloutSource, AnotherEnvironmentIsNotGoneOnIn) {
+TEST(RolloutSource, RejectsCheckpointWithOtherEnvironment) {
   const testing::TemporaryDirectory directory;
   Learner first(world("t_maze length 3"));
   first.steps(6);
   first.save(directory.path());
-  // Where the lives stand is a place in it too.
+  // The saved states are also valid in the longer maze.
   Learner second(world("t_maze length 4"));
-  EXPECT_THROW(second.go_on(first, directory.path()), DataError);
+  EXPECT_THROW(second.resume(first, directory.path()), DataError);
 }
 
-// A model that goes on with less memory acts by what its learner sees.
-TEST(RolloutSource, GoOnWithLessMemory) {
+// With less memory the actor still uses the memory that the learner reads.
+TEST(RolloutSource, ResumesWithShorterMemory) {
   const Environment pad = world("numpad side 2 sequence 2 steps 7");
   for (const int stopped : {6, 10}) {
     SCOPED_TRACE(stopped);
@@ -319,7 +318,7 @@ TEST(RolloutSource, GoOnWithLessMemory) {
     first.steps(stopped);
     first.save(directory.path());
     Learner second(pad, {.epochs = 2, .minibatches = 3}, 3);
-    second.go_on(first, directory.path());
+    second.resume(first, directory.path());
     if (stopped == 10) {
       EXPECT_EQ(second.source->next().carried->length(), 4) << "what the rollout began with";
       second.source->next();
@@ -339,21 +338,21 @@ TEST(RolloutSource, GoOnWithLessMemory) {
   }
 }
 
-// Rounded to bf16 the logits would say less than a step of training changes.
-TEST(RolloutSource, WhatIsLikelyIsNotRoundedAsComputingIs) {
+// Logits rounded to bf16 would hide the change of one training step.
+TEST(RolloutSource, ScoresAreFinerThanBFloat16) {
   const Environment t_maze = world("t_maze length 3");
   const auto model = acting_model(acting_options(4), t_maze, 4, {}, DType::bf16);
   const Tensor scores = scores_of(*model, RolloutSource(rollouts_in(t_maze, 3, 4), *model).next());
   int finer = 0;
   for (const double score : scores.span<double>()) {
     int exponent = 0;
-    const double digits = std::ldexp(std::frexp(score, &exponent), 8);  // of bf16
+    const double digits = std::ldexp(std::frexp(score, &exponent), 8);  // precision of bf16
     finer += digits != std::round(digits) ? 1 : 0;
   }
   EXPECT_GT(finer, std::ssize(scores.span<double>()) / 2);
 }
 
-TEST(RolloutSource, BeginInTheMiddleOfEpisodes) {
+TEST(RolloutSource, StaggeredRowsStartWithinEpisodes) {
   const Environment t_maze = world("t_maze length 6");
   const auto model = acting_model(acting_options(4), t_maze, 4);
   RolloutSetting setting = rollouts_in(t_maze, 4, 4);
@@ -364,7 +363,7 @@ TEST(RolloutSource, BeginInTheMiddleOfEpisodes) {
             (std::vector<std::int64_t>{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1}));
 }
 
-TEST(RolloutSource, MinibatchesAreOfEnvironments) {
+TEST(RolloutSource, MinibatchesSplitEnvironments) {
   const Environment t_maze = world("t_maze length 1");
   const auto model = acting_model(acting_options(4), t_maze, 3);
   RolloutSource whole(rollouts_in(t_maze, 6, 3, {.epochs = 1}), *model);
@@ -388,7 +387,7 @@ TEST(RolloutSource, MinibatchesAreOfEnvironments) {
                ConfigurationError);
 }
 
-TEST(RolloutSource, ACheckpointOfAnotherWorldIsRefused) {
+TEST(RolloutSource, RejectsCursorsFromOtherEnvironment) {
   const Environment t_maze = world("t_maze length 9"), shorter = world("t_maze length 1");
   const auto model = acting_model(acting_options(4), t_maze, 4);
   RolloutSource source(rollouts_in(t_maze, 2, 4), *model);

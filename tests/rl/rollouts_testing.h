@@ -1,4 +1,4 @@
-// A small model that acts in a small world, in float64.
+// A small policy model and its rollouts, in float64.
 #pragma once
 
 #include "framework/modeling/policy_head.h"

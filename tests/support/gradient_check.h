@@ -1,4 +1,4 @@
-// The one gradient check: what the backward pass says against central differences, in float64.
+// Gradient check: the backward pass against central differences, in float64.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace longspan::testing {
 
-// Normal numbers [shape] in f64.
+// Standard normal values of this shape, times `deviation`, in f64.
 inline Tensor random_tensor(const Shape& shape, std::uint64_t seed, double deviation = 1) {
   return tensor_of<double>(normal_values<double>(shape.elements(), seed, deviation), shape);
 }
@@ -20,10 +20,10 @@ using VariableFunction = std::function<Variable(const std::vector<Variable>&)>;
 
 struct GradientCheck {
   double step = 1e-4;
-  // Relative to the largest of 1, the derivative, and the loss of digits in the difference.
+  // Relative to max(1, abs(derivative)).
   double tolerance = 1e-8;
   int directions = 2;
-  int elements = 4;  // single ones, of each input
+  int elements = 4;  // single elements per input
   std::uint64_t seed = 7;
 };
 
@@ -41,7 +41,7 @@ inline std::vector<Variable> leaves_of(const std::vector<Tensor>& inputs) {
   return leaves;
 }
 
-// The gradient of a leaf, zeros where nothing arrived.
+// The gradient of a leaf; zeros if it is undefined.
 inline Tensor gradient_of(const Variable& leaf) {
   const Tensor gradient = leaf.gradient();
   return gradient.defined() ? gradient.clone()
@@ -90,17 +90,17 @@ inline void expect_multiple(const Tensor& found,
                             double factor,
                             const std::string& what) {
   SCOPED_TRACE(what);
-  Values wanted = values_of(expected);
-  for (double& value : wanted) value *= factor;
-  expect_close(values_of(found), wanted, 1e-12);
+  Values scaled = values_of(expected);
+  for (double& value : scaled) value *= factor;
+  expect_close(values_of(found), scaled, 1e-12);
 }
 
 }  // namespace detail
 
-// Checks every gradient of f for a random upstream gradient: along random directions and on single
-// elements against differences; summed where a leaf is used twice and over two backward passes; the
-// same when an input alone requires it; nothing recorded, and the same value, without. f must be a
-// function of its arguments' values alone.
+// Checks every gradient of f for a random upstream gradient.
+// Along random directions and on single elements it must match differences. It must double if f is
+// applied twice and over two backward passes. It must not change if only one input requires it.
+// Without recording, f must return the same value. Requires f to be a pure function.
 inline void expect_gradients(const VariableFunction& f,
                              const std::vector<Tensor>& inputs,
                              const GradientCheck& check = {}) {

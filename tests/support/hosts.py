@@ -214,7 +214,7 @@ class Job:
         return _text(self._errors)
 
     def wait(self, seconds):
-        """The exit code; None where it runs on for so long."""
+        """Returns the exit code; None after a timeout."""
         try:
             return self.process.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -10,10 +10,10 @@
 namespace longspan::testing {
 namespace {
 
-Session* session = nullptr;  // of main, below: gtest has no other way to hand it to a test
+Session* session = nullptr;  // set by main: gtest cannot pass it to a test
 
 constexpr std::chrono::seconds body_limit{60};
-// Ranks that stand beside wait for the whole body of the others, and for its time limit.
+// Limit of ranks outside the group, which wait for the full body.
 constexpr std::chrono::seconds outer_limit{300};
 
 std::vector<std::string> failures_of(const ::testing::TestResult& result) {
@@ -29,8 +29,7 @@ std::vector<std::string> failures_of(const ::testing::TestResult& result) {
   return failures;
 }
 
-// Prints on rank 0 what gtest prints, and at the end of each test every failure once with the ranks
-// that it happened on.
+// Prints the output of gtest on rank 0. Reports each failure of a test once, with its ranks.
 class MeshListener : public ::testing::EmptyTestEventListener {
  public:
   int failed_tests() const { return failed_; }
@@ -60,7 +59,7 @@ class MeshListener : public ::testing::EmptyTestEventListener {
           failed_);
   }
 
-  // All ranks' failures, and "0, 2": where each happened.
+  // Maps the failures of all ranks to their ranks, as in "0, 2".
   static std::map<std::string, std::string> gather(const std::vector<std::string>& own) {
     std::string joined;
     for (const std::string& failure : own) joined += failure + '\0';
@@ -87,8 +86,8 @@ class MeshListener : public ::testing::EmptyTestEventListener {
   int failed_ = 0;
 };
 
-// To the ranks that wait in a collective of the group, the one that a failed rank enters is another
-// than theirs, so they give up at once. What is wrong is told by the rank that it happened on.
+// A failed rank calls another collective than the ranks that wait in the group, so they fail at
+// once. Only the failed rank reports the error.
 void meet(const Communicator& group, bool failed) {
   try {
     if (failed)
@@ -118,7 +117,7 @@ void on_ranks(int ranks, const std::function<void(const Communicator&)>& body) {
   if (world().size() < ranks)
     GTEST_SKIP() << "needs " << ranks << " ranks: tests/support/mpirun " << ranks << " ...";
   const bool inside = world().rank() < ranks;
-  // A group of its own: when it fails, the world goes on with the next test.
+  // A separate group: after its failure the world can run the next test.
   const Communicator group = world().split(inside ? 0 : 1, world().rank(), "test");
   if (inside) {
     session->set_time_limit(body_limit);
@@ -169,7 +168,7 @@ std::string to_string(const MeshShape& shape) {
   return text.empty() ? "one process" : text;
 }
 
-// `--messages` keeps to MPI messages where memory could be shared.
+// `--messages` selects MPI messages instead of shared memory.
 int run_all_tests(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   SessionOptions options{.time_limit = outer_limit, .reply_timeout = std::chrono::seconds(2)};

@@ -1,7 +1,7 @@
-// The one way tests use several ranks. A *_mesh_test.cpp has ordinary TESTs, which all ranks of one
-// job run together (`tests/support/mpirun 4 comm_mesh_test`); mesh_runner.cpp has its main().
+// Runs tests on several ranks. A *_mesh_test.cpp has ordinary TESTs, which all ranks of one job run
+// together (`tests/support/mpirun 4 distributed_mesh_test`). mesh_runner.cpp has its main().
 //
-//   TEST(Linear, SplitEqualsWhole) {
+//   TEST(Linear, ShardedMatchesFull) {
 //     for_each_layout({{.tensor = 2}, {.data = 2, .tensor = 2}}, [&](const ProcessMesh& mesh) { ...
 //     });
 //   }
@@ -20,13 +20,13 @@ namespace longspan::testing {
 // All ranks of the job.
 const Communicator& world();
 
-// Runs `body` on the first `ranks` ranks, which form the communicator it is given; the others wait
-// at the end. Called by all ranks. The test is skipped where the job has fewer ranks. An exception
-// or a failed assertion on one rank fails the test, and the next test goes on: ranks that wait in a
-// collective of the group get a RankError at once, those that wait in a part of it after a minute.
+// Collective over the job. Runs `body` on the first `ranks` ranks, which form its communicator.
+// The other ranks wait at the end. Skips the test if the job has fewer ranks.
+// An exception or a failed assertion on one rank fails the test. The other ranks then receive a
+// RankError, those that wait in a subgroup after a minute. The next test runs.
 void on_ranks(int ranks, const std::function<void(const Communicator&)>& body);
 
-// Runs `body` once for each layout, on the mesh of that shape over the first ranks.
+// Runs `body` once per layout, on a mesh of that shape over the first ranks.
 void for_each_layout(const std::vector<MeshShape>& layouts,
                      const std::function<void(const ProcessMesh&)>& body);
 

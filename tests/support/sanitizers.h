@@ -2,7 +2,7 @@
 
 namespace longspan::testing {
 
-// Built with a sanitizer, which takes most of the time and much memory, at addresses of its own.
+// Whether this is a build with a sanitizer, which slows tests and changes memory and addresses.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool sanitized = true;
 #else

@@ -1,4 +1,4 @@
-// A file system of few bytes.
+// A small file system.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 
 namespace longspan::testing {
 
-// Lies on that directory while it lives, where mounting one is permitted.
+// Mounts a tmpfs of `bytes` on a directory for its lifetime, if mounting is permitted.
 class SmallFileSystem {
  public:
   SmallFileSystem(const std::filesystem::path& path, std::int64_t bytes)

@@ -1,4 +1,4 @@
-// Models small enough for a test, in float64, with weights so large that every one of them matters.
+// Small models in float64, with large weights so that each weight affects the output.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ inline ModelOptions small_options(std::int64_t layers) {
           .width = 16,
           .heads = 4,
           .feed_forward = 24,
-          .dropout = 0.5,  // evaluation must not draw any
+          .dropout = 0.5,  // evaluation must not apply it
           .initial_deviation = 0.4};
 }
 
@@ -40,7 +40,7 @@ inline DecoderOptions small_decoder(std::int64_t layers) {
   return options;
 }
 
-// Text in which no two places look alike.
+// Random letters a to z.
 inline std::string varied_text(std::size_t bytes) {
   std::string text;
   const Random random(3);

@@ -1,4 +1,4 @@
-// A directory of a test's own.
+// A temporary directory.
 #pragma once
 
 #include <cstdlib>
@@ -9,7 +9,7 @@
 
 namespace longspan::testing {
 
-// Goes, with what is in it, when the test ends. Throws Failure where none can be made.
+// Removes the directory and its contents at the end. Throws Failure if it cannot be created.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {

@@ -1,4 +1,4 @@
-// What tests run on that any device can run: the CPU, or a GPU where the environment variable
+// Device of device-independent tests: the CPU, or a GPU if the environment variable
 // LONGSPAN_TEST_DEVICE is "cuda".
 #pragma once
 
@@ -10,12 +10,12 @@
 namespace longspan::testing {
 
 inline bool tests_run_on_gpu() {
-  const char* const wanted = std::getenv("LONGSPAN_TEST_DEVICE");
-  return wanted != nullptr && std::string_view(wanted) == "cuda";
+  const char* const chosen = std::getenv("LONGSPAN_TEST_DEVICE");
+  return chosen != nullptr && std::string_view(chosen) == "cuda";
 }
 
-// A GPU whose memory the test's own loops may read and write: tests/support/visible_cuda then gives
-// out memory of the host, and what is queued is done when the call returns.
+// A GPU whose memory the host can read and write: tests/support/visible_cuda allocates host memory.
+// Queued work is complete when the call returns.
 inline Device visible_gpu() {
   setenv("LONGSPAN_TEST_DEVICE", "cuda", 1);
   setenv("CUDA_LAUNCH_BLOCKING", "1", 1);

@@ -1,4 +1,4 @@
-// Recall: how models are measured in episodes, and what is told of environments that do not fit.
+// Behavior cloning: validation in episodes, and errors for incompatible environments.
 #include "framework/tasks/behavior_cloning.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace longspan::behavior_cloning_test {
 namespace {
 
-class Recall : public ::testing::Test {
+class BehaviorCloning : public ::testing::Test {
  protected:
   ConfigPath file(const std::string& name, const std::string& text) {
     std::ofstream(directory_.path() / name) << text;
@@ -54,7 +54,7 @@ std::unique_ptr<Model> model_of(const Task& task, std::int64_t memory) {
                                  behavior_cloning_task().readout);
 }
 
-TEST_F(Recall, ValidationSaysWhatOfEpisodesIsRight) {
+TEST_F(BehaviorCloning, ValidationReportsEpisodeAccuracy) {
   const DataOptions options = data("numpad", "numpad side 3 steps 20");
   const auto task = opened(options, 5);
   const auto model = model_of(*task, 8);
@@ -66,7 +66,7 @@ TEST_F(Recall, ValidationSaysWhatOfEpisodesIsRight) {
       << "the same episodes each time";
 }
 
-std::string complaint(const std::function<void()>& act) {
+std::string error_message(const std::function<void()>& act) {
   try {
     act();
   } catch (const DataError& error) {
@@ -75,15 +75,15 @@ std::string complaint(const std::function<void()>& act) {
   return "no error";
 }
 
-TEST_F(Recall, WhatDoesNotGoTogetherIsTold) {
+TEST_F(BehaviorCloning, ReportsIncompatibleOptions) {
   const DataOptions other = data("t_maze", "memory_maze");
-  EXPECT_NE(complaint([&] { opened(other); })
+  EXPECT_NE(error_message([&] { opened(other); })
                 .find("expected the training actions left, right, found down, left, right, up in a "
                       "memory maze of 4 x 4 cells"),
             std::string::npos);
   DataOptions missing = other;
   missing.train = ConfigPath{"/nowhere/world.txt", "data.train", "c.yaml:1:1"};
-  EXPECT_EQ(complaint([&] { opened(missing); }),
+  EXPECT_EQ(error_message([&] { opened(missing); }),
             "c.yaml:1:1: data.train: /nowhere/world.txt: cannot be opened for reading: No such "
             "file or directory");
   DataOptions words = other;
@@ -92,7 +92,7 @@ TEST_F(Recall, WhatDoesNotGoTogetherIsTold) {
             "data.tokenizer.type: expected byte with run.task: behavior_cloning, found char");
 }
 
-TEST_F(Recall, WritesAnActionForEachStep) {
+TEST_F(BehaviorCloning, WritesAnActionForEachStep) {
   const DataOptions options = data("t_maze", "t_maze");
   const auto task = opened(options);
   const auto model = model_of(*task, 8);
@@ -111,8 +111,8 @@ TEST_F(Recall, WritesAnActionForEachStep) {
   EXPECT_TRUE(written[2] == "left" || written[2] == "right");
 }
 
-// In the segments that it was trained and is measured in.
-TEST_F(Recall, ALineIsReadAsAnEpisodeIs) {
+// Lines are read in segments of data.seq_length, as in training and validation.
+TEST_F(BehaviorCloning, ReadsLinesInSegments) {
   const DataOptions options = data("t_maze", "t_maze");
   const auto task = opened(options);
   const std::string line = "L..R.?.L?.R.L?";

@@ -1,4 +1,4 @@
-// Telling a text from another of the same size.
+// Detection of a changed data file of the same size.
 #include "framework/tasks/data_fingerprint.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ Scalars saved_of(const DataFingerprint& identity) {
   return scalars;
 }
 
-TEST(DataFingerprint, IsThatOfEveryByte) {
+TEST(DataFingerprint, CoversEveryByte) {
   const DataFingerprint text = {.sample = 1, .modified = 10, .hash = 2};
   const Scalars saved = saved_of(text);
   EXPECT_EQ(describe_data_change(saved, text, "a.txt"), "");
@@ -25,16 +25,16 @@ TEST(DataFingerprint, IsThatOfEveryByte) {
   EXPECT_EQ(describe_data_change(saved, {2, 10, 2}, "a.txt"), other);
 }
 
-TEST(DataFingerprint, OfATextThatIsNotReadWholeTheTimeSaysThatItMayHaveChanged) {
+TEST(DataFingerprint, ReportsPossibleChangeWithoutFullHash) {
   const Scalars saved = saved_of({.sample = 1, .modified = 1'700'000'000'000'000'000});
   EXPECT_EQ(describe_data_change(saved, {1, 1'700'000'000'000'000'000}, "a.txt"), "");
-  const std::string sentence = describe_data_change(saved, {1, 1'700'000'000'000'000'001}, "a.txt");
-  EXPECT_TRUE(sentence.starts_with("a.txt was modified at 2023-11-1")) << sentence;
-  EXPECT_NE(sentence.find("its text may differ"), std::string::npos) << sentence;
+  const std::string message = describe_data_change(saved, {1, 1'700'000'000'000'000'001}, "a.txt");
+  EXPECT_TRUE(message.starts_with("a.txt was modified at 2023-11-1")) << message;
+  EXPECT_NE(message.find("its text may differ"), std::string::npos) << message;
   EXPECT_NE(describe_data_change(saved, {2, 1'700'000'000'000'000'000}, "a.txt"), "");
 }
 
-TEST(DataFingerprint, OfAnOlderCheckpointOnlyTheSampleIsKnown) {
+TEST(DataFingerprint, ComparesOnlySampleForOlderCheckpoints) {
   Scalars saved;
   saved.set("data/fingerprint", std::uint64_t{1} << 63);
   EXPECT_EQ(describe_data_change(saved, {std::uint64_t{1} << 63, 5, 6}, "a.txt"), "");
@@ -42,7 +42,7 @@ TEST(DataFingerprint, OfAnOlderCheckpointOnlyTheSampleIsKnown) {
   EXPECT_THROW(describe_data_change({}, {1, 5, 6}, "a.txt"), DataError);
 }
 
-TEST(DataFingerprint, OfAFileIsItsSampleItsTimeAndItsBytes) {
+TEST(DataFingerprint, IncludesSampleTimeAndHash) {
   const TemporaryFile file("some text that is not long");
   const Corpus corpus(file.path(), Tokenizer());
   const DataFingerprint found = identify_text(corpus, {});

@@ -15,10 +15,10 @@ using testing::small_setting;
 using testing::small_transformer_xl;
 using testing::varied_text;
 
-TEST(EvaluationMesh, EveryLayoutMeasuresTheSame) {
+TEST(EvaluationMesh, LossMatchesSingleProcess) {
   const TemporaryFile file(varied_text(151));
-  // 150 predictions in 4 streams of 37 or 38, segments of 9: a data rank may be done before
-  // another.
+  // 150 predictions in 4 streams of 37 or 38, segments of 9: data ranks may finish at different
+  // times.
   const EvaluationOptions options = {.streams = 4, .segment = 9, .memory = 14, .position_parts = 4};
   std::vector<MeshShape> layouts = data_and_tensor_layouts();
   for (const MeshShape& layout : testing::time_layouts()) layouts.push_back(layout);
@@ -40,7 +40,7 @@ TEST(EvaluationMesh, EveryLayoutMeasuresTheSame) {
   });
 }
 
-TEST(EvaluationMesh, EveryLayoutCountsTheSameUnknownCharacters) {
+TEST(EvaluationMesh, UnknownCharactersMatchSingleProcess) {
   const TemporaryFile letters("abc");
   const Tokenizer tokenizer = Tokenizer::characters_of(InputFile(letters.path()), true);
   const TemporaryFile file("a漢字é字字a漢cabacb漢ba字");
@@ -59,9 +59,9 @@ TEST(EvaluationMesh, EveryLayoutCountsTheSameUnknownCharacters) {
   });
 }
 
-TEST(EvaluationMesh, EveryLayoutFindsTheSameNeedles) {
+TEST(EvaluationMesh, NeedlesMatchSingleProcess) {
   const TemporaryFile file(varied_text(300));
-  // Six examples in passes of four: of the second pass two do not count.
+  // Six examples in passes of four: two rows of the second pass do not count.
   const NeedleOptions options = {.segment = 90, .batch = 4, .depths = 3, .count = 2};
   std::vector<MeshShape> layouts = data_and_tensor_layouts();
   for (const MeshShape& layout : testing::time_layouts()) layouts.push_back(layout);
@@ -80,8 +80,8 @@ TEST(EvaluationMesh, EveryLayoutFindsTheSameNeedles) {
   });
 }
 
-// The last segment of a stream may leave a context rank without a row, and so without a piece.
-TEST(EvaluationMesh, ChunksMeasureTheSameOfAShortTail) {
+// The last segment of a stream may leave a context rank without rows, hence without chunks.
+TEST(EvaluationMesh, ChunkedLossMatchesForShortTail) {
   const TemporaryFile file(varied_text(39));
   // 38 predictions in 4 streams of 9 or 10, segments of 8: tails of one and two.
   const EvaluationOptions options = {.streams = 4, .segment = 8};
@@ -100,8 +100,8 @@ TEST(EvaluationMesh, ChunksMeasureTheSameOfAShortTail) {
   });
 }
 
-// Where a tail of one or two tokens leaves ranks without a position.
-TEST(EvaluationMesh, RanksWithoutPositionsTakeNoStep) {
+// A tail of one or two tokens leaves some ranks without a position.
+TEST(EvaluationMesh, RanksWithoutPositionsTakeNoAdaptiveSteps) {
   const TemporaryFile file(varied_text(39));
   const EvaluationOptions options = {.streams = 4, .segment = 8};
   const auto pondering = [](const ModelBuildOptions& setting) {
@@ -126,9 +126,9 @@ TEST(EvaluationMesh, RanksWithoutPositionsTakeNoStep) {
       });
 }
 
-TEST(EvaluationMesh, AStreamThatEndsEarlyDoesNotStopTheOthers) {
-  // 5 predictions in 4 streams of 1, 1, 1 and 2, a token a pass: in the second pass only the last
-  // data rank has anything to predict.
+TEST(EvaluationMesh, ShortStreamsDoNotStopOtherStreams) {
+  // 5 predictions in 4 streams of 1, 1, 1 and 2, one token per pass: in the second pass only the
+  // last data rank has a token to predict.
   const TemporaryFile file(varied_text(6));
   const std::vector<MeshShape> layouts = {
       {.data = 4}, {.data = 2, .tensor = 2}, {.data = 2, .context = 2}};

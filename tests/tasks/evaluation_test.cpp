@@ -31,8 +31,7 @@ struct Text {
   Corpus corpus;
 };
 
-// The loss of predicting text[begin + 1 .. end] from what is before each, in passes of one stream
-// and one segment.
+// Loss of predicting text[begin + 1 .. end] in nats, in passes of one stream and one segment.
 double naive_nats(const Model& model,
                   const std::string& text,
                   std::size_t begin,
@@ -60,7 +59,7 @@ double naive_nats(const Model& model,
   return nats;
 }
 
-TEST(Evaluation, EqualsTheSumOverSinglePasses) {
+TEST(Evaluation, EqualsSumOverSinglePasses) {
   const std::string text = varied_text(53);
   const Text file(text);
   const auto model = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
@@ -79,7 +78,7 @@ TEST(Evaluation, EqualsTheSumOverSinglePasses) {
 }
 
 // Rows that end early have fewer of the last positions.
-TEST(Evaluation, TellsTheLossesOfPartsOfASegmentApart) {
+TEST(Evaluation, ReportsLossByPositionInSegment) {
   const std::string text = varied_text(53);
   const Text file(text);
   const auto model = make_decoder(small_decoder(1), small_setting());
@@ -92,7 +91,7 @@ TEST(Evaluation, TellsTheLossesOfPartsOfASegmentApart) {
   const EvaluationResult each = measured(5, 5);
   ASSERT_EQ(each.by_position.size(), 5u);
   double nats = 0;
-  // Of 17, 17 and 18 predictions in segments of 5.
+  // 17, 17 and 18 predictions in segments of 5.
   const double counts[] = {12, 12, 10, 9, 9};
   for (std::size_t i = 0; i < 5; ++i) {
     EXPECT_EQ(each.by_position[i].begin, static_cast<std::int64_t>(i));
@@ -116,32 +115,32 @@ TEST(Evaluation, TellsTheLossesOfPartsOfASegmentApart) {
               rounding * two.by_position[1].loss);
 }
 
-TEST(Evaluation, SaysHowFarItIs) {
+TEST(Evaluation, ReportsProgress) {
   const Text file(varied_text(41));
   const auto model = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
-  std::vector<std::int64_t> heard;
+  std::vector<std::int64_t> reported;
   const auto listener = [&](const ScanProgress& progress) {
     EXPECT_EQ(progress.path, file.file.path());
     EXPECT_EQ(progress.size, 41);
-    heard.push_back(progress.done);
+    reported.push_back(progress.done);
   };
   evaluate(*model, file.corpus, {.streams = 2, .segment = 5, .listener = listener});
-  EXPECT_EQ(heard, (std::vector<std::int64_t>{10, 20, 30}));
+  EXPECT_EQ(reported, (std::vector<std::int64_t>{10, 20, 30}));
 }
 
-TEST(Evaluation, MemoryOfAllHistoryEqualsOneSegment) {
+TEST(Evaluation, FullMemoryEqualsOneSegment) {
   const std::string text = varied_text(40);
   const Text file(text);
   const auto model = make_transformer_xl(small_transformer_xl(3, 4), small_setting());
-  const double whole = naive_nats(*model, text, 0, 39, 39, 0);
+  const double full = naive_nats(*model, text, 0, 39, 39, 0);
   for (const std::int64_t segment : {1, 7, 13, 39, 64}) {
     const EvaluationResult result =
         evaluate(*model, file.corpus, {.segment = segment, .memory = 100});
-    EXPECT_NEAR(result.nats, whole, rounding * whole) << "segments of " << segment;
+    EXPECT_NEAR(result.nats, full, rounding * full) << "segments of " << segment;
   }
 }
 
-TEST(Evaluation, AMemoryLongerThanInTrainingIsUsed) {
+TEST(Evaluation, UsesMemoryLongerThanInTraining) {
   const std::string text = varied_text(60);
   const Text file(text);
   const auto model = make_transformer_xl(small_transformer_xl(2, 4), small_setting());
@@ -151,7 +150,7 @@ TEST(Evaluation, AMemoryLongerThanInTrainingIsUsed) {
   EXPECT_GT(std::abs(evaluate(*model, file.corpus, {.segment = 6}).nats - longer), 1e-6);
 }
 
-TEST(Evaluation, RecomputedWindowsEqualMemoryInOneLayer) {
+TEST(SlidingWindowEvaluation, EqualsMemoryForOneLayer) {
   const Text file(varied_text(50));
   TransformerXlOptions options = small_transformer_xl(1, 4);
   options.same_length = true;
@@ -169,7 +168,7 @@ TEST(Evaluation, RecomputedWindowsEqualMemoryInOneLayer) {
   }
 }
 
-TEST(Evaluation, RecomputedWindowsReachLessFarThanMemoryInTwoLayers) {
+TEST(SlidingWindowEvaluation, DiffersFromMemoryForTwoLayers) {
   const Text file(varied_text(50));
   TransformerXlOptions options = small_transformer_xl(2, 4);
   options.same_length = true;
@@ -179,12 +178,12 @@ TEST(Evaluation, RecomputedWindowsReachLessFarThanMemoryInTwoLayers) {
   EXPECT_GT(std::abs(windows - memory), 1e-6);
 }
 
-// However often windows read a position.
-TEST(Evaluation, WatchedMeansAreThoseOfAPosition) {
+// Windows read a position several times, but means count it once.
+TEST(SlidingWindowEvaluation, RecordedMeansCountEachPositionOnce) {
   UniversalTransformerOptions options;
   options.count = RecurrenceType::adaptive;
   options.common = small_decoder(1).common;
-  options.halting = {.steps = 3, .bias = -100};  // nobody halts before the last step
+  options.halting = {.steps = 3, .bias = -100};  // no position halts before the last step
   const auto model = make_universal_transformer(options, small_setting());
   const Text file(varied_text(49));
   const EvaluationResult passes = evaluate(*model, file.corpus, {.segment = 8});
@@ -196,8 +195,8 @@ TEST(Evaluation, WatchedMeansAreThoseOfAPosition) {
   }
 }
 
-// Those of a whole window are segments; in between each token sees more than there.
-TEST(Evaluation, WindowsMoveOnByTheirStride) {
+// A stride of a full window equals segments. Smaller strides give tokens more context.
+TEST(SlidingWindowEvaluation, AdvancesByStride) {
   const auto model = make_decoder(small_decoder(2), small_setting());
   const Text file(varied_text(49));
   EvaluationOptions options = {.segment = 8};
@@ -213,7 +212,7 @@ TEST(Evaluation, WindowsMoveOnByTheirStride) {
   EXPECT_EQ(some.tokens, 48);
   EXPECT_GT(std::abs(some.nats - each), 1e-6);
   EXPECT_GT(std::abs(some.nats - segments.nats), 1e-6);
-  // However much is read at once.
+  // The segment length does not change the result.
   options.segment = 20;
   EXPECT_NEAR(evaluate_sliding_window(*model, file.corpus, 8, options).nats,
               some.nats,
@@ -222,7 +221,7 @@ TEST(Evaluation, WindowsMoveOnByTheirStride) {
   EXPECT_THROW(evaluate_sliding_window(*model, file.corpus, 8, options), ConfigurationError);
 }
 
-TEST(Evaluation, WindowsOfAllHistoryEqualMemoryOfAllHistory) {
+TEST(SlidingWindowEvaluation, FullHistoryEqualsFullMemory) {
   const Text file(varied_text(30));
   const auto model = make_transformer_xl(small_transformer_xl(3, 4), small_setting());
   const double memory = evaluate(*model, file.corpus, {.segment = 7, .memory = 29}).nats;
@@ -230,15 +229,15 @@ TEST(Evaluation, WindowsOfAllHistoryEqualMemoryOfAllHistory) {
   EXPECT_NEAR(windows, memory, rounding * memory);
 }
 
-TEST(Evaluation, RecomputedWindowsOfADecoderEqualOneSegment) {
+TEST(SlidingWindowEvaluation, FullHistoryEqualsOneDecoderSegment) {
   const Text file(varied_text(25));
   const auto model = make_decoder(small_decoder(2), small_setting());
-  const double whole = evaluate(*model, file.corpus, {.segment = 24}).nats;
+  const double full = evaluate(*model, file.corpus, {.segment = 24}).nats;
   const double windows = evaluate_sliding_window(*model, file.corpus, 24, {.segment = 5}).nats;
-  EXPECT_NEAR(windows, whole, rounding * whole);
+  EXPECT_NEAR(windows, full, rounding * full);
 }
 
-TEST(Evaluation, ALimitTakesTheBeginningOfEachStream) {
+TEST(Evaluation, LimitCountsFirstTokensPerStream) {
   const std::string text = varied_text(41);
   const Text file(text);
   const auto model = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
@@ -251,7 +250,7 @@ TEST(Evaluation, ALimitTakesTheBeginningOfEachStream) {
   EXPECT_EQ(evaluate_sliding_window(*model, file.corpus, 3, options).tokens, 18);
 }
 
-TEST(Evaluation, CountsTheBytesOfCharacters) {
+TEST(Evaluation, CountsUtf8Bytes) {
   const std::string text = "aé漢aé漢aé漢a";
   const TemporaryFile letters(text);
   const Text file(text, Tokenizer::characters_of(InputFile(letters.path()), false));
@@ -263,7 +262,7 @@ TEST(Evaluation, CountsTheBytesOfCharacters) {
   EXPECT_EQ(first.bytes, 2 + 3 + 1 + 2 + 3);
 }
 
-TEST(Evaluation, CountsTheBytesOfUnknownCharacters) {
+TEST(Evaluation, CountsBytesInUnknownCharacters) {
   const TemporaryFile letters("abc");
   const Text file("abéa漢c", Tokenizer::characters_of(InputFile(letters.path()), true));
   const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
@@ -274,12 +273,12 @@ TEST(Evaluation, CountsTheBytesOfUnknownCharacters) {
   EXPECT_EQ(evaluate(*model, file.corpus, {.segment = 2, .tokens_per_stream = 3}).bytes, 4);
 }
 
-TEST(Evaluation, CountsUnknownCharactersAtWhatItTakesToSayWhichTheyAre) {
+TEST(Evaluation, AddsUniformCostForUnknownCharacters) {
   const TemporaryFile letters("abc");
   const Tokenizer tokenizer = Tokenizer::characters_of(InputFile(letters.path()), true);
   const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
   const Text other("a漢字é字字a漢c", tokenizer);
-  // The same tokens, which no vocabulary lacks.
+  // Equal ids, all of which are in the vocabulary.
   const Text known("a\1\1\1\1\1a\1c", Tokenizer::characters(U"\1abc"sv, false));
   const double price = std::log(1112064 - 3);
   for (const std::int64_t streams : {1, 2}) {
@@ -300,16 +299,16 @@ TEST(Evaluation, CountsUnknownCharactersAtWhatItTakesToSayWhichTheyAre) {
   EXPECT_EQ(unknown_text(none), "");
 }
 
-TEST(Evaluation, ASegmentMayBeLongerThanAnyText) {
+TEST(Evaluation, SupportsSegmentsLongerThanText) {
   const Text file(varied_text(40));
   const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
-  const EvaluationResult whole = evaluate(*model, file.corpus, {.segment = 39});
+  const EvaluationResult full = evaluate(*model, file.corpus, {.segment = 39});
   for (const std::int64_t segment : {std::int64_t{1000}, std::numeric_limits<std::int64_t>::max()})
     EXPECT_EQ(evaluate(*model, file.corpus, {.segment = segment, .position_parts = 3}).nats,
-              whole.nats);
+              full.nats);
 }
 
-TEST(Evaluation, ALossThatIsNoNumberHasNoSign) {
+TEST(Evaluation, PrintsNaNLossWithoutSign) {
   const Text file(varied_text(20));
   const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
   for (const double sign : {-1.0, 1.0}) {
@@ -320,7 +319,7 @@ TEST(Evaluation, ALossThatIsNoNumberHasNoSign) {
   }
 }
 
-TEST(Evaluation, RefusesWhatTheModelCannotDo) {
+TEST(Evaluation, RejectsUnsupportedOptions) {
   const Text file(varied_text(30));
   DecoderOptions learned = small_decoder(1);
   learned.positions.kind = PositionEmbeddingType::learned;
@@ -339,7 +338,7 @@ TEST(Evaluation, RefusesWhatTheModelCannotDo) {
             "window: expected at least 1 token, found 0");
 }
 
-TEST(Evaluate, ReportsHowManyImagesAreDone) {
+TEST(Evaluation, ReportsProgressInImages) {
   using namespace std::string_literals;
   const TemporaryFile images("\0\0\x08\x03\0\0\0\3\0\0\0\2\0\0\0\2abcdefghijkl"s);
   ImageTransformerOptions options;
@@ -353,8 +352,8 @@ TEST(Evaluate, ReportsHowManyImagesAreDone) {
   const Tokenizer bytes;
   DataOptions data;
   data.format = DataFormat::images;
-  data.buckets.batch_tokens = 8;  // an image a batch, as columns are multiples of 8
-  std::vector<std::string> told;
+  data.buckets.batch_tokens = 8;  // one image per batch, as columns are multiples of 8
+  std::vector<std::string> messages;
   task_kind("image_generation")
       .evaluate({.model = *model,
                  .tokenizer = bytes,
@@ -363,10 +362,10 @@ TEST(Evaluate, ReportsHowManyImagesAreDone) {
                  .data = data,
                  .file = images.path(),
                  .target = ConfigPath(),
-                 .say = [&](const std::string& text) { told.push_back(text); },
+                 .say = [&](const std::string& text) { messages.push_back(text); },
                  .say_every = 0});
   EXPECT_EQ(
-      told,
+      messages,
       (std::vector<std::string>{"1 of 3 images done", "2 of 3 images done", "3 of 3 images done"}));
 }
 

@@ -1,4 +1,4 @@
-// Lines from a model that says all words at once.
+// Lines from a non-autoregressive decoder.
 #include "framework/tasks/masked_search.h"
 
 #include <gtest/gtest.h>
@@ -11,9 +11,9 @@
 namespace longspan::masked_search_test {
 namespace {
 
+using testing::format_results;
 using testing::OpenPairs;
 using testing::small_encoder_decoder;
-using testing::told;
 using testing::translated;
 
 const std::vector<std::string> lines = {
@@ -28,10 +28,10 @@ EncoderDecoderOptions masked(NatObjective masking,
   return options;
 }
 
-// The likeliest words of one line in so many words, read once and without padding.
-std::pair<std::vector<std::int64_t>, double> said_at_once(const Model& model,
-                                                          const std::string& line,
-                                                          std::int64_t n) {
+// The most likely n tokens for one line and their log probability, from one unpadded pass.
+std::pair<std::vector<std::int64_t>, double> decode_once(const Model& model,
+                                                         const std::string& line,
+                                                         std::int64_t n) {
   const SpecialTokenIds special = sentence_ids({});
   const Device host = Device::cpu();
   const std::vector<std::int64_t> source = Tokenizer().encode(line, "line");
@@ -67,7 +67,7 @@ std::pair<std::vector<std::int64_t>, double> said_at_once(const Model& model,
   return {words, sum};
 }
 
-TEST(MaskedSearch, OneIterationOfOneLengthSaysTheLikeliestOfAll) {
+TEST(MaskedSearch, OneIterationPicksMostLikelyTokens) {
   const NoGradGuard unrecorded;
   for (const CrossAttentionMapping wiring :
        {CrossAttentionMapping::last, CrossAttentionMapping::full}) {
@@ -82,7 +82,7 @@ TEST(MaskedSearch, OneIterationOfOneLengthSaysTheLikeliestOfAll) {
                         {.vocabulary = {.end = 257, .size = 258, .forbidden = {256, '\n'}},
                          .iterations = 1,
                          .lengths = 1})[0][0];
-      const auto [words, log_probability] = said_at_once(*model, line, std::ssize(found.tokens));
+      const auto [words, log_probability] = decode_once(*model, line, std::ssize(found.tokens));
       EXPECT_EQ(found.tokens, words);
       EXPECT_NEAR(found.log_probability, log_probability, 1e-11);
       EXPECT_NEAR(found.score, log_probability / static_cast<double>(words.size()), 1e-11);
@@ -90,7 +90,7 @@ TEST(MaskedSearch, OneIterationOfOneLengthSaysTheLikeliestOfAll) {
   }
 }
 
-TEST(MaskedSearch, ALineDoesNotKnowOfTheOthers) {
+TEST(MaskedSearch, LinesAreIndependent) {
   for (const NatObjective masking : {NatObjective::random, NatObjective::refined}) {
     EncoderDecoderOptions made = masked(masking, CrossAttentionMapping::mix);
     made.masking.first = NatDecoderInput::source;
@@ -101,12 +101,13 @@ TEST(MaskedSearch, ALineDoesNotKnowOfTheOthers) {
 
     for (const std::int64_t batch_tokens : {1, 30, 60}) {
       options.batch_tokens = batch_tokens;
-      EXPECT_EQ(told(translated(*model, lines, options)), told(found)) << batch_tokens;
+      EXPECT_EQ(format_results(translated(*model, lines, options)), format_results(found))
+          << batch_tokens;
     }
   }
 }
 
-TEST(MaskedSearch, ValidationSaysAllWordsOfNone) {
+TEST(MaskedSearch, ValidationDecodesForEveryObjective) {
   const OpenPairs files;
   for (const NatObjective masking :
        {NatObjective::random, NatObjective::all, NatObjective::refined}) {
@@ -117,19 +118,19 @@ TEST(MaskedSearch, ValidationSaysAllWordsOfNone) {
   }
 }
 
-TEST(MaskedSearch, RefusesWhatIsOfTheOtherDecoder) {
-  const auto sentence = [&](const Model& model, const TranslateOptions& options) {
+TEST(MaskedSearch, RejectsOptionsThatTheDecoderLacks) {
+  const auto error_for = [&](const Model& model, const TranslateOptions& options) {
     return sentence_of<ConfigurationError>([&] { translated(model, {""}, options); });
   };
   const auto model = small_encoder_decoder(masked(NatObjective::random));
-  EXPECT_EQ(sentence(*model, {.iterations = 0}), "iterations: expected at least 1, found 0");
-  EXPECT_EQ(sentence(*model, {.n_best = 3, .length_beam = 2}),
+  EXPECT_EQ(error_for(*model, {.iterations = 0}), "iterations: expected at least 1, found 0");
+  EXPECT_EQ(error_for(*model, {.n_best = 3, .length_beam = 2}),
             "n-best: expected 1 to the length beam of 2, found 3");
-  EXPECT_EQ(sentence(*model, {.alpha = 1}),
+  EXPECT_EQ(error_for(*model, {.alpha = 1}),
             "length penalty requires model.decoder_type: autoregressive, found non_autoregressive");
-  EXPECT_EQ(sentence(*model, {.sampling = SamplingOptions()}),
+  EXPECT_EQ(error_for(*model, {.sampling = SamplingOptions()}),
             "sampling requires model.decoder_type: autoregressive, found non_autoregressive");
-  EXPECT_EQ(sentence(*small_encoder_decoder(), {.iterations = 4}),
+  EXPECT_EQ(error_for(*small_encoder_decoder(), {.iterations = 4}),
             "iterations and length beam require model.decoder_type: non_autoregressive, found "
             "autoregressive");
 }

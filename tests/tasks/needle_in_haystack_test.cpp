@@ -18,7 +18,7 @@ using testing::varied_text;
 
 constexpr std::int64_t segment = 96;
 
-// What evaluate_needles is to read as example e of `options`, and where the answer begins.
+// Example e of `options` as evaluate_needles must read it, and the offset of its answer.
 struct Expected {
   std::string text;
   std::size_t answer;
@@ -60,12 +60,12 @@ ModelBuildOptions setting() {
   return made;
 }
 
-TEST(Needles, AreMeasuredInTheExamplesThatTheDescriptionSays) {
+TEST(NeedleInHaystack, MatchesLossesPerExample) {
   const std::string text = varied_text(400);
   const TemporaryFile file(text);
   const Corpus corpus(file.path(), Tokenizer());
   const auto model = make_decoder(small_decoder(1), setting());
-  // Five places of two, in passes of four: the last pass has two examples too many.
+  // Five depths with two examples each, in passes of four: the last pass has two extra rows.
   const NeedleOptions options = {.segment = segment, .batch = 4, .depths = 5, .count = 2};
   const std::vector<NeedlePlace> places = evaluate_needles(*model, corpus, options);
   ASSERT_EQ(places.size(), 5u);
@@ -86,12 +86,12 @@ TEST(Needles, AreMeasuredInTheExamplesThatTheDescriptionSays) {
       EXPECT_EQ(places[static_cast<std::size_t>(depth)].distance, example.distance);
     }
     EXPECT_NEAR(places[static_cast<std::size_t>(depth)].loss, nats / tokens, 1e-11 * nats);
-    EXPECT_EQ(places[static_cast<std::size_t>(depth)].found, 0);  // nobody has taught it
+    EXPECT_EQ(places[static_cast<std::size_t>(depth)].found, 0);  // the model is untrained
   }
   EXPECT_GT(places.front().distance, places.back().distance);
 }
 
-TEST(Needles, AreFoundByAModelThatKnowsTheAnswers) {
+TEST(NeedleInHaystack, FindsNeedlesThatTheModelLearned) {
   const std::string text = varied_text(300);
   const TemporaryFile file(text);
   const Corpus corpus(file.path(), Tokenizer());
@@ -111,14 +111,14 @@ TEST(Needles, AreFoundByAModelThatKnowsTheAnswers) {
     std::fill(targets.begin(), targets.end() - 6, ignored_target);
   }
   for (int step = 0; step < 150; ++step) trainer.step(answers);
-  // All that it has seen and not the one that it has not.
+  // The model finds the three trained examples, but not the fourth.
   const std::vector<NeedlePlace> places = evaluate_needles(trainer.model(), corpus, options);
   EXPECT_EQ(places[0].found, 2);
   EXPECT_LT(places[0].loss, std::numbers::ln2);
   EXPECT_EQ(places[1].found, 1);
 }
 
-TEST(Needles, TellHowFarTheyAreAndEndWhenTheListenerThrows) {
+TEST(NeedleInHaystack, ReportsProgressAndStopsOnException) {
   const TemporaryFile file(varied_text(400));
   const Corpus corpus(file.path(), Tokenizer());
   const auto model = make_decoder(small_decoder(1), setting());
@@ -134,7 +134,7 @@ TEST(Needles, TellHowFarTheyAreAndEndWhenTheListenerThrows) {
   EXPECT_THROW(evaluate_needles(*model, corpus, options), Failure);
 }
 
-TEST(Needles, RefuseWhatHasNoPlaceForThem) {
+TEST(NeedleInHaystack, RejectsInvalidSegmentsAndCounts) {
   const TemporaryFile file(varied_text(200));
   const Corpus corpus(file.path(), Tokenizer());
   const auto model = make_decoder(small_decoder(1), setting());

@@ -1,4 +1,4 @@
-// Reinforcement: how models are measured in episodes, and that they learn from rewards.
+// Reinforcement learning: validation in episodes, and learning from rewards.
 #include "framework/tasks/reinforcement.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace longspan::reinforcement_test {
 namespace {
 
-class Reinforcement : public ::testing::Test {
+class ReinforcementLearning : public ::testing::Test {
  protected:
   DataOptions data(const std::string& train, const std::string& validation) {
     const auto file = [&](const std::string& name, const std::string& text) -> ConfigPath {
@@ -28,7 +28,7 @@ class Reinforcement : public ::testing::Test {
     return options;
   }
 
-  // Passes of a step each are too small to be shared.
+  // Passes of a single step are too small for several threads.
   void SetUp() override { omp_set_num_threads(1); }
   void TearDown() override { omp_set_num_threads(threads_); }
 
@@ -62,7 +62,7 @@ std::unique_ptr<Model> model_of(const Task& task, std::int64_t memory) {
                                  reinforcement_learning_task().readout);
 }
 
-TEST_F(Reinforcement, ValidationsPlayTheSameWholeEpisodes) {
+TEST_F(ReinforcementLearning, ValidationRepeatsTheSameEpisodes) {
   const DataOptions options = data("numpad", "numpad side 3 steps 20");
   const auto task = opened(options, 5);
   const auto model = model_of(*task, 8);
@@ -78,12 +78,12 @@ TEST_F(Reinforcement, ValidationsPlayTheSameWholeEpisodes) {
   EXPECT_NE(found.metric_values, opened(greedy, 5)->validate(*model)->metric_values);
 }
 
-TEST_F(Reinforcement, OtherActionsAreRefused) {
+TEST_F(ReinforcementLearning, RejectsDifferentValidationActions) {
   const DataOptions other = data("t_maze", "memory_maze");
   EXPECT_THROW(opened(other), DataError);
 }
 
-// The success of models that have learnt for so many steps, in percent.
+// Success rate after training for `steps` steps, in percent.
 double success_after(const DataOptions& options, std::int64_t memory, int steps) {
   const auto task = opened(options);
   TrainingOptions training;
@@ -97,8 +97,8 @@ double success_after(const DataOptions& options, std::int64_t memory, int steps)
   return *task->validate(trainer.model())->find("success_rate");
 }
 
-// The fork is two segments behind the sign: only who remembers it can know the way.
-TEST_F(Reinforcement, ATMazeIsLearntWithMemoryAndNotWithout) {
+// The fork is two segments after the sign: only a model with memory can choose the right way.
+TEST_F(ReinforcementLearning, LearnsTMazeOnlyWithMemory) {
   const DataOptions options = data("t_maze length 10", "t_maze length 10");
   EXPECT_GT(success_after(options, 18, 480), 95);
   const double without = success_after(options, 0, 120);

@@ -11,14 +11,14 @@ namespace longspan::translate_mesh_test {
 namespace {
 
 using testing::for_each_layout;
+using testing::format_results;
 using testing::small_encoder_decoder;
-using testing::told;
 using testing::translated;
 
 const std::vector<std::string> lines = {
     "abc", "", "a longer line", "x", "yet another line of these", "abd", "q"};
 
-TEST(TranslateMesh, EveryLayoutFindsTheSame) {
+TEST(TranslateMesh, ResultsMatchSingleProcess) {
   const std::vector<MeshShape> layouts = {{.data = 2},
                                           {.data = 4},
                                           {.tensor = 2},
@@ -35,14 +35,15 @@ TEST(TranslateMesh, EveryLayoutFindsTheSame) {
         for (const std::int64_t batch_tokens : {1, 40}) {
           options.max_extra_length = 4;
           options.batch_tokens = batch_tokens;  // some ranks may have no batch at the end
-          EXPECT_EQ(told(translated(*small_encoder_decoder(wiring, mesh), lines, options)),
-                    told(translated(*small_encoder_decoder(wiring), lines, options)))
+          EXPECT_EQ(
+              format_results(translated(*small_encoder_decoder(wiring, mesh), lines, options)),
+              format_results(translated(*small_encoder_decoder(wiring), lines, options)))
               << testing::to_string(mesh.shape);
         }
   });
 }
 
-TEST(TranslateMesh, WhatIsSaidAtOnceIsTheSameOnEveryLayout) {
+TEST(TranslateMesh, NonAutoregressiveResultsMatchSingleProcess) {
   EncoderDecoderOptions made;
   made.decoder = EncoderDecoderOptions::Decoder::masked;
   made.wiring = CrossAttentionMapping::mix;
@@ -59,15 +60,15 @@ TEST(TranslateMesh, WhatIsSaidAtOnceIsTheSameOnEveryLayout) {
           made.masking.first = NatDecoderInput::source;
           const TranslateOptions options = {
               .n_best = 2, .max_extra_length = 60, .iterations = 3, .length_beam = 2};
-          EXPECT_EQ(told(translated(*small_encoder_decoder(made, mesh), lines, options)),
-                    told(translated(*small_encoder_decoder(made), lines, options)))
+          EXPECT_EQ(format_results(translated(*small_encoder_decoder(made, mesh), lines, options)),
+                    format_results(translated(*small_encoder_decoder(made), lines, options)))
               << testing::to_string(mesh.shape);
         }
       });
 }
 
-// Each data rank has lines of its own, of which only some may give no numbers.
-TEST(TranslateMesh, WhatOneRankCannotChooseFromEndsItOnEvery) {
+// Data ranks translate different lines. Only data rank 1 has NaN weights.
+TEST(TranslateMesh, ThrowsOnEveryRankIfOneHasInvalidLogits) {
   for_each_layout({{.data = 2}, {.data = 2, .tensor = 2}}, [&](const ProcessMesh& mesh) {
     const auto model = small_encoder_decoder(CrossAttentionMapping::last, mesh);
     if (mesh.data.rank() == 1)
@@ -87,8 +88,8 @@ EncoderDecoderOptions pondering(std::int64_t steps, double bias) {
   return options;
 }
 
-// The steps of each position too.
-TEST(TranslateMesh, AValidationSaysWhoTookHowManySteps) {
+// Curves contain the steps of each position.
+TEST(TranslateMesh, AdaptiveStepsMatchSingleProcess) {
   for_each_layout(
       {{.data = 2},
        {.tensor = 2},
@@ -105,7 +106,7 @@ TEST(TranslateMesh, AValidationSaysWhoTookHowManySteps) {
             files.open(mesh)->validate(*small_encoder_decoder(options, mesh)).value();
         ASSERT_EQ(one.curves.size(), 2u);
         ASSERT_EQ(many.curves.size(), 2u);
-        // "a long line" and "eine andere zeile" with its end.
+        // Lengths of "a long line" and of "eine andere zeile" with its end token.
         EXPECT_EQ(one.curves[0].values.size(), 11u);
         EXPECT_EQ(one.curves[1].values.size(), 18u);
         for (std::size_t i = 0; i < 2; ++i) {
@@ -117,15 +118,15 @@ TEST(TranslateMesh, AValidationSaysWhoTookHowManySteps) {
       });
 }
 
-// One line for two ranks: both must see it.
-TEST(TranslateMesh, BadOptionsAreRefusedOnEveryRank) {
+// One line for two ranks: both must throw.
+TEST(TranslateMesh, RejectsBadOptionsOnEveryRank) {
   for_each_layout({{.data = 2}}, [&](const ProcessMesh& mesh) {
     const auto model = small_encoder_decoder(CrossAttentionMapping::last, mesh);
     EXPECT_THROW(translated(*model, {"abc"}, {.beam = 2, .n_best = 3}), ConfigurationError);
   });
 }
 
-TEST(TranslateMesh, ValidationIsTheSameOnEveryLayout) {
+TEST(TranslateMesh, ValidationMatchesSingleProcess) {
   const std::vector<MeshShape> layouts = {
       {.data = 2}, {.data = 4}, {.tensor = 2}, {.context = 2}, {.context = 2, .tensor = 2}};
   const testing::OpenPairs alone;
@@ -135,8 +136,8 @@ TEST(TranslateMesh, ValidationIsTheSameOnEveryLayout) {
     const auto measured = alone.open(mesh, 0, 3)->validate(*model).value();
     ASSERT_EQ(measured.metric_values.size(), expected.metric_values.size());
     for (std::size_t i = 0; i < expected.metric_values.size(); ++i) {
-      const double wanted = expected.metric_values[i].value;
-      EXPECT_NEAR(measured.metric_values[i].value, wanted, 1e-9 * std::abs(wanted))
+      const double reference = expected.metric_values[i].value;
+      EXPECT_NEAR(measured.metric_values[i].value, reference, 1e-9 * std::abs(reference))
           << testing::to_string(mesh.shape) << ", " << expected.metric_values[i].name;
     }
   });

@@ -10,8 +10,8 @@
 namespace longspan::translate_test {
 namespace {
 
+using testing::format_results;
 using testing::small_encoder_decoder;
-using testing::told;
 using testing::translated;
 
 constexpr std::int64_t ids = testing::ids_of_bytes;
@@ -20,13 +20,12 @@ const std::vector<std::string> lines = {
     "abc", "", "a longer line", "x", "yet another line of these", "abd", "q", ""};
 constexpr std::int64_t beyond = 4;
 
-// Reads all of a line and of what each hypothesis has said again for each token, one at a time and
-// without padding.
-class WholeReader {
+// Recomputes the source and every hypothesis for each token, without a KV cache or padding.
+class UncachedDecoder {
  public:
-  WholeReader(const Model& model, const std::string& line)
-      : WholeReader(model, Tokenizer().encode(line, "line")) {}
-  WholeReader(const Model& model, std::vector<std::int64_t> source)
+  UncachedDecoder(const Model& model, const std::string& line)
+      : UncachedDecoder(model, Tokenizer().encode(line, "line")) {}
+  UncachedDecoder(const Model& model, std::vector<std::int64_t> source)
       : model_(model), source_(std::move(source)) {}
 
   Tensor operator()(std::span<const std::int64_t> tokens, std::span<const std::int64_t> rows) {
@@ -45,15 +44,15 @@ class WholeReader {
   }
 
  private:
-  std::vector<double> after(std::span<const std::int64_t> said) const {
+  std::vector<double> after(std::span<const std::int64_t> output) const {
     const Device host = Device::cpu();
-    const std::int64_t length[] = {std::ssize(source_)}, time[] = {std::ssize(said)};
+    const std::int64_t length[] = {std::ssize(source_)}, time[] = {std::ssize(output)};
     const Tensor scores =
         model_
             .scores(
                 {.fields = {{"source", Tensor::from<std::int64_t>(source_, {1, length[0]}, host)},
                             {"source_length", Tensor::from<std::int64_t>(length, {1}, host)},
-                            {"tokens", Tensor::from(said, {1, time[0]}, host)},
+                            {"tokens", Tensor::from(output, {1, time[0]}, host)},
                             {"length", Tensor::from<std::int64_t>(time, {1}, host)}}},
                 ForwardContext{})
             .scores.value();
@@ -72,7 +71,7 @@ std::vector<Translation> expected_of(const Model& model,
   if (line.empty()) return {{}};
   const NoGradGuard unrecorded;
   const SpecialTokenIds special = sentence_ids({});
-  WholeReader reader(model, line);
+  UncachedDecoder reader(model, line);
   const std::vector<SearchInput> input = {
       {.index = 0, .first = special.begin, .longest = std::ssize(line) + options.max_extra_length}};
   const auto found = beam_search(
@@ -89,7 +88,7 @@ std::vector<Translation> expected_of(const Model& model,
   return result;
 }
 
-void expect_as_read_anew(const Model& model, const TranslateOptions& options) {
+void expect_matches_uncached(const Model& model, const TranslateOptions& options) {
   const std::vector<std::string> some = {"abc", "", "longer", "x"};
   const auto found = translated(model, some, options);
   ASSERT_EQ(found.size(), some.size());
@@ -104,61 +103,61 @@ void expect_as_read_anew(const Model& model, const TranslateOptions& options) {
   }
 }
 
-// The likeliest token each time, told without any search.
-TEST(Translate, GreedyIsTheLikeliestOfReadingAllAgain) {
+// Picks the most likely token of each step without beam search.
+TEST(Translate, GreedyMatchesUncachedDecoding) {
   const NoGradGuard unrecorded;
   const auto model = small_encoder_decoder();
   const auto found = translated(*model, lines, {.beam = 1, .max_extra_length = beyond});
   const SpecialTokenIds special = sentence_ids({});
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].empty()) continue;
-    WholeReader reader(*model, lines[i]);
-    std::vector<std::int64_t> said;
-    for (std::int64_t next = special.begin; std::ssize(said) < std::ssize(lines[i]) + beyond;) {
+    UncachedDecoder reader(*model, lines[i]);
+    std::vector<std::int64_t> output;
+    for (std::int64_t next = special.begin; std::ssize(output) < std::ssize(lines[i]) + beyond;) {
       const std::int64_t row = 0;
       const Tensor logits = reader({&next, 1}, {&row, 1});
       logits.span<double>()[static_cast<std::size_t>(special.begin)] =
           -std::numeric_limits<double>::infinity();
       next = std::ranges::max_element(logits.span<double>()) - logits.span<double>().begin();
       if (next == special.end) break;
-      said.push_back(next);
+      output.push_back(next);
     }
-    EXPECT_EQ(found[i].front().text, decode_sentence({}, said)) << lines[i];
+    EXPECT_EQ(found[i].front().text, decode_sentence({}, output)) << lines[i];
   }
 }
 
-// The source with its frame, and a result behind the two tokens that are read before it.
-TEST(Translate, ATokenizerFramesLinesAndBeginsResults) {
+// The source has its special tokens. The result starts after two prefix tokens.
+TEST(Translate, AddsSpecialTokensFromTokenizer) {
   const NoGradGuard unrecorded;
   const auto model = small_encoder_decoder();
   const Tokenizer tokenizer = testing::framing_tokenizer();
-  const std::vector<std::string> said_of = {"a b", "", "c"};
+  const std::vector<std::string> inputs = {"a b", "", "c"};
   const auto found =
       translate(*model,
                 tokenizer,
-                said_of,
+                inputs,
                 {.beam = 1, .max_extra_length = beyond, .special_tokens = testing::as_bart},
                 [](std::size_t) { return "here"; });
   const std::vector<std::vector<std::int64_t>> sources = {{0, 4, 5, 2}, {}, {0, 6, 2}};
   for (const std::size_t i : {0, 2}) {
-    WholeReader reader(*model, sources[i]);
+    UncachedDecoder reader(*model, sources[i]);
     const std::int64_t row = 0, begin = 2, first = 0;
     reader({&begin, 1}, {&row, 1});
-    std::vector<std::int64_t> said;
-    for (std::int64_t next = first; std::ssize(said) < std::ssize(sources[i]) + beyond;) {
+    std::vector<std::int64_t> output;
+    for (std::int64_t next = first; std::ssize(output) < std::ssize(sources[i]) + beyond;) {
       const auto logits = reader({&next, 1}, {&row, 1});
       const auto known =
           logits.span<double>().first(static_cast<std::size_t>(tokenizer.vocabulary()));
       next = std::ranges::max_element(known) - known.begin();
-      if (next == begin) break;  // which ends them too
-      said.push_back(next);
+      if (next == begin) break;  // also ends a result
+      output.push_back(next);
     }
-    EXPECT_EQ(found[i].front().text, decode_sentence(tokenizer, said, testing::as_bart));
+    EXPECT_EQ(found[i].front().text, decode_sentence(tokenizer, output, testing::as_bart));
   }
   EXPECT_EQ(found[1].front().text, "");
 }
 
-TEST(Translate, KeptKeysFindWhatReadingAllAgainFinds) {
+TEST(Translate, KVCacheMatchesUncachedDecoding) {
   for (const CrossAttentionMapping wiring : {CrossAttentionMapping::last,
                                              CrossAttentionMapping::same,
                                              CrossAttentionMapping::reverse,
@@ -166,31 +165,31 @@ TEST(Translate, KeptKeysFindWhatReadingAllAgainFinds) {
                                              CrossAttentionMapping::full}) {
     SCOPED_TRACE(static_cast<int>(wiring));
     const auto model = small_encoder_decoder(wiring);
-    expect_as_read_anew(*model, {.beam = 1, .max_extra_length = beyond});
-    expect_as_read_anew(*model, {.beam = 3, .n_best = 2, .max_extra_length = beyond});
+    expect_matches_uncached(*model, {.beam = 1, .max_extra_length = beyond});
+    expect_matches_uncached(*model, {.beam = 3, .n_best = 2, .max_extra_length = beyond});
   }
 }
 
-TEST(Translate, CopiedWordsToo) {
+TEST(Translate, CopyMechanismMatchesUncachedDecoding) {
   EncoderDecoderOptions options;
   options.source.copies = true;
   options.wiring = CrossAttentionMapping::full;
   const auto model = small_encoder_decoder(options);
-  expect_as_read_anew(*model, {.beam = 3, .n_best = 2, .max_extra_length = beyond});
+  expect_matches_uncached(*model, {.beam = 3, .n_best = 2, .max_extra_length = beyond});
 }
 
-TEST(Translate, LearnedPositionsToo) {
+TEST(Translate, LearnedPositionsMatchUncachedDecoding) {
   EncoderDecoderOptions options;
   options.positions.kind = PositionEmbeddingType::learned;
   options.positions.longest = 40;
   options.embeddings = EncoderDecoderOptions::Embeddings::apart;
-  expect_as_read_anew(*small_encoder_decoder(options), {.beam = 2, .max_extra_length = beyond});
+  expect_matches_uncached(*small_encoder_decoder(options), {.beam = 2, .max_extra_length = beyond});
   options.positions.first = 2;
   options.input = {.scaled = false, .norm = true};
-  expect_as_read_anew(*small_encoder_decoder(options), {.beam = 2, .max_extra_length = beyond});
+  expect_matches_uncached(*small_encoder_decoder(options), {.beam = 2, .max_extra_length = beyond});
 }
 
-TEST(Translate, ALineDoesNotKnowOfTheOthers) {
+TEST(Translate, LinesAreIndependent) {
   const auto model = small_encoder_decoder();
   for (TranslateOptions options : {TranslateOptions{.beam = 3, .n_best = 3},
                                    TranslateOptions{.n_best = 2, .sampling = SamplingOptions()}}) {
@@ -198,17 +197,18 @@ TEST(Translate, ALineDoesNotKnowOfTheOthers) {
     const auto found = translated(*model, lines, options);
     for (const std::int64_t batch_tokens : {1, 30, 60}) {
       options.batch_tokens = batch_tokens;
-      EXPECT_EQ(told(translated(*model, lines, options)), told(found)) << batch_tokens;
+      EXPECT_EQ(format_results(translated(*model, lines, options)), format_results(found))
+          << batch_tokens;
     }
-    if (options.sampling) continue;  // whose numbers go by the line's
+    if (options.sampling) continue;  // random numbers depend on the line's index
     std::vector<std::string> reversed(lines.rbegin(), lines.rend());
     auto others = translated(*model, reversed, options);
     std::ranges::reverse(others);
-    EXPECT_EQ(told(others), told(found));
+    EXPECT_EQ(format_results(others), format_results(found));
   }
 }
 
-TEST(Translate, AnEmptyLineHasOneEmptyResult) {
+TEST(Translate, EmptyLineHasOneEmptyResult) {
   const auto model = small_encoder_decoder();
   const auto found = translated(*model, {"", "ab", ""}, {.beam = 2, .n_best = 2});
   for (const std::size_t i : {0, 2}) {
@@ -220,7 +220,7 @@ TEST(Translate, AnEmptyLineHasOneEmptyResult) {
   EXPECT_TRUE(translated(*model, {}, {}).empty());
 }
 
-TEST(Translate, TheBestAreInOrderAndDiffer) {
+TEST(Translate, NBestResultsAreSortedAndDistinct) {
   const auto model = small_encoder_decoder();
   for (const auto& of_line :
        translated(*model, {"abc", "x"}, {.beam = 4, .n_best = 4, .max_extra_length = beyond})) {
@@ -232,25 +232,25 @@ TEST(Translate, TheBestAreInOrderAndDiffer) {
   }
 }
 
-TEST(Translate, SamplesGoByTheSeed) {
+TEST(Translate, SamplesDependOnSeed) {
   const auto model = small_encoder_decoder();
   TranslateOptions options = {
       .n_best = 3, .sampling = SamplingOptions{.top_k = 50}, .seed = 5, .max_extra_length = beyond};
   const auto found = translated(*model, lines, options);
-  EXPECT_EQ(told(translated(*model, lines, options)), told(found));
+  EXPECT_EQ(format_results(translated(*model, lines, options)), format_results(found));
   EXPECT_NE(found[2][0].text, found[2][1].text);
   options.n_best = 1;
   EXPECT_EQ(translated(*model, lines, options)[4][0].text, found[4][0].text);
   options.seed = 6;
   EXPECT_NE(translated(*model, lines, options)[4][0].text, found[4][0].text);
-  // Without a temperature there is nothing to draw.
+  // A temperature of 0 is greedy.
   options.sampling->temperature = 0;
   const auto greedy = translated(*model, lines, {.beam = 1, .max_extra_length = beyond});
   const auto cold = translated(*model, lines, options);
   for (std::size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(cold[i][0].text, greedy[i][0].text);
 }
 
-TEST(Translate, ALineThatALearnedTableCannotReadIsNamed) {
+TEST(Translate, ReportsLineLongerThanPositionTable) {
   EncoderDecoderOptions options;
   options.positions.kind = PositionEmbeddingType::learned;
   options.positions.longest = 8;
@@ -259,13 +259,13 @@ TEST(Translate, ALineThatALearnedTableCannotReadIsNamed) {
               translated(*model, {"ab", "abcdefghi"}, {});
             }),
             "lines:2: expected at most 8 tokens, found 9");
-  // What is as long as the table, to a result that may be so too.
+  // A source and a result as long as the table are valid.
   const auto found = translated(*model, {"abcdefgh"}, {.beam = 1});
-  EXPECT_LE(found.front().front().text.size(), 3u * 7u);  // a wrong byte is shown in three
+  EXPECT_LE(found.front().front().text.size(), 3u * 7u);  // an invalid byte becomes three
 }
 
-// A line whose own embedding is not a number, among others that are well.
-TEST(Translate, NotANumberNamesTheLine) {
+// Only one line has a token whose embedding is NaN.
+TEST(Translate, ReportsLineWithNaNLogits) {
   EncoderDecoderOptions options;
   options.embeddings = EncoderDecoderOptions::Embeddings::apart;
   const auto model = small_encoder_decoder(options);
@@ -277,27 +277,27 @@ TEST(Translate, NotANumberNamesTheLine) {
   for (const TranslateOptions& decoding : {TranslateOptions{.beam = 1},
                                            TranslateOptions{.beam = 3},
                                            TranslateOptions{.sampling = SamplingOptions()}}) {
-    const std::string said = sentence_of<Failure>([&] {
+    const std::string message = sentence_of<Failure>([&] {
       translated(*model, {"some longer line", "", "abzc", "abc"}, decoding);
     });
-    EXPECT_EQ(said, "input 2: the logit of token 0 is NaN");
+    EXPECT_EQ(message, "input 2: the logit of token 0 is NaN");
   }
 }
 
-TEST(Translate, RefusesBadOptionsAlsoWithoutLines) {
+TEST(Translate, RejectsBadOptionsEvenForEmptyLines) {
   const auto model = small_encoder_decoder();
-  const auto sentence = [&](const TranslateOptions& options) {
+  const auto error_for = [&](const TranslateOptions& options) {
     return sentence_of<ConfigurationError>([&] { translated(*model, {""}, options); });
   };
-  EXPECT_EQ(sentence({.beam = 2, .n_best = 3}), "n-best: expected 1 to the beam of 2, found 3");
-  EXPECT_EQ(sentence({.beam = 0}), "beam: expected at least 1, found 0");
-  EXPECT_EQ(sentence({.sampling = SamplingOptions{.top_p = 2}}),
+  EXPECT_EQ(error_for({.beam = 2, .n_best = 3}), "n-best: expected 1 to the beam of 2, found 3");
+  EXPECT_EQ(error_for({.beam = 0}), "beam: expected at least 1, found 0");
+  EXPECT_EQ(error_for({.sampling = SamplingOptions{.top_p = 2}}),
             "top-p: expected more than 0 and at most 1, found 2");
-  EXPECT_EQ(sentence({.n_best = 0, .sampling = SamplingOptions()}),
+  EXPECT_EQ(error_for({.n_best = 0, .sampling = SamplingOptions()}),
             "samples: expected at least 1, found 0");
 }
 
-TEST(Translate, TellsHowManyLinesAreDone) {
+TEST(Translate, ReportsFinishedLines) {
   const auto model = small_encoder_decoder();
   std::vector<std::size_t> done;
   translate(

@@ -1,4 +1,4 @@
-// Small models that make lines of lines, in bytes.
+// Small sequence-to-sequence models over bytes.
 #pragma once
 
 #include "framework/modeling/seq2seq_head.h"
@@ -8,7 +8,7 @@
 
 namespace longspan::testing {
 
-inline constexpr std::int64_t ids_of_bytes = 258;  // with those around a sentence
+inline constexpr std::int64_t ids_of_bytes = 258;  // with the begin and end tokens
 
 inline std::unique_ptr<Model> small_encoder_decoder(EncoderDecoderOptions options,
                                                     const ProcessMesh& mesh = {}) {
@@ -34,9 +34,8 @@ inline std::vector<std::vector<Translation>> translated(const Model& model,
   });
 }
 
-// The results as one text, their scores to 9 places: what must be equal where sums may be rounded
-// otherwise.
-inline std::string told(const std::vector<std::vector<Translation>>& found) {
+// The results as text, with scores to 9 decimals, as sums may be rounded differently.
+inline std::string format_results(const std::vector<std::vector<Translation>>& found) {
   std::string text;
   for (const auto& of_line : found) {
     for (const Translation& one : of_line)

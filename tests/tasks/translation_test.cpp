@@ -1,4 +1,4 @@
-// Translation as a task: what is read, how it is measured, what is written.
+// The translation task: reading, validation and output.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The loss of one pair, without padding.
+// Loss of one pair in nats, without padding.
 double naive_nats(const Model& model, const std::string& source, const std::string& target) {
   const NoGradGuard unrecorded;
   const Device host = Device::cpu();
@@ -53,12 +53,12 @@ double naive_nats(const Model& model, const std::string& source, const std::stri
 
 std::vector<std::string> names_of(const Measurement& measured) {
   std::vector<std::string> names;
-  for (const MetricValue& figure : measured.metric_values) names.push_back(figure.name);
+  for (const MetricValue& metric : measured.metric_values) names.push_back(metric.name);
   return names;
 }
 using Names = std::vector<std::string>;
 
-TEST(Translation, ValidationIsTheLossOfSinglePairs) {
+TEST(Translation, ValidationEqualsMeanOverSinglePairs) {
   const PairFiles text;
   const OpenPairs files(text);
   const auto model = small_encoder_decoder(CrossAttentionMapping::mix);
@@ -70,7 +70,7 @@ TEST(Translation, ValidationIsTheLossOfSinglePairs) {
   }
   const Measurement measured = files.open()->validate(*model).value();
   EXPECT_EQ(names_of(measured), (Names{"loss", "perplexity", "bits_per_byte"}));
-  const double loss = nats / bytes;  // a token each, with the end of the line
+  const double loss = nats / bytes;  // one token per byte, with the end token
   EXPECT_NEAR(measured.find("loss").value(), loss, 1e-12 * loss);
   EXPECT_NEAR(measured.find("perplexity").value(), std::exp(loss), 1e-11 * std::exp(loss));
   EXPECT_NEAR(measured.find("bits_per_byte").value(), loss / std::numbers::ln2, 1e-12 * loss);
@@ -78,25 +78,25 @@ TEST(Translation, ValidationIsTheLossOfSinglePairs) {
       << measured.text;
 }
 
-TEST(Translation, ALimitedValidationIsOfPairsChosenBySeed) {
+TEST(Translation, LimitedValidationSelectsPairsBySeed) {
   OpenPairs files;
-  files.data.buckets.batch_tokens = 32;  // one pair a batch
+  files.data.buckets.batch_tokens = 32;  // one pair per batch
   const auto model = small_encoder_decoder();
-  std::set<double> wanted, found;
+  std::set<double> expected, found;
   const auto rounded = [](double loss) { return std::round(loss * 1e9); };
-  wanted.insert(rounded(naive_nats(*model, "cat", "katze") / 6));
-  wanted.insert(rounded(naive_nats(*model, "a long line", "l") / 2));
-  wanted.insert(rounded(naive_nats(*model, "b", "eine andere zeile") / 18));
+  expected.insert(rounded(naive_nats(*model, "cat", "katze") / 6));
+  expected.insert(rounded(naive_nats(*model, "a long line", "l") / 2));
+  expected.insert(rounded(naive_nats(*model, "b", "eine andere zeile") / 18));
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
     const Measurement measured = files.open({}, 1, 0, seed)->validate(*model).value();
     found.insert(rounded(measured.metric_values.front().value));
     EXPECT_DOUBLE_EQ(measured.find("fraction").value(), 1.0 / 3);
     EXPECT_TRUE(measured.text.ends_with("; 1 of 3 examples (33.3%)")) << measured.text;
   }
-  EXPECT_EQ(found, wanted);
+  EXPECT_EQ(found, expected);
 }
 
-TEST(Translation, BitsPerByteOfCutTargetsAreOfTheTextThatIsRead) {
+TEST(Translation, BitsPerByteExcludesTruncatedText) {
   const PairFiles text;
   const auto model = small_encoder_decoder();
   const auto bits_of = [&](const std::string& target) {
@@ -118,7 +118,7 @@ TEST(Translation, BitsPerByteOfCutTargetsAreOfTheTextThatIsRead) {
       << cut.text;
 }
 
-TEST(Translation, DecodingAddsFigures) {
+TEST(Translation, DecodingAddsMetrics) {
   const OpenPairs files;
   const auto model = small_encoder_decoder();
   const Measurement measured = files.open({}, 0, 2)->validate(*model).value();
@@ -138,13 +138,13 @@ TEST(Translation, DecodingAddsFigures) {
   EXPECT_NE(measured.text.find(", BLEU 0.00, chrF "), std::string::npos) << measured.text;
 }
 
-TEST(Translation, WithoutValidationThereIsNone) {
+TEST(Translation, ReturnsNothingWithoutValidationData) {
   OpenPairs files;
   files.data.validation = files.data.validation_target = ConfigPath();
   EXPECT_FALSE(files.open()->validate(*small_encoder_decoder()).has_value());
 }
 
-TEST(Translation, TheIdentityIsThatOfBothSides) {
+TEST(Translation, FingerprintCoversBothSides) {
   const auto of = [](const PairFiles& text) {
     const DataFingerprint found = OpenPairs(text).open()->identity();
     return std::pair(found.sample, found.hash);
@@ -162,7 +162,7 @@ TEST(Translation, TheIdentityIsThatOfBothSides) {
   EXPECT_NE(of(swapped), before);
 }
 
-TEST(Translation, IntroducesItself) {
+TEST(Translation, OverviewReportsPairsAndSteps) {
   const OpenPairs files;
   const auto task = files.open();
   EXPECT_EQ(task->overview(), files.train.path() + ": 4 pairs, 2 steps in the first epoch");
@@ -182,8 +182,8 @@ TEST(Translation, EvaluateEqualsValidation) {
                                               .file = files.data.validation.parts.at(0).path,
                                               .target = files.data.validation_target,
                                               .decoding = {.beam = 1}});
-  for (const MetricValue& figure : validation.metric_values)
-    EXPECT_EQ(measured.find(figure.name), figure.value) << figure.name;
+  for (const MetricValue& metric : validation.metric_values)
+    EXPECT_EQ(measured.find(metric.name), metric.value) << metric.name;
   EXPECT_EQ(
       sentence_of<ConfigurationError>([&] {
         task_kind("translation")
@@ -197,8 +197,8 @@ TEST(Translation, EvaluateEqualsValidation) {
       files.validation.path() + ": targets are missing; set --data-target together with --data");
 }
 
-// Where all tokens take the same number of steps, that is the mean, and the curve is flat.
-TEST(Translation, SaysHowManyStepsWereTaken) {
+// If all tokens take N steps, the mean is N and the curve is constant.
+TEST(Translation, ReportsAdaptiveSteps) {
   const OpenPairs files;
   for (const double bias : {-30.0, 30.0}) {
     EncoderDecoderOptions options;
@@ -221,7 +221,7 @@ TEST(Translation, SaysHowManyStepsWereTaken) {
   }
 }
 
-TEST(Translation, WritesALineOfEachOrSeveralWithTheirScores) {
+TEST(Translation, WritesBestResultOrScoredNBestList) {
   const auto model = small_encoder_decoder();
   const Tokenizer bytes;
   const DataOptions data;

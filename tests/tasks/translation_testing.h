@@ -1,4 +1,4 @@
-// Small files of pairs, and the task that learns them.
+// Small files of pairs, and a translation task on them.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ struct PairFiles {
   std::string valid_target = "katze\nl\neine andere zeile\n";
 };
 
-// Open files, with what a task is opened for.
+// The files on disk, with the data options of a task.
 struct OpenPairs {
   explicit OpenPairs(const PairFiles& files = {})
       : train(files.source),

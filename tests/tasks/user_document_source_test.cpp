@@ -18,12 +18,12 @@ using ::testing::HasSubstr;
 
 using Documents = std::vector<std::vector<std::int64_t>>;
 
-// The same documents in each epoch; tells where it was opened.
+// Supplies `documents` in each epoch and appends the cursors of its calls to `opened`.
 DocumentStreamFactory supply(const Documents& documents,
                              std::vector<DocumentCursor>* opened = nullptr) {
-  return [=](const DocumentCursor& place) -> DocumentStream {
-    if (opened) opened->push_back(place);
-    return [documents, at = static_cast<std::size_t>(place.document)]() mutable {
+  return [=](const DocumentCursor& cursor) -> DocumentStream {
+    if (opened) opened->push_back(cursor);
+    return [documents, at = static_cast<std::size_t>(cursor.document)]() mutable {
       return at < documents.size() ? std::optional(documents[at++]) : std::nullopt;
     };
   };
@@ -61,7 +61,7 @@ std::filesystem::path saved(const BatchSource& source,
   return save_checkpoint(folder, info, state, {});
 }
 
-TEST(SuppliedSource, AStreamThatHasTooLittleTakesTheNextDocument) {
+TEST(UserDocumentSource, StreamsContinueWithNextDocument) {
   const auto all = source(supply(numbered({7, 2, 9, 5, 5})));
   const Batch first = all->next();
   EXPECT_THAT(row(first, 0), ElementsAre(0, 1, 2, 3));
@@ -76,7 +76,7 @@ TEST(SuppliedSource, AStreamThatHasTooLittleTakesTheNextDocument) {
   EXPECT_FALSE(second.resets_state);
 }
 
-TEST(SuppliedSource, TheNextEpochFollowsTheLastDocument) {
+TEST(UserDocumentSource, NextEpochFollowsLastDocument) {
   std::vector<DocumentCursor> opened;
   const auto all = source(supply(numbered({3, 3}), &opened), 1);
   EXPECT_THAT(row(all->next(), 0), ElementsAre(0, 1, 2, 10));
@@ -84,7 +84,7 @@ TEST(SuppliedSource, TheNextEpochFollowsTheLastDocument) {
   EXPECT_THAT(opened, ElementsAre(DocumentCursor{0, 0}, DocumentCursor{1, 0}));
 }
 
-TEST(SuppliedSource, GoesOnExactlyFromTheFirstDocumentThatIsNotReadToItsEnd) {
+TEST(UserDocumentSource, ResumesExactlyFromUnfinishedDocument) {
   const Documents documents = numbered({3, 9, 2, 5, 0, 6, 4});
   const testing::TemporaryDirectory folder;
   for (int steps = 0; steps < 9; ++steps) {
@@ -97,16 +97,16 @@ TEST(SuppliedSource, GoesOnExactlyFromTheFirstDocumentThatIsNotReadToItsEnd) {
     second->load_state(Checkpoint::open(path));
     EXPECT_LE(opened.size(), 2u);
     for (int step = 0; step < 6; ++step) {
-      const Batch wanted = first->next();
+      const Batch expected = first->next();
       const Batch found = second->next();
-      EXPECT_EQ(found.resets_state, wanted.resets_state);
+      EXPECT_EQ(found.resets_state, expected.resets_state);
       for (std::int64_t r = 0; r < 2; ++r)
-        EXPECT_EQ(row(found, r), row(wanted, r)) << "after " << steps << " steps";
+        EXPECT_EQ(row(found, r), row(expected, r)) << "after " << steps << " steps";
     }
   }
 }
 
-TEST(SuppliedSource, OtherDocumentsThanBeforeAreTold) {
+TEST(UserDocumentSource, RejectsChangedDocumentsOnResume) {
   const testing::TemporaryDirectory folder;
   const auto first = source(supply(numbered({9, 9})));
   first->next();
@@ -116,11 +116,11 @@ TEST(SuppliedSource, OtherDocumentsThanBeforeAreTold) {
               HasSubstr("resumes at token 4 of document 1 of epoch 0, which does not exist"));
 }
 
-TEST(SuppliedSource, WhatCannotBeginAgainEndsAndIsSavedAsItWasBefore) {
+TEST(UserDocumentSource, SavesResumableStateWhenDocumentsEnd) {
   const Documents documents = numbered({7, 2, 9, 5});
   const DocumentStreamFactory open = supply(documents);
-  const auto once = source([&](const DocumentCursor& place) {
-    return place.epoch > 0 ? DocumentStream() : open(place);
+  const auto once = source([&](const DocumentCursor& cursor) {
+    return cursor.epoch > 0 ? DocumentStream() : open(cursor);
   });
   const auto again = source(open);
   once->next();
@@ -139,13 +139,13 @@ TEST(SuppliedSource, WhatCannotBeginAgainEndsAndIsSavedAsItWasBefore) {
   later->restore(once->cursors());
   later->load_state(Checkpoint::open(saved(*once, steps, folder.path())));
   for (int step = 0; step < 3; ++step) {
-    const Batch wanted = again->next();
+    const Batch expected = again->next();
     const Batch found = later->next();
-    for (std::int64_t r = 0; r < 2; ++r) EXPECT_EQ(row(found, r), row(wanted, r));
+    for (std::int64_t r = 0; r < 2; ++r) EXPECT_EQ(row(found, r), row(expected, r));
   }
 }
 
-TEST(SuppliedSource, RefusesIdsOutsideOfTheVocabularyAndEpochsWithoutTokens) {
+TEST(UserDocumentSource, RejectsInvalidIdsAndEmptyEpochs) {
   EXPECT_THAT(sentence_of<DataError>([] {
                 source(supply({{1, 2, 3, 4, 5}, {6, 100}}))->next();
               }),

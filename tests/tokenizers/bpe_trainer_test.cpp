@@ -71,8 +71,8 @@ Trained trained(const Words& words, const PairRules& rules, std::size_t merges) 
   return result;
 }
 
-// Everything is counted again for each merge (sheet: "BPE training", "WordPiece").
-Merges counted_again(Words words, const PairRules& rules, std::size_t merges) {
+// Reference: counts all pairs again for each merge.
+Merges reference_bpe(Words words, const PairRules& rules, std::size_t merges) {
   std::vector<std::string> symbols = symbols_of(words);
   const std::size_t most = symbols.size() + merges;
   const auto id_of = [&symbols](const std::string& symbol) {
@@ -89,7 +89,7 @@ Merges counted_again(Words words, const PairRules& rules, std::size_t merges) {
       }
     double best_score = 0;
     std::pair<std::string, std::string> best;
-    for (const auto& [pair, count] : pairs) {  // in the order of their bytes
+    for (const auto& [pair, count] : pairs) {  // in byte order
       if (count < rules.least_count) continue;
       double score = static_cast<double>(count);
       if (rules.score == MergeScore::likelihood)
@@ -117,8 +117,8 @@ Merges counted_again(Words words, const PairRules& rules, std::size_t merges) {
   return result;
 }
 
-// The examples of sheet 17.
-TEST(BpeTrainer, MergesWhatTheSheetSays) {
+// Wikipedia, Byte-pair encoding (aaabdaaabac); Sennrich et al. 2016, Algorithm 1.
+TEST(BpeTrainer, MatchesPublishedExamples) {
   EXPECT_EQ(trained({{letters_of("aaabdaaabac"), 1}}, {}, 3).merges,
             (Merges{{"a", "a"}, {"a", "b"}, {"aa", "ab"}}));
   for (const bool glued : {false, true}) {
@@ -128,20 +128,20 @@ TEST(BpeTrainer, MergesWhatTheSheetSays) {
                                       std::pair("newest", 6),
                                       std::pair("widest", 3)})
       words.emplace_back(with_end(letters_of(word), glued), count);
-    const Merges wanted =
+    const Merges expected =
         glued
             ? Merges{{"e", "s"}, {"es", "t</w>"}, {"l", "o"}, {"e", "w"}, {"ew", "est</w>"}}
             : Merges{{"e", "s"}, {"es", "t"}, {"est", "</w>"}, {"l", "o"}, {"lo", "w"}, {"e", "w"}};
-    EXPECT_EQ(trained(words, {}, wanted.size()).merges, wanted);
+    EXPECT_EQ(trained(words, {}, expected.size()).merges, expected);
   }
 }
 
-TEST(BpeTrainer, KeepsCountsAsCountingAgainFindsThem) {
+TEST(BpeTrainer, IncrementalCountsMatchRecounting) {
   std::mt19937 random(3);
   for (const MergeScore score : {MergeScore::frequency, MergeScore::likelihood})
     for (const TieBreak ties : {TieBreak::bytes, TieBreak::ids})
       for (int round = 0; round < 20; ++round) {
-        // Few letters, and runs of one, in which pairs overlap.
+        // Few letters in runs, so that pairs overlap.
         Words words;
         for (int i = 0; i < 40; ++i) {
           Word word;
@@ -152,11 +152,11 @@ TEST(BpeTrainer, KeepsCountsAsCountingAgainFindsThem) {
           words.emplace_back(word, 1 + random() % 5);
         }
         const PairRules rules = {.score = score, .ties = ties, .prefix = ""};
-        EXPECT_EQ(trained(words, rules, 60).merges, counted_again(words, rules, 60));
+        EXPECT_EQ(trained(words, rules, 60).merges, reference_bpe(words, rules, 60));
       }
 }
 
-TEST(BpeTrainer, PrefixesAreLeftOutWithinAPiece) {
+TEST(BpeTrainer, RemovesContinuationPrefixWithinPieces) {
   Words words;
   for (const char* word : {"hugs", "hug", "pug", "pugs", "bun", "bunhug"}) {
     Word letters = letters_of(word);
@@ -166,26 +166,26 @@ TEST(BpeTrainer, PrefixesAreLeftOutWithinAPiece) {
   for (const MergeScore score : {MergeScore::frequency, MergeScore::likelihood}) {
     const PairRules rules = {.score = score, .prefix = "##"};
     const Trained result = trained(words, rules, 9);
-    EXPECT_EQ(result.merges, counted_again(words, rules, 9));
+    EXPECT_EQ(result.merges, reference_bpe(words, rules, 9));
     EXPECT_NE(std::ranges::find(result.symbols, "##ug"), result.symbols.end());
   }
 }
 
-// What is left over when a merge has the text of an older one keeps its id.
-TEST(BpeTrainer, PiecesOfOneTextAreOne) {
+// A merge with the text of an earlier one has the id of the earlier one.
+TEST(BpeTrainer, PiecesWithEqualTextShareOneId) {
   const Words words = {{{"a", "b", "c"}, 5}, {{"a", "bc"}, 3}, {{"ab", "c"}, 3}};
   const Trained result = trained(words, {}, 1);
   EXPECT_EQ(result.symbols.back(), "abc");
-  EXPECT_EQ(result.merges, counted_again(words, {}, 1));
+  EXPECT_EQ(result.merges, reference_bpe(words, {}, 1));
   EXPECT_GT(result.merges.size(), 1U);
 }
 
-TEST(BpeTrainer, PairsThatAreThereOnceAreLeft) {
+TEST(BpeTrainer, DoesNotMergePairsThatOccurOnce) {
   EXPECT_TRUE(trained({{letters_of("abc"), 1}}, {}, 5).merges.empty());
   EXPECT_EQ(trained({{letters_of("ab"), 2}}, {}, 5).merges.size(), 1U);
 }
 
-TEST(WordCounts, AreSortedByCountAndBytes) {
+TEST(WordCounts, SortsByCountThenBytes) {
   WordCounts counts;
   for (const char* word : {"b", "a", "c", "b", "a"}) counts.add(word);
   WordCounts more;
@@ -196,7 +196,7 @@ TEST(WordCounts, AreSortedByCountAndBytes) {
   EXPECT_EQ(text, "c5a2b2");
 }
 
-TEST(WordCounts, RareWordsMakeRoom) {
+TEST(WordCounts, DropsRareWordsAtMemoryLimit) {
   const std::size_t most = 100 * (WordCounts::bytes_of_entry + 8);
   WordCounts counts(most);
   for (int round = 0; round < 3; ++round) {
@@ -213,7 +213,7 @@ TEST(WordCounts, RareWordsMakeRoom) {
   }
 }
 
-TEST(WordCounts, LongWordsTakeTheRoomOfMany) {
+TEST(WordCounts, MemoryLimitIncludesWordLength) {
   constexpr std::size_t most = 10'000;
   WordCounts counts(most);
   counts.add("often", 2);
@@ -222,7 +222,7 @@ TEST(WordCounts, LongWordsTakeTheRoomOfMany) {
     EXPECT_LE(counts.bytes(), most);
   }
   EXPECT_EQ(counts.sorted().front().text, "often");
-  // Whatever the order of the map that they come from.
+  // The order of insertion has no effect.
   WordCounts one(most);
   WordCounts other(most);
   for (int i = 0; i < 60; ++i) one.add(std::to_string(i), i + 1);

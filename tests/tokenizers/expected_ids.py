@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes expected_ids.h: small tokenizers, texts, and what the package `tokenizers` makes of them.
+"""Writes expected_ids.h: small tokenizers, texts, and their ids and decoded texts from the package `tokenizers`.
 
     python3 tests/tokenizers/expected_ids.py > tests/tokenizers/expected_ids.h
 """

@@ -39,38 +39,38 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text.replace(at, from.size(), to);
 }
 
-TEST(JsonTokenizer, IdsAndTextsAreThoseOfThePackage) {
+TEST(JsonTokenizer, MatchesPackageIdsAndTexts) {
   std::size_t texts = 0;
   for (const ExpectedTokenizer& one : expected_tokenizers()) {
     SCOPED_TRACE(one.name);
     const JsonTokenizer tokenizer(one.json, one.name);
-    for (const ExpectedText& wanted : one.texts) {
-      SCOPED_TRACE(wanted.text);
-      EXPECT_EQ(tokenizer.ids(wanted.text, "text"), wanted.ids);
-      EXPECT_EQ(tokenizer.ids(wanted.text, "text", true), wanted.with_template);
-      EXPECT_EQ(tokenizer.decode(wanted.ids), wanted.decoded);
+    for (const ExpectedText& sample : one.texts) {
+      SCOPED_TRACE(sample.text);
+      EXPECT_EQ(tokenizer.ids(sample.text, "text"), sample.ids);
+      EXPECT_EQ(tokenizer.ids(sample.text, "text", true), sample.with_template);
+      EXPECT_EQ(tokenizer.decode(sample.ids), sample.decoded);
       ++texts;
     }
   }
   EXPECT_GT(texts, 80U);
 }
 
-TEST(JsonTokenizer, WhatTokensStandForAddsUp) {
+TEST(JsonTokenizer, TokenEndsDoNotDecrease) {
   for (const ExpectedTokenizer& one : expected_tokenizers()) {
     SCOPED_TRACE(one.name);
     const JsonTokenizer tokenizer(one.json, one.name);
-    for (const ExpectedText& wanted : one.texts) {
+    for (const ExpectedText& sample : one.texts) {
       std::int64_t end = 0;
-      tokenizer.encode(wanted.text, "text", [&](const JsonToken& token) {
+      tokenizer.encode(sample.text, "text", [&](const JsonToken& token) {
         EXPECT_GE(token.end, end);
         end = token.end;
       });
-      EXPECT_LE(end, std::ssize(wanted.text));
+      EXPECT_LE(end, std::ssize(sample.text));
     }
   }
 }
 
-TEST(JsonTokenizer, TheBytesOfAByteLevelTokenAreItsOwn) {
+TEST(JsonTokenizer, ByteLevelTokensDecodeToTheirBytes) {
   const JsonTokenizer tokenizer(expected("ByteLevel").json, "t.json");
   const std::string text = "hello w\u00f6rld's  \u4e2d\U0001F600\n\n x";
   std::int64_t end = 0;
@@ -83,27 +83,27 @@ TEST(JsonTokenizer, TheBytesOfAByteLevelTokenAreItsOwn) {
   EXPECT_EQ(end, std::ssize(text));
 }
 
-// What is searched through and what goes through a heap is the same.
-TEST(JsonTokenizer, LongWordsAreMergedAsShortOnes) {
+// Short words are merged by linear search, long words with a heap.
+TEST(JsonTokenizer, MergesLongWordsAsShortWords) {
   const JsonTokenizer tokenizer(expected("ByteLevel").json, "t.json");
   std::mt19937 random(7);
   const std::string letters = "helowrd";
   for (int round = 0; round < 200; ++round) {
-    // No merge of this tokenizer has a q, so it divides a long word into short ones.
+    // No merge contains q, so q divides a long word into short ones.
     std::string word;
-    std::vector<std::int64_t> wanted;
+    std::vector<std::int64_t> joined;
     for (int part = 0; part < 8; ++part) {
       std::string piece;
       for (int i = 0; i < 10; ++i) piece += letters[random() % letters.size()];
       word += piece + "q";
-      for (const std::int64_t id : tokenizer.ids(piece, "t")) wanted.push_back(id);
-      wanted.push_back(tokenizer.id_of("q"));
+      for (const std::int64_t id : tokenizer.ids(piece, "t")) joined.push_back(id);
+      joined.push_back(tokenizer.id_of("q"));
     }
-    EXPECT_EQ(tokenizer.ids(word, "t"), wanted);
+    EXPECT_EQ(tokenizer.ids(word, "t"), joined);
   }
 }
 
-TEST(JsonTokenizer, AWordOfMegabytesTakesSeconds) {
+TEST(JsonTokenizer, EncodesWordsOfMegabytes) {
   const JsonTokenizer tokenizer(expected("ByteLevel").json, "t.json");
   std::string line(4'000'000, 'l');
   for (std::size_t i = 0; i < line.size(); i += 3) line[i] = 'h';
@@ -111,20 +111,20 @@ TEST(JsonTokenizer, AWordOfMegabytesTakesSeconds) {
   EXPECT_EQ(tokenizer.ids(std::string(2'000'000, ' '), "t").size(), 1'000'000U);
 }
 
-TEST(JsonTokenizer, TwoFilesOfGpt2AreTheSameAsOne) {
+TEST(JsonTokenizer, Gpt2VocabAndMergesMatchTokenizerJson) {
   const auto file = nlohmann::json::parse(expected("ByteLevel").json);
   std::string merges = "#version: 0.2\n";
   for (const auto& pair : file["model"]["merges"])
     merges += pair[0].get<std::string>() + " " + pair[1].get<std::string>() + "\n";
   const JsonTokenizer tokenizer(
       json_of_merges(file["model"]["vocab"].dump(), "vocab.json", merges, "merges.txt"), "folder");
-  for (const ExpectedText& wanted : expected("ByteLevel").texts)
-    EXPECT_EQ(tokenizer.ids(wanted.text, "text"), wanted.ids);
+  for (const ExpectedText& sample : expected("ByteLevel").texts)
+    EXPECT_EQ(tokenizer.ids(sample.text, "text"), sample.ids);
   EXPECT_THROW(json_of_merges("{\"a\": 0}", "vocab.json", "a\n", "merges.txt"), DataError);
 }
 
-// Small letters, words that say where they end, and what CLIP puts around a text.
-TEST(JsonTokenizer, TwoFilesOfClipAreReadAsClipReadsThem) {
+// CLIP lowercases, ends words with </w> and adds its special tokens.
+TEST(JsonTokenizer, ReadsClipVocabAndMerges) {
   nlohmann::ordered_json vocabulary;
   const auto add = [&vocabulary](const std::string& piece) {
     vocabulary.emplace(piece, vocabulary.size());
@@ -144,7 +144,7 @@ TEST(JsonTokenizer, TwoFilesOfClipAreReadAsClipReadsThem) {
   EXPECT_EQ(tokenizer.token(tokenizer.before().at(0)), "<|startoftext|>");
 }
 
-TEST(JsonTokenizer, TwoFilesOfOthersAreRefused) {
+TEST(JsonTokenizer, RejectsVocabAndMergesOfOtherModels) {
   const auto refused = [](const std::string& vocabulary, const std::string& merges) -> std::string {
     try {
       json_of_merges(vocabulary, "vocab.json", merges, "merges.txt");
@@ -158,7 +158,7 @@ TEST(JsonTokenizer, TwoFilesOfOthersAreRefused) {
   EXPECT_THAT(refused(R"({"a": 0, "b": 1, "ab": 2})", "a b\n"), HasSubstr("no piece for a space"));
 }
 
-TEST(JsonTokenizer, SpecialTokensArePassedOverWhereAsked) {
+TEST(JsonTokenizer, DecodeSkipsSpecialTokensOnRequest) {
   const JsonTokenizer tokenizer(expected("Llama2").json, "t.json");
   const std::vector<std::int64_t> ids = tokenizer.ids("hello", "t", true);
   EXPECT_EQ(ids.front(), 1);
@@ -166,7 +166,7 @@ TEST(JsonTokenizer, SpecialTokensArePassedOverWhereAsked) {
   EXPECT_EQ(tokenizer.decode(ids, true), "hello");
 }
 
-TEST(JsonTokenizer, WhatIsNotKnownIsRefusedWithItsPlace) {
+TEST(JsonTokenizer, RejectsUnsupportedValuesWithPath) {
   const std::string good = expected("Llama2").json;
   EXPECT_EQ(refusal(good), "");
   EXPECT_THAT(refusal("{"), HasSubstr("t.json: invalid JSON"));
@@ -184,7 +184,7 @@ TEST(JsonTokenizer, WhatIsNotKnownIsRefusedWithItsPlace) {
   EXPECT_THAT(refusal(replaced(good, "\"id\": 2,", "\"id\": 5,")), HasSubstr("added_tokens[2].id"));
 }
 
-TEST(JsonTokenizer, ExpressionsOfAnotherMeaningAreRefused) {
+TEST(JsonTokenizer, RejectsUnsupportedRegularExpressions) {
   const std::string good = expected("SplitIsolatedFalse").json;
   const auto with = [&good](const std::string& expression) {
     return replaced(good, "{\"String\": \"-\"}", nlohmann::json({{"Regex", expression}}).dump());
@@ -206,7 +206,7 @@ TEST(JsonTokenizer, ExpressionsOfAnotherMeaningAreRefused) {
         << expression;
 }
 
-// Letters that are words of a tokenizer's own.
+// Returns a tokenizer.json with a vocabulary of single letters and further keys.
 std::string letters_and(const std::string& more, const std::string& added = "") {
   return R"({"added_tokens": [)" + added + "], " + more +
          R"("model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "\u2581": 2}, "merges": []}})";
@@ -222,8 +222,8 @@ std::string added_token(int id, const std::string& content, bool strips_right) {
       .dump();
 }
 
-// The package indents what it writes, and a merge is a list of two lines.
-TEST(JsonTokenizer, FilesMayBeMostlyBlanks) {
+// The package indents its files, with one line for each piece of a merge.
+TEST(JsonTokenizer, AcceptsIndentedFiles) {
   nlohmann::ordered_json model = {{"type", "BPE"}, {"vocab", {}}, {"merges", {}}};
   std::vector<std::string> tokens;
   for (int i = 0; i < 26; ++i) tokens.push_back(std::string(1, static_cast<char>('a' + i)));
@@ -236,8 +236,8 @@ TEST(JsonTokenizer, FilesMayBeMostlyBlanks) {
   EXPECT_EQ(refusal(file.dump(2)), "");
 }
 
-// What has no bytes waits until a character has a piece of its own, as in the package.
-TEST(JsonTokenizer, BytesThatAreMissingGiveTheUnknownToken) {
+// As in the package, an unknown token precedes the next character with its own piece.
+TEST(JsonTokenizer, MapsMissingFallbackBytesToUnknownToken) {
   for (const bool fuses : {false, true}) {
     nlohmann::ordered_json file = {{"added_tokens", nlohmann::json::array()},
                                    {"model",
@@ -255,7 +255,7 @@ TEST(JsonTokenizer, BytesThatAreMissingGiveTheUnknownToken) {
   }
 }
 
-TEST(JsonTokenizer, AClassMayBeginWithItsOwnEnd) {
+TEST(JsonTokenizer, AcceptsCharacterClassStartingWithBracket) {
   const JsonTokenizer tokenizer(
       letters_and(R"("pre_tokenizer": {"type": "Split", "pattern": {"Regex": "[]b]+"},
                       "behavior": "Removed", "invert": false}, )"),
@@ -263,7 +263,7 @@ TEST(JsonTokenizer, AClassMayBeginWithItsOwnEnd) {
   EXPECT_THAT(tokenizer.ids("a]]ba", "text"), ::testing::ElementsAre(0, 0));
 }
 
-TEST(JsonTokenizer, BlanksThatAreTakenAwayAreNoBeginning) {
+TEST(JsonTokenizer, DoesNotPrependAfterStrippedSpaces) {
   const std::string strip =
       R"("normalizer": {"type": "Strip", "strip_left": true, "strip_right": false}, )";
   const JsonTokenizer plain(letters_and(strip), "t.json");
@@ -277,14 +277,14 @@ TEST(JsonTokenizer, BlanksThatAreTakenAwayAreNoBeginning) {
   EXPECT_THAT(first.ids("a", "text"), ::testing::ElementsAre(2, 0));
 }
 
-TEST(JsonTokenizer, IdsBehindAGapAreRefused) {
+TEST(JsonTokenizer, RejectsNonconsecutiveIds) {
   EXPECT_EQ(refusal(letters_and("", added_token(3, "<x>", false))), "");
   EXPECT_THAT(refusal(letters_and("", added_token(7, "<x>", false))),
               HasSubstr("added_tokens[0].id: expected at most 3, the next id, found 7"));
 }
 
-// Blanks that a token takes may be the beginning of another one.
-TEST(JsonTokenizer, TokensThatShareBlanksEndWhereTheyDo) {
+// The spaces that an added token strips may begin another added token.
+TEST(JsonTokenizer, TokensThatShareSpacesHaveOrderedEnds) {
   const JsonTokenizer tokenizer(
       letters_and("", added_token(3, "<x>", true) + ", " + added_token(4, "\n", false)), "t.json");
   std::vector<std::int64_t> ends;
@@ -298,8 +298,8 @@ TEST(JsonTokenizer, TokensThatShareBlanksEndWhereTheyDo) {
   EXPECT_EQ(ends.back(), 8);
 }
 
-// The first step gives bytes that are no characters to the second one.
-TEST(JsonTokenizer, StepsOfADecoderReadCharacters) {
+// The first step emits invalid UTF-8 to the second one.
+TEST(JsonTokenizer, DecoderStepsReplaceInvalidUtf8) {
   for (const char* const second :
        {R"({"type": "ByteLevel"})",
         R"({"type": "Replace", "pattern": {"Regex": "a"}, "content": "b"})"}) {
@@ -314,7 +314,7 @@ TEST(JsonTokenizer, StepsOfADecoderReadCharacters) {
   }
 }
 
-TEST(JsonTokenizer, ExpressionsThatGoOnForeverEnd) {
+TEST(JsonTokenizer, LimitsRegexBacktracking) {
   const JsonTokenizer tokenizer(replaced(expected("SplitIsolatedFalse").json,
                                          "{\"String\": \"-\"}",
                                          "{\"Regex\": \"(a+)+[0-9]\"}"),
@@ -322,7 +322,7 @@ TEST(JsonTokenizer, ExpressionsThatGoOnForeverEnd) {
   EXPECT_THROW(tokenizer.ids(std::string(5000, 'a'), "text"), DataError);
 }
 
-// A text of several parts: some long words, marks, blanks and added tokens between them.
+// Returns a text of several chunks, with marks, spaces and added tokens between words.
 std::string long_text() {
   std::mt19937 random(5);
   const std::vector<std::string> words = {"hello",
@@ -351,7 +351,7 @@ std::string long_text() {
   return text;
 }
 
-TEST(JsonTokenizer, PartsOfATextGiveWhatTheWholeGives) {
+TEST(JsonTokenizer, ChunkedEncodingMatchesWholeText) {
   const std::string text = long_text();
   std::size_t by_parts = 0;
   for (const ExpectedTokenizer& one : expected_tokenizers()) {
@@ -377,7 +377,7 @@ TEST(JsonTokenizer, PartsOfATextGiveWhatTheWholeGives) {
   EXPECT_GT(by_parts, 8U);
 }
 
-TEST(JsonTokenizer, WhatDependsOnTheWholeTextIsKeptWhole) {
+TEST(JsonTokenizer, DisablesChunkingForContextDependentRules) {
   const auto goes = [](const std::string& more, const std::string& added = "") {
     return JsonTokenizer(letters_and(more, added), "t.json").supports_chunking();
   };
@@ -387,7 +387,7 @@ TEST(JsonTokenizer, WhatDependsOnTheWholeTextIsKeptWhole) {
   EXPECT_TRUE(goes(metaspace, added_token(3, "<x>", false)));
   EXPECT_FALSE(goes(metaspace, added_token(3, "<x>", true)));
   EXPECT_FALSE(goes(metaspace, added_token(3, "a b", false)));
-  EXPECT_FALSE(goes(""));  // a space is a letter as others are
+  EXPECT_FALSE(goes(""));  // a space is an ordinary letter
   EXPECT_FALSE(goes(R"("pre_tokenizer": {"type": "Split", "pattern": {"Regex": "a +b"},
                         "behavior": "Isolated", "invert": false}, )"));
   EXPECT_FALSE(goes(
@@ -404,13 +404,13 @@ TEST(JsonTokenizer, WhatDependsOnTheWholeTextIsKeptWhole) {
           .supports_chunking());
 }
 
-TEST(TextCuts, NoNormalFormReachesOverACharacterThatBeginsAnew) {
+TEST(ChunkBoundaries, NormalFormsDoNotCrossBoundaryCharacters) {
   for (const bool compatible : {false, true})
     for (char32_t c = 0; c <= largest_code_point; ++c) {
       std::u32string parts;
       append_decomposed(parts, c, compatible);
       ASSERT_FALSE(parts.empty());
-      // Its own first part is no mark; and none of the parts that others compose with begins anew.
+      // A boundary character does not decompose to a leading mark, nor follow in a decomposition.
       ASSERT_FALSE(begins_anew(c) && mark_order(parts.front()) > 0) << std::hex << std::uint32_t{c};
       if (compatible) continue;
       for (std::size_t i = 1; i < parts.size(); ++i)
@@ -418,14 +418,14 @@ TEST(TextCuts, NoNormalFormReachesOverACharacterThatBeginsAnew) {
     }
 }
 
-TEST(TextCuts, ABlankBehindACharacterIsAPlaceToCut) {
+TEST(ChunkBoundaries, FindsSpaceAfterBoundaryCharacter) {
   EXPECT_EQ(blank_to_cut_at("ab cd", 0), 2U);
   EXPECT_EQ(blank_to_cut_at("ab  cd ef", 3), 6U);
   EXPECT_EQ(blank_to_cut_at(" ab", 0), std::string_view::npos);
   EXPECT_EQ(blank_to_cut_at("a\u0301 b\n c", 0), std::string_view::npos);
 }
 
-TEST(JsonTokenizer, TextThatIsNotUtf8IsRefused) {
+TEST(JsonTokenizer, RejectsInvalidUtf8WithByte) {
   const JsonTokenizer tokenizer(expected("ByteLevel").json, "t.json");
   try {
     tokenizer.ids("abc\xff", "book.txt");
@@ -435,7 +435,7 @@ TEST(JsonTokenizer, TextThatIsNotUtf8IsRefused) {
   }
 }
 
-TEST(JsonTokenizer, DamagedFilesGiveOneSentenceAndNothingWorse) {
+TEST(JsonTokenizer, SurvivesDamagedFiles) {
   std::mt19937 random(11);
   for (const char* name : {"Llama2", "Unigram_always", "Bert", "AddedTokens"}) {
     const std::string good = expected(name).json;

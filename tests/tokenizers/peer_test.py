@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Ids and texts of tokenizer.json against those of the package `tokenizers`, where its environment is there.
+"""Compares ids and decoded texts of tokenizer.json files with the package `tokenizers`. Skipped without the package.
 
     tests/tokenizers/peer_test.py build/tests/tokenizer_ids [TEXT]
 
-TEXT: a large file to compare too; with launch/test --all, where there is none, 40 MB of dictionaries that are installed
-(Debian's dict-gcide has as many), and of other texts where they have fewer. launch/setup --reference-implementations makes the environment.
+TEXT: a further large file. Without it, launch/test --all compares 40 MB of installed dictionaries (Debian: dict-gcide)
+and documentation. launch/setup --reference-implementations installs the package.
 """
 import gzip
 import os
@@ -13,13 +13,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-SKIPPED = 77  # as CTest is told
+SKIPPED = 77  # SKIP_RETURN_CODE in tests/CMakeLists.txt
 DICTIONARY_BYTES = 40_000_000
 DICTIONARIES = ("dictd/*.dict.dz", "wordnet/data.*", "dict/*", "perl/**/*.pod", "doc/**/*.gz", "doc/**/copyright")
 
 
 def dictionary_text(folder):
-    """A file of 40 MB, or of what there is."""
+    """Writes up to 40 MB of installed dictionaries and documentation, and returns the path."""
     path = folder / "dictionaries.txt"
     left = DICTIONARY_BYTES
     with path.open("wb") as file:

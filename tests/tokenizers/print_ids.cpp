@@ -1,10 +1,10 @@
-// For peer_test.py.
-//   tokenizer_ids TOKENIZER TEXT IDS DECODED     the ids of a text, of 4 bytes each, and what they
-//     are decoded to; TOKENIZER: a file, or a folder with vocab.json and merges.txt. Prints the
-//     seconds of a processor that encoding takes.
-//   tokenizer_ids train bpe|wordpiece gpt2|llama3 VOCABULARY TEXT TOKENIZER     the tokenizer.json
-//     that a text gives where the package's rules are asked for: the most frequent pair, and of
-//     several the one of smaller ids. Prints the seconds.
+// Program for peer_test.py.
+//   tokenizer_ids TOKENIZER TEXT IDS DECODED     writes the ids of a text, of 4 bytes each, and the
+//     decoded text. TOKENIZER: a file, or a folder with vocab.json and merges.txt. Prints the
+//     processor time of encoding in seconds.
+//   tokenizer_ids train bpe|wordpiece gpt2|llama3 VOCABULARY TEXT TOKENIZER     writes the
+//     tokenizer.json trained on a text with the package's rules: the most frequent pair, ties by
+//     smaller ids. Prints the processor time in seconds.
 #include <fmt/core.h>
 
 #include <ctime>
@@ -32,7 +32,7 @@ std::string json_of(const std::string& path) {
   return json_of_merges(content_of(vocabulary), vocabulary, content_of(merges), merges);
 }
 
-// Of all threads' processor time: what runs beside the test does not count.
+// Prints the processor time of all threads, which other processes do not affect.
 void print_seconds(std::clock_t begin) {
   fmt::print("{:.6f}\n", static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC);
 }

@@ -38,7 +38,7 @@ TokenizerRules rules_of(TrainedKind kind, std::int64_t vocabulary) {
   return rules;
 }
 
-TEST(TokenizerTrainer, BytePairsGiveBackWhatTheyRead) {
+TEST(TokenizerTrainer, BytePairsRoundTripText) {
   const std::string text = text_of_words();
   for (const WordCut cut : {WordCut::gpt2, WordCut::llama3}) {
     TokenizerRules rules = rules_of(TrainedKind::byte_pairs, 330);
@@ -47,7 +47,7 @@ TEST(TokenizerTrainer, BytePairsGiveBackWhatTheyRead) {
     EXPECT_EQ(tokenizer.vocabulary(), 330);
     EXPECT_EQ(tokenizer.token(0), "<|endoftext|>");
     EXPECT_TRUE(tokenizer.is_special(0));
-    EXPECT_EQ(tokenizer.token(1), "!");  // the letters of the bytes in their order
+    EXPECT_EQ(tokenizer.token(1), "!");  // the letters of all bytes, in order
     EXPECT_EQ(tokenizer.token(256), "\u0143");
     for (std::int64_t id = 0; id < 330; ++id) EXPECT_NE(tokenizer.token(id), "") << id;
     const std::string other = text + "  \t\u4e2d\u6587\U0001F600\r\n x\x01";
@@ -57,7 +57,7 @@ TEST(TokenizerTrainer, BytePairsGiveBackWhatTheyRead) {
   }
 }
 
-TEST(TokenizerTrainer, WordPiecesAreThoseOfBert) {
+TEST(TokenizerTrainer, WordPiecesFollowBertConventions) {
   const std::string text = text_of_words();
   for (const MergeScore score : {MergeScore::likelihood, MergeScore::frequency}) {
     TokenizerRules rules = rules_of(TrainedKind::word_pieces, 120);
@@ -76,7 +76,7 @@ TEST(TokenizerTrainer, WordPiecesAreThoseOfBert) {
   EXPECT_EQ(cased.decode(cased.ids("NI \u00e9t", "text")), "NI \u00e9t");
 }
 
-TEST(TokenizerTrainer, SpecialTokensAreTheFirstIds) {
+TEST(TokenizerTrainer, SpecialTokensHaveFirstIds) {
   TokenizerRules rules = rules_of(TrainedKind::byte_pairs, 300);
   rules.special = {"<s>", "\u00e9", "two words", "bal"};
   const JsonTokenizer tokenizer(trained(rules, text_of_words()), "t.json");
@@ -92,20 +92,20 @@ TEST(TokenizerTrainer, SpecialTokensAreTheFirstIds) {
   EXPECT_TRUE(pieces.before().empty());
 }
 
-TEST(TokenizerTrainer, TheOrderOfWordsDoesNotMatter) {
+TEST(TokenizerTrainer, DoesNotDependOnWordOrder) {
   const std::string one = text_of_words(1);
   const std::string other = text_of_words(2);
   for (const TrainedKind kind : {TrainedKind::byte_pairs, TrainedKind::word_pieces}) {
     const TokenizerTrainer trainer(rules_of(kind, 320));
     WordCounts counts = trainer.count(one);
     counts.add(trainer.count(other));
-    WordCounts turned = trainer.count(other);
-    turned.add(trainer.count(one));
-    EXPECT_EQ(trainer.train(counts, "t"), trainer.train(turned, "t"));
+    WordCounts reversed = trainer.count(other);
+    reversed.add(trainer.count(one));
+    EXPECT_EQ(trainer.train(counts, "t"), trainer.train(reversed, "t"));
   }
 }
 
-TEST(TokenizerTrainer, SaysWhatATextCanGive) {
+TEST(TokenizerTrainer, RejectsUnsuitableVocabularyOrSpecialTokens) {
   const auto refusal = [](const TokenizerRules& rules) -> std::string {
     try {
       trained(rules, "low low low lower newest newest widest");

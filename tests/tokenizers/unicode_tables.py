@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Writes unicode_tables.h: which characters belong to which class for the package `tokenizers`.
+"""Writes unicode_tables.h: the character classes of the package `tokenizers`.
 
-Its parts know Unicode of several years; the classes here are what its version 0.23 does with each
-character alone, so that ids are the same also for characters that only some of the parts know.
-It takes ten minutes.
+The parts of the package use different versions of Unicode. The tables record what version 0.23 does with each
+single character, so that ids are equal for characters that only some parts support. It takes ten minutes.
+
     python3 tests/tokenizers/unicode_tables.py > framework/tokenizers/unicode_tables.h
 """
 import json
@@ -27,7 +27,7 @@ def of_property(expression):
 
 
 def cut(pre_tokenizer):
-    """The characters that do not stay in one piece with letters around them."""
+    """Returns the characters that are split off from letters around them."""
     return {c for c in CHARACTERS if len(pre_tokenizer.pre_tokenize_str("a" + chr(c) + "b")) > 1}
 
 
@@ -37,7 +37,7 @@ def changed(normalizer):
 
 
 def unordered():
-    """Marks that normal forms leave where they are, though Unicode orders them."""
+    """Returns the marks that Unicode reorders but the normal forms of the package do not."""
     nfd = normalizers.NFD()
     found = set()
     for c in CHARACTERS:

@@ -29,7 +29,7 @@ std::string frames(std::initializer_list<std::int64_t> steps) {
   return all;
 }
 
-class EventFiles : public ::testing::Test {
+class EventFile : public ::testing::Test {
  protected:
   fs::path put(const std::string& name, const std::string& bytes) const {
     std::ofstream(folder_.path() / name, std::ios::binary) << bytes;
@@ -38,7 +38,7 @@ class EventFiles : public ::testing::Test {
   testing::TemporaryDirectory folder_;
 };
 
-TEST(RecordFrame, HasLengthAndChecksums) {
+TEST(RecordFrame, ContainsLengthAndChecksums) {
   const std::string frame = record_frame("123456789");
   ASSERT_EQ(frame.size(), 8 + 4 + 9 + 4u);
   EXPECT_EQ(frame.substr(0, 8), std::string("\x09\0\0\0\0\0\0\0", 8));
@@ -50,17 +50,17 @@ TEST(RecordFrame, HasLengthAndChecksums) {
   EXPECT_EQ(checksum, masked_crc32c("123456789"));
 }
 
-TEST_F(EventFiles, AreCutWhereverARunWasKilled) {
-  const std::string unbroken = frames({10, 20, 30, 40});
-  const std::string wanted = frames({10, 20});
-  for (std::size_t size = wanted.size(); size <= unbroken.size(); size += 41) {
-    const fs::path path = put("events.out.tfevents.0000000001.longspan", unbroken.substr(0, size));
+TEST_F(EventFile, TruncatesEventsAfterTheResumedStep) {
+  const std::string full = frames({10, 20, 30, 40});
+  const std::string expected = frames({10, 20});
+  for (std::size_t size = expected.size(); size <= full.size(); size += 41) {
+    const fs::path path = put("events.out.tfevents.0000000001.longspan", full.substr(0, size));
     truncate_events(folder_.path(), 25);
-    ASSERT_EQ(text_of(path), wanted) << size;
+    ASSERT_EQ(text_of(path), expected) << size;
   }
 }
 
-TEST_F(EventFiles, OfOthersAndDamagedOnesAreLeftAlone) {
+TEST_F(EventFile, PreservesForeignAndDamagedFiles) {
   const std::string later = frames({10, 20});
   const fs::path other = put("events.out.tfevents.0000000001.host.17.0", later);
   const fs::path foreign = put("events.out.tfevents.0000000002.longspan", std::string(100, 'x'));
@@ -73,28 +73,28 @@ TEST_F(EventFiles, OfOthersAndDamagedOnesAreLeftAlone) {
   EXPECT_EQ(text_of(flipped), damaged);
 }
 
-TEST_F(EventFiles, NamesAreInTheOrderOfTheirBeginning) {
+TEST_F(EventFile, NamesSortByStartTime) {
   EXPECT_EQ(next_event_file(folder_.path(), 1764163200), "events.out.tfevents.1764163200.longspan");
   put("events.out.tfevents.1764163200.longspan", "");
   put("events.out.tfevents.1764163205.longspan", "");
   put("events.out.tfevents.9999999999.host", "");
-  // In the same second, and where the clock was put back.
+  // Also in the same second, and after the clock was set back.
   EXPECT_EQ(next_event_file(folder_.path(), 1764163200), "events.out.tfevents.1764163206.longspan");
 }
 
-TEST_F(EventFiles, ASecondStartCutsWhatTheFirstToldLater) {
+TEST_F(EventFile, ResumeTruncatesLaterEventsFromFirstStart) {
   const TrackedRun run = {"id", 0, "run: x\n", {{"run", "x"}}};
-  const auto told = [](std::int64_t step) {
+  const auto record_at = [](std::int64_t step) {
     return MetricsRecord{.step = step, .time = 1, .fields = {{MetricGroup::training, "loss", 1.0}}};
   };
   std::size_t until = 0;
   fs::path first;
   {
     TensorBoardFiles board(folder_.path(), run);
-    for (const std::int64_t step : {1, 2}) board.write(told(step));
+    for (const std::int64_t step : {1, 2}) board.write(record_at(step));
     first = fs::directory_iterator(folder_.path())->path();
     until = text_of(first).size();
-    for (const std::int64_t step : {3, 4}) board.write(told(step));
+    for (const std::int64_t step : {3, 4}) board.write(record_at(step));
     board.sync();
   }
   ASSERT_GT(text_of(first).size(), until);
@@ -103,7 +103,7 @@ TEST_F(EventFiles, ASecondStartCutsWhatTheFirstToldLater) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), fs::directory_iterator()), 2);
 }
 
-TEST_F(EventFiles, WhatCannotBeWrittenIsSaid) {
+TEST_F(EventFile, ThrowsIfFileCannotBeWritten) {
   EXPECT_THROW(TensorBoardEventFile(folder_.path() / "no" / "file"), Failure);
   put("there", "");
   EXPECT_THROW(TensorBoardEventFile(folder_.path() / "there"), Failure);

@@ -13,9 +13,9 @@ std::string hexadecimal(const std::string& bytes) {
   return text;
 }
 
-// Byte by byte from the documentation of the wire format: a key is the number of the field times
-// eight and its kind (0 a varint, 1 eight bytes, 2 a length and so many bytes, 5 four bytes).
-TEST(EventMessages, AreInTheWireFormat) {
+// Bytes according to the protobuf wire format. A key is eight times the field number plus the type:
+// 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
+TEST(EventMessages, MatchesProtobufWireFormat) {
   const std::string wall_time = "09000000000000f83f";  // field 1: 1.5
   EXPECT_EQ(hexadecimal(version_event(1.5)),
             wall_time + "1000" +                         // field 2: 0
@@ -32,18 +32,18 @@ TEST(EventMessages, AreInTheWireFormat) {
                 "1500002040");                           // field 2: 2.5 in four bytes
 }
 
-TEST(EventMessages, AStepIsReadBack) {
+TEST(EventMessages, StepRoundTrips) {
   EXPECT_EQ(step_of_event(version_event(1)), 0);
   EXPECT_EQ(step_of_event(text_event({1, std::int64_t{1} << 40}, "a", "b")), std::int64_t{1} << 40);
   EXPECT_EQ(step_of_event("\x0a\xff"), std::nullopt);
 }
 
-// The fields of a message by number, as bytes or as what a varint or double is.
+// The length-delimited fields of a message, by number.
 std::map<std::uint32_t, std::string> texts_of(const std::string& bytes) {
   std::map<std::uint32_t, std::string> fields;
   protozero::pbf_reader reader(bytes);
   while (reader.next()) {
-    const std::uint32_t number = reader.tag();  // of what is not read yet
+    const std::uint32_t number = reader.tag();  // the unread field
     if (reader.wire_type() == protozero::pbf_wire_type::length_delimited)
       fields[number] = reader.get_string();
     else
@@ -52,9 +52,9 @@ std::map<std::uint32_t, std::string> texts_of(const std::string& bytes) {
   return fields;
 }
 
-TEST(EventMessages, AHistogramHasItsBars) {
+TEST(EventMessages, ContainsHistogramBuckets) {
   MetricsRecord record = {.step = 3, .time = 1, .fields = {}};
-  record.histograms.push_back({"weights/a", {}});  // of no number: it is left out
+  record.histograms.push_back({"weights/a", {}});  // without values: omitted
   Histogram histogram;
   histogram.counts.resize(histogram_buckets());
   histogram.counts[bucket_of(1)] = 4;
@@ -83,7 +83,7 @@ TEST(EventMessages, AHistogramHasItsBars) {
   EXPECT_EQ(numbers[3], 6);
 }
 
-TEST(EventMessages, HyperParametersAreWhatTheyAre) {
+TEST(EventMessages, HyperParametersKeepTheirTypes) {
   const std::string event = hyper_parameters_event({2, 1},
                                                    {{"a", "true"},
                                                     {"b", "1e-05"},

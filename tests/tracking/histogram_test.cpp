@@ -15,8 +15,8 @@ Tensor numbers(const std::vector<double>& values) {
   return Tensor::from<double>(values, {std::ssize(values)}, Device::cpu(), MemoryTag::workspace);
 }
 
-// Above the upper end of the bucket before, and not above its own.
-TEST(Histogram, ANumberIsBetweenTheEndsOfItsBucket) {
+// At least the upper end of the previous bucket, at most its own.
+TEST(Histogram, ValueIsWithinItsBucket) {
   std::mt19937_64 bits(5);
   std::normal_distribution<double> exponent(0, 10);
   for (int i = 0; i < 20000; ++i) {
@@ -41,7 +41,7 @@ TEST(Histogram, BucketsAreNarrowAndInOrder) {
   }
 }
 
-TEST(Histogram, CountsAndEndsAreThoseOfTheElements) {
+TEST(Histogram, CountsAndExtremesMatchElements) {
   const Histogram found = histogram_of(numbers({-2, 0, 0.5, 0.5, 3}), 2);
   EXPECT_EQ(found.count(), 5);
   EXPECT_EQ(found.smallest, -4);
@@ -52,7 +52,7 @@ TEST(Histogram, CountsAndEndsAreThoseOfTheElements) {
   EXPECT_EQ(found.counts[bucket_of(0)], 1);
 }
 
-TEST(Histogram, WhatIsNoNumberIsLeftOut) {
+TEST(Histogram, IgnoresNonFiniteValues) {
   const double infinite = std::numeric_limits<double>::infinity();
   const Histogram found = histogram_of(numbers({std::nan(""), 1, infinite, -infinite}));
   EXPECT_EQ(found.count(), 1);
@@ -60,14 +60,14 @@ TEST(Histogram, WhatIsNoNumberIsLeftOut) {
   EXPECT_TRUE(histogram_of(numbers({std::nan("")})).counts.empty());
 }
 
-TEST(Histogram, TheOutermostBucketsTakeWhatIsBeyond) {
+TEST(Histogram, OutermostBucketsCountValuesBeyondRange) {
   const Histogram found = histogram_of(numbers({1e30, -1e30, 1e-30}));
   EXPECT_EQ(found.counts.front(), 1);
   EXPECT_EQ(found.counts.back(), 1);
   EXPECT_EQ(found.counts[bucket_of(0)], 1);
 }
 
-TEST(Histogram, BarsHoldAllElementsInFewBuckets) {
+TEST(Histogram, BarsCountAllElementsInFewBuckets) {
   const Histogram found = histogram_of(numbers({-1, -1, 0, 0.25, 8}));
   const Bars bars = bars_of(found);
   ASSERT_EQ(bars.counts.size(), bars.upper_ends.size());

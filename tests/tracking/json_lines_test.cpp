@@ -17,13 +17,13 @@ MetricsRecord some_record() {
                      {MetricGroup::validation, "loss:a\"b,c.txt", std::nan("")}}};
 }
 
-TEST(JsonLines, MetricsNameTheirColumns) {
+TEST(JsonLines, MetricsLineContainsEveryField) {
   EXPECT_EQ(json_line(some_record()),
             R"({"step": 7, "tokens": 640, "loss": 2.0, "step_seconds": 0.5, )"
             R"("validation_loss:a\"b,c.txt": null, "validation_loss:a\"b,c.txt_reason": "nan"})");
 }
 
-TEST(JsonLines, WandbTakesAFlatObjectAStep) {
+TEST(JsonLines, WandbLineIsOneFlatObjectPerStep) {
   EXPECT_EQ(wandb_lines().lines(some_record()),
             R"({"_step": 7, "_timestamp": 1764163200.250, "training/tokens": 640, )"
             R"("training/loss": 2.0, "time/step_seconds": 0.5, )"
@@ -31,7 +31,7 @@ TEST(JsonLines, WandbTakesAFlatObjectAStep) {
             "\n");
 }
 
-TEST(JsonLines, MlflowTakesAnObjectANumber) {
+TEST(JsonLines, MlflowLineIsOneObjectPerValue) {
   MetricsRecord record = some_record();
   record.fields.push_back(
       {MetricGroup::validation, "f1/PER SON", -std::numeric_limits<double>::infinity()});
@@ -56,8 +56,8 @@ std::string mlflow_key_of(const std::string& name) {
   return line.substr(begin, line.find('"', begin) - begin);
 }
 
-// mlflow.utils.validation takes names that are their own posixpath.normpath.
-TEST(JsonLines, MlflowTakesKeysOfAnyFile) {
+// mlflow.utils.validation accepts only names that equal their posixpath.normpath.
+TEST(JsonLines, MlflowKeysAreValidForAnyFile) {
   EXPECT_EQ(mlflow_key_of("loss:/data/a.txt"), "validation/loss_/data/a.txt");
   EXPECT_EQ(mlflow_key_of("loss:../b//c/./a.txt"), "validation/loss_../b/c/_/a.txt");
   EXPECT_EQ(mlflow_key_of("loss:b/../a.txt/"), "validation/loss_b/__/a.txt");

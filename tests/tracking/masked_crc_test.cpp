@@ -7,8 +7,8 @@
 namespace longspan::masked_crc_test {
 namespace {
 
-// The vectors of RFC 3720, appendix B.4.
-TEST(MaskedCrc, IsThatOfTheStandard) {
+// Vectors: RFC 3720, appendix B.4.
+TEST(MaskedCrc, MatchesRfc3720Vectors) {
   EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aaU);
   EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43U);
   std::string up;
@@ -19,8 +19,8 @@ TEST(MaskedCrc, IsThatOfTheStandard) {
   EXPECT_EQ(crc32c(""), 0U);
 }
 
-TEST(MaskedCrc, IsTurnedAndMoved) {
-  // 0xe3069283 turned right by 15 bits is 0x2507c60d.
+TEST(MaskedCrc, RotatesAndAddsConstant) {
+  // 0xe3069283 rotated right by 15 bits is 0x2507c60d.
   EXPECT_EQ(masked_crc32c("123456789"), 0x2507c60dU + 0xa282ead8U);
   EXPECT_NE(masked_crc32c("12345678"), masked_crc32c("123456789"));
 }

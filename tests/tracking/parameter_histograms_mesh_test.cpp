@@ -1,4 +1,4 @@
-// Histograms do not know the layout.
+// Histograms are independent of the layout.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -20,7 +20,7 @@ struct Weights {
     scope.child("c").bias(9);
     scope.child("d").bias(10, 0);
     parameters.allocate(Random(7));
-    // Gradients as reduced: of each element three times its weight and a bit.
+    // Reduced gradients: three times the weight plus 0.125.
     for (const auto& each : parameters.trained()) {
       const auto weights = each->shard_master.span<double>();
       const auto gradients = each->shard_gradient.span<double>();
@@ -37,9 +37,9 @@ std::map<std::string, Histogram> by_name(const std::vector<NamedHistogram>& all)
 }
 
 void expect_same(const std::map<std::string, Histogram>& found,
-                 const std::map<std::string, Histogram>& wanted) {
-  ASSERT_EQ(found.size(), wanted.size());
-  for (const auto& [name, histogram] : wanted) {
+                 const std::map<std::string, Histogram>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (const auto& [name, histogram] : expected) {
     ASSERT_TRUE(found.contains(name)) << name;
     const Histogram& other = found.at(name);
     EXPECT_EQ(other.counts, histogram.counts) << name;
@@ -50,12 +50,12 @@ void expect_same(const std::map<std::string, Histogram>& found,
   }
 }
 
-TEST(ParameterHistograms, AreThoseOfOneProcessOnEveryLayout) {
-  const Weights whole(ProcessMesh(), 0);
+TEST(ParameterHistograms, MatchesOneProcessOnEveryLayout) {
+  const Weights full(ProcessMesh(), 0);
   const auto weights =
-      by_name(all_reduce_histograms(own_weight_histograms(whole.parameters), Communicator()));
+      by_name(all_reduce_histograms(own_weight_histograms(full.parameters), Communicator()));
   const auto gradients =
-      by_name(all_reduce_histograms(own_gradient_histograms(whole.parameters, 8), Communicator()));
+      by_name(all_reduce_histograms(own_gradient_histograms(full.parameters, 8), Communicator()));
   ASSERT_EQ(weights.at("weights/a/weight").count(), 13 * 7);
   ASSERT_EQ(gradients.at("gradients/c/bias").count(), 9);
   EXPECT_EQ(gradients.at("gradients/c/bias").largest, 0.125 / 8);

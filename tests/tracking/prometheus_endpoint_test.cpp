@@ -15,7 +15,7 @@
 namespace longspan::prometheus_endpoint_test {
 namespace {
 
-// A socket that a test holds.
+// A TCP socket of the test.
 class Socket {
  public:
   Socket() : file_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
@@ -23,18 +23,18 @@ class Socket {
   Socket& operator=(const Socket&) = delete;
   ~Socket() { ::close(file_); }
 
-  // At a free port, which is returned.
+  // Listens at a free port. Returns the port.
   std::int64_t listen() const {
-    sockaddr_in place = loopback(0);
-    EXPECT_EQ(::bind(file_, reinterpret_cast<sockaddr*>(&place), sizeof place), 0);
+    sockaddr_in address = loopback(0);
+    EXPECT_EQ(::bind(file_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     EXPECT_EQ(::listen(file_, 1), 0);
-    socklen_t size = sizeof place;
-    EXPECT_EQ(::getsockname(file_, reinterpret_cast<sockaddr*>(&place), &size), 0);
-    return ntohs(place.sin_port);
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::getsockname(file_, reinterpret_cast<sockaddr*>(&address), &size), 0);
+    return ntohs(address.sin_port);
   }
   bool connect(std::int64_t port) const {
-    const sockaddr_in place = loopback(port);
-    return ::connect(file_, reinterpret_cast<const sockaddr*>(&place), sizeof place) == 0;
+    const sockaddr_in address = loopback(port);
+    return ::connect(file_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   }
   void send(const std::string& text) const {
     EXPECT_EQ(::send(file_, text.data(), text.size(), MSG_NOSIGNAL), std::ssize(text));
@@ -49,11 +49,11 @@ class Socket {
 
  private:
   static sockaddr_in loopback(std::int64_t port) {
-    sockaddr_in place{};
-    place.sin_family = AF_INET;
-    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    place.sin_port = htons(static_cast<std::uint16_t>(port));
-    return place;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    return address;
   }
   int file_;
 };
@@ -67,7 +67,7 @@ std::string fetch(std::int64_t port) {
   return socket.receive_all();
 }
 
-TEST(PrometheusEndpoint, NamesAreThoseOfPrometheus) {
+TEST(PrometheusEndpoint, GaugeNamesAreValidInPrometheus) {
   EXPECT_EQ(gauge_name("loss").name, "longspan_loss");
   EXPECT_EQ(gauge_name("loss").of, "");
   EXPECT_EQ(gauge_name("validation_loss:texts/a.txt").name, "longspan_validation_loss");
@@ -76,14 +76,14 @@ TEST(PrometheusEndpoint, NamesAreThoseOfPrometheus) {
   EXPECT_EQ(gauge_name("a-b c").name, "longspan_a_b_c");
 }
 
-TEST(PrometheusEndpoint, TellsTheNewestNumbers) {
+TEST(PrometheusEndpoint, ServesNewestValues) {
   const std::int64_t port = free_port();
   PrometheusEndpoint endpoint("127.0.0.1", port);
   EXPECT_EQ(fetch(port).find("longspan_"), std::string::npos);
   endpoint.begin({"0123abcd", 40, "", {}, 4000});
-  const std::string begun = fetch(port);
-  EXPECT_NE(begun.find("longspan_step{run=\"0123abcd\"} 40"), std::string::npos) << begun;
-  EXPECT_NE(begun.find("longspan_tokens_total{run=\"0123abcd\"} 4000"), std::string::npos) << begun;
+  const std::string first = fetch(port);
+  EXPECT_NE(first.find("longspan_step{run=\"0123abcd\"} 40"), std::string::npos) << first;
+  EXPECT_NE(first.find("longspan_tokens_total{run=\"0123abcd\"} 4000"), std::string::npos) << first;
   for (const std::int64_t step : {50, 60})
     endpoint.write({.step = step,
                     .time = 1,
@@ -99,7 +99,7 @@ TEST(PrometheusEndpoint, TellsTheNewestNumbers) {
   EXPECT_NE(found.find("name=\"a.txt\""), std::string::npos) << found;
 }
 
-TEST(PrometheusEndpoint, APortInUseIsSaid) {
+TEST(PrometheusEndpoint, ReportsPortInUse) {
   const Socket other;
   const std::int64_t port = other.listen();
   try {
@@ -112,7 +112,7 @@ TEST(PrometheusEndpoint, APortInUseIsSaid) {
   }
 }
 
-TEST(PrometheusEndpoint, AnAddressOfAnotherMachineIsSaid) {
+TEST(PrometheusEndpoint, RejectsAddressesThatAreNotLocal) {
   EXPECT_THROW(PrometheusEndpoint("192.0.2.1", free_port()), ConfigurationError);
   EXPECT_THROW(PrometheusEndpoint("no address", free_port()), ConfigurationError);
 }
@@ -123,13 +123,13 @@ void expect_quick_end(std::unique_ptr<PrometheusEndpoint> endpoint) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(1500));
 }
 
-TEST(PrometheusEndpoint, EndsAtOnce) {
+TEST(PrometheusEndpoint, StopsImmediately) {
   for (const char* const address : {"127.0.0.1", "0.0.0.0"})
     expect_quick_end(std::make_unique<PrometheusEndpoint>(address, free_port()));
 }
 
-// Who connects and says nothing does not hold the end of a run.
-TEST(PrometheusEndpoint, EndsWhileSomeoneIsConnected) {
+// A client that connects without a request does not delay the end of a run.
+TEST(PrometheusEndpoint, StopsWhileClientsAreConnected) {
   const std::int64_t port = free_port();
   auto endpoint = std::make_unique<PrometheusEndpoint>("127.0.0.1", port);
   EXPECT_NE(fetch(port), "");
@@ -142,8 +142,8 @@ TEST(PrometheusEndpoint, EndsWhileSomeoneIsConnected) {
   EXPECT_EQ(fetch(port), "");
 }
 
-// Of all threads but this one.
-TEST(PrometheusEndpoint, ItsThreadsHearNoSignals) {
+// Checks all threads except the main thread.
+TEST(PrometheusEndpoint, ThreadsBlockSignals) {
   const PrometheusEndpoint endpoint("127.0.0.1", free_port());
   int threads = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) {

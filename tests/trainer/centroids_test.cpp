@@ -1,4 +1,4 @@
-// Centroids of routing attention, which no gradient moves, through steps and checkpoints.
+// Centroids of routing attention, which have no gradient, through steps and checkpoints.
 #include <cmath>
 
 #include "framework/trainer/trainer.h"
@@ -38,7 +38,7 @@ testing::Values centroids_of(const Trainer& trainer) {
   return {};
 }
 
-TEST(Centroids, AreInACheckpointAndTrainingGoesOnWithThem) {
+TEST(EmaCentroids, AreRestoredFromCheckpoint) {
   const testing::TemporaryDirectory directory;
   Trainer trainer = make_trainer();
   const testing::Values first = centroids_of(trainer);
@@ -57,7 +57,7 @@ TEST(Centroids, AreInACheckpointAndTrainingGoesOnWithThem) {
   EXPECT_EQ(centroids_of(resumed), centroids_of(trainer));
 }
 
-TEST(Centroids, StayWhereAStepIsSkipped) {
+TEST(EmaCentroids, DoNotChangeInSkippedSteps) {
   Trainer trainer = make_trainer(1e200);
   EXPECT_FALSE(trainer.step(batch_of(0)).skipped);
   const testing::Values before = centroids_of(trainer);
@@ -65,7 +65,7 @@ TEST(Centroids, StayWhereAStepIsSkipped) {
   EXPECT_EQ(centroids_of(trainer), before);
 }
 
-TEST(Centroids, AreNotMovedByAStepThatIsOnlyTried) {
+TEST(EmaCentroids, DoNotChangeInProbeSteps) {
   Trainer trainer = make_trainer();
   trainer.step(batch_of(0));
   Trainer other = make_trainer();

@@ -1,4 +1,4 @@
-// What the trainer does with gradients that f16 cannot hold, on one rank or on several.
+// Training with gradients that overflow f16, on one rank or several.
 #include <limits>
 
 #include "framework/kernels/elementwise.h"
@@ -21,11 +21,11 @@ enum class Fault { none, gradient, loss };
 
 using FaultAt = std::function<Fault(int pass)>;
 
-// What a vocabulary readout gives, but that in the passes that `fault` says the losses or their
-// gradients are infinite on this rank.
-class FaultyReadout : public OutputHead {
+// A language-model head whose losses or gradients are infinite on this rank in the passes that
+// `fault` selects.
+class FaultyHead : public OutputHead {
  public:
-  FaultyReadout(std::unique_ptr<OutputHead> sound, FaultAt fault)
+  FaultyHead(std::unique_ptr<OutputHead> sound, FaultAt fault)
       : sound_(std::move(sound)), fault_(std::move(fault)) {}
 
   std::vector<LossTerm> losses(const BackboneOutput& states,
@@ -62,7 +62,7 @@ class FaultyReadout : public OutputHead {
   mutable int passes_ = 0;
 };
 
-// Predicts the next token from the last alone.
+// Predicts the next token from the last one alone.
 std::unique_ptr<Model> faulty_model(DType compute, const ProcessMesh& mesh, FaultAt fault) {
   return std::make_unique<Model>(
       ModelBuildOptions{.vocabulary = testing::vocabulary,
@@ -72,7 +72,7 @@ std::unique_ptr<Model> faulty_model(DType compute, const ProcessMesh& mesh, Faul
                         .random = Random(1)},
       testing::embedding_body({.width = width, .initial = Initializer::normal(0.5)}),
       [&](const Scope& scope, const Backbone& body, const ModelBuildOptions& setting) {
-        return std::make_unique<FaultyReadout>(lm_head()(scope, body, setting), std::move(fault));
+        return std::make_unique<FaultyHead>(lm_head()(scope, body, setting), std::move(fault));
       });
 }
 
@@ -106,7 +106,7 @@ Values weights_of(const Trainer& trainer) {
 
 const std::vector<MeshShape> layouts = {{}, {.data = 2}, {.data = 4}, {.data = 2, .tensor = 2}};
 
-TEST(LossScaleMesh, AnOverflowOnOneRankSkipsTheStepOnAll) {
+TEST(LossScaleMesh, OverflowOnOneRankSkipsStepOnAllRanks) {
   testing::for_each_layout(layouts, [](const ProcessMesh& mesh) {
     const bool is_last = mesh.world.rank() == mesh.world.size() - 1;
     Trainer trainer = make_trainer(
@@ -128,7 +128,7 @@ TEST(LossScaleMesh, AnOverflowOnOneRankSkipsTheStepOnAll) {
   });
 }
 
-TEST(LossScaleMesh, ASkippedStepAdvancesNeitherAdamNorTheSchedule) {
+TEST(LossScaleMesh, SkippedStepDoesNotAdvanceAdamOrSchedule) {
   testing::for_each_layout({{}, {.data = 2}}, [](const ProcessMesh& mesh) {
     TrainingOptions options;
     options.schedule = ScheduleKind::linear;
@@ -144,12 +144,12 @@ TEST(LossScaleMesh, ASkippedStepAdvancesNeitherAdamNorTheSchedule) {
         if (fault_at < 0 ? step != 2 : true) trainer.step(batch_of(step, mesh));
       return weights_of(trainer);
     };
-    // The third batch is skipped, or was never there.
+    // Skipping the third batch equals omitting it.
     EXPECT_EQ(train(2), train(-1));
   });
 }
 
-TEST(LossScaleMesh, AScaleThatIsTooLargeIsNotDivergence) {
+TEST(LossScaleMesh, TooLargeScaleIsNotDivergence) {
   testing::for_each_layout({{}, {.data = 2}}, [](const ProcessMesh& mesh) {
     TrainingOptions options;
     options.consecutive_skips = 2;
@@ -174,7 +174,7 @@ std::string divergence(Trainer& trainer, const ProcessMesh& mesh) {
   return "";
 }
 
-TEST(LossScaleMesh, AnOverflowAtScaleOneDiverges) {
+TEST(LossScaleMesh, OverflowAtScaleOneDiverges) {
   testing::for_each_layout({{}, {.data = 2}}, [](const ProcessMesh& mesh) {
     TrainingOptions options;
     options.consecutive_skips = 3;
@@ -182,21 +182,21 @@ TEST(LossScaleMesh, AnOverflowAtScaleOneDiverges) {
       return make_trainer(
           mesh, DType::f16, {.initial = 4, .hysteresis = 1}, [=](int) { return fault; }, options);
     };
-    // Steps 1 and 2 halve the scale to 1, and 3 to 5 overflow there.
+    // Steps 1 and 2 halve the scale to 1; steps 3 to 5 overflow at scale 1.
     Trainer overflowing = trainer(Fault::gradient);
     const std::string overflow = divergence(overflowing, mesh);
     EXPECT_TRUE(
         overflow.starts_with("training diverged: 3 consecutive steps had gradients that "
                              "overflow float16 at loss scale 1; the last is step 5 (loss"))
         << overflow;
-    // A loss that is not finite is not the scale's doing.
+    // A non-finite loss does not depend on the scale.
     Trainer lost = trainer(Fault::loss);
     const std::string loss = divergence(lost, mesh);
     EXPECT_NE(loss.find("the last is step 3 (loss inf"), std::string::npos) << loss;
   });
 }
 
-TEST(LossScaleMesh, OnlyF16HasOne) {
+TEST(LossScaleMesh, OnlyF16UsesLossScale) {
   Trainer trainer = make_trainer(
       {}, DType::bf16, {}, [](int pass) { return pass ? Fault::gradient : Fault::none; });
   EXPECT_FALSE(trainer.step(batch_of(0, {})).loss_scale.has_value());

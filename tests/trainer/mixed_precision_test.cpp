@@ -1,4 +1,4 @@
-// Whole training runs in the narrow types against the same run in f32.
+// Training runs in narrow types, compared with the same run in f32.
 #include <cmath>
 
 #include "framework/trainer/trainer.h"
@@ -11,7 +11,7 @@ constexpr std::int64_t streams = 4;
 constexpr std::int64_t segment = 12;
 constexpr int steps = 60;
 
-// Ids that follow a rule, which a model can learn, with some that do not.
+// Ids that follow a learnable rule, with random exceptions.
 Tensor text_of(int step) {
   const Tensor text = testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step));
   std::int64_t* const ids = text.data<std::int64_t>();
@@ -39,7 +39,7 @@ Trained train(DType compute) {
   TrainingOptions training;
   training.learning_rate = 0.01;
   training.steps = steps;
-  // Grows while it trains.
+  // The loss scale grows during the run.
   Trainer trainer(make_transformer_xl(options, setting),
                   training,
                   Random(1),
@@ -54,7 +54,7 @@ Trained train(DType compute) {
   return result;
 }
 
-TEST(MixedPrecision, TrainsToTheLossOfFloat32) {
+TEST(MixedPrecision, LossMatchesFloat32) {
   const Trained wide = train(DType::f32);
   EXPECT_LT(wide.last_losses, 0.6 * wide.first_loss) << "it learns";
   EXPECT_EQ(wide.skipped, 0);
@@ -66,7 +66,7 @@ TEST(MixedPrecision, TrainsToTheLossOfFloat32) {
   EXPECT_EQ(bf16.skipped, 0);
 }
 
-TEST(MixedPrecision, StreamsRememberASegmentWhoseGradientsOverflowed) {
+TEST(MixedPrecision, SkippedStepStillUpdatesMemory) {
   TransformerXlOptions options;
   options.common = testing::tiny_options();
   options.memory = 6;
@@ -82,8 +82,8 @@ TEST(MixedPrecision, StreamsRememberASegmentWhoseGradientsOverflowed) {
   EXPECT_EQ(trainer.recurrent_state_length(), 6);
 }
 
-// Without a loss scale the gradients of so many tokens are below what f16 can hold.
-TEST(MixedPrecision, TheLossScaleSavesGradientsFromUnderflow) {
+// Without a loss scale gradients underflow f16 at this number of tokens.
+TEST(MixedPrecision, LossScalePreventsUnderflow) {
   const auto first_norm = [](double scale, DType compute) {
     TransformerXlOptions options;
     options.common = testing::tiny_options();
@@ -94,13 +94,13 @@ TEST(MixedPrecision, TheLossScaleSavesGradientsFromUnderflow) {
                     Random(1),
                     {.compute = compute, .loss_scale = {.initial = scale}});
     Batch batch = batch_of(0);
-    // As if this were a small part of a very large batch.
+    // Simulates a small part of a very large batch.
     batch.counts["tokens"] = 1 << 22;
     return trainer.step(batch).gradient_norm;
   };
-  const double wanted = first_norm(1, DType::f32);
-  EXPECT_NEAR(first_norm(1 << 24, DType::f16), wanted, 0.01 * wanted);
-  EXPECT_GT(std::abs(first_norm(1, DType::f16) - wanted), 0.1 * wanted) << "rounding alone";
+  const double expected = first_norm(1, DType::f32);
+  EXPECT_NEAR(first_norm(1 << 24, DType::f16), expected, 0.01 * expected);
+  EXPECT_GT(std::abs(first_norm(1, DType::f16) - expected), 0.1 * expected) << "rounding alone";
 }
 
 }  // namespace

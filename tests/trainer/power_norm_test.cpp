@@ -1,4 +1,4 @@
-// The statistics of power norms, which no gradient moves, through steps and checkpoints.
+// Statistics of power norms, which have no gradient, through steps and checkpoints.
 #include "framework/nn/power_statistics.h"
 #include "framework/trainer/trainer.h"
 #include "tests/models/model_testing.h"
@@ -15,7 +15,7 @@ Batch batch_of(int step) {
       testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step)));
 }
 
-// The first two steps are of the warm-up.
+// The first two steps are warm-up.
 Trainer make_trainer(double learning_rate = 0.1) {
   DecoderOptions options;
   options.common = testing::tiny_options(NormPosition::pre);
@@ -37,11 +37,11 @@ testing::Values statistics_of(const Trainer& trainer) {
   return all;
 }
 
-TEST(PowerNorm, StatisticsAreInACheckpointAndTrainingGoesOnWithThem) {
+TEST(PowerStatistics, AreRestoredFromCheckpoint) {
   const testing::TemporaryDirectory directory;
   Trainer trainer = make_trainer();
   const testing::Values first = statistics_of(trainer);
-  EXPECT_EQ(first.size(), 5u * 2 * 8);  // two norms a layer, and that on top
+  EXPECT_EQ(first.size(), 5u * 2 * 8);  // two norms per layer and the final norm
   for (int step = 0; step < 3; ++step) trainer.step(batch_of(step));
   EXPECT_NE(statistics_of(trainer), first);
   TrainingState state;
@@ -57,7 +57,7 @@ TEST(PowerNorm, StatisticsAreInACheckpointAndTrainingGoesOnWithThem) {
   EXPECT_EQ(statistics_of(resumed), statistics_of(trainer));
 }
 
-TEST(PowerNorm, StatisticsStayWhereAStepIsSkipped) {
+TEST(PowerStatistics, DoNotChangeInSkippedSteps) {
   Trainer trainer = make_trainer(1e200);
   EXPECT_FALSE(trainer.step(batch_of(0)).skipped);
   const testing::Values before = statistics_of(trainer);
@@ -65,7 +65,7 @@ TEST(PowerNorm, StatisticsStayWhereAStepIsSkipped) {
   EXPECT_EQ(statistics_of(trainer), before);
 }
 
-TEST(PowerNorm, StatisticsAreNotMovedByAStepThatIsOnlyTried) {
+TEST(PowerStatistics, DoNotChangeInProbeSteps) {
   Trainer trainer = make_trainer(), other = make_trainer();
   trainer.step(batch_of(0));
   other.step(batch_of(0));

@@ -1,4 +1,4 @@
-// What a step leaves behind that had no finite loss.
+// State after steps without a finite loss.
 #include <cmath>
 #include <filesystem>
 #include <limits>
@@ -19,7 +19,7 @@ Batch batch_of(int step) {
       testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step)));
 }
 
-// With `learning_rate` the first update leaves weights that give no loss.
+// With the rate `ruinous` the first update leaves weights without a finite loss.
 Trainer make_trainer(double learning_rate) {
   TransformerXlOptions options;
   options.common = testing::tiny_options();
@@ -44,7 +44,7 @@ std::map<std::string, testing::Values> tensors_of(const Trainer& trainer) {
   return all;
 }
 
-TEST(SkippedSteps, LeaveWeightsOptimizerAndMemoryAsTheyWere) {
+TEST(SkippedSteps, DoNotChangeWeightsOptimizerOrMemory) {
   Trainer trainer = make_trainer(ruinous);
   EXPECT_TRUE(std::isfinite(trainer.step(batch_of(0)).loss));
   const auto before = tensors_of(trainer);
@@ -57,7 +57,7 @@ TEST(SkippedSteps, LeaveWeightsOptimizerAndMemoryAsTheyWere) {
   EXPECT_EQ(trainer.steps(), 2);
 }
 
-TEST(SkippedSteps, AreCountedThroughACheckpoint) {
+TEST(SkippedSteps, CountIsRestoredFromCheckpoint) {
   const testing::TemporaryDirectory directory;
   Trainer trainer = make_trainer(ruinous);
   for (int step = 0; step < 3; ++step) trainer.step(batch_of(step));
@@ -72,7 +72,7 @@ TEST(SkippedSteps, AreCountedThroughACheckpoint) {
   EXPECT_THROW(resumed.step(batch_of(3)), DivergedError);
 }
 
-TEST(SkippedSteps, TheLossIsToldBeforeTheRunIsGivenUp) {
+TEST(SkippedSteps, ReportLossBeforeDivergenceError) {
   Trainer trainer = make_trainer(ruinous);
   std::vector<double> losses;
   StepRequest request;
@@ -84,17 +84,17 @@ TEST(SkippedSteps, TheLossIsToldBeforeTheRunIsGivenUp) {
   for (std::size_t step = 1; step < 4; ++step) EXPECT_FALSE(std::isfinite(losses[step]));
 }
 
-TEST(AStepThatIsTried, FindsWhatTheStepWouldAndChangesNothing) {
+TEST(ProbeStep, MatchesStepWithoutSideEffects) {
   Trainer trainer = make_trainer(0.1);
   trainer.step(batch_of(0));
   const auto before = tensors_of(trainer);
-  const StepResult tried = trainer.probe_step(batch_of(1));
-  EXPECT_TRUE(tried.can_continue());
+  const StepResult probed = trainer.probe_step(batch_of(1));
+  EXPECT_TRUE(probed.can_continue());
   EXPECT_EQ(tensors_of(trainer), before);
   EXPECT_EQ(trainer.steps(), 1);
   const StepResult result = trainer.step(batch_of(1));
-  EXPECT_EQ(result.loss, tried.loss);
-  EXPECT_EQ(result.gradient_norm, tried.gradient_norm);
+  EXPECT_EQ(result.loss, probed.loss);
+  EXPECT_EQ(result.gradient_norm, probed.gradient_norm);
   Trainer ruined = make_trainer(ruinous);
   ruined.step(batch_of(0));
   EXPECT_FALSE(ruined.probe_step(batch_of(0)).can_continue());

@@ -1,4 +1,4 @@
-// A loss of several terms: each is divided by what it counts over all ranks, then weighted.
+// Losses with several terms: each is divided by its count over all ranks, then weighted.
 #include <gmock/gmock.h>
 
 #include "framework/modeling/lm_head.h"
@@ -17,7 +17,7 @@ constexpr std::int64_t segment = 6;
 constexpr double rounding = 1e-12;
 constexpr double weights[] = {0.75, 3.5};
 
-// The next tokens, and with a matrix of its own those that are marked.
+// Next-token losses, and losses of marked tokens with a separate matrix.
 class TwoTerms : public OutputHead {
  public:
   TwoTerms(const Scope& scope, const Backbone& body, const ModelBuildOptions& setting)
@@ -59,8 +59,8 @@ std::unique_ptr<Model> make_model(const ProcessMesh& mesh) {
       });
 }
 
-// Row r has no target in its first r columns, and of 4 rows the first two have 6 and 1 marked ones:
-// data ranks count unlike, and some nothing.
+// Row r has no target in its first r columns. Rows 0 and 1 of 4 have 6 and 1 marked tokens: counts
+// differ between data ranks, and some are 0.
 Batch batch_of(const StreamRange& rows) {
   Batch batch = testing::batch_of_rows(testing::random_ids(streams, segment + 1, 1), rows);
   batch.fields["marked"] = testing::random_ids(streams, segment, 2).slice(rows.begin, rows.end);
@@ -74,21 +74,21 @@ Batch batch_of(const StreamRange& rows) {
     std::ranges::fill(of_row("marked").subspan(static_cast<std::size_t>(marked[global])),
                       ignored_target);
   }
-  const auto wanted = [&](const char* name) {
+  const auto counted = [&](const char* name) {
     return std::ranges::count_if(batch.field(name).span<std::int64_t>(),
                                  [](std::int64_t id) { return id != ignored_target; });
   };
-  batch.counts = {{"tokens", wanted("targets")}, {"marked", wanted("marked")}};
+  batch.counts = {{"tokens", counted("targets")}, {"marked", counted("marked")}};
   return batch;
 }
 
-// What the terms of the whole batch are on one process, added up by hand.
+// Terms of the full batch on one process, summed manually.
 struct Expected {
   double means[2] = {};
-  std::vector<Values> gradients = {};  // one a parameter
+  std::vector<Values> gradients = {};  // one per parameter
 };
 
-Expected expected() {
+Expected compute_expected() {
   const auto model = make_model({});
   const Batch batch = batch_of({.begin = 0, .end = streams});
   const double counts[] = {18, 7};
@@ -105,7 +105,7 @@ Expected expected() {
       if (term == 0)
         result.gradients.emplace_back(static_cast<std::size_t>(parameter->shape.elements()));
       Values& all = result.gradients[i++];
-      // A matrix that this term does not read has none.
+      // A matrix that this term does not read has no gradient.
       if (!parameter->variable.gradient().defined()) continue;
       const Values gradient = values_of(parameter->gradient);
       for (std::size_t k = 0; k < all.size(); ++k)
@@ -115,14 +115,14 @@ Expected expected() {
   return result;
 }
 
-void expect_step(const Expected& wanted, const ProcessMesh& mesh, std::int64_t accumulation) {
+void expect_step(const Expected& expected, const ProcessMesh& mesh, std::int64_t accumulation) {
   TrainingOptions options;
   options.clip_norm = 0;
   options.accumulation = accumulation;
   Trainer trainer(make_model(mesh), options, Random(1));
   const Batch batch = batch_of(
       streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.global_batch_size"));
-  const double total = weights[0] * wanted.means[0] + weights[1] * wanted.means[1];
+  const double total = weights[0] * expected.means[0] + weights[1] * expected.means[1];
   EXPECT_NEAR(trainer.probe_step(batch).loss, total, rounding);
   const StepResult found = trainer.step(batch);
   EXPECT_NEAR(found.loss, total, rounding);
@@ -131,19 +131,19 @@ void expect_step(const Expected& wanted, const ProcessMesh& mesh, std::int64_t a
   EXPECT_EQ(found.terms[0].name, "loss");
   EXPECT_EQ(found.terms[1].name, "marked");
   for (std::size_t term = 0; term < 2; ++term)
-    EXPECT_NEAR(found.terms[term].loss, wanted.means[term], rounding);
+    EXPECT_NEAR(found.terms[term].loss, expected.means[term], rounding);
   const auto& parameters = trainer.model().parameters().all();
-  ASSERT_EQ(parameters.size(), wanted.gradients.size());
+  ASSERT_EQ(parameters.size(), expected.gradients.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     SCOPED_TRACE(parameters[i]->name);
     testing::expect_close(values_of(parameters[i]->shard_gradient),
-                          testing::piece_of(wanted.gradients[i], *parameters[i]),
+                          testing::piece_of(expected.gradients[i], *parameters[i]),
                           rounding);
   }
 }
 
-TEST(Terms, AddUpInLossAndGradientHoweverUnlikeTheRanksCount) {
-  const Expected wanted = expected();
+TEST(LossTerm, SumMatchesOneProcessWithUnequalCounts) {
+  const Expected expected = compute_expected();
   testing::for_each_layout(
       {{},
        {.data = 2},
@@ -157,12 +157,12 @@ TEST(Terms, AddUpInLossAndGradientHoweverUnlikeTheRanksCount) {
           if (streams / mesh.data.size() % accumulation != 0) continue;
           SCOPED_TRACE(
               fmt::format("{}, in {} parts", testing::to_string(mesh.shape), accumulation));
-          expect_step(wanted, mesh, accumulation);
+          expect_step(expected, mesh, accumulation);
         }
       });
 }
 
-TEST(Terms, OfWhichNothingIsCountedAnywhereAreZero) {
+TEST(LossTerm, IsZeroWithoutCountedTargets) {
   testing::for_each_layout({{}, {.data = 2}}, [](const ProcessMesh& mesh) {
     Trainer trainer(make_model(mesh), {}, Random(1));
     Batch batch = batch_of(
@@ -176,7 +176,7 @@ TEST(Terms, OfWhichNothingIsCountedAnywhereAreZero) {
   });
 }
 
-TEST(Terms, WhoseCountTheBatchLacksAreRefusedByName) {
+TEST(LossTerm, RejectsBatchWithoutItsCount) {
   testing::for_each_layout({{}, {.data = 2}}, [](const ProcessMesh& mesh) {
     Trainer trainer(make_model(mesh), {}, Random(1));
     Batch batch = batch_of(

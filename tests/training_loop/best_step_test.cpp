@@ -11,29 +11,29 @@ Measurement measured(double loss, double bleu) {
   return {.metric_values = {{"loss", loss, ""}, {"bleu", bleu, ""}, {"f1/noun", 3, ""}}};
 }
 
-TEST(BestStep, IsTheLeastLossOrTheMostOfWhatIsGood) {
-  BestTracker least({"loss", false}), most({"bleu"});
-  EXPECT_TRUE(least.add(1, measured(3, 10)));
-  EXPECT_TRUE(most.add(1, measured(3, 10)));
-  EXPECT_TRUE(least.add(2, measured(2, 10)));
-  EXPECT_FALSE(most.add(2, measured(2, 10)));  // no better than the first
-  EXPECT_FALSE(least.add(3, measured(2.5, 11)));
-  EXPECT_TRUE(most.add(3, measured(2.5, 11)));
-  EXPECT_EQ(least.best(), (BestStep{"loss", 2, 2}));
-  EXPECT_EQ(most.best(), (BestStep{"bleu", 3, 11}));
+TEST(BestTracker, MinimizesLossAndMaximizesScores) {
+  BestTracker min_loss({"loss", false}), max_bleu({"bleu"});
+  EXPECT_TRUE(min_loss.add(1, measured(3, 10)));
+  EXPECT_TRUE(max_bleu.add(1, measured(3, 10)));
+  EXPECT_TRUE(min_loss.add(2, measured(2, 10)));
+  EXPECT_FALSE(max_bleu.add(2, measured(2, 10)));  // equal to the first
+  EXPECT_FALSE(min_loss.add(3, measured(2.5, 11)));
+  EXPECT_TRUE(max_bleu.add(3, measured(2.5, 11)));
+  EXPECT_EQ(min_loss.best(), (BestStep{"loss", 2, 2}));
+  EXPECT_EQ(max_bleu.best(), (BestStep{"bleu", 3, 11}));
 }
 
-TEST(BestStep, IsNeverOneWithoutANumber) {
+TEST(BestTracker, IgnoresNonFiniteAndMissingMetrics) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   BestTracker best({"loss", false});
   EXPECT_FALSE(best.add(1, measured(std::numeric_limits<double>::quiet_NaN(), 1)));
   EXPECT_FALSE(best.add(2, measured(-infinity, 1)));
   EXPECT_FALSE(best.best());
-  BestTracker decoded({"bleu"});  // of weights without a loss nothing is decoded
+  BestTracker decoded({"bleu"});  // no decoding without a finite loss
   EXPECT_FALSE(decoded.add(1, {.metric_values = {{"loss", infinity, ""}}}));
 }
 
-TEST(BestStep, IsTheOneBeforeWhereItsStateIsNotSaved) {
+TEST(BestTracker, WithdrawRestoresPreviousBest) {
   BestTracker best({"loss", false});
   best.add(1, measured(3, 1));
   best.add(5, measured(2, 1));
@@ -43,7 +43,7 @@ TEST(BestStep, IsTheOneBeforeWhereItsStateIsNotSaved) {
   EXPECT_EQ(best.best(), (BestStep{"loss", 1, 3}));
 }
 
-TEST(BestStep, GoesThroughACheckpointOfTheSameFigure) {
+TEST(BestTracker, RestoresOnlyTheSameMetric) {
   BestTracker best({"loss", false});
   best.add(5, measured(2.25, 1));
   Scalars scalars;
@@ -57,7 +57,7 @@ TEST(BestStep, GoesThroughACheckpointOfTheSameFigure) {
   EXPECT_FALSE(best_step(Scalars()));
 }
 
-TEST(BestStep, SaysWhichFiguresThereAreWhereItsOwnIsMissing) {
+TEST(BestTracker, ReportsAvailableMetricsIfItsOwnIsMissing) {
   BestTracker best({"span_f1"});
   EXPECT_FALSE(best.add(1, measured(1, 1)));
   EXPECT_EQ(best.missing(measured(1, 1)),

@@ -1,4 +1,4 @@
-// Which checkpoints a run keeps while others are being written.
+// Checkpoints that remain on disk while newer ones are being written.
 #include "framework/training_loop/checkpoint_saver.h"
 
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 namespace longspan::checkpoint_saver_test {
 namespace {
 
-double sound() { return 1.0; }
+double finite_loss() { return 1.0; }
 
-TEST(CheckpointSaver, KeepsTheLastOneThatIsWholeWhileTheNextIsUnderWay) {
+TEST(CheckpointSaver, KeepsLatestCompleteCheckpointDuringAsyncSave) {
   const testing::TemporaryDirectory directory;
   const Communicator one;
   const Log silent;
@@ -20,23 +20,23 @@ TEST(CheckpointSaver, KeepsTheLastOneThatIsWholeWhileTheNextIsUnderWay) {
   options.keep_latest = 1;
   {
     CheckpointSaver saver(options, directory.path(), one, 1, silent);
-    ASSERT_TRUE(saver.save(testing::info_of(1), testing::small_state(), sound));
-    ASSERT_TRUE(saver.save_async(testing::info_of(2), testing::small_state(), sound));
+    ASSERT_TRUE(saver.save(testing::info_of(1), testing::small_state(), finite_loss));
+    ASSERT_TRUE(saver.save_async(testing::info_of(2), testing::small_state(), finite_loss));
     ASSERT_TRUE(saver.confirm(1.0));
-    ASSERT_TRUE(saver.save_async(testing::info_of(3), testing::small_state(), sound));
+    ASSERT_TRUE(saver.save_async(testing::info_of(3), testing::small_state(), finite_loss));
     ASSERT_TRUE(saver.confirm(1.0));
     saver.remove_older();
-  }  // as a run that ends here: the removal is done, step 3 is not
+  }  // the run ends here: step 1 is removed, the save of step 3 is incomplete
   EXPECT_EQ(steps_in(directory.path()), std::vector<std::int64_t>{2});
 }
 
-TEST(CheckpointSaver, GivesUpWhatTheNextStepFindsNoFiniteGradientOf) {
+TEST(CheckpointSaver, DiscardsAsyncSaveOnNonFiniteLoss) {
   const testing::TemporaryDirectory directory;
   const Communicator one;
   const Log silent;
   CheckpointSaver saver({}, directory.path(), one, 1, silent);
-  ASSERT_TRUE(saver.save(testing::info_of(1), testing::small_state(), sound));
-  ASSERT_TRUE(saver.save_async(testing::info_of(2), testing::small_state(), sound));
+  ASSERT_TRUE(saver.save(testing::info_of(1), testing::small_state(), finite_loss));
+  ASSERT_TRUE(saver.save_async(testing::info_of(2), testing::small_state(), finite_loss));
   EXPECT_EQ(saver.step(), 2);
   EXPECT_FALSE(saver.confirm(std::numeric_limits<double>::quiet_NaN()));
   EXPECT_EQ(saver.step(), 1);

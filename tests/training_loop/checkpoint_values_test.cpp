@@ -38,7 +38,7 @@ class CheckpointValues : public ::testing::Test {
   Checkpoint saved() const {
     return Checkpoint::open(save_checkpoint(directory_, info_, state_, {}));
   }
-  // The one problem after a change, without the place, or how many there are.
+  // The only problem after a change, without the path, or the number of problems.
   std::string problem_after(const std::function<void(CheckpointInfo&, TrainingState&)>& change) {
     const CheckpointInfo info = info_;
     const TrainingState state = state_;
@@ -50,9 +50,9 @@ class CheckpointValues : public ::testing::Test {
     EXPECT_EQ(verify_checkpoint(checkpoint.path(), {}, value_problems).size(), 1u);
     EXPECT_TRUE(verify_checkpoint(checkpoint.path()).empty());
     EXPECT_THROW(open_run_checkpoint(checkpoint.path()), DataError);
-    const std::string place = (checkpoint.path() / "manifest.json").string() + ": ";
-    EXPECT_TRUE(problems[0].starts_with(place)) << problems[0];
-    return problems[0].substr(place.size());
+    const std::string prefix = (checkpoint.path() / "manifest.json").string() + ": ";
+    EXPECT_TRUE(problems[0].starts_with(prefix)) << problems[0];
+    return problems[0].substr(prefix.size());
   }
   template <typename T>
   std::string with(const std::string& name, T value) {
@@ -66,7 +66,7 @@ class CheckpointValues : public ::testing::Test {
   TrainingState state_;
 };
 
-TEST_F(CheckpointValues, WhatARunSavesIsTaken) {
+TEST_F(CheckpointValues, AcceptsValuesThatARunSaves) {
   EXPECT_TRUE(value_problems(saved()).empty());
   state_.scalars.set("trainer/num_skipped", 3);
   state_.scalars.set("trainer/consecutive_skips", 2);
@@ -82,7 +82,7 @@ TEST_F(CheckpointValues, WhatARunSavesIsTaken) {
   EXPECT_TRUE(value_problems(saved()).empty());
 }
 
-TEST_F(CheckpointValues, OfWeightsThatAnotherProgramSavedNothingIsAsked) {
+TEST_F(CheckpointValues, DoesNotRequireScalarsInThirdPartyWeights) {
   state_.scalars.values().clear();
   info_.configuration = "";
   EXPECT_TRUE(value_problems(saved()).empty());
@@ -90,7 +90,7 @@ TEST_F(CheckpointValues, OfWeightsThatAnotherProgramSavedNothingIsAsked) {
   EXPECT_EQ(value_problems(saved()).size(), 1u);
 }
 
-TEST_F(CheckpointValues, CountersThatCannotBeAreRefused) {
+TEST_F(CheckpointValues, RejectsCountersOutsideTheirRange) {
   constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
   for (const char* name : {"trainer/steps",
                            "trainer/num_skipped",
@@ -114,7 +114,7 @@ TEST_F(CheckpointValues, CountersThatCannotBeAreRefused) {
   }
 }
 
-TEST_F(CheckpointValues, CountersThatContradictOneAnotherAreRefused) {
+TEST_F(CheckpointValues, RejectsInconsistentCounters) {
   EXPECT_EQ(
       with("optimizer/num_updates", 6),
       "trainer/steps: expected the sum of optimizer/num_updates = 6 and trainer/num_skipped = 0, "
@@ -125,7 +125,7 @@ TEST_F(CheckpointValues, CountersThatContradictOneAnotherAreRefused) {
             "trainer/steps: expected the step of the checkpoint, 9, found 7");
 }
 
-TEST_F(CheckpointValues, LossScalesThatCannotBeAreRefused) {
+TEST_F(CheckpointValues, RejectsInvalidLossScales) {
   for (const double value :
        {0.0, 0.5, -2.0, 3.0, std::numeric_limits<double>::infinity(), std::nan("")})
     EXPECT_NE(problem_after([&](CheckpointInfo&, TrainingState& state) {
@@ -135,10 +135,10 @@ TEST_F(CheckpointValues, LossScalesThatCannotBeAreRefused) {
               }).find("expected a power of two of at least 1"),
               std::string::npos)
         << value;
-  EXPECT_EQ(with("loss_scale/scale", 2.0), "2 problems");  // what belongs to it is missing
+  EXPECT_EQ(with("loss_scale/scale", 2.0), "2 problems");  // its other two scalars are missing
 }
 
-TEST_F(CheckpointValues, TextsAndTensorsThatCannotBeAreRefused) {
+TEST_F(CheckpointValues, RejectsInvalidTextsAndTensors) {
   EXPECT_NE(with(tokenizer_scalar, "").find("not a Longspan tokenizer"), std::string::npos);
   std::string deep(1'000'000, '[');
   EXPECT_NE(with(tokenizer_scalar, deep.c_str()).find("more than 32 deep"), std::string::npos);
@@ -168,7 +168,7 @@ TEST_F(CheckpointValues, TextsAndTensorsThatCannotBeAreRefused) {
             "tensor \"mems/0\": expected [4 streams, rows, width], found [5, 3, 8]");
 }
 
-TEST_F(CheckpointValues, ASearchGoesBackToAStepWithGoodValues) {
+TEST_F(CheckpointValues, SearchFallsBackToStepWithValidValues) {
   save_checkpoint(directory_, info_, state_, {});
   info_.step = 9;
   save_checkpoint(directory_, info_, state_, {});

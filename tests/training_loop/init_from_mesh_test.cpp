@@ -1,4 +1,4 @@
-// Weights that a new run takes from a checkpoint, on any layout.
+// Initialization of a new run from a checkpoint, on every mesh layout.
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -42,33 +42,33 @@ std::unique_ptr<Model> model_of(const Kind& kind, const ProcessMesh& mesh, std::
   return make_decoder(options, setting);
 }
 
-// Every parameter as a whole, of a model of one process.
-std::map<std::string, Values> whole_weights(const Model& model) {
+// Full parameters by name, from a model of one process.
+std::map<std::string, Values> full_weights(const Model& model) {
   std::map<std::string, Values> all;
   for (const auto& parameter : model.parameters().all())
     all[parameter->name] = values_of(parameter->master);
   return all;
 }
 
-// What this rank has of them is what they are there.
-void expect_weights(const Model& model, const std::map<std::string, Values>& wanted) {
+// Checks that this rank's shards equal the corresponding parts of `expected`.
+void expect_weights(const Model& model, const std::map<std::string, Values>& expected) {
   for (const StateTensor& piece : weights_state(model.parameters()).tensors) {
-    const Values& whole = wanted.at(piece.name);
+    const Values& full = expected.at(piece.name);
     const Values found = values_of(piece.tensor.clone());
     const Shape& shape = piece.tensor.shape();
     const std::int64_t width = piece.global_shape.elements() / piece.global_shape[0];
     const std::int64_t count = shape.elements() / shape[0];
     const std::int64_t column = piece.offset.size() > 1 ? piece.offset[1] : 0;
-    ASSERT_EQ(std::ssize(whole), piece.global_shape.elements()) << piece.name;
+    ASSERT_EQ(std::ssize(full), piece.global_shape.elements()) << piece.name;
     for (std::int64_t i = 0; i < shape.elements(); ++i) {
       const std::int64_t at = (piece.offset[0] + i / count) * width + column + i % count;
-      ASSERT_EQ(found[static_cast<std::size_t>(i)], whole[static_cast<std::size_t>(at)])
+      ASSERT_EQ(found[static_cast<std::size_t>(i)], full[static_cast<std::size_t>(at)])
           << piece.name << " " << at;
     }
   }
 }
 
-// The directory of a run that has saved one step on `mesh`; it goes with it.
+// The directory of a run that has saved one step on `mesh`. The destructor removes it.
 class SavedRun {
  public:
   SavedRun(const Kind& kind, const ProcessMesh& mesh) : mesh_(mesh) {
@@ -96,15 +96,15 @@ class SavedRun {
   fs::path path_;
 };
 
-// A new model of the kind, begun with the run's weights.
+// A new model of the kind, initialized with the run's weights.
 std::unique_ptr<Model> started(const Kind& kind,
                                const ProcessMesh& mesh,
                                const SavedRun& saved,
                                StartVocabulary vocabulary = StartVocabulary::same,
-                               const std::vector<std::string>& anew = {}) {
+                               const std::vector<std::string>& fresh = {}) {
   RunConfig settings;
   settings.training.start_from = {
-      .path = saved.path().string(), .vocabulary = vocabulary, .anew = anew, .changed = {}};
+      .path = saved.path().string(), .vocabulary = vocabulary, .anew = fresh, .changed = {}};
   auto model = model_of(kind, mesh, 2);
   init_from({settings, {}, kind.tokenizer, {}, mesh.world, {}}, *model);
   return model;
@@ -113,37 +113,37 @@ std::unique_ptr<Model> started(const Kind& kind,
 const std::vector<MeshShape> layouts = {
     {}, {.data = 2}, {.tensor = 2}, {.data = 2, .tensor = 2}, {.tensor = 2, .sequence = true}};
 
-TEST(StartFrom, TheWeightsAreTheCheckpointsToTheBit) {
+TEST(InitFrom, WeightsEqualCheckpointBitForBit) {
   testing::for_each_layout(layouts, [](const ProcessMesh& mesh) {
     for (const bool tied : {true, false})
       for (const int zero : {0, 2}) {
         const Kind kind = {few, tied, DType::f64, zero};
         const SavedRun saved(kind, mesh);
-        const auto wanted = whole_weights(*model_of(kind, {}, 1));
-        expect_weights(*started(kind, mesh, saved), wanted);
-        expect_weights(*started(kind, mesh, saved, StartVocabulary::grow), wanted);
+        const auto expected = full_weights(*model_of(kind, {}, 1));
+        expect_weights(*started(kind, mesh, saved), expected);
+        expect_weights(*started(kind, mesh, saved, StartVocabulary::grow), expected);
       }
   });
 }
 
-// Rows by character, and the others as the seed draws them.
+// Old rows are matched by character; new rows are drawn from the seed.
 std::map<std::string, Values> grown(const Kind& to) {
-  const auto old = whole_weights(*model_of({few, to.tied}, {}, 1));
-  const auto drawn = whole_weights(*model_of({more, to.tied}, {}, 2));
-  std::map<std::string, Values> wanted = old;
+  const auto old = full_weights(*model_of({few, to.tied}, {}, 1));
+  const auto drawn = full_weights(*model_of({more, to.tied}, {}, 2));
+  std::map<std::string, Values> expected = old;
   for (const char* name : {"embedding/weight", "output/weight"}) {
     if (!old.contains(name)) continue;
-    wanted[name] = drawn.at(name);
+    expected[name] = drawn.at(name);
     const auto width = static_cast<std::ptrdiff_t>(drawn.at(name).size()) / more.vocabulary();
     for (const char32_t letter : std::u32string_view(U"abdfgikmoprs"))
       std::copy_n(old.at(name).begin() + few.id_of(letter) * width,
                   width,
-                  wanted[name].begin() + more.id_of(letter) * width);
+                  expected[name].begin() + more.id_of(letter) * width);
   }
-  return wanted;
+  return expected;
 }
 
-TEST(StartFrom, ALargerVocabularyTakesItsRowsByCharacter) {
+TEST(InitFrom, GrownVocabularyMatchesRowsByCharacter) {
   testing::for_each_layout(layouts, [](const ProcessMesh& mesh) {
     for (const bool tied : {true, false})
       for (const int zero : {0, 2}) {
@@ -154,59 +154,60 @@ TEST(StartFrom, ALargerVocabularyTakesItsRowsByCharacter) {
   });
 }
 
-TEST(StartFrom, MastersOfTheOtherTypeAreConverted) {
+TEST(InitFrom, ConvertsMasterWeightDtype) {
   testing::for_each_layout({{}, {.data = 2}}, [](const ProcessMesh& mesh) {
     const SavedRun saved({few, true}, mesh);
     for (const int zero : {0, 1})
       for (const Tokenizer& tokenizer : {few, more}) {
         const Kind kind = {tokenizer, true, DType::bf16, zero};
-        auto wanted =
-            tokenizer == few ? whole_weights(*model_of({few, true}, {}, 1)) : grown({more, true});
-        for (auto& [name, values] : wanted)
+        auto expected =
+            tokenizer == few ? full_weights(*model_of({few, true}, {}, 1)) : grown({more, true});
+        for (auto& [name, values] : expected)
           for (double& value : values) value = static_cast<float>(value);
         const auto model = started(kind, mesh, saved, StartVocabulary::grow);
-        expect_weights(*model, wanted);
+        expect_weights(*model, expected);
         for (const auto& parameter : model->parameters().all()) {
           if (parameter->compute.dtype() != DType::bf16) continue;
           const Values compute = values_of(parameter->compute);
           for (std::size_t i = 0; i < compute.size(); ++i)
             ASSERT_EQ(compute[i],
                       static_cast<double>(static_cast<float>(
-                          BFloat16(static_cast<float>(wanted.at(parameter->name)[i])))))
+                          BFloat16(static_cast<float>(expected.at(parameter->name)[i])))))
                 << parameter->name;
         }
       }
   });
 }
 
-TEST(StartFrom, WhatIsBegunAnewIsDrawnFromTheSeed) {
+TEST(InitFrom, DrawsListedParametersFromSeed) {
   testing::for_each_layout({{}, {.data = 2, .tensor = 2}}, [](const ProcessMesh& mesh) {
     const SavedRun saved({few, true}, mesh);
     const Kind untied = {few, false};
-    auto wanted = whole_weights(*model_of({few, true}, {}, 1));
-    wanted["output/weight"] = whole_weights(*model_of(untied, {}, 2)).at("output/weight");
-    expect_weights(*started(untied, mesh, saved, StartVocabulary::same, {"output"}), wanted);
-    const std::string sentence =
+    auto expected = full_weights(*model_of({few, true}, {}, 1));
+    expected["output/weight"] = full_weights(*model_of(untied, {}, 2)).at("output/weight");
+    expect_weights(*started(untied, mesh, saved, StartVocabulary::same, {"output"}), expected);
+    const std::string message =
         sentence_of<ConfigurationError>([&] { started(untied, mesh, saved); });
-    EXPECT_NE(sentence.find(" has no output/weight; add them"), std::string::npos) << sentence;
-    // Of another vocabulary nothing is read where nothing of it is taken.
+    EXPECT_NE(message.find(" has no output/weight; add them"), std::string::npos) << message;
+    // A different vocabulary is allowed if no parameter with its rows is read.
     const Kind other = {more, true};
-    auto drawn = whole_weights(*model_of({few, true}, {}, 1));
-    drawn["embedding/weight"] = whole_weights(*model_of(other, {}, 2)).at("embedding/weight");
+    auto drawn = full_weights(*model_of({few, true}, {}, 1));
+    drawn["embedding/weight"] = full_weights(*model_of(other, {}, 2)).at("embedding/weight");
     expect_weights(*started(other, mesh, saved, StartVocabulary::same, {"embedding"}), drawn);
   });
 }
 
-TEST(StartFrom, LayersThatTheModelLacksAreLeftOut) {
+TEST(InitFrom, IgnoresExtraLayersAndRejectsMissingOnes) {
   testing::for_each_layout({{}, {.tensor = 2}}, [](const ProcessMesh& mesh) {
     const SavedRun saved({few, true}, mesh);
     const Kind shallow = {.tokenizer = few, .layers = 1};
-    expect_weights(*started(shallow, mesh, saved), whole_weights(*model_of({few, true}, {}, 1)));
+    expect_weights(*started(shallow, mesh, saved), full_weights(*model_of({few, true}, {}, 1)));
     const Kind deep = {.tokenizer = few, .layers = 3};
     EXPECT_THROW(started(deep, mesh, saved), ConfigurationError);
-    auto wanted = whole_weights(*model_of(deep, {}, 2));
-    for (auto& [name, values] : whole_weights(*model_of({few, true}, {}, 1))) wanted[name] = values;
-    expect_weights(*started(deep, mesh, saved, StartVocabulary::same, {"layers/2"}), wanted);
+    auto expected = full_weights(*model_of(deep, {}, 2));
+    for (auto& [name, values] : full_weights(*model_of({few, true}, {}, 1)))
+      expected[name] = values;
+    expect_weights(*started(deep, mesh, saved, StartVocabulary::same, {"layers/2"}), expected);
   });
 }
 

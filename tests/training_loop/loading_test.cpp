@@ -15,13 +15,13 @@ namespace fs = std::filesystem;
 using testing::small_setting;
 using testing::small_transformer_xl;
 
-class Loading : public ::testing::Test {
+class CheckpointLoading : public ::testing::Test {
  protected:
-  Loading() {
+  CheckpointLoading() {
     std::string name = (fs::temp_directory_path() / "longspan-loading-XXXXXX").string();
     directory_ = ::mkdtemp(name.data());
   }
-  ~Loading() override { fs::remove_all(directory_); }
+  ~CheckpointLoading() override { fs::remove_all(directory_); }
 
   static std::unique_ptr<Model> model(std::uint64_t seed, DType compute = DType::f64) {
     ModelBuildOptions setting = small_setting();
@@ -42,42 +42,42 @@ class Loading : public ::testing::Test {
   fs::path directory_;
 };
 
-TEST_F(Loading, WeightsComeBackToTheBit) {
+TEST_F(CheckpointLoading, RestoresWeightsBitForBit) {
   const auto saved = model(1);
   const auto loaded = model(2);
   load_weights(Checkpoint::open(save(*saved, 5)), loaded->parameters());
   for (const auto& parameter : saved->parameters().all()) {
-    const auto there = loaded->parameters().named(parameter->name).master.span<double>();
-    const auto here = parameter->master.span<double>();
-    EXPECT_TRUE(std::equal(here.begin(), here.end(), there.begin())) << parameter->name;
+    const auto restored = loaded->parameters().named(parameter->name).master.span<double>();
+    const auto original = parameter->master.span<double>();
+    EXPECT_TRUE(std::equal(original.begin(), original.end(), restored.begin())) << parameter->name;
   }
 }
 
-TEST_F(Loading, WeightsOfTheOtherMasterTypeAreConverted) {
+TEST_F(CheckpointLoading, ConvertsMasterWeightDtype) {
   const auto saved = model(1);
   const auto loaded = model(2, DType::bf16);
   load_weights(Checkpoint::open(save(*saved, 5)), loaded->parameters());
   for (const auto& parameter : saved->parameters().all()) {
-    const Parameter& there = loaded->parameters().named(parameter->name);
-    const auto masters = there.master.span<float>();
-    const auto here = parameter->master.span<double>();
-    for (std::size_t i = 0; i < here.size(); ++i)
-      EXPECT_EQ(masters[i], static_cast<float>(here[i])) << parameter->name;
-    // Some small weights are read in float32 even so.
-    if (there.compute.dtype() != DType::bf16) continue;
-    const auto rounded = there.compute.span<BFloat16>();
-    for (std::size_t i = 0; i < here.size(); ++i)
+    const Parameter& restored = loaded->parameters().named(parameter->name);
+    const auto masters = restored.master.span<float>();
+    const auto original = parameter->master.span<double>();
+    for (std::size_t i = 0; i < original.size(); ++i)
+      EXPECT_EQ(masters[i], static_cast<float>(original[i])) << parameter->name;
+    // Some small weights stay in float32.
+    if (restored.compute.dtype() != DType::bf16) continue;
+    const auto rounded = restored.compute.span<BFloat16>();
+    for (std::size_t i = 0; i < original.size(); ++i)
       EXPECT_EQ(rounded[i].bits, BFloat16(masters[i]).bits) << parameter->name;
   }
 }
 
-TEST_F(Loading, AnotherModelsWeightsAreRefused) {
+TEST_F(CheckpointLoading, RejectsWeightsFromADifferentModel) {
   const fs::path step = save(*model(1), 5);
   const auto deeper = make_transformer_xl(small_transformer_xl(3, 4), small_setting());
   EXPECT_THROW(load_weights(Checkpoint::open(step), deeper->parameters()), DataError);
 }
 
-TEST_F(Loading, FindsRunsAndCheckpointsAndConfigurations) {
+TEST_F(CheckpointLoading, LocatesRunsCheckpointsAndConfigurations) {
   const fs::path step = save(*model(1), 5);
   EXPECT_NE(sentence_of<DataError>([&] { locate_run(step); }).find(": no config.yaml in "),
             std::string::npos);
@@ -100,7 +100,7 @@ TEST_F(Loading, FindsRunsAndCheckpointsAndConfigurations) {
   EXPECT_EQ(folder.configuration, configuration);
   EXPECT_EQ(folder.run, directory_);
   EXPECT_FALSE(folder.checkpoint);
-  fs::remove(step / "manifest.json");  // it is no mistake in the command line
+  fs::remove(step / "manifest.json");  // a damaged checkpoint is located all the same
   EXPECT_EQ(locate_run(step).checkpoint, step);
   EXPECT_THROW(locate_run(directory_ / ".."), DataError);
   EXPECT_EQ(sentence_of<DataError>([&] { locate_run("/nowhere/at/all"); }),
@@ -109,7 +109,7 @@ TEST_F(Loading, FindsRunsAndCheckpointsAndConfigurations) {
             "/nowhere/run.yaml: no such file");
 }
 
-TEST_F(Loading, OpensTheNewestStepThatVerifiesOrTheOneNamed) {
+TEST_F(CheckpointLoading, OpensNamedStepOrNewestValidStep) {
   EXPECT_FALSE(open_checkpoint({}, directory_, {}));
   const fs::path older = save(*model(1), 5);
   const fs::path newer = save(*model(1), 9);
@@ -124,7 +124,7 @@ TEST_F(Loading, OpensTheNewestStepThatVerifiesOrTheOneNamed) {
   EXPECT_THROW(open_checkpoint("7", directory_, {}), DataError);
 }
 
-TEST_F(Loading, TheTokenizerIsThatOfTheCheckpoint) {
+TEST_F(CheckpointLoading, ReadsTokenizerFromCheckpoint) {
   const char32_t letters[] = {U'a', U'b', U'z'};
   const Tokenizer tokenizer = Tokenizer::characters(letters, true);
   Scalars scalars;

@@ -10,14 +10,14 @@ namespace {
 
 constexpr std::int64_t vocabulary = 256;
 
-TEST(MemoryAdvice, NamesTheKeysThatHelpWhereMemoryIsShort) {
+TEST(MemoryAdvice, NamesConfigurationKeysThatReduceMemory) {
   RunConfig settings;
   settings.data.batch = 4;
   settings.data.segment = 512;
   DecoderOptions options;
   options.common = {.layers = 2, .width = 32, .heads = 4};
   settings.body = decoder_body(options);
-  // Knows one key.
+  // Accepts only one key.
   const Reconfigure reconfigure = [&](const std::vector<std::string>& keys) {
     const auto result = std::make_shared<RunConfig>(settings);
     for (const std::string& key : keys) {

@@ -15,9 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Named : public ::testing::Test {
+class NamedCheckpointTest : public ::testing::Test {
  protected:
-  Named() {
+  NamedCheckpointTest() {
     for (const char* run : {"run", "other"}) {
       fs::create_directory(directory_ / run);
       for (const std::int64_t step : {5, 80}) save(run, step);
@@ -39,7 +39,7 @@ class Named : public ::testing::Test {
   fs::path found(const fs::path& name) const {
     return find_checkpoint(name.string(), directory_ / "run", {}).path;
   }
-  std::string refusal(const fs::path& name, const char* run = "run") const {
+  std::string error_message(const fs::path& name, const char* run = "run") const {
     try {
       find_checkpoint(name.string(), directory_ / run, {});
     } catch (const DataError& error) {
@@ -52,16 +52,16 @@ class Named : public ::testing::Test {
   const fs::path& directory_ = temporary_.path();
 };
 
-TEST_F(Named, AStepIsMeantByItsDirectoryItsNameOrItsNumber) {
+TEST_F(NamedCheckpointTest, FindsStepByDirectoryNameOrNumber) {
   EXPECT_EQ(found(step("other", 5)), step("other", 5));
   EXPECT_EQ(found("step-000000005"), step("run", 5));
   EXPECT_EQ(found("80"), step("run", 80));
   EXPECT_EQ(found("000000005"), step("run", 5));
-  fs::rename(step("other", 5), directory_ / "best");  // a name of the user's own
+  fs::rename(step("other", 5), directory_ / "best");  // a name that the user chose
   EXPECT_EQ(found(directory_ / "best"), directory_ / "best");
 }
 
-TEST_F(Named, ARunIsItsNewestStepThatCanBeRead) {
+TEST_F(NamedCheckpointTest, RunResolvesToNewestReadableStep) {
   for (const fs::path& name :
        {directory_ / "other", directory_ / "other/checkpoints", directory_ / "other/"})
     EXPECT_EQ(found(name), directory_ / "other/checkpoints" / step_name(80)) << name;
@@ -70,27 +70,27 @@ TEST_F(Named, ARunIsItsNewestStepThatCanBeRead) {
       find_checkpoint((directory_ / "other").string(), directory_ / "run", {});
   EXPECT_EQ(older.path, step("other", 5));
   EXPECT_EQ(older.skipped.size(), 1u);
-  // One that is named is not gone back from.
+  // A step that is named explicitly has no fallback.
   EXPECT_EQ(found(step("other", 80)), step("other", 80));
 }
 
-TEST_F(Named, WhatIsNotThereIsSaid) {
-  EXPECT_EQ(refusal("81"),
+TEST_F(NamedCheckpointTest, ReportsMissingCheckpoints) {
+  EXPECT_EQ(error_message("81"),
             (directory_ / "run/checkpoints").string() +
                 ": no checkpoint step-000000081; 2 steps are saved there, the newest is "
                 "step-000000080");
-  EXPECT_EQ(refusal("step-000000081", "empty"),
+  EXPECT_EQ(error_message("step-000000081", "empty"),
             (directory_ / "empty/checkpoints").string() +
                 ": no checkpoint step-000000081; no step is saved there");
-  EXPECT_EQ(refusal(directory_ / "empty"),
+  EXPECT_EQ(error_message(directory_ / "empty"),
             (directory_ / "empty/checkpoints").string() + ": no checkpoint yet");
   fs::remove(step("other", 5) / "manifest.json");
   fs::remove(step("other", 80) / "manifest.json");
-  EXPECT_NE(refusal(directory_ / "other").find("no valid checkpoint; the newest: "),
+  EXPECT_NE(error_message(directory_ / "other").find("no valid checkpoint; the newest: "),
             std::string::npos);
-  EXPECT_TRUE(refusal("nowhere").starts_with("nowhere: no such checkpoint"));
-  EXPECT_TRUE(refusal("1234567890").starts_with("1234567890: no such checkpoint"));
-  // A key that named it is told, with its place.
+  EXPECT_TRUE(error_message("nowhere").starts_with("nowhere: no such checkpoint"));
+  EXPECT_TRUE(error_message("1234567890").starts_with("1234567890: no such checkpoint"));
+  // The message starts with the location of the key that names the checkpoint.
   try {
     find_checkpoint({"81", "checkpoint.resume_from", "a.yaml:3:5"}, directory_ / "run", {});
   } catch (const DataError& error) {
@@ -98,7 +98,7 @@ TEST_F(Named, WhatIsNotThereIsSaid) {
   }
 }
 
-TEST_F(Named, ARunThatTrainsHoldsItsLock) {
+TEST_F(NamedCheckpointTest, ReportsRunningStateAndLastLoggedStep) {
   const fs::path run = directory_ / "run";
   EXPECT_FALSE(is_running(run));
   const int lock = ::open((run / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
@@ -113,9 +113,9 @@ TEST_F(Named, ARunThatTrainsHoldsItsLock) {
   EXPECT_EQ(last_logged_step(run), 0);
 }
 
-TEST_F(Named, TheBestIsTheOneThatTheNewestKnows) {
-  EXPECT_NE(refusal("best").find("step-000000080: no best checkpoint"), std::string::npos)
-      << refusal("best");
+TEST_F(NamedCheckpointTest, ResolvesBestFromNewestCheckpoint) {
+  EXPECT_NE(error_message("best").find("step-000000080: no best checkpoint"), std::string::npos)
+      << error_message("best");
   TrainingState state;
   state.add("weight", Tensor::zeros({3}, DType::f32, Device::cpu()), true);
   BestTracker best({"loss", false});
@@ -127,7 +127,7 @@ TEST_F(Named, TheBestIsTheOneThatTheNewestKnows) {
                   {});
   EXPECT_EQ(found("best"), step("run", 5));
   fs::remove_all(step("run", 5));
-  EXPECT_NE(refusal("best").find("no checkpoint step-000000005"), std::string::npos);
+  EXPECT_NE(error_message("best").find("no checkpoint step-000000005"), std::string::npos);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace longspan::progress_test {
 namespace {
 
-// A stream in memory and what was written to it.
+// A stream in memory, with access to the text written to it.
 class Screen {
  public:
   Screen() : stream_(::open_memstream(&text_, &size_)) {}
@@ -36,7 +36,7 @@ class Screen {
   std::FILE* stream_;
 };
 
-ProgressState half_way() {
+ProgressState halfway_state() {
   return {.step = 50,
           .steps = 100,
           .loss = 1.23456,
@@ -45,17 +45,17 @@ ProgressState half_way() {
           .seconds_left = 185};
 }
 
-TEST(Progress, TheBarShowsAllThatFits) {
-  EXPECT_EQ(progress_bar(half_way(), 120),
+TEST(ProgressBar, ShowsFieldsThatFit) {
+  EXPECT_EQ(progress_bar(halfway_state(), 120),
             "[###############...............]  50%  step 50/100  loss 1.2346  12.3k tokens/s  "
             "61% of peak  3m05s left");
-  EXPECT_EQ(progress_bar(half_way(), 60),
+  EXPECT_EQ(progress_bar(halfway_state(), 60),
             "[#####......]  50%  step 50/100  loss 1.2346  12.3k tokens/s");
-  EXPECT_EQ(progress_bar(half_way(), 12), " 50%  step 5");
+  EXPECT_EQ(progress_bar(halfway_state(), 12), " 50%  step 5");
 }
 
-TEST(Progress, TheBarFitsItsWidth) {
-  ProgressState state = half_way();
+TEST(ProgressBar, DoesNotExceedWidth) {
+  ProgressState state = halfway_state();
   for (int width = 0; width < 200; ++width) {
     for (const std::int64_t step : {0, 1, 99, 100, 101}) {
       state.step = step;
@@ -64,8 +64,8 @@ TEST(Progress, TheBarFitsItsWidth) {
   }
 }
 
-TEST(Progress, TheBarIsFullOnlyAtTheEnd) {
-  ProgressState state = half_way();
+TEST(ProgressBar, IsFullOnlyAtTheLastStep) {
+  ProgressState state = halfway_state();
   state.steps = 100000;
   state.step = 99999;
   EXPECT_NE(progress_bar(state, 120).find(".]  99%"), std::string::npos);
@@ -73,7 +73,7 @@ TEST(Progress, TheBarIsFullOnlyAtTheEnd) {
   EXPECT_NE(progress_bar(state, 120).find("#] 100%"), std::string::npos);
 }
 
-TEST(Progress, DurationsAndCountsAreRoundedForPeople) {
+TEST(Progress, RoundsDurationsAndCounts) {
   EXPECT_EQ(duration_text(0.4), "0s");
   EXPECT_EQ(duration_text(59.6), "1m00s");
   EXPECT_EQ(duration_text(3599.7), "1h00m");
@@ -86,7 +86,7 @@ TEST(Progress, DurationsAndCountsAreRoundedForPeople) {
   EXPECT_EQ(count_text(2.5e9), "2.50G");
 }
 
-TEST(Progress, WithoutATerminalLoggedStepsAreLines) {
+TEST(Progress, PrintsLoggedStepsAsLinesWithoutTerminal) {
   const Screen screen;
   const Console console(screen.stream(), Terminal());
   Progress progress(console, Log(console, "", LogLevel::info), ConsoleKind::automatic);
@@ -99,7 +99,7 @@ TEST(Progress, WithoutATerminalLoggedStepsAreLines) {
             "step 3/3  loss 1.0000  10 tokens/s\n");
 }
 
-TEST(Progress, BesideTheBarLoggedStepsAreLinesOfTheFile) {
+TEST(Progress, WritesLoggedStepsToLogFileWithTerminal) {
   const testing::TemporaryDirectory temporary;
   const std::filesystem::path& directory = temporary.path();
   const Screen screen;
@@ -121,7 +121,7 @@ TEST(Progress, BesideTheBarLoggedStepsAreLinesOfTheFile) {
   EXPECT_TRUE(lines[1].ends_with(" info step 3/3  loss 1.0000  10 tokens/s")) << lines[1];
 }
 
-TEST(Progress, ALogLineGoesAboveTheBar) {
+TEST(Console, PrintsLogLinesAboveStatus) {
   const Screen screen;
   const Console console(screen.stream(), {.has_status = true});
   const Log log(console, "", LogLevel::info);
@@ -131,7 +131,7 @@ TEST(Progress, ALogLineGoesAboveTheBar) {
   EXPECT_EQ(screen.text(), "\r\x1b[K[bar]\r\x1b[Khello\n[bar]\r\x1b[K");
 }
 
-TEST(Console, BreaksLinesBetweenWordsWhereATerminalHasAWidth) {
+TEST(Console, WrapsLinesAtTerminalWidth) {
   const Screen screen;
   const Console console(screen.stream(),
                         {.has_status = true, .has_colours = true, .width = [] { return 21; }});
@@ -142,34 +142,34 @@ TEST(Console, BreaksLinesBetweenWordsWhereATerminalHasAWidth) {
             "\x1b[33mwarning:\x1b[0m Peak memory\n  of this rank: 52.1\n  MB\n"
             "saved\n  runs/of-a-long-name/step-000000004\n  in 1 s\n"
             "caf\u00e9\n  12345678901234567\n");
-  const Screen of_lines;
-  Console(of_lines.stream(), {.width = [] { return 21; }}).line("12345678\n12345678 1234567\n");
-  EXPECT_EQ(of_lines.text(), "12345678\n12345678 1234567\n\n");
+  const Screen multiline;
+  Console(multiline.stream(), {.width = [] { return 21; }}).line("12345678\n12345678 1234567\n");
+  EXPECT_EQ(multiline.text(), "12345678\n12345678 1234567\n\n");
   const Screen file;
   Console(file.stream(), Terminal()).line(std::string(300, 'x') + " y");
   EXPECT_EQ(file.text(), std::string(300, 'x') + " y\n");
 }
 
-TEST(ModelInput, ReportsAShareOfAtMostAllOfTheFile) {
+TEST(ReadingProgress, CapsPercentageAt100) {
   const std::string path = "book.txt";
   EXPECT_EQ(reading_text({path, 500, 2000}), "Reading book.txt: 25% of 2.0 kB");
   EXPECT_EQ(reading_text({path, 2340, 2000}), "Reading book.txt: 100% of 2.0 kB");
   EXPECT_EQ(reading_text({path, 3, 0}), "Reading book.txt: 0 bytes");
 }
 
-TEST(Progress, TheBarFollowsTheWidthOfTheTerminal) {
+TEST(Progress, BarFollowsTerminalWidth) {
   const Screen screen;
   int width = 100;
   const Terminal terminal = {
       .has_status = true, .has_colours = false, .width = [&width] { return width; }};
   const Console console(screen.stream(), terminal);
   Progress progress(console, Log(console, "", LogLevel::info), ConsoleKind::automatic);
-  ProgressState last = half_way();
+  ProgressState last = halfway_state();
   last.step = last.steps;
   progress.update(last, false);
   const std::string wide = progress_bar(last, 99);
   EXPECT_EQ(screen.text(), "\r\x1b[K" + wide);
-  // It has become narrower, and has wrapped the old bar on three rows.
+  // The narrower terminal has wrapped the old bar onto three rows.
   width = 40;
   ASSERT_EQ((wide.size() - 1) / 40, 2u) << wide;
   progress.update(last, false);
@@ -177,7 +177,7 @@ TEST(Progress, TheBarFollowsTheWidthOfTheTerminal) {
   EXPECT_EQ(screen.text(), "\r\x1b[K" + wide + "\r\x1b[2A\x1b[J" + narrow);
 }
 
-TEST(Progress, TheBarBelowALineIsCutToTheWidth) {
+TEST(Console, TruncatesStatusToWidthAfterLine) {
   const Screen screen;
   int width = 20;
   const Terminal terminal = {
@@ -189,22 +189,22 @@ TEST(Progress, TheBarBelowALineIsCutToTheWidth) {
   EXPECT_EQ(screen.text(), "\r\x1b[K0123456789\r\x1b[1A\x1b[Ja line\n0123456");
 }
 
-TEST(Log, WarningsHaveAColourOnlyWhereThereAreColours) {
-  for (const bool has_colours : {false, true}) {
+TEST(Log, ColorsWarningsOnlyOnColorTerminals) {
+  for (const bool has_colors : {false, true}) {
     const Screen screen;
-    const Terminal terminal = {.has_status = false, .has_colours = has_colours, .width = {}};
+    const Terminal terminal = {.has_status = false, .has_colours = has_colors, .width = {}};
     const Log log(Console(screen.stream(), terminal), "", LogLevel::debug);
     log.debug("so");
     log.warning("careful");
     log.error("wrong");
     EXPECT_EQ(screen.text(),
-              has_colours ? "debug: so\n\x1b[33mwarning:\x1b[0m careful\n"
-                            "\x1b[31merror:\x1b[0m wrong\n"
-                          : "debug: so\nwarning: careful\nerror: wrong\n");
+              has_colors ? "debug: so\n\x1b[33mwarning:\x1b[0m careful\n"
+                           "\x1b[31merror:\x1b[0m wrong\n"
+                         : "debug: so\nwarning: careful\nerror: wrong\n");
   }
 }
 
-TEST(Log, LinesGoToTheFileWithTimeAndLevelAndLevelsBelowTheLeastNowhere) {
+TEST(Log, WritesLevelsAboveThresholdToFile) {
   const testing::TemporaryDirectory temporary;
   const std::filesystem::path& directory = temporary.path();
   const Screen screen;
@@ -226,11 +226,11 @@ TEST(Log, LinesGoToTheFileWithTimeAndLevelAndLevelsBelowTheLeastNowhere) {
   EXPECT_FALSE(std::getline(stream, third));
 }
 
-TEST(Log, AFileThatCannotBeOpenedIsSaid) {
+TEST(Log, ThrowsIfFileCannotBeOpened) {
   EXPECT_THROW(Log(Console(), "/dev/null/log.txt", LogLevel::info), Failure);
 }
 
-TEST(Log, ASilentLogTakesEverything) {
+TEST(Log, DefaultLogDiscardsMessages) {
   const Log log;
   log.error("nobody hears it");
 }

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-TEST(Resume, ARequestToStopEndsTheSearchForACheckpoint) {
+TEST(Resume, StopRequestEndsCheckpointSearch) {
   const testing::TemporaryDirectory temporary;
   const fs::path& path = temporary.path();
   {
@@ -47,7 +47,7 @@ TEST(Resume, ARequestToStopEndsTheSearchForACheckpoint) {
   }
 }
 
-TEST(Resume, ARunThatDivergedGoesBackToWhatItHasSavedItself) {
+TEST(Resume, AfterDivergencePrefersOwnCheckpoints) {
   EXPECT_EQ(resume_after_divergence(ConfigPath("auto"), false), "auto");
   EXPECT_EQ(resume_after_divergence(ConfigPath("never"), false), "auto");
   EXPECT_EQ(resume_after_divergence(ConfigPath("never"), true), "auto");
@@ -55,9 +55,9 @@ TEST(Resume, ARunThatDivergedGoesBackToWhatItHasSavedItself) {
   EXPECT_EQ(resume_after_divergence(ConfigPath("../other"), true), "auto");
 }
 
-class SkippedDataOfARun : public ::testing::Test {
+class SkippedDataFrom : public ::testing::Test {
  protected:
-  SkippedDataOfARun() { file_.add(9, 12); }
+  SkippedDataFrom() { file_.add(9, 12); }
 
   SkippedData from(const fs::path& path, const std::string& saved) {
     return skipped_data_from(
@@ -80,35 +80,35 @@ class SkippedDataOfARun : public ::testing::Test {
   StopRequest stop_;
 };
 
-TEST_F(SkippedDataOfARun, IsThatOfTheFileWithAStepOfItsOwn) {
+TEST_F(SkippedDataFrom, ReadsFileForOwnCheckpoint) {
   directory_.write("skipped_batches.json", file_.to_json());
   EXPECT_EQ(from(own(8), "").before, file_.before);
   EXPECT_EQ(from(own(8) / "", R"({"times": 7, "before": {"4": 1}})").before, file_.before);
   EXPECT_FALSE(fs::exists(aside()));
 }
 
-TEST_F(SkippedDataOfARun, IsThatOfTheCheckpointWithAStepOfAnotherDirectory) {
+TEST_F(SkippedDataFrom, ReadsCheckpointFromAnotherDirectory) {
   const fs::path other = temporary_.path() / "other/checkpoints" / step_name(8);
   fs::create_directories(other);
   directory_.write("skipped_batches.json", file_.to_json());
-  const SkippedData taken = from(other, R"({"times": 7, "before": {"4": 1}})");
-  EXPECT_EQ(taken.times, 7);
+  const SkippedData restored = from(other, R"({"times": 7, "before": {"4": 1}})");
+  EXPECT_EQ(restored.times, 7);
   EXPECT_TRUE(fs::exists(aside()));
-  EXPECT_EQ(read_skipped_data(directory_, world_).before, taken.before);
-  // An older one has no scalar.
+  EXPECT_EQ(read_skipped_data(directory_, world_).before, restored.before);
+  // Older checkpoints have no scalar.
   EXPECT_EQ(from(other, "").times, 0);
   EXPECT_FALSE(fs::exists(directory_.skipped()));
   EXPECT_THROW(from(other, "{}"), DataError);
 }
 
-TEST_F(SkippedDataOfARun, IsNothingWhereTheRunBeginsAnew) {
+TEST_F(SkippedDataFrom, IsEmptyForANewRun) {
   directory_.write("skipped_batches.json", file_.to_json());
   EXPECT_EQ(from({}, "").times, 0);
   EXPECT_TRUE(fs::exists(aside()));
   EXPECT_FALSE(fs::exists(directory_.skipped()));
 }
 
-TEST(RunDirectory, ThatCannotHaveItsCheckpointsLeavesNoLock) {
+TEST(RunDirectory, LeavesNoLockIfCheckpointsCannotBeCreated) {
   const testing::TemporaryDirectory temporary;
   const fs::path checkpoints = temporary.path() / "run" / checkpoints_name;
   fs::create_directories(checkpoints.parent_path());
@@ -119,7 +119,7 @@ TEST(RunDirectory, ThatCannotHaveItsCheckpointsLeavesNoLock) {
   EXPECT_NO_THROW(RunDirectory((temporary.path() / "run").string(), {}));
 }
 
-TEST(RunDirectory, LeavesEmptyCheckpointsOfTheUserWhereItIsNotUsed) {
+TEST(RunDirectory, KeepsUserSymlinkIfUnused) {
   const testing::TemporaryDirectory temporary;
   const fs::path run = temporary.path() / "run";
   fs::create_directories(temporary.path() / "large");
@@ -130,8 +130,8 @@ TEST(RunDirectory, LeavesEmptyCheckpointsOfTheUserWhereItIsNotUsed) {
   EXPECT_FALSE(fs::exists(run / lock_name));
 }
 
-// A limit on the size of files refuses what is written, as a full disk does.
-TEST(RunDirectory, KeepsItsMarkWhereTheDiskIsFull) {
+// RLIMIT_FSIZE makes writes fail, as a full disk does.
+TEST(RunDirectory, KeepsRunMarkIfDiskIsFull) {
   const testing::TemporaryDirectory temporary;
   const fs::path run = temporary.path() / "run";
   rlimit before = {};
@@ -152,7 +152,7 @@ TEST(RunDirectory, KeepsItsMarkWhereTheDiskIsFull) {
   EXPECT_EQ(to_text({.has_ended = true}).size(), to_text({.host = "a"}).size());
 }
 
-TEST(RunDirectory, IsWaitedForWhileItsLastRunEnds) {
+TEST(RunDirectory, WaitsForLockHeldByEndingRun) {
   const testing::TemporaryDirectory temporary;
   const fs::path run = temporary.path() / "run";
   fs::create_directories(run);
@@ -165,7 +165,7 @@ TEST(RunDirectory, IsWaitedForWhileItsLastRunEnds) {
   EXPECT_NO_THROW(RunDirectory(run.string(), {}));
 }
 
-TEST(RunDirectory, HasNothingOfARunThatWasKilledWhileItBegan) {
+TEST(RunDirectory, RemovesFilesLeftByAKilledStart) {
   const testing::TemporaryDirectory temporary;
   const fs::path checkpoints = temporary.path() / "run" / checkpoints_name;
   fs::create_directories(checkpoints);

@@ -9,7 +9,7 @@ namespace {
 
 using Steps = std::map<std::int64_t, std::int64_t>;
 
-TEST(SkippedData, IsPassedOverBeforeTheFirstStepThatReadIt) {
+TEST(SkippedData, SkipsBatchesBeforeFirstStepThatReadThem) {
   SkippedData data;
   data.add(10, 13);
   EXPECT_EQ(data.before, (Steps{{10, 4}}));
@@ -22,18 +22,18 @@ TEST(SkippedData, IsPassedOverBeforeTheFirstStepThatReadIt) {
   EXPECT_EQ(data.until(100), 5);
 }
 
-TEST(SkippedData, TakesInWhatWasPassedOverBetweenItsSteps) {
+TEST(SkippedData, MergesBatchesSkippedWithinInterval) {
   SkippedData data;
   data.add(10, 13);  // batches 10 to 13; step 10 now reads batch 14
   data.add(10, 12);  // 14 to 16
   EXPECT_EQ(data.before, (Steps{{10, 7}}));
   data.add(8, 10);  // 8, 9 and 17
   EXPECT_EQ(data.before, (Steps{{8, 10}}));
-  data.add(4, 6);  // not those of step 8
+  data.add(4, 6);  // excludes the batches before step 8
   EXPECT_EQ(data.before, (Steps{{4, 3}, {8, 10}}));
 }
 
-TEST(SkippedData, ReadsWhatItWrites) {
+TEST(SkippedData, RoundTripsThroughJson) {
   SkippedData data = {.times = 2, .before = {}};
   data.add(9, 12);
   data.add(40, 40);

@@ -19,14 +19,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class MetricsFiles : public ::testing::Test {
+class MetricsFileTest : public ::testing::Test {
  protected:
-  MetricsFiles() {
+  MetricsFileTest() {
     std::string name = (fs::temp_directory_path() / "longspan-metrics-XXXXXX").string();
     directory_ = ::mkdtemp(name.data());
     path_ = directory_ / "metrics.jsonl";
   }
-  ~MetricsFiles() override { fs::remove_all(directory_); }
+  ~MetricsFileTest() override { fs::remove_all(directory_); }
 
   std::string text() const {
     std::ifstream stream(path_, std::ios::binary);
@@ -52,7 +52,7 @@ StepMetrics at_step(std::int64_t step) {
 
 std::string json_line(const StepMetrics& metrics) { return json_line(record_of(metrics)); }
 
-// metrics.jsonl.
+// Writes metrics.jsonl.
 class MetricsFile : public JsonlFile {
  public:
   MetricsFile(const fs::path& path, std::int64_t last_step)
@@ -66,7 +66,7 @@ std::string lines(std::initializer_list<std::int64_t> steps) {
   return text;
 }
 
-TEST(Metrics, ALineHasTheFieldsOfTheContract) {
+TEST(StepMetrics, JsonLineHasDocumentedFields) {
   StepMetrics metrics{.step = 5, .tokens = 640, .loss = 2, .learning_rate = 1e-5};
   metrics.gradient_norm = 0.5;
   EXPECT_EQ(json_line(metrics),
@@ -87,7 +87,7 @@ TEST(Metrics, ALineHasTheFieldsOfTheContract) {
       R"("validation_loss": 1.5, "validation_bits_per_byte": 2.25, "validation_unk_tokens": 7})");
 }
 
-TEST(Metrics, HaveNoUtilizationAboveThePeak) {
+TEST(StepMeter, OmitsUtilizationAbovePeak) {
   StepMeter meter;
   meter.add({.seconds = 2, .tokens = 64, .flops = 1e9});
   EXPECT_EQ(meter.utilisation(1e9), 0.5);
@@ -101,7 +101,7 @@ TEST(Metrics, HaveNoUtilizationAboveThePeak) {
   EXPECT_NE(json_line(metrics).find(R"("mfu": 0.5)"), std::string::npos);
 }
 
-TEST(Metrics, TermsAreNamedWhereTheLossHasSeveral) {
+TEST(StepMetrics, NamesLossTermsIfThereAreSeveral) {
   StepMetrics metrics{.step = 5, .tokens = 640, .loss = 2, .learning_rate = 1e-5};
   metrics.terms = {{"loss", 2}};
   EXPECT_EQ(json_line(metrics).find("loss_"), std::string::npos);
@@ -111,7 +111,7 @@ TEST(Metrics, TermsAreNamedWhereTheLossHasSeveral) {
             R"("learning_rate": 1e-05, "grad_norm": 0.0})");
 }
 
-TEST(Metrics, NumbersReadBackToTheSameBits) {
+TEST(StepMetrics, NumbersRoundTripBitForBit) {
   std::mt19937_64 bits(3);
   for (int i = 0; i < 5000; ++i) {
     const double value = i == 0 ? -0.0 : std::bit_cast<double>(bits());
@@ -124,7 +124,7 @@ TEST(Metrics, NumbersReadBackToTheSameBits) {
   }
 }
 
-TEST(Metrics, WhatIsNoNumberStaysValidJson) {
+TEST(StepMetrics, WritesNonFiniteValuesAsNullWithReason) {
   StepMetrics metrics = at_step(1);
   metrics.loss = std::nan("");
   metrics.gradient_norm = -std::numeric_limits<double>::infinity();
@@ -135,7 +135,7 @@ TEST(Metrics, WhatIsNoNumberStaysValidJson) {
   EXPECT_EQ(object["grad_norm_reason"], "-inf");
 }
 
-TEST_F(MetricsFiles, ANewRunBeginsAnEmptyFile) {
+TEST_F(MetricsFileTest, NewRunTruncatesFile) {
   put(lines({1, 2}));
   MetricsFile file(path_, 0);
   EXPECT_EQ(text(), "");
@@ -145,32 +145,32 @@ TEST_F(MetricsFiles, ANewRunBeginsAnEmptyFile) {
   EXPECT_EQ(text(), lines({1, 2}));
 }
 
-TEST_F(MetricsFiles, AResumedFileEqualsTheUnbrokenOneWhereverTheRunWasKilled) {
-  const std::string unbroken = lines({10, 20, 30, 40, 50, 60});
+TEST_F(MetricsFileTest, ResumedFileMatchesUninterruptedRun) {
+  const std::string full = lines({10, 20, 30, 40, 50, 60});
   const std::size_t needed = lines({10, 20, 30}).size();
-  // Killed at any moment after the checkpoint of step 35, in the middle of a line too.
-  for (std::size_t size = needed; size <= unbroken.size(); ++size) {
-    put(unbroken.substr(0, size));
+  // The run was killed at any byte after the checkpoint of step 35.
+  for (std::size_t size = needed; size <= full.size(); ++size) {
+    put(full.substr(0, size));
     MetricsFile file(path_, 35);
     ASSERT_EQ(text(), lines({10, 20, 30})) << size;
     for (const int step : {40, 50, 60}) file.write(at_step(step));
-    ASSERT_EQ(text(), unbroken) << size;
+    ASSERT_EQ(text(), full) << size;
   }
 }
 
-TEST_F(MetricsFiles, TheLineOfTheCheckpointsStepStays) {
+TEST_F(MetricsFileTest, KeepsLineAtCheckpointStep) {
   put(lines({10, 20, 30}));
   MetricsFile file(path_, 20);
   EXPECT_EQ(text(), lines({10, 20}));
 }
 
-TEST_F(MetricsFiles, AMissingFileIsBegun) {
+TEST_F(MetricsFileTest, CreatesMissingFile) {
   MetricsFile file(path_, 7);
   file.write(at_step(8));
   EXPECT_EQ(text(), lines({8}));
 }
 
-TEST_F(MetricsFiles, AFileOfSomethingElseIsLeftAlone) {
+TEST_F(MetricsFileTest, RejectsAndPreservesForeignFile) {
   const std::string other = lines({1}) + "{\"loss\": 2}\n" + lines({3});
   put(other);
   try {
@@ -182,7 +182,7 @@ TEST_F(MetricsFiles, AFileOfSomethingElseIsLeftAlone) {
   EXPECT_EQ(text(), other);
 }
 
-TEST_F(MetricsFiles, TheLastStepIsThatOfTheLastWholeLine) {
+TEST_F(MetricsFileTest, ReadsLastStepFromLastCompleteLine) {
   EXPECT_EQ(end_of_metrics(path_).step, 0);
   put("");
   EXPECT_EQ(end_of_metrics(path_).step, 0);
@@ -198,21 +198,21 @@ TEST_F(MetricsFiles, TheLastStepIsThatOfTheLastWholeLine) {
   EXPECT_THROW(end_of_metrics(path_), DataError);
 }
 
-TEST_F(MetricsFiles, TheLastStepWithALossIsToldApart) {
+TEST_F(MetricsFileTest, ReportsLastStepsWithFiniteLoss) {
   put(lines({10, 20}) + json_line({.step = 30, .loss = std::numeric_limits<double>::quiet_NaN()}) +
       "\n");
   EXPECT_EQ(end_of_metrics(path_).step, 30);
   EXPECT_EQ(end_of_metrics(path_).with_loss, 20);
   EXPECT_EQ(end_of_metrics(path_).with_loss_before, 10);
-  // Nor is anything saved of a step whose gradient is infinite.
+  // A step with an infinite gradient does not count either.
   put(lines({10, 20}) +
       json_line({.step = 30, .gradient_norm = std::numeric_limits<double>::infinity()}) + "\n");
   EXPECT_EQ(end_of_metrics(path_).step, 30);
   EXPECT_EQ(end_of_metrics(path_).with_loss, 20);
 }
 
-// Of 10, 20, 30, 40, where the run was killed at any moment after the checkpoint of step 25.
-TEST_F(MetricsFiles, ExportsGoOnAsTheUnbrokenFilesWould) {
+// Steps 10 to 40; the run was killed after the checkpoint of step 25.
+TEST_F(MetricsFileTest, ResumedExportsMatchUninterruptedFiles) {
   for (const auto& kind : {wandb_lines(), mlflow_lines()}) {
     const auto records = [&](std::initializer_list<std::int64_t> steps) {
       std::string text;
@@ -223,21 +223,21 @@ TEST_F(MetricsFiles, ExportsGoOnAsTheUnbrokenFilesWould) {
       }
       return text;
     };
-    const std::string unbroken = records({10, 20, 30, 40});
-    const std::string wanted = records({10, 20});
-    for (std::size_t size = wanted.size(); size <= unbroken.size(); size += 3) {
-      put(unbroken.substr(0, size));
+    const std::string full = records({10, 20, 30, 40});
+    const std::string expected = records({10, 20});
+    for (std::size_t size = expected.size(); size <= full.size(); size += 3) {
+      put(full.substr(0, size));
       const JsonlFile file(path_, 25, kind);
-      ASSERT_EQ(text(), wanted) << size;
+      ASSERT_EQ(text(), expected) << size;
     }
   }
 }
 
-TEST_F(MetricsFiles, WhatCannotBeOpenedIsSaid) {
+TEST_F(MetricsFileTest, ThrowsIfFileCannotBeOpened) {
   EXPECT_THROW(MetricsFile(directory_ / "no" / "metrics.jsonl", 0), Failure);
 }
 
-TEST_F(MetricsFiles, AFullDiskIsSaid) {
+TEST_F(MetricsFileTest, ThrowsIfDiskIsFull) {
   MetricsFile file("/dev/full", 0);
   EXPECT_THROW(file.write(at_step(1)), Failure);
 }

@@ -18,12 +18,12 @@
 namespace longspan::stop_request_test {
 namespace {
 
-// Whoever starts the tests may have told them to ignore some.
+// The parent process may have set these signals to be ignored.
 void ignore_none() {
   for (const int number : {SIGHUP, SIGINT}) signal(number, SIG_DFL);
 }
 
-TEST(StopRequest, HearsEachOfItsSignals) {
+TEST(StopRequest, HandlesEachSignal) {
   ignore_none();
   for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGHUP, SIGINT}) {
     const StopRequest stop;
@@ -33,7 +33,7 @@ TEST(StopRequest, HearsEachOfItsSignals) {
   }
 }
 
-TEST(StopRequestDeathTest, EndsAtTheSecondInterrupt) {
+TEST(StopRequestDeathTest, SecondInterruptKillsProcess) {
   const auto interrupt = [] {
     ignore_none();
     const StopRequest stop;
@@ -44,17 +44,17 @@ TEST(StopRequestDeathTest, EndsAtTheSecondInterrupt) {
   EXPECT_EXIT(interrupt(), ::testing::KilledBySignal(SIGINT), "again to stop at once");
 }
 
-TEST(StopRequestDeathTest, DoesNotHearWhatItWasStartedToIgnore) {
+TEST(StopRequestDeathTest, RespectsInheritedIgnoreForHangupOnly) {
   const auto hang_up = [] {
     signal(SIGHUP, SIG_IGN);
-    signal(SIGUSR1, SIG_IGN);  // as a job's script does for itself: it is for the run
+    signal(SIGUSR1, SIG_IGN);  // job scripts ignore it for themselves only
     const StopRequest stop;
     raise(SIGHUP);
     if (stop.requested()) _exit(1);
     raise(SIGUSR1);
     _exit(stop.requested() ? 0 : 2);
   };
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // where nothing has asked before
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process without earlier StopRequests
   EXPECT_EXIT(hang_up(), ::testing::ExitedWithCode(0), "");
 }
 
@@ -91,7 +91,8 @@ TEST(StopRequest, ReleasesTheLogAtItsEnd) {
 }
 
 #if defined(__x86_64__)
-// How many bytes below this function's stack a signal changes. Without calls: they would, too.
+// Number of bytes below this function's stack that a signal changes. Makes no calls, which would
+// also write there.
 [[gnu::noinline, gnu::no_sanitize("address", "undefined")]] int changed_below_the_stack() {
   constexpr int first = 1024, last = 16384;
   auto* const top = static_cast<volatile char*>(__builtin_frame_address(0));
@@ -109,7 +110,7 @@ TEST(StopRequest, ReleasesTheLogAtItsEnd) {
   return changed;
 }
 
-TEST(StopRequest, LeavesWhatIsBelowTheStackAlone) {
+TEST(StopRequest, DoesNotWriteBelowTheStack) {
   const StopRequest stop;
   EXPECT_EQ(changed_below_the_stack(), 0);
   EXPECT_TRUE(stop.requested());

@@ -1,4 +1,4 @@
-// Whose rows of an embedding are whose.
+// Correspondence of embedding rows between two vocabularies.
 #include "framework/training_loop/vocabulary_rows.h"
 
 #include <gtest/gtest.h>
@@ -16,23 +16,23 @@ Tokenizer of(std::u32string_view text, bool with_unknown = false) {
   return Tokenizer::characters(text, with_unknown);
 }
 
-TEST(VocabularyRows, AreThoseOfTheSameCharacter) {
+TEST(MatchingRows, MatchesEqualCharacters) {
   const Tokenizer from = of(U"abdµ"), to = of(U"µdcba€");
   EXPECT_EQ(matching_rows({from, 4}, {to, 6}), (Rows{0, 1, -1, 2, 3, -1}));
   EXPECT_EQ(matching_rows({to, 6}, {from, 4}), (Rows{0, 1, 3, 4}));
   EXPECT_EQ(matching_rows({from, 4}, {of(U"xyz"), 3}), (Rows{-1, -1, -1}));
 }
 
-TEST(VocabularyRows, TheUnknownCharacterIsOne) {
+TEST(MatchingRows, MatchesUnknownCharacter) {
   const Tokenizer plain = of(U"ab"), open = of(U"ac", true);
   EXPECT_EQ(matching_rows({plain, 2}, {open, 3}), (Rows{-1, 0, -1}));
   EXPECT_EQ(matching_rows({open, 3}, {plain, 2}), (Rows{1, -1}));
   EXPECT_EQ(matching_rows({open, 3}, {of(U"abc", true), 4}), (Rows{0, 1, -1, 2}));
-  // What stands for it in a text is a character like others.
+  // U+FFFD, its replacement in a text, is an ordinary character.
   EXPECT_EQ(matching_rows({open, 3}, {of(U"a\uFFFD", true), 3}), (Rows{0, 1, -1}));
 }
 
-TEST(VocabularyRows, EqualTokenizersAgreeInEveryRow) {
+TEST(MatchingRows, EqualTokenizersMatchInEveryRow) {
   const Tokenizer letters = of(U"ab");
   EXPECT_EQ(matching_rows({letters, 2}, {letters, 4}), (Rows{0, 1, -1, -1}));
   EXPECT_EQ(matching_rows({letters, 4}, {letters, 3}), (Rows{0, 1, 2}));
@@ -41,17 +41,17 @@ TEST(VocabularyRows, EqualTokenizersAgreeInEveryRow) {
   EXPECT_EQ(bytes[256], -1);
 }
 
-TEST(VocabularyRows, RowsBeyondTheIdsMeanNothing) {
+TEST(MatchingRows, IgnoresRowsBeyondTheIds) {
   EXPECT_EQ(matching_rows({of(U"ab"), 3}, {of(U"abc"), 5}), (Rows{0, 1, -1, -1, -1}));
 }
 
-TEST(VocabularyRows, OfIdsWithoutTextAreThoseOfTheSameId) {
+TEST(MatchingRows, MatchesEqualIdsWithoutText) {
   const Tokenizer three = Tokenizer::ids(3), four = Tokenizer::ids(4);
   EXPECT_EQ(matching_rows({three, 4}, {four, 5}), (Rows{0, 1, 2, -1, -1}));
   EXPECT_EQ(matching_rows({four, 4}, {three, 3}), (Rows{0, 1, 2}));
 }
 
-TEST(VocabularyRows, OfSubwordsAreThoseOfTheSamePiece) {
+TEST(MatchingRows, MatchesSubwordsByPiece) {
   const SentencePieceModel from = subword_model(SentencePieceModelType::bpe, 300),
                            to = subword_model();
   const Rows rows = matching_rows({Tokenizer::subwords(from), 300}, {Tokenizer::subwords(to), 320});
@@ -63,7 +63,7 @@ TEST(VocabularyRows, OfSubwordsAreThoseOfTheSamePiece) {
     EXPECT_EQ(from.piece(row), to.piece(id));
     ++found;
   }
-  EXPECT_EQ(found, 300);  // the larger one goes on merging
+  EXPECT_EQ(found, 300);  // the larger model only adds merges
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-// What the compiled kernels of tile attention cost, counted where they run without a GPU, in the
-// compiler's text of them, before registers are given out: for a tile of 64 queries and 64 keys of
-// which every pair counts, what each of four warps does. Of 256, 512 and 768 causal tokens the
-// second difference, in which there is nothing but such tiles: 16 a head.
+// Instruction counts of the compiled kernels of tiled attention, from their PTX, before register
+// allocation and without a GPU: per warp of four, for a tile of 64 queries and 64 keys without
+// masked pairs. Computed as the second difference over 256, 512 and 768 causal tokens, which
+// contains only such tiles, 16 per head.
 //   benchmark_compiled_attention [--terms all] [--lines] [--dim 64]
-//     LONGSPAN_PTX: the folder of the libraries that have the kernels' text in them: build
+//     LONGSPAN_PTX: directory of the libraries that contain the PTX: build
 //     --terms: all, or causal, relative, slopes, span, dropout, self-score
-//     --lines: by line of the source, where the text knows it (CMAKE_CUDA_FLAGS=-lineinfo)
+//     --lines: by source line, if the PTX has lines (CMAKE_CUDA_FLAGS=-lineinfo)
 #include <cxxabi.h>
 #include <fmt/format.h>
 
@@ -47,7 +47,7 @@ std::string place_of(const ptx::Instruction& instruction) {
   return fmt::format("{}:{}", file.substr(0, file.find('"')), instruction.source_line);
 }
 
-// What is counted, as `--terms` calls it.
+// Calls by their names in `--terms`.
 const std::vector<std::pair<std::string_view, testing::AttentionCase>>& kinds_of_calls() {
   static const std::vector<std::pair<std::string_view, testing::AttentionCase>> all = {
       {"causal", {}},
@@ -59,7 +59,7 @@ const std::vector<std::pair<std::string_view, testing::AttentionCase>>& kinds_of
   return all;
 }
 
-// Of all warps, by kernel, or by kernel and line.
+// Sums over all warps, by kernel, or by kernel and line.
 Table count(testing::AttentionCase c, std::int64_t tokens, std::int64_t dim, bool by_line) {
   c.time = c.keys = tokens;
   c.dim = c.value_dim = dim;
@@ -81,10 +81,10 @@ Table count(testing::AttentionCase c, std::int64_t tokens, std::int64_t dim, boo
   return table;
 }
 
-// Returns whether the forward pass has as many products of 16 x 8 x 16 as a tile of scores and one
-// of outputs have, and 80 rows of a table for 16 queries.
+// Returns whether the forward pass has the products of 16 x 8 x 16 of one tile of scores and one of
+// outputs, with 80 rows of a table for 16 queries.
 bool print(std::string_view call, const testing::AttentionCase& c, std::int64_t dim, bool by_line) {
-  const auto wanted = static_cast<double>(c.relative ? dim * 26 / 16 : dim);
+  const auto needed = static_cast<double>(c.relative ? dim * 26 / 16 : dim);
   bool is_right = by_line;
   constexpr std::int64_t step = 256;
   constexpr double warps = 16 * 4;
@@ -105,11 +105,11 @@ bool print(std::string_view call, const testing::AttentionCase& c, std::int64_t 
                costs[products],
                costs[shared_memory],
                costs[shuffles]);
-    if (name == "attend_matrices") is_right = costs[products] == wanted;
+    if (name == "attend_matrices") is_right = costs[products] == needed;
   }
   if (!is_right)
     fmt::print(
-        stderr, "{}: the forward pass has not the {} products of a warp and tile\n", call, wanted);
+        stderr, "{}: the forward pass has not the {} products of a warp and tile\n", call, needed);
   return is_right;
 }
 

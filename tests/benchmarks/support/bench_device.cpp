@@ -44,7 +44,7 @@ class Event {
 };
 
 double gpu_seconds(const Device& device, const std::function<void()>& call) {
-  device.state().cuda();  // events belong to the GPU that is selected
+  device.state().cuda();  // events belong to the selected GPU
   const Event begin, end;
   const auto hold = [](void*) { std::this_thread::sleep_for(std::chrono::microseconds(500)); };
   check(cudaLaunchHostFunc(device.state().stream(), hold, nullptr));

@@ -1,4 +1,4 @@
-// What the benchmarks share that run on a CPU or, with `--device cuda`, on a GPU.
+// Shared by benchmarks that run on a CPU or, with `--device cuda`, on a GPU.
 #pragma once
 
 #include <functional>
@@ -9,31 +9,31 @@
 
 namespace longspan::bench {
 
-// The device that the words ask for; "--device NAME" is taken from them. The CPU where nothing is
-// said. The ranks of a machine take its GPUs in turn.
+// Removes "--device NAME" from the arguments; returns the device, by default the CPU. Ranks of a
+// machine use its GPUs in turn.
 Device device_from(int& count, char** words, int local_rank = 0);
 
-// Uniform numbers in [-0.5, 0.5), the same for the same name.
+// Uniform numbers in [-0.5, 0.5), seeded by the name.
 Tensor random_tensor(const Shape& shape, DType dtype, const Device& device, const char* name);
 
-// Seconds of one call: on a GPU between two events on its stream, which waits until the call is
-// queued, so that the time of the host is left out.
+// Seconds of one call. On a GPU: between two events of its stream, which waits until the call is
+// queued, to exclude time of the host.
 double seconds(const Device& device, const std::function<void()>& call);
-// With the time of the host.
+// Seconds of one call, with time of the host.
 double wall_seconds(const Device& device, const std::function<void()>& call);
-// Of many calls, after as many as a tenth of them and at least two to warm up.
+// Seconds per call, after a warm-up of a tenth of the calls, at least 2.
 struct Times {
   double best;
   double median;
 };
 Times times(const Device& device, int calls, const std::function<void()>& call);
 
-// Floating-point operations a second of a large product of random factors (8192 x 8192 x 8192 on a
-// GPU, 1024 x 1024 x 1024 on a CPU): the best of several; on a GPU, that is warm, of rows of ten.
+// FLOP/s of a large product of random factors, 8192 x 8192 x 8192 on a GPU and 1024 x 1024 x 1024
+// on a CPU. The best of several repetitions; on a GPU, of ten products each, after a warm-up.
 double product_peak(const Device& device, DType dtype);
 
-// Prints "metric NAME VALUE" as a line of standard error; launch/gpu-check has bounds for some of
-// them. With LONGSPAN_HOPPER_WGMMA=1 the name begins with "hopper-wgmma/".
+// Prints the line "metric NAME VALUE" to standard error. launch/gpu-check has bounds for some
+// metrics. With LONGSPAN_HOPPER_WGMMA=1 the name starts with "hopper-wgmma/".
 void figure(const std::string& name, double value);
 
 }  // namespace longspan::bench

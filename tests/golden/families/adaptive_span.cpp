@@ -1,4 +1,4 @@
-// Attention with a span that each head learns (facebookresearch/adaptive-span).
+// Adaptive attention spans (facebookresearch/adaptive-span).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ std::int64_t one_id(const GoldenFile& file, const std::string& dataset) {
 
 double ramp_of(const GoldenFile& file) { return static_cast<double>(file.integer("ramp")); }
 
-// Spans in positions, [heads]: the file has parts of the longest.
+// Spans in positions, [heads]; the file has fractions of the maximum.
 Variable spans_of(const GoldenFile& file) {
   const Tensor spans = file.numbers("weights/current_val").clone();
   for (double& span : spans.span<double>()) span *= static_cast<double>(file.integer("attn_span"));
@@ -32,7 +32,7 @@ void expect_span_gradient(const GoldenFile& file, const Variable& spans, double 
   expect_gradient(file, "current_val", gradient);
 }
 
-// A block of queries and what came before it.
+// Attention of a block of queries to the block and its cache.
 class SpanAttention {
  public:
   SpanAttention(const GoldenFile& file, std::string prefix)
@@ -92,7 +92,7 @@ class SpanAttention {
     return reshape(x, {x.shape()[0], x.shape()[1], spans_.shape()[0], head_width()});
   }
 
-  // The reference drops the oldest keys, 64 at a time, as long as no head sees them.
+  // The reference trims the oldest keys in steps of 64, as long as no head sees them.
   std::int64_t trimmed() const {
     double widest = 0;
     for (const double span : spans_.value().span<double>()) widest = std::max(widest, span);
@@ -105,8 +105,8 @@ class SpanAttention {
     EXPECT_EQ(one_id(file_, "outputs/cache_size"), std::min(longest_, longest_ - trimmed() + 64))
         << file_.name();
   }
-  // And where the cache is shorter than that it has keys and values of zero before it, which take
-  // their share by their distance.
+  // The reference pads a shorter cache with zero keys and values, which receive probability by
+  // relative position.
   Variable filled_up(const Variable& x, std::int64_t cache) const {
     const std::int64_t missing = longest_ - trimmed() - cache;
     if (missing <= 0) return x;
@@ -114,7 +114,7 @@ class SpanAttention {
         Variable(Tensor::zeros(x.shape().with(1, missing), DType::f64, x.value().device())), x);
   }
 
-  // [distances, heads, dim] from [1, dim, longest], whose last column is distance 1.
+  // [distances, heads, dim] from [1, dim, longest]; the last column is distance 1.
   Tensor distance_keys() const {
     const double* from = file_.numbers("weights/key_pe").data<double>();
     const std::int64_t heads = spans_.shape()[0], dim = head_width();
@@ -186,8 +186,8 @@ void check_layer(const GoldenFile& file) {
   attend.expect_loss_and_gradients();
 }
 
-// The span's factors alone: with equal scores and a floor far above them the probabilities are they
-// by a constant. Each row is a query of its own over values that only their own column sees.
+// The span factors alone: with equal scores and a large floor the probabilities are proportional to
+// them. Each row is a separate query; each value is visible in one column only.
 void check_mask(const GoldenFile& file) {
   constexpr double floor = 0x1p60;
   const Tensor& x = file.numbers("inputs/x");

@@ -24,8 +24,7 @@ Kind kind_of(const GoldenFile& file) {
   throw DataError("{}: there is no such case of attention", file.name());
 }
 
-// The probabilities, [batch, heads, time, keys]: what attention gives for values that are unit
-// vectors.
+// Probabilities [batch, heads, time, keys]: attention over unit-vector values.
 Tensor probabilities(const Parameters& parameters,
                      const Tensor& asking,
                      const Tensor& source,

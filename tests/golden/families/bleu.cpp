@@ -13,7 +13,7 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-// A text of bytes, one sentence a line.
+// Splits a dataset of bytes into lines, one sentence each.
 Lines lines_of(const GoldenFile& file, const std::string& dataset) {
   Lines lines(1);
   for (const std::int64_t byte : file.ids(dataset).span<std::int64_t>())
@@ -30,7 +30,7 @@ void expect_tokens(const GoldenFile& file, const Lines& lines, const std::string
   EXPECT_EQ(found, lines_of(file, dataset)) << file.name() << ": " << dataset;
 }
 
-// What is there to compare with of one corpus, in one list a dataset.
+// Values of all corpora, one list per dataset.
 struct Found {
   testing::Values bleu, bleu_whitespace, brevity_penalty, precisions;
   std::vector<std::int64_t> counts, totals, sys_len, ref_len;

@@ -10,7 +10,7 @@
 namespace longspan::golden {
 namespace {
 
-// How many real steps each row of a mask [batch, len] has; they come first.
+// Number of real steps in each row of a mask [batch, len]; they come first.
 std::vector<std::int64_t> lengths_of(const GoldenFile& file, const Tensor& mask) {
   const std::int64_t steps = mask.shape()[1];
   std::vector<std::int64_t> lengths;

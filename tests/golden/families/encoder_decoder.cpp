@@ -1,4 +1,4 @@
-// Decoder layers and a whole encoder-decoder (PyTorch's nn.TransformerDecoderLayer and
+// Decoder layers and a full encoder-decoder (PyTorch's nn.TransformerDecoderLayer and
 // nn.Transformer).
 #include <algorithm>
 
@@ -25,7 +25,8 @@ ModelOptions options_of(const GoldenFile& file, std::int64_t layers) {
           .dropout = 0};
 }
 
-// Which parameters the weights of a layer are. `from`: before the file's names, `to`: before ours.
+// Maps the weights of a layer to parameters. `from`: prefix in the file, `to`: prefix of the
+// parameters.
 void add_layer(const std::string& from,
                const std::string& to,
                bool crosses,
@@ -53,7 +54,7 @@ void add_layer(const std::string& from,
   add("linear2_", {"feed_forward/out"});
 }
 
-// Real positions of each row of the source, whose padding comes last.
+// Number of real positions in each source row; padding comes last.
 Tensor lengths_of(const GoldenFile& file) {
   const Tensor mask = padding_of(file);
   const Tensor lengths = Tensor::empty({mask.shape()[0]}, DType::i64, mask.device());
@@ -100,7 +101,7 @@ void check_decoder_layer(const GoldenFile& file) {
 }
 
 void check_encoder_decoder(const GoldenFile& file) {
-  // PyTorch's has a norm on top of either stack, wherever the others are.
+  // PyTorch has a final norm on both stacks for each norm position.
   ModelOptions encoder_options = options_of(file, file.integer("enc_layers"));
   ModelOptions decoder_options = options_of(file, file.integer("dec_layers"));
   encoder_options.final_norm = decoder_options.final_norm = true;

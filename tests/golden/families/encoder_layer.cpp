@@ -1,4 +1,4 @@
-// An encoder layer, norms before or after (PyTorch's nn.TransformerEncoderLayer).
+// An encoder layer, pre-norm or post-norm (PyTorch's nn.TransformerEncoderLayer).
 #include "framework/nn/attention/softmax_attention.h"
 #include "models/stack.h"
 #include "tests/golden/compare.h"

@@ -13,7 +13,7 @@
 namespace longspan::golden {
 namespace {
 
-// A bias of ours that is a sum of biases of the file, and perhaps a constant.
+// A parameter that is the sum of several biases in the file and a constant.
 struct BiasSum {
   std::string parameter;
   std::vector<std::string> weights;
@@ -34,7 +34,7 @@ struct BiasSum {
   }
 };
 
-// The parameters of a gate: `prefix` stands before their names in the file, `place` is ours.
+// Maps the weights of a gate: `prefix` in the file, `place` in the parameters.
 struct GateNames {
   std::vector<WeightName> weights;
   std::vector<BiasSum> biases;
@@ -47,7 +47,7 @@ struct GateNames {
       weights.push_back({w + "_weight", {place + part + "/change/weight"}});
       weights.push_back({u + "_weight", {place + part + "/stream/weight"}});
       const std::vector<std::string> both = {w + "_bias", u + "_bias"};
-      if (part == "update")  // z = s(W y + U x - b): b is what the file adds, the other way round
+      if (part == "update")  // z = s(W y + U x - b): the file adds its bias
         biases.push_back({place + "bias", both, -1, bias});
       else
         biases.push_back({place + part + "/bias", both});
@@ -68,7 +68,7 @@ struct GateNames {
   }
 };
 
-// The constant of the gates of the file's code, where no attribute says it.
+// Gate bias in the reference code, for files without the attribute.
 constexpr double usual_gate_bias = 0.1;
 
 }  // namespace
@@ -156,12 +156,12 @@ void check_gated_layer(const GoldenFile& file) {
   names.load(file, parameters);
 
   const Variable x = Variable::leaf(exchanged_leading_axes(file.numbers("inputs/x")));
-  // A layer without memory has no such input, or an empty one.
+  // A layer without memory has no memory input, or an empty one.
   const bool remembers = file.has("inputs/memory") && file.numbers("inputs/memory").elements() > 0;
   Variable memory;
   if (remembers) memory = Variable::leaf(exchanged_leading_axes(file.numbers("inputs/memory")));
   const std::int64_t remembered = remembers ? memory.shape()[1] : 0;
-  // The file's first row is the greatest distance, ours is distance 0.
+  // The file starts at the largest relative position, the library at 0.
   const Variable distances = Variable::leaf(reversed(file.numbers("inputs/r")));
   expect_extent(file, "batch", x.shape()[0]);
   expect_extent(file, "len", x.shape()[1]);

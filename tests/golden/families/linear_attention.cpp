@@ -29,7 +29,7 @@ void expect_results(const GoldenFile& file,
   expect_gradient(file, "v", gradient_of(value));
 }
 
-// x times a constant for each of its rows [..., width].
+// Multiplies each row of x [..., width] by a constant.
 Variable weighed(const Variable& x, const Tensor& log_weights) {
   const auto write = [log_weights](const Tensor& from, const Tensor& to) {
     const std::int64_t width = from.shape().width();
@@ -51,8 +51,8 @@ Tensor filled(const Shape& shape, double number, const Device& device) {
       std::vector<double>(static_cast<std::size_t>(shape.elements()), number), shape, device);
 }
 
-// The reference's features: shifts as it has them, and 1e-4 added to each. The largest shift of the
-// keys is that of all positions, in causal attention too.
+// The reference stabilizes by projection and adds 1e-4 to each feature. The stabilizer of the keys
+// is the maximum over all positions, also in causal attention.
 Variable favor_softmax(const Variable& x, const Tensor& projection, bool of_keys) {
   const double dim = static_cast<double>(x.shape()[3]);
   const StabilizedFeatures made =
@@ -120,8 +120,7 @@ void check_performer(const GoldenFile& file) {
   };
   LinearAttentionOptions options = {
       .causal = is_causal(file), .divisor = Divisor::sum, .epsilon = 0};
-  // Causal, the reference adds 1e-6 to the sum of the keys: a key that stands before all others,
-  // whose value is nothing.
+  // Causal: the reference adds 1e-6 to the key sum, as a first key with value 0 does.
   if (options.causal) {
     const std::int64_t count = projection.shape()[0], columns = value.shape()[3] + 1;
     options.first = filled({shape[0] * shape[1], 1, count, columns}, 0, query.value().device());
@@ -133,8 +132,7 @@ void check_performer(const GoldenFile& file) {
   expect_results(file, y, query, key, value);
 }
 
-// The reference leaves the signs of a QR decomposition as LAPACK has them; here R's diagonal is
-// positive.
+// The reference keeps LAPACK's signs of the QR decomposition; here the diagonal of R is positive.
 void check_performer_projection(const GoldenFile& file) {
   const Tensor& gaussian = file.numbers("inputs/gaussian_blocks");
   const Tensor& norms = file.numbers("inputs/gaussian_norms");
@@ -158,7 +156,7 @@ void check_performer_projection(const GoldenFile& file) {
       along += element * gaussian.data<double>()[(r / dim * dim + c) * dim + r % dim];
       element *= sign;
     }
-    // Of rows that nobody has: as the file says.
+    // Unused rows have the value of the file.
     lengths.data<double>()[r] =
         r < count ? sign * along / std::sqrt(squares) : diagonal.data<double>()[r];
   }

@@ -16,8 +16,8 @@ const Parameter& parameter_of(const Parameters& parameters, const std::string& n
   return parameters.named(layer_name + "/" + name);
 }
 
-// The reference's one head of keys or values is that of all heads here: its rows come once for
-// each, and its gradient is their sum.
+// The reference shares one head of keys or values among all heads: its rows repeat per head, and
+// its gradient is the sum.
 void load_repeated(const GoldenFile& file,
                    const std::string& weight,
                    const Parameter& parameter,
@@ -69,7 +69,7 @@ void check_linformer(const GoldenFile& file) {
                                  {"to_out_weight", "out/weight"},
                                  {"to_out_bias", "out/bias"},
                                  {"proj_k", "linformer_keys"}};
-  // Where keys and values share their projection along time, the reference's values are its keys.
+  // With shared sequence projections the values of the reference are its keys.
   if (!shared || file.has("weights/to_v_weight"))
     weights.push_back({"to_v_weight", "value/weight", times});
   if (!shared) weights.push_back({"proj_v", "linformer_values"});

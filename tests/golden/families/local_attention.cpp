@@ -9,7 +9,7 @@
 namespace longspan::golden {
 namespace {
 
-Variable normalised(const Variable& x) {
+Variable normalized(const Variable& x) {
   const Tensor y = x.value().empty_like();
   const Tensor inverse =
       Tensor::empty({x.value().elements() / x.shape()[-1]}, DType::f64, y.device());
@@ -27,7 +27,7 @@ Variable normalised(const Variable& x) {
   });
 }
 
-// The keys that the reference appends to the last window, which queries see that look forward.
+// The reference pads the last window with keys, visible to queries that look forward.
 Variable padded(const Variable& x, std::int64_t window) {
   const Shape& shape = x.shape();
   const std::int64_t missing = (window - shape[1] % window) % window;
@@ -58,7 +58,7 @@ void check_local_attention(const GoldenFile& file) {
   const bool filled_up = file.flag("autopad");
   const bool shared = file.flag("shared_qk");
   AttentionMask mask = {.rules = windows_of(file)};
-  Variable keys = shared ? normalised(key) : key;
+  Variable keys = shared ? normalized(key) : key;
   Variable values = value;
   if (file.flag("masked")) {
     mask.key_padding = padding_of(file);

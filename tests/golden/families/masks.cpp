@@ -11,14 +11,14 @@
 namespace longspan::golden {
 namespace {
 
-// The bits that the tile engine reads, [n, n], against a page of an integer dataset.
+// Compares the bits of the tile engine, [n, n], with a page of an integer dataset.
 void expect_page(const GoldenFile& file,
                  const std::string& name,
                  const Mask& mask,
                  std::int64_t page) {
   const Tensor& expected = file.ids("outputs/" + name);
   const std::int64_t n = expected.shape()[-1];
-  // One page may be for all.
+  // A single page applies to all heads.
   const std::int64_t pages = expected.elements() / (n * n);
   page = std::min(page, pages - 1);
   const TilePlan plan(mask, {.time = n, .keys = n});
@@ -52,7 +52,7 @@ void check_sparse_transformer(const GoldenFile& file) {
   expect_mask(file, "local", local);
   expect_mask(file, "strided", strided);
   expect_mask(file, "strided_union", local | strided);
-  // Heads take the summary columns in turn, from the right end of the block.
+  // Heads alternate between summary columns, from the right end of the block.
   for (std::int64_t h = 0; h < heads; ++h) {
     const std::int64_t first = length - (h % variants + 1) * width;
     expect_page(file,
@@ -69,7 +69,7 @@ void check_image_transformer(const GoldenFile& file) {
   const Mask causal = masks::causal();
   expect_mask(
       file, "masked_local_1d", n < 2 * length ? causal : causal & masks::block(length, length));
-  // Where the margin is a multiple of the block, the code as read is one block to the left.
+  // If the block divides the margin, the reference code attends one block further left.
   const std::int64_t shift = filter % length == 0 ? length : 0;
   expect_mask(file, "local_1d_as_coded", masks::block(length, filter + shift, filter - shift));
   masks::Image image{.height = file.integer("height"),
@@ -171,7 +171,7 @@ void check_shaw(const GoldenFile& file) {
   };
   const Variable y = run(value, value_table);
   expect_output(file, "y", exchanged_middle_axes(y.value()));
-  // The probabilities are what attention gives for values that are unit vectors.
+  // Attention over unit-vector values gives the probabilities.
   const std::int64_t keys = key.shape()[1];
   const Tensor unit =
       Tensor::zeros(key.shape().with(-1, keys), DType::f64, testing::backend_device());
@@ -186,8 +186,8 @@ void check_shaw(const GoldenFile& file) {
   expect_gradient(file, "relative_values", gradient_of(value_table));
 }
 
-// BERT's relative keys: Shaw's without clipping, the table counted the other way; keys may be
-// multiplied with it too.
+// BERT's relative keys: Shaw's without clipping, in reversed table order; relative_key_query also
+// multiplies keys with the table.
 void check_relative_key(const GoldenFile& file) {
   const std::string type = file.text("position_embedding_type");
   const bool of_keys = type == "relative_key_query";

@@ -10,14 +10,13 @@
 namespace longspan::golden {
 namespace {
 
-// Hands a parameter its gradient as a backward pass does.
+// Sets the gradient of a parameter as a backward pass does.
 void set_gradient(const Parameter& parameter, const Tensor& gradient) {
   parameter.variable.clear_gradient();
   backward({parameter.variable}, {gradient.clone()});
 }
 
-// A parameter on its way down a noisy parabola: the gradient of each step depends on what the
-// steps before it did.
+// Minimizes a noisy parabola: each gradient depends on the previous steps.
 struct Walker {
   std::string name;
   Weight parameter;
@@ -51,10 +50,10 @@ struct Walker {
 
 void check_optimizer(const GoldenFile& file, const OptimizerOptions& options) {
   const std::int64_t steps = file.integer("steps");
-  file.real("p_scale");  // of the initial parameters: they are in the file
+  file.real("p_scale");  // scale of the initial parameters, which are in the file
   Parameters parameters(testing::backend_device(), DType::f64, ProcessMesh());
   const auto walker = [&](const std::string& name, const Shape& shape) {
-    // The reference lets every parameter decay.
+    // The reference applies weight decay to every parameter.
     return Walker{name, parameters.add(name, shape, -1, {}, true)};
   };
   const Walker walkers[] = {walker("matrix", {file.integer("rows"), file.integer("cols")}),
@@ -89,7 +88,7 @@ void check_adam(const GoldenFile& file) {
 }
 
 void check_lamb(const GoldenFile& file) {
-  // The reference without bias correction clamps the norm of a weight.
+  // The reference clamps the weight norm if it has no bias correction.
   const bool corrects = file.flag("debias");
   check_optimizer(file,
                   {.kind = OptimizerKind::lamb,
@@ -104,7 +103,7 @@ void check_adafactor(const GoldenFile& file) {
   OptimizerOptions options = {.kind = OptimizerKind::adafactor,
                               .epsilon = file.real("eps1"),
                               .weight_decay = file.real("weight_decay")};
-  // Below 0: there is no first moment.
+  // A negative beta1 disables the first moment.
   if (file.real("beta1") >= 0) options.beta1 = file.real("beta1");
   options.adafactor = {.relative_step = file.flag("relative_step"),
                        .slow_start = file.flag("warmup_init"),
@@ -117,7 +116,7 @@ void check_adafactor(const GoldenFile& file) {
 
 void check_clipping(const GoldenFile& file) {
   for (const char* const described : {"rows", "cols", "size"}) file.integer(described);
-  file.real("scale");  // of the gradients: they are in the file
+  file.real("scale");  // scale of the gradients, which are in the file
   Parameters parameters(testing::backend_device(), DType::f64, ProcessMesh());
   std::vector<Weight> all;
   const auto input = [](std::size_t i) { return "inputs/grad" + std::to_string(i); };
@@ -142,7 +141,7 @@ void check_clipping(const GoldenFile& file) {
 void check_schedules(const GoldenFile& file) {
   const double rate = file.real("lr");
   const double minimum = file.real("min_lr");
-  // fairseq takes one below 0 for 0, and of a cosine for the least rate.
+  // A negative value means 0 in fairseq, and the minimum rate for cosine.
   const double start = file.real("warmup_init_lr");
   const std::int64_t warmup = file.integer("warmup");
   const std::int64_t total = file.integer("total");

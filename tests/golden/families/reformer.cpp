@@ -1,4 +1,4 @@
-// Hash attention and shared queries and keys (lucidrains/reformer-pytorch).
+// LSH attention with shared queries and keys (lucidrains/reformer-pytorch).
 #include <gtest/gtest.h>
 
 #include "framework/autograd/hash_attention.h"
@@ -9,7 +9,7 @@
 namespace longspan::golden {
 namespace {
 
-// The reference gives the buckets of round r the numbers from r * count on, [batch, rounds * time].
+// The reference numbers the buckets of round r from r * count, [batch, rounds * time].
 Tensor numbered_as_reference(const Tensor& buckets, std::int64_t count) {
   const Tensor result = Tensor::empty(buckets.shape(), DType::i64, buckets.device());
   const std::int64_t rounds = buckets.shape()[2], time = buckets.shape()[3];
@@ -30,16 +30,15 @@ Tensor buckets_of(const GoldenFile& file, const Tensor& x, LshAttentionOptions& 
         {.x = x, .rotations = rotations, .count = {.first = options.buckets}, .buckets = buckets});
   });
   const Tensor found = numbered_as_reference(buckets, options.buckets);
-  const Tensor& wanted = file.ids("outputs/buckets");
-  EXPECT_TRUE(found.elements() == wanted.elements() &&
-              std::memcmp(found.bytes(), wanted.bytes(), wanted.byte_size()) == 0)
+  const Tensor& expected = file.ids("outputs/buckets");
+  EXPECT_TRUE(found.elements() == expected.elements() &&
+              std::memcmp(found.bytes(), expected.bytes(), expected.byte_size()) == 0)
       << file.name() << ": other buckets than the reference's";
   return buckets;
 }
 
-// What the reference gives where nothing is given here, at padding: of the sorted kind the token's
-// own value, whose score is set after padding is masked; of the whole one the mean of all values,
-// later ones too, since all scores are the same lowest number. x: [batch, time, 1, dim].
+// Outputs of the reference at padding, where the library has 0. LSH: the token's own value. Full:
+// the mean of all values, as all scores are equal. x: [batch, time, 1, dim].
 Variable at_padding(const Variable& value, const Tensor& padding, bool sorted) {
   const Shape& shape = value.shape();
   const std::int64_t time = shape[1], dim = shape[3];
@@ -93,7 +92,7 @@ void check_hash_attention(const GoldenFile& file) {
   if (masked) options.hidden = padding_of(file);
   Variable y = lsh_attention(x, values, buckets, options);
   if (masked) y = add(y, at_padding(values, options.hidden, file.has("inputs/rotations")));
-  // The reference's score of a token with itself costs five digits where it is alone.
+  // The self-attention score of the reference costs five digits for isolated tokens.
   expect_near(file.name() + ": outputs/y", y.value(), file.numbers("outputs/y"), 1e-10);
   backward({y}, {file.numbers("inputs/upstream").clone().reshape(y.shape())});
   expect_gradient(file, "qk", gradient_of(shared));

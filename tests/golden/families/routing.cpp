@@ -14,8 +14,8 @@
 namespace longspan::golden {
 namespace {
 
-// Products of all tokens with all centroids, [batch, heads, clusters, time]. tokens: [batch, time,
-// heads, dim]; means: [heads, clusters, dim].
+// Products of tokens [batch, time, heads, dim] and centroids [heads, clusters, dim]: [batch, heads,
+// clusters, time].
 Tensor similarities(const Tensor& tokens, const Tensor& means) {
   const Shape& shape = tokens.shape();
   const std::int64_t heads = shape[2], time = shape[1], clusters = means.shape()[1];
@@ -54,13 +54,13 @@ Tensor nearest_of(const Tensor& scores) {
 
 // The reference lists members by similarity, [batch, heads, clusters * width].
 void expect_members(const GoldenFile& file, const std::string& name, const Tensor& position) {
-  const Tensor& wanted = file.ids("outputs/" + name);
+  const Tensor& listed = file.ids("outputs/" + name);
   const Shape& shape = position.shape();
   const std::int64_t clusters = shape[1], heads = shape[2], width = shape[3];
-  ASSERT_EQ(wanted.elements(), position.elements()) << name;
+  ASSERT_EQ(listed.elements(), position.elements()) << name;
   for (std::int64_t i = 0; i < shape[0] * clusters * heads; ++i) {
     const std::int64_t h = i % heads, c = i / heads % clusters, b = i / heads / clusters;
-    const auto* const row = wanted.data<std::int64_t>() + ((b * heads + h) * clusters + c) * width;
+    const auto* const row = listed.data<std::int64_t>() + ((b * heads + h) * clusters + c) * width;
     std::vector<std::int64_t> expected(row, row + width);
     std::ranges::sort(expected);
     const auto* const found = position.data<std::int32_t>() + i * width;
@@ -68,8 +68,8 @@ void expect_members(const GoldenFile& file, const std::string& name, const Tenso
   }
 }
 
-// The mean square of what tokens of length one are from their nearest centroid. `clusters`: of each
-// of `tokens`, [batch, time, heads, dim].
+// Mean squared distance of normalized tokens [batch, time, heads, dim] to their nearest centroid.
+// `clusters`: indices per element of `tokens`.
 Variable distance(const std::vector<Variable>& tokens,
                   const std::vector<Tensor>& clusters,
                   const Tensor& means,
@@ -145,7 +145,7 @@ void check_routing(const GoldenFile& file) {
   if (shared) options.self_score = -5e4;
   std::vector<Variable> inputs = {inside(query)};
   if (!shared) inputs.push_back(inside(key));
-  std::vector<Variable> tokens;  // of length one
+  std::vector<Variable> tokens;  // L2-normalized
   std::vector<Tensor> positions, clusters;
   for (const Variable& each : inputs) {
     tokens.push_back(l2_normalize(each));

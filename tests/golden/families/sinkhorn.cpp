@@ -8,8 +8,8 @@
 namespace longspan::golden {
 namespace {
 
-// Where a query is padding the reference gives the mean of all values of its block, hidden or not,
-// since all its scores are the same lowest number. x, other: [batch, time, heads, dim].
+// At padded queries the reference returns the mean of all values of the block, as all scores are
+// equal. x, other: [batch, time, heads, dim].
 Variable with_other_at(const Variable& x, const Variable& other, const Tensor& padding) {
   const std::int64_t row = x.shape()[2] * x.shape()[3];
   const auto chosen = [=](const Tensor& from, bool of_padding) {
@@ -46,7 +46,7 @@ SinkhornAttention options_of(const GoldenFile& file, const Variable& query) {
   if (file.flag("masked")) options.padding = padding_of(file);
   if (file.flag("topk_mode")) {
     options.top = top;
-    options.temperature = 1;  // the reference does not say it where it chooses
+    options.temperature = 1;  // the top-k mode of the reference has no temperature
   } else {
     options.uniform = file.numbers("inputs/gumbel_uniform");
   }

@@ -22,12 +22,12 @@ double total_of(const Tensor& tensor) {
 
 Tensor one_number(double value) { return testing::tensor_of<double>({value}, {1}); }
 
-// The part of a file's name after the family's.
+// The file's name without the prefix of its family.
 std::string ending(const GoldenFile& file, const std::string& prefix) {
   return file.name().substr(prefix.size());
 }
 
-// Ids that do not count become negative.
+// Ignored ids become negative.
 Tensor without(const Tensor& ids, std::int64_t ignored) {
   const Tensor result = ids.clone();
   for (std::int64_t& id : result.span<std::int64_t>())
@@ -35,7 +35,7 @@ Tensor without(const Tensor& ids, std::int64_t ignored) {
   return result;
 }
 
-// The pad keeps its place before all others, the rest is counted on from there (fairseq).
+// Padding has position `padding`; other tokens count on from it (fairseq).
 Tensor fairseq_positions(const Tensor& ids, std::int64_t padding) {
   const Tensor result = ids.empty_like();
   const std::int64_t length = ids.shape()[1];

@@ -1,4 +1,4 @@
-// Guided alignment (Marian, fairseq) and the pointer-generator's distribution (fairseq).
+// Guided alignment (Marian, fairseq) and the pointer-generator distribution (fairseq).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,7 +17,7 @@ using testing::Values;
 
 std::size_t at(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-// [src, batch, tgt] and [batch, tgt, src].
+// [src, batch, tgt] to [batch, tgt, src], and back.
 Tensor source_last(const Tensor& x) {
   const std::int64_t n = x.shape()[0], rows = x.elements() / n;
   const Values from = testing::values_of(x);
@@ -35,8 +35,8 @@ Tensor source_first(const Tensor& x) {
   return testing::tensor_of<double>(to, {n, x.shape()[0], x.shape()[1]});
 }
 
-// Each target's links weigh 1 together.
-Tensor normalised(const Tensor& links) {
+// The links of each target sum to 1.
+Tensor normalized(const Tensor& links) {
   const std::int64_t n = links.shape()[2];
   Values values = testing::values_of(links);
   for (std::size_t row = 0; row < values.size(); row += at(n)) {
@@ -47,7 +47,7 @@ Tensor normalised(const Tensor& links) {
   return testing::tensor_of<double>(values, links.shape());
 }
 
-// Links lie within both lengths.
+// Requires links within both lengths.
 void expect_links_within(const GoldenFile& file, const Tensor& links) {
   const Tensor &source = file.ids("inputs/src_length"), &target = file.ids("inputs/tgt_length");
   const Values values = testing::values_of(links);
@@ -79,13 +79,13 @@ void check_guided_alignment(const GoldenFile& file) {
   const auto point_ids = alignment.span<std::int64_t>();
   const Tensor points = source_last(
       testing::tensor_of<double>(Values(point_ids.begin(), point_ids.end()), alignment.shape()));
-  const Tensor share = normalised(points);
+  const Tensor share = normalized(points);
   expect_extent(file, "batch", points.shape()[0]);
   expect_extent(file, "tgt_len", points.shape()[1]);
   expect_extent(file, "src_len", points.shape()[2]);
   expect_links_within(file, points);
 
-  constexpr double epsilon = 1e-6;  // Marian's
+  constexpr double epsilon = 1e-6;  // as in Marian
   std::vector<Variable> roots;
   std::vector<Tensor> seeds;
   const auto check = [&](const std::string& name, const Variable& losses) {
@@ -106,7 +106,7 @@ void check_guided_alignment(const GoldenFile& file) {
   backward(roots, std::move(seeds));
   expect_gradient(file, "attention", source_first(gradient_of(attention)));
 
-  // What each is divided by: links, the targets' real words, and all that attention has.
+  // Divisors: links, real target tokens, and all attention weights.
   double links = 0;
   for (const double value : testing::values_of(points)) links += value;
   std::int64_t words = 0;
@@ -117,7 +117,7 @@ void check_guided_alignment(const GoldenFile& file) {
   expect_integer(file, "mse_labels", points.elements());
 }
 
-// The probability of every id at every place, as of a target: what training computes of one.
+// Computes the probability of every id at every position by taking each id as the target.
 void check_pointer_generator(const GoldenFile& file) {
   const Variable features = leaf_of(file, "inputs/features");
   const Variable before = leaf_of(file, "inputs/prev_embedding");
@@ -135,7 +135,7 @@ void check_pointer_generator(const GoldenFile& file) {
   expect_extent(file, "d", features.shape()[2]);
   expect_extent(file, "d_embed", width);
   expect_extent(file, "vocab", vocabulary);
-  // Padding is where nobody looks.
+  // Padding receives no attention.
   bool has_unseen = false;
   for (std::int64_t b = 0; b < batch; ++b)
     for (std::int64_t s = 0; s < source.shape()[1]; ++s) {
@@ -146,7 +146,7 @@ void check_pointer_generator(const GoldenFile& file) {
     }
   EXPECT_TRUE(file.flag("padding") || !has_unseen) << file.name();
 
-  // The gate's weights are of [embedding; features].
+  // The gate weights cover [embedding; features].
   const Values gate_weights = testing::values_of(file.numbers("weights/p_gen_weight"));
   const auto part = [&](std::int64_t begin, std::int64_t end) {
     return Variable::leaf(testing::tensor_of<double>(
@@ -168,21 +168,21 @@ void check_pointer_generator(const GoldenFile& file) {
     const Tensor targets = testing::ids_of(all);
     Variable generated = cross_entropy(
         linear(features, projection, Variable()), targets, {.vocabulary = vocabulary}, {});
-    if (id >= vocabulary)  // no class of the softmax
+    if (id >= vocabulary)  // not a class of the softmax
       generated = Variable(testing::tensor_of<double>(Values(at(rows), testing::infinity), {rows}));
     const Variable copied =
         reshape(copy_probability(attention, source, targets.reshape({batch, time})), {rows});
     const Variable losses = pointer_generator_losses(generated, gate, copied, targets);
     Values seed = testing::values_of(losses.value());
-    // An id that nobody looks at has no probability, and no loss whose gradient could tell what
-    // looking at it would change.
+    // An id without attention has probability 0 and no loss, so the gradient of its copy
+    // probability is set directly.
     Values seed_of_copies(at(rows), 0);
     for (std::int64_t row = 0; row < rows; ++row) {
       const double probability = std::exp(-seed[at(row)]);
-      const double wanted = upstream[at(row * ids + id)];
+      const double seed_weight = upstream[at(row * ids + id)];
       distribution.data<double>()[row * ids + id] = probability;
-      if (probability == 0) seed_of_copies[at(row)] = (1 - open[at(row)]) * wanted;
-      seed[at(row)] = -probability * wanted;
+      if (probability == 0) seed_of_copies[at(row)] = (1 - open[at(row)]) * seed_weight;
+      seed[at(row)] = -probability * seed_weight;
     }
     roots.push_back(losses);
     seeds.push_back(testing::tensor_of<double>(seed, {rows}));

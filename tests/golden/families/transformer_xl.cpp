@@ -23,7 +23,7 @@ ModelOptions stack_options(const GoldenFile& file, std::int64_t layers) {
           .dropout = 0};
 }
 
-// The weights of layer `index`; `prefix` stands before their names in the file.
+// Maps the weights of layer `index`; `prefix`: prefix in the file.
 void add_layer(std::vector<WeightName>& weights, std::int64_t index, const std::string& prefix) {
   const std::string layer = "layers/" + std::to_string(index) + "/";
   const std::string attention = layer + "attention/";
@@ -45,8 +45,8 @@ Tensor rows(const Tensor& tensor, std::int64_t begin, std::int64_t count) {
   return exchanged_leading_axes(tensor.slice(begin, begin + count));
 }
 
-// The memory after a segment: our layers' inputs; the file's last entry is the top layer's output,
-// which no layer reads.
+// Compares the memory after a segment. The file's last entry is the top layer's output, which no
+// layer reads.
 void expect_memory(const GoldenFile& file, std::size_t segment, const RecurrentState& memory) {
   const std::string name = "outputs/memory_after_segment_" + std::to_string(segment);
   if (!file.has(name)) {
@@ -56,12 +56,12 @@ void expect_memory(const GoldenFile& file, std::size_t segment, const RecurrentS
   const Tensor& expected = file.numbers(name);
   const Shape& shape = expected.shape();  // [layers + 1, length, batch, width]
   for (std::int64_t layer = 0; layer + 1 < shape[0]; ++layer) {
-    const Tensor wanted = exchanged_leading_axes(
+    const Tensor reference = exchanged_leading_axes(
         expected.slice(layer, layer + 1).reshape({shape[1], shape[2], shape[3]}));
     if (memory.length() == 0 && shape[1] == 0) continue;
     expect_near(file.name() + ": " + name + ", layer " + std::to_string(layer),
                 memory.tensors.at(static_cast<std::size_t>(layer)).tensor,
-                wanted,
+                reference,
                 output_tolerance);
   }
 }
@@ -89,12 +89,12 @@ void check_transformer_xl_layer(const GoldenFile& file) {
   load(file, weights, parameters);
 
   const Variable x = Variable::leaf(exchanged_leading_axes(file.numbers("inputs/x")));
-  // A layer without memory has no such input, or an empty one.
+  // A layer without memory has no memory input, or an empty one.
   const bool remembers = file.has("inputs/memory") && file.numbers("inputs/memory").elements() > 0;
   Variable memory;
   if (remembers) memory = Variable::leaf(exchanged_leading_axes(file.numbers("inputs/memory")));
   const std::int64_t remembered = remembers ? memory.shape()[1] : 0;
-  // The file's first row is the greatest distance, ours is distance 0.
+  // The file starts at the largest relative position, the library at 0.
   const Variable distances = Variable::leaf(reversed(file.numbers("inputs/r")));
   expect_extent(file, "batch", x.shape()[0]);
   expect_extent(file, "tgt_len", x.shape()[1]);

@@ -1,6 +1,5 @@
-// The Universal Transformer (andreamad8's Universal-Transformer-Pytorch), with a fixed number of
-// steps and with adaptive computation time, around an encoder layer of its own kind, norms by
-// standard deviations and convolutions of three taps, or around a transition of one matrix.
+// The Universal Transformer (andreamad8's Universal-Transformer-Pytorch), with fixed steps and with
+// ACT. The block is the reference's encoder layer or a single matrix.
 #include <cmath>
 
 #include "framework/autograd/ops.h"
@@ -16,7 +15,7 @@
 namespace longspan::golden {
 namespace {
 
-// gain (x - mean) / (deviation + 1e-6) + bias, the deviation with n - 1.
+// gain (x - mean) / (deviation + 1e-6) + bias, with the unbiased standard deviation.
 Variable norm_by_deviation(const Variable& x, const Variable& gain, const Variable& bias) {
   const std::int64_t width = x.shape().width(), rows = x.shape().rows();
   const auto count = static_cast<double>(width);
@@ -50,11 +49,11 @@ Variable norm_by_deviation(const Variable& x, const Variable& gain, const Variab
           const double divisor = deviation + 1e-6;
           double sum = 0, along = 0;
           for (std::int64_t c = 0; c < width; ++c) {
-            const double centred = row[c] - mean, scaled = dy[c] * gains.data<double>()[c];
-            dgain.data<double>()[c] += dy[c] * centred / divisor;
+            const double centered = row[c] - mean, scaled = dy[c] * gains.data<double>()[c];
+            dgain.data<double>()[c] += dy[c] * centered / divisor;
             dbias.data<double>()[c] += dy[c];
             sum += scaled;
-            along += scaled * centred;
+            along += scaled * centered;
           }
           for (std::int64_t c = 0; c < width; ++c)
             dx.data<double>()[r * width + c] =
@@ -69,7 +68,7 @@ Variable norm_by_deviation(const Variable& x, const Variable& gain, const Variab
 Variable convolution(const Variable& x, const Variable& weight, const Variable& bias) {
   const std::int64_t batch = x.shape()[0], time = x.shape()[1], in = x.shape()[2];
   const std::int64_t out = weight.shape()[0], taps = weight.shape()[2];
-  // f(row of y, row of x, place in the weight).
+  // f(index in y, index in x, index in the weight).
   const auto each = [=](const auto& f) {
     for (std::int64_t row = 0; row < batch * time; ++row)
       for (std::int64_t k = 0; k < taps; ++k) {
@@ -108,7 +107,7 @@ Variable convolution(const Variable& x, const Variable& weight, const Variable& 
       });
 }
 
-// The transition of a file, its weights and the signals.
+// Transition function of a file, with its weights and timing signals.
 class Reference {
  public:
   explicit Reference(const GoldenFile& file)
@@ -138,7 +137,7 @@ class Reference {
         names_.push_back({"halting_" + part, {"halting/" + part}});
     } else {
       EXPECT_FALSE(file.flag("act"));
-      file.real("halt_bias");  // of nothing
+      file.real("halt_bias");  // unused without ACT
     }
     if (file.has("weights/enc_lin_weight")) {
       one_matrix_ = true;
@@ -196,7 +195,7 @@ class Reference {
     names_.push_back({"value_linear_weight", {"attention/value/weight"}});
     names_.push_back({"output_linear_weight", {"attention/out/weight"}});
   }
-  // One leaf, however often it is read.
+  // Returns one leaf per weight, also after repeated reads.
   Variable weight(const std::string& name) {
     const auto found = leaves_.find(name);
     if (found != leaves_.end()) return found->second;

@@ -1,4 +1,4 @@
-// Which tile of which pair a block of attention takes.
+// The tile and the pair of each attention block.
 #include <set>
 
 #include "framework/kernels/attention/cuda/block_range.h"
@@ -26,7 +26,7 @@ __global__ void note_places(GroupCall<float> group,
   place[3] = block.first;
 }
 
-// Attention of so many rows that few pairs of a batch row and a head fit a cache.
+// Attention with so many rows that few pairs of batch row and head fit a cache.
 GroupCall<float> group_of(std::int64_t batch, std::int64_t heads, std::int64_t time) {
   const Device dry = Device::meta();
   const Tensor x = Tensor::empty({batch, time, heads + 2, 64}, DType::f32, dry);
@@ -37,7 +37,7 @@ GroupCall<float> group_of(std::int64_t batch, std::int64_t heads, std::int64_t t
   return {AttentionCall<float>(a), {}, 1, heads};
 }
 
-TEST(BlockPlace, EveryTileOfEveryPairHasOneBlockAndFewPairsAreTakenTogether) {
+TEST(BlockPlace, AssignsEachTileToOneBlockInGroupsOfPairs) {
   const std::vector<std::int64_t> order = {2, 0, 3, 1, 4};
   const Tensor order_there = ids_of(order);
   for (const std::int64_t together : {1, 2, 3, 10})
@@ -61,7 +61,7 @@ TEST(BlockPlace, EveryTileOfEveryPairHasOneBlockAndFewPairsAreTakenTogether) {
       for (std::int64_t block = 0; block < pairs * tiles * slices; ++block) {
         const auto begin = place.begin() + 4 * block;
         EXPECT_TRUE(seen.emplace(begin, begin + 4).second) << block;
-        // Those of the first pairs before those of others, and of these the largest tiles first.
+        // Blocks of the first pairs come first, and within these the largest tiles.
         const std::int64_t pair = begin[0] * heads + begin[1] - 1;
         const std::int64_t item = block / slices, of_group = pair / together;
         const std::int64_t here = std::min(together, pairs - of_group * together);

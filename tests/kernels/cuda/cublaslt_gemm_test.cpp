@@ -1,4 +1,4 @@
-// The products that cuBLASLt makes: what is done where it refuses, and around what it does wrong.
+// Products with cuBLASLt: fallbacks if it rejects an algorithm, and workarounds for its errors.
 #include <cublasLt.h>
 
 #include "framework/kernels/matmul.h"
@@ -9,7 +9,7 @@ namespace {
 
 using namespace longspan::testing;
 
-// a b + bias, all small whole numbers, so that every order of summing gives the same.
+// a b + bias of small integers, so that every summation order gives the same result.
 struct Sums {
   Values a, b, bias, c, activated;
   Matmul matmul;
@@ -47,7 +47,7 @@ emulated_cublaslt::Made made_by(const Matmul& product) {
   return {after.all - before.all, after.with_epilogue - before.with_epilogue};
 }
 
-TEST(Product, AnotherAlgorithmIsTakenWhereOneIsRefused) {
+TEST(CublasLtGemm, UsesAnotherAlgorithmAfterRejection) {
   const Sums sums = sums_of<BFloat16>(6, 4, 10);
   emulated_cublaslt::refuse(2);
   const auto made = made_by(sums.matmul);
@@ -56,7 +56,7 @@ TEST(Product, AnotherAlgorithmIsTakenWhereOneIsRefused) {
   EXPECT_EQ(values_of(sums.matmul.c), sums.c);
 }
 
-TEST(Product, WhatIsRefusedWithItsEpilogueIsMadeWithoutIt) {
+TEST(CublasLtGemm, RetriesWithoutEpilogueAfterRejection) {
   Sums sums = sums_of<BFloat16>(6, 4, 16);
   sums.matmul.activation = Activation::gelu_tanh;
   sums.matmul.before = poisoned<BFloat16>({6, 16});
@@ -73,19 +73,19 @@ TEST(Product, WhatIsRefusedWithItsEpilogueIsMadeWithoutIt) {
   }
 }
 
-TEST(Product, WhatIsAlwaysRefusedIsMadeWithoutTheLibrary) {
+TEST(CublasLtGemm, FallsBackToReferenceKernel) {
   const auto run = [](const Sums& sums) {
     emulated_cublaslt::refuse(6);
     EXPECT_EQ(made_by(sums.matmul).all, 0);
     EXPECT_EQ(values_of(sums.matmul.c), sums.c);
     emulated_cublaslt::refuse(0);
-    EXPECT_EQ(made_by(sums.matmul).all, 0);  // it is not asked again
+    EXPECT_EQ(made_by(sums.matmul).all, 0);  // cuBLASLt is not called again
   };
   run(sums_of<float>(5, 6, 7));
   run(sums_of<BFloat16>(5, 6, 7));
 }
 
-TEST(Product, AProposalThatFailsOnceIsAskedForAgain) {
+TEST(CublasLtGemm, RetriesFailedHeuristicOnce) {
   const Sums sums = sums_of<float>(3, 8, 5);
   emulated_cublaslt::fail_proposals(1);
   EXPECT_EQ(made_by(sums.matmul).all, 1);

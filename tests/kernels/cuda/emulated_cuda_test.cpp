@@ -1,5 +1,4 @@
-// The emulated CUDA runtime finds what is wrong with a kernel, and what CUDA kernels have beyond
-// those of the CPU.
+// Error detection of the emulated CUDA runtime, and features that only CUDA kernels have.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -87,7 +86,7 @@ __global__ void copy_and_look(const float* from, float* out) {
   out[2] = shared[7];
 }
 
-TEST(EmulatedCuda, ACopyIsThereWhenItHasBeenWaitedFor) {
+TEST(EmulatedCuda, CopyArrivesAfterWait) {
   const std::vector<float> from = {1, 2, 3, 4};
   std::vector<float> out(3);
   start(copy_and_look, 8 * sizeof(float), from.data(), out.data());
@@ -96,8 +95,8 @@ TEST(EmulatedCuda, ACopyIsThereWhenItHasBeenWaitedFor) {
   EXPECT_EQ(out[2], 0);
 }
 
-// A kernel is loaded when it is first used: when its shared memory is asked for, or when it starts.
-TEST(EmulatedCuda, AKernelThatFindsNoMemoryGetsWhatIsKeptForReuse) {
+// A kernel is loaded at its first use: when its shared memory is requested, or when it starts.
+TEST(EmulatedCuda, KernelLoadReclaimsCachedMemory) {
   constexpr std::size_t shared_bytes = 64 * 1024;
   Allocator& allocator = backend_device().state().allocator();
   const auto kept = [&] {
@@ -105,7 +104,7 @@ TEST(EmulatedCuda, AKernelThatFindsNoMemoryGetsWhatIsKeptForReuse) {
     return report.reserved - report.total.live;
   };
   allocator.trim();
-  const std::int64_t lent = kept();  // blocks that are larger than what they are used for
+  const std::int64_t lent = kept();  // unused parts of larger blocks
   for (const int refused : {0, 1}) {
     Tensor::empty({1000}, DType::f32, backend_device());
     ASSERT_GT(kept(), lent);
@@ -120,14 +119,14 @@ TEST(EmulatedCuda, AKernelThatFindsNoMemoryGetsWhatIsKeptForReuse) {
   EXPECT_THROW(start(turn, shared_bytes, out.data()), Failure);
 }
 
-TEST(EmulatedCuda, ThreadsSeeWhatWasWrittenBeforeTheyMet) {
+TEST(EmulatedCuda, BarrierMakesWritesVisible) {
   std::vector<int> out(3 * threads);
   start(turn, threads * sizeof(int), out.data());
   for (int i = 0; i < 3 * threads; ++i)
     EXPECT_EQ(out[static_cast<std::size_t>(i)], threads - 1 - i % threads);
 }
 
-TEST(EmulatedCuda, ThreadsThatReturnedAreNotWaitedFor) {
+TEST(EmulatedCuda, BarrierIgnoresReturnedThreads) {
   int count = 0;
   start(return_early, 0, &count);
   EXPECT_EQ(count, 3 * 40);
@@ -139,7 +138,7 @@ TEST(EmulatedCuda, SharedMemoryStartsAsNan) {
   for (const float value : out) EXPECT_TRUE(std::isnan(value));
 }
 
-TEST(EmulatedCuda, LanesVote) {
+TEST(EmulatedCuda, BallotCollectsVotesOfLanes) {
   std::vector<unsigned> out(3 * threads / 32);
   start(vote, 0, out.data());
   for (std::size_t w = 0; w < out.size(); ++w)
@@ -147,14 +146,14 @@ TEST(EmulatedCuda, LanesVote) {
       EXPECT_EQ(out[w] >> lane & 1u, (w % 4 * 32 + lane) % 3 == 0 ? 1u : 0u);
 }
 
-TEST(EmulatedCuda, BlocksAddUp) {
+TEST(EmulatedCuda, BlockReduceReturnsSumAndMax) {
   std::vector<double> out(3);
   start(add_up, threads / 32 * sizeof(double), out.data());
   for (const double value : out)
     EXPECT_EQ(value, threads * (threads - 1) / 2 + 1e6 * (threads - 1));
 }
 
-TEST(EmulatedCudaDeathTest, ThreadsThatMeetElsewhereAreFound) {
+TEST(EmulatedCudaDeathTest, ReportsDivergentBarriers) {
   int out = 0;
   EXPECT_DEATH(start(meet_here_and_there, 0, &out), "wait for each other at different places");
   EXPECT_DEATH(start(meet_in_warps_and_blocks, 0, &out), "waits here for others that never come");
@@ -171,7 +170,7 @@ __global__ void copy_rows(int first, const int* from) {
   tensor_core::wait_for_copies<0>();
 }
 
-TEST(EmulatedCudaDeathTest, PiecesOf16BytesAreAlignedAndShared) {
+TEST(EmulatedCudaDeathTest, ReportsInvalid16ByteAccesses) {
   constexpr std::size_t bytes = 32 * 16;
   alignas(16) const int from[8] = {};
   EXPECT_DEATH(start(read_rows, bytes, 4), "not aligned");
@@ -182,7 +181,7 @@ TEST(EmulatedCudaDeathTest, PiecesOf16BytesAreAlignedAndShared) {
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-TEST(EmulatedCudaDeathTest, MemoryBeyondTheBlocksIsFound) {
+TEST(EmulatedCudaDeathTest, ReportsAccessBeyondSharedMemory) {
   int out = 0;
   EXPECT_DEATH(start(write_beyond, threads * sizeof(int), &out), "use-after-poison");
 }
@@ -196,8 +195,8 @@ __global__ void turn_without_waiting(int* out) {
   out[static_cast<int>(blockIdx.x) * threads + i] = shared[threads - 1 - i];
 }
 
-// Between its meetings every thread reads what another wrote before the last one, and writes over
-// what a third may still read: the second meeting of each round is missing.
+// Each thread reads a value written before the last barrier, and overwrites a value that another
+// thread may still read. The second barrier of each round is missing.
 __global__ void turn_again_and_again(int* out) {
   int* const shared = shared_memory<int>();
   const auto i = static_cast<int>(threadIdx.x);
@@ -210,7 +209,7 @@ __global__ void turn_again_and_again(int* out) {
   out[i] = sum;
 }
 
-// What lanes give each other is in registers: their memory is in no order by that.
+// Shuffles exchange registers. They do not order the memory accesses of lanes.
 __global__ void turn_by_shuffle(int* out) {
   int* const shared = shared_memory<int>();
   const auto i = static_cast<int>(threadIdx.x);
@@ -218,7 +217,7 @@ __global__ void turn_by_shuffle(int* out) {
   out[i] = __shfl_xor_sync(all_lanes, shared[i ^ 1], 1);
 }
 
-TEST(EmulatedCudaDeathTest, AMissingMeetingIsFound) {
+TEST(EmulatedCudaDeathTest, ReportsMissingBarrier) {
   const auto run = [](void (*kernel)(int*)) {
     std::vector<int> out(3 * threads);
     start(kernel, threads * sizeof(int), out.data());
@@ -239,18 +238,18 @@ struct AddOne {
 
 template <typename T>
 void expect_each_written_once(std::int64_t count) {
-  std::vector<T> x(static_cast<std::size_t>(count) + 1), wanted = x;
+  std::vector<T> x(static_cast<std::size_t>(count) + 1), expected = x;
   for (std::size_t i = 0; i < x.size(); ++i) {
     put(x[i], static_cast<int>(i % 100));
-    put(wanted[i], static_cast<int>(i % 100) + (i + 1 < x.size()));
+    put(expected[i], static_cast<int>(i % 100) + (i + 1 < x.size()));
   }
   start(write_each_element<T, AddOne<T>>, 0, count, x.data(), AddOne<T>{x.data()});
   for (std::size_t i = 0; i < x.size(); ++i)
-    ASSERT_EQ(wide(x[i]), wide(wanted[i])) << i << " of " << count;
+    ASSERT_EQ(wide(x[i]), wide(expected[i])) << i << " of " << count;
 }
 
-// 3 blocks: groups of 8, 4 and 4 elements that are 384 apart, and what is left.
-TEST(WriteElements, EachIsWrittenOnceInAGroupOrAlone) {
+// 3 blocks: groups of 8, 4 and 4 elements that are 384 apart, and the remainder.
+TEST(WriteElements, WritesEachElementOnce) {
   for (const std::int64_t count : {1, 384, 385, 1536, 3071, 3072, 3073, 7000}) {
     expect_each_written_once<BFloat16>(count);
     expect_each_written_once<float>(count);
@@ -258,7 +257,7 @@ TEST(WriteElements, EachIsWrittenOnceInAGroupOrAlone) {
   }
 }
 
-// a [7, 5], b [5, 3], a bias and what c had before, however the factors lie.
+// a [7, 5], b [5, 3], a bias and the previous c, in every orientation of the factors.
 template <typename T, typename C>
 void expect_plain_product() {
   constexpr std::int64_t m = 7, k = 5, n = 3;
@@ -267,7 +266,7 @@ void expect_plain_product() {
       for (const bool accumulate : {false, true}) {
         std::vector<T> a(m * k), b(k * n);
         std::vector<C> bias(n), c(m * n);
-        std::vector<double> wanted(m * n);
+        std::vector<double> expected(m * n);
         for (std::int64_t i = 0; i < m; ++i)
           for (std::int64_t l = 0; l < k; ++l)
             put(a[static_cast<std::size_t>(transpose_a ? l * m + i : i * k + l)], i - 2 * l);
@@ -280,7 +279,7 @@ void expect_plain_product() {
           double sum = static_cast<double>(i % n * 2 + (accumulate ? i : 0));
           for (std::int64_t l = 0; l < k; ++l)
             sum += static_cast<double>((i / n - 2 * l) * (l + i % n));
-          wanted[static_cast<std::size_t>(i)] = sum;
+          expected[static_cast<std::size_t>(i)] = sum;
         }
         reference_gemm(backend(),
                        {.m = m,
@@ -295,11 +294,11 @@ void expect_plain_product() {
                         .b = b.data(),
                         .bias = bias.data(),
                         .c = c.data()});
-        for (std::size_t i = 0; i < c.size(); ++i) EXPECT_EQ(wide(c[i]), wanted[i]) << i;
+        for (std::size_t i = 0; i < c.size(); ++i) EXPECT_EQ(wide(c[i]), expected[i]) << i;
       }
 }
 
-TEST(PlainProduct, HasEveryTransposeABiasAndWhatWasThere) {
+TEST(ReferenceGemm, SupportsTransposeBiasAndAccumulate) {
   expect_plain_product<double, double>();
   expect_plain_product<float, float>();
   expect_plain_product<BFloat16, BFloat16>();
@@ -307,7 +306,7 @@ TEST(PlainProduct, HasEveryTransposeABiasAndWhatWasThere) {
   expect_plain_product<Float16, float>();
 }
 
-TEST(EmulatedCuda, WhatNoGpuTakesIsRefused) {
+TEST(EmulatedCuda, RejectsLaunchesThatNoGpuSupports) {
   int out = 0;
   EXPECT_THROW(start(write_beyond, 1 << 20, &out), Failure);
   EXPECT_THROW(launch(backend(), {.blocks = 1, .threads = 48}, write_beyond, &out), Failure);

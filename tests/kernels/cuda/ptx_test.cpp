@@ -1,5 +1,5 @@
-// What runs kernels as the compiler left them: instructions by their definition in "PTX ISA", and
-// what is wrong in a kernel is found.
+// The interpreter of compiled kernels: instructions as defined in "PTX ISA", and detection of
+// errors in kernels.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -19,7 +19,8 @@ namespace {
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 constexpr float infinity = std::numeric_limits<float>::infinity();
 
-// A kernel with these statements: %rd0 is where a thread's 32 bytes of results go, %r0 its number.
+// A kernel with these statements. %rd0 is the address of a thread's 32 bytes of results, %r0 its
+// index.
 std::string kernel(const std::string& statements) {
   return R"(
 .version 8.0
@@ -81,7 +82,7 @@ std::string number(float x) {
   return text;
 }
 
-TEST(Ptx, IntegersWrapShiftAndDivideAsTheirTypesSay) {
+TEST(Ptx, IntegersWrapShiftAndDivideByType) {
   EXPECT_EQ(word("add.s32 %r1, 2147483647, 1;"), 0x80000000u);
   EXPECT_EQ(word("sub.s32 %r1, 1, 2;"), ~0u);
   EXPECT_EQ(word("mul.lo.s32 %r1, 65537, 65537;"), 131073u);
@@ -109,7 +110,7 @@ TEST(Ptx, IntegersWrapShiftAndDivideAsTheirTypesSay) {
   EXPECT_EQ(word("mad.lo.cc.u32 %r2, -1, -1, -1; madc.hi.u32 %r1, -1, -1, 0;"), ~0u);
 }
 
-TEST(Ptx, BitsAreMovedAndCounted) {
+TEST(Ptx, MovesAndCountsBits) {
   EXPECT_EQ(word("prmt.b32 %r1, 0x33221100, 0x77665544, 0x7054;"), 0x77005544u);
   EXPECT_EQ(word("prmt.b32 %r1, 0x00008000, 0, 0x9090;"), 0xff00ff00u);
   EXPECT_EQ(word("bfi.b32 %r1, 0xff, 0x11111111, 8, 4;"), 0x11111f11u);
@@ -123,7 +124,7 @@ TEST(Ptx, BitsAreMovedAndCounted) {
   EXPECT_EQ(word("mov.b32 %r1, {%h0, %h0}; mov.u16 %h1, 7; mov.b32 %r1, {%h0, %h1};"), 7u << 16);
 }
 
-TEST(Ptx, RealsRoundCompareAndConvert) {
+TEST(Ptx, FloatsRoundCompareAndConvert) {
   const float above = std::nextafter(1.0f, 2.0f), tiny = 0x1p-40f;
   EXPECT_EQ(real("ex2.approx.f32 %f1, 0fc3020000;"), 0x1p-130f);
   EXPECT_EQ(real("rcp.approx.ftz.f32 %f1, 0f40000000;"), 0.5f);
@@ -148,7 +149,7 @@ TEST(Ptx, RealsRoundCompareAndConvert) {
   EXPECT_EQ(word("cvt.rn.f16x2.f32 %r1, 0f3F800000, 0f40000000;"), 0x3c004000u);
 }
 
-TEST(Ptx, ComparisonsWithNanAreFalseButUnorderedOnesTrue) {
+TEST(Ptx, ComparisonsWithNanAreFalseUnlessUnordered) {
   const auto holds = [](const std::string& how, float a, float b) {
     return word("setp." + how + ".f32 %p1, " + number(a) + ", " + number(b) +
                 "; selp.u32 %r1, 1, 0, %p1;") == 1;
@@ -164,7 +165,7 @@ TEST(Ptx, ComparisonsWithNanAreFalseButUnorderedOnesTrue) {
   EXPECT_TRUE(holds("num", 1, 2) && !holds("num", nan, 1) && !holds("num", 1, nan));
 }
 
-TEST(Ptx, BranchesGuardsAndCallsGoWhereTheyShould) {
+TEST(Ptx, ExecutesBranchesPredicatesAndCalls) {
   EXPECT_EQ(word(R"(
     mov.u32 %r1, 0;
     mov.u32 %r2, 0;
@@ -190,10 +191,10 @@ TEST(Ptx, BranchesGuardsAndCallsGoWhereTheyShould) {
             42u);
 }
 
-TEST(Ptx, MemoryHasItsSpaces) {
+TEST(Ptx, SupportsGlobalSharedAndLocalMemory) {
   EXPECT_EQ(word("mov.u64 %rd1, bytes; ld.global.s8 %r1, [%rd1+3];"), ~0u);
   EXPECT_EQ(word("mov.u64 %rd1, bytes; ld.global.u32 %r1, [%rd1];"), 0xff030201u);
-  // What a launch asks for lies behind what the kernel has.
+  // Dynamic shared memory follows the kernel's static shared memory.
   EXPECT_EQ(word("mov.u32 %r1, of_launch;"), 1024u);
   EXPECT_EQ(
       word("mov.u32 %r2, own; st.shared.v2.u32 [%r2+8], {3, 4}; ld.shared.u32 %r1, [%r2+12];"), 4u);
@@ -202,7 +203,7 @@ TEST(Ptx, MemoryHasItsSpaces) {
             0u);
 }
 
-TEST(Ptx, LanesExchangeAndThreadsMeet) {
+TEST(Ptx, SupportsShufflesVotesAndBarriers) {
   const auto exchanged = run(R"(
     shfl.sync.bfly.b32 %r1, %r0, 5, 31, -1;
     shfl.sync.idx.b32 %r2|%p1, %r0, 9, 0x1807, -1;
@@ -215,7 +216,7 @@ TEST(Ptx, LanesExchangeAndThreadsMeet) {
     EXPECT_EQ(exchanged[8 * t + 1], t / 8 * 8 + 1);
     EXPECT_EQ(exchanged[8 * t + 2], 0xc0000000u);
   }
-  // The first warp reads what the second wrote.
+  // The first warp reads the writes of the second.
   const auto met = run(R"(
     mov.u32 %r2, own;
     mad.lo.s32 %r3, %r0, 4, %r2;
@@ -230,8 +231,8 @@ TEST(Ptx, LanesExchangeAndThreadsMeet) {
   for (unsigned t = 0; t < 64; ++t) EXPECT_EQ(met[8 * t], t ^ 32);
 }
 
-// a (16 x 16) and b's transposed (8 x 16) lie in shared memory by rows; all numbers are exact.
-TEST(Ptx, MatricesAreReadAndMultiplied) {
+// a [16, 16] and the transposed b [8, 16] lie in shared memory by rows. All numbers are exact.
+TEST(Ptx, LoadsAndMultipliesMatrices) {
   const auto sums = run(R"(
     mov.u32 %r2, own;
     mov.u32 %r9, of_launch;
@@ -328,7 +329,7 @@ const std::string multiply =
     "{%f16, %f17, %f18, %f19, %f20, %f21, %f22, %f23, %f24, %f25, %f26, %f27, %f28, %f29, %f30, "
     "%f31}, {%r11, %r12, 0, 0}, %rd1, 1, 1, 1, 0;";
 
-TEST(Ptx, WarpGroupsMultiply) {
+TEST(Ptx, MultipliesWithWarpGroups) {
   const auto sums =
       run(begin_product + fence + multiply + multiply + end + "mov.f32 %f3, %f17;" + wait +
               "st.global.v4.f32 [%rd0], {%f16, %f3, %f18, %f19};"
@@ -343,7 +344,7 @@ TEST(Ptx, WarpGroupsMultiply) {
     }
 }
 
-TEST(PtxDeathTest, FindsWhatIsWrongInTheUseOfWarpGroups) {
+TEST(PtxDeathTest, ReportsMisuseOfWarpGroups) {
   const auto dies = [](const std::string& statements, const std::string& why) {
     EXPECT_DEATH(run(begin_product + statements, 128), why) << statements;
   };
@@ -362,7 +363,7 @@ TEST(PtxDeathTest, FindsWhatIsWrongInTheUseOfWarpGroups) {
       "a product of a warp group would not see what a copy brought");
 }
 
-TEST(Ptx, RefusesWhatItDoesNotKnow) {
+TEST(Ptx, RejectsUnknownInstructionsAndNames) {
   const auto refusal = [](const std::string& statements) -> std::string {
     try {
       run(statements);
@@ -378,8 +379,8 @@ TEST(Ptx, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(refusal("bra $here ]; $here:"), "line 28: wanted ;: ]");
 }
 
-// Copies are there when they have been waited for, not before.
-TEST(Ptx, CopiesArriveWhenTheyAreWaitedFor) {
+// Copies arrive after the wait, not before.
+TEST(Ptx, CopiesArriveAfterWait) {
   const std::string begin =
       "mov.u32 %r2, own; mov.u64 %rd1, bytes; and.b64 %rd2, %rd1, -16; mad.lo.s32 %r3, %r0, 16, "
       "%r2;"
@@ -390,16 +391,16 @@ TEST(Ptx, CopiesArriveWhenTheyAreWaitedFor) {
   EXPECT_EQ(word(begin + "cp.async.wait_group 0; ld.shared.u32 %r1, [%r3];"), 0u);
 }
 
-// How often the warps of 64 threads issue the last statement, and its turns of shared memory.
+// Issues of the last statement by the warps of 64 threads, and its shared-memory turns.
 Count count(const std::string& statements) {
   Program program(kernel(statements));
   const Counting counting;
   run(program, 64);
   const std::vector<Instruction>& code = program.function("tested").code;
-  return counting.kernels.at("tested").all().at(&code[code.size() - 2]);  // `ret` is behind it
+  return counting.kernels.at("tested").all().at(&code[code.size() - 2]);  // `ret` follows it
 }
 
-TEST(Ptx, IssuesOfWarpsAndTurnsOfSharedMemoryAreCounted) {
+TEST(Ptx, CountsIssuesAndSharedMemoryTurns) {
   const auto turns = [](const std::string& step, const std::string& access) {
     return count("mov.u32 %r2, of_launch; and.b32 %r3, %r0, 31; mad.lo.s32 %r2, %r3, " + step +
                  ", %r2;" + access)
@@ -412,7 +413,7 @@ TEST(Ptx, IssuesOfWarpsAndTurnsOfSharedMemoryAreCounted) {
   EXPECT_EQ(turns("36", load), 2u);
   EXPECT_EQ(turns("128", load), 64u);
   EXPECT_EQ(turns("2", "ld.shared.u16 %h1, [%r2];"), 2u);
-  EXPECT_EQ(turns("8", "st.shared.v2.u32 [%r2], {0, 0};"), 4u);  // half a warp asks for 128 bytes
+  EXPECT_EQ(turns("8", "st.shared.v2.u32 [%r2], {0, 0};"), 4u);  // half a warp requests 128 bytes
   EXPECT_EQ(turns("16", "st.shared.v4.u32 [%r2], {0, 0, 0, 0};"), 8u);
   EXPECT_EQ(turns("64", "st.shared.v4.u32 [%r2], {0, 0, 0, 0};"), 32u);
   EXPECT_EQ(turns("16", "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r4, %r5, %r6, %r7}, [%r2];"),
@@ -425,10 +426,10 @@ TEST(Ptx, IssuesOfWarpsAndTurnsOfSharedMemoryAreCounted) {
                   "@%p1 bra $again;")
                 .issued,
             10u);
-  EXPECT_EQ(count("setp.ne.s32 %p1, %r0, 0; @%p1 add.s32 %r1, %r0, 1;").issued, 2u);  // if for none
+  EXPECT_EQ(count("setp.ne.s32 %p1, %r0, 0; @%p1 add.s32 %r1, %r0, 1;").issued, 2u);  // none active
 }
 
-TEST(Ptx, InstructionsKnowTheirSource) {
+TEST(Ptx, InstructionsHaveSourceLocations) {
   Program program(kernel(".loc 2 31 7, function_name $L__info_string0, inlined_at 1 2 3\n"
                          "add.s32 %r1, %r0, 1;\n.loc 1 5 1\n") +
                   ".file 1 \"/a/kernel.cu\", 1700000000, 123\n.file 2 \"/a/tile.h\"\n"
@@ -440,7 +441,7 @@ TEST(Ptx, InstructionsKnowTheirSource) {
   EXPECT_EQ(code.back().source_line, 5);
 }
 
-TEST(PtxDeathTest, FindsWhatIsWrongInAKernel) {
+TEST(PtxDeathTest, ReportsErrorsInKernels) {
   const auto dies = [](const std::string& statements, const std::string& why) {
     EXPECT_DEATH(run(statements, 64), why) << statements;
   };

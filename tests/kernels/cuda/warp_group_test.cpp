@@ -1,5 +1,4 @@
-// Products of groups of warps on the emulated device: equal to loops, and what is wrong with their
-// use is found.
+// Products of warp groups on the emulated device: equality with loops, and detection of misuse.
 #include "framework/kernels/attention/cuda/hopper/warp_group.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +56,7 @@ __global__ void multiply_tiles(const BFloat16* left,
   out.each([&](int i, int c, float sum, int) { sums[i * width + c] = sum; });
 }
 
-// Small whole numbers, of which all sums are exact.
+// Small integers, whose sums are exact.
 std::vector<BFloat16> numbers(int seed) {
   std::vector<BFloat16> values(elements);
   for (int e = 0; e < elements; ++e)
@@ -115,13 +114,13 @@ TEST(WarpGroup, MultipliesTiles) {
   }
 }
 
-TEST(WarpGroup, SumsAreNanUntilTheyHaveBeenWaitedFor) {
+TEST(WarpGroup, SumsAreNanBeforeWait) {
   Tiles tiles;
   tiles.multiply(true, Fault::read_early);
   for (const float product : tiles.products) EXPECT_TRUE(std::isnan(product));
 }
 
-TEST(WarpGroupDeathTest, WhatIsWrongIsFound) {
+TEST(WarpGroupDeathTest, ReportsMisuse) {
   Tiles tiles;
   EXPECT_DEATH(tiles.multiply(true, Fault::not_shown), "would not see what a copy brought");
   EXPECT_DEATH(tiles.multiply(true, Fault::changed), "changed before its product was there");

@@ -1,11 +1,11 @@
-// What has been asked of the emulated device so far, by number.
+// Counts of calls to the emulated device.
 #pragma once
 
 namespace emulated_cuda {
 
 struct Counts {
-  int blocks = 0;  // of memory, the device's or pinned, taken or given back
-  int waits = 0;   // of the host: those asked for, and copies of memory that is not pinned
+  int blocks = 0;  // device or pinned memory, allocated or freed
+  int waits = 0;   // by the host: explicit, and copies of memory that is not pinned
   int copies_to_host = 0;
   int copies_to_device = 0;
   int kernels = 0;

@@ -1,5 +1,6 @@
-// The part of cuBLASLt that Longspan uses (framework/kernels/cuda/cublaslt_gemm.cu), on the host:
-// with this folder before CUDA's in the include path. Numbers of attributes are the library's own.
+// The part of cuBLASLt that Longspan uses (framework/kernels/cuda/cublaslt_gemm.cu), on the host.
+// This directory precedes CUDA's in the include path. Values of attributes are those of the
+// library.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -105,7 +106,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                                               cublasLtMatrixLayout_t c,
                                               cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference,
-                                              int wanted,
+                                              int requested,
                                               cublasLtMatmulHeuristicResult_t* results,
                                               int* found);
 cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algorithm,
@@ -130,14 +131,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle,
                               std::size_t workspace_bytes,
                               cudaStream_t stream);
 
-// What tests have it do.
+// Controls for tests.
 namespace emulated_cublaslt {
 
-// So many proposals from now on fail for want of memory.
+// The next `count` heuristic queries fail: out of memory.
 void fail_proposals(int count);
-// So many products from now on are refused by the algorithm that was proposed for them.
+// The next `count` products are not supported by their algorithm.
 void refuse(int count);
-// Products made so far, and how many of them with an epilogue.
+// Numbers of products so far: all, and those with an epilogue.
 struct Made {
   int all = 0;
   int with_epilogue = 0;

@@ -1,6 +1,6 @@
-// cuBLASLt on the emulated device, for the products that its documentation allows; matrices are
-// columns after columns. It has two defects of the library: a bias beside one row or column is not
-// added, and where an algorithm of Hopper splits a sum in unequal parts their rest is left out.
+// cuBLASLt on the emulated device, for products that its documentation allows. Matrices are
+// column-major. It reproduces two defects of the library: it does not add a bias to a single row or
+// column, and a Hopper algorithm that splits a sum into unequal parts omits the rest.
 #include "framework/kernels/cuda/cublaslt.h"
 
 #include <cublasLt.h>
@@ -31,7 +31,7 @@ struct cublasLtMatrixLayoutOpaque_t {
 struct cublasLtMatmulPreferenceOpaque_t {
   std::uint64_t workspace_bytes = 0;
   std::uint32_t reductions = 7;
-  std::uint32_t alignment[4] = {256, 256, 256, 256};  // of A, B, C and D
+  std::uint32_t alignment[4] = {256, 256, 256, 256};  // A, B, C and D
 };
 
 namespace {
@@ -48,7 +48,7 @@ bool count_down(std::atomic<int>& count) {
   return left > 0;
 }
 
-// What stands in an algorithm's words.
+// Contents of cublasLtMatmulAlgo_t.
 struct Algorithm {
   std::int32_t id;
   std::int32_t parts;
@@ -79,7 +79,7 @@ struct Extents {
   std::int64_t rows, terms, columns;
 };
 
-// Of a product whose matrices fit; the rows are -1 otherwise.
+// Returns -1 rows if the shapes of the matrices do not match.
 Extents extents_of(const cublasLtMatmulDescOpaque_t& desc,
                    const cublasLtMatrixLayoutOpaque_t& a,
                    const cublasLtMatrixLayoutOpaque_t& b,
@@ -96,7 +96,7 @@ Extents extents_of(const cublasLtMatmulDescOpaque_t& desc,
   return fits ? e : Extents{-1, -1, -1};
 }
 
-// By the tables of types and the rules of epilogues in its documentation.
+// Source: tables of types and rules of epilogues in the documentation of cuBLASLt.
 bool is_supported(const cublasLtMatmulDescOpaque_t& desc,
                   cudaDataType_t factors,
                   cudaDataType_t result) {
@@ -127,7 +127,7 @@ struct Run {
   A alpha, beta;
   C* d;
   std::int64_t d_step;
-  std::int64_t terms;  // that are summed
+  std::int64_t terms;  // number of summed terms
 
   A a_at(std::int64_t i, std::int64_t p) const {
     return longspan::wide(desc.transpose_a == CUBLAS_OP_T ? a[p + i * a_step] : a[i + p * a_step]);
@@ -293,7 +293,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   return CUBLAS_STATUS_INVALID_VALUE;
 }
 
-// Where sums may be made in parts, first the algorithm that is not right for every number of terms.
+// If split sums are allowed, the first result is the algorithm that can omit terms.
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t,
                                               cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a,
@@ -301,7 +301,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t,
                                               cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t d,
                                               cublasLtMatmulPreference_t preference,
-                                              int wanted,
+                                              int requested,
                                               cublasLtMatmulHeuristicResult_t* results,
                                               int* found) {
   *found = 0;
@@ -310,7 +310,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t,
   if (a->type != b->type || !is_supported(*desc, a->type, d->type))
     return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto propose = [&](std::int32_t id, std::int32_t parts) {
-    if (*found == wanted) return;
+    if (*found == requested) return;
     Algorithm algorithm = {id, parts, {}, preference->workspace_bytes};
     std::ranges::copy(preference->alignment, algorithm.alignment);
     cublasLtMatmulHeuristicResult_t& result = results[(*found)++];

@@ -1,13 +1,13 @@
-// The part of CUDA's runtime that Longspan's kernels use, on the host: with this folder before
-// CUDA's in the include path a .cu file compiles as plain C++. The blocks of a grid run one after
-// another, a block's threads as fibers that give way where they wait for each other: quick, always
-// in the same order, and known to the sanitizers, so that the thread sanitizer reports a
-// __syncthreads that was left out, and the address sanitizer what lies beyond a block's shared
-// memory. That is full of NaN when a block starts.
+// The part of the CUDA runtime that Longspan's kernels use, on the host. With this directory before
+// CUDA's in the include path, a .cu file compiles as plain C++. The blocks of a grid run one after
+// another. The threads of a block are fibers that yield where they wait for each other, in a fixed
+// order. The sanitizers support fibers: the thread sanitizer reports a missing __syncthreads, and
+// the address sanitizer accesses outside the block's shared memory. Shared memory initially
+// contains NaN.
 //
-// Checked beyond what a GPU checks: threads that wait for each other do so at the same line, and
-// none waits for ever; a warp exchanges with all of its lanes; what warps read and copies write by
-// 16 bytes is shared memory of the block.
+// Checks that a GPU does not have: threads wait for each other at the same line and not forever, a
+// warp exchanges values with all of its lanes, and accesses of 16 bytes are to the block's shared
+// memory.
 #pragma once
 
 #include <array>
@@ -53,9 +53,8 @@ enum cudaError_t {
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
 
-// One device, whose memory is apart from the host's: only while a kernel or a copy runs can it be
-// read and written. A host that touches it at another time dies of it. Fresh blocks are full of
-// NaN.
+// One device with its own memory, accessible only while a kernel or a copy runs. At other times an
+// access of the host is a segmentation fault. New blocks contain NaN.
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
@@ -67,16 +66,15 @@ enum cudaDeviceAttr {
   cudaDevAttrMultiProcessorCount,
 };
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
-// As many devices as ranks of a job, of which each sees its own.
+// One device per rank of the job; each rank has only its own.
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device);
 cudaError_t cudaMalloc(void** block, std::size_t bytes);
 cudaError_t cudaFree(void* block);
 cudaError_t cudaMallocHost(void** block, std::size_t bytes);
 cudaError_t cudaFreeHost(void* block);
 
-// What is queued on a stream is done at once, unless it is behind something that waits: for an
-// event of another stream, or for what a library does there. That goes on only when the host asks
-// about a stream or an event, or waits.
+// Work of a stream runs at once, unless earlier work waits for an event of another stream or for a
+// library. Such work advances only when the host queries a stream or an event, or waits.
 inline constexpr unsigned cudaStreamNonBlocking = 1;
 cudaError_t cudaDeviceGetStreamPriorityRange(int* last, int* first);
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
@@ -119,27 +117,26 @@ inline dim3 gridDim;
 
 namespace emulated_cuda {
 
-// What a block may ask for on every GPU that Longspan is built for.
+// Maximum shared memory per block on every supported GPU.
 inline constexpr std::size_t most_shared_bytes = 160 * 1024;
 
-// What the blocks of a kernel may ask for from now on: without it 48 KB.
+// Sets the limit of shared memory per block of a kernel; default: 48 KB.
 cudaError_t let_share(const void* kernel, std::size_t bytes);
-// What a thread of it does, and where the arguments of that are for as long as it lives.
+// The function of a thread, and addresses of its arguments, valid during the lifetime.
 struct Call {
   std::function<void()> of_thread;
   std::vector<const void*> arguments;
 };
 cudaError_t run(const cudaLaunchConfig_t& config, const void* kernel, Call call);
-// Of what is asked of kernels from now on (`let_share`, `run`), number `first` and all until `end`
-// find no memory.
+// The calls of `let_share` and `run` with numbers first <= i < end, counted from now, fail: out of
+// memory.
 void refuse_memory(int first, int end);
 
-// Work of a stream. What takes its time is called again and again until it says that it is done.
+// Queues work. Lasting work is called until it returns true.
 void queue(cudaStream_t stream, std::function<void()> work);
 void queue_lasting(cudaStream_t stream, std::function<bool()> work);
 
-// While one lives, the memory of the device can be read and written: for the bodies of libraries'
-// functions.
+// Makes device memory accessible during its lifetime, for the implementations of library functions.
 class Access {
  public:
   Access();
@@ -148,22 +145,22 @@ class Access {
   ~Access();
 };
 
-// All threads of the block, or lanes of the warp, that have not returned wait for each other here.
+// Waits for all threads of the block, or lanes of the warp, that have not returned.
 void meet_in_block(const std::source_location& place);
 void meet_in_warp(const std::source_location& place);
 unsigned lane();
 
-// What lanes give each other.
+// A value that lanes exchange.
 struct Parcel {
   std::array<std::byte, 32> bytes;
 };
-// All lanes of the warp that have not returned have given theirs when it returns: as with a GPU's
-// registers, what they did to memory before is in no order by that.
+// Sends a value to the warp; returns when all lanes that have not returned have sent theirs. As for
+// registers of a GPU, this does not order accesses of memory.
 void give(const Parcel& parcel, const std::source_location& place);
-// What a lane of this thread's warp gave last.
+// Returns the last value from a lane of this thread's warp.
 const Parcel& given(unsigned lane);
 
-// Nothing of it is the kernel's memory, for the thread sanitizer to look at.
+// Excludes a function from the thread sanitizer: it does not access memory of the kernel.
 #define LONGSPAN_REGISTERS __attribute__((no_sanitize("thread")))
 
 template <typename T>
@@ -181,7 +178,7 @@ LONGSPAN_REGISTERS T given_value(unsigned lane) {
 }
 
 [[noreturn]] void fail(const char* what, const std::source_location& place);
-// Fails where 16 bytes are not of the block's shared memory, or not aligned to 16.
+// Fails unless 16 bytes are in the block's shared memory and aligned to 16.
 void expect_shared_piece(const void* piece, const std::source_location& place);
 
 }  // namespace emulated_cuda

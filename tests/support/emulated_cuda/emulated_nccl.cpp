@@ -1,7 +1,7 @@
-// NCCL on the emulated device, over messages of MPI between the ranks of a test. As there, a call
-// may return before its work is queued, what is queued takes its time, sums are made in another
-// order than the ranks' and rounded at each addition, and ranks that call different things hang.
-// Beyond that a call is refused that comes before the last one is done.
+// NCCL on the emulated device, over MPI messages between the ranks of a test. As in NCCL, calls
+// return before their work is queued and the work is asynchronous. Sums are not in rank order and
+// are rounded at each addition. Ranks with different calls hang.
+// Unlike NCCL, it rejects a call before the previous one is complete.
 #include "tests/support/emulated_cuda/emulated_nccl.h"
 
 #include <cuda_runtime.h>
@@ -20,10 +20,10 @@ namespace longspan::nccl {
 namespace {
 
 constexpr int first_tag = 1 << 20;
-constexpr int polls_a_call = 2;      // of `state`, until what was called is queued
-constexpr int polls_a_transfer = 5;  // of its stream, until it begins
+constexpr int polls_a_call = 2;      // of `state`, until a call is queued
+constexpr int polls_a_transfer = 5;  // of its stream, until it starts
 
-// What a test has asked for.
+// Settings of emulated_nccl.h.
 bool broken = false;
 bool stops = false;
 bool blocks = false;
@@ -33,7 +33,7 @@ std::vector<std::size_t> called;
 using Bytes = std::vector<std::byte>;
 
 struct Name {
-  int maker = 0;  // in MPI's world
+  int maker = 0;  // rank in MPI_COMM_WORLD
   int number = 0;
 };
 
@@ -42,16 +42,16 @@ struct Place {
   int in_world;
 };
 
-// What two ranks must have called alike.
+// Parts of a call that must be equal on two ranks.
 struct Header {
-  std::uint64_t number;  // of the call on the communicator
+  std::uint64_t number;  // index of the call on the communicator
   char kind;
   DType dtype;
   std::size_t count;
   friend bool operator==(const Header&, const Header&) = default;
 };
 
-// Messages of one communicator: in order between any two of its ranks.
+// Messages of one communicator, in order between any two of its ranks.
 class Mail {
  public:
   explicit Mail(int tag) : tag_(tag) {}
@@ -99,15 +99,15 @@ class Mail {
   std::vector<std::unique_ptr<Letter>> letters_;
 };
 
-// One call: what goes to whom, from whom something comes, and what is done with it. Ranks are the
-// communicator's.
+// One call: messages to send, ranks to receive from, and a consumer. Ranks are those of the
+// communicator.
 struct Transfer {
   char kind = 0;
   DType dtype = DType::u8;
   std::size_t count = 0;
   std::vector<std::pair<int, std::function<Bytes()>>> sends;
   std::vector<int> sources;
-  std::function<void(const std::vector<Bytes>&)> use;  // as the sources are
+  std::function<void(const std::vector<Bytes>&)> use;  // in order of `sources`
 };
 
 }  // namespace
@@ -116,10 +116,10 @@ struct NcclComm {
   Name name;
   int rank = 0;
   int ranks = 1;
-  std::vector<int> places;  // of the ranks, in MPI's world; -1 while they are not known
-  int polls = 0;            // until the last call can be done
+  std::vector<int> places;  // ranks in MPI_COMM_WORLD; -1: not known yet
+  int polls = 0;            // until the last call can complete
   std::function<bool()> call;
-  // What was called since a group began.
+  // Calls since the start of a group.
   Transfer group;
   std::vector<void*> group_targets;
   CUstream_st* group_stream = nullptr;
@@ -147,10 +147,10 @@ void write(void* to, const Bytes& bytes) {
   if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
 }
 
-// A transfer on its way: called again and again until it is done.
-class Journey {
+// A transfer in progress, called until it is complete.
+class ActiveTransfer {
  public:
-  Journey(const NcclComm& link, Transfer transfer)
+  ActiveTransfer(const NcclComm& link, Transfer transfer)
       : aborted_(link.aborted),
         mail_(link.mail),
         places_(link.places),
@@ -158,7 +158,7 @@ class Journey {
         transfer_(std::move(transfer)),
         received_(transfer_.sources.size()) {}
 
-  bool go_on() {
+  bool advance() {
     if (*aborted_) return true;
     if (polls_ < polls_a_transfer) {
       if (++polls_ == polls_a_transfer) begin();
@@ -204,11 +204,10 @@ class Journey {
   int polls_ = 0;
 };
 
-// The link whose last call may not be done, of all of this rank: NCCL's threads share what they
-// note of calls.
+// The communicator of this rank with an incomplete call. One for all threads, as in NCCL.
 NcclComm* calling = nullptr;
 
-// Done once `call` says so, which `state` asks.
+// Starts a call, which is complete when `call` returns true. `state` polls it.
 NcclStatus begin_call(NcclComm& link, std::function<bool()> call) {
   if (calling != nullptr && !*calling->aborted)
     return {.under_way = false, .error = "a call before the last one was done"};
@@ -226,13 +225,13 @@ NcclStatus queue(NcclComm& link, Transfer transfer, CUstream_st* stream) {
   called.push_back(transfer.count);
   return begin_call(link, [&link, transfer = std::move(transfer), stream] {
     ++link.calls;
-    const auto journey = std::make_shared<Journey>(link, transfer);
-    emulated_cuda::queue_lasting(stream, [journey] { return journey->go_on(); });
+    const auto active = std::make_shared<ActiveTransfer>(link, transfer);
+    emulated_cuda::queue_lasting(stream, [active] { return active->advance(); });
     return true;
   });
 }
 
-// Everybody's bytes to everybody.
+// Sends the bytes of each rank to all ranks.
 Transfer to_all(const NcclComm& link, char kind, const void* from, std::size_t count, DType dtype) {
   Transfer transfer;
   transfer.kind = kind;
@@ -297,7 +296,7 @@ Bytes reduce(const std::vector<Bytes>& all, DType dtype, Reduction reduction) {
   return {};
 }
 
-// The ranks tell the first where they are, which tells all.
+// Rank 0 gathers the MPI ranks of all and sends them to all.
 bool meet(NcclComm& link) {
   if (link.rank > 0) {
     const auto table = link.mail->receive(link.name.maker);
@@ -308,9 +307,9 @@ bool meet(NcclComm& link) {
   while (std::ranges::count(link.places, -1) > 0) {
     const auto letter = link.mail->receive(MPI_ANY_SOURCE);
     if (!letter) return false;
-    Place told;
-    std::memcpy(&told, letter->data(), sizeof told);
-    link.places[static_cast<std::size_t>(told.rank)] = told.in_world;
+    Place sent;
+    std::memcpy(&sent, letter->data(), sizeof sent);
+    link.places[static_cast<std::size_t>(sent.rank)] = sent.in_world;
   }
   Bytes table;
   for (const int place : link.places) append(table, place);

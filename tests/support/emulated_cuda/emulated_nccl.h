@@ -1,4 +1,4 @@
-// What tests have the emulated NCCL do.
+// Controls of the emulated NCCL, for tests.
 #pragma once
 
 #include <cstddef>
@@ -6,15 +6,15 @@
 
 namespace emulated_nccl {
 
-// From now on every communicator of this rank reports an error that came about by itself.
+// All communicators of this rank report an asynchronous error.
 void break_links();
-// This rank stops for good when it makes its next communicator.
+// This rank stops (SIGSTOP) when it creates its next communicator.
 void stop_when_made();
-// The next call of this rank that queues something comes back when its communicator is ended.
+// The next call of this rank that queues work returns when its communicator is aborted.
 void block_next_call();
-// The next call of this rank is queued after so many questions for its state.
+// The next call of this rank is queued after `polls` queries of its state.
 void delay_next_call(int polls);
-// The numbers of elements of what this rank has called so far, in order.
+// Element counts of the calls of this rank so far, in order.
 const std::vector<std::size_t>& called();
 
 }  // namespace emulated_nccl

@@ -17,15 +17,15 @@
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
-// This file itself is compiled without the thread sanitizer, which would see races in who runs.
+// Compiled without the thread sanitizer, which would report races in the scheduler.
 #if defined(LONGSPAN_TELL_THREAD_SANITIZER)
 #include <sanitizer/tsan_interface.h>
 
-// It would wait a second for fibers that have nothing left to do.
+// By default it waits a second for idle fibers.
 extern "C" const char* __tsan_default_options() { return "atexit_sleep_ms=0"; }
 #endif
 
-// The dynamic shared memory of the block that runs.
+// Dynamic shared memory of the running block.
 alignas(1024) unsigned char longspan_shared_bytes[emulated_cuda::most_shared_bytes];
 
 namespace emulated_cuda {
@@ -35,10 +35,10 @@ constexpr unsigned warp_size = 32;
 constexpr unsigned most_threads = 1024;
 constexpr std::size_t stack_bytes = 128 * 1024;
 
-// A stack and where it stands on it, as the sanitizers must be told of each change.
+// A stack and its context. The sanitizers require notice of each switch.
 struct Fiber {
   ucontext_t context = {};
-  std::unique_ptr<std::byte[]> stack;  // none for the fiber that starts kernels
+  std::unique_ptr<std::byte[]> stack;  // none: the fiber that starts kernels
 #if defined(__SANITIZE_ADDRESS__)
   void* fake_stack = nullptr;
   const void* bottom = nullptr;
@@ -68,40 +68,40 @@ void go([[maybe_unused]] Fiber& from, Fiber& to) {
   arrived(from, nullptr);
 }
 
-// What was done before `tell` happened before what is done after `hear` of the same token.
+// Work before `release_token` happens before work after `acquire_token` of the same token.
 struct Token {
   char address = 0;
 };
-void tell([[maybe_unused]] Token& token) {
+void release_token([[maybe_unused]] Token& token) {
 #if defined(LONGSPAN_TELL_THREAD_SANITIZER)
   __tsan_release(&token);
 #endif
 }
-void hear([[maybe_unused]] Token& token) {
+void acquire_token([[maybe_unused]] Token& token) {
 #if defined(LONGSPAN_TELL_THREAD_SANITIZER)
   __tsan_acquire(&token);
 #endif
 }
 
-// Threads that meet again and again take two tokens in turns: the first to go on may have told of
-// the next meeting before the last one hears of this one.
+// Consecutive meetings alternate between two tokens: the first thread may release the next one
+// before the last thread acquires this one.
 using Tokens = std::array<Token, 2>;
 
-// Whom a thread waits for.
+// Whether a thread runs, or which threads it waits for.
 enum class State { runs, waits_for_warp, waits_for_block, returned };
 
 struct Thread {
   Fiber fiber;
   State state = State::returned;
   std::source_location place;     // where it waits
-  std::array<Parcel, 2> parcels;  // in turns: nobody takes of the last but one any more
+  std::array<Parcel, 2> parcels;  // alternating: the last but one is no longer read
   unsigned parcels_given = 0;
   unsigned block_meetings = 0;
   unsigned warp_meetings = 0;
-  Tokens warp_tokens;  // of the warp, in its first thread
+  Tokens warp_tokens;  // in the first thread of the warp
 };
 
-// The threads of one block after another, and the fiber that starts them.
+// The threads of the running block, and the fiber that starts them.
 class Machine {
  public:
   void run(const cudaLaunchConfig_t& config, const std::function<void()>& kernel) {
@@ -125,9 +125,9 @@ class Machine {
     Token& token = whom == State::waits_for_block
                        ? block_tokens_[me.block_meetings++ % 2]
                        : warp_of(threadIdx.x).warp_tokens[me.warp_meetings++ % 2];
-    tell(token);
+    release_token(token);
     wait(me, whom, place);
-    hear(token);
+    acquire_token(token);
   }
 
   void give(const Parcel& parcel, const std::source_location& place) {
@@ -147,7 +147,7 @@ class Machine {
   }
 
  private:
-  // Gives way until all have come whom the thread waits for.
+  // Yields until all threads that it waits for have arrived.
   void wait(Thread& me, State whom, const std::source_location& place) {
     me.state = whom;
     me.place = place;
@@ -170,7 +170,7 @@ class Machine {
 
   Thread& warp_of(unsigned thread) { return *threads_[thread / warp_size * warp_size]; }
 
-  // Leaves a block the shared memory that it asked for, full of NaN: the rest may not be touched.
+  // Fills the requested shared memory with NaN and poisons the rest.
   static void prepare_shared_memory(std::size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
     ASAN_UNPOISON_MEMORY_REGION(longspan_shared_bytes, bytes);
@@ -190,19 +190,19 @@ class Machine {
       thread.fiber.context.uc_link = nullptr;
       makecontext(&thread.fiber.context, &Machine::body, 0);
     }
-    tell(start_);
+    release_token(start_);
     for (bool any = true; any;) {
       any = false;
       for (unsigned first = 0; first < count; first += warp_size) any |= run_warp(first);
       if (!any) any = release(0, count, State::waits_for_block);
     }
-    hear(end_);
+    acquire_token(end_);
     for (unsigned t = 0; t < count; ++t)
       if (threads_[t]->state != State::returned)
         fail("a thread waits here for others that never come", threads_[t]->place);
   }
 
-  // As far as its threads come without another warp; false where none could run.
+  // Runs its threads until they wait for another warp; returns false if none could run.
   bool run_warp(unsigned first) {
     bool any = false;
     do {
@@ -217,7 +217,7 @@ class Machine {
     return any;
   }
 
-  // Lets the threads go on where all that have not returned wait for each other.
+  // Resumes the threads if all that have not returned wait for each other.
   bool release(unsigned begin, unsigned end, State whom) {
     const Thread* one = nullptr;
     for (unsigned t = begin; t < end; ++t) {
@@ -253,10 +253,10 @@ void Machine::body() {
   Machine& all = machine();
   Thread& me = *all.threads_[threadIdx.x];
   arrived(me.fiber, &all.starter_);
-  hear(all.start_);
+  acquire_token(all.start_);
   (*all.kernel_)();
   me.state = State::returned;
-  tell(all.end_);
+  release_token(all.end_);
   go(me.fiber, all.starter_);
 }
 
@@ -287,7 +287,7 @@ unsigned lane() { return threadIdx.x % warp_size; }
 
 namespace {
 
-// What kernels have been told.
+// Settings of kernels.
 struct Kernels {
   std::mutex mutex;
   std::map<const void*, std::size_t> shared_bytes;

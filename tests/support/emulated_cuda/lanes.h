@@ -1,4 +1,4 @@
-// What the lanes of a warp exchange, and what a thread's copies brought: for the bodies of
+// Exchanges between the lanes of a warp, and arrived copies, for the implementation of
 // instructions.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace emulated_cuda {
 
-// What f makes of the values that the lanes of the warp give: of(lane) in f is that of a lane.
+// Returns f(of), where of(lane) is the value of that lane of the warp.
 template <typename T, typename F>
 auto over_lanes(const T& value,
                 const F& f,
@@ -26,7 +26,7 @@ float element_of(std::uint32_t pair, unsigned half) {
   return static_cast<float>(std::bit_cast<In>(static_cast<std::uint16_t>(pair >> (16 * half))));
 }
 
-// Whether copies of a thread of the block have arrived that products of warp groups do not see yet.
+// Whether arrived copies of a thread are not yet visible to warp group products.
 bool has_unshown_copies(unsigned thread);
 void show_copies();
 

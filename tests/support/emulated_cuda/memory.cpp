@@ -1,4 +1,4 @@
-// The memory of the emulated device, and its copies.
+// Memory of the emulated device, and copies.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -19,16 +19,16 @@ namespace emulated_cuda {
 namespace {
 
 constexpr std::size_t page = 4096;
-// Of LONGSPAN_EMULATED_GPU_BYTES, or a GiB.
+// Bytes. LONGSPAN_EMULATED_GPU_BYTES; default: 1 GiB.
 const std::size_t capacity = [] {
   const char* const bytes = std::getenv("LONGSPAN_EMULATED_GPU_BYTES");
   return bytes == nullptr ? std::size_t{1} << 30 : std::strtoull(bytes, nullptr, 10);
 }();
-// More than memory: what one block has had, only one of the same size has again.
+// Larger than memory, because only a block of the same size reuses addresses.
 const std::size_t addresses = 64 * capacity;
 constexpr unsigned char poison = 0xff;
 
-// Only the address sanitizer knows where a block ends.
+// Only the address sanitizer checks the exact end of a block.
 void mark_free([[maybe_unused]] std::byte* begin, [[maybe_unused]] std::size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
   ASAN_POISON_MEMORY_REGION(begin, bytes);
@@ -40,8 +40,8 @@ void mark_used([[maybe_unused]] std::byte* begin, [[maybe_unused]] std::size_t b
 #endif
 }
 
-// One range of addresses, given out page by page with a page between blocks: opening and closing it
-// is one call.
+// One range of addresses, so that opening and closing it is one call. Blocks consist of pages, with
+// one page between them.
 class Memory {
  public:
   std::byte* allocate(std::size_t bytes) {
@@ -120,17 +120,17 @@ class Memory {
   std::size_t used_ = 0;
   std::map<std::byte*, std::size_t> live_;
   std::map<std::size_t, std::vector<std::byte*>> free_;
-  // Who may touch it: kernels and copies while they run and, where a test asks for it, the host.
+  // Current users: running kernels and copies and, if a test requests it, the host.
   int users_ = std::getenv("LONGSPAN_EMULATED_GPU_VISIBLE") == nullptr ? 0 : 1;
 };
 
-// Never destroyed: a device that is may still free its blocks.
+// Never destroyed: the destructor of a device may still free blocks.
 Memory& memory() {
   static Memory* const the_memory = new Memory;
   return *the_memory;
 }
 
-// Blocks of the host's memory that copies need not wait for.
+// Pinned blocks of host memory, for asynchronous copies.
 class Pinned {
  public:
   void add(void* block, std::size_t bytes) {
@@ -166,7 +166,7 @@ void count_copy(const void* to, const void* from) {
   if (!pinned().holds(there ? from : to)) count(&Counts::waits);
 }
 
-// Of all threads.
+// Counts of all threads.
 std::mutex counts_mutex;
 Counts counts_so_far;
 
@@ -219,7 +219,7 @@ cudaError_t cudaDriverGetVersion(int* version) {
   *version = 13000;
   return cudaSuccess;
 }
-// LONGSPAN_EMULATED_OLD_DRIVER: there is one that is older than the runtime.
+// LONGSPAN_EMULATED_OLD_DRIVER: the driver is older than the runtime.
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = 0;
   if (std::getenv("LONGSPAN_EMULATED_OLD_DRIVER") != nullptr) return cudaErrorInsufficientDriver;
@@ -269,7 +269,7 @@ cudaError_t cudaFree(void* block) {
   const bool known = block == nullptr || memory().free(static_cast<std::byte*>(block));
   return known ? cudaSuccess : cudaErrorInvalidValue;
 }
-// LONGSPAN_EMULATED_GPU_FREE: what it says instead, as if another process then took the rest.
+// LONGSPAN_EMULATED_GPU_FREE: reported free bytes, as if another process then used the rest.
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* all) {
   const char* const said = std::getenv("LONGSPAN_EMULATED_GPU_FREE");
   *free = said == nullptr ? memory().free_bytes() : std::strtoull(said, nullptr, 10);

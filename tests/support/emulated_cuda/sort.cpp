@@ -8,7 +8,7 @@
 
 namespace longspan {
 
-// With as much scratch as a plan says.
+// Allocates the planned scratch.
 void sort_stably(Cuda cuda, const Tensor& keys, const Tensor& sorted, const Tensor& order) {
   const Tensor second = order.empty_like(MemoryTag::workspace);
   const Tensor scratch = Tensor::empty(

@@ -1,4 +1,4 @@
-// The streams of the emulated device and their events.
+// Streams and events of the emulated device.
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -9,21 +9,21 @@
 #include "tests/support/emulated_cuda/cuda_runtime.h"
 
 struct CUstream_st {
-  std::deque<std::function<bool()>> work;  // the first is under way
-  // Alone moves on what is under way, as what lasts may be of a library for one thread.
+  std::deque<std::function<bool()>> work;  // the first is in progress
+  // Only this thread advances the work, which may call a library for one thread.
   std::thread::id owner = std::this_thread::get_id();
   bool destroyed = false;
 };
 
 struct CUevent_st {
-  // Of the last time that it was recorded: who waits for it does so for that time.
+  // Belongs to the last record. Waits refer to the record at their time.
   std::shared_ptr<bool> passed = std::make_shared<bool>(true);
 };
 
 namespace emulated_cuda {
 namespace {
 
-// Never destroyed: a device that is may still wait for its stream.
+// Never destroyed: the destructor of a device may still wait for its stream.
 class Streams {
  public:
   cudaStream_t make() {
@@ -31,7 +31,7 @@ class Streams {
     return *streams_.insert(new CUstream_st).first;
   }
 
-  // What is queued there is done all the same.
+  // Queued work still runs.
   void destroy(cudaStream_t stream) {
     const std::lock_guard lock(mutex_);
     stream->destroyed = true;
@@ -44,7 +44,7 @@ class Streams {
     if (stream->work.size() == 1 || stream->owner == std::this_thread::get_id()) advance(*stream);
   }
 
-  // All streams as far as they come; true when nothing is left on this one.
+  // Advances all streams; returns whether `asked` is idle.
   bool advance_all(cudaStream_t asked) {
     const std::lock_guard lock(mutex_);
     const std::set<cudaStream_t> streams = streams_;
@@ -93,7 +93,7 @@ void queue(cudaStream_t stream, std::function<void()> work) {
 
 namespace {
 
-// A thread that waits within the driver keeps others out of it, as real ones may.
+// A thread that waits inside the driver blocks other threads, as real drivers may.
 std::mutex driver;
 
 }  // namespace

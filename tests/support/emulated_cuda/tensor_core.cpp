@@ -1,4 +1,4 @@
-// The instructions of framework/kernels/cuda/tensor_core.h on the emulated device.
+// Instructions of framework/kernels/cuda/tensor_core.h on the emulated device.
 #include "framework/kernels/cuda/tensor_core.h"
 
 #include <array>
@@ -19,7 +19,7 @@ struct Copy {
   const void* from;
   bool real;
 };
-// Of each thread of a block: what a copy brings is there when it has been waited for, not before.
+// Copies of one thread. Their bytes arrive when the thread waits for them, not before.
 struct Copies {
   std::vector<Copy> begun;
   std::deque<std::vector<Copy>> groups;
@@ -61,7 +61,7 @@ void begin_copy(void* to, const void* from, bool real) {
   emulated_cuda::expect_shared_piece(to, place);
   if (reinterpret_cast<std::uintptr_t>(from) % 16 != 0)
     emulated_cuda::fail("16 bytes that are not aligned", place);
-  std::memset(to, 0xff, 16);  // from now on it may be written: nobody reads it
+  std::memset(to, 0xff, 16);  // NaN until the copy arrives
   copies()[threadIdx.x].begun.push_back({to, from, real});
 }
 void end_copy_group() {
@@ -99,7 +99,7 @@ LONGSPAN_REGISTERS void multiply_add(float (&sums)[4],
     std::uint32_t b[2];
   };
   emulated_cuda::give_value(Factors{a, {b_first, b_second}}, std::source_location::current());
-  // Rows lane / 4 and eight further down of a are in four lanes, columns of b too.
+  // Four lanes have rows lane / 4 and lane / 4 + 8 of a; four lanes have the columns of b.
   const unsigned lane = emulated_cuda::lane();
   float left[2][16], right[2][16];
   for (unsigned c = 0; c < 4; ++c) {

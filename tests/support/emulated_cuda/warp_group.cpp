@@ -1,6 +1,6 @@
-// The instructions of framework/kernels/attention/cuda/hopper/warp_group.h on the emulated device.
-// Checked beyond what a GPU checks: sums are NaN until they have been waited for, factors do not
-// change meanwhile, and what copies brought was shown before.
+// Instructions of framework/kernels/attention/cuda/hopper/warp_group.h on the emulated device.
+// Checks that a GPU does not have: sums are NaN until the wait, factors do not change before it,
+// and arrived copies are visible before the product.
 #include "framework/kernels/attention/cuda/hopper/warp_group.h"
 
 #include <array>
@@ -15,7 +15,7 @@ namespace longspan::warp_group {
 namespace {
 
 using emulated_cuda::fail;
-using Products = std::array<float, 32>;  // of a thread: those of 8 columns by four
+using Products = std::array<float, 32>;  // per thread: 8 columns by 4
 constexpr unsigned terms = 16;
 
 struct Begun {
@@ -23,10 +23,10 @@ struct Begun {
   int count;
   Products product;
   std::function<Products()> again;
-  Products before = {};  // what the sums were, of the first product that adds to them
+  Products before = {};  // previous sums; only of the first product that adds to them
   bool is_first = true;
 };
-// Of each thread of a block.
+// State of one thread.
 struct Group {
   bool began = false;
   std::vector<Begun> begun;
@@ -37,7 +37,7 @@ Group& mine() {
   return of_threads[threadIdx.x];
 }
 
-// A factor as matrix units take its descriptor apart.
+// A factor in shared memory, decoded from its descriptor.
 class Memory {
  public:
   explicit Memory(Factor factor)
@@ -66,7 +66,7 @@ class Memory {
   std::uint64_t rows_of_8_;
 };
 
-// The two rows that a thread has sums of.
+// Terms of the two rows of sums of a thread.
 using Rows = std::array<std::array<float, terms>, 2>;
 
 template <typename In>
@@ -134,7 +134,7 @@ void wait() {
 
 template <typename In>
 void multiply_registers(float (*sums)[4], const Pairs& a, Factor b, Second second) {
-  // Rows lane / 4 and eight further down are in four lanes.
+  // Four lanes have rows lane / 4 and lane / 4 + 8.
   const Rows left = emulated_cuda::over_lanes(a, [](const auto& of) {
     Rows rows;
     for (unsigned c = 0; c < 4; ++c) {

@@ -1,4 +1,4 @@
-// The calls that open, read, write, bring to the disk, rename and remove, before libc's.
+// Interposed libc calls that open, read, write, sync, rename and remove files.
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ namespace {
 
 std::string text(std::int64_t number) { return std::to_string(number); }
 
-// What the log calls a file: names change.
+// The log identifies files by inode, because names change.
 std::string inode_of(int descriptor) {
   struct stat status {};
   return fstat(descriptor, &status) == 0 ? text(static_cast<std::int64_t>(status.st_ino)) : "0";
@@ -46,7 +46,7 @@ mode_t mode_of(int flags, va_list arguments) {
   return (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(arguments, mode_t) : 0;
 }
 
-// `write` is told where it would begin and what it may write, and returns what it wrote.
+// Calls write(bytes), where a fault can reduce `bytes`. at: file offset; below 0: the current one.
 template <typename F>
 ssize_t write_file(
     const char* name, int descriptor, const void* buffer, std::size_t bytes, off_t at, F&& write) {
@@ -101,7 +101,7 @@ int make_directory(const char* name, int directory, const char* path, mode_t mod
   return result;
 }
 
-// A file or an empty directory.
+// Removes a file or an empty directory.
 template <typename F>
 int remove_file(const char* name, int directory, const char* path, F&& remove) {
   Call call(name, directory, path);
@@ -112,15 +112,15 @@ int remove_file(const char* name, int directory, const char* path, F&& remove) {
 }
 
 template <typename F>
-int look_at(const char* name, int directory, const char* path, F&& look) {
+int inspect(const char* name, int directory, const char* path, F&& query) {
   Call call(name, directory, path);
-  return call.fails() ? -1 : look();
+  return call.fails() ? -1 : query();
 }
 
 template <typename F>
-int look_at(const char* name, int descriptor, F&& look) {
+int inspect(const char* name, int descriptor, F&& query) {
   Call call(name, descriptor);
-  return call.fails() ? -1 : look();
+  return call.fails() ? -1 : query();
 }
 
 int cut_file(const char* name, int descriptor, off_t bytes) {
@@ -174,7 +174,7 @@ int creat64(const char* path, mode_t mode) {
 int close(int descriptor) {
   static const auto real = next<int(int)>("close");
   Call call("close", descriptor);
-  // Whatever it says, the descriptor is gone.
+  // The descriptor is invalid even after an error.
   call.closed(descriptor);
   const int result = real(descriptor);
   return call.fails() ? -1 : result;
@@ -234,7 +234,7 @@ ssize_t pwrite(int descriptor, const void* buffer, std::size_t bytes, off_t at) 
 ssize_t pwrite64(int descriptor, const void* buffer, std::size_t bytes, off64_t at) {
   return pwrite(descriptor, buffer, bytes, at);
 }
-// As one write of all parts.
+// Counts and logs one write of all parts.
 ssize_t writev(int descriptor, const struct iovec* parts, int count) {
   static const auto real = next<ssize_t(int, const struct iovec*, int)>("writev");
   if (Own::any()) return real(descriptor, parts, count);
@@ -268,7 +268,7 @@ int ftruncate64(int descriptor, off64_t bytes) noexcept {
 }
 int flock(int descriptor, int operation) noexcept {
   static const auto real = next<int(int, int)>("flock");
-  return look_at("flock", descriptor, [&] { return real(descriptor, operation); });
+  return inspect("flock", descriptor, [&] { return real(descriptor, operation); });
 }
 
 int rename(const char* from, const char* to) noexcept {
@@ -309,15 +309,15 @@ int remove(const char* path) noexcept {
 
 int stat(const char* path, struct stat* status) noexcept {
   static const auto real = next<int(const char*, struct stat*)>("stat");
-  return look_at("stat", AT_FDCWD, path, [&] { return real(path, status); });
+  return inspect("stat", AT_FDCWD, path, [&] { return real(path, status); });
 }
 int lstat(const char* path, struct stat* status) noexcept {
   static const auto real = next<int(const char*, struct stat*)>("lstat");
-  return look_at("lstat", AT_FDCWD, path, [&] { return real(path, status); });
+  return inspect("lstat", AT_FDCWD, path, [&] { return real(path, status); });
 }
 int fstat(int descriptor, struct stat* status) noexcept {
   static const auto real = next<int(int, struct stat*)>("fstat");
-  return look_at("fstat", descriptor, [&] { return real(descriptor, status); });
+  return inspect("fstat", descriptor, [&] { return real(descriptor, status); });
 }
 }
 

@@ -1,4 +1,4 @@
-// What takes memory, before libc's.
+// Interposed allocation functions.
 #include <malloc.h>
 
 #include <atomic>
@@ -8,8 +8,7 @@
 #include "tests/support/faulty_files/watched.h"
 
 extern "C" {
-// What libc's own are, under the names that glibc has for those who stand before them: looking them
-// up would take memory.
+// The functions of libc, under the names that glibc exports for interposers. dlsym would allocate.
 void* __libc_malloc(std::size_t bytes);
 void* __libc_calloc(std::size_t count, std::size_t bytes);
 void* __libc_realloc(void* memory, std::size_t bytes);

@@ -33,24 +33,24 @@ int open_to_append(const std::string& path) {
 struct State;
 State& state();
 
-// What stands between a program and libc has nowhere else to keep this.
+// State of the process: interposed functions have no other storage.
 struct State {
   std::mutex mutex;
-  std::string folder;               // ends in '/'; empty: nothing is watched
-  std::map<int, std::string> open;  // places below the folder by descriptor
+  std::string folder;               // ends in '/'; empty: none is watched
+  std::map<int, std::string> open;  // relative paths by descriptor
   Fault fault;
   CallsSeen seen;
   int log = -1;
-  std::string told;
+  std::string report;
 
-  // A program that does not call `arm` is told by its environment: LONGSPAN_FAULTS_BELOW is the
-  // folder, _CALL and _ERROR are the fault and _RANK is the rank that has it, which in the end adds
-  // "FILES TRANSFERS STRUCK" to the file _TELL; calls are logged to the file _LOG.
+  // Environment of a program that does not call `arm`: LONGSPAN_FAULTS_BELOW is the directory,
+  // _CALL and _ERROR are the fault, _RANK is its rank and _LOG is the log. At exit this rank
+  // appends "FILES TRANSFERS STRUCK" to the file _TELL.
   State();
 
-  void tell() const;
+  void write_report() const;
 
-  // The folder must be there, and empty.
+  // The directory must exist and be empty.
   void begin_log(const std::string& path);
   void add_to_log(std::initializer_list<std::string> fields, const void* bytes, std::size_t count);
 };
@@ -62,7 +62,7 @@ void State::begin_log(const std::string& path) {
   add_to_log({"root", std::to_string(status.st_ino)}, nullptr, 0);
 }
 
-// Whole, in one call: several processes write to it.
+// Writes all in one call: several processes append to the log.
 void State::add_to_log(std::initializer_list<std::string> fields,
                        const void* bytes,
                        std::size_t count) {
@@ -83,25 +83,25 @@ State::State() {
   if ((rank.empty() ? "0" : rank) != std::to_string(number("LONGSPAN_FAULTS_RANK"))) return;
   fault.call = number("LONGSPAN_FAULTS_CALL");
   fault.error = static_cast<int>(number("LONGSPAN_FAULTS_ERROR"));
-  told = variable("LONGSPAN_FAULTS_TELL");
-  if (!told.empty()) std::atexit([] { state().tell(); });
+  report = variable("LONGSPAN_FAULTS_TELL");
+  if (!report.empty()) std::atexit([] { state().write_report(); });
 }
 
-void State::tell() const {
+void State::write_report() const {
   const Own own;
   if (seen.files == 0) return;
   const std::string line =
       std::to_string(seen.files) + " " + std::to_string(seen.transfers) + " " + seen.struck + "\n";
-  if (write(open_to_append(told), line.data(), line.size()) < 0) std::abort();
+  if (write(open_to_append(report), line.data(), line.size()) < 0) std::abort();
 }
 
-// It does not end before the process does: whatever ends before may still close files.
+// Never destroyed: destructors of other objects may still close files.
 State& state() {
   static State& state = *new State;
   return state;
 }
 
-// Where a path lies below the folder.
+// The path relative to the directory; none if it is outside.
 std::optional<std::string> below(int directory, const char* path) {
   const State& known = state();
   if (known.folder.empty() || path == nullptr) return {};
@@ -129,7 +129,7 @@ bool strikes(const Call& call, const char* name, std::int64_t count) {
   return true;
 }
 
-// Not one that is looked up by a function that may take memory: calls that take memory ask for it.
+// initial-exec: other models may allocate at the first access, and allocations read it.
 [[gnu::tls_model("initial-exec")]] constinit thread_local bool own_call = false;
 
 }  // namespace

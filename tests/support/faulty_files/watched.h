@@ -1,4 +1,4 @@
-// What is watched, counted and logged: the state behind the calls of calls.cpp and memory.cpp.
+// Watched calls of calls.cpp and memory.cpp: faults, counts and the log.
 #pragma once
 
 #include <dlfcn.h>
@@ -12,20 +12,20 @@
 
 namespace longspan::testing {
 
-// The function of that name that comes after this library's: libc's.
+// The function of this name in libc.
 template <typename F>
 F* next(const char* name) {
   return reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
 }
 
-// While it lives the calls of this thread are this library's own, and go straight on.
+// During its lifetime, calls of this thread are internal: they are passed on to libc.
 class Own {
  public:
   Own();
   Own(const Own&) = delete;
   Own& operator=(const Own&) = delete;
   ~Own();
-  // Whether it lies within another one.
+  // Whether it is inside the lifetime of another one.
   bool nested() const { return nested_; }
   static bool any();
 
@@ -33,29 +33,29 @@ class Own {
   bool nested_;
 };
 
-// One call of the program. Calls on watched files come one after another.
+// One call of the program. Calls on watched files are serialized.
 class Call {
  public:
-  // On a path, relative to an open directory or AT_FDCWD; on an open file.
+  // A call on a path, relative to an open directory or AT_FDCWD, or on an open file.
   Call(const char* name, int directory, const char* path);
   Call(const char* name, int descriptor);
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  // Counts it; true, with errno set, when it is to fail.
+  // Counts the call. Sets errno and returns true if it must fail.
   bool fails();
-  // The same of what reads or writes; `bytes` may become less.
+  // For calls that read or write. A fault can reduce `bytes`.
   bool fails(std::size_t& bytes);
 
-  // What it opened or closed.
+  // Records an opened or closed descriptor.
   void opened(int descriptor);
   void closed(int descriptor);
 
   bool logged() const;
-  // Its path below the folder, and another one's.
+  // Path relative to the directory: of this call, of any path.
   const std::string& place() const { return *place_; }
   static std::string place_of(int directory, const char* path);
-  // A line of the log, and bytes that follow it.
+  // Appends a line to the log, followed by `bytes`.
   void log(std::initializer_list<std::string> fields,
            const void* bytes = nullptr,
            std::size_t count = 0) const;
@@ -64,11 +64,11 @@ class Call {
   Own own_;
   std::unique_lock<std::mutex> lock_;
   const char* name_;
-  std::optional<std::string> place_;  // nothing where it is not watched
+  std::optional<std::string> place_;  // empty: not watched
 };
 
-// Of memory.cpp: the call that fails from now on (0: none), how many there were since then, and
-// whether one failed.
+// Allocations (memory.cpp): sets the failing call (0: none), returns the number of calls since then
+// and whether one failed.
 void arm_memory(std::int64_t call);
 std::int64_t memory_calls();
 bool memory_struck();

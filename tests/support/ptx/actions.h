@@ -1,5 +1,4 @@
-// What instructions do, by their names: what a thread does alone, and what the lanes of a warp do
-// together. nullptr for a name that is none of those.
+// Implementations of instructions by name, for single threads and for warps. nullptr: unknown name.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +18,13 @@ Action comparison_action(std::string_view name);  // and conversions
 Action memory_action(std::string_view name);
 WarpAction warp_action(std::string_view name);
 
-// What dots divide.
+// Splits a name at its dots.
 std::vector<std::string_view> parts_of(std::string_view name);
 
 template <typename T>
 using Type = std::type_identity<T>;
 
-// f(Type<T>) for the T that PTX calls `name`, without its dot; nullptr for another.
+// Returns f(Type<T>) for the PTX type `name` without its dot; nullptr: unknown type.
 template <typename F>
 Action with_integer(std::string_view name, const F& f) {
   if (name == "u8" || name == "b8") return f(Type<std::uint8_t>());

@@ -24,7 +24,7 @@ constexpr auto less = [](auto a, auto b) { return a < b; };
 constexpr auto less_or_equal = [](auto a, auto b) { return a <= b; };
 constexpr auto greater = [](auto a, auto b) { return b < a; };
 constexpr auto greater_or_equal = [](auto a, auto b) { return b <= a; };
-// The unordered ones are true with NaN.
+// Unordered comparisons are true for NaN.
 constexpr auto not_unequal = [](auto a, auto b) { return !unequal(a, b); };
 constexpr auto not_equal = [](auto a, auto b) { return !equal(a, b); };
 constexpr auto not_greater_or_equal = [](auto a, auto b) { return !greater_or_equal(a, b); };
@@ -56,8 +56,8 @@ Action comparison(std::string_view how, std::string_view type) {
   return nullptr;
 }
 
-// By rounding `how`; to integers within what they hold, and NaN to zero, or where either has 64
-// bits to the highest bit.
+// Rounds by `how`. Integers are clamped to their range. NaN becomes 0, or if either type has 64
+// bits the highest bit.
 template <typename To, typename From>
 To rounded(From x, std::string_view how) {
   const From whole = how == "rzi"   ? std::trunc(x)
@@ -75,7 +75,7 @@ To rounded(From x, std::string_view how) {
   return static_cast<To>(whole);
 }
 
-// `cvt` with the parts of its name: ways of rounding, then the types.
+// `cvt` by the parts of its name: rounding modes, then the types.
 Action conversion(std::span<const std::string_view> parts) {
   const std::string_view to = parts[parts.size() - 2], from = parts.back();
   const bool saturates = std::ranges::find(parts, "sat") != parts.end();
@@ -95,7 +95,7 @@ Action conversion(std::span<const std::string_view> parts) {
       const auto bits = [&](std::size_t operand) {
         return std::uint32_t{std::bit_cast<std::uint16_t>(Half(t.number<float>(i, operand)))};
       };
-      t.put(i, 0, bits(1) << 16 | bits(2));  // the first is the upper half
+      t.put(i, 0, bits(1) << 16 | bits(2));  // operand 1 is the upper half
     };
   };
   if (to == "bf16x2" && from == "f32" && how == "rn") return halves(Type<BFloat16>());

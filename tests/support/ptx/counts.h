@@ -1,5 +1,4 @@
-// What the warps of kernels do: how often they issue each instruction, and how long shared memory
-// takes to answer.
+// Counts of the warps of kernels: issues per instruction, and cycles of shared memory.
 #pragma once
 
 #include <array>
@@ -15,25 +14,25 @@
 namespace ptx {
 
 struct Count {
-  std::uint64_t issued = 0;  // by warps, as far as their first lanes go
-  // Turns of shared memory, in which each of its 32 banks gives a word: a warp's request for 128
-  // bytes takes one, or as many as it has different words of one bank. Not what products of warp
-  // groups read there, nor addresses of no space.
+  std::uint64_t issued = 0;  // by the first lanes of warps
+  // Cycles of shared memory, in which each of its 32 banks returns one word. A request of a warp
+  // for 128 bytes takes as many as it has different words in one bank. Excludes reads of warp group
+  // products and generic addresses.
   std::uint64_t turns = 0;
 };
 
 class Counts {
  public:
   void issue(const Instruction& instruction) { ++counts_[&instruction].issued; }
-  // A lane asks for these bytes of shared memory.
+  // Records an access of a lane to shared memory.
   void touch(unsigned lane,
              const Instruction& instruction,
              std::uint64_t address,
              std::size_t bytes) {
     touched_[lane].push_back({&instruction, address, bytes});
   }
-  // The lanes of the warp have gone as far as they come alone: what each asked for by its n-th turn
-  // at an instruction was one request.
+  // Ends a phase without warp instructions: the n-th accesses of all lanes at one instruction form
+  // one request.
   void end_of_lanes();
 
   const std::unordered_map<const Instruction*, Count>& all() const { return counts_; }
@@ -48,7 +47,7 @@ class Counts {
   std::array<std::vector<Touch>, 32> touched_;  // by lane
 };
 
-// While there is one, what kernels do that `run` runs is counted.
+// Counts the kernels of `run` during its lifetime.
 class Counting {
  public:
   Counting();
@@ -56,7 +55,7 @@ class Counting {
   Counting(const Counting&) = delete;
   Counting& operator=(const Counting&) = delete;
 
-  std::unordered_map<std::string, Counts> kernels;  // by their names in the text
+  std::unordered_map<std::string, Counts> kernels;  // by name in the PTX
 };
 
 }  // namespace ptx

@@ -1,4 +1,4 @@
-// Moves between registers, and where a thread goes on.
+// Moves between registers, and control flow.
 #include <algorithm>
 #include <map>
 
@@ -7,7 +7,7 @@
 namespace ptx {
 namespace {
 
-// One number's halves or quarters and the whole, in either direction.
+// Joins halves or quarters into one number, or splits it.
 template <typename Part, typename Whole>
 void pack(Thread& t, const Instruction& i) {
   Whole whole = 0;
@@ -25,13 +25,14 @@ void unpack(Thread& t, const Instruction& i) {
     t.put(i, n, static_cast<Part>(whole >> (8 * sizeof(Part) * n)));
 }
 
-// `mov` of one register or of a number in parts; which end has them is told by `first_is_parts`.
+// `mov` of one register, or between a number and its parts. first_is_parts: the target has the
+// parts.
 Action move(std::string_view type, std::size_t operands, bool first_is_parts) {
   if (operands == 2)
     return with_type(type, [](auto t) -> Action {
       return [](Thread& thread, const Instruction& i) {
         using T = typename decltype(t)::type;
-        // Bits, since a number that waits for its product is a NaN of its own.
+        // Moves bits, because the mark of an incomplete product is a special NaN.
         using Bits =
             std::conditional_t<sizeof(T) == 8,
                                std::uint64_t,
@@ -51,7 +52,7 @@ Action move(std::string_view type, std::size_t operands, bool first_is_parts) {
   return nullptr;
 }
 
-// Those of one name.
+// Actions with a fixed name.
 const std::map<std::string_view, Action>& named() {
   static const std::map<std::string_view, Action> actions = {
       {"bra", [](Thread& t, const Instruction& i) { t.next = t.code + i.offset; }},

@@ -17,7 +17,7 @@
 #include "tests/support/ptx/thread.h"
 #include "tests/support/ptx/words.h"
 
-// By which the program finds out where it lies.
+// Reference for the load address of the program.
 extern "C" void longspan_anchor() {}
 
 namespace ptx {
@@ -34,8 +34,7 @@ std::string read_file(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The name that the host's compiler has for what is without a name: the device's has the file in
-// it.
+// Mangled name on the host. On the device the name of an anonymous namespace contains the file.
 std::string host_name(std::string name) {
   constexpr std::string_view unnamed = "_GLOBAL__N_", host = "12_GLOBAL__N_1";
   for (std::size_t at = 0; (at = name.find(unnamed, at)) != std::string::npos;) {
@@ -48,7 +47,7 @@ std::string host_name(std::string name) {
   return name;
 }
 
-// This program's functions, and where they are: nowhere of a name that several have.
+// Addresses of the functions of this program by name; nullptr: ambiguous name.
 std::map<std::string, const void*> functions_of_program() {
   const std::string file = read_file("/proc/self/exe");
   const auto at = [&]<typename T>(std::size_t offset, const T*) {
@@ -74,7 +73,7 @@ std::map<std::string, const void*> functions_of_program() {
       if (!is_new && known->second != place) known->second = nullptr;
     }
   }
-  // From where the program was linked to where it lies.
+  // Adds the load offset of the program.
   const auto linked = functions.find("longspan_anchor");
   if (linked == functions.end()) refuse("the program has no table of its functions");
   const auto number = [](const void* place) { return std::bit_cast<std::uint64_t>(place); };
@@ -85,7 +84,7 @@ std::map<std::string, const void*> functions_of_program() {
   return functions;
 }
 
-// Which program has the text of a kernel, and under what name.
+// The program that contains a kernel, and its name there.
 struct Source {
   Program* program = nullptr;
   std::string name;
@@ -95,8 +94,8 @@ struct Sources {
   std::map<const void*, Source> kernels;
 };
 
-// The texts in a library whose objects have them as they are (nvcc --no-compress), each ended by a
-// zero.
+// PTX texts in a library with uncompressed objects (nvcc --no-compress). Each ends with a zero
+// byte.
 std::vector<std::string> texts_in(const std::string& library) {
   constexpr std::string_view first_line = "\n.version ";
   std::vector<std::string> texts;
@@ -127,10 +126,10 @@ Sources read_all(const std::filesystem::path& folder) {
   return all;
 }
 
-// Null where nothing is counted.
+// nullptr: no counting.
 Counting* counting = nullptr;
 
-// The threads of one block after another.
+// Runs blocks one after another.
 class Machine {
  public:
   void run(const cudaLaunchConfig_t& config,
@@ -175,7 +174,7 @@ class Machine {
       for (std::size_t first = 0; first < threads_.size(); first += warp_size)
         any = run_warp(first) || any;
       if (any) continue;
-      // All wait for all, lanes of a warp at the same barrier, or have returned.
+      // All threads wait for the block, or have returned. Lanes of a warp must be at one barrier.
       for (std::size_t t = 0; t < threads_.size(); ++t) {
         Thread& thread = threads_[t];
         if (thread.state != State::meets_block) continue;
@@ -193,7 +192,7 @@ class Machine {
         fail(thread, "returns before what it began has come");
   }
 
-  // As far as its lanes come without another warp; false where they could do nothing.
+  // Runs its lanes until they wait for another warp; returns false if none could run.
   bool run_warp(std::size_t first) {
     bool any = false;
     for (;;) {
@@ -226,7 +225,7 @@ class Machine {
   Counts* counts_ = nullptr;
 };
 
-// For the message: what the program calls it.
+// Name of the kernel on the host, for messages.
 std::string name_of(const void* kernel) {
   for (const auto& [name, place] : functions_of_program())
     if (place == kernel) return name;

@@ -1,5 +1,5 @@
-// Runs kernels as the compiler left them instead of their files as plain C++: where LONGSPAN_PTX
-// names a folder, in whose libraries (*.a) the compiler's text of them is.
+// Runs compiled kernels instead of their sources as plain C++. LONGSPAN_PTX is the directory of the
+// libraries (*.a) that contain their PTX.
 #pragma once
 
 #include <span>
@@ -9,18 +9,17 @@
 
 namespace ptx {
 
-// Runs the blocks of a grid one after another; at `arguments` stands what the kernel is called
-// with. Checked beyond what a GPU checks: memory is aligned, shared memory of the block, and full
-// of NaN when a block starts; lanes that meet are at the same instruction; what copies bring is
-// there when they have been waited for, and not before; products of warp groups likewise, whose
-// factors do not change meanwhile and are shown what copies brought. Says what is wrong and ends
-// the program.
+// Runs the blocks of a grid one after another. arguments: addresses of the arguments. Checks that a
+// GPU does not have: accesses are aligned, and shared memory is that of the block and initially
+// contains NaN. Lanes meet at the same instruction. Copies and warp group products arrive at the
+// wait, not before. Factors of products do not change before the wait, and arrived copies are
+// visible to them. Reports a violation and aborts.
 void run(const cudaLaunchConfig_t& config,
          const Function& kernel,
          std::span<const void* const> arguments);
 
-// Runs `kernel`, a function of this program, so; false where LONGSPAN_PTX is not set. A kernel that
-// is in none of the libraries ends the program.
+// Runs the PTX of `kernel`, a function of this program; returns false if LONGSPAN_PTX is not set.
+// Aborts if no library contains the kernel.
 bool runs_compiled(const cudaLaunchConfig_t& config,
                    const void* kernel,
                    std::span<const void* const> arguments);

@@ -1,5 +1,5 @@
-// Memory and its spaces. Addresses of the host's memory are those of global and local memory too;
-// those of shared memory and parameters count from where they begin.
+// Memory and its spaces. Global and local addresses are addresses of the host. Addresses of shared
+// memory and parameters are offsets.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -81,7 +81,7 @@ void begin_copy(Thread& t, const Instruction& i) {
   if (from % 16 != 0) fail(t, "16 bytes that are not aligned");
   const auto real = i.values.size() > 3 ? t.get<std::uint32_t>(i, 3) : 16;
   if (t.get<std::uint32_t>(i, 2) != 16 || real > 16 || i.offset != 0) fail(t, "unknown operands");
-  std::memset(to, 0xff, 16);  // from now on it may be written: nobody reads it
+  std::memset(to, 0xff, 16);  // NaN until the copy arrives
   t.copies.push_back({to, std::bit_cast<const std::byte*>(from), real});
 }
 void end_copy_group(Thread& t, const Instruction&) {
@@ -99,13 +99,13 @@ void wait_for_copies(Thread& t, const Instruction& i) {
   }
 }
 
-// From addresses of shared memory to those of all memory. Those of global memory are the same.
+// Shared to generic addresses. Global addresses are equal to generic ones.
 void from_shared(Thread& t, const Instruction& i) {
   t.put(i, 0, t.get<std::uint64_t>(i, 1) + std::bit_cast<std::uint64_t>(t.shared.begin));
 }
 void keep_address(Thread& t, const Instruction& i) { t.put(i, 0, t.get<std::uint64_t>(i, 1)); }
 
-// Those of one name.
+// Actions with a fixed name.
 const std::map<std::string_view, Action>& named() {
   static const std::map<std::string_view, Action> actions = {
       {"cp.async.cg.shared.global", begin_copy},

@@ -1,4 +1,4 @@
-// Numbers: integers that wrap, reals that round, and their bits.
+// Arithmetic: integers that wrap, floating-point numbers that round, bits.
 #include <algorithm>
 #include <bit>
 #include <cfenv>
@@ -10,7 +10,7 @@
 namespace ptx {
 namespace {
 
-// In which sums do not overflow.
+// A type without undefined overflow.
 template <typename T>
 using Wrapping =
     typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, Type<T>>::type;
@@ -24,7 +24,7 @@ void binary(Thread& t, const Instruction& i) {
   t.put<T>(i, 0, static_cast<T>(f(t.number<T>(i, 1), t.number<T>(i, 2))));
 }
 
-// The functions of numbers, each for the types that have it.
+// Functions of numbers, for the types that support them.
 constexpr auto add = []<typename T>(T a, T b) {
   return static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b);
 };
@@ -41,7 +41,7 @@ constexpr auto multiply_high = []<typename T>(T a, T b) {
   using Wide = std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>;
   return static_cast<T>((static_cast<Wide>(a) * static_cast<Wide>(b)) >> (8 * sizeof(T)));
 };
-// By zero a GPU gives some number.
+// Integer division by 0 is unspecified on a GPU.
 constexpr auto divide = []<typename T>(T a, T b) -> T {
   if constexpr (std::is_integral_v<T>) {
     if (b == 0) return static_cast<T>(-1);
@@ -56,7 +56,7 @@ constexpr auto remainder_of = []<typename T>(T a, T b) -> T {
     if (b == -1) return 0;
   return static_cast<T>(a % b);
 };
-// Of a number and NaN the number.
+// fmin and fmax ignore NaN.
 constexpr auto least = []<typename T>(T a, T b) {
   if constexpr (std::is_integral_v<T>)
     return std::min(a, b);
@@ -82,10 +82,10 @@ constexpr auto magnitude = []<typename T>(T a) {
 };
 constexpr auto root = []<typename T>(T a) { return std::sqrt(a); };
 constexpr auto reciprocal = []<typename T>(T a) { return T(1) / a; };
-// The second number with the sign of the first.
+// Returns b with the sign of a.
 constexpr auto signed_as = []<typename T>(T a, T b) { return std::copysign(b, a); };
 constexpr auto exponential = [](float a) { return std::exp2(a); };
-// Without numbers below the least normal one.
+// Flushes subnormal results to 0 (ftz).
 constexpr auto power_of_two = [](float a) {
   const float power = std::exp2(a);
   return std::fpclassify(power) == FP_SUBNORMAL ? 0 : power;
@@ -137,7 +137,7 @@ Action arithmetic(std::string_view name, std::string_view type) {
   return nullptr;
 }
 
-// Predicates.
+// Instructions on predicates.
 Action logic(std::string_view name) {
   if (name == "and")
     return
@@ -171,7 +171,7 @@ Action shift(std::string_view name, std::string_view type) {
   });
 }
 
-// Sums and differences with a carry.
+// Addition and subtraction with carry.
 template <bool subtracts, bool reads, bool writes>
 void add_with_carry(Thread& t, const Instruction& i) {
   const std::uint64_t a = t.get<std::uint32_t>(i, 1), b = t.get<std::uint32_t>(i, 2);
@@ -190,7 +190,7 @@ void multiply_add_with_carry(Thread& t, const Instruction& i) {
   if (writes) t.carry = sum >> 32 != 0;
 }
 
-// Rounds in another way than the nearest for as long as it lives.
+// Sets the rounding mode for its lifetime.
 class Rounding {
  public:
   explicit Rounding(int way) : before_(std::fegetround()) { std::fesetround(way); }
@@ -227,7 +227,7 @@ void multiply_add(Thread& t, const Instruction& i) {
   else
     t.put<T>(i, 0, std::fma(a, b, c));
 }
-// A product of twice the bits, and a sum with it.
+// A product with twice the bits, optionally added to a sum.
 template <typename Narrow, typename Wide, bool adds>
 void wide_product(Thread& t, const Instruction& i) {
   using Bits = std::make_unsigned_t<Wide>;
@@ -248,7 +248,7 @@ void select(Thread& t, const Instruction& i) {
   t.put<T>(i, 0, t.get_bool(i, 3) ? t.get<T>(i, 1) : t.get<T>(i, 2));
 }
 
-// The lowest bits of one number in the place of some of another's.
+// Replaces a bit field of one number by the lowest bits of another.
 template <typename T>
 void insert_field(Thread& t, const Instruction& i) {
   constexpr std::uint32_t bits = 8 * sizeof(T);
@@ -280,7 +280,7 @@ void count_bits(Thread& t, const Instruction& i) {
 }
 constexpr auto zeros_before = [](auto bits) { return std::countl_zero(bits); };
 
-// Those of one name.
+// Actions with a fixed name.
 const std::map<std::string_view, Action>& named() {
   static const std::map<std::string_view, Action> actions = {
       {"add.rz.f32", rounded_sum<float, FE_TOWARDZERO>},
@@ -309,7 +309,7 @@ const std::map<std::string_view, Action>& named() {
              std::uint64_t{t.get<std::uint32_t>(i, 2)} << 32 | t.get<std::uint32_t>(i, 1);
          t.put(i, 0, static_cast<std::uint32_t>(both << (t.get<std::uint32_t>(i, 3) & 31) >> 32));
        }},
-      // As the text of GPUs' own library has it: the upper words of a reciprocal are enough.
+      // The device library requires only the upper word of a reciprocal.
       {"rcp.approx.ftz.f64",
        [](Thread& t, const Instruction& i) {
          const auto bits = std::bit_cast<std::uint64_t>(1 / t.get<double>(i, 1));
@@ -330,7 +330,7 @@ Action number_action(std::string_view name) {
   if (first == "shl" || first == "shr") return shift(first, type);
   if (first == "selp")
     return with_type(type, [](auto t) -> Action { return select<typename decltype(t)::type>; });
-  // A way of rounding, or which part of a product.
+  // Rounding mode, or part of a product.
   const std::string_view how = parts.size() < 3 ? "" : parts[1];
   const bool is_usual = how.empty() || how == "rn" || how == "approx";
   if (first == "fma" || first == "mad") {

@@ -11,7 +11,7 @@
 namespace ptx {
 namespace {
 
-// What a number in the text is as bits of a register.
+// Register bits of a number in the text.
 std::uint64_t bits_of(const Token& token) {
   std::string_view text = token.text;
   const auto begins = [&](std::string_view with) { return text.starts_with(with); };
@@ -38,11 +38,11 @@ struct Named {
   std::string name;
   std::size_t bytes = 0;
   std::size_t alignment = 1;
-  bool of_bytes = false;  // one after the other
+  bool of_bytes = false;  // array of bytes
 };
 using Offsets = std::map<std::string, std::size_t, std::less<>>;
 
-// Behind its space: `.align 4 .b8 name[12]`.
+// Declaration after the space: `.align 4 .b8 name[12]`.
 Named read_variable(Words& words) {
   Named variable;
   const bool aligned = words.takes(".align");
@@ -50,7 +50,7 @@ Named read_variable(Words& words) {
   variable.bytes = bytes_of(words.take());
   variable.of_bytes = variable.bytes == 1;
   if (!aligned) variable.alignment = variable.bytes;
-  if (words.takes(".ptr"))  // and what it points to
+  if (words.takes(".ptr"))  // skips the pointee
     while (words.peek().text.starts_with('.'))
       if (words.take().text == ".align") words.take();
   variable.name = words.take().text;
@@ -71,7 +71,7 @@ Variable place(const Named& variable, std::size_t& end) {
 }  // namespace
 
 struct Program::Text {
-  // A function, and where its body is, which has not been read.
+  // A function, and the position of its body, which is parsed on demand.
   struct Declared {
     Function function;
     Offsets parameters;
@@ -85,7 +85,7 @@ struct Program::Text {
   std::map<std::string, Declared, std::less<>> functions;
   std::map<std::string, std::vector<std::uint64_t>, std::less<>> globals;
   std::vector<Named> shared;
-  std::map<std::uint64_t, std::string_view> files;  // of the source
+  std::map<std::uint64_t, std::string_view> files;  // of the C++ source
 
   explicit Text(std::string all) : text(std::move(all)) {
     Words words(text);
@@ -117,7 +117,7 @@ struct Program::Text {
     }
   }
 
-  // With its body.
+  // Returns a function with its body.
   const Function& read(std::string_view name);
 
   void read_global(Words& words) {
@@ -157,7 +157,7 @@ struct Program::Text {
     function.name = words.take().text;
     if (words.peek().text == "(") function.parameters = read_parameters(words, declared);
     for (;;) {
-      if (words.takes(";")) return;  // comes again with a body
+      if (words.takes(";")) return;  // a declaration without body
       if (words.takes("{")) break;
       if (words.take().text == ".maxntid")
         function.most_threads = static_cast<unsigned>(bits_of(words.peek()));
@@ -169,7 +169,7 @@ struct Program::Text {
   }
 };
 
-// Reads one.
+// Parses the body of a function.
 class Program::Text::Body {
  public:
   Body(Text& text, Declared& declared)
@@ -218,7 +218,7 @@ class Program::Text::Body {
     }
   }
 
-  // What a launch asks for has no size in the text, and comes last.
+  // Dynamic shared memory has no size in the text and is placed last.
   void share(const Named& variable) {
     if (!is_kernel_ && variable.bytes > 0)
       refuse(words_.peek().line, "shared memory of a function", variable.name);
@@ -315,7 +315,7 @@ class Program::Text::Body {
     function_.code.push_back(std::move(instruction));
   }
 
-  // `(results), name, (parameters)`: in `values` where in this function's parameters they are.
+  // `(results), name, (parameters)`. values: their offsets in the parameters of this function.
   void read_call(Instruction& call) {
     const auto read_list = [&] {
       words_.expect("(");

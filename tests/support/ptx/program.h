@@ -1,5 +1,5 @@
-// Kernels as the compiler left them: a reader of PTX (NVIDIA's "Parallel Thread Execution ISA"), of
-// which what compilers make of Longspan's kernels is known.
+// Parser of PTX (NVIDIA's "Parallel Thread Execution ISA"), for the subset in Longspan's compiled
+// kernels.
 #pragma once
 
 #include <cstddef>
@@ -16,32 +16,31 @@ class Thread;
 class Warp;
 struct Function;
 
-// Registers, of 64 bits each, have a number in their function; numbers in the text are registers
-// that nobody writes.
+// Index of a 64-bit register of a function. Constants in the text are read-only registers.
 using Register = std::uint32_t;
 
 struct Instruction {
-  // One of them: what a thread does alone, or the lanes of its warp together.
+  // One is set: the action of a single thread, or of all lanes of a warp.
   void (*alone)(Thread&, const Instruction&) = nullptr;
   void (*together)(Warp&, const Instruction&) = nullptr;
   Register guard = 0;
   bool has_guard = false;
-  bool unless = false;           // done where the guard is false
-  bool parts_first = false;      // the first of `values` are in braces
-  std::vector<Register> values;  // what stands in braces and brackets in its place
-  std::int64_t offset = 0;       // of an address; of a branch the instruction that it goes to
+  bool unless = false;           // runs if the guard is false
+  bool parts_first = false;      // the first values are in braces
+  std::vector<Register> values;  // operands, with braces and brackets expanded
+  std::int64_t offset = 0;       // of an address; target instruction of a branch
   const Function* callee = nullptr;
   std::string_view name;
   int line = 0;
-  // Where the text knows it: of the source.
+  // Location in the C++ source, if known.
   std::string_view source;
   int source_line = 0;
 };
 
-// What a thread knows of where it is: %tid.x, %laneid, %ctaid.x, %ntid.x, %nctaid.x.
+// Special registers: %tid.x, %laneid, %ctaid.x, %ntid.x, %nctaid.x.
 enum class Place { thread, lane, block, threads, blocks };
 
-// Bytes that have a name.
+// A named range of bytes.
 struct Variable {
   std::size_t offset = 0;
   std::size_t bytes = 0;
@@ -50,22 +49,22 @@ struct Variable {
 struct Function {
   std::string name;
   std::vector<Instruction> code;
-  std::vector<std::uint64_t> registers;  // what they hold at the start
-  // Registers that hold a thread's own: addresses of its local memory (by offset), and its place.
+  std::vector<std::uint64_t> registers;  // initial values
+  // Registers initialized per thread: addresses of local memory (by offset), special registers.
   std::vector<std::pair<Register, std::size_t>> local_addresses;
   std::vector<std::pair<Register, Place>> places;
   std::vector<Variable> results;
   std::vector<Variable> parameters;
-  std::size_t parameter_bytes = 0;  // these and what is passed to callees
+  std::size_t parameter_bytes = 0;  // with arguments for callees
   std::size_t local_bytes = 0;
-  std::size_t shared_bytes = 0;  // those whose size the text knows; what a launch asks for follows
-  unsigned most_threads = 0;     // of a block, or 0
+  std::size_t shared_bytes = 0;  // static; dynamic shared memory follows
+  unsigned most_threads = 0;     // per block; 0: not set
 };
 
-// One file. Its functions are read when they are asked for: there are many, and they are long.
+// One file. Functions are parsed on demand, because there are many long ones.
 class Program {
  public:
-  // Throws std::runtime_error with the line of what it does not know, as `function` does.
+  // Throws std::runtime_error with the line of an unsupported construct, as does `function`.
   explicit Program(std::string text);
   Program(Program&&) noexcept;
   ~Program();
@@ -78,7 +77,7 @@ class Program {
   std::unique_ptr<Text> text_;
 };
 
-// In `instructions.cpp`: sets what an instruction does by its name; false where it is unknown.
+// instructions.cpp: sets the action of an instruction by its name; returns false if it is unknown.
 bool choose_action(Instruction& instruction);
 
 }  // namespace ptx

@@ -1,4 +1,4 @@
-// The threads of a block that runs compiled code, as its instructions see them.
+// State of the threads of a block that runs PTX.
 #pragma once
 
 #include <array>
@@ -17,34 +17,33 @@ namespace ptx {
 
 inline constexpr unsigned warp_size = 32;
 
-// What a function needs while it runs.
+// State of a running function.
 struct Frame {
   const Function* function = nullptr;
   std::vector<std::uint64_t> registers;
   std::vector<std::byte> parameters;
   std::vector<std::uint64_t> local;
-  const Instruction* call = nullptr;  // that it came by
+  const Instruction* call = nullptr;  // the calling instruction
 };
 
 enum class State { runs, meets_warp, meets_block, returned };
 
-// A copy to shared memory that goes on.
+// An asynchronous copy to shared memory.
 struct Copy {
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
-  std::size_t bytes = 0;  // the rest is zero
+  std::size_t bytes = 0;  // of 16; the rest becomes zero
 };
 
-// A product of a warp group that goes on. Its sums are marks until it has been waited for: NaNs
-// that come of no computing, move between registers as sums would, and may not be computed with.
+// An asynchronous product of a warp group. Until the wait its sums are marks: NaNs that no
+// computation produces. Marks can move between registers but not be computed with.
 inline constexpr std::uint32_t marks = 0xffd00000, most_marks = 1u << 20;
 inline bool is_mark(std::uint32_t bits) { return bits >= marks && bits < marks + most_marks; }
 struct Product {
   std::uint32_t first_mark = 0;
   std::vector<std::uint32_t> before;  // sums, or marks of an earlier product
   std::vector<float> product;
-  // Its factors: the rows that a thread's sums need of the left one, or the descriptor of where
-  // they are in memory, and that of the right one.
+  // Factors: the left rows for the sums of a thread or their descriptor, and the right descriptor.
   std::array<std::array<float, 16>, 2> rows = {};
   std::uint64_t left = 0, right = 0;
   bool has_left = false;
@@ -60,13 +59,13 @@ struct Shared {
 
 class Thread {
  public:
-  std::vector<Frame> frames;  // of functions that call each other, and behind `depth` old ones
+  std::vector<Frame> frames;  // the first `depth` are active, the rest is reused
   std::size_t depth = 0;
   std::uint64_t* registers = nullptr;  // of the last frame
   const Instruction* code = nullptr;
   const Instruction* next = nullptr;
   State state = State::runs;
-  const Instruction* meeting = nullptr;  // where it waits for others
+  const Instruction* meeting = nullptr;  // the instruction where it waits
   Shared shared;
   const std::vector<Thread>* block = nullptr;
   unsigned index = 0;
@@ -80,7 +79,7 @@ class Thread {
   std::deque<std::vector<Product>> product_groups;
   std::uint32_t next_mark = 0;
   bool products_began = false;
-  Counts* counts = nullptr;  // where instructions are counted
+  Counts* counts = nullptr;  // nullptr: no counting
 
   template <typename T>
   T get(const Instruction& instruction, std::size_t operand) const {
@@ -88,7 +87,7 @@ class Thread {
     std::memcpy(&value, registers + instruction.values[operand], sizeof(T));
     return value;
   }
-  // Signed numbers fill the register with their sign, others with zeros.
+  // Extends signed numbers by their sign, others by zeros.
   template <typename T>
   void put(const Instruction& instruction, std::size_t operand, T value) {
     std::uint64_t bits = 0;
@@ -98,7 +97,7 @@ class Thread {
       std::memcpy(&bits, &value, sizeof(T));
     registers[instruction.values[operand]] = bits;
   }
-  // To compute with: no number that waits for its product.
+  // An operand of a computation. Fails for the mark of an incomplete product.
   template <typename T>
   T number(const Instruction& instruction, std::size_t operand) const {
     if constexpr (std::is_same_v<T, float>)
@@ -112,9 +111,9 @@ class Thread {
   Frame& frame() { return frames[depth - 1]; }
   const Frame& frame() const { return frames[depth - 1]; }
 
-  // At the beginning of a kernel.
+  // Starts a kernel.
   void start(const Function& kernel);
-  // Goes on as far as it comes alone.
+  // Runs until it waits for other threads or returns.
   void run();
   void call(const Instruction& instruction);
   void leave();
@@ -124,10 +123,10 @@ class Thread {
   [[noreturn]] void fail_at_mark() const;
 };
 
-// The lanes that have not returned, at the same instruction.
+// Lanes at one instruction, without those that have returned.
 class Warp {
  public:
-  std::array<Thread*, warp_size> lanes = {};  // nullptr where they have returned
+  std::array<Thread*, warp_size> lanes = {};  // nullptr: returned
   template <typename F>
   void for_each(const F& f) const {
     for (unsigned lane = 0; lane < warp_size; ++lane)
@@ -135,12 +134,12 @@ class Warp {
   }
 };
 
-// Ends the test with the instruction and what is wrong there.
+// Reports the instruction and the error, then aborts.
 [[noreturn]] void fail(const Thread& thread, const std::string& what);
 
-// Where `bytes` of shared memory are: fails beyond the block's, and where they are not aligned.
+// Address of `bytes` of shared memory. Fails outside the block's memory or if they are not aligned.
 std::byte* shared_place(const Thread& thread, std::uint64_t address, std::size_t bytes);
-// The same of what a lane asks for by an instruction of its own.
+// Also counts the access of the instruction.
 inline std::byte* shared_place(const Thread& thread,
                                const Instruction& instruction,
                                std::uint64_t address,

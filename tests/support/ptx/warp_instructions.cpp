@@ -1,4 +1,4 @@
-// What the lanes of a warp do together: exchanges, matrices, products of warp groups.
+// Instructions of warps: exchanges, matrices, products of warp groups.
 #include <array>
 #include <bit>
 #include <map>
@@ -21,7 +21,7 @@ void expect_all(const Warp& warp) {
       if (lane == nullptr) fail(thread, "a warp exchanges with all of its lanes");
   });
 }
-// The operand `mask` names every lane, and all are here.
+// Requires the operand `mask` to name every lane, and all lanes to be present.
 void expect_all(const Warp& warp, const Instruction& i, std::size_t mask) {
   expect_all(warp);
   warp.for_each([&](const Thread& thread, unsigned) {
@@ -32,7 +32,7 @@ void expect_all(const Warp& warp, const Instruction& i, std::size_t mask) {
 
 template <bool crosses>
 void shuffle(Warp& warp, const Instruction& i) {
-  // Where a lane's predicate is asked for it stands second.
+  // An optional predicate is the second operand.
   const std::size_t first = i.values.size() - 4;
   expect_all(warp, i, first + 3);
   std::array<std::uint32_t, warp_size> values;
@@ -80,7 +80,7 @@ void read_matrices(Warp& warp, const Instruction& i) {
 
 using Row = std::array<float, 16>;
 
-// "Matrix Fragments for mma.m16n8k16": the rows of a that the lanes' registers from `first` hold.
+// Rows of a in registers from `first` ("Matrix Fragments for mma.m16n8k16").
 template <typename In>
 std::array<Row, 16> left_factor(const Warp& warp, const Instruction& i, std::size_t first) {
   expect_all(warp);
@@ -157,8 +157,8 @@ std::vector<float> product_of(const Thread& t, const Product& product) {
   return product.is_bfloat16 ? product_of<BFloat16>(t, product) : product_of<Float16>(t, product);
 }
 
-// `wgmma.mma_async` of 64 x columns: sums, the left factor (four registers or a descriptor), the
-// right one, whether the sums count, signs, and which factors in memory are transposed.
+// `wgmma.mma_async` of 64 x columns. Operands: sums, left factor (four registers or a descriptor),
+// right factor, whether to add the sums, signs, and which factors in memory are transposed.
 template <typename In, unsigned columns>
 void begin_product(Warp& warp, const Instruction& i) {
   expect_all(warp);
@@ -211,7 +211,7 @@ void end_products(Warp& warp, const Instruction&) {
   });
 }
 
-// Puts the sums of products that have come in the place of their marks.
+// Replaces the marks of arrived products by their sums.
 void finish(Thread& t, std::span<const Product> products) {
   std::map<std::uint32_t, float> sums;
   for (const Product& product : products) {

@@ -1,4 +1,4 @@
-// The words of a text of PTX.
+// Tokenizer of PTX.
 #pragma once
 
 #include <algorithm>
@@ -25,11 +25,11 @@ inline bool is_of_name(char c) {
 }
 inline bool is_digit(char c) { return '0' <= c && c <= '9'; }
 
-// A place in a text, which gives one word after the other.
+// A cursor over the tokens of a text.
 class Words {
  public:
   Words() = default;
-  explicit Words(std::string_view text) : text_(text) { go_on(); }
+  explicit Words(std::string_view text) : text_(text) { advance(); }
 
   bool at_end() const { return token_.text.empty(); }
   const Token& peek() const {
@@ -38,12 +38,12 @@ class Words {
   }
   Token take() {
     const Token token = peek();
-    go_on();
+    advance();
     return token;
   }
   bool takes(std::string_view text) {
     if (peek().text != text) return false;
-    go_on();
+    advance();
     return true;
   }
   void expect(std::string_view text) {
@@ -51,9 +51,9 @@ class Words {
     if (token.text != text) refuse(token.line, "wanted " + std::string(text), token.text);
   }
   void pass_line(int line) {
-    while (!at_end() && token_.line == line) go_on();
+    while (!at_end() && token_.line == line) advance();
   }
-  // To behind the brace that closes the one before this, without a look at what is between.
+  // Skips to after the matching closing brace, without tokens between.
   void pass_braces() {
     int open = token_.text == "}" ? 0 : token_.text == "{" ? 2 : 1;
     for (; open > 0 && at_ < text_.size(); ++at_) {
@@ -61,11 +61,11 @@ class Words {
       if (text_[at_] == '{') ++open;
       if (text_[at_] == '}') --open;
     }
-    go_on();
+    advance();
   }
 
  private:
-  void go_on() {
+  void advance() {
     for (; at_ < text_.size(); ++at_) {
       if (text_.substr(at_, 2) == "//") {
         at_ = std::min(text_.find('\n', at_), text_.size());
@@ -79,7 +79,7 @@ class Words {
     if (first == '"') {
       end = std::min(text_.find('"', end), text_.size() - 1) + 1;
     } else if (is_of_name(first) || (first == '-' && is_digit(char_at(end)))) {
-      // An instruction's name has pairs of colons, a label ends with one.
+      // Names of instructions can contain pairs of colons; a label ends with one colon.
       while (is_of_name(char_at(end)) || text_.substr(end, 2) == "::")
         end += char_at(end) == ':' ? 2 : 1;
     }

@@ -1,6 +1,6 @@
-// Linked into tests (--wrap): with LONGSPAN_TEST_DEVICE=cuda a GPU's memory is pinned memory of the
-// host, full of NaN at first, and copies are done when they return. So tests that were written for
-// the CPU, which look into tensors at any time, check the kernels of a real GPU.
+// Linked into tests (--wrap). With LONGSPAN_TEST_DEVICE=cuda, GPU memory is pinned host memory that
+// initially contains NaN, and copies are synchronous. So CPU tests, which read tensors at any time,
+// can check the kernels of a GPU.
 #include <cuda_runtime.h>
 
 #include <cstring>
@@ -11,7 +11,7 @@
 
 namespace {
 
-// What is given out so. Never destroyed: devices may outlast it.
+// Pinned blocks. Never destroyed: devices may outlive it.
 std::set<void*>& blocks() {
   static auto* const all = new std::set<void*>;
   return *all;
