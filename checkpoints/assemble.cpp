@@ -28,7 +28,7 @@ Manifest manifest_of_reports(const CheckpointInfo& info,
   for (const auto& [name, tensor] : manifest.tensors) {
     std::vector<Box> boxes;
     for (const ManifestPiece& piece : tensor.pieces) boxes.push_back(piece.box);
-    const std::string problem = coverage_problem(whole_box(tensor.shape).shape, boxes);
+    const std::string problem = validate_coverage(full_box(tensor.shape).shape, boxes);
     require(problem.empty(), "tensor \"{}\": {}", name, problem);
     names.insert(name);
   }

@@ -89,7 +89,7 @@ Box box_of(const Shape& shape, const std::vector<std::int64_t>& offset) {
   return {shape, offset};
 }
 
-Box whole_box(const Shape& shape) {
+Box full_box(const Shape& shape) {
   return box_of(shape, std::vector<std::int64_t>(static_cast<std::size_t>(shape.dimensions()), 0));
 }
 
@@ -122,7 +122,7 @@ std::vector<Box> boxes_of_range(const Shape& whole, std::int64_t begin, std::int
     const std::int64_t row = begin / step;
     const std::int64_t left = whole[axis] - row % whole[axis];
     const std::int64_t count = std::min(left, (end - begin) / step);
-    Box box = whole_box(whole);
+    Box box = full_box(whole);
     box.shape = whole.with(axis, count);
     for (int i = 0; i < axis; ++i) box.shape = box.shape.with(i, 1);
     std::int64_t index = row;
@@ -173,7 +173,7 @@ std::int64_t copy_overlap(std::size_t element_bytes,
   }
 }
 
-std::string coverage_problem(const Shape& whole, std::span<const Box> boxes) {
+std::string validate_coverage(const Shape& whole, std::span<const Box> boxes) {
   std::vector<const Box*> group;
   for (const Box& box : boxes) group.push_back(&box);
   auto problem = Overlaps(static_cast<std::int64_t>(boxes.size())).among(group);

@@ -24,7 +24,7 @@ struct Box {
 // Returns the box of a shape and offset; both may be empty for a scalar.
 Box box_of(const Shape& shape, const std::vector<std::int64_t>& offset);
 // Returns the box of an entire array of this shape.
-Box whole_box(const Shape& shape);
+Box full_box(const Shape& shape);
 // Returns whether the box lies in an array of this shape (at least one dimension).
 bool lies_in(const Box& box, const Shape& whole);
 bool overlap(const Box& a, const Box& b);
@@ -42,7 +42,7 @@ std::int64_t copy_overlap(std::size_t element_bytes,
 
 // Returns "" when the boxes cover each element of the array exactly once, otherwise an error. The
 // boxes must lie in the array.
-std::string coverage_problem(const Shape& whole, std::span<const Box> boxes);
+std::string validate_coverage(const Shape& whole, std::span<const Box> boxes);
 
 // Returns the chunk shape of a piece: about 1 MiB, each chunk a contiguous range of the piece.
 // Requires elements of at most 8 bytes and no extent 0.

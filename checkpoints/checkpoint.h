@@ -162,7 +162,7 @@ struct CheckpointSearch {
   // Log messages for newer steps that were skipped, newest first. Messages for steps that were
   // moved aside and not restored come before them.
   std::vector<std::string> skipped;
-  bool goes_back = false;  // a newer step was skipped
+  bool rolls_back = false;  // a newer step was skipped
 };
 
 // Returns the newest step of the directory that verifies, equal on every rank. Empty if there is

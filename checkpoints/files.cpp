@@ -243,7 +243,7 @@ LockFile LockFile::create(const std::filesystem::path& path) {
   lock.descriptor_ = open_file(path, O_RDWR | O_CREAT | O_EXCL);
   if (!lock.descriptor_.defined())
     throw Failure("{}: cannot create the file: {}", path.string(), errno_message());
-  // Without lock support, the age of the file is used instead: see take_abandoned.
+  // Without lock support, the age of the file is used instead: see acquire_abandoned.
   uninterrupted([&] { return flock(lock.descriptor_.get(), LOCK_EX); });
   struct stat mine {};
   if (fstat(lock.descriptor_.get(), &mine) != 0 || mine.st_nlink == 0)
@@ -257,7 +257,7 @@ void LockFile::remove() noexcept {
   descriptor_ = Descriptor();
 }
 
-std::optional<LockFile> LockFile::take_abandoned(const std::filesystem::path& path) {
+std::optional<LockFile> LockFile::acquire_abandoned(const std::filesystem::path& path) {
   LockFile lock;
   lock.path_ = path;
   lock.descriptor_ = open_file(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);

@@ -92,7 +92,7 @@ class LockFile {
   static LockFile create(const std::filesystem::path& path);
   // Takes the lock of a dead owner, to clean up without a race; an unheld lock if the file is
   // missing. Returns nothing when a live process on any node holds it, or when that is unknown.
-  static std::optional<LockFile> take_abandoned(const std::filesystem::path& path);
+  static std::optional<LockFile> acquire_abandoned(const std::filesystem::path& path);
   LockFile(LockFile&&) noexcept = default;
   LockFile& operator=(LockFile&&) noexcept = default;
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t lanes = 32;
 // Largest number of rows before the 32-bit second-order sums can overflow.
-constexpr std::size_t most_rows = 256;
+constexpr std::size_t max_rows = 256;
 
 // Sum modulo 65535. HDF5 represents 0 as 65535 unless all words are 0.
 std::uint32_t folded(std::uint64_t sum) {
@@ -27,7 +27,7 @@ std::uint32_t fletcher32(const std::byte* bytes, std::size_t size) {
   std::size_t words = size / 2;
   while (words >= lanes) {
     // Rows of `lanes` words. Each lane sums its column and the column's partial sums.
-    const std::size_t rows = std::min(words / lanes, most_rows);
+    const std::size_t rows = std::min(words / lanes, max_rows);
     std::array<std::uint32_t, lanes> sums{}, sums_of_sums{};
     for (std::size_t row = 0; row < rows; ++row) {
       std::array<std::uint16_t, lanes> word;

@@ -106,7 +106,7 @@ class Reader {
 
   // Returns up to 20 messages about unexpected content: links, loops, other datasets and groups,
   // and objects with several names. Does not descend into unexpected groups.
-  std::vector<std::string> strangers(const std::set<std::string>& wanted) const;
+  std::vector<std::string> unexpected(const std::set<std::string>& wanted) const;
 
  private:
   std::filesystem::path path_;

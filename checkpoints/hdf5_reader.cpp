@@ -10,9 +10,9 @@
 namespace longspan::hdf5 {
 namespace {
 
-constexpr std::int64_t most_chunk_bytes = std::int64_t{64} << 20;
-constexpr std::uint64_t least_chunk_bytes = std::uint64_t{64} << 10;  // for a large dataset
-constexpr std::uint64_t most_small_chunks = 4096;
+constexpr std::int64_t max_chunk_bytes = std::int64_t{64} << 20;
+constexpr std::uint64_t min_chunk_bytes = std::uint64_t{64} << 10;  // for a large dataset
+constexpr std::uint64_t max_small_chunks = 4096;
 
 }  // namespace
 
@@ -76,7 +76,7 @@ Shape checked_layout(const Id& dataset, DType dtype, const Shape& shape, const s
   for (int axis = 0; axis < shape.dimensions(); ++axis) {
     const hsize_t extent = chunk[static_cast<std::size_t>(axis)];
     if (extent < 1 || extent > static_cast<hsize_t>(shape[axis]) ||
-        extent > static_cast<hsize_t>(most_chunk_bytes / bytes))
+        extent > static_cast<hsize_t>(max_chunk_bytes / bytes))
       throw DataError("{}: chunks exceed the dataset or 64 MiB", place);
     bytes *= static_cast<std::int64_t>(extent);
     result = result.with(axis, static_cast<std::int64_t>(extent));
@@ -131,7 +131,7 @@ void check_stored(const Id& dataset,
     chunks *= static_cast<std::uint64_t>((shape[axis] + chunk[axis] - 1) / chunk[axis]);
   // HDF5 visits each chunk, and a few bytes may declare an excessive number of them.
   const auto elements = static_cast<std::uint64_t>(shape.elements()) * size_of(dtype);
-  if (chunks > most_small_chunks + elements / least_chunk_bytes)
+  if (chunks > max_small_chunks + elements / min_chunk_bytes)
     throw DataError("{}: expected chunks of at least 64 KiB, found {} chunks in {} bytes",
                     place,
                     chunks,
@@ -178,13 +178,13 @@ namespace {
 
 // Collects unexpected content of one group of a rank file.
 struct FolderVisit {
-  static constexpr std::size_t most_strangers = 20;
+  static constexpr std::size_t max_unexpected = 20;
 
   const std::set<std::string>& datasets;  // expected full names
   const std::set<std::string>& folders;   // their groups
   std::string prefix;                     // of the names in this group
   std::set<std::string> entered;          // valid groups
-  std::vector<std::string> strangers;
+  std::vector<std::string> unexpected;
 
   // Returns why a link is unexpected, in a few words, or "".
   std::string problem(hid_t folder, const char* name, const H5L_info_t& link) {
@@ -206,8 +206,8 @@ herr_t visit_link(hid_t folder, const char* name, const H5L_info_t* link, void* 
   auto& visit = *static_cast<FolderVisit*>(data);
   const std::string problem = visit.problem(folder, name, *link);
   if (!problem.empty())
-    visit.strangers.push_back(fmt::format("{} {}", quote(visit.prefix + name), problem));
-  return visit.strangers.size() < FolderVisit::most_strangers ? 0 : 1;
+    visit.unexpected.push_back(fmt::format("{} {}", quote(visit.prefix + name), problem));
+  return visit.unexpected.size() < FolderVisit::max_unexpected ? 0 : 1;
 }
 
 // Returns the groups of the names, parents before children. The root is "".
@@ -221,7 +221,7 @@ std::set<std::string> folders_of(const std::set<std::string>& names) {
 
 }  // namespace
 
-std::vector<std::string> Reader::strangers(const std::set<std::string>& wanted) const {
+std::vector<std::string> Reader::unexpected(const std::set<std::string>& wanted) const {
   const Quiet quiet;
   const std::string place = path_.string();
   const std::set<std::string> folders = folders_of(wanted);
@@ -239,11 +239,11 @@ std::vector<std::string> Reader::strangers(const std::set<std::string>& wanted) 
         H5Literate(folder.get(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, visit_link, &visit),
         place,
         "list the file");
-    if (visit.strangers.size() >= FolderVisit::most_strangers) break;
+    if (visit.unexpected.size() >= FolderVisit::max_unexpected) break;
   }
-  std::ranges::sort(visit.strangers);
-  for (std::string& sentence : visit.strangers) sentence = fmt::format("{}: {}", place, sentence);
-  return std::move(visit.strangers);
+  std::ranges::sort(visit.unexpected);
+  for (std::string& sentence : visit.unexpected) sentence = fmt::format("{}: {}", place, sentence);
+  return std::move(visit.unexpected);
 }
 
 }  // namespace longspan::hdf5

@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t most_elements = std::int64_t{1} << 56;
+constexpr std::int64_t max_elements = std::int64_t{1} << 56;
 
 Json json_of(const Shape& shape) {
   const auto extents = shape.extents();
@@ -22,7 +22,7 @@ std::vector<std::int64_t> integers_of(const Json& value, const std::string& plac
   for (const Json& entry : array_of(value, place)) {
     if (result.size() == Shape::max_dimensions)
       throw DataError("{}: expected at most {} dimensions", place, Shape::max_dimensions);
-    result.push_back(integer_of(entry, 0, most_elements, place));
+    result.push_back(integer_of(entry, 0, max_elements, place));
   }
   return result;
 }
@@ -31,7 +31,7 @@ Shape shape_of_json(const Json& value, const std::string& place) {
   const auto extents = integers_of(value, place);
   std::int64_t elements = 1;
   for (const auto extent : extents) {
-    if (extent > 0 && elements > most_elements / extent)
+    if (extent > 0 && elements > max_elements / extent)
       throw DataError("{}: expected a shape of at most 2^56 elements", place);
     if (extent > 0) elements *= extent;
   }
@@ -41,7 +41,7 @@ Shape shape_of_json(const Json& value, const std::string& place) {
 DType dtype_of_json(const Json& value, const std::string& place) {
   const std::string& name = text_of(value, place);
   try {
-    return dtype_named(name);
+    return parse_dtype(name);
   } catch (const DataError& error) {
     throw DataError("{}: {}", place, error.what());
   }
@@ -64,7 +64,7 @@ ManifestPiece piece_of_json(const Json& value,
     throw DataError("{}: unexpected dataset {} of a piece", place, quote(piece.dataset));
   piece.box.shape = shape_of_json(member(value, "shape", place), place);
   piece.box.offset = integers_of(member(value, "offset", place), place);
-  if (!lies_in(piece.box, whole_box(whole).shape) || piece.box.shape.elements() == 0)
+  if (!lies_in(piece.box, full_box(whole).shape) || piece.box.shape.elements() == 0)
     throw DataError(
         "{}: piece {} is not within {}", place, piece.box.to_string(), whole.to_string());
   piece.hash = Hash::from_string(text_of(member(value, "hash", place), place), place);
@@ -203,7 +203,7 @@ ManifestTensor tensor_of_json(const Json& value,
                               int files,
                               const std::string& place) {
   const std::string where = fmt::format("{}: tensor {}", place, quote(name));
-  if (const auto problem = name_problem(name); !problem.empty())
+  if (const auto problem = validate_name(name); !problem.empty())
     throw DataError("{}: {}", where, problem);
   object_of(value, where);
   ManifestTensor tensor;

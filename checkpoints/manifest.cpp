@@ -14,18 +14,18 @@ namespace {
 
 constexpr const char* format_name = "longspan checkpoint";
 constexpr int format_version = 1;
-constexpr int most_ranks = 99'999;
+constexpr int max_ranks = 99'999;
 // About 6 million pieces of 180 bytes. 4096 ranks need a tenth of that for 10,000 tensors that 8
 // ranks shard, with an optimizer and recurrent state.
-constexpr std::int64_t most_manifest_bytes = std::int64_t{1} << 30;
-constexpr std::size_t most_name = 512;
-constexpr std::size_t most_scalars = 10'000;
-constexpr std::size_t most_run_id = 200;
+constexpr std::int64_t max_manifest_bytes = std::int64_t{1} << 30;
+constexpr std::size_t max_name = 512;
+constexpr std::size_t max_scalars = 10'000;
+constexpr std::size_t max_run_id = 200;
 constexpr std::int64_t latest_date = 253'402'300'799;  // end of the year 9999
 // HDF5 adds some hundred bytes per dataset and group, plus the padding of a last chunk. A larger
 // file has unexpected content.
-constexpr std::int64_t most_overhead = std::int64_t{1} << 20;
-constexpr std::int64_t most_overhead_of_piece = std::int64_t{64} << 10;
+constexpr std::int64_t max_overhead = std::int64_t{1} << 20;
+constexpr std::int64_t max_overhead_of_piece = std::int64_t{64} << 10;
 
 constexpr std::string_view hash_line_begin = ",\n\"manifest_hash\": \"";
 constexpr std::string_view hash_line_end = "\"\n}\n";
@@ -34,26 +34,26 @@ constexpr std::size_t hash_digits = 32;
 CheckpointInfo info_of_json(const Json& json, const std::string& place) {
   CheckpointInfo info;
   info.run_id = text_of(member(json, "run_id", place), place + ": run_id");
-  if (info.run_id.size() > most_run_id)
+  if (info.run_id.size() > max_run_id)
     throw DataError("{}: run_id: expected at most {} characters, found {}",
                     place,
-                    most_run_id,
+                    max_run_id,
                     quote(info.run_id));
-  info.step = integer_of(member(json, "step", place), 0, most_steps, place + ": step");
+  info.step = integer_of(member(json, "step", place), 0, max_steps, place + ": step");
   if (json.contains("saved_at"))
     info.saved_at = integer_of(json["saved_at"], 0, latest_date, place + ": saved_at");
   info.configuration = text_of(member(json, "configuration", place), place + ": configuration");
   const std::string where = place + ": layout";
   const Json& layout = object_of(member(json, "layout", place), where);
   const auto axis = [&](const char* name) {
-    return static_cast<int>(integer_of(member(layout, name, where), 1, most_ranks, where));
+    return static_cast<int>(integer_of(member(layout, name, where), 1, max_ranks, where));
   };
   info.layout = {axis("data"), axis("context"), axis("tensor")};
   // Written only if true, because the format is older than the key.
   if (layout.contains("sequence")) info.layout.sequence = true;
-  if (std::int64_t{info.layout.data} * info.layout.context > most_ranks ||
-      std::int64_t{info.layout.data} * info.layout.context * info.layout.tensor > most_ranks)
-    throw DataError("{}: expected at most {} ranks", where, most_ranks);
+  if (std::int64_t{info.layout.data} * info.layout.context > max_ranks ||
+      std::int64_t{info.layout.data} * info.layout.context * info.layout.tensor > max_ranks)
+    throw DataError("{}: expected at most {} ranks", where, max_ranks);
   return info;
 }
 
@@ -63,9 +63,9 @@ void check_file_sizes(const Manifest& manifest, const std::string& place) {
   std::vector<std::int64_t> left, explained;
   for (const ManifestFile& file : manifest.files) {
     left.push_back(file.content.bytes);
-    explained.push_back(most_overhead);
+    explained.push_back(max_overhead);
   }
-  std::int64_t view_explained = most_overhead;
+  std::int64_t view_explained = max_overhead;
   std::set<std::pair<int, std::string_view>> datasets;
   for (const auto& [name, tensor] : manifest.tensors) {
     for (const ManifestPiece& piece : tensor.pieces) {
@@ -76,8 +76,8 @@ void check_file_sizes(const Manifest& manifest, const std::string& place) {
       if (left[file] < 0)
         throw DataError(
             "{}: tensor \"{}\": pieces exceed {}", place, name, rank_file_name(piece.file));
-      explained[file] += 2 * bytes + most_overhead_of_piece;
-      view_explained += most_overhead_of_piece;
+      explained[file] += 2 * bytes + max_overhead_of_piece;
+      view_explained += max_overhead_of_piece;
       if (!datasets.emplace(piece.file, piece.dataset).second)
         throw DataError("{}: tensor \"{}\": duplicate dataset \"{}\" of {}",
                         place,
@@ -103,7 +103,7 @@ void check_coverage(const Manifest& manifest, const std::string& place) {
   for (const auto& [name, tensor] : manifest.tensors) {
     std::vector<Box> boxes;
     for (const ManifestPiece& piece : tensor.pieces) boxes.push_back(piece.box);
-    const auto problem = coverage_problem(whole_box(tensor.shape).shape, boxes);
+    const auto problem = validate_coverage(full_box(tensor.shape).shape, boxes);
     if (!problem.empty()) throw DataError("{}: tensor \"{}\": {}", place, name, problem);
   }
 }
@@ -125,9 +125,9 @@ Json checked_manifest_json(const std::string& text, const std::string& place) {
 
 std::string rank_file_name(int rank) { return fmt::format("rank-{:05}.h5", rank); }
 
-std::string name_problem(const std::string& name) {
-  if (name.empty() || name.size() > most_name)
-    return fmt::format("expected a name of 1 to {} characters", most_name);
+std::string validate_name(const std::string& name) {
+  if (name.empty() || name.size() > max_name)
+    return fmt::format("expected a name of 1 to {} characters", max_name);
   std::size_t begin = 0;
   while (begin <= name.size()) {
     const std::size_t end = std::min(name.find('/', begin), name.size());
@@ -199,8 +199,8 @@ Manifest manifest_of_json(const Json& json, const std::string& place) {
   Manifest manifest;
   manifest.info = info_of_json(json, place);
   manifest.scalars = scalars_of_json(member(json, "scalars", place), place);
-  if (manifest.scalars.values().size() > most_scalars)
-    throw DataError("{}: expected at most {} scalars", place, most_scalars);
+  if (manifest.scalars.values().size() > max_scalars)
+    throw DataError("{}: expected at most {} scalars", place, max_scalars);
   const std::string where = place + ": files";
   for (const Json& entry : array_of(member(json, "files", place), where)) {
     ManifestFile file = file_of_json(entry, where);
@@ -236,7 +236,7 @@ Manifest read_manifest(const std::filesystem::path& directory) {
   const auto path = directory / manifest_name;
   JsonLimits bounds(path.string());
   const std::string text =
-      read_text_file(path, most_manifest_bytes, [&](std::string_view block) { bounds.add(block); });
+      read_text_file(path, max_manifest_bytes, [&](std::string_view block) { bounds.add(block); });
   return manifest_of_json(checked_manifest_json(text, path.string()), path.string());
 }
 

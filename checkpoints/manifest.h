@@ -28,7 +28,7 @@ namespace longspan {
 
 inline constexpr const char* manifest_name = "manifest.json";
 inline constexpr const char* view_name = "view.h5";
-inline constexpr std::int64_t most_steps = 999'999'999;
+inline constexpr std::int64_t max_steps = 999'999'999;
 
 struct ManifestFile {
   std::string name;
@@ -59,7 +59,7 @@ struct Manifest {
 // Returns "rank-00003.h5".
 std::string rank_file_name(int rank);
 // Returns "" for a valid tensor name, otherwise an error.
-std::string name_problem(const std::string& name);
+std::string validate_name(const std::string& name);
 // Returns the dataset of a rank's n-th piece of a tensor: its name, then "name@1", ...
 std::string dataset_name(const std::string& tensor, int piece);
 // Convert the bits of a double to "0011aaff..." and back. Throws DataError prefixed with `place`.

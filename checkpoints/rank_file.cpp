@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-void require_wanted(const std::stop_token& stop) {
+void require_requested(const std::stop_token& stop) {
   require(!stop.stop_requested(), "the save was canceled");
 }
 
@@ -26,7 +26,7 @@ ManifestPiece write_piece(hdf5::Writer& file,
           "tensor \"{}\": its factory returned a different shape or dtype",
           tensor.name);
   for_each_chunk(box.shape, chunk, [&](const Box& part, std::int64_t begin) {
-    require_wanted(stop);
+    require_requested(stop);
     const std::byte* elements = here.bytes() + static_cast<std::size_t>(begin) * size_of(dtype);
     hasher.add(elements, static_cast<std::size_t>(part.shape.elements()) * size_of(dtype));
     target.write(part, elements);
@@ -93,7 +93,7 @@ void check_folders(const std::set<std::string>& names) {
 }
 
 void check_piece(const StateTensor& piece) {
-  const auto problem = name_problem(piece.name);
+  const auto problem = validate_name(piece.name);
   require(problem.empty(), "tensor \"{}\": {}", piece.name, problem);
   require(piece.tensor.defined(), "tensor \"{}\" of the training state is undefined", piece.name);
   require(lies_in(Box{piece.tensor.shape(), piece.offset}, piece.global_shape),
@@ -127,12 +127,12 @@ RankFileReport write_rank_file(const std::filesystem::path& directory,
     tensor.pieces.push_back(write_piece(file, rank, dataset, piece, stop));
   }
   file.close();
-  require_wanted(stop);
+  require_requested(stop);
   // Only fsync may report a failed write to disk.
   sync_file(path);
   try {
     report.file.content = hash_file(open_regular(path), path);
-    require_wanted(stop);
+    require_requested(stop);
     verify_written(directory, report);
   } catch (const DataError& error) {
     throw Failure("the written file cannot be read back ({} bytes free on the file system): {}",
@@ -168,7 +168,7 @@ std::vector<std::string> rank_file_problems(const Descriptor& descriptor,
                                             std::span<const FilePiece> pieces,
                                             const ReadProgress& watch) {
   constexpr std::int64_t hashed_in_a_moment = std::int64_t{64} << 20;
-  constexpr std::size_t most_problems = 20;
+  constexpr std::size_t max_problems = 20;
   const bool is_long = file.content.bytes > hashed_in_a_moment;
   if (!is_long) check_file_hash(descriptor, directory, file, watch);
   const hdf5::Reader reader(directory / file.name, descriptor.get());
@@ -176,14 +176,15 @@ std::vector<std::string> rank_file_problems(const Descriptor& descriptor,
   std::set<std::string> datasets;
   for (const auto& [piece, dtype] : pieces) {
     datasets.insert(piece->dataset);
-    if (!is_long || problems.size() == most_problems) continue;
+    if (!is_long || problems.size() == max_problems) continue;
     try {
       reader.open(piece->dataset, dtype, piece->box.shape);
     } catch (const DataError& error) {
       problems.emplace_back(error.what());
     }
   }
-  for (std::string& stranger : reader.strangers(datasets)) problems.push_back(std::move(stranger));
+  for (std::string& unexpected_name : reader.unexpected(datasets))
+    problems.push_back(std::move(unexpected_name));
   if (is_long && problems.empty()) check_file_hash(descriptor, directory, file, watch);
   return problems;
 }

@@ -57,9 +57,9 @@ struct CheckpointSave::State {
 };
 
 void CheckpointSave::State::begin() {
-  require(info.step >= 0 && info.step <= most_steps,
+  require(info.step >= 0 && info.step <= max_steps,
           "expected a step from 0 to {}, found {}",
-          most_steps,
+          max_steps,
           info.step);
   std::filesystem::create_directory(directory);
   // Only the first step requires syncing of the parent directories.

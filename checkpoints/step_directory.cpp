@@ -102,7 +102,7 @@ void remove_leftovers(const std::filesystem::path& directory) noexcept try {
     const auto path = directory / entry.name();
     const auto lock = directory / StepEntry{entry.step, StepUse::lock, entry.id}.name();
     std::optional<LockFile> held;  // held while the guarded entries are removed
-    if (entry.use != StepUse::removed && !(held = LockFile::take_abandoned(lock))) continue;
+    if (entry.use != StepUse::removed && !(held = LockFile::acquire_abandoned(lock))) continue;
     const auto saved = directory / step_name(entry.step);
     std::error_code error;
     if (entry.use == StepUse::replaced && !std::filesystem::exists(saved, error))

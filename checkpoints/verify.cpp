@@ -13,7 +13,7 @@ namespace {
 
 using Problems = std::vector<CheckpointProblem>;
 
-constexpr std::size_t most_problems = 100;  // per file; more would add no information
+constexpr std::size_t max_problems = 100;  // per file; more would add no information
 
 // Runs f and collects its error, unless a stop was requested.
 template <typename F>
@@ -39,7 +39,7 @@ void verify_rank_file(const std::filesystem::path& path,
   if (!problems.empty()) return;
   const hdf5::Reader file(path / entry.name, descriptor.get());
   for (const auto& [piece, dtype] : pieces) {
-    if (problems.size() >= most_problems) break;
+    if (problems.size() >= max_problems) break;
     collect(problems, true, [&, &piece = piece, &dtype = dtype] {
       read_piece(file, *piece, dtype, [&](const Box& part, const std::byte*) {
         if (watch) watch(part.shape.elements() * static_cast<std::int64_t>(size_of(dtype)));
@@ -52,9 +52,9 @@ void verify_view(const std::filesystem::path& path, const Manifest& manifest) {
   check_file_hash(open_rank_file(path, manifest.view), path, manifest.view);
 }
 
-void find_strangers(const std::filesystem::path& path,
-                    const Manifest& manifest,
-                    Problems& problems) {
+void find_unexpected(const std::filesystem::path& path,
+                     const Manifest& manifest,
+                     Problems& problems) {
   std::set<std::string> expected = {manifest_name, view_name};
   for (const ManifestFile& file : manifest.files) expected.insert(file.name);
   for (const std::string& name : list_directory(path))
@@ -88,7 +88,7 @@ Problems verify_share(const std::filesystem::path& path,
     }
     if (world.rank() != 0) return;
     collect(problems, false, [&] { verify_view(path, manifest); });
-    collect(problems, false, [&] { find_strangers(path, manifest, problems); });
+    collect(problems, false, [&] { find_unexpected(path, manifest, problems); });
   });
   return problems;
 }
@@ -154,7 +154,7 @@ CheckpointSearch latest_valid_checkpoint(const std::filesystem::path& directory,
     std::erase_if(problems, [](const auto& problem) { return !problem.prevents_reading; });
     if (problems.empty()) {
       search.found = LatestCheckpoint{path, step};
-      search.goes_back = newest_passed_over > step;
+      search.rolls_back = newest_passed_over > step;
       return search;
     }
     newest_passed_over = std::max(newest_passed_over, step);

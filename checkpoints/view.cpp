@@ -14,7 +14,7 @@ ManifestFile write_view(const std::filesystem::path& directory, const Manifest& 
     std::vector<hdf5::VirtualPart> parts;
     for (const ManifestPiece& piece : tensor.pieces)
       parts.push_back({rank_file_name(piece.file), piece.dataset, piece.box});
-    file.create_virtual(name, tensor.dtype, whole_box(tensor.shape).shape, parts);
+    file.create_virtual(name, tensor.dtype, full_box(tensor.shape).shape, parts);
   }
   file.close();
   sync_file(path);

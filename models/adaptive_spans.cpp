@@ -26,7 +26,7 @@ const char* name_of(SpanKind kind) {
 
 }  // namespace
 
-AdaptiveSpanOptions SpanOptions::whole_form() const {
+AdaptiveSpanOptions SpanOptions::merged_options() const {
   AdaptiveSpanOptions whole = form;
   if (initial) whole.initial = *initial;
   if (!initial && kind == SpanKind::dynamic && form.initial == 0)
@@ -34,7 +34,7 @@ AdaptiveSpanOptions SpanOptions::whole_form() const {
   return whole;
 }
 
-std::string span_problem(const SpanOptions& options, const ModelOptions& common) {
+std::string validate_span(const SpanOptions& options, const ModelOptions& common) {
   if (!options.any()) return "";
   if (const AttentionKind* const kind = first_kind_without_relative_positions(common.attention))
     return fmt::format(
@@ -49,7 +49,7 @@ std::string span_problem(const SpanOptions& options, const ModelOptions& common)
     if (projects_global(common.attention, layer))
       return "model.adaptive_span.type does not support "
              "model.attention.global_local.separate_global_projections; set only one of them";
-  const double initial = options.whole_form().initial;
+  const double initial = options.merged_options().initial;
   const auto limit = static_cast<double>(options.form.limit);
   if (initial > limit)
     return fmt::format(
@@ -112,15 +112,15 @@ void declare(OptionTable& table, SpanOptions& options, const ModelOptions& commo
                "model.attention.learned_sinks",
                "model.attention.logit_softcapping",
                "model.attention.scale_attn_weights"},
-              [&options, &common] { return span_problem(options, common); });
+              [&options, &common] { return validate_span(options, common); });
 }
 
 AdaptiveSpanStack::AdaptiveSpanStack(const Scope& scope,
                                      const SpanOptions& options,
                                      const ModelOptions& common)
     : options_(options), common_(common), tensor_(scope.parameters().mesh().tensor) {
-  throw_if_error(span_problem(options, common));
-  options_.form = options.whole_form();
+  throw_if_error(validate_span(options, common));
+  options_.form = options.merged_options();
   positions_ = span_positions(scope, options_.form, common.head_dim());
 }
 
@@ -153,10 +153,10 @@ std::vector<LossTerm> AdaptiveSpanStack::terms() const {
            .weight = options_.penalty}};
 }
 
-std::int64_t AdaptiveSpanStack::longest_memory() const {
+std::int64_t AdaptiveSpanStack::max_mem_len() const {
   if (layers_.empty()) return options_.form.limit;
   std::int64_t longest = 0;
-  for (const AdaptiveSpans& layer : layers_) longest = std::max(longest, layer.longest_window());
+  for (const AdaptiveSpans& layer : layers_) longest = std::max(longest, layer.max_window_length());
   longest = tensor_.all_reduce(longest, Reduction::maximum);
   return std::min(options_.form.limit, longest + slack);
 }

@@ -27,20 +27,20 @@ struct SpanOptions {
   double penalty = 2e-6;  // weight of a layer's mean span, in keys
 
   bool any() const { return kind != SpanKind::none; }
-  AdaptiveSpanOptions whole_form() const;
+  AdaptiveSpanOptions merged_options() const;
 };
 
 // Declares the keys model.adaptive_span.*.
 void declare(OptionTable& table, SpanOptions& options, const ModelOptions& common);
 
 // Returns why a stack does not support spans; empty if it does.
-std::string span_problem(const SpanOptions& options, const ModelOptions& common);
+std::string validate_span(const SpanOptions& options, const ModelOptions& common);
 
 // Adaptive spans of the layers of a stack.
 class AdaptiveSpanStack {
  public:
   // Creates the relative position keys, which the layers share. Throws ConfigurationError with
-  // span_problem.
+  // validate_span.
   AdaptiveSpanStack(const Scope& scope, const SpanOptions& options, const ModelOptions& common);
 
   // Returns the attention of the next layer, in that layer's scope.
@@ -52,7 +52,7 @@ class AdaptiveSpanStack {
   std::vector<LossTerm> terms() const;
   // Returns the memory length that covers the spans of all layers, with slack for spans to grow.
   // Where nothing is computed it uses the initial spans; dynamic spans use the limit.
-  std::int64_t longest_memory() const;
+  std::int64_t max_mem_len() const;
   // Returns mean and maximum span over all heads and layers, in keys: "adaptive_span_mean" and
   // "adaptive_span_max". Empty for dynamic spans, which depend on the input.
   std::vector<std::pair<std::string, double>> figures() const;

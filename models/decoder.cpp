@@ -68,12 +68,12 @@ class Decoder : public Backbone {
            (spans_ || options_.positions.supports_kv_cache());
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
-  std::int64_t longest_segment() const override {
+  std::int64_t max_segment_length() const override {
     const std::int64_t of_positions = options_.positions_each_layer
                                           ? options_.positions.rows(setting_.segment)
                                           : (positions_ ? positions_->longest() : 0);
     return shorter_of(of_positions,
-                      longest_sequence_of(options_.common.attention, setting_.segment));
+                      max_sequence_length_of(options_.common.attention, setting_.segment));
   }
   std::vector<std::pair<std::string, double>> metric_values() const override {
     if (spans_) return spans_->figures();
@@ -131,13 +131,13 @@ class Decoder : public Backbone {
 };
 
 // A prediction further ahead than the next token would cross a document boundary.
-std::string further_problem(const DecoderOptions& options, bool documents_apart) {
+std::string validate_decoder_combinations(const DecoderOptions& options, bool documents_apart) {
   if (!documents_apart || options.auxiliary.targets == 1) return "";
   return "model.num_future_tokens: more than 1 cannot be combined with "
          "data.documents.reset_attention_mask; set it to 1";
 }
 
-std::string each_layer_problem(const DecoderOptions& options, bool documents_apart) {
+std::string validate_each_layer(const DecoderOptions& options, bool documents_apart) {
   if (!options.positions_each_layer) return "";
   if (documents_apart)
     return "model.per_layer_position_embeddings cannot be combined with "
@@ -179,22 +179,22 @@ void declare(OptionTable& table, DecoderOptions& options, const PlannedBuildOpti
                "model.position_embedding_type",
                "model.adaptive_span.type"},
               [&options, planned] {
-                return each_layer_problem(options, planned && planned().documents_apart);
+                return validate_each_layer(options, planned && planned().documents_apart);
               });
   declare(table, options.auxiliary, options.common, planned);
   table.check({"model.num_future_tokens"}, [&options, planned] {
-    return further_problem(options, planned && planned().documents_apart);
+    return validate_decoder_combinations(options, planned && planned().documents_apart);
   });
 }
 
 BackboneFactory decoder_body(const DecoderOptions& options) {
   return [options](const Scope& scope, const ModelBuildOptions& setting) {
     if (!options.spans.any())
-      throw_if_error(positions_problem(
+      throw_if_error(validate_positions(
           options.positions, options.common, Sequences::segments, setting.segment));
-    throw_if_error(each_layer_problem(options, setting.documents_apart));
-    throw_if_error(further_problem(options, setting.documents_apart));
-    throw_if_error(auxiliary_problem(options.auxiliary, options.common, setting.segment));
+    throw_if_error(validate_each_layer(options, setting.documents_apart));
+    throw_if_error(validate_decoder_combinations(options, setting.documents_apart));
+    throw_if_error(validate_auxiliary(options.auxiliary, options.common, setting.segment));
     return std::make_unique<Decoder>(scope, options, setting);
   };
 }

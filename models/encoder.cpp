@@ -72,9 +72,9 @@ class Encoder : public Backbone {
             .class_layer = options_.class_layer};
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
-  std::int64_t longest_segment() const override {
+  std::int64_t max_segment_length() const override {
     return shorter_of(shorter_of(input_.longest(), stack_.longest()),
-                      longest_sequence_of(options_.common.attention, setting_.segment));
+                      max_sequence_length_of(options_.common.attention, setting_.segment));
   }
 
  private:
@@ -104,7 +104,7 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedBuildOpti
   declare(table, options.positions, options.common, encoder_traits.sequences, planned);
   declare_recurrence(table, options.recurrence, options.positions);
   table.check(recurrence_keys("model.recurrence.type"), [&options] {
-    return recurrence_problem(options.recurrence, options.common, "model.recurrence.type");
+    return validate_recurrence(options.recurrence, options.common, "model.recurrence.type");
   });
   table.add(
       "model.use_crf",
@@ -134,18 +134,19 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedBuildOpti
                                    "model.recurrence.type",
                                    "model.layernorm_embedding",
                                    "model.type_vocab_size"};
-  table.check(std::move(keys), [&options] { return patch_encoder_problem(options); });
+  table.check(std::move(keys), [&options] { return validate_patch_encoder(options); });
 }
 
 BackboneFactory encoder_body(const EncoderOptions& options) {
-  return [options](const Scope& scope,
-                   const ModelBuildOptions& setting) -> std::unique_ptr<Backbone> {
-    if (options.patches.side) return patch_encoder(scope, options, setting);
-    throw_if_error(positions_problem(
-        options.positions, options.common, encoder_traits.sequences, setting.segment));
-    throw_if_error(recurrence_problem(options.recurrence, options.common, "model.recurrence.type"));
-    return std::make_unique<Encoder>(scope, options, setting);
-  };
+  return
+      [options](const Scope& scope, const ModelBuildOptions& setting) -> std::unique_ptr<Backbone> {
+        if (options.patches.side) return patch_encoder(scope, options, setting);
+        throw_if_error(validate_positions(
+            options.positions, options.common, encoder_traits.sequences, setting.segment));
+        throw_if_error(
+            validate_recurrence(options.recurrence, options.common, "model.recurrence.type"));
+        return std::make_unique<Encoder>(scope, options, setting);
+      };
 }
 
 Family encoder_family() {

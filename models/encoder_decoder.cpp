@@ -101,10 +101,10 @@ class EncoderDecoder : public Backbone {
   }
   bool supports_kv_cache() const override { return !masked(); }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
-  std::int64_t longest_segment() const override {
+  std::int64_t max_segment_length() const override {
     std::int64_t longest = shorter_of(input_.longest(), decoder_.longest());
     for (const ModelOptions& stack : {options_.common, options_.encoder()})
-      longest = shorter_of(longest, longest_sequence_of(stack.attention, setting_.segment));
+      longest = shorter_of(longest, max_sequence_length_of(stack.attention, setting_.segment));
     return longest;
   }
 
@@ -112,7 +112,7 @@ class EncoderDecoder : public Backbone {
   bool masked() const { return options_.decoder == EncoderDecoderOptions::Decoder::masked; }
   // Whether the pass needs cross-attention weights: copying always, losses only in training.
   bool looks(const ForwardContext& pass) const {
-    return options_.source.copies || (pass.training && options_.source.is_wanted());
+    return options_.source.copies || (pass.training && options_.source.is_requested());
   }
   CrossAttentionRecorder watched(Variable& attention) const {
     const std::int64_t layers = options_.common.layers;
@@ -221,10 +221,10 @@ class EncoderDecoder : public Backbone {
 BackboneFactory encoder_decoder_body(const EncoderDecoderOptions& options) {
   return [options](const Scope& scope, const ModelBuildOptions& setting) {
     throw_if_error(problem_of(options, setting.memory));
-    throw_if_error(masked_problem(options, setting.sampling));
+    throw_if_error(validate_masked(options, setting.sampling));
     for (const ModelOptions& stack : {options.common, options.encoder()})
       throw_if_error(
-          positions_problem(options.positions, stack, Sequences::examples, setting.segment));
+          validate_positions(options.positions, stack, Sequences::examples, setting.segment));
     return std::make_unique<EncoderDecoder>(scope, options, setting);
   };
 }

@@ -11,8 +11,8 @@ namespace {
 
 // Returns why the encoder does not support the decoder's activation recomputation; empty if it
 // does.
-std::string encoder_recompute_problem(const EncoderDecoderOptions& options,
-                                      const MemoryOptions& memory) {
+std::string validate_encoder_recompute(const EncoderDecoderOptions& options,
+                                       const MemoryOptions& memory) {
   if (!options.encoder_layers || memory.recomputation().num_layers <= *options.encoder_layers)
     return "";
   return fmt::format(
@@ -22,7 +22,7 @@ std::string encoder_recompute_problem(const EncoderDecoderOptions& options,
 }
 
 // Returns why the decoder does not support autoregressive decoding; empty if it does.
-std::string writing_problem(const EncoderDecoderOptions& options) {
+std::string validate_writing(const EncoderDecoderOptions& options) {
   const AttentionKind* const kind = first_kind_without_kv_cache(options.common.attention);
   if (kind == nullptr || options.decoder == EncoderDecoderOptions::Decoder::masked) return "";
   return fmt::format(
@@ -32,16 +32,16 @@ std::string writing_problem(const EncoderDecoderOptions& options) {
 }
 
 // Returns why the stacks do not support recurrence; empty if they do.
-std::string steps_problem(const EncoderDecoderOptions& options) {
+std::string validate_steps(const EncoderDecoderOptions& options) {
   const RecurrenceOptions& recurrence = options.recurrence;
   for (const ModelOptions& stack : {options.common, options.encoder()}) {
-    std::string problem = recurrence_problem(recurrence, stack, "model.recurrence.type");
+    std::string problem = validate_recurrence(recurrence, stack, "model.recurrence.type");
     if (!problem.empty()) return problem;
   }
   if (recurrence.is_recurrent() && options.wiring != CrossAttentionMapping::last)
     return "model.cross_attention.layer_mapping: only last supports model.recurrence.type; change "
            "one of them";
-  if (recurrence.adaptive() && options.source.is_wanted())
+  if (recurrence.adaptive() && options.source.is_requested())
     return "model.recurrence.type: act does not support the alignment heads of "
            "model.use_pointer_generator, model.coverage_loss_weight and "
            "model.guided_attention.type; set it to fixed";
@@ -53,7 +53,7 @@ constexpr FamilyTraits causal_decoder = {.sequences = Sequences::examples,
                                          .has_cross_attention = true};
 
 // Returns a message about attention with the encoder's keys, where the encoder has its own.
-std::string said_of_encoder(std::string sentence, const EncoderDecoderOptions& options) {
+std::string configured_encoder_value(std::string sentence, const EncoderDecoderOptions& options) {
   const auto replace = [&](const std::string& key, const std::string& by) {
     std::size_t at = 0;
     while ((at = sentence.find(key, at)) != std::string::npos) {
@@ -69,24 +69,24 @@ std::string said_of_encoder(std::string sentence, const EncoderDecoderOptions& o
 
 // Returns why the attention of the encoder is unsupported. Empty if it is supported, or equal to
 // the decoder's, which reports the error.
-std::string encoder_attention_problem(const EncoderDecoderOptions& options,
-                                      const PlannedBuildOptions& planned) {
+std::string validate_encoder_attention(const EncoderDecoderOptions& options,
+                                       const PlannedBuildOptions& planned) {
   const ModelOptions encoder = options.encoder();
   const auto problem = [&](const ModelOptions& of, const FamilyTraits& traits) {
     std::string found = problem_of(of.attention, of.attention_setting(traits, 0));
-    if (found.empty() && planned) found = attention_problem(of, planned(), traits);
-    if (found.empty()) found = distances_problem(options.positions, of);
-    return found.empty() ? softmax_form_problem(of) : found;
+    if (found.empty() && planned) found = validate_attention(of, planned(), traits);
+    if (found.empty()) found = validate_distances(options.positions, of);
+    return found.empty() ? validate_softmax_type(of) : found;
   };
-  const bool is_told = options.common.attention.encoder_kinds.empty() &&
-                       !problem(options.common, options.decoder_traits()).empty();
-  return is_told
-             ? ""
-             : said_of_encoder(problem(encoder, EncoderDecoderOptions::encoder_traits()), options);
+  const bool is_reported = options.common.attention.encoder_kinds.empty() &&
+                           !problem(options.common, options.decoder_traits()).empty();
+  return is_reported ? ""
+                     : configured_encoder_value(
+                           problem(encoder, EncoderDecoderOptions::encoder_traits()), options);
 }
 
 // Returns why the alignment heads or the alignment layer do not exist; empty if they do.
-std::string alignment_problem(const EncoderDecoderOptions& options) {
+std::string validate_alignment(const EncoderDecoderOptions& options) {
   const ModelOptions& common = options.common;
   if (options.alignment_heads > common.heads)
     return fmt::format(
@@ -118,11 +118,11 @@ void declare_encoder_attention(OptionTable& table,
             attention.global_projections);
       }));
   table.check({"model.attention.layer_types", "model.decoder_type"}, [&options]() -> std::string {
-    const bool is_told =
+    const bool is_reported =
         !problem_of(options.common.attention, options.common.attention_setting(causal_decoder, 0))
              .empty();
-    if (is_told) return "";
-    const std::string problem = writing_problem(options);
+    if (is_reported) return "";
+    const std::string problem = validate_writing(options);
     return problem.empty()
                ? problem_of(options.common.attention,
                             options.common.attention_setting(options.decoder_traits(), 0))
@@ -136,24 +136,24 @@ void declare_encoder_attention(OptionTable& table,
                                    "model.attention.logit_softcapping",
                                    "model.attention.scale_attn_weights"};
   if (planned)
-    std::ranges::copy(attention_keys_beside(EncoderDecoderOptions::encoder_traits()),
+    std::ranges::copy(attention_keys_and_common(EncoderDecoderOptions::encoder_traits()),
                       std::back_inserter(keys));
   table.check(std::move(keys),
-              [&options, planned] { return encoder_attention_problem(options, planned); });
+              [&options, planned] { return validate_encoder_attention(options, planned); });
 }
 
 // Returns why the decoder does not support the losses on cross-attention; empty if it does.
-std::string look_problem(const EncoderDecoderOptions& options, const MeshShape& mesh) {
-  if (options.scores.kind != CrossAttentionScore::dot_product && options.source.is_wanted())
+std::string validate_waitk(const EncoderDecoderOptions& options, const MeshShape& mesh) {
+  if (options.scores.kind != CrossAttentionScore::dot_product && options.source.is_requested())
     return "model.cross_attention.score_function: only dot_product supports "
            "model.use_pointer_generator, model.coverage_loss_weight and "
            "model.guided_attention.type; change one of them";
   const ModelOptions& common = options.common;
-  if (common.score_scale != ScoreScale::head && options.source.is_wanted())
+  if (common.score_scale != ScoreScale::head && options.source.is_requested())
     return "model.attention.scale_attn_weights: false does not support "
            "model.use_pointer_generator, model.coverage_loss_weight and "
            "model.guided_attention.type; change one of them";
-  return cross_scores_problem(options.scores, common.heads, common.head_dim(), mesh);
+  return validate_cross_scores(options.scores, common.heads, common.head_dim(), mesh);
 }
 
 void declare_cross_scores(OptionTable& table,
@@ -193,7 +193,7 @@ void declare_cross_scores(OptionTable& table,
          {"parallel.context_parallel_size", "parallel.tensor_parallel_size"})
       keys.emplace_back(key);
   table.check(std::move(keys), [&options, planned] {
-    return look_problem(options, planned ? planned().mesh.shape : MeshShape());
+    return validate_waitk(options, planned ? planned().mesh.shape : MeshShape());
   });
 }
 
@@ -242,11 +242,12 @@ void declare_source_look(OptionTable& table, EncoderDecoderOptions& options) {
                "model.num_attention_heads",
                "model.alignment_layer",
                "model.num_hidden_layers"},
-              [&options] { return alignment_problem(options); });
+              [&options] { return validate_alignment(options); });
   const auto unread = [&source]() -> std::string {
-    return source.is_wanted() ? ""
-                              : "model.use_pointer_generator is false, model.coverage_loss_weight "
-                                "is 0 and model.guided_attention.type is none";
+    return source.is_requested()
+               ? ""
+               : "model.use_pointer_generator is false, model.coverage_loss_weight "
+                 "is 0 and model.guided_attention.type is none";
   };
   table.warn("model.alignment_heads", unread);
   table.warn("model.alignment_layer", unread);
@@ -281,11 +282,11 @@ FamilyTraits EncoderDecoderOptions::decoder_traits() const {
 }
 
 std::string problem_of(const EncoderDecoderOptions& options, const MemoryOptions& memory) {
-  for (const std::string& problem : {writing_problem(options),
-                                     alignment_problem(options),
-                                     look_problem(options, MeshShape()),
-                                     steps_problem(options),
-                                     encoder_recompute_problem(options, memory)})
+  for (const std::string& problem : {validate_writing(options),
+                                     validate_alignment(options),
+                                     validate_waitk(options, MeshShape()),
+                                     validate_steps(options),
+                                     validate_encoder_recompute(options, memory)})
     if (!problem.empty()) return problem;
   return "";
 }
@@ -324,9 +325,9 @@ void declare(OptionTable& table,
                "model.num_encoder_layers",
                "model.num_hidden_layers"},
               [&options] {
-                return wiring_problem(options.wiring,
-                                      options.encoder_layers.value_or(options.common.layers),
-                                      options.common.layers);
+                return validate_wiring(options.wiring,
+                                       options.encoder_layers.value_or(options.common.layers),
+                                       options.common.layers);
               });
   declare_source_look(table, options);
   declare_cross_scores(table, options, planned);
@@ -341,7 +342,7 @@ void declare(OptionTable& table,
                "model.cross_attention.layer_mapping",
                "model.use_pointer_generator",
                "model.guided_attention.type"},
-              [&options] { return steps_problem(options); });
+              [&options] { return validate_steps(options); });
   if (planned)
     table.check({"model.guided_attention.type", "data.train_alignments"},
                 [&options, &table]() -> std::string {
@@ -362,7 +363,7 @@ void declare(OptionTable& table,
   if (planned)
     table.check(
         {"memory.recompute_num_layers", "memory.recompute_granularity", "model.num_encoder_layers"},
-        [&options, planned] { return encoder_recompute_problem(options, planned().memory); });
+        [&options, planned] { return validate_encoder_recompute(options, planned().memory); });
 }
 
 }  // namespace longspan

@@ -37,8 +37,8 @@ PixelSequence sequence_of(const ImageTransformerOptions& options,
 }
 
 // Positions of the longest sequence.
-std::int64_t most_positions(const ImageTransformerOptions& options,
-                            const ModelBuildOptions& setting) {
+std::int64_t max_positions(const ImageTransformerOptions& options,
+                           const ModelBuildOptions& setting) {
   const bool one_by_one = options.values == PixelValues::categories || !setting.image;
   const std::int64_t together = one_by_one ? 1 : setting.image->channels;
   return (setting.segment + together - 1) / together;
@@ -93,7 +93,7 @@ class PixelPlaces {
     for (const Range& range : positions)
       for (std::int64_t position = range.begin; position < range.end; ++position) {
         const std::int64_t place =
-            position < sequence_.positions() ? sequence_.place_of(position) : 0;
+            position < sequence_.positions() ? sequence_.position_of(position) : 0;
         rows.push_back(place / sequence_.columns());
         columns.push_back(place % sequence_.columns());
       }
@@ -191,7 +191,7 @@ class ImageTransformer : public Backbone {
                                           options.common,
                                           {},
                                           traits_of({sequence_.rows(), sequence_.columns()}),
-                                          most_positions(options, setting)))),
+                                          max_positions(options, setting)))),
         residual_(make_residual(options.common, setting.memory)) {
     if (options.of_classes)
       classes_.emplace(scope.child("classes"),
@@ -262,14 +262,14 @@ class ImageTransformer : public Backbone {
 
 // Batches may contain rows without an image, which would enter the statistics of power
 // normalization.
-std::string norm_problem(const ImageTransformerOptions& options) {
+std::string validate_norm(const ImageTransformerOptions& options) {
   return options.common.norm_kind == NormKind::power
              ? "model.norm.type: model.family: image_transformer does not support powernorm; set "
                "it to layernorm or rmsnorm"
              : "";
 }
 
-std::string tied_problem(const ImageTransformerOptions& options) {
+std::string validate_tied(const ImageTransformerOptions& options) {
   return options.common.tied_embeddings
              ? "model.tie_word_embeddings: model.family: image_transformer does not support it "
                "(256 input ids per channel, 256 output values); set it to false"
@@ -319,18 +319,18 @@ void declare(OptionTable& table,
             options.of_classes,
             "learned class embedding at each position, for class-conditional generation",
             affects_weights());
-  table.check({"model.tie_word_embeddings"}, [&options] { return tied_problem(options); });
-  table.check({"model.norm.type"}, [&options] { return norm_problem(options); });
+  table.check({"model.tie_word_embeddings"}, [&options] { return validate_tied(options); });
+  table.check({"model.norm.type"}, [&options] { return validate_norm(options); });
   table.warn("model.vocab_size", []() -> std::string { return "pixel values have their own ids"; });
 }
 
 BackboneFactory image_transformer_body(const ImageTransformerOptions& options) {
   return [options](const Scope& scope, const ModelBuildOptions& setting) {
-    throw_if_error(tied_problem(options));
-    throw_if_error(norm_problem(options));
+    throw_if_error(validate_tied(options));
+    throw_if_error(validate_norm(options));
     throw_if_error(problem_of(
         options.common.attention,
-        options.common.attention_setting(traits_of({}), most_positions(options, setting))));
+        options.common.attention_setting(traits_of({}), max_positions(options, setting))));
     return std::make_unique<ImageTransformer>(scope, options, setting);
   };
 }

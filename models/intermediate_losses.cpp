@@ -85,16 +85,16 @@ void declare(OptionTable& table,
     return options.targets == 1 ? "model.num_future_tokens is 1" : "";
   });
   table.check({"model.intermediate_losses.schedule", "model.num_hidden_layers"},
-              [&options, &common] { return auxiliary_problem(options, common, 0); });
+              [&options, &common] { return validate_auxiliary(options, common, 0); });
   if (!planned) return;
   table.check({"model.num_future_tokens", "data.seq_length"}, [&options, &common, planned] {
-    return auxiliary_problem(options, common, planned().segment);
+    return validate_auxiliary(options, common, planned().segment);
   });
 }
 
-std::string auxiliary_problem(const AuxiliaryLossOptions& options,
-                              const ModelOptions& common,
-                              std::int64_t segment) {
+std::string validate_auxiliary(const AuxiliaryLossOptions& options,
+                               const ModelOptions& common,
+                               std::int64_t segment) {
   if (options.inner != Inner::none && common.layers == 1)
     return "model.intermediate_losses.schedule requires model.num_hidden_layers of at least 2";
   if (segment > 0 && options.targets > segment)
@@ -142,7 +142,7 @@ IntermediateLosses::IntermediateLosses(const Scope& scope,
                                        const ModelOptions& common,
                                        const ModelBuildOptions& setting)
     : options_(options), common_(common), setting_(setting) {
-  throw_if_error(auxiliary_problem(options, common, setting.segment));
+  throw_if_error(validate_auxiliary(options, common, setting.segment));
   for (std::int64_t layer = 1; layer <= common.layers; ++layer)
     layers_.push_back(heads_of(scope.child(layer), layer));
 }

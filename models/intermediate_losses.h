@@ -41,9 +41,9 @@ void declare(OptionTable& table,
              const PlannedBuildOptions& planned);
 
 // Returns why a stack that reads `segment` tokens does not support these losses; empty if it does.
-std::string auxiliary_problem(const AuxiliaryLossOptions& options,
-                              const ModelOptions& common,
-                              std::int64_t segment);
+std::string validate_auxiliary(const AuxiliaryLossOptions& options,
+                               const ModelOptions& common,
+                               std::int64_t segment);
 
 // Returns the first step of `steps` in which intermediate layer `layer` of `layers` has no loss.
 // Layers count from 1, steps from 0.
@@ -65,7 +65,7 @@ double inner_loss_weight(const AuxiliaryLossOptions& options,
 // output head.
 class IntermediateLosses {
  public:
-  // For settings with training steps. Throws ConfigurationError with auxiliary_problem.
+  // For settings with training steps. Throws ConfigurationError with validate_auxiliary.
   IntermediateLosses(const Scope& scope,
                      const AuxiliaryLossOptions& options,
                      const ModelOptions& common,

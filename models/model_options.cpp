@@ -17,7 +17,7 @@ const std::vector<std::string> attention_keys = {"model.attention.layer_types",
                                                  "model.attention.summary.num_patterns"};
 
 // Returns why grouped key heads are unsupported; empty if they are supported.
-std::string key_heads_problem(const ModelOptions& options, const MeshShape& mesh) {
+std::string validate_key_heads(const ModelOptions& options, const MeshShape& mesh) {
   if (!options.key_heads) return "";
   AttentionOptions attention = options.attention;
   std::ranges::copy(attention.encoder_kinds, std::back_inserter(attention.kinds));
@@ -29,35 +29,35 @@ std::string key_heads_problem(const ModelOptions& options, const MeshShape& mesh
         "whose queries and keys share a projection; omit it",
         *options.key_heads,
         has_kind(attention, "lsh") ? "lsh" : "routing with model.attention.routing.share_qk");
-  return longspan::key_heads_problem(*options.key_heads, options.heads, mesh);
+  return longspan::validate_key_heads(*options.key_heads, options.heads, mesh);
 }
 
 // Checks the options against those of other sections.
-void check_beside(OptionTable& table,
-                  const ModelOptions& options,
-                  const PlannedBuildOptions& planned,
-                  const FamilyTraits& traits) {
-  table.check(attention_keys_beside(traits), [&options, planned, traits]() -> std::string {
-    const bool is_told =
+void check_combinations(OptionTable& table,
+                        const ModelOptions& options,
+                        const PlannedBuildOptions& planned,
+                        const FamilyTraits& traits) {
+  table.check(attention_keys_and_common(traits), [&options, planned, traits]() -> std::string {
+    const bool is_reported =
         !problem_of(options.attention, options.attention_setting(traits, 0)).empty();
-    return is_told ? "" : attention_problem(options, planned(), traits);
+    return is_reported ? "" : validate_attention(options, planned(), traits);
   });
   table.check({"model.num_attention_heads", "parallel.tensor_parallel_size"},
-              [&options, planned] { return heads_problem(options.heads, planned().mesh.shape); });
+              [&options, planned] { return validate_heads(options.heads, planned().mesh.shape); });
   table.check({"model.num_key_value_heads", "parallel.tensor_parallel_size"},
               [&options, planned]() -> std::string {
                 const MeshShape& mesh = planned().mesh.shape;
-                const bool told = !key_heads_problem(options, {}).empty() ||
-                                  !heads_problem(options.heads, mesh).empty();
-                return told ? "" : key_heads_problem(options, mesh);
+                const bool told = !validate_key_heads(options, {}).empty() ||
+                                  !validate_heads(options.heads, mesh).empty();
+                return told ? "" : validate_key_heads(options, mesh);
               });
   table.check({"memory.recompute_granularity",
                "memory.recompute_num_layers",
                "model.residual.type",
                "model.num_hidden_layers"},
-              [&options, planned] { return recompute_problem(options, planned().memory); });
+              [&options, planned] { return validate_recompute(options, planned().memory); });
   table.check({"memory.reconstruction_check_interval", "model.residual.type"},
-              [&options, planned] { return reconstruction_problem(options, planned().memory); });
+              [&options, planned] { return validate_reconstruction(options, planned().memory); });
 }
 
 void declare_sizes(OptionTable& table, ModelOptions& options) {
@@ -225,7 +225,7 @@ void declare_gate(OptionTable& table, GateOptions& gate) {
 }
 
 // Returns why the gate options are invalid; empty if they are valid.
-std::string gate_problem(const ModelOptions& options) {
+std::string validate_gate(const ModelOptions& options) {
   const GateOptions& gate = options.gate;
   if (options.residual != ResidualKind::gated) {
     const std::pair<const char*, bool> set[] = {{"type", gate.kind != GateKind::gru},
@@ -276,7 +276,7 @@ void declare(OptionTable& table,
                "model.residual.gate.extra_biases",
                "model.residual.gate.relu",
                "model.norm.position"},
-              [&options] { return gate_problem(options); });
+              [&options] { return validate_gate(options); });
   declare_dropout(table, options);
   declare(table, options.attention, [&options](const std::string& kinds) {
     return layers_of_other_weights(kinds, options.layers, options.attention.global_projections);
@@ -300,7 +300,7 @@ void declare(OptionTable& table,
                  ? ""
                  : "no layer of model.attention.layer_types has attention probabilities";
     });
-  if (planned) check_beside(table, options, planned, traits);
+  if (planned) check_combinations(table, options, planned, traits);
   table.check({"model.residual.type", "model.norm.position"}, [&options]() -> std::string {
     if (options.residual != ResidualKind::reversible || options.norm == NormPosition::pre)
       return "";
@@ -325,10 +325,10 @@ void declare(OptionTable& table,
                "model.attention.logit_softcapping",
                "model.attention.scale_attn_weights",
                "model.attention.layer_types"},
-              [&options] { return softmax_form_problem(options); });
+              [&options] { return validate_softmax_type(options); });
   table.check(
       {"model.num_key_value_heads", "model.num_attention_heads", "model.attention.layer_types"},
-      [&options] { return key_heads_problem(options, {}); });
+      [&options] { return validate_key_heads(options, {}); });
   table.check({"model.attention.qk_norm", "model.norm.type"}, [&options]() -> std::string {
     if (!options.query_key_norm || options.norm_kind != NormKind::power) return "";
     return "model.attention.qk_norm does not support model.norm.type: powernorm; set "
@@ -375,7 +375,7 @@ ProjectionBiases ModelOptions::projection_biases() const {
   return biases;
 }
 
-std::vector<std::string> attention_keys_beside(const FamilyTraits& traits) {
+std::vector<std::string> attention_keys_and_common(const FamilyTraits& traits) {
   std::vector<std::string> keys = attention_keys;
   for (const std::string name : {"dilation",
                                  "global_local.global_positions",
@@ -392,17 +392,17 @@ std::vector<std::string> attention_keys_beside(const FamilyTraits& traits) {
   return keys;
 }
 
-std::string attention_problem(const ModelOptions& options,
-                              const ModelBuildOptions& setting,
-                              const FamilyTraits& traits) {
+std::string validate_attention(const ModelOptions& options,
+                               const ModelBuildOptions& setting,
+                               const FamilyTraits& traits) {
   AttentionBuildOptions asked = options.attention_setting(traits, setting.segment);
   asked.compute = setting.compute;
   asked.documents = setting.documents_apart;
-  if (heads_problem(options.heads, setting.mesh.shape).empty()) asked.mesh = setting.mesh.shape;
+  if (validate_heads(options.heads, setting.mesh.shape).empty()) asked.mesh = setting.mesh.shape;
   return problem_of(options.attention, asked);
 }
 
-std::string recompute_problem(const ModelOptions& options, const MemoryOptions& memory) {
+std::string validate_recompute(const ModelOptions& options, const MemoryOptions& memory) {
   const Recomputation again = memory.recomputation();
   if (options.residual == ResidualKind::reversible &&
       again.granularity != RecomputeGranularity::none)
@@ -418,7 +418,7 @@ std::string recompute_problem(const ModelOptions& options, const MemoryOptions& 
   return "";
 }
 
-std::string reconstruction_problem(const ModelOptions& options, const MemoryOptions& memory) {
+std::string validate_reconstruction(const ModelOptions& options, const MemoryOptions& memory) {
   if (options.residual == ResidualKind::reversible || memory.reconstruction_check_every == 0)
     return "";
   return fmt::format(

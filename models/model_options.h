@@ -54,7 +54,7 @@ enum class LogitScale : std::uint8_t {
 enum class ResidualKind : std::uint8_t { plain, reversible, gated };
 
 // In tokens: upper limit of memory lengths, positions and relative positions.
-inline constexpr std::int64_t longest_sequence = std::int64_t{1} << 36;
+inline constexpr std::int64_t max_sequence_length = std::int64_t{1} << 36;
 
 // Input of a family: segments of a document, or examples of individual lengths.
 enum class Sequences : std::uint8_t { segments, examples };
@@ -168,10 +168,10 @@ void declare(OptionTable& table,
 
 // Returns why the attention of a stack is unsupported, given the other sections; empty if it is
 // supported. It reads these keys.
-std::string attention_problem(const ModelOptions& options,
-                              const ModelBuildOptions& setting,
-                              const FamilyTraits& traits);
-std::vector<std::string> attention_keys_beside(const FamilyTraits& traits);
+std::string validate_attention(const ModelOptions& options,
+                               const ModelBuildOptions& setting,
+                               const FamilyTraits& traits);
+std::vector<std::string> attention_keys_and_common(const FamilyTraits& traits);
 
 // Declares the keys model.attention.learned_sinks, model.attention.logit_softcapping and
 // model.attention.scale_attn_weights. `declare` calls it.
@@ -187,11 +187,11 @@ void declare_logit_scale(OptionTable& table, ModelOptions& options);
 const char* softmax_form_key(const ModelOptions& options);
 // Returns why the attention types do not support sinks, softcapping or another score scale; empty
 // if they do.
-std::string softmax_form_problem(const ModelOptions& options);
+std::string validate_softmax_type(const ModelOptions& options);
 
 // Returns why the two cannot be combined; empty if they can.
-std::string recompute_problem(const ModelOptions& options, const MemoryOptions& memory);
-std::string reconstruction_problem(const ModelOptions& options, const MemoryOptions& memory);
+std::string validate_recompute(const ModelOptions& options, const MemoryOptions& memory);
+std::string validate_reconstruction(const ModelOptions& options, const MemoryOptions& memory);
 
 // Returns the model's vocabulary size: at least `tokenizer_ids`. Throws ConfigurationError if
 // model.vocab_size is smaller.

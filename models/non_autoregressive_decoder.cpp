@@ -109,13 +109,13 @@ void declare_nat(OptionTable& table,
                                    "model.share_encoder_decoder_embeddings"};
   if (planned) keys.emplace_back("training.scheduled_sampling.method");
   table.check(std::move(keys), [&options, planned] {
-    return masked_problem(options, planned ? planned().sampling : ScheduledSampling());
+    return validate_masked(options, planned ? planned().sampling : ScheduledSampling());
   });
   warn_of_unread(table, options, planned);
 }
 
-std::string masked_problem(const EncoderDecoderOptions& options,
-                           const ScheduledSampling& sampling) {
+std::string validate_masked(const EncoderDecoderOptions& options,
+                            const ScheduledSampling& sampling) {
   if (options.decoder == DecoderKind::causal) return "";
   if (options.source.copies || options.source.coverage > 0)
     return "model.decoder_type: non_autoregressive does not support copying and coverage; set "
@@ -138,9 +138,9 @@ AuxiliaryMetric out_of_range_lengths(const Fields& fields, const NatOptions& opt
   for (std::size_t row = 0; const std::int64_t with_end : length.span<std::int64_t>()) {
     const std::int64_t source = sources[row++], words = with_end - 1;
     if (words < 1) continue;
-    const std::int64_t said = length_of_class(
+    const std::int64_t reported = length_of_class(
         source, length_class(source, words, options.length_offset), options.length_offset);
-    if (said != words) watched.sum += watched.largest = 1;
+    if (reported != words) watched.sum += watched.largest = 1;
   }
   return watched;
 }

@@ -14,7 +14,8 @@ void declare_nat(OptionTable& table,
 
 // Returns why the options do not support non-autoregressive decoding; empty if they do, and for
 // causal decoders.
-std::string masked_problem(const EncoderDecoderOptions& options, const ScheduledSampling& sampling);
+std::string validate_masked(const EncoderDecoderOptions& options,
+                            const ScheduledSampling& sampling);
 
 // Returns the number of pairs whose length is outside the length classes, as "out_of_range_lengths"
 // over "rows".

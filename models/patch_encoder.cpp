@@ -65,7 +65,7 @@ class PatchEncoder : public Backbone {
 
 }  // namespace
 
-std::string patch_encoder_problem(const EncoderOptions& options) {
+std::string validate_patch_encoder(const EncoderOptions& options) {
   if (!options.patches.side) return "";
   if (!options.positions.learned())
     return "model.patch_size requires model.position_embedding_type: learned";
@@ -83,7 +83,7 @@ std::string patch_encoder_problem(const EncoderOptions& options) {
 std::unique_ptr<Backbone> patch_encoder(const Scope& scope,
                                         const EncoderOptions& options,
                                         const ModelBuildOptions& setting) {
-  throw_if_error(patch_encoder_problem(options));
+  throw_if_error(validate_patch_encoder(options));
   return std::make_unique<PatchEncoder>(scope, options, setting);
 }
 

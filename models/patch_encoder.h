@@ -9,9 +9,9 @@
 namespace longspan {
 
 // Returns why an encoder with these options does not support patches; empty if it does.
-std::string patch_encoder_problem(const EncoderOptions& options);
+std::string validate_patch_encoder(const EncoderOptions& options);
 
-// Throws ConfigurationError with patch_encoder_problem or patches_problem.
+// Throws ConfigurationError with validate_patch_encoder or validate_patches.
 std::unique_ptr<Backbone> patch_encoder(const Scope& scope,
                                         const EncoderOptions& options,
                                         const ModelBuildOptions& setting);

@@ -50,7 +50,7 @@ std::int64_t PatchOptions::positions(const ImageShape& image) const {
   return 1 + (image.height / *side) * (image.width / *side);
 }
 
-std::string patches_problem(const PatchOptions& options, const std::optional<ImageShape>& image) {
+std::string validate_patches(const PatchOptions& options, const std::optional<ImageShape>& image) {
   if (!image) return "model.patch_size requires data.format: images; omit it for text";
   if (image->height % *options.side != 0 || image->width % *options.side != 0)
     return fmt::format(
@@ -101,7 +101,7 @@ PatchInput::PatchInput(const Scope& scope,
       dropout_(common.dropout),
       compute_(setting.compute),
       device_(setting.device) {
-  throw_if_error(patches_problem(options, setting.image));
+  throw_if_error(validate_patches(options, setting.image));
   image_ = *setting.image;
   count_ = options.positions(image_);
   if (!positions.learned())

@@ -21,7 +21,7 @@ struct PatchOptions {
 };
 
 // Returns why images of this shape cannot be split into patches; empty if they can.
-std::string patches_problem(const PatchOptions& options, const std::optional<ImageShape>& image);
+std::string validate_patches(const PatchOptions& options, const std::optional<ImageShape>& image);
 
 // Declares the keys model.patch_size, model.image_mean and model.image_std.
 void declare(OptionTable& table, PatchOptions& options);

@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-std::string segment_problem(std::int64_t longest, std::int64_t segment) {
+std::string validate_segment(std::int64_t longest, std::int64_t segment) {
   if (longest >= segment) return "";
   return fmt::format(
       "data.seq_length: expected at most model.max_position_embeddings = {}, found {}",
@@ -16,7 +16,7 @@ std::string segment_problem(std::int64_t longest, std::int64_t segment) {
       segment);
 }
 
-std::string examples_problem(std::optional<std::int64_t> longest, std::int64_t segment) {
+std::string validate_examples(std::optional<std::int64_t> longest, std::int64_t segment) {
   if (segment == 0 && !longest)
     return "model.position_embedding_type: learned requires model.max_position_embeddings with "
            "data.max_length: 0";
@@ -50,16 +50,16 @@ const char* name_of(PositionEmbeddingType kind) {
   return "";
 }
 
-std::string table_problem(const PositionOptions& options,
-                          Sequences sequences,
-                          std::int64_t segment) {
+std::string validate_table(const PositionOptions& options,
+                           Sequences sequences,
+                           std::int64_t segment) {
   if (!options.learned()) return "";
   return sequences == Sequences::segments
-             ? segment_problem(options.longest.value_or(segment), segment)
-             : examples_problem(options.longest, segment);
+             ? validate_segment(options.longest.value_or(segment), segment)
+             : validate_examples(options.longest, segment);
 }
 
-std::string buckets_problem(const PositionOptions& options) {
+std::string validate_buckets(const PositionOptions& options) {
   if (!options.biased()) return "";
   if (options.buckets % 2 != 0)
     return fmt::format("model.relative_attention_num_buckets: expected an even number, found {}",
@@ -136,7 +136,7 @@ void declare(OptionTable& table,
                 ? "number of learned positions; none: data.seq_length. With rope, only exported"
                 : "number of learned positions; none: the longest sequence of the data. With "
                   "rope, only exported",
-            between(1, longest_sequence),
+            between(1, max_sequence_length),
             affects_weights());
   table.warn("model.max_position_embeddings", [&options]() -> std::string {
     // Exported models of rotary positions contain it.
@@ -180,21 +180,21 @@ void declare(OptionTable& table,
   table.check({"model.relative_attention_num_buckets",
                "model.relative_attention_max_distance",
                "model.position_embedding_type"},
-              [&options] { return buckets_problem(options); });
+              [&options] { return validate_buckets(options); });
   declare_rotary(table, options, common, sequences);
   table.check({"model.position_embedding_type", "model.attention.layer_types"},
-              [&options, &common] { return distances_problem(options, common); });
+              [&options, &common] { return validate_distances(options, common); });
   if (!planned) return;
   std::vector<std::string> keys = {"model.max_position_embeddings",
                                    "model.position_embedding_type"};
   const std::vector<std::string> lengths = length_keys(sequences);
   keys.insert(keys.end(), lengths.begin(), lengths.end());
   table.check(std::move(keys), [&options, sequences, planned] {
-    return table_problem(options, sequences, planned().segment);
+    return validate_table(options, sequences, planned().segment);
   });
 }
 
-std::string distances_problem(const PositionOptions& options, const ModelOptions& common) {
+std::string validate_distances(const PositionOptions& options, const ModelOptions& common) {
   if (!options.is_relative()) return "";
   if (options.rotary()) return validate_rotary_kinds(common.attention);
   const AttentionKind* const kind = first_kind_without_relative_positions(common.attention);
@@ -206,14 +206,14 @@ std::string distances_problem(const PositionOptions& options, const ModelOptions
       kind->name);
 }
 
-std::string positions_problem(const PositionOptions& options,
-                              const ModelOptions& common,
-                              Sequences sequences,
-                              std::int64_t segment) {
-  std::string problem = distances_problem(options, common);
-  if (problem.empty()) problem = buckets_problem(options);
-  if (problem.empty()) problem = rotary_problem(options, common, sequences);
-  return problem.empty() ? table_problem(options, sequences, segment) : problem;
+std::string validate_positions(const PositionOptions& options,
+                               const ModelOptions& common,
+                               Sequences sequences,
+                               std::int64_t segment) {
+  std::string problem = validate_distances(options, common);
+  if (problem.empty()) problem = validate_buckets(options);
+  if (problem.empty()) problem = validate_rotary(options, common, sequences);
+  return problem.empty() ? validate_table(options, sequences, segment) : problem;
 }
 
 PositionEmbedding::PositionEmbedding(const Scope& scope,

@@ -61,13 +61,13 @@ void declare(OptionTable& table,
 
 // Returns why the attention types or heads of a stack do not support relative positions; empty if
 // they do.
-std::string distances_problem(const PositionOptions& options, const ModelOptions& common);
+std::string validate_distances(const PositionOptions& options, const ModelOptions& common);
 // Returns why a stack with these options does not support sequences of `segment` positions (0: any
 // length); empty if it does.
-std::string positions_problem(const PositionOptions& options,
-                              const ModelOptions& common,
-                              Sequences sequences,
-                              std::int64_t segment);
+std::string validate_positions(const PositionOptions& options,
+                               const ModelOptions& common,
+                               Sequences sequences,
+                               std::int64_t segment);
 
 // Embedding of tokens and absolute positions. Value type.
 class PositionEmbedding {

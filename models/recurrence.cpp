@@ -167,9 +167,9 @@ void declare_recurrence(OptionTable& table,
     });
 }
 
-std::string recurrence_problem(const RecurrenceOptions& options,
-                               const ModelOptions& common,
-                               const std::string& key) {
+std::string validate_recurrence(const RecurrenceOptions& options,
+                                const ModelOptions& common,
+                                const std::string& key) {
   if (!options.adaptive()) return "";
   if (common.residual == ResidualKind::reversible)
     return fmt::format(
@@ -255,11 +255,12 @@ std::vector<Layer> Recurrence::unrolled(const std::vector<Layer>& layers,
   for (std::int64_t step = 0; step < options_.recurrence.halting.steps; ++step) {
     const std::size_t first = all.size();
     all.insert(all.end(), layers.begin(), layers.end());
-    Sublayer& hears = all[first].sublayers.front();
-    hears.run = [this, step, run = hears.run, positions = signals_.positions(pass)](
-                    const Variable& x, const SublayerInputs& reads, const ForwardContext& inner) {
-      return run(signals_.add(x, signals_.of(positions), step), reads, inner);
-    };
+    Sublayer& receives = all[first].sublayers.front();
+    receives.run =
+        [this, step, run = receives.run, positions = signals_.positions(pass)](
+            const Variable& x, const SublayerInputs& reads, const ForwardContext& inner) {
+          return run(signals_.add(x, signals_.of(positions), step), reads, inner);
+        };
   }
   return all;
 }

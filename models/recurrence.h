@@ -34,9 +34,9 @@ void declare_recurrence(OptionTable& table,
 
 // Returns why a stack with these options does not support recurrence; empty if it does. key: as in
 // declare.
-std::string recurrence_problem(const RecurrenceOptions& options,
-                               const ModelOptions& common,
-                               const std::string& key);
+std::string validate_recurrence(const RecurrenceOptions& options,
+                                const ModelOptions& common,
+                                const std::string& key);
 // Returns the keys that recurrence reads, including those of `key`.
 std::vector<std::string> recurrence_keys(const std::string& key);
 

@@ -33,7 +33,7 @@ void declare_scaling(OptionTable& table, RotaryOptions& turning) {
             turning.original,
             "sequence length that the weights were originally trained with. Only with "
             "model.rope.scaling.type other than none",
-            between(2, longest_sequence),
+            between(2, max_sequence_length),
             affects_weights());
   table.add(
       "model.rope.scaling.attention_factor",
@@ -137,7 +137,7 @@ void declare_rotary(OptionTable& table,
       turning.pairs,
       "rotation of pairs of adjacent features (RoFormer, GPT-J); false: of pairs across the two "
       "halves (GPT-NeoX, Llama). Only with model.position_embedding_type: rope",
-      {{"false", RotaryLayout::halves}, {"true", RotaryLayout::neighbours}},
+      {{"false", RotaryLayout::halves}, {"true", RotaryLayout::neighbors}},
       affects_weights());
   declare_scaling(table, turning);
   declare_ramps(table, turning);
@@ -159,7 +159,7 @@ void declare_rotary(OptionTable& table,
     keys.push_back("model.rope." + std::string(key));
   table.check(std::move(keys), [&options, &common, sequences]() -> std::string {
     const bool told = !common.head_width && common.width % common.heads != 0;
-    return told ? "" : rotary_problem(options, common, sequences);
+    return told ? "" : validate_rotary(options, common, sequences);
   });
 }
 
@@ -172,16 +172,16 @@ std::string validate_rotary_kinds(const AttentionOptions& attention) {
       kind->name);
 }
 
-std::string rotary_problem(const PositionOptions& options,
-                           const ModelOptions& common,
-                           Sequences sequences) {
+std::string validate_rotary(const PositionOptions& options,
+                            const ModelOptions& common,
+                            Sequences sequences) {
   if (!options.rotary()) return "";
   // Padded rows would be rotated by the batch length, and decoded tokens by the length of all that
   // follow.
   if (options.rope.by_length() && sequences == Sequences::examples)
     return "model.rope.scaling.type: dynamic and longrope do not support padded batches; set it to "
            "linear, ntk, yarn or llama3";
-  return rotary_problem(options.rope, common.head_dim());
+  return validate_rotary(options.rope, common.head_dim());
 }
 
 }  // namespace longspan

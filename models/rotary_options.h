@@ -16,8 +16,8 @@ void declare_rotary(OptionTable& table,
 // Returns why the attention types or heads of a stack do not support rotary positions; empty if
 // they do, and for other positions.
 std::string validate_rotary_kinds(const AttentionOptions& attention);
-std::string rotary_problem(const PositionOptions& options,
-                           const ModelOptions& common,
-                           Sequences sequences);
+std::string validate_rotary(const PositionOptions& options,
+                            const ModelOptions& common,
+                            Sequences sequences);
 
 }  // namespace longspan

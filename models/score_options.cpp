@@ -53,7 +53,7 @@ const char* softmax_form_key(const ModelOptions& options) {
   return options.score_scale == ScoreScale::head ? nullptr : "attention.scale_attn_weights";
 }
 
-std::string softmax_form_problem(const ModelOptions& options) {
+std::string validate_softmax_type(const ModelOptions& options) {
   const char* const key = softmax_form_key(options);
   if (key == nullptr) return "";
   for (std::int64_t layer = 0; layer < options.layers; ++layer)

@@ -68,9 +68,9 @@ class LayerMaker {
                     });
   }
   // Parallel block: adds a feed-forward branch that reads the same norm.
-  void add_feed_forward(Sublayer& beside) const {
-    beside.run = [feed = feed_forward(layer_.child("feed_forward")), run = beside.run](
-                     const Variable& x, const SublayerInputs& reads, const ForwardContext& pass) {
+  void add_feed_forward(Sublayer& block) const {
+    block.run = [feed = feed_forward(layer_.child("feed_forward")), run = block.run](
+                    const Variable& x, const SublayerInputs& reads, const ForwardContext& pass) {
       return add(run(x, reads, pass), (*feed)(x, pass.child("feed_forward")));
     };
   }
@@ -135,7 +135,7 @@ std::vector<Layer> make_layers(const Scope& scope,
                                const AttentionOpFactory& mechanism) {
   const std::int64_t count = options.common.layers;
   if (options.cross)
-    throw_if_error(wiring_problem(options.cross->wiring, options.cross->encoder_layers, count));
+    throw_if_error(validate_wiring(options.cross->wiring, options.cross->encoder_layers, count));
   std::vector<Layer> layers;
   for (std::int64_t i = 0; i < count; ++i) {
     const LayerMaker make(scope.child("layers").child(i), options);
@@ -153,8 +153,8 @@ std::vector<Layer> make_layers(const Scope& scope,
 }
 
 std::unique_ptr<Residual> make_residual(const ModelOptions& options, const MemoryOptions& memory) {
-  throw_if_error(recompute_problem(options, memory));
-  throw_if_error(reconstruction_problem(options, memory));
+  throw_if_error(validate_recompute(options, memory));
+  throw_if_error(validate_reconstruction(options, memory));
   if (options.residual == ResidualKind::plain)
     return std::make_unique<StandardResidual>(
         options.norm, options.dropout, memory.recomputation());
@@ -163,7 +163,7 @@ std::unique_ptr<Residual> make_residual(const ModelOptions& options, const Memor
         .dropout = options.dropout, .relu = options.gate.relu, .again = memory.recomputation()});
   return std::make_unique<ReversibleResidual>(options.reversible_output,
                                               options.dropout,
-                                              memory.keep_streams
+                                              memory.stores_streams
                                                   ? ReversibleResidual::Streams::kept
                                                   : ReversibleResidual::Streams::rebuilt);
 }
@@ -243,7 +243,7 @@ std::vector<EncoderOutput> Stack::encode(const Variable& x,
                                          const EncoderOutput& source,
                                          CrossAttentionMapping wiring,
                                          ForwardContext pass,
-                                         const GivePondered& give_pondered) const {
+                                         const GivePondered& add_ponder_gradient) const {
   pass.time = source.time;
   std::vector<EncoderOutput> sides;
   const auto give = [&](std::size_t layer, const Variable& output) {
@@ -252,7 +252,7 @@ std::vector<EncoderOutput> Stack::encode(const Variable& x,
   };
   LayerRecorder watch;
   if (reads_all_layers(wiring)) watch.output = give;
-  const Variable last = run(x, {.context = source.key_context()}, pass, watch, give_pondered);
+  const Variable last = run(x, {.context = source.key_context()}, pass, watch, add_ponder_gradient);
   if (!reads_all_layers(wiring)) give(0, last);
   return sides;
 }

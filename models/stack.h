@@ -41,11 +41,11 @@ struct StackOptions {
 };
 
 // Creates `layers` layers "layers/0", "layers/1", ... with "attention", "cross_attention" (with
-// `cross`) and "feed_forward" sublayers. Throws ConfigurationError with wiring_problem.
+// `cross`) and "feed_forward" sublayers. Throws ConfigurationError with validate_wiring.
 std::vector<Layer> make_layers(const Scope& scope,
                                const StackOptions& options,
                                const AttentionOpFactory& mechanism);
-// Throws ConfigurationError with recompute_problem or reconstruction_problem.
+// Throws ConfigurationError with validate_recompute or validate_reconstruction.
 std::unique_ptr<Residual> make_residual(const ModelOptions& options,
                                         const MemoryOptions& memory = {});
 

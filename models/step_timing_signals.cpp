@@ -6,12 +6,13 @@
 namespace longspan {
 namespace {
 
-std::string offset_problem(const StepSignalOptions& options, const PositionOptions& positions) {
-  if (options.longest_offset == 0 || positions.kind == PositionEmbeddingType::sinusoidal) return "";
+std::string validate_offset(const StepSignalOptions& options, const PositionOptions& positions) {
+  if (options.max_relative_position == 0 || positions.kind == PositionEmbeddingType::sinusoidal)
+    return "";
   return fmt::format(
       "model.recurrence.max_position_shift: {} requires "
       "model.position_embedding_type: sinusoidal; set it to 0 or change the type",
-      options.longest_offset);
+      options.max_relative_position);
 }
 
 }  // namespace
@@ -32,12 +33,12 @@ void declare(OptionTable& table, StepSignalOptions& options, const PositionOptio
              {"tensor2tensor", StepSignalOptions::Order::tensor2tensor}},
             affects_weights());
   table.add("model.recurrence.max_position_shift",
-            options.longest_offset,
+            options.max_relative_position,
             "maximum random shift of the positions in training, drawn in each step, so that "
             "longer sequences have trained positions; 0: no shift",
             between(0, 1 << 30));
   table.check({"model.recurrence.max_position_shift", "model.position_embedding_type"},
-              [&options, &positions] { return offset_problem(options, positions); });
+              [&options, &positions] { return validate_offset(options, positions); });
 }
 
 StepTimingSignals::StepTimingSignals(const Scope& scope,
@@ -47,7 +48,7 @@ StepTimingSignals::StepTimingSignals(const Scope& scope,
       wide_(accumulator_of(setting.compute)),
       device_(setting.device),
       offsets_(setting.random.child("offset")) {
-  throw_if_error(offset_problem(options.signals, options.positions));
+  throw_if_error(validate_offset(options.signals, options.positions));
   if (options.positions.learned())
     positions_ = scope.weight("positions/weight",
                               {options.positions.longest.value_or(setting.segment), options.width},
@@ -62,7 +63,7 @@ Ranges StepTimingSignals::positions(const ForwardContext& pass) const {
           longest(),
           end_of(pass));
   Ranges positions = positions_of(pass);
-  const std::int64_t offsets = options_.signals.longest_offset + 1;
+  const std::int64_t offsets = options_.signals.max_relative_position + 1;
   if (!pass.training || offsets == 1) return positions;
   const std::uint64_t drawn = offsets_.word(static_cast<std::uint64_t>(pass.step));
   const auto offset = static_cast<std::int64_t>(drawn % static_cast<std::uint64_t>(offsets));

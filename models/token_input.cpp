@@ -50,9 +50,9 @@ Variable TokenInput::operator()(const TokenEmbedding& embedding,
                                 const Tensor& tokens,
                                 const ForwardContext& pass,
                                 const Tensor& length,
-                                const Variable& beside) const {
+                                const Variable& extra) const {
   Variable x = positions_.embed(embedding, tokens, scale_, pass);
-  if (beside.defined()) x = add(x, beside);
+  if (extra.defined()) x = add(x, extra);
   if (types_) {
     const Variable first = table_rows(types_->variable, {{0, 1}});
     x = add_bias(x, reshape(first, {first.shape()[1]}));

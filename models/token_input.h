@@ -37,7 +37,7 @@ class TokenInput {
                       const Tensor& tokens,
                       const ForwardContext& pass,
                       const Tensor& length,
-                      const Variable& beside = {}) const;
+                      const Variable& extra = {}) const;
   // As PositionEmbedding::longest.
   std::int64_t longest() const { return positions_.longest(); }
 

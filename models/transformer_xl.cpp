@@ -55,8 +55,8 @@ class TransformerXl : public Backbone {
     const RecurrentState& carried = reading.carried;
     // Positions beyond the span of every head are not stored.
     const std::int64_t longest =
-        reading.extra_context + (spans_ ? std::min(reading.longest_memory, spans_->longest_memory())
-                                        : reading.longest_memory);
+        reading.extra_context +
+        (spans_ ? std::min(reading.max_mem_len, spans_->max_mem_len()) : reading.max_mem_len);
     BackboneOutput states = {.time = pass.time};
     if (spans_) {
       states.carried.all = std::min(longest, carried.length() + pass.time.total);
@@ -86,10 +86,10 @@ class TransformerXl : public Backbone {
     return end;
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
-  std::int64_t longest_memory() const override {
+  std::int64_t max_mem_len() const override {
     // A dry run cannot truncate by learned spans.
     if (spans_ && setting_.device.state().is_meta())
-      return std::min(options_.memory, spans_->longest_memory());
+      return std::min(options_.memory, spans_->max_mem_len());
     return options_.memory;
   }
   std::vector<std::pair<std::string, double>> metric_values() const override {
@@ -138,16 +138,16 @@ class TransformerXl : public Backbone {
         });
   }
 
-  Mask rules(std::int64_t longest_memory) const {
-    return options_.same_length && longest_memory > 0
-               ? masks::causal() & masks::window(longest_memory - 1, 0)
+  Mask rules(std::int64_t max_mem_len) const {
+    return options_.same_length && max_mem_len > 0
+               ? masks::causal() & masks::window(max_mem_len - 1, 0)
                : masks::causal();
   }
 
   AttentionContext context(const ModelInput& reading, const ForwardContext& pass) const {
     const std::int64_t memory = reading.carried.length();
     const AttentionMask mask = {
-        .rules = rules(reading.longest_memory),
+        .rules = rules(reading.max_mem_len),
         .query_begin = memory,
         .key_padding = expired_keys(reading, setting_.device),
         .max_lookback = document_lookback(reading, pass.time, setting_.device),
@@ -196,14 +196,14 @@ void declare(OptionTable& table,
   table.add("model.mem_len",
             options.memory,
             "length of the Transformer-XL memory in training, in tokens",
-            between(0, longest_sequence));
+            between(0, max_sequence_length));
   table.add("model.same_length",
             options.same_length,
             "same context length for all queries, at most the length of the memory");
   table.add("model.clamp_len",
             options.clamp_length,
             "maximum relative position, to which larger ones are clamped; none: unlimited",
-            between(0, longest_sequence));
+            between(0, max_sequence_length));
   table.add("model.share_position_biases",
             options.share_position_biases,
             "position biases u and v shared by all layers",

@@ -67,7 +67,7 @@ class UniversalTransformer : public Backbone {
     return longspan::reads_on(options_.common.attention) && options_.positions.supports_kv_cache();
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
-  std::int64_t longest_segment() const override { return recurrence_.longest(); }
+  std::int64_t max_segment_length() const override { return recurrence_.longest(); }
 
  private:
   UniversalTransformerOptions options_;
@@ -79,7 +79,7 @@ class UniversalTransformer : public Backbone {
   std::unique_ptr<Residual> residual_;
 };
 
-std::string documents_problem(const UniversalTransformerOptions& options, bool documents_apart) {
+std::string validate_documents(const UniversalTransformerOptions& options, bool documents_apart) {
   if (!documents_apart) return "";
   if (options.count == RecurrenceType::adaptive)
     return "model.recurrence.type: act cannot be combined with "
@@ -107,19 +107,19 @@ void declare(OptionTable& table,
       affects_weights());
   declare(table, options, options.positions, type_key);
   table.check(recurrence_keys(type_key),
-              [&options] { return recurrence_problem(options, options.common, type_key); });
+              [&options] { return validate_recurrence(options, options.common, type_key); });
   if (planned)
     table.check({"model.position_embedding_type", "model.recurrence.type"}, [&options, planned] {
-      return documents_problem(options, planned().documents_apart);
+      return validate_documents(options, planned().documents_apart);
     });
 }
 
 BackboneFactory universal_transformer_body(const UniversalTransformerOptions& options) {
   return [options](const Scope& scope, const ModelBuildOptions& setting) {
-    throw_if_error(
-        positions_problem(options.positions, options.common, Sequences::segments, setting.segment));
-    throw_if_error(recurrence_problem(options, options.common, type_key));
-    throw_if_error(documents_problem(options, setting.documents_apart));
+    throw_if_error(validate_positions(
+        options.positions, options.common, Sequences::segments, setting.segment));
+    throw_if_error(validate_recurrence(options, options.common, type_key));
+    throw_if_error(validate_documents(options, setting.documents_apart));
     return std::make_unique<UniversalTransformer>(scope, options, setting);
   };
 }

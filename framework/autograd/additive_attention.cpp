@@ -39,7 +39,7 @@ void add_parts(const Tensor& parts, const Tensor& to) {
 }
 
 // Inputs 0 to 3 are query, key, value and weight; input 4 is the taps.
-void give_back(const AdditiveAttention& call, BackwardContext& gradients) {
+void backward_external(const AdditiveAttention& call, BackwardContext& gradients) {
   const Shape &query = call.query.shape(), &key = call.key.shape();
   const std::int64_t batch = query[0], heads = query[2], dim = query[3];
   const bool located = call.kernel_size.defined();
@@ -83,7 +83,7 @@ Variable additive_attention(const Variable& query,
   call.log_sum_exp = empty_accumulator(call.query, {shape[0], shape[2], shape[1]});
   on(call.out.device(), [&](auto backend) { additive_attention(backend, call); });
   return record(call.out, {query, key, value, scores}, [call](BackwardContext& gradients) {
-    give_back(call, gradients);
+    backward_external(call, gradients);
   });
 }
 
@@ -119,7 +119,7 @@ LocationAwareAttention location_aware_attention(const Variable& query,
   }
   result.out = record(call.out,
                       {query, key, value, scores, heard},
-                      [call](BackwardContext& gradients) { give_back(call, gradients); });
+                      [call](BackwardContext& gradients) { backward_external(call, gradients); });
   return result;
 }
 

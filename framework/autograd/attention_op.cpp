@@ -1,6 +1,6 @@
 #include "framework/autograd/attention_terms.h"
 #include "framework/autograd/dtypes.h"
-#include "framework/autograd/given_scores.h"
+#include "framework/autograd/external_scores.h"
 
 namespace longspan {
 namespace {
@@ -21,9 +21,9 @@ void attention_gradients(BackwardContext& gradients,
   const Tensor* const results[] = {&call.dquery, &call.dkey, &call.dvalue};
   for (std::size_t input = 0; input < 3; ++input)
     if (gradients.needs_gradient(input)) gradients.set(input, *results[input]);
-  give_term_gradients(gradients, call, forward, places);
-  give_sink_gradients(gradients, places, forward.out, forward.log_sum_exp, call.dout);
-  give_given_gradients(gradients, given.places, dgiven, forward.query.dtype());
+  add_term_gradients(gradients, call, forward, places);
+  add_sink_gradients(gradients, places, forward.out, forward.log_sum_exp, call.dout);
+  add_external_gradients(gradients, given.places, dgiven, forward.query.dtype());
 }
 
 }  // namespace

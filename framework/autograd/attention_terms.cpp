@@ -93,10 +93,10 @@ AttentionGradient term_gradients(BackwardContext& gradients,
   return call;
 }
 
-void give_term_gradients(BackwardContext& gradients,
-                         const AttentionGradient& found,
-                         const Attention& forward,
-                         const TermPlaces& places) {
+void add_term_gradients(BackwardContext& gradients,
+                        const AttentionGradient& found,
+                        const Attention& forward,
+                        const TermPlaces& places) {
   if (forward.relative && gradients.needs_gradient(places.relative))
     gradients.set(places.relative,
                   to_dtype(found.dposition_key, forward.relative->position_key.dtype()));
@@ -110,11 +110,11 @@ void join_sinks(const TermPlaces& places, const Tensor& out, const Tensor& log_s
      [&](auto backend) { join_sinks(backend, places.sink_values, out, log_sum_exp); });
 }
 
-void give_sink_gradients(BackwardContext& gradients,
-                         const TermPlaces& places,
-                         const Tensor& out,
-                         const Tensor& log_sum_exp,
-                         const Tensor& dout) {
+void add_sink_gradients(BackwardContext& gradients,
+                        const TermPlaces& places,
+                        const Tensor& out,
+                        const Tensor& log_sum_exp,
+                        const Tensor& dout) {
   if (places.sinks == 0 || !gradients.needs_gradient(places.sinks)) return;
   const Shape& shape = out.shape();
   const Tensor rows = Tensor::empty({shape[0], shape[1], shape[2]},

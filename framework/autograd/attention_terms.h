@@ -30,18 +30,18 @@ AttentionGradient term_gradients(BackwardContext& gradients,
                                  const Attention& forward,
                                  const TermPlaces& places);
 // Requires complete gradients.
-void give_term_gradients(BackwardContext& gradients,
-                         const AttentionGradient& found,
-                         const Attention& forward,
-                         const TermPlaces& places);
+void add_term_gradients(BackwardContext& gradients,
+                        const AttentionGradient& found,
+                        const Attention& forward,
+                        const TermPlaces& places);
 
 // Adds the sinks to the attention result over all keys.
 void join_sinks(const TermPlaces& places, const Tensor& out, const Tensor& log_sum_exp);
 // Requires both with the sinks added.
-void give_sink_gradients(BackwardContext& gradients,
-                         const TermPlaces& places,
-                         const Tensor& out,
-                         const Tensor& log_sum_exp,
-                         const Tensor& dout);
+void add_sink_gradients(BackwardContext& gradients,
+                        const TermPlaces& places,
+                        const Tensor& out,
+                        const Tensor& log_sum_exp,
+                        const Tensor& dout);
 
 }  // namespace longspan

@@ -219,8 +219,8 @@ LshTerm SortedRow::term() const {
   term.look_back = alone ? 0 : options.look_back;
   term.look_ahead = alone ? 0 : options.look_ahead;
   // With all rounds at once, the first chunk of a round has no predecessor in its own round.
-  const bool goes_round = !options.wrap_rounds || saved_.rounds() == 1;
-  term.chunks = goes_round ? saved_.chunks() : 0;
+  const bool wraps_around = !options.wrap_rounds || saved_.rounds() == 1;
+  term.chunks = wraps_around ? saved_.chunks() : 0;
   term.count_floor = options.count_floor;
   return term;
 }

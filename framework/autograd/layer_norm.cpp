@@ -9,17 +9,17 @@ namespace longspan {
 namespace {
 
 // Options of a norm. Without centering it has no bias.
-struct NormForm {
+struct NormOptions {
   Variable weight;
   Variable bias;
   double epsilon;
   bool centered;
 };
 
-NormForm centered_form(const Variable& weight, const Variable& bias, double epsilon) {
+NormOptions centered_form(const Variable& weight, const Variable& bias, double epsilon) {
   return {.weight = weight, .bias = bias, .epsilon = epsilon, .centered = true};
 }
-NormForm rms_form(const Variable& weight, double epsilon) {
+NormOptions rms_form(const Variable& weight, double epsilon) {
   const Tensor& gain = weight.value();
   return {.weight = weight,
           .bias = Variable(Tensor::zeros(gain.shape(), gain.dtype(), gain.device())),
@@ -28,7 +28,7 @@ NormForm rms_form(const Variable& weight, double epsilon) {
 }
 
 // Returns the kernel call, with outputs not yet computed.
-LayerNorm norm_of(const Tensor& x, const NormForm& form, const Tensor& y) {
+LayerNorm norm_of(const Tensor& x, const NormOptions& form, const Tensor& y) {
   const auto statistics = [&] { return empty_accumulator(x, {x.shape().rows()}); };
   return {.x = matrix(x),
           .weight = form.weight.value(),
@@ -75,7 +75,7 @@ struct KeptNorm {
   bool centered;
 };
 
-Variable norm_by(const NormForm& form, const Variable& x, std::optional<DType> dtype) {
+Variable norm_by(const NormOptions& form, const Variable& x, std::optional<DType> dtype) {
   const Tensor& value = x.value();
   Tensor y = Tensor::empty(value.shape(), dtype.value_or(value.dtype()), value.device());
   const LayerNorm norm = norm_of(value, form, y);
@@ -92,7 +92,7 @@ Variable norm_by(const NormForm& form, const Variable& x, std::optional<DType> d
                 });
 }
 
-ResidualNorm norm_of_sum_by(const NormForm& form,
+ResidualNorm norm_of_sum_by(const NormOptions& form,
                             const Variable& a,
                             Variable&& x,
                             double rate,

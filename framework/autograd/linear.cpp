@@ -60,7 +60,7 @@ void linear_gradients(BackwardContext& gradients,
   multiply({.a = matrix(dy), .b = weight, .c = matrix(dx.tensor), .accumulate = dx.add});
 }
 
-SavedTensor keep_for(const Variable& weight, const Variable& x) {
+SavedTensor save_input_for(const Variable& weight, const Variable& x) {
   return weight.requires_grad() ? save_for_backward(x) : SavedTensor();
 }
 
@@ -91,11 +91,12 @@ void drop_in_place(const Hidden& hidden, const Tensor& x) {
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
   require_width(x, weight);
-  return record(product_of(x, weight, bias),
-                {x, weight, bias},
-                [x = keep_for(weight, x), weight = weight.value()](BackwardContext& gradients) {
-                  linear_gradients(gradients, x, weight, gradients.output());
-                });
+  return record(
+      product_of(x, weight, bias),
+      {x, weight, bias},
+      [x = save_input_for(weight, x), weight = weight.value()](BackwardContext& gradients) {
+        linear_gradients(gradients, x, weight, gradients.output());
+      });
 }
 
 Variable linear_of_two(const Variable& a,
@@ -117,8 +118,8 @@ Variable linear_of_two(const Variable& a,
             .accumulate = true});
   return record(std::move(y),
                 {a, a_weight, bias, b, b_weight, Variable()},
-                [a = keep_for(a_weight, a),
-                 b = keep_for(b_weight, b),
+                [a = save_input_for(a_weight, a),
+                 b = save_input_for(b_weight, b),
                  a_weight = a_weight.value(),
                  b_weight = b_weight.value()](BackwardContext& gradients) {
                   linear_gradients(gradients, a, a_weight, gradients.output());
@@ -155,33 +156,37 @@ Variable feed_forward(const Variable& x,
               .bias = out_bias.value()});
   // If the activation's gradient does not read the hidden layer, only the weight gradient does.
   if (before.defined() && !out.requires_grad()) h = {};
-  return record(
-      std::move(y),
-      {x, in, in_bias, out, out_bias},
-      [x = keep_for(in, x), in = in.value(), out = out.value(), h = std::move(h), before, hidden](
-          BackwardContext& gradients) {
-        const Tensor& dy = gradients.output();
-        weight_gradients(
-            gradients, 3, [&] { return h; }, dy);
-        // The hidden layer is not read again, except for relu.
-        const bool may_write = before.defined() && h.defined();
-        const Tensor dh = may_write ? h : (before.defined() ? before : h).empty_like();
-        const Tensor kept = before.defined() ? before : h;
-        const bool at_once = hidden.rate == 0;
-        Matmul product = {.a = matrix(dy), .b = out, .c = matrix(dh)};
-        if (at_once) {
-          product.activation = hidden.activation;
-          product.before = kept;
-          product.derivative = true;
-        }
-        multiply(product);
-        if (!at_once) {
-          drop_in_place(hidden, dh);
-          on(dh.device(),
-             [&](auto backend) { activate_backward(backend, hidden.activation, kept, dh, dh); });
-        }
-        linear_gradients(gradients, x, in, dh);
-      });
+  return record(std::move(y),
+                {x, in, in_bias, out, out_bias},
+                [x = save_input_for(in, x),
+                 in = in.value(),
+                 out = out.value(),
+                 h = std::move(h),
+                 before,
+                 hidden](BackwardContext& gradients) {
+                  const Tensor& dy = gradients.output();
+                  weight_gradients(
+                      gradients, 3, [&] { return h; }, dy);
+                  // The hidden layer is not read again, except for relu.
+                  const bool may_write = before.defined() && h.defined();
+                  const Tensor dh = may_write ? h : (before.defined() ? before : h).empty_like();
+                  const Tensor kept = before.defined() ? before : h;
+                  const bool at_once = hidden.rate == 0;
+                  Matmul product = {.a = matrix(dy), .b = out, .c = matrix(dh)};
+                  if (at_once) {
+                    product.activation = hidden.activation;
+                    product.before = kept;
+                    product.derivative = true;
+                  }
+                  multiply(product);
+                  if (!at_once) {
+                    drop_in_place(hidden, dh);
+                    on(dh.device(), [&](auto backend) {
+                      activate_backward(backend, hidden.activation, kept, dh, dh);
+                    });
+                  }
+                  linear_gradients(gradients, x, in, dh);
+                });
 }
 
 Variable gated(Activation activation, const Variable& before, const Variable& factor) {
@@ -234,8 +239,8 @@ Variable gated_feed_forward(const Variable& x,
   }
   return record(std::move(y),
                 {x, in, in_bias, x, up, up_bias, Variable(), out, out_bias},
-                [x = keep_for(in, x),
-                 again = keep_for(up, x),
+                [x = save_input_for(in, x),
+                 again = save_input_for(up, x),
                  in = in.value(),
                  up = up.value(),
                  out = out.value(),

@@ -105,14 +105,14 @@ class Parts {
   void join() {
     const Tensor all = states(slots_.total(), MemoryTag::activations);
     if (gathers()) all.zero();
-    Tensor own_decays;
+    Tensor local_decays;
     if (call_.decay.defined()) {
       const Shape shape = state_shape(slots_.total());
       decays_ = Tensor::zeros({shape[0], shape[1], shape[2]}, sums(), device());
-      own_decays = slots_.local(decays_);
+      local_decays = slots_.local(decays_);
     }
     dispatch_or_meta(device(), [&](auto backend) {
-      linear_states(backend, call_, slots_.local(all), own_decays);
+      linear_states(backend, call_, slots_.local(all), local_decays);
     });
     slots_.gather(all);
     if (decays_.defined()) slots_.gather(decays_);

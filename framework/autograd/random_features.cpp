@@ -125,7 +125,7 @@ KeyWeights weights_of_stabilizers(const Tensor& shift,
   const Tensor tops = Tensor::zeros({slots.total(), shape[0], shape[2]}, shift.dtype(), device);
   Tensor top = last;
   if (!causal) top = Tensor::empty({shape[0], shape[2]}, shift.dtype(), device);
-  on(device, [&](auto backend) { largest_shifts(backend, shift, parts, slots.local(tops)); });
+  on(device, [&](auto backend) { max_shifts(backend, shift, parts, slots.local(tops)); });
   slots.gather(tops);
   on(device, [&](auto backend) {
     scan_tops(backend, {.tops = tops, .order = slots.order(), .first = first, .last = top});

@@ -28,7 +28,7 @@ Variable reversible_add(Variable&& a,
                         const Variable& b,
                         const ReversibleFunction& function,
                         const std::shared_ptr<ReversibleStreams>& streams,
-                        const std::vector<Variable>& beside) {
+                        const std::vector<Variable>& extra) {
   require(a.shape() == b.shape() && a.value().dtype() == b.value().dtype(),
           "reversible streams: expected equal shapes and dtypes, found {} {} and {} {}",
           name_of(a.value().dtype()),
@@ -37,7 +37,7 @@ Variable reversible_add(Variable&& a,
           b.shape());
   std::vector<Tensor> kept;
   std::vector<Variable> constants;
-  for (const Variable& variable : beside) {
+  for (const Variable& variable : extra) {
     kept.push_back(variable.value());
     constants.push_back(variable.detach());
   }
@@ -45,7 +45,7 @@ Variable reversible_add(Variable&& a,
   streams->read = {};
   streams->written = {};
   std::vector<Variable> inputs = {std::move(a), b};
-  inputs.insert(inputs.end(), beside.begin(), beside.end());
+  inputs.insert(inputs.end(), extra.begin(), extra.end());
   inputs.insert(inputs.end(), change.leaves.begin(), change.leaves.end());
   Tensor c = inputs[0].value();
   const Tensor truth = streams->measure ? c : Tensor();

@@ -26,7 +26,7 @@ struct ReversibleStreams {
 };
 
 using ReversibleFunction =
-    std::function<Variable(const Variable& b, const std::vector<Variable>& beside)>;
+    std::function<Variable(const Variable& b, const std::vector<Variable>& extra)>;
 
 // One sublayer: c = a + f(b, y), where f is `function` and y the inputs other than the streams.
 // These are stored and receive gradients. The next sublayer reads b as a and c as b. Stores only
@@ -37,6 +37,6 @@ Variable reversible_add(Variable&& a,
                         const Variable& b,
                         const ReversibleFunction& function,
                         const std::shared_ptr<ReversibleStreams>& streams,
-                        const std::vector<Variable>& beside = {});
+                        const std::vector<Variable>& extra = {});
 
 }  // namespace longspan

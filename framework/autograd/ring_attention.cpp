@@ -6,7 +6,7 @@
 
 #include "framework/autograd/attention_terms.h"
 #include "framework/autograd/dtypes.h"
-#include "framework/autograd/given_scores.h"
+#include "framework/autograd/external_scores.h"
 #include "framework/autograd/sequence_chunks.h"
 #include "framework/kernels/attention/pair_count.h"
 #include "framework/kernels/elementwise.h"
@@ -63,27 +63,27 @@ class Ring {
     form_.key = call_.key.shape();
     form_.value = call_.value.shape();
     for (const Ranges& ranges : shares_.keys) form_.rows = std::max(form_.rows, pluralize(ranges));
-    require(pluralize(own_keys()) == form_.key[1] && form_.value[1] == form_.key[1],
+    require(pluralize(local_keys()) == form_.key[1] && form_.value[1] == form_.key[1],
             "ring attention: expected keys and values for {} positions, found {} and {}",
-            pluralize(own_keys()),
+            pluralize(local_keys()),
             form_.key[1],
             form_.value[1]);
-    queries_ = pieces_of(call_.query, own_queries());
+    queries_ = pieces_of(call_.query, local_queries());
     if (call_.span && call_.span->span.shape().dimensions() == 3)
-      spans_ =
-          pieces_of(call_.span->span.reshape(by_feature(call_.span->span.shape())), own_queries());
+      spans_ = pieces_of(call_.span->span.reshape(by_feature(call_.span->span.shape())),
+                         local_queries());
     if (const Tensor reach = std::exchange(call_.mask.max_lookback, Tensor()); reach.defined()) {
       const Shape& shape = reach.shape();
-      reaches_ = pieces_of(reach.reshape({shape[0], shape[1], 1, 1}), own_queries());
+      reaches_ = pieces_of(reach.reshape({shape[0], shape[1], 1, 1}), local_queries());
     }
-    given_ = given_pieces(given);
+    given_ = external_pieces(given);
     own_ = Block(form_, call_.key.dtype(), device(), MemoryTag::activations);
-    if (pluralize(own_keys()) < form_.rows) own_.elements().zero();
+    if (pluralize(local_keys()) < form_.rows) own_.elements().zero();
     std::int64_t begin = 0;
-    for (std::size_t j = 0; j < own_keys().size(); ++j) {
-      const std::int64_t count = own_keys()[j].count();
-      move_rows(call_.key, begin, own_.key(own_keys(), j), 0, count);
-      move_rows(call_.value, begin, own_.value(own_keys(), j), 0, count);
+    for (std::size_t j = 0; j < local_keys().size(); ++j) {
+      const std::int64_t count = local_keys()[j].count();
+      move_rows(call_.key, begin, own_.key(local_keys(), j), 0, count);
+      move_rows(call_.value, begin, own_.value(local_keys(), j), 0, count);
       begin += count;
     }
     if (const Tensor padding = std::exchange(call_.mask.key_padding, Tensor()); padding.defined())
@@ -104,14 +104,14 @@ class Ring {
   };
   // `terms`: accumulators for the gradients of the terms.
   Result backward(const Tensor& dout, const AttentionGradient& terms);
-  void give_sinks(BackwardContext& gradients) const;
+  void add_sinks(BackwardContext& gradients) const;
 
   // Returns the call without query, key, value and outputs.
   const Attention& call() const { return call_; }
 
  private:
-  const Ranges& own_queries() const { return shares_.queries[shares_.local_index()]; }
-  const Ranges& own_keys() const { return shares_.keys[shares_.local_index()]; }
+  const Ranges& local_queries() const { return shares_.queries[shares_.local_index()]; }
+  const Ranges& local_keys() const { return shares_.keys[shares_.local_index()]; }
   const Device& device() const {
     return own_.elements().defined() ? own_.elements().device() : call_.key.device();
   }
@@ -126,7 +126,7 @@ class Ring {
   }
 
   // Returns one entry for each range of this rank's queries.
-  std::vector<ExternalScores> given_pieces(const ExternalScores& given) const;
+  std::vector<ExternalScores> external_pieces(const ExternalScores& given) const;
   double pairs_between(const Range& queries, const Range& keys) const;
   // Returns the call for query range i of this rank over key range j of rank `rank`.
   Attention part(std::size_t i, const Block& block, int rank, std::size_t j) const;
@@ -138,7 +138,7 @@ class Ring {
                         const Visit& visit) const;
   // Calls work(block, rank) with the keys and values of each rank, starting with this rank's.
   template <typename Work>
-  void go_round(const Work& work) const;
+  void run_ring(const Work& work) const;
 
   Attention call_;
   TermPlaces places_;
@@ -172,11 +172,11 @@ double Ring::pairs_between(const Range& queries, const Range& keys) const {
   return pairs;
 }
 
-std::vector<ExternalScores> Ring::given_pieces(const ExternalScores& given) const {
-  std::vector<ExternalScores> result(own_queries().size());
-  for (const auto part : given_parts) {
+std::vector<ExternalScores> Ring::external_pieces(const ExternalScores& given) const {
+  std::vector<ExternalScores> result(local_queries().size());
+  for (const auto part : external_parts) {
     if (!(given.*part).defined()) continue;
-    const std::vector<Tensor> pieces = pieces_of(given.*part, own_queries());
+    const std::vector<Tensor> pieces = pieces_of(given.*part, local_queries());
     for (std::size_t i = 0; i < result.size(); ++i) result[i].*part = pieces[i];
   }
   return result;
@@ -184,7 +184,7 @@ std::vector<ExternalScores> Ring::given_pieces(const ExternalScores& given) cons
 
 Attention Ring::part(std::size_t i, const Block& block, int rank, std::size_t j) const {
   const auto of_rank = static_cast<std::size_t>(rank);
-  const Range& queries = own_queries()[i];
+  const Range& queries = local_queries()[i];
   const Range& keys = shares_.keys[of_rank][j];
   Attention result = call_;
   result.query = queries_[i];
@@ -213,9 +213,9 @@ void Ring::for_each_meeting(const Block& block,
                             FakeTransport& dry,
                             const Visit& visit) const {
   const Ranges& keys = shares_.keys[static_cast<std::size_t>(rank)];
-  for (std::size_t i = 0; i < own_queries().size(); ++i)
+  for (std::size_t i = 0; i < local_queries().size(); ++i)
     for (std::size_t j = 0; j < keys.size(); ++j) {
-      const double pairs = pairs_between(own_queries()[i], keys[j]);
+      const double pairs = pairs_between(local_queries()[i], keys[j]);
       if (pairs == 0) continue;
       const auto here = [&] {
         visit(i, j, part(i, block, rank, j));
@@ -229,7 +229,7 @@ void Ring::for_each_meeting(const Block& block,
 }
 
 template <typename Work>
-void Ring::go_round(const Work& work) const {
+void Ring::run_ring(const Work& work) const {
   Block here = own_;
   Block coming;
   for (int step = 0; step < size(); ++step) {
@@ -257,7 +257,7 @@ Tensor Ring::forward() {
     on(device(), [&](auto backend) { init_merge(backend, outs.back(), log_sum_exps_.back()); });
   }
   FakeTransport dry;
-  go_round([&](const Block& block, int rank, Request& under_way) {
+  run_ring([&](const Block& block, int rank, Request& under_way) {
     for_each_meeting(block, rank, under_way, dry, [&](std::size_t i, std::size_t, Attention call) {
       call.out = Tensor::empty(outs[i].shape(), dtype(), device(), MemoryTag::workspace);
       call.log_sum_exp = log_sum_exps_[i].empty_like(MemoryTag::workspace);
@@ -277,25 +277,26 @@ Tensor Ring::forward() {
   return out_;
 }
 
-void Ring::give_sinks(BackwardContext& gradients) const {
-  const std::vector<Tensor> douts = pieces_of(gradients.output(), own_queries());
-  const std::vector<Tensor> outs = pieces_of(out_, own_queries());
+void Ring::add_sinks(BackwardContext& gradients) const {
+  const std::vector<Tensor> douts = pieces_of(gradients.output(), local_queries());
+  const std::vector<Tensor> outs = pieces_of(out_, local_queries());
   for (std::size_t i = 0; i < outs.size(); ++i)
-    give_sink_gradients(gradients, places_, outs[i], log_sum_exps_[i], douts[i]);
+    add_sink_gradients(gradients, places_, outs[i], log_sum_exps_[i], douts[i]);
 }
 
 Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) {
   const DType sums = accumulator_of(dtype());
-  const std::vector<Tensor> douts = pieces_of(dout, own_queries());
-  const std::vector<Tensor> outs = pieces_of(out_, own_queries());
+  const std::vector<Tensor> douts = pieces_of(dout, local_queries());
+  const std::vector<Tensor> outs = pieces_of(out_, local_queries());
   std::vector<Tensor> dqueries;
   for (const Tensor& query : queries_)
     dqueries.push_back(Tensor::zeros(query.shape(), sums, device()));
   std::vector<Tensor> dspans;
   for (const Tensor& span : spans_) dspans.push_back(Tensor::zeros(span.shape(), sums, device()));
 
-  std::vector<ExternalScores> given_sums;
-  for (const ExternalScores& given : given_) given_sums.push_back(external_score_gradients(given));
+  std::vector<ExternalScores> external_gradients;
+  for (const ExternalScores& given : given_)
+    external_gradients.push_back(external_score_gradients(given));
 
   // The gradients follow their keys and values one step behind: the sum over earlier ranks arrives
   // while this rank computes its own part.
@@ -303,7 +304,7 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
   Block received;
   Request gradients_under_way;
   FakeTransport dry;
-  go_round([&](const Block& block, int rank, Request& under_way) {
+  run_ring([&](const Block& block, int rank, Request& under_way) {
     const Block share(form_, sums, device(), MemoryTag::workspace);
     share.elements().zero();
     const Ranges& keys = shares_.keys[static_cast<std::size_t>(rank)];
@@ -320,7 +321,7 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
           gradient.add = true;
           if (!dspans.empty()) gradient.dspan = without_feature(dspans[i]);
           dispatch_or_meta(device(), [&](auto backend) {
-            attention_backward(backend, gradient, given_[i], given_sums[i]);
+            attention_backward(backend, gradient, given_[i], external_gradients[i]);
           });
           gradients_under_way.test();
         });
@@ -339,18 +340,18 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
     on(device(), [&](auto backend) { accumulate(backend, 1.0, all, terms.dspan); });
   }
   ExternalScores dgiven;
-  for (const auto part : given_parts) {
-    if (given_sums.empty() || !(given_sums[0].*part).defined()) continue;
+  for (const auto part : external_parts) {
+    if (external_gradients.empty() || !(external_gradients[0].*part).defined()) continue;
     std::vector<Tensor> of_ranges;
-    for (const ExternalScores& found : given_sums) of_ranges.push_back(found.*part);
+    for (const ExternalScores& found : external_gradients) of_ranges.push_back(found.*part);
     dgiven.*part = joined(of_ranges);
   }
 
   std::vector<Tensor> dkeys;
   std::vector<Tensor> dvalues;
-  for (std::size_t j = 0; j < own_keys().size(); ++j) {
-    dkeys.push_back(received.key(own_keys(), j));
-    dvalues.push_back(received.value(own_keys(), j));
+  for (std::size_t j = 0; j < local_keys().size(); ++j) {
+    dkeys.push_back(received.key(local_keys(), j));
+    dvalues.push_back(received.value(local_keys(), j));
   }
   return {.query = to_dtype(joined(dqueries), dtype()),
           .key = to_dtype(joined(dkeys), dtype()),
@@ -380,18 +381,18 @@ void check(const AttentionMask& mask, const AttentionTerms& terms, const Sequenc
           shares.keys_total);
 }
 
-void give_gradients(BackwardContext& gradients,
-                    Ring& ring,
-                    const TermPlaces& places,
-                    const GivenPlaces& given) {
+void add_gradients(BackwardContext& gradients,
+                   Ring& ring,
+                   const TermPlaces& places,
+                   const GivenPlaces& given) {
   const AttentionGradient terms = term_gradients(gradients, ring.call(), places);
-  if (places.sinks != 0) ring.give_sinks(gradients);
+  if (places.sinks != 0) ring.add_sinks(gradients);
   const Ring::Result result = ring.backward(gradients.output(), terms);
   const Tensor* const first[] = {&result.query, &result.key, &result.value};
   for (std::size_t input = 0; input < 3; ++input)
     if (gradients.needs_gradient(input)) gradients.set(input, *first[input]);
-  give_term_gradients(gradients, terms, ring.call(), places);
-  give_given_gradients(gradients, given, result.given, result.query.dtype());
+  add_term_gradients(gradients, terms, ring.call(), places);
+  add_external_gradients(gradients, given, result.given, result.query.dtype());
 }
 
 }  // namespace
@@ -427,10 +428,11 @@ Variable ring_attention_with(const Variable& query,
   const GivenInputs scores = add_external_scores(given, inputs);
   const auto ring = std::make_shared<Ring>(std::move(call), scores.values, places, shares);
   Tensor out = ring->forward();
-  return record(
-      std::move(out), inputs, [ring, places, of_given = scores.places](BackwardContext& gradients) {
-        give_gradients(gradients, *ring, places, of_given);
-      });
+  return record(std::move(out),
+                inputs,
+                [ring, places, of_external = scores.places](BackwardContext& gradients) {
+                  add_gradients(gradients, *ring, places, of_external);
+                });
 }
 
 }  // namespace longspan

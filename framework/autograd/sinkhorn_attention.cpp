@@ -182,11 +182,11 @@ Variable mixed_blocks(const Variable& weights, const Variable& x, const Extents&
                  {at.batch * at.blocks, at.top * at.block, at.heads, at.dim});
 }
 
-Variable own_blocks(const Variable& x, const Extents& at) {
+Variable local_blocks(const Variable& x, const Extents& at) {
   return reshape(x, {at.batch * at.blocks, at.block, at.heads, at.dim});
 }
 
-Variable beside(const Variable& mixed, const Variable& own) {
+Variable concat_blocks(const Variable& mixed, const Variable& own) {
   const auto flat = [](const Variable& x) {
     const Shape& shape = x.shape();
     return reshape(x, {shape[0], shape[1], shape[2] * shape[3]});
@@ -243,7 +243,7 @@ AttentionMask mask_of(const Variable& weights,
                       {.weights = weights.value(),
                        .padding = options.padding,
                        .length = options.length,
-                       .by_largest = options.padding_by_largest,
+                       .by_max = options.pads_to_max,
                        .position = position});
       });
       return position;
@@ -270,7 +270,7 @@ Variable sinkhorn_weights(const Variable& scores,
                           .temperature = temperature,
                           .iterations = iterations,
                           .weights = value.empty_like(),
-                          .normalisers = Tensor::empty(
+                          .normalizers = Tensor::empty(
                               {shape[0], 2 * iterations, shape[1]}, value.dtype(), value.device())};
   on(value.device(), [&](auto backend) { sinkhorn_weights(backend, call); });
   Tensor weights = call.weights;
@@ -346,9 +346,9 @@ SortedBlocks sorted_blocks(const Variable& query,
   };
   const Variable mixed_keys = mixed(k, options.null_key);
   const Variable mixed_values = options.values_are_keys ? mixed_keys : mixed(v, options.null_value);
-  return {.query = own_blocks(q, at),
-          .key = beside(mixed_keys, own_blocks(k, at)),
-          .value = beside(mixed_values, own_blocks(v, at)),
+  return {.query = local_blocks(q, at),
+          .key = concat_blocks(mixed_keys, local_blocks(k, at)),
+          .value = concat_blocks(mixed_values, local_blocks(v, at)),
           .mask = mask_of(weights, at, options),
           .weights = weights};
 }

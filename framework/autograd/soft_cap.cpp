@@ -10,7 +10,7 @@ Variable soft_cap(const Variable& x, double cap) {
   return record(std::move(y), {x}, [cap, x = x.value()](BackwardContext& gradients) {
     const Tensor& dy = gradients.output();
     const Tensor dx = dy.empty_like();
-    on(dy.device(), [&](auto backend) { hold_below_backward(backend, cap, x, dy, dx); });
+    on(dy.device(), [&](auto backend) { softcap_backward(backend, cap, x, dy, dx); });
     gradients.set(0, dx);
   });
 }

@@ -19,20 +19,20 @@ class TimeShares {
             communicator.size());
   }
 
-  std::int64_t own_rows() const { return rows_[static_cast<std::size_t>(communicator_.rank())]; }
+  std::int64_t local_rows() const { return rows_[static_cast<std::size_t>(communicator_.rank())]; }
   std::int64_t all_rows() const {
     return std::accumulate(rows_.begin(), rows_.end(), std::int64_t{0});
   }
 
   Tensor gather(const Tensor& mine) const {
-    require_rows(mine, own_rows());
+    require_rows(mine, local_rows());
     const Tensor all = of(mine, all_rows());
     if (in_place(mine)) {
       communicator_.all_gather(mine, all);
       return all;
     }
     const Tensor block = of(mine, most_, MemoryTag::workspace);
-    copy(mine, 0, block, 0, own_rows());
+    copy(mine, 0, block, 0, local_rows());
     const Tensor blocks = blocks_of(mine);
     communicator_.all_gather(block, blocks);
     for_each_share([&](int rank, std::int64_t begin, std::int64_t rows) {
@@ -43,7 +43,7 @@ class TimeShares {
 
   Tensor sum_and_scatter(const Tensor& all) const {
     require_rows(all, all_rows());
-    const Tensor mine = of(all, own_rows());
+    const Tensor mine = of(all, local_rows());
     if (in_place(mine)) {
       communicator_.reduce_scatter(all, mine);
       return mine;
@@ -55,7 +55,7 @@ class TimeShares {
     });
     const Tensor block = of(all, most_, MemoryTag::workspace);
     communicator_.reduce_scatter(blocks, block);
-    copy(block, 0, mine, 0, own_rows());
+    copy(block, 0, mine, 0, local_rows());
     return mine;
   }
 

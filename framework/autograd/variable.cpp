@@ -15,7 +15,7 @@ struct Node;
 // Per thread: whether ops are recorded, their order, and the active leaf recorder.
 thread_local bool recording = true;
 thread_local std::uint64_t recorded_ops = 0;
-thread_local LeafRecorder* leaf_watch = nullptr;
+thread_local LeafRecorder* leaf_recorder = nullptr;
 
 }  // namespace
 
@@ -46,7 +46,7 @@ struct Edge {
   Device device;
   Tensor gradient;                 // the accumulation buffer, if any
   bool started = false;            // the gradient has a value
-  bool keeps_buffer = false;       // the buffer was given by the caller and is retained
+  bool retains_buffer = false;     // the buffer was given by the caller and is retained
   std::shared_ptr<Node> producer;  // null for a leaf
   std::function<Tensor()> buffer;  // supplies the gradient's buffer, if external
   std::shared_ptr<SavedTensor::RecomputedTensor> remade;
@@ -80,7 +80,7 @@ struct Node {
 };
 
 // A gradient set by an op may have another owner (both inputs of a sum share one).
-bool owns_gradient(const Edge& edge) { return edge.keeps_buffer || edge.gradient.is_unique(); }
+bool owns_gradient(const Edge& edge) { return edge.retains_buffer || edge.gradient.is_unique(); }
 
 void add_to(Edge& edge, const Tensor& gradient) {
   if (owns_gradient(edge) || gradient.dtype() != edge.dtype) {
@@ -108,7 +108,7 @@ class Tape {
               name_of(gradient.dtype()),
               gradient.shape());
       result.edge_->gradient = std::move(gradient);
-      result.edge_->keeps_buffer = true;
+      result.edge_->retains_buffer = true;
     }
     return result;
   }
@@ -120,7 +120,7 @@ class Tape {
     const OpSite place = end_of_op(at);
     std::vector<Variable> outputs;
     for (auto& value : values) outputs.emplace_back(std::move(value));
-    if (leaf_watch != nullptr) note(*leaf_watch, inputs);
+    if (leaf_recorder != nullptr) note(*leaf_recorder, inputs);
     const bool wanted = recording && std::ranges::any_of(inputs, &Variable::requires_grad);
     if (!wanted) return outputs;
     const auto node = std::make_shared<Node>();
@@ -153,10 +153,10 @@ class Tape {
     return *variable.edge_;
   }
 
-  static void take_buffer(Edge& edge) {
+  static void acquire_buffer(Edge& edge) {
     if (edge.started || !edge.buffer) return;
     edge.gradient = edge.buffer();
-    edge.keeps_buffer = true;
+    edge.retains_buffer = true;
   }
 
   static SavedTensor save_for_backward(const Variable& x) {
@@ -178,10 +178,10 @@ class Tape {
             "expected a gradient of shape {}, found {}",
             edge.shape,
             gradient.shape());
-    take_buffer(edge);
+    acquire_buffer(edge);
     if (edge.started) {
       add_to(edge, gradient);
-    } else if (!edge.keeps_buffer && gradient.dtype() == edge.dtype) {
+    } else if (!edge.retains_buffer && gradient.dtype() == edge.dtype) {
       edge.gradient = gradient.reshape(edge.shape);
     } else {
       if (!edge.gradient.defined())
@@ -193,7 +193,7 @@ class Tape {
 
   static GradientTarget target(Edge& edge) {
     const bool add = edge.started;
-    take_buffer(edge);
+    acquire_buffer(edge);
     if (add && !owns_gradient(edge)) edge.gradient = edge.gradient.clone();
     if (!edge.gradient.defined())
       edge.gradient = Tensor::empty(edge.shape, edge.dtype, edge.device);
@@ -308,14 +308,14 @@ Tensor Variable::gradient() const {
 void Variable::clear_gradient() const {
   Edge& edge = Tape::leaf_edge(*this);
   edge.started = false;
-  if (edge.buffer) edge.keeps_buffer = false;
-  if (!edge.keeps_buffer) edge.gradient = Tensor();
+  if (edge.buffer) edge.retains_buffer = false;
+  if (!edge.retains_buffer) edge.gradient = Tensor();
 }
 
 void Variable::zero_gradient() const {
   Edge& edge = Tape::leaf_edge(*this);
-  Tape::take_buffer(edge);
-  require(edge.keeps_buffer, "zero_gradient requires a leaf with a gradient buffer");
+  Tape::acquire_buffer(edge);
+  require(edge.retains_buffer, "zero_gradient requires a leaf with a gradient buffer");
   edge.gradient.zero();
   edge.started = true;
 }
@@ -323,7 +323,7 @@ void Variable::zero_gradient() const {
 void Variable::set_gradient_buffer(std::function<Tensor()> buffer) const {
   Edge& edge = Tape::leaf_edge(*this);
   edge.buffer = std::move(buffer);
-  edge.keeps_buffer = false;
+  edge.retains_buffer = false;
   clear_gradient();
 }
 
@@ -398,8 +398,8 @@ NoGradGuard::~NoGradGuard() { recording = before_; }
 EnableGradGuard::EnableGradGuard() : before_(recording) { recording = true; }
 EnableGradGuard::~EnableGradGuard() { recording = before_; }
 
-LeafRecorder::LeafRecorder() : before_(std::exchange(leaf_watch, this)) {}
+LeafRecorder::LeafRecorder() : before_(std::exchange(leaf_recorder, this)) {}
 
-LeafRecorder::~LeafRecorder() { leaf_watch = before_; }
+LeafRecorder::~LeafRecorder() { leaf_recorder = before_; }
 
 }  // namespace longspan

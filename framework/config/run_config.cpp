@@ -39,7 +39,7 @@ ModelBuildOptions model_setting(const RunConfig& settings,
 }
 
 std::int64_t RunConfig::longest() const {
-  return task_kind().reads_streams ? data.segment : data.buckets.longest_columns();
+  return task_kind().reads_streams ? data.segment : data.buckets.max_columns_length();
 }
 
 std::vector<ValidationMetric> validation_metrics(const RunConfig& settings) {
@@ -50,7 +50,7 @@ std::vector<ValidationMetric> validation_metrics(const RunConfig& settings) {
   return goals;
 }
 
-std::string keep_best_problem(const RunConfig& settings) {
+std::string validate_best_metric(const RunConfig& settings) {
   const std::string& wanted = settings.checkpoint.keep_best;
   if (wanted.empty()) return "";
   if (settings.data.validation.empty())
@@ -77,7 +77,7 @@ std::string keep_best_problem(const RunConfig& settings) {
                      wanted);
 }
 
-std::string samples_problem(const RunConfig& settings) {
+std::string validate_samples(const RunConfig& settings) {
   const std::int64_t wanted = settings.metrics.samples;
   if (wanted == 0) return "";
   if (!settings.task_kind().has_samples)
@@ -90,7 +90,7 @@ std::string samples_problem(const RunConfig& settings) {
   return "";
 }
 
-std::string batch_problem(const RunConfig& settings, std::int64_t data_ranks) {
+std::string validate_batch(const RunConfig& settings, std::int64_t data_ranks) {
   if (!settings.task_kind().reads_streams) return "";
   if (settings.data.batch % data_ranks == 0) return "";
   return fmt::format(
@@ -99,7 +99,7 @@ std::string batch_problem(const RunConfig& settings, std::int64_t data_ranks) {
       settings.data.batch);
 }
 
-std::string minibatch_problem(const RunConfig& settings, std::int64_t data_ranks) {
+std::string validate_minibatch(const RunConfig& settings, std::int64_t data_ranks) {
   const std::int64_t groups = settings.data.rollouts.minibatches;
   const std::int64_t environments = settings.data.batch / data_ranks;
   if (!settings.task_kind().is_policy || environments % groups == 0) return "";
@@ -112,9 +112,9 @@ std::string minibatch_problem(const RunConfig& settings, std::int64_t data_ranks
       groups);
 }
 
-std::string segment_problem(const RunConfig& settings, std::int64_t context_ranks) {
+std::string validate_segment(const RunConfig& settings, std::int64_t context_ranks) {
   if (!settings.task_kind().reads_streams)
-    return context_problem(settings.data.buckets, context_ranks);
+    return validate_context(settings.data.buckets, context_ranks);
   if (context_ranks == 1 || settings.data.segment % (2 * context_ranks) == 0) return "";
   return fmt::format(
       "data.seq_length: expected a multiple of 2 x parallel.context_parallel_size = {}, found {}",
@@ -122,8 +122,8 @@ std::string segment_problem(const RunConfig& settings, std::int64_t context_rank
       settings.data.segment);
 }
 
-std::string accumulation_problem(const RunConfig& settings,
-                                 std::optional<std::int64_t> data_ranks) {
+std::string validate_accumulation(const RunConfig& settings,
+                                  std::optional<std::int64_t> data_ranks) {
   if (!settings.task_kind().reads_streams) return "";
   const std::int64_t groups =
       settings.task_kind().is_policy ? settings.data.rollouts.minibatches : 1;
@@ -145,10 +145,10 @@ std::string accumulation_problem(const RunConfig& settings,
 }
 
 void require_divisible(const RunConfig& settings, const MeshShape& mesh) {
-  throw_if_error(batch_problem(settings, mesh.data));
-  throw_if_error(minibatch_problem(settings, mesh.data));
-  throw_if_error(segment_problem(settings, mesh.context));
-  throw_if_error(accumulation_problem(settings, mesh.data));
+  throw_if_error(validate_batch(settings, mesh.data));
+  throw_if_error(validate_minibatch(settings, mesh.data));
+  throw_if_error(validate_segment(settings, mesh.context));
+  throw_if_error(validate_accumulation(settings, mesh.data));
 }
 
 }  // namespace longspan

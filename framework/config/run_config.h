@@ -43,16 +43,17 @@ ModelBuildOptions model_setting(const RunConfig& settings,
 // Returns the validation metrics that measure model quality.
 std::vector<ValidationMetric> validation_metrics(const RunConfig& settings);
 // Returns why checkpoint.best_metric is invalid; empty if it is valid.
-std::string keep_best_problem(const RunConfig& settings);
+std::string validate_best_metric(const RunConfig& settings);
 
 // Returns why metrics.num_samples is invalid; empty if it is valid.
-std::string samples_problem(const RunConfig& settings);
+std::string validate_samples(const RunConfig& settings);
 
 // Returns why the data of a run cannot be divided over the data ranks; empty if they can.
-std::string batch_problem(const RunConfig& settings, std::int64_t data_ranks);
-std::string minibatch_problem(const RunConfig& settings, std::int64_t data_ranks);
-std::string segment_problem(const RunConfig& settings, std::int64_t context_ranks);
-std::string accumulation_problem(const RunConfig& settings, std::optional<std::int64_t> data_ranks);
+std::string validate_batch(const RunConfig& settings, std::int64_t data_ranks);
+std::string validate_minibatch(const RunConfig& settings, std::int64_t data_ranks);
+std::string validate_segment(const RunConfig& settings, std::int64_t context_ranks);
+std::string validate_accumulation(const RunConfig& settings,
+                                  std::optional<std::int64_t> data_ranks);
 // Throws ConfigurationError with the first of these messages.
 void require_divisible(const RunConfig& settings, const MeshShape& mesh);
 

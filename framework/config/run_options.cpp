@@ -13,7 +13,7 @@ std::string start_on(std::int64_t ranks) {
 
 // Declares additional outputs of the metrics.
 void declare_boards(OptionTable& table, MetricsOptions& options) {
-  constexpr int most_ports = 65535;
+  constexpr int max_ports = 65535;
   table.add("metrics.enable_tensorboard",
             options.tensorboard,
             "TensorBoard event files in tensorboard/ of run.output_dir");
@@ -37,7 +37,7 @@ void declare_boards(OptionTable& table, MetricsOptions& options) {
   table.add("metrics.prometheus_port",
             options.prometheus_port,
             "port of the Prometheus endpoint with the newest metrics; 0: none",
-            between(0, most_ports));
+            between(0, max_ports));
   table.add("metrics.prometheus_address",
             options.prometheus_address,
             "address on the first rank's machine that the Prometheus endpoint listens on; "
@@ -67,7 +67,7 @@ void declare(OptionTable& table, RunOptions& options) {
       "run.num_threads",
       options.threads,
       "CPU threads per rank; 0: OMP_NUM_THREADS, or the cores divided by the ranks of the machine",
-      between(0, most_threads));
+      between(0, max_threads));
   table.add(
       "run.device",
       options.device,

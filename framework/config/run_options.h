@@ -16,7 +16,7 @@ class OptionTable;
 enum class LogLevel : std::uint8_t { debug, info, warning, error };
 enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 
-inline constexpr int most_threads = 4096;  // per rank
+inline constexpr int max_threads = 4096;  // per rank
 
 struct RunOptions {
   ConfigPath directory;      // run.output_dir: output directory of the run

@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t small_alignment = 64;
 constexpr std::size_t zeroed_block = 4096;
 constexpr std::size_t usual_range = std::size_t{1} << 38;
-constexpr std::int64_t most_lent = 8;  // a fraction 1/8 of the peak
+constexpr std::int64_t max_lent = 8;  // a fraction 1/8 of the peak
 #if defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t mapped_block = std::numeric_limits<std::size_t>::max();
 #else
@@ -126,7 +126,7 @@ std::string address_limit() {
   return fmt::format(" (ulimit -v allows {})", format_bytes(static_cast<double>(limit.rlim_cur)));
 }
 
-[[noreturn]] void refuse_addresses(MemoryReport report, std::size_t bytes, MemoryTag tag) {
+[[noreturn]] void throw_out_of_addresses(MemoryReport report, std::size_t bytes, MemoryTag tag) {
   const auto size = static_cast<std::int64_t>(bytes);
   report.reserved = std::max(report.reserved, report.total.live) + size;
   count(report.by_tag[static_cast<std::size_t>(tag)], size);
@@ -144,7 +144,7 @@ std::string address_limit() {
                          const MemoryReport& report,
                          std::size_t bytes,
                          MemoryTag tag) {
-  if (backing == AllocatorKind::address_space) refuse_addresses(report, bytes, tag);
+  if (backing == AllocatorKind::address_space) throw_out_of_addresses(report, bytes, tag);
   std::string table;
   for (std::size_t i = 0; i < memory_tags; ++i)
     if (const std::int64_t live = report.by_tag[i].live; live > 0)
@@ -229,7 +229,7 @@ void* Allocator::cached_block(std::size_t size, MemoryTag tag) {
     std::int64_t lent = report_.reserved - report_.total.live;  // beyond the requested sizes
     for (const auto& [bytes, kept] : cached_)
       lent -= static_cast<std::int64_t>(bytes * kept.size());
-    if (lent + static_cast<std::int64_t>(held - size) > report_.total.peak / most_lent)
+    if (lent + static_cast<std::int64_t>(held - size) > report_.total.peak / max_lent)
       return nullptr;
     lent_.emplace(blocks.back(), held);
   }
@@ -247,9 +247,9 @@ void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
     // Growing sizes (a filling Transformer-XL memory) would otherwise leave a cached block in each
     // class.
     const auto peak = std::max(report_.total.peak, report_.total.live + signed_size);
-    while (report_.reserved + signed_size > peak + peak / 2 && give_back(size)) continue;
+    while (report_.reserved + signed_size > peak + peak / 2 && backward_external(size)) continue;
     block = from_system(size);
-    while (block == nullptr && give_back(size)) block = from_system(size);
+    while (block == nullptr && backward_external(size)) block = from_system(size);
     if (block == nullptr) refuse(backing_, report_, bytes, tag);
     report_.reserved += signed_size;
   }
@@ -282,7 +282,7 @@ void Allocator::trim() noexcept {
 // Returns a cached block to the system: the smallest of at least that size, else the largest.
 // Returns false without one. It frees one at a time, since freeing GPU memory synchronizes with the
 // GPU.
-bool Allocator::give_back(std::size_t bytes) noexcept {
+bool Allocator::backward_external(std::size_t bytes) noexcept {
   std::erase_if(cached_, [](const auto& blocks) { return blocks.second.empty(); });
   if (cached_.empty()) return false;
   auto place = cached_.lower_bound(bytes);

@@ -78,8 +78,8 @@ bool PathList::is_weighted() const {
                              [](const WeightedPath& part) { return part.weight.has_value(); });
 }
 
-void PathList::name(const std::string& named_by, const std::string& written_at) {
-  key = named_by;
+void PathList::name(const std::string& selected_by, const std::string& written_at) {
+  key = selected_by;
   place = written_at;
   for (WeightedPath& part : parts) {
     part.path.key = key;
@@ -87,10 +87,10 @@ void PathList::name(const std::string& named_by, const std::string& written_at) 
   }
 }
 
-bool begins_at_home(const std::string& path) { return path == "~" || path.starts_with("~/"); }
+bool starts_at_home(const std::string& path) { return path == "~" || path.starts_with("~/"); }
 
 std::string expand_home(const std::string& path, const std::string& home) {
-  return begins_at_home(path) ? home + path.substr(1) : path;
+  return starts_at_home(path) ? home + path.substr(1) : path;
 }
 
 }  // namespace longspan

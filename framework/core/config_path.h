@@ -14,8 +14,8 @@ struct ConfigPath : std::string {
   ConfigPath() = default;
   ConfigPath(const char* path) : std::string(path) {}
   ConfigPath(std::string path) : std::string(std::move(path)) {}
-  ConfigPath(std::string path, std::string named_by, std::string written_at)
-      : std::string(std::move(path)), key(std::move(named_by)), place(std::move(written_at)) {}
+  ConfigPath(std::string path, std::string selected_by, std::string written_at)
+      : std::string(std::move(path)), key(std::move(selected_by)), place(std::move(written_at)) {}
 
   const std::string& text() const { return *this; }
 
@@ -54,11 +54,11 @@ struct PathList : ConfigPath {
   bool is_weighted() const;
   // Returns whether it is one path without a weight.
   bool is_one() const { return parts.size() <= 1 && !is_weighted(); }
-  void name(const std::string& named_by, const std::string& written_at);
+  void name(const std::string& selected_by, const std::string& written_at);
 };
 
 // Replaces a leading "~" with the home directory; returns other paths unchanged.
 std::string expand_home(const std::string& path, const std::string& home);
-bool begins_at_home(const std::string& path);
+bool starts_at_home(const std::string& path);
 
 }  // namespace longspan

@@ -31,7 +31,7 @@ constexpr int code_of_libraries = -1;
 // The run's log; empty: not set.
 std::array<char, PATH_MAX> log_path = {};
 // That log, open for signal handlers since another file may replace it at its path; -1: closed.
-int held_log = -1;
+int log_descriptor = -1;
 // Offset of local time, which is not async-signal-safe to query.
 std::chrono::seconds log_offset{0};
 
@@ -168,25 +168,26 @@ void set_crash_log(const std::filesystem::path& log) {
 }
 
 void close_log_for_signals() {
-  if (held_log >= 0) ::close(held_log);
-  held_log = -1;
+  if (log_descriptor >= 0) ::close(log_descriptor);
+  log_descriptor = -1;
 }
 
 void open_log_for_signals() {
   close_log_for_signals();
-  held_log = log_path[0] == '\0' ? -1 : ::open(log_path.data(), O_RDWR | O_APPEND | O_CLOEXEC);
+  log_descriptor =
+      log_path[0] == '\0' ? -1 : ::open(log_path.data(), O_RDWR | O_APPEND | O_CLOEXEC);
 }
 
 void write_once_to_log(std::string_view level, std::string_view sentence) noexcept {
-  if (held_log >= 0) {
-    if (::flock(held_log, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return;
-    if (ends_with_error(held_log)) return;
+  if (log_descriptor >= 0) {
+    if (::flock(log_descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return;
+    if (ends_with_error(log_descriptor)) return;
   }
   // A status line may occupy the current line of the terminal.
   const bool is_alone_on_terminal =
       ::isatty(STDOUT_FILENO) != 0 && std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr;
   write_line(STDOUT_FILENO, is_alone_on_terminal ? "\r\x1b[K" : "", {sentence});
-  if (held_log >= 0) write_log_line(held_log, level, {" ", sentence});
+  if (log_descriptor >= 0) write_log_line(log_descriptor, level, {" ", sentence});
 }
 
 void install_crash_handlers() {

@@ -72,7 +72,7 @@ bool has_leading_zero(const Decimal& decimal) {
 }
 
 constexpr const char* leading_zero = "leading zeros are not allowed";
-constexpr const char* not_whole = "not an integer";
+constexpr const char* not_complete = "not an integer";
 constexpr const char* too_large = "out of range for 64 bits";
 
 template <typename T>
@@ -86,7 +86,7 @@ ParsedNumber<std::int64_t> parse_integer(std::string_view text) {
   const Decimal decimal = read_decimal(text);
   if (!decimal.good) return refused<std::int64_t>("");
   if (has_leading_zero(decimal)) return refused<std::int64_t>(leading_zero);
-  if (decimal.has_point && !decimal.has_exponent) return refused<std::int64_t>(not_whole);
+  if (decimal.has_point && !decimal.has_exponent) return refused<std::int64_t>(not_complete);
 
   // Shifts the decimal point by the exponent; the remaining fraction must be zero.
   std::string digits = std::string(decimal.whole) + std::string(decimal.fraction);
@@ -95,7 +95,7 @@ ParsedNumber<std::int64_t> parse_integer(std::string_view text) {
   const auto point = static_cast<std::int64_t>(decimal.whole.size()) + decimal.exponent;
   if (point - static_cast<std::int64_t>(first) > 19) return refused<std::int64_t>(too_large);
   const std::size_t last = digits.find_last_not_of('0');
-  if (static_cast<std::int64_t>(last) >= point) return refused<std::int64_t>(not_whole);
+  if (static_cast<std::int64_t>(last) >= point) return refused<std::int64_t>(not_complete);
   digits.resize(static_cast<std::size_t>(point), '0');
 
   // Accumulates negative values, whose range is larger by one.

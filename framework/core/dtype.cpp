@@ -4,7 +4,7 @@
 
 namespace longspan {
 
-DType dtype_named(std::string_view name) {
+DType parse_dtype(std::string_view name) {
   for (const DType dtype :
        {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8})
     if (name_of(dtype) == name) return dtype;

@@ -114,7 +114,7 @@ constexpr std::string_view config_name_of(DType dtype) {
 }
 
 // Returns the dtype of that name. Throws DataError.
-DType dtype_named(std::string_view name);
+DType parse_dtype(std::string_view name);
 
 // The accumulation type for elements of `T`: double for double, float for narrower types.
 template <typename T>

@@ -13,7 +13,7 @@ bool is_blank(char letter) {
 
 void JsonLimits::count_value() {
   length_ = 0;
-  if (++values_ > most_values_at_first + bytes_ / 4)
+  if (++values_ > max_values_at_first + bytes_ / 4)
     throw DataError(
         "{}: not a Longspan file: {} values in the first {} bytes", place_, values_, bytes_);
 }
@@ -21,7 +21,7 @@ void JsonLimits::count_value() {
 void JsonLimits::add_outside(char letter) {
   if (is_blank(letter)) {
     length_ = 0;
-    if (++blanks_ > most_blanks_at_first + bytes_ / 2 && bounds_blanks_)
+    if (++blanks_ > max_blanks_at_first + bytes_ / 2 && bounds_blanks_)
       throw DataError("{}: not a Longspan file: {} of the first {} bytes are whitespace",
                       place_,
                       blanks_,
@@ -35,10 +35,10 @@ void JsonLimits::add_outside(char letter) {
       return;
     case '{':
     case '[':
-      if (++depth_ > most_depth)
+      if (++depth_ > max_depth)
         throw DataError("{}: not a Longspan file: values nested more than {} deep at byte {}",
                         place_,
-                        most_depth,
+                        max_depth,
                         bytes_);
       return count_value();
     case ',':
@@ -51,10 +51,10 @@ void JsonLimits::add_outside(char letter) {
       length_ = 0;
       return;
     default:
-      if (++length_ > most_number)
+      if (++length_ > max_number)
         throw DataError("{}: a number or literal exceeds {} characters after byte {}",
                         place_,
-                        most_number,
+                        max_number,
                         bytes_);
   }
 }
@@ -72,8 +72,8 @@ void JsonLimits::add(std::string_view block) {
       add_outside(letter);
       continue;
     }
-    if (++length_ > most_text)
-      throw DataError("{}: a string exceeds {} MiB after byte {}", place_, most_text >> 20, bytes_);
+    if (++length_ > max_text)
+      throw DataError("{}: a string exceeds {} MiB after byte {}", place_, max_text >> 20, bytes_);
     if (is_escaped_) {
       is_escaped_ = false;
     } else if (letter == '\\') {

@@ -13,12 +13,12 @@ namespace longspan {
 // parser.
 class JsonLimits {
  public:
-  static constexpr int most_depth = 32;
-  static constexpr std::size_t most_number = 64;                   // characters
-  static constexpr std::size_t most_text = std::size_t{64} << 20;  // bytes
+  static constexpr int max_depth = 32;
+  static constexpr std::size_t max_number = 64;                   // characters
+  static constexpr std::size_t max_text = std::size_t{64} << 20;  // bytes
   // then half of all bytes
-  static constexpr std::size_t most_blanks_at_first = std::size_t{1} << 16;
-  static constexpr std::size_t most_values_at_first = 4096;  // then one in 4 bytes
+  static constexpr std::size_t max_blanks_at_first = std::size_t{1} << 16;
+  static constexpr std::size_t max_values_at_first = 4096;  // then one in 4 bytes
 
   // `place` begins every message. Without `bounds_blanks` the file may be indented freely.
   explicit JsonLimits(std::string place, bool bounds_blanks = true)

@@ -106,7 +106,7 @@ std::uint64_t Timeline::begin(const SpanInfo& words) noexcept {
   return recording() ? open(words, nullptr) : 0;
 }
 
-std::uint64_t Timeline::begin_backward(const OpSite& op) noexcept {
+std::uint64_t Timeline::start_backward(const OpSite& op) noexcept {
   const std::lock_guard lock(mutex_);
   return recording() ? open({.kind = ActivityKind::op, .place = op.place}, &op) : 0;
 }
@@ -193,7 +193,7 @@ void Span::end() noexcept {
 }
 
 void BackwardSpan::begin(const OpSite& op) {
-  span_.recording_ = timeline_of_thread->begin_backward(op);
+  span_.recording_ = timeline_of_thread->start_backward(op);
   if (span_.recording_ == 0) return;
   span_.timeline_ = timeline_of_thread;
   gpu::push_nvtx_range(op.place.function_name());

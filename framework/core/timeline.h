@@ -63,7 +63,7 @@ class Timeline {
   // For Span and similar classes. Returns the number of the recording that the span belongs to; 0:
   // none.
   std::uint64_t begin(const SpanInfo& words) noexcept;
-  std::uint64_t begin_backward(const OpSite& op) noexcept;
+  std::uint64_t start_backward(const OpSite& op) noexcept;
   void end(std::uint64_t recording) noexcept;
   OpSite end_op(const std::source_location& place) noexcept;
   // Asynchronous activity in parallel with the thread, such as a collective: its begin, and, once

@@ -8,7 +8,7 @@
 namespace longspan {
 
 inline constexpr char32_t replacement_character = 0xFFFD;
-inline constexpr char32_t largest_code_point = 0x10FFFF;
+inline constexpr char32_t max_code_point = 0x10FFFF;
 
 enum class Utf8Status : std::uint8_t { valid, invalid, incomplete };
 

@@ -70,9 +70,9 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   do {
     if (file_ != nullptr) std::fclose(file_);
     // Other processes, on other nodes too, may write an equal path.
-    beside_ =
+    temporary_path_ =
         path_.string() + fmt::format("{}{:08x}-{}", temporary, std::random_device()(), ::getpid());
-    file_ = std::fopen(beside_.c_str(), "wbxe");
+    file_ = std::fopen(temporary_path_.c_str(), "wbxe");
     if (file_ == nullptr) fail();
   } while (!lock(file_));
   remove_abandoned(path_);
@@ -80,9 +80,9 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
 
 AtomicFile::~AtomicFile() {
   if (file_ != nullptr) std::fclose(file_);
-  if (beside_.empty()) return;
+  if (temporary_path_.empty()) return;
   std::error_code unused;
-  std::filesystem::remove(beside_, unused);
+  std::filesystem::remove(temporary_path_, unused);
 }
 
 void AtomicFile::write(std::span<const char> bytes) {
@@ -97,8 +97,8 @@ void AtomicFile::write_begin(std::span<const char> bytes) {
 void AtomicFile::finish() {
   if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) fail();
   // The rename happens under the lock, so that no other process removes the file as a leftover.
-  if (std::rename(beside_.c_str(), path_.c_str()) != 0) fail();
-  beside_.clear();
+  if (std::rename(temporary_path_.c_str(), path_.c_str()) != 0) fail();
+  temporary_path_.clear();
   if (std::fclose(std::exchange(file_, nullptr)) != 0) fail();
 }
 

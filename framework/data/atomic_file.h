@@ -27,7 +27,7 @@ class AtomicFile {
   [[noreturn]] void fail() const;
 
   std::filesystem::path path_;
-  std::filesystem::path beside_;
+  std::filesystem::path temporary_path_;
   std::FILE* file_ = nullptr;
 };
 

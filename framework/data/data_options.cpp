@@ -91,7 +91,7 @@ void declare_subwords(OptionTable& table, DataOptions& options) {
             "vocabulary size of the trained model, with sentencepiece including 259 ids for bytes, "
             "unknown text and sentence ends, with model type char possibly less. With "
             "data.tokenizer.type: none, number of ids, all of which must be smaller",
-            between(1, most_subword_vocabulary));
+            between(1, max_subword_vocabulary));
   table.add("data.cache_dir",
             options.token_cache,
             "directory of the cached tokens of text files; empty: tokens/ in the run's directory. "
@@ -107,10 +107,10 @@ void declare_subwords(OptionTable& table, DataOptions& options) {
     return may_have_token_file(options) ? "" : unread(options, false);
   });
   table.check({"data.tokenizer.vocab_size", "data.tokenizer.type"}, [&options]() -> std::string {
-    if (!trains_tokenizer(options) || options.vocabulary >= least_subword_vocabulary) return "";
+    if (!trains_tokenizer(options) || options.vocabulary >= min_subword_vocabulary) return "";
     return fmt::format(
         "data.tokenizer.vocab_size: expected at least {} ids for a subword model, found {}",
-        least_subword_vocabulary,
+        min_subword_vocabulary,
         options.vocabulary);
   });
 }
@@ -357,7 +357,7 @@ std::string unread_document_key(const DataOptions& options, std::string_view key
   return "";
 }
 
-std::string tokenizer_kind_problem(const DataOptions& options) {
+std::string validate_tokenizer_type(const DataOptions& options) {
   const bool trains_json =
       trains_tokenizer(options) && options.tokenizer == TokenizerKind::tokenizer_json;
   const bool is_of_json = options.tokenizer_kind == SentencePieceModelType::bpe ||

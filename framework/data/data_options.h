@@ -81,7 +81,7 @@ std::string unread_document_key(const DataOptions& options, std::string_view key
 bool trains_tokenizer(const DataOptions& options);
 
 // Returns why a tokenizer of data.tokenizer.model_type cannot be trained, as a message, or "".
-std::string tokenizer_kind_problem(const DataOptions& options);
+std::string validate_tokenizer_type(const DataOptions& options);
 
 // Returns the tokenizer of the options. Characters are collected from data.train, or are the saved
 // ones if these cover it. Throws DataError, including for a tokenizer that the run must train

@@ -74,19 +74,20 @@ bool is_text(std::string_view bytes) {
   return true;
 }
 
-[[noreturn]] void refuse_format(const InputFile& file,
-                                std::string_view found,
-                                std::string_view hint) {
+[[noreturn]] void throw_unsupported_format(const InputFile& file,
+                                           std::string_view found,
+                                           std::string_view hint) {
   throw DataError("{}: expected token ids, found {}; {}", file.path(), found, hint);
 }
 
 void require_ids(const InputFile& file, std::string_view bytes) {
   for (const ForeignFormat& format : foreign_formats)
-    if (bytes.starts_with(format.magic)) refuse_format(file, format.found, format.hint);
-  if (is_gzip(bytes)) refuse_format(file, "a gzip-compressed file", "decompress it with gunzip");
+    if (bytes.starts_with(format.magic)) throw_unsupported_format(file, format.found, format.hint);
+  if (is_gzip(bytes))
+    throw_unsupported_format(file, "a gzip-compressed file", "decompress it with gunzip");
   if (is_safetensors(bytes, file.size()))
-    refuse_format(file, "a safetensors file", "save its tensor of ids with numpy.save");
-  if (is_text(bytes)) refuse_format(file, "text", "set data.format to text");
+    throw_unsupported_format(file, "a safetensors file", "save its tensor of ids with numpy.save");
+  if (is_text(bytes)) throw_unsupported_format(file, "text", "set data.format to text");
 }
 
 std::int64_t little_endian(std::string_view bytes) {
@@ -126,9 +127,9 @@ IdLayout npy_layout(const InputFile& file, std::string_view bytes) {
   const bool is_known = dtype.size() == 5 && dtype.front() == '\'' && dtype.back() == '\'';
   const char order = is_known ? dtype[1] : '?', kind = is_known ? dtype[2] : '?';
   const std::int64_t id_bytes = is_known ? dtype[3] - '0' : 0;
-  const bool is_whole = kind == 'i' || kind == 'u';
+  const bool is_complete = kind == 'i' || kind == 'u';
   const bool has_width = id_bytes == 1 || id_bytes == 2 || id_bytes == 4 || id_bytes == 8;
-  if (!is_whole || !has_width || (order != '<' && id_bytes > 1))
+  if (!is_complete || !has_width || (order != '<' && id_bytes > 1))
     refuse("dtype " + std::string(dtype));
   std::int64_t count = -1;
   const char* const end = shape.data() + shape.size();

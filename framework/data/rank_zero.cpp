@@ -104,8 +104,8 @@ std::future<std::string> start(std::function<std::string(const ProgressCallback&
 
 }  // namespace
 
-bool is_there(const ConfigPath& path, const Communicator& all) {
-  const bool found = all.rank() == 0 && !path.empty() && is_there(path.text());
+bool exists_there(const ConfigPath& path, const Communicator& all) {
+  const bool found = all.rank() == 0 && !path.empty() && exists_there(path.text());
   return all.all_reduce(std::int64_t{found}, Reduction::maximum) == 1;
 }
 

@@ -14,8 +14,8 @@ namespace longspan {
 class SpillBuffer {
  public:
   // The file is created in `folder`.
-  explicit SpillBuffer(std::filesystem::path folder, std::size_t most_held = std::size_t{1} << 20)
-      : folder_(std::move(folder)), most_held_(most_held) {}
+  explicit SpillBuffer(std::filesystem::path folder, std::size_t max_owned = std::size_t{1} << 20)
+      : folder_(std::move(folder)), max_owned_(max_owned) {}
   SpillBuffer(const SpillBuffer&) = delete;
   SpillBuffer& operator=(const SpillBuffer&) = delete;
   ~SpillBuffer();
@@ -30,7 +30,7 @@ class SpillBuffer {
   void spill();
 
   std::filesystem::path folder_;
-  std::size_t most_held_;
+  std::size_t max_owned_;
   std::vector<std::uint64_t> held_;
   std::int64_t spilled_ = 0;
   std::FILE* file_ = nullptr;

@@ -106,13 +106,13 @@ TokenFileWriter::~TokenFileWriter() = default;
 
 void TokenFileWriter::add(const SubwordToken& token) {
   State& state = *state_;
-  if (token.bytes > most_token_bytes)
+  if (token.bytes > max_token_bytes)
     throw DataError(
         "a token covers {} bytes before byte {} of the text, which exceeds {}; use a model that "
         "preserves spaces",
         token.bytes,
         state.byte + token.bytes,
-        most_token_bytes);
+        max_token_bytes);
   state.ids.push_back(static_cast<std::uint32_t>(token.id));
   state.widths.push_back(static_cast<std::uint16_t>(token.bytes));
   state.byte += token.bytes;
@@ -192,7 +192,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, const TokenFileKey& key)
       });
 }
 
-void TokenFile::refuse_id(std::int64_t token, std::int64_t id) const {
+void TokenFile::throw_id_out_of_range(std::int64_t token, std::int64_t id) const {
   throw DataError("{}: is corrupt; delete it: token {} is {}, but the vocabulary has {} ids",
                   file_->path(),
                   token,
@@ -247,7 +247,7 @@ void TokenFile::visit(std::int64_t token,
     const std::int64_t part = std::min(in_block - within, count - done);
     const std::int64_t ids = block_begin(block) + std::int64_t{sizeof(std::int64_t)};
     const auto put = [&](std::int64_t i, std::int64_t id) {
-      if (id >= vocabulary_) refuse_id(token + done + i, id);
+      if (id >= vocabulary_) throw_id_out_of_range(token + done + i, id);
       of_id(done + i, id);
     };
     if (id_bytes_ == 2)

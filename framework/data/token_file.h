@@ -22,7 +22,7 @@ struct CorpusPosition {
 };
 
 // Largest number of text bytes that a token file can record for one token.
-inline constexpr std::int64_t most_token_bytes = 65535;
+inline constexpr std::int64_t max_token_bytes = 65535;
 
 // Identifies the input of a token file.
 struct TokenFileKey {
@@ -93,7 +93,7 @@ class TokenFile {
 
  private:
   std::int64_t block_begin(std::int64_t block) const;
-  [[noreturn]] void refuse_id(std::int64_t token, std::int64_t id) const;
+  [[noreturn]] void throw_id_out_of_range(std::int64_t token, std::int64_t id) const;
   template <typename OfId, typename OfWidth>
   void visit(std::int64_t token, std::int64_t count, OfId&& of_id, OfWidth&& of_width) const;
 

@@ -49,7 +49,8 @@ std::int64_t TokenIdFile::document_begin(std::int64_t document) const {
 
 void TokenIdFile::spot_check(TokenDType bits) const {
   constexpr std::int64_t places = 256;
-  constexpr std::int64_t most = 2048;  // ids per position; a multiple of 4, see require_whole_ids
+  constexpr std::int64_t most =
+      2048;  // ids per position; a multiple of 4, see require_complete_ids
   const std::int64_t step = std::max(most, tokens_ / places / 4 * 4);
   std::array<std::int64_t, most> ids;
   std::array<std::int64_t, 4> nonzero = {};
@@ -59,11 +60,11 @@ void TokenIdFile::spot_check(TokenDType bits) const {
     read(token, here);
     for (std::size_t i = 0; i < here.size(); ++i) nonzero[i % 4] += here[i] != 0 ? 1 : 0;
   }
-  if (!layout_.is_stated && tokens_ >= 4) require_whole_ids(bits, nonzero);
+  if (!layout_.is_stated && tokens_ >= 4) require_complete_ids(bits, nonzero);
 }
 
-void TokenIdFile::require_whole_ids(TokenDType bits,
-                                    const std::array<std::int64_t, 4>& nonzero) const {
+void TokenIdFile::require_complete_ids(TokenDType bits,
+                                       const std::array<std::int64_t, 4>& nonzero) const {
   const bool odd_are_zero = nonzero[1] == 0 && nonzero[3] == 0;
   if (id_bytes() == 2 && odd_are_zero && nonzero[2] == 0 && nonzero[0] > 0)
     throw DataError(

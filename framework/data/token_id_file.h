@@ -40,7 +40,7 @@ class TokenIdFile {
   void spot_check(TokenDType bits) const;
   // Throws DataError where ids appear to be parts of wider ones. nonzero: number of nonzero ids per
   // token index modulo 4.
-  void require_whole_ids(TokenDType bits, const std::array<std::int64_t, 4>& nonzero) const;
+  void require_complete_ids(TokenDType bits, const std::array<std::int64_t, 4>& nonzero) const;
   [[noreturn]] void throw_data_error(std::int64_t token, std::int64_t id) const;
 
   std::shared_ptr<const InputFile> file_;

@@ -26,9 +26,9 @@ class Reader {
  public:
   Reader(const Model& model, const GenerationOptions& options)
       : model_(model),
-        memory_(options.memory.value_or(model.body().longest_memory())),
+        memory_(options.memory.value_or(model.body().max_mem_len())),
         segment_(options.segment) {
-    const std::int64_t longest = model.body().longest_segment();
+    const std::int64_t longest = model.body().max_segment_length();
     if (longest > 0) segment_ = memory_ > 0 ? std::min(segment_, longest) : longest;
     if (memory_ == 0 && model.body().supports_kv_cache()) kept_ = std::make_shared<KVCache>();
   }
@@ -99,13 +99,13 @@ class Reader {
     const bool is_divided = !kept_ && model_.parameters().mesh().context.size() > 1;
     Scores result = model_.scores({.fields = {{"tokens", ids}},
                                    .carried = std::move(remembered_),
-                                   .longest_memory = memory_,
+                                   .max_mem_len = memory_,
                                    .only_last = !is_divided},
                                   ForwardContext{.kv_cache = kept_});
     remembered_ = std::move(result.carried);
     // Logits that differ in the last bit could make ranks sample different tokens.
     return is_divided ? of_last_position(result.scores.value(), time)
-                      : told_by(0, whole(result.scores.value()));
+                      : broadcast_logits(0, whole(result.scores.value()));
   }
 
   std::vector<double> whole(const Tensor& scores) const {
@@ -128,11 +128,11 @@ class Reader {
     const std::int64_t count = scores.shape()[0] * model_.readout().part().total;
     std::vector<double> logits(static_cast<std::size_t>(count));
     if (has_last) logits = whole(last_position(scores));
-    return told_by(owner, std::move(logits));
+    return broadcast_logits(owner, std::move(logits));
   }
 
   // Broadcasts the logits of a context rank exactly; every rank has equally many.
-  std::vector<double> told_by(std::int64_t owner, std::vector<double> logits) const {
+  std::vector<double> broadcast_logits(std::int64_t owner, std::vector<double> logits) const {
     const Communicator& context = model_.parameters().mesh().context;
     if (context.size() == 1) return logits;
     const Tensor shared = Tensor::from(std::span<const double>(logits),

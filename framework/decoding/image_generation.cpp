@@ -58,7 +58,7 @@ class Drawing {
   std::span<std::int64_t> values(PartialImage& image, std::int64_t position) const {
     const auto together = static_cast<std::size_t>(sequence_.channels_per_position());
     return std::span(image.values)
-        .subspan(static_cast<std::size_t>(sequence_.place_of(position)) * together, together);
+        .subspan(static_cast<std::size_t>(sequence_.position_of(position)) * together, together);
   }
 
  private:

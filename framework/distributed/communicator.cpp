@@ -314,18 +314,18 @@ std::vector<std::string> Communicator::all_gather(const std::string& bytes, Plac
   return result;
 }
 
-Communicator Communicator::split(int colour, int key, const std::string& name, Place place) const {
+Communicator Communicator::split(int color, int key, const std::string& name, Place place) const {
   if (size() == 1) return {};
   struct Choice {
-    std::int32_t colour, key, rank;
+    std::int32_t color, key, rank;
   };
-  const Choice mine = {colour, key, rank()};
+  const Choice mine = {color, key, rank()};
   const std::string bytes(reinterpret_cast<const char*>(&mine), sizeof mine);
   std::vector<Choice> same;
   for (const std::string& answer : all_gather(bytes, place)) {
     Choice choice;
     std::memcpy(&choice, answer.data(), sizeof choice);
-    if (choice.colour == colour) same.push_back(choice);
+    if (choice.color == color) same.push_back(choice);
   }
   std::stable_sort(
       same.begin(), same.end(), [](const Choice& a, const Choice& b) { return a.key < b.key; });
@@ -333,7 +333,7 @@ Communicator Communicator::split(int colour, int key, const std::string& name, P
   for (const Choice& choice : same)
     members.push_back(group_->members[static_cast<std::size_t>(choice.rank)]);
   // The parent's ledger hash is equal on all its ranks and differs from other groups'.
-  const std::uint64_t salt = (static_cast<std::uint64_t>(colour) + 1) * 0x9e3779b97f4a7c15u;
+  const std::uint64_t salt = (static_cast<std::uint64_t>(color) + 1) * 0x9e3779b97f4a7c15u;
   const std::uint64_t id = group_->ledger.hash() ^ salt;
   auto group = group_->runtime->make_group(group_, id, name, members);
   return members.size() == 1 ? Communicator() : Communicator(std::move(group));

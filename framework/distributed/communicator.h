@@ -112,7 +112,7 @@ class Communicator {
 
   // Returns the group of ranks with equal color, ordered by key. A group of one is a communicator
   // of size 1.
-  Communicator split(int colour,
+  Communicator split(int color,
                      int key,
                      const std::string& name,
                      Place place = Place::current()) const;

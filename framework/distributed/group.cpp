@@ -14,9 +14,9 @@ namespace {
 std::vector<std::unique_ptr<SharedSegment>> share_memory(const Communicator& parent,
                                                          const std::vector<int>& members,
                                                          const std::vector<int>& parent_members,
-                                                         int own_rank) {
+                                                         int this_rank) {
   std::vector<std::unique_ptr<SharedSegment>> segments(members.size());
-  const auto own = static_cast<std::size_t>(own_rank);
+  const auto own = static_cast<std::size_t>(this_rank);
   segments[own] = SharedSegment::create();
   std::string mine(sizeof(SharedSegment::Address), '\0');
   const SharedSegment::Address none;
@@ -63,12 +63,12 @@ Communicator::Group::Group(std::shared_ptr<Runtime> owner,
                            std::uint64_t identity,
                            std::string title,
                            std::vector<int> ranks,
-                           int own_rank)
+                           int this_rank)
     : runtime(std::move(owner)),
       id(identity),
       name(std::move(title)),
       members(std::move(ranks)),
-      rank(own_rank),
+      rank(this_rank),
       ledger(identity) {
   runtime->enrol(this);
 }
@@ -99,7 +99,7 @@ SpanInfo words_of(const Communicator::Group& group,
           .name = name_of(operation.signature.kind).data(),
           .place = operation.place,
           .axis = group.name,
-          .bytes = operation.bytes_given(),
+          .bytes = operation.external_bytes(),
           .number = operation.sequence};
 }
 

@@ -31,17 +31,17 @@ void* open_library() {
 
 struct Library {
   std::string unavailable_reason;
-  bool keeps_order = false;
+  bool preserves_order = false;
   decltype(&ncclGetVersion) version = nullptr;
   decltype(&ncclGetErrorString) error_text = nullptr;
   decltype(&ncclGetLastError) last_error = nullptr;
   decltype(&ncclGetUniqueId) make_id = nullptr;
   decltype(&ncclCommInitRankConfig) make = nullptr;
   decltype(&ncclCommGetAsyncError) state = nullptr;
-  decltype(&ncclCommFinalize) finalise = nullptr;
+  decltype(&ncclCommFinalize) finalize = nullptr;
   decltype(&ncclCommDestroy) destroy = nullptr;
   decltype(&ncclCommAbort) abort = nullptr;
-  decltype(&ncclGroupStart) begin_group = nullptr;
+  decltype(&ncclGroupStart) start_group = nullptr;
   decltype(&ncclGroupEnd) end_group = nullptr;
   decltype(&ncclSend) send = nullptr;
   decltype(&ncclRecv) receive = nullptr;
@@ -60,7 +60,7 @@ struct Library {
     if (unavailable_reason.empty() && (version(&found) != ncclSuccess || found < oldest))
       unavailable_reason = fmt::format("NCCL {} or newer required, found {}", oldest, found);
     const char* const asked_for = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
-    keeps_order =
+    preserves_order =
         found >= oldest_in_order && asked_for != nullptr && std::strcmp(asked_for, "1") == 0;
   }
 
@@ -77,10 +77,10 @@ struct Library {
     find(make_id, "ncclGetUniqueId");
     find(make, "ncclCommInitRankConfig");
     find(state, "ncclCommGetAsyncError");
-    find(finalise, "ncclCommFinalize");
+    find(finalize, "ncclCommFinalize");
     find(destroy, "ncclCommDestroy");
     find(abort, "ncclCommAbort");
-    find(begin_group, "ncclGroupStart");
+    find(start_group, "ncclGroupStart");
     find(end_group, "ncclGroupEnd");
     find(send, "ncclSend");
     find(receive, "ncclRecv");
@@ -172,8 +172,8 @@ NcclStatus state(NcclComm& link) {
   return link.answer(result == ncclSuccess ? found : result);
 }
 
-NcclStatus finalise(NcclComm& link) {
-  return link.answer(link.library.finalise(link.communicator));
+NcclStatus finalize(NcclComm& link) {
+  return link.answer(link.library.finalize(link.communicator));
 }
 
 void destroy(NcclComm* link) noexcept {
@@ -197,9 +197,9 @@ void abort(NcclComm* link, int gpu) noexcept try {
   // Without a thread the communicator cannot be aborted.
 }
 
-bool keeps_order(const NcclComm& link) { return link.library.keeps_order; }
+bool preserves_order(const NcclComm& link) { return link.library.preserves_order; }
 
-NcclStatus begin_group(NcclComm& link) { return link.answer(link.library.begin_group()); }
+NcclStatus start_group(NcclComm& link) { return link.answer(link.library.start_group()); }
 NcclStatus end_group(NcclComm& link) { return link.answer(link.library.end_group()); }
 
 NcclStatus send(

@@ -33,7 +33,7 @@ NcclStatus make(NcclComm*& link, const Id& id, int rank, int ranks);
 // Returns the status of the last call and of all work queued so far.
 NcclStatus state(NcclComm& link);
 // Waits for the other ranks to do the same; after completion `destroy` returns immediately.
-NcclStatus finalise(NcclComm& link);
+NcclStatus finalize(NcclComm& link);
 void destroy(NcclComm* link) noexcept;
 // Aborts queued work in any state and returns immediately, without the other ranks. It may unblock
 // a call by another thread on the link, so the link stays until the process ends.
@@ -42,11 +42,11 @@ void abort(NcclComm* link, int gpu) noexcept;
 // Returns whether the GPU runs work queued through several links in call order. Otherwise each
 // operation must wait for the previous one. Two operations that GPUs run in different orders may
 // deadlock.
-bool keeps_order(const NcclComm& link);
+bool preserves_order(const NcclComm& link);
 
 // Queued on a stream. `count`: elements sent to or received from each rank. Calls between
-// `begin_group` and `end_group` start together at `end_group`.
-NcclStatus begin_group(NcclComm&);
+// `start_group` and `end_group` start together at `end_group`.
+NcclStatus start_group(NcclComm&);
 NcclStatus end_group(NcclComm&);
 NcclStatus send(NcclComm&, const void* from, std::size_t count, DType, int to, CUstream_st*);
 NcclStatus receive(NcclComm&, void* to, std::size_t count, DType, int from, CUstream_st*);

@@ -125,7 +125,7 @@ bool NcclTransport::queue_next(nccl::NcclComm& link) {
   Flow& next = flows_[queued_++];
   gpu::select(device_.state().gpu());
   next.begin->make_stream_wait(stream_);
-  if (turns_->last && !nccl::keeps_order(link)) {
+  if (turns_->last && !nccl::preserves_order(link)) {
     next.before = turns_->last;
     next.before->make_stream_wait(stream_);
   }
@@ -165,7 +165,7 @@ nccl::NcclStatus NcclTransport::queue_parts(nccl::NcclComm& link,
   const auto note = [&](const nccl::NcclStatus& answer) {
     if (failed.error.empty()) failed.error = answer.error;
   };
-  note(nccl::begin_group(link));
+  note(nccl::start_group(link));
   if (operation.signature.kind == CollectiveKind::exchange) {
     note(nccl::send(link, operation.send, count, dtype, operation.to, stream_));
     note(nccl::receive(link, operation.receive, count, dtype, operation.from, stream_));
@@ -198,9 +198,9 @@ bool NcclTransport::finish() {
   if (link_ == nullptr) return true;
   progress_locked();
   if (!error_.empty() || calling_ || !flows_.empty()) return !error_.empty();
-  if (!finalising_) {
-    finalising_ = true;
-    return !accept(nccl::finalise(*link_));
+  if (!finalizing_) {
+    finalizing_ = true;
+    return !accept(nccl::finalize(*link_));
   }
   if (accept(nccl::state(*link_)) && calling_) return false;
   if (error_.empty()) nccl::destroy(link_.exchange(nullptr));

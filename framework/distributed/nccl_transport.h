@@ -13,7 +13,7 @@
 namespace longspan {
 
 // Global order of operations: all groups' operations are queued, and run by the GPU, in the order
-// they were started (nccl::keeps_order).
+// they were started (nccl::preserves_order).
 struct LaunchOrder {
   std::uint64_t given = 0;
   std::uint64_t taken = 0;
@@ -93,7 +93,7 @@ class NcclTransport : public Transport {
   mutable std::timed_mutex mutex_;  // guards the members below except error_, which only the host
                                     // thread reads
   bool calling_ = false;            // NCCL has not completed the last call
-  bool finalising_ = false;         // the link is being finalized
+  bool finalizing_ = false;         // the link is being finalized
   std::deque<Flow> flows_;
   std::size_t queued_ = 0;  // number of queued flows, including the current NCCL call
   std::string error_;

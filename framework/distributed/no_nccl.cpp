@@ -14,11 +14,11 @@ NcclStatus refusal() { return {.error = unavailable_reason()}; }
 NcclStatus make_id(Id&) { return refusal(); }
 NcclStatus make(NcclComm*&, const Id&, int, int) { return refusal(); }
 NcclStatus state(NcclComm&) { return refusal(); }
-NcclStatus finalise(NcclComm&) { return refusal(); }
+NcclStatus finalize(NcclComm&) { return refusal(); }
 void destroy(NcclComm*) noexcept {}
 void abort(NcclComm*, int) noexcept {}
-bool keeps_order(const NcclComm&) { return true; }
-NcclStatus begin_group(NcclComm&) { return refusal(); }
+bool preserves_order(const NcclComm&) { return true; }
+NcclStatus start_group(NcclComm&) { return refusal(); }
 NcclStatus end_group(NcclComm&) { return refusal(); }
 NcclStatus send(NcclComm&, const void*, std::size_t, DType, int, CUstream_st*) { return refusal(); }
 NcclStatus receive(NcclComm&, void*, std::size_t, DType, int, CUstream_st*) { return refusal(); }

@@ -3,8 +3,8 @@
 namespace longspan {
 
 ProcessMesh::ProcessMesh(const Communicator& all, const MeshShape& axes)
-    : ProcessMesh(all, axes, all.rank(), [&](const char* name, int, int colour, int place) {
-        return all.split(colour, place, name);
+    : ProcessMesh(all, axes, all.rank(), [&](const char* name, int, int color, int place) {
+        return all.split(color, place, name);
       }) {}
 
 ProcessMesh::ProcessMesh(const Communicator& all, const MeshShape& axes, int rank, const Join& join)

@@ -45,7 +45,7 @@ struct ProcessMesh {
   ProcessMesh(const Communicator& all, const MeshShape& axes);
 
   // Creates an axis group: this rank has index `place` among the `size` ranks of equal color.
-  using Join = std::function<Communicator(const char* name, int size, int colour, int place)>;
+  using Join = std::function<Communicator(const char* name, int size, int color, int place)>;
   // The mesh of rank `rank`, with groups created by `join`.
   ProcessMesh(const Communicator& all, const MeshShape& axes, int rank, const Join& join);
 

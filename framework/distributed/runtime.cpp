@@ -66,7 +66,7 @@ struct Runtime::Waiting {
 
 Runtime::Runtime(const SessionOptions& options) : options_(options), limit_(options.time_limit) {
   if (!started_with_others()) return;
-  begin_mpi();
+  init_mpi();
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
@@ -83,7 +83,7 @@ Runtime::Runtime(const SessionOptions& options) : options_(options), limit_(opti
       control, [this](std::uint64_t group) { return describe(group); });
 }
 
-void Runtime::begin_mpi() {
+void Runtime::init_mpi() {
   int ready = 0;
   MPI_Initialized(&ready);
   require(!ready || options_.joins_running_mpi,
@@ -119,7 +119,7 @@ RankReport Runtime::describe(std::uint64_t group) const {
                                  waiting_->group.name,
                                  to_string(waiting_->group.record_of(waiting_->operation)));
   else
-    report.waiting = gave_up_;
+    report.waiting = abandoned_;
   return report;
 }
 
@@ -222,7 +222,7 @@ void Runtime::fail_collective(Group& suspect, const Wait& wait, bool certain) {
   const ControlChannel::Reports reports = control_->ask_all(suspect.id, reply_timeout(), differs);
   if (!certain && !differs(reports)) return;
   suspect.failure = diagnose(suspect, wait, reports);
-  gave_up_ = describe(suspect.id).waiting;
+  abandoned_ = describe(suspect.id).waiting;
   wait.group.failure = suspect.failure;
   // Pending GPU collectives never complete, and freeing GPU memory waits for them.
   for (Group* group : groups_)

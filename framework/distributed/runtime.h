@@ -35,7 +35,7 @@ struct Communicator::Group {
         std::uint64_t identity,
         std::string title,
         std::vector<int> ranks,
-        int own_rank);
+        int this_rank);
   ~Group();
 
   int size() const { return static_cast<int>(members.size()); }
@@ -115,7 +115,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   struct Waiting;
 
   // Starts MPI, or joins the running one.
-  void begin_mpi();
+  void init_mpi();
 
   // The collective that this rank waits for.
   struct Awaited {
@@ -164,7 +164,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::unique_ptr<ControlChannel> control_;
   std::vector<Group*> groups_;
   const Waiting* waiting_ = nullptr;  // the innermost wait
-  std::string gave_up_;  // the wait that ended in a failure, for later questions of other ranks
+  std::string abandoned_;  // the wait that ended in a failure, for later questions of other ranks
   std::optional<bool> claimed_;
 };
 

@@ -289,7 +289,7 @@ void SharedMemoryTransport::collect(const Chunk& chunk, std::uint64_t number) co
   const std::size_t bytes = static_cast<std::size_t>(chunk.count) * element;
   const std::size_t part = static_cast<std::size_t>(operation.part) * element;
   std::byte* const target = operation.receive + begin;
-  const auto own_part = static_cast<std::size_t>(rank_) * part;
+  const auto local_part = static_cast<std::size_t>(rank_) * part;
   const std::size_t own_in_slot = static_cast<std::size_t>(rank_) *
                                   static_cast<std::size_t>(chunk.active->chunk_elements) * element;
   switch (operation.signature.kind) {
@@ -314,7 +314,7 @@ void SharedMemoryTransport::collect(const Chunk& chunk, std::uint64_t number) co
       return reduce(chunk,
                     number,
                     own_in_slot,
-                    operation.send + own_part + begin,
+                    operation.send + local_part + begin,
                     target,
                     nullptr,
                     chunk.count);
@@ -324,7 +324,7 @@ void SharedMemoryTransport::collect(const Chunk& chunk, std::uint64_t number) co
         std::byte* to = target + static_cast<std::size_t>(rank) * part;
         const bool gather = operation.signature.kind == CollectiveKind::all_gather;
         if (rank == rank_)
-          copy_bytes(to, operation.send + begin + (gather ? 0 : own_part), bytes);
+          copy_bytes(to, operation.send + begin + (gather ? 0 : local_part), bytes);
         else
           copy_bytes(to, published_by(rank, number) + (gather ? 0 : own_in_slot), bytes);
       }

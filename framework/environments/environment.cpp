@@ -35,7 +35,7 @@ std::string names_of(const std::vector<Named>& all) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-const EnvironmentKind& kind_named(const std::string& name, const std::string& place) {
+const EnvironmentKind& parse_kind(const std::string& name, const std::string& place) {
   const auto kinds = environment_kinds();
   const auto found = std::ranges::find(kinds, name, &EnvironmentKind::name);
   if (found == kinds.end())
@@ -78,7 +78,7 @@ Environment parse_environment(std::string_view text, const std::string& place) {
   if (words.empty())
     throw DataError("{}: expected the name of an environment and its parameters, found nothing",
                     place);
-  const EnvironmentKind& kind = kind_named(words.front(), place);
+  const EnvironmentKind& kind = parse_kind(words.front(), place);
   EnvironmentNumbers numbers;
   for (std::size_t i = 1; i < words.size(); i += 2) {
     const auto known = std::ranges::find(kind.numbers, words[i], &EnvironmentNumber::name);
@@ -104,7 +104,7 @@ Environment parse_environment(std::string_view text, const std::string& place) {
   return kind.make(numbers);
 }
 
-std::vector<std::int64_t> neighbours_of(std::int64_t cell, std::int64_t side) {
+std::vector<std::int64_t> neighbors_of(std::int64_t cell, std::int64_t side) {
   std::vector<std::int64_t> result;
   const std::int64_t row = cell / side, column = cell % side;
   if (row > 0) result.push_back(cell - side);

@@ -104,7 +104,7 @@ inline std::int64_t drawn(const Random& random, std::int64_t place, std::int64_t
 }
 
 // Grid of side x side cells, numbered row by row, each with a letter.
-std::vector<std::int64_t> neighbours_of(std::int64_t cell, std::int64_t side);
-inline constexpr std::int64_t most_lettered_side = 5;
+std::vector<std::int64_t> neighbors_of(std::int64_t cell, std::int64_t side);
+inline constexpr std::int64_t max_lettered_side = 5;
 
 }  // namespace longspan

@@ -74,9 +74,9 @@ class Maze {
       const Move move = towards(now[InMaze::goal], now[InMaze::cell], side_);
       return {.asked = move, .taken = move};
     }
-    const std::vector<std::int64_t> beside = neighbours_of(now[InMaze::cell], side_);
-    const std::int64_t to = beside[static_cast<std::size_t>(
-        drawn(random.child("turns"), now[InMaze::step], std::ssize(beside)))];
+    const std::vector<std::int64_t> adjacent = neighbors_of(now[InMaze::cell], side_);
+    const std::int64_t to = adjacent[static_cast<std::size_t>(
+        drawn(random.child("turns"), now[InMaze::step], std::ssize(adjacent)))];
     return {.taken = towards(to, now[InMaze::cell], side_)};
   }
 
@@ -118,7 +118,7 @@ EnvironmentKind memory_maze() {
               "letter, which gives reward 1; then the walk restarts elsewhere, and the expert "
               "action is each move towards the goal, along the row first. The task is to remember "
               "the goal",
-          .numbers = {{"side", "cells along a side of the square", 4, 2, most_lettered_side},
+          .numbers = {{"side", "cells along a side of the square", 4, 2, max_lettered_side},
                       {"steps", "steps of an episode", 80, 2, 1 << 20}},
           .make = [](const EnvironmentNumbers& numbers) {
             return maze_of(numbers.at("side"), numbers.at("steps"));

@@ -29,9 +29,9 @@ class Pad {
     WorldState now(InPad::sequence, 0);
     now.push_back(drawn(of_keys, 0, side_ * side_));
     for (std::size_t i = 1; i < length_; ++i) {
-      const std::vector<std::int64_t> beside = neighbours_of(now.back(), side_);
+      const std::vector<std::int64_t> adjacent = neighbors_of(now.back(), side_);
       const auto at = static_cast<std::int64_t>(i);
-      now.push_back(beside[static_cast<std::size_t>(drawn(of_keys, at, std::ssize(beside)))]);
+      now.push_back(adjacent[static_cast<std::size_t>(drawn(of_keys, at, std::ssize(adjacent)))]);
     }
     return now;
   }
@@ -93,7 +93,7 @@ class Finder {
     if (place_ == 0)
       for (std::int64_t any = 0; any < side_ * side_; ++any) keys.push_back(any);
     else
-      keys = neighbours_of(known_[place_ - 1], side_);
+      keys = neighbors_of(known_[place_ - 1], side_);
     std::erase_if(keys,
                   [&](std::int64_t any) { return std::ranges::count(tried_[place_], any) > 0; });
     return keys[static_cast<std::size_t>(drawn(random_, at_step, std::ssize(keys)))];
@@ -139,7 +139,7 @@ EnvironmentKind numpad() {
               "1 and is seen as an upper-case letter, a wrong one restarts the sequence and is "
               "seen as a lower-case letter; the expert action is each key found before. The task "
               "is to press the whole sequence twice",
-          .numbers = {{"side", "keys along a side of the pad", 3, 2, most_lettered_side},
+          .numbers = {{"side", "keys along a side of the pad", 3, 2, max_lettered_side},
                       {"sequence", "keys of the sequence", 4, 1, 64},
                       {"steps", "presses of an episode", 60, 2, 1 << 20}},
           .make = [](const EnvironmentNumbers& numbers) {

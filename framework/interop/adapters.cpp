@@ -32,7 +32,7 @@ Tensor JoinedAdapter::down(const Checkpoint& checkpoint) const {
   Tensor whole = Tensor::empty({rank, in}, dtype, Device::cpu(), MemoryTag::workspace);
   std::int64_t row = 0;
   for (const std::string& layer : layers) {
-    const Tensor part = read_whole(checkpoint, layer + adapter_down);
+    const Tensor part = read_full(checkpoint, layer + adapter_down);
     whole.slice(row, row + part.shape()[0]).copy_from(part);
     row += part.shape()[0];
   }
@@ -45,7 +45,7 @@ Tensor JoinedAdapter::up(const Checkpoint& checkpoint) const {
   const auto element = static_cast<std::int64_t>(size_of(dtype));
   std::int64_t column = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const Tensor part = read_whole(checkpoint, layers[i] + adapter_up);
+    const Tensor part = read_full(checkpoint, layers[i] + adapter_up);
     const std::int64_t width = part.shape()[1];
     for (std::int64_t row = 0; row < part.shape()[0]; ++row)
       std::copy_n(part.bytes() + row * width * element,

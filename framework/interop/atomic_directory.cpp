@@ -18,7 +18,7 @@ namespace {
 constexpr const char* temporary = ".tmp-";
 constexpr const char* locked = ".lock-";
 
-fs::path beside(const fs::path& path, const char* use, const std::string& id) {
+fs::path sibling(const fs::path& path, const char* use, const std::string& id) {
   fs::path result = path;
   result += use + id;
   return result;
@@ -34,9 +34,9 @@ void remove_abandoned(const fs::path& path) {
     if (const std::string name = entry->path().filename().string(); name.starts_with(begin))
       left.push_back(name.substr(begin.size()));
   for (const std::string& id : left) {
-    std::optional<LockFile> lock = LockFile::take_abandoned(beside(path, locked, id));
+    std::optional<LockFile> lock = LockFile::acquire_abandoned(sibling(path, locked, id));
     if (!lock) continue;
-    fs::remove_all(beside(path, temporary, id), error);
+    fs::remove_all(sibling(path, temporary, id), error);
     lock->remove();
   }
 }
@@ -46,8 +46,8 @@ void remove_abandoned(const fs::path& path) {
 AtomicDirectory::AtomicDirectory(const fs::path& path, const std::string& asked_by) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path, error);
-  const bool is_there = fs::exists(status);
-  if (is_there && (!fs::is_directory(status) || !fs::is_empty(path, error) || error))
+  const bool exists_there = fs::exists(status);
+  if (exists_there && (!fs::is_directory(status) || !fs::is_empty(path, error) || error))
     throw ConfigurationError(
         "{}: {} already exists; name a new or empty directory", asked_by, path.string());
   // Drops a trailing "/", so that the path has a file name and a parent.
@@ -57,27 +57,27 @@ AtomicDirectory::AtomicDirectory(const fs::path& path, const std::string& asked_
   std::string id = unique_id();
   if (!error) {
     remove_abandoned(path_);
-    while (!lock_.held()) lock_ = LockFile::create(beside(path_, locked, id = unique_id()));
+    while (!lock_.held()) lock_ = LockFile::create(sibling(path_, locked, id = unique_id()));
   }
-  const fs::path made = beside(path_, temporary, id);
+  const fs::path made = sibling(path_, temporary, id);
   if (!error) fs::create_directory(made, error);
   if (error) {
     lock_.remove();
     throw Failure("{}: {} cannot be created: {}", asked_by, made.string(), error.message());
   }
-  beside_ = made;
+  temporary_path_ = made;
 }
 
 AtomicDirectory::~AtomicDirectory() {
   std::error_code unused;
-  if (!finished_) fs::remove_all(beside_, unused);
+  if (!finished_) fs::remove_all(temporary_path_, unused);
   lock_.remove();
 }
 
 void AtomicDirectory::finish() {
-  sync_directory(beside_);
+  sync_directory(temporary_path_);
   std::error_code error;
-  fs::rename(beside_, path_, error);
+  fs::rename(temporary_path_, path_, error);
   if (error) throw Failure("{}: cannot be renamed into place: {}", path_.string(), error.message());
   finished_ = true;
   sync_directory(path_.parent_path());

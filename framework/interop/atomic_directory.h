@@ -20,13 +20,13 @@ class AtomicDirectory {
   ~AtomicDirectory();
 
   // Path to write into, until `finish`.
-  const std::filesystem::path& inside() const { return beside_; }
+  const std::filesystem::path& inside() const { return temporary_path_; }
   // Renames the directory to `path`. Its content must be synced. Throws Failure.
   void finish();
 
  private:
   std::filesystem::path path_;
-  std::filesystem::path beside_;
+  std::filesystem::path temporary_path_;
   LockFile lock_;  // PATH.lock-ID, held while PATH.tmp-ID is written
   bool finished_ = false;
 };

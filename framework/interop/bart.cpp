@@ -13,7 +13,7 @@ constexpr std::int64_t most = std::int64_t{1} << 24;
 constexpr std::int64_t first_position = 2;
 
 // Rejects settings of versions before 4 that change the model's function.
-void refuse_other_functions(const ModelConfig& config) {
+void check_functions(const ModelConfig& config) {
   config.require_encoder_and_decoder();
   config.require_flag("tie_word_embeddings", true, "source, target and output share one embedding");
   config.require_flag("normalize_embedding", true, "embeddings are normalized");
@@ -27,10 +27,10 @@ void refuse_other_functions(const ModelConfig& config) {
 }
 
 // Returns a number that must be equal in encoder and decoder.
-std::int64_t alike(const ModelConfig& config, const std::string& name, std::int64_t least_below) {
+std::int64_t equal(const ModelConfig& config, const std::string& name, std::int64_t min_below) {
   const std::string encoder = "encoder_" + name, decoder = "decoder_" + name;
-  const std::int64_t count = config.integer(encoder, 1, least_below);
-  if (const std::int64_t other = config.integer(decoder, 1, least_below); other != count)
+  const std::int64_t count = config.integer(encoder, 1, min_below);
+  if (const std::int64_t other = config.integer(decoder, 1, min_below); other != count)
     config.throw_data_error(
         decoder,
         fmt::format("expected {}, as in \"{}\", found {} (encoder and decoder differ only in their "
@@ -77,14 +77,14 @@ void read_ids(const ModelConfig& config, std::int64_t vocabulary, ImportedConfig
 
 ImportedConfig read(const ModelConfig& config) {
   config.pass_over_common();
-  refuse_other_functions(config);
+  check_functions(config);
   // Settings of classification heads, and redundant keys.
   config.ignore_keys({"classifier_dropout", "classif_dropout", "num_hidden_layers"});
   // Written by distillation.
   config.ignore_keys(
       {"save_step", "replacing_rate", "student_encoder_layers", "student_decoder_layers"});
   const std::int64_t width = config.integer("d_model", 1, most);
-  const std::int64_t heads = alike(config, "attention_heads", 1 << 16);
+  const std::int64_t heads = equal(config, "attention_heads", 1 << 16);
   if (width % heads != 0)
     config.throw_data_error(
         "encoder_attention_heads",
@@ -99,7 +99,7 @@ ImportedConfig read(const ModelConfig& config) {
       {"model.vocab_size", fmt::format("{}", vocabulary)},
       {"model.hidden_size", fmt::format("{}", width)},
       {"model.num_attention_heads", fmt::format("{}", heads)},
-      {"model.intermediate_size", fmt::format("{}", alike(config, "ffn_dim", 1 << 28))},
+      {"model.intermediate_size", fmt::format("{}", equal(config, "ffn_dim", 1 << 28))},
       {"model.activation",
        config.has("activation_function") ? from_hf_activation(config, "activation_function")
                                          : "gelu"},

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::int64_t most = std::int64_t{1} << 24;
 
-void refuse_other_functions(const ModelConfig& config) {
+void check_functions(const ModelConfig& config) {
   config.require_flag(
       "scale_attn_weights", true, "scores are divided by the square root of the head dimension");
   config.require_flag(
@@ -18,7 +18,7 @@ void refuse_other_functions(const ModelConfig& config) {
 }
 
 ImportedConfig read(const ModelConfig& config) {
-  refuse_other_functions(config);
+  check_functions(config);
   // Older versions wrote "n_ctx", "n_special" and "predict_special_tokens", which are never read.
   // The "summary" keys configure another head. Computing scores in a wider dtype changes only
   // rounding.

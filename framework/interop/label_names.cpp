@@ -14,7 +14,7 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t most_labels = 1 << 20;
+constexpr std::int64_t max_labels = 1 << 20;
 
 }  // namespace
 
@@ -29,7 +29,7 @@ void read_label_names(const ModelConfig& config, ImportedConfig& meaning) {
   std::int64_t count = 0;
   // Version 3 of `transformers` calls the key "_num_labels".
   for (const char* const key : {"_num_labels", "num_labels"})
-    if (config.has(key)) count = config.integer(key, 0, most_labels);
+    if (config.has(key)) count = config.integer(key, 0, max_labels);
   if (config.has("id2label")) {
     const ModelConfig labels = config.section("id2label");
     for (std::string id = "0"; labels.has(id); id = fmt::format("{}", names.size()))
@@ -110,7 +110,7 @@ std::vector<std::string> original_label_names(std::vector<std::string> names,
     for (std::string& name : names)
       if (const auto found = by_name.find(name); found != by_name.end()) name = found->second;
   } catch (const nlohmann::json::exception& error) {
-    throw DataError("{}: {}: {}", place, given_names_scalar, truncated(error.what(), 200));
+    throw DataError("{}: {}: {}", place, label_names_scalar, truncated(error.what(), 200));
   }
   return names;
 }

@@ -28,7 +28,7 @@ struct DistinctNames {
 DistinctNames distinct_names(const std::vector<std::string>& names);
 
 // Checkpoint scalar with DistinctNames::given as JSON, if not empty.
-inline constexpr const char* given_names_scalar = "import/label_names";
+inline constexpr const char* label_names_scalar = "import/label_names";
 
 // Returns the original names. `given`: value of the scalar, or "". Throws DataError, prefixed with
 // `place`, for invalid JSON.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t most = std::int64_t{1} << 24;
 // Segment length for models with a longer context.
-constexpr std::int64_t longest_first_segment = 2048;
+constexpr std::int64_t max_first_segment_length = 2048;
 
 // Attention projections with biases.
 enum class AttentionBias : std::uint8_t {
@@ -74,7 +74,7 @@ void read_heads(const LlamaKind& kind,
                 ModelSettings& settings) {
   const std::int64_t heads = config.integer("num_attention_heads", 1, 1 << 16);
   // Null means as many as query heads.
-  const bool unsaid = kind.key_heads != 0 && !config.is_there("num_key_value_heads");
+  const bool unsaid = kind.key_heads != 0 && !config.exists_there("num_key_value_heads");
   std::int64_t key_heads = unsaid ? kind.key_heads : heads;
   if (config.has("num_key_value_heads"))
     key_heads = config.integer("num_key_value_heads", 1, 1 << 16);
@@ -120,7 +120,7 @@ ImportedConfig read(const LlamaKind& kind, const ModelConfig& config) {
   const std::int64_t width = config.integer("hidden_size", 1, most);
   const std::int64_t layers = config.integer("num_hidden_layers", 1, 1 << 16);
   const std::int64_t positions = config.integer("max_position_embeddings", 2, max_positions);
-  const std::int64_t segment = std::min(positions, longest_first_segment);
+  const std::int64_t segment = std::min(positions, max_first_segment_length);
   ImportedConfig meaning;
   ModelSettings& settings = meaning.settings;
   settings = {

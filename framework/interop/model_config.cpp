@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t most_bytes = std::int64_t{1} << 20;
+constexpr std::int64_t max_bytes = std::int64_t{1} << 20;
 constexpr std::array<const char*, 7> special_token_keys = {"bos_token_id",
                                                            "eos_token_id",
                                                            "pad_token_id",
@@ -26,8 +26,8 @@ constexpr std::array<const char*, 7> special_token_keys = {"bos_token_id",
 Json parse(const std::string& text, const std::string& place) {
   std::vector<std::set<std::string>> keys;
   const auto judge = [&](int depth, Json::parse_event_t event, Json& value) {
-    if (depth > most_json_depth)
-      throw DataError("{}: values are nested more than {} deep", place, most_json_depth);
+    if (depth > max_json_depth)
+      throw DataError("{}: values are nested more than {} deep", place, max_json_depth);
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
     if (event == Json::parse_event_t::object_end) keys.pop_back();
     if (event == Json::parse_event_t::key &&
@@ -52,7 +52,7 @@ std::string found_text(const Json& value) {
 }  // namespace
 
 ModelConfig::ModelConfig(const std::filesystem::path& path) : path_(path) {
-  object_ = parse(InputFile(path.string()).text(most_bytes), place());
+  object_ = parse(InputFile(path.string()).text(max_bytes), place());
   if (!object_.is_object())
     throw DataError("{}: expected an object, found {}", place(), found_text(object_));
 }
@@ -78,7 +78,7 @@ void ModelConfig::throw_data_error(const std::string& key, const std::string& wh
   throw DataError("{}: \"{}{}\": {}", place(), inside_, key, what);
 }
 
-bool ModelConfig::is_there(const std::string& key) const {
+bool ModelConfig::exists_there(const std::string& key) const {
   value(key);
   return object_.contains(key);
 }
@@ -179,7 +179,7 @@ nlohmann::ordered_json ModelConfig::special_tokens() const {
   nlohmann::ordered_json tokens = nlohmann::ordered_json::object();
   const auto is_id = [](const Json& id) { return id.is_number_integer(); };
   for (const char* const key : special_token_keys) {
-    if (!is_there(key)) continue;
+    if (!exists_there(key)) continue;
     const Json& found = value(key);
     const bool are_ids = found.is_array() && std::ranges::all_of(found, is_id);
     if (!found.is_null() && !is_id(found) && !are_ids)
@@ -342,8 +342,8 @@ void ModelConfig::require_encoder_and_decoder() const {
 
 void ModelConfig::finish() const {
   for (const auto& [key, value] : object_.items()) {
-    const bool says_nothing = value.is_null() || (value.is_object() && value.empty());
-    if (!asked_.contains(key) && !says_nothing)
+    const bool is_empty_value = value.is_null() || (value.is_object() && value.empty());
+    if (!asked_.contains(key) && !is_empty_value)
       throw DataError(
           "{}: unknown key {}, which may change what the model computes; remove it from the file "
           "if it has no effect",

@@ -12,7 +12,7 @@
 
 namespace longspan {
 
-inline constexpr int most_json_depth = 16;
+inline constexpr int max_json_depth = 16;
 // Upper bound of the number of positions in a config.json.
 inline constexpr std::int64_t max_positions = std::int64_t{1} << 32;
 
@@ -41,7 +41,7 @@ class ModelConfig {
   std::string place() const { return path_.string(); }
   bool has(const std::string& key) const;
   // Returns true for null too.
-  bool is_there(const std::string& key) const;
+  bool exists_there(const std::string& key) const;
   std::string text(const std::string& key) const;
   std::int64_t integer(const std::string& key, std::int64_t least, std::int64_t most) const;
   double number(const std::string& key, double otherwise, const NumberRange& range = {}) const;

@@ -136,7 +136,7 @@ ModelSettings read_scaling(const ModelConfig& rope, std::int64_t positions) {
   return settings;
 }
 
-nlohmann::ordered_json scaling_there(const ModelValues& values) {
+nlohmann::ordered_json hf_rope_scaling(const ModelValues& values) {
   const std::string& kind = values.text("model.rope.scaling.type");
   const auto found = std::ranges::find(scalings, kind, &Scaling::here);
   // The comparison of both models detects a scaling that `transformers` lacks.
@@ -169,13 +169,13 @@ void read_rope(const ModelConfig& config, std::int64_t positions, ModelSettings&
   if (newer && scaled)
     config.throw_data_error("rope_scaling", "cannot be combined with \"rope_parameters\"");
   const double base = config.number("rope_theta", 10000, from_1);
-  const auto say_base = [&](double found) {
+  const auto parse_rope_theta = [&](double found) {
     settings.emplace_back("model.rope.theta", fmt::format("{}", found));
   };
   settings.emplace_back("model.position_embedding_type", "rope");
-  if (!newer && !scaled) return say_base(base);
+  if (!newer && !scaled) return parse_rope_theta(base);
   const ModelConfig rope = config.section(newer ? "rope_parameters" : "rope_scaling");
-  say_base(rope.number("rope_theta", base, from_1));
+  parse_rope_theta(rope.number("rope_theta", base, from_1));
   std::ranges::move(read_scaling(rope, positions), std::back_inserter(settings));
   pass_over_other_kinds(rope);
   rope.finish();
@@ -189,7 +189,7 @@ void write_rope(const ModelValues& values, nlohmann::ordered_json& config) {
               : std::max(values.integer_or("model.max_position_embeddings", 1),
                          values.integer("data.seq_length"));
   config["rope_theta"] = values.number_or("model.rope.theta", 10000);
-  config["rope_scaling"] = scaling_there(values);
+  config["rope_scaling"] = hf_rope_scaling(values);
 }
 
 }  // namespace longspan

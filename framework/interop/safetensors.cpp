@@ -32,9 +32,9 @@ std::int64_t header_length(const InputFile& file) {
         place,
         length,
         left);
-  if (length > static_cast<std::uint64_t>(most_header_bytes))
+  if (length > static_cast<std::uint64_t>(max_header_bytes))
     throw DataError(
-        "{}: expected a header of at most {} bytes, found {}", place, most_header_bytes, length);
+        "{}: expected a header of at most {} bytes, found {}", place, max_header_bytes, length);
   return static_cast<std::int64_t>(length);
 }
 

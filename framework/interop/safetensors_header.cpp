@@ -11,8 +11,8 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t most_offset = std::int64_t{1} << 60;
-constexpr std::int64_t most_bits = std::int64_t{1} << 62;
+constexpr std::int64_t max_offset = std::int64_t{1} << 60;
+constexpr std::int64_t max_bits = std::int64_t{1} << 62;
 constexpr std::size_t max_dimensions = 64;
 constexpr std::string_view metadata_key = "__metadata__";
 
@@ -51,7 +51,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   bool number_integer(std::int64_t value) override { return scalar(fmt::format("{}", value)); }
   bool number_unsigned(std::uint64_t value) override {
     if (depth_ != 2 || list_ == nullptr) return scalar(fmt::format("{}", value));
-    if (value > static_cast<std::uint64_t>(most_offset))
+    if (value > static_cast<std::uint64_t>(max_offset))
       wrong(fmt::format("\"{}\": expected at most 2^60, found {}", field_, value));
     if (list_->size() == max_dimensions)
       wrong(fmt::format("\"{}\": expected at most {} numbers", field_, max_dimensions));
@@ -73,7 +73,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
   }
   bool end_object() override {
     if (--depth_ == 1) {
-      if (!in_metadata_) judge_entry();
+      if (!in_metadata_) check_entry();
       in_metadata_ = false;
       name_.clear();
     }
@@ -126,8 +126,8 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
       in_metadata_ = had_metadata_ = true;
       return;
     }
-    if (tensors_.size() == most_stored_tensors)
-      throw DataError("{}: header: expected at most {} tensors", place_, most_stored_tensors);
+    if (tensors_.size() == max_stored_tensors)
+      throw DataError("{}: header: expected at most {} tensors", place_, max_stored_tensors);
     const auto [place, is_new] = tensors_.try_emplace(std::move(name));
     if (!is_new) wrong("duplicate entry");
     entry_ = &place->second;
@@ -143,7 +143,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
     fields_ |= bit;
     field_ = name;
   }
-  void judge_entry() {
+  void check_entry() {
     if (fields_ != 7) wrong("missing \"dtype\", \"shape\" or \"data_offsets\"");
     if (offsets_.size() != 2)
       wrong(fmt::format("\"data_offsets\": expected 2 numbers, found {}", offsets_.size()));
@@ -151,7 +151,7 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
     entry_->end = offsets_[1];
     std::int64_t bits = bits_of_stored(entry_->dtype);
     for (const std::int64_t extent : entry_->shape) {
-      if (extent > 0 && bits > most_bits / extent) wrong("shape overflows");
+      if (extent > 0 && bits > max_bits / extent) wrong("shape overflows");
       bits *= extent;
     }
     if (entry_->begin > entry_->end || bits % 8 != 0 || bits / 8 != entry_->end - entry_->begin)
@@ -178,7 +178,9 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
 };
 
 // Checks that the tensors are contiguous and cover the data.
-void judge_places(const StoredTensors& tensors, std::int64_t data_bytes, const std::string& place) {
+void check_positions(const StoredTensors& tensors,
+                     std::int64_t data_bytes,
+                     const std::string& place) {
   std::vector<const StoredTensors::value_type*> in_order;
   in_order.reserve(tensors.size());
   for (const auto& tensor : tensors) in_order.push_back(&tensor);
@@ -236,7 +238,7 @@ StoredTensors read_header(std::string_view json,
   HeaderEvents events(place);
   nlohmann::json::sax_parse(json.begin(), json.end(), &events);
   StoredTensors tensors = std::move(events).take();
-  judge_places(tensors, data_bytes, place);
+  check_positions(tensors, data_bytes, place);
   return tensors;
 }
 

@@ -19,8 +19,8 @@
 namespace longspan {
 
 // Longer headers are rejected; this suffices for several hundred thousand tensors.
-inline constexpr std::int64_t most_header_bytes = std::int64_t{16} << 20;
-inline constexpr std::size_t most_stored_tensors = std::size_t{1} << 18;
+inline constexpr std::int64_t max_header_bytes = std::int64_t{16} << 20;
+inline constexpr std::size_t max_stored_tensors = std::size_t{1} << 18;
 
 struct StoredTensor {
   std::string dtype;  // in the format's notation: "F32", "BF16", ...

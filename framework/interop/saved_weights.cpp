@@ -34,7 +34,7 @@ std::optional<std::string> adapted_layer(const Checkpoint& checkpoint, const std
   return checkpoint.has(layer + adapter_down) ? std::optional(layer) : std::nullopt;
 }
 
-Tensor read_whole(const Checkpoint& checkpoint, const std::string& name) {
+Tensor read_full(const Checkpoint& checkpoint, const std::string& name) {
   const Shape& shape = checkpoint.shape_of(name);
   StateTensor wanted;
   wanted.name = name;
@@ -47,11 +47,11 @@ Tensor read_whole(const Checkpoint& checkpoint, const std::string& name) {
 }
 
 Tensor read_merged(const Checkpoint& checkpoint, const std::string& weight, double factor) {
-  const Tensor merged = read_whole(checkpoint, weight);
+  const Tensor merged = read_full(checkpoint, weight);
   const auto layer = adapted_layer(checkpoint, weight);
   if (!layer) return merged;
-  const Tensor up = read_whole(checkpoint, *layer + adapter_up);
-  const Tensor down = read_whole(checkpoint, *layer + adapter_down);
+  const Tensor up = read_full(checkpoint, *layer + adapter_up);
+  const Tensor down = read_full(checkpoint, *layer + adapter_down);
   on(merged.device(), [&](auto backend) {
     scale(backend, factor, up, up);
     matmul(backend, {.a = up, .b = down, .c = merged, .accumulate = true});

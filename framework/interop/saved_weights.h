@@ -25,7 +25,7 @@ bool is_of_adapter(std::string_view weight);
 std::optional<std::string> adapted_layer(const Checkpoint& checkpoint, const std::string& weight);
 
 // Reads a full tensor of a checkpoint to the host, in its saved dtype.
-Tensor read_whole(const Checkpoint& checkpoint, const std::string& name);
+Tensor read_full(const Checkpoint& checkpoint, const std::string& name);
 
 // Reads a full weight; with an adapter, W + factor B A, summed in the saved dtype.
 Tensor read_merged(const Checkpoint& checkpoint, const std::string& weight, double factor);

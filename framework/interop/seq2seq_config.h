@@ -26,12 +26,12 @@ inline std::int64_t encoder_layers_of(const ModelValues& values) {
 
 // Adds a remark about unsupported generation settings.
 inline void note_generation_settings(const ModelConfig& config, ImportedConfig& meaning) {
-  const std::vector<std::string> wishes = unsupported_generation_settings(config);
-  if (wishes.empty()) return;
+  const std::vector<std::string> requests = unsupported_generation_settings(config);
+  if (requests.empty()) return;
   meaning.remarks.push_back(
       fmt::format("{}: ignored; longspan generate and evaluate use --beam, --length-penalty and "
                   "--max-extra-length",
-                  fmt::join(wishes, ", ")));
+                  fmt::join(requests, ", ")));
 }
 
 }  // namespace longspan

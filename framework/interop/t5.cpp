@@ -20,9 +20,9 @@ constexpr const char* embeddings[] = {
 // "relu", or "gated-gelu", which uses the tanh approximation.
 void read_feed_forward(const ModelConfig& config, ModelSettings& settings) {
   constexpr const char* key = "feed_forward_proj";
-  const std::string said = config.has(key) ? config.text(key) : "relu";
-  const bool is_gated = said.starts_with(gated_beginning);
-  std::string name = is_gated ? said.substr(std::string(gated_beginning).size()) : said;
+  const std::string reported = config.has(key) ? config.text(key) : "relu";
+  const bool is_gated = reported.starts_with(gated_beginning);
+  std::string name = is_gated ? reported.substr(std::string(gated_beginning).size()) : reported;
   if (is_gated && name == "gelu") name = "gelu_new";
   const std::string activation = from_hf_activation(config, key, name);
   // Derived values, also saved.
@@ -116,7 +116,7 @@ ImportedConfig read(const ModelConfig& config) {
   return meaning;
 }
 
-std::string feed_forward_there(const ModelValues& values) {
+std::string hf_feed_forward(const ModelValues& values) {
   const std::string activation = to_hf_activation(values.text("model.activation"));
   if (!is_gated_activation(values.text("model.activation"))) return activation;
   return gated_beginning + (activation == "gelu_new" ? "gelu" : activation);
@@ -145,7 +145,7 @@ nlohmann::ordered_json write(const ModelValues& values) {
       {"dropout_rate", values.number_or("model.dropout", 0)},
       {"layer_norm_epsilon", values.number_or("model.norm.eps", 0)},
       {"initializer_factor", 1.0},
-      {"feed_forward_proj", feed_forward_there(values)},
+      {"feed_forward_proj", hf_feed_forward(values)},
       {"n_positions", values.integer_or("data.max_length", 512)},
       {"tie_word_embeddings", is_tied}};
   // Version 4 has no such key.

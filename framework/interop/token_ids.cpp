@@ -15,20 +15,20 @@ constexpr std::array<const char*, 6> keys = {"bos_token_id",
                                              "decoder_start_token_id",
                                              "forced_bos_token_id",
                                              "forced_eos_token_id"};
-constexpr std::array<const char*, 14> wishes = {"do_sample",
-                                                "num_beams",
-                                                "num_beam_groups",
-                                                "length_penalty",
-                                                "min_length",
-                                                "max_length",
-                                                "min_new_tokens",
-                                                "max_new_tokens",
-                                                "no_repeat_ngram_size",
-                                                "encoder_no_repeat_ngram_size",
-                                                "repetition_penalty",
-                                                "bad_words_ids",
-                                                "suppress_tokens",
-                                                "begin_suppress_tokens"};
+constexpr std::array<const char*, 14> requests = {"do_sample",
+                                                  "num_beams",
+                                                  "num_beam_groups",
+                                                  "length_penalty",
+                                                  "min_length",
+                                                  "max_length",
+                                                  "min_new_tokens",
+                                                  "max_new_tokens",
+                                                  "no_repeat_ngram_size",
+                                                  "encoder_no_repeat_ngram_size",
+                                                  "repetition_penalty",
+                                                  "bad_words_ids",
+                                                  "suppress_tokens",
+                                                  "begin_suppress_tokens"};
 
 std::optional<ModelConfig> generation_config(const ModelConfig& config) {
   const auto path = std::filesystem::path(config.place()).parent_path() / generation_config_name;
@@ -45,12 +45,13 @@ TokenIds read_token_ids(const ModelConfig& config,
   const std::optional<ModelConfig> generation = generation_config(config);
   TokenIds ids;
   for (const char* const key : keys) {
-    const ModelConfig& said = generation && generation->has(key) ? *generation : config;
-    if (said.is_list(key)) said.throw_data_error(key, "expected one id, found a list");
-    const bool is_said = config.is_there(key) || (generation && generation->is_there(key));
-    if (said.has(key))
-      ids[key] = said.integer(key, 0, vocabulary - 1);
-    else if (const auto usual = otherwise.find(key); !is_said && usual != otherwise.end())
+    const ModelConfig& reported = generation && generation->has(key) ? *generation : config;
+    if (reported.is_list(key)) reported.throw_data_error(key, "expected one id, found a list");
+    const bool is_configured =
+        config.exists_there(key) || (generation && generation->exists_there(key));
+    if (reported.has(key))
+      ids[key] = reported.integer(key, 0, vocabulary - 1);
+    else if (const auto usual = otherwise.find(key); !is_configured && usual != otherwise.end())
       ids.insert(*usual);
   }
   const auto forced = ids.find("forced_eos_token_id");
@@ -66,7 +67,7 @@ TokenIds read_token_ids(const ModelConfig& config,
 std::vector<std::string> unsupported_generation_settings(const ModelConfig& config) {
   const std::optional<ModelConfig> generation = generation_config(config);
   std::vector<std::string> found;
-  for (const char* const key : wishes)
+  for (const char* const key : requests)
     if (config.has(key) || (generation && generation->has(key))) found.emplace_back(key);
   return found;
 }

@@ -22,7 +22,7 @@ std::vector<std::int64_t> extents_of(const Shape& shape) {
   return {extents.begin(), extents.end()};
 }
 
-std::vector<Shape> shapes_here(const Checkpoint& checkpoint, const TensorPair& pair) {
+std::vector<Shape> longspan_shapes(const Checkpoint& checkpoint, const TensorPair& pair) {
   std::vector<Shape> shapes;
   for (const std::string& name : pair.longspan_names) shapes.push_back(checkpoint.shape_of(name));
   return shapes;
@@ -48,9 +48,9 @@ ImportedWeights::ImportedWeights(const WeightsFolder& folder,
     }
     sources_.push_back(std::move(source));
   }
-  judge_all(weights);
+  check_all(weights);
   std::erase_if(sources_, [this](const Source& source) {
-    if (!source.pair.optional || folder_.find(name_there(source.pair.hf_name)) != nullptr)
+    if (!source.pair.optional || folder_.find(hf_name_of(source.pair.hf_name)) != nullptr)
       return false;
     missing_.insert(
         missing_.end(), source.pair.longspan_names.begin(), source.pair.longspan_names.end());
@@ -60,7 +60,7 @@ ImportedWeights::ImportedWeights(const WeightsFolder& folder,
   check_unexpected_tensors(values);
 }
 
-std::string ImportedWeights::name_there(const std::string& name) const {
+std::string ImportedWeights::hf_name_of(const std::string& name) const {
   if (const auto found = stand_ins_.find(name); found != stand_ins_.end()) return found->second;
   const bool is_bare = !has_prefix_ && name.starts_with(architecture_.prefix);
   const std::string now = is_bare ? name.substr(architecture_.prefix.size()) : name;
@@ -76,14 +76,14 @@ bool ImportedWeights::is_left_out(const std::string& name) const {
 void ImportedWeights::find_stand_ins(const ModelValues& values) {
   if (!architecture_.copies) return;
   for (const auto& [name, of] : architecture_.copies(values)) {
-    const std::string copy = name_there(name);
-    if (folder_.find(name_there(of)) == nullptr && folder_.find(copy) != nullptr)
+    const std::string copy = hf_name_of(name);
+    if (folder_.find(hf_name_of(of)) == nullptr && folder_.find(copy) != nullptr)
       stand_ins_.emplace(of, copy);
   }
 }
 
 // Checks that each weight has one source, except the output head of a bare backbone.
-void ImportedWeights::judge_all(const std::vector<StateTensor>& weights) {
+void ImportedWeights::check_all(const std::vector<StateTensor>& weights) {
   std::set<std::string> known;
   for (const Source& source : sources_)
     for (const std::string& name : source.pair.longspan_names)
@@ -98,7 +98,7 @@ void ImportedWeights::judge_all(const std::vector<StateTensor>& weights) {
 }
 
 void ImportedWeights::check_compatible(const Source& source) {
-  const std::string name = name_there(source.pair.hf_name);
+  const std::string name = hf_name_of(source.pair.hf_name);
   const std::string place = folder_.path().string();
   const StoredTensor* stored = folder_.find(name);
   const std::vector<std::int64_t> wanted = extents_of(hf_shape(source.pair, source.longspan_names));
@@ -125,19 +125,19 @@ void ImportedWeights::check_compatible(const Source& source) {
 
 void ImportedWeights::check_unexpected_tensors(const ModelValues& values) {
   std::set<std::string> known;
-  for (const Source& source : sources_) known.insert(name_there(source.pair.hf_name));
+  for (const Source& source : sources_) known.insert(hf_name_of(source.pair.hf_name));
   if (architecture_.copies)
     for (const auto& [name, of] : architecture_.copies(values)) {
-      const std::string copy = name_there(name);
+      const std::string copy = hf_name_of(name);
       if (!stand_ins_.contains(of) && is_left_out(copy)) continue;
       known.insert(copy);
-      const std::string stored = name_there(of);
-      if (copy != stored && folder_.find(copy) != nullptr) judge_copy(copy, stored);
+      const std::string stored = hf_name_of(of);
+      if (copy != stored && folder_.find(copy) != nullptr) check_copy(copy, stored);
     }
   if (architecture_.zeros)
     for (const auto& [name, shape] : architecture_.zeros(values)) {
-      known.insert(name_there(name));
-      judge_zeros(name_there(name), shape);
+      known.insert(hf_name_of(name));
+      check_zeros(hf_name_of(name), shape);
     }
   for (const std::string& name : folder_.names()) {
     const std::size_t begin =
@@ -155,14 +155,14 @@ void ImportedWeights::check_unexpected_tensors(const ModelValues& values) {
   }
 }
 
-void ImportedWeights::judge_copy(const std::string& copy, const std::string& of) const {
+void ImportedWeights::check_copy(const std::string& copy, const std::string& of) const {
   const StoredTensor& stored = *folder_.find(copy);
-  const bool is_alike = stored.shape == folder_.find(of)->shape && dtype_of_stored(stored.dtype);
+  const bool is_equal = stored.shape == folder_.find(of)->shape && dtype_of_stored(stored.dtype);
   const auto is_same = [&] {
     const Tensor a = folder_.read(copy), b = folder_.read(of);
     return std::memcmp(a.bytes(), b.bytes(), a.byte_size()) == 0;
   };
-  if (!is_alike || !is_same())
+  if (!is_equal || !is_same())
     throw DataError("{}: tensor {} differs from {}, to which {} ties it",
                     folder_.path().string(),
                     quote(copy),
@@ -170,7 +170,7 @@ void ImportedWeights::judge_copy(const std::string& copy, const std::string& of)
                     model_config_name);
 }
 
-void ImportedWeights::judge_zeros(const std::string& name,
+void ImportedWeights::check_zeros(const std::string& name,
                                   const std::vector<std::int64_t>& shape) const {
   const StoredTensor* const stored = folder_.find(name);
   if (stored == nullptr) return;
@@ -193,7 +193,7 @@ Tensor ImportedWeights::make(std::size_t source, std::size_t index) const {
   if (last_ != source) {
     read_ = Tensor();
     try {
-      read_ = folder_.read(name_there(pair.hf_name));
+      read_ = folder_.read(hf_name_of(pair.hf_name));
     } catch (const DataError& error) {
       problem_ = error.what();
       throw;
@@ -225,7 +225,7 @@ void export_weights(const Checkpoint& checkpoint,
                     const ModelValues& values,
                     const std::filesystem::path& folder,
                     DType dtype,
-                    std::int64_t most_file_bytes) {
+                    std::int64_t max_file_bytes) {
   std::vector<TensorPair> pairs = architecture.tensors(values);
   std::erase_if(pairs, [&](const TensorPair& pair) {
     return pair.optional && !checkpoint.has(pair.longspan_names.front());
@@ -239,7 +239,8 @@ void export_weights(const Checkpoint& checkpoint,
   SafetensorsWriter::Tensors tensors;
   for (const TensorPair& pair : pairs) {
     known.insert(pair.longspan_names.begin(), pair.longspan_names.end());
-    tensors.emplace_back(pair.hf_name, extents_of(hf_shape(pair, shapes_here(checkpoint, pair))));
+    tensors.emplace_back(pair.hf_name,
+                         extents_of(hf_shape(pair, longspan_shapes(checkpoint, pair))));
   }
   SafetensorsWriter::Tensors zeros;
   if (architecture.zeros) zeros = architecture.zeros(values);
@@ -250,10 +251,10 @@ void export_weights(const Checkpoint& checkpoint,
                                checkpoint.path().string(),
                                architecture.name,
                                weight.name);
-  WeightsFolderWriter writer(folder, std::move(tensors), dtype, most_file_bytes);
+  WeightsFolderWriter writer(folder, std::move(tensors), dtype, max_file_bytes);
   const double factor = adapter_factor(values);
   for (const TensorPair& pair : pairs) {
-    const std::vector<Shape> here = shapes_here(checkpoint, pair);
+    const std::vector<Shape> here = longspan_shapes(checkpoint, pair);
     const DType saved = checkpoint.dtype_of(pair.longspan_names.front());
     const Tensor there =
         Tensor::empty(hf_shape(pair, here), saved, Device::cpu(), MemoryTag::workspace);

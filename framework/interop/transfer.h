@@ -46,14 +46,14 @@ class ImportedWeights {
     TensorPair pair;
     std::vector<Shape> longspan_names;
   };
-  std::string name_there(const std::string& name) const;
+  std::string hf_name_of(const std::string& name) const;
   bool is_left_out(const std::string& name) const;
-  void judge_all(const std::vector<StateTensor>& weights);
+  void check_all(const std::vector<StateTensor>& weights);
   void check_compatible(const Source& source);
   void find_stand_ins(const ModelValues& values);
   void check_unexpected_tensors(const ModelValues& values);
-  void judge_copy(const std::string& copy, const std::string& of) const;
-  void judge_zeros(const std::string& name, const std::vector<std::int64_t>& shape) const;
+  void check_copy(const std::string& copy, const std::string& of) const;
+  void check_zeros(const std::string& name, const std::vector<std::int64_t>& shape) const;
   Tensor make(std::size_t source, std::size_t index) const;
 
   const WeightsFolder& folder_;
@@ -79,6 +79,6 @@ void export_weights(const Checkpoint& checkpoint,
                     const ModelValues& values,
                     const std::filesystem::path& folder,
                     DType dtype,
-                    std::int64_t most_file_bytes);
+                    std::int64_t max_file_bytes);
 
 }  // namespace longspan

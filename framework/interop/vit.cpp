@@ -49,7 +49,7 @@ std::vector<double> read_each(const ModelConfig& config,
 
 // Images must have the model's size and are not preprocessed. Resizing settings therefore have no
 // effect.
-void refuse_other_pixels(const ModelConfig& pixels) {
+void check_preprocessor(const ModelConfig& pixels) {
   constexpr const char* as_they_are = "images are read unchanged";
   for (const char* const key : {"do_center_crop", "do_pad", "do_flip_channel_order"})
     pixels.require_flag(key, false, as_they_are);
@@ -84,13 +84,13 @@ void read_pixels(const ModelConfig& config, std::int64_t channels, ImportedConfi
   std::error_code unused;
   if (std::filesystem::exists(path, unused)) {
     const ModelConfig pixels(path);
-    refuse_other_pixels(pixels);
-    const bool normalised = pixels.flag("do_normalize", true);
+    check_preprocessor(pixels);
+    const bool normalized = pixels.flag("do_normalize", true);
     const double factor = pixels.flag("do_rescale", true)
                               ? 255 * pixels.number("rescale_factor", 1.0 / 255, above_0)
                               : 255;
-    mean = normalised ? read_each(pixels, "image_mean", channels) : std::vector<double>{0};
-    deviation = normalised ? read_each(pixels, "image_std", channels) : std::vector<double>{1};
+    mean = normalized ? read_each(pixels, "image_mean", channels) : std::vector<double>{0};
+    deviation = normalized ? read_each(pixels, "image_std", channels) : std::vector<double>{1};
     for (double& each : mean) each /= factor;
     for (double& each : deviation) {
       if (each <= 0) pixels.throw_data_error("image_std", "expected numbers above 0");

@@ -22,7 +22,7 @@ std::string other_weights(const fs::path& folder) {
                            "tf_model.h5",
                            "flax_model.msgpack",
                            "consolidated.00.pth"})
-    if (is_there(folder / name))
+    if (exists_there(folder / name))
       return fmt::format(", found {}; save the model as safetensors", name);
   return "";
 }
@@ -59,8 +59,8 @@ class IndexEvents : public nlohmann::json_sax<nlohmann::json> {
                       place_,
                       quote(name_),
                       quote(text));
-    if (files_.size() == most_stored_tensors)
-      throw DataError("{}: expected at most {} tensors", place_, most_stored_tensors);
+    if (files_.size() == max_stored_tensors)
+      throw DataError("{}: expected at most {} tensors", place_, max_stored_tensors);
     if (!files_.try_emplace(name_, std::move(text)).second)
       throw DataError("{}: duplicate tensor {}", place_, quote(name_));
     return true;
@@ -76,7 +76,7 @@ class IndexEvents : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool start_object(std::size_t) override {
-    if (++depth_ > most_json_depth || (in_map_ && depth_ > 2))
+    if (++depth_ > max_json_depth || (in_map_ && depth_ > 2))
       throw DataError("{}: objects are nested too deep", place_);
     return true;
   }
@@ -111,7 +111,7 @@ class IndexEvents : public nlohmann::json_sax<nlohmann::json> {
 };
 
 std::map<std::string, std::string> read_index(const fs::path& path) {
-  const std::string text = InputFile(path.string()).text(most_header_bytes);
+  const std::string text = InputFile(path.string()).text(max_header_bytes);
   const std::string place = path.string();
   IndexEvents events(place);
   nlohmann::json::sax_parse(text, &events);
@@ -121,8 +121,8 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
 }  // namespace
 
 WeightsFolder::WeightsFolder(const fs::path& folder) : folder_(folder) {
-  const bool is_single = is_there(folder / single_file_name);
-  const bool is_sharded = is_there(folder / index_name);
+  const bool is_single = exists_there(folder / single_file_name);
+  const bool is_sharded = exists_there(folder / index_name);
   if (is_single && is_sharded)
     throw DataError("{}: expected {} or {}, found both; delete one",
                     folder.string(),
@@ -155,14 +155,14 @@ void WeightsFolder::open_shards() {
   }
   for (const SafetensorsFile& file : files_)
     for (const auto& [name, tensor] : file.tensors()) {
-      const auto said = index.find(name);
-      if (said == index.end() || said->second != file.path().filename())
-        throw DataError(
-            "{}: tensor {} is in {}, but {}",
-            place,
-            quote(name),
-            file.path().filename().string(),
-            said == index.end() ? "the index does not list it" : "the index names " + said->second);
+      const auto reported = index.find(name);
+      if (reported == index.end() || reported->second != file.path().filename())
+        throw DataError("{}: tensor {} is in {}, but {}",
+                        place,
+                        quote(name),
+                        file.path().filename().string(),
+                        reported == index.end() ? "the index does not list it"
+                                                : "the index names " + reported->second);
     }
 }
 
@@ -187,13 +187,13 @@ Tensor WeightsFolder::read(const std::string& name) const {
 WeightsFolderWriter::WeightsFolderWriter(fs::path folder,
                                          SafetensorsWriter::Tensors tensors,
                                          DType dtype,
-                                         std::int64_t most_file_bytes)
+                                         std::int64_t max_file_bytes)
     : folder_(std::move(folder)), dtype_(dtype) {
   std::int64_t bytes = 0;
   for (auto& tensor : tensors) {
     auto of_tensor = static_cast<std::int64_t>(size_of(dtype));
     for (const std::int64_t extent : tensor.second) of_tensor *= extent;
-    if (shards_.empty() || (bytes > 0 && of_tensor > most_file_bytes - bytes)) {
+    if (shards_.empty() || (bytes > 0 && of_tensor > max_file_bytes - bytes)) {
       shards_.emplace_back();
       bytes = 0;
     }

@@ -39,14 +39,14 @@ class WeightsFolder {
   std::map<std::string, std::size_t, std::less<>> file_of_;  // of a tensor
 };
 
-// Writes tensors into shards of at most `most_file_bytes` bytes of elements (a single tensor may
+// Writes tensors into shards of at most `max_file_bytes` bytes of elements (a single tensor may
 // exceed it), and an index if there are several.
 class WeightsFolderWriter {
  public:
   WeightsFolderWriter(std::filesystem::path folder,
                       SafetensorsWriter::Tensors tensors,
                       DType dtype,
-                      std::int64_t most_file_bytes);
+                      std::int64_t max_file_bytes);
   // Writes the next tensor in the order of `tensors`.
   void write(const std::string& name, const Tensor& tensor);
   void finish();

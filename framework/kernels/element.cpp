@@ -2,7 +2,7 @@
 
 namespace longspan {
 
-void require_alike(const char* kernel, const Tensor& a, const Tensor& b) {
+void require_same_shape(const char* kernel, const Tensor& a, const Tensor& b) {
   require(a.elements() == b.elements() && a.dtype() == b.dtype(),
           "{}: expected equal numbers of elements and dtypes, found {} {} and {} {}",
           kernel,

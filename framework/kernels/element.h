@@ -29,7 +29,7 @@ template <typename X, typename Y>
 using Wider = decltype(Accumulator<X>{} + Accumulator<Y>{});
 
 // Throws Failure unless both tensors have the same number of elements and the same dtype.
-void require_alike(const char* kernel, const Tensor& a, const Tensor& b);
+void require_same_shape(const char* kernel, const Tensor& a, const Tensor& b);
 void require_as_many(const char* kernel, const Tensor& x, const Tensor& y);
 
 // Calls f(TypeTag<X>, TypeTag<Y>) with the element types of both tensors.

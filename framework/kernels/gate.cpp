@@ -7,12 +7,12 @@ namespace {
 
 template <typename Tensors>
 void check_read(const char* kernel, const Tensors& gate) {
-  require_alike(kernel, gate.x, gate.logits);
+  require_same_shape(kernel, gate.x, gate.logits);
   require(gate.change.defined() == has_change(gate.function),
           "{}: change is {}",
           kernel,
           gate.change.defined() ? "not supported by this function" : "missing");
-  if (gate.change.defined()) require_alike(kernel, gate.x, gate.change);
+  if (gate.change.defined()) require_same_shape(kernel, gate.x, gate.change);
   require(gate.bias.defined() == has_bias(gate.function),
           "{}: bias is {}",
           kernel,
@@ -32,18 +32,18 @@ void check_read(const char* kernel, const Tensors& gate) {
 
 void check(const Gating& gate) {
   check_read("gate", gate);
-  require_alike("gate", gate.x, gate.y);
+  require_same_shape("gate", gate.x, gate.y);
 }
 
 void check(const GatingGradient& gate) {
   constexpr const char* kernel = "gate_backward";
   check_read(kernel, gate);
   for (const Tensor& gradient : {gate.dy, gate.dx, gate.dlogits})
-    require_alike(kernel, gate.x, gradient);
+    require_same_shape(kernel, gate.x, gradient);
   require(gate.dchange.defined() == has_change(gate.function),
           "{}: change requires its gradient",
           kernel);
-  if (gate.dchange.defined()) require_alike(kernel, gate.x, gate.dchange);
+  if (gate.dchange.defined()) require_same_shape(kernel, gate.x, gate.dchange);
 }
 
 }  // namespace longspan

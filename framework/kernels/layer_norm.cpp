@@ -70,7 +70,7 @@ void check(const LayerNormGradient& norm) {
 void check(const Tensor& base, const Dropout& change, const LayerNorm& norm) {
   check(change);
   check(norm);
-  require_alike("layer_norm_of_sum", base, norm.x);
+  require_same_shape("layer_norm_of_sum", base, norm.x);
   require(
       change.y.bytes() == norm.x.bytes() && change.x.shape().width() == norm.x.shape().width(),
       "layer_norm_of_sum: expected dropout of shape {} to write the input of the norm, found {}",

@@ -11,7 +11,7 @@
 
 namespace longspan::logistics {
 
-inline constexpr double least_log_scale = -7;
+inline constexpr double min_log_scale = -7;
 
 template <typename A>
 LONGSPAN_HOST_DEVICE A softplus(A x) {
@@ -26,7 +26,7 @@ LONGSPAN_HOST_DEVICE A sigmoid(A x) {
 
 // Intensity in [-1, 1] that a value represents.
 template <typename A>
-LONGSPAN_HOST_DEVICE A place_of(std::int64_t value) {
+LONGSPAN_HOST_DEVICE A position_of(std::int64_t value) {
   return static_cast<A>(2 * value) / A{255} - A{1};
 }
 
@@ -41,7 +41,7 @@ struct Bin {
 template <typename A>
 LONGSPAN_HOST_DEVICE Bin<A> bin_of(std::int64_t value, A mean, A log_scale) {
   const A inverse = std::exp(-log_scale);
-  const A centered = place_of<A>(value) - mean;
+  const A centered = position_of<A>(value) - mean;
   const A upper = inverse * (centered + A{1} / A{255});
   const A lower = inverse * (centered - A{1} / A{255});
   // ln s(upper) and ln (1 - s(lower)). Each is absent at its end of the range.
@@ -113,7 +113,7 @@ class Pixel {
       for (std::int64_t channel = 0; channel < channels_; ++channel) {
         const Bin<A> bin = bin_of_channel(channel, k);
         const A by_mean = -dloss * share * bin.by_mean;
-        const bool is_held = at(place(channel, 1, k)) < A{least_log_scale};
+        const bool is_held = at(place(channel, 1, k)) < A{min_log_scale};
         put(to[place(channel, 0, k)], by_mean);
         put(to[place(channel, 1, k)], is_held ? A{0} : -dloss * share * bin.by_log_scale);
         if (channel == 1) by_coefficient[0] = by_mean * seen(0);
@@ -153,14 +153,16 @@ class Pixel {
   LONGSPAN_HOST_DEVICE A coefficient(std::int64_t slot, std::int64_t k) const {
     return std::tanh(at(place(slot, 2, k)));
   }
-  LONGSPAN_HOST_DEVICE A seen(std::int64_t channel) const { return place_of<A>(values_[channel]); }
+  LONGSPAN_HOST_DEVICE A seen(std::int64_t channel) const {
+    return position_of<A>(values_[channel]);
+  }
   LONGSPAN_HOST_DEVICE Bin<A> bin_of_channel(std::int64_t channel, std::int64_t k) const {
     A mean = at(place(channel, 0, k));
     if (channel == 1) mean += coefficient(0, k) * seen(0);
     if (channel == 2) mean += coefficient(1, k) * seen(0) + coefficient(2, k) * seen(1);
     const A log_scale = at(place(channel, 1, k));
     return bin_of(
-        values_[channel], mean, log_scale < A{least_log_scale} ? A{least_log_scale} : log_scale);
+        values_[channel], mean, log_scale < A{min_log_scale} ? A{min_log_scale} : log_scale);
   }
   LONGSPAN_HOST_DEVICE A log_probability(std::int64_t k) const {
     A sum = 0;

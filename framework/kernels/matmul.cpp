@@ -47,7 +47,7 @@ void require_dtypes(const Matmul& matmul, const MatmulExtents& extents) {
             described(matmul.bias, false));
   require(!matmul.accumulate || (!matmul.bias.defined() && matmul.activation == Activation::none),
           "matmul: accumulate does not support bias or activation");
-  if (matmul.before.defined()) require_alike("matmul", matmul.before, matmul.c);
+  if (matmul.before.defined()) require_same_shape("matmul", matmul.before, matmul.c);
   require(!matmul.accumulate || !matmul.before.defined(),
           "matmul: accumulate does not support before");
   require(!matmul.derivative || (matmul.before.defined() && !matmul.bias.defined()),

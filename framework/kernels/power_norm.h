@@ -73,7 +73,7 @@ void power_mean(Cuda, const Tensor& sums, const Tensor& count, const Tensor& mea
 //   slope = slope (1 - (1 - decay) g) + (1 - decay) products / count
 //   square = decay square + (1 - decay) squares / count
 // g is the mean square of the normalized rows: squares / count over the previous `square`. For rows
-// `divided_by_own` squares, it is squares / count over itself. Nothing changes if count is 0.
+// `divided_by_local` squares, it is squares / count over itself. Nothing changes if count is 0.
 struct PowerStatisticsUpdate {
   Tensor square;
   Tensor slope;
@@ -82,7 +82,7 @@ struct PowerStatisticsUpdate {
   Tensor count;
   double decay = 0.9;
   double epsilon = 1e-5;
-  bool divided_by_own = false;
+  bool divided_by_local = false;
 };
 void update_power_statistics(Cpu, const PowerStatisticsUpdate&);
 void update_power_statistics(Cuda, const PowerStatisticsUpdate&);

@@ -10,8 +10,8 @@ namespace longspan {
 
 // Pairing of the features of a head. Weights trained with one layout do not work with the other.
 enum class RotaryLayout : std::uint8_t {
-  halves,     // j and j + n / 2 of the n rotated features (GPT-NeoX, Llama)
-  neighbours  // 2j and 2j + 1 (RoFormer, GPT-J)
+  halves,    // j and j + n / 2 of the n rotated features (GPT-NeoX, Llama)
+  neighbors  // 2j and 2j + 1 (RoFormer, GPT-J)
 };
 
 // Row t of out: factor cos(a) of all pairs, then factor sin(a), with a = (first + t) frequency.

@@ -11,7 +11,7 @@ void soft_cap(Cpu, double cap, const Tensor& x, const Tensor& y);
 void soft_cap(Cuda, double cap, const Tensor& x, const Tensor& y);
 
 // dx = dy (1 - tanh(x / cap)^2). Overwrites dx, which may alias dy.
-void hold_below_backward(Cpu, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx);
-void hold_below_backward(Cuda, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx);
+void softcap_backward(Cpu, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx);
+void softcap_backward(Cuda, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx);
 
 }  // namespace longspan

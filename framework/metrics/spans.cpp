@@ -26,7 +26,7 @@ bool is_bare(const std::string& tag) { return tag.size() == 1 && is_place(tag[0]
 bool is_outside(const std::string& tag) { return tag == "O"; }
 
 // Returns the prefix or suffix letters of a scheme's tags.
-std::string places_of(const std::vector<std::string>& tags, SpanScheme scheme) {
+std::string positions_of(const std::vector<std::string>& tags, SpanScheme scheme) {
   std::string places;
   for (const std::string& tag : tags)
     if (scheme == SpanScheme::suffix ? has_suffix(tag) : has_prefix(tag) || is_bare(tag))
@@ -50,7 +50,7 @@ std::optional<SpanScheme> affix_of(const std::vector<std::string>& tags) {
   return std::nullopt;
 }
 
-bool begins_span(char before, char place, bool is_other_type) {
+bool starts_span(char before, char place, bool is_other_type) {
   if (place == 'O' || place == '.') return false;
   const bool goes_on = place == 'I' || place == 'E';
   if (goes_on && (before == 'E' || before == 'S')) return true;
@@ -69,7 +69,7 @@ bool ends_span(char before, char place, bool is_other_type) {
 std::optional<SpanScheme> span_scheme_of(const std::vector<std::string>& tags) {
   const std::optional<SpanScheme> affix = affix_of(tags);
   if (!affix) return std::nullopt;
-  const std::string places = places_of(tags, *affix);
+  const std::string places = positions_of(tags, *affix);
   const bool has_lu = places.find_first_of("LU") != std::string::npos;
   if (!has_lu) return affix;
   const bool has_es = places.find_first_of("ES") != std::string::npos;
@@ -159,7 +159,7 @@ std::vector<TagSpan> SpanTags::spans_of(std::span<const std::int64_t> ids) const
     const Tag tag = tags[static_cast<std::size_t>(i)];
     const bool is_other = tag.type != before.type;
     if (ends_span(before.place, tag.place, is_other)) spans.push_back({before.type, begin, i});
-    if (begins_span(before.place, tag.place, is_other)) begin = i;
+    if (starts_span(before.place, tag.place, is_other)) begin = i;
     before = tag;
   }
   return spans;

@@ -20,7 +20,7 @@ void append_sums(const Metric& metric, std::vector<double>& sums) {
 // Reads the metric's sums from the front of `sums` and returns the rest. Throws Failure where there
 // are too few.
 template <typename Metric>
-std::span<const double> take_sums(Metric& metric, std::span<const double> sums) {
+std::span<const double> consume_sums(Metric& metric, std::span<const double> sums) {
   Metric::each_sum(metric, [&](auto& sum) {
     require(!sums.empty(), "expected more sums for the metrics");
     sum = static_cast<std::remove_reference_t<decltype(sum)>>(sums.front());

@@ -49,7 +49,7 @@ void find_best(const Tensor& scores,
 }
 
 // Gathers values [rows, positions] of the context ranks: all positions on each rank, f64.
-Tensor whole_rows(const Tensor& values, std::int64_t time, const ProcessMesh& mesh) {
+Tensor full_rows(const Tensor& values, std::int64_t time, const ProcessMesh& mesh) {
   if (mesh.context.size() == 1) return values;
   const std::int64_t rows = values.shape()[0];
   const Tensor all = Tensor::zeros({rows, time}, DType::f64, values.device(), MemoryTag::workspace);
@@ -104,9 +104,9 @@ ArgmaxTokens argmax_tokens(const Tensor& scores,
     certain.data<double>()[i] =
         is_number ? -losses.data<double>()[i] : std::numeric_limits<double>::quiet_NaN();
   }
-  const Tensor found = whole_rows(words, time, mesh);
+  const Tensor found = full_rows(words, time, mesh);
   ArgmaxTokens result = {.ids = Tensor::empty({rows, time}, DType::i64, host, MemoryTag::workspace),
-                         .log_probabilities = whole_rows(certain, time, mesh)};
+                         .log_probabilities = full_rows(certain, time, mesh)};
   for (std::int64_t i = 0; i < rows * time; ++i)
     result.ids.data<std::int64_t>()[i] = static_cast<std::int64_t>(found.data<double>()[i]);
   return result;

@@ -98,10 +98,10 @@ class Backbone {
   // Number of input ids.
   virtual std::int64_t vocabulary() const = 0;
   // The longest sequence that it supports; 0: unlimited.
-  virtual std::int64_t longest_segment() const { return 0; }
+  virtual std::int64_t max_segment_length() const { return 0; }
   // Memory length (`mem_len`) in training and the names of the recurrent state tensors; none
   // without recurrent state.
-  virtual std::int64_t longest_memory() const { return 0; }
+  virtual std::int64_t max_mem_len() const { return 0; }
   virtual std::vector<std::string> recurrent_state_names() const { return {}; }
   // Collective over the ranks that share the weights. Returns metrics of the current weights, by
   // name.

@@ -22,7 +22,7 @@ struct CrossAttentionLossOptions {
   double guide_weight = 0.1;
   double guide_width = 0.2;  // of the diagonal, as a fraction of the sequence length
 
-  bool is_wanted() const { return copies || coverage > 0 || guide != GuidedAttentionType::none; }
+  bool is_requested() const { return copies || coverage > 0 || guide != GuidedAttentionType::none; }
 };
 
 // Output of a backbone for a forward pass.

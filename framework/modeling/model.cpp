@@ -64,7 +64,7 @@ BackboneOutput Model::read(const ModelInput& reading, const ForwardContext& pass
   states.hidden = drop(states.hidden, dropout_, divided.child("output"));
   if (!states.carried.tensors.empty() && !states.carried.all)
     states.carried.all =
-        std::min(reading.longest_memory + reading.extra_context, reading.carried.length() + time);
+        std::min(reading.max_mem_len + reading.extra_context, reading.carried.length() + time);
   return states;
 }
 

@@ -14,7 +14,7 @@ struct ModelInput {
   Fields fields = {};  // unsharded on every rank that shares the rows
   RecurrentState carried = {};
   // The longest memory to retain after the pass; evaluation may use a longer one than training.
-  std::int64_t longest_memory = 0;
+  std::int64_t max_mem_len = 0;
   // Additional positions that are visible to a segment read in several passes.
   std::int64_t extra_context = 0;
   bool only_last = false;  // compute scores of the last position only, without gradient

@@ -14,10 +14,10 @@ std::vector<std::int64_t> all_places(std::int64_t n) {
 }
 
 // Returns the masked positions of the n > 0 tokens in row `row` of the global batch.
-std::vector<std::int64_t> masked_places(std::int64_t n,
-                                        std::int64_t row,
-                                        std::int64_t columns,
-                                        const Random& random) {
+std::vector<std::int64_t> masked_positions(std::int64_t n,
+                                           std::int64_t row,
+                                           std::int64_t columns,
+                                           const Random& random) {
   const float share = random.child("share").uniform_at(static_cast<std::uint64_t>(row));
   const auto count = static_cast<std::int64_t>(static_cast<double>(n) * share) + 1;
   const Random order = random.child("order");
@@ -57,7 +57,7 @@ Batch prepare_nat_batch(const Batch& batch,
       Tensor::zeros(words.shape(), DType::i64, words.device(), MemoryTag::workspace);
   const Tensor targets = tokens.clone(MemoryTag::workspace);
   std::ranges::fill(targets.span<std::int64_t>(), ignored_target);
-  std::int64_t said = 0;
+  std::int64_t reported = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t length = lengths[static_cast<std::size_t>(row)];
     const std::int64_t* const from = words.data<std::int64_t>() + row * columns;
@@ -65,16 +65,17 @@ Batch prepare_nat_batch(const Batch& batch,
     std::copy_n(from, length, to);
     const std::int64_t n = std::max<std::int64_t>(length - 1, 0);
     const std::vector<std::int64_t> places =
-        draws && n > 0 ? masked_places(n, batch.first_row + row, columns, *random) : all_places(n);
+        draws && n > 0 ? masked_positions(n, batch.first_row + row, columns, *random)
+                       : all_places(n);
     for (const std::int64_t place : places) {
       to[place] = copies ? copied_word(batch, row, place, n, mask) : mask;
       targets.data<std::int64_t>()[row * columns + place] = from[place];
     }
-    said += std::ssize(places);
+    reported += std::ssize(places);
   }
   result.fields["tokens"] = tokens;
   result.fields["targets"] = targets;
-  result.counts["tokens"] = said;
+  result.counts["tokens"] = reported;
   return result;
 }
 

@@ -61,14 +61,14 @@ void PixelSequence::read_at(std::int64_t position,
 }
 
 Tensor PixelSequence::for_rows(const Tensor& pixels, const MakeRow& make) const {
-  const std::int64_t columns_given = pixels.shape()[1];
-  const std::int64_t time = (columns_given + together_ - 1) / together_;
+  const std::int64_t external_columns = pixels.shape()[1];
+  const std::int64_t time = (external_columns + together_ - 1) / together_;
   const Tensor result = Tensor::empty(
       {pixels.shape()[0], time * together_}, DType::i64, pixels.device(), MemoryTag::workspace);
   dispatch_on_host(pixels.device(), [&] {
     for (std::int64_t row = 0; row < pixels.shape()[0]; ++row)
       make(row,
-           pixels.data<std::int64_t>() + row * columns_given,
+           pixels.data<std::int64_t>() + row * external_columns,
            result.data<std::int64_t>() + row * time * together_,
            time);
   });
@@ -92,7 +92,7 @@ Tensor PixelSequence::targets_of(const Tensor& pixels, const Tensor& length) con
           if (is_empty || i >= positions())
             std::fill_n(to + i * together_, together_, ignored_target);
           else
-            std::copy_n(values + place_of(i) * together_, together_, to + i * together_);
+            std::copy_n(values + position_of(i) * together_, together_, to + i * together_);
       };
   return for_rows(pixels, want);
 }

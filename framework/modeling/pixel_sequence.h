@@ -49,7 +49,7 @@ class PixelSequence {
   std::int64_t start() const { return pixel_levels * shape_.channels; }
   // Raster index of the value or pixel at a position, and of the one that the position reads; -1:
   // none.
-  std::int64_t place_of(std::int64_t position) const {
+  std::int64_t position_of(std::int64_t position) const {
     return (*places_)[static_cast<std::size_t>(position)];
   }
   std::int64_t place_before(std::int64_t position) const {

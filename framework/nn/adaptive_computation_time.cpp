@@ -10,7 +10,7 @@ namespace {
 
 // Returns which positions of this rank take the step after a decision. On a dry device decisions
 // have no values, so no position halts.
-std::vector<bool> going_on(const Tensor& decisions) {
+std::vector<bool> still_running(const Tensor& decisions) {
   std::vector<bool> result(static_cast<std::size_t>(decisions.elements()), true);
   if (decisions.device().state().is_meta()) return result;
   const Tensor here = decisions.to_host();
@@ -78,7 +78,7 @@ ActResult AdaptiveComputationTime::operator()(const Variable& x,
   const bool compacts =
       options_.compaction && options_.freeze && !pass.kv_cache && !pass.time.divided();
   std::vector<bool> takes = real.defined()
-                                ? going_on(before)
+                                ? still_running(before)
                                 : std::vector<bool>(static_cast<std::size_t>(positions), true);
   if (!pass.training) {
     result.each.resize(takes.size());
@@ -113,7 +113,7 @@ ActResult AdaptiveComputationTime::operator()(const Variable& x,
     result.taken += std::ranges::count(takes, true);
     for (std::size_t i = 0; i < result.each.size(); ++i) result.each[i] += takes[i] ? 1 : 0;
     if (step + 1 == options_.steps) break;
-    takes = going_on(now);
+    takes = still_running(now);
     const std::int64_t next_count = std::ranges::count(takes, true);
     if (pass.kv_cache) continue;
     if (mesh_.time.all_reduce(next_count, Reduction::sum) == 0) break;

@@ -33,10 +33,10 @@ std::vector<std::string> kinds_of(const std::vector<std::string>& names) {
   return kinds;
 }
 
-void refuse_stranger(const char* key,
-                     const std::vector<std::string>& parts,
-                     const std::vector<std::string>& names,
-                     const char* what) {
+void throw_unmatched_pattern(const char* key,
+                             const std::vector<std::string>& parts,
+                             const std::vector<std::string>& names,
+                             const char* what) {
   for (const std::string& part : parts)
     if (std::ranges::none_of(names,
                              [&](const std::string& name) { return matches_name(name, part); }))
@@ -57,7 +57,7 @@ double LoraOptions::factor() const {
 bool LoraOptions::adapts(std::string_view layer) const { return rank && has_any(layer, layers); }
 
 bool FineTuning::freezes(std::string_view parameter) const {
-  return adapters.rank ? !has_any(parameter, adapters.beside) : has_any(parameter, frozen);
+  return adapters.rank ? !has_any(parameter, adapters.modules_to_save) : has_any(parameter, frozen);
 }
 
 bool matches_name(std::string_view name, std::string_view part) {
@@ -99,7 +99,7 @@ void declare(OptionTable& table, FineTuning& options) {
             not_empty(),
             affects_weights());
   table.add("training.lora.modules_to_save",
-            adapters.beside,
+            adapters.modules_to_save,
             "parameters that are fully trained together with the adapters, by parts of their "
             "names, such as [norm], or [output] for another output vocabulary. Only with "
             "training.lora.rank",
@@ -132,13 +132,14 @@ void check_patterns_match(const Parameters& parameters) {
   for (const auto& each : parameters.centroids()) names.push_back(each->name);
   for (const auto& each : parameters.power_statistics()) names.push_back(each->name);
   if (tuning.adapters.rank) {
-    refuse_stranger("training.lora.target_modules",
-                    tuning.adapters.layers,
-                    parameters.linear_layers(),
-                    "linear layer");
-    refuse_stranger("training.lora.modules_to_save", tuning.adapters.beside, names, "parameter");
+    throw_unmatched_pattern("training.lora.target_modules",
+                            tuning.adapters.layers,
+                            parameters.linear_layers(),
+                            "linear layer");
+    throw_unmatched_pattern(
+        "training.lora.modules_to_save", tuning.adapters.modules_to_save, names, "parameter");
   } else {
-    refuse_stranger("training.frozen_parameters", tuning.frozen, names, "parameter");
+    throw_unmatched_pattern("training.frozen_parameters", tuning.frozen, names, "parameter");
   }
   if (parameters.trained().empty() && !names.empty())
     throw ConfigurationError("training.frozen_parameters leaves no parameter to train");

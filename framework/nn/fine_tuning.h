@@ -23,7 +23,7 @@ struct LoraOptions {
   // training.lora.target_modules: linear layers, matched by part of their names.
   std::vector<std::string> layers = {"attention/query", "attention/value"};
   // training.lora.modules_to_save: other trained parameters, matched by part of their names.
-  std::vector<std::string> beside = {};
+  std::vector<std::string> modules_to_save = {};
 
   double factor() const;
   // Returns whether a linear layer has an adapter.

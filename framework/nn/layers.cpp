@@ -146,10 +146,10 @@ Variable Norm::operator()(const Variable& x,
   return power_norm(x, weight_->variable, bias_->variable, rows, dtype);
 }
 
-Variable Norm::beside(const Variable& x,
-                      const ForwardContext& pass,
-                      const Tensor& length,
-                      std::optional<DType> dtype) const {
+Variable Norm::second_read(const Variable& x,
+                           const ForwardContext& pass,
+                           const Tensor& length,
+                           std::optional<DType> dtype) const {
   if (!statistics_) return (*this)(x, dtype);
   const Span span({.kind = ActivityKind::layer, .layer = layer_of(weight_)});
   const PowerRows rows = followed(statistics_, x.value(), length, pass, true);

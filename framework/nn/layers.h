@@ -99,10 +99,10 @@ class Norm {
                       const Tensor& length,
                       std::optional<DType> dtype = {}) const;
   // As above, for rows that this norm reads a second time in the pass, with the same decisions.
-  Variable beside(const Variable& x,
-                  const ForwardContext& pass,
-                  const Tensor& length,
-                  std::optional<DType> dtype = {}) const;
+  Variable second_read(const Variable& x,
+                       const ForwardContext& pass,
+                       const Tensor& length,
+                       std::optional<DType> dtype = {}) const;
   // Returns dropout_add(x, change, rate, pass) and its norm, which reuses the storage of `change`.
   ResidualNorm of_sum(const Variable& x,
                       Variable&& change,

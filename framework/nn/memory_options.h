@@ -35,7 +35,7 @@ struct MemoryOptions {
       0;                               // memory.reconstruction_check_interval: steps; 0: never
   double reconstruction_bound = 1e-3;  // memory.reconstruction_tolerance
   // Without a key, for comparisons: a reversible stack stores its streams.
-  bool keep_streams = false;
+  bool stores_streams = false;
 
   Recomputation recomputation() const {
     const bool has_groups = recompute_granularity == RecomputeGranularity::full;

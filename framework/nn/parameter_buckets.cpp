@@ -26,7 +26,7 @@ struct Sharers {
     count = bucket.ranks.size();
     rank = bucket.ranks.rank();
   }
-  Tensor own_part(const Tensor& block) const {
+  Tensor local_part(const Tensor& block) const {
     const std::int64_t share = block.elements() / count;
     return block.slice(share * rank, share * (rank + 1));
   }
@@ -90,17 +90,17 @@ void Parameters::allocate(ParameterBucket& bucket) {
   bucket.compute = zeros(bucket.elements, narrow ? compute_ : wide, MemoryTag::weights);
   Tensor master = bucket.compute;
   if (copied) master = zeros(shares_masters ? share : bucket.elements, wide, MemoryTag::weights);
-  bucket.shard_master = shares_masters ? master : sharers.own_part(master);
-  if (copied) bucket.shard_compute = sharers.own_part(bucket.compute);
+  bucket.shard_master = shares_masters ? master : sharers.local_part(master);
+  if (copied) bucket.shard_compute = sharers.local_part(bucket.compute);
   if (!frozen) {
     bucket.shard_gradient =
         zeros(shares_gradients ? share : bucket.elements, wide, MemoryTag::gradients);
     if (!shares_gradients) {
       bucket.gradient = bucket.shard_gradient;
-      bucket.shard_gradient = sharers.own_part(bucket.gradient);
+      bucket.shard_gradient = sharers.local_part(bucket.gradient);
     }
   }
-  const std::int64_t own_begin = share * sharers.rank;
+  const std::int64_t local_begin = share * sharers.rank;
   for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
     Parameter& parameter = *bucket.parameters[i];
     const std::int64_t place = bucket.places[i];
@@ -119,22 +119,22 @@ void Parameters::allocate(ParameterBucket& bucket) {
                : Variable::leaf(
                      read, wide, has_gradient ? whole(bucket.gradient, with_padding) : Tensor());
     // Overlap of the parameter and this rank's part, relative to the start of the part.
-    const std::int64_t begin = std::clamp<std::int64_t>(place - own_begin, 0, share);
-    const std::int64_t end = std::clamp<std::int64_t>(place + size - own_begin, 0, share);
-    parameter.shard_begin = begin == end ? 0 : own_begin + begin - place;
+    const std::int64_t begin = std::clamp<std::int64_t>(place - local_begin, 0, share);
+    const std::int64_t end = std::clamp<std::int64_t>(place + size - local_begin, 0, share);
+    parameter.shard_begin = begin == end ? 0 : local_begin + begin - place;
     parameter.shard_end = parameter.shard_begin + end - begin;
-    parameter.own_place = own_elements_ + begin;
+    parameter.shard_offset = shard_elements_ + begin;
     parameter.shard_master = bucket.shard_master.slice(begin, end);
     if (!frozen) parameter.shard_gradient = bucket.shard_gradient.slice(begin, end);
     if (copied) parameter.shard_compute = bucket.shard_compute.slice(begin, end);
   }
   if (frozen) return;
   add_runs(bucket,
-           {.own_place = own_elements_,
+           {.shard_offset = shard_elements_,
             .shard_master = bucket.shard_master,
             .shard_gradient = bucket.shard_gradient,
             .shard_compute = bucket.shard_compute});
-  own_elements_ += share;
+  shard_elements_ += share;
 }
 
 // Splits this rank's part of a bucket where parameter settings change.
@@ -146,7 +146,7 @@ void Parameters::add_runs(const ParameterBucket& bucket, const FlatParameterRun&
     const auto part = [&](const Tensor& tensor) {
       return tensor.defined() ? tensor.slice(begin, end) : tensor;
     };
-    all_runs_.push_back({.own_place = whole.own_place + begin,
+    all_runs_.push_back({.shard_offset = whole.shard_offset + begin,
                          .shard_master = part(whole.shard_master),
                          .shard_gradient = part(whole.shard_gradient),
                          .shard_compute = part(whole.shard_compute),
@@ -161,9 +161,10 @@ void Parameters::add_runs(const ParameterBucket& bucket, const FlatParameterRun&
         parameter->active_steps != first->active_steps) {
       add_run();
       first = parameter.get();
-      begin = parameter->own_place - whole.own_place;
+      begin = parameter->shard_offset - whole.shard_offset;
     }
-    end = parameter->own_place - whole.own_place + parameter->shard_end - parameter->shard_begin;
+    end = parameter->shard_offset - whole.shard_offset + parameter->shard_end -
+          parameter->shard_begin;
   }
   add_run();
 }
@@ -190,7 +191,7 @@ void Parameters::gather(bool frozen_too) const {
     if (const Sharers sharers(bucket, sharing_);
         sharers.count > 1 && (frozen_too || !bucket.frozen()))
       requests.push_back(
-          bucket.ranks.start_all_gather(sharers.own_part(bucket.compute), bucket.compute));
+          bucket.ranks.start_all_gather(sharers.local_part(bucket.compute), bucket.compute));
   for (Request& request : requests) request.wait();
 }
 

@@ -98,11 +98,11 @@ struct Parameter {
   Tensor compute;     // what the forward pass reads: master itself, or its rounded copy
   Variable variable;  // leaf, or constant if frozen, over `compute` and the padding
   // Elements [shard_begin, shard_end) of the local piece, which this rank updates (or saves, if
-  // frozen). All elements if nothing is sharded. Trained ones start at `own_place` in buffers of
+  // frozen). All elements if nothing is sharded. Trained ones start at `shard_offset` in buffers of
   // `shard_elements` that hold all parameters. The tensors are views of [shard_end - shard_begin].
   std::int64_t shard_begin = 0;
   std::int64_t shard_end = 0;
-  std::int64_t own_place = 0;
+  std::int64_t shard_offset = 0;
   Tensor shard_master;
   Tensor shard_gradient;  // after the reduction
   Tensor shard_compute;   // undefined if `compute` is the master
@@ -136,7 +136,7 @@ inline std::string_view layer_of(const Weight& weight) {
 // Contiguous range of elements that this rank updates, of bucket neighbors with equal settings and
 // the zeros between them. Optimizers and norms process a range at once. Members as in Parameter.
 struct FlatParameterRun {
-  std::int64_t own_place = 0;
+  std::int64_t shard_offset = 0;
   Tensor shard_master;
   Tensor shard_gradient;
   Tensor shard_compute;
@@ -255,7 +255,7 @@ class Parameters {
   std::int64_t trained_elements() const;
 
   // Size of a buffer for this rank's updates, such as an optimizer moment, in elements.
-  std::int64_t shard_elements() const { return own_elements_; }
+  std::int64_t shard_elements() const { return shard_elements_; }
   // Returns whether this rank counts and saves its shard of a parameter. Over the ranks for which
   // this is true, each element of the model occurs exactly once.
   bool is_primary_owner(const Parameter& parameter) const;
@@ -297,7 +297,7 @@ class Parameters {
   std::vector<std::shared_ptr<PowerStatistics>> power_;
   std::vector<FlatParameterRun> all_runs_;
   std::vector<FlatParameterRun> runs_;  // subset of all_runs_ that the next step reads
-  std::int64_t own_elements_ = 0;
+  std::int64_t shard_elements_ = 0;
   std::int64_t steps_ = 0;
 };
 

@@ -63,7 +63,7 @@ PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
                    const Tensor& x,
                    const Tensor& length,
                    const ForwardContext& pass,
-                   bool beside) {
+                   bool second_read) {
   const bool moves = statistics->sums.defined();
   if (!pass.training || !pass.updates_statistics || !moves) return divided_by_average(*statistics);
   const std::int64_t width = statistics->width();
@@ -72,7 +72,7 @@ PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
   // Reduced over all ranks during warmup. Later the result is not read.
   const Tensor sums = pass.child("power").decide([&] {
     const Tensor here = sums_of(x, counted, width);
-    statistics->divided_by_own = own;
+    statistics->divided_by_local = own;
     on(x.device(), [&](auto backend) {
       accumulate(backend, 1, here.slice(0, width), statistics->squares);
       accumulate(backend, 1, here.slice(width, width + 1), statistics->count);
@@ -82,12 +82,12 @@ PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
   });
   const Tensor count = sums.slice(width, width + 1);
   const Tensor squares = own ? mean_of(sums.slice(0, width), count) : statistics->square;
-  const PowerSlope slope = [statistics, own, count, beside, scale = pass.gradient_scale](
+  const PowerSlope slope = [statistics, own, count, second_read, scale = pass.gradient_scale](
                                const Tensor& products) -> Tensor {
     const Tensor result = products.clone(MemoryTag::workspace);
     on(products.device(), [&](auto backend) {
       accumulate(backend, 1 / scale, products, statistics->products);
-      if (!own) longspan::scale(backend, beside ? 0 : scale, statistics->slope, result);
+      if (!own) longspan::scale(backend, second_read ? 0 : scale, statistics->slope, result);
     });
     if (!own) return result;
     statistics->ranks.all_reduce(result, Reduction::sum);
@@ -118,7 +118,7 @@ void PowerStatistics::end_step(bool moves) const {
                                .count = count,
                                .decay = options.decay,
                                .epsilon = epsilon,
-                               .divided_by_own = divided_by_own});
+                               .divided_by_local = divided_by_local});
     });
   }
   sums.zero();

@@ -35,8 +35,8 @@ struct PowerStatistics {
   Tensor squares = {};
   Tensor products = {};
   Tensor count = {};
-  bool divided_by_own = false;  // in this step, rows were normalized by batch statistics
-  Communicator ranks = {};      // ranks that have rows of the batch
+  bool divided_by_local = false;  // in this step, rows were normalized by batch statistics
+  Communicator ranks = {};        // ranks that have rows of the batch
 
   std::int64_t width() const { return square.elements(); }
   // Returns the tensors that a checkpoint stores.
@@ -71,6 +71,6 @@ PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
                    const Tensor& x,
                    const Tensor& length,
                    const ForwardContext& pass,
-                   bool beside = false);
+                   bool second_read = false);
 
 }  // namespace longspan

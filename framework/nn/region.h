@@ -25,7 +25,7 @@ class TensorParallelRegion {
                           : copy_to_tensor_parallel_region(x, tensor_);
   }
   // For inputs that every tensor rank holds in full: weights that are not split, tables.
-  Variable enter_whole(const Variable& x, const SequenceShard& time) const {
+  Variable enter_replicated(const Variable& x, const SequenceShard& time) const {
     return time.divided() ? x : copy_to_tensor_parallel_region(x, tensor_);
   }
   // Returns the sum over the ranks, for the positions that this rank holds outside.

@@ -84,7 +84,7 @@ double attention_factor(const RotaryOptions& options) {
   return 1;
 }
 
-std::string factors_problem(const char* key, const std::vector<double>& factors, std::int64_t n) {
+std::string validate_factors(const char* key, const std::vector<double>& factors, std::int64_t n) {
   if (2 * std::ssize(factors) == n) return "";
   return fmt::format(
       "model.rope.scaling.{}: expected {} elements, one per pair of rotated features, found {}",
@@ -93,7 +93,7 @@ std::string factors_problem(const char* key, const std::vector<double>& factors,
       factors.size());
 }
 
-std::string scaling_problem(const RotaryOptions& options, std::int64_t n) {
+std::string validate_scaling(const RotaryOptions& options, std::int64_t n) {
   using enum RotaryScaling;
   const RotaryScaling scaling = options.scaling;
   if ((scaling == ntk || scaling == dynamic) && n < 4)
@@ -120,8 +120,8 @@ std::string scaling_problem(const RotaryOptions& options, std::int64_t n) {
         options.beta_fast,
         options.beta_slow);
   if (scaling != longrope) return "";
-  const std::string problem = factors_problem("short_factor", options.short_factors, n);
-  return problem.empty() ? factors_problem("long_factor", options.long_factors, n) : problem;
+  const std::string problem = validate_factors("short_factor", options.short_factors, n);
+  return problem.empty() ? validate_factors("long_factor", options.long_factors, n) : problem;
 }
 
 }  // namespace
@@ -130,7 +130,7 @@ std::int64_t RotaryOptions::turned(std::int64_t dim) const {
   return static_cast<std::int64_t>(static_cast<double>(dim) * share) / 2 * 2;
 }
 
-std::string rotary_problem(const RotaryOptions& options, std::int64_t dim) {
+std::string validate_rotary(const RotaryOptions& options, std::int64_t dim) {
   const std::int64_t n = options.turned(dim);
   if (n == 0 || (options.share == 1 && n != dim))
     return fmt::format(
@@ -138,7 +138,7 @@ std::string rotary_problem(const RotaryOptions& options, std::int64_t dim) {
         "of a head's {}; set model.head_dim or model.rope.partial_rotary_factor",
         options.share == 1 ? "all" : fmt::format("{}", options.share),
         dim);
-  return scaling_problem(options, n);
+  return validate_scaling(options, n);
 }
 
 RotaryAngles rotary_angles(const RotaryOptions& options, std::int64_t dim, std::int64_t length) {
@@ -175,7 +175,7 @@ Rotary::Rotary(const RotaryOptions& options, std::int64_t dim, DType compute, co
       dtype_(accumulator_of(compute)),
       device_(device),
       made_(std::make_shared<Made>()) {
-  throw_if_error(rotary_problem(options, dim));
+  throw_if_error(validate_rotary(options, dim));
 }
 
 Variable Rotary::turn(Variable&& x, const Ranges& positions, std::int64_t length) const {

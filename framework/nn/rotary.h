@@ -58,7 +58,7 @@ struct RotaryOptions {
 
 // Returns an error message that starts with a key of section `model`, if heads of `dim` features do
 // not support the options. Otherwise empty.
-std::string rotary_problem(const RotaryOptions& options, std::int64_t dim);
+std::string validate_rotary(const RotaryOptions& options, std::int64_t dim);
 
 // Angle per position of each pair, and factor of the rotated features.
 struct RotaryAngles {
@@ -73,7 +73,7 @@ RotaryAngles rotary_angles(const RotaryOptions& options, std::int64_t dim, std::
 class Rotary {
  public:
   // Tables use the accumulator dtype of `compute`. Throws ConfigurationError with the message of
-  // rotary_problem.
+  // validate_rotary.
   Rotary(const RotaryOptions& options, std::int64_t dim, DType compute, const Device& device);
 
   // x: [batch, time, heads, dim], rows at `positions` of a sequence of `length`. Writes in place if

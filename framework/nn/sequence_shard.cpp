@@ -21,7 +21,7 @@ TimeRank time_rank(const MeshShape& shape, int rank) {
   return {rank / sharing_tensor_ranks(shape), rank % sharing_tensor_ranks(shape)};
 }
 
-TimeRank own_rank(const ProcessMesh& mesh) {
+TimeRank this_rank(const ProcessMesh& mesh) {
   return {mesh.context_coordinate(), mesh.shape.sequence ? mesh.tensor_coordinate() : 0};
 }
 
@@ -58,7 +58,7 @@ template <typename Share>
 SequenceShard divide(const ProcessMesh& mesh, std::int64_t total, const Share& share) {
   SequenceShard result;
   result.total = total;
-  const TimeRank own = own_rank(mesh);
+  const TimeRank own = this_rank(mesh);
   result.local_index = static_cast<std::size_t>(own.tensor);
   for (int tensor = 0; tensor < sharing_tensor_ranks(mesh.shape); ++tensor)
     result.shares.push_back(share(mesh.shape, TimeRank{own.context, tensor}, total));
@@ -74,18 +74,18 @@ struct Move {
 
 std::vector<Move> moves_between(const Ranges& held, const Ranges& wanted) {
   std::vector<Move> moves;
-  std::int64_t held_rows = 0;
+  std::int64_t owned_rows = 0;
   for (const Range& have : held) {
-    std::int64_t wanted_rows = 0;
+    std::int64_t requested_rows = 0;
     for (const Range& want : wanted) {
       const Range both = {std::max(have.begin, want.begin), std::min(have.end, want.end)};
       if (both.count() > 0)
-        moves.push_back({held_rows + both.begin - have.begin,
-                         wanted_rows + both.begin - want.begin,
+        moves.push_back({owned_rows + both.begin - have.begin,
+                         requested_rows + both.begin - want.begin,
                          both.count()});
-      wanted_rows += want.count();
+      requested_rows += want.count();
     }
-    held_rows += have.count();
+    owned_rows += have.count();
   }
   return moves;
 }

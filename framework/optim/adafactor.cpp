@@ -46,8 +46,8 @@ class Adafactor : public OptimizerRule {
         return std::sqrt(squares / static_cast<double>(parameter.global_shape.elements()));
       };
       double rate = step.learning_rate;
-      if (!weights.empty()) rate *= std::max(options_.adafactor.least_scale, root_mean(weights[i]));
-      const double too_long = root_mean(directions[i]) / options_.adafactor.largest_update;
+      if (!weights.empty()) rate *= std::max(options_.adafactor.min_scale, root_mean(weights[i]));
+      const double too_long = root_mean(directions[i]) / options_.adafactor.clipping_threshold;
       follow(parameter, rate, rate / std::max(too_long, 1.0));
     }
   }

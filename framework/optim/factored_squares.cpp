@@ -15,9 +15,9 @@ std::vector<std::int64_t> without(std::span<const std::int64_t> extents, std::si
 }
 
 // Returns the row-major indices of a box's elements in the unsharded tensor.
-std::vector<std::int64_t> places_in_whole(const std::vector<std::int64_t>& box,
-                                          const std::vector<std::int64_t>& offset,
-                                          const std::vector<std::int64_t>& whole) {
+std::vector<std::int64_t> positions_in_full(const std::vector<std::int64_t>& box,
+                                            const std::vector<std::int64_t>& offset,
+                                            const std::vector<std::int64_t>& whole) {
   std::vector<std::int64_t> places = {0};
   for (std::size_t axis = 0; axis < box.size(); ++axis) {
     std::vector<std::int64_t> finer;
@@ -67,9 +67,9 @@ FactoredSecondMoment::FactoredSecondMoment(const Parameters& parameters) : param
     const std::size_t last = whole.size() - 1;
     means.rows = zeros(without(whole, last));
     means.columns = zeros(without(whole, last - 1));
-    means.row_places =
-        places_in_whole(without(piece, last), without(offset, last), without(whole, last));
-    means.column_places = places_in_whole(
+    means.row_positions =
+        positions_in_full(without(piece, last), without(offset, last), without(whole, last));
+    means.column_positions = positions_in_full(
         without(piece, last - 1), without(offset, last - 1), without(whole, last - 1));
   }
 }
@@ -93,7 +93,7 @@ void FactoredSecondMoment::update(double factor, double epsilon, double beta2) {
     const auto zeros = [&](const std::vector<std::int64_t>& places) {
       return Tensor::zeros({std::ssize(places)}, DType::f64, device, MemoryTag::workspace);
     };
-    const Tensor by_row = zeros(means.row_places), by_column = zeros(means.column_places);
+    const Tensor by_row = zeros(means.row_positions), by_column = zeros(means.column_positions);
     on(device, [&](auto backend) {
       add_squares(backend, factor, epsilon, part_of(parameter, by_row, by_column));
     });
@@ -101,8 +101,8 @@ void FactoredSecondMoment::update(double factor, double epsilon, double beta2) {
       const Tensor here = found.to_host();
       for (std::size_t k = 0; k < places.size(); ++k) to[places[k]] = here.span<double>()[k];
     };
-    put(by_row, means.row_places, rows);
-    put(by_column, means.column_places, columns);
+    put(by_row, means.row_positions, rows);
+    put(by_column, means.column_positions, columns);
   }
   sum_over_elements(parameters_, sums);
   std::span<const double> rest(sums);
@@ -134,14 +134,14 @@ void FactoredSecondMoment::divide_by_root(std::size_t index, double factor) cons
   std::vector<double> by_row, by_column;
   std::int64_t matrix = -1;
   double mean = 0;
-  for (const std::int64_t row : means.row_places) {
+  for (const std::int64_t row : means.row_positions) {
     if (row / rows != matrix) {
       matrix = row / rows;
       mean = mean_of_rows(row);
     }
     by_row.push_back(1 / std::sqrt(all_rows[static_cast<std::size_t>(row)] / mean));
   }
-  for (const std::int64_t column : means.column_places)
+  for (const std::int64_t column : means.column_positions)
     by_column.push_back(1 / std::sqrt(all_columns[static_cast<std::size_t>(column)]));
   const auto here = [&](const std::vector<double>& numbers) {
     return Tensor::from<double>(

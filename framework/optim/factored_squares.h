@@ -33,8 +33,8 @@ class FactoredSecondMoment {
     Tensor rows;
     Tensor columns;
     // Indices of this rank's rows and columns in the unsharded tensor.
-    std::vector<std::int64_t> row_places = {};
-    std::vector<std::int64_t> column_places = {};
+    std::vector<std::int64_t> row_positions = {};
+    std::vector<std::int64_t> column_positions = {};
   };
 
   const Parameters& parameters_;

@@ -120,21 +120,21 @@ void DistributedMatrixUpdate::run(const Round& round,
                                    round.front()->shard_gradient.dtype(),
                                    parameters_.device(),
                                    MemoryTag::workspace);
-  const auto whole_of = [&](std::size_t home) {
+  const auto full_of = [&](std::size_t home) {
     const auto row = static_cast<std::int64_t>(home);
     return flat(all.slice(row, row + 1)).slice(0, round[home]->global_shape.elements());
   };
   for (std::size_t home = 0; home < round.size(); ++home)
-    if (fills_in(*round[home])) fill_in(*round[home], whole_of(home));
+    if (fills_in(*round[home])) fill_in(*round[home], full_of(home));
   const auto rank = static_cast<std::size_t>(ranks_.rank());
   const Tensor mine = all.slice(ranks_.rank(), ranks_.rank() + 1);
   ranks_.reduce_scatter(all, mine);
   if (rank < round.size()) {
     const auto [rows, columns] = matrix_of(round[rank]->global_shape);
-    change(whole_of(rank).reshape({rows, columns}));
+    change(full_of(rank).reshape({rows, columns}));
   }
   ranks_.all_gather(mine, all);
-  for (std::size_t home = 0; home < round.size(); ++home) take_out(*round[home], whole_of(home));
+  for (std::size_t home = 0; home < round.size(); ++home) take_out(*round[home], full_of(home));
 }
 
 }  // namespace longspan

@@ -32,7 +32,7 @@ class Muon : public OptimizerRule {
       else if (parameters_.reads(*parameter))
         update_by_adam(*parameter, step);
     rounds_.of_gradients(
-        [this](const Tensor& whole) { orthogonalise(whole, options_.muon.iterations); });
+        [this](const Tensor& whole) { orthogonalize(whole, options_.muon.iterations); });
     for (const auto& parameter : parameters_.trained())
       if (parameter->hidden) follow(*parameter, step);
   }

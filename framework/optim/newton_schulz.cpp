@@ -10,7 +10,7 @@ namespace longspan {
 namespace {
 
 // Requires at most as many rows as columns, which makes the products of rows the smaller ones.
-void orthogonalise_wide(const Tensor& x, std::int64_t iterations) {
+void orthogonalize_wide(const Tensor& x, std::int64_t iterations) {
   constexpr double a = 3.4445, b = -4.7750, c = 2.0315;
   const Device& device = x.device();
   const std::int64_t rows = x.shape()[0];
@@ -41,10 +41,10 @@ void orthogonalise_wide(const Tensor& x, std::int64_t iterations) {
 
 }  // namespace
 
-void orthogonalise(const Tensor& matrix, std::int64_t iterations) {
+void orthogonalize(const Tensor& matrix, std::int64_t iterations) {
   const std::int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
   if (rows <= columns) {
-    orthogonalise_wide(matrix, iterations);
+    orthogonalize_wide(matrix, iterations);
     return;
   }
   const Device& device = matrix.device();
@@ -57,7 +57,7 @@ void orthogonalise(const Tensor& matrix, std::int64_t iterations) {
        [&](auto backend) { transpose(backend, from.reshape(from_shape), to.reshape(to_shape)); });
   };
   turn(matrix, turned);
-  orthogonalise_wide(turned, iterations);
+  orthogonalize_wide(turned, iterations);
   turn(turned, matrix);
 }
 

@@ -11,6 +11,6 @@ namespace longspan {
 // norm, approach 1 (0.7 to 1.2 after 5 iterations); zeros remain. The fifth-degree iteration is
 //   X <- 3.4445 X - 4.7750 (X X^T) X + 2.0315 (X X^T)^2 X
 // with the coefficients of Jordan et al. 2024.
-void orthogonalise(const Tensor& matrix, std::int64_t iterations);
+void orthogonalize(const Tensor& matrix, std::int64_t iterations);
 
 }  // namespace longspan

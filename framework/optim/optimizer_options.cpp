@@ -80,7 +80,7 @@ void declare_lamb(OptionTable& table, OptimizerOptions& options) {
             options.lamb.bias_correction,
             "bias correction of the moments. Only with training.optimizer.type: lamb");
   table.add(section + "lamb.max_weight_norm",
-            options.lamb.largest_norm,
+            options.lamb.max_grad_norm,
             "maximum weight norm of a tensor in the trust ratio; 0: unlimited. Only with "
             "training.optimizer.type: lamb",
             at_least(0.0));
@@ -102,12 +102,12 @@ void declare_adafactor(OptionTable& table, OptimizerOptions& options) {
             "multiplication of steps by the root mean square of each tensor. Only with "
             "training.optimizer.type: adafactor");
   table.add(prefix + "min_parameter_scale",
-            adafactor.least_scale,
+            adafactor.min_scale,
             "lower bound of the root mean square in training.optimizer.adafactor.scale_parameter. "
             "Only with training.optimizer.type: adafactor",
             at_least(0.0));
   table.add(prefix + "clip_threshold",
-            adafactor.largest_update,
+            adafactor.clipping_threshold,
             "root mean square to which a tensor's update is clipped. Only with "
             "training.optimizer.type: adafactor",
             more_than(0.0));

@@ -23,16 +23,16 @@ enum class OptimizerKind : std::uint8_t {
 
 struct LambOptions {
   bool bias_correction = true;
-  double largest_norm = 0;  // maximum tensor norm in the trust ratio; 0: unlimited
+  double max_grad_norm = 0;  // maximum tensor norm in the trust ratio; 0: unlimited
 };
 
 struct AdafactorOptions {
-  bool relative_step = true;     // the relative step size of the paper replaces the learning rate
-  bool slow_start = false;       // relative steps start small and grow by 1e-6 per update
-  bool scale_by_weights = true;  // steps are relative to the root mean square of a tensor
-  double least_scale = 1e-3;     // lower bound of that root mean square
-  double largest_update = 1;     // maximum root mean square of an update
-  double decay_exponent = 0.8;   // beta2 of update t is 1 - t^-decay_exponent
+  bool relative_step = true;      // the relative step size of the paper replaces the learning rate
+  bool slow_start = false;        // relative steps start small and grow by 1e-6 per update
+  bool scale_by_weights = true;   // steps are relative to the root mean square of a tensor
+  double min_scale = 1e-3;        // lower bound of that root mean square
+  double clipping_threshold = 1;  // maximum root mean square of an update
+  double decay_exponent = 0.8;    // beta2 of update t is 1 - t^-decay_exponent
 };
 
 // Scale of an orthogonalized update.

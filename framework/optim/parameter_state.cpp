@@ -44,7 +44,7 @@ TrainingState weights_state(const Parameters& parameters) {
   return state;
 }
 
-void judge_ended(const Checkpoint& checkpoint, const Parameters& parameters) {
+void check_ended(const Checkpoint& checkpoint, const Parameters& parameters) {
   for (const auto& parameter : parameters.all())
     if (parameter->active_steps && parameters.reads(*parameter) && !checkpoint.has(parameter->name))
       throw ConfigurationError(

@@ -9,9 +9,9 @@
 
 namespace longspan {
 
-// Adds the values of a parameter's elements that this rank owns, [shard_end - own_begin], as boxes
-// of the unsharded parameter. Adds nothing for an empty shard, or for a parameter that training no
-// longer reads.
+// Adds the values of a parameter's elements that this rank owns, [shard_end - local_begin], as
+// boxes of the unsharded parameter. Adds nothing for an empty shard, or for a parameter that
+// training no longer reads.
 void add_own(TrainingState& state,
              const std::string& name,
              const Parameters& parameters,
@@ -23,6 +23,6 @@ TrainingState weights_state(const Parameters& parameters);
 
 // Throws ConfigurationError if training still needs parameters that a checkpoint no longer has
 // (Parameter::active_steps).
-void judge_ended(const Checkpoint& checkpoint, const Parameters& parameters);
+void check_ended(const Checkpoint& checkpoint, const Parameters& parameters);
 
 }  // namespace longspan

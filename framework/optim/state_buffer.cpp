@@ -10,7 +10,7 @@ StateBuffer::StateBuffer(std::string name, const Parameters& parameters, const W
   std::int64_t elements = which ? 0 : parameters.shard_elements();
   for (const auto& parameter : parameters.trained()) {
     if (which && !which(*parameter)) continue;
-    places_[parameter.get()] = which ? elements : parameter->own_place;
+    places_[parameter.get()] = which ? elements : parameter->shard_offset;
     if (which) elements += parameter->shard_end - parameter->shard_begin;
   }
   values_ = Tensor::zeros({elements},
@@ -25,7 +25,7 @@ Tensor StateBuffer::of(const Parameter& parameter) const {
 }
 
 Tensor StateBuffer::of(const FlatParameterRun& run) const {
-  return values_.slice(run.own_place, run.own_place + run.shard_master.elements());
+  return values_.slice(run.shard_offset, run.shard_offset + run.shard_master.elements());
 }
 
 void StateBuffer::add_to(TrainingState& state) const {

@@ -8,7 +8,7 @@
 namespace longspan {
 
 // Maximum number of reported errors; the remaining ones are counted.
-inline constexpr std::size_t most_told = 50;
+inline constexpr std::size_t max_reported = 50;
 
 // A location in a file, counted from 1; without a file, the command line.
 struct SourceLocation {
@@ -32,8 +32,8 @@ struct Diagnostic {
 // in file order, then of the command line.
 std::vector<std::string> lines_of(std::vector<Diagnostic> complaints);
 
-// Throws ConfigurationError with the first `most_told` of these lines and the number of remaining
-// ones. Does nothing without errors.
+// Throws ConfigurationError with the first `max_reported` of these lines and the number of
+// remaining ones. Does nothing without errors.
 void throw_if_any(std::vector<Diagnostic> complaints);
 
 }  // namespace longspan

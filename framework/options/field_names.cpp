@@ -11,7 +11,7 @@ namespace longspan {
 namespace {
 
 // Longer words match nothing and are slow to compare.
-constexpr std::size_t longest_name = 200;
+constexpr std::size_t max_name_length = 200;
 
 // One line per key. A name with a dot denotes a key in a section: "norm.eps".
 constexpr FieldName names_of_keys[] = {
@@ -97,7 +97,8 @@ constexpr FieldName names_of_keys[] = {
     {"image_std", "model.image_std"},
     {"use_crf crf", "model.use_crf"},
     {"train_file dataset dataset_path train_data train_path data_path", "data.train"},
-    {"validation_file validation_path validation_data valid_path valid_data valid_data_path val_path "
+    {"validation_file validation_path validation_data valid_path valid_data valid_data_path "
+     "val_path "
      "val_data val_file eval_path eval_data eval_file eval_dataset dev",
      "data.validation"},
     {"test_file test_path", "data.test"},
@@ -189,12 +190,12 @@ constexpr FieldName names_of_keys[] = {
      "memory.recompute_granularity"},
     {"chunk_size_feed_forward", "memory.num_feed_forward_chunks"},
     {"num_output_chunks", "memory.num_loss_chunks"},
-    {"dtype torch_dtype compute_dtype mixed_precision amp fp16 bf16",
-     "precision.compute_dtype"},
+    {"dtype torch_dtype compute_dtype mixed_precision amp fp16 bf16", "precision.compute_dtype"},
     {"params_dtype param_dtype master_dtype master_weights",
      "",
      {},
-     "remove the key, as weights are stored in float32; precision.compute_dtype is the data type of "
+     "remove the key, as weights are stored in float32; precision.compute_dtype is the data type "
+     "of "
      "the forward and backward pass"},
     {"reduce_dtype grad_reduce_dtype", "precision.grad_reduce_dtype"},
     {"allow_tf32", "precision.allow_tf32"},
@@ -465,9 +466,9 @@ std::string meant(std::string_view key) { return fmt::format("; did you mean \"{
 
 // Returns the best entry, among those for `keys` or without a key, that matches `written` at least
 // as well as required. Ties prefer the section of `written`, then the first entry.
-const FieldName* entry_named(std::string_view written,
-                             std::span<const std::string> keys,
-                             NameMatch least) {
+const FieldName* find_entry(std::string_view written,
+                            std::span<const std::string> keys,
+                            NameMatch least) {
   const FieldName* best = nullptr;
   std::pair<NameMatch, bool> best_match = {NameMatch::none, false};
   for (const FieldName& entry : field_names()) {
@@ -553,7 +554,7 @@ std::span<const FieldName> option_names() { return names_of_options; }
 
 NameMatch match(std::string_view written, const FieldName& entry) {
   NameMatch best = NameMatch::none;
-  if (written.empty() || written.size() > longest_name) return best;
+  if (written.empty() || written.size() > max_name_length) return best;
   const std::string normal_word = normal(written);
   for (const std::string_view name : words_of(entry.names))
     best = std::max(best, match_name(normal_word, name));
@@ -561,17 +562,17 @@ NameMatch match(std::string_view written, const FieldName& entry) {
 }
 
 std::string field_hint(std::string_view written, std::span<const std::string> keys) {
-  const FieldName* const entry = entry_named(written, keys, NameMatch::whole);
+  const FieldName* const entry = find_entry(written, keys, NameMatch::whole);
   return entry == nullptr ? "" : hint_of(*entry);
 }
 
 std::string key_hint(std::string_view written, std::span<const std::string> keys) {
   if (std::string hint = renamed_hint(written); !hint.empty()) return hint;
   const std::string same = key_of_leaf(leaf_of(written), written, keys);
-  const auto is_same_here = [&](const std::string& key) {
+  const auto is_same_key = [&](const std::string& key) {
     return leaf_of(key) == leaf_of(written) && section_of(key) == section_of(written);
   };
-  const auto count_here = std::ranges::count_if(keys, is_same_here);
+  const auto count_here = std::ranges::count_if(keys, is_same_key);
   if (count_here != 1 || has_dotted_name(written))
     if (std::string hint = field_hint(written, keys); !hint.empty()) return hint;
   if (count_here > 0) return meant(same);
@@ -580,8 +581,7 @@ std::string key_hint(std::string_view written, std::span<const std::string> keys
       keys, [&](const std::string& key) { return section_of(key) == section_of(written); });
   if (!has_section)
     if (const std::string near = closest_match(written, keys); !near.empty()) return meant(near);
-  if (const FieldName* entry = entry_named(written, keys, NameMatch::within))
-    return hint_of(*entry);
+  if (const FieldName* entry = find_entry(written, keys, NameMatch::within)) return hint_of(*entry);
   if (!same.empty()) return meant(same);
   const std::string near = key_of_near_leaf(written, keys);
   return near.empty() ? "" : meant(near);
@@ -599,7 +599,7 @@ std::string value_hint(std::string_view key,
   return near.empty() ? "" : meant(near);
 }
 
-bool begins_word(std::string_view text, std::string_view word) {
+bool starts_word_piece(std::string_view text, std::string_view word) {
   const auto is_part = [](char c) {
     return (small(c) >= 'a' && small(c) <= 'z') || (c >= '0' && c <= '9') ||
            static_cast<unsigned char>(c) >= 0x80;

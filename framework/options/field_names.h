@@ -46,6 +46,6 @@ std::string value_hint(std::string_view key,
                        std::span<const std::string> choices);
 
 // Returns whether `word` begins a word of `text`, ignoring case: "lr" begins no word of "already".
-bool begins_word(std::string_view text, std::string_view word);
+bool starts_word_piece(std::string_view text, std::string_view word);
 
 }  // namespace longspan

@@ -43,7 +43,7 @@ std::string allowed_sentence(const OptionBinding& binding, const Constraint& rul
 }
 
 // Returns whether the message's first word is the key.
-bool begins_with(const std::string& sentence, const std::string& key) {
+bool has_prefix(const std::string& sentence, const std::string& key) {
   const std::size_t end = sentence.find_first_of(" :");
   return sentence.substr(0, end) == key;
 }
@@ -89,7 +89,7 @@ void OptionTable::insert(const std::string& key,
   }
   Entry entry{key, std::move(documentation), std::move(rule), std::move(binding), "", {}, false};
   entry.standard = entry.binding->text();
-  entry.binding->tell_place(key, "default");
+  entry.binding->report_position(key, "default");
   index_.emplace(key, entries_.size());
   entries_.push_back(std::move(entry));
 }
@@ -157,7 +157,7 @@ void OptionTable::assign(std::span<const Assignment> assignments) {
 void OptionTable::assign_one(const Assignment& assignment) {
   if (!assignment.mark.file.empty()) file_ = assignment.mark.file;
   Entry* entry = find(assignment.key);
-  if (entry == nullptr) return refuse_unknown(assignment);
+  if (entry == nullptr) return report_unknown_key(assignment);
   if (entry->mark && !entry->mark->file.empty() && !assignment.mark.file.empty()) {
     return add_diagnostic(
         {assignment.mark,
@@ -169,12 +169,12 @@ void OptionTable::assign_one(const Assignment& assignment) {
   const bool is_scalar = assignment.kind == Assignment::Kind::scalar;
   const bool is_list = assignment.kind == Assignment::Kind::list;
   if (!is_scalar && !(is_list && entry->binding->is_list())) {
-    return refuse_value(*entry, assignment, "");
+    return report_invalid_value(*entry, assignment, "");
   }
-  take_value(*entry, assignment);
+  consume_value(*entry, assignment);
 }
 
-void OptionTable::take_value(Entry& entry, const Assignment& assignment) {
+void OptionTable::consume_value(Entry& entry, const Assignment& assignment) {
   OptionBinding& binding = *entry.binding;
   std::vector<ListItem> scalars = assignment.scalars;
   for (ListItem& item : scalars) {
@@ -185,18 +185,18 @@ void OptionTable::take_value(Entry& entry, const Assignment& assignment) {
       if (named == item.fields->end()) continue;
       path = &named->second;
     }
-    if (!binding.is_path() || !begins_at_home(path->text)) continue;
-    if (!home_) return refuse_value(entry, assignment, "~ requires HOME, which is not set");
+    if (!binding.is_path() || !starts_at_home(path->text)) continue;
+    if (!home_) return report_invalid_value(entry, assignment, "~ requires HOME, which is not set");
     path->text = expand_home(path->text, *home_);
   }
   if (const auto problem = binding.take(scalars, entry.rule))
-    return refuse_value(entry, assignment, *problem);
-  binding.tell_place(entry.key, assignment.mark.to_string());
+    return report_invalid_value(entry, assignment, *problem);
+  binding.report_position(entry.key, assignment.mark.to_string());
 }
 
-void OptionTable::refuse_value(Entry& entry,
-                               const Assignment& assignment,
-                               const std::string& problem) {
+void OptionTable::report_invalid_value(Entry& entry,
+                                       const Assignment& assignment,
+                                       const std::string& problem) {
   entry.wrong = true;
   std::string sentence = fmt::format("{}: expected {}, found {}",
                                      entry.key,
@@ -213,7 +213,7 @@ void OptionTable::refuse_value(Entry& entry,
   add_diagnostic({assignment.mark, std::move(sentence), entry.key});
 }
 
-void OptionTable::refuse_unknown(const Assignment& assignment) {
+void OptionTable::report_unknown_key(const Assignment& assignment) {
   const std::string& key = assignment.key;
   if (is_section(key)) {
     // A section whose keys are all commented out is accepted.
@@ -236,7 +236,7 @@ void OptionTable::refuse_unknown(const Assignment& assignment) {
     const Entry* parent = find(key.substr(0, dot));
     if (parent == nullptr) continue;
     std::vector<std::string> keys;
-    if (++unknown_keys_ <= most_told)
+    if (++unknown_keys_ <= max_reported)
       for (const Entry& entry : entries_) keys.push_back(entry.key);
     return add_diagnostic({assignment.mark,
                            fmt::format("{}: expected {}, found a section with the key {}{}",
@@ -247,7 +247,7 @@ void OptionTable::refuse_unknown(const Assignment& assignment) {
                            parent->key});
   }
   // The search for a similar key is slow, and errors beyond this number are not reported.
-  const std::string near = ++unknown_keys_ > most_told ? "" : suggestion(key);
+  const std::string near = ++unknown_keys_ > max_reported ? "" : suggestion(key);
   add_diagnostic({assignment.mark, fmt::format("{}: unknown key{}", shown(key), near), key, true});
 }
 
@@ -283,30 +283,30 @@ std::string OptionTable::suggestion(std::string_view key) const {
   const std::string_view section = key.substr(0, key.find('.'));
   if (!is_section(section))
     return fmt::format("; use one of the sections {}", fmt::join(sections, ", "));
-  std::vector<std::string_view> neighbours;  // direct child keys and sections
+  std::vector<std::string_view> neighbors;  // direct child keys and sections
   for (const std::string_view candidate : keys) {
     if (!candidate.starts_with(fmt::format("{}.", section))) continue;
     const std::string_view rest_of_key = candidate.substr(section.size() + 1);
     const std::string_view child = rest_of_key.substr(0, rest_of_key.find('.'));
-    if (std::ranges::find(neighbours, child) == neighbours.end()) neighbours.push_back(child);
+    if (std::ranges::find(neighbors, child) == neighbors.end()) neighbors.push_back(child);
   }
   constexpr std::size_t most = 20;  // bounds the length of the message
   std::string rest;
-  if (neighbours.size() > most) {
+  if (neighbors.size() > most) {
     rest = fmt::format(
-        " and {} more (run longspan config --reference {})", neighbours.size() - most, section);
-    neighbours.resize(most);
+        " and {} more (run longspan config --reference {})", neighbors.size() - most, section);
+    neighbors.resize(most);
   }
   return fmt::format(
-      "; use one of the keys of {}: {}{}", section, fmt::join(neighbours, ", "), rest);
+      "; use one of the keys of {}: {}{}", section, fmt::join(neighbors, ", "), rest);
 }
 
-void OptionTable::add_diagnostic(Diagnostic complaint) {
-  complaints_.push_back(std::move(complaint));
+void OptionTable::add_diagnostic(Diagnostic diagnostic) {
+  complaints_.push_back(std::move(diagnostic));
 }
 
 // The location at which missing keys are reported.
-SourceLocation OptionTable::beside_all() const {
+SourceLocation OptionTable::common_location() const {
   return SourceLocation{file_.empty() ? "configuration" : file_};
 }
 
@@ -323,10 +323,10 @@ void OptionTable::run_checks(std::vector<Diagnostic>& found) const {
     std::string sentence = check.message();
     if (sentence.empty()) continue;
     const auto named = std::ranges::find_if(
-        given, [&](const Entry* entry) { return begins_with(sentence, entry->key); });
+        given, [&](const Entry* entry) { return has_prefix(sentence, entry->key); });
     const auto place = named == given.end() ? given.begin() : named;
     const bool has_place = !given.empty();
-    found.push_back({has_place ? *(*place)->mark : beside_all(),
+    found.push_back({has_place ? *(*place)->mark : common_location(),
                      std::move(sentence),
                      has_place ? (*place)->key : check.keys.front()});
   }
@@ -336,7 +336,7 @@ std::vector<Diagnostic> OptionTable::diagnostics() const {
   std::vector<Diagnostic> found = complaints_;
   for (const Entry& entry : entries_) {
     if (!entry.rule.required || entry.mark) continue;
-    found.push_back({beside_all(),
+    found.push_back({common_location(),
                      fmt::format("{}: missing required key; set it to {}",
                                  entry.key,
                                  allowed_sentence(*entry.binding, entry.rule)),

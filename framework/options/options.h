@@ -163,7 +163,7 @@ class OptionBinding {
                                           const Constraint& rule) = 0;
   // For a variable that stores the key and location that set it.
   virtual bool is_path() const { return false; }
-  virtual void tell_place(const std::string& /*key*/, const std::string& /*place*/) {}
+  virtual void report_position(const std::string& /*key*/, const std::string& /*place*/) {}
 };
 
 // Keys bound to variables, which must outlive the table. Declare every key, `assign` layer by layer
@@ -233,7 +233,7 @@ class OptionTable {
   // Errors are collected for `finish`.
   void assign(std::span<const Assignment> assignments);
   // Adds an error to those that `finish` reports.
-  void add_diagnostic(Diagnostic complaint);
+  void add_diagnostic(Diagnostic diagnostic);
   // Returns all errors, including missing keys and failed checks.
   std::vector<Diagnostic> diagnostics() const;
   // Throws ConfigurationError if there are errors: see throw_if_any.
@@ -302,12 +302,12 @@ class OptionTable {
   bool is_section(std::string_view key) const;
   std::vector<const Entry*> by_section() const;
   void assign_one(const Assignment& assignment);
-  void take_value(Entry& entry, const Assignment& assignment);
-  void refuse_value(Entry& entry, const Assignment& assignment, const std::string& problem);
-  void refuse_unknown(const Assignment& assignment);
+  void consume_value(Entry& entry, const Assignment& assignment);
+  void report_invalid_value(Entry& entry, const Assignment& assignment, const std::string& problem);
+  void report_unknown_key(const Assignment& assignment);
   std::string suggestion(std::string_view key) const;
   std::string meant_below(const std::string& section, const Assignment& assignment) const;
-  SourceLocation beside_all() const;
+  SourceLocation common_location() const;
   void run_checks(std::vector<Diagnostic>& found) const;
 
   std::vector<Entry> entries_;

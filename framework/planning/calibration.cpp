@@ -87,7 +87,7 @@ void add_trials(MachineProfile& machine,
                 std::span<const CalibrationModel> trials,
                 const Communicator& world) {
   const MeshShape shape = {.data = world.size()};
-  machine.least_trial = infinity;
+  machine.min_trial = infinity;
   for (const CalibrationModel& model : trials) {
     const RunConfig settings = settings_of(model, DType::f32, world.size());
     const StepPlan plan = plan_step(settings, shape, vocabulary, Processor::cpu);
@@ -95,8 +95,8 @@ void add_trials(MachineProfile& machine,
     std::ranges::nth_element(seconds, seconds.begin() + 2);
     const double median = world.all_reduce(seconds[2], Reduction::maximum);
     const double trial = step_time(plan, machine).total() / median;
-    machine.least_trial = std::min(machine.least_trial, trial);
-    machine.most_trial = std::max(machine.most_trial, trial);
+    machine.min_trial = std::min(machine.min_trial, trial);
+    machine.max_trial = std::max(machine.max_trial, trial);
   }
 }
 

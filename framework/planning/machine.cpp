@@ -169,8 +169,8 @@ void write_machine(const MachineProfile& machine, const std::string& path) {
                                        {"bandwidth", machine.bandwidth},
                                        {"ranks", machine.ranks},
                                        {"threads", machine.threads},
-                                       {"least_trial", machine.least_trial},
-                                       {"most_trial", machine.most_trial}};
+                                       {"least_trial", machine.min_trial},
+                                       {"most_trial", machine.max_trial}};
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code ignored;
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
@@ -202,8 +202,8 @@ MachineProfile read_machine(const std::string& path) {
     read("ranks", machine.ranks, 1);
     read("threads", machine.threads, 1);
     // Older files lack these values.
-    if (json.contains("least_trial")) read("least_trial", machine.least_trial);
-    if (json.contains("most_trial")) read("most_trial", machine.most_trial);
+    if (json.contains("least_trial")) read("least_trial", machine.min_trial);
+    if (json.contains("most_trial")) read("most_trial", machine.max_trial);
     return machine;
   } catch (const nlohmann::json::exception& error) {
     // Skips "[json.exception.parse_error.101] ".

@@ -25,8 +25,8 @@ struct MachineProfile {
   int ranks = 1;                // that shared the machine during the measurement
   int threads = 0;              // per rank; 0: not measured
   // Lowest and highest ratio of predicted to measured time over the trial steps; 0: unknown.
-  double least_trial = 0;
-  double most_trial = 0;
+  double min_trial = 0;
+  double max_trial = 0;
   Processor processor = Processor::cpu;
 
   double flops_of(DType dtype) const {

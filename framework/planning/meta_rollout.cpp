@@ -24,12 +24,12 @@ std::vector<RecurrentState> meta_rollout(const Model& model, const MetaBatch& wa
   };
   // A few long segments fill a memory of many short ones.
   constexpr std::int64_t most = 4;
-  const std::int64_t segment = wanted.data.segment, longest = model.body().longest_memory();
+  const std::int64_t segment = wanted.data.segment, longest = model.body().max_mem_len();
   const std::int64_t at_once = std::max(segment, (longest + most - 1) / most);
   RecurrentState begun;
   while (begun.length() < longest)
     begun = model
-                .scores({.fields = fields(at_once), .carried = begun, .longest_memory = longest},
+                .scores({.fields = fields(at_once), .carried = begun, .max_mem_len = longest},
                         ForwardContext())
                 .carried;
   model.parameters().device().allocator().trim();

@@ -10,10 +10,10 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_known = 512;
+constexpr std::size_t max_known = 512;
 
 RunConfig keeping_everything(RunConfig settings) {
-  settings.memory = {.keep_streams = true};
+  settings.memory = {.stores_streams = true};
   settings.parallel = {};
   return settings;
 }
@@ -63,7 +63,7 @@ std::optional<ModelFlops::Count> ModelFlops::of(const Fields& fields,
   }
   auto known = known_.find(shapes);
   if (known == known_.end()) {
-    if (known_.size() >= most_known) known_.clear();
+    if (known_.size() >= max_known) known_.clear();
     known = known_.emplace(std::move(shapes), walk_rows(fields, remembered, step)).first;
   }
   if (!known->second) return std::nullopt;
@@ -76,7 +76,7 @@ std::optional<ModelFlops::Count> ModelFlops::of(const Fields& fields,
 std::optional<ModelFlops::Count> ModelFlops::of_full_step(const MeshShape& mesh) try {
   const Batch batch =
       settings_.task_kind().meta_batch(usual_batch(settings_, mesh_of(mesh), Device::meta(), ids_));
-  return of(batch.fields, mesh.data, model().body().longest_memory());
+  return of(batch.fields, mesh.data, model().body().max_mem_len());
 } catch (const OutOfAddressSpace&) {
   return std::nullopt;
 }
@@ -92,7 +92,7 @@ std::optional<ModelFlops::ByRows> ModelFlops::walk_rows(const Fields& fields,
 // Recurrent state has the shapes that a pass returns, except for its length.
 ModelInput ModelFlops::reading(const Fields& fields, std::int64_t rows, std::int64_t remembered) {
   const Device& device = model().parameters().device();
-  ModelInput reading = {.longest_memory = model().body().longest_memory()};
+  ModelInput reading = {.max_mem_len = model().body().max_mem_len()};
   for (const auto& [name, field] : fields)
     reading.fields[name] = Tensor::empty(field.shape().with(0, rows), field.dtype(), device);
   if (remembered == 0) return reading;

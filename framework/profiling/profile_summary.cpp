@@ -49,7 +49,9 @@ std::string words_for(const ProfileKey& key) {
   return key.layer.empty() ? words : words + " in " + key.layer;
 }
 
-bool is_whole_step(const TimedSpan& span) { return span.kind == ActivityKind::step && !span.cut; }
+bool is_complete_step(const TimedSpan& span) {
+  return span.kind == ActivityKind::step && !span.cut;
+}
 
 }  // namespace
 
@@ -60,10 +62,10 @@ ProfileTotals& ProfileTotals::operator+=(const ProfileTotals& more) {
   return *this;
 }
 
-std::int64_t last_whole_step(const RecordedSpans& recorded) {
+std::int64_t last_complete_step(const RecordedSpans& recorded) {
   std::uint64_t last = 0;
   for (const TimedSpan& span : recorded.spans)
-    if (is_whole_step(span)) last = std::max(last, span.number);
+    if (is_complete_step(span)) last = std::max(last, span.number);
   return static_cast<std::int64_t>(last);
 }
 
@@ -79,7 +81,7 @@ ProfileSummary lines_of(const RecordedSpans& recorded) {
   for (const TimedSpan& span : recorded.spans | std::views::reverse) {
     if (span.kind == ActivityKind::collective) continue;
     while (!around.empty() && around.back().begin >= span.end) around.pop_back();
-    if (around.empty() && !is_whole_step(span)) continue;
+    if (around.empty() && !is_complete_step(span)) continue;
     const auto line = lines.try_emplace(key_of(span, recorded.texts, names)).first;
     const bool is_within =
         std::ranges::any_of(around, [&](const Around& each) { return each.key == &line->first; });

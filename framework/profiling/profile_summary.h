@@ -37,7 +37,7 @@ using ProfileSummary = std::map<ProfileKey, ProfileTotals>;
 ProfileSummary lines_of(const RecordedSpans& recorded);
 
 // Returns the number of the last complete step, or 0.
-std::int64_t last_whole_step(const RecordedSpans& recorded);
+std::int64_t last_complete_step(const RecordedSpans& recorded);
 
 // Serializes the summary for another rank.
 std::string to_text(const ProfileSummary& lines);

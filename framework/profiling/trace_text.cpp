@@ -87,7 +87,7 @@ void TraceText::add(std::string& text, std::size_t thread, const TimedSpan& span
                    arguments);
     return;
   }
-  const std::string id = fmt::format("{}.{}", trace_.rank, beside_++);
+  const std::string id = fmt::format("{}.{}", trace_.rank, async_id_++);
   fmt::format_to(to,
                  ",\n{{\"ph\":\"b\",\"id\":\"{}\",{},\"ts\":{:.3f},\"args\":{{{}}}}}",
                  id,
@@ -98,13 +98,13 @@ void TraceText::add(std::string& text, std::size_t thread, const TimedSpan& span
       to, ",\n{{\"ph\":\"e\",\"id\":\"{}\",{},\"ts\":{:.3f}}}", id, who, microseconds(end));
 }
 
-std::string TraceText::next(std::size_t most_bytes) {
+std::string TraceText::next(std::size_t max_bytes) {
   std::string text;
   if (!std::exchange(begun_, true)) add_titles(text);
   for (; thread_ < trace_.threads.size(); ++thread_, span_ = 0) {
     const auto& spans = trace_.threads[thread_].recorded.spans;
     for (; span_ < spans.size(); ++span_) {
-      if (text.size() >= most_bytes) return text;
+      if (text.size() >= max_bytes) return text;
       add(text, thread_, spans[span_]);
     }
   }

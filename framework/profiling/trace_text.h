@@ -42,9 +42,9 @@ class TraceText {
   // `trace` must outlive it.
   explicit TraceText(const TraceOfRank& trace) : trace_(trace) {}
 
-  // Returns the next lines, of about `most_bytes` in total; empty at the end. Each line is an
+  // Returns the next lines, of about `max_bytes` in total; empty at the end. Each line is an
   // event, preceded by a comma except for the first rank's first one.
-  std::string next(std::size_t most_bytes = std::size_t{1} << 20);
+  std::string next(std::size_t max_bytes = std::size_t{1} << 20);
 
  private:
   void add_titles(std::string& text) const;
@@ -55,7 +55,7 @@ class TraceText {
   bool begun_ = false;
   std::size_t thread_ = 0;  // of the next span
   std::size_t span_ = 0;
-  std::size_t beside_ = 0;  // collectives so far
+  std::size_t async_id_ = 0;  // collectives so far
 };
 
 // Return the text before and after the events of all ranks. `about`: a JSON object.

@@ -8,7 +8,7 @@ const ChartLibrary* chart_library() {
   static constexpr ChartLibrary library = {embedded::library_name,
                                            embedded::library_script,
                                            embedded::library_style,
-                                           embedded::library_licence};
+                                           embedded::library_license};
   return library.script.empty() ? nullptr : &library;
 }
 

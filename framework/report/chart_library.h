@@ -10,7 +10,7 @@ struct ChartLibrary {
   std::string_view name;     // "dygraphs 2.2.1"
   std::string_view script;   // JavaScript
   std::string_view style;    // CSS
-  std::string_view licence;  // plain text
+  std::string_view license;  // plain text
 };
 
 // Returns null where the build did not find it.

@@ -27,8 +27,8 @@ void Cell::add(const Cell& other) {
   count += other.count;
 }
 
-DownsampledSeries::DownsampledSeries(std::size_t most_buckets) : most_(most_buckets) {
-  require(most_buckets >= 2, "expected at least 2 buckets, found {}", most_buckets);
+DownsampledSeries::DownsampledSeries(std::size_t max_buckets) : most_(max_buckets) {
+  require(max_buckets >= 2, "expected at least 2 buckets, found {}", max_buckets);
 }
 
 std::optional<std::size_t> DownsampledSeries::find(std::string_view name) const {
@@ -66,9 +66,9 @@ void DownsampledSeries::add(std::size_t column, double value) {
   cells.back().add(value);
 }
 
-void DownsampledSeries::thin_to(std::size_t most_buckets) {
-  require(most_buckets >= 2, "expected at least 2 buckets, found {}", most_buckets);
-  most_ = std::min(most_, most_buckets);
+void DownsampledSeries::thin_to(std::size_t max_buckets) {
+  require(max_buckets >= 2, "expected at least 2 buckets, found {}", max_buckets);
+  most_ = std::min(most_, max_buckets);
   while (buckets_.size() > most_) widen();
 }
 

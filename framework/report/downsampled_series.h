@@ -38,7 +38,7 @@ struct Cell {
 class DownsampledSeries {
  public:
   // Requires at least 2 buckets.
-  explicit DownsampledSeries(std::size_t most_buckets);
+  explicit DownsampledSeries(std::size_t max_buckets);
 
   // Returns the index of a column, which is created for a new name.
   std::size_t column(std::string_view name);
@@ -51,7 +51,7 @@ class DownsampledSeries {
   void add(std::size_t column, double value);
 
   // Reduces the number of buckets.
-  void thin_to(std::size_t most_buckets);
+  void thin_to(std::size_t max_buckets);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
   // Indexed by bucket; missing cells at the end are empty.

@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_warning_bytes = 1000;
+constexpr std::size_t max_warning_bytes = 1000;
 
 // "2025-01-31 12:34:56.789 warning ...": the format of framework/training_loop/log.h.
 bool is_warning(std::string_view line) {
@@ -25,7 +25,7 @@ bool is_warning(std::string_view line) {
 void add_warning(std::deque<std::string>& newest, std::string_view line, std::size_t most) {
   if (!is_warning(line)) return;
   if (newest.size() == most) newest.pop_front();
-  newest.emplace_back(line.substr(0, most_warning_bytes));
+  newest.emplace_back(line.substr(0, max_warning_bytes));
 }
 
 std::vector<std::string> log_warnings(const std::filesystem::path& path, std::size_t most) {
@@ -34,7 +34,7 @@ std::vector<std::string> log_warnings(const std::filesystem::path& path, std::si
   // Reading a pipe or device would never end.
   if (!std::filesystem::is_regular_file(path, error)) return {};
   std::ifstream file(path, std::ios::binary);
-  std::array<char, most_warning_bytes + 1> line{};
+  std::array<char, max_warning_bytes + 1> line{};
   bool begins = true;  // the buffer begins a line, instead of continuing a long one
   while (file.getline(line.data(), line.size()) || (file.gcount() > 0 && !file.eof())) {
     const bool is_cut = file.fail();

@@ -31,7 +31,7 @@ class Cursor {
     return true;
   }
   // Requires a line without escapes.
-  bool take_text(std::string_view& text) {
+  bool extract_text(std::string_view& text) {
     if (!take('"')) return false;
     const auto* const quote = static_cast<const char*>(std::memchr(at_, '"', left()));
     if (quote == nullptr) return false;
@@ -40,7 +40,7 @@ class Cursor {
     return true;
   }
   bool take_number(double& number) {
-    if (!begins_number()) return false;
+    if (!starts_number()) return false;
     const auto [stop, error] = std::from_chars(at_, end_, number);
     at_ = stop;
     return error == std::errc();
@@ -56,7 +56,7 @@ class Cursor {
     while (at_ != end_ && (*at_ == ' ' || *at_ == '\t' || *at_ == '\r')) ++at_;
   }
   // from_chars also accepts "inf" and "nan", which are invalid JSON.
-  bool begins_number() const {
+  bool starts_number() const {
     const char* digit = at_;
     if (digit != end_ && *digit == '-') ++digit;
     return digit != end_ && *digit >= '0' && *digit <= '9';
@@ -85,11 +85,11 @@ bool MetricLineReader::read_plain(std::string_view line) {
   if (cursor.take('}')) return cursor.ended();
   do {
     LineField field;
-    if (!cursor.take_text(field.name) || !cursor.take(':')) return false;
+    if (!cursor.extract_text(field.name) || !cursor.take(':')) return false;
     const char first = cursor.next();
     if (first == '"') {
       field.kind = LineField::Kind::text;
-      if (!cursor.take_text(field.text)) return false;
+      if (!cursor.extract_text(field.text)) return false;
     } else if (first == 'n') {
       field.kind = LineField::Kind::none;
       if (!cursor.take("null")) return false;

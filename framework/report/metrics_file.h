@@ -46,6 +46,6 @@ struct RunMetrics {
 // Seconds are sums of "step_seconds" or, without it, of tokens divided by "tokens_per_second";
 // negative values and those beyond 1e10 are ignored. Throws DataError for a missing file, without a
 // complete line, or, with the line number, for an invalid line.
-RunMetrics read_run_metrics(const std::filesystem::path& path, std::size_t most_buckets = 2000);
+RunMetrics read_run_metrics(const std::filesystem::path& path, std::size_t max_buckets = 2000);
 
 }  // namespace longspan

@@ -9,9 +9,9 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_texts = 24;
-constexpr std::size_t most_text_bytes = 4000;
-constexpr double longest_seconds = 1e10;  // three centuries between two lines
+constexpr std::size_t max_texts = 24;
+constexpr std::size_t max_text_bytes = 4000;
+constexpr double max_line_interval = 1e10;  // seconds
 
 constexpr std::array<std::string_view, 4> parts_of_a_step = {"data_loading_seconds",
                                                              "communication_wait_seconds",
@@ -20,8 +20,8 @@ constexpr std::array<std::string_view, 4> parts_of_a_step = {"data_loading_secon
 
 }  // namespace
 
-MetricsParser::MetricsParser(std::size_t most_buckets, std::vector<StepRewind> known)
-    : metrics_{DownsampledSeries(most_buckets)}, known_(std::move(known)) {
+MetricsParser::MetricsParser(std::size_t max_buckets, std::vector<StepRewind> known)
+    : metrics_{DownsampledSeries(max_buckets)}, known_(std::move(known)) {
   // Suffix minimum: a line is superseded if any later rewind has its step or an earlier one.
   for (std::size_t i = known_.size(); i-- > 1;)
     known_[i - 1].step = std::min(known_[i - 1].step, known_[i].step);
@@ -57,7 +57,7 @@ void MetricsParser::advance(std::int64_t step) {
   else if (tokens && rate && *rate > 0)
     passed = (*tokens - metrics_.tokens) / *rate;
   // Ignores implausible durations, as in files from other programs.
-  if (passed > 0 && passed < longest_seconds) metrics_.seconds += passed;
+  if (passed > 0 && passed < max_line_interval) metrics_.seconds += passed;
   if (tokens) metrics_.tokens = *tokens;
   metrics_.step = step;
   ++metrics_.lines;
@@ -128,9 +128,9 @@ void MetricsParser::add_text(const LineField& field, std::int64_t step) {
       return;
     }
   }
-  if (metrics_.texts.size() == most_texts) metrics_.texts.erase(metrics_.texts.begin());
+  if (metrics_.texts.size() == max_texts) metrics_.texts.erase(metrics_.texts.begin());
   metrics_.texts.push_back(
-      {std::string(field.name), step, std::string(field.text.substr(0, most_text_bytes))});
+      {std::string(field.name), step, std::string(field.text.substr(0, max_text_bytes))});
 }
 
 }  // namespace longspan

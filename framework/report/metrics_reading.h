@@ -24,7 +24,7 @@ struct StepRewind {
 class MetricsParser {
  public:
   // `known`: the rewinds in the file.
-  MetricsParser(std::size_t most_buckets, std::vector<StepRewind> known);
+  MetricsParser(std::size_t max_buckets, std::vector<StepRewind> known);
 
   // Returns false for an invalid metrics line. `offset`: its position in the file.
   bool take(std::string_view line, std::uintmax_t offset);

@@ -11,11 +11,11 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_data_bytes = 3'200'000;
+constexpr std::size_t max_data_bytes = 3'200'000;
 constexpr std::size_t bytes_of_cell = 40;  // three numbers of twelve characters, and commas
 constexpr std::size_t fewest_buckets = 32;
-constexpr std::size_t most_sample_bytes = 400'000;
-constexpr std::size_t most_map_bytes = 400'000;
+constexpr std::size_t max_sample_bytes = 400'000;
+constexpr std::size_t max_map_bytes = 400'000;
 
 template <typename Values, typename Write>
 std::string list_of(const Values& values, const Write& write) {
@@ -52,7 +52,7 @@ std::string column_data(const std::vector<Cell>& cells, std::size_t buckets) {
   return text + "}";
 }
 
-std::string run_data(const ReportedRun& run, std::size_t most_bytes_of_maps) {
+std::string run_data(const ReportedRun& run, std::size_t max_bytes_of_maps) {
   const DownsampledSeries& series = run.metrics.series;
   const auto& buckets = series.buckets();
   std::string text = fmt::format(
@@ -60,7 +60,7 @@ std::string run_data(const ReportedRun& run, std::size_t most_bytes_of_maps) {
       "\"columns\":{{",
       script_string(run.name),
       samples_data(run.samples),
-      attention_data(run.attention, most_bytes_of_maps),
+      attention_data(run.attention, max_bytes_of_maps),
       list_of(buckets, [](const Bucket& bucket) { return fmt::to_string(bucket.step); }),
       list_of(buckets, [](const Bucket& bucket) { return fmt::format("{:.9g}", bucket.tokens); }),
       run.metrics.seconds > 0
@@ -135,7 +135,7 @@ std::string page_data(std::span<const ReportedRun> runs, std::span<const PlacedC
   return fmt::format(
       "{{\"runs\":{},\"charts\":{}}}",
       list_of(runs,
-              [&](const ReportedRun& run) { return run_data(run, most_map_bytes / runs.size()); }),
+              [&](const ReportedRun& run) { return run_data(run, max_map_bytes / runs.size()); }),
       list_of(charts, chart_data));
 }
 
@@ -146,10 +146,10 @@ void thin_for_page(std::span<ReportedRun> runs) {
                        run.metrics.series.names(),
                        [](const std::string& name) { return !class_column_of(name); }));
   const std::size_t most =
-      std::max(fewest_buckets, most_data_bytes / bytes_of_cell / std::max<std::size_t>(columns, 1));
+      std::max(fewest_buckets, max_data_bytes / bytes_of_cell / std::max<std::size_t>(columns, 1));
   for (ReportedRun& run : runs) {
     run.metrics.series.thin_to(most);
-    downsample_samples(run.samples, most_sample_bytes / runs.size());
+    downsample_samples(run.samples, max_sample_bytes / runs.size());
   }
 }
 

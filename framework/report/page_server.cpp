@@ -20,10 +20,10 @@
 namespace longspan {
 namespace {
 
-constexpr const char* own_machine = "127.0.0.1";
-constexpr int most_header_bytes = 8192;
-constexpr int most_body_bytes = 4096;  // of refused requests
-constexpr int most_seconds = 20;       // idle timeout of a connection
+constexpr const char* loopback = "127.0.0.1";
+constexpr int max_header_bytes = 8192;
+constexpr int max_body_bytes = 4096;      // of refused requests
+constexpr int idle_timeout_seconds = 20;  // of a connection
 
 template <auto release>
 struct Releaser {
@@ -66,8 +66,8 @@ Answer refusal(int code, std::string_view sentence) {
 
 }  // namespace
 
-bool is_own_host(std::string_view host, std::int64_t port) {
-  for (const std::string_view name : {own_machine, "localhost"})
+bool is_local_host(std::string_view host, std::int64_t port) {
+  for (const std::string_view name : {loopback, "localhost"})
     if (host == fmt::format("{}:{}", name, port) || (port == 80 && host == name)) return true;
   return false;
 }
@@ -83,7 +83,7 @@ struct PageServer::Parts {
   // Returns the response to a request.
   Answer answer(evhttp_request* request) const {
     const char* const named = evhttp_find_header(evhttp_request_get_input_headers(request), "Host");
-    if (named == nullptr || !is_own_host(named, port)) return refusal(403, "unknown host name");
+    if (named == nullptr || !is_local_host(named, port)) return refusal(403, "unknown host name");
     const std::string_view path = evhttp_request_get_uri(request);
     const std::string_view given = path.substr(path.starts_with('/') ? 1 : path.size());
     if (!is_same(given.substr(0, token.size()), token) || given.substr(token.size(), 1) != "/")
@@ -132,9 +132,9 @@ PageServer::PageServer(std::int64_t port, ServedPage page) : parts_(std::make_un
   std::signal(SIGPIPE, SIG_IGN);  // a client may disconnect during the response
   require(parts.base != nullptr && parts.server != nullptr, "libevent failed to start");
   evhttp* const server = parts.server.get();
-  evhttp_set_timeout(server, most_seconds);
-  evhttp_set_max_headers_size(server, most_header_bytes);
-  evhttp_set_max_body_size(server, most_body_bytes);
+  evhttp_set_timeout(server, idle_timeout_seconds);
+  evhttp_set_max_headers_size(server, max_header_bytes);
+  evhttp_set_max_body_size(server, max_body_bytes);
   // Accepts all methods, since `answer` refuses unsupported ones after the address check.
   evhttp_set_allowed_methods(server,
                              EVHTTP_REQ_GET | EVHTTP_REQ_HEAD | EVHTTP_REQ_POST | EVHTTP_REQ_PUT |
@@ -151,14 +151,14 @@ PageServer::PageServer(std::int64_t port, ServedPage page) : parts_(std::make_un
       },
       &parts);
   evhttp_bound_socket* const bound =
-      evhttp_bind_socket_with_handle(server, own_machine, static_cast<std::uint16_t>(port));
+      evhttp_bind_socket_with_handle(server, loopback, static_cast<std::uint16_t>(port));
   if (bound == nullptr) {
     const int error = errno;
     const std::string why = errno_message(error);
     if (port != 0 && (error == EADDRINUSE || error == EACCES))
       throw ConfigurationError(
           "--port: cannot listen on port {}: {}; choose a free port, or omit --port", port, why);
-    throw Failure("cannot listen on a port of {}: {}", own_machine, why);
+    throw Failure("cannot listen on a port of {}: {}", loopback, why);
   }
   sockaddr_in address{};
   socklen_t size = sizeof address;
@@ -183,7 +183,7 @@ PageServer::PageServer(std::int64_t port, ServedPage page) : parts_(std::make_un
 PageServer::~PageServer() = default;
 
 std::string PageServer::address() const {
-  return fmt::format("http://{}:{}/{}/", own_machine, parts_->port, parts_->token);
+  return fmt::format("http://{}:{}/{}/", loopback, parts_->port, parts_->token);
 }
 
 void PageServer::run() { event_base_dispatch(parts_->base.get()); }

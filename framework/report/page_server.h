@@ -18,7 +18,7 @@ struct ServedPage {
 
 // Returns whether a request's Host header matches the address: 127.0.0.1 or localhost with the
 // port, which browsers omit for 80.
-bool is_own_host(std::string_view host, std::int64_t port);
+bool is_local_host(std::string_view host, std::int64_t port);
 
 // Listens on 127.0.0.1 only and answers 403 without the random part of its address. Serves GET and
 // HEAD at the address and its sibling "update". The ETag is the version; a current client gets 304.

@@ -14,14 +14,14 @@ namespace {
 
 using Runs = std::vector<ReportedRun>;
 
-constexpr std::size_t most_named = 3;  // runs in the title
+constexpr std::size_t max_named = 3;  // runs in the title
 
 std::string title_of(const Runs& runs, const std::string& date) {
   std::string names;
-  for (std::size_t i = 0; i < std::min(runs.size(), most_named); ++i)
+  for (std::size_t i = 0; i < std::min(runs.size(), max_named); ++i)
     names += fmt::format(
         "{}{} (step {})", i == 0 ? "" : ", ", runs[i].name, grouped(runs[i].metrics.step));
-  if (runs.size() > most_named) names += fmt::format(" and {} more", runs.size() - most_named);
+  if (runs.size() > max_named) names += fmt::format(" and {} more", runs.size() - max_named);
   return fmt::format("{}, {} UTC", names, date);
 }
 
@@ -116,9 +116,10 @@ std::string class_values(const ReportedRun& run,
   std::string text;
   for (const std::string& figure : figures) {
     const auto number = run.metrics.series.find("validation_" + figure + "/" + name);
-    const bool is_there = number && run.metrics.ends[*number].step >= 0;
-    const double value = is_there ? run.metrics.ends[*number].value : 0;
-    text += is_there ? fmt::format("<td data-value=\"{}\">{:.2f}</td>", value, value) : cell("");
+    const bool exists_there = number && run.metrics.ends[*number].step >= 0;
+    const double value = exists_there ? run.metrics.ends[*number].value : 0;
+    text +=
+        exists_there ? fmt::format("<td data-value=\"{}\">{:.2f}</td>", value, value) : cell("");
   }
   return text;
 }
@@ -126,12 +127,12 @@ std::string class_values(const ReportedRun& run,
 // Precision, recall and F1 of each class as a table, since charts would be too many.
 std::string classes(const Runs& runs) {
   std::vector<std::string> names, figures;
-  std::set<std::string> seen_names, seen_figures;
+  std::set<std::string> visited_names, visited_metrics;
   for (const std::string& column : columns_of(runs)) {
     const auto found = class_column_of(column);
     if (!found) continue;
-    if (seen_names.insert(found->name).second) names.push_back(found->name);
-    if (seen_figures.insert(found->figure).second) figures.push_back(found->figure);
+    if (visited_names.insert(found->name).second) names.push_back(found->name);
+    if (visited_metrics.insert(found->figure).second) figures.push_back(found->figure);
   }
   if (names.empty()) return "";
   std::string of_runs, of_figures;
@@ -259,7 +260,7 @@ constexpr const char* controls =
 std::string script(std::string_view text) { return fmt::format("<script>\n{}\n</script>\n", text); }
 
 // Containers that the script fills.
-std::string places_of_samples(const Runs& runs) {
+std::string positions_of_samples(const Runs& runs) {
   std::string text;
   for (std::size_t i = 0; i < runs.size(); ++i)
     if (!runs[i].samples.empty())
@@ -297,7 +298,7 @@ struct Frame {
   std::string status;
 };
 
-std::string whole_page(const PageParts& parts, const ChartLibrary& library, const Frame& frame) {
+std::string full_page(const PageParts& parts, const ChartLibrary& library, const Frame& frame) {
   std::string page = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
@@ -321,7 +322,7 @@ std::string whole_page(const PageParts& parts, const ChartLibrary& library, cons
       "<footer><details><summary>Curves are drawn by {}</summary><pre>{}</pre></details></footer>\n"
       "<script type=\"application/json\" id=\"data\">{}</script>\n",
       html(library.name),
-      html(library.licence),
+      html(library.license),
       parts.data);
   page += script(library.script) + script(page_script());
   return page + "</body>\n</html>\n";
@@ -335,7 +336,7 @@ PageParts page_parts(Runs runs, std::int64_t made_at) {
   return {.title = html(title_of(runs, fmt::format("{:%Y-%m-%d %H:%M}", fmt::gmtime(made_at)))),
           .runs = runs_table(runs),
           .charts = figures(runs, charts),
-          .samples = places_of_samples(runs),
+          .samples = positions_of_samples(runs),
           .attention = places_of_attention(runs),
           .tables = last_values(runs) + classes(runs) + configurations(runs) + texts(runs) +
                     warnings(runs),
@@ -343,7 +344,7 @@ PageParts page_parts(Runs runs, std::int64_t made_at) {
 }
 
 std::string report_page(const PageParts& parts, const ChartLibrary& library) {
-  return whole_page(parts, library, {});
+  return full_page(parts, library, {});
 }
 
 std::string report_page(Runs runs, std::int64_t made_at, const ChartLibrary& library) {
@@ -353,13 +354,13 @@ std::string report_page(Runs runs, std::int64_t made_at, const ChartLibrary& lib
 std::string live_page(const PageParts& parts,
                       const ChartLibrary& library,
                       const std::string& version) {
-  return whole_page(parts,
-                    library,
-                    {.policy = "; connect-src 'self'; img-src data:",
-                     .head = "<link rel=\"icon\" href=\"data:,\">\n",
-                     .status = fmt::format("<p id=\"watching\" role=\"status\" data-version=\"{}\">"
-                                           "Live.</p>\n",
-                                           html(version))});
+  return full_page(parts,
+                   library,
+                   {.policy = "; connect-src 'self'; img-src data:",
+                    .head = "<link rel=\"icon\" href=\"data:,\">\n",
+                    .status = fmt::format("<p id=\"watching\" role=\"status\" data-version=\"{}\">"
+                                          "Live.</p>\n",
+                                          html(version))});
 }
 
 std::string page_update(const PageParts& parts) {

@@ -12,8 +12,8 @@
 namespace longspan {
 namespace {
 
-constexpr std::uintmax_t most_file_bytes = std::uintmax_t{256} << 20;
-constexpr std::size_t most_tokens = 4096;
+constexpr std::uintmax_t max_file_bytes = std::uintmax_t{256} << 20;
+constexpr std::size_t max_tokens = 4096;
 
 std::string map_data(const HeadMap& map) {
   std::string rows;
@@ -27,13 +27,13 @@ std::string map_data(const HeadMap& map) {
 }
 
 // Returns whether there is a finite weight for each pair of tokens.
-bool is_sound(const RunAttention& attention) {
+bool is_finite_step(const RunAttention& attention) {
   const std::size_t count = attention.tokens.size();
   const auto is_row = [&](const std::vector<double>& row) {
     return row.size() == count &&
            std::ranges::all_of(row, [](double weight) { return std::abs(weight) < 1e6; });
   };
-  return count > 0 && count <= most_tokens &&
+  return count > 0 && count <= max_tokens &&
          std::ranges::all_of(attention.maps, [&](const HeadMap& map) {
            return map.weights.size() == count && std::ranges::all_of(map.weights, is_row);
          });
@@ -55,7 +55,7 @@ std::filesystem::path newest_attention(const std::filesystem::path& folder) {
 RunAttention read_run_attention(const std::filesystem::path& file) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(file, error) ||
-      std::filesystem::file_size(file, error) > most_file_bytes)
+      std::filesystem::file_size(file, error) > max_file_bytes)
     return {};
   std::ifstream stream(file, std::ios::binary);
   try {
@@ -66,21 +66,21 @@ RunAttention read_run_attention(const std::filesystem::path& file) {
       attention.maps.push_back({map.at("layer").get<std::int64_t>(),
                                 map.at("head").get<std::int64_t>(),
                                 map.at("weights").get<std::vector<std::vector<double>>>()});
-    if (is_sound(attention)) return attention;
+    if (is_finite_step(attention)) return attention;
   } catch (const nlohmann::json::exception&) {
     // A file of another format.
   }
   return {};
 }
 
-std::string attention_data(const RunAttention& attention, std::size_t most_bytes) {
+std::string attention_data(const RunAttention& attention, std::size_t max_bytes) {
   std::string tokens;
   for (const std::string& token : attention.tokens)
     tokens += (tokens.empty() ? "" : ",") + script_string(token);
   std::string maps;
   for (const HeadMap& map : attention.maps) {
     const std::string text = map_data(map);
-    if (!maps.empty() && maps.size() + text.size() > most_bytes) break;
+    if (!maps.empty() && maps.size() + text.size() > max_bytes) break;
     maps += (maps.empty() ? "" : ",") + text;
   }
   return fmt::format("{{\"step\":{},\"tokens\":[{}],\"maps\":[{}]}}", attention.step, tokens, maps);

@@ -27,8 +27,8 @@ std::filesystem::path newest_attention(const std::filesystem::path& folder);
 RunAttention read_run_attention(const std::filesystem::path& file);
 
 // Returns {"step", "tokens": [], "maps": [{"layer", "head", "weights": [[]]}]}, escaped for a
-// <script> element. Includes as many maps as fit in `most_bytes`, and at least one. Weights are in
+// <script> element. Includes as many maps as fit in `max_bytes`, and at least one. Weights are in
 // thousandths.
-std::string attention_data(const RunAttention& attention, std::size_t most_bytes);
+std::string attention_data(const RunAttention& attention, std::size_t max_bytes);
 
 }  // namespace longspan

@@ -12,13 +12,13 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_bytes_each = 4000;
-constexpr std::size_t most_steps = 400;
+constexpr std::size_t max_bytes_each = 4000;
+constexpr std::size_t max_steps = 400;
 
 // Truncates at a character boundary.
 std::string truncated(const std::string& text) {
-  if (text.size() <= most_bytes_each) return text;
-  std::size_t end = most_bytes_each;
+  if (text.size() <= max_bytes_each) return text;
+  std::size_t end = max_bytes_each;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   return text.substr(0, end) + "…";
 }
@@ -53,7 +53,7 @@ void add_sample(std::vector<SamplesOfStep>& samples, std::string_view line) {
   if (step == object.end() || !step->is_number_integer()) return;
   const auto number = step->get<std::int64_t>();
   if (samples.empty() || samples.back().step != number) {
-    if (samples.size() > most_steps) thin(samples);
+    if (samples.size() > max_steps) thin(samples);
     samples.push_back({number});
   }
   samples.back().texts.push_back(
@@ -71,23 +71,23 @@ std::vector<SamplesOfStep> read_run_samples(const std::filesystem::path& path) {
   return samples;
 }
 
-void downsample_samples(std::vector<SamplesOfStep>& samples, std::size_t most_bytes) {
+void downsample_samples(std::vector<SamplesOfStep>& samples, std::size_t max_bytes) {
   const auto bytes = [&] {
     std::size_t sum = 0;
     for (const SamplesOfStep& step : samples) sum += bytes_of(step);
     return sum;
   };
-  while (samples.size() > 2 && bytes() > most_bytes) thin(samples);
+  while (samples.size() > 2 && bytes() > max_bytes) thin(samples);
   // Keeps only the first texts of a step that is too large.
   for (SamplesOfStep& step : samples)
-    while (step.texts.size() > 1 && bytes_of(step) > most_bytes / samples.size())
+    while (step.texts.size() > 1 && bytes_of(step) > max_bytes / samples.size())
       step.texts.pop_back();
 }
 
 std::string samples_data(const std::vector<SamplesOfStep>& samples) {
   std::map<std::string_view, std::size_t> places;
   std::string strings;
-  const auto place_of = [&](const std::string& text) {
+  const auto position_of = [&](const std::string& text) {
     const auto [found, is_new] = places.try_emplace(text, places.size());
     if (is_new) strings += (strings.empty() ? "" : ",") + script_string(text);
     return found->second;
@@ -96,9 +96,9 @@ std::string samples_data(const std::vector<SamplesOfStep>& samples) {
   for (const SamplesOfStep& step : samples) {
     std::string texts;
     for (const WrittenText& text : step.texts) {
-      const std::array places_of_text = {
-          place_of(text.input), place_of(text.output), place_of(text.reference)};
-      texts += fmt::format("{}[{}]", texts.empty() ? "" : ",", fmt::join(places_of_text, ","));
+      const std::array positions_of_text = {
+          position_of(text.input), position_of(text.output), position_of(text.reference)};
+      texts += fmt::format("{}[{}]", texts.empty() ? "" : ",", fmt::join(positions_of_text, ","));
     }
     steps +=
         fmt::format("{}{{\"step\":{},\"texts\":[{}]}}", steps.empty() ? "" : ",", step.step, texts);

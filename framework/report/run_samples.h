@@ -28,9 +28,9 @@ void add_sample(std::vector<SamplesOfStep>& samples, std::string_view line);
 // truncates long texts. Skips invalid lines; a missing file has no samples.
 std::vector<SamplesOfStep> read_run_samples(const std::filesystem::path& path);
 
-// Drops every second step except the first and the last, until texts fit in `most_bytes`. If they
+// Drops every second step except the first and the last, until texts fit in `max_bytes`. If they
 // still do not fit, drops the last texts of each step but its first.
-void downsample_samples(std::vector<SamplesOfStep>& samples, std::size_t most_bytes);
+void downsample_samples(std::vector<SamplesOfStep>& samples, std::size_t max_bytes);
 
 // Returns {"strings": [...], "steps": [{"step": 100, "texts": [[input, output, reference], ...]},
 // ...]}, escaped for a <script> element. Texts are indices into the deduplicated strings.

@@ -13,8 +13,8 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_line_bytes = std::size_t{64} << 20;
-constexpr std::size_t most_kept_bytes = 4096;  // stored of the last line
+constexpr std::size_t max_line_bytes = std::size_t{64} << 20;
+constexpr std::size_t max_cached_bytes = 4096;  // stored of the last line
 
 // Calls `take` with each complete line of the bytes from `begin` to `end`, and with its offset.
 template <typename Take>
@@ -30,8 +30,8 @@ void for_each_line(const std::filesystem::path& path,
   std::uintmax_t offset = begin;  // of the buffer's first byte
   while (end > offset + kept) {
     if (kept == buffer.size()) {
-      if (kept >= most_line_bytes)
-        throw DataError("{}: has a line of more than {} bytes", path.string(), most_line_bytes);
+      if (kept >= max_line_bytes)
+        throw DataError("{}: has a line of more than {} bytes", path.string(), max_line_bytes);
       buffer.resize(2 * buffer.size());
     }
     const auto room = std::min<std::uintmax_t>(buffer.size() - kept, end - offset - kept);
@@ -67,12 +67,13 @@ bool TailedFile::goes_on(std::uintmax_t bytes, const std::string& identity) cons
 
 TailedFile::Change TailedFile::poll() {
   struct stat status {};
-  const bool is_there = ::stat(path_.c_str(), &status) == 0;
-  const auto bytes = is_there ? static_cast<std::uintmax_t>(status.st_size) : 0;
-  const std::string identity = is_there ? fmt::format("{} {}", status.st_dev, status.st_ino) : "";
+  const bool exists_there = ::stat(path_.c_str(), &status) == 0;
+  const auto bytes = exists_there ? static_cast<std::uintmax_t>(status.st_size) : 0;
+  const std::string identity =
+      exists_there ? fmt::format("{} {}", status.st_dev, status.st_ino) : "";
   Change change = bytes == seen_ ? Change::none : Change::more;
   if (!goes_on(bytes, identity)) {
-    begin_anew();
+    restart();
     identity_ = identity;
     change = Change::another;
   }
@@ -86,7 +87,7 @@ void TailedFile::read(const Take& take) {
     ++lines_;
     take(line, offset);
     taken_ = offset + line.size() + 1;
-    last_line_ = line.substr(line.size() - std::min(line.size(), most_kept_bytes));
+    last_line_ = line.substr(line.size() - std::min(line.size(), max_cached_bytes));
   });
 }
 
@@ -106,14 +107,14 @@ bool TailedFile::follow(const std::function<void()>& drop, const Take& take) {
   return is_other ? before > 0 || taken_ > 0 : taken_ != before;
 }
 
-void TailedFile::begin_anew() {
+void TailedFile::restart() {
   taken_ = 0;
   lines_ = 0;
   last_line_.clear();
 }
 
 void TailedFile::forget() {
-  begin_anew();
+  restart();
   identity_.clear();
 }
 

@@ -29,7 +29,7 @@ class TailedFile {
   bool follow(const std::function<void()>& drop, const Take& take);
 
   // Discards the progress: nothing is consumed.
-  void begin_anew();
+  void restart();
   // Makes the next poll report another file.
   void forget();
 

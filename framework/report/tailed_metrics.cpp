@@ -4,13 +4,13 @@
 
 namespace longspan {
 
-TailedMetrics::TailedMetrics(std::filesystem::path path, std::size_t most_buckets)
-    : file_(std::move(path)), most_buckets_(most_buckets), reading_(most_buckets, {}) {}
+TailedMetrics::TailedMetrics(std::filesystem::path path, std::size_t max_buckets)
+    : file_(std::move(path)), max_buckets_(max_buckets), reading_(max_buckets, {}) {}
 
-void TailedMetrics::begin_anew(std::vector<StepRewind> known) {
+void TailedMetrics::restart(std::vector<StepRewind> known) {
   known_ = std::move(known);
-  reading_ = MetricsParser(most_buckets_, known_);
-  file_.begin_anew();
+  reading_ = MetricsParser(max_buckets_, known_);
+  file_.restart();
 }
 
 bool TailedMetrics::poll() {
@@ -18,17 +18,17 @@ bool TailedMetrics::poll() {
   const TailedFile::Change change = file_.poll();
   if (change == TailedFile::Change::none) return false;
   const bool is_other = change == TailedFile::Change::another;
-  if (is_other) begin_anew();
+  if (is_other) restart();
   try {
     take();
     // Superseded lines were already counted. Usually there are none, and one pass suffices. A run
     // that restarts meanwhile may rewind again; the approximate result is then acceptable.
     for (int attempt = 0; reading_.found() != known_ && attempt < 3; ++attempt) {
-      begin_anew(reading_.found());
+      restart(reading_.found());
       take();
     }
   } catch (...) {
-    begin_anew();
+    restart();
     file_.forget();
     throw;
   }

@@ -17,7 +17,7 @@ namespace longspan {
 // steps repeat.
 class TailedMetrics {
  public:
-  explicit TailedMetrics(std::filesystem::path path, std::size_t most_buckets = 2000);
+  explicit TailedMetrics(std::filesystem::path path, std::size_t max_buckets = 2000);
 
   // Parses the complete lines that the file has now and returns whether any are new. Throws
   // DataError, with the line number, for an invalid metrics line, and when the file cannot be read.
@@ -28,11 +28,11 @@ class TailedMetrics {
   const RunMetrics& metrics() const { return reading_.metrics(); }
 
  private:
-  void begin_anew(std::vector<StepRewind> known = {});
+  void restart(std::vector<StepRewind> known = {});
   void take();
 
   TailedFile file_;
-  std::size_t most_buckets_;
+  std::size_t max_buckets_;
   MetricsParser reading_;
   std::vector<StepRewind> known_;  // step rewinds known when the parse began
 };

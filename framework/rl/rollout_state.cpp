@@ -10,7 +10,7 @@ namespace longspan {
 namespace {
 
 constexpr const char* carried_prefix = "acting/";
-constexpr const char* begun_prefix = "rollout/recurrent_state/";
+constexpr const char* partial_prefix = "rollout/recurrent_state/";
 constexpr const char* field_prefix = "rollout/fields/";
 // Checkpoint scalars.
 constexpr const char* environment_name = "rollout/environment";
@@ -94,7 +94,7 @@ void RolloutSource::save_state(TrainingState& state) const {
   state.scalars.set(minibatches_name, setting_.options.minibatches);
   save_recurrent_state(state, reader_.carried(), first, total, mesh, carried_prefix);
   if (made_ == 0) return;
-  save_recurrent_state(state, begun_, first, total, mesh, begun_prefix);
+  save_recurrent_state(state, begun_, first, total, mesh, partial_prefix);
   for (const auto& [name, field] : fields_)
     state.add_part(field_prefix + name, field, 0, first, total, is_owner());
 }
@@ -139,9 +139,9 @@ void RolloutSource::load_state(const Checkpoint& checkpoint) {
   // With a shorter memory than before, the model acts with its last positions, which learners
   // attend to fully. The state from the start of a rollout is not truncated, because it determined
   // the actions.
-  RecurrentState carried = room(carried_prefix, model_->body().longest_memory());
+  RecurrentState carried = room(carried_prefix, model_->body().max_mem_len());
   const std::int64_t forgotten = saved_length(checkpoint, names, carried_prefix) - carried.length();
-  begun_ = made_ == 0 ? RecurrentState() : room(begun_prefix, {});
+  begun_ = made_ == 0 ? RecurrentState() : room(partial_prefix, {});
   fields_.clear();
   if (made_ != 0) {
     const std::string prefix = field_prefix;
@@ -158,7 +158,7 @@ void RolloutSource::load_state(const Checkpoint& checkpoint) {
   TrainingState state;
   const std::int64_t first = setting_.lives.rows.begin, total = setting_.environments;
   save_recurrent_state(state, carried, first, total, parameters.mesh(), carried_prefix, forgotten);
-  save_recurrent_state(state, begun_, first, total, parameters.mesh(), begun_prefix);
+  save_recurrent_state(state, begun_, first, total, parameters.mesh(), partial_prefix);
   for (const auto& [name, field] : fields_)
     state.add_part(field_prefix + name, field, 0, first, total, is_owner());
   checkpoint.read(std::span<const StateTensor>(state.tensors));

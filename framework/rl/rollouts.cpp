@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-constexpr const char* whole_fields[] = {"tokens", "previous_action", "actions", "episodes"};
+constexpr const char* full_fields[] = {"tokens", "previous_action", "actions", "episodes"};
 constexpr const char* real_fields[] = {"reward", "log_probabilities", "advantages", "returns"};
 
 template <typename T>
@@ -36,7 +36,7 @@ struct RolloutSource::Recording {
         episode(static_cast<std::size_t>(rows)) {}
 };
 
-RolloutSource::RolloutSource(const RolloutSetting& setting, const Model& model)
+RolloutSource::RolloutSource(const RolloutContext& setting, const Model& model)
     : setting_(setting),
       model_(&model),
       lives_(setting.lives),
@@ -81,7 +81,7 @@ void RolloutSource::collect() {
     return Tensor::empty(shape, dtype, setting_.lives.host, MemoryTag::workspace);
   };
   fields_.clear();
-  for (const char* name : whole_fields) fields_[name] = made({rows, setting_.segment}, DType::i64);
+  for (const char* name : full_fields) fields_[name] = made({rows, setting_.segment}, DType::i64);
   for (const char* name : real_fields) fields_[name] = made({rows, setting_.segment}, DType::f64);
   fields_["earlier"] = lives_.observations().at("earlier");
   begun_ = reader_.carried();
@@ -147,12 +147,12 @@ void RolloutSource::compute_advantages(const Recording& recording) {
           found[step] + experience.value[step];
     }
   }
-  normalise(advantages);
+  normalize(advantages);
 }
 
 // Collective over the data ranks. Computes the mean first, since a difference of squares would lose
 // precision.
-void RolloutSource::normalise(const Tensor& advantages) const {
+void RolloutSource::normalize(const Tensor& advantages) const {
   const Communicator& data = model_->parameters().mesh().data;
   const auto values = advantages.span<double>();
   const auto mean_of = [&](const auto& term) {
@@ -163,8 +163,8 @@ void RolloutSource::normalise(const Tensor& advantages) const {
   };
   const double mean = mean_of([](double value) { return value; });
   const double variance = mean_of([mean](double value) { return (value - mean) * (value - mean); });
-  constexpr double least_deviation = 1e-8;  // for advantages that are all equal
-  for (double& value : values) value = (value - mean) / (std::sqrt(variance) + least_deviation);
+  constexpr double min_deviation = 1e-8;  // for advantages that are all equal
+  for (double& value : values) value = (value - mean) / (std::sqrt(variance) + min_deviation);
 }
 
 Fields RolloutSource::rows_chosen(const std::vector<std::int64_t>& rows) const {

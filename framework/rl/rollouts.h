@@ -9,8 +9,8 @@
 
 namespace longspan {
 
-struct RolloutSetting {
-  LivesSetting lives;
+struct RolloutContext {
+  VectorEnvOptions lives;
   std::int64_t environments = 1;  // over all data ranks
   std::int64_t segment = 1;
   RolloutOptions options = {};
@@ -33,7 +33,7 @@ class RolloutSource : public BatchSource {
  public:
   // The model must outlive it. Throws ConfigurationError if the environments are not divisible by
   // the minibatches of the data ranks.
-  RolloutSource(const RolloutSetting& setting, const Model& model);
+  RolloutSource(const RolloutContext& setting, const Model& model);
 
   Batch next() override;
   // [environments of this rank, n] i64.
@@ -57,14 +57,14 @@ class RolloutSource : public BatchSource {
   void collect();
   void record_step(std::int64_t step, Recording& recording);
   void compute_advantages(const Recording& recording);
-  void normalise(const Tensor& advantages) const;
+  void normalize(const Tensor& advantages) const;
   void check_compatible(const Checkpoint& checkpoint) const;
   Fields rows_chosen(const std::vector<std::int64_t>& rows) const;
   std::int64_t batches() const { return setting_.options.epochs * setting_.options.minibatches; }
   std::int64_t columns() const;
   bool is_owner() const;
 
-  RolloutSetting setting_;
+  RolloutContext setting_;
   const Model* model_;
   VectorEnv lives_;
   IncrementalReader reader_;

@@ -18,12 +18,12 @@ Tensor IncrementalReader::prefill(const Fields& fields) const {
   return scores(fields, position_ + 1).scores.value();
 }
 
-Scores IncrementalReader::scores(const Fields& fields, std::int64_t beside) const {
+Scores IncrementalReader::scores(const Fields& fields, std::int64_t extra_context) const {
   const NoGradGuard unrecorded;
   return model_->scores({.fields = fields,
                          .carried = carried_,
-                         .longest_memory = model_->body().longest_memory(),
-                         .extra_context = beside},
+                         .max_mem_len = model_->body().max_mem_len(),
+                         .extra_context = extra_context},
                         ForwardContext());
 }
 

@@ -24,7 +24,7 @@ class IncrementalReader {
   void begin(const RecurrentState& carried);
 
  private:
-  Scores scores(const Fields& fields, std::int64_t beside) const;
+  Scores scores(const Fields& fields, std::int64_t extra_context) const;
 
   const Model* model_;
   std::int64_t segment_;

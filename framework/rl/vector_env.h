@@ -29,7 +29,7 @@ struct EnvState {
 
 // Episode e of the global row r uses episodes.child(r).child(e); its action number i uses number i
 // of actions.child(r). Results are therefore independent of the sharding of rows.
-struct LivesSetting {
+struct VectorEnvOptions {
   Environment environment;
   StreamRange rows;
   Random episodes{0};
@@ -40,7 +40,7 @@ struct LivesSetting {
 
 class VectorEnv {
  public:
-  explicit VectorEnv(const LivesSetting& setting);
+  explicit VectorEnv(const VectorEnvOptions& setting);
 
   // Returns the model input of this step: `tokens` (the observation), `previous_action` and
   // `reward` [rows, 1], and `earlier` [rows] (see Batch).
@@ -66,7 +66,7 @@ class VectorEnv {
   void begin(std::size_t row);
   EnvStep take(std::size_t row, std::int64_t action);
 
-  LivesSetting setting_;
+  VectorEnvOptions setting_;
   std::vector<EnvState> lives_;
 };
 

@@ -85,7 +85,7 @@ Measurement measure(const Environment& environment,
   const std::int64_t episodes = episodes_of(environment, layout.segment, most);
   RecallSums sums;
   RecallScores scores;
-  ModelInput reading = {.longest_memory = model.body().longest_memory()};
+  ModelInput reading = {.max_mem_len = model.body().max_mem_len()};
   for (std::int64_t i = 0; i < episodes * segments; ++i) {
     const Batch batch = source.next();
     reading.fields = batch.fields;
@@ -168,7 +168,7 @@ std::vector<std::int64_t> actions_of(const Model& model,
     return Tensor::zeros(shape, DType::i64, host, MemoryTag::workspace);
   };
   std::vector<std::int64_t> actions;
-  ModelInput reading = {.longest_memory = model.body().longest_memory()};
+  ModelInput reading = {.max_mem_len = model.body().max_mem_len()};
   const std::int64_t steps = std::ssize(line);
   for (std::int64_t first = 0; first < steps; first += segment) {
     const std::int64_t count = std::min(segment, steps - first);
@@ -221,12 +221,14 @@ TaskSpec behavior_cloning_task() {
     const EpisodeLayout layout = {request.data.batch, request.data.segment};
     const std::int64_t segments =
         episodes_of(environment, layout.segment, 0) * layout.segments_of(environment);
-    return measure(
-        environment,
-        request.model,
-        layout,
-        0,
-        progress(request.say, "segments", static_cast<std::size_t>(segments), request.say_every));
+    return measure(environment,
+                   request.model,
+                   layout,
+                   0,
+                   progress(request.say,
+                            "segments",
+                            static_cast<std::size_t>(segments),
+                            request.progress_interval));
   };
   kind.write = write;
   return kind;

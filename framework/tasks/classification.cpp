@@ -5,8 +5,8 @@
 #include "framework/metrics/classification.h"
 #include "framework/metrics/sums.h"
 #include "framework/modeling/classification_head.h"
-#include "framework/tasks/labelled_images.h"
-#include "framework/tasks/labelled_text.h"
+#include "framework/tasks/labeled_images.h"
+#include "framework/tasks/labeled_text.h"
 
 namespace longspan {
 namespace {
@@ -24,7 +24,7 @@ class ClassScores : public LabelScores {
     return result;
   }
   std::vector<MetricValue> figures(std::span<const double> sums) override {
-    take_sums(found_, sums);
+    consume_sums(found_, sums);
     return longspan::metric_values(found_, names_);
   }
 
@@ -53,12 +53,12 @@ LabeledTaskSpec classes_of(const std::string& example) {
   return kind;
 }
 
-LabeledTaskSpec labelled_texts() {
+LabeledTaskSpec labeled_texts() {
   LabeledTaskSpec kind = classes_of("text");
   kind.unit = "nats per text";
   kind.line = "a class, a tab and a text";
   kind.problem = [texts = kind](const DataOptions& data) {
-    return labelled_text_problem(texts, data);
+    return validate_labeled_text(texts, data);
   };
   kind.learn =
       [](const DataOptions& data, const Communicator& all, const ProgressCallback& listener) {
@@ -77,17 +77,17 @@ LabeledTaskSpec labelled_texts() {
   return kind;
 }
 
-LabeledTaskSpec labelled_images() {
+LabeledTaskSpec labeled_images() {
   LabeledTaskSpec kind = classes_of("image");
   kind.unit = "nats per image";
   kind.field = "pixels";
-  kind.problem = labelled_images_problem;
+  kind.problem = validate_labeled_images;
   kind.learn =
       [](const DataOptions& data, const Communicator& all, const ProgressCallback& listener) {
-        return LearnedLabels{learn_labels_of_images(data, Unlabelled::refused, all, listener)};
+        return LearnedLabels{learn_labels_of_images(data, Unlabeled::refused, all, listener)};
       };
   kind.open = [](const LabelledFile& file) {
-    return open_labelled_images(file, Unlabelled::refused);
+    return open_labeled_images(file, Unlabeled::refused);
   };
   kind.read = images_of_line;
   return kind;
@@ -96,8 +96,8 @@ LabeledTaskSpec labelled_images() {
 }  // namespace
 
 TaskSpec classification_task() {
-  return labelled_task([](const DataOptions& data) {
-    return data.format == DataFormat::images ? labelled_images() : labelled_texts();
+  return labeled_task([](const DataOptions& data) {
+    return data.format == DataFormat::images ? labeled_images() : labeled_texts();
   });
 }
 

@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t most_read = 32;
+constexpr std::int64_t max_read = 32;
 constexpr std::int64_t written = 64;
 
 // Returns the text of tokens that follow others.
@@ -33,7 +33,7 @@ bool continues_character(const Tokenizer& tokenizer, std::int64_t token) {
 std::vector<TextSample> continuations(const Model& model,
                                       const Corpus& corpus,
                                       const ContinuationOptions& options) {
-  const std::int64_t read = std::min(most_read, corpus.tokens() - 1);
+  const std::int64_t read = std::min(max_read, corpus.tokens() - 1);
   const std::int64_t known = std::min(written, corpus.tokens() - read);
   const std::int64_t last = corpus.tokens() - read - known;
   const Tokenizer& tokenizer = corpus.tokenizer();
@@ -44,8 +44,8 @@ std::vector<TextSample> continuations(const Model& model,
   for (std::int64_t i = 0; i < options.samples; ++i) {
     std::int64_t begin = last * i / options.samples;
     corpus.read(corpus.seek(begin), passage);
-    constexpr int most_skipped = 3;  // continuation bytes of a character
-    for (int k = 0; k < most_skipped && begin < last; ++k) {
+    constexpr int max_skipped = 3;  // continuation bytes of a character
+    for (int k = 0; k < max_skipped && begin < last; ++k) {
       if (!continues_character(tokenizer, passage.front())) break;
       corpus.read(corpus.seek(++begin), passage);
     }

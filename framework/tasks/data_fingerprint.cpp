@@ -14,7 +14,7 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t most_bytes = std::int64_t{1} << 30;
+constexpr std::int64_t max_bytes = std::int64_t{1} << 30;
 constexpr std::int64_t second = 1'000'000'000;  // in nanoseconds
 
 std::int64_t time_of_change(const std::string& path) {
@@ -41,7 +41,7 @@ std::int64_t time_of_folder(const ConfigPath& path) {
 DataFingerprint identity_of(const Corpus& corpus) {
   std::int64_t last = 0;
   for (const CorpusFile& file : corpus.files()) last = std::max(last, time_of_change(file.path()));
-  return {corpus.fingerprint(), last, corpus.whole_hash(most_bytes)};
+  return {corpus.fingerprint(), last, corpus.full_hash(max_bytes)};
 }
 
 // Returns the result of rank 0 on every rank.

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "framework/tasks/environment_file.h"
-#include "framework/tasks/labelled_task.h"
+#include "framework/tasks/labeled_task.h"
 
 namespace longspan {
 namespace {

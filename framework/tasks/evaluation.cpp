@@ -16,7 +16,7 @@ namespace {
 std::int64_t memory_of(const Model& model, const EvaluationOptions& options) {
   if (options.memory.value_or(0) > 0 && model.body().recurrent_state_names().empty())
     throw ConfigurationError("the model does not support mem_len > 0, found {}", *options.memory);
-  return options.memory.value_or(model.body().longest_memory());
+  return options.memory.value_or(model.body().max_mem_len());
 }
 
 // Loss sums of this rank's streams, each summed separately.
@@ -237,7 +237,7 @@ EvaluationResult evaluate(const Model& model,
                           const EvaluationOptions& options) {
   check_segment(model, options.segment);
   const NoGradGuard unrecorded;
-  ModelInput reading = {.longest_memory = memory_of(model, options)};
+  ModelInput reading = {.max_mem_len = memory_of(model, options)};
   Evaluation evaluation(model, corpus, options);
   Batch batch;
   while (evaluation.next(batch)) {
@@ -259,11 +259,11 @@ EvaluationResult evaluate_sliding_window(const Model& model,
         "stride: expected 1 to the window length {}, found {}", context, options.stride);
   check_segment(model, context);
   const NoGradGuard unrecorded;
-  EvaluationOptions whole_strides = options;
-  whole_strides.position_parts = 0;
-  whole_strides.segment =
+  EvaluationOptions full_strides = options;
+  full_strides.position_parts = 0;
+  full_strides.segment =
       std::max(options.segment / options.stride, std::int64_t{1}) * options.stride;
-  Evaluation evaluation(model, corpus, whole_strides);
+  Evaluation evaluation(model, corpus, full_strides);
   Windows windows(context, model.parameters().device().host());
   Batch batch;
   while (evaluation.next(batch)) {

@@ -14,7 +14,7 @@ BatchShape full_batch(const BucketOptions& buckets, bool pairs) {
   const std::int64_t sides = pairs ? 2 : 1;
   const std::int64_t multiple = buckets.length_multiple;
   const std::int64_t most = buckets.batch_tokens / sides / multiple * multiple;
-  const std::int64_t longest = buckets.longest_columns(pairs ? 1 : 0);
+  const std::int64_t longest = buckets.max_columns_length(pairs ? 1 : 0);
   const std::int64_t time = std::max(multiple, longest == 0 ? most : std::min(longest, most));
   return {std::max<std::int64_t>(buckets.batch_tokens / (sides * time), 1),
           {pairs ? time : 0, time}};

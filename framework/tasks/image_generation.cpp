@@ -8,7 +8,7 @@
 #include "framework/data/examples/image_examples.h"
 #include "framework/decoding/image_generation.h"
 #include "framework/modeling/pixel_head.h"
-#include "framework/tasks/labelled_images.h"
+#include "framework/tasks/labeled_images.h"
 
 namespace longspan {
 namespace {
@@ -27,17 +27,15 @@ LabeledTaskSpec pixels_of_images() {
   kind.goals = {{"bits_per_dim", false}};
   kind.readout = pixel_head();
   kind.problem = [](const DataOptions& data) -> std::string {
-    return data.format == DataFormat::images ? labelled_images_problem(data)
+    return data.format == DataFormat::images ? validate_labeled_images(data)
                                              : "run.task: image_generation requires data.format: "
                                                "images, found text";
   };
   kind.learn =
       [](const DataOptions& data, const Communicator& all, const ProgressCallback& listener) {
-        return LearnedLabels{learn_labels_of_images(data, Unlabelled::taken, all, listener)};
+        return LearnedLabels{learn_labels_of_images(data, Unlabeled::taken, all, listener)};
       };
-  kind.open = [](const LabelledFile& file) {
-    return open_labelled_images(file, Unlabelled::taken);
-  };
+  kind.open = [](const LabelledFile& file) { return open_labeled_images(file, Unlabeled::taken); };
   kind.figures_of_loss = [](double loss) -> std::vector<MetricValue> {
     return {{"bits_per_dim", loss / std::numbers::ln2, "bits per dimension"}};
   };
@@ -116,7 +114,7 @@ std::vector<PngImage> draw_images(const ImageGenerationRequest& request) {
 }  // namespace
 
 TaskSpec image_generation_task() {
-  TaskSpec task = labelled_task([](const DataOptions&) { return pixels_of_images(); });
+  TaskSpec task = labeled_task([](const DataOptions&) { return pixels_of_images(); });
   task.write = {};
   task.generate_images = draw_images;
   return task;

@@ -37,7 +37,7 @@ std::vector<std::vector<std::int64_t>> predict_labels(
     std::int64_t batch_tokens,
     const std::function<std::string(std::size_t)>& place,
     const std::function<void()>& after_batch) {
-  const std::int64_t longest = model.body().longest_segment();
+  const std::int64_t longest = model.body().max_segment_length();
   std::vector<std::vector<std::int64_t>> found(lines.size());
   std::int64_t wanted = 0;
   for (std::size_t i = 0; i < lines.size(); ++i) {

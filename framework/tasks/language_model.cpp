@@ -40,7 +40,7 @@ DataFingerprint with_order(DataFingerprint identity,
 
 // Returns why training on user-supplied documents is unsupported with these options; empty if it is
 // supported.
-std::string supply_problem(const DataOptions& data) {
+std::string validate_supply(const DataOptions& data) {
   if (data.reads_documents())
     return "data.shuffle, data.documents.reset_attention_mask and weights of data.train do not "
            "support documents passed by a program";
@@ -57,7 +57,7 @@ DataFingerprint supplied_identity() { return {.sample = Random(0).child("documen
 
 class LanguageModel : public Task {
  public:
-  // Throws ConfigurationError with supply_problem.
+  // Throws ConfigurationError with validate_supply.
   explicit LanguageModel(const TaskContext& setting)
       : data_(checked(setting)),
         mesh_(setting.mesh),
@@ -164,7 +164,7 @@ class LanguageModel : public Task {
 
  private:
   static const DataOptions& checked(const TaskContext& setting) {
-    if (setting.documents) throw_if_error(supply_problem(setting.data));
+    if (setting.documents) throw_if_error(validate_supply(setting.data));
     return setting.data;
   }
 
@@ -228,7 +228,7 @@ TaskSpec language_model_task() {
   return {.name = "language_modeling",
           .documentation = "next-token prediction on text that is read as streams",
           .reads_streams = true,
-          .takes_documents = true,
+          .supports_documents = true,
           .has_samples = true,
           .problem = [](const DataOptions& data) -> std::string {
             if (data.train_target.empty()) return "";

@@ -18,7 +18,7 @@ namespace {
 
 using Ids = std::vector<std::int64_t>;
 
-constexpr std::int64_t most_examples = 1 << 20;
+constexpr std::int64_t max_examples = 1 << 20;
 
 // Token ids of a needle.
 struct BeamState {
@@ -139,15 +139,15 @@ Needle needle_of(std::int64_t example) {
           ".\n"};
 }
 
-std::vector<NeedlePlace> evaluate_needles(const Model& model,
-                                          const Corpus& corpus,
-                                          const NeedleOptions& options) {
+std::vector<NeedlePosition> evaluate_needles(const Model& model,
+                                             const Corpus& corpus,
+                                             const NeedleOptions& options) {
   check_segment(model, options.segment);
-  if (options.count > most_examples / options.depths)
+  if (options.count > max_examples / options.depths)
     throw ConfigurationError(
         "--needle-in-haystack: expected at most {} in total, found {} at each "
         "of {} depths (--num-depths)",
-        most_examples,
+        max_examples,
         options.count,
         options.depths);
   if (corpus.tokenizer().kind() == TokenizerKind::ids)
@@ -176,9 +176,9 @@ std::vector<NeedlePlace> evaluate_needles(const Model& model,
 
   for (auto* each : {&sums.losses, &sums.tokens, &sums.mistaken, &sums.distances})
     *each = sum_over(mesh.replicas, *each);
-  std::vector<NeedlePlace> places;
+  std::vector<NeedlePosition> places;
   for (std::int64_t depth = 0; depth < options.depths; ++depth) {
-    NeedlePlace place;
+    NeedlePosition place;
     double tokens = 0;
     double distance = 0;
     for (std::int64_t e = depth * options.count; e < (depth + 1) * options.count; ++e) {

@@ -22,7 +22,7 @@ struct NeedleOptions {
 };
 
 // Result of one depth.
-struct NeedlePlace {
+struct NeedlePosition {
   std::int64_t distance = 0;  // tokens from the needle's number to the answer
   std::int64_t found = 0;     // answers whose tokens all have a probability above 1/2
   double loss = 0;            // nats per token of the answers
@@ -41,8 +41,8 @@ Needle needle_of(std::int64_t example);
 // uses the stretch of the corpus that starts at fraction e/n. Throws ConfigurationError for options
 // that do not fit the model, the mesh or the sentences. Throws DataError for a corpus that is
 // shorter than a segment or has ids without text.
-std::vector<NeedlePlace> evaluate_needles(const Model& model,
-                                          const Corpus& corpus,
-                                          const NeedleOptions& options);
+std::vector<NeedlePosition> evaluate_needles(const Model& model,
+                                             const Corpus& corpus,
+                                             const NeedleOptions& options);
 
 }  // namespace longspan

@@ -90,7 +90,7 @@ Measurement measure(const Environment& environment,
     told = progress(request->say,
                     "episodes",
                     static_cast<std::size_t>(each) * lives.rows().size(),
-                    request->say_every);
+                    request->progress_interval);
   PlayedSums sums = play(model, lives, data.segment, each, told);
   if (mesh.tensor.rank() != 0 || mesh.context.rank() != 0) sums = {};
   const Tensor all = Tensor::from<double>(
@@ -120,7 +120,7 @@ class Reinforcement : public EnvironmentTask {
     const StreamRange rows = streams_of_rank(
         data_.batch, mesh_.data_coordinate(), mesh_.data.size(), "data.global_batch_size");
     return std::make_unique<RolloutSource>(
-        RolloutSetting{.lives = {.environment = environment(),
+        RolloutContext{.lives = {.environment = environment(),
                                  .rows = rows,
                                  .episodes = random_.child("episodes"),
                                  .actions = random_.child("actions"),

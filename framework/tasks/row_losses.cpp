@@ -12,7 +12,7 @@ std::vector<double> row_losses(const Losses& losses) {
 }
 
 void check_segment(const Model& model, std::int64_t tokens) {
-  const std::int64_t longest = model.body().longest_segment();
+  const std::int64_t longest = model.body().max_segment_length();
   if (longest > 0 && tokens > longest)
     throw ConfigurationError("expected at most {} tokens per pass, found {}", longest, tokens);
 }

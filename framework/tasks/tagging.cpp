@@ -12,7 +12,7 @@
 #include "framework/metrics/sums.h"
 #include "framework/metrics/text.h"
 #include "framework/modeling/tagging_head.h"
-#include "framework/tasks/labelled_text.h"
+#include "framework/tasks/labeled_text.h"
 
 namespace longspan {
 namespace {
@@ -50,9 +50,9 @@ class TagScores : public LabelScores {
     return result;
   }
   std::vector<MetricValue> figures(std::span<const double> sums) override {
-    sums = take_sums(found_, sums);
+    sums = consume_sums(found_, sums);
     if (!spans_) return longspan::metric_values(found_, names_);
-    take_sums(*spans_, sums);
+    consume_sums(*spans_, sums);
     std::vector<MetricValue> result = longspan::metric_values(*spans_, tags_->types());
     result.insert(
         result.begin(),
@@ -96,7 +96,7 @@ LabeledTaskSpec tagged_words() {
   kind.goals = {{"accuracy"}, {"macro_f1"}, {"span_f1"}};
   kind.readout = tagging_head();
   kind.problem = [words = kind](const DataOptions& data) {
-    return labelled_text_problem(words, data);
+    return validate_labeled_text(words, data);
   };
   kind.learn =
       [](const DataOptions& data, const Communicator& all, const ProgressCallback& listener) {
@@ -117,7 +117,7 @@ LabeledTaskSpec tagged_words() {
 }  // namespace
 
 TaskSpec tagging_task() {
-  return labelled_task([](const DataOptions&) { return tagged_words(); });
+  return labeled_task([](const DataOptions&) { return tagged_words(); });
 }
 
 }  // namespace longspan

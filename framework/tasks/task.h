@@ -126,7 +126,7 @@ struct EvaluateRequest {
   TranslateOptions decoding = {};
   ProgressCallback listener = {};                    // receives the progress of reading files
   std::function<void(const std::string&)> say = {};  // receives progress messages
-  double say_every = 20;                             // seconds
+  double progress_interval = 20;                     // seconds
 };
 
 // Request to process lines with a trained model.
@@ -165,13 +165,13 @@ struct ValidationMetric {
 };
 
 struct TaskSpec {
-  std::string name;              // run.task
-  std::string documentation;     // one line
-  bool has_labels = false;       // its output head predicts labels, not a vocabulary
-  bool is_policy = false;        // labels are actions, and the model generates its batches
-  bool reads_streams = false;    // data.global_batch_size streams in steps of data.seq_length
-  bool takes_documents = false;  // supports TaskContext::documents
-  bool has_samples = false;      // supports Task::samples
+  std::string name;                 // run.task
+  std::string documentation;        // one line
+  bool has_labels = false;          // its output head predicts labels, not a vocabulary
+  bool is_policy = false;           // labels are actions, and the model generates its batches
+  bool reads_streams = false;       // data.global_batch_size streams in steps of data.seq_length
+  bool supports_documents = false;  // supports TaskContext::documents
+  bool has_samples = false;         // supports Task::samples
   // Returns why the task does not support the configured files; empty if it does.
   std::function<std::string(const DataOptions&)> problem;
   OutputHeadFactory readout;

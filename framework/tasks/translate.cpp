@@ -70,17 +70,17 @@ std::vector<SourceBatch> batches_of(const Model& model,
                                     const std::function<std::string(std::size_t)>& place) {
   std::vector<std::vector<std::int64_t>> ids(lines.size());
   const SpecialTokenTemplate frame(tokenizer);
-  const std::int64_t longest = model.body().longest_segment();
+  const std::int64_t longest = model.body().max_segment_length();
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].empty()) continue;
     ids[i] = tokenizer.encode(lines[i], place(i));
     if (ids[i].empty()) continue;
-    ids[i] = add_special_tokens(frame, std::move(ids[i]), place(i), options.longest_source);
+    ids[i] = add_special_tokens(frame, std::move(ids[i]), place(i), options.max_source_length);
     if (longest > 0 && std::ssize(ids[i]) > longest)
       throw DataError("{}: expected at most {} tokens, found {}", place(i), longest, ids[i].size());
   }
   // Each hypothesis caches the keys of at least some dozens of positions.
-  constexpr std::int64_t most_hypotheses = 1024;
+  constexpr std::int64_t max_hypotheses = 1024;
   std::int64_t hypotheses = options.sampling ? options.n_best : options.beam;
   if (model.body().end().masked) hypotheses = options.length_beam;
   const auto tokens_of = [&](std::int64_t line) -> Lengths {
@@ -89,7 +89,7 @@ std::vector<SourceBatch> batches_of(const Model& model,
   const BatchPlan plan = sorted_batches(std::ssize(lines),
                                         tokens_of,
                                         options.batch_tokens,
-                                        std::max<std::int64_t>(most_hypotheses / hypotheses, 1));
+                                        std::max<std::int64_t>(max_hypotheses / hypotheses, 1));
   std::vector<SourceBatch> batches;
   for (std::vector<std::size_t>& examples : examples_of(plan)) {
     SourceBatch& batch = batches.emplace_back();
@@ -101,7 +101,7 @@ std::vector<SourceBatch> batches_of(const Model& model,
 
 SearchVocabulary vocabulary_of(const Tokenizer& tokenizer, const SpecialTokenIds& special) {
   SearchVocabulary vocabulary = {.end = special.end, .size = special.vocabulary};
-  if (!special.says_begin) vocabulary.forbidden.push_back(special.begin);
+  if (!special.allows_bos) vocabulary.forbidden.push_back(special.begin);
   // Its tokens may contain line ends within other text; they are removed from the result later.
   if (tokenizer.json_tokenizer() != nullptr) return vocabulary;
   // Without a known line end id.
@@ -133,7 +133,7 @@ MaskedSearchOptions masked_of(const Tokenizer& tokenizer,
 }
 
 // Returns which options do not apply to this decoder type; empty if all apply.
-std::string decoder_problem(const TranslateOptions& options, bool masked) {
+std::string validate_decoder(const TranslateOptions& options, bool masked) {
   const TranslateOptions usual;
   if (!masked &&
       (options.iterations != usual.iterations || options.length_beam != usual.length_beam))
@@ -155,7 +155,7 @@ void check(const Model& model,
            const TranslateOptions& options,
            const SpecialTokenIds& special) {
   const std::optional<NatTargets> masked = model.body().end().masked;
-  throw_if_error(decoder_problem(options, masked.has_value()));
+  throw_if_error(validate_decoder(options, masked.has_value()));
   if (masked) {
     if (masked->masking == NatObjective::all && options.iterations > 1 &&
         options.iterations != TranslateOptions().iterations)
@@ -178,7 +178,7 @@ std::vector<std::vector<Hypothesis>> search(const Model& model,
                                             const SourceBatch& batch,
                                             const SpecialTokenIds& special,
                                             const TranslateOptions& options) {
-  const std::int64_t longest = model.body().longest_segment();
+  const std::int64_t longest = model.body().max_segment_length();
   std::vector<SearchInput> inputs;
   const std::int64_t before = special.first ? 2 : 1;  // tokens read before the first prediction
   for (std::size_t i = 0; i < batch.lines.size(); ++i) {
@@ -213,7 +213,7 @@ std::vector<std::vector<Hypothesis>> search(const Model& model,
 }
 
 // Replaces the number of hypotheses in an error message; the number is never that large.
-constexpr std::string_view unsound_begin = "unsound:";
+constexpr std::string_view invalid_prefix = "unsound:";
 
 // Serializes integers and doubles for ranks of the same architecture.
 class Message {
@@ -290,13 +290,13 @@ std::vector<std::vector<Translation>> translate(
     if (mine < batches.size()) try {
         bytes = packed(search(model, tokenizer, batches[mine], special, options));
       } catch (const InvalidLogits& error) {
-        bytes = std::string(unsound_begin) + error.what();
+        bytes = std::string(invalid_prefix) + error.what();
       }
     for (std::size_t i = first; i < std::min(first + ranks, batches.size()); ++i) {
       const SourceBatch& batch = batches[i];
       std::string shared = data.broadcast(bytes, static_cast<int>(i - first));
-      if (shared.starts_with(unsound_begin))
-        throw InvalidLogits("{}", shared.substr(unsound_begin.size()));
+      if (shared.starts_with(invalid_prefix))
+        throw InvalidLogits("{}", shared.substr(invalid_prefix.size()));
       const auto found = unpacked(std::move(shared), batch.lines.size());
       for (std::size_t j = 0; j < batch.lines.size(); ++j)
         for (const Hypothesis& one : found[j])

@@ -23,7 +23,7 @@ struct TranslateOptions {
   std::optional<SamplingOptions> sampling = {};  // `n_best` samples instead of beam search
   std::uint64_t seed = 1;                        // of the samples
   std::int64_t max_extra_length = 50;     // maximum length of a result beyond its source, in tokens
-  std::int64_t longest_source = 0;        // maximum source length, truncated; 0: unlimited
+  std::int64_t max_source_length = 0;     // maximum source length, truncated; 0: unlimited
   SpecialTokenNames special_tokens = {};  // as in training
   // Only with model.decoder_type: non_autoregressive: the number of iterations, and of candidate
   // lengths around the predicted one.

@@ -62,7 +62,7 @@ Measurement loss_of(const Model& model,
   }
   std::vector<double> sums;
   append_sums(likelihood, sums);
-  take_sums(likelihood, sum_over(mesh.world, std::move(sums)));
+  consume_sums(likelihood, sum_over(mesh.world, std::move(sums)));
   Measurement measured = measured_loss(likelihood);
   watched.give(measured);
   add_coverage(reader.coverage(), measured);
@@ -170,8 +170,8 @@ class TranslationTask : public Task {
     Measurement measured =
         loss_of(model, data_.validation(), data_.buckets(), data_.division().accumulation, sample_);
     measured.text = "validation " + measured.text;
-    const bool is_sound = std::isfinite(measured.metric_values.front().value);
-    if (validation_decoded_ == 0 || !is_sound) return measured;
+    const bool is_finite_step = std::isfinite(measured.metric_values.front().value);
+    if (validation_decoded_ == 0 || !is_finite_step) return measured;
     const auto [sources, targets] = first_pairs(validation_decoded_);
     add_decoded(measured,
                 model,
@@ -210,7 +210,7 @@ class TranslationTask : public Task {
     return {std::move(sources), std::move(targets)};
   }
   TranslateOptions greedy() const {
-    return {.beam = 1, .longest_source = data_.buckets().longest, .special_tokens = sentence_};
+    return {.beam = 1, .max_source_length = data_.buckets().longest, .special_tokens = sentence_};
   }
 
   Communicator world_;
@@ -223,7 +223,7 @@ class TranslationTask : public Task {
   ExampleData data_;
 };
 
-std::string pairs_problem(const DataOptions& data) {
+std::string validate_pairs(const DataOptions& data) {
   if (data.tokenizer == TokenizerKind::characters)
     return "data.tokenizer.type: run.task: translation does not support char; set it to "
            "sentencepiece (data.tokenizer.model_type: char) or byte";
@@ -257,7 +257,7 @@ std::map<std::string, Shape> fields_of_pairs(std::int64_t rows, const Lengths& c
 std::vector<BatchShape> planned_batches(const DataOptions& data,
                                         std::uint64_t seed,
                                         const ProgressCallback& listener) {
-  const bool has_files = is_there(data.train.text()) && is_there(data.train_target.text());
+  const bool has_files = exists_there(data.train.text()) && exists_there(data.train_target.text());
   if (trains_tokenizer(data) || !has_files) return {};
   const Tokenizer tokenizer = make_tokenizer(data, listener);
   return batches_of(open_parallel_corpus(data.train,
@@ -285,17 +285,18 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
                                              request.listener,
                                              {},
                                              request.data.special_tokens);
-  Measurement measured = loss_of(
-      request.model,
-      examples,
-      request.data.buckets,
-      1,
-      {},
-      progress(
-          request.say, "pairs", static_cast<std::size_t>(examples->size()), request.say_every));
+  Measurement measured = loss_of(request.model,
+                                 examples,
+                                 request.data.buckets,
+                                 1,
+                                 {},
+                                 progress(request.say,
+                                          "pairs",
+                                          static_cast<std::size_t>(examples->size()),
+                                          request.progress_interval));
   if (!std::isfinite(measured.metric_values.front().value)) return measured;
   TranslateOptions decoding = request.decoding;
-  decoding.longest_source = request.data.buckets.longest;  // as for the loss
+  decoding.max_source_length = request.data.buckets.longest;  // as for the loss
   decoding.special_tokens = request.data.special_tokens;
   const std::vector<std::string> sources = read_lines(request.file, world);
   const std::vector<std::string> targets = read_lines(request.target, world);
@@ -307,7 +308,7 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
               decoding,
               request.data.bleu_tokenizer,
               request.file,
-              progress(request.say, "lines", sources.size(), request.say_every));
+              progress(request.say, "lines", sources.size(), request.progress_interval));
   return measured;
 }
 
@@ -339,7 +340,7 @@ TaskSpec translation_task() {
   return {.name = "translation",
           .documentation = "translation of each line of a file into the same line of another",
           .has_samples = true,
-          .problem = pairs_problem,
+          .problem = validate_pairs,
           .readout = seq2seq_head(),
           .vocabulary =
               [](const Tokenizer& tokenizer, const DataOptions& data) {
@@ -347,7 +348,7 @@ TaskSpec translation_task() {
               },
           .extra_ids =
               [](const DataOptions& data) {
-                return most_sentence_ids(data.tokenizer, data.special_tokens);
+                return max_sentence_ids(data.tokenizer, data.special_tokens);
               },
           .open = [](const TaskContext& setting) -> std::unique_ptr<Task> {
             return std::make_unique<TranslationTask>(setting);

@@ -21,7 +21,7 @@ std::size_t without_blanks_before(std::string_view text, std::size_t begin, std:
   return begin;
 }
 
-std::size_t with_blanks_behind(std::string_view text, std::size_t end) {
+std::size_t past_blanks(std::string_view text, std::size_t end) {
   while (end < text.size()) {
     const NextCharacter next = next_character(text.substr(end));
     if (!is_white_space(next.code_point)) break;
@@ -34,7 +34,7 @@ std::size_t with_blanks_behind(std::string_view text, std::size_t end) {
 
 std::vector<AddedToken> read_added_tokens(const JsonCursor& json) {
   std::vector<AddedToken> tokens;
-  if (!json.is_there()) return tokens;
+  if (!json.exists_there()) return tokens;
   if (!json.is_list()) json.throw_data_error("a list of tokens");
   for (std::size_t i = 0; i < json.size(); ++i) {
     const JsonCursor entry = json[i];
@@ -94,7 +94,7 @@ void AddedTokenFinder::cut(std::string_view text, const Listener& listener) cons
     at = end;
     if (token.is_single_word && is_within_word(text, begin, end)) continue;
     if (token.strips_left) begin = without_blanks_before(text, begin, given);
-    if (token.strips_right) end = with_blanks_behind(text, end);
+    if (token.strips_right) end = past_blanks(text, end);
     if (given < begin) listener(given, begin, nullptr);
     // Blanks already consumed by another token may begin this one; its span includes them.
     listener(begin, end, &token);

@@ -58,7 +58,7 @@ bool BpeTrainer::is_worse(const Candidate& a, const Candidate& b) const {
 }
 
 void BpeTrainer::push(std::uint32_t pair) {
-  if (pairs_[pair].count < rules_.least_count) return;
+  if (pairs_[pair].count < rules_.min_count) return;
   queue_.push_back({score_of(pairs_[pair]), pair});
   std::ranges::push_heap(queue_,
                          [this](const Candidate& a, const Candidate& b) { return is_worse(a, b); });
@@ -68,7 +68,7 @@ void BpeTrainer::push(std::uint32_t pair) {
 void BpeTrainer::rebuild_queue() {
   queue_.clear();
   for (std::size_t i = 0; i < pairs_.size(); ++i)
-    if (pairs_[i].count >= rules_.least_count)
+    if (pairs_[i].count >= rules_.min_count)
       queue_.push_back({score_of(pairs_[i]), static_cast<std::uint32_t>(i)});
   std::ranges::make_heap(queue_,
                          [this](const Candidate& a, const Candidate& b) { return is_worse(a, b); });
@@ -169,7 +169,7 @@ std::vector<PairMerge> BpeTrainer::train(std::int64_t symbols, const MergeListen
     const Candidate best = queue_.back();
     queue_.pop_back();
     Pair& pair = pairs_[best.pair];
-    if (pair.count < rules_.least_count) continue;
+    if (pair.count < rules_.min_count) continue;
     // A pair whose score has increased has another candidate in the queue.
     if (const double score = score_of(pair); score != best.score) {
       if (score < best.score) push(best.pair);

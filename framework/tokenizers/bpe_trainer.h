@@ -23,7 +23,7 @@ enum class TieBreak : std::uint8_t { bytes, ids };
 struct PairRules {
   MergeScore score = MergeScore::frequency;
   TieBreak ties = TieBreak::bytes;
-  std::int64_t least_count = 2;  // minimum count of a merged pair
+  std::int64_t min_count = 2;  // minimum count of a merged pair
   // Continuation prefix of all symbols of a word but the first; a merge drops the right symbol's
   // prefix.
   std::string prefix;

@@ -23,7 +23,7 @@ struct Neighbours {
 };
 constexpr std::uint32_t none = UINT32_MAX;
 // Words of at most this many symbols use a linear search for each merge.
-constexpr std::size_t most_searched = 24;
+constexpr std::size_t max_searched = 24;
 
 std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
   return static_cast<std::uint64_t>(static_cast<std::uint32_t>(left)) << 32 |
@@ -43,7 +43,7 @@ class BytePairs : public WordModel {
  public:
   BytePairs(const JsonCursor& json, const WordVocabulary& vocabulary, bool bytes);
   void encode(std::string_view word, std::vector<WordToken>& tokens) const override;
-  bool takes_bytes() const override { return of_bytes_; }
+  bool supports_bytes() const override { return of_bytes_; }
   bool cuts_words() const override { return cuts_words_; }
   std::size_t part_of(std::string_view word) const override;
 
@@ -74,10 +74,10 @@ BytePairs::BytePairs(const JsonCursor& json, const WordVocabulary& vocabulary, b
       fuses_unknown_(json["fuse_unk"].flag(false)),
       ignores_merges_(json["ignore_merges"].flag(false)) {
   const JsonCursor dropout = json["dropout"];
-  if (dropout.is_there() && dropout.number() != 0)
+  if (dropout.exists_there() && dropout.number() != 0)
     dropout.throw_data_error("null or 0, as dropout is not supported");
   const JsonCursor unknown = json["unk_token"];
-  if (unknown.is_there()) {
+  if (unknown.exists_there()) {
     unknown_ = ids_.find(unknown.text());
     if (unknown_ < 0) unknown.throw_data_error("a piece of the vocabulary");
   }
@@ -186,7 +186,7 @@ void BytePairs::encode(std::string_view word, std::vector<WordToken>& tokens) co
   } else {
     add_characters(word, tokens);
   }
-  if (tokens.size() - begin <= most_searched)
+  if (tokens.size() - begin <= max_searched)
     merge_short(tokens, begin);
   else
     merge_long(tokens, begin);
@@ -198,7 +198,7 @@ void BytePairs::merge_short(std::vector<WordToken>& tokens, std::size_t begin) c
     std::uint32_t rank = UINT32_MAX;
     std::int32_t id = -1;
   };
-  std::array<Pair, most_searched> pairs;
+  std::array<Pair, max_searched> pairs;
   WordToken* const word = tokens.data() + begin;
   std::size_t count = tokens.size() - begin;
   const auto look = [&](std::size_t i) {
@@ -229,12 +229,12 @@ void BytePairs::merge_short(std::vector<WordToken>& tokens, std::size_t begin) c
 void BytePairs::merge_long(std::vector<WordToken>& tokens, std::size_t begin) const {
   const std::span<WordToken> word = std::span(tokens).subspan(begin);
   const auto count = static_cast<std::uint32_t>(word.size());
-  std::vector<Neighbours> beside(count);
+  std::vector<Neighbours> links(count);
   for (std::uint32_t i = 0; i < count; ++i)
-    beside[i] = {i > 0 ? i - 1 : none, i + 1 < count ? i + 1 : none};
+    links[i] = {i > 0 ? i - 1 : none, i + 1 < count ? i + 1 : none};
   const auto merge_at = [&](std::uint32_t left) -> const KeyTable::Entry* {
-    if (left == none || word[left].id < 0 || beside[left].next == none) return nullptr;
-    return merges_.find(pair_key(word[left].id, word[beside[left].next].id));
+    if (left == none || word[left].id < 0 || links[left].next == none) return nullptr;
+    return merges_.find(pair_key(word[left].id, word[links[left].next].id));
   };
   std::vector<PossibleMerge> possible;
   for (std::uint32_t i = 0; i < count; ++i)
@@ -249,13 +249,13 @@ void BytePairs::merge_long(std::vector<WordToken>& tokens, std::size_t begin) co
     queue.pop();
     const auto* const merge = merge_at(top.place);
     if (merge == nullptr || merge->first != top.rank) continue;
-    const std::uint32_t right = beside[top.place].next;
-    const std::uint32_t after = beside[right].next;
+    const std::uint32_t right = links[top.place].next;
+    const std::uint32_t after = links[right].next;
     word[top.place] = {merge->second, word[right].end};
     word[right].id = -1;
-    beside[top.place].next = after;
-    if (after != none) beside[after].previous = top.place;
-    push(beside[top.place].previous);
+    links[top.place].next = after;
+    if (after != none) links[after].previous = top.place;
+    push(links[top.place].previous);
     push(top.place);
   }
   const auto from = tokens.begin() + static_cast<std::ptrdiff_t>(begin);

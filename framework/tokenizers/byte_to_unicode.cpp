@@ -5,14 +5,14 @@
 namespace longspan {
 namespace {
 
-constexpr bool is_seen(char32_t byte) {
+constexpr bool is_visible(char32_t byte) {
   return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
 }
 
 constexpr std::array<char32_t, 256> letters_of_bytes() {
   std::array<char32_t, 256> letters{};
   char32_t next = 256;
-  for (char32_t byte = 0; byte < 256; ++byte) letters[byte] = is_seen(byte) ? byte : next++;
+  for (char32_t byte = 0; byte < 256; ++byte) letters[byte] = is_visible(byte) ? byte : next++;
   return letters;
 }
 

@@ -80,7 +80,7 @@ void append_lower(std::u32string& text, char32_t c) {
     text += U"i\u0307";
     return;
   }
-  for (const SmallLetters& letters : tokenizer_small_letters)
+  for (const LowercaseRange& letters : tokenizer_lowercase)
     if (c >= letters.capitals.first && c <= letters.capitals.last) {
       text.push_back(static_cast<char32_t>(static_cast<int>(c) + letters.distance));
       return;

@@ -44,7 +44,7 @@ const std::string& JsonCursor::text() const {
 }
 
 std::string JsonCursor::text_or(std::string_view otherwise) const {
-  return is_there() ? text() : std::string(otherwise);
+  return exists_there() ? text() : std::string(otherwise);
 }
 
 char32_t JsonCursor::character() const {
@@ -55,7 +55,7 @@ char32_t JsonCursor::character() const {
 }
 
 bool JsonCursor::flag(bool otherwise) const {
-  if (!is_there()) return otherwise;
+  if (!exists_there()) return otherwise;
   if (!value_->is_boolean()) throw_data_error("true or false");
   return value_->get<bool>();
 }

@@ -20,14 +20,14 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_json_bytes = std::size_t{1} << 30;
-constexpr std::size_t longest_text = std::size_t{1} << 31;  // maximum bytes of one word
+constexpr std::size_t max_json_bytes = std::size_t{1} << 30;
+constexpr std::size_t max_text_length = std::size_t{1} << 31;  // maximum bytes of one word
 // Increment with every change that may affect the ids of a text.
 constexpr int encoding_version = 2;
 constexpr std::size_t part_bytes = std::size_t{1} << 16;  // minimum bytes of a text part
 
 nlohmann::json parse(const std::string& text, const std::string& place) {
-  if (text.size() > most_json_bytes)
+  if (text.size() > max_json_bytes)
     throw DataError("{}: expected a tokenizer.json, found {} bytes", place, text.size());
   check_json_limits(text, place, false);
   try {
@@ -58,8 +58,8 @@ struct JsonTokenizer::Loaded {
   TokenTemplate around;
   std::unique_ptr<const AddedTokenFinder> raw_finder;
   std::unique_ptr<const AddedTokenFinder> normalized_finder;
-  bool goes_by_parts = false;        // text between added tokens can be encoded in parts
-  bool whole_goes_by_parts = false;  // texts with added tokens can be encoded in parts
+  bool reads_by_parts = false;       // text between added tokens can be encoded in parts
+  bool full_reads_by_parts = false;  // texts with added tokens can be encoded in parts
 
   // Caches not in use by a thread.
   mutable std::mutex mutex;
@@ -72,14 +72,14 @@ struct JsonTokenizer::Loaded {
     caches.pop_back();
     return cache;
   }
-  void give_cache(std::unique_ptr<WordCache> cache) const {
+  void set_cache(std::unique_ptr<WordCache> cache) const {
     const std::lock_guard lock(mutex);
     caches.push_back(std::move(cache));
   }
 
  private:
   void add_tokens(const JsonCursor& json);
-  bool cuts_alike(PartCut cut) const;
+  bool cuts_equally(PartCut cut) const;
   void find_parts(const JsonCursor& file);
 };
 
@@ -90,7 +90,7 @@ JsonTokenizer::Loaded::Loaded(std::string text, const std::string& place) : byte
   const JsonCursor cuts = file["pre_tokenizer"];
   ReadPreTokenizer cut = read_pre_tokenizer(cuts, true);
   model = read_word_model(file["model"], cut.ends_in_bytes);
-  if (cut.ends_in_bytes && !model.model->takes_bytes()) cut = read_pre_tokenizer(cuts, false);
+  if (cut.ends_in_bytes && !model.model->supports_bytes()) cut = read_pre_tokenizer(cuts, false);
   pre_tokenizer = std::move(cut.cut);
   decoder = read_token_decoder(file["decoder"]);
   around = read_token_template(file["post_processor"]);
@@ -131,7 +131,7 @@ void JsonTokenizer::Loaded::add_tokens(const JsonCursor& json) {
 
 // Tests on sample texts whether parts yield the pieces of the complete text. Steps that each
 // support parts may not do so in sequence.
-bool JsonTokenizer::Loaded::cuts_alike(PartCut cut) const {
+bool JsonTokenizer::Loaded::cuts_equally(PartCut cut) const {
   const auto add_pieces =
       [this](const TextNormalizer& first, const TextPiece& text, std::vector<std::string>& pieces) {
         const AlignedText normalized = first ? first(text) : AlignedText(text);
@@ -176,8 +176,8 @@ void JsonTokenizer::Loaded::find_parts(const JsonCursor& file) {
     });
   };
   later_normalizer = read_normalizer(JsonCursor(*later, "the normalizer of later parts"));
-  goes_by_parts = stays(true) && cuts_alike(cut);
-  whole_goes_by_parts = goes_by_parts && stays(false);
+  reads_by_parts = stays(true) && cuts_equally(cut);
+  full_reads_by_parts = reads_by_parts && stays(false);
 }
 
 // The encoding of one text.
@@ -187,7 +187,7 @@ class JsonTokenizer::Encoding {
       : loaded_(loaded), sink_(sink), cache_(loaded.take_cache()) {}
   Encoding(const Encoding&) = delete;
   Encoding& operator=(const Encoding&) = delete;
-  ~Encoding() { loaded_.give_cache(std::move(cache_)); }
+  ~Encoding() { loaded_.set_cache(std::move(cache_)); }
 
   void add(const TextPiece& text) {
     end_ = text.begin;
@@ -217,7 +217,7 @@ class JsonTokenizer::Encoding {
     std::size_t begin = 0;
     while (begin < section.text.size()) {
       std::size_t end = section.text.size();
-      if (loaded_.goes_by_parts && end - begin > part_bytes)
+      if (loaded_.reads_by_parts && end - begin > part_bytes)
         end = std::min(end, blank_to_cut_at(section.text, begin + part_bytes));
       add_part(section.part(begin, end),
                is_later || begin > 0 ? loaded_.later_normalizer : loaded_.normalizer);
@@ -248,15 +248,15 @@ class JsonTokenizer::Encoding {
   }
   void add_part_of_word(const TextPiece& word) {
     const WordModel& model = *loaded_.model.model;
-    if (word.text.size() <= WordCache::longest_word && model.is_worth_remembering())
-      return give_all(word, cache_->encode(word.text, model));
-    if (word.text.size() > longest_text)
+    if (word.text.size() <= WordCache::max_word_length && model.is_worth_remembering())
+      return emit_all(word, cache_->encode(word.text, model));
+    if (word.text.size() > max_text_length)
       throw DataError("a word of {} bytes is too long", word.text.size());
     tokens_.clear();
     model.encode(word.text, tokens_);
-    give_all(word, tokens_);
+    emit_all(word, tokens_);
   }
-  void give_all(const TextPiece& word, std::span<const WordToken> tokens) {
+  void emit_all(const TextPiece& word, std::span<const WordToken> tokens) {
     for (const WordToken& token : tokens) give({token.id, word.end_of(token.end)});
   }
   void give(JsonToken token) {
@@ -284,17 +284,17 @@ std::int64_t JsonTokenizer::vocabulary() const {
   return static_cast<std::int64_t>(loaded_->texts.size());
 }
 
-bool JsonTokenizer::supports_chunking() const { return loaded_->whole_goes_by_parts; }
+bool JsonTokenizer::supports_chunking() const { return loaded_->full_reads_by_parts; }
 
 std::size_t JsonTokenizer::chunk_boundary(std::string_view text, std::size_t least) const {
   // The normalizer treats the text after an added token as the beginning of a text.
-  const auto is_behind_token = [&](std::size_t at) {
+  const auto follows_token = [&](std::size_t at) {
     return std::ranges::any_of(loaded_->added, [&](const AddedToken& token) {
       return text.substr(0, at).ends_with(token.content);
     });
   };
   std::size_t at = blank_to_cut_at(text, least);
-  while (at != std::string_view::npos && is_behind_token(at)) at = blank_to_cut_at(text, at + 1);
+  while (at != std::string_view::npos && follows_token(at)) at = blank_to_cut_at(text, at + 1);
   return at;
 }
 
@@ -322,7 +322,7 @@ void JsonTokenizer::encode(std::string_view text,
   const std::size_t valid = valid_utf8_bytes(text);
   if (valid != text.size())
     throw DataError("{}: byte {}: expected UTF-8", place, begin + static_cast<std::int64_t>(valid));
-  require(begin == 0 || loaded_->whole_goes_by_parts,
+  require(begin == 0 || loaded_->full_reads_by_parts,
           "the tokenizer does not support encoding a "
           "document in parts");
   try {

@@ -79,8 +79,8 @@ class JsonTokenizer {
 // Returns the tokenizer.json for GPT-2's two files: a vocabulary, and merges in lines. Throws
 // DataError, prefixed with the file's path, for an invalid file.
 std::string json_of_merges(std::string_view vocabulary,
-                           const std::string& vocabulary_place,
+                           const std::string& vocabulary_location,
                            std::string_view merges,
-                           const std::string& merges_place);
+                           const std::string& merges_location);
 
 }  // namespace longspan

@@ -31,7 +31,7 @@ AlignedText by_character(const TextPiece& piece, F&& f) {
   return std::move(writer).take();
 }
 
-AlignedText in_small_letters(const TextPiece& piece) {
+AlignedText lowercased(const TextPiece& piece) {
   std::u32string lower;
   return by_character(piece, [&lower](char32_t c, std::string& text) {
     lower.clear();
@@ -113,7 +113,7 @@ TextNormalizer read_bert(const JsonCursor& json) {
       text = in_normal_form(text.piece(), {});
       text = without(text.piece(), is_accent);
     }
-    if (lower) text = in_small_letters(text.piece());
+    if (lower) text = lowercased(text.piece());
     return text;
   };
 }
@@ -159,7 +159,7 @@ TextNormalizer read_sequence(const JsonCursor& json) {
 }  // namespace
 
 TextNormalizer read_normalizer(const JsonCursor& json) {
-  if (!json.is_there()) return {};
+  if (!json.exists_there()) return {};
   const JsonCursor type = json["type"];
   const std::string& kind = type.text();
   if (kind == "Sequence") return read_sequence(json);
@@ -167,7 +167,7 @@ TextNormalizer read_normalizer(const JsonCursor& json) {
   if (kind == "Replace") return read_replace(json);
   if (kind == "Prepend") return read_prepend(json);
   if (kind == "Precompiled") return read_precompiled(json["precompiled_charsmap"]);
-  if (kind == "Lowercase") return in_small_letters;
+  if (kind == "Lowercase") return lowercased;
   if (kind == "Nmt") return of_translation;
   if (kind == "ByteLevel") return of_bytes;
   if (kind == "StripAccents") return [](const TextPiece& piece) { return without(piece, is_mark); };

@@ -61,13 +61,13 @@ class PatternWriter {
     // PCRE2 reads + after an interval as possessive, and {,n} as a literal.
     if (expression_.substr(at_).starts_with("}+")) refuse("}+");
     if (expression_.substr(at_).starts_with("{,")) refuse("{,");
-    if (letter == '(') judge_flags();
+    if (letter == '(') check_flags();
     // Accepts groups with equal meaning in both, and no verbs.
     if (letter == '(' && expression_.substr(at_).starts_with("(*")) refuse("(*");
     copy(1);
   }
   // With (?m) a dot matches a newline in Oniguruma but not in PCRE2.
-  void judge_flags() const {
+  void check_flags() const {
     std::string_view rest = expression_.substr(at_);
     if (!rest.starts_with("(?")) return;
     rest = rest.substr(2, rest.find_first_not_of("imsx-", 2) - 2);

@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t longest_cluster =
+constexpr std::size_t max_cluster_size =
     6;  // maximum bytes of a cluster that is looked up as a unit
 
 int sextet(char letter) {
@@ -68,9 +68,9 @@ class Replacements {
       if ((unit >> 8 & 1U) == 0) continue;
       const std::size_t value = node < units_.size() ? units_[node] & 0x7FFFFFFFU : SIZE_MAX;
       // An offset within a character would yield invalid UTF-8.
-      const bool is_whole =
+      const bool is_complete =
           value < texts_.size() && (static_cast<unsigned char>(texts_[value]) & 0xC0) != 0x80;
-      return is_whole ? texts_.c_str() + value : nullptr;
+      return is_complete ? texts_.c_str() + value : nullptr;
     }
     return nullptr;
   }
@@ -110,7 +110,7 @@ AlignedText replaced(const TextPiece& piece, const Replacements& replacements) {
   };
   for (std::size_t at = 0; at < piece.text.size();) {
     const std::size_t end = cluster_end(piece.text, at);
-    if (end - at >= longest_cluster || !put(at, end)) {
+    if (end - at >= max_cluster_size || !put(at, end)) {
       for (std::size_t begin = at; begin < end;) {
         const std::size_t next = begin + next_character(piece.text.substr(begin)).width;
         if (!put(begin, next)) writer.copy_span(begin, next);
@@ -125,7 +125,7 @@ AlignedText replaced(const TextPiece& piece, const Replacements& replacements) {
 }  // namespace
 
 TextNormalizer read_precompiled(const JsonCursor& json) {
-  if (!json.is_there()) json.throw_data_error("a table of replacements");
+  if (!json.exists_there()) json.throw_data_error("a table of replacements");
   if (json.text().empty()) return {};
   return [table = std::make_shared<const Replacements>(json)](const TextPiece& piece) {
     return replaced(piece, *table);

@@ -104,13 +104,13 @@ bool read_normalizer_spec(std::string_view bytes, SentencePieceFile& file) {
 
 std::optional<SentencePieceFile> read_sentencepiece_file(std::string_view bytes) {
   SentencePieceFile file;
-  const bool is_whole = for_each_field(bytes, [&file](const ProtoField& field) {
+  const bool is_complete = for_each_field(bytes, [&file](const ProtoField& field) {
     if (field.number == 1) return read_piece(field.bytes, file);
     if (field.number == 2) return read_trainer(field.bytes, file);
     if (field.number == 3) return read_normalizer_spec(field.bytes, file);
     return true;
   });
-  if (!is_whole || file.pieces.empty()) return std::nullopt;
+  if (!is_complete || file.pieces.empty()) return std::nullopt;
   return file;
 }
 

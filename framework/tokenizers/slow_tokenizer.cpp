@@ -114,7 +114,7 @@ std::string to_base64(std::string_view bytes) {
 }
 
 nlohmann::json parsed(const NamedText& file) {
-  if (!file.is_there()) return nlohmann::json::object();
+  if (!file.exists_there()) return nlohmann::json::object();
   check_json_limits(file.text, file.place, false);
   try {
     nlohmann::json found = nlohmann::json::parse(file.text);
@@ -146,17 +146,17 @@ class SlowTokenizer {
   std::string json();
 
  private:
-  std::optional<SlowKind> said_kind() const;
+  std::optional<SlowKind> configured_kind() const;
   SlowKind found_kind() const;
   void read_vocabulary();
   void read_lines();
   void read_merges();
-  void take_pieces(const SentencePieceFile& model);
+  void consume_pieces(const SentencePieceFile& model);
   void take_byte_pairs(const SentencePieceFile& model);
   void read_special_tokens();
   void add_special(const std::string& role, const JsonCursor& json);
   void add_tokens();
-  void refuse_other_ids() const;
+  void check_ids() const;
   void add_byte_level();
   void add_clip();
   void add_bert();
@@ -192,11 +192,11 @@ SlowTokenizer::SlowTokenizer(const SlowTokenizerFiles& files)
       config_(config_json_, files.tokenizer_config.place) {}
 
 // Reads the type from "tokenizer_class", else from the model's type if its files are present.
-std::optional<SlowKind> SlowTokenizer::said_kind() const {
+std::optional<SlowKind> SlowTokenizer::configured_kind() const {
   for (const auto& [json, place] : {std::pair(&config_json_, &files_.tokenizer_config.place),
                                     std::pair(&model_json_, &files_.config.place)}) {
     const JsonCursor named = JsonCursor(*json, *place)["tokenizer_class"];
-    if (!named.is_there()) continue;
+    if (!named.exists_there()) continue;
     std::string name = named.text();
     if (name.ends_with("Fast")) name.resize(name.size() - 4);
     const auto known = std::ranges::find(slow_classes, name, &SlowName::name);
@@ -313,7 +313,7 @@ void SlowTokenizer::read_merges() {
   model_ = {{"type", "BPE"}, {"merges", pairs}};
 }
 
-void SlowTokenizer::take_pieces(const SentencePieceFile& model) {
+void SlowTokenizer::consume_pieces(const SentencePieceFile& model) {
   auto vocabulary = Json::array();
   for (const auto& piece : model.pieces)
     vocabulary.push_back({piece.text, static_cast<double>(piece.score)});
@@ -384,7 +384,7 @@ void SlowTokenizer::read_vocabulary() {
   if (is_bpe)
     take_byte_pairs(*pieces_);
   else
-    take_pieces(*pieces_);
+    consume_pieces(*pieces_);
 }
 
 void SlowTokenizer::add_special(const std::string& role, const JsonCursor& json) {
@@ -407,14 +407,14 @@ void SlowTokenizer::read_special_tokens() {
     for (const char* const role : roles) {
       const std::string key = std::string(role) + "_token";
       if (!object.has(key)) continue;
-      if (object[key].is_there())
+      if (object[key].exists_there())
         add_special(role, object[key]);
       else
         special_.erase(role);
     }
     for (const char* const key : {"additional_special_tokens", "extra_special_tokens"}) {
       const JsonCursor more = object[key];
-      if (!more.is_there()) continue;
+      if (!more.exists_there()) continue;
       if (more.is_list())
         for (std::size_t i = 0; i < more.size(); ++i) add_special("", more[i]);
       else
@@ -424,7 +424,7 @@ void SlowTokenizer::read_special_tokens() {
   // T5's sentinel tokens have the ids after the model's, in descending order.
   if (kind_ != SlowKind::t5) return;
   const JsonCursor count = config_["extra_ids"];
-  const std::int64_t extra = count.is_there() ? count.integer(0, 1 << 16) : 100;
+  const std::int64_t extra = count.exists_there() ? count.integer(0, 1 << 16) : 100;
   for (std::int64_t i = extra - 1; i >= 0; --i) {
     const std::string text = fmt::format("<extra_id_{}>", i);
     const nlohmann::json json = text;
@@ -434,7 +434,7 @@ void SlowTokenizer::read_special_tokens() {
     pieces_->pieces.push_back({text});
     ids_[text] = id;
   }
-  if (pieces_->model_type == SentencePieceFile::ModelType::unigram) take_pieces(*pieces_);
+  if (pieces_->model_type == SentencePieceFile::ModelType::unigram) consume_pieces(*pieces_);
 }
 
 // Adds "added_tokens_decoder", or added_tokens.json of older versions, and the vocabulary's special
@@ -458,7 +458,7 @@ void SlowTokenizer::add_tokens() {
     added_.insert_or_assign(id, std::move(token));
   };
   const JsonCursor decoder = config_["added_tokens_decoder"];
-  if (decoder.is_there()) {
+  if (decoder.exists_there()) {
     for (const auto& [number, token] : decoder.value().items()) {
       std::int64_t id = -1;
       const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
@@ -498,7 +498,7 @@ void SlowTokenizer::add_tokens() {
   }
 }
 
-void SlowTokenizer::refuse_other_ids() const {
+void SlowTokenizer::check_ids() const {
   const auto refuse = [this](const char* key, const char* found, const char* expected) {
     throw DataError("{}: \"{}\": expected {}, found {}; save the tokenizer as tokenizer.json",
                     files_.tokenizer_config.place,
@@ -510,7 +510,7 @@ void SlowTokenizer::refuse_other_ids() const {
   if (kind_ != SlowKind::bert) return;
   if (!flag("do_basic_tokenize", true)) refuse("do_basic_tokenize", "false", "true");
   const JsonCursor never = config_["never_split"];
-  if (never.is_there() && never.size() > 0) refuse("never_split", "words", "none");
+  if (never.exists_there() && never.size() > 0) refuse("never_split", "words", "none");
 }
 
 void SlowTokenizer::add_byte_level() {
@@ -590,7 +590,7 @@ void SlowTokenizer::add_bert() {
                          {"handle_chinese_chars", flag("tokenize_chinese_chars", true)},
                          {"strip_accents", nullptr},
                          {"lowercase", flag("do_lower_case", !has_capitals)}};
-  if (accents.is_there()) file_["normalizer"]["strip_accents"] = accents.flag(false);
+  if (accents.exists_there()) file_["normalizer"]["strip_accents"] = accents.flag(false);
   file_["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
   file_["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
   model_["unk_token"] = special("unk").first;
@@ -656,9 +656,9 @@ void SlowTokenizer::add_llama() {
 
 std::string SlowTokenizer::json() {
   read_vocabulary();
-  const std::optional<SlowKind> said = said_kind();
-  kind_ = said ? *said : found_kind();
-  refuse_other_ids();
+  const std::optional<SlowKind> reported = configured_kind();
+  kind_ = reported ? *reported : found_kind();
+  check_ids();
   read_special_tokens();
   add_tokens();
   switch (kind_) {
@@ -691,7 +691,7 @@ std::string SlowTokenizer::json() {
     return file_.dump() + "\n";
   } catch (const nlohmann::json::exception&) {
     throw DataError("{}: expected UTF-8",
-                    (files_.merges.is_there() ? files_.merges : files_.vocabulary).place);
+                    (files_.merges.exists_there() ? files_.merges : files_.vocabulary).place);
   }
 }
 
@@ -702,11 +702,11 @@ std::string json_of_slow_tokenizer(const SlowTokenizerFiles& files) {
 }
 
 std::string json_of_merges(std::string_view vocabulary,
-                           const std::string& vocabulary_place,
+                           const std::string& vocabulary_location,
                            std::string_view merges,
-                           const std::string& merges_place) {
-  return json_of_slow_tokenizer({.vocabulary = {vocabulary_place, std::string(vocabulary)},
-                                 .merges = {merges_place, std::string(merges)}});
+                           const std::string& merges_location) {
+  return json_of_slow_tokenizer({.vocabulary = {vocabulary_location, std::string(vocabulary)},
+                                 .merges = {merges_location, std::string(merges)}});
 }
 
 }  // namespace longspan

@@ -69,9 +69,9 @@ PartCut cut_of_split(const nlohmann::json& step) {
   const std::string behavior = text_of(step, "behavior");
   const bool inverts = flag_of(step, "invert", false);
   if (const std::string expression = text_of(*pattern, "Regex"); !expression.empty()) {
-    const bool gives_matches =
+    const bool has_matches =
         (behavior == "Isolated" && !inverts) || (behavior == "Removed" && inverts);
-    return gives_matches && cuts_at_blanks(expression) ? PartCut::cuts : PartCut::depends;
+    return has_matches && cuts_at_blanks(expression) ? PartCut::cuts : PartCut::depends;
   }
   const std::string text = text_of(*pattern, "String");
   if (text == " ")

@@ -22,7 +22,7 @@ using nlohmann::ordered_json;
 
 constexpr const char* unknown_piece = "[UNK]";
 constexpr const char* continuing = "##";
-constexpr int most_characters_of_a_word = 100;
+constexpr int max_characters_of_a_word = 100;
 constexpr char no_byte_of_text = '\xFF';
 
 nlohmann::json byte_level(bool cuts) {
@@ -208,7 +208,7 @@ ordered_json model_of(const TokenizerRules& rules,
     return {{"type", "WordPiece"},
             {"unk_token", unknown_piece},
             {"continuing_subword_prefix", continuing},
-            {"max_input_chars_per_word", most_characters_of_a_word},
+            {"max_input_chars_per_word", max_characters_of_a_word},
             {"vocab", std::move(vocabulary)}};
   auto pairs = ordered_json::array();
   for (const PairMerge& merge : merges)

@@ -404,11 +404,11 @@ inline constexpr CodePointRange tokenizer_unordered[] = {
 };
 
 // Offsets to the lowercase form, for capitals newer than Unicode 14.
-struct SmallLetters {
+struct LowercaseRange {
   CodePointRange capitals;
   int distance;
 };
-inline constexpr SmallLetters tokenizer_small_letters[] = {
+inline constexpr LowercaseRange tokenizer_lowercase[] = {
     {{0xA7DC, 0xA7DC}, -42561},
     {{0xA7CB, 0xA7CB}, -42343},
     {{0x1C89, 0x1C89}, 1},

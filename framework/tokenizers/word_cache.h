@@ -14,11 +14,11 @@ namespace longspan {
 // For a single thread. It is cleared when full, at some tens of megabytes.
 class WordCache {
  public:
-  static constexpr std::size_t longest_word = 64;  // bytes
+  static constexpr std::size_t max_word_length = 64;  // bytes
 
   WordCache();
-  // Returns the tokens of a word of at most longest_word bytes, encoding it on a miss. Valid until
-  // the next call.
+  // Returns the tokens of a word of at most max_word_length bytes, encoding it on a miss. Valid
+  // until the next call.
   std::span<const WordToken> encode(std::string_view word, const WordModel& model);
 
  private:

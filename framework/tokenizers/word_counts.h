@@ -20,11 +20,11 @@ struct CountedWord {
 // word that exceeds the bound is kept alone.
 class WordCounts {
  public:
-  static constexpr std::size_t usual_most = std::size_t{1} << 29;
+  static constexpr std::size_t usual_max = std::size_t{1} << 29;
   // Bytes of a word's entry, excluding its text.
   static constexpr std::size_t bytes_of_entry = 80;
 
-  explicit WordCounts(std::size_t most = usual_most) : most_(most) {}
+  explicit WordCounts(std::size_t most = usual_max) : most_(most) {}
   void add(std::string_view word, std::int64_t count = 1);
   void add(const WordCounts& other);
   std::size_t size() const { return counts_.size(); }

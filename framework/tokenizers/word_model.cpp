@@ -7,9 +7,9 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_ids = std::size_t{1} << 24;
+constexpr std::size_t max_ids = std::size_t{1} << 24;
 // Maximum number of unused ids that a small vocabulary may have.
-constexpr std::size_t most_gap = std::size_t{1} << 18;
+constexpr std::size_t max_gap = std::size_t{1} << 18;
 
 // WordLevel: looks up the complete word.
 class WholeWords : public WordModel {
@@ -33,7 +33,7 @@ class WholeWords : public WordModel {
 WordVocabulary read_piece_list(const JsonCursor& json) {
   WordVocabulary vocabulary;
   if (!json.is_list()) json.throw_data_error("a list of pieces and their scores");
-  if (json.size() > most_ids) json.throw_data_error(fmt::format("at most {} pieces", most_ids));
+  if (json.size() > max_ids) json.throw_data_error(fmt::format("at most {} pieces", max_ids));
   for (std::size_t i = 0; i < json.size(); ++i) {
     const auto& entry = json.value()[i];
     if (!entry.is_array() || entry.size() != 2 || !entry[0].is_string() || !entry[1].is_number())
@@ -46,11 +46,11 @@ WordVocabulary read_piece_list(const JsonCursor& json) {
 
 std::string kind_of(const JsonCursor& json) {
   const JsonCursor type = json["type"];
-  if (type.is_there()) return type.text();
+  if (type.exists_there()) return type.text();
   // Older files lack the type.
-  if (json["merges"].is_there()) return "BPE";
+  if (json["merges"].exists_there()) return "BPE";
   if (json["vocab"].is_list()) return "Unigram";
-  return json["max_input_chars_per_word"].is_there() ? "WordPiece" : "WordLevel";
+  return json["max_input_chars_per_word"].exists_there() ? "WordPiece" : "WordLevel";
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ std::string kind_of(const JsonCursor& json) {
 WordVocabulary read_word_vocabulary(const JsonCursor& json) {
   if (!json.value().is_object()) json.throw_data_error("an object of pieces and their ids");
   WordVocabulary vocabulary;
-  const std::size_t most = std::min(most_ids, 8 * json.size() + most_gap);
+  const std::size_t most = std::min(max_ids, 8 * json.size() + max_gap);
   for (const auto& [piece, id] : json.value().items()) {
     const auto number =
         JsonCursor(id, json.place() + "." + piece).integer(0, static_cast<std::int64_t>(most) - 1);

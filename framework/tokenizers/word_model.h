@@ -25,7 +25,7 @@ class WordModel {
   virtual void encode(std::string_view word, std::vector<WordToken>& tokens) const = 0;
   // Returns whether words may be raw bytes, for a vocabulary in byte-level characters
   // (byte_to_unicode.h).
-  virtual bool takes_bytes() const { return false; }
+  virtual bool supports_bytes() const { return false; }
   // Returns whether words are split before each space character (U+2581) that follows another
   // character. Parts encoded one by one then yield the word's tokens.
   virtual bool cuts_words() const { return false; }

@@ -17,13 +17,13 @@ class WordPieces : public WordModel {
     unknown_ = ids_.find(unknown.text_or("[UNK]"));
     if (unknown_ < 0) unknown.throw_data_error("a piece of the vocabulary");
     const JsonCursor most = json["max_input_chars_per_word"];
-    most_characters_ = most.is_there() ? most.integer(0, INT32_MAX) : 100;
+    max_characters_ = most.exists_there() ? most.integer(0, INT32_MAX) : 100;
     for (const std::string& text : vocabulary.texts) longest_ = std::max(longest_, text.size());
   }
 
   void encode(std::string_view word, std::vector<WordToken>& tokens) const override {
     const std::size_t before = tokens.size();
-    if (characters_of(word) <= most_characters_ && add_pieces(word, tokens)) return;
+    if (characters_of(word) <= max_characters_ && add_pieces(word, tokens)) return;
     tokens.resize(before);
     tokens.push_back({unknown_, static_cast<std::uint32_t>(word.size())});
   }
@@ -57,7 +57,7 @@ class WordPieces : public WordModel {
   TokenTable ids_;
   std::string prefix_;
   std::int32_t unknown_ = -1;
-  std::int64_t most_characters_ = 100;
+  std::int64_t max_characters_ = 100;
   std::size_t longest_ = 1;  // bytes
 };
 

@@ -26,7 +26,7 @@ constexpr std::uint32_t tag = 1, simple_value = 2, image = 4, histogram = 5, ten
                         metadata = 9;
 }
 namespace image {
-constexpr std::uint32_t height = 1, width = 2, colours = 3, encoded = 4;
+constexpr std::uint32_t height = 1, width = 2, colors = 3, encoded = 4;
 }
 namespace histogram {
 constexpr std::uint32_t least = 1, most = 2, count = 3, sum = 4, sum_of_squares = 5, ends = 6,
@@ -109,7 +109,7 @@ void add_image(Writer& all, const NamedImage& named) {
   Writer writer(one, value::image);
   writer.add_int32(image::height, static_cast<std::int32_t>(named.height));
   writer.add_int32(image::width, static_cast<std::int32_t>(named.width));
-  writer.add_int32(image::colours, static_cast<std::int32_t>(named.channels));
+  writer.add_int32(image::colors, static_cast<std::int32_t>(named.channels));
   writer.add_bytes(image::encoded, named.png);
 }
 

@@ -42,8 +42,8 @@ std::optional<Line> read_line(std::string_view text, const JsonlFormat& kind) {
   const auto step = object.find(kind.step_key);
   if (step == object.end() || !step->is_number_integer()) return std::nullopt;
   if (!kind.text_key.empty()) {
-    const auto said = object.find(kind.text_key);
-    if (said == object.end() || !said->is_string()) return std::nullopt;
+    const auto reported = object.find(kind.text_key);
+    if (reported == object.end() || !reported->is_string()) return std::nullopt;
   }
   const auto has_number = [&](std::string_view key) {
     const auto found = object.find(key);

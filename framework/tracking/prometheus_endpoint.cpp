@@ -51,7 +51,7 @@ class Place {
     addrinfo* found = nullptr;
     const int error = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &wanted, &found);
     if (error != 0) {
-      trouble_ = ::gai_strerror(error);
+      error_ = ::gai_strerror(error);
       return;
     }
     place_.reset(found);
@@ -66,12 +66,12 @@ class Place {
 
   // Returns why listening fails, or "". The library does not report the reason.
   const std::string& listen() {
-    if (socket_ < 0) return trouble_;
+    if (socket_ < 0) return error_;
     // Allows a port that a previous run has just released.
     const int yes = 1;
     ::setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     note(::bind(socket_, place_->ai_addr, place_->ai_addrlen) == 0 && ::listen(socket_, 1) == 0);
-    return trouble_;
+    return error_;
   }
   void connect() const {
     if (socket_ >= 0) ::connect(socket_, place_->ai_addr, place_->ai_addrlen);
@@ -79,12 +79,12 @@ class Place {
 
  private:
   void note(bool is_well) {
-    if (!is_well) trouble_ = errno_message();
+    if (!is_well) error_ = errno_message();
   }
 
   std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> place_{nullptr, ::freeaddrinfo};
   int socket_ = -1;
-  std::string trouble_;
+  std::string error_;
 };
 
 std::vector<std::string> server_options(const std::string& address, std::int64_t port) {

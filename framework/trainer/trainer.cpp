@@ -79,7 +79,7 @@ ModelInput Trainer::reading_of(const Batch& batch, std::size_t part) const {
   const std::int64_t begin = rows * static_cast<std::int64_t>(part);
   return {.fields = rows_of(batch.fields, begin, begin + rows),
           .carried = batch.carried ? rows_of(*batch.carried, begin, begin + rows) : carried_[part],
-          .longest_memory = model_->body().longest_memory()};
+          .max_mem_len = model_->body().max_mem_len()};
 }
 
 Trainer::PartLoss Trainer::losses_of(const ModelInput& reading,
@@ -306,9 +306,9 @@ void Trainer::restore(const Checkpoint& checkpoint, const CursorRows& rows, std:
   optimizer_.check_compatible(checkpoint);
   steps_ = checkpoint.scalars().get<std::int64_t>("trainer/steps");
   model_->parameters().set_steps(steps_);
-  judge_ended(checkpoint, model_->parameters());
+  check_ended(checkpoint, model_->parameters());
   const std::vector<std::string> names = model_->body().recurrent_state_names();
-  if (model_->body().longest_memory() > 0)
+  if (model_->body().max_mem_len() > 0)
     for (RecurrentState& part : carried_)
       part = allocate_recurrent_state(
           checkpoint, names, count / std::ssize(carried_), mesh(), model_->parameters().device());

@@ -7,8 +7,8 @@ namespace {
 
 // Returns why the schedule has no end; empty: it has one.
 std::string endless_schedule(const TrainingOptions& options) {
-  const bool ends = options.schedule != ScheduleKind::constant &&
-                    options.schedule != ScheduleKind::inverse_sqrt;
+  const bool ends =
+      options.schedule != ScheduleKind::constant && options.schedule != ScheduleKind::inverse_sqrt;
   return ends ? "" : "training.lr_scheduler.type is constant or inverse_sqrt, which has no end";
 }
 
@@ -97,7 +97,8 @@ void declare_pairs(OptionTable& table, const TrainingOptions& options) {
       });
   table.check({"training.lr_scheduler.min_lr", "training.learning_rate"},
               [&options]() -> std::string {
-                if (!endless_schedule(options).empty() || options.end_learning_rate <= options.learning_rate)
+                if (!endless_schedule(options).empty() ||
+                    options.end_learning_rate <= options.learning_rate)
                   return "";
                 return fmt::format(
                     "training.lr_scheduler.min_lr: expected at most training.learning_rate = {:g}, "
@@ -129,7 +130,7 @@ void declare_pairs(OptionTable& table, const TrainingOptions& options) {
 
 void declare_start(OptionTable& table, InitFromOptions& options) {
   constexpr const char* vocabulary_key = "training.init_from.resize_vocab";
-  constexpr const char* anew_key = "training.init_from.reinitialize";
+  constexpr const char* reinitialize_key = "training.init_from.reinitialize";
   constexpr const char* changed_key = "training.init_from.allow_config_changes";
   table.add("training.init_from.path",
             options.path,
@@ -144,8 +145,8 @@ void declare_start(OptionTable& table, InitFromOptions& options) {
       "false: the vocabulary must be the same. Only with training.init_from.path",
       {{"false", StartVocabulary::same}, {"true", StartVocabulary::grow}});
   table.add(
-      anew_key,
-      options.anew,
+      reinitialize_key,
+      options.reinitialize,
       "parameters, by name or prefix, that are initialized randomly instead of loaded, such as "
       "[output] for another output vocabulary. Only with training.init_from.path");
   table.add(changed_key,
@@ -157,7 +158,7 @@ void declare_start(OptionTable& table, InitFromOptions& options) {
     return options.path.empty() ? "training.init_from.path is not set" : "";
   };
   table.warn(vocabulary_key, reason);
-  table.warn(anew_key, reason);
+  table.warn(reinitialize_key, reason);
   table.warn(changed_key, reason);
 }
 

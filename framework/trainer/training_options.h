@@ -24,7 +24,8 @@ enum class StartVocabulary : std::uint8_t { same, grow };
 struct InitFromOptions {
   ConfigPath path;  // directory of a run or of a step; empty: random initialization
   StartVocabulary vocabulary = StartVocabulary::same;
-  std::vector<std::string> anew;     // parameters, or prefixes of their names, to initialize again
+  std::vector<std::string>
+      reinitialize;                  // parameters, or prefixes of their names, to initialize again
   std::vector<std::string> changed;  // keys, or prefixes of them, that may differ from the source
 };
 

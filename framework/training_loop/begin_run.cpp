@@ -2,7 +2,7 @@
 
 #include <system_error>
 
-#include "framework/tasks/labelled_task.h"
+#include "framework/tasks/labeled_task.h"
 #include "framework/training_loop/checkpoint_values.h"
 #include "framework/training_loop/init_from.h"
 #include "framework/training_loop/run_summary.h"
@@ -27,8 +27,8 @@ void resume_best(const TrainingContext& run,
   if (!best->best()) return;
   const fs::path path = run.directory.checkpoints() / step_name(best->best()->step);
   std::error_code unused;
-  const std::int64_t is_there = run.is_root() && fs::is_directory(path, unused) ? 1 : 0;
-  if (run.mesh.world.all_reduce(is_there, Reduction::maximum) == 1) return;
+  const std::int64_t exists_there = run.is_root() && fs::is_directory(path, unused) ? 1 : 0;
+  if (run.mesh.world.all_reduce(exists_there, Reduction::maximum) == 1) return;
   run.log.info("The best checkpoint by {} is not in {}; the next validation counts as the best",
                best->goal().figure,
                run.directory.checkpoints().string());
@@ -53,7 +53,7 @@ void resume(TrainingContext& run,
         "or lost host); recomputing from its newest checkpoint");
 }
 
-void tell_what_is_otherwise(const TrainingContext& run, const Checkpoint& checkpoint) {
+void log_config_differences(const TrainingContext& run, const Checkpoint& checkpoint) {
   if (const std::string& restored = run.loader.restore_warning(); !restored.empty())
     run.log.warning("{}", restored);
   warn_layout_change(run.log, checkpoint, run.layout());
@@ -62,10 +62,10 @@ void tell_what_is_otherwise(const TrainingContext& run, const Checkpoint& checkp
 }
 
 // Returns the import scalars of the starting point.
-Scalars begin_anew(TrainingContext& run, const std::string& id) {
+Scalars restart(TrainingContext& run, const std::string& id) {
   const ResumeContext asking = run.resuming();
   archive_metrics(asking, id);
-  const ReadProgress watch = watch_of(asking, run.settings.training.start_from.path);
+  const ReadProgress watch = read_progress_of(asking, run.settings.training.start_from.path);
   Scalars of_data;
   run.task->save(of_data);
   const LabelSet labels = labels_of(of_data, run.settings.run.directory.text());
@@ -86,19 +86,19 @@ SkippedData skipped_data(const TrainingContext& run,
   return skipped_data_from(run.resuming(), path, saved, id);
 }
 
-RunHistory resume_or_begin_anew(TrainingContext& run) {
+RunHistory start_or_resume(TrainingContext& run) {
   const ResumeContext asking = run.resuming();
   const fs::path path = resolve_resume_checkpoint(asking).value_or("");
   std::optional<Checkpoint> checkpoint;
-  if (!path.empty()) checkpoint = open_run_checkpoint(path, watch_of(asking));
+  if (!path.empty()) checkpoint = open_run_checkpoint(path, read_progress_of(asking));
   RunHistory history = {.id = checkpoint ? checkpoint->info().run_id : new_run_id(run.mesh.world),
                         .best = best_so_far(run.settings)};
   if (checkpoint)
     resume(run, history, *checkpoint, path);
   else
-    history.imported = begin_anew(run, history.id);
+    history.imported = restart(run, history.id);
   history.skipped = skipped_data(run, history.id, path, checkpoint);
-  if (checkpoint) tell_what_is_otherwise(run, *checkpoint);
+  if (checkpoint) log_config_differences(run, *checkpoint);
   history.first_step = run.trainer.steps();
   return history;
 }
@@ -106,7 +106,7 @@ RunHistory resume_or_begin_anew(TrainingContext& run) {
 }  // namespace
 
 RunHistory resume_or_start(TrainingContext& run) {
-  RunHistory history = resume_or_begin_anew(run);
+  RunHistory history = start_or_resume(run);
   if (history.skipped.times > 0)
     run.log.info("Skipping {} batches; {} rollbacks so far ({})",
                  history.skipped.batches(),

@@ -52,7 +52,7 @@ bool CheckpointSaver::save_async(const CheckpointInfo& info,
   if (!options_.background || is_first || !copy_fits(state)) return save(info, state, loss);
   begin();
   best_ = best_of(state);
-  beside_.emplace(directory_, info, std::move(state), world_, timeline_);
+  background_.emplace(directory_, info, std::move(state), world_, timeline_);
   judged_ = false;
   step_before_ = std::exchange(step_, info.step);
   waited_ = since_begin_.seconds();
@@ -60,11 +60,11 @@ bool CheckpointSaver::save_async(const CheckpointInfo& info,
 }
 
 bool CheckpointSaver::confirm(double loss) {
-  if (!beside_ || judged_) return true;
+  if (!background_ || judged_) return true;
   judged_ = std::isfinite(loss);
   if (judged_) return true;
   warn_not_saved(step_);
-  give_up();
+  abandon();
   return false;
 }
 
@@ -74,10 +74,10 @@ void CheckpointSaver::warn_not_saved(std::int64_t step) const {
 }
 
 // The first rank removes what all ranks write, once all have stopped.
-void CheckpointSaver::give_up() {
-  if (world_.rank() != 0) beside_.reset();
+void CheckpointSaver::abandon() {
+  if (world_.rank() != 0) background_.reset();
   world_.barrier();
-  beside_.reset();
+  background_.reset();
   step_ = step_before_;
 }
 
@@ -99,18 +99,18 @@ bool CheckpointSaver::copy_fits(const TrainingState& state) {
 }
 
 void CheckpointSaver::wait_for_copy() {
-  if (!beside_) return;
+  if (!background_) return;
   const Stopwatch waited;
-  beside_->wait_for_copy();
+  background_->wait_for_copy();
   waited_ += waited.seconds();
 }
 
 void CheckpointSaver::finish() {
-  if (!beside_) return;
+  if (!background_) return;
   require(judged_, "cannot finish the save of step {} before its loss is known", step_);
   const Stopwatch waited;
-  const std::filesystem::path path = beside_->commit();
-  beside_.reset();
+  const std::filesystem::path path = background_->commit();
+  background_.reset();
   tell(path, waited_ + waited.seconds());
 }
 
@@ -120,8 +120,8 @@ void CheckpointSaver::tell(const std::filesystem::path& path, double waited) {
             since_begin_.seconds(),
             waited);
   has_older_ = true;
-  whole_step_ = step_;
-  whole_best_ = best_;
+  last_saved_step_ = step_;
+  last_saved_best_ = best_;
 }
 
 std::optional<std::int64_t> CheckpointSaver::best_of(const TrainingState& state) const {
@@ -130,8 +130,8 @@ std::optional<std::int64_t> CheckpointSaver::best_of(const TrainingState& state)
 }
 
 void CheckpointSaver::resume_from(std::int64_t step, std::optional<std::int64_t> best) {
-  step_ = whole_step_ = step;
-  best_ = whole_best_ = best;
+  step_ = last_saved_step_ = step;
+  best_ = last_saved_best_ = best;
   has_older_ = true;
 }
 
@@ -141,8 +141,8 @@ void CheckpointSaver::remove_older() {
   // Removing large files takes time.
   removal_ = std::async(std::launch::async,
                         [directory = directory_,
-                         step = whole_step_,
-                         best = whole_best_,
+                         step = last_saved_step_,
+                         best = last_saved_best_,
                          keep = static_cast<int>(options_.keep_latest),
                          log = log_] {
                           try {

@@ -48,10 +48,10 @@ class CheckpointSaver {
   // and returns false.
   bool confirm(double loss);
   void wait_for_copy();
-  bool under_way() const { return beside_.has_value(); }
-  bool awaits_loss() const { return beside_ && !judged_; }
+  bool under_way() const { return background_.has_value(); }
+  bool awaits_loss() const { return background_ && !judged_; }
   // Returns whether this rank is still writing.
-  bool writing() const { return beside_ && !beside_->written(); }
+  bool writing() const { return background_ && !background_->written(); }
   // Returns when the confirmed save in progress is complete.
   void finish();
 
@@ -63,7 +63,7 @@ class CheckpointSaver {
 
  private:
   void begin();
-  void give_up();
+  void abandon();
   void warn_not_saved(std::int64_t step) const;
   bool copy_fits(const TrainingState& state);
   void tell(const std::filesystem::path& path, double waited);
@@ -76,7 +76,7 @@ class CheckpointSaver {
   const Log& log_;
   Timeline* timeline_;
   std::optional<bool> copy_fits_;
-  std::optional<BackgroundSave> beside_;
+  std::optional<BackgroundSave> background_;
   bool judged_ = false;            // the save in progress
   std::int64_t step_before_ = -1;  // of the previous save
   Stopwatch since_begin_;
@@ -84,9 +84,9 @@ class CheckpointSaver {
   bool has_older_ = false;     // `remove_older` has something to remove
   double waited_ = 0;          // seconds that training waited for the save in progress
   std::int64_t step_ = -1;
-  std::int64_t whole_step_ = -1;            // of the last completed save
-  std::optional<std::int64_t> best_;        // according to the last save, even if in progress
-  std::optional<std::int64_t> whole_best_;  // according to the last completed save
+  std::int64_t last_saved_step_ = -1;            // of the last completed save
+  std::optional<std::int64_t> best_;             // according to the last save, even if in progress
+  std::optional<std::int64_t> last_saved_best_;  // according to the last completed save
 };
 
 }  // namespace longspan

@@ -15,10 +15,10 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t most_steps = 999'999'999;
-constexpr std::int64_t most_count = std::int64_t{1} << 62;
-constexpr std::size_t most_word = 200;                            // bytes
-constexpr std::size_t most_configuration = std::size_t{1} << 20;  // bytes
+constexpr std::int64_t max_steps = 999'999'999;
+constexpr std::int64_t max_count = std::int64_t{1} << 62;
+constexpr std::size_t max_word = 200;                            // bytes
+constexpr std::size_t max_configuration = std::size_t{1} << 20;  // bytes
 // Scalars that only a run has.
 constexpr std::array<std::string_view, 4> prefixes = {
     "trainer/", "optimizer/", "run/", "loss_scale/"};
@@ -57,8 +57,8 @@ class Judgement {
   }
   void word(const std::string& name, Need need) {
     const std::string* value = text(name, need);
-    if (value != nullptr && (value->empty() || value->size() > most_word))
-      wrong(name, fmt::format("a string of 1 to {} characters", most_word));
+    if (value != nullptr && (value->empty() || value->size() > max_word))
+      wrong(name, fmt::format("a string of 1 to {} characters", max_word));
   }
   bool has(const std::string& name) const { return checkpoint_.scalars().has(name); }
 
@@ -95,13 +95,13 @@ class Judgement {
 };
 
 // The step is the manifest's. Each step either updated the weights or was skipped.
-void judge_counters(Judgement& judgement) {
+void check_counters(Judgement& judgement) {
   const std::int64_t step = judgement.checkpoint().info().step;
-  const auto steps = judgement.integer("trainer/steps", 0, most_steps);
-  const auto skipped = judgement.integer("trainer/num_skipped", 0, most_steps);
-  const auto in_a_row = judgement.integer("trainer/consecutive_skips", 0, most_steps);
-  const auto updates = judgement.integer("optimizer/num_updates", 0, most_steps);
-  judgement.integer("trainer/tokens", 0, most_count);
+  const auto steps = judgement.integer("trainer/steps", 0, max_steps);
+  const auto skipped = judgement.integer("trainer/num_skipped", 0, max_steps);
+  const auto in_a_row = judgement.integer("trainer/consecutive_skips", 0, max_steps);
+  const auto updates = judgement.integer("optimizer/num_updates", 0, max_steps);
+  judgement.integer("trainer/tokens", 0, max_count);
   if (steps && *steps != step)
     judgement.say(fmt::format(
         "trainer/steps: expected the step of the checkpoint, {}, found {}", step, *steps));
@@ -119,7 +119,7 @@ void judge_counters(Judgement& judgement) {
         *in_a_row));
 }
 
-void judge_loss_scale(Judgement& judgement) {
+void check_loss_scale(Judgement& judgement) {
   if (!judgement.has("loss_scale/scale") && !judgement.has("loss_scale/growth_tracker") &&
       !judgement.has("loss_scale/hysteresis_left"))
     return;
@@ -129,17 +129,17 @@ void judge_loss_scale(Judgement& judgement) {
     return std::isfinite(value) && value >= LossScaler::least &&
            std::frexp(value, &exponent) == 0.5;
   });
-  judgement.integer("loss_scale/growth_tracker", 0, most_steps);
-  judgement.integer("loss_scale/hysteresis_left", 0, most_count);
+  judgement.integer("loss_scale/growth_tracker", 0, max_steps);
+  judgement.integer("loss_scale/hysteresis_left", 0, max_count);
 }
 
-void judge_texts(Judgement& judgement, Need need) {
+void check_texts(Judgement& judgement, Need need) {
   const std::string& configuration = judgement.checkpoint().info().configuration;
   const std::size_t least = need == Need::required ? 1 : 0;
-  if (configuration.size() < least || configuration.size() > most_configuration)
+  if (configuration.size() < least || configuration.size() > max_configuration)
     judgement.say(fmt::format("configuration: expected {} to {} bytes, found {}",
                               least,
-                              most_configuration,
+                              max_configuration,
                               configuration.size()));
   if (const std::string* tokenizer = judgement.text(tokenizer_scalar, need)) {
     try {
@@ -151,7 +151,7 @@ void judge_texts(Judgement& judgement, Need need) {
 }
 
 // Checks each stream's cursor and recurrent state.
-void judge_streams(Judgement& judgement) {
+void check_streams(Judgement& judgement) {
   const Checkpoint& checkpoint = judgement.checkpoint();
   if (!checkpoint.has(cursor_name)) {
     judgement.say(fmt::format("tensor \"{}\" is missing", cursor_name));
@@ -176,7 +176,7 @@ void judge_streams(Judgement& judgement) {
 }
 
 // Any number, including NaN, as a step may have diverged.
-void judge_losses(Judgement& judgement) {
+void check_losses(Judgement& judgement) {
   const auto any = [](double) { return true; };
   judgement.number("metrics/loss", "a number", Need::optional, any);
   if (!judgement.has("metrics/validation_step")) return;
@@ -186,14 +186,14 @@ void judge_losses(Judgement& judgement) {
   judgement.number("metrics/validation_bits_per_byte", "a number", Need::optional, any);
 }
 
-void judge_best(Judgement& judgement) {
+void check_best(Judgement& judgement) {
   if (!judgement.has("metrics/best_step")) return;
   judgement.text("metrics/best_metric");
   judgement.integer("metrics/best_step", 0, judgement.checkpoint().info().step);
   judgement.number("metrics/best_value", "a number", Need::required, [](double) { return true; });
 }
 
-void judge_skipped_data(Judgement& judgement) {
+void check_skipped_data(Judgement& judgement) {
   const std::string* skipped = judgement.text(skipped_data_scalar, Need::optional);
   if (skipped == nullptr) return;
   try {
@@ -215,21 +215,21 @@ bool is_of_a_run(const Checkpoint& checkpoint) {
 std::vector<std::string> value_problems(const Checkpoint& checkpoint) {
   Judgement judgement(checkpoint);
   const bool is_run = is_of_a_run(checkpoint);
-  judge_texts(judgement, is_run ? Need::required : Need::optional);
+  check_texts(judgement, is_run ? Need::required : Need::optional);
   if (!is_run) return std::move(judgement).problems();
-  judge_counters(judgement);
-  judge_loss_scale(judgement);
-  judge_losses(judgement);
-  judge_best(judgement);
-  judge_skipped_data(judgement);
-  judge_streams(judgement);
+  check_counters(judgement);
+  check_loss_scale(judgement);
+  check_losses(judgement);
+  check_best(judgement);
+  check_skipped_data(judgement);
+  check_streams(judgement);
   // Data fingerprint: any bits. Older checkpoints lack some of it.
   for (const char* name : {corpus_scalar, text_time_scalar, text_hash_scalar})
     judgement.integer(name,
                       std::numeric_limits<std::int64_t>::min(),
                       std::numeric_limits<std::int64_t>::max(),
                       std::string_view(name) == corpus_scalar ? Need::required : Need::optional);
-  judgement.integer(threads_scalar, 1, most_threads);
+  judgement.integer(threads_scalar, 1, max_threads);
   judgement.integer(zero_scalar, 0, 2, Need::optional);
   judgement.word(device_scalar, Need::optional);
   judgement.word("optimizer/state_signature", Need::optional);

@@ -120,9 +120,9 @@ void Console::status(std::string_view text) const {
   state_->write(output);
 }
 
-std::string Console::colored(std::string_view word, Color colour) const {
-  if (!state_ || !state_->terminal.has_colours) return std::string(word);
-  return fmt::format("\x1b[{}m{}\x1b[0m", colour == Color::red ? 31 : 33, word);
+std::string Console::colored(std::string_view word, Color color) const {
+  if (!state_ || !state_->terminal.has_colors) return std::string(word);
+  return fmt::format("\x1b[{}m{}\x1b[0m", color == Color::red ? 31 : 33, word);
 }
 
 namespace {
@@ -199,7 +199,7 @@ Terminal terminal_of_output() {
   const bool is_dumb = kind != nullptr && std::string_view(kind) == "dumb";
   if (is_dumb || !output_is_terminal()) return {};
   return {.has_status = true,
-          .has_colours = std::getenv("NO_COLOR") == nullptr,
+          .has_colors = std::getenv("NO_COLOR") == nullptr,
           .width = terminal_width};
 }
 
@@ -207,8 +207,8 @@ int terminal_width() {
   const int passing = passing_process();
   const int columns = passing > 0 ? columns_of_process(passing) : columns_of(STDOUT_FILENO);
   if (columns > 0) return columns;
-  const char* const wish = std::getenv("COLUMNS");
-  const int width = wish == nullptr ? 0 : std::atoi(wish);
+  const char* const choice = std::getenv("COLUMNS");
+  const int width = choice == nullptr ? 0 : std::atoi(choice);
   return width > 0 && width <= 10000 ? width : usual_width;
 }
 

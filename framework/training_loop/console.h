@@ -15,7 +15,7 @@ enum class Color : std::uint8_t { red, yellow };
 // Capabilities of a console's output. Without a terminal it shows only lines.
 struct Terminal {
   bool has_status = false;          // the last line can be overwritten
-  bool has_colours = false;         // words can be colored
+  bool has_colors = false;          // words can be colored
   std::function<int()> width = {};  // current number of columns; empty: unlimited
 };
 
@@ -34,7 +34,7 @@ class Console {
   // it.
   void status(std::string_view text) const;
   // Returns the word in that color if the terminal has colors.
-  std::string colored(std::string_view word, Color colour) const;
+  std::string colored(std::string_view word, Color color) const;
 
  private:
   struct State;

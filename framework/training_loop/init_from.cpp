@@ -17,7 +17,7 @@
 #include "framework/interop/saved_weights.h"
 #include "framework/nn/power_statistics.h"
 #include "framework/optim/parameter_state.h"
-#include "framework/tasks/labelled_task.h"
+#include "framework/tasks/labeled_task.h"
 #include "framework/training_loop/checkpoint_values.h"
 #include "framework/training_loop/loading.h"
 #include "framework/training_loop/named_checkpoint.h"
@@ -31,7 +31,7 @@ namespace {
 constexpr const char* key = "training.init_from.path";
 
 // The effect of these keys on the weights is checked tensor by tensor.
-constexpr std::array<std::string_view, 15> seen_at_tensors = {
+constexpr std::array<std::string_view, 15> visited_tensors = {
     "model.vocab_size",
     "model.num_hidden_layers",
     "model.max_position_embeddings",
@@ -48,7 +48,7 @@ constexpr std::array<std::string_view, 15> seen_at_tensors = {
     "training.lora.modules_to_save",
     "training.frozen_parameters"};
 
-bool begins_with(const std::string& name, const std::string& beginning) {
+bool has_prefix(const std::string& name, const std::string& beginning) {
   return name == beginning || name.starts_with(beginning + "/");
 }
 
@@ -73,14 +73,14 @@ class WeightsTaken {
   void fill(const Parameters& parameters) const;
   std::string describe() const;
   // Returns a message if newly initialized weights are not trained, or "".
-  std::string told_of_untrained() const;
+  std::string describe_untrained() const;
 
  private:
-  bool is_anew(const std::string& name) const;
-  void judge_beginnings(const Parameters& parameters) const;
-  void judge_configuration(const ConfigurationChange& change) const;
+  bool is_restart(const std::string& name) const;
+  void check_beginnings(const Parameters& parameters) const;
+  void check_configuration(const ConfigurationChange& change) const;
   void match_vocabulary(const Tokenizer& saved);
-  void judge_shapes() const;
+  void check_shapes() const;
   bool is_merged(const std::string& weight) const;
   void match_labels();
   Tensor read_table(const std::string& name) const;
@@ -90,7 +90,7 @@ class WeightsTaken {
   const InitFromOptions& options_;
   const Checkpoint& checkpoint_;
   const Model& model_;
-  std::vector<std::string> anew_;
+  std::vector<std::string> reinitialize_;
   std::map<std::string, Shape> by_label_;          // tables of classes or tags
   std::vector<std::int64_t> label_rows_;           // of which tables
   std::vector<std::string> missing_;               // missing from the checkpoint, but required
@@ -109,22 +109,22 @@ WeightsTaken::WeightsTaken(const InitFromContext& run,
       options_(run.settings.training.start_from),
       checkpoint_(checkpoint),
       model_(model) {
-  judge_beginnings(model.parameters());
+  check_beginnings(model.parameters());
   if (const std::string& saved = checkpoint.info().configuration; !saved.empty()) {
     const ConfigurationChange change = change_since(checkpoint, run.text.compare);
-    judge_configuration(change);
+    check_configuration(change);
     if (has_adapters(checkpoint)) adapter_factor_ = adapter_factor(ModelValues(change.saved));
   }
   for (const auto& parameter : model.parameters().all()) {
     const std::string& name = parameter->name;
     const Shape& shape = parameter->global_shape;
-    const bool is_table = begins_with(name, "embedding") || begins_with(name, "source_embedding") ||
-                          begins_with(name, "output");
+    const bool is_table = has_prefix(name, "embedding") || has_prefix(name, "source_embedding") ||
+                          has_prefix(name, "output");
     // Parameters that only the first steps use are absent once a run has completed those steps.
     const bool is_gone = parameter->active_steps && !checkpoint.has(name);
     const bool is_new = parameter->adapter && !checkpoint.has(name);
-    if (is_anew(name) || is_gone || is_new)
-      anew_.push_back(name);
+    if (is_restart(name) || is_gone || is_new)
+      reinitialize_.push_back(name);
     else if (!checkpoint.has(name))
       missing_.push_back(name);
     else if (is_table && shape[0] == model.body().vocabulary())
@@ -135,12 +135,12 @@ WeightsTaken::WeightsTaken(const InitFromContext& run,
       whole_.emplace(name, shape);
   }
   for (const auto& each : model.parameters().centroids())
-    if (!is_anew(each->name) && checkpoint.has(each->name))
+    if (!is_restart(each->name) && checkpoint.has(each->name))
       whole_.emplace(each->name, each->global_shape());
   for (const auto& each : model.parameters().power_statistics())
     for (const auto& [name, values] : each->saved())
-      if (is_anew(name))
-        anew_.push_back(name);
+      if (is_restart(name))
+        reinitialize_.push_back(name);
       else if (!checkpoint.has(name))
         missing_.push_back(name);
       else
@@ -157,7 +157,7 @@ WeightsTaken::WeightsTaken(const InitFromContext& run,
         join_first(missing_));
   match_labels();
   if (!by_row_.empty()) match_vocabulary(tokenizer_of(checkpoint, run.settings.data));
-  judge_shapes();
+  check_shapes();
 }
 
 // Whether the checkpoint has an adapter of the weight's layer and the model has none.
@@ -166,15 +166,16 @@ bool WeightsTaken::is_merged(const std::string& weight) const {
   return layer && !model_.parameters().find(*layer + adapter_down);
 }
 
-bool WeightsTaken::is_anew(const std::string& name) const {
-  return std::ranges::any_of(
-      options_.anew, [&](const std::string& beginning) { return begins_with(name, beginning); });
+bool WeightsTaken::is_restart(const std::string& name) const {
+  return std::ranges::any_of(options_.reinitialize, [&](const std::string& beginning) {
+    return has_prefix(name, beginning);
+  });
 }
 
-void WeightsTaken::judge_beginnings(const Parameters& parameters) const {
-  for (const std::string& beginning : options_.anew) {
+void WeightsTaken::check_beginnings(const Parameters& parameters) const {
+  for (const std::string& beginning : options_.reinitialize) {
     const auto begins = [&](const auto& parameter) {
-      return begins_with(parameter->name, beginning);
+      return has_prefix(parameter->name, beginning);
     };
     if (std::ranges::any_of(parameters.all(), begins)) continue;
     std::vector<std::string> known;
@@ -189,7 +190,7 @@ void WeightsTaken::judge_beginnings(const Parameters& parameters) const {
   }
 }
 
-void WeightsTaken::judge_configuration(const ConfigurationChange& change) const {
+void WeightsTaken::check_configuration(const ConfigurationChange& change) const {
   std::vector<std::string> refused = change.refused;
   const auto key_of = [](const std::string& sentence) {
     return sentence.substr(0, sentence.find(':'));
@@ -200,7 +201,7 @@ void WeightsTaken::judge_configuration(const ConfigurationChange& change) const 
   std::erase_if(refused, [&](const std::string& sentence) {
     const std::string changed = key_of(sentence);
     if (is_biased && changed == "model.relative_attention_max_distance") return false;
-    return std::ranges::find(seen_at_tensors, changed) != seen_at_tensors.end();
+    return std::ranges::find(visited_tensors, changed) != visited_tensors.end();
   });
   // For adapters in both models: here others are initialized or merged with that factor.
   const auto is_here = [&](const CheckpointTensor& tensor) {
@@ -279,8 +280,9 @@ void WeightsTaken::match_vocabulary(const Tokenizer& saved) {
 // Rows of an output head with labels correspond to those labels, in any order.
 void WeightsTaken::match_labels() {
   const LabelSet saved = labels_of(checkpoint_.scalars(), place());
-  const bool takes_rows = whole_.contains("output/weight") || by_row_.contains("output/weight");
-  if (saved.size() == 0 || run_.labels.size() == 0 || saved == run_.labels || !takes_rows) return;
+  const bool has_label_rows = whole_.contains("output/weight") || by_row_.contains("output/weight");
+  if (saved.size() == 0 || run_.labels.size() == 0 || saved == run_.labels || !has_label_rows)
+    return;
   constexpr const char* otherwise =
       "reinitialize the output layer: set training.init_from.reinitialize to [output] or "
       "[output/weight, output/bias]";
@@ -288,14 +290,14 @@ void WeightsTaken::match_labels() {
   const auto absent = std::ranges::find(label_rows_, -1);
   if (saved.size() != run_.labels.size() || absent != label_rows_.end()) {
     const auto& names = run_.labels.names();
-    const auto place_of = static_cast<std::size_t>(absent - label_rows_.begin());
+    const auto position_of = static_cast<std::size_t>(absent - label_rows_.begin());
     throw ConfigurationError(
         "{}: labels differ: {} has {}, this run {}{}; {}",
         key,
         place(),
         join_first(saved.names()),
         join_first(names),
-        absent == label_rows_.end() ? "" : fmt::format(" (missing \"{}\")", names[place_of]),
+        absent == label_rows_.end() ? "" : fmt::format(" (missing \"{}\")", names[position_of]),
         otherwise);
   }
   for (const char* const name : {"output/start", "output/transitions", "output/end"})
@@ -313,7 +315,7 @@ void WeightsTaken::match_labels() {
 }
 
 // Where the model keys agree, shapes differ because of keys of other sections.
-void WeightsTaken::judge_shapes() const {
+void WeightsTaken::check_shapes() const {
   const auto judge = [&](const std::string& name, const Shape& wanted) {
     const Shape& found = checkpoint_.shape_of(name);
     if (found != wanted)
@@ -338,7 +340,7 @@ Tensor WeightsTaken::read_table(const std::string& name) const {
     throw DataError(
         "{}: {}: expected float32 or float64, found {}", place(), name, config_name_of(saved));
   return merged_.contains(name) ? read_merged(checkpoint_, name, adapter_factor_)
-                                : read_whole(checkpoint_, name);
+                                : read_full(checkpoint_, name);
 }
 
 void WeightsTaken::fill(const Parameters& parameters) const {
@@ -376,7 +378,7 @@ std::string WeightsTaken::describe() const {
     if (!found.contains(tensor.name)) left_out.push_back(tensor.name);
   if (!left_out.empty()) text += fmt::format(", and {}", join_first(left_out));
   if (!adapted.empty()) text += fmt::format("; adapters merged into {}", join_first(adapted));
-  if (!anew_.empty()) text += fmt::format("; reinitialized: {}", join_first(anew_));
+  if (!reinitialize_.empty()) text += fmt::format("; reinitialized: {}", join_first(reinitialize_));
   if (rows_) {
     const auto fresh = std::ranges::count(*rows_, -1);
     const auto taken = std::ssize(*rows_) - fresh;
@@ -391,13 +393,13 @@ std::string WeightsTaken::describe() const {
   return text;
 }
 
-std::string WeightsTaken::told_of_untrained() const {
+std::string WeightsTaken::describe_untrained() const {
   const auto is_frozen = [&](const std::string& name) {
     const Weight parameter = model_.parameters().find(name);
     return parameter && parameter->frozen;
   };
   std::vector<std::string> untrained;
-  std::ranges::copy_if(anew_, std::back_inserter(untrained), is_frozen);
+  std::ranges::copy_if(reinitialize_, std::back_inserter(untrained), is_frozen);
   if (rows_ && std::ranges::count(*rows_, -1) > 0)
     for (const auto& [name, shape] : by_row_)
       if (is_frozen(name)) untrained.push_back("new rows of " + name);
@@ -412,7 +414,7 @@ std::string WeightsTaken::told_of_untrained() const {
 }  // namespace
 
 void require_start(const ConfigPath& path, const Communicator& world) {
-  if (!is_there(path, world))
+  if (!exists_there(path, world))
     throw DataError("{}: no such run or checkpoint{}", path.describe(), path.not_found_hint());
 }
 
@@ -430,7 +432,7 @@ Scalars init_from(const InitFromContext& run, Model& model) {
                  data.tokenizer_model.empty() ? ""
                                               : fmt::format("; data.tokenizer.model {} not found",
                                                             data.tokenizer_model.text()));
-  if (const std::string told = taken.told_of_untrained(); !told.empty())
+  if (const std::string told = taken.describe_untrained(); !told.empty())
     run.log.warning("{}", told);
   const Scalars& saved = checkpoint.scalars();
   if (tokenizer_of(checkpoint, run.settings.data) == run.tokenizer)

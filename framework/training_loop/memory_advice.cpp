@@ -92,11 +92,11 @@ std::string advice_after(const OutOfMemory& error,
                          int ranks,
                          const Reconfigure& reconfigure) try {
   if (error.backing() == AllocatorKind::pinned) return "";  // no key of a step affects it
-  constexpr double most_seconds = 10;                       // signals are no longer handled
+  constexpr double max_seconds = 10;                        // signals are no longer handled
   const DataSizes ids = planned_ids(settings.task_kind(),
                                     settings.data,
                                     static_cast<std::uint64_t>(settings.run.seed),
-                                    with_time_limit(most_seconds));
+                                    with_time_limit(max_seconds));
   const StepPlan plan =
       plan_step(settings,
                 mesh_shape(settings.parallel, ranks),

@@ -29,8 +29,8 @@ bool is_any(const fs::path& path) {
 std::optional<std::int64_t> step_of(const std::string& name) {
   if (const auto entry = step_entry(name); entry && entry->use == StepUse::saved)
     return entry->step;
-  constexpr std::size_t most_digits = 9;
-  if (name.empty() || name.size() > most_digits ||
+  constexpr std::size_t max_digits = 9;
+  if (name.empty() || name.size() > max_digits ||
       !std::ranges::all_of(name, [](char letter) { return letter >= '0' && letter <= '9'; }))
     return std::nullopt;
   std::int64_t step = 0;

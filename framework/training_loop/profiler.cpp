@@ -50,22 +50,22 @@ class ProfileFiles {
 
   std::filesystem::path trace() const { return stem_.string() + ".json"; }
   // The first error, or empty.
-  const std::string& trouble() const { return trouble_; }
+  const std::string& trouble() const { return error_; }
 
  private:
   template <typename F>
   void attempt(const F& f) {
-    if (!trouble_.empty()) return;
+    if (!error_.empty()) return;
     try {
       f();
     } catch (const std::exception& error) {
-      trouble_ = error.what();
+      error_ = error.what();
     }
   }
 
   std::filesystem::path stem_;
   std::optional<AtomicFile> trace_;
-  std::string trouble_;
+  std::string error_;
 };
 
 std::int64_t dropped_of(const TraceOfRank& trace) {
@@ -117,7 +117,7 @@ void Profiler::warn_missed_steps(std::int64_t done) const {
                  done);
 }
 
-void Profiler::begin_step(std::int64_t step) {
+void Profiler::start_step(std::int64_t step) {
   if (!steps_ || step < steps_->first || step > steps_->last) return;
   if (!has_recorded()) {
     begin();
@@ -178,8 +178,8 @@ void Profiler::write() {
       mesh_.world,
       [&] { return std::exchange(mine, {}); },
       [&](std::string_view block) { add_text(block, lines); });
-  const std::int64_t last =
-      mesh_.world.all_reduce(last_whole_step(trace.threads.front().recorded), Reduction::maximum);
+  const std::int64_t last = mesh_.world.all_reduce(
+      last_complete_step(trace.threads.front().recorded), Reduction::maximum);
   const std::int64_t dropped = mesh_.world.all_reduce(dropped_of(trace), Reduction::sum);
   if (!is_root()) return;
   const std::vector<std::string> table = table_of(lines, {steps.first, last, mesh_.world.size()});

@@ -45,7 +45,7 @@ class Profiler {
   // Warns if a run that resumes after `done` steps misses some of the steps to profile.
   void warn_missed_steps(std::int64_t done) const;
   // Call before and after each step. Collective before the first profiled step, to compare clocks.
-  void begin_step(std::int64_t step);
+  void start_step(std::int64_t step);
   void end_step();
   // Whether any step was recorded, and whether all requested steps were.
   bool has_recorded() const { return recorded_.first > 0; }

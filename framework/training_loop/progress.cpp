@@ -18,8 +18,8 @@ std::vector<std::string> numbers_of(const ProgressState& state) {
   std::vector<std::string> numbers{fmt::format("step {}/{}", state.step, state.steps),
                                    fmt::format("loss {:.4f}", state.loss),
                                    fmt::format("{} tokens/s", count_text(state.tokens_per_second))};
-  if (state.utilisation)
-    numbers.push_back(fmt::format("{:.0f}% of peak", 100 * *state.utilisation));
+  if (state.utilization)
+    numbers.push_back(fmt::format("{:.0f}% of peak", 100 * *state.utilization));
   if (state.seconds_left) {
     numbers.push_back(fmt::format("{} left", duration_text(*state.seconds_left)));
   }
@@ -52,7 +52,7 @@ std::string count_text(double count) {
 }
 
 std::string progress_bar(const ProgressState& state, int width) {
-  constexpr int most_cells = 30;
+  constexpr int max_cells = 30;
   constexpr int fewest_cells = 10;
   const double fraction = fraction_of(state);
   std::vector<std::string> numbers = numbers_of(state);
@@ -62,7 +62,7 @@ std::string progress_bar(const ProgressState& state, int width) {
     return width - 9 - static_cast<int>(text_of().size());
   };
   while (numbers.size() > 1 && cells_left() < fewest_cells) numbers.pop_back();
-  const int cells = std::min(most_cells, cells_left());
+  const int cells = std::min(max_cells, cells_left());
   const auto percent = static_cast<int>(std::floor(100 * fraction));
   if (cells < 1) {
     return fmt::format("{:3}%  {}", percent, text_of())
@@ -81,12 +81,12 @@ Progress::Progress(const Console& console, const Log& log, ConsoleKind kind)
 
 void Progress::update(const ProgressState& state, bool is_logged) {
   const bool is_last = state.step >= state.steps;
-  const bool is_told = is_logged || is_last;
+  const bool is_reported = is_logged || is_last;
   if (!has_bar_) {
-    if (is_told) log_.info("{}", progress_line(state));
+    if (is_reported) log_.info("{}", progress_line(state));
     return;
   }
-  if (is_told) log_.note("{}", progress_line(state));
+  if (is_reported) log_.note("{}", progress_line(state));
   const auto now = Clock::now();
   if (drawn_ && !is_last && now - *drawn_ < std::chrono::milliseconds(100)) return;
   drawn_ = now;

@@ -15,7 +15,7 @@ struct ProgressState {
   std::int64_t steps = 0;
   double loss = 0;
   double tokens_per_second = 0;
-  std::optional<double> utilisation = {};  // of the measured peak, 0 to 1
+  std::optional<double> utilization = {};  // of the measured peak, 0 to 1
   std::optional<double> seconds_left = {};
 };
 

@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* newest_wish = "auto";
-constexpr const char* new_run_wish = "never";
+constexpr const char* auto_value = "auto";
+constexpr const char* new_run_value = "never";
 
 constexpr const char* new_run_with_its_weights =
     "start a new run from its weights: set another run.output_dir and training.init_from.path";
@@ -68,7 +68,7 @@ fs::path put_aside(const fs::path& path, const std::string& run_id) {
 
 }  // namespace
 
-ReadProgress watch_of(const ResumeContext& run, const std::string& place) {
+ReadProgress read_progress_of(const ResumeContext& run, const std::string& place) {
   constexpr double seconds_between = 10;
   // Copies the context, as the checkpoint stores the callback.
   return [run, place, since = Stopwatch(), read = std::int64_t{0}, told = 0.0](
@@ -87,9 +87,9 @@ ReadProgress watch_of(const ResumeContext& run, const std::string& place) {
 }
 
 std::optional<fs::path> resolve_resume_checkpoint(const ResumeContext& run) {
-  const ConfigPath& wish = run.settings.checkpoint.resume;
+  const ConfigPath& choice = run.settings.checkpoint.resume;
   const fs::path checkpoints = run.directory.checkpoints();
-  if (wish == new_run_wish) {
+  if (choice == new_run_value) {
     if (const std::int64_t newest = newest_step(run); newest >= 0)
       throw ConfigurationError(
           "checkpoint.resume_from is never, but {} already contains {}; "
@@ -101,13 +101,14 @@ std::optional<fs::path> resolve_resume_checkpoint(const ResumeContext& run) {
   const CheckpointValidator judge = [&](const Checkpoint& checkpoint) {
     return problems_of(run, checkpoint);
   };
-  if (wish != newest_wish) {
+  if (choice != auto_value) {
     NamedCheckpoint named =
-        find_checkpoint(wish, run.directory.path(), run.world, judge, watch_of(run));
+        find_checkpoint(choice, run.directory.path(), run.world, judge, read_progress_of(run));
     for (const std::string& sentence : named.skipped) run.log.warning("{}", sentence);
     return named.path;
   }
-  CheckpointSearch search = latest_valid_checkpoint(checkpoints, run.world, judge, watch_of(run));
+  CheckpointSearch search =
+      latest_valid_checkpoint(checkpoints, run.world, judge, read_progress_of(run));
   for (const std::string& sentence : search.skipped) run.log.warning("{}", sentence);
   if (!search.found) {
     if (!search.skipped.empty())
@@ -116,24 +117,24 @@ std::optional<fs::path> resolve_resume_checkpoint(const ResumeContext& run) {
     return std::nullopt;
   }
   // The newest valid step may be older than a step that was moved aside.
-  if (search.goes_back)
+  if (search.rolls_back)
     run.log.warning("Rolling back to step {}, the newest valid checkpoint", search.found->step);
   return search.found->path;
 }
 
-ConfigPath resume_after_divergence(const ConfigPath& wish, bool has_saved) {
+ConfigPath resume_after_divergence(const ConfigPath& choice, bool has_saved) {
   // A new run restarts in its own directory.
-  return has_saved || wish == new_run_wish ? ConfigPath(newest_wish) : wish;
+  return has_saved || choice == new_run_value ? ConfigPath(auto_value) : choice;
 }
 
 std::int64_t rollback_step(const ResumeContext& run, std::int64_t step, bool has_saved) {
   const bool is_own =
-      resume_after_divergence(run.settings.checkpoint.resume, has_saved) == newest_wish;
+      resume_after_divergence(run.settings.checkpoint.resume, has_saved) == auto_value;
   return is_own ? std::clamp<std::int64_t>(newest_step(run), 0, step) : step;
 }
 
-std::string resume_instructions(const ConfigPath& wish) {
-  return wish == newest_wish ? "" : " with checkpoint.resume_from: auto";
+std::string resume_instructions(const ConfigPath& choice) {
+  return choice == auto_value ? "" : " with checkpoint.resume_from: auto";
 }
 
 SkippedData skipped_data_from(const ResumeContext& run,
@@ -174,12 +175,12 @@ ConfigurationChange change_since(
 
 void require_same_model(const Checkpoint& checkpoint,
                         const ConfigurationChange& change,
-                        const std::string& remedy) {
+                        const std::string& hint) {
   if (!change.refused.empty())
     throw ConfigurationError("{}: the model differs: {}; {}",
                              checkpoint.path().string(),
                              fmt::join(change.refused, "; "),
-                             remedy);
+                             hint);
 }
 
 void check_resumable(const ResumeContext& run,
@@ -196,7 +197,7 @@ void check_resumable(const ResumeContext& run,
         path,
         settings.run.directory.text());
   // Newer steps than the named one would be mistaken for this run's own on the next resume.
-  const bool is_named = settings.checkpoint.resume != newest_wish;
+  const bool is_named = settings.checkpoint.resume != auto_value;
   if (const std::int64_t newest = newest_step(run); is_named && newest > checkpoint.info().step)
     throw ConfigurationError(
         "checkpoint.resume_from is {}, but {} already contains {}; set checkpoint.resume_from to "
@@ -281,7 +282,7 @@ void archive_metrics(const ResumeContext& run, const std::string& run_id) {
   if (steps == 0) return;
   // With never the user has requested a new run.
   const CheckpointOptions& checkpoint = run.settings.checkpoint;
-  if (checkpoint.resume == newest_wish && has_saved)
+  if (checkpoint.resume == auto_value && has_saved)
     throw DataError(
         "{} ends at step {}, but {} contains no checkpoint; restore it, choose another "
         "run.output_dir, or set checkpoint.resume_from to never to start over",

@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-bool may_go_back(const TrainingContext& run, const RunHistory& history) {
+bool may_roll_back(const TrainingContext& run, const RunHistory& history) {
   return history.skipped.times < run.settings.training.skip_after_divergence;
 }
 
@@ -20,7 +20,7 @@ void end_what_is_under_way(TrainingContext& run,
     wait_for_save(run);
   } catch (const Failure& failure) {
     // A rollback would use a missing checkpoint, and reach a save that fails again.
-    if (may_go_back(run, history)) {
+    if (may_roll_back(run, history)) {
       run.log.warning("{}; cannot roll back: a checkpoint could not be saved", error.what());
       throw;
     }
@@ -78,9 +78,9 @@ void roll_back(TrainingContext& run,
                std::int64_t last_update) {
   run.profiler.end_step();
   end_what_is_under_way(run, history, error);
-  if (!may_go_back(run, history)) end_diverged(run, history, error);
+  if (!may_roll_back(run, history)) end_diverged(run, history, error);
   run.progress.finish();
-  keep_directory(run);
+  check_directory(run);
   run.life.diverged = error.what();
   const std::int64_t last = run.trainer.steps();
   const bool has_own = has_saved(run, history);

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 // process that checks whether a run is active holds a shared lock briefly. Also mpirun, having
 // killed its ranks, may end before the last of them has, so an immediate restart would be too
 // early.
-bool is_taken(int lock) {
+bool is_active(int lock) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds between{10};
   const auto end = Clock::now() + std::chrono::seconds(5);
@@ -41,7 +41,7 @@ bool is_taken(int lock) {
 }
 
 // Acquires the lock; returns a message on failure. `made`: whether it created the directory.
-std::string take_lock(const ConfigPath& named, Descriptor& lock, bool& made) {
+std::string acquire_lock(const ConfigPath& named, Descriptor& lock, bool& made) {
   const fs::path path = named.text();
   const std::string it = fmt::format("{}run.output_dir \"{}\"", named.before(), path.string());
   std::error_code error;
@@ -52,13 +52,13 @@ std::string take_lock(const ConfigPath& named, Descriptor& lock, bool& made) {
   if (!lock.defined())
     return fmt::format("{} cannot be written: {}{}", it, errno_message(), named.not_found_hint());
   // Some network file systems have no locks: the user must then avoid concurrent runs.
-  if (is_taken(lock.get()))
+  if (is_active(lock.get()))
     return fmt::format("{} is in use by another run; choose another one", it);
   return "";
 }
 
 // Creates a folder. Returns why nothing can be saved in it, or an empty string.
-std::string trouble_with(const fs::path& folder) {
+std::string error_with(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return fmt::format("\"{}\" cannot be created: {}", folder.string(), error.message());
@@ -92,7 +92,7 @@ bool finds(const fs::path& file) {
 }
 
 // Returns why a rank cannot write next to rank 0, which can write to the folder; empty if all can.
-std::string trouble_of_ranks_with(const fs::path& folder, const Communicator& world) {
+std::string error_of_ranks_with(const fs::path& folder, const Communicator& world) {
   if (world.size() == 1) return "";
   // A new name, so that no cache holds a negative entry for it.
   const fs::path file = folder / (std::string(marker) + new_run_id(world));
@@ -142,18 +142,18 @@ RunDirectory::RunDirectory(const ConfigPath& path, const Communicator& world)
     std::error_code error;
     is_first_ = !fs::exists(path_ / lock_name, error) && !fs::exists(log(), error);
     made_checkpoints_ = !fs::exists(fs::symlink_status(checkpoints(), error));
-    sentence = take_lock(path, lock_, made_);
+    sentence = acquire_lock(path, lock_, made_);
     const auto before = run_mark(path_);
     follows_killed_ = before && !before->has_ended;
   }
   if (writes_ && sentence.empty()) {
-    sentence = trouble_with(checkpoints());
+    sentence = error_with(checkpoints());
     if (!sentence.empty()) remove_made();
   }
   sentence = world.broadcast(sentence, 0);
   if (!sentence.empty()) throw ConfigurationError("{}", sentence);
   if (writes_) remove_markers(checkpoints());
-  sentence = trouble_of_ranks_with(checkpoints(), world);
+  sentence = error_of_ranks_with(checkpoints(), world);
   if (sentence.empty()) return;
   remove_made();
   throw ConfigurationError("{}run.output_dir \"{}\": {}", path.before(), path_.string(), sentence);
@@ -204,7 +204,7 @@ bool RunDirectory::is_lost() const {
   return held.st_dev != there.st_dev || held.st_ino != there.st_ino;
 }
 
-void RunDirectory::refuse_lost(std::int64_t step) const {
+void RunDirectory::throw_lost(std::int64_t step) const {
   throw DataError(
       "run.output_dir \"{}\": removed, moved or replaced while the run was writing to "
       "it (another .lock), detected after step {}; restore it and run the same command "
@@ -216,11 +216,11 @@ void RunDirectory::refuse_lost(std::int64_t step) const {
 void RunDirectory::write(const std::string& name, const std::string& text) const {
   if (!writes_) return;
   const fs::path target = path_ / name;
-  const fs::path beside = path_ / (name + ".tmp");
+  const fs::path temporary = path_ / (name + ".tmp");
   std::error_code error;
-  fs::remove(beside, error);  // left by a killed run
-  write_text_file(beside, text);
-  fs::rename(beside, target, error);
+  fs::remove(temporary, error);  // left by a killed run
+  write_text_file(temporary, text);
+  fs::rename(temporary, target, error);
   if (error) throw Failure("{}: cannot be written: {}", target.string(), error.message());
 }
 

@@ -48,7 +48,7 @@ class RunDirectory {
   // moved or replaced. False on other ranks.
   bool is_lost() const;
   // Throws DataError that the directory is lost, noticed after step `step`.
-  [[noreturn]] void refuse_lost(std::int64_t step) const;
+  [[noreturn]] void throw_lost(std::int64_t step) const;
   // On rank 0: writes the file atomically. Throws Failure.
   void write(const std::string& name, const std::string& text) const;
 

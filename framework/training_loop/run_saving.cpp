@@ -7,11 +7,11 @@
 
 namespace longspan {
 
-void keep_directory(const TrainingContext& run) {
+void check_directory(const TrainingContext& run) {
   const std::int64_t lost = run.directory.is_lost() ? 1 : 0;
   if (run.mesh.world.all_reduce(lost, Reduction::maximum) == 0) return;
   run.session.set_listener({});
-  run.directory.refuse_lost(run.trainer.steps());
+  run.directory.throw_lost(run.trainer.steps());
 }
 
 namespace {
@@ -20,10 +20,10 @@ namespace {
 // all ranks throw SaveError.
 template <typename Save>
 auto save_to_directory(const TrainingContext& run, Save&& save) try {
-  keep_directory(run);
+  check_directory(run);
   return save();
 } catch (const SaveError&) {
-  keep_directory(run);
+  check_directory(run);
   throw;
 }
 
@@ -32,7 +32,7 @@ auto save_to_directory(const TrainingContext& run, Save&& save) try {
 bool save_run(TrainingContext& run,
               const RunHistory& history,
               const CheckpointSaver::Loss& loss,
-              bool beside) {
+              bool in_background) {
   const ScopedTimer timed(run.speed.times().saving);
   const Span span({.kind = ActivityKind::saving, .name = "saving"});
   const std::int64_t step = run.trainer.steps();
@@ -44,8 +44,8 @@ bool save_run(TrainingContext& run,
   TrainingState state = state_of(run, history);
   return save_to_directory(run, [&] {
     run.tracker.sync();
-    return beside ? run.saver.save_async(info, std::move(state), loss)
-                  : run.saver.save(info, state, loss);
+    return in_background ? run.saver.save_async(info, std::move(state), loss)
+                         : run.saver.save(info, state, loss);
   });
 }
 
@@ -59,14 +59,14 @@ void wait_for_save(TrainingContext& run) {
 void remove_older(TrainingContext& run) {
   if (!run.saver.has_older()) return;
   const ScopedTimer timed(run.speed.times().saving);
-  keep_directory(run);
+  check_directory(run);
   run.saver.remove_older();
 }
 
 void write_profile(TrainingContext& run) {
   if (!run.profiler.has_recorded()) return;
   run.profiler.end_step();
-  keep_directory(run);
+  check_directory(run);
   run.profiler.write();
 }
 

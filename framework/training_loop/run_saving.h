@@ -9,7 +9,7 @@ namespace longspan {
 
 // Checks the run's directory before anything in it is written or removed by name, as a user who
 // removed it may have replaced it. Throws DataError on the ranks where it is no longer the run's.
-void keep_directory(const TrainingContext& run);
+void check_directory(const TrainingContext& run);
 
 // Saves the state after the last step, or, if the last argument is true, starts to save it in the
 // background. `loss` must satisfy CheckpointSaver::Loss. Returns whether the state is saved or will
@@ -17,7 +17,7 @@ void keep_directory(const TrainingContext& run);
 bool save_run(TrainingContext& run,
               const RunHistory& history,
               const CheckpointSaver::Loss& loss,
-              bool beside);
+              bool in_background);
 // Returns when the save that was started is complete.
 void wait_for_save(TrainingContext& run);
 // Removes older checkpoints. Call it once the last save has shown that its state is good.

@@ -22,7 +22,7 @@ StepTiming ThroughputMeter::timing() {
   const std::int64_t memory = device_.allocator().report().total.peak;
   const StepTiming timing = {
       .tokens_per_second = tokens_per_second(),
-      .mfu = utilisation(),
+      .mfu = utilization(),
       .peak_memory_bytes = mesh_.world.all_reduce(memory, Reduction::maximum),
       .times = meter_.mean_times()};
   reset();

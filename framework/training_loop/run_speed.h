@@ -37,7 +37,7 @@ class ThroughputMeter {
 
   // Since the last reset.
   double tokens_per_second() const { return meter_.tokens_per_second(); }
-  std::optional<double> utilisation() const { return meter_.utilisation(peak_); }
+  std::optional<double> utilization() const { return meter_.utilization(peak_); }
   // Over all steps.
   double seconds_a_step() const { return meter_.seconds_a_step(); }
   // Returns the metrics since the last reset, and resets. Collective.

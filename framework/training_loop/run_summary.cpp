@@ -9,7 +9,7 @@ namespace longspan {
 namespace {
 
 // Warns about settings that slow down a run on the CPU.
-void tell_of_processor(const Log& log, const RunSummary& run) {
+void log_processor(const Log& log, const RunSummary& run) {
   const RunConfig& settings = run.settings;
   if (settings.run.device == DeviceChoice::automatic) {
     const std::vector<std::string> troubles = run.mesh.world.all_gather(gpu::unusable_reason());
@@ -60,7 +60,7 @@ void log_run_summary(const Log& log, const RunSummary& run) {
   if (parameters.sharing().zero > 0 && !shares_out)
     log.warning("parallel.zero_stage {} has no effect: no two ranks hold the same weights",
                 parameters.sharing().zero);
-  if (!device.on_gpu()) tell_of_processor(log, run);
+  if (!device.on_gpu()) log_processor(log, run);
 }
 
 void log_nothing_to_train(const Log& log, std::int64_t steps, std::int64_t wanted) {

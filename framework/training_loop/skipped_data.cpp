@@ -13,12 +13,12 @@ namespace longspan {
 namespace {
 
 // Limit of steps and batches, equal to that of a checkpoint's step.
-constexpr std::int64_t most_skipped = 999'999'999;
-constexpr std::int64_t most_bytes = std::int64_t{1} << 22;
+constexpr std::int64_t max_skipped = 999'999'999;
+constexpr std::int64_t max_bytes = std::int64_t{1} << 22;
 
 std::optional<std::int64_t> count_in(const nlohmann::json& value) {
   if (!value.is_number_integer()) return std::nullopt;
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() > most_skipped) return std::nullopt;
+  if (value.is_number_unsigned() && value.get<std::uint64_t>() > max_skipped) return std::nullopt;
   const auto count = value.get<std::int64_t>();
   return count >= 1 ? std::optional(count) : std::nullopt;
 }
@@ -27,7 +27,7 @@ std::optional<std::int64_t> step_in(const std::string& text) {
   std::int64_t step = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, step);
-  const bool is_step = error == std::errc() && stop == end && step >= 1 && step <= most_skipped;
+  const bool is_step = error == std::errc() && stop == end && step >= 1 && step <= max_skipped;
   return is_step ? std::optional(step) : std::nullopt;
 }
 
@@ -87,7 +87,7 @@ SkippedData read_skipped_data(const RunDirectory& directory, const Communicator&
       std::error_code error;
       if (std::filesystem::symlink_status(path, error).type() !=
           std::filesystem::file_type::not_found)
-        text = SkippedData::of_json(read_text_file(path, most_bytes, [](std::string_view) {}),
+        text = SkippedData::of_json(read_text_file(path, max_bytes, [](std::string_view) {}),
                                     path.string())
                    .to_json();
     } catch (const DataError& error) {

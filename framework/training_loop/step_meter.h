@@ -70,7 +70,7 @@ class StepMeter {
   double flops_per_second() const { return recent_.flops / recent_.seconds; }
   // Returns the utilization, as a fraction of `peak` (FLOP/s). Empty above 1: the peak was measured
   // too low, as on a busy machine, or more operations were counted than executed.
-  std::optional<double> utilisation(double peak) const {
+  std::optional<double> utilization(double peak) const {
     const double share = flops_per_second() / peak;
     return share <= 1 ? std::optional(share) : std::nullopt;
   }

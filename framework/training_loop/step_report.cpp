@@ -25,7 +25,7 @@ void show_progress(TrainingContext& run, const StepResult& result, bool is_logge
        .steps = steps,
        .loss = result.loss,
        .tokens_per_second = run.speed.tokens_per_second(),
-       .utilisation = run.speed.utilisation(),
+       .utilization = run.speed.utilization(),
        .seconds_left = run.speed.seconds_a_step() * static_cast<double>(steps - step)},
       is_logged);
 }

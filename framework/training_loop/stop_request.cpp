@@ -27,7 +27,7 @@ std::atomic<bool> is_of_mpirun{false};  // a rank that mpirun started
 std::atomic<bool> has_answered{false};
 std::atomic<bool> has_warned{false};  // about mpirun's SIGTERM
 
-constexpr std::string_view sentence_of(int signal) {
+constexpr std::string_view message_of(int signal) {
   switch (signal) {
     case SIGTERM:
       return "SIGTERM: saving and stopping after this step";
@@ -50,7 +50,7 @@ void answer(int signal) {
     return;
   }
   if (has_answered.exchange(true)) return;
-  write_once_to_log("info", sentence_of(signal));
+  write_once_to_log("info", message_of(signal));
 }
 
 void ask(int signal) {

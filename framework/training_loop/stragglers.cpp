@@ -11,7 +11,7 @@ namespace longspan {
 namespace {
 
 constexpr std::int64_t steps_between = 10;
-constexpr double most_seconds = 600;
+constexpr double max_seconds = 600;
 // Fraction of the time: the others wait for that long if a rank is a third slower.
 constexpr double clear_difference = 0.25;
 
@@ -77,7 +77,7 @@ void StragglerDetector::add(const StepWait& step, const Communicator& world, con
       world.all_gather(std::string(reinterpret_cast<const char*>(&sum_), sizeof sum_));
   if (world.rank() != 0) return;
   before_.resize(all.size());
-  if (sum_.seconds - before_[0].seconds < least_seconds_) return;
+  if (sum_.seconds - before_[0].seconds < min_seconds_) return;
   std::vector<StepWait> since(all.size());
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     StepWait now;
@@ -88,9 +88,9 @@ void StragglerDetector::add(const StepWait& step, const Communicator& world, con
   const std::int64_t steps = steps_ - std::exchange(steps_before_, steps_);
   const std::string sentence = slow_ranks_text(since, steps);
   const std::string of = sentence.substr(0, sentence.find(in_the_last_steps));
-  if (of == said_of_) return;
-  said_of_ = of;
-  least_seconds_ = std::min(2 * least_seconds_, most_seconds);
+  if (of == configured_value_) return;
+  configured_value_ = of;
+  min_seconds_ = std::min(2 * min_seconds_, max_seconds);
   if (sentence.empty())
     log.info("No stragglers any more");
   else

@@ -36,7 +36,7 @@ class CoreTimes {
   // Returns the times since the previous call, without the threads `skipped`. Zero if the kernel
   // does not count them.
   Seconds read(const std::set<std::string>& skipped) {
-    constexpr int most_threads_read = 32;  // each costs some microseconds
+    constexpr int max_threads_read = 32;  // each costs some microseconds
     Seconds sum;
     int count = 0;
     std::error_code error;
@@ -44,7 +44,7 @@ class CoreTimes {
     for (; !error && task != std::filesystem::directory_iterator(); task.increment(error)) {
       const std::string thread = task->path().filename().string();
       if (skipped.contains(thread)) continue;
-      if (++count > most_threads_read) break;
+      if (++count > max_threads_read) break;
       Seconds now;  // in nanoseconds
       std::ifstream file(task->path() / "schedstat");
       if (!(file >> now.running >> now.delayed)) continue;
@@ -61,7 +61,7 @@ class CoreTimes {
 };
 
 // Creates a team of the calling thread and others, which sleep. Returns its thread IDs.
-std::set<std::string> hold_team(int threads) {
+std::set<std::string> acquire_team(int threads) {
   std::vector<pid_t> ids(static_cast<std::size_t>(threads));
 #pragma omp parallel num_threads(threads)
   ids[static_cast<std::size_t>(omp_get_thread_num())] = gettid();
@@ -73,14 +73,14 @@ std::set<std::string> hold_team(int threads) {
 void release_team() { omp_pause_resource(omp_pause_soft, omp_get_initial_device()); }
 
 // Keeps a team of `threads` while there is contention.
-void watch_contention(const std::stop_token& stop, int threads) try {
+void monitor_contention(const std::stop_token& stop, int threads) try {
   const Stopwatch clock;
   CoreTimes times;
   Contention contention;
   std::mutex mutex;
   std::condition_variable_any condition;
   std::unique_lock lock(mutex);
-  std::set<std::string> team = hold_team(threads);
+  std::set<std::string> team = acquire_team(threads);
   times.read(team);
   for (bool found = true; !stop.stop_requested();) {
     // More frequent at first, since a run may be short.
@@ -91,7 +91,7 @@ void watch_contention(const std::stop_token& stop, int threads) try {
         std::exchange(found, contention.update(clock.seconds(), since.running, since.delayed));
     if (found == before) continue;
     if (found)
-      team = hold_team(threads);
+      team = acquire_team(threads);
     else
       release_team();
   }
@@ -101,9 +101,9 @@ void watch_contention(const std::stop_token& stop, int threads) try {
 
 // Whether `threads` may be started: a rank that cannot start a required thread ends.
 bool may_hold(int threads) {
-  constexpr int most_threads_held = 256;  // per machine
+  constexpr int max_owned_threads = 256;  // per machine
   const std::optional<double> left = threads_left();
-  return threads <= most_threads_held && (!left || threads <= *left / 4);
+  return threads <= max_owned_threads && (!left || threads <= *left / 4);
 }
 
 }  // namespace
@@ -139,7 +139,7 @@ SpinControl::SpinControl(int local_ranks) {
   const int threads = std::max(2, omp_get_num_procs() - omp_get_max_threads() + 2);
   if (omp_get_max_threads() == 1 || !may_hold(threads * local_ranks)) return;
   try {
-    watch_ = std::jthread(watch_contention, threads);
+    watch_ = std::jthread(monitor_contention, threads);
   } catch (const std::system_error&) {  // a limit that `threads_left` does not read
   }
 }

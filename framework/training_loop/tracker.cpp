@@ -9,7 +9,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/span.h"
-#include "framework/tasks/labelled_task.h"
+#include "framework/tasks/labeled_task.h"
 #include "framework/tracking/json_lines.h"
 #include "framework/tracking/parameter_histograms.h"
 
@@ -123,7 +123,7 @@ std::vector<PngImage> Tracker::sample_images(const Model& model, std::int64_t sa
        .seed = static_cast<std::uint64_t>(settings_.run.seed)});
 }
 
-void Tracker::take_images(const Model& model) {
+void Tracker::consume_images(const Model& model) {
   if (!image_) return;
   const std::vector<PngImage> drawn = sample_images(model, settings_.metrics.images);
   for (std::size_t i = 0; i < drawn.size(); ++i)

@@ -35,10 +35,10 @@ class Tracker {
   void capture_gradients(const Trainer& trainer);
   void capture_weights(const Trainer& trainer);
   // Samples images from the model. Collective. Throws InvalidLogits.
-  void take_images(const Model& model);
+  void consume_images(const Model& model);
   void take_texts(std::vector<TextSample> texts) { texts_ = std::move(texts); }
   // Returns whether anything was added, the same on every rank.
-  bool has_taken() const { return !histograms_.empty() || !images_.empty() || !texts_.empty(); }
+  bool has_captured() const { return !histograms_.empty() || !images_.empty() || !texts_.empty(); }
 
   // Writes the step and what was added. Throws Failure on rank 0 if it cannot be written.
   void write(const StepMetrics& metrics);

@@ -50,7 +50,7 @@ std::unique_ptr<Task> open_task(const RunConfig& settings,
                                 const Device& device,
                                 const ProgressCallback& listener,
                                 const DocumentStreamFactory& documents) {
-  if (documents && !settings.task_kind().takes_documents)
+  if (documents && !settings.task_kind().supports_documents)
     throw ConfigurationError(
         "run.task: {} does not support documents passed by a program; set it to language_modeling",
         settings.task);

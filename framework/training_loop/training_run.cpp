@@ -48,13 +48,13 @@ class TrainingLoop {
   void after_step(const StepResult& result);
   bool report(const StepResult& result);
   std::optional<Measurement> validate_where_due();
-  void judge_reconstruction(const StepResult& result) const;
+  void check_reconstruction(const StepResult& result) const;
   void save_where_due(bool is_best);
-  bool save(bool beside);
-  void judge_save(double loss);
+  bool save(bool in_background);
+  void check_save(double loss);
   double loss_of_weights();
   double tried_loss();
-  void hear_stop();
+  void poll_stop();
 
   std::int64_t step() const { return run_.trainer.steps(); }
   bool due(std::int64_t every) const { return every > 0 && step() % every == 0; }
@@ -67,9 +67,9 @@ class TrainingLoop {
   bool stopping_ = false;
   std::string end_of_data_;  // message of single-pass documents that ended
   Batch batch_ = {};         // of the last step
-  Batch sound_batch_ = {};   // of the last step with a finite loss and gradient
+  Batch finite_batch_ = {};  // of the last step with a finite loss and gradient
   bool save_is_due_ = false;
-  bool is_sound_ = false;         // the last step here had a finite loss and gradient
+  bool is_finite_ = false;        // the last step here had a finite loss and gradient
   std::int64_t last_update_ = 0;  // the last step here that was not skipped
 };
 
@@ -78,7 +78,7 @@ void TrainingLoop::make_steps() try {
   run_.speed.reset();
   if (!run_.hooks.is_quiet) run_.stop_request.answer_signals();
   while (!ends()) {
-    run_.profiler.begin_step(step() + 1);
+    run_.profiler.start_step(step() + 1);
     after_step(make_step());
     run_.profiler.end_step();
     if (run_.profiler.is_complete()) write_profile(run_);
@@ -91,16 +91,16 @@ void TrainingLoop::make_steps() try {
 
 ExitCode TrainingLoop::end() {
   run_.progress.finish();
-  hear_stop();
+  poll_stop();
   // Documents may end before the step that would have validated the save.
   if (run_.saver.awaits_loss()) {
     const ScopedTimer timed(run_.speed.times().saving);
-    judge_save(loss_of_weights());
+    check_save(loss_of_weights());
   }
   wait_for_save(run_);
   const bool is_saved = run_.saver.step() == step() || save(false);
   // After a stop only the first step of the resumed run validates the save.
-  if (is_saved && is_sound_ && !stopping_) remove_older(run_);
+  if (is_saved && is_finite_ && !stopping_) remove_older(run_);
   // A job that is stopped may have little time: the checkpoint comes first.
   write_profile(run_);
   return finish_run(run_,
@@ -123,7 +123,7 @@ StepResult TrainingLoop::make_step() {
   request.stop = [this] { return run_.should_stop(); };
   request.measure = check > 0 && (step() + 1) % check == 0;
   request.writing = run_.saver.writing();
-  request.after_loss = [this](double loss) { judge_save(loss); };
+  request.after_loss = [this](double loss) { check_save(loss); };
   request.before_update = [this] {
     const ScopedTimer timed(run_.speed.times().saving);
     run_.tracker.capture_gradients(run_.trainer);
@@ -154,19 +154,19 @@ void TrainingLoop::after_step(const StepResult& result) {
   if (step() == history_.first_step + memory_settles_after)
     log_memory(run_.log, {run_.device.allocator().report(), run_.program_bytes});
   const bool is_best = report(result);
-  if (result.reconstruction_error) judge_reconstruction(result);
+  if (result.reconstruction_error) check_reconstruction(result);
   if (!result.skipped) last_update_ = step();
   if (!result.writing) wait_for_save(run_);
-  is_sound_ = result.can_continue();
-  if (is_sound_ || sound_batch_.fields.empty()) sound_batch_ = batch_;
-  if (is_sound_) remove_older(run_);
+  is_finite_ = result.can_continue();
+  if (is_finite_ || finite_batch_.fields.empty()) finite_batch_ = batch_;
+  if (is_finite_) remove_older(run_);
   save_where_due(is_best);
 }
 
 // Returns whether the validation after this step was the best so far.
 bool TrainingLoop::report(const StepResult& result) {
   const bool is_logged = due(run_.settings.metrics.every) || at_last_step();
-  if (is_logged) keep_directory(run_);
+  if (is_logged) check_directory(run_);
   show_progress(run_, result, is_logged);
   const std::optional<Measurement> validation = validate_where_due();
   call_step_hook(run_, history_, result, validation);
@@ -175,7 +175,7 @@ bool TrainingLoop::report(const StepResult& result) {
     const ScopedTimer timed(run_.speed.times().saving);
     run_.tracker.capture_weights(run_.trainer);
   }
-  if (is_logged || validation || result.reconstruction_error || run_.tracker.has_taken())
+  if (is_logged || validation || result.reconstruction_error || run_.tracker.has_captured())
     record_step(run_, history_, result, validation);
   return is_best;
 }
@@ -183,19 +183,19 @@ bool TrainingLoop::report(const StepResult& result) {
 std::optional<Measurement> TrainingLoop::validate_where_due() {
   if (!due(run_.settings.training.validation_every) && !at_last_step()) return std::nullopt;
   std::optional<Measurement> found = validate(run_);
-  hear_stop();
+  poll_stop();
   return found;
 }
 
 // Collective. Validating and saving take time: a stop requested meanwhile must not wait for another
 // step.
-void TrainingLoop::hear_stop() {
+void TrainingLoop::poll_stop() {
   const std::int64_t asked = run_.should_stop() ? 1 : 0;
   if (run_.mesh.world.all_reduce(asked, Reduction::maximum) == 1) stopping_ = true;
 }
 
 // Skips the message for a step that was skipped for the same reason.
-void TrainingLoop::judge_reconstruction(const StepResult& result) const {
+void TrainingLoop::check_reconstruction(const StepResult& result) const {
   if (result.skipped) return;
   run_.log.info("step {}: reversible reconstruction error {:.2e} (relative)",
                 step(),
@@ -207,20 +207,20 @@ void TrainingLoop::judge_reconstruction(const StepResult& result) const {
 // The final state is saved at the end of the run.
 void TrainingLoop::save_where_due(bool is_best) {
   save_is_due_ = save_is_due_ || is_best || due(run_.settings.checkpoint.every);
-  if (save_is_due_ && is_sound_ && !ends()) {
+  if (save_is_due_ && is_finite_ && !ends()) {
     save_is_due_ = !save(true);
-    if (!run_.saver.under_way()) hear_stop();
+    if (!run_.saver.under_way()) poll_stop();
   }
   if (is_best && !ends() && run_.saver.step() != step()) history_.best->withdraw(step());
 }
 
-bool TrainingLoop::save(bool beside) {
+bool TrainingLoop::save(bool in_background) {
   return save_run(
-      run_, history_, [this] { return loss_of_weights(); }, beside);
+      run_, history_, [this] { return loss_of_weights(); }, in_background);
 }
 
 // The loss belongs to the state that is saved in the background.
-void TrainingLoop::judge_save(double loss) {
+void TrainingLoop::check_save(double loss) {
   const std::int64_t saved = run_.saver.step();
   if (run_.saver.confirm(loss)) return;
   save_is_due_ = true;
@@ -230,10 +230,10 @@ void TrainingLoop::judge_save(double loss) {
 // Returns NaN if the weights give no finite loss or gradient.
 double TrainingLoop::loss_of_weights() {
   // A restored state that has made no step had a finite loss when it was saved.
-  if (sound_batch_.fields.empty()) return 0;
+  if (finite_batch_.fields.empty()) return 0;
   // A job that is asked to stop may have less time left than a step takes. The last step had a
   // finite loss and gradient, and its update left finite weights.
-  if (stopping_ && is_sound_ && run_.trainer.has_finite_weights())
+  if (stopping_ && is_finite_ && run_.trainer.has_finite_weights())
     return history_.losses.loss.value_or(0);
   return tried_loss();
 }
@@ -244,7 +244,7 @@ double TrainingLoop::tried_loss() {
   if (run_.is_root())
     notify_launcher(fmt::format("a trial step with the weights of step {}", step()));
   const Stopwatch stopwatch;
-  const StepResult tried = run_.trainer.probe_step(sound_batch_);
+  const StepResult tried = run_.trainer.probe_step(finite_batch_);
   const double seconds = stopwatch.seconds();
   run_.speed.times().saving -= seconds;  // the caller counts this time
   run_.log.info(

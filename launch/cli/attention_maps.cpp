@@ -20,7 +20,7 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t most_tokens = 1024;
+constexpr std::int64_t max_tokens = 1024;
 
 struct AttentionMapsArguments {
   RunArguments run;
@@ -48,7 +48,7 @@ std::vector<std::int64_t> tokens_of(const AttentionMapsArguments& arguments,
   PromptText text("", arguments.text);
   const Prompt prompt = text.prompt(run.tokenizer, session);
   std::int64_t count = std::min(prompt.tokens, arguments.tokens);
-  if (const std::int64_t longest = run.model->body().longest_segment(); longest > 0)
+  if (const std::int64_t longest = run.model->body().max_segment_length(); longest > 0)
     count = std::min(count, longest);
   if (count == 0) throw DataError("{}: contains no tokens", arguments.text);
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(count));
@@ -83,9 +83,9 @@ std::string file_text(const AttentionMapsArguments& arguments,
                       const LoadedRun& run,
                       std::span<const std::int64_t> tokens,
                       const AttentionRecorder& watch) {
-  TextStreamer said(run.tokenizer, {});
+  TextStreamer reported(run.tokenizer, {});
   std::vector<std::string> words;
-  for (const std::int64_t token : tokens) words.push_back(said.push(token));
+  for (const std::int64_t token : tokens) words.push_back(reported.push(token));
   return fmt::format("{{\"step\": {}, \"text\": {},\n\"tokens\": {},\n\"maps\": {}}}\n",
                      run.checkpoint.info().step,
                      as_json(arguments.text),
@@ -113,7 +113,7 @@ ExitCode run_attention_maps(AttentionMapsArguments arguments, Session& session) 
                                   opened.model->parameters().device().host(),
                                   MemoryTag::workspace);
   opened.model->scores({.fields = {{"tokens", ids}},
-                        .longest_memory = opened.model->body().longest_memory(),
+                        .max_mem_len = opened.model->body().max_mem_len(),
                         .only_last = true},
                        ForwardContext{.watch = watch});
   for (const AttentionRecorder::Head& head : heads)
@@ -161,7 +161,7 @@ Command attention_maps_command() {
             ->delimiter(',')
             ->allow_extra_args(false);
         app.add_option("--max-tokens", arguments->tokens, "maximum number of tokens to read")
-            ->transform(whole_number<std::int64_t>(2, most_tokens))
+            ->transform(whole_number<std::int64_t>(2, max_tokens))
             ->capture_default_str();
         return [arguments](Session& session) { return run_attention_maps(*arguments, session); };
       }};

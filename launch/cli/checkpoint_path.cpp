@@ -22,9 +22,9 @@ std::vector<std::filesystem::path> checkpoints_at(const std::filesystem::path& p
     if (!steps.empty()) return steps;
   }
   // A damaged step still has its name, and a valid one may have been renamed.
-  const bool looks_like_step = path.filename().string().starts_with("step-") ||
-                               std::filesystem::exists(path / "manifest.json", unused);
-  if (looks_like_step) return {path};
+  const bool is_step_name = path.filename().string().starts_with("step-") ||
+                            std::filesystem::exists(path / "manifest.json", unused);
+  if (is_step_name) return {path};
   const bool is_folder_of_run = (path / "").parent_path().filename() == "checkpoints";
   const auto run = is_folder_of_run ? (path / "").parent_path().parent_path() : path;
   if (std::filesystem::exists(run / "config.yaml", unused) || is_running(run))

@@ -20,7 +20,7 @@ namespace {
 
 constexpr const char* directory_key = "run.output_dir";  // differs between any two runs
 
-constexpr int most_compared = 1000;
+constexpr int max_compared = 1000;
 
 struct CompareArguments {
   std::vector<std::string> runs;
@@ -112,7 +112,7 @@ nlohmann::ordered_json to_json(const std::vector<RunRecord>& runs) {
 ExitCode run_compare(const CompareArguments& arguments, Session& session) {
   if (session.world().rank() != 0) return ExitCode::ok;
   std::vector<RunRecord> runs;
-  for (const std::string& path : arguments.runs) runs.push_back(read_named_run(path));
+  for (const std::string& path : arguments.runs) runs.push_back(read_run(path));
   print(session, arguments.json ? json_text(to_json(runs)) : comparison_table(runs));
   return ExitCode::ok;
 }
@@ -131,7 +131,7 @@ Command compare_command() {
             auto arguments = std::make_shared<CompareArguments>();
             app.add_option("RUN", arguments->runs, "run directories, at least two")
                 ->required()
-                ->expected(2, most_compared)
+                ->expected(2, max_compared)
                 ->check(not_empty_text());
             app.add_flag(
                 "--json",

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 4> layout_keys = {"parallel.data_parallel
                                                          "parallel.tensor_parallel_size",
                                                          "parallel.sequence_parallel"};
 
-const Family* family_named(const std::string& name) {
+const Family* find_family(const std::string& name) {
   for (const Family& family : families()) {
     if (family.name == name) return &family;
   }
@@ -55,17 +55,17 @@ const Family* chosen_family(const std::vector<Assignment>& assignments) {
   const Family* family = nullptr;
   for (const Assignment& assignment : assignments) {
     if (assignment.key != family_key || assignment.kind != Assignment::Kind::scalar) continue;
-    family = family_named(assignment.scalars.front().text);
+    family = find_family(assignment.scalars.front().text);
   }
   return family;
 }
 
 // If a text could not be parsed to its end, missing keys are not reported as errors.
-void refuse_unread(const std::vector<ParsedYaml>& layers) {
+void check_all_keys_read(const std::vector<ParsedYaml>& layers) {
   if (std::ranges::all_of(layers, &ParsedYaml::whole)) return;
   OptionTable complaints;
   for (const ParsedYaml& layer : layers)
-    for (const Diagnostic& complaint : layer.complaints) complaints.add_diagnostic(complaint);
+    for (const Diagnostic& diagnostic : layer.complaints) complaints.add_diagnostic(diagnostic);
   complaints.finish();
 }
 
@@ -81,11 +81,11 @@ Written read_layers(const ConfigurationText& source) {
   if (!source.has_lines)
     for (ParsedYaml& layer : layers) {
       for (Assignment& assignment : layer.assignments) assignment.mark = {source.file};
-      for (Diagnostic& complaint : layer.complaints) complaint.mark = {source.file};
+      for (Diagnostic& diagnostic : layer.complaints) diagnostic.mark = {source.file};
     }
   for (const std::string& setting : source.settings) layers.push_back(read_setting(setting));
 
-  refuse_unread(layers);
+  check_all_keys_read(layers);
   if (source.of_another_job)
     std::erase_if(layers.front().assignments, [](const Assignment& assignment) {
       return std::ranges::count(layout_keys, assignment.key) > 0;
@@ -113,9 +113,9 @@ std::unique_ptr<Configuration> judge(const ConfigurationText& source,
 }
 
 // Returns the diagnostics under that family, whatever family the assignments name.
-std::vector<Diagnostic> mistakes_under(const ConfigurationText& source,
-                                       const Family& family,
-                                       std::vector<Assignment>& assignments) {
+std::vector<Diagnostic> errors_under(const ConfigurationText& source,
+                                     const Family& family,
+                                     std::vector<Assignment>& assignments) {
   bool is_named = false;
   for (Assignment& assignment : assignments) {
     if (assignment.key != family_key) continue;
@@ -131,27 +131,27 @@ std::vector<Diagnostic> mistakes_under(const ConfigurationText& source,
 
 // Returns the diagnostics for an unknown family: errors under every family that has the key. There
 // may be a hundred thousand assignments.
-std::vector<Diagnostic> mistakes_under_every_family(const ConfigurationText& source,
-                                                    std::vector<Assignment> assignments) {
+std::vector<Diagnostic> errors_under_every_family(const ConfigurationText& source,
+                                                  std::vector<Assignment> assignments) {
   struct Judgement {
-    std::vector<Diagnostic> mistakes;  // for keys of the family
-    std::set<std::string> lines;       // their texts
+    std::vector<Diagnostic> errors;  // for keys of the family
+    std::set<std::string> lines;     // their texts
     std::set<std::string, std::less<>> unknown_keys;
   };
-  const auto line = [](const Diagnostic& complaint) {
-    return complaint.mark.to_string() + complaint.message;
+  const auto line = [](const Diagnostic& diagnostic) {
+    return diagnostic.mark.to_string() + diagnostic.message;
   };
   std::vector<Diagnostic> unknown;  // for the first family
   std::vector<Judgement> judgements;
   for (const Family& family : families()) {
     Judgement& judgement = judgements.emplace_back();
-    for (Diagnostic& mistake : mistakes_under(source, family, assignments)) {
+    for (Diagnostic& mistake : errors_under(source, family, assignments)) {
       if (mistake.unknown_key) {
         judgement.unknown_keys.insert(mistake.key);
         if (judgements.size() == 1) unknown.push_back(std::move(mistake));
       } else {
         judgement.lines.insert(line(mistake));
-        judgement.mistakes.push_back(std::move(mistake));
+        judgement.errors.push_back(std::move(mistake));
       }
     }
   }
@@ -167,27 +167,27 @@ std::vector<Diagnostic> mistakes_under_every_family(const ConfigurationText& sou
     if (mistake.key.starts_with("model.")) {
       mistake.message = fmt::format("{}: unknown key in every family{}",
                                     mistake.key,
-                                    ++to_any > most_told ? "" : key_hint(mistake.key, known));
+                                    ++to_any > max_reported ? "" : key_hint(mistake.key, known));
     }
     found.push_back(std::move(mistake));
   }
   std::set<std::string> told;
   for (Judgement& judgement : judgements) {
-    for (Diagnostic& mistake : judgement.mistakes) {
-      const std::string told_as = line(mistake);
+    for (Diagnostic& mistake : judgement.errors) {
+      const std::string description = line(mistake);
       const bool is_one = std::ranges::all_of(judgements, [&](const Judgement& other) {
-        return other.unknown_keys.contains(mistake.key) || other.lines.contains(told_as);
+        return other.unknown_keys.contains(mistake.key) || other.lines.contains(description);
       });
-      if (is_one && told.insert(told_as).second) found.push_back(std::move(mistake));
+      if (is_one && told.insert(description).second) found.push_back(std::move(mistake));
     }
   }
   return found;
 }
 
 // Includes the diagnostic about the unknown family.
-std::vector<Diagnostic> mistakes_without_family(const ConfigurationText& source,
-                                                const std::vector<Assignment>& assignments) {
-  std::vector<Diagnostic> mistakes = mistakes_under_every_family(source, assignments);
+std::vector<Diagnostic> errors_without_family(const ConfigurationText& source,
+                                              const std::vector<Assignment>& assignments) {
+  std::vector<Diagnostic> errors = errors_under_every_family(source, assignments);
   std::vector<Assignment> of_all = assignments;
   std::erase_if(of_all, [](const Assignment& assignment) {
     return assignment.key.starts_with("model.") && assignment.key != family_key;
@@ -196,9 +196,9 @@ std::vector<Diagnostic> mistakes_without_family(const ConfigurationText& source,
   for (Diagnostic& mistake : judge(source, nullptr, of_all)->table.diagnostics()) {
     if (mistake.key != family_key) continue;
     if (none_left) mistake.mark = SourceLocation{source.file};
-    mistakes.push_back(std::move(mistake));
+    errors.push_back(std::move(mistake));
   }
-  return mistakes;
+  return errors;
 }
 
 }  // namespace
@@ -208,11 +208,11 @@ std::unique_ptr<Configuration> configure(const ConfigurationText& source) {
   const Family* family = chosen_family(written.assignments);
   std::unique_ptr<Configuration> configuration;
   if (family != nullptr) configuration = judge(source, family, written.assignments);
-  std::vector<Diagnostic> mistakes = std::move(written.complaints);
+  std::vector<Diagnostic> errors = std::move(written.complaints);
   std::ranges::move(family != nullptr ? configuration->table.diagnostics()
-                                      : mistakes_without_family(source, written.assignments),
-                    std::back_inserter(mistakes));
-  throw_if_any(std::move(mistakes));
+                                      : errors_without_family(source, written.assignments),
+                    std::back_inserter(errors));
+  throw_if_any(std::move(errors));
   return configuration;
 }
 

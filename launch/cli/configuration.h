@@ -26,8 +26,8 @@ struct Configuration : RunConfig {
 };
 
 // Builds a configuration. Throws ConfigurationError with the diagnostics, one per line (see
-// refuse_all). Reads `model.family` first, as it determines the set of keys. If it is invalid, a
-// key of `model` is validated by every family that has it.
+// report_invalid_file). Reads `model.family` first, as it determines the set of keys. If it is
+// invalid, a key of `model` is validated by every family that has it.
 std::unique_ptr<Configuration> configure(const ConfigurationText& source);
 
 // Returns the differences between the resolved configuration `saved` of a checkpoint and this one.

@@ -129,7 +129,7 @@ void check_data(OptionTable& table, const Configuration& configuration) {
                configuration.task;
       });
   table.check({"data.tokenizer.type", "data.tokenizer.model_type"}, [&configuration] {
-    return tokenizer_kind_problem(data_before_start(configuration));
+    return validate_tokenizer_type(data_before_start(configuration));
   });
   table.check({"data.format", "run.task"}, [&configuration]() -> std::string {
     const bool reads_images = configuration.data.format == DataFormat::images;
@@ -258,9 +258,9 @@ void declare_all(Configuration& configuration, const Family* family) {
                "run.task",
                "data.validation",
                "training.validation.num_decoded_examples"},
-              [&configuration] { return keep_best_problem(configuration); });
+              [&configuration] { return validate_best_metric(configuration); });
   table.check({"metrics.num_samples", "run.task", "data.validation"},
-              [&configuration] { return samples_problem(configuration); });
+              [&configuration] { return validate_samples(configuration); });
   table.check({"run.task",
                "data.format",
                "data.tokenizer.type",
@@ -287,20 +287,20 @@ bool reads_text(const RunConfig& settings) {
 void declare_checks(Configuration& configuration) {
   configuration.table.check(
       {"data.seq_length", "parallel.context_parallel_size"},
-      [&configuration] { return segment_problem(configuration, configuration.parallel.context); });
+      [&configuration] { return validate_segment(configuration, configuration.parallel.context); });
   // The gradient of a logit is at most the scale divided by the tokens of a step.
   configuration.table.check({"precision.loss_scale.init_scale"}, [&configuration]() -> std::string {
-    constexpr double smallest_normal = 0x1p-14;
+    constexpr double min_normal = 0x1p-14;
     const BatchDescription words = configuration.task_kind().words(configuration.data);
     const auto tokens = static_cast<double>(words.counted);
     const double scale = configuration.precision.loss_scale.initial;
     if (configuration.precision.compute != DType::f16 || words.counted == 0 ||
-        scale / tokens >= smallest_normal)
+        scale / tokens >= min_normal)
       return "";
     return fmt::format(
         "precision.loss_scale.init_scale: expected at least {}, found {}: with {} tokens per step "
         "({}), all gradients underflow float16",
-        std::exp2(std::ceil(std::log2(tokens * smallest_normal))),
+        std::exp2(std::ceil(std::log2(tokens * min_normal))),
         scale,
         tokens,
         words.counted_keys);
@@ -311,22 +311,22 @@ void declare_batch_checks(Configuration& configuration) {
   const auto ranks = [&configuration] { return configuration.parallel.data.value_or(1); };
   configuration.table.check(
       {"data.global_batch_size", "parallel.data_parallel_size"},
-      [&configuration, ranks] { return batch_problem(configuration, ranks()); });
+      [&configuration, ranks] { return validate_batch(configuration, ranks()); });
   configuration.table.check(
       {"ppo.num_minibatches", "data.global_batch_size", "parallel.data_parallel_size"},
       [&configuration, ranks]() -> std::string {
-        if (!batch_problem(configuration, ranks()).empty()) return "";
-        return minibatch_problem(configuration, ranks());
+        if (!validate_batch(configuration, ranks()).empty()) return "";
+        return validate_minibatch(configuration, ranks());
       });
   configuration.table.check({"training.gradient_accumulation_steps",
                              "data.global_batch_size",
                              "parallel.data_parallel_size"},
                             [&configuration, ranks]() -> std::string {
-                              if (!batch_problem(configuration, ranks()).empty() ||
-                                  !minibatch_problem(configuration, ranks()).empty())
+                              if (!validate_batch(configuration, ranks()).empty() ||
+                                  !validate_minibatch(configuration, ranks()).empty())
                                 return "";
-                              return accumulation_problem(configuration,
-                                                          configuration.parallel.data);
+                              return validate_accumulation(configuration,
+                                                           configuration.parallel.data);
                             });
 }
 

@@ -35,9 +35,9 @@ std::string read_file(const std::string& file) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) throw ConfigurationError("{}: cannot be read: {}", file, errno_message());
     text.append(block, static_cast<std::size_t>(count));
-    if (text.size() > most_configuration_bytes)
+    if (text.size() > max_configuration_bytes)
       throw ConfigurationError(
-          "{}: expected a YAML file of at most {} bytes", file, most_configuration_bytes);
+          "{}: expected a YAML file of at most {} bytes", file, max_configuration_bytes);
   }
   return text;
 }

@@ -10,7 +10,7 @@
 namespace longspan {
 
 // Larger files are rejected, as no user writes one.
-inline constexpr std::size_t most_configuration_bytes = std::size_t{1} << 20;
+inline constexpr std::size_t max_configuration_bytes = std::size_t{1} << 20;
 
 struct ConfigurationText {
   std::string file;                   // file name, for messages

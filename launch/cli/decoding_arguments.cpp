@@ -12,11 +12,11 @@
 namespace longspan {
 
 void add_decoding(CLI::App& app, DecodingArguments& arguments) {
-  constexpr std::int64_t most_beam = 1024;
+  constexpr std::int64_t max_beam = 1024;
   TranslateOptions& options = arguments.options;
   app.add_option(
          "--beam", options.beam, "beam size; 1: greedy search. Only with run.task: translation.")
-      ->transform(whole_number<std::int64_t>(1, most_beam))
+      ->transform(whole_number<std::int64_t>(1, max_beam))
       ->capture_default_str();
   app.add_option("--length-penalty",
                  options.alpha,
@@ -43,7 +43,7 @@ void add_decoding(CLI::App& app, DecodingArguments& arguments) {
                  options.length_beam,
                  "number of candidate target lengths around the predicted one. Only with "
                  "model.decoder_type: non_autoregressive.")
-      ->transform(whole_number<std::int64_t>(1, most_beam))
+      ->transform(whole_number<std::int64_t>(1, max_beam))
       ->capture_default_str();
   app.add_option("--max-extra-length",
                  options.max_extra_length,

@@ -63,7 +63,7 @@ std::string manner(const EvaluateArguments& arguments,
         "sliding window of {} tokens, stride {}", *arguments.recompute_context, options.stride);
   if (arguments.recompute_context)
     return fmt::format("sliding window of {} tokens", *arguments.recompute_context);
-  const std::int64_t memory = options.memory.value_or(model.body().longest_memory());
+  const std::int64_t memory = options.memory.value_or(model.body().max_mem_len());
   return fmt::format("memory length {}, sequence length {}", memory, options.segment);
 }
 
@@ -121,23 +121,23 @@ nlohmann::ordered_json figures_of(const EvaluateArguments& arguments,
     object["sliding_window"] = *arguments.recompute_context;
     object["stride"] = options.stride;
   } else {
-    object["mem_len"] = options.memory.value_or(run.model->body().longest_memory());
+    object["mem_len"] = options.memory.value_or(run.model->body().max_mem_len());
   }
   return object;
 }
 
 // Formats the needle-retrieval results, the longest lookback first.
-std::string needle_lines(const std::vector<NeedlePlace>& places,
+std::string needle_lines(const std::vector<NeedlePosition>& places,
                          const NeedleOptions& options,
                          const std::string& file) {
   std::int64_t found = 0;
-  for (const NeedlePlace& place : places) found += place.found;
+  for (const NeedlePosition& place : places) found += place.found;
   std::string lines = fmt::format("{}: found {} of {} needles, sequence length {}\n",
                                   file,
                                   found,
                                   options.depths * options.count,
                                   options.segment);
-  for (const NeedlePlace& place : places)
+  for (const NeedlePosition& place : places)
     lines += fmt::format("  distance {} tokens: found {} of {}; loss {:.4f} nats per token\n",
                          place.distance,
                          place.found,
@@ -146,7 +146,7 @@ std::string needle_lines(const std::vector<NeedlePlace>& places,
   return lines;
 }
 
-nlohmann::ordered_json figures_of(const std::vector<NeedlePlace>& places,
+nlohmann::ordered_json figures_of(const std::vector<NeedlePosition>& places,
                                   const NeedleOptions& options,
                                   const LoadedRun& run,
                                   const std::string& file) {
@@ -155,7 +155,7 @@ nlohmann::ordered_json figures_of(const std::vector<NeedlePlace>& places,
                                    {"step", run.checkpoint.info().step},
                                    {"batch_size", options.batch},
                                    {"seq_length", options.segment}};
-  for (const NeedlePlace& place : places)
+  for (const NeedlePosition& place : places)
     object["needle_in_haystack"].push_back({{"distance", place.distance},
                                             {"found", place.found},
                                             {"of", options.count},
@@ -188,7 +188,7 @@ nlohmann::ordered_json figures_of(const Measurement& measured,
 }
 
 // Calls both the progress printer and the caller's callback.
-ProgressCallback and_heard(ProgressCallback told, const ProgressCallback& heard) {
+ProgressCallback combined_progress(ProgressCallback told, const ProgressCallback& heard) {
   if (!heard) return told;
   return [told = std::move(told), heard](const ScanProgress& progress) {
     told(progress);
@@ -212,17 +212,17 @@ Evaluated evaluate_task(const EvaluateArguments& arguments,
         configuration.task);
   const ConfigPath file = text_file(arguments, configuration.data);
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
-  const Measurement measured =
-      configuration.task_kind().evaluate({.model = *run.model,
-                                          .tokenizer = run.tokenizer,
-                                          .labels = run.labels,
-                                          .image = run.image,
-                                          .data = configuration.data,
-                                          .file = file,
-                                          .target = target_file(arguments, configuration.data),
-                                          .decoding = arguments.decoding.options,
-                                          .listener = and_heard(throttled_progress(say), heard),
-                                          .say = say});
+  const Measurement measured = configuration.task_kind().evaluate(
+      {.model = *run.model,
+       .tokenizer = run.tokenizer,
+       .labels = run.labels,
+       .image = run.image,
+       .data = configuration.data,
+       .file = file,
+       .target = target_file(arguments, configuration.data),
+       .decoding = arguments.decoding.options,
+       .listener = combined_progress(throttled_progress(say), heard),
+       .say = say});
   if (!std::isfinite(measured.metric_values.front().value))
     throw DivergedError("{}: non-finite loss on {}; choose an earlier checkpoint with --checkpoint",
                         run.checkpoint.path().string(),
@@ -248,16 +248,16 @@ Evaluated evaluate_run(const EvaluateArguments& arguments,
                                     opened.tokenizer,
                                     opened.directory,
                                     session.world(),
-                                    and_heard(throttled_progress(say), heard));
+                                    combined_progress(throttled_progress(say), heard));
   constexpr double seconds_between_lines = 20;
-  options.listener = and_heard(throttled_progress(say, seconds_between_lines), heard);
+  options.listener = combined_progress(throttled_progress(say, seconds_between_lines), heard);
   if (arguments.needles > 0) {
     const NeedleOptions needles = {.segment = options.segment,
                                    .batch = options.streams,
                                    .depths = arguments.depths,
                                    .count = arguments.needles,
                                    .listener = options.listener};
-    const std::vector<NeedlePlace> places = evaluate_needles(*opened.model, corpus, needles);
+    const std::vector<NeedlePosition> places = evaluate_needles(*opened.model, corpus, needles);
     return {figures_of(places, needles, opened, file), needle_lines(places, needles, file)};
   }
   check_streams(arguments, opened, corpus);

@@ -15,7 +15,7 @@
 #include "framework/interop/label_names.h"
 #include "framework/interop/saved_weights.h"
 #include "framework/interop/transfer.h"
-#include "framework/tasks/labelled_task.h"
+#include "framework/tasks/labeled_task.h"
 #include "framework/tokenizers/json_tokenizer.h"
 #include "framework/training_loop/checkpoint_values.h"
 #include "framework/training_loop/loading.h"
@@ -166,7 +166,7 @@ std::vector<std::string> differences(const ModelValues& run,
   return sentences;
 }
 
-DType dtype_wanted(const std::string& name, const Checkpoint& checkpoint) {
+DType requested_dtype(const std::string& name, const Checkpoint& checkpoint) {
   if (name == "bfloat16") return DType::bf16;
   if (name == "float16") return DType::f16;
   if (name == "float32") return DType::f32;
@@ -176,7 +176,7 @@ DType dtype_wanted(const std::string& name, const Checkpoint& checkpoint) {
   return DType::f32;
 }
 
-const char* dtype_there(DType dtype) {
+const char* hf_dtype(DType dtype) {
   switch (dtype) {
     case DType::f64:
       return "float64";
@@ -214,7 +214,7 @@ void write_config(const Architecture& architecture, const Exported& run, const f
   if (!run.generation.empty())
     write_text_file(path.parent_path() / generation_config_name, run.generation);
   // Version 5 of transformers reads this name too.
-  config["torch_dtype"] = dtype_there(run.dtype);
+  config["torch_dtype"] = hf_dtype(run.dtype);
   write_text_file(path, config.dump(2) + "\n");
 }
 
@@ -368,7 +368,7 @@ void export_run(const ExportArguments& arguments, Session& session) {
   const auto configuration = trained_configuration(checkpoint);
   const ModelValues values =
       with_image(plain_values(*configuration, checkpoint), image_of(checkpoint.scalars()));
-  const DType dtype = dtype_wanted(arguments.dtype, checkpoint);
+  const DType dtype = requested_dtype(arguments.dtype, checkpoint);
   AtomicDirectory folder(arguments.folder, "--output-dir");
   const std::string place = checkpoint.path().string();
   const Scalars& scalars = checkpoint.scalars();
@@ -378,7 +378,7 @@ void export_run(const ExportArguments& arguments, Session& session) {
       .values = values,
       .is_headless = configuration->task_kind().has_labels && labels.size() == 0,
       .labels = original_label_names(
-          labels.names(), scalars.get_or<std::string>(given_names_scalar, ""), place),
+          labels.names(), scalars.get_or<std::string>(label_names_scalar, ""), place),
       .special_tokens = special_tokens_of(scalars, place),
       .type = scalars.get_or<std::string>(imported_type_scalar, ""),
       .dtype = dtype};

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr std::int64_t most_bytes = std::int64_t{16} << 20;
+constexpr std::int64_t max_bytes = std::int64_t{16} << 20;
 constexpr const char* file_prefix = "import/tokenizer/";  // of scalars
 constexpr const char* config_name = "tokenizer_config.json";
 constexpr const char* special_tokens_name = "special_tokens_map.json";
@@ -128,22 +128,22 @@ bool is_json_object(const std::string& text) {
 
 }  // namespace
 
-std::vector<std::string> keep_tokenizer_files(const fs::path& folder, Scalars& scalars) {
+std::vector<std::string> copy_tokenizer_files(const fs::path& folder, Scalars& scalars) {
   std::vector<std::string> remarks;
   const auto keep = [&](const char* name, const std::string& scalar) {
     const fs::path path = folder / name;
     std::error_code unused;
     if (!fs::is_regular_file(path, unused) || scalars.has(scalar)) return;
     const InputFile file(path.string());
-    const bool fits = file.size() <= most_bytes;
-    const std::string text = fits ? file.text(most_bytes) : "";
+    const bool fits = file.size() <= max_bytes;
+    const std::string text = fits ? file.text(max_bytes) : "";
     const bool is_json = path.extension() == ".json";
     if (fits && (is_json ? is_json_object(text) : valid_utf8_bytes(text) == text.size()))
       scalars.set(scalar, text);
     else
       remarks.push_back(fmt::format("{}: not imported and not exported: {}",
                                     path.string(),
-                                    !fits     ? fmt::format("expected at most {} bytes", most_bytes)
+                                    !fits     ? fmt::format("expected at most {} bytes", max_bytes)
                                     : is_json ? "expected a JSON object"
                                               : "expected UTF-8"));
   };

@@ -17,7 +17,7 @@ namespace longspan {
 // Stores the tokenizer files of an imported folder that an export writes again as scalars. These
 // are tokenizer_config.json, special_tokens_map.json, a chat template and generation_config.json.
 // Returns a message for each file that is left out, as it is too large or invalid JSON.
-std::vector<std::string> keep_tokenizer_files(const std::filesystem::path& folder,
+std::vector<std::string> copy_tokenizer_files(const std::filesystem::path& folder,
                                               Scalars& scalars);
 
 struct TokenizerExport {

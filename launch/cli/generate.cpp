@@ -21,7 +21,7 @@ namespace longspan {
 namespace {
 
 // Each holds its own recurrent state of the model.
-constexpr std::int64_t most_samples = 1 << 20;
+constexpr std::int64_t max_samples = 1 << 20;
 
 struct GenerateArguments {
   RunArguments run;
@@ -164,7 +164,7 @@ void bind_generate(CLI::App& app, GenerateArguments& arguments) {
          arguments.prompt_file,
          fmt::format("file with the text to continue, at most {} MiB; only its end is input to a "
                      "model without memory",
-                     most_prompt_bytes >> 20))
+                     max_prompt_bytes >> 20))
       ->check(not_empty_text())
       ->excludes(prompt);
   app.add_option("--max-new-tokens",
@@ -175,7 +175,7 @@ void bind_generate(CLI::App& app, GenerateArguments& arguments) {
       ->capture_default_str();
   app.add_option(
          "--num-samples", options.samples, "number of samples, or of images with --image-sheet")
-      ->transform(whole_number<std::int64_t>(1, most_samples))
+      ->transform(whole_number<std::int64_t>(1, max_samples))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "random seed")
       ->transform(whole_number<std::uint64_t>(0))

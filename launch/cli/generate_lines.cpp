@@ -48,13 +48,13 @@ void check_lines(const LineArguments& arguments, const RunConfig& settings) {
         "longspan generate does not support run.task: {}; use longspan evaluate to run episodes",
         settings.task);
   const bool has_lines = !arguments.input.empty();
-  const bool wants_lines = static_cast<bool>(settings.task_kind().write);
-  if (has_lines && !wants_lines)
+  const bool needs_lines = static_cast<bool>(settings.task_kind().write);
+  if (has_lines && !needs_lines)
     throw ConfigurationError(
         "longspan generate: --input does not support run.task: {}; use {}",
         settings.task,
         settings.task_kind().generate_images ? "--image-sheet" : "--prompt or --prompt-file");
-  if (!has_lines && wants_lines)
+  if (!has_lines && needs_lines)
     throw ConfigurationError(
         "longspan generate: run.task: {} requires --input FILE, or --input - for standard input",
         settings.task);

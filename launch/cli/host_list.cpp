@@ -32,7 +32,7 @@ constexpr std::array file_options = {"-hostfile", "--hostfile", "-machinefile", 
 constexpr std::array default_file_options = {"-default-hostfile", "--default-hostfile"};
 constexpr std::array parameter_options = {"-mca", "--mca", "-gmca", "--gmca"};
 // Exit code of a probe of this machine. An agent, and what it starts, exits with other codes.
-constexpr int code_of_here = 77;
+constexpr int local_host_code = 77;
 constexpr std::chrono::milliseconds between_answers{20};
 
 bool is_among(const auto& known, const std::string& word) {
@@ -121,8 +121,8 @@ std::string file_without(const std::string& file,
 
 // Returns the address by which mpirun starts processes on that host.
 std::string address_of(const NamedHost& host) {
-  const bool is_whole = host.user.empty() || host.name.find('@') != std::string::npos;
-  return is_whole ? host.name : host.user + "@" + host.name;
+  const bool is_complete = host.user.empty() || host.name.find('@') != std::string::npos;
+  return is_complete ? host.name : host.user + "@" + host.name;
 }
 
 // Returns mpirun's parameter, if it is set.
@@ -168,7 +168,7 @@ bool is_this_host(const std::string& name) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (is_this_host(host.substr(host.find('@') + 1))) ::_exit(code_of_here);
+  if (is_this_host(host.substr(host.find('@') + 1))) ::_exit(local_host_code);
   if (words.empty()) ::_exit(1);
   words.push_back(host);
   words.emplace_back("true");
@@ -190,7 +190,7 @@ struct Asked {
     int status = 0;
     if (child > 0 && ::waitpid(child, &status, WNOHANG) == 0) return false;
     if (child > 0 && WIFEXITED(status)) {
-      here = WEXITSTATUS(status) == code_of_here;
+      here = WEXITSTATUS(status) == local_host_code;
       answers = here || WEXITSTATUS(status) == 0;
     }
     child = -1;
@@ -207,7 +207,7 @@ struct Asked {
 
 }  // namespace
 
-std::vector<NamedHost> named_hosts(const std::vector<std::string>& options) {
+std::vector<NamedHost> listed_hosts(const std::vector<std::string>& options) {
   std::vector<NamedHost> of_lists, of_files, of_default_files;
   for (std::size_t i = 0; i + 1 < options.size(); ++i) {
     if (is_among(list_options, options[i]))

@@ -19,7 +19,7 @@ struct NamedHost {
 // mpirun understands, such as "+n0", are left out. If a file names hosts, its slots count. Without
 // a --hostfile that names hosts, --default-hostfile is used. A file that cannot be read names none:
 // mpirun reports it.
-std::vector<NamedHost> named_hosts(const std::vector<std::string>& options);
+std::vector<NamedHost> listed_hosts(const std::vector<std::string>& options);
 
 // Returns the options without those hosts, rewriting the files that name them into `folder`. Throws
 // Failure if that fails.

@@ -13,7 +13,7 @@
 #include "framework/interop/label_names.h"
 #include "framework/interop/transfer.h"
 #include "framework/optim/parameter_state.h"
-#include "framework/tasks/labelled_task.h"
+#include "framework/tasks/labeled_task.h"
 #include "framework/training_loop/loading.h"
 #include "framework/training_loop/run_directory.h"
 #include "launch/cli/cli_validators.h"
@@ -52,9 +52,9 @@ std::string left_out_of(const JsonTokenizer& model) {
 }
 
 // Returns the value set, or `otherwise` if the key is not set.
-std::string said_of(const ModelSettings& settings,
-                    const std::string& key,
-                    const std::string& otherwise) {
+std::string configured_value(const ModelSettings& settings,
+                             const std::string& key,
+                             const std::string& otherwise) {
   const auto found = std::ranges::find(settings, key, &std::pair<std::string, std::string>::first);
   return found == settings.end() ? otherwise : found->second;
 }
@@ -111,7 +111,7 @@ void add_tokenizer(const Tokenizer& tokenizer, const fs::path& folder, ModelSett
   settings.emplace_back("data.tokenizer.type", std::string(name_of(tokenizer.kind())));
   if (tokenizer.kind() == TokenizerKind::ids) {
     settings.emplace_back("data.tokenizer.vocab_size", fmt::format("{}", tokenizer.vocabulary()));
-    if (said_of(settings, "run.task", "language_modeling") == "language_modeling")
+    if (configured_value(settings, "run.task", "language_modeling") == "language_modeling")
       settings.emplace_back("data.format", "tokens");
     return;
   }
@@ -120,7 +120,7 @@ void add_tokenizer(const Tokenizer& tokenizer, const fs::path& folder, ModelSett
 }
 
 std::int64_t vocabulary_of(const ModelSettings& settings) {
-  const std::string found = said_of(settings, "model.vocab_size", "");
+  const std::string found = configured_value(settings, "model.vocab_size", "");
   require(!found.empty(), "missing model.vocab_size of the import");
   return std::stoll(found);
 }
@@ -133,7 +133,7 @@ std::int64_t layers_of(const ModelValues& values) {
 }
 
 // Stores the tokens that begin and end generation, for an export to write again.
-void keep_token_ids(const TokenIds& ids, const fs::path& folder, Scalars& scalars) {
+void record_token_ids(const TokenIds& ids, const fs::path& folder, Scalars& scalars) {
   if (ids.empty()) return;
   scalars.set(token_ids_scalar, nlohmann::json(ids).dump());
   const fs::path file = folder / generation_config_name;
@@ -185,7 +185,7 @@ void save_labels(const std::string& place, ImportedConfig& meaning, Scalars& sca
   const DistinctNames labels = distinct_names(meaning.labels);
   scalars.set(labels_scalar, LabelSet::in_order(labels.names, place).to_json());
   if (labels.given.empty()) return;
-  scalars.set(given_names_scalar, nlohmann::json(labels.given).dump());
+  scalars.set(label_names_scalar, nlohmann::json(labels.given).dump());
   std::vector<std::string> told;
   for (const auto& [name, given] : labels.given)
     told.push_back(fmt::format("{} for the duplicate of {}", quote(name), quote(given)));
@@ -215,7 +215,7 @@ void import(const ImportArguments& arguments, const Session& session) {
   else
     tokenizer = tokenizer_of(folder,
                              vocabulary_of(meaning.settings),
-                             said_of(meaning.settings, "run.task", "language_modeling"),
+                             configured_value(meaning.settings, "run.task", "language_modeling"),
                              meaning.remarks);
   if (tokenizer) {
     add_tokenizer(*tokenizer, folder, meaning.settings);
@@ -253,12 +253,12 @@ void import(const ImportArguments& arguments, const Session& session) {
   state.scalars.set(imported_type_scalar, architecture.model_type);
   state.scalars.set(tokenizer_scalar, tokenizer.value_or(Tokenizer()).to_json());
   state.scalars.set(import_folder_scalar, fs::absolute(folder).lexically_normal().string());
-  if (const auto longest = said_of(meaning.settings, "model.max_position_embeddings", "");
+  if (const auto longest = configured_value(meaning.settings, "model.max_position_embeddings", "");
       !longest.empty())
     state.scalars.set(import_positions_scalar, std::stoll(longest));
-  keep_token_ids(meaning.token_ids, folder, state.scalars);
+  record_token_ids(meaning.token_ids, folder, state.scalars);
   if (!image)
-    for (std::string& remark : keep_tokenizer_files(folder, state.scalars))
+    for (std::string& remark : copy_tokenizer_files(folder, state.scalars))
       meaning.remarks.push_back(std::move(remark));
   if (const auto special = config.special_tokens(); !special.empty())
     state.scalars.set(special_tokens_scalar, special.dump());

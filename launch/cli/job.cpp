@@ -42,7 +42,7 @@ using std::chrono::seconds;
 // Limits until the first rank reports: before a hint is printed, before the job is ended, and
 // before it is ended after a stop request.
 constexpr seconds start_limit{30};
-constexpr seconds longest_start{300};
+constexpr seconds max_start_length{300};
 constexpr seconds asked_start{10};
 constexpr std::chrono::milliseconds tick{500};
 constexpr seconds reminder{10};    // between messages while waiting
@@ -69,7 +69,7 @@ sigset_t asking_set() {
   return set;
 }
 
-sigset_t heard_signals() {
+sigset_t handled_signals() {
   sigset_t set = asking_set();
   sigaddset(&set, SIGCHLD);
   return set;
@@ -80,7 +80,7 @@ Descriptor open_signals() {
   block_signals();
   std::signal(SIGCHLD, SIG_DFL);  // required to wait for children that end
   std::signal(SIGPIPE, SIG_IGN);  // the reader of the messages may exit
-  const sigset_t set = heard_signals();
+  const sigset_t set = handled_signals();
   return Descriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
@@ -138,12 +138,12 @@ pid_t start(const std::vector<std::string>& command, const Descriptor& errors) {
   auto [reads, writes] = open_pipe();
   const pid_t parent = ::getpid();
   // Terminal input belongs to this process.
-  const bool takes_input = ::isatty(STDIN_FILENO) == 0;
+  const bool reads_input = ::isatty(STDIN_FILENO) == 0;
   std::fflush(nullptr);
   const pid_t child = ::fork();
   if (child < 0) throw Failure("longspan launch: fork failed: {}", errno_message());
   if (child == 0) {
-    if (!takes_input)
+    if (!reads_input)
       if (const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC); nothing >= 0)
         ::dup2(nothing, STDIN_FILENO);
     if (errors.defined()) ::dup2(errors.get(), STDERR_FILENO);
@@ -168,12 +168,12 @@ std::string room_in(const std::string& folder) {
                      "{}: {} free", folder, format_bytes(static_cast<double>(space.available)));
 }
 
-class JobWatch {
+class JobMonitor {
  public:
-  explicit JobWatch(const Job& job)
+  explicit JobMonitor(const Job& job)
       : job_(job), signals_(open_signals()), ear_(open_ear()), child_(begin()) {}
-  JobWatch(const JobWatch&) = delete;
-  JobWatch& operator=(const JobWatch&) = delete;
+  JobMonitor(const JobMonitor&) = delete;
+  JobMonitor& operator=(const JobMonitor&) = delete;
 
   JobResult wait();
 
@@ -193,7 +193,7 @@ class JobWatch {
   void ask();
   void end(int code);
   void listen();
-  void look_at_clock();
+  void poll_clock();
   void kill_all() const;
   void end_without_mpirun();
   void reap();
@@ -201,7 +201,7 @@ class JobWatch {
   int exit_code() const;
   std::string waits_for() const;
   // Remote ranks cannot report.
-  bool hears_ranks() const { return job_.is_local && ear_.defined(); }
+  bool receives_from_ranks() const { return job_.is_local && ear_.defined(); }
   // While mpirun starts its daemons on other machines SIGUSR1 would end it with its own error.
   bool starts_elsewhere() const {
     return !job_.is_local && doing_.empty() && Clock::now() - started_ < job_.daemons_start;
@@ -223,15 +223,15 @@ class JobWatch {
   bool passes_later_ = false;                // request mpirun once it has started its daemons
   std::optional<Clock::time_point> ended_;
   int end_code_ = 0;
-  bool gave_hint_ = false;
+  bool has_given_hint_ = false;
 };
 
-std::string JobWatch::waits_for() const {
+std::string JobMonitor::waits_for() const {
   if (!doing_.empty()) return doing_;
-  return hears_ranks() ? "the start of the ranks" : "the ranks";
+  return receives_from_ranks() ? "the start of the ranks" : "the ranks";
 }
 
-void JobWatch::ask() {
+void JobMonitor::ask() {
   if (asked_) return;
   asked_ = spoke_ = Clock::now();
   say(
@@ -242,7 +242,7 @@ void JobWatch::ask() {
   if (!passes_later_) ::kill(child_, SIGUSR1);
 }
 
-void JobWatch::end(int code) {
+void JobMonitor::end(int code) {
   if (ended_) return;
   ended_ = Clock::now();
   end_code_ = code;
@@ -250,7 +250,7 @@ void JobWatch::end(int code) {
   ::kill(child_, job_.by_mpirun || !job_.saves ? SIGTERM : SIGKILL);
 }
 
-void JobWatch::take(int signal) {
+void JobMonitor::take(int signal) {
   if (signal == SIGINT) std::fputc('\n', stderr);  // after the terminal's ^C
   if (!job_.saves) return end(128 + signal);
   if (asked_ && signal == SIGINT) {
@@ -260,7 +260,7 @@ void JobWatch::take(int signal) {
   ask();
 }
 
-void JobWatch::read_signals() {
+void JobMonitor::read_signals() {
   signalfd_siginfo signal = {};
   while (::read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
     if (signal.ssi_signo == SIGCHLD)
@@ -270,7 +270,7 @@ void JobWatch::read_signals() {
   }
 }
 
-void JobWatch::listen() {
+void JobMonitor::listen() {
   char text[256];
   ssize_t length = 0;
   while ((length = ::recv(ear_.get(), text, sizeof text, 0)) >= 0) {
@@ -284,7 +284,7 @@ void JobWatch::listen() {
   }
 }
 
-void JobWatch::pass_errors() {
+void JobMonitor::pass_errors() {
   if (!errors_.defined()) return;
   char text[4096];
   ssize_t length = 0;
@@ -299,7 +299,7 @@ void JobWatch::pass_errors() {
   if (is_over) errors_ = Descriptor();
 }
 
-void JobWatch::reap() {
+void JobMonitor::reap() {
   int status = 0;
   while (const pid_t child = ::waitpid(-1, &status, WNOHANG)) {
     if (child < 0) break;
@@ -307,11 +307,11 @@ void JobWatch::reap() {
   }
 }
 
-void JobWatch::kill_all() const {
+void JobMonitor::kill_all() const {
   for (const pid_t process : descendants_of(::getpid())) ::kill(process, SIGKILL);
 }
 
-void JobWatch::end_without_mpirun() {
+void JobMonitor::end_without_mpirun() {
   ended_ = Clock::now();
   const bool is_stop = words_.end_code() == static_cast<int>(ExitCode::stopped);
   end_code_ = is_stop && !asked_ ? static_cast<int>(ExitCode::rank_failed) : *words_.end_code();
@@ -320,7 +320,7 @@ void JobWatch::end_without_mpirun() {
   kill_all();
 }
 
-void JobWatch::look_at_clock() {
+void JobMonitor::poll_clock() {
   const auto now = Clock::now();
   if (words_.end_code() && !failed_) failed_ = now;
   if (ended_) {
@@ -328,17 +328,17 @@ void JobWatch::look_at_clock() {
     return;
   }
   if (failed_ && !job_.is_local && now - *failed_ > time_to_abort) return end_without_mpirun();
-  if (hears_ranks() && doing_.empty()) {
+  if (receives_from_ranks() && doing_.empty()) {
     if (asked_ && now - *asked_ > asked_start) {
       say("no rank has started, nothing to save; ending the job now");
       return end(static_cast<int>(ExitCode::stopped));
     }
-    if (now - started_ > longest_start) {
-      say(fmt::format("no rank has started after {} s; ending the job", longest_start.count()));
+    if (now - started_ > max_start_length) {
+      say(fmt::format("no rank has started after {} s; ending the job", max_start_length.count()));
       return end(static_cast<int>(ExitCode::rank_failed));
     }
-    if (!gave_hint_ && now - started_ > start_limit) {
-      gave_hint_ = true;
+    if (!has_given_hint_ && now - started_ > start_limit) {
+      has_given_hint_ = true;
       const char* const temporary = std::getenv("TMPDIR");
       say(
           fmt::format("no rank has started after {} s; Open MPI requires free space in /dev/shm "
@@ -361,7 +361,7 @@ void JobWatch::look_at_clock() {
   }
 }
 
-int JobWatch::exit_code() const {
+int JobMonitor::exit_code() const {
   const int code = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
   // The signal ends a rank until it installs a handler, which is before it trains.
   if (asked_ && !ended_ && code == 128 + SIGUSR1) {
@@ -374,9 +374,9 @@ int JobWatch::exit_code() const {
     // and a rank that gave up ends an mpirun that waits for one. If a signal ended a rank, mpirun
     // reports that. It then asks the others to end, which they may treat as a stop request.
     const bool is_signal_of_rank = WIFEXITED(*status_) && code > 128;
-    if (const auto said = words_.end_code(); said && !is_signal_of_rank) {
-      const bool is_stop = *said == static_cast<int>(ExitCode::stopped);
-      if (!is_stop || asked_ || code == *said) return *said;
+    if (const auto reported = words_.end_code(); reported && !is_signal_of_rank) {
+      const bool is_stop = *reported == static_cast<int>(ExitCode::stopped);
+      if (!is_stop || asked_ || code == *reported) return *reported;
     }
     constexpr std::array of_ranks = {ExitCode::configuration,
                                      ExitCode::data,
@@ -385,14 +385,14 @@ int JobWatch::exit_code() const {
                                      ExitCode::stopped};
     const bool is_of_rank =
         std::ranges::find(of_ranks, static_cast<ExitCode>(code)) != of_ranks.end();
-    if (words_.tell_of_a_lost_machine() && !is_of_rank) {
+    if (words_.reports_lost_machine() && !is_of_rank) {
       say(fmt::format(
           "a host of the job is lost, unreachable or has no Open MPI{}",
           job_.saves ? "; run the same command to resume from the newest checkpoint" : ""));
       return static_cast<int>(ExitCode::rank_failed);
     }
     // If asked before its daemons have started, mpirun ends with an unspecified code.
-    const bool is_own_code = words_.tell_of_a_missing_daemon() || (code > 0 && code < 128);
+    const bool is_own_code = words_.reports_missing_daemon() || (code > 0 && code < 128);
     if (asked_ && !passes_later_ && doing_.empty() && !is_of_rank && is_own_code) {
       say("mpirun ended before any rank reported; existing checkpoints are kept");
       return static_cast<int>(ExitCode::stopped);
@@ -409,7 +409,7 @@ int JobWatch::exit_code() const {
 
 // Ranks end with mpirun; any that it lost track of end here. The next job must find nothing of this
 // one, such as its lock on the run's directory.
-void JobWatch::end_rest() const {
+void JobMonitor::end_rest() const {
   const auto limit = Clock::now() + time_to_end;
   do {
     kill_all();  // repeated for processes that started during the scan
@@ -417,7 +417,7 @@ void JobWatch::end_rest() const {
   } while (::waitpid(-1, nullptr, WNOHANG) >= 0 && Clock::now() < limit);
 }
 
-JobResult JobWatch::wait() {
+JobResult JobMonitor::wait() {
   while (!status_) {
     std::array<pollfd, 3> events = {};  // poll skips entries without a descriptor
     const std::array descriptors = {signals_.get(), ear_.get(), errors_.get()};
@@ -427,7 +427,7 @@ JobResult JobWatch::wait() {
     listen();
     pass_errors();
     read_signals();
-    look_at_clock();
+    poll_clock();
   }
   pass_errors();
   end_rest();
@@ -437,7 +437,7 @@ JobResult JobWatch::wait() {
 }  // namespace
 
 void block_signals() {
-  const sigset_t set = heard_signals();
+  const sigset_t set = handled_signals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
 }
 
@@ -450,6 +450,6 @@ std::optional<int> wait_for_signal(std::chrono::milliseconds time) {
   return signal > 0 ? std::optional(signal) : std::nullopt;
 }
 
-JobResult run_job(const Job& job) { return JobWatch(job).wait(); }
+JobResult run_job(const Job& job) { return JobMonitor(job).wait(); }
 
 }  // namespace longspan

@@ -26,7 +26,7 @@
 namespace longspan {
 namespace {
 
-constexpr int most_ranks = 1 << 20;
+constexpr int max_ranks = 1 << 20;
 constexpr std::array ranks_options = {"-n", "-np", "--np", "--n", "-c"};  // mpirun's names for it
 constexpr const char* restarts_option = "--max-restarts";
 constexpr const char* delay_option = "--restart-delay";
@@ -50,7 +50,7 @@ struct NumberOption {
   int least;
   int most;
 };
-constexpr NumberOption number_of_ranks = {"a number of ranks", 1, most_ranks};
+constexpr NumberOption number_of_ranks = {"a number of ranks", 1, max_ranks};
 constexpr NumberOption number_of_restarts = {"a number of restarts", 1, 1'000'000};
 constexpr NumberOption restart_delay = {"a delay in seconds", 0, 3600};
 
@@ -145,7 +145,7 @@ LaunchCommandLine with_ranks(const LaunchCommandLine& line,
                              const std::optional<ConfigurationText>& source) {
   LaunchCommandLine settled = line;
   const bool chooses = !line.ranks && !name_ranks(line.options);
-  const std::optional<int> named = source ? named_ranks(*source) : std::nullopt;
+  const std::optional<int> named = source ? listed_ranks(*source) : std::nullopt;
   if (chooses) settled.ranks = named;
   if (!chooses || named || !is_local(line.options)) return settled;
   const ChosenLayout chosen = source ? choose_layout(*source) : choose_ranks();
@@ -193,7 +193,7 @@ LaunchCommandLine read_launch(std::span<char* const> words) {
   for (; i < words.size() && std::string_view(words[i]) != "--"; ++i) {
     const std::string word = words[i];
     if (word == "-h" || word == "--help") {
-      line.wants_help = true;
+      line.help_requested = true;
       return line;
     }
     const NumberOption* const kind = number_option(word);

@@ -13,7 +13,7 @@ struct RetryOptions {
   int most = 0;  // number of restarts
   int wait = 5;  // seconds before the first restart; doubled while no new checkpoint is saved
   // Seconds beyond run.collective_timeout_seconds until a lost rank releases the run's directory.
-  int letting_go = 15;
+  int shutdown_grace = 15;
 };
 
 // A command line of `longspan launch`, split at "--".
@@ -22,7 +22,7 @@ struct LaunchCommandLine {
   std::vector<std::string> options;  // of mpirun
   std::vector<std::string> command;  // of this program, started on the ranks
   RetryOptions retry = {};
-  bool wants_help = false;
+  bool help_requested = false;
 };
 
 // Adds "--set key=value" to the command.

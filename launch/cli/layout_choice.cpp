@@ -87,19 +87,19 @@ std::vector<std::string> layout_settings(const StepPlan& plan) {
           fmt::format("parallel.zero_stage={}", plan.zero)};
 }
 
-DeviceSlots places_here(DeviceChoice choice) {
+DeviceSlots visible_devices(DeviceChoice choice) {
   if (choice != DeviceChoice::cpu)
     if (const auto gpus = gpu::usable(); !gpus.empty())
       return {static_cast<int>(gpus.size()), Processor::gpu};
   return {memories()};
 }
 
-std::optional<int> named_ranks(const ConfigurationText& source) {
+std::optional<int> listed_ranks(const ConfigurationText& source) {
   return ranks_of(configure(source)->parallel);
 }
 
 ChosenLayout choose_ranks() {
-  const DeviceSlots places = places_here(DeviceChoice::automatic);
+  const DeviceSlots places = visible_devices(DeviceChoice::automatic);
   return {places.count, {}, reason_of(places, places.count)};
 }
 
@@ -108,10 +108,10 @@ ChosenLayout choose_layout(const ConfigurationText& source, std::optional<Device
   const ParallelOptions& parallel = configuration->parallel;
   const auto others = static_cast<int>(parallel.context * parallel.tensor);
   if (const auto named = ranks_of(parallel)) return {*named, {}, "parallel.* sets them"};
-  const DeviceSlots places = given ? *given : places_here(configuration->run.device);
+  const DeviceSlots places = given ? *given : visible_devices(configuration->run.device);
   if (others > 1) {
     int data = std::max(places.count / others, 1);
-    while (!batch_problem(*configuration, data).empty()) --data;
+    while (!validate_batch(*configuration, data).empty()) --data;
     return {data * others, {}, reason_of(places, data * others)};
   }
   for (int ranks = places.count; ranks > 1; --ranks) {
@@ -128,7 +128,7 @@ ChosenLayout choose_layout_of_fewer(const ConfigurationText& source,
                                     std::optional<int> local) {
   const auto configuration = configure(source);
   const ParallelOptions& parallel = configuration->parallel;
-  const DeviceSlots places = places_here(configuration->run.device);
+  const DeviceSlots places = visible_devices(configuration->run.device);
   std::string trouble;
   for (int ranks = most; ranks >= 1; --ranks) {
     const std::optional<int> sharing = local ? std::optional(std::min(ranks, *local)) : local;

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "framework/tasks/labelled_task.h"
+#include "framework/tasks/labeled_task.h"
 #include "framework/training_loop/resume.h"
 #include "framework/training_loop/run_device.h"
 #include "framework/training_loop/threads.h"

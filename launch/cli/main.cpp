@@ -112,7 +112,7 @@ std::string not_known(const std::string& word,
 
 // Checks the word in place of a command: the parser itself would only report it as unexpected, or
 // report a missing command.
-std::string judge_command(int count, char** words, const std::vector<Command>& known) {
+std::string check_command(int count, char** words, const std::vector<Command>& known) {
   if (count < 2) return "missing command; see longspan --help";
   const std::string word = words[1];
   if (word.starts_with("-")) {
@@ -132,7 +132,7 @@ std::string judge_command(int count, char** words, const std::vector<Command>& k
 }
 
 // Returns the first unknown option; the parser would report a missing one instead.
-std::string judge_options(const CLI::App& command) {
+std::string check_options(const CLI::App& command) {
   std::vector<std::string> known;
   for (const CLI::Option* option : command.get_options())
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
@@ -168,7 +168,7 @@ CommandLine read_command_line(int count, char** words) {
     actions.push_back(command.bind ? command.bind(*sub) : Action());
     texts.push_back(command.bind_text ? command.bind_text(*sub) : TextAction());
   }
-  if (const std::string sentence = judge_command(count, words, known); !sentence.empty()) {
+  if (const std::string sentence = check_command(count, words, known); !sentence.empty()) {
     return mistake(sentence);
   }
   try {
@@ -185,7 +185,7 @@ CommandLine read_command_line(int count, char** words) {
     return say(version.what());
   } catch (const CLI::ParseError& error) {
     const auto chosen = app.get_subcommands();
-    if (const std::string sentence = chosen.empty() ? "" : judge_options(*chosen[0]);
+    if (const std::string sentence = chosen.empty() ? "" : check_options(*chosen[0]);
         !sentence.empty())
       return mistake(sentence);
     const std::string which = chosen.empty() ? "longspan" : "longspan " + chosen[0]->get_name();
@@ -193,9 +193,9 @@ CommandLine read_command_line(int count, char** words) {
   }
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (!app.got_subcommand(known[i].name)) continue;
-    if (omp_get_max_threads() > most_threads)
+    if (omp_get_max_threads() > max_threads)
       return mistake(fmt::format("OMP_NUM_THREADS: expected at most {} threads, found {}",
-                                 most_threads,
+                                 max_threads,
                                  omp_get_max_threads()));
     return texts[i] ? tell(texts[i], app) : CommandLine{std::move(actions[i])};
   }
@@ -203,7 +203,7 @@ CommandLine read_command_line(int count, char** words) {
 }
 
 // Does not return: the job ends on every rank.
-[[noreturn]] void give_up(const Session& session, ExitCode code, const char* sentence) {
+[[noreturn]] void abandon(const Session& session, ExitCode code, const char* sentence) {
   if (session.claim_error_report()) {
     std::fflush(stdout);
     std::fprintf(stderr, "longspan: %s\n", sentence);
@@ -218,11 +218,11 @@ int run(const Action& action) try {
   try {
     code = action(session);
   } catch (const Error& error) {
-    give_up(session, error.code(), error.what());
+    abandon(session, error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    give_up(session, ExitCode::failure, "out of memory");
+    abandon(session, ExitCode::failure, "out of memory");
   } catch (const std::exception& error) {
-    give_up(session, ExitCode::failure, error.what());
+    abandon(session, ExitCode::failure, error.what());
   }
   return static_cast<int>(code);
 } catch (const std::exception& error) {
@@ -236,7 +236,7 @@ int run(const Action& action) try {
 int start_ranks(int count, char** words) try {
   const LaunchCommandLine line = read_launch({words + 2, static_cast<std::size_t>(count - 2)});
   std::vector<std::string> inner = {"longspan"};
-  if (line.wants_help)
+  if (line.help_requested)
     inner.insert(inner.end(), {"launch", "--help"});
   else
     inner.insert(inner.end(), line.command.begin(), line.command.end());

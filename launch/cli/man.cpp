@@ -32,7 +32,7 @@ std::string version() {
   return text.substr(begin, text.find_first_of(" \n", begin) - begin);
 }
 
-const CommandEntry& entry_named(const CommandEntry& program, const std::string& name) {
+const CommandEntry& find_entry(const CommandEntry& program, const std::string& name) {
   if (name.empty()) return program;
   const auto found = std::ranges::find(program.commands, name, &CommandEntry::name);
   if (found != program.commands.end()) return *found;
@@ -87,7 +87,7 @@ Command man_command() {
             return [arguments](const CLI::App& root) -> std::string {
               const CommandEntry program = command_table(root);
               if (arguments->folder.empty())
-                return man_page(program, entry_named(program, arguments->command), version());
+                return man_page(program, find_entry(program, arguments->command), version());
               if (!arguments->command.empty())
                 throw ConfigurationError("longspan man: --output-dir cannot be combined with {}",
                                          quote(arguments->command));

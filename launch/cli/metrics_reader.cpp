@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::string_view validation_prefix = "validation_";
 constexpr std::string_view validation_time = "validation_seconds";  // a time
-constexpr std::int64_t first_window = 1 << 16;   // bytes; enlarged eightfold as needed
-constexpr std::int64_t most_searched = 1 << 25;  // bytes, for a validation
+constexpr std::int64_t first_window = 1 << 16;  // bytes; enlarged eightfold as needed
+constexpr std::int64_t max_searched = 1 << 25;  // bytes, for a validation
 
 // Bytes of a file from a position to its end.
 struct Window {
@@ -112,7 +112,7 @@ std::size_t end_of_lines(std::string_view text) {
   return last == std::string_view::npos ? 0 : last + 1;
 }
 
-void judge_rest(const Window& window, const std::filesystem::path& file, MetricsPart& part) {
+void check_rest(const Window& window, const std::filesystem::path& file, MetricsPart& part) {
   const std::size_t end = end_of_lines(window.text);
   if (end < window.text.size() && window.text[end] != '{' && part.trouble.empty())
     part.trouble = fmt::format("{}: expected a line of metrics at the end", file.string());
@@ -135,7 +135,7 @@ MetricsPart newest_metrics(const std::filesystem::path& file, std::size_t count)
       begin = text.find('\n', begin) + 1;
     for (; begin < end; begin = text.find('\n', begin) + 1)
       take_line(text, begin, window.begin, file, part);
-    judge_rest(window, file, part);
+    check_rest(window, file, part);
     return part;
   }
 }
@@ -151,7 +151,7 @@ MetricsPart newest_validation(const std::filesystem::path& file) {
     const std::size_t found = last_validation_metric(text.substr(0, end));
     if (found == std::string_view::npos) {
       // A run without validations has none earlier either, and its file may be large.
-      if (!window.trouble.empty() || window.begin == 0 || bytes >= most_searched) return part;
+      if (!window.trouble.empty() || window.begin == 0 || bytes >= max_searched) return part;
       continue;
     }
     const std::size_t before = text.rfind('\n', found);
@@ -168,7 +168,7 @@ MetricsPart metrics_from(const std::filesystem::path& file, std::int64_t begin) 
       .lines = {}, .end = window.begin + static_cast<std::int64_t>(end), .trouble = window.trouble};
   for (std::size_t line = 0; line < end; line = text.find('\n', line) + 1)
     take_line(text, line, window.begin, file, part);
-  judge_rest(window, file, part);
+  check_rest(window, file, part);
   return part;
 }
 

@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 1> of_missing_daemons = {
     "ORTE does not know how to route a message to the specified daemon"};
 constexpr std::string_view of_signals = "mpirun: Forwarding signal ";
 
-bool begins_as(std::string_view text, std::span<const std::string_view> beginnings) {
+bool starts_as(std::string_view text, std::span<const std::string_view> beginnings) {
   return std::ranges::any_of(beginnings,
                              [&](std::string_view begin) { return text.starts_with(begin); });
 }
@@ -63,9 +63,9 @@ std::string MpirunStderrFilter::push_line(std::string line) {
 
 std::string MpirunStderrFilter::push_block() {
   const std::vector<std::string> block = std::exchange(block_, {});
-  tell_of_a_lost_machine_ = tell_of_a_lost_machine_ || begins_as(block[1], of_lost_machines);
-  tell_of_a_missing_daemon_ = tell_of_a_missing_daemon_ || begins_as(block[1], of_missing_daemons);
-  if (begins_as(block[1], of_exit_codes)) return {};
+  reports_lost_machine_ = reports_lost_machine_ || starts_as(block[1], of_lost_machines);
+  reports_missing_daemon_ = reports_missing_daemon_ || starts_as(block[1], of_missing_daemons);
+  if (starts_as(block[1], of_exit_codes)) return {};
   return std::accumulate(block.begin(), block.end(), std::string());
 }
 

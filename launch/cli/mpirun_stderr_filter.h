@@ -16,10 +16,10 @@ class MpirunStderrFilter {
   // mpirun then ends the job.
   std::optional<int> end_code() const { return end_code_; }
   // Whether mpirun has lost another machine, or could not reach it.
-  bool tell_of_a_lost_machine() const { return tell_of_a_lost_machine_; }
+  bool reports_lost_machine() const { return reports_lost_machine_; }
   // Whether mpirun ended because it had to forward something, such as a signal, before all of its
   // daemons had started. Its exit code is 0 then.
-  bool tell_of_a_missing_daemon() const { return tell_of_a_missing_daemon_; }
+  bool reports_missing_daemon() const { return reports_missing_daemon_; }
   // Consumes text and returns what to show of it now.
   std::string push(std::string_view text);
   // Returns all buffered text. Call it when no more text has arrived for a while, or at the end.
@@ -32,8 +32,8 @@ class MpirunStderrFilter {
   std::string line_;                // incomplete
   std::vector<std::string> block_;  // lines since a line of dashes, inclusive
   std::optional<int> end_code_;
-  bool tell_of_a_lost_machine_ = false;
-  bool tell_of_a_missing_daemon_ = false;
+  bool reports_lost_machine_ = false;
+  bool reports_missing_daemon_ = false;
 };
 
 }  // namespace longspan

@@ -89,7 +89,7 @@ Constraint rule_in(std::string_view text, bool is_list) {
   return rule;
 }
 
-std::optional<WordType> type_named(std::string_view name) {
+std::optional<WordType> parse_type(std::string_view name) {
   if (name == "integer" || name == "integers") return WordType::integer;
   if (name == "number" || name == "numbers") return WordType::number;
   if (name == "true or false") return WordType::boolean;
@@ -109,7 +109,7 @@ OptionValues values_of(const OptionDescription& option) {
   }
   values.is_optional = take_suffix(type, " or none");
   values.is_list = take_prefix(type, "list of ") || values.is_list;
-  const auto word = type_named(type);
+  const auto word = parse_type(type);
   require(word.has_value(), "{}: unknown type {}", option.key, option.type);
   values.type = *word;
   values.rule = rule_in(option.allowed, values.is_list);

@@ -85,15 +85,17 @@ struct Here {
   Processor processor = Processor::cpu;
   double memory = 0;  // GPU memory of each rank
 };
-Here find_here(const PlanArguments& arguments, const RunConfig& settings, const Session& session) {
+Here find_local_machine(const PlanArguments& arguments,
+                        const RunConfig& settings,
+                        const Session& session) {
   const DeviceChoice choice = settings.run.device;
   const Communicator& world = session.world();
   if (!arguments.device.empty()) return {Processor::gpu};
   if (is_given(arguments)) {
-    bool takes_gpu = choice == DeviceChoice::cuda;
+    bool uses_gpu = choice == DeviceChoice::cuda;
     if (choice == DeviceChoice::automatic)
-      takes_gpu = world.all_reduce(std::int64_t{!gpu::usable().empty()}, Reduction::minimum) == 1;
-    return {takes_gpu ? Processor::gpu : Processor::cpu};
+      uses_gpu = world.all_reduce(std::int64_t{!gpu::usable().empty()}, Reduction::minimum) == 1;
+    return {uses_gpu ? Processor::gpu : Processor::cpu};
   }
   const Device device = run_device(settings.run, settings.precision, world, session.local_rank());
   if (!device.on_gpu()) return {};
@@ -311,7 +313,7 @@ void calibrate(const PlanArguments& arguments, const Session& session) {
   omp_set_num_threads(threads);
   machine.memory = memory_of_rank(session.local_size());
   if (world.rank() == 0) write_machine(machine, arguments.table());
-  const bool is_far_off = machine.least_trial < 0.75 || machine.most_trial > 1.33;
+  const bool is_far_off = machine.min_trial < 0.75 || machine.max_trial > 1.33;
   print(session,
         fmt::format("{} with {} each: {}FLOP/s float32, {}FLOP/s bfloat16, {}FLOP/s float16, {}B/s "
                     "memory{}; {}{}; saved to {}\n",
@@ -342,9 +344,9 @@ ExitCode run_plan(const PlanArguments& arguments, Session& session) {
   const ConfigurationText source =
       read_configuration(arguments.configuration.file, arguments.configuration.settings, world);
   const auto configuration = configure(source);
-  take_saved_tokenizer(*configuration, world);
+  extract_saved_tokenizer(*configuration, world);
   warn(session, configuration->table.warnings());
-  const Here here = find_here(arguments, *configuration, session);
+  const Here here = find_local_machine(arguments, *configuration, session);
   if (world.rank() == 0) {
     const Planned planned = plan(arguments, source, *configuration, here, session);
     print(session, planned.text);

@@ -9,8 +9,8 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_layouts = 12;
-constexpr std::size_t most_savings = 6;
+constexpr std::size_t max_layouts = 12;
+constexpr std::size_t max_savings = 6;
 
 std::string time_text(const StepPlan& plan, const MachineProfile& machine) {
   if (machine.flops_of(plan.compute) == 0) return "unknown";
@@ -36,8 +36,8 @@ std::string format_si(double count) {
 }
 
 std::string trial_text(const MachineProfile& machine) {
-  const std::string least = fmt::format("{:.2f}", machine.least_trial);
-  const std::string most = fmt::format("{:.2f}", machine.most_trial);
+  const std::string least = fmt::format("{:.2f}", machine.min_trial);
+  const std::string most = fmt::format("{:.2f}", machine.max_trial);
   return fmt::format("in the calibration steps, predicted time was {} of measured time",
                      least == most ? least : least + " to " + most);
 }
@@ -83,7 +83,7 @@ std::string describe(const StepPlan& plan,
       time.memory,
       time.sending,
       format_si(plan.tokens / time.total()));
-  if (machine.most_trial > 0) text += trial_text(machine) + "\n";
+  if (machine.max_trial > 0) text += trial_text(machine) + "\n";
   if (machine.bandwidth == 0 && mesh.size() > 1)
     text += fmt::format(
         "step time excludes communication, as the bandwidth between ranks is unknown{}\n",
@@ -101,7 +101,7 @@ std::string table(const std::vector<StepPlan>& plans, const MachineProfile& mach
                                  "per rank",
                                  "step time",
                                  "tokens/s");
-  for (std::size_t i = 0; i < std::min(plans.size(), most_layouts); ++i) {
+  for (std::size_t i = 0; i < std::min(plans.size(), max_layouts); ++i) {
     const StepPlan& plan = plans[i];
     text += fmt::format("  {:>5} {:>7} {:>6} {:>8} {:>4} {:>12} {:>10} {:>10}\n",
                         plan.mesh.data,
@@ -113,8 +113,8 @@ std::string table(const std::vector<StepPlan>& plans, const MachineProfile& mach
                         time_text(plan, machine),
                         rate_text(plan, machine));
   }
-  if (plans.size() > most_layouts)
-    text += fmt::format("  and {} more\n", plans.size() - most_layouts);
+  if (plans.size() > max_layouts)
+    text += fmt::format("  and {} more\n", plans.size() - max_layouts);
   return text;
 }
 
@@ -169,7 +169,7 @@ std::string savings_text(const Reconfigure& reconfigure,
   std::string text;
   std::size_t found = 0;
   for (const MemorySaving& saving : all) {
-    if (saving.plan.bytes() > machine.memory || found == most_savings) continue;
+    if (saving.plan.bytes() > machine.memory || found == max_savings) continue;
     ++found;
     text += saving_line(saving, machine);
   }

@@ -51,14 +51,14 @@ PromptText::PromptText(std::optional<std::string> words, const std::string& file
     : words_(std::move(words)) {
   if (file.empty()) return;
   file_ = open_plain_text(file);
-  if (file_->size() > most_prompt_bytes)
+  if (file_->size() > max_prompt_bytes)
     throw DataError(
         "{}: expected a prompt of at most {} ({} MiB), found {}; shorten it with tail -c {}M",
         file,
-        format_bytes(static_cast<double>(most_prompt_bytes)),
-        most_prompt_bytes >> 20,
+        format_bytes(static_cast<double>(max_prompt_bytes)),
+        max_prompt_bytes >> 20,
         format_bytes(static_cast<double>(file_->size())),
-        most_prompt_bytes >> 20);
+        max_prompt_bytes >> 20);
 }
 
 void PromptText::begin_document(const Tokenizer& tokenizer,

@@ -14,7 +14,7 @@
 namespace longspan {
 
 // Limit of a prompt file: 64 MiB.
-inline constexpr std::int64_t most_prompt_bytes = std::int64_t{1} << 26;
+inline constexpr std::int64_t max_prompt_bytes = std::int64_t{1} << 26;
 
 // A value type. Reads files in pieces without holding them, except for subword tokenizers.
 class PromptText {

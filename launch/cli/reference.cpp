@@ -39,10 +39,10 @@ std::vector<OptionDescription> about(const std::vector<OptionDescription>& refer
   std::ranges::replace(name, '-', '_');
   std::set<std::string_view> named;  // by a synonym
   for (const FieldName& entry : field_names())
-    if (begins_word(entry.names, name)) named.insert(entry.key);
+    if (starts_word_piece(entry.names, name)) named.insert(entry.key);
   return chosen([&](const auto& option) {
-    return named.contains(option.key) || begins_word(option.key, name) ||
-           begins_word(option.documentation, word);
+    return named.contains(option.key) || starts_word_piece(option.key, name) ||
+           starts_word_piece(option.documentation, word);
   });
 }
 

@@ -28,7 +28,7 @@ struct ReportArguments {
 };
 
 // Returns each path once, without a trailing "/".
-std::vector<fs::path> named_runs(const std::vector<std::string>& names) {
+std::vector<fs::path> listed_runs(const std::vector<std::string>& names) {
   std::vector<fs::path> paths;
   std::set<fs::path> seen;
   for (const std::string& name : names) {
@@ -41,7 +41,7 @@ std::vector<fs::path> named_runs(const std::vector<std::string>& names) {
   return paths;
 }
 
-void judge_output(const ReportArguments& arguments) {
+void check_output(const ReportArguments& arguments) {
   std::error_code error;
   const fs::path path = arguments.output;
   const fs::file_status status = fs::status(path, error);
@@ -60,19 +60,19 @@ void judge_output(const ReportArguments& arguments) {
 
 // Writes atomically.
 void write_page(const fs::path& path, const std::string& page) {
-  fs::path beside = path;
-  beside += ".tmp-" + unique_id();
+  fs::path temporary = path;
+  temporary += ".tmp-" + unique_id();
   std::error_code error;
   try {
-    write_text_file(beside, page);
+    write_text_file(temporary, page);
   } catch (const Failure& failure) {
-    fs::remove(beside, error);
+    fs::remove(temporary, error);
     throw Failure("{}: cannot be written: {}", path.string(), failure.what());
   }
-  fs::rename(beside, path, error);
+  fs::rename(temporary, path, error);
   if (!error) return;
   const std::string why = error.message();
-  fs::remove(beside, error);
+  fs::remove(temporary, error);
   throw Failure("{}: cannot be written: {}", path.string(), why);
 }
 
@@ -88,8 +88,8 @@ const ChartLibrary& library() {
 ExitCode draw(const ReportArguments& arguments, Session& session) {
   if (session.world().rank() != 0) return ExitCode::ok;
   const ChartLibrary& curves = library();
-  const std::vector<fs::path> paths = named_runs(arguments.runs);
-  judge_output(arguments);
+  const std::vector<fs::path> paths = listed_runs(arguments.runs);
+  check_output(arguments);
   std::vector<ReportedRun> runs;
   std::vector<std::string> troubles;
   for (const fs::path& path : paths) runs.push_back(read_reported_run(path, troubles));
@@ -108,7 +108,7 @@ ExitCode draw(const ReportArguments& arguments, Session& session) {
 ExitCode watch(const ReportArguments& arguments, Session& session) {
   if (const int ranks = session.world().size(); ranks > 1)
     throw ConfigurationError("--serve: expected 1 rank, found {}", ranks);
-  RunWatcher runs(named_runs(arguments.runs), library());
+  RunWatcher runs(listed_runs(arguments.runs), library());
   PageServer server(arguments.port,
                     {.version = [&runs] { return runs.version(); },
                      .page = [&runs] { return runs.page(); },

@@ -31,9 +31,9 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
-constexpr int most_without_progress = 3;
-constexpr std::int64_t longest_wait = 300;  // seconds; exceeded only if the first wait is longer
-constexpr int most_doublings = 20;
+constexpr int max_without_progress = 3;
+constexpr std::int64_t max_wait = 300;  // seconds; exceeded only if the first wait is longer
+constexpr int max_doublings = 20;
 constexpr std::chrono::milliseconds between_tries{200};
 
 // Exit codes after which the same command would end the same way, or is complete.
@@ -83,16 +83,16 @@ class Attempts {
   void report_killed(int code);
   std::optional<fs::file_time_type> marked_at() const;
   Progress progress() const;
-  bool goes_on_from_own() const;
-  std::string how_to_go_on() const;
+  bool resumes_own_checkpoint() const;
+  std::string resume_hint() const;
   int ended_with(int code) const;
-  std::string take_progress();
+  std::string consume_progress();
   std::string limit_reached() const;
   bool wait();
   bool wait_for_directory();
-  Turn look_for_places();
+  Turn find_machines();
   void say(LogLevel level, const std::string& sentence) const;
-  int give_up(const std::string& reason, int code) const;
+  int abandon(const std::string& reason, int code) const;
   int stopped() const;
 
   const LaunchCommandLine& line_;
@@ -138,36 +138,36 @@ void Attempts::say(LogLevel level, const std::string& sentence) const {
   append_to_log(directory_ / log_file, level, told.c_str());
 }
 
-int Attempts::give_up(const std::string& reason, int code) const {
+int Attempts::abandon(const std::string& reason, int code) const {
   say(LogLevel::error, "giving up: " + reason);
   return ended_with(code);
 }
 
 int Attempts::stopped() const {
   say(LogLevel::info,
-      fmt::format("stopped before attempt {} as requested; {}", attempts_ + 1, how_to_go_on()));
+      fmt::format("stopped before attempt {} as requested; {}", attempts_ + 1, resume_hint()));
   return static_cast<int>(ExitCode::stopped);
 }
 
 // Whether an attempt resumes from this run's own checkpoints, whatever its first attempt started
 // from. Steps of an earlier run count only if this run was to resume from them.
-bool Attempts::goes_on_from_own() const {
+bool Attempts::resumes_own_checkpoint() const {
   return progress().saved > (resume_ == "auto" ? 0 : saved_before_);
 }
 
-std::string Attempts::how_to_go_on() const {
-  if (!goes_on_from_own()) return "nothing is saved yet; run the same command to restart";
+std::string Attempts::resume_hint() const {
+  if (!resumes_own_checkpoint()) return "nothing is saved yet; run the same command to restart";
   return fmt::format("run the same command{} to resume", resume_instructions(resume_));
 }
 
 // For an attempt that replaced the user's checkpoint.resume_from by `auto`, reports how to restart
 // it.
 int Attempts::ended_with(int code) const {
-  if (code != 0 && attempts_ > 1 && resume_ != "auto" && goes_on_from_own())
+  if (code != 0 && attempts_ > 1 && resume_ != "auto" && resumes_own_checkpoint())
     say(LogLevel::info,
         fmt::format("checkpoint.resume_from: {} applied to the first attempt only; {}",
                     resume_.text(),
-                    how_to_go_on()));
+                    resume_hint()));
   return code;
 }
 
@@ -207,7 +207,7 @@ std::string Attempts::why(const JobResult& end) {
 }
 
 // Returns where the attempt has ended, as a clause.
-std::string Attempts::take_progress() {
+std::string Attempts::consume_progress() {
   const Progress now = progress();
   const bool has_saved = now.saved > best_.saved;
   without_progress_ = has_saved || now.logged > best_.logged ? 1 : without_progress_ + 1;
@@ -220,7 +220,7 @@ std::string Attempts::take_progress() {
 }
 
 std::string Attempts::limit_reached() const {
-  if (without_progress_ >= most_without_progress)
+  if (without_progress_ >= max_without_progress)
     return fmt::format("{} consecutive attempts made no progress beyond step {}",
                        without_progress_,
                        std::max(best_.saved, best_.logged));
@@ -234,8 +234,8 @@ std::string Attempts::limit_reached() const {
 // Waits. Returns whether another attempt can start.
 bool Attempts::wait() {
   const std::int64_t first = line_.retry.wait;
-  const std::int64_t doubled = first << std::min(doublings_++, most_doublings);
-  const seconds time(std::min(doubled, std::max(first, longest_wait)));
+  const std::int64_t doubled = first << std::min(doublings_++, max_doublings);
+  const seconds time(std::min(doubled, std::max(first, max_wait)));
   ++restarts_;
   say(LogLevel::info,
       fmt::format(
@@ -251,7 +251,7 @@ bool Attempts::wait_for_directory() {
   say(LogLevel::info,
       fmt::format("waiting for {}, still locked by a rank of the previous attempt",
                   directory_.string()));
-  const std::chrono::duration<double> limit(time_limit_ + line_.retry.letting_go);
+  const std::chrono::duration<double> limit(time_limit_ + line_.retry.shutdown_grace);
   const auto end = Clock::now() + limit;
   while (is_held_ && Clock::now() < end) {
     if (is_asked_within(between_tries)) return false;
@@ -260,7 +260,7 @@ bool Attempts::wait_for_directory() {
   return !is_held_;
 }
 
-Turn Attempts::look_for_places() {
+Turn Attempts::find_machines() {
   const std::vector<std::string> silent = silent_hosts();
   if (was_asked_) return {};
   if (hosts_->are_all(silent)) {
@@ -268,7 +268,7 @@ Turn Attempts::look_for_places() {
     return {};
   }
   LaunchCommandLine line = line_;
-  const bool changes_resume = resume_ != "auto" && goes_on_from_own();
+  const bool changes_resume = resume_ != "auto" && resumes_own_checkpoint();
   if (changes_resume) add_settings(line, {"checkpoint.resume_from=auto"});
   const PlacedCommand found = hosts_->place_command(std::move(line), silent);
   if (!found.trouble.empty()) return {.trouble = found.trouble};
@@ -283,7 +283,8 @@ Turn Attempts::look_for_places() {
 
 // A killed rank logs nothing itself; a failed rank has logged its error.
 void Attempts::report_killed(int code) {
-  say(LogLevel::error, fmt::format("{} {}; {}", failure_of(code), take_progress(), how_to_go_on()));
+  say(LogLevel::error,
+      fmt::format("{} {}; {}", failure_of(code), consume_progress(), resume_hint()));
 }
 
 // Returns when a run last wrote its mark (run_state.h), or nothing.
@@ -320,15 +321,18 @@ int Attempts::run() {
       return ended_with(end.code);
     }
     say(LogLevel::warning,
-        fmt::format(
-            "attempt {} ended with code {} {}: {}", attempts_, end.code, take_progress(), reason));
+        fmt::format("attempt {} ended with code {} {}: {}",
+                    attempts_,
+                    end.code,
+                    consume_progress(),
+                    reason));
     Turn turn;
     while (!turn.line) {
       if (const std::string limit = limit_reached(); !limit.empty())
-        return give_up(limit, end.code);
-      if (wait()) turn = look_for_places();
+        return abandon(limit, end.code);
+      if (wait()) turn = find_machines();
       if (was_asked_) return stopped();
-      if (!turn.trouble.empty()) return give_up(turn.trouble, end.code);
+      if (!turn.trouble.empty()) return abandon(turn.trouble, end.code);
     }
     line = *turn.line;
   }

@@ -47,7 +47,7 @@ std::string silence_of(const std::vector<std::string>& hosts) {
 }
 
 RetryHosts::RetryHosts(const LaunchCommandLine& line, const ConfigurationText& source)
-    : line_(line), source_(source), hosts_(named_hosts(line.options)) {}
+    : line_(line), source_(source), hosts_(listed_hosts(line.options)) {}
 
 UnreachableHosts RetryHosts::ask() {
   if (hosts_.empty()) return {};
@@ -56,7 +56,7 @@ UnreachableHosts RetryHosts::ask() {
   if (answers.unreachable.size() + here_.size() < hosts_.size()) has_answered_ = true;
   if (has_answered_ || answers.signal || answers.unreachable.empty())
     return {.hosts = std::move(answers.unreachable), .was_asked = answers.signal.has_value()};
-  if (std::exchange(told_of_doubt_, true)) return {};
+  if (std::exchange(has_reported_doubt_, true)) return {};
   return {.hosts = {},
           .doubt = fmt::format("{}; no other host has answered yet, so lost hosts cannot be "
                                "detected",
@@ -70,7 +70,7 @@ bool RetryHosts::are_all(const std::vector<std::string>& silent) const {
 // Returns the ranks of an attempt on all hosts, if known.
 std::optional<std::int64_t> RetryHosts::usual_ranks() const {
   if (line_.ranks) return line_.ranks;
-  if (const auto named = named_ranks(source_)) return named;
+  if (const auto named = listed_ranks(source_)) return named;
   return slots_of(hosts_);
 }
 

@@ -57,7 +57,7 @@ class RetryHosts {
   TemporaryFolder folder_;
   std::vector<std::string> here_;  // names of this machine
   bool has_answered_ = false;      // another machine responded
-  bool told_of_doubt_ = false;
+  bool has_reported_doubt_ = false;
 };
 
 }  // namespace longspan

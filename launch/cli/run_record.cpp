@@ -90,7 +90,7 @@ LogEnd log_end(const fs::path& log) {
 }
 
 // Matches the error messages with the exit code of a diverged run.
-bool tells_of_divergence(std::string_view error) {
+bool reports_divergence(std::string_view error) {
   return error.find("training diverged") != std::string_view::npos ||
          error.find("memory.reconstruction_tolerance") != std::string_view::npos;
 }
@@ -105,14 +105,14 @@ std::int64_t changed_at(const fs::path& run) {
   return newest;
 }
 
-void take_layout(RunRecord& run, const MeshShape& layout) {
+void set_layout(RunRecord& run, const MeshShape& layout) {
   run.data = layout.data;
   run.context = layout.context;
   run.tensor = layout.tensor;
 }
 
 // Reads the newest checkpoint's layout. Returns its step, or -1 if there is none.
-std::int64_t take_checkpoint(RunRecord& run) {
+std::int64_t open_latest_checkpoint(RunRecord& run) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     const fs::path folder = run.path / checkpoints_folder;
     std::vector<std::int64_t> steps;
@@ -125,7 +125,7 @@ std::int64_t take_checkpoint(RunRecord& run) {
     const fs::path newest = folder / step_name(steps.back());
     try {
       const CheckpointInfo info = Checkpoint::open(newest).info();
-      take_layout(run, info.layout);
+      set_layout(run, info.layout);
       return info.step;
     } catch (const std::exception& error) {
       std::error_code ignored;
@@ -151,7 +151,7 @@ void take_metrics(RunRecord& run) {
 // For a run that is not training. `saved`: the step of its newest checkpoint, or -1.
 RunState state_of(const RunRecord& run, std::int64_t saved, bool was_killed) {
   if (!was_killed && !run.ended_by.empty())
-    return tells_of_divergence(run.ended_by) ? RunState::diverged : RunState::failed;
+    return reports_divergence(run.ended_by) ? RunState::diverged : RunState::failed;
   // The last step counts once it is saved. If a run's checkpoints were removed its metrics count.
   const std::int64_t reached = saved < 0 && !was_killed ? run.step : saved;
   if (run.steps && reached >= *run.steps && reached > 0) return RunState::finished;
@@ -178,9 +178,9 @@ void take_end(RunRecord& run, std::int64_t saved, const std::optional<RunMark>& 
 }
 
 // Adds the runs and the other folders in a folder. Does not follow links.
-std::error_code look_into(const fs::path& folder,
-                          std::vector<fs::path>& runs,
-                          std::vector<fs::path>& folders) {
+std::error_code scan_directory(const fs::path& folder,
+                               std::vector<fs::path>& runs,
+                               std::vector<fs::path>& folders) {
   std::error_code error;
   fs::directory_iterator place(folder, error);
   for (const fs::directory_iterator end; !error && place != end; place.increment(error)) {
@@ -238,7 +238,7 @@ RunsBelow runs_below(const fs::path& directory) {
   while (!folders.empty()) {
     const fs::path folder = std::move(folders.back());
     folders.pop_back();
-    const std::error_code trouble = look_into(folder, found.runs, folders);
+    const std::error_code trouble = scan_directory(folder, found.runs, folders);
     if (trouble && folder == directory)
       throw DataError("{}: cannot be read: {}", folder.string(), trouble.message());
     // Folders removed meanwhile are not errors.
@@ -267,10 +267,10 @@ RunRecord read_run_record(const fs::path& path) {
   run.context = number_of(run.configuration, "parallel.context_parallel_size");
   run.tensor = number_of(run.configuration, "parallel.tensor_parallel_size");
   take_metrics(run);
-  const std::int64_t saved = take_checkpoint(run);
+  const std::int64_t saved = open_latest_checkpoint(run);
   run.step = std::max(run.step, saved);
   const std::optional<RunMark> mark = run_mark(path);
-  if (mark) take_layout(run, mark->layout);
+  if (mark) set_layout(run, mark->layout);
   if (runs_now)
     run.state = RunState::running;
   else
@@ -279,7 +279,7 @@ RunRecord read_run_record(const fs::path& path) {
   return run;
 }
 
-RunRecord read_named_run(const fs::path& path) {
+RunRecord read_run(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) throw DataError("{}: no such directory", path.string());
   if (!fs::is_directory(path, error))

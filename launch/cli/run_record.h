@@ -58,7 +58,7 @@ RunsBelow runs_below(const std::filesystem::path& directory);
 // Reads a run's record. Errors of the run are stored in the record; does not throw for them.
 RunRecord read_run_record(const std::filesystem::path& run);
 // Reads a run that the user named. Throws DataError if it is not a directory, or not a run.
-RunRecord read_named_run(const std::filesystem::path& run);
+RunRecord read_run(const std::filesystem::path& run);
 
 // Returns, for example, "120 of 2000", "120", or "0 of 2000".
 std::string step_text(const RunRecord& run);

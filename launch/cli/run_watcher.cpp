@@ -43,7 +43,7 @@ std::int64_t seconds_now() {
 ReportedRun read_reported_run(const fs::path& path, std::vector<std::string>& troubles) {
   // Reads the state first: a run that ends during the read has then written more than its state
   // shows.
-  RunRecord record = read_named_run(path);
+  RunRecord record = read_run(path);
   std::ranges::move(record.errors, std::back_inserter(troubles));
   ReportedRun run = described(path, std::move(record));
   run.metrics = read_run_metrics(path / metrics_file);
@@ -60,7 +60,7 @@ RunWatcher::RunWatcher(const std::vector<fs::path>& paths, const ChartLibrary& l
                        .metrics = TailedMetrics(path / metrics_file),
                        .log = TailedFile(path / log_file),
                        .samples = TailedFile(path / samples_file),
-                       .run = described(path, read_named_run(path))};
+                       .run = described(path, read_run(path))};
     watched.metrics.poll();
     runs_.push_back(std::move(watched));
   }
@@ -82,7 +82,7 @@ bool RunWatcher::poll(Watched& watched) const {
     }
   };
   look_at([&] {
-    RunRecord record = read_named_run(watched.path);
+    RunRecord record = read_run(watched.path);
     troubles = record.errors;
     now = described(watched.path, std::move(record));
     is_new = watched.metrics.poll();

@@ -44,7 +44,7 @@ SavedConfiguration saved_configuration(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file, error)) return saved;
   try {
     const std::string text = read_text_file(
-        file, static_cast<std::int64_t>(most_configuration_bytes), [](std::string_view) {});
+        file, static_cast<std::int64_t>(max_configuration_bytes), [](std::string_view) {});
     const ParsedYaml written = read_yaml(text, file.string());
     for (const Assignment& assignment : written.assignments)
       saved.values[assignment.key] = text_of(assignment);

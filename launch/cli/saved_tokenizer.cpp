@@ -92,18 +92,18 @@ bool asks_for(const Configuration& configuration, const std::string& saved) {
   }
 }
 
-std::vector<fs::path> own_places(const Configuration& configuration) {
-  const std::string& wish = configuration.checkpoint.resume.text();
+std::vector<fs::path> local_positions(const Configuration& configuration) {
+  const std::string& choice = configuration.checkpoint.resume.text();
   const fs::path run = configuration.run.directory.text();
-  if (wish == "never") return {};
-  if (wish == "auto") return {run / checkpoints_name};
-  return {wish, fs::path(wish) / checkpoints_name, run / checkpoints_name};
+  if (choice == "never") return {};
+  if (choice == "auto") return {run / checkpoints_name};
+  return {choice, fs::path(choice) / checkpoints_name, run / checkpoints_name};
 }
 
-bool takes_embedding(const InitFromOptions& options) {
+bool has_embedding_input(const InitFromOptions& options) {
   constexpr std::array<std::string_view, 4> tables = {
       "embedding", "embedding/weight", "source_embedding", "source_embedding/weight"};
-  return std::ranges::none_of(options.anew, [&](const std::string& beginning) {
+  return std::ranges::none_of(options.reinitialize, [&](const std::string& beginning) {
     return std::ranges::count(tables, beginning) > 0;
   });
 }
@@ -127,25 +127,25 @@ bool use(const Tokenizer& tokenizer, Configuration& configuration) {
 
 }  // namespace
 
-void take_saved_tokenizer(Configuration& configuration, const Communicator& world) {
+void extract_saved_tokenizer(Configuration& configuration, const Communicator& world) {
   DataOptions& data = configuration.data;
   const InitFromOptions& start = configuration.training.start_from;
   const bool is_made_of_data =
       data.tokenizer != TokenizerKind::bytes && data.tokenizer != TokenizerKind::ids;
   if (data.format != DataFormat::text || (!is_made_of_data && start.path.empty()) ||
-      is_there(data.tokenizer_model, world))
+      exists_there(data.tokenizer_model, world))
     return;
-  if (const auto own = saved_tokenizer(own_places(configuration), world)) {
+  if (const auto own = saved_tokenizer(local_positions(configuration), world)) {
     if (asks_for(configuration, own->configuration)) use(own->tokenizer, configuration);
   } else if (!start.path.empty() && start.vocabulary == StartVocabulary::same &&
-             takes_embedding(start)) {
+             has_embedding_input(start)) {
     require_start(start.path, world);
     const fs::path path = start.path.text();
     const auto other = saved_tokenizer({path, path / checkpoints_name}, world);
     data.starts_with_saved = other && use(other->tokenizer, configuration);
   }
   throw_if_error(configuration.task_kind().problem(data));
-  throw_if_error(tokenizer_kind_problem(data));
+  throw_if_error(validate_tokenizer_type(data));
 }
 
 }  // namespace longspan

@@ -71,12 +71,12 @@ TokenIds token_ids_of(const Scalars& scalars, const Tokenizer& tokenizer, const 
                       truncated(error.what(), 200));
     }
   }
-  const SpecialTokenIds said = sentence_ids(tokenizer, data.special_tokens);
-  TokenIds ids = {{"decoder_start_token_id", said.begin},
-                  {"eos_token_id", said.end},
-                  {"forced_eos_token_id", said.end},
-                  {"pad_token_id", said.begin}};
-  if (said.first) ids["forced_bos_token_id"] = *said.first;
+  const SpecialTokenIds reported = sentence_ids(tokenizer, data.special_tokens);
+  TokenIds ids = {{"decoder_start_token_id", reported.begin},
+                  {"eos_token_id", reported.end},
+                  {"forced_eos_token_id", reported.end},
+                  {"pad_token_id", reported.begin}};
+  if (reported.first) ids["forced_bos_token_id"] = *reported.first;
   const JsonTokenizer* const model = tokenizer.json_tokenizer();
   if (model == nullptr) return ids;
   for (const auto& [key, name] : {std::pair("pad_token_id", "<pad>"), {"bos_token_id", "<s>"}})

@@ -18,7 +18,7 @@ namespace longspan {
 namespace {
 
 constexpr std::chrono::milliseconds between_readings{300};
-constexpr std::int64_t most_lines = 1'000'000;
+constexpr std::int64_t max_lines = 1'000'000;
 
 struct TailArguments {
   std::string run;
@@ -76,8 +76,7 @@ void follow(const std::filesystem::path& run, MetricsPart shown, const Session& 
 ExitCode run_tail(const TailArguments& arguments, Session& session) {
   if (session.world().rank() != 0) return ExitCode::ok;
   const std::filesystem::path path = arguments.run;
-  for (const std::string& trouble : read_named_run(path).errors)
-    inform(session, on_one_line(trouble));
+  for (const std::string& trouble : read_run(path).errors) inform(session, on_one_line(trouble));
   MetricsPart newest =
       newest_metrics(path / metrics_file, static_cast<std::size_t>(arguments.lines));
   std::string text = header();
@@ -108,7 +107,7 @@ Command tail_command() {
         auto arguments = std::make_shared<TailArguments>();
         app.add_option("RUN", arguments->run, "run directory")->required()->check(not_empty_text());
         app.add_option("--lines", arguments->lines, "number of last lines (default: 10)")
-            ->transform(whole_number<std::int64_t>(1, most_lines));
+            ->transform(whole_number<std::int64_t>(1, max_lines));
         app.add_flag("--follow",
                      arguments->follow,
                      "new lines as well, until no process trains in the run directory");

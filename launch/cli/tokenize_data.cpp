@@ -71,7 +71,7 @@ class Report {
     documents_ += tokens.documents();
     tokens_ += tokens.tokens();
     bytes_ += tokens.bytes();
-    there_ += made.was_there ? 1 : 0;
+    there_ += made.existed ? 1 : 0;
     const std::int64_t left_out = tokens.end().num_skipped;
     print(
         session_,
@@ -81,10 +81,11 @@ class Report {
             counts_text(tokens.documents(), tokens.tokens(), tokens.bytes()),
             left_out > 0 ? fmt::format(", {} skipped", pluralize(left_out, "empty document")) : "",
             prepared.seconds,
-            made.was_there        ? ", cached"
-            : made.kept_bytes > 0 ? fmt::format(", resumed after {} of the text",
-                                                format_bytes(static_cast<double>(made.kept_bytes)))
-                                  : "",
+            made.existed ? ", cached"
+            : made.cached_bytes > 0
+                ? fmt::format(", resumed after {} of the text",
+                              format_bytes(static_cast<double>(made.cached_bytes)))
+                : "",
             made.path.string()));
   }
 
@@ -156,7 +157,7 @@ void tokenize_data(const RunConfig& settings,
 ExitCode run_tokenize_data(const TokenizeDataArguments& arguments, Session& session) {
   const auto& [file, settings] = arguments.configuration;
   const auto configuration = configure(read_configuration(file, settings, session.world()));
-  take_saved_tokenizer(*configuration, session.world());
+  extract_saved_tokenizer(*configuration, session.world());
   warn(session, configuration->table.warnings());
   if (configuration->task != "language_modeling")
     throw ConfigurationError(

@@ -238,7 +238,7 @@ void bind_train(CLI::App& app, TokenizerArguments& arguments) {
       ->check(not_empty_text());
   sub->add_option("--vocab-size", arguments.vocabulary, "vocabulary size, in tokens")
       ->required()
-      ->transform(whole_number<std::int64_t>(least_subword_vocabulary, most_subword_vocabulary));
+      ->transform(whole_number<std::int64_t>(min_subword_vocabulary, max_subword_vocabulary));
   sub->add_option("--model-type",
                   arguments.kind,
                   "model type: for a .model file unigram (default), bpe, char or word; for a "

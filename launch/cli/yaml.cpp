@@ -17,13 +17,13 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_levels = 16;
+constexpr std::size_t max_levels = 16;
 
 // Nothing after this diagnostic is reliable.
 struct Unreadable {
   Unreadable(SourceLocation mark, std::string sentence)
-      : complaint{std::move(mark), std::move(sentence)} {}
-  Diagnostic complaint;
+      : diagnostic{std::move(mark), std::move(sentence)} {}
+  Diagnostic diagnostic;
 };
 
 // Replaces the parser's messages that do not help a user.
@@ -45,15 +45,15 @@ std::string explain(const std::string& message) {
 }
 
 // Messages quote keys verbatim, but at most a line.
-constexpr std::size_t most_key = 200;
+constexpr std::size_t max_key = 200;
 
 std::string too_long(std::string_view key) {
-  return fmt::format("expected a key of at most {} characters, found {}", most_key, quote(key));
+  return fmt::format("expected a key of at most {} characters, found {}", max_key, quote(key));
 }
 
 // Adds a diagnostic about the whole text, or the whole rest of it.
-void refuse(ParsedYaml& keys, Diagnostic complaint) {
-  keys.complaints.push_back(std::move(complaint));
+void refuse(ParsedYaml& keys, Diagnostic diagnostic) {
+  keys.complaints.push_back(std::move(diagnostic));
   keys.whole = false;
 }
 
@@ -88,10 +88,11 @@ class Reader : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& place, YAML::anchor_t anchor) override {
-    refuse_anchor(place, anchor);
+    throw_unknown_anchor(place, anchor);
     if (levels_.empty()) {
       if (!prefix_.empty()) return assign(Assignment::Kind::nothing);
-      return refuse_all(place, "expected the sections of a configuration, found an empty file");
+      return report_invalid_file(place,
+                                 "expected the sections of a configuration, found an empty file");
     }
     if (levels_.back().ignored) return after_value();
     if (expects_key()) {
@@ -119,13 +120,13 @@ class Reader : public YAML::EventHandler {
                 const std::string& tag,
                 YAML::anchor_t anchor,
                 const std::string& value) override {
-    refuse_anchor(place, anchor);
-    refuse_tag(place, tag);
+    throw_unknown_anchor(place, anchor);
+    throw_unsupported_tag(place, tag);
     const Scalar scalar{value, tag == "!"};
     if (levels_.empty()) {
       if (prefix_.empty()) {
-        return refuse_all(place,
-                          fmt::format("expected sections with keys, found {}", quote(value)));
+        return report_invalid_file(
+            place, fmt::format("expected sections with keys, found {}", quote(value)));
       }
       return assign(Assignment::Kind::scalar, {scalar});
     }
@@ -146,10 +147,10 @@ class Reader : public YAML::EventHandler {
                        const std::string& tag,
                        YAML::anchor_t anchor,
                        YAML::EmitterStyle::value style) override {
-    refuse_anchor(place, anchor);
-    refuse_tag(place, tag);
+    throw_unknown_anchor(place, anchor);
+    throw_unsupported_tag(place, tag);
     if (levels_.empty() && prefix_.empty()) {
-      refuse_all(place, "expected sections with keys, found a list");
+      report_invalid_file(place, "expected sections with keys, found a list");
       return open(place, {.is_list = true, .ignored = true}, keys_.complaints.size());
     }
     open_below(place, true, style == YAML::EmitterStyle::Flow);
@@ -164,8 +165,8 @@ class Reader : public YAML::EventHandler {
                   const std::string& tag,
                   YAML::anchor_t anchor,
                   YAML::EmitterStyle::value style) override {
-    refuse_anchor(place, anchor);
-    refuse_tag(place, tag);
+    throw_unknown_anchor(place, anchor);
+    throw_unsupported_tag(place, tag);
     open_below(place, false, style == YAML::EmitterStyle::Flow);
   }
   void OnMapEnd() override {
@@ -206,13 +207,13 @@ class Reader : public YAML::EventHandler {
     keys_.complaints.push_back({mark_of(place), std::move(sentence)});
   }
   // The sections' mapping is another element.
-  void refuse_all(const YAML::Mark& place, std::string sentence) {
+  void report_invalid_file(const YAML::Mark& place, std::string sentence) {
     refuse(keys_, {mark_of(place), std::move(sentence)});
   }
-  void refuse_anchor(const YAML::Mark& place, YAML::anchor_t anchor) {
+  void throw_unknown_anchor(const YAML::Mark& place, YAML::anchor_t anchor) {
     if (anchor != 0) add_diagnostic(place, "expected a plain value, found an anchor");
   }
-  void refuse_tag(const YAML::Mark& place, const std::string& tag) {
+  void throw_unsupported_tag(const YAML::Mark& place, const std::string& tag) {
     if (tag.empty() || tag == "!" || tag == "?") return;
     add_diagnostic(place, fmt::format("expected a plain value, found the tag {}", quote(tag)));
   }
@@ -254,7 +255,7 @@ class Reader : public YAML::EventHandler {
   void take_key(const YAML::Mark& place, const std::string& name) {
     Level& level = levels_.back();
     if (name.empty()) return bad_key(place, "expected a key name, found none");
-    if (name.size() > most_key) return bad_key(place, too_long(name));
+    if (name.size() > max_key) return bad_key(place, too_long(name));
     const std::string whole = level.key.empty() ? name : fmt::format("{}.{}", level.key, name);
     if (name.find('.') != std::string::npos) {
       return bad_key(place,
@@ -275,8 +276,8 @@ class Reader : public YAML::EventHandler {
   }
 
   void open(const YAML::Mark& place, Level level, std::size_t complaints_before) {
-    if (levels_.size() >= most_levels) {
-      throw Unreadable(mark_of(place), fmt::format("nested more than {} levels deep", most_levels));
+    if (levels_.size() >= max_levels) {
+      throw Unreadable(mark_of(place), fmt::format("nested more than {} levels deep", max_levels));
     }
     level.complaints_before = complaints_before;
     levels_.push_back(std::move(level));
@@ -343,7 +344,7 @@ ParsedYaml read(std::string_view text, const std::string& file, const std::strin
     }
     if (!reader.saw_document()) reader.OnNull(YAML::Mark(), 0);
   } catch (const Unreadable& unreadable) {
-    stopped = unreadable.complaint;
+    stopped = unreadable.diagnostic;
   } catch (const YAML::Exception& error) {
     reader.forget_open_flow();
     stopped = Diagnostic{reader.mark_of(error.mark), explain(error.msg)};
@@ -357,15 +358,15 @@ ParsedYaml read(std::string_view text, const std::string& file, const std::strin
 
 ParsedYaml read_yaml(std::string_view text, const std::string& file) {
   ParsedYaml keys;
-  if (text.size() > most_configuration_bytes) {
-    refuse(keys,
-           {SourceLocation{file},
-            fmt::format(
-                "expected at most {} bytes, found {}", most_configuration_bytes, text.size())});
+  if (text.size() > max_configuration_bytes) {
+    refuse(
+        keys,
+        {SourceLocation{file},
+         fmt::format("expected at most {} bytes, found {}", max_configuration_bytes, text.size())});
     return keys;
   }
-  if (auto complaint = check_yaml_text(text, file)) {
-    refuse(keys, std::move(*complaint));
+  if (auto diagnostic = check_yaml_text(text, file)) {
+    refuse(keys, std::move(*diagnostic));
     return keys;
   }
   return read(text, file, "");
@@ -382,13 +383,13 @@ ParsedYaml read_setting(std::string_view text) {
     return keys;
   }
   const std::string key(text.substr(0, equals));
-  if (key.size() > most_key) {
+  if (key.size() > max_key) {
     complain(too_long(key));
     return keys;
   }
   const std::string_view value = text.substr(equals + 1);
-  if (auto complaint = check_yaml_text(value, "")) {
-    complain(fmt::format("{}: {}", key, complaint->message));
+  if (auto diagnostic = check_yaml_text(value, "")) {
+    complain(fmt::format("{}: {}", key, diagnostic->message));
     return keys;
   }
   constexpr std::string_view openers = "[{\"'";
@@ -397,8 +398,8 @@ ParsedYaml read_setting(std::string_view text) {
     return keys;
   }
   keys = read(value, "", key);
-  for (Diagnostic& complaint : keys.complaints) {
-    complaint.message = fmt::format("{}: {}", key, complaint.message);
+  for (Diagnostic& diagnostic : keys.complaints) {
+    diagnostic.message = fmt::format("{}: {}", key, diagnostic.message);
   }
   return keys;
 }

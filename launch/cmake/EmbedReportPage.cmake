@@ -43,7 +43,7 @@ namespace longspan::embedded {
 inline constexpr std::string_view library_name = R\"text~~(@dygraphs_name@)text~~\";
 inline constexpr std::string_view library_script = R\"text~~(@dygraphs_script@)text~~\";
 inline constexpr std::string_view library_style = R\"text~~(@dygraphs_style@)text~~\";
-inline constexpr std::string_view library_licence = R\"text~~(@dygraphs_license@)text~~\";
+inline constexpr std::string_view library_license = R\"text~~(@dygraphs_license@)text~~\";
 inline constexpr std::string_view page_script = R\"text~~(@page_script@)text~~\";
 inline constexpr std::string_view page_style = R\"text~~(@page_style@)text~~\";
 }

@@ -25,7 +25,7 @@ using Column = nb::ndarray<nb::numpy, double, nb::ndim<1>>;
 
 std::string record(const std::string& path) {
   const nb::gil_scoped_release others_run;
-  return json_text(to_json(read_named_run(path)));
+  return json_text(to_json(read_run(path)));
 }
 
 template <typename T>

@@ -3,7 +3,7 @@
 // attention_flops and attention_backward_flops: allowed pairs only, with recomputed scores. The
 // best times of all repetitions are compared, because other work on the machine affects them least.
 // Comparisons: sparse plans with the full one, relative with causal attention, grouped keys with
-// one key per head, and documents of uneven length with a window that has as many pairs.
+// one key per head. Documents of uneven length are compared with a window that has as many pairs.
 //   benchmark_attention [--device cuda]      OMP_NUM_THREADS: number of cores
 #include "framework/kernels/attention/attention.h"
 

@@ -53,7 +53,7 @@ Best with_memory(const Model& network, std::int64_t length) {
   const NoGradGuard unrecorded;
   for (const std::int64_t time : {length, 2 * length}) {
     ModelInput segment = random_segment(network, 1, time);
-    segment.longest_memory = length;
+    segment.max_mem_len = length;
     for (int repetition = 0; repetition < 6; ++repetition) {
       const double begin = omp_get_wtime();
       Losses result = network.losses(segment, ForwardContext{});

@@ -1,6 +1,6 @@
-// Speed of the kernels: matrix products as a fraction of a large one measured in the same run (1024
-// x 1024 x 1024 in f32 on a CPU, 8192 x 8192 x 8192 in bf16 on a GPU), others by their minimal
-// memory traffic in bytes per second.
+// Speed of the kernels. Matrix products: fraction of a large one measured in the same run, 1024 x
+// 1024 x 1024 in f32 on a CPU and 8192 x 8192 x 8192 in bf16 on a GPU. Others: minimal memory
+// traffic in bytes per second.
 //   benchmark_kernels [--device cuda]
 #include <benchmark/benchmark.h>
 

@@ -86,7 +86,7 @@ struct Line {
 // Plot of megabytes (y) over depth (x), both from 0.
 std::string plot(const std::vector<std::int64_t>& depths, const std::vector<Line>& lines) {
   constexpr double left = 70, top = 40, width = 480, height = 300;
-  const char* const colours[] = {"#b2182b", "#e08214", "#2166ac"};
+  const char* const colors[] = {"#b2182b", "#e08214", "#2166ac"};
   double most = 0;
   for (const Line& line : lines) most = std::max(most, line.megabytes.back());
   const double deepest = static_cast<double>(depths.back());
@@ -131,7 +131,7 @@ std::string plot(const std::vector<std::int64_t>& depths, const std::vector<Line
         "<polyline points=\"{0}\" fill=\"none\" stroke=\"{1}\" stroke-width=\"2\"/>\n"
         "<text x=\"{2:.1f}\" y=\"{3:.1f}\" fill=\"{1}\">{4}</text>\n",
         points,
-        colours[i],
+        colors[i],
         left + width + 8,
         y(lines[i].megabytes.back()) + (i == 2 ? 8 : 0),
         lines[i].name);

@@ -2,8 +2,8 @@
 // tokens per second without padding, and the cost of different lengths.
 //   benchmark_pairs [verses|equal|both] [STEPS] [BATCHES] [SOURCE TARGET MODEL]
 // verses: random pairs with lengths as of verses in subwords, or lines of two files with a
-// SentencePiece model. equal: pairs of one length. both: alternates; metric "padding", the ratio of
-// tokens per second without padding to those at equal lengths. The batches are those of training.
+// SentencePiece model. Equal: pairs of one length. Both: alternates; the metric "padding" is the
+// ratio of tokens per second without padding to those at equal lengths. Batches are as in training.
 // The file BATCHES ("-": none) receives their shapes and lengths, for
 // tests/benchmarks/peer_pairs.py. The result is the best of three rounds per batch. Under mpirun
 // the ranks share each batch.
@@ -145,7 +145,7 @@ class Timed {
         std::int64_t ids,
         int steps)
       : name_(std::move(name)),
-        trainer_(bench::pairs_model(mesh, ids, buckets.longest_columns()),
+        trainer_(bench::pairs_model(mesh, ids, buckets.max_columns_length()),
                  training_options(),
                  Random(1)) {
     BucketedSource source(examples, buckets, 1, {mesh.data_coordinate(), mesh.data.size(), 1});

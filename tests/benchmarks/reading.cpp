@@ -1,5 +1,5 @@
-// Milliseconds to read a batch of a language model from files of 100 GB (sparse, without disk
-// reads), and memory of the process after the first and the last batch.
+// Milliseconds to read a batch of a language model from files of 100 GB, which are sparse to avoid
+// disk reads. Also memory of the process after the first and the last batch.
 //   benchmark_reading [BATCHES] [STREAMS] [SEGMENT]
 #include <fmt/format.h>
 

@@ -225,14 +225,15 @@ std::string outcome(const Step& step, bool explained) {
   } catch (const std::exception& error) {
     return fmt::format("another kind of error: {}", error.what());
   }
-  bool is_whole = true;
+  bool is_complete = true;
   for (const auto& [name, bytes] : step.files)
-    is_whole = is_whole && fs::symlink_status(step.path / name).type() == fs::file_type::regular &&
-               read_bytes(step.path / name) == bytes;
+    is_complete = is_complete &&
+                  fs::symlink_status(step.path / name).type() == fs::file_type::regular &&
+                  read_bytes(step.path / name) == bytes;
   const bool is_found = !verify_checkpoint(step.path, {}, value_problems).empty();
-  if (is_whole && (is_found || read != "same")) return "nothing was changed, and it is refused";
+  if (is_complete && (is_found || read != "same")) return "nothing was changed, and it is refused";
   // A step is valid if its manifest matches the damage and no value changes, as with unused bytes.
-  if (!is_whole && !is_found && (!explained || read != "same")) return "verify sees nothing";
+  if (!is_complete && !is_found && (!explained || read != "same")) return "verify sees nothing";
   return read;
 }
 

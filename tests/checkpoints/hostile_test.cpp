@@ -262,7 +262,9 @@ TEST_F(HostileCheckpoint, RejectsInvalidManifests) {
       {"\"file\":0", "\"file\":1", "expected an integer from 0 to 0, found 1"},
       {"\"offset\":[0,0]", "\"offset\":[1,0]", "is not within [6, 4]"},
       {"\"offset\":[0,0]", "\"offset\":[0]", "is not within [6, 4]"},
-      {"\"offset\":[0,0]", "\"offset\":[0,\"0\"]", "expected an integer from 0 to 72057594037927936, found \"0\""},
+      {"\"offset\":[0,0]",
+       "\"offset\":[0,\"0\"]",
+       "expected an integer from 0 to 72057594037927936, found \"0\""},
       {"\"shape\":[6,4]}],", "\"shape\":[5,4]}],", "no piece covers 4 of its 24 elements"},
       {"\"shape\":[6,4]}],\"shape\":[6,4]",
        "\"shape\":[72057594037927936,1]}],\"shape\":[72057594037927936,1]",
@@ -276,7 +278,10 @@ TEST_F(HostileCheckpoint, RejectsInvalidManifests) {
       {"\"dtype\":\"f32\"", "\"dtype\":\"f31\"", "tensor \"weight\": unknown dtype \"f31\""},
       {"\"pieces\":[{", "\"pieces\":[[],{", "expected an object, found an array"},
       {"\"tensors\": {", "\"tensors\": [{", "invalid JSON"},
-      {"\"scalars\": {}", "\"scalars\": {\"x\": null}", "scalar \"x\": expected an integer from -9223372036854775808 to 9223372036854775807, found null"},
+      {"\"scalars\": {}",
+       "\"scalars\": {\"x\": null}",
+       "scalar \"x\": expected an integer from -9223372036854775808 to 9223372036854775807, found "
+       "null"},
       {"\"scalars\": {}", "\"scalars\": {\"x\": {\"f64\": \"3FF\"}}", "16 hexadecimal digits"},
   };
   for (const auto& [from, to, expected] : table) {

@@ -1,12 +1,12 @@
 // Saves in which one call fails, and the next start from the files that they leave. The program
 // links faulty_files, which intercepts its calls on files. tests/reliability/saving.py controls it.
 //
-//   checkpoint_save_faults faults FOLDER SCENARIO waiting|beside
+//   checkpoint_save_faults faults FOLDER SCENARIO waiting|background
 //     Reads lines "NUMBER files|memory CALL ERROR RANK", one fault each, and answers each with
 //     "NUMBER held FILES TRANSFERS MEMORY saved|refused|ended STRUCK" or "NUMBER failed WHY".
-//   checkpoint_save_faults sizes FOLDER waiting|beside
+//   checkpoint_save_faults sizes FOLDER waiting|background
 //     Reads lines "NUMBER PAGES", where PAGES are free on the disk. Answers have the same form.
-//   checkpoint_save_faults log FOLDER FILE waiting|beside
+//   checkpoint_save_faults log FOLDER FILE waiting|background
 //     Saves steps, retains two of them, and logs each call that changes the disk.
 //   checkpoint_save_faults resume
 //     Reads lines "NUMBER FOLDER STEP". The start must find this step or a newer one, undamaged.
@@ -300,7 +300,7 @@ void resume_all() {
 void work(const std::vector<std::string>& words, const Communicator& world) {
   const std::string usage = "usage: see the head of save_faults.cpp";
   require(words.size() > 1, "{}", usage);
-  const Saver saver = {.world = world, .in_background = words.back() == "beside"};
+  const Saver saver = {.world = world, .in_background = words.back() == "background"};
   if (words[1] == "faults" && words.size() == 5)
     return try_faults(words[2], Scenario::of(words[3]), saver);
   if (words[1] == "sizes" && words.size() == 4)

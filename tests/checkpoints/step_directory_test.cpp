@@ -123,12 +123,12 @@ TEST(StepDirectory, SaveKeepsFilesLockedByLiveRun) {
 TEST(StepDirectory, TakesAbandonedLockOnlyOnce) {
   const TemporaryDirectory directory;
   const auto path = directory.path() / "step-000000007.lock-dead";
-  ASSERT_TRUE(LockFile::take_abandoned(path));
-  EXPECT_FALSE(LockFile::take_abandoned(path)->held());  // no such file
+  ASSERT_TRUE(LockFile::acquire_abandoned(path));
+  EXPECT_FALSE(LockFile::acquire_abandoned(path)->held());  // no such file
   write_bytes(path, "");
-  std::optional<LockFile> taken = LockFile::take_abandoned(path);
+  std::optional<LockFile> taken = LockFile::acquire_abandoned(path);
   ASSERT_TRUE(taken && taken->held());
-  EXPECT_FALSE(LockFile::take_abandoned(path));
+  EXPECT_FALSE(LockFile::acquire_abandoned(path));
   taken->remove();
   EXPECT_EQ(names_in(directory.path()), std::set<std::string>());
 }

@@ -19,7 +19,7 @@ using testing::TemporaryDirectory;
 
 std::vector<std::string> listed(const std::vector<std::string>& options) {
   std::vector<std::string> texts;
-  for (const NamedHost& host : named_hosts(options))
+  for (const NamedHost& host : listed_hosts(options))
     texts.push_back(host.name + (host.slots ? " " + std::to_string(*host.slots) : ""));
   return texts;
 }
@@ -61,7 +61,7 @@ TEST_F(HostFile, UsesDefaultHostfileWithoutOtherHosts) {
 TEST_F(HostFile, SetsUserNameForProbes) {
   const std::string file =
       write("0.0.0.1 slots=2 username=ann\n0.0.0.2 user_name = bob\ncy@0.0.0.3 user-name=dan\n");
-  const std::vector<NamedHost> hosts = named_hosts({"--hostfile", file});
+  const std::vector<NamedHost> hosts = listed_hosts({"--hostfile", file});
   const std::string seen = directory_.path() / "seen-";
   EXPECT_THAT(probe_hosts(hosts, {"/bin/sh", "-c", "> " + seen + "$0"}, std::chrono::seconds(60))
                   .unreachable,

@@ -46,7 +46,7 @@ TEST(MpirunStderrFilter, ParsesExitCodeReportedByRank) {
     EXPECT_FALSE(words.end_code());
     EXPECT_EQ(words.push(line + "longspan ends the job: 5\n"), "");
     EXPECT_EQ(words.end_code(), 3);
-    EXPECT_FALSE(words.tell_of_a_lost_machine());
+    EXPECT_FALSE(words.reports_lost_machine());
   }
 }
 
@@ -65,9 +65,9 @@ TEST(MpirunStderrFilter, DetectsLostMachine) {
   for (const std::string& text : {lost, not_reached}) {
     MpirunStderrFilter words;
     EXPECT_EQ(words.push(exit_code + killed), killed);
-    EXPECT_FALSE(words.tell_of_a_lost_machine());
+    EXPECT_FALSE(words.reports_lost_machine());
     EXPECT_EQ(words.push(text), text);
-    EXPECT_TRUE(words.tell_of_a_lost_machine());
+    EXPECT_TRUE(words.reports_lost_machine());
   }
 }
 
@@ -75,8 +75,8 @@ TEST(MpirunStderrFilter, DetectsMissingDaemon) {
   MpirunStderrFilter words;
   words.push(dashes + "ORTE does not know how to route a message to the specified daemon\n" +
              "located on the indicated node:\n" + dashes);
-  EXPECT_TRUE(words.tell_of_a_missing_daemon());
-  EXPECT_FALSE(words.tell_of_a_lost_machine());
+  EXPECT_TRUE(words.reports_missing_daemon());
+  EXPECT_FALSE(words.reports_lost_machine());
 }
 
 }  // namespace

@@ -108,8 +108,8 @@ TEST(Reference, FindsKeysByAlias) {
 }
 
 TEST(Reference, MatchesWordPrefixes) {
-  EXPECT_TRUE(begins_word("data.global_batch_tokens", "Tokens"));
-  EXPECT_FALSE(begins_word("it is there already", "lr"));
+  EXPECT_TRUE(starts_word_piece("data.global_batch_tokens", "Tokens"));
+  EXPECT_FALSE(starts_word_piece("it is there already", "lr"));
   for (const std::string& key : keys_about({"lr"}))
     EXPECT_TRUE(key.starts_with("training.")) << key;  // the learning rate and its schedule
 }
@@ -127,7 +127,7 @@ TEST(FieldNames, MapsToExistingKeysAndValues) {
       has_value = has_value || std::ranges::count(choices, entry.value) > 0;
       // The documentation lists the attention types.
       if (option.key == "model.attention.layer_types")
-        has_value = has_value || begins_word(option.documentation, entry.value);
+        has_value = has_value || starts_word_piece(option.documentation, entry.value);
     }
     EXPECT_TRUE(exists) << entry.key;
     EXPECT_TRUE(has_value) << entry.key << ": " << entry.value;

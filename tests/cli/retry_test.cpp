@@ -44,7 +44,7 @@ class Retry : public ::testing::Test {
     const LaunchCommandLine line = {.ranks = 3,
                                     .options = std::move(options),
                                     .command = {"train", "run.yaml"},
-                                    .retry = {.most = retries_, .wait = 0, .letting_go = 0}};
+                                    .retry = {.most = retries_, .wait = 0, .shutdown_grace = 0}};
     const ConfigurationText source = {
         "run.yaml",
         "{model: {family: decoder, num_hidden_layers: 2, hidden_size: 16, "

@@ -29,11 +29,10 @@ TEST(RunOptions, DataAxisFillsRanks) {
 TEST(RunOptions, RejectsRankCountMismatch) {
   ParallelOptions options;
   options.tensor = 4;
-  EXPECT_EQ(
-      refusal(options, 6),
-      "expected a multiple of 4 ranks (parallel.context_parallel_size 1 x "
-      "parallel.tensor_parallel_size 4), found 6; run \"longspan launch -n 8 -- ...\" or "
-      "\"mpirun -n 8 longspan ...\", or reduce these keys");
+  EXPECT_EQ(refusal(options, 6),
+            "expected a multiple of 4 ranks (parallel.context_parallel_size 1 x "
+            "parallel.tensor_parallel_size 4), found 6; run \"longspan launch -n 8 -- ...\" or "
+            "\"mpirun -n 8 longspan ...\", or reduce these keys");
   options.data = 2;
   EXPECT_EQ(
       refusal(options, 4),

@@ -55,7 +55,7 @@ TEST(Float16, RoundsToNearestTiesToEven) {
 TEST(DType, RoundTripsNamesAndReportsSizes) {
   for (const DType dtype :
        {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8})
-    EXPECT_EQ(dtype_named(name_of(dtype)), dtype);
+    EXPECT_EQ(parse_dtype(name_of(dtype)), dtype);
   EXPECT_EQ(name_of(DType::bf16), "bf16");
   EXPECT_EQ(size_of(DType::i64), 8u);
   EXPECT_EQ(size_of(DType::i32), 4u);
@@ -63,7 +63,7 @@ TEST(DType, RoundTripsNamesAndReportsSizes) {
   EXPECT_EQ(size_of(DType::f16), 2u);
   EXPECT_EQ(accumulator_of(DType::f64), DType::f64);
   EXPECT_EQ(accumulator_of(DType::f16), DType::f32);
-  EXPECT_THROW(dtype_named("float"), DataError);
+  EXPECT_THROW(parse_dtype("float"), DataError);
 }
 
 TEST(DType, FloatingDispatchRejectsIntegers) {

@@ -31,18 +31,18 @@ TEST(InputFile, CopiesAnyRange) {
 }
 
 TEST(InputFile, ReportsUnusableFiles) {
-  EXPECT_THAT(sentence_of<DataError>([] { InputFile("/nowhere/text.txt"); }),
+  EXPECT_THAT(message_of<DataError>([] { InputFile("/nowhere/text.txt"); }),
               HasSubstr("/nowhere/text.txt: cannot be opened for reading: No such file"));
-  EXPECT_THAT(sentence_of<DataError>([] { InputFile("/tmp"); }),
+  EXPECT_THAT(message_of<DataError>([] { InputFile("/tmp"); }),
               HasSubstr("/tmp: expected a regular file"));
   const TemporaryFile empty("");
-  EXPECT_THAT(sentence_of<DataError>([&] { InputFile(empty.path()); }), HasSubstr("is empty"));
+  EXPECT_THAT(message_of<DataError>([&] { InputFile(empty.path()); }), HasSubstr("is empty"));
   const std::string pipe = empty.path() + "-pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_THAT(sentence_of<DataError>([&] { InputFile(pipe, 10); }),
+  EXPECT_THAT(message_of<DataError>([&] { InputFile(pipe, 10); }),
               HasSubstr("named pipe without a writer"));
   std::filesystem::remove(pipe);
-  EXPECT_THAT(sentence_of<DataError>([] { InputFile("/dev/zero"); }),
+  EXPECT_THAT(message_of<DataError>([] { InputFile("/dev/zero"); }),
               HasSubstr("/dev/zero: expected a regular file"));
 }
 
@@ -81,8 +81,8 @@ TEST(InputFile, ReadsAndReopensPipes) {
     EXPECT_EQ(std::string(out.begin(), out.end()), "end");
   }
   const Pipe empty("");
-  EXPECT_THAT(sentence_of<DataError>([&] { InputFile{empty.path()}; }), HasSubstr("is empty"));
-  EXPECT_THAT(sentence_of<DataError>([] { InputFile("/dev/fd/1999"); }),
+  EXPECT_THAT(message_of<DataError>([&] { InputFile{empty.path()}; }), HasSubstr("is empty"));
+  EXPECT_THAT(message_of<DataError>([] { InputFile("/dev/fd/1999"); }),
               HasSubstr("cannot be opened for reading: No such file"));
 }
 
@@ -109,7 +109,7 @@ TEST(InputFile, DropsLeadingBytes) {
   opened.copy(5, out);
   EXPECT_EQ(std::string(out.begin(), out.end()), "89");
   EXPECT_THROW(opened.copy(6, out), Failure);
-  EXPECT_THAT(sentence_of<DataError>([&] { opened.drop_first(7); }), HasSubstr("is empty"));
+  EXPECT_THAT(message_of<DataError>([&] { opened.drop_first(7); }), HasSubstr("is empty"));
 }
 
 TEST(InputFile, RejectsTruncatedFile) {
@@ -119,7 +119,7 @@ TEST(InputFile, RejectsTruncatedFile) {
     const TemporaryFile file(text);
     const InputFile opened(file.path());
     file.resize(2 * 4096 + 50);
-    EXPECT_THAT(sentence_of<DataError>([&] { opened.copy(2 * 4096, out); }),
+    EXPECT_THAT(message_of<DataError>([&] { opened.copy(2 * 4096, out); }),
                 HasSubstr("truncated while reading (12288 bytes when opened, 8242"));
     opened.copy(4096, out);
     EXPECT_EQ(out[99], 'a');
@@ -128,7 +128,7 @@ TEST(InputFile, RejectsTruncatedFile) {
     const TemporaryFile file(text);
     const InputFile opened(file.path());
     file.resize(10);
-    EXPECT_THAT(sentence_of<DataError>([&] { opened.copy(2 * 4096, out); }),
+    EXPECT_THAT(message_of<DataError>([&] { opened.copy(2 * 4096, out); }),
                 HasSubstr("truncated while reading"));
   }
 }
@@ -136,7 +136,7 @@ TEST(InputFile, RejectsTruncatedFile) {
 TEST(InputFile, ReturnsTextUpToLimit) {
   const TemporaryFile file("0123456789");
   EXPECT_EQ(InputFile(file.path()).text(10), "0123456789");
-  EXPECT_THAT(sentence_of<DataError>([&] { InputFile(file.path()).text(9); }),
+  EXPECT_THAT(message_of<DataError>([&] { InputFile(file.path()).text(9); }),
               HasSubstr(file.path() + ": expected at most 9 bytes, found 10"));
 }
 

@@ -6,7 +6,7 @@ namespace longspan::utf8_test {
 namespace {
 
 TEST(Utf8, RoundTripsEveryCodePoint) {
-  for (char32_t code_point = 0; code_point <= largest_code_point; ++code_point) {
+  for (char32_t code_point = 0; code_point <= max_code_point; ++code_point) {
     if (code_point >= 0xD800 && code_point < 0xE000) continue;
     std::string text;
     append_utf8(text, code_point);

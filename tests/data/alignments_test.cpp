@@ -20,20 +20,20 @@ TEST(ParseAlignment, ReturnsLinks) {
 
 TEST(ParseAlignment, RejectsInvalidOrOutOfRangeLinks) {
   for (const char* bad : {"1", "1-", "-1-2", "1-2-3", "a-1", "1--2", "1-2x"})
-    EXPECT_THAT(sentence_of<DataError>([&] {
+    EXPECT_THAT(message_of<DataError>([&] {
                   parse_alignment(bad, {9, 9}, "f:7");
                 }),
                 HasSubstr(fmt::format("counted from 0), found \"{}\"", bad)));
   for (const char* beyond : {"2-0", "0-1"})
     EXPECT_EQ(
-        sentence_of<DataError>([&] {
+        message_of<DataError>([&] {
           parse_alignment(beyond, {2, 1}, "f:7");
         }),
         fmt::format("f:7: link {} is out of range: the pair has 2 source and 1 target tokens, "
                     "counted from 0",
                     beyond));
   for (const std::string& word : {std::string(100'000, 'x'), std::string(100'000, '0') + "-9"})
-    EXPECT_LT(sentence_of<DataError>([&] { parse_alignment(word, {2, 1}, "f:7"); }).size(), 300U);
+    EXPECT_LT(message_of<DataError>([&] { parse_alignment(word, {2, 1}, "f:7"); }).size(), 300U);
 }
 
 TEST(AlignmentFile, ParallelCorpusProvidesLinksField) {
@@ -82,10 +82,10 @@ TEST(AlignmentFile, ParallelCorpusProvidesLinksField) {
   EXPECT_EQ(cut.count("linked"), 1);
 
   const TemporaryFile few("0-0\n"), many("0-0\n0-0\n0-0\n0-0\n"), wrong("0-0\n0-1\n0-0\n");
-  EXPECT_THAT(sentence_of<DataError>([&] { open(few); }), HasSubstr("expected 3 lines of links"));
-  EXPECT_THAT(sentence_of<DataError>([&] { open(many); }),
+  EXPECT_THAT(message_of<DataError>([&] { open(few); }), HasSubstr("expected 3 lines of links"));
+  EXPECT_THAT(message_of<DataError>([&] { open(many); }),
               HasSubstr(":4: expected at most 3 lines"));
-  EXPECT_THAT(sentence_of<DataError>([&] { open(wrong); }),
+  EXPECT_THAT(message_of<DataError>([&] { open(wrong); }),
               HasSubstr(":2: link 0-1 is out of range"));
 }
 

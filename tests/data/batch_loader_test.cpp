@@ -77,7 +77,7 @@ TEST_F(BatchLoaderTest, ThrowsReadErrorAfterEarlierBatches) {
   const auto take_all = [&] {
     for (int i = 0; i < 4; ++i) loader.next();
   };
-  EXPECT_THAT(sentence_of<DataError>(take_all), ::testing::HasSubstr("truncated while reading"));
+  EXPECT_THAT(message_of<DataError>(take_all), ::testing::HasSubstr("truncated while reading"));
   EXPECT_THROW(loader.next(), DataError);
 }
 

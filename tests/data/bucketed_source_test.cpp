@@ -214,14 +214,14 @@ TEST(BucketedSource, ResumesAtNextEpochIfBatchesChanged) {
 
 TEST(SortedBatches, LimitsTokensAndRows) {
   const std::vector<std::int64_t> tokens = {3, 8, 0, 8, 1, 2};
-  const auto batches = [&](std::int64_t budget, std::int64_t most_rows) {
+  const auto batches = [&](std::int64_t budget, std::int64_t max_rows) {
     return examples_of(sorted_batches(
         std::ssize(tokens),
         [&](std::int64_t i) -> Lengths {
           return {0, tokens[static_cast<std::size_t>(i)]};
         },
         budget,
-        most_rows));
+        max_rows));
   };
   using Batches = std::vector<std::vector<std::size_t>>;
   EXPECT_EQ(batches(16, 9), (Batches{{1, 3}, {0, 5, 4}}));
@@ -232,7 +232,7 @@ TEST(SortedBatches, LimitsTokensAndRows) {
 TEST(BucketedSource, RejectsInvalidCursors) {
   BucketedSource source(pairs_of(100), small, 5, {});
   const auto at_cursor = [&](std::vector<std::int64_t> values) {
-    return sentence_of<DataError>([&] {
+    return message_of<DataError>([&] {
       source.restore(Tensor::from<std::int64_t>(
           values, {1, std::ssize(values)}, Device::cpu(), MemoryTag::workspace));
     });
@@ -259,10 +259,10 @@ TEST(BucketedSource, TruncatesSkipsOrRejectsOverlongExamples) {
               HasSubstr("1 of 3 examples exceed data.max_length = 10 tokens and are truncated"));
   EXPECT_THAT(sources(OverlongPolicy::skip, note), ::testing::ElementsAre("ab", "abc"));
   EXPECT_THAT(note, HasSubstr("and are skipped"));
-  EXPECT_THAT(sentence_of<DataError>([&] { sources(OverlongPolicy::error, note); }),
+  EXPECT_THAT(message_of<DataError>([&] { sources(OverlongPolicy::error, note); }),
               HasSubstr(":2: expected at most data.max_length = 10 tokens, found 12"));
   EXPECT_THAT(
-      sentence_of<DataError>([&] {
+      message_of<DataError>([&] {
         BucketedSource(
             pairs, {.batch_tokens = 64, .longest = 1, .too_long = OverlongPolicy::skip}, 1, {});
       }),
@@ -270,7 +270,7 @@ TEST(BucketedSource, TruncatesSkipsOrRejectsOverlongExamples) {
 }
 
 TEST(BucketedSource, RejectsTokenBudgetBelowLongestExample) {
-  EXPECT_THAT(sentence_of<DataError>([] {
+  EXPECT_THAT(message_of<DataError>([] {
                 BucketedSource(
                     pairs_of("ab\nabcdefghijkl\n", "x\ny\n"), {.batch_tokens = 23}, 1, {});
               }),
@@ -417,9 +417,9 @@ TEST(BucketOptions, ParsesDataKeys) {
 }
 
 TEST(BucketOptions, RequiresLengthMultipleForContextMesh) {
-  EXPECT_EQ(context_problem({}, 1), "");
-  EXPECT_EQ(context_problem({}, 4), "");
-  EXPECT_THAT(context_problem({}, 8), HasSubstr("expected a multiple of 16"));
+  EXPECT_EQ(validate_context({}, 1), "");
+  EXPECT_EQ(validate_context({}, 4), "");
+  EXPECT_THAT(validate_context({}, 8), HasSubstr("expected a multiple of 16"));
 }
 
 }  // namespace

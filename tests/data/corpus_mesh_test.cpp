@@ -20,7 +20,7 @@ TEST(RequireSameCorpus, ThrowsOnEveryRankForDifferentText) {
   testing::on_ranks(4, [](const Communicator& all) {
     const TemporaryFile file(all.rank() == 2 ? "another text!" : "the same text");
     const Corpus corpus(file.path(), Tokenizer());
-    EXPECT_THAT(sentence_of<DataError>([&] { require_same_corpus(corpus, all); }),
+    EXPECT_THAT(message_of<DataError>([&] { require_same_corpus(corpus, all); }),
                 ::testing::HasSubstr("text or vocabulary differs between ranks"));
   });
 }

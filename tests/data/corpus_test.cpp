@@ -86,7 +86,7 @@ TEST(Corpus, RejectsUnknownCharactersUnlessAllowed) {
   const TemporaryFile train("abc");
   const TemporaryFile validation("abcab\xC3\xA9");
   const Tokenizer strict = Tokenizer::characters_of(InputFile(train.path()), false);
-  EXPECT_EQ(sentence_of<DataError>([&] { Corpus(validation.path(), strict); }),
+  EXPECT_EQ(message_of<DataError>([&] { Corpus(validation.path(), strict); }),
             validation.path() +
                 ": byte 5: character U+00E9 '\xC3\xA9' is not in the vocabulary of 3 characters; "
                 "set data.tokenizer.allow_unk to true to map such characters to <unknown>");
@@ -103,7 +103,7 @@ TEST(Corpus, ReportsFileTruncatedWhileReading) {
   const Corpus corpus(opened, Tokenizer::characters_of(*opened, false));
   std::vector<std::int64_t> tokens(90'000);
   file.resize(5000);
-  EXPECT_THAT(sentence_of<DataError>([&] { corpus.read({}, tokens); }),
+  EXPECT_THAT(message_of<DataError>([&] { corpus.read({}, tokens); }),
               HasSubstr("truncated while reading"));
 }
 
@@ -128,10 +128,10 @@ TEST(Corpus, WholeHashCoversEveryByte) {
   const TemporaryFile file(text);
   const Corpus bytes(file.path(), Tokenizer());
   const Corpus characters(file.path(), Tokenizer::characters_of(InputFile(file.path()), false));
-  const std::uint64_t hash = bytes.whole_hash(bytes.bytes()).value();
+  const std::uint64_t hash = bytes.full_hash(bytes.bytes()).value();
   EXPECT_EQ(hash, XXH3_64bits(text.data(), text.size()));
-  EXPECT_EQ(characters.whole_hash(0), hash);
-  EXPECT_FALSE(bytes.whole_hash(bytes.bytes() - 1).has_value());
+  EXPECT_EQ(characters.full_hash(0), hash);
+  EXPECT_FALSE(bytes.full_hash(bytes.bytes() - 1).has_value());
   // Flips a bit between two sampled blocks.
   const std::uint64_t print = bytes.fingerprint();
   const std::size_t place = text.size() / 256 * 100 + 8000;
@@ -139,7 +139,7 @@ TEST(Corpus, WholeHashCoversEveryByte) {
   file.write(text);
   const Corpus changed(file.path(), Tokenizer());
   EXPECT_EQ(changed.fingerprint(), print);
-  EXPECT_NE(changed.whole_hash(changed.bytes()), hash);
+  EXPECT_NE(changed.full_hash(changed.bytes()), hash);
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ TEST(DecompressedFile, DetectsTruncationAndFlippedBytes) {
     for (std::size_t size = 1; size < good.size(); ++size) {
       const TemporaryFile file(good.substr(0, size));
       if (size < 4) continue;  // too short to detect the format
-      EXPECT_EQ(sentence_of<DataError>([&] { unpacked(file.path(), 10, 100); }),
+      EXPECT_EQ(message_of<DataError>([&] { unpacked(file.path(), 10, 100); }),
                 file.path() + ": byte " + std::to_string(size) +
                     ": unexpected end of the compressed data");
     }
@@ -82,7 +82,7 @@ TEST(DecompressedFile, DetectsTruncationAndFlippedBytes) {
       const TemporaryFile file(damaged);
       std::string text_of_it;
       const std::string message =
-          sentence_of<DataError>([&] { text_of_it = unpacked(file.path(), 10, 100); });
+          message_of<DataError>([&] { text_of_it = unpacked(file.path(), 10, 100); });
       // The time and the system in a gzip header do not affect the text.
       if (message.empty()) {
         EXPECT_EQ(text_of_it, text) << at;
@@ -110,7 +110,7 @@ TEST(DecompressedFile, DoesNotInterpretDecompressedBytes) {
 TEST(DecompressedFile, RejectsTrailingDataAndWrongExtensions) {
   for (const std::string& good : {gzip_of("abc"), zstd_of("abc")}) {
     const TemporaryFile file(good + "rest of it");
-    EXPECT_THAT(sentence_of<DataError>([&] { unpacked(file.path(), 1000, 100); }),
+    EXPECT_THAT(message_of<DataError>([&] { unpacked(file.path(), 1000, 100); }),
                 HasSubstr(": trailing data is not compressed"));
   }
   const TemporaryFile file("plain");
@@ -118,7 +118,7 @@ TEST(DecompressedFile, RejectsTrailingDataAndWrongExtensions) {
     const std::string path = file.path() + end;
     std::filesystem::copy_file(file.path(), path);
     EXPECT_EQ(
-        sentence_of<DataError>([&] { unpacked(path, 10, 10); }),
+        message_of<DataError>([&] { unpacked(path, 10, 10); }),
         path + ": byte 0: expected " + (end == ".gz" ? "gzip" : "zstd") + " data, as in its name");
     std::filesystem::remove(path);
   }

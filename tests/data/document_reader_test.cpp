@@ -45,7 +45,7 @@ class NamedFile {
 Texts documents_of(DocumentReader& reader) {
   Texts texts;
   for (Document document; reader.next(document);) {
-    reader.take_text(document);
+    reader.extract_text(document);
     if (document.is_continuation)
       texts.back() += document.text;
     else
@@ -145,7 +145,7 @@ TEST(DocumentReader, ReturnsWholeFileInBoundedParts) {
 Texts parts_of(const NamedFile& file, std::optional<std::size_t> most) {
   const DocumentReaderOptions reading = {.parts = DocumentParts::places,
                                          .part = 40'000,
-                                         .place_to_cut = blank_to_cut_at,
+                                         .cut_position = blank_to_cut_at,
                                          .most = most,
                                          .block = 7'001};
   DocumentReader reader(file.open(), whole, reading);
@@ -193,7 +193,7 @@ TEST(DocumentReader, SplitsBeforeLastSpaceWithoutChunkBoundary) {
                         whole,
                         {.parts = DocumentParts::places,
                          .part = 40'000,
-                         .place_to_cut = [](auto, auto) { return std::string_view::npos; },
+                         .cut_position = [](auto, auto) { return std::string_view::npos; },
                          .most = 100'000,
                          .block = 7'001});
   Texts parts;
@@ -209,7 +209,7 @@ std::string error_of(const std::string& name,
                      const DocumentFormat& form,
                      const DocumentReaderOptions& reading = {}) {
   const NamedFile file(name, content);
-  const std::string message = sentence_of<DataError>([&] {
+  const std::string message = message_of<DataError>([&] {
     DocumentReader reader(file.open(), form, reading);
     documents_of(reader);
   });
@@ -268,7 +268,7 @@ TEST(EndOfTextId, ResolvesTokenNamesAndIds) {
   EXPECT_EQ(end_of_text_id({}, Tokenizer()), std::nullopt);
   EXPECT_EQ(end_of_text_id({.end_of_text = "10"}, Tokenizer()), 10);
   EXPECT_EQ(
-      sentence_of<ConfigurationError>([] { end_of_text_id({.end_of_text = "256"}, Tokenizer()); }),
+      message_of<ConfigurationError>([] { end_of_text_id({.end_of_text = "256"}, Tokenizer()); }),
       "data.documents.end_token: expected an id from 0 to 255 (data.tokenizer.type: byte does not "
       "support token names), found \"256\"");
   const Tokenizer subwords = Tokenizer::subwords(subword_model());
@@ -276,7 +276,7 @@ TEST(EndOfTextId, ResolvesTokenNamesAndIds) {
             subwords.subword_model()->id_of("</s>"));
   EXPECT_EQ(end_of_text_id({.end_of_text = "5"}, subwords), 5);
   EXPECT_THAT(
-      sentence_of<ConfigurationError>([&] { end_of_text_id({.end_of_text = "<eod>"}, subwords); }),
+      message_of<ConfigurationError>([&] { end_of_text_id({.end_of_text = "<eod>"}, subwords); }),
       HasSubstr("data.documents.end_token: expected an id from 0 to "));
 }
 

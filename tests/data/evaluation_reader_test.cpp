@@ -121,7 +121,7 @@ TEST(EvaluationReader, LimitsBatchWidthToStreamLength) {
 
 TEST(EvaluationReader, RejectsSingleToken) {
   const TemporaryFile file("a");
-  EXPECT_THAT(sentence_of<DataError>([&] {
+  EXPECT_THAT(message_of<DataError>([&] {
                 EvaluationReader(Corpus(file.path(), Tokenizer()), {1, 1}, 0, 1, Device::cpu());
               }),
               ::testing::HasSubstr("expected at least 2 tokens, found 1"));

@@ -36,7 +36,7 @@ TEST(ExamplesMesh, EveryRankReportsUnequalLineCounts) {
   const TemporaryFile source("a\nb\n");
   const TemporaryFile target("x\ny\nz\n");
   testing::on_ranks(4, [&](const Communicator& all) {
-    EXPECT_THAT(sentence_of<DataError>(
+    EXPECT_THAT(message_of<DataError>(
                     [&] { open_parallel_corpus(source.path(), target.path(), {}, {}, all); }),
                 ::testing::HasSubstr(":3: has 3 lines"));
   });

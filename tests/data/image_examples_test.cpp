@@ -32,7 +32,7 @@ const std::string numbers("\0\0\x08\x01\0\0\0\3\7\0\7", 11);
 std::string refused(const std::string& image_bytes, const std::string& label_bytes) {
   const TemporaryFile first(image_bytes);
   const TemporaryFile second(label_bytes);
-  return sentence_of<DataError>([&] {
+  return message_of<DataError>([&] {
     open_images({first.path(), second.path()}, LabelSet({"0", "7"}), Communicator());
   });
 }
@@ -62,7 +62,7 @@ class PngFolder {
               0);
   }
   std::string refused() const {
-    return sentence_of<DataError>([&] {
+    return message_of<DataError>([&] {
       open_images({path()}, learn_image_labels({path()}, Communicator()), Communicator());
     });
   }
@@ -177,7 +177,7 @@ TEST(ImageExamples, AcceptsUnknownLabelsOnRequest) {
     int known = 0;
     for (const std::int64_t row : rows) known += at(batch, "label", row) >= 0 ? 1 : 0;
     EXPECT_EQ(known, files.labels.empty() ? 2 : 1);
-    EXPECT_THAT(examples->label_problem(), HasSubstr("expected one of the 2 of training"));
+    EXPECT_THAT(examples->validate_label(), HasSubstr("expected one of the 2 of training"));
   }
 }
 
@@ -355,7 +355,7 @@ TEST(ImageExamples, RejectsTruncatedOrDamagedPngFiles) {
     std::filesystem::resize_file(path, left);
     EXPECT_THAT(folder.refused(), HasSubstr("cat/2.png: "));
     if (left < size - 1) {
-      EXPECT_THAT(sentence_of<DataError>([&] { read_png(path); }), HasSubstr("cat/2.png: "));
+      EXPECT_THAT(message_of<DataError>([&] { read_png(path); }), HasSubstr("cat/2.png: "));
     }
   }
   folder.write("cat/2.png", {2, 3, 1}, 20);
@@ -364,7 +364,7 @@ TEST(ImageExamples, RejectsTruncatedOrDamagedPngFiles) {
   file.seekp(static_cast<std::streamoff>(bytes.find("IDAT")) + 8);
   file.put('\x55');
   file.close();
-  EXPECT_THAT(sentence_of<DataError>([&] { read_png(path); }),
+  EXPECT_THAT(message_of<DataError>([&] { read_png(path); }),
               HasSubstr("cat/2.png: cannot be read as a PNG file: "));
   std::ofstream(path, std::ios::trunc)
       << "GIF89a, and so much more that chunks could be looked for in it";
@@ -374,9 +374,9 @@ TEST(ImageExamples, RejectsTruncatedOrDamagedPngFiles) {
 TEST(ImageExamples, RejectsFolderWithoutImages) {
   const testing::TemporaryDirectory empty;
   EXPECT_THAT(
-      sentence_of<DataError>([&] { learn_image_labels({empty.path().string()}, Communicator()); }),
+      message_of<DataError>([&] { learn_image_labels({empty.path().string()}, Communicator()); }),
       HasSubstr("expected a folder of PNG files"));
-  EXPECT_THAT(sentence_of<DataError>([&] {
+  EXPECT_THAT(message_of<DataError>([&] {
                 learn_image_labels({empty.path().string() + "/missing"}, Communicator());
               }),
               HasSubstr("cannot be read as a folder of images"));

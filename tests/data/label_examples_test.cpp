@@ -17,7 +17,7 @@ using testing::row;
 
 std::string refused(std::string_view text) {
   const TemporaryFile file(text);
-  return sentence_of<DataError>([&] {
+  return message_of<DataError>([&] {
     open_labels(file.path(), learn_labels(file.path(), Communicator()).labels, {}, Communicator());
   });
 }
@@ -76,7 +76,7 @@ TEST(LabelExamples, CountsDistinctTextsToDetectSwappedColumns) {
 
 TEST(LabelExamples, RejectsSwappedColumns) {
   const TemporaryFile file("so dull\tbad\n");
-  EXPECT_THAT(sentence_of<DataError>([&] {
+  EXPECT_THAT(message_of<DataError>([&] {
                 open_labels(file.path(), LabelSet({"bad", "good"}), {}, Communicator());
               }),
               HasSubstr(":1: expected a class, a tab and a text, found a text, a tab and the class "
@@ -85,7 +85,7 @@ TEST(LabelExamples, RejectsSwappedColumns) {
 
 TEST(LabelExamples, RejectsUnknownLabel) {
   const TemporaryFile file("noun\ta\nadverb\tso\n");
-  EXPECT_THAT(sentence_of<DataError>([&] {
+  EXPECT_THAT(message_of<DataError>([&] {
                 open_labels(file.path(), LabelSet({"noun", "verb"}), {}, Communicator());
               }),
               HasSubstr(":2: unknown label \"adverb\", expected one of the 2 of training"));
@@ -111,7 +111,7 @@ TEST(LabelSet, KeepsGivenOrder) {
 
 TEST(LabelSet, RejectsInvalidJson) {
   const auto read = [](std::string_view json) {
-    return sentence_of<DataError>([&] { LabelSet::from_json(json, "here"); });
+    return message_of<DataError>([&] { LabelSet::from_json(json, "here"); });
   };
   EXPECT_THAT(read("{"), HasSubstr("here: invalid Longspan label set"));
   EXPECT_THAT(read(R"({"format":"x","version":1,"labels":[]})"),
@@ -152,17 +152,17 @@ TEST(ForEachLineBlock, ReportsLineNumbersAndOffsetsAcrossBlocks) {
 TEST(ExampleIndex, StoresOffsetsAndLengthsWithinLimits) {
   ExampleIndex index;
   index.add(0, 5, "here");
-  index.add(ExampleIndex::most_offset, ExampleIndex::most_tokens, "here");
-  index.finish(ExampleIndex::most_offset + 9);
+  index.add(ExampleIndex::max_offset, ExampleIndex::max_tokens, "here");
+  index.finish(ExampleIndex::max_offset + 9);
   const ExampleIndex again = ExampleIndex::from_bytes(index.bytes());
   ASSERT_EQ(again.size(), 2);
   EXPECT_EQ(again.tokens(0), 5);
-  EXPECT_EQ(again.end(0), ExampleIndex::most_offset);
-  EXPECT_EQ(again.tokens(1), ExampleIndex::most_tokens);
-  EXPECT_EQ(again.end(1), ExampleIndex::most_offset + 9);
-  EXPECT_THAT(sentence_of<DataError>([&] { index.add(0, ExampleIndex::most_tokens + 1, "f:3"); }),
+  EXPECT_EQ(again.end(0), ExampleIndex::max_offset);
+  EXPECT_EQ(again.tokens(1), ExampleIndex::max_tokens);
+  EXPECT_EQ(again.end(1), ExampleIndex::max_offset + 9);
+  EXPECT_THAT(message_of<DataError>([&] { index.add(0, ExampleIndex::max_tokens + 1, "f:3"); }),
               HasSubstr("f:3: expected at most 16777215 tokens"));
-  EXPECT_THAT(sentence_of<DataError>([&] { index.add(ExampleIndex::most_offset + 1, 1, "f:3"); }),
+  EXPECT_THAT(message_of<DataError>([&] { index.add(ExampleIndex::max_offset + 1, 1, "f:3"); }),
               HasSubstr("f:3: expected a file of at most"));
 }
 

@@ -80,7 +80,7 @@ TEST(LineReader, RejectsInvalidUtf8WithByte) {
   const TemporaryFile file("one\ntwo\xFF\n");
   const InputFile opened(file.path());
   LineReader reader(opened, 0, opened.size());
-  EXPECT_THAT(sentence_of<DataError>([&] { reader.next(); }),
+  EXPECT_THAT(message_of<DataError>([&] { reader.next(); }),
               HasSubstr("byte 7: expected UTF-8, found bytes ff"));
 }
 

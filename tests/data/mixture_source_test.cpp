@@ -154,7 +154,7 @@ TEST_F(MixtureSourceTest, RejectsCursorsFromOtherData) {
     const Tensor bad = good.clone(MemoryTag::workspace);
     bad.span<std::int64_t>()[at] = value;
     WeightedMixtureSource other = reader(texts, reading);
-    return sentence_of<DataError>([&] { other.restore(bad); });
+    return message_of<DataError>([&] { other.restore(bad); });
   };
   EXPECT_EQ(refusal(2, good.span<std::int64_t>()[2]), "");
   EXPECT_THAT(refusal(0, 1), HasSubstr("stream 0 resumes at token 3 of document 0 of file 1"));
@@ -163,7 +163,7 @@ TEST_F(MixtureSourceTest, RejectsCursorsFromOtherData) {
   EXPECT_THAT(refusal(1, -1), HasSubstr("which does not exist"));
   EXPECT_THAT(refusal(2, 0), HasSubstr("which does not exist"));
   WeightedMixtureSource two = reader({{lines(small_)}, {lines(large_)}}, reading);
-  EXPECT_THAT(sentence_of<DataError>([&] { two.restore(good); }),
+  EXPECT_THAT(message_of<DataError>([&] { two.restore(good); }),
               HasSubstr("restore data.train, data.shuffle"));
 }
 

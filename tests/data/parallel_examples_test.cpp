@@ -23,7 +23,7 @@ using testing::row;
 std::string refused(const std::string& source,
                     const std::string& target,
                     const Tokenizer& tokenizer = {}) {
-  return sentence_of<DataError>([&] { pairs_of(source, target, tokenizer); });
+  return message_of<DataError>([&] { pairs_of(source, target, tokenizer); });
 }
 
 TEST(ParallelExamples, ReadsByteFields) {
@@ -148,10 +148,7 @@ TEST(ParallelExamples, ReportsFileTruncatedAfterOpening) {
   const auto pairs = open_parallel_corpus(source.path(), target.path(), {}, {}, Communicator());
   source.resize(3);
   const std::vector<std::int64_t> rows = {1};
-  EXPECT_NE(sentence_of<DataError>([&] {
-              pairs->read({.examples = rows, .columns = {8, 8}});
-            }),
-            "");
+  EXPECT_NE(message_of<DataError>([&] { pairs->read({.examples = rows, .columns = {8, 8}}); }), "");
 }
 
 TEST(SpecialTokenIds, FollowVocabularyUnlessModelDefinesThem) {
@@ -187,10 +184,10 @@ TEST(SpecialTokenIds, ResolvesNamedTokens) {
   EXPECT_EQ(bare.begin, 7);
   EXPECT_EQ(bare.end, 8);
   EXPECT_EQ(bare.vocabulary, 9);
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { sentence_ids(bart, {.end = "<end>"}); }),
+  EXPECT_EQ(message_of<ConfigurationError>([&] { sentence_ids(bart, {.end = "<end>"}); }),
             "data.tokenizer.eos_token: the tokenizer has no token \"<end>\"");
-  EXPECT_EQ(most_sentence_ids(TokenizerKind::bytes, as_bart), 2);
-  EXPECT_EQ(most_sentence_ids(TokenizerKind::tokenizer_json, as_bart), 0);
+  EXPECT_EQ(max_sentence_ids(TokenizerKind::bytes, as_bart), 2);
+  EXPECT_EQ(max_sentence_ids(TokenizerKind::tokenizer_json, as_bart), 0);
 }
 
 TEST(SpecialTokenIds, DecodingOmitsSpecialTokens) {
@@ -201,7 +198,7 @@ TEST(SpecialTokenIds, DecodingOmitsSpecialTokens) {
 TEST(SpecialTokenIds, DecodingStopsAtEndToken) {
   const std::vector<std::int64_t> ids = {256, 'h', 'i', 257, 'x'};
   EXPECT_EQ(decode_sentence({}, ids), "hi");
-  EXPECT_THAT(sentence_of<DataError>([] { decode_sentence({}, std::vector<std::int64_t>{300}); }),
+  EXPECT_THAT(message_of<DataError>([] { decode_sentence({}, std::vector<std::int64_t>{300}); }),
               HasSubstr("token 300"));
 }
 

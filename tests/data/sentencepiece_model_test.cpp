@@ -185,7 +185,7 @@ TEST(TrainSentencePiece, SamplesLongText) {
 TEST(TrainSentencePiece, RejectsUnsuitableVocabularyOrText) {
   const TemporaryFile file("one two three\nfour five six\n");
   const auto error_of = [&file](SentencePieceModelType kind, std::int64_t vocabulary) {
-    return sentence_of<DataError>(
+    return message_of<DataError>(
         [&] { train_sentencepiece(InputFile(file.path()), kind, vocabulary); });
   };
   for (const SentencePieceModelType kind : {SentencePieceModelType::unigram,
@@ -210,8 +210,8 @@ TEST(SentencePieceModel, RejectsInvalidModels) {
   const std::string good = subword_model().bytes();
   for (const std::string& bytes :
        {std::string(), std::string("x"), std::string("text\n"), good.substr(0, good.size() / 2)})
-    EXPECT_EQ(sentence_of<DataError>([&] { SentencePieceModel(bytes, "m.model"); }), refused);
-  EXPECT_THAT(sentence_of<DataError>([] { read_subword_model("nowhere.model"); }),
+    EXPECT_EQ(message_of<DataError>([&] { SentencePieceModel(bytes, "m.model"); }), refused);
+  EXPECT_THAT(message_of<DataError>([] { read_subword_model("nowhere.model"); }),
               HasSubstr("nowhere.model: cannot be opened"));
 }
 
@@ -257,7 +257,7 @@ TEST(SentencePieceModel, RejectsLinesWithManySymbolLikeWords) {
   EXPECT_EQ(bytes, 6) << "also of a space alone, in which the model sees nothing";
   std::string line;
   for (int word = 0; word < 8000; ++word) line += "on ";
-  EXPECT_THAT(sentence_of<DataError>([&] { model.encode_line(line); }),
+  EXPECT_THAT(message_of<DataError>([&] { model.encode_line(line); }),
               HasSubstr("the SentencePiece model cannot encode \""));
 }
 
@@ -271,7 +271,7 @@ TEST(SentencePieceModel, TokenizerJsonRoundTripsModel) {
   EXPECT_FALSE(read == Tokenizer::subwords(subword_model(SentencePieceModelType::unigram)));
   std::string damaged = json;
   damaged[json.size() - 10] = 'x';
-  EXPECT_EQ(sentence_of<DataError>([&] { Tokenizer::from_json(damaged, "checkpoint"); }),
+  EXPECT_EQ(message_of<DataError>([&] { Tokenizer::from_json(damaged, "checkpoint"); }),
             "checkpoint: expected hexadecimal digits in its model");
 }
 

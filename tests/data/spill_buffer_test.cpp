@@ -28,7 +28,7 @@ TEST(SpillBuffer, ReturnsNumbersInOrderForAnyCapacity) {
 
 TEST(SpillBuffer, ReportsMissingFolder) {
   SpillBuffer numbers("/nowhere", 1);
-  EXPECT_EQ(sentence_of<Failure>([&] { numbers.add(1); }),
+  EXPECT_EQ(message_of<Failure>([&] { numbers.add(1); }),
             "/nowhere: a file in it cannot be written: No such file or directory");
 }
 

@@ -154,7 +154,7 @@ TEST_F(StreamSourceTest, RejectsInvalidCursors) {
     return Tensor::from<std::int64_t>(rows, shape, Device::cpu());
   };
   const auto error_of = [&](const Tensor& cursors) {
-    return sentence_of<DataError>([&] { streams.restore(cursors); });
+    return message_of<DataError>([&] { streams.restore(cursors); });
   };
   EXPECT_THAT(error_of(state({0, 0}, {1, 2})),
               HasSubstr("expected data positions of shape [2, 2]"));
@@ -167,7 +167,7 @@ TEST_F(StreamSourceTest, RejectsInvalidCursors) {
 
 TEST_F(StreamSourceTest, RejectsTooShortText) {
   EXPECT_THAT(
-      sentence_of<DataError>([&] { reader({.streams = 4, .segment = 25}); }),
+      message_of<DataError>([&] { reader({.streams = 4, .segment = 25}); }),
       HasSubstr(
           "expected at least 104 tokens (data.global_batch_size = 4 streams of data.seq_length + 1 "
           "= 26), found 102"));
@@ -177,7 +177,7 @@ TEST_F(StreamSourceTest, RejectsTooShortText) {
 }
 
 TEST_F(StreamSourceTest, RequiresStreamsDivisibleByDataRanks) {
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { reader({.streams = 4, .segment = 3}, 0, 3); }),
+  EXPECT_EQ(message_of<ConfigurationError>([&] { reader({.streams = 4, .segment = 3}, 0, 3); }),
             "data.global_batch_size: expected a multiple of the 3 data ranks, found 4");
 }
 

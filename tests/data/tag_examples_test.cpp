@@ -39,7 +39,7 @@ std::shared_ptr<const Examples> open(std::string_view text,
 }
 
 std::string refused(std::string_view text, TagColumns columns) {
-  return sentence_of<DataError>([&] { open(text, columns); });
+  return message_of<DataError>([&] { open(text, columns); });
 }
 
 TEST(TagExamples, ReadsTwoColumnsAsBytes) {
@@ -165,7 +165,7 @@ TEST(TagExamples, WhitespaceLinesSeparateExamples) {
 TEST(TagExamples, RejectsUnknownTag) {
   const TemporaryFile file("Hi\tX\n\nyou\tPRONN\n");
   EXPECT_THAT(
-      sentence_of<DataError>([&] {
+      message_of<DataError>([&] {
         open_tags(file.path(), TagColumns::two, LabelSet({"X", "PRON"}), {}, Communicator());
       }),
       HasSubstr(":3: unknown tag \"PRONN\", expected one of the 2 of training; did you mean "

@@ -37,7 +37,7 @@ class TemporaryFile {
 
 // Returns the message of the E that `f` throws; "" without one.
 template <typename E, typename F>
-std::string sentence_of(F&& f) {
+std::string message_of(F&& f) {
   try {
     f();
   } catch (const E& error) {

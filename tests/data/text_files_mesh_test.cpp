@@ -111,7 +111,7 @@ TEST(RunOnRankZero, ListenerExceptionDoesNotWaitForWork) {
   testing::on_ranks(2, [](const Communicator& all) {
     const auto begin = std::chrono::steady_clock::now();
     const ProgressCallback stop = [](const ScanProgress&) { throw DataError("stopped"); };
-    EXPECT_EQ(sentence_of<DataError>([&] {
+    EXPECT_EQ(message_of<DataError>([&] {
                 run_on_rank_zero(all, "text", 8, stop, [](const ProgressCallback& report) {
                   for (int i = 0; i < 100; ++i) {
                     std::this_thread::sleep_for(std::chrono::milliseconds(100));

@@ -103,7 +103,7 @@ TEST(TextFiles, InvalidTextLeavesNoTokenFile) {
   const testing::TemporaryDirectory folder;
   const TemporaryFile file("balo\ntir\xFF\n");
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
-  EXPECT_THAT(sentence_of<DataError>([&] { open_text(file.path(), tokenizer, folder.path()); }),
+  EXPECT_THAT(message_of<DataError>([&] { open_text(file.path(), tokenizer, folder.path()); }),
               HasSubstr(file.path() + ": byte 8: expected UTF-8, found bytes ff"));
   EXPECT_TRUE(files_in(folder.path()).empty());
 }
@@ -115,14 +115,14 @@ TEST(TextFiles, ReportsDamagedTokenFile) {
   open_text(file.path(), tokenizer, folder.path());
   const auto tokens = files_in(folder.path())[0];
   std::filesystem::resize_file(tokens, 1000);
-  EXPECT_EQ(sentence_of<DataError>([&] { open_text(file.path(), tokenizer, folder.path()); }),
+  EXPECT_EQ(message_of<DataError>([&] { open_text(file.path(), tokenizer, folder.path()); }),
             tokens.string() + ": is corrupt; delete it");
 }
 
 TEST(TextFiles, ReportsUnwritableCacheDirectory) {
   const TemporaryFile file(subword_text());
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
-  EXPECT_THAT(sentence_of<ConfigurationError>(
+  EXPECT_THAT(message_of<ConfigurationError>(
                   [&] { open_text(file.path(), tokenizer, file.path() + "/tokens"); }),
               AllOf(HasSubstr("/tokens: cannot be written: Not a directory"),
                     HasSubstr("set data.cache_dir to another directory")));

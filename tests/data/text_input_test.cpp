@@ -67,7 +67,7 @@ TEST(TextInput, ReadsPlainAndCompressedTextEqually) {
   }
   for (const std::string& content : {mark, gzip_of(""), zstd_of(mark)}) {
     const TemporaryFile file(content);
-    EXPECT_THAT(sentence_of<DataError>([&] { open_plain_text(file.path()); }),
+    EXPECT_THAT(message_of<DataError>([&] { open_plain_text(file.path()); }),
                 HasSubstr(file.path() + ": is empty"));
   }
 }
@@ -92,12 +92,12 @@ TEST(TextInput, ReportsOtherFormatsWithConversionCommand) {
            {std::string(257, 'a') + "ustar\0"s, "tar", "tar -xf"}}) {
     for (const std::string& content : {beginning, gzip_of(beginning), zstd_of(beginning)}) {
       const TemporaryFile file(content);
-      const std::string error = sentence_of<DataError>([&] { open_plain_text(file.path()); });
+      const std::string error = message_of<DataError>([&] { open_plain_text(file.path()); });
       EXPECT_THAT(error, HasSubstr(file.path()));
       EXPECT_THAT(error, HasSubstr("expected text in UTF-8, found"));
       EXPECT_THAT(error, HasSubstr(name));
       EXPECT_THAT(error, HasSubstr(command));
-      EXPECT_EQ(sentence_of<DataError>([&] { DocumentReader(open_text(file.path()), {}); }), error);
+      EXPECT_EQ(message_of<DataError>([&] { DocumentReader(open_text(file.path()), {}); }), error);
     }
   }
   // Text may begin with a part of a signature.
@@ -127,7 +127,7 @@ TEST(TextInput, AcceptsBinaryDataThatResemblesOtherFormats) {
                                    "\xFE\xFF\xD8\0\0a"s,
                                    std::string(255, 'a') + "mustard and more"}) {
     const TemporaryFile file(bytes);
-    EXPECT_EQ(sentence_of<DataError>([&] { open_plain_text(file.path()); }), "")
+    EXPECT_EQ(message_of<DataError>([&] { open_plain_text(file.path()); }), "")
         << ::testing::PrintToString(bytes);
   }
 }
@@ -192,9 +192,9 @@ TEST(TextInput, RejectsJsonLinesForPairsAndLabels) {
   const Folder folder;
   const std::string json = folder.write("a.jsonl", "{\"text\": \"a\"}\n");
   EXPECT_THAT(
-      sentence_of<DataError>([&] { open_parallel_corpus(json, json, {}, {}, Communicator()); }),
+      message_of<DataError>([&] { open_parallel_corpus(json, json, {}, {}, Communicator()); }),
       HasSubstr("found JSON lines"));
-  EXPECT_THAT(sentence_of<DataError>([&] { learn_labels(json, Communicator()); }),
+  EXPECT_THAT(message_of<DataError>([&] { learn_labels(json, Communicator()); }),
               HasSubstr("convert JSON lines with jq"));
 }
 
@@ -230,12 +230,12 @@ TEST(JsonLines, DetectsFormatByNameAndContent) {
 TEST(JsonLines, RejectsArrayWithConversionCommand) {
   for (const char* name : {"a.json", "a.jsonl", "A.JSON"})
     for (const std::string& content : stored("[\n  {\"text\": \"a\"}]\n"))
-      EXPECT_THAT(sentence_of<DataError>([&] { is_json(name, content); }),
+      EXPECT_THAT(message_of<DataError>([&] { is_json(name, content); }),
                   HasSubstr("found an array of objects; convert it with jq -c '.[]'"));
 }
 
 TEST(JsonLines, ReportsAvailableFields) {
-  const std::string error = sentence_of<DataError>([] {
+  const std::string error = message_of<DataError>([] {
     json_field("{\"id\": 3, \"content\": \"a\", \"more\": {\"text\": \"b\"}}", "text", "here");
   });
   EXPECT_THAT(error,
@@ -269,7 +269,7 @@ TEST(PathPattern, DoubleStarMatchesNestedFolders) {
   EXPECT_THAT(found(folder, "**/**/3.txt"), ElementsAre("a/b/3.txt"));
   EXPECT_THAT(found(folder, ".hidden/*"), ElementsAre(".hidden/6.txt"));
   for (const char* pattern : {"a**/*.txt", "**.txt"})
-    EXPECT_THAT(sentence_of<DataError>([&] { found(folder, pattern); }),
+    EXPECT_THAT(message_of<DataError>([&] { found(folder, pattern); }),
                 HasSubstr("write FOLDER/**/*.txt"));
 }
 

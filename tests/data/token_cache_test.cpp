@@ -127,7 +127,7 @@ TEST(TokenizeFile, EncodesEachDocumentSeparately) {
            {std::optional<std::string>(), std::optional<std::string>("3")}) {
         const DocumentFormat form = {.end_of_text = end};
         const TokenizedFile made = tokenize_file(text.path, form, tokenizer, text.cache());
-        EXPECT_FALSE(made.was_there);
+        EXPECT_FALSE(made.existed);
         EXPECT_EQ(documents_in(*made.tokens),
                   encoded(documents, tokenizer, end_of_text_id(form, tokenizer)));
         EXPECT_EQ(made.tokens->bytes(), bytes_of(documents));
@@ -270,12 +270,12 @@ TEST(TokenizeFile, ResumesFromFinishedParts) {
       }
       EXPECT_GE(std::ssize(text.cached()), tries);
     }
-    kept = made.kept_bytes;
+    kept = made.cached_bytes;
     EXPECT_GT(tries, 3);
     EXPECT_GT(kept, 50'000);
     EXPECT_EQ(made.tokens->fingerprint(), all.tokens->fingerprint());
     EXPECT_THAT(text.cached(), ElementsAre(made.path.filename().string()));
-    EXPECT_TRUE(tokenize_file(text.path, {}, tokenizer, text.cache()).was_there);
+    EXPECT_TRUE(tokenize_file(text.path, {}, tokenizer, text.cache()).existed);
   }
 }
 
@@ -284,7 +284,7 @@ TEST(TokenizeFile, RewritesDamagedOrMisalignedParts) {
   const Text text("a.txt", content);
   const auto all = tokenize_file(text.path, lines, {}, text.folder.path() / "all");
   const auto stop_after = [&](std::int64_t part, int reports) {
-    EXPECT_EQ(sentence_of<DataError>([&] {
+    EXPECT_EQ(message_of<DataError>([&] {
                 tokenize_file(text.path,
                               lines,
                               {},
@@ -304,7 +304,7 @@ TEST(TokenizeFile, RewritesDamagedOrMisalignedParts) {
   EXPECT_EQ(text.cached(), parts);
   const auto made =
       tokenize_file(text.path, lines, {}, text.cache(), {}, {.part = 10'000, .batch = 5'000});
-  EXPECT_GT(made.kept_bytes, 0);
+  EXPECT_GT(made.cached_bytes, 0);
   EXPECT_EQ(made.tokens->fingerprint(), all.tokens->fingerprint());
 }
 
@@ -327,15 +327,15 @@ TEST(TokenizeFile, WritesOneFilePerDocumentFormat) {
   const DocumentFormat ended = {.boundary = DocumentBoundary::line, .end_of_text = "3"};
   std::size_t count = 0;
   for (const DocumentFormat& form : {lines, paragraphs, whole, DocumentFormat(), ended}) {
-    EXPECT_FALSE(tokenize_file(text.path, form, {}, text.cache()).was_there);
-    EXPECT_TRUE(tokenize_file(text.path, form, {}, text.cache()).was_there);
+    EXPECT_FALSE(tokenize_file(text.path, form, {}, text.cache()).existed);
+    EXPECT_TRUE(tokenize_file(text.path, form, {}, text.cache()).existed);
     EXPECT_EQ(text.cached().size(), ++count);
   }
   // The text field applies only to JSON lines.
   const DocumentFormat field = {.boundary = DocumentBoundary::line, .field = "body"};
-  EXPECT_TRUE(tokenize_file(text.path, field, {}, text.cache()).was_there);
+  EXPECT_TRUE(tokenize_file(text.path, field, {}, text.cache()).existed);
   text.write("balo\n\nlu\n");
-  EXPECT_FALSE(tokenize_file(text.path, lines, {}, text.cache()).was_there);
+  EXPECT_FALSE(tokenize_file(text.path, lines, {}, text.cache()).existed);
 }
 
 TEST(TokenizeFile, ReportsErrorPositionAndLeavesNoFile) {
@@ -345,7 +345,7 @@ TEST(TokenizeFile, ReportsErrorPositionAndLeavesNoFile) {
                            const Tokenizer& tokenizer) {
     const Text text(name, content);
     const std::string message =
-        sentence_of<DataError>([&] { tokenize_file(text.path, form, tokenizer, text.cache()); });
+        message_of<DataError>([&] { tokenize_file(text.path, form, tokenizer, text.cache()); });
     EXPECT_TRUE(!fs::exists(text.cache()) || text.cached().empty());
     return message.starts_with(text.path) ? message.substr(text.path.size()) : message;
   };

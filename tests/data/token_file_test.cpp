@@ -97,7 +97,7 @@ TEST(TokenFile, DetectsDamageAnywhere) {
   const std::string good{std::istreambuf_iterator<char>(in), {}};
   const auto error_of = [&](const std::string& bytes, const TokenFileKey& expected) {
     std::ofstream(path, std::ios::binary) << bytes;
-    return sentence_of<DataError>([&] { TokenFile(path, expected); });
+    return message_of<DataError>([&] { TokenFile(path, expected); });
   };
   const std::string refused = path.string() + ": is corrupt; delete it";
   for (std::size_t at = 0; at < good.size(); at += at < 140 ? 3 : 49'999) {
@@ -131,7 +131,7 @@ TEST(TokenFile, RejectsIdsOutsideVocabulary) {
   EXPECT_EQ(ids[0], 299);
   ids.resize(2);
   EXPECT_EQ(
-      sentence_of<DataError>([&] { file.read({}, ids); }),
+      message_of<DataError>([&] { file.read({}, ids); }),
       path.string() + ": is corrupt; delete it: token 1 is 300, but the vocabulary has 300 ids");
 }
 
@@ -140,13 +140,13 @@ TEST(TokenFile, UnfinishedWriterLeavesNoFile) {
   {
     TokenFileWriter writer(folder.path() / "text.tokens", {.file_bytes = 3, .vocabulary = 300});
     writer.add({1, 2});
-    EXPECT_THAT(sentence_of<DataError>([&] {
+    EXPECT_THAT(message_of<DataError>([&] {
                   writer.add({1, 65'536});
                 }),
                 HasSubstr("65536 bytes before byte 65538 of the text"));
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
-  EXPECT_THAT(sentence_of<Failure>([&] { TokenFileWriter(folder.path() / "no" / "t", {}); }),
+  EXPECT_THAT(message_of<Failure>([&] { TokenFileWriter(folder.path() / "no" / "t", {}); }),
               HasSubstr("cannot be written: No such file"));
 }
 

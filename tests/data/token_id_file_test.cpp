@@ -46,7 +46,7 @@ TokenIdFile open(const TemporaryFile& file,
 std::string refusal(const TemporaryFile& file,
                     std::int64_t vocabulary,
                     TokenDType bits = TokenDType::fitting) {
-  return sentence_of<DataError>([&] { open(file, vocabulary, bits); });
+  return message_of<DataError>([&] { open(file, vocabulary, bits); });
 }
 
 std::vector<std::int64_t> read(const TokenIdFile& ids, std::int64_t token, std::size_t count) {
@@ -92,7 +92,7 @@ TEST(TokenIdFile, RejectsUncheckedIdOutsideVocabularyWhenRead) {
   const TemporaryFile file(bytes_of(ids));
   const TokenIdFile opened = open(file, 300);
   EXPECT_THAT(read(opened, 4998, 2), ElementsAre(1, 1));
-  EXPECT_THAT(sentence_of<DataError>([&] { read(opened, 4998, 4); }),
+  EXPECT_THAT(message_of<DataError>([&] { read(opened, 4998, 4); }),
               HasSubstr("byte 10000: token 5000 is 400"));
 }
 
@@ -209,7 +209,7 @@ class IndexedIds {
     return {std::make_shared<const InputFile>(path()), vocabulary, bits};
   }
   std::string refusal(TokenDType bits = TokenDType::fitting) const {
-    return sentence_of<DataError>([&] { open(300, bits); });
+    return message_of<DataError>([&] { open(300, bits); });
   }
 
   std::string index;
@@ -231,7 +231,7 @@ TEST(TokenIdFile, ReadsDtypeAndDocumentsFromMegatronIndex) {
   EXPECT_EQ(documents.at(1).end, 6);
   EXPECT_THAT(files.refusal(TokenDType::sixteen), HasSubstr("ids.idx has ids of 32 bits"));
   EXPECT_EQ(files.refusal(TokenDType::thirty_two), "");
-  EXPECT_THAT(sentence_of<DataError>([&] { files.open(4); }),
+  EXPECT_THAT(message_of<DataError>([&] { files.open(4); }),
               HasSubstr("read as an id of 32 bits (from " + files.path("ids.idx") + ")"));
 }
 
@@ -278,7 +278,7 @@ TEST(TokenIdFile, ReportsFileTruncatedWhileReading) {
   const TemporaryFile file(bytes_of(counted<std::uint16_t>(10000)));
   const TokenIdFile opened = open(file, 10000);
   file.resize(100);
-  EXPECT_THAT(sentence_of<DataError>([&] { read(opened, 9000, 10); }),
+  EXPECT_THAT(message_of<DataError>([&] { read(opened, 9000, 10); }),
               HasSubstr("truncated while reading"));
 }
 
@@ -348,10 +348,10 @@ TEST(Tokenizer, EncodesAndDecodesSpaceSeparatedIds) {
   EXPECT_EQ(tokenizer.vocabulary(), 300);
   EXPECT_THAT(tokenizer.encode(" 15\t0 299\n", "the prompt"), ElementsAre(15, 0, 299));
   EXPECT_EQ(tokenizer.decode(std::vector<std::int64_t>{15, 0, 299}), " 15 0 299");
-  EXPECT_THAT(sentence_of<DataError>([&] { tokenizer.encode("15 In", "the prompt"); }),
+  EXPECT_THAT(message_of<DataError>([&] { tokenizer.encode("15 In", "the prompt"); }),
               HasSubstr("the prompt: byte 3: expected a token id from 0 to 299, found \"In\""));
   for (const char* text : {"300", "-1", "1.5", "99999999999999999999"})
-    EXPECT_THAT(sentence_of<DataError>([&] { tokenizer.encode(text, "the prompt"); }),
+    EXPECT_THAT(message_of<DataError>([&] { tokenizer.encode(text, "the prompt"); }),
                 HasSubstr(text));
   EXPECT_THROW(tokenizer.decode(std::vector<std::int64_t>{300}), DataError);
 }
@@ -362,7 +362,7 @@ TEST(Tokenizer, IdTokenizerRoundTripsThroughJson) {
   EXPECT_NE(Tokenizer::ids(301), tokenizer);
   EXPECT_NE(Tokenizer::ids(256), Tokenizer());
   EXPECT_NE(Tokenizer::ids(301).fingerprint(), tokenizer.fingerprint());
-  EXPECT_EQ(sentence_of<DataError>([] {
+  EXPECT_EQ(message_of<DataError>([] {
               Tokenizer::from_json(
                   R"({"format":"longspan-tokenizer","version":1,"kind":"ids","vocabulary":0})",
                   "here");

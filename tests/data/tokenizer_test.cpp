@@ -71,7 +71,7 @@ TEST(Tokenizer, NumbersCharactersInAscendingOrder) {
 
 TEST(Tokenizer, ReportsUnknownCharacterWithByte) {
   const Tokenizer tokenizer = characters_of("abc", false);
-  EXPECT_EQ(sentence_of<DataError>([&] { tokenizer.encode("ab\xC3\xA9", "prompt"); }),
+  EXPECT_EQ(message_of<DataError>([&] { tokenizer.encode("ab\xC3\xA9", "prompt"); }),
             "prompt: byte 2: character U+00E9 '\xC3\xA9' is not in the vocabulary of 3 characters; "
             "set data.tokenizer.allow_unk to true to map such characters to <unknown>");
 }
@@ -90,9 +90,9 @@ TEST(Tokenizer, UnknownNatsCountCharactersOutsideVocabulary) {
 }
 
 TEST(Tokenizer, RejectsInvalidUtf8WithByte) {
-  EXPECT_THAT(sentence_of<DataError>([] { characters_of("caf\xE9 au lait", false); }),
+  EXPECT_THAT(message_of<DataError>([] { characters_of("caf\xE9 au lait", false); }),
               HasSubstr(": byte 3: expected UTF-8, found bytes e9 20"));
-  EXPECT_THAT(sentence_of<DataError>([] { characters_of("ab\xE2\x82", false); }),
+  EXPECT_THAT(message_of<DataError>([] { characters_of("ab\xE2\x82", false); }),
               HasSubstr(": byte 2: expected UTF-8, found an incomplete character at the end (bytes "
                         "e2 82)"));
 }
@@ -120,10 +120,10 @@ TEST(Tokenizer, ReportsProgressAndStopsIfListenerThrows) {
   const ProgressCallback stop = [](const ScanProgress& progress) {
     throw Failure("at byte {}", progress.done);
   };
-  EXPECT_EQ(sentence_of<Failure>([&] { Tokenizer::characters_of(opened, false, stop); }),
+  EXPECT_EQ(message_of<Failure>([&] { Tokenizer::characters_of(opened, false, stop); }),
             "at byte 262144");
   const Tokenizer tokenizer = characters_of("a", false);
-  EXPECT_EQ(sentence_of<Failure>([&] { Corpus(file.path(), tokenizer, stop); }), "at byte 262144");
+  EXPECT_EQ(message_of<Failure>([&] { Corpus(file.path(), tokenizer, stop); }), "at byte 262144");
 }
 
 TEST(Tokenizer, RoundTripsThroughJson) {
@@ -144,7 +144,7 @@ TEST(Tokenizer, RoundTripsThroughJson) {
 
 TEST(Tokenizer, RejectsInvalidJson) {
   const auto error_of = [](std::string_view json) {
-    return sentence_of<DataError>([&] { Tokenizer::from_json(json, "t.json"); });
+    return message_of<DataError>([&] { Tokenizer::from_json(json, "t.json"); });
   };
   EXPECT_THAT(error_of("{"), HasSubstr("t.json: not a Longspan tokenizer"));
   EXPECT_THAT(error_of("[]"), HasSubstr("t.json: not a Longspan tokenizer"));
@@ -162,7 +162,7 @@ TEST(Tokenizer, RejectsInvalidJson) {
 }
 
 TEST(Tokenizer, DecodeRejectsIdOutsideVocabulary) {
-  EXPECT_EQ(sentence_of<DataError>([] { Tokenizer().decode(std::vector<std::int64_t>{256}); }),
+  EXPECT_EQ(message_of<DataError>([] { Tokenizer().decode(std::vector<std::int64_t>{256}); }),
             "token 256 is out of range for the vocabulary of 256 ids");
 }
 

@@ -296,7 +296,7 @@ TEST(Generation, ReportsEachToken) {
 TEST(Generation, RejectsInvalidOptions) {
   const auto model = make_decoder(small_decoder(1), small_setting());
   const auto sentence = [&](const GenerationOptions& options) {
-    return sentence_of<ConfigurationError>([&] { generate(*model, prompt, options); });
+    return message_of<ConfigurationError>([&] { generate(*model, prompt, options); });
   };
   EXPECT_EQ(sentence({.sampling = {.temperature = -1}}),
             "temperature: expected at least 0, found -1");
@@ -310,7 +310,7 @@ TEST(Generation, RejectsInvalidOptions) {
             "top-p: expected more than 0 and at most 1, "
             "found 1.5");
   EXPECT_EQ(sentence({.memory = 3}), "the model does not support mem_len > 0, found 3");
-  EXPECT_EQ(sentence_of<ConfigurationError>(
+  EXPECT_EQ(message_of<ConfigurationError>(
                 [&] { generate(*model, std::span<const std::int64_t>(), {}); }),
             "the prompt is empty; give at least 1 token");
 }

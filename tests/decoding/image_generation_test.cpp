@@ -52,7 +52,7 @@ void expect_likeliest(const Model& model,
   const Tensor scores = model.scores({.fields = fields}, ForwardContext()).scores.value();
   const PixelSequence sequence = *model.body().end().pixels;
   for (std::int64_t i = 0; i < image.values(); ++i) {
-    const std::int64_t place = sequence.place_of(i);
+    const std::int64_t place = sequence.position_of(i);
     if (!is_drawn[static_cast<std::size_t>(place)]) continue;
     const double* const row = scores.data<double>() + i * 256;
     EXPECT_EQ(drawn.values[static_cast<std::size_t>(place)], std::max_element(row, row + 256) - row)
@@ -147,8 +147,8 @@ TEST(MixtureSampling, ColorsFollowDistribution) {
     values.insert(values.end(), color.begin(), color.end());
   }
   const Variable losses = logistic_mixture_losses(
-      Variable(Tensor::from<double>(
-          repeated, {colors, std::ssize(numbers)}, testing::backend_device())),
+      Variable(
+          Tensor::from<double>(repeated, {colors, std::ssize(numbers)}, testing::backend_device())),
       Tensor::from<std::int64_t>(values, {colors, 3}, testing::backend_device()),
       mixtures);
   double squares = 0, expected_left = count, found_left = count;

@@ -155,11 +155,11 @@ TEST(MaskPredict, RejectsNaNLogitsAndZeroIterations) {
   Model model = {[](const MaskPredictRow& row, std::size_t place) {
     return Word{0, row.of == 1 && place == 1 ? std::nan("") : -1};
   }};
-  EXPECT_EQ(sentence_of<Failure>([&] {
+  EXPECT_EQ(message_of<Failure>([&] {
               run(model, {{2}, {2}}, with(1));
             }),
             "input 11: the logits of token 1 are NaN");
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { run(model, {{2}}, with(0)); }),
+  EXPECT_EQ(message_of<ConfigurationError>([&] { run(model, {{2}}, with(0)); }),
             "iterations: expected at least 1, found 0");
 }
 

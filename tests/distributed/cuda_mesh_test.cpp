@@ -55,7 +55,7 @@ std::vector<double> filled(int parts, const F& f) {
   return values;
 }
 
-Tensor own_part(const Communicator& group, const Tensor& all) {
+Tensor local_part(const Communicator& group, const Tensor& all) {
   return all.slice(count * group.rank(), count * (group.rank() + 1));
 }
 
@@ -69,9 +69,9 @@ TEST(CudaCollectives, ReduceAndGatherInPlace) {
     group.all_reduce(tensor, Reduction::sum);
     EXPECT_EQ(values_of(tensor), filled(3, sum));
     const Tensor all = parts_of(group.rank(), 3, gpu);
-    group.reduce_scatter(all, own_part(group, all));
-    EXPECT_EQ(values_of(own_part(group, all)), filled(1, [&](int) { return sum(group.rank()); }));
-    group.all_gather(own_part(group, all), all);
+    group.reduce_scatter(all, local_part(group, all));
+    EXPECT_EQ(values_of(local_part(group, all)), filled(1, [&](int) { return sum(group.rank()); }));
+    group.all_gather(local_part(group, all), all);
     EXPECT_EQ(values_of(all), filled(3, sum));
   });
 }

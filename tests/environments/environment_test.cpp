@@ -110,7 +110,7 @@ TEST(Environment, NumpadExpertRepeatsCorrectKeys) {
       if (seen >= 'A' && seen < 'a') {
         EXPECT_TRUE(known[place] == no_action || known[place] == seen - 'A');
         if (place > 0) {
-          const auto adjacent = neighbours_of(known[place - 1], 3);
+          const auto adjacent = neighbors_of(known[place - 1], 3);
           EXPECT_TRUE(std::ranges::count(adjacent, seen - 'A') == 1);
         }
         known[place] = seen - 'A';

@@ -32,8 +32,8 @@ Documents documents_of(const std::shared_ptr<const InputFile>& file,
     DocumentReader reader(
         file, form, {.parts = parts, .longest = 2 * max_unpacked, .block = block});
     for (Document document; reader.next(document);) {
-      reader.take_text(document);
-      reader.place_of(document);
+      reader.extract_text(document);
+      reader.position_of(document);
       read.texts.push_back(std::move(document.text));
     }
   } catch (const DataError& error) {

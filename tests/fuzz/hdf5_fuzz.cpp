@@ -94,10 +94,10 @@ std::string changed(OwnFile file, std::string_view changes) {
 void read_file(std::string_view bytes) {
   static const InputFolder folder;
   static const OwnFile own = written_file();
-  const bool is_whole = take_byte(bytes) % 2 == 0;
+  const bool is_complete = take_byte(bytes) % 2 == 0;
   ManifestFile file = {.name = rank_file_name(0), .content = {}};
   const std::filesystem::path path =
-      folder.put(file.name, is_whole ? std::string(bytes) : changed(own, bytes));
+      folder.put(file.name, is_complete ? std::string(bytes) : changed(own, bytes));
   file.content = hash_file(open_regular(path), path);
   std::vector<FilePiece> pieces;
   for (const auto& [name, tensor] : own.tensors)

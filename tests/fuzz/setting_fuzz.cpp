@@ -12,7 +12,7 @@ void read_settings(std::string_view text) {
     const ParsedYaml keys = read_setting(take_part(text));
     expect(!keys.assignments.empty() || !keys.complaints.empty(), "a setting goes without a word");
     options.table().assign(keys.assignments);
-    for (const Diagnostic& complaint : keys.complaints) options.table().add_diagnostic(complaint);
+    for (const Diagnostic& diagnostic : keys.complaints) options.table().add_diagnostic(diagnostic);
   }
   options.table().finish();
   options.values();

@@ -36,7 +36,7 @@ void read_tokens(const std::string& path, const TokenFileKey& key) {
   const TokenFile file(path, key);
   std::vector<std::int64_t> ids(static_cast<std::size_t>(file.tokens()));
   const CorpusPosition end = file.read(file.seek(0), ids);
-  expect(end.byte - file.seek(0).byte <= file.tokens() * most_token_bytes, "tokens are too long");
+  expect(end.byte - file.seek(0).byte <= file.tokens() * max_token_bytes, "tokens are too long");
   for (const std::int64_t id : ids)
     expect(id >= 0 && id < key.vocabulary, "an id that is not in the vocabulary is given");
   std::int64_t before = 0;

@@ -21,7 +21,7 @@ void read_file(std::string_view text) {
   EveryOption options;
   const ParsedYaml keys = read_yaml(text, "config.yaml");
   options.table().assign(keys.assignments);
-  for (const Diagnostic& complaint : keys.complaints) options.table().add_diagnostic(complaint);
+  for (const Diagnostic& diagnostic : keys.complaints) options.table().add_diagnostic(diagnostic);
   options.table().reference();
   options.table().finish();
   options.table().warnings();

@@ -211,7 +211,7 @@ std::int64_t peak_megabytes() {
 
 // Each takes less than a second and little more memory than the bytes read.
 TEST_F(Safetensors, RejectsLongHeadersInLittleTimeAndMemory) {
-  constexpr std::size_t most = most_header_bytes;
+  constexpr std::size_t most = max_header_bytes;
   const auto expect_refusal = [&](const std::string& header, const std::string& refusal) {
     write_bytes(path(), file_of(header));
     const std::int64_t before = peak_megabytes();

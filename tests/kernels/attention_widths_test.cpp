@@ -77,18 +77,18 @@ const std::vector<AttentionCase>& cases() {
 }
 
 #ifdef LONGSPAN_EMULATED_CUDA
-bool takes_matrix_units(const AttentionGradient& g) {
+bool uses_tensor_cores(const AttentionGradient& g) {
   return with_floating_type(g.dout.dtype(), [&]<typename In>(TypeTag<In>) {
-    return tile_attention::takes_matrix_units(tile_attention::AttentionCall<In>(g.forward),
-                                              {g.dout.bytes(), g.dquery.bytes()});
+    return tile_attention::uses_tensor_cores(tile_attention::AttentionCall<In>(g.forward),
+                                             {g.dout.bytes(), g.dquery.bytes()});
   });
 }
-bool takes_two_tiles(const AttentionGradient& g) {
+bool uses_two_tiles(const AttentionGradient& g) {
   return with_floating_type(g.dout.dtype(), [&]<typename In>(TypeTag<In>) {
     const tile_attention::AttentionCall<In> call(g.forward);
     for (const auto& group : tile_attention::head_groups(g.forward))
       if (const PlanView plan = plan_view(backend(), group.plan, false);
-          !tile_attention::takes_two_tiles<In>(backend(), {call, plan, group.begin, group.count}))
+          !tile_attention::uses_two_tiles<In>(backend(), {call, plan, group.begin, group.count}))
         return false;
     return true;
   });
@@ -96,7 +96,7 @@ bool takes_two_tiles(const AttentionGradient& g) {
 
 TEST(AttentionWidths, MatrixUnitsSupportNarrowDTypesAtSomeWidths) {
   const auto takes = [](std::int64_t dim, std::int64_t value_dim, DType dtype) {
-    return takes_matrix_units(make_attention(
+    return uses_tensor_cores(make_attention(
         {.time = 3, .keys = 3, .dim = dim, .value_dim = value_dim, .dtype = dtype}, Device::cpu()));
   };
   for (const std::int64_t dim : {32, 64, 96, 128}) {
@@ -138,7 +138,7 @@ AttentionGradient expect_dense(AttentionCase c,
   const Device device = fresh_device();
   const AttentionGradient g = make_attention(c, device);
 #ifdef LONGSPAN_EMULATED_CUDA
-  EXPECT_TRUE(takes_matrix_units(g));
+  EXPECT_TRUE(uses_tensor_cores(g));
 #endif
   const AttentionResult found = run_attention(g);
   expect_close(found, dense_attention(g), dtype == DType::bf16 ? 2e-2 : 4e-3, c.to_string());
@@ -194,7 +194,7 @@ TEST(AttentionWidths, SavedScoreGradientsOfSomePairsEqualDense) {
 #ifdef LONGSPAN_EMULATED_CUDA
     const auto group = tile_attention::head_groups(g.forward)[0];
     const tile_attention::AttentionCall<BFloat16> call(g.forward);
-    EXPECT_EQ(most_pairs(kept_ranges(call, group)), *most - '0');
+    EXPECT_EQ(max_pairs(masked_ranges(call, group)), *most - '0');
     const bool any_compiled = !counting.kernels.empty();
     for (const std::string_view kernel : {"multiply_kept_by_keys", "sum_kept_diagonals"}) {
       const bool has_run = std::ranges::any_of(counting.kernels, [&](const auto& ran) {
@@ -241,7 +241,7 @@ TEST(AttentionWidths, SavesScoreGradientsWithinMemoryLimit) {
     return with_floating_type(c.dtype, [&]<typename In>(TypeTag<In>) {
       tile_attention::AttentionCall<In> call(g.forward);
       call.batch = rows;
-      return most_pairs(kept_ranges(call, group));
+      return max_pairs(masked_ranges(call, group));
     });
   };
   const AttentionCase large = {
@@ -327,7 +327,7 @@ void expect_dense_in_turns(const AttentionCase& c,
 #endif
       const AttentionGradient g = expect_dense(c, width, dtype, seed);
 #ifdef LONGSPAN_EMULATED_CUDA
-      EXPECT_TRUE(takes_two_tiles(g));
+      EXPECT_TRUE(uses_two_tiles(g));
       // A kernel's mangled name contains its numbers of terms and tiles: ELi2EEEv has two tiles.
       const bool any_compiled = !counting.kernels.empty();
       const bool by_two = std::ranges::any_of(counting.kernels, [](const auto& kernel) {

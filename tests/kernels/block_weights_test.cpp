@@ -20,7 +20,7 @@ SinkhornWeights sinkhorn_of(const Values& scores, std::int64_t iterations, bool 
                           .temperature = 0.7,
                           .iterations = iterations,
                           .weights = poisoned<T>({count, blocks, blocks}),
-                          .normalisers = poisoned<T>({count, 2 * iterations, blocks})};
+                          .normalizers = poisoned<T>({count, 2 * iterations, blocks})};
   Values uniform;
   for (std::int64_t i = 0; i < count * blocks * blocks; ++i)
     uniform.push_back(static_cast<double>(i % 11 + 1) / 13);
@@ -163,10 +163,10 @@ TEST(BlockWeights, CountsBlocksWithRealTokens) {
 
 // Two blocks of two tokens, the last of which is padding. One head, one mixed block each.
 TEST(BlockWeights, MarksMixedKeysThatAreMostlyPadding) {
-  for (const bool by_largest : {false, true})
+  for (const bool by_max : {false, true})
     for (const bool by_length : {false, true}) {
       MixedPadding mixed = {.weights = tensor_of<double>({0.7, 0.2, 0.4, 0.45}, {1, 2, 2}),
-                            .by_largest = by_largest,
+                            .by_max = by_max,
                             .position = Tensor::empty({2, 1, 4}, DType::i32, backend_device())};
       if (by_length)
         mixed.length =

@@ -39,7 +39,7 @@ TYPED_TEST(KeyWeightsTest, SubtractsLargestShiftSoFar) {
   const Tensor shift = tensor_of<A>({1, 4, 3, -infinity, 0, 5, 2, 1}, {1, 4, 2});
   const Ranges parts = {{0, 2}, {2, 4}};
   const Tensor tops = poisoned<A>({2, 1, 2}), last = poisoned<A>({1, 2});
-  largest_shifts(backend(), shift, parts, tops);
+  max_shifts(backend(), shift, parts, tops);
   EXPECT_EQ(values_of(tops), (Values{3, 4, 2, 5}));
   scan_tops(backend(), {.tops = tops, .order = {0, 1}, .last = last});
   EXPECT_EQ(values_of(tops), (Values{-infinity, -infinity, 3, 4}));

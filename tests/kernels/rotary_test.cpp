@@ -8,7 +8,7 @@ namespace {
 
 using namespace longspan::testing;
 
-constexpr RotaryLayout forms[] = {RotaryLayout::halves, RotaryLayout::neighbours};
+constexpr RotaryLayout forms[] = {RotaryLayout::halves, RotaryLayout::neighbors};
 
 template <typename A>
 Tensor table_of(const Values& frequencies,

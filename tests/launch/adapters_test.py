@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Low-rank adapters beside the weights of another run: trained, stopped, resumed, merged and given away.
+"""LoRA adapters on the weights of another run: training, resuming, merging and export.
 
     tests/launch/adapters_test.py build/launch/longspan
 
-What is compared with the package peft needs an environment that has it (launch/setup --reference-implementations).
+The comparison with the package peft requires launch/setup --reference-implementations.
 """
 
 import array
@@ -22,13 +22,13 @@ from peers import PeersTestCase
 
 ADAPTERS = {"training.init_from.path": "old", "training.lora.rank": 2, "training.lora.alpha": 3,
             "training.lora.dropout": 0.2, "training.lora.target_modules": "[layers]", "run.seed": 5}
-# In which they become other than nothing.
+# Enough steps to make the adapters nonzero.
 SHORT = {"data.train": "text.txt", "training.max_steps": 8, "training.learning_rate": 0.1,
          "training.lr_scheduler.warmup_steps": 0, "run.num_threads": 1}
 
 
 def own(state, *folders):
-    """The tensors of a state by their hashes: weights, or what is in these folders."""
+    """Returns {name: hashes} of the weights of a state, or of the tensors below these folders."""
     return {name: [piece["hash"] for piece in tensor["pieces"]] for name, tensor in state["tensors"].items()
             if name.startswith(folders or ("embedding", "layers", "final_norm", "output"))}
 
@@ -44,7 +44,7 @@ class Adapters(jobs.TestCase):
     def loss(self, run, *arguments):
         return json.loads(self.longspan("evaluate", run, "--data", "text.txt", "--json", *arguments).output)["loss"]
 
-    def test_alone_are_trained_and_go_on_bit_for_bit(self):
+    def test_only_adapters_train_and_resume_exactly(self):
         result = self.tune("new")
         self.assertRegex(result.output, r"reinitialized: layers/0/attention/position/adapter/down, .* and \d+ more")
         self.assertRegex(result.output, r"\d+ trainable parameters, the rest are frozen")
@@ -59,7 +59,7 @@ class Adapters(jobs.TestCase):
         self.assertEqual(sorted(moments), sorted(f"optimizer/{kind}/{name}" for name in after if "adapter" in name
                                                  for kind in ("exp_avg", "exp_avg_sq")))
         self.assertLess(self.loss("new"), self.loss("old"))
-        # Stopped in the middle, and on another layout.
+        # Resumed from step 4 on the same layout and on another one.
         shutil.copytree(self.directory / "new", self.directory / "again")
         shutil.rmtree(self.run_at("again").checkpoint(8))
         self.tune("again")
@@ -72,7 +72,7 @@ class Adapters(jobs.TestCase):
         for theirs, ours in zip(self.run_at("elsewhere").metrics(), new.metrics()):
             self.assertAlmostEqual(theirs["loss"], ours["loss"], delta=1e-4)
 
-    def test_what_begins_from_adapters(self):
+    def test_new_run_loads_adapters(self):
         self.tune("new")
         self.tune("more", {"training.init_from.path": "new", "training.learning_rate": 0, "training.max_steps": 1,
                            "training.lr_scheduler.warmup_steps": 0,
@@ -87,7 +87,7 @@ class Adapters(jobs.TestCase):
                 self.assert_one_sentence(self.tune("no", {**from_new, **settings}, code=2), part)
         self.assert_one_sentence(self.tune("new", {"training.lora.rank": 3}, code=2), "the model differs: training.lora.rank")
 
-    def test_adapters_that_a_run_has_not_are_merged(self):
+    def test_adapters_absent_from_new_run_are_merged(self):
         self.tune("new")
         still = {"training.init_from.path": "new", "training.learning_rate": 0, "training.max_steps": 1,
                  "training.lr_scheduler.warmup_steps": 0,
@@ -105,15 +105,15 @@ class Adapters(jobs.TestCase):
                 self.assertAlmostEqual(self.loss(name), self.loss("new"), delta=1e-5)
         self.assertGreater(abs(self.loss("old") - self.loss("new")), 1e-3)
 
-    def test_what_begins_anew_and_is_not_trained_is_told(self):
-        anew = {"training.init_from.reinitialize": "[content_bias]"}
-        told = "Reinitialized parameters are not trained, because training.lora.modules_to_save does not contain them: content_bias"
-        self.assertIn(told, self.tune("told", anew).output)
-        self.assertNotIn("are not trained", self.tune("beside", {**anew, "training.lora.modules_to_save": "[content_bias]"}).output)
-        frozen = self.train("frozen", settings={"training.init_from.path": "old", "training.frozen_parameters": "[content_bias]", **anew})
+    def test_warns_of_untrained_reinitialized_parameters(self):
+        fresh = {"training.init_from.reinitialize": "[content_bias]"}
+        warning = "Reinitialized parameters are not trained, because training.lora.modules_to_save does not contain them: content_bias"
+        self.assertIn(warning, self.tune("told", fresh).output)
+        self.assertNotIn("are not trained", self.tune("beside", {**fresh, "training.lora.modules_to_save": "[content_bias]"}).output)
+        frozen = self.train("frozen", settings={"training.init_from.path": "old", "training.frozen_parameters": "[content_bias]", **fresh})
         self.assertIn("Reinitialized parameters are not trained, because training.frozen_parameters contains them: content_bias", frozen.output)
 
-    def test_mistakes(self):
+    def test_rejects_invalid_lora_settings(self):
         for settings, part in (({"training.lora.target_modules": "[attention/queery]"},
                                 'training.lora.target_modules: no linear layer name contains "attention/queery" (choices: '
                                 "layers/*/attention/position, layers/*/attention/query, layers/*/attention/key"),
@@ -130,18 +130,18 @@ class Adapters(jobs.TestCase):
         text = self.longspan("config", "tiny.yaml", "--set", "training.lora.alpha=2").errors
         self.assertIn("training.lora.rank is not set", text)
 
-    def test_frozen_parts_alone(self):
+    def test_frozen_parameters_keep_their_values(self):
         self.train("frozen", settings={"training.init_from.path": "old", "training.frozen_parameters": "[embedding, layers/0]"})
         old, new = own(self.run_at("old").state(8)), own(self.run_at("frozen").state(8))
         for name, hashes in new.items():
             stays = name.startswith(("embedding/", "layers/0/"))
             self.assertEqual(hashes == old[name], stays, name)
 
-    def test_plan_knows(self):
+    def test_plan_counts_adapter_memory(self):
         def planned(settings):
             plan = self.longspan("plan", "tiny.yaml", "--ranks", 1, "--memory-per-rank", "8GB", *jobs.flat(settings)).output
             return {tag: jobs.bytes_of(plan, tag) for tag in ("weights", "gradients", "optimizer")}
-        # Of each of 12 linear layers of 16 x 16 or 16 x 64 the narrow pair, and of each number two moments.
+        # Each of 12 linear layers of 16 x 16 or 16 x 64 has a low-rank pair, and each parameter two moments.
         all_weights = planned({})
         adapted = planned({**ADAPTERS, "training.init_from.path": ""})
         self.assertLess(adapted["gradients"], 0.35 * all_weights["gradients"])
@@ -149,16 +149,16 @@ class Adapters(jobs.TestCase):
         self.assertAlmostEqual(adapted["weights"], all_weights["weights"] + adapted["gradients"], delta=0.1 * adapted["weights"])
 
 
-class Exported(ImportTestCase):
-    """A GPT-2 that is taken in, tuned and given back."""
+class AdapterExport(ImportTestCase):
+    """A GPT-2 that is imported, fine-tuned and exported."""
 
     def tune(self, **settings):
-        (self.folder() / "tokenizer.json").write_text(tokenizer_json([]))  # of bytes
+        (self.folder() / "tokenizer.json").write_text(tokenizer_json([]))  # byte-level
         self.take()
         every = {**ADAPTERS, **SHORT, "run.output_dir": "tuned", "training.init_from.path": "taken", **settings}
         self.longspan("train", "taken/config.yaml", *jobs.flat(every))
 
-    def test_merged_is_the_same_model(self):
+    def test_merged_export_has_same_loss(self):
         self.tune()
         self.give(run="tuned")
         self.take("given", "merged")
@@ -166,7 +166,7 @@ class Exported(ImportTestCase):
         self.assertAlmostEqual(self.loss(text, "merged"), self.loss(text, "tuned"), delta=1e-5)
         self.assertGreater(abs(self.loss(text, "merged") - self.loss(text, "taken")), 1e-2)
 
-    def test_what_starts_from_it_merges_to_the_same_bits(self):
+    def test_run_initialized_from_adapters_exports_same_bytes(self):
         self.tune()
         self.give(run="tuned")
         self.take("given", "merged")
@@ -176,8 +176,8 @@ class Exported(ImportTestCase):
         self.give(run="started", folder="again")
         self.assertEqual(read_safetensors(self.directory / "again" / "model.safetensors"), self.given())
 
-    def test_adapters_alone(self):
-        # Not the keys: of the three in one matrix there, two have adapters.
+    def test_adapter_only_export_matches_merged_weights(self):
+        # c_attn combines query, key and value; only query and value have adapters.
         self.tune(**{"training.lora.target_modules": "[attention/query, attention/value, layers/1/feed_forward/in]"})
         self.give(run="tuned")
         result = self.give("--adapter-only", "--base-model", "gpt2", run="tuned", folder="adapters", )
@@ -185,12 +185,12 @@ class Exported(ImportTestCase):
         self.assertEqual(sorted(path.name for path in (self.directory / "adapters").iterdir()),
                          ["adapter_config.json", "adapter_model.safetensors"])
         config = json.loads((self.directory / "adapters" / "adapter_config.json").read_text())
-        wanted = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": "gpt2", "r": 2, "lora_alpha": 3,
-                  "lora_dropout": 0.2, "bias": "none", "fan_in_fan_out": True,
-                  "target_modules": ["c_attn", "transformer.h.1.mlp.c_fc"],
-                  "rank_pattern": {f"transformer.h.{i}.attn.c_attn": 4 for i in range(2)},
-                  "alpha_pattern": {f"transformer.h.{i}.attn.c_attn": 6 for i in range(2)}}
-        self.assertEqual({key: config[key] for key in wanted}, wanted)
+        expected = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": "gpt2", "r": 2, "lora_alpha": 3,
+                    "lora_dropout": 0.2, "bias": "none", "fan_in_fan_out": True,
+                    "target_modules": ["c_attn", "transformer.h.1.mlp.c_fc"],
+                    "rank_pattern": {f"transformer.h.{i}.attn.c_attn": 4 for i in range(2)},
+                    "alpha_pattern": {f"transformer.h.{i}.attn.c_attn": 6 for i in range(2)}}
+        self.assertEqual({key: config[key] for key in expected}, expected)
         adapters = read_safetensors(self.directory / "adapters" / "adapter_model.safetensors")
         merged, added = self.given(), 0
         for name, (_, shape, before) in ((name, (0, merged[name][1], data)) for name, data in self.weights.items()):
@@ -199,7 +199,7 @@ class Exported(ImportTestCase):
             if f"{module}.lora_A.weight" in adapters:
                 (_, (rank, width), a), (_, (out, _), b) = (adapters[f"{module}.lora_{part}.weight"] for part in "AB")
                 a, b = array.array("f", a), array.array("f", b)
-                self.assertEqual([width, out], shape)  # GPT-2's lie [in, out]
+                self.assertEqual([width, out], shape)  # GPT-2 stores [in, out]
                 for i in range(width):
                     for o in range(out):
                         weight[i * out + o] += 1.5 * sum(b[o * rank + r] * a[r * width + i] for r in range(rank))
@@ -208,15 +208,15 @@ class Exported(ImportTestCase):
                 self.assertAlmostEqual(found, value, delta=1e-5, msg=name)
         self.assertEqual(added, 3)
 
-    def test_what_cannot_be_given_alone(self):
+    def test_adapter_only_rejects_full_modules_and_missing_adapters(self):
         self.tune(**{"training.lora.modules_to_save": "[final_norm]"})
         self.assert_one_sentence(self.give("--adapter-only", run="tuned", code=2), "cannot be combined with training.lora.modules_to_save: [final_norm]")
         self.assert_one_sentence(self.give("--adapter-only", run="taken", code=2), "has no adapters")
         self.give(run="tuned")
 
 
-class Encoders(import_encoders_test.TestCase):
-    """A BERT of other classes: its readout begins anew and is trained whole beside adapters."""
+class EncoderAdapters(import_encoders_test.TestCase):
+    """A BERT with new classes: training updates adapters and a reinitialized output layer."""
 
     KINDS = {"training.init_from.reinitialize": "[output/weight, output/bias]", "training.lora.modules_to_save": "[output]"}
 
@@ -234,10 +234,10 @@ class Encoders(import_encoders_test.TestCase):
                  "model.attention.dropout": 0, **settings}
         return self.longspan("train", "taken/config.yaml", *jobs.flat(every), code=code)
 
-    def test_classes_of_ones_own(self):
+    def test_trains_adapters_and_new_output_layer(self):
         result = self.tune(self.KINDS)
         self.assertNotIn("are not trained", result.output)
-        self.assertLess(self.evaluate("kinds", "kinds.tsv"), 0.35)  # a guess has 0.69
+        self.assertLess(self.evaluate("kinds", "kinds.tsv"), 0.35)  # chance: ln 2 = 0.69
         self.longspan("generate", "kinds", "--input", "new.txt", "--output", "classes.txt")
         self.assertEqual((self.directory / "classes.txt").read_text(), "praise\nblame\npraise\n")
         self.give("kinds", "whole")
@@ -248,15 +248,15 @@ class Encoders(import_encoders_test.TestCase):
         refused = self.longspan("export", "kinds", "--output-dir", "alone", "--adapter-only", code=2)
         self.assert_one_sentence(refused, "cannot be combined with training.lora.modules_to_save: [output]")
 
-    def test_a_readout_that_does_not_begin_anew_is_refused(self):
+    def test_requires_reinitialized_output_layer(self):
         result = self.tune({}, code=2)
         self.assertIn('(missing "blame"); reinitialize the output layer: set training.init_from.reinitialize to [output]', result.errors)
 
 
 class Peers(PeersTestCase, ImportTestCase):
-    """Against the package peft."""
+    """Comparison with the package peft."""
 
-    def test_adapters_are_read_by_peft(self):
+    def test_peft_loads_exported_adapters(self):
         self.need("peft")
         for kind, layers in ("gpt2", "[layers]"), ("qwen2", "[attention/query, attention/value]"):
             self.peer("make", "models", kind)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`longspan attention-maps`: the attention of heads on a text.
+"""`longspan attention-maps`: attention weights of heads on a text.
 
     tests/launch/attention_maps_test.py build/launch/longspan
 """
@@ -17,14 +17,14 @@ class AttentionMaps(jobs.TestCase):
         output = self.longspan("attention-maps", *arguments).output
         return json.loads((self.directory / output.strip()).read_text())
 
-    def assert_looks_back(self, weights):
-        """Each at itself and at what stands before it, in parts of 1."""
+    def assert_causal(self, weights):
+        """Checks that each row sums to 1 and attends only to its own and earlier positions."""
         for query, row in enumerate(weights):
             self.assertAlmostEqual(sum(row), 1, delta=1e-4)
             self.assertGreater(min(row[:query + 1]), 0)
             self.assertEqual(row[query + 1:], [0] * (len(row) - query - 1))
 
-    def test_heads_look_at_what_they_may(self):
+    def test_writes_causal_weights_of_selected_heads(self):
         self.train()
         text = (self.directory / "text.txt").read_text()
         found = self.attention("run", "--text", "text.txt", "--heads", "1:3,0:0", "--max-tokens", 13)
@@ -33,11 +33,11 @@ class AttentionMaps(jobs.TestCase):
         self.assertEqual([(one["layer"], one["head"]) for one in found["maps"]], [(0, 0), (1, 3)])
         for one in found["maps"]:
             self.assertEqual(len(one["weights"]), 13)
-            self.assert_looks_back(one["weights"])
+            self.assert_causal(one["weights"])
         self.assertNotEqual(found["maps"][0]["weights"], found["maps"][1]["weights"])
         self.assertEqual([path.name for path in (self.directory / "run" / "attention").iterdir()], ["step-000000008.json"])
 
-    def test_kinds_show_what_they_see(self):
+    def test_sliding_window_limits_nonzero_weights(self):
         sections = json.loads((self.directory / "tiny.yaml").read_text())
         del sections["model"]["mem_len"]
         sections["model"].update({"family": "decoder", "attention": {"layer_types": "sliding_window", "sliding_window": 4}})
@@ -45,12 +45,12 @@ class AttentionMaps(jobs.TestCase):
         self.train()
         [one] = self.attention("run", "--text", "text.txt", "--heads", "0:1", "--max-tokens", 8)["maps"]
         for query, row in enumerate(one["weights"]):
-            seen = [key for key, weight in enumerate(row) if weight > 0]
-            self.assertEqual(seen[-1], query)
-            self.assertLessEqual(len(seen), 4)
+            attended = [key for key, weight in enumerate(row) if weight > 0]
+            self.assertEqual(attended[-1], query)
+            self.assertLessEqual(len(attended), 4)
             self.assertAlmostEqual(sum(row), 1, delta=1e-4)
 
-    def test_mistakes_are_told(self):
+    def test_rejects_invalid_heads_and_files(self):
         self.train()
         for heads, *parts in (("2:0", "--heads: expected an attention layer from 0 to 1, found 2:0"),
                               ("0:4", "attention layer 0 has heads 0 to 3, requested head 4"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A text that is not what it was when a run goes on.
+"""Resuming a run after its training text has changed.
 
     tests/launch/changed_text_test.py build/launch/longspan
 """
@@ -22,19 +22,19 @@ class ChangedText(jobs.TestCase):
         self.assertGreater((self.directory / "text.txt").stat().st_size, 3_000_000)
 
     def change_a_byte(self):
-        """Between two of the 256 blocks that are sampled of a large text, and to a character that it has."""
+        """Changes a byte between two of the 256 sampled blocks, to a character of the vocabulary."""
         path = self.directory / "text.txt"
         with open(path, "r+b") as file:
             file.seek(path.stat().st_size // 256 * 100 + 8000)
             byte = file.read(1)
             file.seek(-1, os.SEEK_CUR)
             file.write(b"a" if byte != b"a" else b"e")
-        self.touch()  # also where the time says nothing
+        self.touch()  # with an unchanged modification time
 
     def touch(self):
         os.utime(self.directory / "text.txt", (1e9, 1e9))
 
-    def test_of_the_same_size_is_told(self):
+    def test_change_of_same_size_is_reported(self):
         for kind in "byte", "char":
             for layout in Layout(1, 1), Layout(2, 1):
                 with self.subTest(kind=kind, layout=str(layout)):
@@ -51,7 +51,7 @@ class ChangedText(jobs.TestCase):
                     self.assertNotIn("warning", output)
                     self.change_a_byte()
                     self.assertIn(WARNING, train_to(3))
-                    # What is saved from then on is of the text as it is.
+                    # Later checkpoints record the changed text.
                     self.assertNotIn("warning", train_to(4))
 
 

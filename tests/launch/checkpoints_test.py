@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checkpoints as users name them, before the first one, and as an attacker makes them.
+"""Checkpoints: names in commands, inspection, runs without one, and hostile files.
 
     tests/launch/checkpoints_test.py build/launch/longspan
 """
@@ -27,7 +27,7 @@ def replaced(pattern, value):
 
 
 class TrainedTestCase(jobs.TestCase):
-    """`run` was trained for 8 steps, with checkpoints of steps 4 and 8."""
+    """`run` has trained for 8 steps, with checkpoints of steps 4 and 8."""
 
     def setUp(self):
         super().setUp()
@@ -36,11 +36,11 @@ class TrainedTestCase(jobs.TestCase):
         self.step = self.run_at().checkpoint(8)
 
 
-class Names(TrainedTestCase):
+class CheckpointNames(TrainedTestCase):
     def step_of(self, *arguments, ranks=1):
         return json.loads(self.longspan("evaluate", "run", "--json", *arguments, ranks=ranks).output)["step"]
 
-    def test_of_a_step_are_taken_by_evaluate_and_generate(self):
+    def test_evaluate_and_generate_accept_step_names(self):
         for name in "4", "step-000000004", "run/checkpoints/step-000000004":
             self.assertEqual(self.step_of("--checkpoint", name), 4)
             self.longspan("generate", "run", "--checkpoint", name, "--max-new-tokens", 3)
@@ -51,7 +51,7 @@ class Names(TrainedTestCase):
                                              "is step-000000008")
         self.assertEqual(json.loads(self.longspan("evaluate", "run/checkpoints", "--json").output)["step"], 8)
 
-    def test_of_a_run_are_taken_to_go_on_from(self):
+    def test_resume_from_accepts_run_and_checkpoint_paths(self):
         for number, name in enumerate(("run", "run/checkpoints", "run/checkpoints/step-000000008")):
             for layout in Layout(1, 1), Layout(2, 1):
                 settings = {"checkpoint.resume_from": name, "training.max_steps": 9}
@@ -65,14 +65,14 @@ class Names(TrainedTestCase):
         self.assertIn("step-000000008", result.output)
         self.assertIn("Resumed from run/checkpoints/step-000000004 at step 4", result.output)
 
-    def test_of_runs_that_have_none(self):
+    def test_resume_from_rejects_run_without_checkpoint(self):
         (self.directory / "none" / "checkpoints").mkdir(parents=True)
         result = self.train("other", settings={"checkpoint.resume_from": "none"}, code=3)
         self.assert_one_sentence(result, "none/checkpoints: no checkpoint yet")
 
 
-class Inspection(TrainedTestCase):
-    def test_shows_when_it_was_saved_and_its_losses(self):
+class InspectCommand(TrainedTestCase):
+    def test_shows_save_time_and_losses(self):
         last = self.run_at().metrics()[-1]
         shutil.copytree(self.step, self.directory / "alone")
         for path in "run", "alone":
@@ -86,24 +86,24 @@ class Inspection(TrainedTestCase):
         text = self.longspan("inspect", "run/checkpoints/step-000000004").output
         self.assertRegex(text, r"\n  validation loss \d\.\d{4}, \d\.\d{4} bits per byte, at step 3\n")
 
-    def test_of_an_older_checkpoint_shows_the_time_of_its_manifest(self):
+    def test_shows_manifest_time_of_older_checkpoint(self):
         edit(self.step, replaced(rb'"saved_at": \d+,\n', b""))
         edit(self.step, lambda text: re.sub(rb'"metrics/[^"]*":(\{[^}]*\}|\d+),', b"", text))
         text = self.longspan("inspect", "run").output
         self.assertRegex(text, r", step 8\n  manifest modified at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\n")
         self.assertNotIn("loss", text)
         self.longspan("verify", "run")
-        self.train("run", settings={"training.max_steps": 9})  # and goes on
+        self.train("run", settings={"training.max_steps": 9})  # it still resumes
 
-    def test_losses_go_on_in_what_is_saved_next(self):
+    def test_validation_loss_persists_in_later_checkpoints(self):
         self.train("run", settings={"training.max_steps": 9, "training.validation.interval": 0})
         text = self.longspan("inspect", "run").output
         self.assertIn(", step 9\n  saved at ", text)
         self.assertIn(" bits per byte, at step 8\n", text)
 
 
-class NothingSaved(jobs.TestCase):
-    def test_is_said_while_it_trains_and_after(self):
+class NoCheckpointYet(jobs.TestCase):
+    def test_commands_report_it_during_and_after_training(self):
         settings = {"training.max_steps": 1000000, "training.lr_scheduler.total_steps": 50, "checkpoint.save_interval": 900000}
         job = self.start_training("run", settings=settings)
         run = self.run_at("run")
@@ -124,8 +124,8 @@ class NothingSaved(jobs.TestCase):
         self.assert_one_sentence(result, "no checkpoint yet", "not running")
 
 
-class Hostile(TrainedTestCase):
-    """Every command that reads a checkpoint refuses what no run saves, with one sentence, exit code 3, soon."""
+class HostileCheckpoint(TrainedTestCase):
+    """Every command that reads a checkpoint quickly rejects crafted files, with one error and exit code 3."""
 
     def commands(self):
         named = ["--set", "training.max_steps=9", "--set", "checkpoint.resume_from=run/checkpoints/step-000000008"]
@@ -146,14 +146,14 @@ class Hostile(TrainedTestCase):
                 for part in parts:
                     self.assertIn(part, result.errors + result.output)
 
-    def test_manifests_that_would_take_stack_memory_or_time(self):
+    def test_rejects_manifests_that_exhaust_stack_memory_or_time(self):
         whole = (self.step / "manifest.json").read_bytes()
 
-        def again():
+        def restore():
             (self.step / "manifest.json").write_bytes(whole)
         edit(self.step, replaced(rb'"step": 8', b'"step": ' + b"[" * 1000000 + b"]" * 1000000))
         self.assert_refused("values nested more than 32 deep")
-        again()
+        restore()
         edit(self.step, replaced(rb'"step": 8', b'"step": ' + b"7" * 20000000))
         self.assert_refused("a number or literal exceeds 64 characters")
         with open(self.step / "manifest.json", "wb") as file:
@@ -161,10 +161,10 @@ class Hostile(TrainedTestCase):
         self.assert_refused("invalid JSON: byte 1 is 0x00")
         (self.step / "manifest.json").write_bytes(b" " * 50000000 + whole)
         self.assert_refused("bytes are whitespace")
-        # Not of what the test itself holds.
+        # Peak memory of the commands, below 1 GiB; ru_maxrss is in KiB.
         self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 1 << 20)
 
-    def test_a_file_that_its_tensors_do_not_explain(self):
+    def test_rejects_file_larger_than_its_tensors(self):
         path = self.step / "rank-00000.h5"
         size = path.stat().st_size
         with open(path, "r+b") as file:
@@ -172,7 +172,7 @@ class Hostile(TrainedTestCase):
         edit(self.step, replaced(f'"bytes":{size}'.encode(), f'"bytes":{40 << 30}'.encode()))
         self.assert_refused("rank-00000.h5: expected at most ")
 
-    def test_values_that_cannot_be(self):
+    def test_rejects_invalid_values(self):
         whole = (self.step / "manifest.json").read_bytes()
         for pattern, value, part in [
                 (rb'"trainer/steps":8', b'"trainer/steps":-8', 'scalar "trainer/steps": expected an integer from 0 to 999999999, found -8'),
@@ -187,12 +187,12 @@ class Hostile(TrainedTestCase):
             edit(self.step, replaced(pattern, value))
             self.assert_refused(part, but=["inspect"])
             (self.step / "manifest.json").write_bytes(whole)
-        # What train would go on from by itself is the step before.
+        # Without checkpoint.resume_from, train falls back to step 4.
         edit(self.step, replaced(rb'"trainer/steps":8', b'"trainer/steps":-8'))
         result = self.train("run", settings={"training.max_steps": 9})
         self.assertIn("Resumed from run/checkpoints/step-000000004 at step 4", result.output)
 
-    def test_a_step_without_manifest_or_a_run_with_a_damaged_configuration(self):
+    def test_rejects_missing_manifest_and_damaged_config(self):
         (self.directory / "run" / "config.yaml").write_text("model: [\n")
         for command in "evaluate", "generate":
             for path in "run", "run/checkpoints/step-000000008":

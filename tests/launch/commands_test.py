@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The other commands on a run that was trained, and what a user sees of mpirun.
+"""evaluate, generate, inspect, verify and plan on a trained run, errors of train, and the output under mpirun.
 
     tests/launch/commands_test.py build/launch/longspan
 """
@@ -22,7 +22,7 @@ from jobs import SOURCE, Layout
 
 
 class TrainedRun(jobs.TestCase):
-    """`run` was trained for 24 steps, on tensor 2, with checkpoints of steps 12 and 24."""
+    """`run` has trained for 24 steps, with tensor parallelism 2 and checkpoints of steps 12 and 24."""
 
     def setUp(self):
         super().setUp()
@@ -38,7 +38,7 @@ class TrainedRun(jobs.TestCase):
         self.assertTrue(result.output.startswith("the lord "), result.output)
         return result.output
 
-    def test_evaluation_is_that_of_the_training(self):
+    def test_evaluate_matches_last_validation(self):
         last = self.run_at().metrics()[-1]
         found = self.evaluate()
         self.assertEqual(found["step"], 24)
@@ -51,13 +51,13 @@ class TrainedRun(jobs.TestCase):
         table = self.longspan("evaluate", "run").output
         self.assertIn(f"{found['bits_per_byte']:.4f} bits per byte", table)
 
-    def test_evaluation_of_an_earlier_checkpoint_and_of_another_text(self):
+    def test_evaluate_accepts_checkpoint_and_data(self):
         earlier = self.evaluate("--checkpoint", "run/checkpoints/step-000000012")
         self.assertEqual(earlier["step"], 12)
         self.assertGreater(earlier["loss"], self.evaluate()["loss"] + 0.01)
         self.assertEqual(self.evaluate("--data", "text.txt", "--max-tokens", "64")["data"], "text.txt")
 
-    def test_evaluation_with_another_memory_or_none(self):
+    def test_evaluate_accepts_memory_length_and_window(self):
         self.assertEqual(self.evaluate("--mem-len", "0")["mem_len"], 0)
         self.assertEqual(self.evaluate("--mem-len", "20")["mem_len"], 20)
         window = self.evaluate("--sliding-window", "8", "--max-tokens", "40")
@@ -66,7 +66,7 @@ class TrainedRun(jobs.TestCase):
         self.assertEqual(self.evaluate("--sliding-window", "8", "--stride", "3", "--max-tokens", "40")["stride"], 3)
         self.assertTrue(math.isfinite(window["loss"]))
 
-    def test_only_the_network_that_was_trained_is_used(self):
+    def test_rejects_changed_model_keys(self):
         for key, value, saved in ("num_hidden_layers", 1, 2), ("activation", "gelu", "relu"), ("lm_head_bias", "false", "true"):
             for command in "evaluate", "generate":
                 with self.subTest(command=command, key=key):
@@ -80,7 +80,7 @@ class TrainedRun(jobs.TestCase):
         other = ["--set", "model.same_length=true", "--set", "model.clamp_len=6", "--set", "model.mem_len=12"]
         self.assertNotEqual(self.evaluate(*other)["loss"], self.evaluate()["loss"])
 
-    def test_evaluation_in_segments_and_streams_of_any_number(self):
+    def test_evaluate_accepts_any_segment_and_stream_count(self):
         largest = 2 ** 63 - 1
         text = (self.directory / "held-out.txt").read_bytes()
         found = self.evaluate("--seq-length", largest)
@@ -95,17 +95,17 @@ class TrainedRun(jobs.TestCase):
         result = self.longspan("evaluate", "run", "--batch-size", 1, ranks=2, code=2)
         self.assert_one_sentence(result, "--batch-size: expected a multiple of the 2 data ranks, found 1")
 
-    def test_generation_on_context_ranks_is_the_same(self):
+    def test_generate_is_equal_on_context_ranks(self):
         chosen = ["--prompt", "the lord said", "--max-new-tokens", 20, "--temperature", 0]
         expected = self.longspan("generate", "run", *chosen).output
         self.assertEqual(self.longspan("generate", "run", *chosen, "--set", "parallel.context_parallel_size=2", ranks=2).output, expected)
 
-    def test_a_checkpoint_that_goes_while_others_are_verified_is_not_damaged(self):
+    def test_verify_reports_removed_checkpoint(self):
         shutil.copytree(self.run_at().checkpoint(24), self.run_at().checkpoint(36))
         reader, writer = os.pipe()
         self.addCleanup(os.close, reader)
         page = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
-        filled = os.write(writer, b"x" * (page - 60))  # there is room for the first line only
+        filled = os.write(writer, b"x" * (page - 60))  # space for the first line only
         process = subprocess.Popen([self.program, "verify", "run"], cwd=self.directory, stdout=writer)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
@@ -120,13 +120,13 @@ class TrainedRun(jobs.TestCase):
         self.assertEqual(output.count(": valid\n"), 2)
         self.assertIn("step-000000036: removed during verification\n", output)
 
-    def test_generation_repeats_itself_with_its_seed_on_any_ranks(self):
+    def test_generate_is_deterministic_per_seed(self):
         text = self.generate()
         self.assertEqual(self.generate(), text)
         self.assertEqual(self.generate(ranks=2), text)
         self.assertNotEqual(self.generate(seed=4), text)
 
-    def test_inspection(self):
+    def test_inspect_shows_layout_scalars_and_tensors(self):
         text = self.longspan("inspect", "run", "--tensors").output
         self.assertIn("step 24", text)
         self.assertIn("saved with data 1 x context 1 x tensor 2", text)
@@ -137,7 +137,7 @@ class TrainedRun(jobs.TestCase):
         again.write_text(self.longspan("inspect", "run", "--config").output)
         self.assertEqual(self.longspan("train", again, ranks=2).output.count("differs"), 0)
 
-    def test_verification(self):
+    def test_verify_reports_corrupt_checkpoints(self):
         for ranks in 1, 2:
             result = self.longspan("verify", "run", ranks=ranks)
             self.assertEqual(result.output.count(": valid\n"), 2)
@@ -149,7 +149,7 @@ class TrainedRun(jobs.TestCase):
             self.assertIn("step-000000024: valid\n", result.output)
             self.assert_one_sentence(result, "1 of 2 checkpoints corrupt")
 
-    def test_a_damaged_checkpoint_is_passed_over_aloud(self):
+    def test_skips_corrupt_checkpoint_with_warning(self):
         jobs.damage(self.run_at().checkpoint(24) / "rank-00000.h5")
         result = self.longspan("evaluate", "run", "--json")
         self.assertEqual(json.loads(result.output)["step"], 12)
@@ -158,7 +158,7 @@ class TrainedRun(jobs.TestCase):
             named = self.longspan(command, "run", "--checkpoint", "run/checkpoints/step-000000024", code=3, ranks=2)
             self.assert_one_sentence(named, "step-000000024", "rank-00000.h5")
 
-    def test_mistakes(self):
+    def test_rejects_invalid_paths_and_options(self):
         shutil.copytree(self.directory / "run", self.directory / "empty")
         shutil.rmtree(self.directory / "empty" / "checkpoints")
         os.mkfifo(self.directory / "pipe")
@@ -186,7 +186,7 @@ class TrainedRun(jobs.TestCase):
 
 
 class Training(jobs.TestCase):
-    def test_mistakes(self):
+    def test_train_rejects_invalid_configs_and_data(self):
         (self.directory / "bad.yaml").write_text("run: {directory: run\nmodel: [\n")
         os.mkfifo(self.directory / "pipe")
         (self.directory / "empty.txt").write_text("")
@@ -227,12 +227,12 @@ class Training(jobs.TestCase):
         return subprocess.run(["bash", "-c", script, "-", self.program], cwd=self.directory, env=environment,
                               timeout=jobs.MOST_SECONDS, capture_output=True, text=True, check=False)
 
-    def test_a_console_that_goes_does_not_stop_it(self):
+    def test_train_continues_after_console_closes(self):
         result = self.shell('"$1" train tiny.yaml | head -1; exit "${PIPESTATUS[0]}"')
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertEqual(self.run_at().steps(), [4, 8])
 
-    def test_without_a_console_nothing_of_it_comes_into_the_files(self):
+    def test_train_without_console_keeps_output_out_of_files(self):
         result = self.shell('exec "$1" train tiny.yaml <&- >&- 2>&-')
         self.assertEqual(result.returncode, 0)
         self.assertEqual([line["step"] for line in self.run_at().metrics()], list(range(1, 9)))
@@ -240,13 +240,13 @@ class Training(jobs.TestCase):
             if file.is_file() and file.name != "log.txt":
                 self.assertNotIn(b"step 1/", file.read_bytes(), file)
 
-    def test_a_file_that_may_not_grow_is_a_failure(self):
+    def test_train_fails_at_file_size_limit(self):
         result = self.shell('ulimit -f 30; exec "$1" train tiny.yaml')
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertRegex(result.stderr, r"\Alongspan: [^\n]*File too large[^\n]*\n\Z")
 
-    def test_what_no_memory_holds_is_refused_before_it_is_allocated(self):
-        """With the keys that make it fit, on every layout, at once."""
+    def test_train_rejects_model_larger_than_memory(self):
+        """Rejected before allocation, with the required memory."""
         huge = ["--set", "model.num_hidden_layers=64", "--set", "model.hidden_size=4096", "--set", "model.intermediate_size=16384"]
         for ranks in 1, 2:
             with self.subTest(ranks=ranks):
@@ -257,7 +257,7 @@ class Training(jobs.TestCase):
                 self.assertRegex(result.errors, r"a rank requires \d+\.\d+ GB \(weights .*optimizer .* GB, .*\)")
                 self.assertIn("memory free", result.errors)
 
-    def test_plan_without_a_fitting_layout_names_keys(self):
+    def test_plan_suggests_keys_if_no_layout_fits(self):
         def needed(*arguments):
             return jobs.bytes_of(self.longspan("plan", "tiny.yaml", "--memory-per-rank", "1GB", *arguments).output, "with reserve")
         def refused(memory, *arguments):
@@ -269,16 +269,16 @@ class Training(jobs.TestCase):
         named = re.search(keys, refused(0.8 * one))[1].split()
         self.longspan("plan", "tiny.yaml", "--memory-per-rank", f"{0.8 * one:.0f}", *(word for key in named for word in ("--set", key)))
         for layout in ("parallel.data_parallel_size=2",
-                       "parallel.data_parallel_size=1"):  # one that does not fit, and one of other than 2 ranks
+                       "parallel.data_parallel_size=1"):  # one that does not fit, and one for another number of ranks
             output = refused(0.8 * min(one, two), "--ranks", "2", "--set", layout)
             self.assertRegex(output, r"(?s)\nno layout of 2 ranks fits; the smallest\n.*for the first one: " + keys)
 
-    def test_plan_counts_the_parameters(self):
+    def test_plan_counts_parameters(self):
         self.longspan("train", "tiny.yaml")
         moments = int(re.search(r"(?m)^ +optimizer +\d+ tensors +(\d+) elements", self.longspan("inspect", "run").output)[1])
         self.assertIn(f"\n{moments // 2} parameters (", self.longspan("plan", "tiny.yaml").output)
 
-    def test_plan(self):
+    def test_plan_reports_memory_and_step_time(self):
         def plan(*arguments, code=0):
             return self.longspan("plan", "tiny.yaml", *arguments, code=code)
         begin = time.monotonic()
@@ -292,7 +292,7 @@ class Training(jobs.TestCase):
             self.assertIn("of 1.50 GB: fits", plan("--ranks", "2", "--memory-per-rank", same).output)
         gpu = plan("--device", "h200").output
         self.assertRegex(gpu, r"\n  with reserve +[0-9.]+ [kM]B of 149.25 GB: fits\n")
-        if "built without CUDA" not in gpu:  # its products' workspace
+        if "built without CUDA" not in gpu:  # workspace of matrix products
             self.assertRegex(gpu, r"\non GPUs.*\n(.*\n)*  workspace +\d\d\.\d+ MB\n")
         self.assertIn("\non GPUs", plan("--memory-per-rank", "1GB", "--set", "run.device=cuda").output)
         self.assertNotIn("\non GPUs", plan("--memory-per-rank", "1GB").output)
@@ -318,8 +318,8 @@ class Training(jobs.TestCase):
         self.assertRegex(output, r"machine.json: measured with 2 ranks of \d+ threads?; assumes 2 ranks on this machine\n")
         self.assertRegex(output, r"step time: .* tokens per second")
 
-    def test_a_plan_divides_the_machine_that_was_measured(self):
-        """What one rank reached with all cores is not what each of four ranks will."""
+    def test_plan_scales_machine_profile_to_threads_per_rank(self):
+        """A profile of one rank with four threads is scaled to the threads of each rank."""
         def seconds(ranks, *arguments):
             output = self.longspan("plan", "tiny.yaml", "--machine-profile", "machine.json", "--set", f"parallel.data_parallel_size={ranks}",
                                    *arguments).output
@@ -343,8 +343,8 @@ class Training(jobs.TestCase):
         share = max(1, len(os.sched_getaffinity(0)) // 8)
         self.assertRegex(output.stdout, rf"{share} threads? per rank \(an equal share of the cores\)")
 
-    def test_as_mpirun_is_used_by_a_user(self):
-        """With what launch/mpirun-environment sets, standard error has the one sentence and no noise."""
+    def test_mpirun_prints_single_error(self):
+        """With launch/mpirun-environment, standard error contains one error and no messages of mpirun."""
         def run(*arguments):
             script = f'. "{SOURCE}/launch/mpirun-environment"; exec mpirun -n 2 "$@"'
             environment = {key: value for key, value in os.environ.items() if not key.startswith("OMPI_")}
@@ -358,9 +358,9 @@ class Training(jobs.TestCase):
                          (3, "longspan: --set: data.train: /nowhere/a.txt: cannot be opened for reading: No such file "
                              "or directory\n"))
 
-    def test_mpirun_says_which_rank_was_killed(self):
-        """As the system does when memory runs out: no rank lives to say it."""
-        # Not before both run, or mpirun may only say that it could not start them.
+    def test_mpirun_reports_killed_rank(self):
+        """As by the out-of-memory killer: the rank itself cannot report it."""
+        # Both ranks run first, because otherwise mpirun may only report a failed start.
         die = ('touch started-$OMPI_COMM_WORLD_RANK; until [ -e started-0 ] && [ -e started-1 ]; do sleep 0.1; done; sleep 1; '
                'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then kill -9 $$; fi; sleep 60')
         script = f'. "{SOURCE}/launch/mpirun-environment"; exec mpirun -n 2 bash -c "$1"'

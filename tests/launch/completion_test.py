@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Completion by shells, and the manual pages: both made from the program's own tables.
+"""Shell completion and manual pages, which the program generates from its tables of options.
 
     tests/launch/completion_test.py build/launch/longspan
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 
-# What readline does: the line is cut into words at blanks and at COMP_WORDBREAKS, and the last one is completed.
+# Emulates readline: splits the line at blanks and COMP_WORDBREAKS, and completes the last word.
 COMPLETE = r'''
 source "$1"
 complete -p longspan >/dev/null || exit 9
@@ -30,18 +30,18 @@ printf '%s\n' "${COMPREPLY[@]}"
 
 
 def commands_of(text):
-    """Those that the help lists."""
+    """Returns the commands in the help text."""
     return re.findall(r"(?m)^  ([a-z-]+) ", text.split("Subcommands:")[1].split("Examples:")[0])
 
 
-class Completion(jobs.TestCase):
+class CompletionCommand(jobs.TestCase):
     def setUp(self):
         super().setUp()
         self.script = self.directory / "longspan.bash"
         self.script.write_text(self.longspan("completion", "bash").output)
 
     def complete(self, line, breaks=None):
-        """What bash offers at the end of the line; a blank there begins a word."""
+        """Returns what bash offers at the end of the line; a trailing blank starts a word."""
         words = re.findall(r"=|[^ =]+", line) + ([""] if line.endswith(" ") else [])
         environment = {"PATH": "/usr/bin:/bin"}
         if breaks is not None:
@@ -52,13 +52,13 @@ class Completion(jobs.TestCase):
         self.assertEqual((result.returncode, result.stderr), (0, ""), line)
         return result.stdout.split()
 
-    def test_bash_knows_what_completes_the_program(self):
+    def test_bash_registers_completion_function(self):
         result = subprocess.run(["bash", "-c", 'source "$1" && complete -p longspan', "bash", self.script],
                                 capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertEqual(result.stdout, "complete -o default -F _longspan longspan\n")
 
-    def test_commands(self):
+    def test_completes_commands(self):
         commands = commands_of(self.longspan("--help").output)
         self.assertIn("train", commands)
         self.assertEqual(set(self.complete("longspan ")), set(commands))
@@ -67,7 +67,7 @@ class Completion(jobs.TestCase):
         self.assertEqual(set(self.complete("longspan co")), {"config", "compare", "completion"})
         self.assertEqual(self.complete("longspan launch -n 2 -- eva"), ["evaluate"])
 
-    def test_options_and_their_choices(self):
+    def test_completes_options_and_choices(self):
         self.assertIn("--set", self.complete("longspan train --"))
         self.assertEqual(set(self.complete("longspan list --")), {"--help", "--json"})
         self.assertEqual(self.complete("longspan tokenizer train --voc"), ["--vocab-size"])
@@ -77,11 +77,11 @@ class Completion(jobs.TestCase):
         self.assertIn("tokenizer", self.complete("longspan man t"))
         self.assertIn("encoder_decoder", self.complete("longspan config --template enc"))
 
-    def test_files_are_left_to_readline(self):
+    def test_leaves_files_to_readline(self):
         for line in "longspan train my", "longspan tail ", "longspan plan a.yaml --machine-profile m":
             self.assertEqual(self.complete(line), [], line)
 
-    def test_keys_of_the_configuration(self):
+    def test_completes_config_keys_and_values(self):
         for before in "train a.yaml", "config", "launch -n 2 -- train a.yaml", "evaluate runs/a":
             with self.subTest(before=before):
                 self.assertEqual(set(self.complete(f"longspan {before} --set training.max_s")), {"training.max_steps="})
@@ -91,12 +91,12 @@ class Completion(jobs.TestCase):
         self.assertEqual(self.complete("longspan train a.yaml --set run.seed=1 --set model.tie_word_embeddings=t"), ["true"])
         self.assertEqual(self.complete("longspan train a.yaml --set training.max_steps=1"), [])
         self.assertIn("decoder", self.complete("longspan train a.yaml --set model.family=d"))
-        # Where bash does not cut at "=" the word is offered whole.
+        # If bash does not split at "=", it offers the full word.
         self.assertEqual(self.complete("longspan train a.yaml --set training.lr_scheduler.type=lin", breaks=" \t\n"),
                          ["training.lr_scheduler.type=linear"])
 
-    def test_scripts_of_other_shells(self):
-        """By the shells themselves where they are."""
+    def test_scripts_parse_in_each_shell(self):
+        """Checks the scripts with each installed shell."""
         for shell, check in ("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"]), ("bash", ["bash", "-n"]):
             script = self.directory / f"longspan.{shell}"
             script.write_text(self.longspan("completion", shell).output)
@@ -108,7 +108,7 @@ class Completion(jobs.TestCase):
                 result = subprocess.run([*check, script], capture_output=True, text=True, timeout=60, check=False)
                 self.assertEqual((result.returncode, result.stderr), (0, ""))
 
-    def test_fish_offers_the_same(self):
+    def test_fish_offers_same_completions(self):
         if shutil.which("fish") is None:
             self.skipTest("there is no fish")
         script = self.directory / "longspan.fish"
@@ -123,25 +123,25 @@ class Completion(jobs.TestCase):
                                         env={**os.environ, "HOME": str(self.directory)})
                 self.assertEqual([offer.split("\t")[0] for offer in result.stdout.splitlines()], found, result.stderr)
 
-    def test_mistakes(self):
+    def test_rejects_unknown_shell(self):
         self.assert_one_sentence(self.longspan("completion", "tcsh", code=2), "SHELL", "tcsh")
         self.assert_one_sentence(self.longspan("completion", code=2), "SHELL is required")
 
 
-class Manual(jobs.TestCase):
+class ManCommand(jobs.TestCase):
     def setUp(self):
         super().setUp()
         self.assertEqual(self.longspan("man", "--output-dir", "man1").output, "")
         self.pages = sorted((self.directory / "man1").iterdir())
 
-    def test_there_is_one_of_each_command(self):
+    def test_writes_a_page_per_command(self):
         commands = commands_of(self.longspan("--help").output)
         self.assertEqual([page.name for page in self.pages],
                          sorted(["longspan.1", *(f"longspan-{command}.1" for command in commands)]))
         for name, arguments in ("longspan.1", []), ("longspan-train.1", ["train"]):
             self.assertEqual((self.directory / "man1" / name).read_text(), self.longspan("man", *arguments).output)
 
-    def test_groff_finds_nothing_wrong(self):
+    def test_groff_reports_no_warnings(self):
         if shutil.which("groff") is None:
             self.skipTest("there is no groff")
         for page in self.pages:
@@ -152,7 +152,7 @@ class Manual(jobs.TestCase):
                 for part in "NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "EXIT STATUS", "SEE ALSO":
                     self.assertIn(part, result.stdout)
 
-    def test_pages_say_what_the_help_says(self):
+    def test_pages_contain_help_text(self):
         def shown(page):
             text = subprocess.run(["groff", "-man", "-Tascii", "-P-cbou", self.directory / "man1" / page],
                                   capture_output=True, text=True, timeout=60, check=True).stdout
@@ -165,7 +165,7 @@ class Manual(jobs.TestCase):
         self.assertIn("--vocab-size", shown("longspan-tokenizer.1"))
         self.assertIn("longspan-train(1)", shown("longspan.1"))
 
-    def test_mistakes(self):
+    def test_shows_placeholders_and_rejects_invalid_arguments(self):
         for command, value in (("train", "FIRST:LAST"), ("train", "KEY=VALUE"), ("attention-maps", "LAYER:HEAD"), ("generate", "INT")):
             self.assertRegex(self.longspan("man", command).output, rf"\\fI{value}\\fR\n")
         self.assert_one_sentence(self.longspan("man", "trian", code=2), 'unknown command "trian"', 'did you mean "train"?')

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every file of configs/ is understood as it stands, says what it is for, and trains when it is made small.
+"""Every file of configs/ resolves as written, documents its purpose, and trains in a reduced size.
 
     tests/launch/configs_test.py build/launch/longspan
 """
@@ -15,7 +15,7 @@ import images_test
 import jobs
 from jobs import SOURCE, Layout
 
-# What makes a model small; a key that a file's family does not have is left out.
+# Settings of a small model, without the keys that a file's family lacks.
 SMALL = {"model.num_hidden_layers": 2, "model.hidden_size": 16, "model.num_attention_heads": 4, "model.head_dim": 4,
          "model.intermediate_size": 32,
          "model.mem_len": 8, "model.vocab_size": "none", "model.max_position_embeddings": 64,
@@ -25,30 +25,30 @@ SMALL = {"model.num_hidden_layers": 2, "model.hidden_size": 16, "model.num_atten
          "training.validation.max_batches": 1,
          "checkpoint.save_interval": 2, "metrics.log_interval": 1, "run.num_threads": 1,
          "data.train": "text.txt", "data.validation": "text.txt", "data.test": "text.txt", "run.output_dir": "run"}
-# Besides, what a configuration of pairs has. The text is one line, which is cut in training and not where it is decoded.
+# Additional settings of translation. The text is one line, truncated in training and not in decoding.
 SMALL_PAIRS = {"data.train_target": "text.txt", "data.validation_target": "text.txt", "data.test_target": "text.txt",
                "data.max_length": 64, "data.overlong_examples": "truncate", "data.global_batch_tokens": 1024,
                "training.validation.interval": 3,
                "training.validation.num_decoded_examples": 0}
-# What examples with labels are read from, by their task.
-LABELLED = {"classification": "".join(f"{i % 3}\tthe number {i}\n" for i in range(60)),
-            "tagging": "".join(f"the\tdeterminer\nnumber\tnoun\n{i}\tdigits\n\n" for i in range(60)),
-            "behavior_cloning": "t_maze length 12\n", "reinforcement_learning": "t_maze length 12\n"}
-# Images are not cut.
+# Files of labeled examples, by task.
+LABELED = {"classification": "".join(f"{i % 3}\tthe number {i}\n" for i in range(60)),
+           "tagging": "".join(f"the\tdeterminer\nnumber\tnoun\n{i}\tdigits\n\n" for i in range(60)),
+           "behavior_cloning": "t_maze length 12\n", "reinforcement_learning": "t_maze length 12\n"}
+# Images cannot be truncated.
 SMALL_IMAGES = {"data.train": "images.idx", "data.train_target": "labels.idx", "data.validation": "images.idx",
                 "data.validation_target": "labels.idx", "data.test": "images.idx", "data.test_target": "labels.idx",
                 "data.max_length": 1024, "model.max_position_embeddings": "none", "data.global_batch_tokens": 256,
                 "training.validation.interval": 3}
 
 
-class Configs(jobs.TestCase):
+class ConfigFiles(jobs.TestCase):
     files = sorted((SOURCE / "configs").glob("*.yaml"))
 
-    def test_there_are_some(self):
+    def test_quickstart_exists(self):
         self.assertIn("quickstart.yaml", [file.name for file in self.files])
 
     def resolved(self, file):
-        """The keys of the file's configuration."""
+        """Returns the keys of the resolved file."""
         keys = set()
         section = []
         for line in self.longspan("config", file).output.splitlines():
@@ -58,11 +58,11 @@ class Configs(jobs.TestCase):
                 keys.add(".".join(section))
         return keys
 
-    def labelled(self, task):
-        """Settings that read examples of the task."""
-        if task not in LABELLED:
+    def labeled(self, task):
+        """Returns settings that read labeled examples of the task."""
+        if task not in LABELED:
             return {}
-        (self.directory / f"{task}.txt").write_text(LABELLED[task])
+        (self.directory / f"{task}.txt").write_text(LABELED[task])
         return {**{f"data.{part}": f"{task}.txt" for part in ("train", "validation", "test")}, "data.tokenizer.type": "byte",
                 "data.max_length": 56, "data.global_batch_tokens": 1024, "training.validation.interval": 3}
 
@@ -70,7 +70,7 @@ class Configs(jobs.TestCase):
         keys = self.resolved(file)
         text = Path(file).read_text()
         task = re.search(r"\n  task: (\w+)\n", text)
-        pairs = dict(SMALL_PAIRS) if task and task[1] == "translation" else self.labelled(task and task[1])
+        pairs = dict(SMALL_PAIRS) if task and task[1] == "translation" else self.labeled(task and task[1])
         if "\n  format: images\n" in text:
             (self.directory / "images.idx").write_bytes(images_test.idx(images_test.drawn(9, 1)[0]))
             (self.directory / "labels.idx").write_bytes(images_test.idx_labels(images_test.drawn(9, 1)[1]))
@@ -86,19 +86,19 @@ class Configs(jobs.TestCase):
         lines = run.metrics()
         self.assertEqual([line["step"] for line in lines], [1, 2, 3])
         for line in lines:
-            self.assertLess(line.get("loss_loss", line["loss"]), 2 * math.log(256))  # without inner losses
+            self.assertLess(line.get("loss_loss", line["loss"]), 2 * math.log(256))  # without auxiliary losses
         measured = "validation_episode_reward_mean" if "\n  task: reinforcement_learning\n" in text else "validation_loss"
         self.assertIn(measured, lines[-1])
         self.assertEqual(run.steps(), [2, 3])
         return result.output
 
-    def test_each_trains(self):
+    def test_each_file_trains(self):
         for file in self.files:
             with self.subTest(file=file.name):
                 self.train_small(file, Layout(1, 1), file.stem)
 
-    def test_what_each_is_to_be_compared_with_trains(self):
-        """As in "Expect: ... of full attention (model.attention.layer_types=full)": what it sets and nothing reads is a warning."""
+    def test_comparison_in_header_trains(self):
+        """Applies the setting of a header such as "Expect: ... (KEY=VALUE)"; ignored keys give a warning."""
         compared = 0
         for file in self.files:
             named = re.search(r"(?s)# Expect: .*?\((model\.attention\.layer_types)=(\w+)\)", file.read_text())
@@ -110,12 +110,12 @@ class Configs(jobs.TestCase):
                 self.assertRegex(output, r"warning: \S+: model\.[\w.]+ is ignored: no layer of model\.attention\.layer_types has ")
         self.assertGreaterEqual(compared, 4)
 
-    def test_some_train_on_several_ranks(self):
+    def test_some_files_train_on_several_ranks(self):
         for name, layout in ("quickstart", Layout(2, 1)), ("tiny", Layout(2, 2)), ("tiny-decoder", Layout(1, 2)):
             with self.subTest(file=name, layout=str(layout)):
                 self.train_small(SOURCE / "configs" / f"{name}.yaml", layout, name)
 
-    def test_the_commands_in_each_are_understood(self):
+    def test_header_commands_have_valid_settings(self):
         for file in self.files:
             header = re.match(r"(#.*\n)*", file.read_text())[0].replace(" \\\n#", "")
             commands = re.findall(r"build/launch/longspan (?:launch -n \d+ -- )?(train|evaluate|generate) (.*)", header)
@@ -127,7 +127,7 @@ class Configs(jobs.TestCase):
                     self.assertIn(file.stem, words[0])
                     self.longspan("config", file, *(word for setting in settings for word in ("--set", setting)))
 
-    def test_each_says_what_it_shows_costs_and_what_to_expect(self):
+    def test_headers_state_purpose_cost_and_expectation(self):
         for file in self.files:
             with self.subTest(file=file.name):
                 text = file.read_text()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Whether an unpacked archive of launch/bundle is what its list says: bundle_test asks.
+"""Checks an unpacked archive of launch/bundle against its list of contents, for bundle_test.
 
     tests/launch/contents_check.py FOLDER
 
-The list is judged by the schema of CycloneDX 1.5 where the Python package cyclonedx-python-lib[json-validation] is installed,
-for this Python or in LONGSPAN_PEERS, and by the fields that the format demands in any case.
+Validates the list by the schema of CycloneDX 1.5 if cyclonedx-python-lib[json-validation] is installed, in this Python
+or in LONGSPAN_PEERS. Always checks the required fields.
 """
 
 import hashlib
@@ -23,8 +23,8 @@ def entries_below(component):
         yield from entries_below(part)
 
 
-def wrong_fields(contents):
-    """Sentences."""
+def field_errors(contents):
+    """Yields a message for each invalid field."""
     if (contents.get("bomFormat"), contents.get("specVersion")) != ("CycloneDX", "1.5"):
         yield "it is not CycloneDX 1.5"
     if not re.fullmatch(r"urn:uuid:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", contents.get("serialNumber", "")):
@@ -48,15 +48,15 @@ def wrong_fields(contents):
                 yield f"{top['name']} has an invalid license: {license}"
 
 
-def schema_says(text):
-    """What the published schema finds wrong, or that it is not here."""
+def schema_errors(text):
+    """Returns the errors of the published schema, or prints why it is not available."""
     peers = Path(os.environ.get("LONGSPAN_PEERS", Path.home() / ".cache/longspan/peers"))
     sys.path.extend(map(str, peers.glob("lib/python3*/site-packages")))
     try:
         from cyclonedx.schema import SchemaVersion
         from cyclonedx.validation.json import JsonStrictValidator
         error = JsonStrictValidator(SchemaVersion.V1_5).validate_str(text)
-    except Exception as missing:  # of the package, or of what it needs to validate
+    except Exception as missing:  # the package or one of its dependencies
         print(f"without the schema of CycloneDX: {missing}")
         return []
     return [] if error is None else [str(error)]
@@ -66,17 +66,17 @@ def main():
     folder = Path(sys.argv[1])
     text = (folder / "share/longspan/contents.cdx.json").read_text(encoding="utf-8")
     contents = json.loads(text)
-    problems = [*wrong_fields(contents), *schema_says(text)]
+    problems = [*field_errors(contents), *schema_errors(text)]
     listed = {}
     for top in [contents["metadata"]["component"], *contents["components"]]:
         for entry in entries_below(top):
             if entry["type"] == "file":
                 listed[entry["name"]] = entry["hashes"][0]["content"]
-    for path, wanted in listed.items():
-        if hashlib.sha256((folder / path).read_bytes()).hexdigest() != wanted:
+    for path, expected in listed.items():
+        if hashlib.sha256((folder / path).read_bytes()).hexdigest() != expected:
             problems.append(f"{path} has another hash")
-    there = {str(path.relative_to(folder)) for name in ("lib", "libexec") for path in (folder / name).rglob("*") if path.is_file()}
-    problems += [f"{path} is not in the list" for path in sorted(there - set(listed))]
+    found = {str(path.relative_to(folder)) for name in ("lib", "libexec") for path in (folder / name).rglob("*") if path.is_file()}
+    problems += [f"{path} is not in the list" for path in sorted(found - set(listed))]
     if len([top for top in contents["components"] if top["type"] == "library"]) < 10 and Path("/usr/bin/dpkg-query").exists():
         problems.append("it names few packages")
     for problem in problems:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a run keeps and says whose weights give no loss any more: nothing of it is saved, what was saved stays.
+"""Divergence: weights with a non-finite loss are not saved, and earlier checkpoints remain.
 
     tests/launch/divergence_test.py build/launch/longspan
 """
@@ -14,15 +14,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from jobs import DIVERGING, Layout, until
 
-# Good steps, which another run then goes on from with a rate that no weights survive.
+# A valid run, which WORSE resumes with a learning rate that makes it diverge.
 GOOD = {"checkpoint.save_interval": 1, "checkpoint.keep_latest": 2, "training.max_steps": 6, "training.lr_scheduler.type": "constant",
         "training.lr_scheduler.warmup_steps": 0}
 WORSE = {**GOOD, "training.max_steps": 12, "training.learning_rate": 1e30, "training.max_grad_norm": 0,
          "training.max_consecutive_skips": 100}
 
 
-class Diverging(jobs.TestCase):
-    def test_counts_the_skipped_steps_and_gives_up(self):
+class Divergence(jobs.TestCase):
+    def test_run_ends_after_max_consecutive_skips(self):
         for number, layout in enumerate([Layout(1, 1), Layout(2, 2)]):
             with self.subTest(layout=str(layout)):
                 result = self.train(f"run-{number}", layout, DIVERGING, code=4)
@@ -40,8 +40,8 @@ class Diverging(jobs.TestCase):
                     self.assertIn(line["grad_norm_reason"], ("nan", "inf"))
                 self.assertNotIn(f"step {last - 3} skipped", run.log())
 
-    def test_a_step_whose_gradients_overflow_leaves_the_weights_as_they_were(self):
-        # A loss scale that grows until f16 cannot hold the gradients, again and again.
+    def test_overflow_step_keeps_state(self):
+        # The loss scale grows until the gradients overflow float16, repeatedly.
         scaled = {"precision.compute_dtype": "float16", "precision.loss_scale.init_scale": 2**20, "precision.loss_scale.hysteresis": 1,
                   "precision.loss_scale.growth_interval": 1, "training.max_steps": 20, "checkpoint.save_interval": 1,
                   "checkpoint.keep_latest": 30}
@@ -65,8 +65,8 @@ class Diverging(jobs.TestCase):
         return [piece["hash"] for piece in state["tensors"][name]["pieces"]]
 
 
-class F16(jobs.TestCase):
-    """Attention whose features are divided by their sums over the keys, at a high learning rate."""
+class Float16(jobs.TestCase):
+    """Linear attention, normalized by sums over the keys, at a high learning rate."""
 
     sections = {
         "run": {"num_threads": 1},
@@ -77,7 +77,7 @@ class F16(jobs.TestCase):
         "metrics": {"log_interval": 1, "log_timing": False},
     }
 
-    def test_trains_linear_attention_as_float32_does(self):
+    def test_linear_attention_loss_matches_float32(self):
         letters = random.Random(1).choices("abcde", k=60 * 512)
         (self.directory / "letters.txt").write_text("".join(letters))
         for kind in "performer", "linear", "rfa":
@@ -92,8 +92,8 @@ class F16(jobs.TestCase):
                 self.assertLess(abs(losses["float16"] - losses["float32"]), 0.01)
 
 
-class Unsound(jobs.TestCase):
-    """Weights that give no finite loss are nothing to go on from."""
+class NonFiniteWeights(jobs.TestCase):
+    """Weights with a non-finite loss or gradient are never saved."""
 
     def assert_resumes(self, directory, settings, layout=Layout(1, 1)):
         last = self.run_at(directory).steps()[-1]
@@ -105,8 +105,8 @@ class Unsound(jobs.TestCase):
     def evaluate(self, path, code=0):
         return self.longspan("evaluate", path, "--json", "--split", "train", "--max-tokens", 20, code=code)
 
-    def test_is_not_saved_at_an_interval(self):
-        # The first step has a loss, those of the steps after it have none.
+    def test_interval_save_is_discarded(self):
+        # The first step has a finite loss, later steps do not.
         for number, (every, background, layout) in enumerate([(1, True, Layout(1, 1)), (1, False, Layout(2, 2)),
                                                               (4, True, Layout(2, 1))]):
             with self.subTest(every=every, background=background, layout=str(layout)):
@@ -119,11 +119,11 @@ class Unsound(jobs.TestCase):
                 if every == 1:
                     self.assertIn("warning Checkpoint of step 1 discarded: its weights give a non-finite loss or gradient\n",
                                   self.run_at(name).log())
-                # Started again with a remedy it begins anew, beside the metrics of the one before.
+                # With a lower learning rate, a new run starts in the same directory.
                 self.train(name, layout, {**often, "training.learning_rate": 0.001, "training.max_steps": 3})
                 self.assertEqual(self.run_at(name).steps()[-1], 3)
 
-    def test_what_was_saved_before_stays_and_is_gone_on_from(self):
+    def test_earlier_checkpoints_remain_and_resume(self):
         one, two = Layout(1, 1), Layout(2, 1)
         for number, (in_a_row, background, layout) in enumerate([(1, True, two), (1, False, one), (100, True, one),
                                                                  (100, False, two)]):
@@ -145,12 +145,12 @@ class Unsound(jobs.TestCase):
                 self.assertIsInstance(json.loads(self.evaluate(run.checkpoint(6)).output)["loss"], float)
                 self.assert_resumes(name, kept, layout)
 
-    def test_is_not_saved_at_the_end(self):
+    def test_final_save_is_skipped(self):
         for number, (layout, more) in enumerate([(Layout(1, 1), {}), (Layout(2, 1), {}),
                                                  (Layout(1, 1), {"data.validation": "text.txt"})]):
             with self.subTest(layout=str(layout), more=more):
                 name = f"run-{number}"
-                # After one step the weights are lost already, though its loss was good.
+                # One step makes the weights diverge, although its loss is finite.
                 for steps in 1, 3:
                     result = self.train(name, layout, {**DIVERGING, **more, "training.max_steps": steps,
                                                        "training.max_consecutive_skips": 9}, code=4)
@@ -164,7 +164,7 @@ class Unsound(jobs.TestCase):
         job.signal(signal.SIGUSR1)
         return job.wait()
 
-    def test_is_not_saved_when_the_run_is_asked_to_stop(self):
+    def test_stop_request_does_not_save(self):
         endless = {"training.max_consecutive_skips": 1000000}
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)):
@@ -183,8 +183,8 @@ class Unsound(jobs.TestCase):
                 self.assertEqual(self.run_at(name).steps()[-1], 6)
                 self.assert_resumes(name, GOOD, layout)
 
-    def test_is_not_evaluated(self):
-        # Weights of which only a wide type has losses.
+    def test_evaluate_rejects_non_finite_loss(self):
+        # Weights whose loss is finite in float32 and not in float16.
         self.train(settings={"training.max_steps": 1, "training.learning_rate": 1e4, "training.lr_scheduler.warmup_steps": 0,
                              "training.optimizer.type": "sgd"})
         self.assertIsInstance(json.loads(self.evaluate("run").output)["loss"], float)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What the pages (*.md) say is so: links lead somewhere, commands run, blocks of YAML are configurations, keys exist.
+"""Pages (*.md): links resolve, commands run, blocks of YAML are configurations, keys exist.
 
     tests/launch/documents_test.py build/launch/longspan
 
-A command in a block of sh is known in one of four ways: it is run here, in a scratch directory with a small model (RUN_HERE
-says which are); another test runs it (RUN_BY); it sets the machine up or runs the tests, and its options are looked up in
-its --help (SETS_UP); or it starts a test or a benchmark, which must be there. A command that is none of these fails.
+A command in a block of sh belongs to one of four groups: it runs here, in a scratch directory with a small model
+(RUN_HERE); another test runs it (RUN_BY); it sets up the machine or runs the tests, and its --help contains its options
+(SETS_UP); or it starts an existing test or benchmark. Any other command is an error.
 """
 
 import functools
@@ -24,8 +24,8 @@ from jobs import SOURCE
 
 PROGRAM = "build/launch/longspan"
 
-# Beginnings of commands, and the test that runs the same with other values: a file of tests/launch, and where the verb and the
-# options of the command do not stand in it as they are, the words that do.
+# {prefix of a command: (file of tests/launch that runs it with other values, words of that file)}. None: the file
+# contains the verb and the options of the command literally.
 RUN_BY = {
     "launch/corpus": ("corpus_test", ["launch/corpus"]),
     "launch/example families": ("example_test.py", ["families"]),
@@ -45,7 +45,7 @@ RUN_BY = {
     f"{PROGRAM} launch -n 2 -- train runs/gpt2/config.yaml": ("adapters_test.py", None),
     f"{PROGRAM} export runs/tuned --output-dir ~/models/tuned": ("adapters_test.py", ['give(run="tuned")']),
     f"{PROGRAM} export runs/tuned --output-dir ~/models/adapters": ("adapters_test.py", ['give("--adapter-only"', 'run="tuned"']),
-    f"{PROGRAM} import ~/models/bert": ("adapters_test.py", ["self.take()", "class Encoders"]),
+    f"{PROGRAM} import ~/models/bert": ("adapters_test.py", ["self.take()", "class EncoderAdapters"]),
     f"{PROGRAM} launch -n 2 -- train runs/bert/config.yaml": ("adapters_test.py", None),
     f"{PROGRAM} generate runs/classifier": ("adapters_test.py", None),
     f"{PROGRAM} export runs/classifier": ("adapters_test.py", ['self.give("kinds"']),
@@ -69,12 +69,12 @@ RUN_BY = {
     "mpirun -n 2": ("commands_test.py", ["mpirun", "train"]),
 }
 
-# launch/quickstart is run too, in a copy of launch/ (test_the_quickstart).
+# launch/quickstart also runs, in a copy of launch/ (test_quickstart_trains_and_generates).
 SETS_UP = ("launch/setup", "launch/test", "launch/quickstart")
 
 RUN_HERE = (PROGRAM, "echo ")
 
-# What makes training small, by the name of its configuration.
+# Settings of a small run, by the name of its configuration.
 TINY = {"model.num_hidden_layers": 1, "model.hidden_size": 16, "model.num_attention_heads": 2, "run.num_threads": 1,
         "metrics.log_interval": 100}
 SMALL = {
@@ -93,7 +93,7 @@ SECTIONS = ("run", "model", "data", "ppo", "training", "parallel", "memory", "pr
 
 
 def pages():
-    """All *.md, beside what is built, written by runs, or hidden."""
+    """Returns all *.md outside of build directories, runs and hidden folders."""
     found = []
     for folder, folders, files in os.walk(SOURCE):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "build")) and (name != "runs" or folder != str(SOURCE)))
@@ -111,23 +111,23 @@ def text_of(page):
 
 
 def blocks(page, language):
-    """The text of each block of that language, without its indentation."""
+    """Returns the text of each block of a language, without indentation."""
     return [textwrap.dedent(found[2]) for found in re.finditer(rf"(?ms)^( *)```{language}\n(.*?)^\1```$", text_of(page))]
 
 
 def prose(page):
-    """The page without its blocks."""
+    """Returns the page without its blocks."""
     return re.sub(r"(?ms)^( *)```.*?^\1```$", "", text_of(page))
 
 
 def anchors(page):
-    """Those that a heading gives a page, as GitHub makes them."""
+    """Returns the anchors of the headings, as GitHub generates them."""
     headings = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in re.findall(r"(?m)^#+ (.*)$", prose(page))]
     return {re.sub(r"[^\w\- ]", "", heading.replace("`", "")).strip().lower().replace(" ", "-") for heading in headings}
 
 
 def commands(block):
-    """A command a line, with what is continued on the next ones."""
+    """Returns (line, words) of each command, with continuation lines joined."""
     joined = block.replace("\\\n", " ")
     lines = [line for line in joined.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     return [(line, " ".join(shlex.split(line, comments=True))) for line in lines]
@@ -135,17 +135,17 @@ def commands(block):
 
 @functools.cache
 def all_commands():
-    """The page of each, it as it stands there, and its words."""
+    """Returns (page, line, words) of each command."""
     return [(name_of(page), raw, words) for page in pages() for block in blocks(page, "sh") for raw, words in commands(block)]
 
 
 def run_by(words):
-    """The entry of RUN_BY that begins so, the longest one."""
+    """Returns the longest key of RUN_BY that is a prefix of the command, or None."""
     known = [begin for begin in RUN_BY if words.startswith(begin)]
     return max(known, key=len) if known else None
 
 
-def is_of_the_suite(words):
+def starts_test(words):
     return words.startswith(("build/tests/", "build-fuzz/fuzzers/", "tests/", "ctest ", "LONGSPAN_PTX="))
 
 
@@ -153,8 +153,8 @@ def is_run_here(words):
     return words.startswith(RUN_HERE) and run_by(words) is None
 
 
-class Links(jobs.TestCase):
-    def test_each_leads_somewhere(self):
+class Pages(jobs.TestCase):
+    def test_links_resolve(self):
         count = 0
         for page in pages():
             for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
@@ -170,7 +170,7 @@ class Links(jobs.TestCase):
                         self.assertIn(anchor, anchors(to))
         self.assertGreater(count, 150)
 
-    def test_paths_that_are_named_are_there(self):
+    def test_named_paths_exist(self):
         known = r"`((?:checkpoints|configs|framework|launch|models|tests)/[\w./*-]+)[ `]"
         for page in pages():
             for path in re.findall(known, text_of(page)):
@@ -181,8 +181,8 @@ class Links(jobs.TestCase):
                 with self.subTest(page=name_of(page), path=path):
                     self.assertTrue(list(SOURCE.glob(path.rstrip("/"))) or list(page.parent.glob(path)))
 
-    def test_the_top_of_the_tree_holds_what_belongs_there(self):
-        """Neither what a tool has left behind nor what belongs into a folder."""
+    def test_root_contains_only_expected_names(self):
+        """Checks tracked names that do not start with a dot."""
         listed = subprocess.run(["git", "-C", SOURCE, "ls-files"], capture_output=True, text=True)
         if listed.returncode:
             self.skipTest("no clone")
@@ -191,11 +191,11 @@ class Links(jobs.TestCase):
         pages = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"}
         self.assertEqual({name for name in top if not name.startswith(".")}, folders | pages | {"CMakeLists.txt", "CMakePresets.json"})
 
-    def test_the_first_page_is_short(self):
+    def test_readme_has_at_most_120_lines(self):
         self.assertLessEqual(len(text_of(SOURCE / "README.md").splitlines()), 120)
 
 
-class Keys(jobs.TestCase):
+class PageKeys(jobs.TestCase):
     def reference(self):
         return set(re.findall(r"(?m)^\| `([a-z]+\.[\w.]+)` ", self.longspan("config", "--reference", "--markdown").output))
 
@@ -216,11 +216,11 @@ class Keys(jobs.TestCase):
             for key in found:
                 if re.search(r"\.(yaml|h|cpp|jsonl|json|md|txt|safetensors)$", key):
                     continue
-                with self.subTest(page=name_of(page), key=key):  # a key, or the section of some
+                with self.subTest(page=name_of(page), key=key):  # a key or a section
                     begin = key.rstrip("*").rstrip(".") + "."
                     self.assertTrue(key in known or any(each.startswith(begin) for each in known), "there is no such key")
 
-    def test_families_tasks_and_kinds_are_named(self):
+    def test_families_attention_types_and_tasks_are_named(self):
         models = text_of(SOURCE / "models" / "README.md")
         both = models + text_of(SOURCE / "configs" / "README.md")
         families = {path.stem for path in (SOURCE / "models").glob("*.cpp") if "Family " in path.read_text()}
@@ -233,12 +233,12 @@ class Keys(jobs.TestCase):
         self.assertIn("full", kinds)
         for kind in kinds:
             self.assertIn(f"`{kind}`", models)
-        told = re.sub(r"\s+", " ", self.longspan("config", "--reference", "run.task").output)
-        tasks = re.search(r"\((\w+(?:, \w+)*) or (\w+); default", told)
+        shown = re.sub(r"\s+", " ", self.longspan("config", "--reference", "run.task").output)
+        tasks = re.search(r"\((\w+(?:, \w+)*) or (\w+); default", shown)
         for task in tasks[1].split(", ") + [tasks[2]]:
             self.assertIn(f"`{task}`", both)
 
-    def test_every_module_is_listed(self):
+    def test_modules_are_listed(self):
         lists = (SOURCE / "CMakeLists.txt").read_text()
         modules = re.findall(r"(?m)^longspan_library\(\w+ ([\w/]+)", lists)
         self.assertIn("framework/core", modules)
@@ -247,7 +247,7 @@ class Keys(jobs.TestCase):
             link = module.removeprefix("framework/") if module.startswith("framework/") else f"../{module}"
             self.assertIn(f"| [{module.rsplit('/', 1)[-1]}]({link}) |", text)
 
-    def test_blocks_of_yaml_are_configurations(self):
+    def test_yaml_blocks_are_valid_configs(self):
         count = 0
         for page in pages():
             for block in blocks(page, "yaml"):
@@ -262,15 +262,15 @@ class Keys(jobs.TestCase):
         self.assertGreaterEqual(count, 5)
 
 
-class Commands(jobs.TestCase):
-    def test_each_is_known(self):
+class PageCommands(jobs.TestCase):
+    def test_each_command_has_one_group(self):
         for page, _, words in all_commands():
             with self.subTest(page=page, command=words):
-                ways = [run_by(words) is not None, words.startswith(SETS_UP), is_of_the_suite(words), is_run_here(words),
+                ways = [run_by(words) is not None, words.startswith(SETS_UP), starts_test(words), is_run_here(words),
                         words == ". launch/mpirun-environment"]
                 self.assertEqual(sum(ways), 1, "is run by no test, and not here: see the head of this file")
 
-    def test_other_tests_still_run_what_they_are_named_for(self):
+    def test_listed_tests_contain_their_commands(self):
         registered = (SOURCE / "tests" / "CMakeLists.txt").read_text()
         used = set()
         for page, _, words in all_commands():
@@ -278,16 +278,16 @@ class Commands(jobs.TestCase):
             if begin is None:
                 continue
             used.add(begin)
-            file, wanted = RUN_BY[begin]
+            file, expected = RUN_BY[begin]
             with self.subTest(page=page, command=words, test=file):
                 self.assertIn(file.removesuffix("_test.py").removesuffix(".py"), registered)
                 text = (SOURCE / "tests" / "launch" / file).read_text()
-                for word in wanted or self.verb_and_options(words):
+                for word in expected or self.verb_and_options(words):
                     self.assertTrue(word in text, f"{file} has no {word}")
         self.assertEqual(sorted(set(RUN_BY) - used), [], "no document has such a command any more")
 
     def verb_and_options(self, command):
-        """What a test has where it runs the same: "evaluate", --beam, and of --set the key."""
+        """Returns the words of a test that runs the command: "evaluate", --beam, the keys of --set."""
         words = command.split()
         after = words.index("--") + 1 if "--" in words else 1
         verb, rest = words[after], words[after + 1:]
@@ -297,21 +297,21 @@ class Commands(jobs.TestCase):
         verbs = [] if verb == "train" else [f'"{verb}"']
         return verbs + found + [key for key in keys if key not in own]
 
-    def test_what_sets_up_knows_its_options(self):
+    def test_setup_options_exist_in_help(self):
         for page, _, words in all_commands():
             if not words.startswith(SETS_UP):
                 continue
             script, *rest = words.split()
             with self.subTest(page=page, command=words):
-                told = subprocess.run([SOURCE / script, "--help"], capture_output=True, text=True, check=True).stdout
+                shown = subprocess.run([SOURCE / script, "--help"], capture_output=True, text=True, check=True).stdout
                 for word in rest:
                     if word.startswith("--"):
-                        self.assertIn(word, told)
+                        self.assertIn(word, shown)
 
-    def test_tests_and_benchmarks_that_are_started_exist(self):
+    def test_named_tests_and_benchmarks_exist(self):
         lists = (SOURCE / "tests" / "CMakeLists.txt").read_text()
         for page, _, words in all_commands():
-            if not is_of_the_suite(words):
+            if not starts_test(words):
                 continue
             with self.subTest(page=page, command=words):
                 for path in re.findall(r"(?<!build/)(?<!build-cuda/)\btests/[\w./]+", words):
@@ -327,7 +327,7 @@ class Commands(jobs.TestCase):
                     self.assertRegex(lists, rf"LABELS \W*{label}|label {label}")
 
     def prepare(self, directory):
-        """A folder as a user has it: the program is built, and there is a book."""
+        """Creates a folder with a built program and a corpus."""
         (directory / "build" / "launch").mkdir(parents=True)
         (directory / PROGRAM).symlink_to(self.program)
         for name in "configs", "launch":
@@ -345,7 +345,7 @@ class Commands(jobs.TestCase):
                     (directory / named[1]).write_text(block)
 
     def run_page(self, page):
-        """Its commands that are run here, one after another."""
+        """Runs the commands of RUN_HERE in order; returns their number."""
         directory = self.directory / page.replace("/", "-")
         directory.mkdir()
         self.prepare(directory)
@@ -366,21 +366,21 @@ class Commands(jobs.TestCase):
             count += 1
         return count
 
-    def test_those_of_the_first_page_run(self):
+    def test_commands_of_readme_run(self):
         self.assertGreaterEqual(self.run_page("README.md"), 2)
 
-    def test_those_of_configurations_run(self):
+    def test_commands_of_configs_page_run(self):
         self.assertGreaterEqual(self.run_page("configs/README.md"), 10)
 
-    def test_those_of_running_run(self):
+    def test_commands_of_launch_page_run(self):
         self.assertGreaterEqual(self.run_page("launch/README.md"), 15)
 
-    def test_no_other_page_has_any(self):
+    def test_other_pages_have_no_runnable_commands(self):
         mine = {"README.md", "configs/README.md", "launch/README.md"}
         self.assertEqual({page for page, _, words in all_commands() if is_run_here(words)} - mine, set())
 
-    def test_the_quickstart(self):
-        """With a small model, and with stubs for what installs, builds and makes the corpus."""
+    def test_quickstart_trains_and_generates(self):
+        """Uses a small model and stubs of launch/setup and launch/corpus."""
         shutil.copytree(SOURCE / "launch", self.directory / "launch", ignore=shutil.ignore_patterns("*.cpp", "*.h"))
         for name in "setup", "corpus":
             (self.directory / "launch" / name).write_text("#!/bin/sh\n")
@@ -403,9 +403,9 @@ class Commands(jobs.TestCase):
         self.assertRegex(result.output, r"bits per byte")
         self.assertIn("In the beginning", result.output)
 
-    def test_every_command_of_the_program_has_its_line(self):
-        told = self.longspan("--help").output
-        names = re.findall(r"(?m)^  ([a-z][\w-]*) {2,}\S", told)
+    def test_launch_page_names_every_command(self):
+        shown = self.longspan("--help").output
+        names = re.findall(r"(?m)^  ([a-z][\w-]*) {2,}\S", shown)
         self.assertIn("train", names)
         text = text_of(SOURCE / "launch" / "README.md")
         for name in names:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""launch/example and what makes its data, in a copy of the tree whose packages are made up.
+"""launch/example and the scripts that make its data, in a copy of the tree with stubs of packages.
 
     tests/launch/example_test.py build/launch/longspan
 """
@@ -53,25 +53,25 @@ DICTIONARY = """MNCL
 ("odd" nil (nothing))
 """
 
-LICENCE = "  1 This software and database is being provided to you  \n"
-NOUNS = LICENCE + """\
+LICENSE = "  1 This software and database is being provided to you  \n"
+NOUNS = LICENSE + """\
 00001740 03 n 01 entity 0 003 ~ 00001930 n 0000 ~ 00002137 n 0000 ~ 04424418 n 0000 | that which is perceived  or known; "it | is"
 02084071 05 n 01 dog 0 001 @ 02083346 n 0000 | a member of the genus "Canis"; barks: "a dog"; "it barked"
 """
-VERBS = LICENCE + """\
+VERBS = LICENSE + """\
 00001740 29 v 01 breathe 0 000 02 + 02 00 + 08 00 | draw air into, and expel out of, the lungs; "I can breathe better"
 """
-ADJECTIVES = LICENCE + '00001740 44 a 01 able 0 000 | "quoted throughout"\n'
-ADVERBS = LICENCE + "00001740 02 r 02 a_cappella 0 b 1 000 | without musical accompaniment\n"
+ADJECTIVES = LICENSE + '00001740 44 a 01 able 0 000 | "quoted throughout"\n'
+ADVERBS = LICENSE + "00001740 02 r 02 a_cappella 0 b 1 000 | without musical accompaniment\n"
 
 
 def words_of(count, first=0):
-    """Different words of three letters."""
+    """Returns distinct words of three letters."""
     return [f"{a}{b}{c}" for a in "bdfgk" for b in "lmnpr" for c in "stvzbdf"][first:first + count]
 
 
 def module_of(name):
-    """What launch/data_prep/NAME, which does not end in .py, defines."""
+    """Imports launch/data_prep/NAME, whose name does not end in .py."""
     loader = importlib.machinery.SourceFileLoader(name, str(jobs.SOURCE / "launch" / "data_prep" / name))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
     sys.dont_write_bytecode = True
@@ -89,8 +89,8 @@ class Example(jobs.TestCase):
         self.tree = self.directory / "tree"
         shutil.copytree(jobs.SOURCE / "launch", self.tree / "launch", ignore=shutil.ignore_patterns("*.cpp", "*.h"))
         shutil.copytree(jobs.SOURCE / "configs", self.tree / "configs")
-        (self.tree / "launch" / "setup").write_text("#!/bin/sh\n")  # it is built
-        # All packages are installed.
+        (self.tree / "launch" / "setup").write_text("#!/bin/sh\n")  # already built
+        # Reports all packages as installed.
         (self.directory / "bin").mkdir()
         (self.directory / "bin" / "dpkg-query").write_text('#!/bin/sh\nfor word; do echo "installed $word"; done\n')
         (self.directory / "bin" / "dpkg-query").chmod(0o755)
@@ -110,7 +110,7 @@ class Example(jobs.TestCase):
                               check=False)
 
     def made(self, name):
-        """The lines of train, validation and test."""
+        """Returns the lines of train, validation and test."""
         return {part: (self.directory / "made" / f"{part}.{name}").read_text().splitlines() for part in ("train", "validation", "test")}
 
     def verses(self, source, target):
@@ -118,14 +118,14 @@ class Example(jobs.TestCase):
             (self.directory / name).write_text(text)
         return self.launch("make-bible-pairs", "a.imp", "b.imp", "made", "en", "es")
 
-    def test_verses_that_both_have_are_plain_text(self):
+    def test_bible_pairs_contain_common_verses_as_plain_text(self):
         self.assertEqual(self.verses(KJV, SPANISH).stdout, "2 verses\n")
         lines = {side: sorted(sum(self.made(side).values(), [])) for side in ("en", "es")}
         self.assertEqual(lines, {"en": ["And it was void.", "In the beginning God made & saw."],
                                  "es": ["EN el principio crió Dios.", "Y la tierra."]})
         self.assertIn("no verse in common", self.verses("$$$Ruth 1:1\nx\n", SPANISH).stderr)
 
-    def test_verses_of_one_bible(self):
+    def test_single_bible_yields_its_verses(self):
         (self.directory / "a.imp").write_text(KJV)
         self.assertEqual(self.launch("make-bible-pairs", "a.imp", "made", "text").stdout, "3 verses\n")
         self.assertEqual(sorted(sum(self.made("text").values(), [])),
@@ -139,7 +139,7 @@ class Example(jobs.TestCase):
         sides = [(self.directory / "made" / f"{part}.{side}").read_text().splitlines() for side in ("letters", "sounds")]
         return list(zip(*sides, strict=True))
 
-    def test_pronunciations_have_the_stress_where_it_is_asked_for(self):
+    def test_cmudict_contains_stress_on_request(self):
         for options, first in ((), "AA R D V AA R K"), (["--stress"], "AA1 R D V AA1 R K"):
             self.assertEqual(self.pronunciations(DICTIONARY, *options).stdout, "4 words\n")
             made = {pair for part in ("train", "validation", "test") for pair in self.pairs(part)}
@@ -153,30 +153,30 @@ class Example(jobs.TestCase):
         return "".join(f'("{word}" nil ((({word[0]} aa) 1) (({word[1]} eh) 0)))\n("{word}" n ((({word[0]} iy) 1) (({word[1]} eh) 0)))\n'
                        for word in words_of(175))
 
-    def test_a_word_is_in_one_part_only(self):
+    def test_cmudict_words_belong_to_one_split(self):
         self.pronunciations(self.many_words())
         words = {part: [letters for letters, _ in self.pairs(part)] for part in ("train", "validation", "test")}
         self.assertEqual(sum(len(set(of)) for of in words.values()), 175)
         self.assertEqual(len(set().union(*words.values())), 175)
         self.assertEqual(len(words["train"]), 2 * len(set(words["train"])))
-        for part in "validation", "test":  # the first pronunciation, so that there is one reference
+        for part in "validation", "test":  # only the first pronunciation, as the reference
             self.assertGreater(len(words[part]), 0)
             self.assertEqual(len(words[part]), len(set(words[part])))
 
-    def test_pronunciation_from_data_to_figures(self):
+    def test_g2p_example_reports_error_rates(self):
         folder = self.tree / "runs" / "g2p"
         self.pronunciations(self.many_words())
         shutil.copytree(self.directory / "made", folder)
         (folder / "made").touch()
         output = self.example("g2p", LONGSPAN_EXAMPLE_SETTINGS=self.small + " --set data.tokenizer.vocab_size=275 "
                               "--set data.global_batch_tokens=400 --set training.validation.num_decoded_examples=2").stdout
-        figures = json.loads((folder / "evaluation.json").read_text())
-        self.assertIn(f"\nphoneme error rate {figures['word_error_rate']:.2f}%, word error rate {100 - figures['exact_match']:.2f}%\n", output)
+        metrics = json.loads((folder / "evaluation.json").read_text())
+        self.assertIn(f"\nphoneme error rate {metrics['word_error_rate']:.2f}%, word error rate {100 - metrics['exact_match']:.2f}%\n", output)
         first = self.pairs("test")[0]
         self.assertRegex(output, rf"(?m)^{first[0].replace(' ', '')}\|.*\|{first[1]}$")
 
     def images(self):
-        """A few of each part, each of one grey, as runs/image-classification."""
+        """Writes a few uniform gray images of each split to runs/image-classification."""
         folder = self.tree / "runs" / "image-classification"
         folder.mkdir(parents=True)
         for part, count in ("train", 12), ("validation", 4), ("test", 12):
@@ -185,7 +185,7 @@ class Example(jobs.TestCase):
             (folder / f"{part}-labels").write_bytes(images_test.idx_labels(labels))
         (folder / "made").touch()
 
-    def test_images_from_data_to_figures(self):
+    def test_image_classification_example_reports_metrics(self):
         self.images()
         small = ("--set training.max_steps=2 --set training.lr_scheduler.warmup_steps=1 --set model.hidden_size=8 "
                  "--set model.num_hidden_layers=1 --set model.attention.layer_types=sliding_window "
@@ -195,10 +195,10 @@ class Example(jobs.TestCase):
         self.assertRegex(output, r"runs/image-classification/test-images: loss [\d.]+, accuracy [\d.]+%, macro f1 [\d.]+%")
         self.assertRegex(output, r"(?m)^[\w-]+ +T-shirt\n[\w-]+ +trouser\n[\w-]+ +pullover$")
 
-    def test_pixels_from_data_to_drawings(self):
+    def test_image_generation_example_writes_images(self):
         self.images()
         folder = self.tree / "runs" / "image-generation"
-        (self.tree / "launch" / "data_prep" / "resize-images").write_text("#!/bin/sh\n")  # they are made
+        (self.tree / "launch" / "data_prep" / "resize-images").write_text("#!/bin/sh\n")  # already resized
         small = ("--set training.max_steps=2 --set training.lr_scheduler.warmup_steps=1 --set model.hidden_size=8 "
                  "--set model.num_hidden_layers=1 --set data.global_batch_tokens=3136 "
                  "--set training.validation.interval=2 --set run.num_threads=1")
@@ -208,7 +208,7 @@ class Example(jobs.TestCase):
         for name in "sheet", "completed":
             self.assertEqual((folder / f"{name}.png").read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
 
-    def test_algorithms_are_what_they_say(self):
+    def test_algorithmic_data_is_correct(self):
         algorithms = module_of("make-algorithmic")
         source = algorithms.random.Random(1)
         for length in (*range(2, 30), 400):
@@ -221,7 +221,7 @@ class Example(jobs.TestCase):
                 else:
                     self.assertEqual(result, given if task == "copy" else given[::-1])
 
-    def test_algorithms_from_data_to_figures(self):
+    def test_algorithmic_example_reports_accuracy_by_length(self):
         folder = self.tree / "runs" / "algorithmic"
         self.assertIn("96 sequences", self.launch("make-algorithmic", folder, "--num-train", "90", "--num-validation", "6", "--num-test", "3").stdout)
         (folder / "made").touch()
@@ -234,7 +234,7 @@ class Example(jobs.TestCase):
             self.assertEqual(len(re.findall("<polyline", picture)), 9)
             self.assertIn("copy-400</text>", picture)
 
-    def test_families_in_one_table(self):
+    def test_families_example_compares_systems(self):
         (self.tree / "runs" / "families").mkdir(parents=True)
         (self.tree / "runs" / "families" / "made").touch()
         corpus = self.tree / "runs" / "corpora" / "kjv"
@@ -252,7 +252,7 @@ class Example(jobs.TestCase):
             self.assertRegex(line, r"^\S+ +\d+\.\d{3} +[\d,]+ +\d+$")
         self.assertIn('unknown system "soft" (choices: softmax relative ', self.example("families", "soft", code=1).stderr)
 
-    def test_long_context_from_short_segments_to_an_export(self):
+    def test_long_context_example_extends_and_exports_model(self):
         folder = self.tree / "runs" / "long-context"
         folder.mkdir(parents=True)
         (folder / "made").touch()
@@ -276,7 +276,7 @@ class Example(jobs.TestCase):
         self.assertEqual((config["model_type"], config["rope_scaling"]["rope_type"], config["max_position_embeddings"]),
                          ("llama", "yarn", 1024))
 
-    def test_every_system_that_is_compared_is_understood(self):
+    def test_compared_systems_have_valid_settings(self):
         for example, part, configurations, least in (("families", "", ["families"], 20),
                                                      ("long-range", "", ["long-range", "listops"], 12),
                                                      ("positions", "decoder", ["families"], 10),
@@ -288,10 +288,10 @@ class Example(jobs.TestCase):
                 name, *settings = line.split()
                 with self.subTest(system=name, configuration=configuration):
                     words = [word for setting in settings for word in ("--set", setting)]
-                    said = self.longspan("config", jobs.SOURCE / "configs" / f"{configuration}.yaml", *words)
-                    self.assertNotIn(" is ignored: ", said.output + said.errors)
+                    result = self.longspan("config", jobs.SOURCE / "configs" / f"{configuration}.yaml", *words)
+                    self.assertNotIn(" is ignored: ", result.output + result.errors)
 
-    def test_long_range_from_data_to_a_picture(self):
+    def test_long_range_example_draws_chart(self):
         folder = self.tree / "runs" / "long-range"
         (folder / "listops").mkdir(parents=True)
         self.listops()
@@ -322,7 +322,7 @@ class Example(jobs.TestCase):
         self.assertEqual(picture.count("<circle"), 8)
         self.assertEqual(xml.etree.ElementTree.fromstring(picture).tag, "{http://www.w3.org/2000/svg}svg")
 
-    def test_says_which_examples_there_are(self):
+    def test_help_lists_examples(self):
         names = sorted(file.name for file in (jobs.SOURCE / "launch" / "scripts" / "examples").iterdir())
         self.assertLessEqual({"g2p", "listops", "tagging", "text-classification", "translation"}, set(names))
         self.assertEqual(re.findall(r"(?m)^  ([\w-]+)  +\S", self.example("--help").stdout), names)
@@ -338,7 +338,7 @@ class Example(jobs.TestCase):
             (folder / f"data.{name}").write_text(text)
         return self.launch("make-wordnet-definitions", "wordnet", "made")
 
-    def test_glosses_are_definitions_with_their_class(self):
+    def test_wordnet_definitions_have_classes(self):
         self.assertEqual(self.glosses(NOUNS).stdout, "5 definitions\n")
         self.assertEqual(sorted(sum(self.made("tsv").values(), [])),
                          ['adj.ppl\t"quoted throughout"', "adv.all\twithout musical accompaniment",
@@ -347,13 +347,13 @@ class Example(jobs.TestCase):
         self.assertIn("wordnet/data.noun:2: expected a synset", self.glosses(NOUNS.replace("00001740 03", "00001740 45")).stderr)
 
     def vocabulary(self, folder):
-        """Of the file `text` of a run's folder, which is then made."""
+        """Trains a vocabulary on the file `text` of a folder and marks the folder as made."""
         subprocess.run([self.program, "tokenizer", "train", folder / "text", "--vocab-size", "300", "--output", folder / "vocabulary.model"],
                        check=True, capture_output=True)
         (folder / "made").touch()
 
     def many_glosses(self):
-        """100 definitions, each of an animal and of a plant, and a run's folder with its vocabulary."""
+        """Writes 100 definitions each of animals and plants, and their vocabulary; returns the folder."""
         self.glosses("".join(f"00001740 {kind} n 01 x 0 000 | the {kind} of {word}, {word[::-1]}\n" * 2
                              for word in words_of(100) for kind in ("05", "20")))
         folder = self.tree / "runs" / "text-classification"
@@ -362,10 +362,10 @@ class Example(jobs.TestCase):
         self.vocabulary(folder)
         return folder
 
-    def test_glosses_from_data_to_figures(self):
+    def test_text_classification_example_reports_metrics(self):
         folder = self.many_glosses()
         parts = {part: set(lines) for part, lines in self.made("tsv").items()}
-        self.assertEqual(sum(map(len, parts.values())), len(set().union(*parts.values())))  # those that are there twice too
+        self.assertEqual(sum(map(len, parts.values())), len(set().union(*parts.values())))  # duplicates too
         self.assertTrue(all(parts.values()), parts)
         output = self.example("text-classification", LONGSPAN_EXAMPLE_SETTINGS=self.small).stdout
         self.assertRegex(output, r"runs/text-classification/test\.tsv: loss .*accuracy [\d.]+%, macro f1 [\d.]+%")
@@ -374,24 +374,24 @@ class Example(jobs.TestCase):
         for line in shown:
             self.assertIn(line.partition("\t")[2], parts["test"])
 
-    def test_listops_has_the_values_that_are_known(self):
+    def test_listops_evaluates_known_expressions(self):
         value = module_of("make-listops").value
-        for text, wanted in (("[MAX 2 9 [MIN 4 7 ] 0 ]", 9), ("[SM 5 6 7 ]", 8), ("[MED 1 2 ]", 1), ("[MED 3 8 9 ]", 8),
-                             ("[MED 2 5 ]", 3), ("[MED 9 [SM 9 9 ] 0 ]", 8), ("7", 7)):
-            self.assertEqual(value(text.split()), wanted, text)
-        self.assertEqual(len("[MAX 2 9 [MIN 4 7 ] 0 ]".split()), 9)  # the length that the bounds are for
+        for text, expected in (("[MAX 2 9 [MIN 4 7 ] 0 ]", 9), ("[SM 5 6 7 ]", 8), ("[MED 1 2 ]", 1), ("[MED 3 8 9 ]", 8),
+                               ("[MED 2 5 ]", 3), ("[MED 9 [SM 9 9 ] 0 ]", 8), ("7", 7)):
+            self.assertEqual(value(text.split()), expected, text)
+        self.assertEqual(len("[MAX 2 9 [MIN 4 7 ] 0 ]".split()), 9)  # tokens, the unit of the length bounds
 
-    def test_listops_draws_as_often_as_it_says(self):
+    def test_listops_samples_follow_distribution(self):
         listops = module_of("make-listops")
         source = listops.random.Random(3)
         drawn = [listops.sample(source, 2, 4) for _ in range(20000)]
         lists = [tokens for tokens in drawn if len(tokens) > 1]
         self.assertAlmostEqual(len(lists) / len(drawn), 0.25, delta=0.01)
-        for found, wanted in (collections.Counter(tokens[0] for tokens in lists), {"[MIN", "[MAX", "[MED", "[SM"}), \
+        for found, expected in (collections.Counter(tokens[0] for tokens in lists), {"[MIN", "[MAX", "[MED", "[SM"}), \
                 (collections.Counter(len(tokens) - 2 for tokens in lists), {2, 3, 4}):
-            self.assertEqual(set(found), wanted)
+            self.assertEqual(set(found), expected)
             for count in found.values():
-                self.assertAlmostEqual(count / len(lists), 1 / len(wanted), delta=0.03)
+                self.assertAlmostEqual(count / len(lists), 1 / len(expected), delta=0.03)
         digits = collections.Counter(tokens[0] for tokens in drawn if len(tokens) == 1)
         self.assertEqual(set(digits), set("0123456789"))
         for count in digits.values():
@@ -402,7 +402,7 @@ class Example(jobs.TestCase):
         self.assertEqual((result.returncode, result.stdout), (0, "350 expressions\n"), result.stderr)
         return self.made("tsv")
 
-    def test_listops_is_a_function_of_its_seed_without_repetition(self):
+    def test_listops_is_deterministic_without_duplicates(self):
         made = self.listops()
         self.assertEqual([len(lines) for lines in made.values()], [300, 20, 30])
         texts = [line.partition("\t")[2] for line in sum(made.values(), [])]
@@ -412,10 +412,10 @@ class Example(jobs.TestCase):
         self.assertGreater(max(lengths), 40)
         self.assertEqual(self.listops(), made)
         self.assertNotEqual(self.listops("--seed", "2"), made)
-        # The parts are of one order: what is no longer for training is for validation.
+        # The splits share one order: a shorter training split moves its end to validation.
         self.assertEqual(self.listops("--num-train", "280", "--num-test", "50")["validation"], made["train"][280:])
 
-    def test_listops_from_nothing_to_figures(self):
+    def test_listops_example_reports_accuracy(self):
         output = self.example("listops", LONGSPAN_EXAMPLE_SETTINGS=self.small + " --set data.global_batch_tokens=6000").stdout
         self.assertIn("Data in runs/listops: 103000 expressions", output)
         self.assertIn("vocabulary.model: 278 pieces (word)", self.last_errors)
@@ -432,12 +432,12 @@ class Example(jobs.TestCase):
             (folder / f"{part}.text").write_text(texts.get(part, "") + "\n", encoding="utf-8")
         return self.launch("make-punctuation-tags", "extract", "made")
 
-    def test_punctuation_is_taken_and_given_back(self):
+    def test_punctuation_round_trips_through_tags(self):
         text = "And the LORD God said, Who? I am: it\N{RIGHT SINGLE QUOTATION MARK}s well-known!"
         self.assertEqual(self.punctuation(train="And (yea) he spake;", validation=text, test="Yea, he;").stdout, "3 sentences\n")
         made = self.made("tags")
         self.assertEqual(made["train"][:5], ["and\tUpper", "yea\tlower", "he\tlower", "spake\tlower;", ""])
-        # The validation has tags that are not for training: it goes there. So does "Yea,".
+        # Sentences with tags that training lacks move to training, here both.
         self.assertEqual((made["validation"], made["test"]), ([], []))
         for word, tag in ("lord\tALL", "said\tlower,"), ("who\tUpper?", "i\tUpper"), ("am\tlower:", "well-known\tlower!"):
             self.assertIn(word, made["train"])
@@ -449,7 +449,7 @@ class Example(jobs.TestCase):
         self.assertEqual(self.launch("make-punctuation-tags", "restore", "words", "given").stdout, text + "\n")
 
     def tags_folder(self):
-        """The data of tags, of a text in which the fourth word of seven begins a sentence."""
+        """Writes tagging data of lines with two sentences; returns the lines."""
         text = "".join(f"{a.capitalize()} {b} {c}. {a.capitalize()} {b}, {c}\n"
                        for a, b, c in zip(words_of(60), words_of(60, 30), words_of(60, 60)))
         self.punctuation(train=text, validation=text[:100].rpartition("\n")[0], test=text[-199:].partition("\n")[2].strip())
@@ -459,7 +459,7 @@ class Example(jobs.TestCase):
         self.vocabulary(folder)
         return text.splitlines()
 
-    def test_tags_from_data_to_figures(self):
+    def test_tagging_example_reports_accuracy(self):
         text = self.tags_folder()
         output = self.example("tagging", LONGSPAN_EXAMPLE_SETTINGS=self.small).stdout
         self.assertRegex(output, r"runs/tagging/test\.tags: loss .*accuracy [\d.]+%")
@@ -475,7 +475,7 @@ class Example(jobs.TestCase):
                                  f"\n2\t{b}\t_\tVERB" + "\t_" * 6 + "\n2.1\tnone" + "\t_" * 8 + "\n\n")
         (self.directory / name).write_text("".join(sentence(a, b) for a, b in zip(words, words[::-1])))
 
-    def test_tags_of_given_files(self):
+    def test_tagging_example_accepts_conllu_files(self):
         for name, words in ("x.conllu", words_of(100)), ("y.conllu", words_of(10, 100)), ("z.conllu", words_of(6, 100)):
             self.treebank(name, words)
         output = self.example("tagging", "x.conllu", "y.conllu", "z.conllu", LONGSPAN_EXAMPLE_SETTINGS=self.small).stdout
@@ -489,7 +489,7 @@ class Example(jobs.TestCase):
         self.assertIn("none.conllu: expected a file", self.example("tagging", "x.conllu", "y.conllu", "none.conllu", code=1).stderr)
         self.assertIn("tagging TRAIN VALIDATION TEST", self.example("tagging", "x.conllu", code=2).stderr)
 
-    def test_translation_from_data_to_figures(self):
+    def test_translation_example_reports_bleu(self):
         folder = self.tree / "runs" / "translation"
         book = "".join(f"$$$Genesis {chapter}:{verse}\n{'va' if side else 'go'} {chapter} {verse}\n"
                        for side in (0,) for chapter in range(1, 30) for verse in range(1, 30))
@@ -506,7 +506,7 @@ class Example(jobs.TestCase):
         self.assertEqual(output.count("translation "), output.count("reference   "))
         self.assertEqual(output.count("reference   "), 5)
         self.assertEqual(len((folder / "test.out").read_text().splitlines()), len((folder / "test.en").read_text().splitlines()))
-        # Again: nothing is trained twice.
+        # A second run trains nothing.
         self.assertIn("Nothing to train", self.example("translation", LONGSPAN_EXAMPLE_SETTINGS=small).stdout)
 
 

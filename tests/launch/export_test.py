@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What an export has next to the weights: the tokenizer, special tokens, how its models generate.
+"""Files of an export next to the weights: tokenizer, special tokens, generation settings.
 
     tests/launch/export_test.py build/launch/longspan
 
-What is compared with the package transformers needs an environment that has it (launch/setup --reference-implementations).
+The comparison with the package transformers requires launch/setup --reference-implementations.
 """
 
 import json
@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from peers import PeersTestCase
 
-# Digits, capitals, accents, ends of lines, and the names of tokens.
+# Digits, capitals, accents, line ends and special tokens.
 TEXT = "It's 12345 or 1984: Balo TIR\n\n  éclair, 漢字\t x\r\n<s> balo</s> tir <|endoftext|>ka [MASK]"
 SIZES = {"family": "decoder", "num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2, "dropout": 0}
 LLAMA = {**SIZES, "position_embedding_type": "rope", "norm": {"type": "rmsnorm"}, "mlp_bias": False, "activation": "swiglu",
@@ -26,7 +26,7 @@ MODELS = {"llama": LLAMA, "qwen2": {**LLAMA, "attention": {"bias": ["query", "ke
           "qwen3": {**LLAMA, "attention": {"bias": [], "qk_norm": True}}, "gpt2": {**SIZES, "position_embedding_type": "learned"}}
 
 
-# Without which transformers 5 takes the tokenizer of Qwen 2 for any of this type.
+# Without it, transformers 5 uses the Qwen 2 tokenizer for all models of this type.
 OWN_CODE = {"qwen2": {"auto_map": {"AutoTokenizer": [None, "tokenization_verbatim.VerbatimTokenizer"]}}}
 
 
@@ -40,7 +40,7 @@ class ExportTestCase(jobs.TestCase):
         (self.directory / "book.txt").write_text("\n".join(self.documents) + "\n")
 
     def run_of(self, model, directory, code=0, **settings):
-        """A run of a step on the book, a document a line."""
+        """Trains one step on book.txt."""
         sections = {"run": {"output_dir": directory, "num_threads": 1}, "model": MODELS[model],
                     "data": {"train": "book.txt", "global_batch_size": 2, "seq_length": 8},
                     "training": {"max_steps": 1, "learning_rate": 0.01, "lr_scheduler": {"warmup_steps": 0}},
@@ -59,7 +59,7 @@ class ExportTestCase(jobs.TestCase):
         return json.loads((self.directory / path).read_text())
 
     def ids_of(self, path, text):
-        """Of each line, by Longspan."""
+        """Returns the token ids of each line."""
         result = subprocess.run([self.program, "tokenizer", "encode", path], input=text.encode(), capture_output=True,
                                 cwd=self.directory, timeout=jobs.MOST_SECONDS, check=True)
         return [[int(id) for id in line.split()] for line in result.stdout.decode().split("\n")][:-1]
@@ -69,8 +69,8 @@ PAIRS = {"data__tokenizer__type": "huggingface", "data__tokenizer__model_type": 
          "data__documents__sample_by": "line", "data__documents__end_token": "<|endoftext|>"}
 
 
-class Export(ExportTestCase):
-    def test_writes_the_special_tokens_of_an_own_run(self):
+class ExportCommand(ExportTestCase):
+    def test_writes_special_tokens(self):
         for model in MODELS:
             with self.subTest(model=model):
                 self.run_of(model, model, **PAIRS)
@@ -83,24 +83,24 @@ class Export(ExportTestCase):
                 special = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>"}
                 self.assertEqual(self.json(f"{model}-given/special_tokens_map.json"), special)
                 found = self.json(f"{model}-given/tokenizer_config.json")
-                # The class that reads tokenizer.json as it is, whatever the model's type.
+                # PreTrainedTokenizerFast reads tokenizer.json unchanged for every model type.
                 self.assertEqual(found, {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 8,
                                          "model_input_names": ["input_ids", "attention_mask"],
                                          "clean_up_tokenization_spaces": False, **special, **OWN_CODE.get(model, {})})
                 self.assertEqual((self.directory / f"{model}-given" / "tokenization_verbatim.py").exists(), model in OWN_CODE)
 
-    def test_writes_a_tokenizer_json_of_every_kind(self):
+    def test_tokenizer_json_matches_saved_tokenizer(self):
         for name, settings in KINDS.items():
             with self.subTest(kind=name):
                 self.run_of("llama", name, **settings)
                 self.export(name)
                 ids = self.ids_of(f"{name}-given/tokenizer.json", TEXT_OF[name])
                 self.assertEqual(ids, self.saved_ids(name, TEXT_OF[name]))
-                # No token beyond the rows of the model.
+                # Every id has a row of the embedding.
                 self.assertLess(max(map(max, filter(None, ids))), self.json(f"{name}-given/config.json")["vocab_size"])
 
     def saved_ids(self, run, text):
-        """By the tokenizer of the checkpoint itself."""
+        """Returns the token ids of each line by the tokenizer of the checkpoint."""
         model = next(self.run_at(run).path.glob("tokenizer-*"), None)
         if model is not None:
             return self.ids_of(model, text)
@@ -109,7 +109,7 @@ class Export(ExportTestCase):
         letters = sorted(set((self.directory / "book.txt").read_text()))
         return [[letters.index(letter) for letter in line] for line in text.split("\n")]
 
-    def test_a_cased_wordpiece_stays_cased(self):
+    def test_keeps_cased_wordpiece_tokenizer(self):
         (self.directory / "labels.tsv").write_text("".join(f"{'ab'[i % 2]}\t{line}\n" for i, line in enumerate(self.documents)))
         self.longspan("tokenizer", "train", "book.txt", "--model-type", "wordpiece", "--cased", "--vocab-size", 260,
                       "--output", "cased.json",
@@ -132,17 +132,17 @@ class Export(ExportTestCase):
                          ["[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]"])
         self.assertEqual((self.directory / "kinds-given" / "tokenizer.json").read_bytes(), (self.directory / "cased.json").read_bytes())
 
-    def test_positions_are_those_that_the_model_is_for(self):
-        for name, settings, wanted in (("plain", {}, 8), ("longest", {"model__max_position_embeddings": 64}, 64),
-                                       ("yarn", {"model__rope__scaling": {"type": "yarn", "factor": 4,
-                                                                          "original_max_position_embeddings": 16}}, 64)):
+    def test_max_position_embeddings_follow_config(self):
+        for name, settings, expected in (("plain", {}, 8), ("longest", {"model__max_position_embeddings": 64}, 64),
+                                         ("yarn", {"model__rope__scaling": {"type": "yarn", "factor": 4,
+                                                                            "original_max_position_embeddings": 16}}, 64)):
             with self.subTest(name):
                 self.run_of("llama", name, **settings)
                 self.export(name)
-                self.assertEqual(self.json(f"{name}-given/config.json")["max_position_embeddings"], wanted)
-                self.assertEqual(self.json(f"{name}-given/tokenizer_config.json")["model_max_length"], wanted)
+                self.assertEqual(self.json(f"{name}-given/config.json")["max_position_embeddings"], expected)
+                self.assertEqual(self.json(f"{name}-given/tokenizer_config.json")["model_max_length"], expected)
 
-    def test_a_chat_template_is_taken_from_a_file(self):
+    def test_writes_chat_template(self):
         template = "{% for message in messages %}{{ message.role }}: {{ message.content }}\n{% endfor %}"
         (self.directory / "chat.jinja").write_text(template)
         self.run_of("llama", "chat", **PAIRS)
@@ -151,7 +151,7 @@ class Export(ExportTestCase):
         self.assertEqual(self.json("chat-given/tokenizer_config.json")["chat_template"], template)
 
     def imported(self, **files):
-        """A model of others with these files next to its weights, as the run "taken"."""
+        """Imports a model with these files next to its weights, as the run "taken"."""
         self.run_of("llama", "old", **PAIRS)
         self.export("old")
         (self.directory / "old-given").rename(self.directory / "theirs")
@@ -161,7 +161,7 @@ class Export(ExportTestCase):
             (self.directory / "theirs" / name.replace("__", ".")).write_text(text)
         self.longspan("import", "theirs", "--output-dir", "taken")
 
-    def test_an_import_gets_its_files_back_and_so_does_a_run_that_starts_from_it(self):
+    def test_keeps_files_of_imported_model(self):
         files = {"tokenizer_config__json": '{"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>"}',
                  "special_tokens_map__json": '{"eos_token": "<|endoftext|>"}', "chat_template__jinja": "{{ messages[0].content }}",
                  "generation_config__json": '{"eos_token_id": [0, 7], "temperature": 0.6}'}
@@ -169,7 +169,7 @@ class Export(ExportTestCase):
         settings = {"data__tokenizer__type": PAIRS["data__tokenizer__type"], "training__init_from__path": "taken",
                     "model__vocab_size": 300, "model__intermediate_size": 48}
         self.run_of("llama", "tuned", **settings)
-        # And continued.
+        # A resumed run keeps them.
         self.run_of("llama", "tuned", **settings, training__max_steps=2)
         for run in "taken", "tuned":
             self.export(run)
@@ -178,7 +178,7 @@ class Export(ExportTestCase):
             self.assertEqual(self.json(f"{run}-given/config.json")["eos_token_id"], 0)
         self.assertEqual(self.json("tuned-given/config.json")["max_position_embeddings"], 8)
 
-    def test_generation_ends_where_the_import_says(self):
+    def test_generation_stops_at_imported_eos_ids(self):
         for where, files in (("generation_config", {"generation_config__json": json.dumps({"eos_token_id": list(range(300))})}),
                              ("config", {})):
             with self.subTest(where):
@@ -192,13 +192,13 @@ class Export(ExportTestCase):
                 for run in "old", "taken":
                     shutil.rmtree(self.directory / run)
 
-    def test_a_file_that_is_none_is_reported(self):
+    def test_invalid_tokenizer_config_is_reported(self):
         self.imported()
         (self.directory / "theirs" / "tokenizer_config.json").write_text("[1]")
         result = self.longspan("import", "theirs", "--output-dir", "again")
         self.assertIn("tokenizer_config.json: not imported and not exported: expected a JSON object", result.errors)
 
-    def test_adapters_name_what_they_are_added_to(self):
+    def test_adapter_config_names_base_model(self):
         self.imported()
         adapters = {"training__lora": {"rank": 2, "target_modules": ["query"]}}
         self.run_of("llama", "tuned", data__tokenizer__type="huggingface", training__init_from__path="taken", model__vocab_size=300,
@@ -219,11 +219,11 @@ TEXT_OF = {name: "balo men x\n12345 éclair" if name == "characters" else TEXT.r
 
 
 class Peers(PeersTestCase, ExportTestCase):
-    """AutoTokenizer of the package transformers on what was exported."""
+    """AutoTokenizer of the package transformers on exported models."""
 
     peer_script = "auto_tokenizer.py"
 
-    def test_auto_tokenizer_reads_the_same_ids(self):
+    def test_auto_tokenizer_returns_same_ids(self):
         texts = {}
         for model in MODELS:
             for name, settings in KINDS.items() if model == "llama" else [("pairs", PAIRS)]:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Classes of images: files of IDX and folders of PNG, trained, resumed, measured, put to work, and fed with what is wrong.
+"""Image classification on IDX files and folders of PNG: training, resuming, evaluation, prediction, invalid data.
 
     tests/launch/images_test.py build/launch/longspan
 """
@@ -19,7 +19,7 @@ SIDE = 6
 
 
 def png(rows):
-    """A grey image."""
+    """Returns a grayscale PNG."""
     def chunk(name, data):
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
     header = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 0, 0, 0, 0)
@@ -37,7 +37,7 @@ def idx_labels(labels):
 
 
 def drawn(count, seed):
-    """Images that are bright at the top (0), at the left (1) or nowhere (2), sorted by their class."""
+    """Returns images that are bright at the top (0), at the left (1) or nowhere (2), and their classes, sorted."""
     source = random.Random(seed)
     labels = sorted(source.randrange(3) for _ in range(count))
     def value(label, y, x):
@@ -47,7 +47,7 @@ def drawn(count, seed):
 
 
 class TestCase(tasks_test.TestCase):
-    """With files of such images to learn and to validate on."""
+    """Provides IDX files of such images for training and validation."""
 
     def setUp(self):
         super().setUp()
@@ -68,17 +68,17 @@ class TestCase(tasks_test.TestCase):
         return {"data.train": "train", "data.validation": "validation", "data.train_target": "", "data.validation_target": ""}
 
 
-class Images(TestCase):
+class ImageClassification(TestCase):
     task = {"run.task": "classification", "data.format": "images", "data.train": "train.images", "data.train_target": "train.labels",
             "data.validation": "validation.images", "data.validation_target": "validation.labels", "model.pooling": "mean",
             "model.position_embedding_type": "learned", "data.global_batch_tokens": 400}
     learning = {**task, "training.max_steps": 200, "checkpoint.save_interval": 0, "model.dropout": 0,
                 "training.validation.interval": 0}
 
-    def test_goes_on_on_any_layout(self):
-        self.on_two_ranks_and_others(["loss", "accuracy", "macro_f1"])
+    def test_resumes_on_any_layout(self):
+        self.assert_resumes_on_any_layout(["loss", "accuracy", "macro_f1"])
 
-    def test_a_folder_of_png_is_as_good_as_files_of_idx(self):
+    def test_png_folders_equal_idx_files(self):
         folders = self.folders()
         self.train("idx", settings=self.task)
         self.train("png", settings={**self.task, **folders})
@@ -87,7 +87,7 @@ class Images(TestCase):
         self.train("png", settings={**self.task, **folders, "training.max_steps": 12})
         self.assertNotIn("another text", self.run_at("png").log())
 
-    def test_measures_and_writes_classes(self):
+    def test_evaluates_and_predicts_classes(self):
         self.train(settings=self.learning)
         images, labels = drawn(9, 3)
         self.bytes("test.images", idx(images))
@@ -112,7 +112,7 @@ class Images(TestCase):
                                  "test.images: expected images of 6 x 6 x 1, found 6 x 7 x 1")
         self.assert_one_sentence(self.longspan("evaluate", "run", "--data", "test.images", code=3), "a file of images requires a file of labels")
 
-    def test_bad_files_of_idx(self):
+    def test_rejects_invalid_idx_files(self):
         images, labels = self.parts["train"]
         self.bytes("train.images", idx(images)[:-1])
         self.refused({}, "train.images: truncated: expected 2160 bytes of images, as in the header, found 2159")
@@ -130,7 +130,7 @@ class Images(TestCase):
         self.refused({"data.global_batch_tokens": 36},
                      "train.images: image 0: expected at most data.global_batch_tokens")
 
-    def test_bad_folders_of_png(self):
+    def test_rejects_invalid_png_folders(self):
         folders = self.folders()
         image, label = self.parts["train"][0][7], self.parts["train"][1][7]
         name = f"train/{label}/007.png"
@@ -139,7 +139,7 @@ class Images(TestCase):
         self.bytes(name, png(image[:-1]))
         self.refused(folders, f"{name}: expected an image of 6 x 6 x 1, the shape of 0/000.png, found 5 x 6 x 1")
 
-    def test_goes_on_with_the_same_kind_of_images_only(self):
+    def test_resume_requires_same_image_shape_and_format(self):
         self.train(settings={**self.task, "training.max_steps": 4})
         for part, (images, _) in self.parts.items():
             self.bytes(f"{part}.images", idx([[row + [0] for row in image] for image in images]))
@@ -150,7 +150,7 @@ class Images(TestCase):
         tasks_test.write_classes(self.directory / "classes.txt", 9, 1)
         self.assertIn("data.format: checkpoint has images, config has text", self.train(settings=text, code=2).errors)
 
-    def test_what_is_not_for_images(self):
+    def test_rejects_settings_incompatible_with_images(self):
         for settings, part in (({"data.tokenizer.type": "char"}, "data.tokenizer.type cannot be combined with data.format: images"),
                                ({"data.validation": ""}, "data.validation_target requires data.validation"),
                                ({"run.task": "tagging"},
@@ -158,7 +158,7 @@ class Images(TestCase):
             with self.subTest(part):
                 self.assertIn(part, self.train(settings={**self.task, **settings}, code=2).errors)
 
-    def test_plan_knows_their_size(self):
+    def test_plan_predicts_peak_memory(self):
         settings = {**self.task, "data.global_batch_tokens": 2000, "metrics.log_timing": True, "data.validation": "",
                     "data.validation_target": "",
                     "parallel.data_parallel_size": 1}

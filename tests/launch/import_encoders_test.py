@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Encoders that others trained, taken in and given back: what import_test.py is for decoders.
+"""Import and export of Hugging Face encoders: BERT, RoBERTa, ViT.
 
     tests/launch/import_encoders_test.py build/launch/longspan
 
-What is compared with the package transformers needs an environment that has it (launch/setup --reference-implementations).
+The comparison with the package transformers requires launch/setup --reference-implementations.
 """
 
 import json
@@ -33,7 +33,7 @@ TAGS = "the\tadverb\nhouses\tnoun\nrunning\tverb\n\nab\tnoun\n,\tadverb\n\nrun\t
 
 
 def body(prefix="bert."):
-    """The tensors of BERT in the order in which they are exported."""
+    """Returns {name: shape} of the tensors of BERT in export order."""
     found = {"embeddings.word_embeddings.weight": [VOCABULARY, WIDTH],
              "embeddings.position_embeddings.weight": [POSITIONS, WIDTH],
              "embeddings.token_type_embeddings.weight": [2, WIDTH]}
@@ -58,7 +58,7 @@ HEAD = {"classifier.weight": [CLASSES, WIDTH], "classifier.bias": [CLASSES]}
 
 
 def png(rows):
-    """An image of red, green and blue."""
+    """Returns an RGB PNG."""
     def chunk(name, data):
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
     header = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 2, 0, 0, 0)
@@ -73,7 +73,7 @@ VIT = {"architectures": ["ViTForImageClassification"], "model_type": "vit", "hid
 
 
 def patches():
-    """The tensors of ViT in the order in which they are exported."""
+    """Returns {name: shape} of the tensors of ViT in export order."""
     found = {"embeddings.cls_token": [1, 1, WIDTH], "embeddings.position_embeddings": [1, 5, WIDTH],
              "embeddings.patch_embeddings.projection.weight": [WIDTH, 1, 2, 2],
              "embeddings.patch_embeddings.projection.bias": [WIDTH]}
@@ -120,8 +120,8 @@ class TestCase(jobs.TestCase):
         return json.loads(self.longspan("evaluate", run, "--data", file, "--json").output)["loss"]
 
 
-class Import(TestCase):
-    def test_comes_back_to_the_bit(self):
+class ImportEncoders(TestCase):
+    def test_round_trip_is_exact(self):
         tensors = self.folder()
         result = self.take()
         count = sum(math.prod(shape) for _, shape, _ in tensors.values())
@@ -134,7 +134,7 @@ class Import(TestCase):
         for key, value in CONFIG.items():
             self.assertEqual(config[key], value, key)
 
-    def test_a_body_has_no_readout_yet(self):
+    def test_backbone_requires_new_output_layer(self):
         shapes = body("")
         tensors = self.folder("body", {"architectures": ["BertModel"], "id2label": None}, shapes)
         result = self.take("body")
@@ -145,7 +145,7 @@ class Import(TestCase):
         self.assertEqual(self.config()["architectures"], ["BertModel"])
         (self.directory / "texts").write_text(TEXTS)
         self.assert_one_sentence(self.longspan("evaluate", "taken", "--data", "texts", code=3), "found only the weights of a backbone")
-        # A run that learns a readout has all of the body.
+        # A run that trains a new output layer loads the full backbone.
         settings = {"data.train": "texts", "run.output_dir": "mine", "training.init_from.path": "taken", "training.learning_rate": 0,
                     "training.max_steps": 1, "training.lr_scheduler.warmup_steps": 0, "run.num_threads": 1,
                     "training.init_from.reinitialize": "[output/weight, output/bias]"}
@@ -156,8 +156,8 @@ class Import(TestCase):
         self.assertEqual({name: found["bert." + name] for name in tensors}, tensors)
         self.assertEqual(self.config("mine-given")["id2label"], {"0": "adverb", "1": "noun", "2": "verb"})
 
-    def test_other_ways_to_write_the_same(self):
-        # As google-bert/bert-base-uncased: older names, a head of words, positions that are constants.
+    def test_imports_older_tensor_names(self):
+        # As google-bert/bert-base-uncased: older names, a masked LM head, constant position ids.
         shapes = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): shape
                   for name, shape in body().items()}
         extra = {"cls.predictions.bias": [VOCABULARY], "cls.seq_relationship.bias": [2], "bert.embeddings.position_ids": [1, POSITIONS]}
@@ -169,8 +169,8 @@ class Import(TestCase):
         self.assertEqual([data for _, _, data in self.given().values()],
                          [data for name, (_, _, data) in tensors.items() if name not in extra])
 
-    def test_rows_of_classes_follow_their_names(self):
-        """Labels of the data are sorted, and those of the model are not."""
+    def test_class_rows_follow_label_names(self):
+        """Labels of the data are sorted, labels of the model are not."""
         tensors = self.folder()
         self.take()
         (self.directory / "texts").write_text(TEXTS)
@@ -186,7 +186,7 @@ class Import(TestCase):
         result = self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, "run.output_dir": "other"}), code=2)
         self.assertIn('(missing "other"); reinitialize the output layer', result.errors)
 
-    def test_images_come_back_to_the_bit(self):
+    def test_vit_round_trip_is_exact(self):
         tensors = self.folder(shapes={**patches(), **HEAD}, usual=VIT)
         pixels = {"do_rescale": True, "rescale_factor": 0.00392156862745098, "do_normalize": True, "image_mean": [0.25],
                   "image_std": [0.5]}
@@ -199,7 +199,7 @@ class Import(TestCase):
             self.assertEqual(config[key], value, key)
         again = json.loads((self.directory / "given" / "preprocessor_config.json").read_text())
         self.assertEqual({key: again[key] for key in pixels}, pixels)
-        # A run of images that starts from it.
+        # An image run initialized from it.
         for label in "adverb", "noun", "verb":
             (self.directory / "images" / label).mkdir(parents=True)
             grey = [[[value] * 3 for value in range(row, row + 4)] for row in range(4)]
@@ -207,17 +207,17 @@ class Import(TestCase):
         settings = {"data.train": "images", "run.output_dir": "mine", "training.init_from.path": "taken",
                     "training.max_steps": 1, "run.num_threads": 1}
         result = self.longspan("train", "taken/config.yaml", *jobs.flat(settings), code=3)
-        self.assertIn("4 x 4 x 3", result.errors)  # colours, and the model is of grey
+        self.assertIn("4 x 4 x 3", result.errors)  # RGB images for a grayscale model
 
-    def test_ids_of_special_tokens_come_back(self):
-        said = {"pad_token_id": 3, "eos_token_id": [5, 7], "bos_token_id": None}
-        self.folder(config=said)
+    def test_keeps_special_token_ids(self):
+        special = {"pad_token_id": 3, "eos_token_id": [5, 7], "bos_token_id": None}
+        self.folder(config=special)
         self.take()
         self.give()
         config = self.config()
-        self.assertEqual({key: config.get(key, "nothing") for key in (*said, "cls_token_id")}, {**said, "cls_token_id": "nothing"})
+        self.assertEqual({key: config.get(key, "nothing") for key in (*special, "cls_token_id")}, {**special, "cls_token_id": "nothing"})
 
-    def test_labels_that_are_there_twice_are_taken_apart(self):
+    def test_renames_duplicate_labels_until_export(self):
         labels = {"0": "crane", "1": "crane (2)", "2": "crane"}
         self.folder(config={"id2label": labels, "label2id": None})
         result = self.take()
@@ -227,7 +227,7 @@ class Import(TestCase):
         self.give()
         self.assertEqual(self.config()["id2label"], labels)
 
-    def test_a_model_made_here_is_exported(self):
+    def test_exports_trained_model(self):
         (self.directory / "texts").write_text(TEXTS)
         (self.directory / "mine.yaml").write_text(json.dumps({
             "run": {"output_dir": "mine", "task": "classification", "num_threads": 1}, "data": {"train": "texts", "max_length": 100},
@@ -246,7 +246,7 @@ class Import(TestCase):
 
 
 class SlowTokenizers(TestCase):
-    """Folders without tokenizer.json: the same losses as with one of the same vocabulary."""
+    """Folders without tokenizer.json give the same losses as an equivalent tokenizer.json."""
     text = "LABEL_0\tHello world, this is <mask> text\nLABEL_1\ta\n"
 
     def pieces(self):
@@ -262,7 +262,7 @@ class SlowTokenizers(TestCase):
         (self.directory / "texts").write_text(self.text)
         return self.evaluate(f"taken-{name}", "texts")
 
-    def test_roberta_is_framed_and_reads_its_mask(self):
+    def test_roberta_adds_special_tokens_and_reads_mask(self):
         vocabulary, merges = self.pieces()
         names = ["<s>", "<pad>", "</s>", "<unk>", *vocabulary, "<mask>"]
         ids = {name: id for id, name in enumerate(names)}
@@ -278,16 +278,16 @@ class SlowTokenizers(TestCase):
         config = {"architectures": ["RobertaForSequenceClassification"], "model_type": "roberta", "id2label": None, "label2id": None,
                   "vocab_size": len(names), "pad_token_id": 1}
         two = {"vocab__json": ids, "merges__txt": "#version: 0.2\n" + "\n".join(merges) + "\n"}
-        # As slow tokenizers of version 4 save them.
+        # As slow tokenizers of transformers 4 save them.
         mask = {"content": "<mask>", "lstrip": True, "normalized": False, "rstrip": False, "single_word": False}
         saved = {"special_tokens_map__json": {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "mask_token": mask, "pad_token": "<pad>",
                                               "sep_token": "</s>", "unk_token": "<unk>"},
                  "tokenizer_config__json": {"tokenizer_class": "RobertaTokenizer", "add_prefix_space": False}}
-        wanted = self.evaluated("one", len(names), config, shapes, tokenizer__json=made)
-        self.assertEqual(self.evaluated("two", len(names), config, shapes, **two), wanted)
-        self.assertEqual(self.evaluated("three", len(names), config, shapes, **two, **saved), wanted)
-        made["post_processor"] = None  # the test would see a text without a frame
-        self.assertNotEqual(self.evaluated("bare", len(names), config, shapes, tokenizer__json=made), wanted)
+        expected = self.evaluated("one", len(names), config, shapes, tokenizer__json=made)
+        self.assertEqual(self.evaluated("two", len(names), config, shapes, **two), expected)
+        self.assertEqual(self.evaluated("three", len(names), config, shapes, **two, **saved), expected)
+        made["post_processor"] = None  # control: without special tokens
+        self.assertNotEqual(self.evaluated("bare", len(names), config, shapes, tokenizer__json=made), expected)
 
     def test_bert_reads_vocab_txt(self):
         pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "hello", "world", ",", "this", "is", "text", "##s"]
@@ -302,15 +302,15 @@ class SlowTokenizers(TestCase):
                 "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": ids}}
         head = {"classifier.weight": [2, WIDTH], "classifier.bias": [2]}
         config = {"id2label": None, "label2id": None, "vocab_size": len(pieces)}
-        wanted = self.evaluated("one", len(pieces), config, {**body(), **head}, tokenizer__json=made)
+        expected = self.evaluated("one", len(pieces), config, {**body(), **head}, tokenizer__json=made)
         for name, more in (("of-2019", {"model_type": None}), ("of-2020", {})):
-            self.assertEqual(self.evaluated(name, len(pieces), {**config, **more}, {**body(), **head}, vocab__txt="\n".join(pieces)), wanted)
+            self.assertEqual(self.evaluated(name, len(pieces), {**config, **more}, {**body(), **head}, vocab__txt="\n".join(pieces)), expected)
 
 
 class Labels(TestCase):
-    """The classifier's rows decide where "num_labels" and "id2label" disagree."""
+    """The rows of the classifier decide if "num_labels" and "id2label" disagree."""
 
-    def test_num_labels_has_the_rows(self):
+    def test_uses_count_of_classifier_rows(self):
         two = {"id2label": {"0": "verb", "1": "noun"}, "label2id": None, "num_labels": 3}
         for config, names in ((two, ["verb", "noun", "LABEL_2"]),
                               ({**two, "num_labels": None, "_num_labels": 3}, ["verb", "noun", "LABEL_2"]),
@@ -323,17 +323,17 @@ class Labels(TestCase):
             self.give(f"{name}-taken", f"{name}-given")
             self.assertEqual(list(self.config(f"{name}-given")["id2label"].values()), names)
 
-    def test_rejects_rows_that_neither_count_has(self):
+    def test_rejects_row_count_of_neither_key(self):
         shapes = {**body(), "classifier.weight": [4, WIDTH], "classifier.bias": [4]}
         self.folder(config={"num_labels": 5}, shapes=shapes)
         self.assert_one_sentence(self.take(code=3), '"num_labels" is 5 and "id2label" has 3 labels', "expected as many rows as labels, found 4")
 
-    def test_a_readout_of_one_row_stands_for_a_number(self):
+    def test_rejects_classifier_of_one_row(self):
         shapes = {**body(), "classifier.weight": [1, WIDTH], "classifier.bias": [1]}
         self.folder(config={"id2label": {"0": "a", "1": "b"}, "label2id": None, "num_labels": 1}, shapes=shapes)
         self.assert_one_sentence(self.take(code=3), '"num_labels" is 1 and "id2label" has 2 labels', "expected at least 2 rows (classes), found 1")
 
-    def test_without_a_tokenizer_a_small_vocabulary_is_of_numbers(self):
+    def test_without_tokenizer_reads_token_ids(self):
         shapes = {**body(), **HEAD, "bert.embeddings.word_embeddings.weight": [53, WIDTH]}
         self.folder(config={"vocab_size": 53}, shapes=shapes)
         self.assertIn("the run reads ids from 0 to 52 (data.tokenizer.type: none): a text is ids", self.take().errors)
@@ -345,8 +345,8 @@ class Labels(TestCase):
         (self.directory / "texts").write_text("verb\t5 53\n")
         self.assertIn('expected a token id from 0 to 52, found "53"', self.longspan("evaluate", "taken", "--data", "texts", code=3).errors)
 
-    def test_a_body_reads_the_table_of_a_decoder(self):
-        """A model that predicts words, of which only the decoder's name is stored."""
+    def test_reads_embedding_stored_as_decoder(self):
+        """A masked LM whose tied embedding is stored only under the name of the decoder."""
         for kind, config, decoder in (("bert", {"architectures": ["BertForMaskedLM"]}, "cls.predictions.decoder.weight"),
                                       ("roberta", {"architectures": ["RobertaForMaskedLM"], "model_type": "roberta", "pad_token_id": 0},
                                        "lm_head.decoder.weight")):
@@ -357,8 +357,8 @@ class Labels(TestCase):
             self.assertEqual(self.given(f"{kind}-given")["embeddings.word_embeddings.weight"], tensors[decoder])
 
 
-class Refusals(TestCase):
-    def test_what_config_json_may_not_say(self):
+class ImportErrors(TestCase):
+    def test_rejects_invalid_config_json(self):
         self.folder()
         path = self.directory / "model" / "config.json"
         for change, part in (
@@ -384,7 +384,7 @@ class Refusals(TestCase):
                 self.assertEqual([name for name in os.listdir(self.directory) if name.startswith("taken")], [])
 
 
-    def test_what_config_json_of_images_may_not_say(self):
+    def test_rejects_invalid_vit_config_json(self):
         self.folder(shapes={**patches(), **HEAD}, usual=VIT)
         path = self.directory / "model"
         for change, part in (
@@ -412,12 +412,12 @@ class Refusals(TestCase):
 
 
 class Peers(PeersTestCase, TestCase):
-    """Against the package transformers, on models that it made."""
+    """Comparison with the package transformers, on models that it creates."""
 
-    peer_script = "labelled.py"
+    peer_script = "labeled.py"
 
     def write_images(self):
-        """Colours that differ, in a folder of each class and as JSON."""
+        """Writes random RGB images, as a folder per class and as JSON."""
         source, found = random.Random(1), []
         for number, label in enumerate(["noun", "verb", "adverb", "noun"]):
             rows = [[[source.randrange(256) for _ in range(3)] for _ in range(6)] for _ in range(4)]
@@ -426,7 +426,7 @@ class Peers(PeersTestCase, TestCase):
             found.append((label, rows))
         (self.directory / "images.json").write_text(json.dumps(found))
 
-    def test_losses_are_those_of_transformers(self):
+    def test_losses_match_transformers(self):
         self.peer("make", "models")
         (self.directory / "given").mkdir()
         (self.directory / "texts").write_text(TEXTS)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Models that make texts of texts, which others trained, taken in and given back: what import_test.py is for decoders.
+"""Import and export of Hugging Face encoder-decoders: BART, T5.
 
     tests/launch/import_pairs_test.py build/launch/longspan
 
-What is compared with the package transformers needs an environment that has it (launch/setup --reference-implementations).
+The comparison with the package transformers requires launch/setup --reference-implementations.
 """
 
 import json
@@ -21,7 +21,7 @@ from package_tokenizer import tokenizer_json
 from peers import PeersTestCase
 
 WIDTH, HIDDEN, POSITIONS, VOCABULARY = 8, 12, 30, 264
-# Ids of special tokens stand behind those of 256 bytes and one pair.
+# Special tokens follow 256 bytes and one merged pair.
 BEGIN, PADDING, END = 257, 258, 259
 IDS = {"bos_token_id": BEGIN, "pad_token_id": PADDING, "eos_token_id": END, "decoder_start_token_id": END,
        "forced_bos_token_id": BEGIN, "forced_eos_token_id": END}
@@ -40,7 +40,7 @@ TARGETS = ["das haus", "ein", "the", "b, aa the b"]
 
 
 def bart():
-    """The tensors of BART in the order in which they are exported."""
+    """Returns {name: shape} of the tensors of BART in export order."""
     found = {"model.shared.weight": [VOCABULARY, WIDTH]}
 
     def add(name, *shape):
@@ -65,7 +65,7 @@ def bart():
 
 
 def t5(gated=False, tied=True):
-    """The tensors of T5 in the order in which they are exported."""
+    """Returns {name: shape} of the tensors of T5 in export order."""
     found, heads = {"shared.weight": [VOCABULARY, WIDTH]}, 6
 
     def add_attention(name):
@@ -94,7 +94,7 @@ def t5(gated=False, tied=True):
 
 
 def framed_tokenizer(before=("<s>",), after=("</s>",)):
-    """One that puts these around a text."""
+    """Returns a tokenizer.json that adds these tokens before and after a text."""
     made = json.loads(tokenizer_json([("t", "h")], ["<s>", "<pad>", "</s>"]))
     ids = {token["content"]: token["id"] for token in made["added_tokens"]}
     parts = [{"SpecialToken": {"id": name, "type_id": 0}} for name in before] + [{"Sequence": {"id": "A", "type_id": 0}}]
@@ -106,7 +106,7 @@ def framed_tokenizer(before=("<s>",), after=("</s>",)):
 
 class TestCase(Encoders):
     def bart_folder(self, name="model", config=None, shapes=None, tokenizer=True, zeros=True):
-        """Its weights, those that come back."""
+        """Writes a model folder; returns the tensors that its export contains."""
         tensors = self.folder(name, config, shapes or bart(), BART)
         if tokenizer:
             (self.directory / name / "tokenizer.json").write_text(framed_tokenizer())
@@ -122,14 +122,14 @@ class TestCase(Encoders):
     def evaluate_pairs(self, run):
         return json.loads(self.longspan("evaluate", run, "--data", "sources", "--data-target", "targets", "--json").output)
 
-    def say(self, run, *arguments):
+    def generate(self, run, *arguments):
         (self.directory / "said").unlink(missing_ok=True)
         self.longspan("generate", run, "--input", "sources", "--output", "said", *arguments)
         return (self.directory / "said").read_bytes().decode(errors="replace").split("\n")[:-1]
 
 
-class Import(TestCase):
-    def test_comes_back_to_the_bit(self):
+class ImportBart(TestCase):
+    def test_round_trip_is_exact(self):
         tensors = self.bart_folder()
         result = self.take()
         count = sum(math.prod(shape) for shape in bart().values())
@@ -148,8 +148,8 @@ class Import(TestCase):
         for line in 'decoder_start_token: "</s>"', 'eos_token: "</s>"', 'forced_bos_token: "<s>"':
             self.assertIn(line, configuration)
 
-    def test_other_ways_to_write_the_same(self):
-        # As facebook/bart-base: the body alone, copies of the table, keys of version 3, how to generate.
+    def test_imports_backbone_with_older_keys(self):
+        # As facebook/bart-base: the backbone, copies of the embedding, keys of transformers 3, generation settings.
         shapes = {name.removeprefix("model."): shape for name, shape in bart().items()}
         tensors = self.bart_folder(config={"architectures": ["BartModel"], "normalize_before": False, "add_final_layer_norm": False,
                                            "normalize_embedding": True, "static_position_embeddings": False, "num_hidden_layers": 1,
@@ -167,7 +167,7 @@ class Import(TestCase):
     def write_more(self, folder, more):
         write_safetensors(self.directory / folder / "model.safetensors", {**self.given(folder), **more})
 
-    def test_generation_config_comes_back_byte_for_byte(self):
+    def test_generation_config_round_trip_is_exact(self):
         self.bart_folder(config={"forced_bos_token_id": None, "forced_eos_token_id": None})
         text = json.dumps({"forced_bos_token_id": BEGIN, "eos_token_id": END, "max_length": 30, "transformers_version": "4.40"})
         (self.directory / "model" / "generation_config.json").write_text(text)
@@ -176,22 +176,22 @@ class Import(TestCase):
         self.give()
         self.assertEqual((self.directory / "given" / "generation_config.json").read_text(), text)
 
-    def test_reads_and_says_lines(self):
+    def test_evaluates_and_generates_lines(self):
         self.bart_folder()
         self.take()
         self.write_pairs()
-        figures = self.evaluate_pairs("taken")
-        # A target has what frames it, and its end once.
+        metrics = self.evaluate_pairs("taken")
+        # Each target has two special tokens.
         tokens = sum(len(line.replace("th", "t")) + 2 for line in TARGETS)
-        nats = figures["bits_per_byte"] * math.log(2) * sum(len(line) + 1 for line in TARGETS)
-        self.assertAlmostEqual(nats / figures["loss"], tokens, delta=0.01)
-        said = self.say("taken", "--beam", "1", "--max-extra-length", "2")
-        self.assertEqual(len(said), len(SOURCES))
-        for line in said:
+        nats = metrics["bits_per_byte"] * math.log(2) * sum(len(line) + 1 for line in TARGETS)
+        self.assertAlmostEqual(nats / metrics["loss"], tokens, delta=0.01)
+        output = self.generate("taken", "--beam", "1", "--max-extra-length", "2")
+        self.assertEqual(len(output), len(SOURCES))
+        for line in output:
             self.assertNotRegex(line, "</?s>|<pad>")
-        self.assertEqual(len(self.say("taken", "--beam", "3", "--n-best", "2")), 2 * len(SOURCES))
+        self.assertEqual(len(self.generate("taken", "--beam", "3", "--n-best", "2")), 2 * len(SOURCES))
 
-    def test_learns_on_and_is_given(self):
+    def test_trains_and_exports(self):
         tensors = self.bart_folder()
         self.take()
         self.write_pairs()
@@ -201,7 +201,7 @@ class Import(TestCase):
                     "run.num_threads": 1, "checkpoint.save_interval": 1}
         self.longspan("train", "taken/config.yaml", *jobs.flat(settings))
         self.assertAlmostEqual(self.evaluate_pairs("mine")["loss"], before, delta=1e-6)
-        # It goes on as other runs do, with the tokenizer that its checkpoint has.
+        # Export uses the tokenizer of the checkpoint; the run resumes as usual.
         (self.directory / "model" / "tokenizer.json").rename(self.directory / "model" / "tokenizer.json.away")
         self.give("mine")
         self.assertEqual(self.given(), tensors)
@@ -214,7 +214,7 @@ class Import(TestCase):
         result = self.longspan("train", "taken/config.yaml", *jobs.flat(changed), code=2)
         self.assertIn("data.tokenizer.decoder_start_token", result.errors)
 
-    def test_a_model_made_here_is_exported(self):
+    def test_exports_trained_model(self):
         self.write_pairs()
         (self.directory / "mine.yaml").write_text(json.dumps({
             "run": {"output_dir": "mine", "task": "translation", "num_threads": 1},
@@ -227,7 +227,7 @@ class Import(TestCase):
         self.give("mine")
         config = self.config()
         self.assertEqual((config["architectures"], config["scale_embedding"]), (["BartForConditionalGeneration"], True))
-        # Of bytes, behind which the two stand.
+        # 256 bytes, then two special tokens.
         self.assertEqual((config["decoder_start_token_id"], config["eos_token_id"], config["vocab_size"]), (256, 257, 258))
         self.take("given")
         self.assertAlmostEqual(self.evaluate_pairs("taken")["loss"], self.evaluate_pairs("mine")["loss"], delta=1e-9)
@@ -236,7 +236,7 @@ class Import(TestCase):
 
 
 class ImportT5(TestCase):
-    def test_comes_back_to_the_bit(self):
+    def test_round_trip_is_exact(self):
         for name, changes, shapes in (
                 ("plain", {}, t5()), ("gated", {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}, t5(True, False))):
             with self.subTest(name):
@@ -250,7 +250,7 @@ class ImportT5(TestCase):
                     self.assertEqual(config[key], value, key)
                 self.assertNotIn("scale_decoder_outputs", config)
 
-    def test_version_5_says_scale_and_table_apart(self):
+    def test_reads_scale_and_tying_of_transformers_5(self):
         apart = {"scale_decoder_outputs": False, "is_gated_act": False, "dense_act_fn": "relu"}
         for name, shapes, tied in ("own", t5(tied=False), False), ("shared", t5(), True):
             with self.subTest(name):
@@ -261,8 +261,8 @@ class ImportT5(TestCase):
                 config = self.config(name + "-given")
                 self.assertEqual((config["tie_word_embeddings"], config.get("scale_decoder_outputs")), (tied, False if tied else None))
 
-    def test_a_start_with_another_reach_is_another_model(self):
-        # Its tensors are of the same shapes.
+    def test_init_from_rejects_other_max_distance(self):
+        # The shapes of the tensors are equal.
         self.folder(shapes=t5(), usual=T5)
         (self.directory / "model" / "tokenizer.json").write_text(framed_tokenizer([]))
         self.take()
@@ -274,7 +274,7 @@ class ImportT5(TestCase):
         self.longspan("train", "taken/config.yaml",
                       *jobs.flat({**settings, "training.init_from.allow_config_changes": "[model.relative_attention_max_distance]"}))
 
-    def test_what_config_json_may_not_say(self):
+    def test_rejects_invalid_config_json(self):
         self.folder(shapes=t5(), usual=T5)
         path = self.directory / "model" / "config.json"
         for change, part in (
@@ -292,10 +292,10 @@ class ImportT5(TestCase):
                 self.assert_one_sentence(self.take(code=3), part)
 
 
-class SharedTables(TestCase):
-    """The table of tokens may be stored under any of its names."""
+class TiedEmbeddings(TestCase):
+    """The shared embedding may be stored under any of its names."""
 
-    def test_bart(self):
+    def test_bart_reads_any_stored_name(self):
         tensors = self.bart_folder(zeros=False)
         table = tensors.pop("model.shared.weight")
         for number, name in enumerate(("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")):
@@ -306,10 +306,10 @@ class SharedTables(TestCase):
             self.give(f"{folder}-taken", f"{folder}-given")
             self.assertEqual(self.given(f"{folder}-given")["model.shared.weight"], table)
 
-    def test_t5(self):
+    def test_t5_reads_any_stored_name(self):
         tensors = self.folder("t5", {}, t5(), T5)
         table = tensors.pop("shared.weight")
-        apart = {"tie_word_embeddings": True, "scale_decoder_outputs": False}  # as version 5 writes it
+        apart = {"tie_word_embeddings": True, "scale_decoder_outputs": False}  # as transformers 5 writes it
         for config in {}, apart:
             for number, name in enumerate(("encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight")):
                 folder = f"t5-{number}-{len(config)}"
@@ -318,7 +318,7 @@ class SharedTables(TestCase):
                 self.take(folder, f"{folder}-taken")
                 self.give(f"{folder}-taken", f"{folder}-given")
                 self.assertEqual(self.given(f"{folder}-given"), {"shared.weight": table, **tensors})
-        # An output of its own next to the decoder's table.
+        # An untied output next to the decoder's embedding.
         other = self.folder("madlad", apart, t5(tied=False), T5)
         write_safetensors(self.directory / "madlad" / "model.safetensors",
                           {"decoder.embed_tokens.weight" if name == "shared.weight" else name: tensor for name, tensor in other.items()})
@@ -327,8 +327,8 @@ class SharedTables(TestCase):
         self.assertEqual(self.given("madlad-given"), other)
 
 
-class Refusals(TestCase):
-    def test_what_config_json_may_not_say(self):
+class ImportErrors(TestCase):
+    def test_rejects_invalid_config_json(self):
         self.bart_folder(zeros=False)
         path = self.directory / "model" / "config.json"
         for change, part in (
@@ -357,14 +357,14 @@ class Refusals(TestCase):
                 self.assert_one_sentence(self.take(code=3), part)
                 self.assertEqual([name for name in os.listdir(self.directory) if name.startswith("taken")], [])
 
-    def test_a_bias_of_logits(self):
+    def test_rejects_invalid_final_logits_bias(self):
         shapes = {**bart(), "final_logits_bias": [1, VOCABULARY]}
         self.bart_folder(shapes=shapes)
         self.assert_one_sentence(self.take(code=3), 'tensor "final_logits_bias": expected zeros of shape [1, 264], found nonzero values')
         self.bart_folder("short", shapes={**shapes, "final_logits_bias": [VOCABULARY]})
         self.assert_one_sentence(self.take("short", code=3), 'tensor "final_logits_bias": expected zeros of shape [1, 264], found shape [264]')
 
-    def test_tokens_that_are_not_there(self):
+    def test_rejects_missing_special_tokens_and_short_max_length(self):
         self.bart_folder()
         self.take()
         self.write_pairs()
@@ -377,19 +377,19 @@ class Refusals(TestCase):
             result = self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, **more}), code=code)
             self.assertIn(sentence, result.errors)
 
-    def test_without_a_tokenizer_a_small_vocabulary_is_of_numbers(self):
+    def test_without_tokenizer_reads_token_ids(self):
         ids = {**{key: None for key in IDS}, "bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
         self.bart_folder(config={"vocab_size": 53, **ids}, shapes={**bart(), "model.shared.weight": [53, WIDTH]}, tokenizer=False)
         self.assertIn("the run reads ids from 0 to 52 (data.tokenizer.type: none): a text is ids", self.take().errors)
         self.write("sources", ["0 5 7 2", "0 52 2"])
         self.write("targets", ["17 4", "9"])
         self.assertGreater(self.evaluate_pairs("taken")["loss"], 0)
-        for line in self.say("taken", "--beam", 2):
+        for line in self.generate("taken", "--beam", 2):
             self.assertTrue(all(0 <= int(word) < 53 for word in line.split()))
         self.give()
         self.assertEqual({key: self.config()[key] for key in ids}, ids)
 
-    def test_without_a_tokenizer(self):
+    def test_without_tokenizer_round_trip_is_exact(self):
         tensors = self.bart_folder(tokenizer=False)
         self.assertIn("model has no tokenizer.json", self.take().errors)
         self.give()
@@ -399,12 +399,12 @@ class Refusals(TestCase):
 
 
 class Peers(PeersTestCase, TestCase):
-    """Against the package transformers, on models that it made."""
+    """Comparison with the package transformers, on models that it creates."""
 
     peer_script = "pairs.py"
 
-    def compare(self, wanted, count):
-        self.peer("make", "models", wanted)
+    def compare(self, model, count):
+        self.peer("make", "models", model)
         (self.directory / "given").mkdir()
         self.write_pairs()
         for kind in sorted(os.listdir(self.directory / "models")):
@@ -412,20 +412,20 @@ class Peers(PeersTestCase, TestCase):
             self.give(kind, f"given/{kind}")
             self.assertEqual(self.given(f"given/{kind}"), self.given(f"models/{kind}"))
         theirs, again = (json.loads(self.peer("losses", folder, "sources", "targets")) for folder in ("models", "given"))
-        said, said_again = (json.loads(self.peer("greedy", folder, "sources", 4)) for folder in ("models", "given"))
+        output, output_again = (json.loads(self.peer("greedy", folder, "sources", 4)) for folder in ("models", "given"))
         self.assertEqual(len(theirs), count)
-        self.assertEqual(said, said_again)
+        self.assertEqual(output, output_again)
         for kind, loss in theirs.items():
             with self.subTest(kind):
                 self.assertLess(abs(again[kind] - loss), 1e-6)
                 self.assertLess(abs(self.evaluate_pairs(kind)["loss"] - loss), 1e-5)
-                found = self.say(kind, "--beam", "1", "--max-extra-length", "4")
-                self.assertEqual(found, [text.replace("\n", " ") for text in said[kind]])
+                found = self.generate(kind, "--beam", "1", "--max-extra-length", "4")
+                self.assertEqual(found, [text.replace("\n", " ") for text in output[kind]])
 
-    def test_bart_is_that_of_transformers(self):
+    def test_bart_matches_transformers(self):
         self.compare("bart", 2)
 
-    def test_t5_is_that_of_transformers(self):
+    def test_t5_matches_transformers(self):
         self.compare("t5", 2)
 
 

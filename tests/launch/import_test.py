@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Models that others trained, taken in and given back: config.json and safetensors.
+"""Import and export of Hugging Face decoders: GPT-2, Llama and others.
 
     tests/launch/import_test.py build/launch/longspan
 
-What is compared with the package transformers needs an environment that has it (launch/setup --reference-implementations).
+The comparison with the package transformers requires launch/setup --reference-implementations.
 """
 
 import array
@@ -33,7 +33,7 @@ LLAMA = {"model_type": "llama", "vocab_size": 259, "hidden_size": 48, "intermedi
 
 
 def shapes(prefix="transformer.", **changes):
-    """The tensors of GPT-2 in the order in which they are exported."""
+    """Returns {name: shape} of the tensors of GPT-2 in export order."""
     found = {"wte.weight": [VOCABULARY, WIDTH], "wpe.weight": [POSITIONS, WIDTH]}
     for layer in range(LAYERS):
         for name, shape in (("ln_1.weight", [WIDTH]), ("ln_1.bias", [WIDTH]),
@@ -48,23 +48,23 @@ def shapes(prefix="transformer.", **changes):
 
 
 def random_weights(shapes, seed=1):
-    """Numbers of float32 as bytes; no two tensors have the same."""
+    """Returns random float32 tensors as bytes, all different."""
     source = random.Random(seed)
     return {name: array.array("f", (source.gauss(1 if "ln" in name and "weight" in name else 0, 0.3)
                                     for _ in range(math.prod(shape)))).tobytes() for name, shape in shapes.items()}
 
 
 def narrow(data):
-    """The upper halves of numbers of float32."""
+    """Truncates float32 to bfloat16."""
     return b"".join(data[i + 2:i + 4] for i in range(0, len(data), 4))
 
 
 def write_safetensors(path, tensors):
     """tensors: name -> (dtype, shape, bytes)."""
-    header, place = {}, 0
+    header, offset = {}, 0
     for name, (dtype, shape, data) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [place, place + len(data)]}
-        place += len(data)
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
+        offset += len(data)
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values()))
 
@@ -80,7 +80,7 @@ def read_safetensors(path):
 
 
 def reference_loss(weights, ids, heads=HEADS, vocabulary=VOCABULARY):
-    """Of GPT-2 as its paper and code have it, in plain Python: nats a token."""
+    """Returns the loss of GPT-2 in nats per token, computed in plain Python."""
     w = {name.removeprefix("transformer."): array.array("f", data) for name, data in weights.items()}
 
     def norm(x, name):
@@ -132,7 +132,7 @@ class ImportTestCase(jobs.TestCase):
         self.weights = random_weights(shapes())
 
     def folder(self, name="model", config=None, tensors=None, files=1):
-        """A folder of that model, in so many files."""
+        """Writes a model folder with this number of weight files."""
         path = self.directory / name
         path.mkdir()
         (path / "config.json").write_text(json.dumps({**CONFIG, **(config or {})}))
@@ -160,7 +160,7 @@ class ImportTestCase(jobs.TestCase):
         return read_safetensors(self.directory / folder / "model.safetensors")
 
     def loss(self, ids, run="taken"):
-        """A run without a tokenizer reads ids of 16 bits."""
+        """Returns the loss on ids, which a run without tokenizer reads as uint16."""
         configuration = (self.directory / run / "config.yaml").read_text()
         reads_ids = re.search(r"\n  tokenizer:\n(    .*\n)*?    type: none\b", configuration)
         (self.directory / "ids").write_bytes(array.array("H", list(ids)).tobytes() if reads_ids else bytes(ids))
@@ -168,8 +168,8 @@ class ImportTestCase(jobs.TestCase):
         return json.loads(result.output)["loss"]
 
 
-class Import(ImportTestCase):
-    def test_comes_back_to_the_bit(self):
+class ImportDecoders(ImportTestCase):
+    def test_round_trip_is_exact(self):
         self.folder()
         result = self.take()
         self.assertEqual(result.output, "taken: GPT-2, 2 layers, 3656 parameters (3656 F32)\n")
@@ -195,17 +195,17 @@ class Import(ImportTestCase):
             self.assertEqual(*((self.directory / folder / name).read_bytes() for folder in ("given", "again-given")))
         self.assertEqual([name for name in os.listdir(self.directory) if ".tmp-" in name], [])
 
-    def test_computes_what_gpt2_computes(self):
+    def test_loss_matches_gpt2_reference(self):
         self.folder()
         self.take()
         text = b"in the end."
         self.assertLess(abs(self.loss(text) - reference_loss(self.weights, text)), 1e-5)
-        # The test would see heads, orders and transpositions that are wrong.
+        # Controls: other weights and another number of heads change the loss.
         for other in ({**self.weights, "transformer.h.0.attn.c_proj.weight": self.weights["transformer.h.1.attn.c_proj.weight"]},):
             self.assertGreater(abs(reference_loss(other, text) - reference_loss(self.weights, text)), 1e-3)
         self.assertGreater(abs(reference_loss(self.weights, text, heads=1) - reference_loss(self.weights, text)), 1e-3)
 
-    def test_other_ways_to_write_the_same(self):
+    def test_reads_other_names_and_writes_shards(self):
         tensors = {name.removeprefix("transformer."): ("F32", shape, self.weights[name]) for name, shape in shapes().items()}
         self.folder("bare", {"architectures": ["GPT2Model"], "n_special": 0, "predict_special_tokens": True, "dtype": "float32", "tie_word_embeddings": True,
                              "transformers_version": "5.0.0", "pruned_heads": {}}, tensors)
@@ -225,29 +225,29 @@ class Import(ImportTestCase):
                 self.assertEqual(index["metadata"]["total_size"], 4 * 3656)
                 self.assertEqual({tensor: files[file][tensor] for tensor, file in index["weight_map"].items()}, whole)
 
-    def test_ranks_that_wait(self):
+    def test_runs_on_two_ranks(self):
         self.folder()
         self.longspan("import", "model", "--output-dir", "taken", ranks=2)
         self.longspan("export", "taken", "--output-dir", "given", ranks=2)
         self.assertEqual(self.given(), {name: ("F32", shape, self.weights[name]) for name, shape in shapes().items()})
         self.assertIn("found", self.give("--max-shard-size", "nan", folder="no", code=2).errors)
 
-    def test_the_tokenizer_comes_along(self):
+    def test_imports_and_exports_tokenizer(self):
         path = self.folder()
         text = tokenizer_json([("i", "n")], ["<|end|>"])
         (path / "tokenizer.json").write_text(text)
         result = self.take()
         self.assertNotIn("tokenizer", result.errors)
         (self.directory / "ids").write_bytes(b"in the end.")
-        path.rename(self.directory / "elsewhere")  # the checkpoint has it
-        figures = json.loads(self.longspan("evaluate", "taken", "--data", "ids", "--json").output)
-        self.assertEqual((figures["num_tokens"], figures["num_bytes"]), (9, 9))  # "in" is one, and predicted from nothing
+        path.rename(self.directory / "elsewhere")  # the checkpoint contains the tokenizer
+        metrics = json.loads(self.longspan("evaluate", "taken", "--data", "ids", "--json").output)
+        self.assertEqual((metrics["num_tokens"], metrics["num_bytes"]), (9, 9))  # "in" is one token; the first token is not predicted
         ids = [256, *b" the end."]
-        self.assertLess(abs(figures["loss"] - reference_loss(self.weights, ids)), 1e-5)
+        self.assertLess(abs(metrics["loss"] - reference_loss(self.weights, ids)), 1e-5)
         self.give()
         self.assertEqual((self.directory / "given" / "tokenizer.json").read_text(), text)
 
-    def test_output_of_its_own(self):
+    def test_untied_output_round_trip_is_exact(self):
         head = random_weights({"lm_head.weight": [VOCABULARY, WIDTH]}, seed=2)["lm_head.weight"]
         tensors = {name: ("F32", shape, self.weights[name]) for name, shape in shapes().items()}
         tensors["lm_head.weight"] = ("F32", [VOCABULARY, WIDTH], head)
@@ -259,7 +259,7 @@ class Import(ImportTestCase):
         self.assert_one_sentence(self.take("tied", "no", code=3), 'tensor "lm_head.weight" differs from '
                                                                   '"transformer.wte.weight", to which config.json ties it')
 
-    def test_narrow_weights(self):
+    def test_converts_dtypes(self):
         tensors = {name: ("BF16", shape, narrow(self.weights[name])) for name, shape in shapes().items()}
         self.folder(tensors=tensors)
         self.take()
@@ -278,7 +278,7 @@ class Import(ImportTestCase):
         self.give("--dtype", "float16", run="half-taken", folder="half-again")
         self.assertEqual(self.given("half-again"), self.given("half"))
 
-    def test_is_a_run_like_others(self):
+    def test_other_commands_accept_imported_run(self):
         self.folder()
         self.take()
         self.longspan("generate", "taken", "--prompt", "105 110", "--max-new-tokens", "4")
@@ -299,7 +299,7 @@ class Import(ImportTestCase):
         result = self.longspan("train", "taken/config.yaml", "--set", "data.train=train.bin", code=2)
         self.assert_one_sentence(result, "contains imported weights", "set training.init_from.path to taken")
 
-    def test_says_what_the_vocabulary_lacks(self):
+    def test_reports_unusable_tokenizer(self):
         path = self.folder()
         (path / "tokenizer.json").write_text("{}")
         self.assertIn("model/tokenizer.json: ", self.take().errors)
@@ -313,8 +313,8 @@ class Import(ImportTestCase):
         self.give(run="small-taken")
         self.assertEqual(self.given(), tensors)
 
-    def test_without_a_tokenizer_reads_ids(self):
-        """A vocabulary smaller than that of bytes, and files of ids: evaluated, generated from, fine-tuned."""
+    def test_without_tokenizer_reads_token_ids(self):
+        """Evaluates, generates and fine-tunes with a vocabulary of fewer than 256 ids."""
         small = shapes(**{"transformer.wte.weight": [53, WIDTH]})
         weights = random_weights(small)
         self.folder("small", {"vocab_size": 53}, {name: ("F32", shape, weights[name]) for name, shape in small.items()})
@@ -335,7 +335,7 @@ class Import(ImportTestCase):
         self.assert_one_sentence(self.longspan("evaluate", "taken", "--data", "beyond.bin", code=3), "beyond.bin: byte 2", "53 ids, 0 to 52")
 
 
-# The keys and tensors of the Llama family that are needed at least.
+# The required keys of the Llama family.
 LLAMA_LIKE = {"hidden_size": 8, "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 40,
               "num_key_value_heads": 1, "head_dim": 4, "max_position_embeddings": 32, "tie_word_embeddings": True}
 
@@ -353,10 +353,10 @@ def llama_shapes(biases=False, norms=False):
     return found
 
 
-class SharedTables(ImportTestCase):
-    """Weights that are shared may be stored under either name."""
+class TiedEmbeddings(ImportTestCase):
+    """Tied weights may be stored under either name."""
 
-    def test_gpt2_reads_lm_head_alone(self):
+    def test_gpt2_reads_only_lm_head(self):
         tensors = {name: ("F32", shape, self.weights[name]) for name, shape in shapes().items()}
         tensors["lm_head.weight"] = tensors.pop("transformer.wte.weight")
         self.folder(tensors=tensors)
@@ -366,12 +366,12 @@ class SharedTables(ImportTestCase):
         self.assertLess(abs(self.loss(text) - 5.904230), 1e-5)
         self.give()  # under the usual name
         self.assertEqual({name: data for name, (_, _, data) in self.given().items()}, self.weights)
-        # A bare body has no prefix.
+        # A bare backbone has no prefix.
         self.folder("bare", tensors={name.removeprefix("transformer."): tensor for name, tensor in tensors.items()})
         self.take("bare", "bare-taken")
         self.assertLess(abs(self.loss(text, "bare-taken") - 5.904230), 1e-5)
 
-    def test_llama_and_its_relatives_read_lm_head_alone(self):
+    def test_llama_family_reads_only_lm_head(self):
         ids = [3, 39, 0, 7, 7, 21]
         for kind in "llama", "mistral", "qwen2", "qwen3":
             found = llama_shapes(biases=kind == "qwen2", norms=kind == "qwen3")
@@ -387,7 +387,7 @@ class SharedTables(ImportTestCase):
                 losses.append(self.loss(ids, f"taken-{path.name}"))
             self.assertEqual(*losses)
 
-    def test_mlx_writes_null_for_metadata(self):
+    def test_accepts_null_metadata_of_mlx(self):
         self.folder()
         path = self.directory / "model" / "model.safetensors"
         content = path.read_bytes()
@@ -399,10 +399,10 @@ class SharedTables(ImportTestCase):
         self.assertEqual({name: data for name, (_, _, data) in self.given().items()}, self.weights)
 
 
-class HarmlessKeys(ImportTestCase):
-    """Of config.json, which no version of transformers computes with."""
+class UnusedKeys(ImportTestCase):
+    """Keys of config.json that no version of transformers uses in computation."""
 
-    def test_obsolete_keys_are_passed_over(self):
+    def test_obsolete_keys_are_ignored(self):
         self.folder(config={"eos_token_ids": [0], "internal_version": 2, "xla_device": None, "use_bfloat16": False,
                             "keys_to_ignore_at_inference": ["past_key_values"], "xla_device": True, "name": "Gpt", "language": "english",
                             "max_new_tokens": 20, "trust_remote_code": True, "transformers.js_config": {"dtype": "q8"}})
@@ -419,12 +419,12 @@ class HarmlessKeys(ImportTestCase):
             self.folder(config={"model_type": None, **change})
             self.assert_one_sentence(self.take(run="no", code=3), 'model/config.json: "model_type": expected a string, found nothing', part)
 
-    def test_an_unknown_key_may_be_removed(self):
+    def test_unknown_key_error_suggests_removal(self):
         self.folder(config={"quantization_config": {"bits": 4}})
         self.assert_one_sentence(self.take(code=3), 'unknown key "quantization_config"', "remove it from the file")
 
-    def test_other_names_in_rope_scaling(self):
-        """The package reads those of the scaling's kind, and no others."""
+    def test_rope_scaling_ignores_keys_of_other_types(self):
+        """transformers reads only the keys of the own type of the scaling."""
         ids = [3, 39, 0, 7, 7, 21] * 4
         found = llama_shapes()
         weights = random_weights(found)
@@ -448,13 +448,13 @@ class HarmlessKeys(ImportTestCase):
             self.assert_one_sentence(taken(f"no-{number}", scaling, code=3), part)
 
 
-class Refusals(ImportTestCase):
+class ImportErrors(ImportTestCase):
     def refused(self, *parts, code=3):
         self.assert_one_sentence(self.take(code=code), *parts)
         self.assertFalse((self.directory / "taken").exists())
         self.assertEqual([name for name in os.listdir(self.directory) if ".tmp-" in name], [])
 
-    def test_what_config_json_may_not_say(self):
+    def test_rejects_invalid_config_json(self):
         for change, part in (
                 ({"model_type": "bloom"}, '"model_type": expected gpt2, llama'),
                 ({"architectures": ["GPT2ForSequenceClassification"]}, '"architectures": expected GPT2LMHeadModel or GPT2Model for '
@@ -482,7 +482,7 @@ class Refusals(ImportTestCase):
                 self.refused(part)
                 shutil.rmtree(path)
 
-    def test_what_config_json_of_llama_may_not_say(self):
+    def test_rejects_invalid_llama_config_json(self):
         path = self.folder()
         yarn = {"type": "yarn", "factor": 4, "original_max_position_embeddings": 16}
         for change, part in (
@@ -520,7 +520,7 @@ class Refusals(ImportTestCase):
                 (path / "config.json").write_text(json.dumps({**LLAMA, **change}))
                 self.refused(part)
 
-    def test_config_json_that_is_none(self):
+    def test_rejects_malformed_config_json(self):
         path = self.folder()
         for text, part in (("{", "invalid JSON"), ("[]", "expected an object, found a list"), ("[" * 100000, "16 deep"),
                            (" " * (1 << 20) + "{}", "expected at most 1048576"),
@@ -533,7 +533,7 @@ class Refusals(ImportTestCase):
         shutil.rmtree(path)
         self.refused("model: no such directory")
 
-    def test_weights_that_are_none(self):
+    def test_rejects_invalid_weights(self):
         tensors = {name: ("F32", shape, self.weights[name]) for name, shape in shapes().items()}
         name, (_, shape, data) = next(iter(tensors.items()))
         for change, part in (({name: ("I64", shape, data * 2)}, 'expected dtype F64, F32, BF16 or F16, found I64'),
@@ -553,15 +553,15 @@ class Refusals(ImportTestCase):
         path.write_bytes(b"\xff" * 8 + content[8:])
         self.refused("model/model.safetensors: is truncated or not a safetensors file: header of 18446744073709551615 bytes")
 
-    def test_nothing_is_overwritten(self):
+    def test_rejects_existing_output_directories(self):
         self.folder()
         (self.directory / "taken").mkdir()
-        self.take()  # an empty folder is as good as none
+        self.take()  # an empty folder is allowed
         self.assert_one_sentence(self.take(code=2), "--output-dir: taken already exists")
         self.give()
         self.assert_one_sentence(self.give(code=2), "--output-dir: given already exists")
 
-    def test_what_cannot_be_exported(self):
+    def test_export_rejects_unsupported_models(self):
         sections = {**self.sections, "model": {"family": "decoder", "num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 4},
                     "training": {"max_steps": 1}}
         for key, value, part in (("model.position_embedding_type", "sinusoidal",
@@ -579,7 +579,7 @@ class Refusals(ImportTestCase):
         self.train()
         self.assert_one_sentence(self.give(run="run", code=2), "model.family: expected decoder (GPT-2), decoder (Llama)")
 
-    def test_what_ends_in_the_middle_leaves_nothing(self):
+    def test_failed_write_leaves_no_files(self):
         self.folder()
         self.take()
         for command in f"import model --output-dir no", f"export taken --output-dir no":
@@ -591,9 +591,9 @@ class Refusals(ImportTestCase):
 
 
 class Peers(PeersTestCase, ImportTestCase):
-    """Against the package transformers, on a model that it made."""
+    """Comparison with the package transformers, on models that it creates."""
 
-    def test_losses_are_those_of_transformers(self):
+    def test_losses_match_transformers(self):
         self.peer("make", "models")
         (self.directory / "given").mkdir()
         kinds = sorted(os.listdir(self.directory / "models"))
@@ -606,8 +606,8 @@ class Peers(PeersTestCase, ImportTestCase):
             self.assertEqual(*types)
             self.assertEqual(*(read_safetensors(self.directory / folder / kind / "model.safetensors")
                                for folder in ("models", "given")))
-        # One prediction, and segments with a shorter one at the end; longer ones than those that the weights were for. (The
-        # package keeps the angles of a longer segment for one that follows, unless that is as short as those of training.)
+        # One prediction; segments with a shorter last one; segments longer than in pretraining. (transformers reuses the rotary
+        # frequencies of a longer segment for the next one, unless that fits the pretraining length.)
         for text, segments in (b"ab", (64,)), (bytes(range(256)) + b"lord", (64, 100)):
             (self.directory / "ids").write_bytes(text)
             (self.directory / "ids-16").write_bytes(array.array("H", list(text)).tobytes())

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checkpoints of each released format, kept as they were written: today's program verifies them and goes on from them, and
-a reader made of nothing but checkpoints/README.md finds the same numbers.
+"""Stored checkpoints of each released format: the program verifies and resumes them, and a reader written from
+checkpoints/README.md reads the same values.
 
     tests/launch/kept_checkpoints_test.py build/launch/longspan
     tests/launch/kept_checkpoints_test.py build/launch/longspan --make tests/checkpoints/kept/NAME   (for a new format)
@@ -26,7 +26,7 @@ from jobs import Layout, flat
 KEPT = jobs.SOURCE / "tests" / "checkpoints" / "kept"
 SAVED, LAST = 4, 8
 
-# What is made when a format is released: a run on two ranks of each, of which step 4 is kept, and the losses up to step 8.
+# Created for each released format: runs on two ranks, with the checkpoint of step 4 and the losses up to step 8.
 MADE = {
     "memory": (Layout(2, 1), {"model.family": "transformer_xl", "model.mem_len": 8, "training.optimizer.type": "adamw"}),
     "reversible": (Layout(1, 2), {"model.family": "decoder", "model.residual.type": "reversible", "precision.compute_dtype": "bfloat16",
@@ -34,8 +34,8 @@ MADE = {
 }
 
 
-def read_as_the_page_says(step):
-    """{name: array} of a step, by checkpoints/README.md, "The format byte by byte"; hashes are checked."""
+def read_documented_format(step):
+    """Reads {name: array} of a step as in checkpoints/README.md, "The format byte by byte", and checks hashes."""
     text = (step / "manifest.json").read_bytes()
     body = text[:text.rindex(END)]
     manifest = json.loads(text)
@@ -48,21 +48,21 @@ def read_as_the_page_says(step):
     files = [h5py.File(step / file["name"]) for file in manifest["files"]]
     found = {}
     for name, tensor in manifest["tensors"].items():
-        whole = numpy.empty(tensor["shape"] or [1], kinds[tensor["dtype"]])
+        array = numpy.empty(tensor["shape"] or [1], kinds[tensor["dtype"]])
         for piece in tensor["pieces"]:
             dataset = files[piece["file"]][piece["dataset"]]
             assert dataset.attrs["dtype"] in (tensor["dtype"], tensor["dtype"].encode()), name
-            values = numpy.ascontiguousarray(dataset[()], whole.dtype)
+            values = numpy.ascontiguousarray(dataset[()], array.dtype)
             assert xxh3(values.tobytes()) == piece["hash"].encode(), (name, piece)
-            place = piece["offset"] or [0]
-            whole[tuple(slice(begin, begin + length) for begin, length in zip(place, piece["shape"]))] = values
-        found[name] = whole.reshape(tensor["shape"])
+            offset = piece["offset"] or [0]
+            array[tuple(slice(begin, begin + length) for begin, length in zip(offset, piece["shape"]))] = values
+        found[name] = array.reshape(tensor["shape"])
     return found
 
 
-class KeptCheckpoints(jobs.TestCase):
+class StoredCheckpoints(jobs.TestCase):
     def kept(self):
-        """(name, its folder, a copy as a run's directory) of each."""
+        """Yields (name, folder, copy as a run directory) of each stored checkpoint."""
         folders = sorted(folder for folder in KEPT.iterdir() if folder.is_dir())
         self.assertTrue(folders)
         for folder in folders:
@@ -72,25 +72,25 @@ class KeptCheckpoints(jobs.TestCase):
                 shutil.copy(folder / "text.txt", self.directory / "text.txt")
                 yield folder.name, folder, run
 
-    def test_is_verified(self):
+    def test_verify_accepts_each_format(self):
         for _, _, run in self.kept():
             self.assertRegex(self.longspan("verify", run).output, rf"step-{SAVED:09}: valid")
 
-    def test_training_goes_on_with_the_losses_that_it_had(self):
+    def test_resumed_losses_match_recorded_ones(self):
         for name, folder, run in self.kept():
-            wanted = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-            went_on = self.longspan("train", run / "config.yaml",
+            expected = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+            resumed = self.longspan("train", run / "config.yaml",
                                     *flat({"run.output_dir": run, "parallel.data_parallel_size": 1, "parallel.tensor_parallel_size": 1}))
-            self.assertIn(f"at step {SAVED}", went_on.output)
+            self.assertIn(f"at step {SAVED}", resumed.output)
             found = jobs.Run(run).metrics()
-            self.assertEqual([line["step"] for line in found], [line["step"] for line in wanted])
-            for mine, theirs in zip(found, wanted):
+            self.assertEqual([line["step"] for line in found], [line["step"] for line in expected])
+            for mine, theirs in zip(found, expected):
                 self.assertAlmostEqual(mine["loss"], theirs["loss"], delta=1e-2 if name.endswith("reversible") else 1e-5)
 
-    def test_is_read_by_what_the_page_says(self):
+    def test_documented_format_matches_view(self):
         for _, _, run in self.kept():
             step = jobs.Run(run).checkpoint(SAVED)
-            found = read_as_the_page_says(step)
+            found = read_documented_format(step)
             self.assertIn("embedding/weight", found)
             with h5py.File(step / "view.h5") as view:
                 for name, values in found.items():

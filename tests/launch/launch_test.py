@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`longspan launch`: a job of several ranks that a person at a terminal can stop without losing work.
+"""`longspan launch`: starts ranks, saves a checkpoint when stopped, and reports failures.
 
     tests/launch/launch_test.py build/launch/longspan
 """
@@ -20,14 +20,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from jobs import until
 
-# Steps of seconds: longer than mpirun gives its ranks after a signal.
+# Steps of several seconds, longer than the grace period of mpirun after a signal.
 SLOW = {"model.num_hidden_layers": 8, "model.hidden_size": 256, "model.intermediate_size": 1024, "data.seq_length": 512, "model.mem_len": 0,
         "checkpoint.save_interval": 0, "training.max_steps": 1000}
 QUICK = {"checkpoint.save_interval": 0, "training.max_steps": 10 ** 6}
 
 
 class Terminal:
-    """A command in the foreground of a terminal of its own, with what it shows."""
+    """A command in the foreground of its own terminal, with its output."""
 
     def __init__(self, command, directory, environment=None):
         self.master, slave = pty.openpty()
@@ -52,7 +52,7 @@ class Terminal:
             while chunk := os.read(self.master, 65536):
                 self.text += chunk.decode(errors="replace")
         except OSError:
-            pass  # nothing now, or nothing any more
+            pass  # no output yet, or closed
         return self.text
 
     def shows(self, words, seconds=120):
@@ -67,7 +67,7 @@ class Terminal:
         self.master = None
 
     def wait(self, seconds=120):
-        """The exit code, once nothing of the job is left."""
+        """Returns the exit code after all processes of the job have exited."""
         if self.master is not None:
             until(lambda: self.read() is None or self.process.poll() is not None, seconds)
         try:
@@ -110,8 +110,8 @@ class LaunchTestCase(jobs.TestCase):
         return run.steps()[0]
 
 
-class AStop(LaunchTestCase):
-    def test_by_ctrl_c_in_a_long_step_saves_says_what_it_waits_for_and_goes_on_later(self):
+class LaunchStop(LaunchTestCase):
+    def test_ctrl_c_in_long_step_saves_and_resumes(self):
         terminal = self.training(of=SLOW)
         self.assertTrue(terminal.shows(r"step [0-9]+/"), terminal.text)
         terminal.type(b"\x03")
@@ -125,14 +125,14 @@ class AStop(LaunchTestCase):
         self.assertEqual(again.wait(), 0, again.text)
         self.assertIn(f"at step {step}", again.text)
 
-    def test_by_a_terminal_that_goes_away_saves(self):
+    def test_closed_terminal_saves(self):
         terminal = self.training()
         self.assertTrue(terminal.shows(r"step [0-9]+/"), terminal.text)
         terminal.hang_up()
         self.assertEqual(terminal.wait(), 75)
         self.assert_saved(terminal)
 
-    def test_by_a_signal_to_it_alone_saves(self):
+    def test_signal_to_launcher_saves(self):
         for number in signal.SIGTERM, signal.SIGUSR1:
             with self.subTest(signal=number):
                 terminal = self.training(settings={"run.output_dir": number.name})
@@ -141,7 +141,7 @@ class AStop(LaunchTestCase):
                 self.assertEqual(terminal.wait(), 75, terminal.text)
                 self.assertEqual(len(self.run_at(number.name).steps()), 1)
 
-    def test_of_one_rank_needs_no_mpirun(self):
+    def test_single_rank_needs_no_mpirun(self):
         empty = self.directory / "empty"
         empty.mkdir()
         terminal = self.terminal("--", "train", "tiny.yaml", *jobs.flat({**QUICK, "parallel.data_parallel_size": 1}),
@@ -151,8 +151,8 @@ class AStop(LaunchTestCase):
         self.assertEqual(terminal.wait(), 75, terminal.text)
         self.assert_saved(terminal)
 
-    def test_of_ranks_elsewhere_reaches_mpirun_when_it_has_started_its_daemons(self):
-        """mpirun takes a signal before that for an error. Here it is one that starts nothing and stops when it is asked."""
+    def test_remote_stop_waits_for_daemons_of_mpirun(self):
+        """mpirun treats an earlier signal as an error. A stub of mpirun starts nothing and stops at SIGUSR1."""
         programs = self.directory / "programs"
         programs.mkdir()
         (programs / "mpirun").write_text("#!/bin/sh\ntrap 'exit 75' USR1\necho begun\nwhile :; do sleep 0.1; done\n")
@@ -169,7 +169,7 @@ class AStop(LaunchTestCase):
             self.assertEqual(terminal.wait(), 75, terminal.text)
             self.assertGreater(time.monotonic() - asked, 5, terminal.text)
 
-    def test_by_a_hang_up_that_nohup_ignores_is_none(self):
+    def test_nohup_ignores_hangup(self):
         job = jobs.Job("/usr/bin/nohup", [self.program, "launch", "-n", "2", "--", "train", "tiny.yaml",
                                           *jobs.flat({**QUICK, "parallel.data_parallel_size": 2})], 1, self.directory)
         self.addCleanup(job.close)
@@ -182,7 +182,7 @@ class AStop(LaunchTestCase):
         os.kill(launcher, signal.SIGTERM)
         self.assertEqual(job.wait().code, 75)
 
-    def test_is_heard_though_nobody_reads_what_is_said(self):
+    def test_stops_with_unread_output(self):
         reads, writes = os.pipe()
         process = subprocess.Popen([self.program, "launch", "-n", "2", "--", "train", "tiny.yaml",
                                     *jobs.flat({**QUICK, "parallel.data_parallel_size": 2})], cwd=self.directory,
@@ -195,7 +195,7 @@ class AStop(LaunchTestCase):
         self.assertEqual(process.wait(60), 75)
         self.assertEqual(len(self.run_at().steps()), 1)
 
-    def test_is_not_what_a_killed_rank_ends_in(self):
+    def test_killed_rank_is_reported(self):
         for ranks in 1, 2:
             with self.subTest(ranks=ranks):
                 name = f"run-{ranks}"
@@ -217,7 +217,7 @@ class AStop(LaunchTestCase):
                 self.assertRegex(listed, rf"(?m)^{name} +killed ")
                 self.assertIn("a rank was killed by signal 9 (Killed)", listed)
 
-    def test_reports_a_killed_rank_whose_configuration_is_a_pipe(self):
+    def test_killed_rank_with_config_from_pipe_is_reported(self):
         os.mkfifo(self.directory / "pipe.yaml")
         job = jobs.Job(self.program, ["launch", "-n", 1, "--", "train", "pipe.yaml",
                                       *jobs.flat({**QUICK, "checkpoint.save_interval": 20})], 1, self.directory)
@@ -229,7 +229,7 @@ class AStop(LaunchTestCase):
         self.assertEqual(result.code, 137, result.errors)
         self.assertEqual(result.errors.count("longspan launch: a rank was killed by signal 9 (Killed)"), 1, result.errors)
 
-    def test_twice_ends_at_once(self):
+    def test_second_ctrl_c_ends_at_once(self):
         terminal = self.training(of={**SLOW, "model.hidden_size": 768, "model.intermediate_size": 3072})
         self.assertTrue(terminal.shows(r"step [0-9]+/", 300), terminal.text)
         terminal.type(b"\x03")
@@ -241,29 +241,29 @@ class AStop(LaunchTestCase):
         self.assertIn("ending the job now", terminal.text)
         self.assertEqual(self.run_at().steps(), [])
 
-    def test_before_training_has_begun_loses_nothing_and_is_said(self):
+    def test_stop_before_training_reports_nothing_to_save(self):
         terminal = self.training()
-        # Before it hears signals nobody can: it has a handler for this one, or has it wait.
+        # Waits until the process handles or blocks the signal.
         status = Path("/proc") / str(terminal.process.pid) / "status"
 
-        def hears():
+        def handles_signal():
             masks = re.findall(r"Sig(?:Cgt|Blk):\s*(\w+)", status.read_text())
             return any(int(mask, 16) >> signal.SIGTERM - 1 & 1 for mask in masks)
-        self.assertTrue(until(hears, 120))
+        self.assertTrue(until(handles_signal, 120))
         terminal.process.send_signal(signal.SIGTERM)
         code = terminal.wait()
         self.assertEqual(code, 75, terminal.text)
         if not self.run_at().steps():
             self.assertIn("stopped before training started; nothing to save", terminal.text)
 
-    def test_by_kill_9_leaves_a_job_that_saves_and_ends(self):
+    def test_ranks_save_and_end_after_kill_of_launcher(self):
         terminal = self.training()
         self.assertTrue(terminal.shows(r"step [0-9]+/"), terminal.text)
         terminal.process.kill()
         self.assertTrue(until(lambda: not jobs.processes_with(terminal.mark), 60))
         self.assertEqual(len(self.run_at().steps()), 1)
 
-    def test_of_ranks_that_hang_in_their_start_ends(self):
+    def test_stops_ranks_that_hang_at_startup(self):
         if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
             self.skipTest("needs a file system that is too small, which only root can make")
         script = 'mount -t tmpfs -o size=64k none /dev/shm && mount -t tmpfs -o size=64k none small && exec "$0" "$@"'
@@ -279,7 +279,7 @@ class AStop(LaunchTestCase):
         self.assertIn("nothing to save", terminal.text)
 
 
-class ACommand(LaunchTestCase):
+class LaunchCommand(LaunchTestCase):
     def launch_command(self, *words, code=0):
         result = jobs.Job(self.program, ["launch", *words], 1, self.directory)
         self.addCleanup(result.close)
@@ -287,7 +287,7 @@ class ACommand(LaunchTestCase):
         self.assertEqual(result.code, code, result.output + result.errors)
         return result
 
-    def test_gives_its_own_exit_code_and_one_sentence(self):
+    def test_returns_exit_code_and_single_error(self):
         few = jobs.flat({"training.max_steps": 2})
         self.assertIn("Finished: 2 steps", self.launch_command("-n", 2, "--", "train", "tiny.yaml", *few).output)
         self.assertIn("bits per byte", self.launch_command("-n", 2, "--", "evaluate", "run", "--data", "text.txt").output)
@@ -295,7 +295,7 @@ class ACommand(LaunchTestCase):
         result = self.launch_command("-n", 2, "--", "verify", "run", code=3)
         self.assertRegex(result.errors, r"\Alongspan: [^\n]*\n\Z")
 
-    def test_that_is_wrong_is_refused_before_anything_starts(self):
+    def test_rejects_invalid_arguments_before_starting(self):
         for words, part in {
                 ("-n", "2"): "and a command, found none",
                 ("-n", "two", "--", "train", "tiny.yaml"): '-n: expected an integer from 1 to ',
@@ -309,32 +309,32 @@ class ACommand(LaunchTestCase):
             with self.subTest(words=words):
                 self.assert_one_sentence(self.launch_command(*words, code=2), part)
 
-    def test_takes_as_many_ranks_as_the_configuration_names(self):
-        wanted = jobs.flat({"training.max_steps": 2, "parallel.data_parallel_size": 2, "parallel.tensor_parallel_size": 2})
-        self.assertIn("data 2 x context 1 x tensor 2", self.launch_command("--", "train", "tiny.yaml", *wanted).output)
+    def test_starts_as_many_ranks_as_config_requires(self):
+        words = jobs.flat({"training.max_steps": 2, "parallel.data_parallel_size": 2, "parallel.tensor_parallel_size": 2})
+        self.assertIn("data 2 x context 1 x tensor 2", self.launch_command("--", "train", "tiny.yaml", *words).output)
 
-    def test_leaves_a_configuration_that_can_be_read_once_to_the_ranks(self):
+    def test_accepts_config_from_stdin(self):
         script = 'cat tiny.yaml | "$0" launch -n 2 -- train /dev/stdin --set training.max_steps=2 --set parallel.data_parallel_size=2'
         job = jobs.Job("/bin/sh", ["-c", script, self.program], 1, self.directory)
         self.addCleanup(job.close)
         result = job.wait()
         self.assertEqual(result.code, 0, result.output + result.errors)
 
-    def test_ends_though_its_parent_ignores_the_ends_of_children(self):
+    def test_ends_with_ignored_sigchld(self):
         script = 'trap "" CHLD; exec "$0" launch -n 2 -- config tiny.yaml'
         job = jobs.Job("/bin/bash", ["-c", script, self.program], 1, self.directory)
         self.addCleanup(job.close)
         self.assertEqual(job.wait().code, 0)
 
-    def test_hands_options_to_mpirun(self):
+    def test_passes_options_to_mpirun(self):
         result = self.launch_command("-n", 2, "--tag-output", "--", "config", "tiny.yaml")
         self.assertIn("[1,0]<stdout>:", result.output)
 
-    def test_says_what_it_takes(self):
+    def test_help_describes_command(self):
         for words in ("--help",), ("-n", "2", "--help"):
             self.assertIn("-- COMMAND", self.launch_command(*words).output)
 
-    def test_says_that_mpirun_is_missing(self):
+    def test_missing_mpirun_is_reported(self):
         job = jobs.Job("/usr/bin/env", ["PATH=/nowhere", self.program, "launch", "-n", "2", "--", "train", "tiny.yaml"], 1,
                        self.directory)
         self.addCleanup(job.close)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `list`, `compare` and `tail` tell of runs that ended, that go on, that never began, and that are damaged.
+"""`list`, `compare` and `tail` on finished, running, never started and damaged runs.
 
     tests/launch/listing_test.py build/launch/longspan
 """
@@ -16,18 +16,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from jobs import DIVERGING, Layout, until
 
-# So many steps that it trains until it is asked to stop.
+# Enough steps to train until a stop request.
 LONG = {"training.max_steps": 1_000_000, "checkpoint.save_interval": 0, "metrics.log_timing": True}
 
 
-class Listing(jobs.TestCase):
+class RunListing(jobs.TestCase):
     def list(self, *arguments):
-        """What list --json tells, by the name of the run's directory."""
+        """Returns the output of list --json, by the name of the run directory."""
         found = json.loads(self.longspan("list", *arguments, "--json").output)
         return {Path(run["run"]).name: run for run in found}
 
-    def by_hand(self, name, *lines, steps=100):
-        """The directory of a run that logged these lines; nothing of it is saved."""
+    def write_run(self, name, *lines, steps=100):
+        """Creates the directory of a run that logged these lines and saved no checkpoint."""
         run = self.directory / "runs" / name
         (run / "checkpoints").mkdir(parents=True)
         (run / "config.yaml").write_text(f"training:\n  max_steps: {steps}\nparallel:\n  data_parallel_size: none\n"
@@ -35,11 +35,11 @@ class Listing(jobs.TestCase):
         (run / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
         return run
 
-    def test_each_state_is_told(self):
+    def test_list_reports_each_state(self):
         self.train("runs/done", settings={"data.validation": "text.txt", "training.validation.max_batches": 1,
                                           "training.validation.interval": 4})
         self.train("runs/below/diverged", settings=DIVERGING, code=4)
-        begun = self.start_training("runs/going", settings=LONG)
+        job = self.start_training("runs/going", settings=LONG)
         metrics = self.directory / "runs/going/metrics.jsonl"
         self.assertTrue(until(lambda: metrics.exists() and metrics.stat().st_size > 0))
         runs = self.list("runs")
@@ -52,14 +52,14 @@ class Listing(jobs.TestCase):
         self.assertEqual(done["validation"]["validation_loss"], last["validation_loss"])
         self.assertGreater(done["modified_at"], 1_000_000_000)
         self.assertIn("training diverged", runs["diverged"]["end_reason"])
-        begun.signal(signal.SIGUSR1)
-        self.assertEqual(begun.wait().code, 75)
+        job.signal(signal.SIGUSR1)
+        self.assertEqual(job.wait().code, 75)
         self.assertEqual(self.list("runs")["going"]["state"], "stopped")
         table = self.longspan("list", "runs").output
         self.assertRegex(table, r"(?m)^runs/done +finished +8 of 8 +\d\S+ +\d\S+ +20\d\d-\d\d-\d\d \d\d:\d\d +1 x 1 x 1$")
         self.assertRegex(table, r"(?m)^runs/below/diverged: training diverged: ")
 
-    def test_a_killed_run_is_told_from_a_stopped_one(self):
+    def test_list_distinguishes_killed_from_stopped_runs(self):
         for ranks in 1, 2:
             with self.subTest(ranks=ranks):
                 name = f"runs/killed-{ranks}"
@@ -69,7 +69,7 @@ class Listing(jobs.TestCase):
                 result = job.wait()
                 self.assertNotEqual(result.code, 0)
                 log = self.run_at(name).log()
-                if ranks > 1:  # a rank that was left
+                if ranks > 1:  # a surviving rank
                     words = "SIGTERM: mpirun is ending the job"
                     self.assertEqual(log.count(f" warning {words}"), 1, log)
                     self.assertEqual(result.output.count(words), 1, result.output)
@@ -79,12 +79,12 @@ class Listing(jobs.TestCase):
                 table = self.longspan("list", "runs").output
                 self.assertRegex(table, rf"(?m)^{name} +killed +\d+ of 1000000 .* {ranks} x 1 x 1$")
                 self.assertRegex(self.longspan("tail", name, "--follow").errors, rf"{name}: killed, step \d+ of 1000000")
-                # Nothing is saved that it could resume from.
+                # There is no checkpoint to resume from.
                 self.train(name, Layout(ranks, 1), {"training.max_steps": 2, "checkpoint.save_interval": 0})
                 self.assertNotIn("did not exit normally", self.run_at(name).log())
                 self.assertEqual(self.list("runs")[Path(name).name]["state"], "finished")
 
-    def test_a_killed_run_is_reported_where_it_is_resumed(self):
+    def test_resume_warns_of_killed_run(self):
         for is_named in False, True:
             with self.subTest(is_named=is_named):
                 name = f"runs/resumed-{int(is_named)}"
@@ -98,7 +98,7 @@ class Listing(jobs.TestCase):
                 words = "warning The previous process of this run did not exit normally"
                 self.assertEqual(words in run.log(), not is_named, run.log())
 
-    def test_a_running_run_has_the_layout_of_its_ranks(self):
+    def test_list_shows_layout_of_running_run(self):
         job = self.start("train", "tiny.yaml", *jobs.flat({**LONG, "run.output_dir": "runs/going"}), ranks=2)
         until(lambda: job.ended() or "step 2/" in job.output())
         found = self.list("runs")["going"]
@@ -107,7 +107,7 @@ class Listing(jobs.TestCase):
         self.assertEqual(job.wait().code, 75)
         self.assertEqual(self.list("runs")["going"]["state"], "stopped")
 
-    def test_a_run_that_fails_before_it_begins_is_not_listed(self):
+    def test_failed_start_creates_no_run(self):
         (self.directory / "runs").mkdir()
         for number, (settings, code) in enumerate([({"data.train": "nowhere.txt"}, 3), ({"data.validation": "nowhere.txt"}, 3),
                                                    ({"training.init_from.path": "nowhere"}, 3),
@@ -117,13 +117,13 @@ class Listing(jobs.TestCase):
                     result = self.train(f"runs/{number}-{ranks}", Layout(ranks, 1), settings, code=code)
                     self.assert_one_sentence(result, "nowhere")
                     self.assertEqual(os.listdir(self.directory / "runs"), [])
-        # What was there stays.
+        # Existing files remain.
         (self.directory / "runs/mine").mkdir()
         (self.directory / "runs/mine/notes").write_text("mine")
         self.train("runs/mine", settings={"data.train": "nowhere.txt"}, code=3)
         self.assertEqual((self.directory / "runs/mine/notes").read_text(), "mine")
 
-    def test_a_run_that_is_not_there_has_one_exit_code(self):
+    def test_missing_run_has_one_exit_code(self):
         (self.directory / "empty").mkdir()
         for name in "nowhere", "empty":
             for words in (["tail", name], ["compare", name, "runs"], ["inspect", name], ["verify", name], ["evaluate", name],
@@ -134,40 +134,40 @@ class Listing(jobs.TestCase):
         for words in ["evaluate", "nowhere.yaml"], ["train", "nowhere.yaml"]:
             self.assert_one_sentence(self.longspan(*words, code=2), "nowhere.yaml")
 
-    def test_what_was_logged_is_read_from_the_end(self):
+    def test_long_metrics_are_read_from_the_end(self):
         lines = [f'{{"step": {step}, "tokens": 1, "loss": {step}.5, "validation_seconds": 0.5}}' for step in range(1, 5000)]
         lines[9] = '{"step": 10, "tokens": 1, "loss": 10.5, "validation_seconds": 0.5, "validation_success_rate": 0.25}'
-        run = self.by_hand("long", *lines, steps=9000)
+        run = self.write_run("long", *lines, steps=9000)
         found = self.list("runs")["long"]
         self.assertEqual((found["state"], found["step"], found["last_metrics"]["loss"]), ("stopped", 4999, 4999.5))
         self.assertEqual(found["layout"], {"data": None, "context": 2, "tensor": 3})
         self.assertIn("0.25 success_rate at 10", self.longspan("list", "runs").output)
         self.assertEqual(self.longspan("tail", run, "--lines", "4999").output.count("\n"), 5000)
 
-    def test_a_run_that_made_no_step_never_started(self):
-        self.by_hand("new")
+    def test_run_without_steps_is_never_started(self):
+        self.write_run("new")
         found = self.list(".")["new"]
         self.assertEqual((found["state"], found["step"], found["last_metrics"], found["errors"]), ("never started", 0, None, []))
         self.assertIn("runs/new: never started, step 0 of 100", self.longspan("tail", "runs/new", "--follow").errors)
 
-    def test_a_line_that_is_being_written_is_no_damage(self):
-        run = self.by_hand("going", '{"step": 1, "tokens": 1, "loss": null, "loss_reason": "nan"}')
+    def test_incomplete_last_line_is_no_error(self):
+        run = self.write_run("going", '{"step": 1, "tokens": 1, "loss": null, "loss_reason": "nan"}')
         with open(run / "metrics.jsonl", "a", encoding="utf8") as file:
             file.write('{"step": 2, "tok')
         found = self.list("runs")["going"]
         self.assertEqual((found["step"], found["errors"]), (1, []))
         self.assertRegex(self.longspan("tail", run).output, r"(?m)^ +1 +nan$")
 
-    def test_what_a_line_says_is_no_command_to_a_terminal(self):
-        run = self.by_hand("loud", json.dumps({"step": 1, "loss": None, "loss_reason": "\x1b[2Jred", "validation_a\u009b2J": 3}))
+    def test_control_characters_are_escaped(self):
+        run = self.write_run("loud", json.dumps({"step": 1, "loss": None, "loss_reason": "\x1b[2Jred", "validation_a\u009b2J": 3}))
         for command in ["tail", run], ["list", "runs"], ["compare", run, run]:
             output = self.longspan(*command).output
             self.assertIn("?[2Jred", output, command)
             self.assertNotRegex(output, "[\x1b\u009b]", command)
 
-    def test_what_no_run_writes_is_left_out_or_told(self):
+    def test_unexpected_values_are_skipped_or_reported(self):
         deep = '{"step": 1, "loss": 2.5, "large": 18446744073709551615, "deep": ' + "[" * 200_000 + "]" * 200_000 + "}"
-        run = self.by_hand("deep", deep)
+        run = self.write_run("deep", deep)
         self.assertEqual(self.list("runs")["deep"]["last_metrics"], {"step": 1, "loss": 2.5, "large": 18446744073709551615})
         self.assertRegex(self.longspan("compare", run, run).output, r"(?m)^large +18446744073709551615 +18446744073709551615$")
         for step in -1, 18446744073709551615, 1.5:
@@ -176,8 +176,8 @@ class Listing(jobs.TestCase):
             self.assertEqual((found["step"], found["last_metrics"]), (0, None))
             self.assertIn("metrics.jsonl: expected a line of metrics", found["errors"][0])
 
-    def test_a_folder_that_cannot_be_looked_into_is_told(self):
-        self.by_hand("open", '{"step": 1, "loss": 1.0}')
+    def test_unreadable_directory_is_reported(self):
+        self.write_run("open", '{"step": 1, "loss": 1.0}')
         closed = self.directory / "runs/closed"
         closed.mkdir()
         closed.chmod(0)
@@ -188,7 +188,7 @@ class Listing(jobs.TestCase):
         self.assertEqual([run["run"] for run in json.loads(result.output)], ["runs/open"])
         self.assert_one_sentence(result, "runs/closed: cannot be read: ")
 
-    def test_damage_is_told_beside_what_is_there(self):
+    def test_damaged_runs_are_listed_with_errors(self):
         self.train("runs/good")
         shutil.copytree(self.directory / "runs/good", self.directory / "runs/bad")
         bad = self.directory / "runs/bad"
@@ -196,16 +196,16 @@ class Listing(jobs.TestCase):
         (bad / "config.yaml").write_text("run: [\n")
         with open(bad / "metrics.jsonl", "ab") as file:
             file.write(b"\x00\xff\n")
-        self.by_hand("no-configuration", '{"step": 3, "loss": 1.0}')
+        self.write_run("no-configuration", '{"step": 3, "loss": 1.0}')
         os.remove(self.directory / "runs/no-configuration/config.yaml")
-        pipe = self.by_hand("pipe")
+        pipe = self.write_run("pipe")
         os.remove(pipe / "metrics.jsonl")
         os.mkfifo(pipe / "metrics.jsonl")
         runs = self.list("runs")
         self.assertEqual(sorted(runs), ["bad", "good", "no-configuration", "pipe"])
         self.assertEqual(runs["good"]["errors"], [])
         for part in "config.yaml", "manifest.json", "metrics.jsonl: expected a line of metrics":
-            self.assertTrue([trouble for trouble in runs["bad"]["errors"] if part in trouble], runs["bad"])
+            self.assertTrue([error for error in runs["bad"]["errors"] if part in error], runs["bad"])
         self.assertEqual(runs["bad"]["step"], 8)
         self.assertIn("config.yaml: no such file", runs["no-configuration"]["errors"][0])
         self.assertEqual(runs["no-configuration"]["step"], 3)
@@ -214,7 +214,7 @@ class Listing(jobs.TestCase):
         for command in ["tail", "runs/bad", "--follow"], ["compare", "runs/good", "runs/bad"]:
             self.longspan(*command)
 
-    def test_comparison(self):
+    def test_compare_shows_keys_and_metrics(self):
         self.train("one")
         self.train("two", settings={"training.learning_rate": 0.02, "model.dropout": 0.2})
         found = json.loads(self.longspan("compare", "one", "two", "--json").output)
@@ -229,29 +229,29 @@ class Listing(jobs.TestCase):
         shutil.copytree(self.directory / "one", self.directory / "again")
         self.assertIn("no keys differ", self.longspan("compare", "one", "again").output)
 
-    def test_the_tail_of_a_run_that_trains_goes_on_to_its_end(self):
-        begun = self.start_training("run", settings=LONG)
+    def test_tail_follows_run_to_its_end(self):
+        job = self.start_training("run", settings=LONG)
         metrics = self.directory / "run/metrics.jsonl"
         self.assertTrue(until(lambda: metrics.exists() and metrics.stat().st_size > 0))
         following = self.start("tail", "run", "--lines", "1", "--follow")
         self.assertTrue(until(lambda: following.output().count("\n") > 4))
         self.assertFalse(following.ended())
-        begun.signal(signal.SIGUSR1)
-        begun.wait()
+        job.signal(signal.SIGUSR1)
+        job.wait()
         result = following.wait()
         self.assertEqual(result.code, 0)
         shown = [int(line.split()[0]) for line in result.output.splitlines()[1:]]
         self.assertEqual(shown, list(range(shown[0], self.run_at().metrics()[-1]["step"] + 1)))
         self.assertRegex(result.errors, rf"\Alongspan: run: stopped, step {shown[-1]} of 1000000\n\Z")
 
-    def test_a_run_that_is_locked_is_running(self):
-        run = self.by_hand("locked", '{"step": 1, "loss": 1.0}')
+    def test_locked_run_is_running(self):
+        run = self.write_run("locked", '{"step": 1, "loss": 1.0}')
         with open(run / ".lock", "w", encoding="utf8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.assertEqual(self.list("runs")["locked"]["state"], "running")
         self.assertEqual(self.list("runs")["locked"]["state"], "stopped")
 
-    def test_mistakes(self):
+    def test_rejects_invalid_arguments(self):
         (self.directory / "empty").mkdir()
         for arguments, code, part in [
                 (["list", "nowhere"], 3, "nowhere: no such directory"),

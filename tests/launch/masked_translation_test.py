@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A decoder that says all words at once, as a user trains it and puts it to work, also on what a teacher found.
+"""Non-autoregressive translation: training, resuming, decoding, and distilled targets.
 
     tests/launch/masked_translation_test.py build/launch/longspan
 """
@@ -26,7 +26,7 @@ SECTIONS = {
 }
 
 
-class MaskedTranslation(jobs.TestCase):
+class NonAutoregressiveTranslation(jobs.TestCase):
     sections = SECTIONS
 
     def setUp(self):
@@ -47,10 +47,10 @@ class MaskedTranslation(jobs.TestCase):
     def assert_near(self, found, expected):
         self.assertEqual(len(found), len(expected))
         for one, other in zip(found, expected):
-            for value, wanted in zip(one, other):
-                self.assertAlmostEqual(value, wanted, delta=1e-9)
+            for value, reference in zip(one, other):
+                self.assertAlmostEqual(value, reference, delta=1e-9)
 
-    def test_goes_on_where_it_was_and_says_the_same_on_every_layout(self):
+    def test_resumes_and_generates_equally_on_every_layout(self):
         self.train("whole", Layout(2, 1))
         line = self.run_at("whole").metrics()[-1]
         self.assertEqual(line["out_of_range_lengths_mean"], 0)
@@ -61,26 +61,26 @@ class MaskedTranslation(jobs.TestCase):
                 if exact:
                     self.assertEqual(self.run_at(name).state(8)["tensors"], self.run_at("whole").state(8)["tensors"])
                 self.assert_near(self.losses(name), self.losses("whole")[3:])
-        said = {self.longspan("generate", "whole", "--input", "validation.source", "--max-iterations", 3, "--length-beam", 2,
-                              *jobs.flat(layout.settings()), ranks=layout.ranks).output
-                for layout in (Layout(1, 1), Layout(2, 1), Layout(1, 2), Layout(1, 1, context=2))}
-        self.assertEqual(len(said), 1)
-        self.assertEqual(len(said.pop().splitlines()), 12)
+        outputs = {self.longspan("generate", "whole", "--input", "validation.source", "--max-iterations", 3, "--length-beam", 2,
+                                 *jobs.flat(layout.settings()), ranks=layout.ranks).output
+                   for layout in (Layout(1, 1), Layout(2, 1), Layout(1, 2), Layout(1, 1, context=2))}
+        self.assertEqual(len(outputs), 1)
+        self.assertEqual(len(outputs.pop().splitlines()), 12)
 
-    def test_learns_what_a_teacher_found(self):
+    def test_trains_on_distilled_targets(self):
         teach = {"model.decoder_type": "autoregressive", "training.max_steps": 3}
         self.train("teacher", settings=teach)
         self.longspan("generate", "teacher", "--input", "train.source", "--output", "distilled", "--beam", 4)
         found = (self.directory / "distilled").read_bytes().split(b"\n")[:-1]
         self.assertEqual(len(found), 200)
-        # Of a teacher that has hardly learnt some lines may be empty.
+        # A barely trained teacher may generate empty lines.
         (self.directory / "distilled").write_bytes(b"".join((line or b"A") + b"\n" for line in found))
         self.train("student", settings={"data.train_target": "distilled", "data.overlong_examples": "truncate",
                                         "model.nat.objective": "iterative",
                                         "model.nat.num_refinement_passes": 2, "model.nat.src_embedding_copy": True})
         self.assertIn("word error rate", self.longspan("evaluate", "student", "--max-iterations", 2).output)
 
-    def test_bad_options_have_their_sentence(self):
+    def test_rejects_incompatible_options(self):
         for settings, part in (({"model.use_pointer_generator": True, "training.label_smoothing": 0},
                                 "model.decoder_type: non_autoregressive does not support"),
                                ({"training.scheduled_sampling.method": "two_pass"}, "training.scheduled_sampling.method"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Texts as users have them: lists, patterns, weights, packed files and documents: training, resuming and measuring.
+"""Training data as lists, patterns, weighted mixtures, compressed files and documents.
 
     tests/launch/mixed_texts_test.py build/launch/longspan
 """
@@ -18,12 +18,12 @@ LAYOUTS = Layout(1, 1), Layout(2, 1), Layout(1, 2), Layout(1, 1, 2)
 
 
 def sentences(letters, count, seed):
-    """Lines of a few words each, of which no two are equally long."""
+    """Returns random lines of 5 to 89 characters."""
     source = random.Random(seed)
     return ["".join(source.choice(letters) for _ in range(source.randrange(5, 90))) for _ in range(count)]
 
 
-class MixedTexts(jobs.TestCase):
+class DataMixture(jobs.TestCase):
     def setUp(self):
         super().setUp()
         (self.directory / "books").mkdir()
@@ -44,7 +44,7 @@ class MixedTexts(jobs.TestCase):
     def losses(self, directory):
         return [line["loss"] for line in self.run_at(directory).metrics()]
 
-    def test_files_of_a_list_are_read_one_after_another(self):
+    def test_listed_files_are_concatenated(self):
         whole = b"".join((self.directory / f"books/{number}.txt").read_bytes() for number in range(3))
         (self.directory / "whole.txt").write_bytes(whole)
         self.train("one", settings={"data.train": "whole.txt", "data.validation": ""})
@@ -54,22 +54,22 @@ class MixedTexts(jobs.TestCase):
         self.assertEqual(self.losses("three"), self.losses("one"))
         self.assertEqual(self.losses("pattern"), self.losses("one"))
 
-    def test_weights_and_an_order_by_chance(self):
+    def test_weighted_mixture_is_shuffled_by_seed(self):
         output = self.train_mixed("run").output
         self.assertRegex(output, r"books/\*\.txt: \d+ tokens in 120 documents, weight 3; news\.jsonl\.gz: \d+ tokens in 60 "
                          r"documents, weight 1; 8 streams of documents, shuffled")
         self.train_mixed("other", **{"run.seed": 9})
         self.assertNotEqual(self.losses("other"), self.losses("run"))
 
-    def test_documents_that_stand_apart_are_trained_and_measured(self):
+    def test_separate_documents_are_trained_and_evaluated(self):
         self.train_mixed("run", **{"data.documents.reset_attention_mask": "true"})
         found = json.loads(self.longspan("evaluate", "run", "--json").output)
         lines = (self.directory / "held-out.txt").read_text().splitlines()
-        # The first of each line is predicted by nothing.
+        # The first token of each line is not predicted.
         self.assertEqual(found["num_tokens"], sum(len(line) - 1 for line in lines))
         self.assertAlmostEqual(found["loss"], self.run_at().metrics()[-1]["validation_loss"], delta=1e-5)
 
-    def test_a_run_goes_on_bit_for_bit_on_its_layout_and_to_rounding_on_others(self):
+    def test_resumes_exactly_and_on_other_layouts(self):
         apart = {"data.documents.reset_attention_mask": "true", "data.validation": ""}
         for layout in LAYOUTS[:2]:
             whole, parts = f"whole-{layout.ranks}", f"parts-{layout.ranks}"
@@ -83,12 +83,12 @@ class MixedTexts(jobs.TestCase):
                 parts = f"elastic-{layout}".replace(" ", "-")
                 self.train_mixed(parts, **{**apart, "training.max_steps": 5})
                 self.train_mixed(parts, layout, **{**apart, "training.max_steps": 12})
-                for found, wanted in zip(self.losses(parts), self.losses("whole-1"), strict=True):
-                    self.assertAlmostEqual(found, wanted, delta=1e-4)
+                for found, expected in zip(self.losses(parts), self.losses("whole-1"), strict=True):
+                    self.assertAlmostEqual(found, expected, delta=1e-4)
 
-    def test_a_changed_list_is_told(self):
+    def test_changed_list_is_reported(self):
         self.train_mixed("run")
-        # Weights are no text, and are told as what the configuration says.
+        # Other weights are a changed configuration, not a changed text.
         other = self.train_mixed("run", **{"training.max_steps": 9, "data.train": self.mixed["data.train"].replace("3", "2")})
         self.assertNotIn("differs from the text", other.output)
         (self.directory / "books/3.txt").write_text("another book\n")
@@ -98,15 +98,15 @@ class MixedTexts(jobs.TestCase):
                                               "training.max_steps": 11}, code=3)
         self.assertIn("restore data.train, data.shuffle", shorter.errors)
 
-    def test_each_text_of_a_list_is_measured(self):
+    def test_validation_covers_each_listed_file(self):
         self.train("run", settings={"data.train": "books/*.txt", "data.validation": "[held-out.txt, books/0.txt]",
                                     "training.validation.interval": 3})
         last = [line for line in self.run_at().metrics() if "validation_loss" in line][-1]
         each = [last["validation_loss:held-out.txt"], last["validation_loss:books/0.txt"]]
         self.assertTrue(min(each) <= last["validation_loss"] <= max(each))
 
-    def test_what_is_wrong_is_one_sentence(self):
-        for number, (settings, code, sentence) in enumerate([
+    def test_rejects_invalid_lists(self):
+        for number, (settings, code, message) in enumerate([
                 ({"data.train": "nothing/*.txt"}, 3, "data.train: nothing/*.txt: no file matches"),
                 ({"data.train": "[books/0.txt, nowhere.txt]"}, 3, "nowhere.txt: cannot be opened for reading: No such file"),
                 ({"data.train": "[{path: books/0.txt, weight: 0}]"}, 2, "expected a weight above 0"),
@@ -123,7 +123,7 @@ class MixedTexts(jobs.TestCase):
             with self.subTest(settings=settings):
                 for layout in LAYOUTS[:2]:
                     result = self.train(f"wrong-{number}-{layout.ranks}", layout, settings, code=code)
-                    self.assertIn(sentence, result.errors)
+                    self.assertIn(message, result.errors)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Optimizers and schedules as whole runs meet them: resumed, refused, measured.
+"""Optimizers and schedules in full runs: resuming, rejection, validation.
 
     tests/launch/optimizers_test.py build/launch/longspan
 """
@@ -16,8 +16,8 @@ KIND = "training.optimizer.type"
 SCHEDULE_FREE = {KIND: "schedule_free_adamw", "training.lr_scheduler.type": "constant"}
 
 
-class OtherOptimizers(jobs.TestCase):
-    def test_do_not_go_on_with_what_another_one_has_kept(self):
+class OptimizerType(jobs.TestCase):
+    def test_resume_rejects_state_of_another_type(self):
         self.train(settings={"training.max_steps": 2})
         others = {"lamb": {}, "adafactor": {}, "adagrad": {}, "radam": {}, "lion": {}, "muon": {},
                   "schedule_free_adamw": SCHEDULE_FREE}
@@ -27,16 +27,16 @@ class OtherOptimizers(jobs.TestCase):
                 self.assert_one_sentence(result, "step-000000002: expected the optimizer state of ", kind, "found the moments of adam or adamw",
                                          "training.init_from.path")
 
-    def test_say_what_they_do_not_read(self):
+    def test_warns_of_unused_keys(self):
         result = self.longspan("config", "tiny.yaml", "--set", f"{KIND}=lion", "--set", "training.optimizer.momentum=0.5",
                                "--set", "training.optimizer.beta2=0.98")
-        said = result.output + result.errors
-        self.assertIn("training.optimizer.momentum is ignored: training.optimizer.type: lion does not use it", said)
-        self.assertNotIn("training.optimizer.beta2 is ignored", said)
+        printed = result.output + result.errors
+        self.assertIn("training.optimizer.momentum is ignored: training.optimizer.type: lion does not use it", printed)
+        self.assertNotIn("training.optimizer.beta2 is ignored", printed)
 
 
 class ElasticResume(jobs.TestCase):
-    """State that is no copy of the weights' shape, or is cut otherwise than the work on it, on another layout."""
+    """Resumes optimizer state whose shape or sharding differs from that of the weights on another layout."""
 
     settings = {"precision.compute_dtype": "float64", "training.max_steps": 8, "checkpoint.save_interval": 4}
     kinds = {
@@ -45,7 +45,7 @@ class ElasticResume(jobs.TestCase):
         "schedule_free_adamw": SCHEDULE_FREE,
     }
 
-    def test_goes_on_as_before(self):
+    def test_losses_match_on_another_layout(self):
         for name, kind in self.kinds.items():
             for saver, resumed in (Layout(2, 1), Layout(1, 2)), (Layout(2, 2), Layout(1, 1)):
                 with self.subTest(kind=name, saved=str(saver), resumed=str(resumed)):
@@ -61,7 +61,7 @@ class ElasticResume(jobs.TestCase):
 
 
 class ScheduleFree(jobs.TestCase):
-    def test_measures_and_saves_its_average(self):
+    def test_validates_and_saves_averaged_weights(self):
         jobs.write_text(self.directory / "held-out.txt", words=300, seed=2)
         settings = {**SCHEDULE_FREE, "data.validation": "held-out.txt", "training.max_steps": 12, "checkpoint.save_interval": 6,
                     "training.validation.interval": 6}
@@ -70,11 +70,11 @@ class ScheduleFree(jobs.TestCase):
         for step in 6, 12:
             found = json.loads(self.longspan("evaluate", "run", "--checkpoint", step, "--json").output)
             self.assertAlmostEqual(found["loss"], run.metrics()[step - 1]["validation_loss"], delta=1e-5)
-        # Measuring changes nothing of the training.
+        # Validation does not change training.
         self.train("unmeasured", settings={**settings, "training.validation.interval": 0})
         self.assertEqual(self.run_at("unmeasured").state(12)["tensors"], run.state(12)["tensors"])
 
-    def test_wants_a_constant_schedule(self):
+    def test_requires_constant_schedule(self):
         result = self.train(settings={KIND: "schedule_free_adamw"}, code=2)
         self.assertIn("training.lr_scheduler.type", result.errors)
         self.assertIn("set it to constant", result.errors)
@@ -83,22 +83,22 @@ class ScheduleFree(jobs.TestCase):
 class WarmupStableDecay(jobs.TestCase):
     settings = {"training.lr_scheduler.type": "warmup_stable_decay", "training.lr_scheduler.decay_steps": 0}
 
-    def test_any_step_of_a_stable_run_can_be_the_beginning_of_a_decay(self):
+    def test_decay_can_start_at_any_stable_step(self):
         self.train("stable", settings={**self.settings, "training.max_steps": 12, "training.lr_scheduler.total_steps": 1000,
                                        "checkpoint.save_interval": 4})
         stable = self.run_at("stable")
         branch = {**self.settings, "training.max_steps": 12, "training.lr_scheduler.decay_steps": 4}
         self.train("branch", settings={**branch, "checkpoint.resume_from": stable.checkpoint(8)})
         self.train("at-once", settings=branch)
-        found, wanted = self.run_at("branch"), self.run_at("at-once")
-        self.assertEqual(found.metrics(), wanted.metrics()[8:])
-        self.assertEqual(found.state(12)["tensors"], wanted.state(12)["tensors"])
+        found, expected = self.run_at("branch"), self.run_at("at-once")
+        self.assertEqual(found.metrics(), expected.metrics()[8:])
+        self.assertEqual(found.state(12)["tensors"], expected.state(12)["tensors"])
         rates = [line["learning_rate"] for line in found.metrics()]
-        for rate, share in zip(rates, (0.8, 0.6, 0.4, 0.2), strict=True):
-            self.assertAlmostEqual(rate, 0.01 * share, delta=1e-12)
-        self.assertEqual(wanted.metrics()[:8], stable.metrics()[:8])
+        for rate, factor in zip(rates, (0.8, 0.6, 0.4, 0.2), strict=True):
+            self.assertAlmostEqual(rate, 0.01 * factor, delta=1e-12)
+        self.assertEqual(expected.metrics()[:8], stable.metrics()[:8])
 
-    def test_must_fit_into_the_run(self):
+    def test_rejects_warmup_plus_decay_longer_than_schedule(self):
         result = self.train(settings={**self.settings, "training.max_steps": 8, "training.lr_scheduler.decay_steps": 7}, code=2)
         self.assertIn("training.lr_scheduler.decay_steps: expected at most the 8 updates of the schedule",
                       result.errors)

@@ -1,5 +1,5 @@
-# Installs the build into a folder, then builds and runs programs of someone else that use it through find_package: one
-# trains on data of its own, one has an attention kind of its own, one reads what the first has saved.
+# Installs the build into a folder, then builds and runs programs that use it through find_package: one trains on its
+# own data, one has its own attention type, one reads the checkpoint of the first.
 #   cmake -DBUILD=build-folder -DSOURCE=source-folder -P package_test.cmake
 set(work ${BUILD}/package-test)
 set(consumer ${work}/consumer)
@@ -25,7 +25,7 @@ foreach(program train_on_own_data read_checkpoint)
     message(FATAL_ERROR "${program} without an argument returned ${result} and wrote: ${error}")
   endif()
 endforeach()
-# A program of its own stays short.
+# The example programs stay short.
 file(GLOB programs ${SOURCE}/tests/launch/consumer/*.cpp)
 foreach(program ${programs})
   file(READ ${program} text)
@@ -42,7 +42,7 @@ foreach(file man/man1/longspan.1 man/man1/longspan-train.1 man/man1/longspan-tok
     message(FATAL_ERROR "there is no installed ${file}")
   endif()
 endforeach()
-# Nothing that is installed may point back into the tree it was built in.
+# No installed file may contain the path of the source tree.
 file(GLOB_RECURSE files ${work}/installed/*.cmake ${work}/installed/*.pc)
 foreach(file ${files})
   file(READ ${file} text)

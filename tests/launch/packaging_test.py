@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Recipes of launch/packaging: each asks for every library that launch/setup installs, and is well-formed.
+"""Recipes of launch/packaging: each requires every library that launch/setup installs, and parses.
 
     tests/launch/packaging_test.py
 
-Nobody builds by them here: container tools, dnf, conda and Spack are not to be had. What is looked at can be read.
+Builds no recipe, because container tools, dnf, conda and Spack are not available.
 """
 
 import ast
@@ -16,7 +16,7 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[2]
 RECIPES = SOURCE / "launch" / "packaging"
 
-# Debian's name, and those of Fedora, conda-forge and Spack; None where a recipe goes without.
+# {Debian package: (Fedora, conda-forge, Spack)}. None: the recipe does not require it.
 NAMES = {
     "libopenmpi-dev": ("openmpi-devel", "openmpi", "openmpi"),
     "libhdf5-dev": ("hdf5-devel", "hdf5", "hdf5"),
@@ -41,7 +41,7 @@ NAMES = {
     "libgtest-dev": ("gtest-devel", None, "googletest"),
     "libgmock-dev": ("gmock-devel", None, "googletest"),
     "libbenchmark-dev": ("google-benchmark-devel", None, "benchmark"),
-    "libjs-dygraphs": (None, None, None),  # reports then say that it is missing
+    "libjs-dygraphs": (None, None, None),  # optional; reports note that it is missing
 }
 
 
@@ -50,22 +50,22 @@ def text_of(name):
 
 
 class Recipes(unittest.TestCase):
-    def test_each_asks_for_every_library(self):
+    def test_each_recipe_requires_every_library(self):
         setup = (SOURCE / "launch" / "setup").read_text(encoding="utf-8")
         listed = re.search(r"(?s)\npackages=\((.*?)\n\)", setup)[1]
-        wanted = set(re.findall(r"(?<![\w-])(?:lib[\w-]+|[\w-]+-dev)(?= )", re.sub(r"#.*", " ", listed).replace("\n", " ")))
-        self.assertEqual(wanted, set(NAMES), "launch/setup installs others than the recipes know")
+        expected = set(re.findall(r"(?<![\w-])(?:lib[\w-]+|[\w-]+-dev)(?= )", re.sub(r"#.*", " ", listed).replace("\n", " ")))
+        self.assertEqual(expected, set(NAMES), "launch/setup installs others than the recipes know")
         for debian, names in NAMES.items():
             for recipe, name in zip(("fedora.Containerfile", "conda/meta.yaml", "spack/package.py"), names):
                 with self.subTest(recipe=recipe, library=debian):
                     if name is not None:
                         self.assertRegex(text_of(recipe), rf"(?<![\w-]){re.escape(name)}(?![\w-])")
 
-    def test_they_are_of_this_version(self):
+    def test_conda_recipe_has_current_version(self):
         version = re.search(r"project\(longspan VERSION ([\d.]+)", (SOURCE / "CMakeLists.txt").read_text())[1]
         self.assertIn(f"version: {version}\n", text_of("conda/meta.yaml"))
 
-    def test_the_shell_and_python_can_read_them(self):
+    def test_recipes_parse(self):
         subprocess.run(["bash", "-n", RECIPES / "conda" / "build.sh"], check=True, timeout=60)
         ast.parse(text_of("spack/package.py"))
         for name in "Containerfile", "ubuntu.Containerfile", "fedora.Containerfile":
@@ -80,20 +80,20 @@ class Recipes(unittest.TestCase):
         sections = re.findall(r"(?m)^%(\w+)", text_of("longspan.def"))
         self.assertEqual(sections, ["files", "post", "files", "post", "runscript", "test", "help"])
 
-    def test_what_they_start_is_there(self):
-        """Options and targets, by the scripts that they call."""
+    def test_recipes_use_existing_options(self):
+        """Checks options against the --help of the scripts."""
         for path in RECIPES.rglob("*"):
             if not path.is_file():
                 continue
             for script, arguments in re.findall(r"(?m)^[^#\n]*?\b(launch/(?:setup|package))\b([^\n&]*)", path.read_text()):
-                told = subprocess.run([SOURCE / script, "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
+                shown = subprocess.run([SOURCE / script, "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
                 for option in re.findall(r"--[\w-]+", arguments):
                     with self.subTest(recipe=path.name, option=option):
-                        self.assertIn(option, told)
+                        self.assertIn(option, shown)
 
 
 class Wheel(unittest.TestCase):
-    """launch/package --wheel with a Python that only seems to compile."""
+    """launch/package --wheel with a stub of Python that does not compile."""
 
     python = """#!/bin/sh
 [ "$1" != -c ] || exit 0 # it has what builds
@@ -118,7 +118,7 @@ echo wheel >"$2/longspan-0.1.0-cp312-abi3-linux_x86_64.whl"
         return subprocess.run([SOURCE / "launch" / "package", "--wheel", "--python", self.program, "--output", self.output, *arguments],
                               capture_output=True, text=True, check=False)
 
-    def test_prints_progress_and_the_wheel(self):
+    def test_prints_progress_and_size_of_wheel(self):
         result = self.package()
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertIn("[1/2] Building CXX object a.o\n", result.stdout)
@@ -130,7 +130,7 @@ echo wheel >"$2/longspan-0.1.0-cp312-abi3-linux_x86_64.whl"
         for word in ("wheel", "--verbose", "--no-build-isolation", str(SOURCE / "launch" / "python")):
             self.assertIn(word, words)
 
-    def test_reports_what_fails(self):
+    def test_build_failure_and_invalid_options_are_reported(self):
         Path(f"{self.program}.fails").touch()
         result = self.package()
         self.assertEqual(result.returncode, 1)

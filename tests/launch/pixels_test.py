@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Models of the pixels of images: trained, resumed, measured, and made to draw.
+"""Image generation: training, resuming, evaluation and sampling.
 
     tests/launch/pixels_test.py build/launch/longspan
 """
@@ -18,14 +18,14 @@ from images_test import SIDE, idx_labels
 
 
 def read_png(content):
-    """Of a grey image of 8 bits its rows."""
+    """Returns the rows of an 8-bit grayscale image."""
     width, height, bits, kind = struct.unpack(">IIBB", content[16:26])
     assert (bits, kind) == (8, 0)
-    data, place = b"", 8
-    while place < len(content):
-        length, name = struct.unpack(">I4s", content[place:place + 8])
-        data += content[place + 8:place + 8 + length] if name == b"IDAT" else b""
-        place += 12 + length
+    data, offset = b"", 8
+    while offset < len(content):
+        length, name = struct.unpack(">I4s", content[offset:offset + 8])
+        data += content[offset + 8:offset + 8 + length] if name == b"IDAT" else b""
+        offset += 12 + length
     lines, rows = zlib.decompress(data), []
     for y in range(height):
         kind, line = lines[y * (width + 1)], list(lines[y * (width + 1) + 1:(y + 1) * (width + 1)])
@@ -39,7 +39,7 @@ def read_png(content):
     return rows
 
 
-class Pixels(images_test.TestCase):
+class ImageGeneration(images_test.TestCase):
     task = {"run.task": "image_generation", "data.format": "images", "data.train": "train.images", "data.train_target": "train.labels",
             "data.validation": "validation.images", "data.validation_target": "validation.labels",
             "model.family": "image_transformer", "model.attention.layer_types": "[local_1d, local_2d]",
@@ -48,23 +48,23 @@ class Pixels(images_test.TestCase):
             "model.attention.local_2d.memory_flange": "[2, 2]",
             "model.class_conditional": True, "data.global_batch_tokens": 400}
 
-    def test_goes_on_on_any_layout(self):
-        self.on_two_ranks_and_others(["loss", "bits_per_dim"])
+    def test_resumes_on_any_layout(self):
+        self.assert_resumes_on_any_layout(["loss", "bits_per_dim"])
 
-    def test_a_folder_of_png_is_as_good_as_files_of_idx(self):
+    def test_png_folders_equal_idx_files(self):
         self.train("idx", settings=self.task)
         self.train("png", settings={**self.task, **self.folders()})
         self.assertEqual(self.run_at("png").metrics_bytes(), self.run_at("idx").metrics_bytes())
 
-    def test_images_need_no_labels(self):
-        unlabelled = {**self.task, "data.train_target": "", "data.validation_target": "", "model.class_conditional": False}
-        self.train("without", settings=unlabelled)
-        self.assert_one_sentence(self.train("asked", settings={**unlabelled, "model.class_conditional": True}, code=3),
+    def test_unconditional_model_needs_no_labels(self):
+        unlabeled = {**self.task, "data.train_target": "", "data.validation_target": "", "model.class_conditional": False}
+        self.train("without", settings=unlabeled)
+        self.assert_one_sentence(self.train("asked", settings={**unlabeled, "model.class_conditional": True}, code=3),
                                  "model.class_conditional: an image has no class")
         self.train("with", settings={**self.task, "model.class_conditional": False})
         self.assertEqual(self.run_at("without").metrics_bytes(), self.run_at("with").metrics_bytes())
 
-    def test_labels_do_not_matter_to_a_model_without_classes(self):
+    def test_unconditional_model_ignores_labels(self):
         self.folders()
         self.train("without", settings={**self.task, "data.train_target": "", "data.validation_target": "",
                                         "model.class_conditional": False})
@@ -72,7 +72,7 @@ class Pixels(images_test.TestCase):
         for data in ["--data", "validation.images", "--data-target", "validation.labels"], ["--data", "validation"]:
             found = self.longspan("evaluate", "without", "--json", *data).output
             self.assertAlmostEqual(json.loads(found)["loss"], loss, delta=1e-12)
-        # Nor in training: the labels of the validation data are others.
+        # Training ignores unknown validation labels, too.
         self.bytes("validation.labels", idx_labels([7] * 13))
         self.train("others", settings={**self.task, "model.class_conditional": False})
         self.assertEqual(self.run_at("others").metrics_bytes(), self.run_at("without").metrics_bytes())
@@ -82,7 +82,7 @@ class Pixels(images_test.TestCase):
         self.assert_one_sentence(self.longspan("evaluate", "known", "--data", "validation.images", "--data-target",
                                                "validation.labels", code=3), 'unknown label "7", expected one of the 3 of training')
 
-    def test_measures_and_draws(self):
+    def test_evaluates_and_samples_images(self):
         self.train(settings={**self.task, "training.max_steps": 60, "checkpoint.save_interval": 0, "model.dropout": 0,
                              "training.validation.interval": 30})
         lines = [line for line in self.run_at().metrics() if "validation_loss" in line]
@@ -99,7 +99,7 @@ class Pixels(images_test.TestCase):
         self.longspan("generate", "run", "--image-sheet", "all1.png", "--num-samples", "5", "--class", "1")
         of_both, of_one = ([row[2:2 + 2 * (SIDE + 2)] for row in some[2:2 + SIDE]]
                            for some in (rows, read_png((self.directory / "all1.png").read_bytes())))
-        self.assertEqual([row[:SIDE] for row in of_both], [row[:SIDE] for row in of_one])  # the first is of class 1 in both
+        self.assertEqual([row[:SIDE] for row in of_both], [row[:SIDE] for row in of_one])  # the first image has class 1 in both
         self.assertNotEqual([row[SIDE + 2:] for row in of_both], [row[SIDE + 2:] for row in of_one])
         images = self.parts["validation"][0]
         self.longspan("generate", "run", "--image-sheet", "completed.png", "--num-samples", "2", "--inpaint", "validation.images",
@@ -120,7 +120,7 @@ class Pixels(images_test.TestCase):
             with self.subTest(part):
                 self.assert_one_sentence(self.longspan("generate", "run", *arguments, code=code), part)
 
-    def test_what_cannot_be(self):
+    def test_rejects_incompatible_settings(self):
         for settings, part in (({"data.format": "text"}, "run.task: image_generation requires data.format: images"),
                                ({"model.family": "encoder"}, "run.task"),
                                ({"model.tie_word_embeddings": True}, "model.tie_word_embeddings: model.family: image_transformer does not support it"),
@@ -132,7 +132,7 @@ class Pixels(images_test.TestCase):
             with self.subTest(part):
                 self.assertIn(part, self.train(settings={**self.task, **settings}, code=2).errors)
 
-    def test_plan_knows_their_size(self):
+    def test_plan_predicts_peak_memory(self):
         settings = {**self.task, "data.global_batch_tokens": 2000, "metrics.log_timing": True, "data.validation": "",
                     "data.validation_target": "",
                     "parallel.data_parallel_size": 1}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What longspan plan says of times: none before this machine was measured, then how far off they may be.
+"""`longspan plan`: calibration and error of step times, and memory of tasks.
 
     tests/launch/planning_test.py build/launch/longspan
 """
@@ -14,22 +14,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 
 
-class Planning(jobs.TestCase):
+class PlanCommand(jobs.TestCase):
     trial = r"in the calibration steps, predicted time was (\S+)(?: to (\S+))? of measured time"
     hint = "times require a calibration; run longspan plan --calibrate once"
 
     def plan(self, *arguments):
         return self.longspan("plan", "tiny.yaml", *arguments).output
 
-    def test_how_times_become_known_is_told_where_they_are_not(self):
+    def test_suggests_calibration_without_machine_profile(self):
         output = self.plan()
         self.assertIn(self.hint, output)
         self.assertNotIn("step time: ", output)
         self.assertIn("times require --flops-per-rank", self.plan("--memory-per-rank", "1GB"))
         self.assertNotIn(self.hint, self.plan("--device", "h100"))
 
-    def test_all_cores_are_measured_at_once_and_the_error_is_told(self):
-        """Whatever OMP_NUM_THREADS says, which is 1 here: a run on all cores was predicted at half its speed."""
+    def test_calibration_uses_all_cores_and_reports_error(self):
+        """Calibration ignores OMP_NUM_THREADS, which is 1 here."""
         output = self.longspan("plan", "tiny.yaml", "--set", "run.num_threads=0", "--calibrate").output
         measured, planned = output.split("\n", 1)
         self.assertRegex(measured, self.trial)
@@ -43,7 +43,7 @@ class Planning(jobs.TestCase):
         self.assertNotIn(self.hint, output)
         self.assertRegex(output, r"step time: .* tokens per second\n" + self.trial)
 
-    def test_a_table_of_fewer_cores_or_an_earlier_version_says_what_it_is(self):
+    def test_partial_machine_profile_is_reported(self):
         (self.directory / "machine.json").write_text(json.dumps(
             {"name": "this machine", "memory": 1e9, "flops": 1e9, "bf16_flops": 1e9, "f16_flops": 1e9,
              "memory_bandwidth": 1e9, "bandwidth": 0, "ranks": 1, "threads": 1}))
@@ -55,13 +55,13 @@ class Planning(jobs.TestCase):
         found = f"measured on 1 of {cores} cores; run longspan plan --calibrate to measure all of them" in output
         self.assertEqual(found, cores > 1)
 
-    def test_what_is_counted_between_documents_is_told(self):
-        told = "include attention across documents"
-        self.assertNotIn(told, self.longspan("plan", "tiny.yaml").output)
-        self.assertIn(told, self.longspan("plan", "tiny.yaml", "--set", "data.documents.reset_attention_mask=true").output)
+    def test_notes_attention_across_documents(self):
+        note = "include attention across documents"
+        self.assertNotIn(note, self.longspan("plan", "tiny.yaml").output)
+        self.assertIn(note, self.longspan("plan", "tiny.yaml", "--set", "data.documents.reset_attention_mask=true").output)
 
-    def test_pairs_with_sides_of_unlike_lengths(self):
-        """Short sources and long targets take most of what a batch may be."""
+    def test_predicts_peak_memory_of_unequal_pairs(self):
+        """Short sources with long targets nearly fill the token budget of a batch."""
         source = random.Random(1)
         for side, longest in ("source", 6), ("target", 60):
             lines = ("x" * source.randint(longest // 2, longest) for _ in range(400))
@@ -80,11 +80,11 @@ class Planning(jobs.TestCase):
                 self.train(f"run{ranks}", jobs.Layout(ranks, 1), settings)
                 held = max(line["peak_memory_bytes"] for line in self.run_at(f"run{ranks}").metrics())
                 self.assertAlmostEqual(jobs.bytes_of(plan, "peak"), held, delta=0.1 * held)
-                # Before there are data, as much as the keys allow, which these nearly take.
+                # Without data, the plan assumes full batches, which these pairs nearly reach.
                 absent = self.longspan("plan", "tiny.yaml", *jobs.flat({**layout, "data.train": "not-there"}), ranks=ranks).output
                 self.assertGreater(jobs.bytes_of(absent, "peak"), 0.99 * held)
 
-    def test_advice_speaks_of_the_task_s_own_batches(self):
+    def test_describes_batches_of_the_task(self):
         (self.directory / "classes").write_text("a\tone\nb\ttwo\n")
         (self.directory / "tiny.yaml").write_text(json.dumps({
             "run": {"output_dir": "run"}, "model": {"family": "encoder", "num_hidden_layers": 1, "hidden_size": 8,

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""train --profile-steps: a trace of all ranks on one clock, and a table of where the time goes.
+"""train --profile-steps: a trace of all ranks on a common clock, and a table of self times.
 
     tests/launch/profile_test.py build/launch/longspan
 """
@@ -16,11 +16,11 @@ from jobs import DIVERGING, Layout, flat, until
 ENDLESS = {"training.max_steps": 1_000_000, "checkpoint.save_interval": 0}
 
 
-ROUNDING = 2e-3  # of the end of a span: its begin and its duration have three digits after the point
+ROUNDING = 2e-3  # microseconds; begin and duration of a span have three decimals
 
 
 class Trace:
-    """A trace as viewers read it."""
+    """A trace in the Chrome trace event format."""
 
     def __init__(self, path):
         whole = json.loads(path.read_text())
@@ -28,7 +28,7 @@ class Trace:
         self.events = whole["traceEvents"]
 
     def names(self, what):
-        """{(rank, thread): name} of threads; of processes the thread is 0."""
+        """Returns {(rank, thread): name}; the thread of a process is 0."""
         return {(event["pid"], event["tid"]): event["args"]["name"] for event in self.events if event["name"] == what}
 
     def ranks(self):
@@ -43,14 +43,14 @@ class Trace:
         return sorted(event["args"]["step"] for event in self.spans(rank, kind="step"))
 
     def collectives(self, rank):
-        """{(axis, number): (name, begin, end, bytes)}"""
+        """Returns {(axis, number): (name, begin, end, bytes)}."""
         ends = {event["id"]: event["ts"] for event in self.events if event["ph"] == "e"}
         return {(event["args"]["axis"], event["args"]["number"]):
                 (event["name"], event["ts"], ends[event["id"]], event["args"]["bytes"])
                 for event in self.events if event["ph"] == "b" and event["pid"] == rank}
 
 
-class Profile(jobs.TestCase):
+class ProfileSteps(jobs.TestCase):
     def profiled(self, steps, directory="run", layout=Layout(1, 1), code=0, **settings):
         job = self.start_profiled(steps, directory, layout, settings)
         result = job.wait()
@@ -73,7 +73,7 @@ class Profile(jobs.TestCase):
         return trace
 
     def assert_nested(self, spans):
-        """None begins within another one and ends outside of it."""
+        """Checks that spans are nested or disjoint."""
         around = []
         for span in sorted(spans, key=lambda span: (span["ts"], -span["dur"])):
             begin, end = span["ts"], span["ts"] + span["dur"]
@@ -89,7 +89,7 @@ class Profile(jobs.TestCase):
             self.assertEqual(trace.steps(rank), steps)
             spans = trace.spans(rank)
             self.assert_nested(spans)
-            # Nothing of other steps.
+            # The trace contains no other steps.
             whole = trace.spans(rank, kind="step")
             inside = [span for span in spans if any(step["ts"] - 1e-4 <= span["ts"] and
                                                     span["ts"] + span["dur"] <= step["ts"] + step["dur"] + ROUNDING
@@ -103,7 +103,7 @@ class Profile(jobs.TestCase):
     def layers_of(self, trace, rank, backward):
         return {span["args"].get("layer") for span in trace.spans(rank, kind="op") if ("pass" in span["args"]) == backward}
 
-    def test_of_all_ranks_on_one_clock(self):
+    def test_traces_all_ranks_on_a_common_clock(self):
         for number, layout in enumerate((Layout(2, 1), Layout(1, 2), Layout(1, 1, 2))):
             with self.subTest(layout=str(layout)):
                 directory = f"run{number}"
@@ -126,7 +126,7 @@ class Profile(jobs.TestCase):
             other_name, other_begin, other_end, other_sent = second[key]
             self.assertEqual((name, sent), (other_name, other_sent))
             self.assertEqual(sent == 0, name == "barrier")
-            # Neither is complete before the other rank has come to it.
+            # A collective ends on no rank before it begins on the other.
             self.assertLessEqual(max(begin, other_begin), min(end, other_end), key)
         waits = [span for rank in (0, 1) for span in trace.spans(rank, kind="idle")]
         self.assertTrue(any(span["args"].get("axis") == axis for span in waits))
@@ -144,7 +144,7 @@ class Profile(jobs.TestCase):
             self.assertIn(line, result.output)
         self.assertIn("profile/trace-000000003-000000005.json; open it in chrome://tracing or ui.perfetto.dev", log)
 
-    def test_what_is_trained_does_not_change(self):
+    def test_profiling_does_not_change_training(self):
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)):
                 plain, profiled = f"plain{layout.ranks}", f"profiled{layout.ranks}"
@@ -154,7 +154,7 @@ class Profile(jobs.TestCase):
                 self.assertEqual(self.run_at(profiled).state(8), self.run_at(plain).state(8))
                 self.assertEqual(self.files(plain), [])
 
-    def test_what_is_computed_again_lies_in_its_gradient(self):
+    def test_recomputation_is_nested_in_backward_span(self):
         for number, settings in enumerate(({"memory.recompute_granularity": "full"},
                                            {"model.residual.type": "reversible", "model.norm.position": "pre"})):
             with self.subTest(settings=settings):
@@ -167,7 +167,7 @@ class Profile(jobs.TestCase):
                                  for each in gradients)]
                 self.assertGreaterEqual(len(again), 2)
 
-    def test_saving_and_validation_are_in_it(self):
+    def test_trace_includes_saving_and_validation(self):
         self.profiled("3:7", **{"checkpoint.save_interval": 2, "data.validation": "text.txt", "training.validation.interval": 3,
                                 "training.validation.max_batches": 1})
         trace = self.trace(3, 7)
@@ -176,7 +176,7 @@ class Profile(jobs.TestCase):
         self.assertIn("validation", {span["name"] for span in trace.spans(0, kind="phase")})
         self.assertEqual({"copy state", "write checkpoint"}, {span["name"] for span in trace.spans(0, "saver")})
 
-    def test_a_stop_cuts_it(self):
+    def test_stop_truncates_trace(self):
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)):
                 directory = f"run{layout.ranks}"
@@ -189,14 +189,14 @@ class Profile(jobs.TestCase):
                 trace = self.trace(3, last, directory)
                 self.assert_whole(trace, layout, list(range(3, last + 1)))
 
-    def test_a_stop_before_it_leaves_nothing(self):
+    def test_stop_before_first_step_writes_no_trace(self):
         job = self.start_profiled("999999:1000000", "run", Layout(1, 1), ENDLESS)
         until(lambda: job.ended() or "step 2/" in job.output())
         job.signal(signal.SIGUSR1)
         self.assertEqual(job.wait().code, 75)
         self.assertEqual(self.files(), [])
 
-    def test_a_run_that_diverges_leaves_what_there_is(self):
+    def test_divergence_writes_partial_trace(self):
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)):
                 directory = f"run{layout.ranks}"
@@ -206,7 +206,7 @@ class Profile(jobs.TestCase):
                 self.assertLess(last, 50)
                 self.assertEqual(self.trace(1, last, directory).ranks(), list(range(layout.ranks)))
 
-    def test_a_run_that_goes_on_says_what_is_missed(self):
+    def test_resumed_run_reports_skipped_steps(self):
         self.train()
         behind = self.profiled("5:8", **{"training.max_steps": 9})
         self.assertIn("--profile-steps 5:8: nothing recorded: the run resumes after step 8", behind.output)
@@ -215,7 +215,7 @@ class Profile(jobs.TestCase):
         self.assertIn("--profile-steps 8:11: recording from step 10: the run resumes after step 9", within.output)
         self.assert_whole(self.trace(10, 11), Layout(2, 1), [10, 11])
 
-    def test_files_that_cannot_be_written_do_not_end_the_run(self):
+    def test_unwritable_profile_does_not_end_run(self):
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)):
                 directory = f"run{layout.ranks}"
@@ -226,7 +226,7 @@ class Profile(jobs.TestCase):
                 self.assertIn("Profile of steps 2 to 3: ", result.output)
                 self.assertEqual(len(self.run_at(directory).metrics()), 8)
 
-    def test_mistakes(self):
+    def test_rejects_invalid_step_ranges(self):
         for steps in "5:", "10:5", "a:b", "0:3", ":5", "5", "5:10:15", "-1:3", "5: 6":
             with self.subTest(steps=steps):
                 result = self.longspan("train", "tiny.yaml", f"--profile-steps={steps}", code=2)

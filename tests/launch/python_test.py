@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The Python package, made into a wheel and used by the tests of tests/launch/python: what it gives beside what the program does.
+"""Builds the Python package as a wheel and runs the tests of tests/launch/python on it.
 
     tests/launch/python_test.py build/launch/longspan [ARGUMENT OF PYTEST ...]
 
@@ -14,13 +14,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-SKIPPED = 77  # as CTest is told
+SKIPPED = 77  # SKIP_RETURN_CODE in tests/CMakeLists.txt
 SOURCE = Path(__file__).resolve().parents[2]
 NEEDED = ("nanobind", "scikit_build_core", "pytest", "numpy")
 
 
 def python_that_builds():
-    """The Python, and why there is none."""
+    """Returns the Python, and the reason why it cannot build, or an empty string."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     peers = Path(os.environ.get("LONGSPAN_PEERS") or Path(cache) / "longspan" / "peers").absolute()
     python = peers / "bin" / "python"
@@ -33,7 +33,7 @@ def python_that_builds():
 
 
 def make(python, folder):
-    """The wheel, and the package installed into a folder of its own, which compiles nothing more."""
+    """Builds the wheel, then installs the package without compiling again; returns the folder of the package."""
     printed = subprocess.run([SOURCE / "launch" / "package", "--wheel", "--python", python, "--output", folder / "wheels"], check=True,
                              stdout=subprocess.PIPE, text=True).stdout
     print(printed)

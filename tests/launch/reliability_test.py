@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""launch/test --reliability with counted tests that are made for it here, and the table that it keeps.
+"""launch/test --reliability with stubs of counted tests, and its table of results.
 
     tests/launch/reliability_test.py build/launch/longspan
 """
@@ -17,7 +17,7 @@ import jobs
 import results
 from jobs import SOURCE
 
-# What a counted test is: cases that hold but for those of number 3 and 5.
+# A counted test whose cases pass, except for the numbers in `failing`.
 TEST = """#!/usr/bin/env python3
 from counted import Counted
 counted = Counted("a test")
@@ -35,15 +35,15 @@ class Reliability(jobs.TestCase):
                 "tests/reliability/results.py":
             (self.directory / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(SOURCE / name, self.directory / name)
-        self.write("launch/setup", "#!/bin/sh\n")  # it is built already
-        # Packages are there already too.
+        self.write("launch/setup", "#!/bin/sh\n")  # already built
+        # Reports all packages as installed.
         self.write("bin/dpkg-query", '#!/bin/sh\nfor name; do echo "installed $name"; done\n')
         (self.directory / "build" / "launch").mkdir(parents=True)
         (self.directory / "build" / "launch" / "longspan").symlink_to(self.program)
         self.write("tests/reliability/first_test.py", TEST.format(name="the first", failing=set()))
         self.write("tests/reliability/second_test.py", TEST.format(name="the second", failing={3, 5}))
         self.write("tests/reliability/third_test.py", "#!/bin/sh\necho there is no such thing here\nexit 77\n")
-        # Of all tests it alone starts other programs.
+        # The only test here that takes a program.
         self.write("tests/reliability/fuzz_test.py", '#!/bin/sh\n[ "$1" = build-fuzz/fuzzers ]\n')
 
     def write(self, name, text):
@@ -60,10 +60,10 @@ class Reliability(jobs.TestCase):
     def table(self):
         return {line["what"]: line for line in results.read((self.directory / "tests/reliability/results.md").read_text())}
 
-    def test_counts_tests_and_keeps_their_rows(self):
+    def test_counts_cases_and_records_rows(self):
         result = self.run_tests("--reliability")
         self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
-        # The four builds are among them.
+        # Four of these are builds.
         self.assertEqual(result.stdout.splitlines()[-1], "6 passed, 1 failed, 1 skipped")
         self.assertIn("failed: tests/reliability/second_test.py", result.stdout)
         self.assertIn("cases of the second: case 3 FAILED: it has that number", result.stdout)
@@ -72,22 +72,22 @@ class Reliability(jobs.TestCase):
                          [(8, 8, 8, "all"), (6, 8, 8, "all")])
         self.assertEqual(table["cases of the first"]["commit"], "none")
 
-    def test_shares_add_up(self):
+    def test_shards_accumulate(self):
         (self.directory / "tests/reliability/second_test.py").unlink()
-        for share, held in ("1/4", 2), ("3/4", 4):
-            result = self.run_tests("--reliability", "--shard", share)
+        for shard, held in ("1/4", 2), ("3/4", 4):
+            result = self.run_tests("--reliability", "--shard", shard)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
             self.assertEqual(result.stdout.splitlines()[-1], "6 passed, 0 failed, 1 skipped")
             self.assertEqual(self.table()["cases of the first"]["held"], held)
         self.assertEqual(self.table()["cases of the first"]["shares"], "1/4 3/4")
 
-    def test_a_share_that_is_none_is_refused(self):
+    def test_rejects_invalid_shards(self):
         for arguments in ["--reliability", "--shard", "5/4"], ["--reliability", "--shard"], ["--shard", "1/4"], ["--quick", "--all"]:
             result = self.run_tests(*arguments)
             self.assertEqual(result.returncode, 2, result.stdout)
             self.assertIn("--shard K/N", result.stderr)
 
-    def test_a_newer_commit_takes_the_place_of_an_older_one_that_has_no_more_cases(self):
+    def test_newer_commit_replaces_row_without_more_cases(self):
         def line(commit, cases):
             row = {"what": "kills", "held": cases, "cases": cases, "left_out": 0, "full": 8, "share": "some", "seconds": 1.0}
             return {**results.line_of(json.loads(json.dumps(row))), "commit": commit}

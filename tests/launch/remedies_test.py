@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the program says of a mistake: the key, its place, and what helps.
+"""Error messages: key, location and hint.
 
     tests/launch/remedies_test.py build/launch/longspan
 """
@@ -17,27 +17,27 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 
 
-class Files(jobs.TestCase):
+class FileErrors(jobs.TestCase):
     def write(self, **sections):
-        """other.yaml: tiny.yaml with other keys; the line of each key by its name."""
+        """Writes other.yaml, which is tiny.yaml with other keys; returns {key: line}."""
         text = json.dumps(jobs.merged(self.sections, sections), indent=1)
         (self.directory / "other.yaml").write_text(text)
         return {re.match(r' *"(\w+)"', line)[1]: number
                 for number, line in enumerate(text.splitlines(), 1) if '": "' in line}
 
     def refusal(self, *arguments, code=3, command="train"):
-        """The sentence, the same on one rank and on two."""
+        """Returns the error, which is equal on one rank and on two."""
         errors = [self.longspan(command, *arguments, ranks=ranks, code=code).errors for ranks in (1, 2)]
         for error in errors:
             self.assertEqual(error.count("longspan: "), 1, error)
-            self.assertIn(errors[0], error)  # mpirun adds words of its own
+            self.assertIn(errors[0], error)  # mpirun adds messages
         return errors[0]
 
-    def missing(self, place, key, path, maker=""):
-        return (f"longspan: {place}: {key}: {path}: cannot be opened for reading: No such file or directory; "
-                f"check the current directory, where relative paths start: {os.path.realpath(self.directory)}{maker}\n")
+    def missing(self, location, key, path, hint=""):
+        return (f"longspan: {location}: {key}: {path}: cannot be opened for reading: No such file or directory; "
+                f"check the current directory, where relative paths start: {os.path.realpath(self.directory)}{hint}\n")
 
-    def test_a_missing_text_names_key_line_directory_and_what_makes_it(self):
+    def test_missing_text_names_key_line_and_command(self):
         line = self.write(data={"train": "runs/corpora/kjv/train.txt"})["train"]
         self.assertEqual(self.refusal("other.yaml"),
                          self.missing(f"other.yaml:{line}:3", "data.train", "runs/corpora/kjv/train.txt",
@@ -49,7 +49,7 @@ class Files(jobs.TestCase):
                          "longspan: --set: data.train: /nowhere/a.txt: cannot be opened for reading: No such file or "
                          "directory\n")
 
-    def test_of_a_run_that_was_trained(self):
+    def test_evaluate_names_key_of_missing_text(self):
         self.train(settings={"data.test": "gone.txt"})
         line = [text.strip().split(":")[0] for text in (self.directory / "run/config.yaml").read_text().splitlines()
                 ].index("test") + 1
@@ -58,25 +58,25 @@ class Files(jobs.TestCase):
         self.assertIn("longspan: --data: gone.txt: cannot be opened",
                       self.refusal("run", "--data", "gone.txt", command="evaluate"))
 
-    def test_a_run_directory_that_cannot_be_made(self):
+    def test_output_dir_that_cannot_be_created_is_reported(self):
         line = self.write(run={"output_dir": "text.txt"})["output_dir"]
         self.assertRegex(self.refusal("other.yaml", code=2),
                          rf'\Alongspan: other.yaml:{line}:3: run.output_dir "text.txt" cannot be created: .*; check the '
                          rf"current directory, where relative paths start: {os.path.realpath(self.directory)}\n\Z")
 
-    def test_a_checkpoint_that_is_not_there(self):
+    def test_missing_checkpoint_is_reported(self):
         line = self.write(checkpoint={"resume_from": "away/step-000000004"})["resume_from"]
         self.assertEqual(self.refusal("other.yaml"),
                          f"longspan: other.yaml:{line}:3: checkpoint.resume_from: away/step-000000004: no such "
                          "checkpoint; check the current directory, where relative paths start: "
                          f"{os.path.realpath(self.directory)}\n")
 
-    def test_a_configuration_that_is_not_there(self):
+    def test_missing_config_is_reported(self):
         self.assertEqual(self.refusal("gone.yaml", code=2),
                          "longspan: gone.yaml: cannot be opened: No such file or directory; check the current "
                          f"directory, where relative paths start: {os.path.realpath(self.directory)}\n")
 
-    def test_a_tilde_stands_for_the_home_directory(self):
+    def test_tilde_expands_to_home_directory(self):
         home = self.directory / "home"
         home.mkdir()
         jobs.write_text(home / "book.txt")
@@ -88,8 +88,8 @@ class Files(jobs.TestCase):
         self.assertFalse((self.directory / "~").exists())
 
 
-class Ranks(jobs.TestCase):
-    def test_that_are_too_few_are_told_how_to_start_more(self):
+class RankErrors(jobs.TestCase):
+    def test_error_names_commands_for_more_ranks(self):
         result = self.longspan("train", "tiny.yaml", "--set", "parallel.data_parallel_size=2", code=2)
         self.assert_one_sentence(result, "expected 2 ranks, found 1", '"longspan launch -n 2 -- ..."',
                                  '"mpirun -n 2 longspan ..."')
@@ -97,9 +97,9 @@ class Ranks(jobs.TestCase):
         self.assert_one_sentence(result, "ranks, found 1", '"mpirun -n 4 longspan ..."')
 
 
-class Sizes(jobs.TestCase):
+class MemoryErrors(jobs.TestCase):
     def refusal(self, command, width, limit=None):
-        """Within seconds, by two ranks too."""
+        """Returns the error, which appears within 20 s."""
         arguments = [command, "tiny.yaml", "--set", f"model.hidden_size={width}"]
         script = f'ulimit -v {limit or "unlimited"}; exec "$@"'
         begin = time.monotonic()
@@ -110,7 +110,7 @@ class Sizes(jobs.TestCase):
         self.assertEqual(result.returncode, 2, result.stderr)
         return result.stderr
 
-    def test_that_no_process_has_addresses_for_are_told_in_bytes_with_what_helps(self):
+    def test_error_states_required_memory_and_hints(self):
         for width in 200000, 1000000, 1 << 24:
             with self.subTest(width=width):
                 errors = self.refusal("train", width)
@@ -121,13 +121,13 @@ class Sizes(jobs.TestCase):
         self.assertRegex(self.refusal("plan", 1 << 24), r"requires more than \d+\.\d+ GB, which exceeds the "
                                                         r"address space of a process; use more ranks")
 
-    def test_under_a_limit_it_is_named(self):
+    def test_error_names_address_space_limit(self):
         self.assertRegex(self.refusal("plan", 200000, limit=8000000),
                          r'which exceeds the address space of a process \(ulimit -v allows 8\.19 GB\); use')
 
 
-class Trials(jobs.TestCase):
-    def test_that_end_before_the_warm_up_run_with_a_warning(self):
+class ShortRuns(jobs.TestCase):
+    def test_run_shorter_than_warmup_gives_warning(self):
         result = self.train(settings={"training.max_steps": 1})
         self.assertRegex(result.output + result.errors,
                          r"tiny.yaml:\d+:\d+: training.lr_scheduler.warmup_steps: expected at most training.max_steps = 1, found 2")

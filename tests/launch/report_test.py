@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`longspan report`: pages of runs, and what a browser shows of them.
+"""`longspan report`: HTML pages of runs, their server, and their rendering in a browser.
 
     tests/launch/report_test.py build/launch/longspan
 """
@@ -38,19 +38,19 @@ class ReportTest(jobs.TestCase):
 
 
 def data_of(page):
-    """The numbers that the page's script draws."""
+    """Returns the data of the script of the page."""
     return json.loads(re.search(r'(?s)<script type="application/json" id="data">(.*?)</script>', page).group(1))
 
 
 def rows_of(page, table):
-    """The cells of a table, row by row, as texts."""
+    """Returns the texts of the cells of a table, by row."""
     body = re.search(rf'(?s)<table id="{table}">.*?<tbody>(.*?)</tbody>', page).group(1)
     return [[unescape(re.sub("<[^>]*>", "", cell)) for cell in re.findall(r"(?s)<t[hd][^>]*>(.*?)</t[hd]>", row)]
             for row in body.split("</tr>") if row.strip()]
 
 
-class Runs(ReportTest):
-    def test_a_resumed_run_is_one(self):
+class ReportCommand(ReportTest):
+    def test_resumed_run_is_one_run(self):
         self.train(settings={"training.max_steps": 6})
         self.train(settings={"training.max_steps": 10})
         page = self.report("run/")
@@ -63,21 +63,21 @@ class Runs(ReportTest):
         self.assertEqual(run["step"], list(range(1, 11)))
         for found, line in zip(run["columns"]["loss"]["mean"], metrics, strict=True):
             self.assertAlmostEqual(found, line["loss"], delta=1e-5 * line["loss"])
-        # What a step was spent on is less than the step.
+        # The phases of a step take less time than the step.
         for line in metrics:
             parts = [line[f"{part}_seconds"] for part in ("data_loading", "communication_wait", "checkpoint", "validation")]
             self.assertGreaterEqual(min(parts), 0)
             self.assertLess(sum(parts), line["step_seconds"])
         self.assertGreater(max(line["checkpoint_seconds"] for line in metrics), 0)
 
-    def test_ranks_wait_for_each_other_and_validations_take_their_time(self):
+    def test_metrics_include_wait_and_validation_times(self):
         self.train(layout=Layout(2, 1), settings={"data.validation": "text.txt", "training.validation.interval": 4})
         metrics = self.run_at().metrics()
         self.assertGreater(sum(line["communication_wait_seconds"] for line in metrics), 0)
         for line in metrics:
             self.assertEqual(line["validation_seconds"] > 0, "validation_loss" in line, line)
 
-    def test_a_run_in_progress_is_shown_and_shown_again(self):
+    def test_shows_running_run_and_overwrites_on_request(self):
         job = self.start_training(settings={"training.max_steps": 1000000})
         until(lambda: job.ended() or ((self.directory / "run/metrics.jsonl").exists() and len(self.run_at().metrics_bytes()) > 2000))
         self.assertFalse(job.ended(), job.output() + job.errors())
@@ -88,7 +88,7 @@ class Runs(ReportTest):
         self.longspan("report", "run", "--output", "report.html", "--overwrite")
         self.assertEqual(sorted(path.name for path in self.directory.glob("report*")), ["report.html"])
 
-    def test_lines_that_are_unfinished_or_come_again(self):
+    def test_ignores_incomplete_and_recomputed_lines(self):
         lines = [json.dumps({"step": step, "tokens": 10 * step, "loss": loss}) + "\n"
                  for step, loss in ((1, 1), (2, 2), (3, 3), (2, 22), (3, 33))]
         self.write_metrics("again", "".join(lines) + '{"step": 4, "lo')
@@ -96,7 +96,7 @@ class Runs(ReportTest):
         self.assertEqual(rows_of(page, "runs"), [["again", "stopped", "3", "30", "not logged", "3, and 2 of recomputed steps"]])
         self.assertEqual(data_of(page)["runs"][0]["columns"]["loss"]["mean"], [1, 22, 33])
 
-    def test_mistakes_are_told(self):
+    def test_rejects_invalid_arguments_and_runs(self):
         self.write_metrics("good", '{"step": 1, "loss": 1.0}\n')
         self.write_metrics("damaged", '{"step": 1, "loss": 1.0}\nhello\n{"step": 2, "loss": 1.0}\n')
         self.write_metrics("young", '{"step": 1')
@@ -132,8 +132,8 @@ class Runs(ReportTest):
         self.assertEqual(list(self.directory.glob("*.html*")), [])
 
 
-class ManySteps(ReportTest):
-    """A million logged steps of each of three runs with LONGSPAN_ALL=1."""
+class LargeReport(ReportTest):
+    """Three runs of 100,000 logged steps, or of a million with LONGSPAN_ALL=1."""
 
     steps = 1_000_000 if os.environ.get("LONGSPAN_ALL") == "1" else 100_000
 
@@ -151,10 +151,10 @@ class ManySteps(ReportTest):
                            f'"validation_seconds": 0.0}}\n')
         return 100.0 + number
 
-    def test_are_thinned_in_time_without_losing_a_peak(self):
+    def test_downsampling_is_fast_and_keeps_peaks(self):
         peaks = [self.write_run(number) for number in range(3)]
         times = []
-        while len(times) < 3 and not (times and min(times) < 10):  # other work on the machine may come between
+        while len(times) < 3 and not (times and min(times) < 10):  # the machine may be busy
             (self.directory / "report.html").unlink(missing_ok=True)
             began = time.monotonic()
             page = self.report("long0", "long1", "long2")
@@ -173,13 +173,13 @@ class ManySteps(ReportTest):
             self.assertAlmostEqual(run["seconds"][-1], 0.0503423452 * self.steps, delta=1e-3 * self.steps)
             self.assertGreater(len(run["step"]), 900)
         if browser.PROGRAM:
-            self.assert_is_seen_at_once()
+            self.assert_paints_within_a_second()
 
-    def assert_is_seen_at_once(self):
+    def assert_paints_within_a_second(self):
         page = browser.Browser()
         self.addCleanup(page.close)
         first = []
-        for _ in range(3):  # other work on the machine may come between
+        for _ in range(3):  # the machine may be busy
             page.open(self.directory / "report.html")
             first.append(until(lambda: page.value("performance.getEntriesByName('first-contentful-paint')[0]?.startTime"), 30))
         print(f"first paint after {min(first):.0f} ms")
@@ -188,9 +188,9 @@ class ManySteps(ReportTest):
         self.assertEqual(page.errors, [])
 
 
-class Watched(ReportTest):
+class ReportServer(ReportTest):
     def watch(self, *runs, port=None):
-        """The page's host, its port and its path, and the job that serves it."""
+        """Starts a server; returns its port, the path of the page, and the job."""
         job = self.start("report", *runs, "--serve", *([] if port is None else ["--port", port]))
         self.assertTrue(until(lambda: job.ended() or "\n" in job.output(), 60))
         found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)(/[0-9a-f]{32}/)\n", job.output())
@@ -209,7 +209,7 @@ class Watched(ReportTest):
         with open(self.directory / directory / "metrics.jsonl", mode) as file:
             file.writelines(f'{{"step": {step}, "tokens": {step}, "loss": {1 / step}}}\n' for step in steps)
 
-    def test_only_who_knows_the_address_is_answered(self):
+    def test_serves_only_requests_with_token(self):
         self.write_lines(range(1, 4))
         port, path, job = self.watch("run")
         status, headers, page = self.ask(port, path)
@@ -231,7 +231,7 @@ class Watched(ReportTest):
             status, headers, _ = self.ask(port, path, method, body="x")
             self.assertEqual((status, headers["Allow"]), (405, "GET, HEAD"), method)
             self.assertEqual(self.ask(port, "/", method)[0], 403, method)
-        # A name that a stranger has lead here, and a request that is none.
+        # Other host names, as in DNS rebinding, and an invalid request.
         for host in f"evil.example:{port}", "evil.example", "127.0.0.1", f"127.0.0.1:{port}.evil.example", "":
             self.assertEqual(self.ask(port, path, headers={"Host": host})[0], 403, host)
         self.assertEqual(self.ask(port, path, headers={"Host": f"localhost:{port}"})[0], 200)
@@ -241,16 +241,16 @@ class Watched(ReportTest):
         self.assertEqual(self.ask(port, path, headers={"Long": "x" * 20000})[0], 400)
         self.assertEqual(self.ask(port, path)[0], 200)
         self.assertFalse(job.ended())
-        # No other address of the machine has it.
+        # The server listens on the loopback address only.
         listening = [line.split()[1] for line in Path("/proc/net/tcp").read_text().splitlines() if line.split()[3] == "0A"]
-        self.assertEqual([place for place in listening if place.endswith(f":{port:04X}")], [f"0100007F:{port:04X}"])
+        self.assertEqual([entry for entry in listening if entry.endswith(f":{port:04X}")], [f"0100007F:{port:04X}"])
 
-    def test_ends_when_it_is_told_to(self):
+    def test_stops_at_signals_and_rejects_used_port(self):
         self.write_lines([1])
         for number in signal.SIGINT, signal.SIGTERM:
             port, path, job = self.watch("run")
-            with socket.create_connection(("127.0.0.1", port)) as silent:  # one who never asks
-                silent.sendall(b"GET / HT")
+            with socket.create_connection(("127.0.0.1", port)) as idle:  # a client without a complete request
+                idle.sendall(b"GET / HT")
                 job.signal(number)
                 result = job.wait()
             self.assertEqual(result.code, 0, result.errors)
@@ -260,33 +260,33 @@ class Watched(ReportTest):
         result = self.longspan("report", "run", "--serve", ranks=2, code=2)
         self.assert_one_sentence(result, "expected 1 rank, found 2")
 
-    def test_a_run_is_followed_from_before_its_first_step_to_its_end(self):
+    def test_updates_follow_run_to_its_end(self):
         (self.directory / "run" / "checkpoints").mkdir(parents=True)
         (self.directory / "run" / "config.yaml").write_text("training:\n  max_steps: 10\n")
         port, path, _ = self.watch("run")
         versions = set()
 
-        def look():
+        def poll():
             status, headers, update = self.ask(port, path + "update")
             self.assertEqual(status, 200)
             versions.add(headers["ETag"])
             return json.loads(update)
-        self.assertEqual(look()["data"]["runs"][0]["step"], [])
+        self.assertEqual(poll()["data"]["runs"][0]["step"], [])
         self.train(settings={"training.max_steps": 10})
-        found = until(lambda: (update := look())["data"]["runs"][0]["step"] == list(range(1, 11)) and "finished" in update["runs"] and update, 30)
+        found = until(lambda: (update := poll())["data"]["runs"][0]["step"] == list(range(1, 11)) and "finished" in update["runs"] and update, 30)
         self.assertIsNotNone(found)
         self.assertLess(len(versions), 10)
-        # What is not a line any more is told, and no reason to end.
+        # An invalid line is reported and does not end the server.
         whole = self.run_at().metrics_bytes()
         (self.directory / "run" / "metrics.jsonl").write_bytes(whole + b"hello\n")
-        self.assertTrue(until(lambda: "metrics.jsonl:11: expected a line of metrics" in look()["tables"], 30))
+        self.assertTrue(until(lambda: "metrics.jsonl:11: expected a line of metrics" in poll()["tables"], 30))
         (self.directory / "run" / "metrics.jsonl").write_bytes(whole)
-        self.assertTrue(until(lambda: len((update := look())["data"]["runs"][0]["step"]) == 10 and "hello" not in update["tables"], 30))
+        self.assertTrue(until(lambda: len((update := poll())["data"]["runs"][0]["step"]) == 10 and "hello" not in update["tables"], 30))
         shutil.rmtree(self.directory / "run")
-        self.assertTrue(until(lambda: "no such directory" in look()["tables"], 30))
+        self.assertTrue(until(lambda: "no such directory" in poll()["tables"], 30))
 
     @unittest.skipUnless(browser.PROGRAM, browser.MISSING)
-    def test_the_page_follows_by_itself(self):
+    def test_page_updates_itself(self):
         self.write_lines(range(1, 4))
         self.write_lines(range(1, 4), directory="other")
         port, path, job = self.watch("run", "other")
@@ -309,12 +309,12 @@ class Watched(ReportTest):
         self.write_lines(range(4, 8), "a")
         self.assertTrue(until(lambda: steps() == ["7", "3"], 30))
         self.assertTrue(until(is_drawn, 30))
-        # The axis goes on, the chart is the same one, and what the user chose remains.
+        # The axis extends; the chart and the selection of the user remain.
         self.assertEqual(page.value('document.querySelector(".chart").dataset.same'), "yes")
         self.assertGreaterEqual(page.value('Math.max(...[...document.querySelectorAll(".dygraph-axis-label-x")].map((found) => Number(found.textContent)))'), 6)
         self.assertEqual(page.value('[...document.querySelectorAll("#runs input")].map((box) => box.checked)'), [True, False])
         self.assertIn("step 7", page.value("document.title"))
-        # A column that is new has a new chart.
+        # A new column has a new chart.
         with open(self.directory / "run" / "metrics.jsonl", "a") as file:
             file.write('{"step": 8, "tokens": 8, "loss": 0.1, "learning_rate": 0.5}\n')
         self.assertTrue(until(lambda: "Learning rate" in page.value('[...document.querySelectorAll("figcaption")].map((found) => found.textContent)'), 30))
@@ -327,7 +327,7 @@ class Watched(ReportTest):
 
 
 @unittest.skipUnless(browser.PROGRAM, browser.MISSING)
-class InABrowser(ReportTest):
+class ReportInBrowser(ReportTest):
     def open(self, *runs):
         self.report(*runs)
         self.page = browser.Browser()
@@ -339,7 +339,7 @@ class InABrowser(ReportTest):
     def wait_for_charts(self):
         self.assertTrue(until(lambda: self.page.value("document.documentElement.dataset.drawn"), 60))
 
-    def assert_sound(self):
+    def assert_no_errors(self):
         self.assertEqual(self.page.errors, [])
         path = (self.directory / "report.html").resolve().as_uri()
         self.assertEqual([url for url in self.page.requests if url not in (path, "about:blank")], [])
@@ -350,7 +350,7 @@ class InABrowser(ReportTest):
                             control.dispatchEvent(new Event("change", {{bubbles: true}})); }}""")
         self.wait_for_charts()
 
-    # Pixels of a chart that have something in them, by run: those that are near its colour.
+    # Number of pixels of a chart near the color of each run.
     def painted(self, chart=0):
         return self.page.value("""[...document.querySelectorAll("#runs .color")].map((mark) => {
             const wanted = getComputedStyle(mark).borderBottomColor.match(/\\d+/g).map(Number);
@@ -364,15 +364,15 @@ class InABrowser(ReportTest):
     def texts(self, selector):
         return self.page.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((found) => found.textContent)")
 
-    def test_two_runs_over_each_other(self):
+    def test_compares_two_runs(self):
         every = {"training.max_steps": 30, "data.validation": "text.txt", "training.validation.interval": 10,
                  "training.validation.max_batches": 2}
         self.train("one", settings=every)
         self.train("two", Layout(2, 1), {**every, "training.max_steps": 20, "model.hidden_size": 32, "training.learning_rate": 0.002})
         self.open("one", "two")
-        self.assert_sound()
+        self.assert_no_errors()
         self.assertRegex(self.page.value("document.title"), r"^one \(step 30\), two \(step 20\), \d{4}-\d\d-\d\d \d\d:\d\d UTC$")
-        # The table of last values is that of the lines.
+        # The table of last values matches the metrics.
         last = [self.run_at(name).metrics()[-1] for name in ("one", "two")]
         for column in "loss", "validation_loss", "learning_rate", "grad_norm", "tokens_per_second", "peak_memory_bytes", "step_seconds":
             found = self.page.value(f"""[...document.querySelectorAll("#last-values tr[data-column={column}] td[data-value]")]
@@ -380,7 +380,7 @@ class InABrowser(ReportTest):
             self.assertEqual(found, [line[column] for line in last], column)
         shown = self.texts("#last-values tr[data-column=loss] td")
         self.assertEqual(shown, ["nats", *(f"{line['loss']:.6g}" for line in last)])
-        # What differs is told, and nothing else.
+        # Only keys that differ are listed.
         differing = {row[0]: row[1:] for row in rows_of((self.directory / "report.html").read_text(), "differences")}
         self.assertEqual(differing["model.hidden_size"], ["16", "32"])
         self.assertEqual(differing["training.learning_rate"], ["0.01", "0.002"])
@@ -402,14 +402,14 @@ class InABrowser(ReportTest):
         for control in "#logarithmic", "#range":
             self.choose(control, control == "#logarithmic")
             self.assertGreater(min(self.painted()), 20, control)
-        # A run that is not wanted is not drawn.
+        # A deselected run is not drawn.
         self.choose('#runs input[data-run="1"]', False)
         one, two = self.painted()
         self.assertGreater(one, 20)
         self.assertEqual(two, 0)
-        self.assert_sound()
+        self.assert_no_errors()
 
-    def test_gaps_and_single_points_are_drawn(self):
+    def test_draws_gaps_and_single_points(self):
         lines = [{"step": step, "tokens": step, "loss": None if 4 <= step <= 6 else 10 / step, "below": -step, "seven": 7} for step in range(1, 11)]
         for line in lines:
             if line["loss"] is None:
@@ -423,7 +423,7 @@ class InABrowser(ReportTest):
         self.assertEqual(self.texts("#last-values tr[data-column=seven] small"), ["constant"])
         captions = self.texts("figcaption")
         self.assertEqual(captions, ["Loss nats", "Validation: accuracy percent", "below"])
-        # The one point of the accuracy has several pixels, its legend has the last value, and axes begin at 0.
+        # The single accuracy point has several pixels, legends show last values, and axes start at 0.
         self.assertGreater(self.painted(1)[0], 8)
         self.assertEqual([text.strip() for text in self.texts(".legend")], ["gaps: 1", "gaps: 50", "gaps: -10"])
         for number in range(3):
@@ -431,12 +431,12 @@ class InABrowser(ReportTest):
         self.choose("#logarithmic", True)
         self.assertIn("No positive values for a logarithmic axis.", self.texts(".chart"))
         self.assertGreater(whole, 20)
-        # It has no time, and no chart over it.
+        # Without logged times, there is no chart over time.
         self.choose("#axis", "seconds")
         self.assertEqual(set(self.texts(".chart")), {"No data over training time."})
-        self.assert_sound()
+        self.assert_no_errors()
 
-    def test_nothing_that_a_run_says_is_taken_for_markup(self):
+    def test_escapes_markup_of_runs(self):
         bad = '<img src=x onerror="window.taken=1">\'&</script><script>window.taken=2</script>'
         line = {"step": 1, "tokens": 1, "loss": 2.0, f"validation_loss:{bad}": 3.0, "sample": bad}
         names = ['<b>"&\'', "<script>window.taken=3<"]
@@ -449,12 +449,12 @@ class InABrowser(ReportTest):
         self.assertEqual([text.strip() for text in self.texts("#runs tbody th")], names)
         self.assertEqual(self.texts("#texts pre"), [bad, bad])
         self.assertIn(bad, self.texts("#warnings pre")[0])
-        # As YAML, between quotation marks.
+        # Quoted as in YAML.
         self.assertEqual([json.loads(text) for text in self.texts("#differences td")], [bad, "other"])
         self.assertIn(f"Validation: loss:{bad}", " ".join(self.texts("figcaption")))
-        self.assert_sound()
+        self.assert_no_errors()
 
-    def test_samples_are_shown_by_step_and_are_no_markup(self):
+    def test_shows_escaped_samples_by_step(self):
         bad = '</script><b id="taken">x</b><script>window.taken=1</script><img src=x onerror="window.taken=2">\u0000\u2028'
         self.write_metrics("run", "".join(json.dumps({"step": step, "loss": 1 / step}) + "\n" for step in range(1, 31)))
         (self.directory / "run" / "samples.jsonl").write_text("".join(
@@ -471,9 +471,9 @@ class InABrowser(ReportTest):
         self.assertEqual(self.texts("#samples output"), ["10"])
         self.assertEqual(self.texts("#samples dd")[1], f"{bad} 10")
         self.assertIsNone(self.page.value("window.taken"))
-        self.assert_sound()
+        self.assert_no_errors()
 
-    def test_what_heads_look_at_is_a_map(self):
+    def test_draws_attention_maps(self):
         self.write_metrics("run", '{"step": 9, "loss": 1}\n')
         bad = '</script><img src=x onerror="window.taken=1">'
         weights = [[1, 0, 0], [0.25, 0.75, 0], [0.5, 0, 0.5]]
@@ -496,29 +496,29 @@ class InABrowser(ReportTest):
         self.page.value("""document.querySelector("#attention canvas").dispatchEvent(new PointerEvent("pointermove", {bubbles: true}))""")
         self.assertEqual(self.texts("#attention output"), [f'token 0 {json.dumps(bad)} attends to token 0 {json.dumps(bad)} with weight 0.5'])
         self.assertIsNone(self.page.value("window.taken"))
-        self.assert_sound()
-        # What is none is left out.
+        self.assert_no_errors()
+        # An invalid map is omitted.
         (self.directory / "run" / "attention" / "step-000000010.json").write_text('{"step": 10, "tokens": ["a"], "maps": [{"layer": 0, "head": 0, "weights": [[1, 2]]}]}')
         self.longspan("report", "run", "--output", "report.html", "--overwrite")
         self.assertNotIn("Attention maps", (self.directory / "report.html").read_text())
 
-    def test_columns_may_have_any_name_and_numbers_any_size(self):
+    def test_accepts_any_column_name_and_number(self):
         for name, column in ("one", "constructor"), ("two", "__proto__"):
             self.write_metrics(name, "".join(f'{{"step": {step}, "tokens": 1e300, "{column}": {value}, "step_seconds": 1e308}}\n'
                                              for step, value in ((1, -1e308), (2, 1e308), (2**53, 0))))
         self.open("one", "two")
         self.assertEqual(self.page.value("document.documentElement.dataset.drawn"), str(len(self.texts("figcaption"))))
         self.assertEqual([cells[3] for cells in rows_of((self.directory / "report.html").read_text(), "runs")], ["1e+300", "1e+300"])
-        self.assert_sound()
+        self.assert_no_errors()
 
-    def test_curves_stand_out_from_both_backgrounds(self):
+    def test_curves_contrast_with_both_backgrounds(self):
         self.write_metrics("run", "".join(json.dumps({"step": step, "loss": 1 / step}) + "\n" for step in range(1, 9)))
         for number in range(8):
             shutil.copytree(self.directory / "run", self.directory / f"run{number}")
         self.open(*(f"run{number}" for number in range(8)))
 
-        def luminance(colour):
-            parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+        def luminance(color):
+            parts = [int(part) / 255 for part in re.findall(r"\d+", color)[:3]]
             parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
             return sum(part * weight for part, weight in zip(parts, (0.2126, 0.7152, 0.0722)))
         for scheme in "light", "dark":
@@ -528,10 +528,10 @@ class InABrowser(ReportTest):
                 .map((mark) => getComputedStyle(mark).borderBottomColor)]"""))
             self.assertEqual(back > 0.5, scheme == "light")
             self.assertEqual(len(set(curves)), 8)
-            for least, colours in (7, [text]), (3, curves):
-                for colour in colours:
-                    self.assertGreaterEqual((max(back, colour) + 0.05) / (min(back, colour) + 0.05), least, scheme)
-        self.assert_sound()
+            for least, colors in (7, [text]), (3, curves):
+                for color in colors:
+                    self.assertGreaterEqual((max(back, color) + 0.05) / (min(back, color) + 0.05), least, scheme)
+        self.assert_no_errors()
 
 
 if __name__ == "__main__":

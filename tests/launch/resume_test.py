@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs that are killed or stopped anywhere go on as if nothing had been: bit for bit on the same layout.
+"""Killed or stopped runs resume exactly on the same layout, and to rounding on other layouts.
 
     tests/launch/resume_test.py build/launch/longspan
 """
@@ -19,7 +19,7 @@ from jobs import Layout, until
 
 STEPS = 60
 ALL = "LONGSPAN_ALL" in os.environ  # launch/test --all
-KILLS = 5  # a layout; tests/reliability/kills_test.py has as many as one likes
+KILLS = 5  # per layout; tests/reliability/kills_test.py accepts any number
 
 
 class Resume(jobs.TestCase):
@@ -42,7 +42,7 @@ class Resume(jobs.TestCase):
         self.longspan("verify", run.path)
 
     def kill(self, job, run, moment):
-        """At a random moment; False when the job was quicker."""
+        """Kills the job at a random moment; returns False if it had already ended."""
         which = moment.choice(["all", "one", "mpirun"])
         when = moment.choice(["starting", "training", "saving", "saving"])
         return kills.kill(job, run, when, which, moment)
@@ -61,24 +61,24 @@ class Resume(jobs.TestCase):
         self.train("broken", layout, self.settings)
         self.assert_same(run, unbroken)
 
-    def test_killed_on_one_process(self):
+    def test_kill_resumes_exactly_on_one_process(self):
         self.kill_and_resume(Layout(1, 1), seed=1)
 
-    def test_killed_on_data_2(self):
+    def test_kill_resumes_exactly_on_data_2(self):
         self.kill_and_resume(Layout(2, 1), seed=2)
 
-    def test_killed_on_tensor_2(self):
+    def test_kill_resumes_exactly_on_tensor_2(self):
         self.kill_and_resume(Layout(1, 2), seed=3)
 
-    def test_killed_on_data_2_x_tensor_2(self):
+    def test_kill_resumes_exactly_on_data_2_x_tensor_2(self):
         self.kill_and_resume(Layout(2, 2), seed=4)
 
-    def test_killed_on_context_2_x_tensor_2_with_sequence_parallelism(self):
+    def test_kill_resumes_exactly_with_sequence_parallelism(self):
         self.kill_and_resume(Layout(1, 2, context=2, sequence=True), seed=5)
 
     def stop_and_resume(self, layout, number):
         """Returns the exit code of the stopped job."""
-        # A busy machine may send the signal late: the job has steps until it comes, whenever that is.
+        # A busy machine may delay the signal, so the number of steps has no effective limit.
         settings = {**self.settings, "checkpoint.save_interval": 0, "training.max_steps": 1000000,
                     "training.lr_scheduler.total_steps": STEPS}
         job = self.start_training("stopped", layout, settings)
@@ -98,9 +98,9 @@ class Resume(jobs.TestCase):
         self.assert_same(run, self.unbroken(layout, settings))
         return stopped.code
 
-    def test_save_and_stop_on_one_process(self):
+    def test_stop_signals_save_on_one_process(self):
         for number in signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP, signal.SIGINT:
-            if signal.getsignal(number) == signal.SIG_IGN:  # then its jobs would, too
+            if signal.getsignal(number) == signal.SIG_IGN:  # jobs inherit this
                 self.addCleanup(signal.signal, number, signal.signal(number, signal.SIG_DFL))
             with self.subTest(signal=number):
                 self.assertEqual(self.stop_and_resume(Layout(1, 1), number), 75)
@@ -108,7 +108,7 @@ class Resume(jobs.TestCase):
                 shutil.rmtree(self.directory / "unbroken")
 
     def test_stop_saves_without_another_step(self):
-        # Steps of seconds, and a small model, which is saved in less.
+        # A step takes seconds; saving the small model takes less.
         jobs.write_text(self.directory / "text.txt", words=60000)
         slow = {"data.seq_length": 2048, "data.global_batch_size": 4, "model.mem_len": 0, "model.num_hidden_layers": 4,
                 "checkpoint.save_interval": 0,
@@ -122,15 +122,15 @@ class Resume(jobs.TestCase):
         saving = float(re.search(r"Saved .* in ([\d.]+) s \(training blocked", result.output).group(1))
         self.assertLess(saving, step / 2, result.output)
         self.assertNotIn("trial", result.output)
-        # It answers at once, on standard output without a terminal, and in the log.
+        # Standard output and the log acknowledge the signal at once.
         answer = "SIGTERM: saving and stopping after this step"
         self.assertEqual(result.output.count(answer), 1, result.output)
         self.assertEqual(self.run_at("slow").log().count(f" info {answer}"), 1)
-        # The run's end has a trial, whose time is apart from the save.
+        # The end of a run has a trial step, which is timed apart from the save.
         ended = self.train("ended", settings={"training.max_steps": 2}).output
         self.assertRegex(ended, r"step 2: trial step with the saved weights took [\d.]+ s: loss [\d.]+, grad norm [\d.]+\nSaved ")
 
-    def test_stop_keeps_older_checkpoints_until_the_next_run_has_made_a_step(self):
+    def test_stop_keeps_older_checkpoints_until_next_step(self):
         often = {**self.settings, "checkpoint.keep_latest": 1, "checkpoint.save_interval": 5, "training.max_steps": 1000000,
                  "training.lr_scheduler.total_steps": STEPS}
         job = self.start_training("run", settings=often)
@@ -145,20 +145,20 @@ class Resume(jobs.TestCase):
         self.train("run", settings={**often, "training.max_steps": before[-1] + 1})
         self.assertEqual(self.run_at().steps(), [before[-1] + 1])
 
-    def test_save_and_stop_under_mpirun(self):
+    def test_stop_signal_saves_under_mpirun(self):
         self.assertEqual(self.stop_and_resume(Layout(2, 2), signal.SIGUSR1), 75)
 
     def test_termination_under_mpirun_corrupts_nothing(self):
-        # Open MPI gives the ranks two seconds: that they save in time is not promised.
+        # Open MPI kills the ranks after two seconds, so the save may be incomplete.
         self.assertNotEqual(self.stop_and_resume(Layout(2, 1), signal.SIGTERM), 0)
 
 
 class ExactResume(jobs.TestCase):
-    """Whatever a run keeps between its steps is in its checkpoint."""
+    """A checkpoint contains all state that a run keeps between steps."""
 
     variants = {
         "bfloat16": {"precision.compute_dtype": "bfloat16"},
-        # A scale that falls before the first checkpoint and grows after it.
+        # The loss scale falls before the first checkpoint and grows after it.
         "float16": {"precision.compute_dtype": "float16", "precision.loss_scale.init_scale": 2**32, "precision.loss_scale.hysteresis": 1,
                     "precision.loss_scale.growth_interval": 2, "training.max_consecutive_skips": 1},
         "float64": {"precision.compute_dtype": "float64"},
@@ -181,13 +181,13 @@ class ExactResume(jobs.TestCase):
         "linear": {"training.lr_scheduler.type": "linear", "training.lr_scheduler.warmup_steps": 5},
     }
 
-    def test_of_every_kind_of_run(self):
+    def test_each_variant_resumes_exactly(self):
         jobs.write_text(self.directory / "short.txt", words=60)  # an epoch has about 4 steps
         for number, (name, settings) in enumerate(self.variants.items()):
             for layout, steps in (Layout(1, 1), (3, 6) if ALL else (3,)), (Layout(2, 1), (6,)):
                 with self.subTest(variant=name, layout=str(layout)):
                     directory = f"{number}-{layout.ranks}"
-                    # Once before and once after the first epoch's end.
+                    # Checkpoints before and after the end of the first epoch.
                     self.train(directory, layout, {**settings, "checkpoint.save_interval": 3})
                     unbroken = self.run_at(directory)
                     for step in steps:
@@ -200,55 +200,55 @@ class ExactResume(jobs.TestCase):
 
 
 class ElasticResume(jobs.TestCase):
-    """Saved on any layout, resumed on any other: the losses go on as those of one process, in float64 to 1e-9."""
+    """Runs saved on any layout resume on any other with the losses of one process, in float64 to 1e-9."""
 
     layouts = [Layout(1, 1), Layout(2, 1), Layout(1, 2), Layout(2, 2), Layout(4, 1), Layout(1, 4)]
     settings = {"precision.compute_dtype": "float64", "training.max_steps": 8, "checkpoint.save_interval": 4}
 
-    def assert_losses(self, found, wanted):
-        self.assertEqual([line["step"] for line in found], [line["step"] for line in wanted])
-        for line, reference in zip(found, wanted):
+    def assert_losses(self, found, expected):
+        self.assertEqual([line["step"] for line in found], [line["step"] for line in expected])
+        for line, reference in zip(found, expected):
             for key in "loss", "grad_norm":
                 self.assertLessEqual(abs(line[key] - reference[key]), 1e-9 * abs(reference[key]),
                                      f"{key} of step {line['step']}: {line[key]}, expected {reference[key]}")
 
-    def resume(self, path, layout, settings, wanted):
+    def resume(self, path, layout, settings, expected):
         everything = {**self.settings, "checkpoint.resume_from": path, "checkpoint.save_interval": 0, **settings}
         self.train("resumed", layout, everything)
         run = self.run_at("resumed")
-        self.assert_losses(run.metrics(), wanted[4:])
+        self.assert_losses(run.metrics(), expected[4:])
         shutil.rmtree(run.path)
 
-    def test_pairs_of_layouts(self):
-        wanted = None
+    def test_resumes_across_layouts(self):
+        expected = None
         for number, saver in enumerate(self.layouts):
             self.train(f"saved-{number}", saver, self.settings)
             run = self.run_at(f"saved-{number}")
-            wanted = wanted or run.metrics()
-            self.assert_losses(run.metrics(), wanted)
-            # Each layout saves for two others and goes on from two, or with --all for and from every one.
+            expected = expected or run.metrics()
+            self.assert_losses(run.metrics(), expected)
+            # Each layout is resumed on two others, or on all others with --all.
             others = range(1, len(self.layouts)) if ALL else (1, 2)
             for other in others:
                 layout = self.layouts[(number + other) % len(self.layouts)]
                 with self.subTest(saved=str(saver), resumed=str(layout)):
-                    self.resume(run.checkpoint(4), layout, {}, wanted)
+                    self.resume(run.checkpoint(4), layout, {}, expected)
 
-    def test_whatever_is_shared_out(self):
-        wanted = None
+    def test_resumes_across_shardings(self):
+        expected = None
         kinds = [(Layout(1, 1), 0), (Layout(4, 1), 2), (Layout(2, 2), 1), (Layout(2, 1, context=2), 2),
                  (Layout(1, 2, context=2, sequence=True), 1)]
         for number, (saver, zero) in enumerate(kinds):
             self.train(f"saved-{number}", saver, {**self.settings, "parallel.zero_stage": zero})
             run = self.run_at(f"saved-{number}")
-            wanted = wanted or run.metrics()
-            self.assert_losses(run.metrics(), wanted)
-            for place in range(1, len(kinds)) if ALL else (1, 2):
-                layout, other = kinds[(number + place) % len(kinds)]
+            expected = expected or run.metrics()
+            self.assert_losses(run.metrics(), expected)
+            for offset in range(1, len(kinds)) if ALL else (1, 2):
+                layout, other = kinds[(number + offset) % len(kinds)]
                 with self.subTest(saved=f"{saver}, zero {zero}", resumed=f"{layout}, zero {other}"):
-                    self.resume(run.checkpoint(4), layout, {"parallel.zero_stage": other}, wanted)
+                    self.resume(run.checkpoint(4), layout, {"parallel.zero_stage": other}, expected)
 
-    def test_ranks_that_share_time(self):
-        # The memory is divided otherwise on each.
+    def test_resumes_across_sequence_shardings(self):
+        # Each layout shards the Transformer-XL memory differently.
         sharing = [Layout(1, 1, context=2), Layout(1, 2, context=2, sequence=True), Layout(1, 4, sequence=True)]
         self.train("one", Layout(1, 1), self.settings)
         one = self.run_at("one")
@@ -261,7 +261,7 @@ class ElasticResume(jobs.TestCase):
                 with self.subTest(saved=str(saver), resumed=str(layout)):
                     self.resume(run.checkpoint(4), layout, {}, one.metrics())
 
-    def test_other_parts_of_the_batch(self):
+    def test_resumes_with_other_gradient_accumulation(self):
         self.train("saved", Layout(1, 2), {**self.settings, "training.gradient_accumulation_steps": 2})
         run = self.run_at("saved")
         for layout, parts in (Layout(1, 1), 1), (Layout(2, 1), 4), (Layout(2, 2), 2):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`longspan launch --max-restarts`: a training whose rank or host fails goes on by itself, or gives up with the reason.
+"""`longspan launch --max-restarts`: restarts after the failure of a rank or host, or ends with the reason.
 
     tests/launch/retry_test.py build/launch/longspan
 """
@@ -19,7 +19,7 @@ from jobs import until
 
 LONG = {"training.max_steps": 10 ** 6, "checkpoint.save_interval": 50, "training.lr_scheduler.type": "constant"}
 
-# In place of ssh: `agent HOST COMMAND`. A host is a name on this machine, and is gone where a file says so.
+# Replaces ssh: `agent HOST COMMAND`. A host is a UTS namespace of this machine; a file marks it as failed.
 AGENT = """#!/bin/sh
 host=$1
 shift
@@ -39,7 +39,7 @@ class RetryTestCase(jobs.TestCase):
         return job
 
     def attempt_at(self, job, number, step=0):
-        """Waits until that attempt has logged the step, or at step 0 has ranks that train."""
+        """Waits until the attempt has logged a step after `step`."""
         def is_there():
             text = self.run_at().log() if (self.run_at().path / "log.txt").exists() else ""
             begin = 0 if number == 1 else text.find(f"starting attempt {number} ")
@@ -56,17 +56,17 @@ class RetryTestCase(jobs.TestCase):
         self.assertEqual(result.code, code, result.output + result.errors)
         return result
 
-    def introductions(self):
+    def started_attempts(self):
         log = self.run_at().path / "log.txt"
         return log.read_text().count("matmul peak") if log.exists() else 0
 
-    def said(self):
-        """What `longspan launch` has put into the log, by level and sentence."""
+    def lines(self):
+        """Returns (level, message) of the log lines of `longspan launch`."""
         return re.findall(r"(?m)^\S+ \S+ (\w+) longspan launch: (.*)$", self.run_at().log())
 
 
-class AFailedRank(RetryTestCase):
-    def test_is_gone_on_from_as_if_nothing_had_been(self):
+class RankFailure(RetryTestCase):
+    def test_resumes_exactly(self):
         settings = {"parallel.data_parallel_size": 2, "training.max_steps": 400, "checkpoint.save_interval": 20,
                     "precision.compute_dtype": "float64"}
         self.train("whole", jobs.Layout(2, 1), settings)
@@ -77,26 +77,26 @@ class AFailedRank(RetryTestCase):
             self.kill(job, rank=source.randrange(2))
         result = self.assert_code(job, 0)
         self.assertEqual(self.run_at().metrics_bytes(), self.run_at("whole").metrics_bytes())
-        said = self.said()
-        self.assertEqual([level for level, _ in said], ["warning", "info", "info"] * 2)
-        self.assertRegex(said[0][1], r"\Aattempt 1 ended with code 137 after step \d+, newest checkpoint at step \d+: "
+        lines = self.lines()
+        self.assertEqual([level for level, _ in lines], ["warning", "info", "info"] * 2)
+        self.assertRegex(lines[0][1], r"\Aattempt 1 ended with code 137 after step \d+, newest checkpoint at step \d+: "
                                      r"a rank was killed by signal 9 \(Killed\)\Z")
-        self.assertEqual(said[1][1], "restarting in 0 s (restart 1 of 5)")
-        self.assertEqual(said[5][1], "starting attempt 3 on 2 ranks")
-        for _, sentence in said:
-            self.assertIn(f"longspan launch: {sentence}\n", result.errors)
+        self.assertEqual(lines[1][1], "restarting in 0 s (restart 1 of 5)")
+        self.assertEqual(lines[5][1], "starting attempt 3 on 2 ranks")
+        for _, message in lines:
+            self.assertIn(f"longspan launch: {message}\n", result.errors)
 
-    def test_alone_without_mpirun_too(self):
+    def test_single_rank_restarts_without_mpirun(self):
         job = self.start_retrying(ranks=1, settings={**LONG, "parallel.data_parallel_size": 1, "training.max_steps": 2000})
         self.attempt_at(job, 1, step=60)
-        # The rank is the child of the program that starts it.
+        # The rank is the child of the launcher.
         os.kill(int(Path(f"/proc/{job._process.pid}/task/{job._process.pid}/children").read_text()), signal.SIGSEGV)
         result = self.assert_code(job, 0)
-        self.assertIn("a rank was killed by signal 11 (Segmentation fault)", self.said()[0][1])
+        self.assertIn("a rank was killed by signal 11 (Segmentation fault)", self.lines()[0][1])
         self.assertRegex(result.errors, r"(?m)^longspan: signal 11 \(Segmentation fault\): .*$")
         self.assertRegex(self.run_at().log(), r"(?m)^20\S+ \S+ error signal 11 \(Segmentation fault\): .*$")
 
-    def test_of_a_new_run_is_gone_on_from_and_said_how(self):
+    def test_new_run_restarts_with_resume_from_auto(self):
         settings = {**LONG, "parallel.data_parallel_size": 2, "checkpoint.resume_from": "never"}
         job = self.start_retrying(settings=settings)
         self.attempt_at(job, 1, step=60)
@@ -110,7 +110,7 @@ class AFailedRank(RetryTestCase):
             "checkpoint.resume_from: auto to resume\n"), result.errors)
         self.assertIn("Resumed from", self.run_at().log())
 
-    def test_again_and_again_ends_when_no_retries_are_left(self):
+    def test_gives_up_after_max_restarts(self):
         job = self.start_retrying(settings={**LONG, "parallel.data_parallel_size": 2}, retries=1)
         for attempt in 1, 2:
             self.attempt_at(job, attempt, step=100 * attempt)
@@ -118,34 +118,34 @@ class AFailedRank(RetryTestCase):
         result = self.assert_code(job, 137)
         self.assertTrue(result.errors.endswith(
             "longspan launch: giving up: restarted once, the limit of --max-restarts\n"), result.errors)
-        self.assertEqual(self.said()[-1][0], "error")
+        self.assertEqual(self.lines()[-1][0], "error")
         self.assertRegex(self.longspan("list", ".").output, r"(?m)^./run +killed ")
 
-    def test_at_the_same_step_three_times_ends(self):
+    def test_gives_up_after_three_attempts_without_progress(self):
         # No step is logged or saved: each attempt fails where the one before did.
         job = self.start_retrying(settings={**LONG, "parallel.data_parallel_size": 2, "metrics.log_interval": 10 ** 6,
                                             "checkpoint.save_interval": 0},
                                   retries=9)
         for attempt in 1, 2, 3:
-            # It says so once it trains.
-            self.assertTrue(until(lambda: job.ended() or self.introductions() == attempt), job.errors())
+            # Each attempt logs the matmul peak before training.
+            self.assertTrue(until(lambda: job.ended() or self.started_attempts() == attempt), job.errors())
             self.kill(job)
         result = self.assert_code(job, 137)
         self.assertIn("attempt 3 ended with code 137 before the first logged step, no checkpoint", result.errors)
         self.assertTrue(result.errors.endswith("longspan launch: giving up: 3 consecutive attempts made no progress beyond step 0\n"))
 
-    def test_waits_longer_each_time_that_nothing_new_is_saved(self):
+    def test_delay_grows_without_new_checkpoint(self):
         job = self.start_retrying(settings={**LONG, "parallel.data_parallel_size": 2, "checkpoint.save_interval": 0}, retries=2, wait=1)
         for attempt, step in (1, 20), (2, 40), (3, 60):
             self.attempt_at(job, attempt, step=step)
             self.kill(job)
         self.assert_code(job, 137)
-        waits = [sentence for _, sentence in self.said() if "restarting in" in sentence]
+        waits = [message for _, message in self.lines() if "restarting in" in message]
         self.assertEqual(waits, ["restarting in 1 s (restart 1 of 2)", "restarting in 2 s (restart 2 of 2)"])
 
 
-class AStop(RetryTestCase):
-    def test_while_it_waits_ends_at_once_and_can_be_gone_on_from(self):
+class StopRequest(RetryTestCase):
+    def test_stop_during_delay_ends_at_once(self):
         for number in signal.SIGINT, signal.SIGUSR1:
             with self.subTest(signal=number):
                 settings = {**LONG, "parallel.data_parallel_size": 2}
@@ -161,15 +161,15 @@ class AStop(RetryTestCase):
                     "longspan launch: stopped before attempt 2 as requested; run the same command to resume\n"), result.errors)
                 subprocess.run(["rm", "-r", self.run_at().path], check=True)
 
-    def test_of_the_training_is_not_retried(self):
+    def test_stopped_training_is_not_restarted(self):
         job = self.start_retrying(settings={**LONG, "parallel.data_parallel_size": 2})
         self.attempt_at(job, 1, step=5)
         os.kill(job._process.pid, signal.SIGTERM)
         result = self.assert_code(job, 75)
         self.assertNotIn("attempt", result.errors)
-        self.assertEqual(self.said(), [])
+        self.assertEqual(self.lines(), [])
 
-    def test_of_a_rank_that_dies_while_it_saves_is_not_retried(self):
+    def test_rank_killed_during_stop_is_not_restarted(self):
         job = self.start_retrying(settings={**LONG, "parallel.data_parallel_size": 2})
         self.attempt_at(job, 1, step=5)
         job.signal_rank(signal.SIGSTOP, 1)
@@ -180,14 +180,14 @@ class AStop(RetryTestCase):
         self.assertNotIn("attempt", result.errors)
 
 
-class AFailureThatStays(RetryTestCase):
-    def test_is_not_retried(self):
+class PermanentFailure(RetryTestCase):
+    def test_is_not_restarted(self):
         for settings, code in ({"data.train": "gone.txt"}, 3), ({**jobs.DIVERGING, "parallel.data_parallel_size": 2}, 4):
             with self.subTest(code=code):
                 result = self.assert_code(self.start_retrying(settings=settings), code)
                 self.assertNotIn("attempt", result.errors)
 
-    def test_in_the_command_line_is_told_before_anything_starts(self):
+    def test_rejects_invalid_arguments_before_starting(self):
         for words, parts in {("--max-restarts", "no"): ('--max-restarts: expected an integer from 1 to', 'found "no"'),
                              ("--max-restarts",): ("--max-restarts requires a number of restarts",),
                              ("--max-restarts", "2", "--restart-delay", "-1"): ('--restart-delay: expected an integer from 0 to 3600, found "-1"')}.items():
@@ -201,7 +201,7 @@ class AFailureThatStays(RetryTestCase):
         self.assert_one_sentence(self.assert_code(job, 2), "--max-restarts requires a config file")
 
 
-class ALostHost(RetryTestCase):
+class HostFailure(RetryTestCase):
     def setUp(self):
         super().setUp()
         if os.geteuid() != 0 or subprocess.run(["unshare", "--uts", "true"], capture_output=True).returncode != 0:
@@ -216,8 +216,8 @@ class ALostHost(RetryTestCase):
         os.environ["LONGSPAN_TEST_HOSTS"] = str(self.gone)
         self.addCleanup(lambda: os.environ.pop("LONGSPAN_TEST_HOSTS") if before is None else None)
 
-    def lose(self, job, host):
-        """The host is gone, with all that runs there."""
+    def fail_host(self, job, host):
+        """Marks the host as failed and kills its processes."""
         (self.gone / host).touch()
         for process, _ in jobs.processes_with(job.mark):
             try:
@@ -228,8 +228,8 @@ class ALostHost(RetryTestCase):
             except ProcessLookupError:
                 pass
 
-    def test_is_left_out_and_its_ranks_with_it_until_it_answers_again(self):
-        # A low rate: what layouts differ by in rounding does not grow.
+    def test_failed_host_is_excluded_until_it_responds(self):
+        # With a low learning rate, rounding differences between layouts do not grow.
         settings = {"training.max_steps": 1200, "checkpoint.save_interval": 50, "parallel.data_parallel_size": 4,
                     "run.collective_timeout_seconds": 20,
                     "precision.compute_dtype": "float64", "training.learning_rate": 1e-4}
@@ -237,17 +237,17 @@ class ALostHost(RetryTestCase):
         (self.directory / "hosts.txt").write_text("# two of them\nfirst slots=2\nsecond slots=2 max_slots=2\n")
         job = self.start_retrying(*self.agent, "--hostfile", "hosts.txt", ranks=4, settings=settings)
         self.attempt_at(job, 1, step=100)
-        self.lose(job, "second")
+        self.fail_host(job, "second")
         self.attempt_at(job, 2, step=200)
         (self.gone / "second").unlink()
-        self.lose(job, "first")
+        self.fail_host(job, "first")
         (self.gone / "first").unlink()
         self.assert_code(job, 0)
-        said = [sentence for _, sentence in self.said()]
-        self.assertRegex(said[2], r"\Astarting attempt 2 on 2 ranks of first \(no answer from second within 10 s\): "
+        lines = [message for _, message in self.lines()]
+        self.assertRegex(lines[2], r"\Astarting attempt 2 on 2 ranks of first \(no answer from second within 10 s\): "
                                   r"2 of 4 ranks fit, with the same data.global_batch_size and "
                                   r"parallel.data_parallel_size=2, ")
-        self.assertEqual(said[5], "starting attempt 3 on 4 ranks of first, second")
+        self.assertEqual(lines[5], "starting attempt 3 on 4 ranks of first, second")
         layouts = re.findall(r"on data (\d) x context", self.run_at().log())
         self.assertEqual([layouts[0], layouts[-1]], ["4", "4"])
         self.assertIn("2", layouts)
@@ -256,17 +256,17 @@ class ALostHost(RetryTestCase):
         for line, other in zip(found, whole):
             self.assertLess(abs(line["loss"] - other["loss"]), 1e-9, line["step"])
 
-    def test_that_is_alone_is_waited_for(self):
+    def test_waits_for_the_only_host(self):
         job = self.start_retrying(*self.agent, "--host", "first:2", settings={**LONG, "parallel.data_parallel_size": 2}, retries=2, wait=1)
         self.attempt_at(job, 1, step=60)
-        self.lose(job, "first")
+        self.fail_host(job, "first")
         result = job.wait()
         self.assertNotIn(result.code, (0, 75), result.errors)
         self.assertEqual(result.errors.count("longspan launch: no answer from first within 10 s"), 2, result.errors)
         self.assertTrue(result.errors.endswith(
             "longspan launch: giving up: restarted 2 times, the limit of --max-restarts\n"), result.errors)
 
-    def test_before_the_first_step_is_left_out_too(self):
+    def test_host_failed_before_start_is_excluded(self):
         (self.gone / "second").touch()
         settings = {"training.max_steps": 4, "parallel.data_parallel_size": 2}
         job = self.start_retrying(*self.agent, "--host", "first:2,second:2", settings=settings, ranks=2)

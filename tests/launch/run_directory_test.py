@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A run whose directory is taken away from under it, and one that has nothing left to do.
+"""Runs whose directory is removed, whose disk is full, or which are complete.
 
     tests/launch/run_directory_test.py build/launch/longspan
 """
@@ -18,12 +18,12 @@ from jobs import Layout, until
 LAYOUTS = Layout(1, 1), Layout(2, 2)
 
 
-class TakenAway(jobs.TestCase):
-    # Noticed at a logged step, or at a save.
+class RemovedDirectory(jobs.TestCase):
+    # Detected at a logged step or at a save.
     kinds = {"logged": {"metrics.log_interval": 5, "checkpoint.save_interval": 0},
              "saved": {"metrics.log_interval": 1000000, "checkpoint.save_interval": 20},
              "waits": {"metrics.log_interval": 1000000, "checkpoint.save_interval": 20, "checkpoint.async_save": "false"},
-             # Saves nearly all the time, so that the directory is mostly taken away during a save.
+             # Saves nearly all the time, so the directory is usually removed during a save.
              "saving": {"metrics.log_interval": 1000000, "checkpoint.save_interval": 1}}
 
     def start_endless(self, name, layout, settings):
@@ -40,7 +40,7 @@ class TakenAway(jobs.TestCase):
         self.assert_one_sentence(result, f'run.output_dir "{name}": removed, moved or replaced while the run was writing to it',
                                  "restore it and run the same command to resume, or start over")
 
-    def test_a_directory_that_was_removed_is_not_made_again(self):
+    def test_removed_directory_is_not_recreated(self):
         for kind, settings in self.kinds.items():
             for layout in LAYOUTS:
                 with self.subTest(kind=kind, layout=str(layout)):
@@ -54,7 +54,7 @@ class TakenAway(jobs.TestCase):
                         self.assertTrue((moved.path / file).exists(), file)
                     self.longspan("inspect", moved.path) if settings["checkpoint.save_interval"] else None
 
-    def test_another_one_in_its_place_is_left_alone(self):
+    def test_replacement_directory_is_not_changed(self):
         for layout in LAYOUTS:
             with self.subTest(layout=str(layout)):
                 name = f"run-{layout.ranks}"
@@ -70,7 +70,7 @@ class TakenAway(jobs.TestCase):
                 self.assertEqual(after, before)
                 shutil.rmtree(run.path)
 
-    def test_put_back_it_goes_on(self):
+    def test_restored_directory_resumes(self):
         job, run = self.start_endless("run", Layout(1, 1), self.kinds["saved"])
         moved = self.directory / "moved"
         run.path.rename(moved)
@@ -81,7 +81,7 @@ class TakenAway(jobs.TestCase):
 
 
 class FullDisk(jobs.TestCase):
-    def test_the_error_names_the_step_that_is_saved_and_how_to_continue(self):
+    def test_error_names_saved_step_and_command(self):
         if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
             self.skipTest("needs a file system that is too small, which only root can make")
         (self.directory / "small").mkdir()
@@ -107,8 +107,8 @@ class FullDisk(jobs.TestCase):
                     self.assertEqual(result.errors.count("longspan: "), 1, result.errors)
 
 
-class NothingLeft(jobs.TestCase):
-    def test_is_said_with_the_step_and_what_to_set(self):
+class CompletedRun(jobs.TestCase):
+    def test_reports_step_and_key_to_set(self):
         self.train()
         before = self.run_at().metrics_bytes()
         for layout in Layout(1, 1), Layout(2, 1):
@@ -116,11 +116,11 @@ class NothingLeft(jobs.TestCase):
             self.assertIn("Nothing to train: the run is already at step 8, past training.max_steps = 4. Set training.max_steps to "
                           "more than 8 to continue.", past)
             self.assertNotIn("Finished", past)
-            there = self.train(layout=layout).output
-            self.assertIn("Nothing to train: the run is already at step 8, equal to training.max_steps = 8. Set", there)
+            equal = self.train(layout=layout).output
+            self.assertIn("Nothing to train: the run is already at step 8, equal to training.max_steps = 8. Set", equal)
         self.assertEqual(self.run_at().metrics_bytes(), before)
         self.assertEqual(self.run_at().steps(), [4, 8])
-        # Without a step made from it, step 8 has not shown that it can replace step 4.
+        # Step 8 replaces step 4 only after a step was trained from it.
         self.train(settings={"checkpoint.keep_latest": 1})
         self.assertEqual(self.run_at().steps(), [4, 8])
         self.assertIn("Finished: 10 steps", self.train(settings={"training.max_steps": 10}).output)

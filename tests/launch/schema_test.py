@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The JSON Schema of the configuration, and the first configurations that `config --template` writes.
+"""`config --schema`, the JSON Schema of configurations, and `config --template`.
 
     tests/launch/schema_test.py build/launch/longspan
 """
@@ -23,7 +23,7 @@ from jobs import SOURCE
 
 
 class Loader(yaml.SafeLoader):
-    """Takes 1e-05 for a number, as YAML 1.2 does and the package's YAML 1.1 does not."""
+    """Reads 1e-05 as a number, as in YAML 1.2; the package implements YAML 1.1."""
 
 
 Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789"))
@@ -40,30 +40,30 @@ class WithSchema(jobs.TestCase):
         self.validator = jsonschema.Draft202012Validator(self.schema)
 
 
-class Schema(WithSchema):
-    def mistakes(self, configuration):
+class ConfigSchema(WithSchema):
+    def errors(self, configuration):
         return [error.message for error in self.validator.iter_errors(configuration)]
 
-    def test_it_is_one(self):
+    def test_is_a_valid_json_schema(self):
         jsonschema.Draft202012Validator.check_schema(self.schema)
         self.assertEqual(self.schema["$schema"], "https://json-schema.org/draft/2020-12/schema")
 
-    def test_it_accepts_every_configuration_that_is_here(self):
+    def test_accepts_every_config_file(self):
         files = sorted((SOURCE / "configs").glob("*.yaml"))
         self.assertGreater(len(files), 20)
         for file in files:
             with self.subTest(file=file.name):
-                self.assertEqual(self.mistakes(read(file.read_text())), [])
+                self.assertEqual(self.errors(read(file.read_text())), [])
 
-    def test_it_accepts_every_key_as_the_program_writes_it(self):
-        """With its value: types, defaults and choices are those of the tables."""
+    def test_accepts_resolved_configs(self):
+        """Resolved configurations contain every key with its value."""
         for file in "quickstart", "llama-small", "reformer-64k", "translation", "tagging-punctuation", "image-classification-fashion-mnist", \
                 "image-generation-fashion-mnist", "universal-kjv":
             with self.subTest(file=file):
                 resolved = read(self.longspan("config", SOURCE / f"configs/{file}.yaml").output)
-                self.assertEqual(self.mistakes(resolved), [])
+                self.assertEqual(self.errors(resolved), [])
 
-    def test_it_has_types_bounds_choices_defaults_and_meanings(self):
+    def test_has_types_bounds_choices_defaults_and_descriptions(self):
         sections = self.schema["properties"]
         steps = sections["training"]["properties"]["max_steps"]
         self.assertEqual((steps["type"], "minimum" in steps, bool(steps["description"])), ("integer", True, True))
@@ -77,9 +77,9 @@ class Schema(WithSchema):
         self.assertIn("mem_len", self.schema["$defs"]["transformer_xl"]["properties"])
         self.assertNotIn("mem_len", self.schema["$defs"]["decoder"]["properties"])
 
-    def test_what_is_wrong_fails(self):
+    def test_rejects_invalid_configs(self):
         good = {"run": {"output_dir": "run"}, "model": {"family": "decoder", "num_hidden_layers": 2}, "data": {"train": "text.txt"}}
-        self.assertEqual(self.mistakes(good), [])
+        self.assertEqual(self.errors(good), [])
         for section, key, value in [
                 ("data", "tain", "text.txt"), ("model", "mem_len", 8), ("model", "layer", 2), ("runs", "output_dir", "a"),
                 ("model", "num_hidden_layers", "two"), ("model", "num_hidden_layers", 0), ("model", "num_hidden_layers", 2.5),
@@ -90,13 +90,13 @@ class Schema(WithSchema):
                 ("model", "attention", {"layer_types": {"sliding_window": 1}}), ("model", "attention", {"layer_types": []}),
         ]:
             with self.subTest(key=f"{section}.{key}", value=value):
-                wrong = copy.deepcopy(good)
-                wrong.setdefault(section, {})[key] = value
-                self.assertNotEqual(self.mistakes(wrong), [])
+                invalid = copy.deepcopy(good)
+                invalid.setdefault(section, {})[key] = value
+                self.assertNotEqual(self.errors(invalid), [])
         for section in "run", "model", "data":
-            self.assertNotEqual(self.mistakes({key: value for key, value in good.items() if key != section}), [])
+            self.assertNotEqual(self.errors({key: value for key, value in good.items() if key != section}), [])
 
-    def test_what_may_be_written_in_several_ways_passes(self):
+    def test_accepts_alternative_notations(self):
         for section, key, value in [
                 ("data", "train", ["a.txt", "b.txt"]), ("data", "train", [{"path": "a", "weight": 2}]),
                 ("model", "attention", {"layer_types": "sliding_window"}),
@@ -106,14 +106,14 @@ class Schema(WithSchema):
             with self.subTest(key=f"{section}.{key}", value=value):
                 other = {"run": {"output_dir": "run"}, "model": {"family": "decoder"}, "data": {"train": "text.txt"}}
                 other.setdefault(section, {})[key] = value
-                self.assertEqual(self.mistakes(other), [])
-        self.assertEqual(self.mistakes({"run": {"output_dir": "run"}, "model": {"family": "decoder"}, "data": {"train": "a"},
-                                        "training": None}), [])
+                self.assertEqual(self.errors(other), [])
+        self.assertEqual(self.errors({"run": {"output_dir": "run"}, "model": {"family": "decoder"}, "data": {"train": "a"},
+                                      "training": None}), [])
 
 
-class FirstConfigurations(WithSchema):
+class ConfigTemplate(WithSchema):
     def data_of(self, task):
-        """Settings that name data of the task."""
+        """Returns settings that name data of the task."""
         if task == "image_generation":
             (self.directory / "images.idx").write_bytes(images_test.idx(images_test.drawn(9, 1)[0]))
             return {"data.train": "images.idx"}
@@ -125,7 +125,7 @@ class FirstConfigurations(WithSchema):
             return {"data.train": "lines.txt", "data.train_target": "lines.txt"}
         return {"data.train": "text.txt"}
 
-    def test_each_family_has_one_that_trains_once_its_data_are_set(self):
+    def test_template_of_each_family_trains_with_data(self):
         families = list(self.schema["$defs"])
         self.assertGreaterEqual(len(families), 6)
         for family in families:
@@ -143,18 +143,18 @@ class FirstConfigurations(WithSchema):
                 self.longspan("train", "new.yaml", *data, "--set", "training.max_steps=2", "--set", f"run.output_dir={family}",
                               "--set", "metrics.log_interval=1", "--set", "run.num_threads=1")
                 self.assertEqual([line["step"] for line in self.run_at(family).metrics()], [1, 2])
-                # All that is wrong with it is what its user is to set.
-                wrong = [error.message for error in self.validator.iter_errors(written)]
-                self.assertLessEqual(len(wrong), 1, wrong)
+                # The only error is a key that the user must set.
+                invalid = [error.message for error in self.validator.iter_errors(written)]
+                self.assertLessEqual(len(invalid), 1, invalid)
 
-    def test_each_key_has_its_meaning_above_it(self):
+    def test_each_key_has_a_description(self):
         lines = self.longspan("config", "--template", "decoder").output.splitlines()
         keys = [i for i, line in enumerate(lines) if re.match(r" +\w+: ", line)]
         self.assertGreater(len(keys), 10)
         for i in keys:
             self.assertRegex(lines[i - 1], "^ +# ", lines[i])
 
-    def test_mistakes(self):
+    def test_rejects_incompatible_arguments(self):
         for arguments, part in [
                 (["--template", "decodr"], "--template"),
                 (["--template", "decoder", "tiny.yaml"], " cannot be combined with CONFIG"),

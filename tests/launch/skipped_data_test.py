@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A run that diverges goes back and on without the data on which it did (training.max_rollbacks).
+"""training.max_rollbacks: a diverged run rolls back and skips the data on which it diverged.
 
     tests/launch/skipped_data_test.py build/launch/longspan
 """
@@ -18,12 +18,12 @@ from jobs import Layout, until
 from poisoned_model import BATCH, SEGMENT, poison, write_poisoned_llama, write_steep_llama
 
 STEPS = 30
-FIRST_BAD, BAD = 10, 9  # the batches that no weights have a finite loss for
-PASSED = {"9": 10}      # those, and the one before them
+FIRST_BAD, BAD = 10, 9  # batches with a non-finite loss for all weights
+SKIPPED = {"9": 10}      # these batches and the one before them
 
 
-class Poisoned(jobs.TestCase):
-    """Weights that give no finite loss for a text with the letter Z in it, and a text that has some."""
+class Rollback(jobs.TestCase):
+    """A model whose loss on the letter Z is non-finite, and a text that contains some."""
 
     def setUp(self):
         super().setUp()
@@ -48,13 +48,13 @@ class Poisoned(jobs.TestCase):
         self.assertEqual(result.code, code, result.output + result.errors)
         return result
 
-    def passed(self, directory):
+    def skipped(self, directory):
         return json.loads((self.directory / directory / "skipped_batches.json").read_text())
 
-    def test_goes_on_and_says_what_it_has_done_on_every_layout(self):
+    def test_skips_diverging_batches_on_every_layout(self):
         self.run_to_end("one")
         one = self.run_at("one")
-        self.assertEqual(self.passed("one"), {"times": 3, "before": PASSED})
+        self.assertEqual(self.skipped("one"), {"times": 3, "before": SKIPPED})
         log = one.log()
         for time, steps in (1, "9 to 12"), (2, "9 to 11"), (3, "9 to 11"):
             self.assertIn(f"(now 1); rolling back to step 8 (rollback {time} of 3, training.max_rollbacks), "
@@ -69,20 +69,20 @@ class Poisoned(jobs.TestCase):
             with self.subTest(layout=str(layout)):
                 name = f"of-{layout.data}-{layout.context}"
                 self.run_to_end(name, layout)
-                self.assertEqual(self.passed(name), self.passed("one"))
+                self.assertEqual(self.skipped(name), self.skipped("one"))
                 other = self.run_at(name).metrics()
                 self.assertEqual([line["step"] for line in other], [line["step"] for line in found])
-                for line, wanted in zip(other, found):
-                    self.assertEqual(line.get("skipped_batches"), wanted.get("skipped_batches"))
+                for line, expected in zip(other, found):
+                    self.assertEqual(line.get("skipped_batches"), expected.get("skipped_batches"))
                     for key in "loss", "grad_norm":
-                        self.assertLess(abs(line[key] - wanted[key]), 1e-9, line["step"])
+                        self.assertLess(abs(line[key] - expected[key]), 1e-9, line["step"])
 
-    def test_is_as_if_the_text_had_never_had_them(self):
+    def test_equals_training_without_the_skipped_data(self):
         text = bytearray((self.directory / "bad.txt").read_bytes())
-        stream, begin, length = len(text) // BATCH, 8 * SEGMENT, PASSED["9"] * SEGMENT
-        # Step 8 still predicts the first token behind its own.
-        for place in range(begin, len(text) - length, stream):
-            text[place] = text[place + length]
+        stream, begin, length = len(text) // BATCH, 8 * SEGMENT, SKIPPED["9"] * SEGMENT
+        # Step 8 still predicts the first token after its segment.
+        for position in range(begin, len(text) - length, stream):
+            text[position] = text[position + length]
         (self.directory / "bad.txt").write_bytes(text)
         self.run_to_end("bad")
         streams = [text[i * stream:(i + 1) * stream] for i in range(BATCH)]
@@ -93,7 +93,7 @@ class Poisoned(jobs.TestCase):
             line.pop("skipped_batches", None)
         self.assertEqual(found, self.run_at("cut").metrics())
 
-    def test_is_exact_though_it_is_killed(self):
+    def test_killed_run_resumes_exactly(self):
         self.run_to_end("whole")
         for number, words in enumerate(["time 1 of the 3", "time 3 of the 3", "step 14/"]):
             with self.subTest(words=words):
@@ -104,13 +104,13 @@ class Poisoned(jobs.TestCase):
                 job.wait()
                 self.run_to_end(name)
                 self.assertEqual(self.run_at(name).metrics_bytes(), self.run_at("whole").metrics_bytes())
-                self.assertEqual(self.passed(name), self.passed("whole"))
-                # Another layout than the one that diverged.
+                self.assertEqual(self.skipped(name), self.skipped("whole"))
+                # On another layout than the diverged run.
                 if number == 0:
                     self.run_to_end(name, Layout(2, 1), training__max_steps=STEPS + 4)
                     self.assertEqual(self.run_at(name).metrics()[-1]["skipped_batches"], 10)
 
-    def test_is_stopped_on_request_though_it_has_just_diverged(self):
+    def test_stops_on_request_after_divergence(self):
         job = self.begin("run", training__max_steps=10 ** 6)
         self.assertTrue(until(lambda: job.ended() or "rolling back to step 8" in job.output()))
         job.signal(signal.SIGUSR1)
@@ -118,58 +118,58 @@ class Poisoned(jobs.TestCase):
         self.run_to_end("run")
         self.assertEqual(self.run_at().metrics()[-1]["skipped_batches"], 10)
 
-    def test_ends_when_it_has_gone_back_as_often_as_it_may(self):
+    def test_ends_after_max_rollbacks(self):
         result = self.run_to_end("run", Layout(2, 1), code=4, training__max_rollbacks=2)
         self.assert_one_sentence(result, "training diverged: 3 consecutive steps", "2 rollbacks so far, "
                                          "training.max_rollbacks is 2; run the same command to resume from ")
-        self.assertEqual(self.passed("run"), {"times": 2, "before": {"9": 7}})
-        # What it has passed over counts, and how often it has gone back, when it is started again.
+        self.assertEqual(self.skipped("run"), {"times": 2, "before": {"9": 7}})
+        # Skipped batches and rollbacks persist when the run is resumed.
         self.run_to_end("run", code=4, training__max_rollbacks=2)
-        self.assertEqual(self.passed("run"), {"times": 2, "before": {"9": 7}})
+        self.assertEqual(self.skipped("run"), {"times": 2, "before": {"9": 7}})
         self.run_to_end("run")
-        self.assertEqual(self.passed("run"), {"times": 3, "before": PASSED})
+        self.assertEqual(self.skipped("run"), {"times": 3, "before": SKIPPED})
 
-    def test_goes_back_to_the_beginning_where_nothing_is_saved(self):
+    def test_rolls_back_to_start_without_checkpoint(self):
         self.run_to_end("run", checkpoint__save_interval=0)
-        self.assertEqual(self.passed("run")["times"], 3)
+        self.assertEqual(self.skipped("run")["times"], 3)
         self.assertEqual(self.run_at().metrics()[-1]["step"], STEPS)
         self.assertEqual(len(list(self.run_at().path.glob("metrics.jsonl.before-*"))), 3)
-        # A new run in the same directory has nothing to pass over.
+        # A new run in the same directory skips nothing.
         for entry in self.run_at().entries():
             os.rename(self.run_at().path / "checkpoints" / entry, self.directory / entry)
         result = self.run_to_end("run", checkpoint__resume_from="never", data__train="text.txt")
         self.assertIn("run/skipped_batches.json belongs to an earlier run; renamed to skipped_batches.json.before-", result.output)
         self.assertNotIn("skipped_batches", self.run_at().metrics()[-1])
 
-    def test_says_how_the_user_starts_it_again(self):
+    def test_error_names_command_to_resume(self):
         result = self.run_to_end("run", code=4, training__max_rollbacks=1, checkpoint__resume_from="never")
         self.assert_one_sentence(result, "1 rollbacks so far, training.max_rollbacks is 1; run the same command "
                                          "with checkpoint.resume_from: auto to resume from ")
 
-    def test_goes_back_to_what_it_began_from_where_it_has_saved_nothing_since(self):
+    def test_rolls_back_to_initial_checkpoint(self):
         self.run_to_end("other", training__max_steps=8)
         self.run_to_end("run", training__max_steps=4)
         self.run_to_end("run", checkpoint__resume_from="other", checkpoint__save_interval=0)
         log = self.run_at().log()
-        self.assertEqual(self.passed("run"), {"times": 3, "before": PASSED})
+        self.assertEqual(self.skipped("run"), {"times": 3, "before": SKIPPED})
         self.assertEqual(len(re.findall(r"Resumed from \S*other/checkpoints/step-000000008 at step 8\n", log)), 4)
         self.assertEqual(log.count("rolling back to step 8 "), 3)
         self.assertNotIn("at step 4\n", log)
 
-    def test_what_is_passed_over_follows_the_checkpoint(self):
+    def test_skipped_batches_follow_checkpoint(self):
         self.run_to_end("run")
         self.run_to_end("next", checkpoint__resume_from="run", training__max_steps=STEPS + 4)
-        self.assertEqual(self.passed("next"), self.passed("run"))
+        self.assertEqual(self.skipped("next"), self.skipped("run"))
         self.assertIn("Skipping 10 batches; 3 rollbacks so far (", self.run_at("next").log())
         self.assertEqual(self.run_at("next").metrics()[-1]["skipped_batches"], 10)
-        # A file that is of no step of its directory.
+        # A file that belongs to no step of its directory.
         (self.directory / "new").mkdir()
         os.rename(self.directory / "run/skipped_batches.json", self.directory / "new/skipped_batches.json")
         result = self.run_to_end("new", data__train="text.txt", training__max_steps=6)
         self.assertIn("new/skipped_batches.json belongs to an earlier run; renamed to skipped_batches.json.before-", result.output)
         self.assertNotIn("skipped_batches", self.run_at("new").metrics()[-1])
 
-    def test_nothing_is_saved_of_weights_with_a_finite_loss_and_infinite_gradients(self):
+    def test_weights_with_infinite_gradients_are_not_saved(self):
         write_steep_llama(self.directory / "steep")
         self.longspan("import", "steep", "--output-dir", "ruined")
         changes = {"training__init_from__path": "ruined", "data__train": "text.txt", "precision__compute_dtype": "float32",
@@ -184,7 +184,7 @@ class Poisoned(jobs.TestCase):
                 self.assertIsInstance(line["loss"], float)
                 self.assertIsNone(line["grad_norm"])
 
-    def test_nor_of_such_weights_where_training_waits_or_ends(self):
+    def test_weights_with_infinite_gradients_are_not_saved_at_the_end(self):
         write_steep_llama(self.directory / "steep")
         self.longspan("import", "steep", "--output-dir", "ruined")
         changes = {"training__init_from__path": "ruined", "data__train": "text.txt", "precision__compute_dtype": "float32",
@@ -197,22 +197,22 @@ class Poisoned(jobs.TestCase):
                 self.assert_one_sentence(result, "give a non-finite loss or gradient and are not saved")
                 self.assertEqual(self.run_at(name).entries(), [])
 
-    def test_a_disk_that_fails_as_it_goes_back_ends_it_and_loses_nothing(self):
+    def test_disk_failure_during_rollback_loses_nothing(self):
         self.run_to_end("whole")
         def with_fault(name, call, error, layout=Layout(1, 1)):
-            told = self.directory / f"{name}.told"
+            report = self.directory / f"{name}.told"
             file = self.directory / name / "skipped_batches.json.tmp"
             variables = {"LD_PRELOAD": Path(self.program).parents[1] / "tests" / "libfaulty_files.so",
                          "LONGSPAN_FAULTS_BELOW": file, "LONGSPAN_FAULTS_CALL": call, "LONGSPAN_FAULTS_ERROR": error,
-                         "LONGSPAN_FAULTS_TELL": told}
+                         "LONGSPAN_FAULTS_TELL": report}
             os.environ.update({key: str(value) for key, value in variables.items()})
             try:
-                return self.begin(name, layout).wait(), told
+                return self.begin(name, layout).wait(), report
             finally:
                 for key in variables:
                     del os.environ[key]
-        _, told = with_fault("counted", 0, 0)
-        calls = int(told.read_text().split()[0])
+        _, report = with_fault("counted", 0, 0)
+        calls = int(report.read_text().split()[0])
         self.assertGreaterEqual(calls, 3 * 3)  # the file is opened, written and renamed, each time
         failed = 0
         for call in range(1, calls + 1):
@@ -226,12 +226,12 @@ class Poisoned(jobs.TestCase):
                     self.assert_one_sentence(result, "skipped_batches.json", os.strerror(error))
                     self.assertIn("cannot roll back: the skipped batches could not be recorded", result.output)
                     self.run_to_end(name)
-                self.assertEqual(self.passed(name), self.passed("whole"))
+                self.assertEqual(self.skipped(name), self.skipped("whole"))
                 self.assertEqual(self.run_at(name).metrics_bytes(), self.run_at("whole").metrics_bytes())
                 self.assertEqual(self.run_at(name).state(STEPS), self.run_at("whole").state(STEPS))
         self.assertGreaterEqual(failed, 3 * 3)
 
-    def test_that_is_damaged_is_refused(self):
+    def test_rejects_invalid_skipped_batches_file(self):
         self.run_to_end("run")
         path = self.directory / "run/skipped_batches.json"
         for text in ("", "{}", "[]", '{"times": 1}', '{"times": 0, "before": {}}', '{"times": 1, "before": {"0": 4}}',

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""New runs that begin with the weights of another one, and with nothing else of it.
+"""training.init_from: new runs that load only the weights of another run.
 
     tests/launch/start_from_test.py build/launch/longspan
 """
@@ -13,11 +13,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from jobs import Layout
 
-# One step that changes no weight: what it saves is what it began with.
+# One step that changes no weight, so it saves the initial weights.
 STILL = {"training.learning_rate": 0, "training.max_steps": 1, "training.lr_scheduler.warmup_steps": 0}
 
 
-class StartFrom(jobs.TestCase):
+class InitFrom(jobs.TestCase):
     def setUp(self):
         super().setUp()
         self.train("old")
@@ -33,7 +33,7 @@ class StartFrom(jobs.TestCase):
     def hashes(self, run, step=1):
         return {name: [piece["hash"] for piece in tensor["pieces"]] for name, tensor in self.weights(run, step).items()}
 
-    def test_takes_the_weights_alone(self):
+    def test_loads_only_weights(self):
         result = self.begin("new", {"data.global_batch_size": 4, "training.optimizer.type": "sgd", "run.seed": 5})
         self.assertIn("Initialized weights from old/checkpoints/step-000000008, step 8; not loaded: optimizer, recurrent state, "
                       "data position and step count\n", result.output)
@@ -43,19 +43,19 @@ class StartFrom(jobs.TestCase):
         self.assertEqual([scalars[name] for name in ("trainer/steps", "optimizer/num_updates", "trainer/tokens")], [1, 1, 32])
         self.assertEqual([line["step"] for line in new.metrics()], [1])
 
-    def test_the_optimizer_begins_afresh(self):
+    def test_optimizer_state_is_not_loaded(self):
         for layout in Layout(1, 1), Layout(2, 1):
             name = f"new-{layout.ranks}"
             self.begin(name, {"training.learning_rate": 0.01}, layout)
             state = self.run_at(name).state(1)
             self.assertEqual(state["scalars"]["optimizer/num_updates"], 1)
-            # The same step from a run with these weights whose optimizer has another past: moments and all are the same.
+            # A run with these weights and another optimizer history gives the same step and moments.
             self.begin(f"still-{layout.ranks}", layout=layout)
             still = f"still-{layout.ranks}"
             self.begin(f"again-{layout.ranks}", {"training.learning_rate": 0.01}, layout, start=still)
             self.assertEqual(self.run_at(f"again-{layout.ranks}").state(1)["tensors"], state["tensors"])
 
-    def test_on_any_layout(self):
+    def test_loads_on_any_layout(self):
         layouts = {"data": (Layout(2, 1), {"parallel.zero_stage": 2}), "tensor": (Layout(1, 2), {}), "all": (Layout(2, 2), {}),
                    "time": (Layout(1, 2, context=2, sequence=True), {"parallel.zero_stage": 1})}
         for name, (layout, more) in layouts.items():
@@ -64,7 +64,7 @@ class StartFrom(jobs.TestCase):
                 self.begin(f"{name}-back", start=name)
                 self.assertEqual(self.hashes(self.run_at(f"{name}-back")), self.hashes(self.old, 8))
 
-    def test_from_a_step_or_the_newest_good_one(self):
+    def test_loads_named_step_or_newest_valid_one(self):
         self.begin("step", start=self.old.checkpoint(4))
         self.assertEqual(self.hashes(self.run_at("step")), self.hashes(self.old, 4))
         self.begin("folder", start="old/checkpoints")
@@ -83,15 +83,15 @@ class StartFrom(jobs.TestCase):
             result = self.begin(f"gone-{layout.ranks}", layout=layout, code=3)
             self.assert_one_sentence(result, "training.init_from.path: old: no such run or checkpoint")
 
-    def test_a_run_goes_on_from_its_own_checkpoint(self):
+    def test_run_resumes_from_its_own_checkpoint(self):
         self.begin("new")
-        shutil.rmtree(self.old.path)  # it is needed no more
+        shutil.rmtree(self.old.path)  # no longer required
         result = self.begin("new", {"training.max_steps": 2, "training.learning_rate": 0.01})
         self.assertRegex(result.output, "Resumed from .*new/checkpoints/step-000000001 at step 1")
         self.assertIn("training.init_from.path is ignored: the run resumes from a checkpoint", result.output)
         self.assertEqual(self.run_at("new").steps(), [1, 2])
 
-    def test_refuses_another_model(self):
+    def test_rejects_another_model(self):
         for settings, parts in (
                 ({"model.hidden_size": 32}, ["model.hidden_size: checkpoint has 16, config has 32 (--set); set "
                                              "these keys as in the checkpoint"]),
@@ -115,7 +115,7 @@ class StartFrom(jobs.TestCase):
         (self.directory / "tiny.yaml").write_text(json.dumps(other))
         self.assert_one_sentence(self.begin("new", code=2), "model.family: checkpoint has transformer_xl, config has decoder")
 
-    def test_takes_what_is_changed_on_purpose(self):
+    def test_accepts_allowed_config_changes(self):
         changed = {"model.norm.eps": 1e-3, "training.init_from.allow_config_changes": "[model.norm, model.num_attention_heads]"}
         for layout in Layout(1, 1), Layout(1, 2):
             result = self.begin(f"changed-{layout.ranks}", changed, layout)
@@ -128,28 +128,28 @@ class StartFrom(jobs.TestCase):
         self.assert_one_sentence(self.begin("new",
                                             {"model.norm.eps": 1e-3, "training.init_from.allow_config_changes": "[model.hidden_size]"},
                                             code=2), "model.norm.eps: checkpoint has")
-        # A section, and not what begins with its name.
+        # Entries match sections, not prefixes of names.
         self.assert_one_sentence(self.begin("new", {"model.norm.eps": 1e-3, "training.init_from.allow_config_changes": "[model.no]"},
                                             code=2), "model.norm.eps: checkpoint has")
-        # What tensors show is seen there.
+        # Shapes of tensors must still match.
         self.assert_one_sentence(self.begin("new", {"model.hidden_size": 32, "training.init_from.allow_config_changes": "[model]"}, code=2),
                                  "training.init_from.path")
 
-    def test_takes_what_fits_and_begins_the_rest_anew(self):
+    def test_reinitializes_named_parameters(self):
         untied = {"model.tie_word_embeddings": False, "training.init_from.reinitialize": "[output]"}
         for layout in Layout(1, 1), Layout(1, 2):
             name = f"untied-{layout.ranks}"
             result = self.begin(name, untied, layout)
             self.assertIn("; reinitialized: output/", result.output)
             self.assertEqual(self.weights(self.run_at(name))["output/weight"]["shape"], [256, 16])
-            # Back to the tied one nothing of it is left.
+            # A tied run initialized from it drops the output weight.
             back = self.begin(f"{name}-back", {"training.init_from.reinitialize": "[]"}, start=name)
             self.assertIn("data position and step count, and output/weight\n", back.output)
-            found, wanted = self.hashes(self.run_at(f"{name}-back")), self.hashes(self.old, 8)
-            self.assertNotEqual(found.pop("output/bias"), wanted.pop("output/bias"))  # begun anew, too
-            self.assertEqual(found, wanted)
+            found, expected = self.hashes(self.run_at(f"{name}-back")), self.hashes(self.old, 8)
+            self.assertNotEqual(found.pop("output/bias"), expected.pop("output/bias"))  # reinitialized, too
+            self.assertEqual(found, expected)
 
-    def test_grows_the_vocabulary_by_character(self):
+    def test_resizes_vocabulary_by_character(self):
         (self.directory / "few.txt").write_text("abd fgh iµ " * 400)
         (self.directory / "more.txt").write_text("abcdefghi µ€ " * 400)
         few = {"data.tokenizer.type": "char", "data.train": "few.txt"}
@@ -168,7 +168,7 @@ class StartFrom(jobs.TestCase):
                 self.assertEqual(self.hashes(self.run_at(f"back-{number}")), self.hashes(self.run_at("few"), 4))
 
     def new_text(self):
-        """A text of other words, whose characters are among those of text.txt."""
+        """Writes new.txt, a text of other words with characters of text.txt."""
         letters = sorted(set((self.directory / "text.txt").read_text()) - {"\n"})
         words = ["".join(letters[(i * j + i) % len(letters)] for j in range(5)) for i in range(1, 60)]
         (self.directory / "new.txt").write_text("".join(" ".join(words[i % 50:]) + "\n" for i in range(40)))
@@ -176,47 +176,47 @@ class StartFrom(jobs.TestCase):
     def tokenizers(self, run):
         return [path.name for path in self.run_at(run).path.glob("tokenizer-*")]
 
-    def test_takes_the_trained_tokenizer(self):
+    def test_uses_trained_tokenizer(self):
         self.new_text()
         kinds = {"pieces": {"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 285},
                  "pairs": {"data.tokenizer.type": "huggingface", "data.tokenizer.model_type": "bpe", "data.tokenizer.vocab_size": 285}}
         for kind, settings in kinds.items():
             self.train(kind, settings={**settings, "training.max_steps": 4})
-            wanted = self.run_at(kind).state(4)["scalars"]["data/tokenizer"]
+            expected = self.run_at(kind).state(4)["scalars"]["data/tokenizer"]
             new = {"data.train": "new.txt"}
-            # As it was trained; by its kind alone; and where nothing is said of it.
-            for number, said in enumerate((settings, {"data.tokenizer.type": settings["data.tokenizer.type"]}, {})):
+            # With all keys of the tokenizer, with its type only, and without keys.
+            for number, given in enumerate((settings, {"data.tokenizer.type": settings["data.tokenizer.type"]}, {})):
                 for layout in Layout(1, 1), Layout(2, 1):
                     name = f"{kind}-{number}-{layout.ranks}"
                     with self.subTest(run=name):
-                        result = self.begin(name, {**new, **said}, layout, start=kind)
+                        result = self.begin(name, {**new, **given}, layout, start=kind)
                         self.assertIn(f"Using the tokenizer of {kind}/checkpoints/step-000000004", result.output)
                         warned = "data.tokenizer.vocab_size is ignored: training.init_from.path provides the tokenizer"
                         self.assertEqual(warned in result.output,
-                                         "data.tokenizer.vocab_size" in said)
+                                         "data.tokenizer.vocab_size" in given)
                         self.assertEqual(self.tokenizers(name), [])
-                        self.assertEqual(self.run_at(name).state(1)["scalars"]["data/tokenizer"], wanted)
+                        self.assertEqual(self.run_at(name).state(1)["scalars"]["data/tokenizer"], expected)
                         self.assertEqual(self.hashes(self.run_at(name)), self.hashes(self.run_at(kind), 4))
-                        # It is continued with it, too.
-                        self.begin(name, {**new, **said, "training.max_steps": 2}, layout, start=kind)
-                        self.assertEqual(self.run_at(name).state(2)["scalars"]["data/tokenizer"], wanted)
-            # One that is asked for is trained.
+                        # A resumed run uses it, too.
+                        self.begin(name, {**new, **given, "training.max_steps": 2}, layout, start=kind)
+                        self.assertEqual(self.run_at(name).state(2)["scalars"]["data/tokenizer"], expected)
+            # A requested tokenizer is trained.
             self.begin(f"{kind}-grown", {**new, **settings, "data.tokenizer.vocab_size": 282,
                                          "training.init_from.resize_vocab": True}, start=kind)
             self.assertEqual(len(self.tokenizers(f"{kind}-grown")), 1)
             self.begin(f"{kind}-anew", {**new, **settings, "data.tokenizer.vocab_size": 282,
                                         "training.init_from.reinitialize": "[embedding, output]"}, start=kind)
             self.assertEqual(len(self.tokenizers(f"{kind}-anew")), 1)
-            # A plan counts its ids; how much memory is free is another thing.
-            plans = [[line for line in self.longspan("plan", "tiny.yaml", *jobs.flat({**new, **said})).output.splitlines()
-                      if " GB" not in line] for said in ({"training.init_from.path": kind}, settings)]
+            # A plan uses its vocabulary. The free memory may differ.
+            plans = [[line for line in self.longspan("plan", "tiny.yaml", *jobs.flat({**new, **given})).output.splitlines()
+                      if " GB" not in line] for given in ({"training.init_from.path": kind}, settings)]
             self.assertGreater(len(plans[0]), 5)
             self.assertEqual(plans[0], plans[1])
         other = {"data.tokenizer.model": next(self.run_at("pieces-grown").path.glob("tokenizer-*")), "data.tokenizer.type": "sentencepiece"}
         self.assert_one_sentence(self.begin("named", {"data.train": "new.txt", **other}, start="pieces", code=2),
                                  "or omit data.tokenizer.model to use the tokenizer of the checkpoint")
 
-    def test_takes_the_characters_where_they_are_enough(self):
+    def test_uses_characters_of_checkpoint(self):
         self.new_text()
         self.train("letters", settings={"data.tokenizer.type": "char", "training.max_steps": 4})
         (self.directory / "few.txt").write_text((self.directory / "new.txt").read_text().replace("e", ""))
@@ -225,7 +225,7 @@ class StartFrom(jobs.TestCase):
             self.begin(name, {"data.tokenizer.type": "char", "data.train": "few.txt"}, layout, start="letters")
             self.assertEqual(self.hashes(self.run_at(name)), self.hashes(self.run_at("letters"), 4))
 
-    def test_takes_the_tokenizer_whose_file_is_gone(self):
+    def test_uses_tokenizer_without_its_file(self):
         self.new_text()
         self.train("pieces", settings={"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 285, "training.max_steps": 4})
         next(self.run_at("pieces").path.glob("tokenizer-*")).rename(self.directory / "some.model")
@@ -236,7 +236,7 @@ class StartFrom(jobs.TestCase):
         self.assertIn("step-000000004; data.tokenizer.model some.model not found\n", result.output)
         self.begin("there", {**named, "training.max_steps": 2}, start="pieces")
 
-    def test_a_run_continues_on_another_text_with_its_tokenizer(self):
+    def test_run_resumes_on_another_text_with_its_tokenizer(self):
         self.new_text()
         settings = {"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 285}
         self.train("pieces", settings={**settings, "training.max_steps": 4})
@@ -244,7 +244,7 @@ class StartFrom(jobs.TestCase):
         self.assertIn("new.txt differs from the text that the checkpoint was trained on", result.output)
         self.assertEqual(len(self.tokenizers("pieces")), 1)
 
-    def test_keys_that_have_no_effect_are_told(self):
+    def test_warns_of_unused_keys(self):
         result = self.train("plain", settings={**STILL, "training.init_from.reinitialize": "[output]",
                                                "training.init_from.allow_config_changes": "[model]",
                                                "training.init_from.resize_vocab": True})

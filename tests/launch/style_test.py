@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The names and the prose of the tree: no banned idiom in what a user reads, and names in the style of CONTRIBUTING.md.
+"""Names and prose of the tree: no banned idiom in pages and messages, and names in the style of CONTRIBUTING.md.
 
     tests/launch/style_test.py build/launch/longspan
 """
@@ -50,6 +50,18 @@ class Prose(jobs.TestCase):
                       for position, literal in literals if " " in literal for _, words, advice in prose.findings(literal)]
         self.assert_clean(found)
 
+    def test_comments_have_no_banned_idiom(self):
+        found = []
+        for file in sources(*PRODUCT, "tests"):
+            text = file.read_text()
+            _, comments = prose.literals_and_comments(text)
+            for position, comment in comments:
+                place = f"{file.relative_to(SOURCE)}:{line_of(text, position)}"
+                found += [f"{place}: \"{words}\"; write: {advice}" for _, words, advice in prose.findings(comment)]
+                if re.match(rf"\s*{prose.OPENINGS}\b", comment):
+                    found.append(f"{place}: begins with \"{comment.split()[0]}\"")
+        self.assert_clean(found)
+
     def test_help_has_no_banned_idiom(self):
         commands = re.findall(r"(?m)^  ([a-z-]+) {2,}\S", self.longspan("--help").output)
         self.assertGreater(len(commands), 12)
@@ -76,7 +88,7 @@ class Naming(jobs.TestCase):
     TYPE = re.compile(r"(?m)^\s*(?:class|struct|union|enum class|enum) (?:alignas\([^)]*\) )?(\w+)(?= (?:final )?[:{]|;)")
     FUNCTION = re.compile(r"(?m)^[A-Za-z_][\w:<>,&* ]*[ &*](\w+)\([^;{}]*\)(?: const| noexcept| override)* \{$")
 
-    def test_of_cpp(self):
+    def test_cpp_names_follow_style(self):
         rules = ((self.TYPE, r"[A-Z][A-Za-z0-9]*|CU\w+_st", "a type is PascalCase"),
                  (self.FUNCTION, r"[a-z][a-z0-9_]*|operator\w*|__launch_bounds__", "a function is snake_case"))
         found = []
@@ -94,7 +106,7 @@ class Naming(jobs.TestCase):
                           for match in pattern.finditer(text) if not re.fullmatch(allowed, match[1])]
         self.assertEqual(found, [], "\n".join(found))
 
-    def test_of_scripts(self):
+    def test_script_names_follow_style(self):
         listed = subprocess.run(["git", "-C", SOURCE, "ls-files", "launch", "tests"], capture_output=True, text=True)
         if listed.returncode:
             self.skipTest("no clone")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs of the tasks that read labelled files: stopped, resumed on another layout, and fed with what is wrong.
+"""Tagging, classification, behavior cloning and reinforcement learning: resuming, prediction, invalid data.
 
     tests/launch/tasks_test.py build/launch/longspan
 """
@@ -16,7 +16,7 @@ from jobs import Layout
 
 
 def write_tags(path, sentences, seed):
-    """Words with tags of names and places."""
+    """Writes sentences with tags of persons and locations."""
     source = random.Random(seed)
     def sentence():
         words = []
@@ -51,17 +51,17 @@ class TestCase(jobs.TestCase):
         (self.directory / name).write_text(text)
 
     def refused(self, settings, *parts):
-        """Bad data: one sentence and exit code 3."""
+        """Checks that the data are rejected with one error and exit code 3."""
         self.assert_one_sentence(self.train("bad", settings={**self.task, **settings}, code=3), *parts)
 
-    def on_two_ranks_and_others(self, figures):
-        """A run on two ranks; the same stopped half-way and resumed there, and on other layouts."""
-        def figures_of(name):
-            return [[line["validation_" + figure] for figure in figures]
+    def assert_resumes_on_any_layout(self, names):
+        """Compares a run on two ranks with runs resumed from step 4, on the same and other layouts."""
+        def metrics_of(name):
+            return [[line["validation_" + metric] for metric in names]
                     for line in self.run_at(name).metrics() if "validation_loss" in line]
         task = {**self.task, "training.lr_scheduler.type": "constant"}
         self.train("whole", Layout(2, 1), task)
-        expected = figures_of("whole")
+        expected = metrics_of("whole")
         self.assertEqual(len(expected), 2)
         self.train("same", Layout(2, 1), {**task, "training.max_steps": 4})
         self.train("same", Layout(2, 1), task)
@@ -70,14 +70,14 @@ class TestCase(jobs.TestCase):
         for name, layout in {"tensor": Layout(1, 2), "time": Layout(1, 2, context=2, sequence=True)}.items():
             self.train(name, Layout(2, 1), {**task, "training.max_steps": 4})
             self.train(name, layout, task)
-            for one, other in zip(expected, figures_of(name), strict=True):
+            for one, other in zip(expected, metrics_of(name), strict=True):
                 for a, b in zip(one, other, strict=True):
                     self.assertAlmostEqual(a, b, delta=1e-8 * abs(a))
-        # What evaluate measures is what the last validation did.
+        # evaluate matches the last validation.
         for ranks in 1, 2:
             measured = json.loads(self.longspan("evaluate", "whole", "--json", ranks=ranks).output)
-            for figure, value in zip(figures, expected[-1], strict=True):
-                self.assertAlmostEqual(measured[figure], value, delta=1e-8 * abs(value))
+            for metric, value in zip(names, expected[-1], strict=True):
+                self.assertAlmostEqual(measured[metric], value, delta=1e-8 * abs(value))
 
 
 class Tagging(TestCase):
@@ -88,18 +88,18 @@ class Tagging(TestCase):
         self.task = {"run.task": "tagging", "model.use_crf": True, "model.position_embedding_type": "relative",
                      "model.relative_attention_max_distance": 4}
 
-    def test_goes_on_on_any_layout(self):
-        self.on_two_ranks_and_others(["loss", "accuracy", "span_precision", "span_recall", "span_f1"])
+    def test_resumes_on_any_layout(self):
+        self.assert_resumes_on_any_layout(["loss", "accuracy", "span_precision", "span_recall", "span_f1"])
 
-    def test_writes_tags_of_lines(self):
+    def test_predicts_tags_of_lines(self):
         self.train(settings={**self.task, "training.max_steps": 60, "checkpoint.save_interval": 0})
         self.write("lines.txt", "anna saw new york\n\nthe   house\n")
         for ranks in 1, 2:
             result = self.longspan("generate", "run", "--input", "lines.txt", ranks=ranks)
             self.assertEqual(result.output, "B-PER O B-LOC I-LOC\n\nO O\n")
 
-    def test_words_that_are_cut_off_are_errors(self):
-        # One tag, so that each word that is read is right: 4 of 30.
+    def test_truncated_words_count_as_errors(self):
+        # With one tag, each word that is read is correct: 4 of 30.
         self.write("train.txt", "go\tO\nin\tO\n")
         self.write("validation.txt", "".join(f"a{n}\tO\n" for n in range(10)) + "\n" + "".join(f"b{n}\tO\n" for n in range(20)))
         settings = {**self.task, "data.max_length": 5, "data.overlong_examples": "truncate", "training.max_steps": 4}
@@ -113,7 +113,7 @@ class Tagging(TestCase):
             self.assertIn("; 2 truncated to data.max_length = 5 tokens; 26 of 30 tags not read (counted as errors, excluded from the loss)", log)
             self.assertIn("26 of 30 tags not read", self.longspan("evaluate", name).output)
 
-    def test_counts_unseen_tags_among_words_that_are_cut_off(self):
+    def test_counts_unseen_tags_of_truncated_words(self):
         self.write("train.txt", "go\tO\nin\tO\n")
         self.write("validation.txt", "go\tO\nin\tO\nit\tNEW\n\nup\tODD\nin\tO\n")
         settings = {**self.task, "data.max_length": 5, "data.overlong_examples": "truncate", "training.max_steps": 4}
@@ -123,12 +123,12 @@ class Tagging(TestCase):
             line = self.run_at(name).metrics()[-1]
             self.assertEqual((line["validation_unseen_tags"], line["validation_left_out"]), (2, 1))
             self.assertIn('; unseen in training: 2 of 5 tags ("NEW", "ODD")', log)
-            # One tag was learned, so a target that is in training has the loss 0.
+            # With one training tag, known targets have the loss 0.
             self.assertAlmostEqual(line["validation_loss"], 0)
 
-    def test_targets_that_training_lacks_have_no_loss(self):
+    def test_unseen_targets_have_no_loss(self):
         self.write("train.txt", "go\tO\nin\tB-PER\n")
-        # The only known tag is cut off.
+        # Truncation removes the only known tag.
         self.write("validation.txt", "up\tNEW\nit\tNEW\nin\tO\n")
         settings = {**self.task, "data.max_length": 5, "data.overlong_examples": "truncate", "training.max_steps": 4}
         for layout in Layout(1, 1), Layout(2, 1):
@@ -142,14 +142,14 @@ class Tagging(TestCase):
             self.assertNotIn("loss", json.loads(self.longspan("evaluate", name, "--json").output))
             self.assertNotIn("validation loss", self.longspan("inspect", name).output)
 
-    def test_an_unseen_tag_leaves_the_scheme_of_spans(self):
+    def test_unseen_tag_keeps_span_scheme(self):
         self.write("train.txt", "anna\tB-PER\nlee\tE-PER\nrome\tS-LOC\nis\tO\n")
         self.write("validation.txt", "anna\tB-PER\nlee\tL-PER\nis\tO\n")
         self.train(settings={**self.task, "training.max_steps": 4})
         self.assertIn("validation_span_f1", self.run_at().metrics()[-1])
         self.assertIn("span_f1", json.loads(self.longspan("evaluate", "run", "--json").output))
 
-    def test_more_tags_than_words_are_a_warning(self):
+    def test_warns_of_more_tags_than_words(self):
         self.write("train.txt", "A\t1\nC\t2\nG\t3\nT\t4\nA\t5\nC\t6\n")
         self.write("validation.txt", "A\t1\nA\t2\nA\t3\n")
         for layout in Layout(1, 1), Layout(2, 1):
@@ -158,7 +158,7 @@ class Tagging(TestCase):
             self.assertNotIn("validation.txt: expected", log)
             self.longspan("evaluate", f"dna-{layout.ranks}", "--data", "validation.txt")
 
-    def test_tags_that_mark_no_spans(self):
+    def test_tags_without_spans_have_no_span_f1(self):
         self.write("train.txt", "a\tDT\ndog\tNN\n\nruns\tVB\n")
         self.write("validation.txt", "dog\tNN\n")
         self.train(settings={**self.task, "training.max_steps": 4})
@@ -166,7 +166,7 @@ class Tagging(TestCase):
         self.assertIn("validation_accuracy", measured)
         self.assertNotIn("validation_span_f1", measured)
 
-    def test_columns_of_conll_u(self):
+    def test_reads_conllu_columns(self):
         line = "{}\t{}\tlemma\t{}\t{}\t_\t0\troot\t_\t_\n"
         self.write("train.txt", "# a comment\n" + line.format(1, "dogs", "NOUN", "NNS") + line.format(2, "run", "VERB", "VBP"))
         self.write("validation.txt", line.format(1, "dogs", "NOUN", "NNS"))
@@ -177,7 +177,7 @@ class Tagging(TestCase):
         self.write("validation.txt", line.format(1, "dogs", "NOUN", "NNS").replace("\t_\n", "\n"))
         self.refused({"data.tag_format": "conllu_upos"}, "validation.txt:1: expected 10 tab-separated columns of CoNLL-U, found 9")
 
-    def test_bad_files(self):
+    def test_rejects_invalid_files(self):
         self.write("validation.txt", "anna\tB-PER\nnew B-LOC\n")
         self.refused({}, "validation.txt:2")
         self.write("validation.txt", "anna\tB-PERS\n")
@@ -195,20 +195,20 @@ class Tagging(TestCase):
             task = {**self.task, "model.use_crf": is_crf, "model.dropout": 0, "training.max_steps": 60, "training.learning_rate": 0.02,
                     "training.validation.interval": 60, "checkpoint.save_interval": 0}
             self.train(readout, settings=task)
-            # Predictions are those of training: B-PER O B-LOC I-LOC, O B-PER, O.
+            # Predictions equal the training tags: B-PER O B-LOC I-LOC, O B-PER, O.
             last = self.run_at(readout).metrics()[-1]
             self.assertEqual(last["validation_unseen_tags"], 2)
             self.assertAlmostEqual(last["validation_accuracy"], 100 * 5 / 7)
             # B-LOC and I-LOC 1, B-PER 2/3, O 4/5, B-CITY and EVENT 0.
             self.assertAlmostEqual(last["validation_macro_f1"], 100 * (2 + 2 / 3 + 4 / 5) / 6)
-            # Right: PER, LOC. Predicted: 2 PER, LOC. There: PER, LOC, CITY, VENT.
+            # Correct: PER, LOC. Predicted: 2 PER, LOC. Reference: PER, LOC, CITY, VENT.
             self.assertAlmostEqual(last["validation_span_f1"], 100 * 4 / 7)
             log = (self.run_at(readout).path / "log.txt").read_text()
             self.assertIn('; unseen in training: 2 of 7 tags ("B-CITY", "EVENT"), counted as errors and excluded from the loss', log)
             for ranks in 1, 2:
                 measured = json.loads(self.longspan("evaluate", readout, "--json", ranks=ranks).output)
-                for figure in "loss", "accuracy", "macro_f1", "span_f1", "unseen_tags":
-                    self.assertAlmostEqual(measured[figure], last["validation_" + figure], msg=figure)
+                for metric in "loss", "accuracy", "macro_f1", "span_f1", "unseen_tags":
+                    self.assertAlmostEqual(measured[metric], last["validation_" + metric], msg=metric)
             seen = json.loads(self.longspan("evaluate", readout, "--data", "known.txt", "--json").output)
             self.assertNotIn("unseen_tags", seen)
             self.assertEqual(seen["span_f1"], 100)
@@ -221,7 +221,7 @@ class Tagging(TestCase):
         self.assertNotIn("validation_span_f1", self.run_at().metrics()[-1])
         self.assertIn("4 tags (no span F1: tags mix L or U of BILOU with E or S of BIOES)", result.output + result.errors)
 
-    def test_other_tags_at_resume(self):
+    def test_resume_rejects_changed_tags(self):
         self.train(settings={**self.task, "training.max_steps": 4})
         text = (self.directory / "train.txt").read_text()
         self.write("train.txt", text + "\nparis\tB-CITY\n")
@@ -229,7 +229,7 @@ class Tagging(TestCase):
         self.assertIn("expected the 4 tags of the checkpoint, but train.txt has 5 (new \"B-CITY\")", result.errors)
 
 
-class Recall(TestCase):
+class BehaviorCloning(TestCase):
     def setUp(self):
         super().setUp()
         self.write("train.txt", "numpad\nsteps 20\n")
@@ -238,16 +238,16 @@ class Recall(TestCase):
                      "model.residual.type": "gated",
                      "model.mem_len": 12, "data.global_batch_size": 4, "data.seq_length": 8, "training.validation.max_batches": 32}
 
-    def test_goes_on_on_any_layout(self):
-        self.on_two_ranks_and_others(["loss", "accuracy", "success_rate", "episodes"])
+    def test_resumes_on_any_layout(self):
+        self.assert_resumes_on_any_layout(["loss", "accuracy", "success_rate", "episodes"])
 
-    def test_writes_actions_of_lines(self):
+    def test_predicts_actions_of_lines(self):
         self.train(settings={**self.task, "training.max_steps": 4})
         self.write("lines.txt", "*abA\n")
         actions = self.longspan("generate", "run", "--input", "lines.txt").output
         self.assertRegex(actions, r"^([A-I] ){3}[A-I]\n$")
 
-    def test_environments_that_do_not_fit(self):
+    def test_rejects_incompatible_environments(self):
         self.write("validation.txt", "t_maze length 9")
         self.refused({}, "validation.txt: expected the training actions A, B", "found left, right in a T-maze of length 9")
         self.write("train.txt", "numpad side 12")
@@ -261,10 +261,10 @@ class Classification(TestCase):
         write_classes(self.directory / "validation.txt", 13, 2)
         self.task = {"run.task": "classification", "model.pooling": "attention"}
 
-    def test_goes_on_on_any_layout(self):
-        self.on_two_ranks_and_others(["loss", "accuracy", "macro_f1", "precision/good", "recall/good", "f1/good"])
+    def test_resumes_on_any_layout(self):
+        self.assert_resumes_on_any_layout(["loss", "accuracy", "macro_f1", "precision/good", "recall/good", "f1/good"])
 
-    def test_bad_files(self):
+    def test_rejects_invalid_files(self):
         self.write("validation.txt", "good\tfine\ngood fine\n")
         self.refused({}, "validation.txt:2", "expected a label, a tab and a text, found no tab")
         self.write("validation.txt", "goode\tfine\n")
@@ -274,8 +274,8 @@ class Classification(TestCase):
         write_classes(self.directory / "validation.txt", 3, 2)
         self.refused({"data.max_length": 8}, "train.txt:", "tokens")
 
-    def test_a_part_of_the_validation_data_is_like_the_whole(self):
-        # The longest texts, which are first in batches of like length, are all of one class.
+    def test_partial_validation_samples_all_classes(self):
+        # The longest texts, first in batches of similar length, all have one class.
         source = random.Random(1)
         texts = [("good", "fine " * source.randint(8, 12)) for _ in range(60)] + [("bad", "sad " * source.randint(1, 4)) for _ in range(60)]
         self.write("validation.txt", "".join(f"{label}\t{text.strip()}\n" for label, text in texts))
@@ -289,15 +289,15 @@ class Classification(TestCase):
             self.assertLess(line["validation_fraction"], 1)
             read = round(120 * line["validation_fraction"])
             self.assertAlmostEqual(line["validation_fraction"], read / 120)
-        for figure in "validation_loss", "validation_accuracy", "validation_fraction":
-            self.assertAlmostEqual(found[1][figure], found[2][figure], delta=1e-8)
-        # Both classes are there: those that are found are not all of them.
+        for metric in "validation_loss", "validation_accuracy", "validation_fraction":
+            self.assertAlmostEqual(found[1][metric], found[2][metric], delta=1e-8)
+        # The sample contains both classes.
         self.assertNotIn(found[1]["validation_accuracy"], (0, 100))
         self.train("other", settings={**settings, "run.seed": 2, "training.max_steps": 1})
         self.train("whole", settings={**self.task, "training.max_steps": 4})
         self.assertNotIn("validation_fraction", self.run_at("whole").metrics()[-1])
 
-    def test_columns_of_the_other_order(self):
+    def test_swapped_columns_are_reported(self):
         lines = [line.split("\t") for line in (self.directory / "train.txt").read_text().splitlines()]
         self.write("swapped.txt", "".join(f"{text}\t{label}\n" for label, text in lines))
         for layout in Layout(1, 1), Layout(2, 1):
@@ -310,7 +310,7 @@ class Classification(TestCase):
         log = self.train("own", settings={**self.task, "data.train": "own.txt", "data.validation": "", "training.max_steps": 4}).output
         self.assertRegex(log, r"warning: own.txt has 90 classes for 90 texts, most with a single example")
 
-    def test_writes_classes_of_lines(self):
+    def test_predicts_classes_of_lines(self):
         self.train(settings={**self.task, "training.max_steps": 60, "checkpoint.save_interval": 0,
                              "model.position_embedding_type": "learned",
                              "data.overlong_examples": "truncate"})
@@ -337,10 +337,10 @@ class Classification(TestCase):
         self.assertEqual(unseen["validation_recall/new"], 0)
         self.assertIn('; unseen in training: 1 of 14 texts by their class ("new"), counted as errors', (self.run_at("unseen").path / "log.txt").read_text())
 
-    def test_a_budget_below_the_longest_line(self):
+    def test_rejects_token_budget_below_longest_line(self):
         self.refused({"data.global_batch_tokens": 8}, "data.global_batch_tokens")
 
-    def test_other_classes_at_resume(self):
+    def test_resume_rejects_changed_classes(self):
         self.train(settings={**self.task, "training.max_steps": 4})
         text = (self.directory / "train.txt").read_text()
         self.write("train.txt", text.replace("odd\t", "bad\t"))
@@ -348,13 +348,13 @@ class Classification(TestCase):
         result = self.train(settings=self.task, code=3)
         self.assertIn("expected the 3 classes of the checkpoint, but train.txt has 2 (missing \"odd\")", result.errors)
 
-    def test_tokenizers_that_would_learn_labels(self):
+    def test_rejects_tokenizers_trained_on_labels(self):
         for tokenizer, part in {"char": "does not support char, whose vocabulary would include the classes",
                                 "sentencepiece": "run longspan tokenizer train TEXT --output FILE.model"}.items():
             result = self.train(settings={**self.task, "data.tokenizer.type": tokenizer}, code=2)
             self.assertIn(part, result.errors)
 
-    def test_what_is_not_for_the_task(self):
+    def test_rejects_options_of_other_tasks(self):
         result = self.train(settings={**self.task, "data.train_target": "other.txt"}, code=2)
         self.assertIn("data.train_target requires run.task: translation, found classification", result.errors)
         result = self.train(settings={**self.task, "run.task": "language_modeling"}, code=2)
@@ -362,7 +362,7 @@ class Classification(TestCase):
         result = self.train(settings={**self.task, "model.attention.layer_types": "lsh"}, code=2)
         self.assertIn("lsh does not support the padded batches", result.errors)
 
-    def test_plans(self):
+    def test_plan_lists_layouts(self):
         for task in self.task, {"run.task": "tagging", "model.use_crf": True, "data.train": "tags.txt"}:
             write_tags(self.directory / "tags.txt", 9, 1)
             result = self.longspan("plan", "tiny.yaml", "--ranks", 4, *jobs.flat({**task, "parallel.data_parallel_size": 4}))
@@ -370,28 +370,28 @@ class Classification(TestCase):
             self.assertIn("layouts of 4 ranks", result.output)
 
 
-class Reinforcement(TestCase):
+class ReinforcementLearning(TestCase):
     def setUp(self):
         super().setUp()
         for name in "train.txt", "validation.txt":
             self.write(name, "memory_maze side 3 steps 9\n")
-        # A rollout is 6 steps: the checkpoint of step 4 is within one, that of step 6 between two.
+        # A rollout has 6 steps: step 4 is within one, step 6 between two.
         self.task = {"run.task": "reinforcement_learning", "model.family": "transformer_xl", "model.residual.type": "gated",
                      "model.norm.position": "pre", "model.mem_len": 12, "model.dropout": 0, "data.global_batch_size": 8,
                      "data.seq_length": 8,
                      "ppo.num_epochs": 3, "ppo.num_minibatches": 2, "training.lr_scheduler.type": "constant"}
 
-    def test_goes_on_on_any_layout(self):
-        def figures_of(name):
+    def test_resumes_on_any_layout(self):
+        def metrics_of(name):
             return [[line[key] for key in sorted(line) if key != "tokens"] for line in self.run_at(name).metrics()]
         self.train("whole", Layout(2, 1), self.task)
-        expected = figures_of("whole")
+        expected = metrics_of("whole")
         self.assertIn("success_rate", self.run_at("whole").metrics()[-1])
         for steps in 4, 6:
             name = f"same-{steps}"
             self.train(name, Layout(2, 1), {**self.task, "training.max_steps": steps})
             self.train(name, Layout(2, 1), self.task)
-            # What was measured when it stopped is in its metrics too.
+            # The metrics also contain the validation at the stop.
             self.assertEqual(self.run_at(name).state(8)["tensors"], self.run_at("whole").state(8)["tensors"])
             for one, other in zip(self.run_at("whole").metrics(), self.run_at(name).metrics(), strict=True):
                 for key in one:
@@ -399,29 +399,29 @@ class Reinforcement(TestCase):
         for name, layout in {"tensor": Layout(1, 2), "time": Layout(1, 2, context=2, sequence=True)}.items():
             self.train(name, Layout(2, 1), {**self.task, "training.max_steps": 4})
             self.train(name, layout, self.task)
-            for one, other in zip(expected, figures_of(name), strict=True):
+            for one, other in zip(expected, metrics_of(name), strict=True):
                 for a, b in zip(one, other, strict=True):
                     self.assertAlmostEqual(a, b, delta=1e-8 * max(1, abs(a)))
         last = self.run_at("whole").metrics()[-1]
         for ranks in 1, 2:
             measured = json.loads(self.longspan("evaluate", "whole", "--json", ranks=ranks).output)
-            for figure in "episode_reward_mean", "success_rate", "policy_entropy", "episodes":
-                self.assertAlmostEqual(measured[figure], last["validation_" + figure], delta=1e-8)
+            for metric in "episode_reward_mean", "success_rate", "policy_entropy", "episodes":
+                self.assertAlmostEqual(measured[metric], last["validation_" + metric], delta=1e-8)
 
-    def test_plans_know_what_acting_keeps(self):
+    def test_plan_predicts_peak_memory(self):
         for groups in 1, 4:
             task = {**self.task, "precision.compute_dtype": "float32", "model.hidden_size": 32, "model.mem_len": 48,
                     "data.global_batch_size": 32,
                     "data.seq_length": 16, "ppo.num_minibatches": groups, "checkpoint.save_interval": 0, "metrics.log_timing": True,
                     "training.validation.interval": 0, "training.max_steps": 15 * groups}
             self.train(f"planned-{groups}", settings=task)
-            # The last line is written after the validation at the end, which is no part of what is planned.
+            # The last line follows the final validation, which the plan does not include.
             held = self.run_at(f"planned-{groups}").metrics()[-2]["peak_memory_bytes"]
             planned = self.longspan("plan", "tiny.yaml", *jobs.flat(task)).output
             megabytes = float(re.search(r"peak +([0-9.]+) MB", planned)[1])
             self.assertAlmostEqual(1e6 * megabytes, held, delta=0.1 * held)
 
-    def test_what_does_not_go_together(self):
+    def test_rejects_incompatible_settings(self):
         def refused(settings, *parts):
             result = self.train("bad", settings={**self.task, **settings}, code=2)
             for part in parts:

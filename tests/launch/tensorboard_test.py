@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""What a run tells others: TensorBoard, Prometheus, and files for Weights & Biases and MLflow.
+"""Metrics of a run in TensorBoard, Prometheus, and export files for Weights & Biases and MLflow.
 
     tests/launch/tensorboard_test.py build/launch/longspan
 
-Files of events are read by a small reader of their format, and by TensorBoard itself where an environment has it
-(launch/setup --reference-implementations).
+A small reader checks event files, and so does TensorBoard if launch/setup --reference-implementations has installed it.
 """
 
 import json
@@ -41,46 +40,46 @@ def masked(data):
 
 
 def records(content, checked):
-    """The data of each whole record; the checksums of the first so many are verified."""
-    place = 0
-    while place + 12 <= len(content):
-        length, = struct.unpack_from("<Q", content, place)
-        data = content[place + 12:place + 12 + length]
-        if place + 16 + length > len(content):
+    """Yields the data of each complete record; verifies checksums of the first `checked` records."""
+    offset = 0
+    while offset + 12 <= len(content):
+        length, = struct.unpack_from("<Q", content, offset)
+        data = content[offset + 12:offset + 12 + length]
+        if offset + 16 + length > len(content):
             return
         if checked > 0:
-            assert struct.unpack_from("<I", content, place + 8)[0] == masked(content[place:place + 8])
-            assert struct.unpack_from("<I", content, place + 12 + length)[0] == masked(data)
+            assert struct.unpack_from("<I", content, offset + 8)[0] == masked(content[offset:offset + 8])
+            assert struct.unpack_from("<I", content, offset + 12 + length)[0] == masked(data)
             checked -= 1
         yield data
-        place += 16 + length
+        offset += 16 + length
 
 
-def varint(data, place):
+def varint(data, offset):
     value = shift = 0
     while True:
-        byte = data[place]
+        byte = data[offset]
         value |= (byte & 127) << shift
-        place, shift = place + 1, shift + 7
+        offset, shift = offset + 1, shift + 7
         if byte < 128:
-            return value, place
+            return value, offset
 
 
 def fields(data):
-    """(number, value) of a message; of eight and four bytes the value is a number with a fraction."""
-    place, found = 0, []
-    while place < len(data):
-        key, place = varint(data, place)
+    """Returns (field number, value) of a protobuf message; fixed-width values are floats."""
+    offset, found = 0, []
+    while offset < len(data):
+        key, offset = varint(data, offset)
         kind = key & 7
         if kind == 0:
-            value, place = varint(data, place)
+            value, offset = varint(data, offset)
         elif kind == 2:
-            length, place = varint(data, place)
-            value, place = data[place:place + length], place + length
+            length, offset = varint(data, offset)
+            value, offset = data[offset:offset + length], offset + length
             assert len(value) == length
         else:
             form, size = {1: ("<d", 8), 5: ("<f", 4)}[kind]
-            value, place = struct.unpack_from(form, data, place)[0], place + size
+            value, offset = struct.unpack_from(form, data, offset)[0], offset + size
         found.append((key >> 3, value))
     return found
 
@@ -98,13 +97,13 @@ class Event:
 
 
 def events_of(run, checked=3):
-    """Of all files in their order."""
+    """Returns the events of all files in order."""
     files = sorted((run.path / "tensorboard").iterdir())
     return [Event(data) for file in files for data in records(file.read_bytes(), checked)]
 
 
 def scalars(events):
-    """{tag: [(step, value)]}"""
+    """Returns {tag: [(step, value)]}."""
     found = {}
     for event in events:
         for tag, value in event.values.items():
@@ -114,7 +113,7 @@ def scalars(events):
 
 
 def histograms(events):
-    """{(tag, step): (fields, upper ends, counts)}"""
+    """Returns {(tag, step): (fields, upper bucket limits, counts)}."""
     found = {}
     for event in events:
         for tag, value in event.values.items():
@@ -139,7 +138,7 @@ BOARD = {"metrics.enable_tensorboard": True}
 
 
 def tags_of(line):
-    """{tag: number} that a line of metrics.jsonl is told as."""
+    """Returns {tag: number} for a line of metrics.jsonl."""
     times = "tokens_per_second", "mfu"
     found = {}
     for name, value in line.items():
@@ -151,20 +150,20 @@ def tags_of(line):
     return found
 
 
-class Board(jobs.TestCase):
+class TensorBoard(jobs.TestCase):
     def assert_as_metrics(self, run):
-        """Every number of metrics.jsonl is an event of its step, once."""
-        wanted = {}
+        """Checks that every number of metrics.jsonl is one event of its step."""
+        expected = {}
         for line in run.metrics():
             for tag, value in tags_of(line).items():
-                wanted.setdefault(tag, []).append((line["step"], single(value)))
-        self.assertEqual(scalars(events_of(run)), wanted)
+                expected.setdefault(tag, []).append((line["step"], single(value)))
+        self.assertEqual(scalars(events_of(run)), expected)
 
     def train_with_all(self, directory="run", layout=Layout(1, 1), **more):
         return self.train(directory, layout, {**BOARD, "data.validation": "text.txt", "training.validation.interval": 4,
                                               "training.validation.max_batches": 2, **more})
 
-    def test_numbers_are_those_of_metrics(self):
+    def test_scalars_match_metrics(self):
         for layout in Layout(1, 1), Layout(2, 1):
             name = f"run-{layout.ranks}"
             self.train_with_all(name, layout, **{"metrics.log_timing": True, "metrics.log_interval": 2})
@@ -174,7 +173,7 @@ class Board(jobs.TestCase):
                         "time/step_seconds", "time/tokens_per_second", "memory/peak_memory_bytes"):
                 self.assertIn(tag, found)
 
-    def test_begins_with_version_session_and_configuration(self):
+    def test_starts_with_version_session_and_config(self):
         self.train_with_all()
         version, session, text, keys = events_of(self.run_at())[:4]
         self.assertEqual(version.version, b"brain.Event:2")
@@ -194,27 +193,27 @@ class Board(jobs.TestCase):
         self.assertEqual(found["model.family"], (3, b"transformer_xl"))
         self.assertEqual(found["metrics.enable_tensorboard"], (4, 1))
 
-    def test_histograms_are_of_whole_weights_on_every_layout(self):
-        wanted = None
+    def test_histograms_cover_full_weights_on_every_layout(self):
+        expected = None
         for layout, zero in (Layout(1, 1), 0), (Layout(2, 2), 0), (Layout(1, 2, 2, True), 1), (Layout(4, 1), 2):
             name = f"run-{layout}-{zero}".replace(" ", "")
             self.train_with_all(name, layout, **{"metrics.histogram_interval": 3, "metrics.log_interval": 2, "parallel.zero_stage": zero,
                                                  "precision.compute_dtype": "float64"})
             self.assert_as_metrics(self.run_at(name))
             found = histograms(events_of(self.run_at(name), 0))
-            wanted = wanted or found
-            self.assertEqual(found.keys(), wanted.keys())
+            expected = expected or found
+            self.assertEqual(found.keys(), expected.keys())
             for key, (of, ends, counts) in found.items():
                 self.assertEqual(sum(counts), of[3])
-                self.assertEqual(counts, wanted[key][2], key)
-                self.assertEqual(ends, wanted[key][1], key)
+                self.assertEqual(counts, expected[key][2], key)
+                self.assertEqual(ends, expected[key][1], key)
                 for i in range(1, 6):
-                    self.assertAlmostEqual(of[i], wanted[key][0][i], delta=1e-9 * max(1, abs(of[i])))
-        self.assertEqual({step for _, step in wanted}, {3, 6})
-        of, _, _ = wanted["weights/embedding/weight", 3]
+                    self.assertAlmostEqual(of[i], expected[key][0][i], delta=1e-9 * max(1, abs(of[i])))
+        self.assertEqual({step for _, step in expected}, {3, 6})
+        of, _, _ = expected["weights/embedding/weight", 3]
         self.assertEqual(of[3] % 16, 0)
-        self.assertEqual({tag.split("/", 1)[1] for tag, _ in wanted if tag.startswith("weights/")},
-                         {tag.split("/", 1)[1] for tag, _ in wanted if tag.startswith("gradients/")})
+        self.assertEqual({tag.split("/", 1)[1] for tag, _ in expected if tag.startswith("weights/")},
+                         {tag.split("/", 1)[1] for tag, _ in expected if tag.startswith("gradients/")})
 
     def killed_and_resumed(self, layout=Layout(1, 1)):
         settings = {**BOARD, "training.max_steps": 100000, "checkpoint.save_interval": 7, "metrics.histogram_interval": 5,
@@ -225,23 +224,23 @@ class Board(jobs.TestCase):
         self.assertFalse(job.ended(), job.errors())
         job.signal(signal.SIGKILL, "all")
         job.wait()
-        for event in events_of(run):  # what is there can be read
+        for event in events_of(run):  # existing events are readable
             self.assertGreater(event.time, 0)
         last = run.steps()[-1]
         self.train("run", layout, {**settings, "training.max_steps": last + 6, "checkpoint.resume_from": "auto"})
         return run, last
 
-    def test_each_step_is_there_once_after_a_kill(self):
+    def test_each_step_appears_once_after_kill(self):
         for layout in Layout(1, 1), Layout(1, 2):
             with self.subTest(layout=str(layout)):
                 run, last = self.killed_and_resumed(layout)
                 self.assert_as_metrics(run)
-                told = [step for step, _ in scalars(events_of(run))["training/loss"]]
-                self.assertEqual(told, list(range(1, last + 7)))
+                logged = [step for step, _ in scalars(events_of(run))["training/loss"]]
+                self.assertEqual(logged, list(range(1, last + 7)))
                 self.assertEqual([event.step for event in events_of(run) if event.begins], [1, last + 1])
                 run.path.rename(self.directory / f"moved-{layout.ranks}")
 
-    def test_exports_have_the_numbers_of_metrics(self):
+    def test_exports_match_metrics(self):
         run, last = self.killed_and_resumed()
         wandb = [json.loads(line) for line in (run.path / "export/wandb.jsonl").read_text().splitlines()]
         self.assertEqual([line["_step"] for line in wandb], [line["step"] for line in run.metrics()])
@@ -258,7 +257,7 @@ class Board(jobs.TestCase):
         self.assertFalse((self.run_at("plain").path / "export").exists())
         self.assertFalse((self.run_at("plain").path / "tensorboard").exists())
 
-    def test_a_new_run_puts_what_an_earlier_one_told_aside(self):
+    def test_new_run_renames_earlier_output(self):
         more = {**BOARD, "metrics.export": "[wandb]", "checkpoint.save_interval": 0, "training.max_steps": 1000000}
         job = self.start_training(settings=more)
         run = self.run_at()
@@ -270,7 +269,7 @@ class Board(jobs.TestCase):
         names = {path.name.split(".before-")[0] for path in run.path.glob("*.before-*")}
         self.assertEqual(names, {"metrics.jsonl", "tensorboard", "export"})
 
-    def test_a_resume_without_them_cuts_off_what_is_lost(self):
+    def test_resume_without_tensorboard_truncates_lost_steps(self):
         saving = {"checkpoint.save_interval": 2, "checkpoint.keep_latest": 9, "training.max_steps": 6}
         self.train(settings={**BOARD, **saving, "metrics.export": "[wandb, mlflow]"})
         run = self.run_at()
@@ -281,7 +280,7 @@ class Board(jobs.TestCase):
             lines = (run.path / "export" / f"{service}.jsonl").read_text().splitlines()
             self.assertEqual({json.loads(line)[key] for line in lines}, {1, 2, 3, 4}, service)
 
-    def test_what_cannot_be_written_ends_the_run(self):
+    def test_unwritable_output_ends_run(self):
         for key, value, name in (("metrics.enable_tensorboard", True, "tensorboard"), ("metrics.export", "[wandb]", "export")):
             run = self.run_at(f"run-{name}")
             run.path.mkdir()
@@ -291,7 +290,7 @@ class Board(jobs.TestCase):
         self.assert_one_sentence(self.train("other", settings={"metrics.export": "[wandb, sacred]"}, code=2),
                                  'metrics.export', "sacred", "mlflow")
 
-    def test_a_full_disk_ends_the_run(self):
+    def test_full_disk_ends_run(self):
         settings = jobs.flat({**BOARD, "metrics.histogram_interval": 1, "training.max_steps": 1000, "checkpoint.save_interval": 0})
         script = ["-c", f"ulimit -f 200; exec {self.program} train tiny.yaml {' '.join(settings)}"]
         job = jobs.Job("/bin/bash", script, 1, self.directory)
@@ -301,15 +300,15 @@ class Board(jobs.TestCase):
         self.assert_one_sentence(result, "run/tensorboard/events.out.tfevents.")
         self.assertRegex(result.errors, "File too large|bytes; check whether the disk is full")
         last = self.run_at().metrics()[-1]["step"]
-        told = [event for event in events_of(self.run_at(), 0) if "training/loss" in event.values]
-        self.assertEqual(len(told), last - 1)
+        logged = [event for event in events_of(self.run_at(), 0) if "training/loss" in event.values]
+        self.assertEqual(len(logged), last - 1)
 
-    def test_a_key_without_effect_is_told(self):
+    def test_warns_of_unused_keys(self):
         output = self.train(settings={"metrics.histogram_interval": 5, "metrics.prometheus_address": "127.0.0.2"}).output
         self.assertIn("metrics.histogram_interval is ignored: metrics.enable_tensorboard is false", output)
         self.assertIn("metrics.prometheus_address is ignored: metrics.prometheus_port is 0", output)
 
-    def test_tensorboard_reads_it(self):
+    def test_tensorboard_loads_events(self):
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         peers = Path(os.environ.get("LONGSPAN_PEERS") or Path(cache) / "longspan" / "peers").absolute()
         if not list(peers.glob("lib/python3*/site-packages/tensorboard")):
@@ -320,20 +319,20 @@ class Board(jobs.TestCase):
                                 text=True)
         self.assertEqual(result.returncode, 0, result.stderr)
         found = json.loads(result.stdout)
-        wanted = {}
+        expected = {}
         for line in run.metrics():
             for tag, value in tags_of(line).items():
-                wanted.setdefault(tag, []).append([line["step"], single(value)])
-        self.assertEqual(found["scalars"], wanted)
+                expected.setdefault(tag, []).append([line["step"], single(value)])
+        self.assertEqual(found["scalars"], expected)
         self.assertEqual(found["texts"]["configuration"], [1, last + 1])
         steps = list(range(5, last + 7, 5))
         self.assertEqual({tuple(of) for of in found["histograms"].values()}, {tuple(steps)})
         self.assertEqual(found["hyper_parameters"]["model.hidden_size"], 16)
 
 
-class Images(images_test.TestCase):
-    def test_samples_are_images(self):
-        task = {**pixels_test.Pixels.task, **BOARD, "training.max_steps": 4, "training.validation.interval": 2}
+class TensorBoardImages(images_test.TestCase):
+    def test_samples_are_logged_as_images(self):
+        task = {**pixels_test.ImageGeneration.task, **BOARD, "training.max_steps": 4, "training.validation.interval": 2}
         self.train(settings={**task, "metrics.num_images": 3})
         found = [event for event in events_of(self.run_at(), 0) if "samples/0" in event.values]
         self.assertEqual([event.step for event in found], [2, 4])
@@ -342,10 +341,10 @@ class Images(images_test.TestCase):
                 image = dict(fields(event.values[f"samples/{i}"][4]))
                 self.assertEqual((image[1], image[2], image[3]), (images_test.SIDE, images_test.SIDE, 1))
                 self.assertEqual(len(pixels_test.read_png(image[4])), images_test.SIDE)
-        # What is drawn changes nothing of the training.
+        # Sampling does not change training.
         self.train("without", settings={**task})
         self.assertEqual(self.run_at("without").metrics_bytes(), self.run_at().metrics_bytes())
-        # Weights that are no numbers draw none, and end the run as any that diverges.
+        # Non-finite weights give no images; the run ends as diverged.
         worse = {**task, **jobs.DIVERGING, "training.learning_rate": 1e300, "training.validation.interval": 1,
                  "metrics.num_images": 1}
         self.assert_one_sentence(self.train("worse", settings=worse, code=4), "training diverged")
@@ -370,7 +369,7 @@ class Prometheus(jobs.TestCase):
         return self.start_training(name, layout, {"training.max_steps": 1000000, "checkpoint.save_interval": 0, "metrics.log_timing": True,
                                                   "metrics.prometheus_port": port})
 
-    def test_a_run_that_goes_on_tells_its_numbers(self):
+    def test_running_run_exposes_metrics(self):
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)):
                 name, port = f"run-{layout.ranks}", free_port()
@@ -383,14 +382,14 @@ class Prometheus(jobs.TestCase):
                     self.assertIn(f'longspan_{key}{{run="{run_id}"}}', found)
                 step = found[f'longspan_step{{run="{run_id}"}}']
                 self.assertEqual(found[f'longspan_tokens_total{{run="{run_id}"}}'], 64 * step)
-                # It goes on, and another run cannot have the port.
+                # The run continues, and another run cannot use the port.
                 other = self.train("other", Layout(1, 1), {"metrics.prometheus_port": port}, code=2)
                 self.assert_one_sentence(other, f"metrics.prometheus_port: cannot listen on port {port}", "Address already in use")
                 self.assertFalse((self.run_at("other").path / "metrics.jsonl").exists())
                 refused = self.train("others", Layout(2, 1), {"metrics.prometheus_port": port}, code=2)
                 self.assert_one_sentence(refused, f"metrics.prometheus_port: cannot listen on port {port}")
                 self.assertTrue(until(lambda: self.fetch(port).get(f'longspan_step{{run="{run_id}"}}', 0) > step))
-                # Signals go to the training, and who is connected and silent does not hold its end.
+                # Signals stop the training, and an idle connection does not delay its end.
                 with socket.create_connection(("127.0.0.1", port)):
                     job.signal(signal.SIGUSR1)
                     self.assertEqual(job.wait().code, 75)

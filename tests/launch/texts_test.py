@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Texts that take long to be read, that have characters the vocabulary lacks, or that a model is to go on with.
+"""Long texts, unknown characters, prompts, and compressed or piped texts.
 
     tests/launch/texts_test.py build/launch/longspan
 """
@@ -22,7 +22,7 @@ from jobs import Layout
 
 
 class LongText(jobs.TestCase):
-    """Of characters, which are all read first. The file is sparse: it takes no room, but minutes to read."""
+    """A character vocabulary requires a full read. The file is sparse: it takes minutes to read and no disk space."""
 
     settings = {"data.tokenizer.type": "char", "data.train": "long.txt"}
 
@@ -40,19 +40,19 @@ class LongText(jobs.TestCase):
                                  "before the first step: nothing to save")
 
     def wait_for_reading(self, job):
-        """Until it has said how far it is."""
-        told = jobs.until(lambda: re.search(r"(?m)^Reading long.txt: \d+% of 34.36 GB$", job.output()) or job.ended())
-        self.assertTrue(told, job.output() + job.errors())
+        """Waits for the first progress message."""
+        shown = jobs.until(lambda: re.search(r"(?m)^Reading long.txt: \d+% of 34.36 GB$", job.output()) or job.ended())
+        self.assertTrue(shown, job.output() + job.errors())
 
-    def test_how_far_it_is_is_told_and_signals_are_heard(self):
+    def test_reports_progress_and_stops_at_signal(self):
         job = self.start_training(settings=self.settings)
         self.wait_for_reading(job)
         job.signal(signal.SIGTERM)
         self.assert_stopped(job, "long.txt")
-        # Nothing was begun: no empty run is left to be listed.
+        # No run directory is created.
         self.assertFalse(self.run_at().path.exists())
 
-    def test_a_signal_to_one_of_several_ranks_stops_them_all(self):
+    def test_signal_to_one_rank_stops_all(self):
         for which in "mpirun", "one":
             with self.subTest(which=which):
                 job = self.start_training(f"run-{which}", Layout(2, 1), self.settings)
@@ -61,7 +61,7 @@ class LongText(jobs.TestCase):
                 self.assert_stopped(job, "long.txt")
                 self.assertFalse(self.run_at(f"run-{which}").path.exists())
 
-    def test_what_was_saved_earlier_is_gone_on_from(self):
+    def test_stopped_read_keeps_earlier_checkpoint(self):
         characters = {"data.tokenizer.type": "char", "data.tokenizer.allow_unk": True}
         self.train(settings=characters)
         job = self.start_training(settings={**characters, "training.max_steps": 12, "data.validation": "long.txt"})
@@ -81,7 +81,7 @@ class UnknownCharacters(jobs.TestCase):
         (self.directory / "other.txt").write_text("the 漢字 said unto é . " * 20)
         (self.directory / "known.txt").write_text("the lord said unto moses . " * 20)
 
-    def test_they_are_counted_at_what_it_takes_to_say_which_they_are(self):
+    def test_loss_includes_cost_of_unknown_characters(self):
         output = self.train(settings=self.settings).output
         self.assertRegex(output, r"step 8: validation loss .* bits per byte; 60 of 419 tokens \(14.3%\) are unknown characters")
         last = self.run_at().metrics()[-1]
@@ -100,18 +100,18 @@ class UnknownCharacters(jobs.TestCase):
         self.assertNotIn("unk_tokens", self.longspan("evaluate", "run", "--data", "known.txt").output)
 
 
-class AnEndOfText(jobs.TestCase):
+class EndOfText(jobs.TestCase):
     documents = {"data.documents.sample_by": "line", "data.documents.end_token": "0", "training.max_steps": 60,
                  "training.learning_rate": 0.03,
                  "data.tokenizer.type": "byte"}
 
-    def test_ends_what_is_generated(self):
+    def test_ends_generation(self):
         (self.directory / "text.txt").write_text("abcd\n" * 3000)
         self.train(settings=self.documents)
         for ranks in 1, 2:
             result = self.longspan("generate", "run", "--prompt", "ab", "--max-new-tokens", 200, "--temperature", 0, ranks=ranks)
             self.assertEqual(result.output, "abcd\n")
-            # A document begins after the end of another.
+            # Without a prompt, generation starts a document.
             result = self.longspan("generate", "run", "--max-new-tokens", 200, "--temperature", 0, "--num-samples", 2, ranks=ranks)
             self.assertEqual(result.output, "abcd\n\nabcd\n")
 
@@ -124,7 +124,7 @@ class Prompts(jobs.TestCase):
     def generate(self, *arguments, ranks=1, code=0):
         return self.longspan("generate", "run", "--max-new-tokens", "12", *arguments, ranks=ranks, code=code)
 
-    def test_one_that_is_too_large_is_refused_by_name_before_it_is_read(self):
+    def test_rejects_too_large_file_before_reading(self):
         for size, text in (100_000_000, "100.0 MB"), (50_000_000_000, "50.00 GB"):
             with open(self.directory / "long.txt", "wb") as file:
                 file.truncate(size)
@@ -135,7 +135,7 @@ class Prompts(jobs.TestCase):
                     self.assertLess(time.monotonic() - begin, 20)
                     self.assert_one_sentence(result, f"long.txt: expected a prompt of at most 67.1 MB (64 MiB), found {text}")
 
-    def test_a_file_is_gone_on_from_as_the_same_words_are(self):
+    def test_prompt_file_equals_prompt_option(self):
         words = "the lord said unto moses and " * 50
         (self.directory / "words.txt").write_text(words)
         for arguments in [["--num-samples", "2"], ["--mem-len", "0"], ["--seq-length", "7"]]:
@@ -145,7 +145,7 @@ class Prompts(jobs.TestCase):
                 self.assertEqual(self.generate("--prompt-file", "words.txt", *arguments).output, expected)
                 self.assertEqual(self.generate("--prompt-file", "words.txt", *arguments, ranks=2).output, expected)
 
-    def test_without_one_a_vocabulary_without_newline_begins_with_what_it_has(self):
+    def test_default_prompt_without_newline_in_vocabulary_warns(self):
         for number, (text, begin) in enumerate([("abc abd " * 500, " "), ("abcabd" * 600, "a")]):
             (self.directory / "flat.txt").write_text(text)
             self.train(f"flat-{number}", settings={"data.train": "flat.txt", "data.tokenizer.type": "char", "training.max_steps": 1})
@@ -156,7 +156,7 @@ class Prompts(jobs.TestCase):
                 self.assertIn(f'the vocabulary has no newline: the text begins with "{begin}"; pass --prompt', result.errors)
         self.assertTrue(self.generate().output.startswith("\n"))
 
-    def test_without_one_tokens_without_text_need_one(self):
+    def test_token_ids_require_prompt(self):
         (self.directory / "ids.bin").write_bytes(bytes([1, 0, 2, 0, 3, 0]) * 800)
         ids = {"data.format": "tokens", "data.train": "ids.bin", "data.tokenizer.type": "none",
                "data.tokenizer.vocab_size": 5, "training.max_steps": 1}
@@ -166,7 +166,7 @@ class Prompts(jobs.TestCase):
         self.train("ended", settings={**ids, "data.documents.end_token": "3"})
         self.longspan("generate", "ended", "--max-new-tokens", "3")
 
-    def test_the_largest_takes_no_more_memory_than_itself(self):
+    def test_largest_prompt_takes_little_memory(self):
         with open(self.directory / "long.txt", "wb") as file:
             file.write(b"x" * 2 ** 26)
 
@@ -179,7 +179,7 @@ class Prompts(jobs.TestCase):
             return int(result.stdout)
         self.assertLess(kilobytes("long.txt"), kilobytes("text.txt") + 1.25 * 2 ** 16)
 
-    def test_a_file_that_is_no_utf_8_is_named(self):
+    def test_rejects_file_that_is_not_utf_8(self):
         self.train("characters", settings={"data.tokenizer.type": "char"})
         (self.directory / "latin.txt").write_bytes(b"lord\xe9")
         self.assert_one_sentence(self.longspan("generate", "characters", "--prompt-file", "latin.txt", code=3),
@@ -190,7 +190,7 @@ MARK = b"\xef\xbb\xbf"
 
 
 class StoredTexts(jobs.TestCase):
-    """The same text compressed, with a byte order mark, or through a pipe."""
+    """A text that is compressed, has a byte order mark, or comes from a pipe."""
 
     def shell(self, command, code=0):
         result = subprocess.run(["bash", "-c", command.replace("longspan", self.program)], cwd=self.directory,
@@ -198,7 +198,7 @@ class StoredTexts(jobs.TestCase):
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         return result
 
-    def test_language_model_trains_on_the_same_tokens(self):
+    def test_storage_does_not_change_tokens(self):
         text = (self.directory / "text.txt").read_bytes()
         for name, content in {"marked.txt": MARK + text, "packed": gzip.compress(MARK + text)}.items():
             (self.directory / name).write_bytes(content)
@@ -208,15 +208,15 @@ class StoredTexts(jobs.TestCase):
             self.assertEqual([line["loss"] for line in self.run_at(name + "-run").metrics()],
                              [line["loss"] for line in self.run_at("plain").metrics()])
         expected = self.longspan("evaluate", "plain", "--json").output
-        figures = json.loads(expected)
+        metrics = json.loads(expected)
         for source in "marked.txt", "packed", "<(cat text.txt)", "<(cat packed)", "/dev/stdin < text.txt":
             with self.subTest(source=source):
                 found = json.loads(self.shell(f"longspan evaluate plain --json --data {source}").stdout)
-                self.assertEqual((found["loss"], found["bits_per_byte"]), (figures["loss"], figures["bits_per_byte"]))
+                self.assertEqual((found["loss"], found["bits_per_byte"]), (metrics["loss"], metrics["bits_per_byte"]))
         found = json.loads(self.shell("cat text.txt | longspan evaluate plain --json --data /dev/stdin").stdout)
-        self.assertEqual(found["loss"], figures["loss"])
+        self.assertEqual(found["loss"], metrics["loss"])
 
-    def test_lines_come_from_pipes_and_compressed_files(self):
+    def test_reads_lines_from_pipes_and_compressed_files(self):
         lines = "good\tfine\nbad\tawful\n" * 20
         (self.directory / "classes.gz").write_bytes(gzip.compress(MARK + lines.encode()))
         (self.directory / "new.txt").write_text("fine\nawful\nfine\n")
@@ -235,7 +235,7 @@ class StoredTexts(jobs.TestCase):
         measured = json.loads(self.shell("longspan evaluate classes --json --data <(cat classes.gz)").stdout)
         self.assertEqual(measured["loss"], json.loads(self.longspan("evaluate", "classes", "--json").output)["loss"])
 
-    def test_other_formats_are_one_sentence(self):
+    def test_rejects_unsupported_formats(self):
         for name, content, part in (("text.bz2", bz2.compress(b"text " * 100), "found bzip2-compressed data"),
                                     ("text.xz", lzma.compress(b"text " * 100), "found xz-compressed data"),
                                     ("utf-16.txt", "text".encode("utf-16"), "found UTF-16"),
@@ -246,9 +246,9 @@ class StoredTexts(jobs.TestCase):
                     result = self.train("bad", Layout(ranks, 1), {"data.train": name}, code=3)
                     self.assert_one_sentence(result, name, part)
 
-    def test_keys_without_effect_are_warned_of(self):
-        warned = self.train(settings={"data.documents.text_field": "body"}).output
-        self.assertIn("data.documents.text_field is ignored: no file of data.train", warned)
+    def test_warns_of_unused_keys(self):
+        output = self.train(settings={"data.documents.text_field": "body"}).output
+        self.assertIn("data.documents.text_field is ignored: no file of data.train", output)
         lines = b'{"body": "some text of it"}\n' * 300
         (self.directory / "lines.json").write_bytes(lines)
         settings = {"data.train": "lines.json", "data.validation": "lines.json"}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Files of token ids, as nanoGPT and Megatron-LM write them: training, resuming, measuring and going on with ids.
+"""Files of token ids, as nanoGPT and Megatron-LM write them: training, resuming, evaluation and generation.
 
     tests/launch/token_files_test.py build/launch/longspan
 """
@@ -23,7 +23,7 @@ LAYOUTS = Layout(1, 1), Layout(2, 1), Layout(1, 2), Layout(1, 1, 2)
 
 
 def write_ids(path, kind="H", count=6000, most=VOCABULARY, seed=1):
-    """Ids of which a few are far likelier than the others; kind H has 16 bits, I 32."""
+    """Writes random ids, of which eight are most frequent; kind H has 16 bits, I has 32."""
     source = random.Random(seed)
     ids = [source.randrange(8) if source.random() < 0.8 else source.randrange(most) for _ in range(count)]
     path.write_bytes(array.array(kind, ids).tobytes())
@@ -41,7 +41,7 @@ class TokenFiles(jobs.TestCase):
     def losses(self, directory):
         return [line["loss"] for line in self.run_at(directory).metrics()]
 
-    def test_a_run_learns_ids_and_says_what_is_known_of_them(self):
+    def test_trains_and_evaluates_without_bits_per_byte(self):
         output = self.train_ids("run", **{"training.max_steps": 60, "training.learning_rate": 0.03}).output
         self.assertIn("train.bin: 6000 tokens in 8 streams, 93 steps per epoch", output)
         self.assertRegex(output, r"validation loss \d+\.\d{4}\n")
@@ -59,12 +59,12 @@ class TokenFiles(jobs.TestCase):
         found = self.longspan("evaluate", "run", "--data", "train.bin", "--json").output
         self.assertEqual(json.loads(found)["num_tokens"], 5999)
 
-    def test_reports_how_much_of_the_validation_ids_was_measured(self):
+    def test_validation_fraction_is_reported(self):
         output = self.train_ids("run", **{"training.validation.max_batches": 2}).output
         self.assertAlmostEqual(self.run_at().metrics()[-1]["validation_fraction"], 2 * 8 * 8 / 499)
         self.assertRegex(output, r"validation loss \d+\.\d{4}; 25.7% of the text\n")
 
-    def test_a_model_goes_on_with_ids(self):
+    def test_generates_ids(self):
         self.train_ids("run")
         words = self.longspan("generate", "run", "--prompt", "17 4", "--max-new-tokens", 6, "--temperature", 0).output.split()
         self.assertEqual(words[:2], ["17", "4"])
@@ -77,7 +77,7 @@ class TokenFiles(jobs.TestCase):
         self.assert_one_sentence(self.longspan("generate", "run", "--prompt", "In the", code=3), 'the prompt: byte 0: expected '
                                  'a token id from 0 to 299, found "In"')
 
-    def test_ids_of_32_bits_are_the_same_ids(self):
+    def test_uint32_equals_uint16(self):
         ids = array.array("H", (self.directory / "train.bin").read_bytes())
         (self.directory / "wide.bin").write_bytes(array.array("I", ids).tobytes())
         (self.directory / "wide-validation.bin").write_bytes(array.array("I", ids[:500]).tobytes())
@@ -85,7 +85,7 @@ class TokenFiles(jobs.TestCase):
         self.train_ids("wide", **{"data.train": "wide.bin", "data.validation": "wide-validation.bin", "data.token_dtype": "uint32"})
         self.assertEqual(self.losses("wide"), self.losses("narrow"))
 
-    def test_int64_and_npy_are_the_same_ids(self):
+    def test_int64_and_npy_equal_uint16(self):
         losses = {}
         for part in "train", "validation":
             ids = array.array("H", (self.directory / f"{part}.bin").read_bytes())
@@ -102,7 +102,7 @@ class TokenFiles(jobs.TestCase):
             result = self.train(f"bits-{bits}", settings={**TOKENS, "data.train": "train-64.bin", "data.token_dtype": bits}, code=3)
             self.assert_one_sentence(result, "train-64.bin: ", "as in a file of 64-bit ids (NumPy's int64); set data.token_dtype to uint64")
 
-    def test_documents_of_megatrons_index(self):
+    def test_reads_documents_of_megatron_index(self):
         lengths = [100, 1, 599, 300, 5000]
         def write_index(path, code=8, width=2):
             begins = [width * sum(lengths[:i]) for i in range(len(lengths))]
@@ -122,7 +122,7 @@ class TokenFiles(jobs.TestCase):
         self.assert_one_sentence(self.train("index", settings={**TOKENS, "data.train": "train.idx"}, code=3),
                                  "train.idx: expected token ids, found a Megatron-LM index; set the path to the .bin file next to it")
 
-    def test_a_run_goes_on_bit_for_bit_on_its_layout_and_to_rounding_on_others(self):
+    def test_resumes_exactly_and_on_other_layouts(self):
         for layout in LAYOUTS[:2]:
             whole, parts = f"whole-{layout.ranks}", f"parts-{layout.ranks}"
             self.train_ids(whole, layout, **{"training.max_steps": 12})
@@ -135,10 +135,10 @@ class TokenFiles(jobs.TestCase):
                 parts = f"elastic-{layout}".replace(" ", "-")
                 self.train_ids(parts, **{"training.max_steps": 5})
                 self.train_ids(parts, layout, **{"training.max_steps": 12})
-                for found, wanted in zip(self.losses(parts), self.losses("whole-1"), strict=True):
-                    self.assertAlmostEqual(found, wanted, delta=1e-4)
+                for found, expected in zip(self.losses(parts), self.losses("whole-1"), strict=True):
+                    self.assertAlmostEqual(found, expected, delta=1e-4)
 
-    def test_other_ids_are_told_when_a_run_goes_on_and_another_vocabulary_is_refused(self):
+    def test_resume_warns_of_other_ids_and_rejects_vocabulary(self):
         self.train_ids("run")
         write_ids(self.directory / "train.bin", seed=3)
         self.assertIn("warning: train.bin differs from the text that the checkpoint was trained on",
@@ -147,16 +147,16 @@ class TokenFiles(jobs.TestCase):
         self.assert_one_sentence(result, "the tokenizer differs from that of data.train and data.tokenizer.type; set them as in the "
                                  "checkpoint (including data.tokenizer.vocab_size)")
 
-    def test_a_new_run_grows_the_vocabulary_by_ids(self):
+    def test_new_run_resizes_vocabulary(self):
         self.train_ids("run")
         grow = {"data.tokenizer.vocab_size": 310, "training.init_from.path": "run", "training.init_from.resize_vocab": True}
         self.assertIn("vocabulary rows: 300 of 310 copied, 10 new", self.train_ids("grown", **grow).output)
 
-    def test_files_that_are_no_such_ids(self):
+    def test_rejects_invalid_files(self):
         write_ids(self.directory / "beyond.bin", most=400)
         write_ids(self.directory / "wide.bin", kind="I")
         (self.directory / "odd.bin").write_bytes(b"abc")
-        for name, *parts in (  # found when they are opened, however many they are
+        for name, *parts in (  # detected on opening
                 ("beyond.bin", "beyond.bin: byte ", "read as an id of 16 bits (data.token_dtype), but the vocabulary has 300 ids, 0 to 299"),
                 ("wide.bin", "wide.bin: every second 16-bit id is 0, as in a file of 32-bit ids; set data.token_dtype to uint32"),
                 ("odd.bin", "odd.bin: expected whole ids of 16 bits (data.token_dtype), found 3 bytes"),
@@ -167,15 +167,15 @@ class TokenFiles(jobs.TestCase):
                     for part in parts:
                         self.assertIn(part, result.errors)
 
-    def test_an_id_that_is_met_after_the_start_ends_the_run_with_its_place(self):
+    def test_invalid_id_in_training_is_reported_with_position(self):
         ids = array.array("H", [1] * 2_000_000)
-        ids[5020] = 300  # between two places that are looked at
+        ids[5020] = 300  # between two sampled positions
         (self.directory / "late.bin").write_bytes(ids.tobytes())
         result = self.train("run", settings={**TOKENS, "data.train": "late.bin", "data.global_batch_size": 1,
                                              "data.seq_length": 1000}, code=3)
         self.assertIn("late.bin: byte 10040: token 5020 is 300", result.errors)
 
-    def test_keys_that_do_not_fit_together(self):
+    def test_rejects_incompatible_keys(self):
         for settings, *parts in (
                 ({"data.tokenizer.type": "none", "data.tokenizer.vocab_size": 300}, "data.tokenizer.type: none requires data.format: tokens"),
                 ({"data.format": "tokens"}, "data.format: tokens requires data.tokenizer.type: none"),
@@ -194,7 +194,7 @@ class TokenFiles(jobs.TestCase):
                 for part in parts:
                     self.assertIn(part, result.errors)
 
-    def test_a_hundred_gigabytes_start_at_once(self):
+    def test_file_of_100_gb_starts_quickly(self):
         with open(self.directory / "train.bin", "r+b") as file:
             file.truncate(100_000_000_000)
         begin = time.monotonic()

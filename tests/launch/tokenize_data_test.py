@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""longspan tokenize-data: token files of texts, documents and packed files, killed and started again.
+"""`longspan tokenize-data`: token files of texts, documents and compressed files, and restarts.
 
     tests/launch/tokenize_data_test.py build/launch/longspan
 """
@@ -23,7 +23,7 @@ PAIRS = [("b", "a"), ("l", "o"), (" ", "t"), (" t", "i"), ("ba", "lo"), (" ti", 
 
 
 def documents(count=300, seed=1):
-    """Texts of some lines."""
+    """Returns texts of one to four lines."""
     source = random.Random(seed)
     syllables = "ba lo tir men ka su ét ro ni".split()
 
@@ -54,14 +54,14 @@ class TokenizeData(jobs.TestCase):
         return sorted(path.name for path in (self.directory / "cache").iterdir())
 
     def line_of(self, name, result):
-        """What was said of a file: documents, tokens, bytes, and the rest."""
+        """Returns documents, tokens, bytes and the rest of the output line of a file."""
         found = re.search(rf"(?m)^{re.escape(name)}: (\d+) documents?, (\d+) tokens?, (\d+) bytes? of text(.*)$", result.output)
         self.assertTrue(found, result.output)
         return (*map(int, found.groups()[:3]), found.group(4))
 
 
-class Formats(TokenizeData):
-    def test_every_packing_gives_the_same_tokens(self):
+class InputFormats(TokenizeData):
+    def test_compression_does_not_change_tokens(self):
         texts = documents()
         plain = json_lines(texts)
         self.write("a.jsonl", plain)
@@ -81,14 +81,14 @@ class Formats(TokenizeData):
                                input="".join(text + "\n" for text in texts).encode(), cwd=self.directory)
         self.assertLess(count, tokens)
         self.assertLess(tokens, size)
-        # Ends of lines within a document are a token each; each document has one more, its end.
+        # Each line end within a document is a token, and each document has an end token.
         inner = sum(text.count("\n") for text in texts)
         self.assertEqual(tokens, len(alone.stdout.split()) + inner + len(texts))
         content = {(self.directory / "cache" / name).read_bytes()[128:] for name in self.cached()}
         self.assertEqual(len(content), 1)
         self.assertRegex(result.output, rf"(?m)^{len(files)} files: .* 0 cached$")
 
-    def test_documents_are_what_the_configuration_says(self):
+    def test_sample_by_defines_documents(self):
         self.write("text.txt", b"one\ntwo\n\nthree\n\n\nfour\nfive\n")
         for settings, count, size in [({"data.documents.sample_by": "line"}, 5, 19), ({"data.documents.sample_by": "paragraph"}, 3, 21),
                                       ({"data.documents.sample_by": "document"}, 1, 27), ({**self.package}, 1, 27)]:
@@ -97,7 +97,7 @@ class Formats(TokenizeData):
                 self.assertEqual(self.line_of("text.txt", result)[::2][:2], (count, size))
         self.assertIn("text.txt: read in place", self.tokenize_data({}).output)
 
-    def test_training_finds_what_was_prepared(self):
+    def test_training_uses_token_files(self):
         for settings in (self.package, {"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 300}):
             with self.subTest(settings=settings):
                 shutil.rmtree(self.directory / "run", ignore_errors=True)
@@ -111,7 +111,7 @@ class Formats(TokenizeData):
                 self.assertIn(".tokens", made)
                 self.assertEqual(len(list(self.run_at().path.rglob("*.model"))), "data.tokenizer.vocab_size" in settings)
 
-    def test_tokenizers_are_trained_on_the_texts_of_documents(self):
+    def test_tokenizers_train_on_texts_of_documents(self):
         self.write("a.jsonl.gz", gzip.compress(json_lines(documents(600))))
         for settings, vocabulary in (({"data.tokenizer.type": "char"}, None),
                                      ({"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 300}, 300)):
@@ -121,7 +121,7 @@ class Formats(TokenizeData):
                 self.assertEqual(count, 600)
                 self.assertLess(tokens, size)
 
-    def test_several_ranks_do_the_same(self):
+    def test_ranks_share_cache(self):
         self.write("a.jsonl", json_lines(documents()))
         settings = {"data.train": "a.jsonl", "data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 300,
                     "parallel.data_parallel_size": 2}
@@ -130,13 +130,13 @@ class Formats(TokenizeData):
         self.assertIn("1 cached", self.tokenize_data(settings).output)
 
 
-class StartedAgain(TokenizeData):
-    def test_what_is_whole_is_kept(self):
+class Restart(TokenizeData):
+    def test_keeps_complete_files(self):
         self.write("large.jsonl", json_lines(documents(2000, 2) * 40))
         self.write("small.jsonl", json_lines(documents(2000, 3) * 30))
         settings = {**self.package, "data.train": "large.jsonl", "data.validation": "small.jsonl"}
         arguments = ["tokenize-data", "tiny.yaml", *jobs.flat(settings), "--shard-mib", "2"]
-        # In the middle of a file, and between two.
+        # Killed within a file, and between two files.
         for number, is_time in enumerate([lambda: any(re.search(r"\.part-1$", name) for name in self.cached()),
                                           lambda: any(name.startswith("large") and name.endswith(".tokens") for name in self.cached())]):
             job = self.start(*arguments)
@@ -153,13 +153,13 @@ class StartedAgain(TokenizeData):
         kept = {name: (self.directory / "cache" / name).read_bytes() for name in self.cached()}
         self.assertEqual(len(kept), 2, kept.keys())
         self.assertRegex(self.longspan(*arguments).output, r"; 2 cached\n\Z")
-        # The same as made at once.
+        # An uninterrupted run writes equal files.
         shutil.rmtree(self.directory / "cache")
         result = self.tokenize_data(settings)
         self.assertNotIn("resumed", result.output)
         self.assertEqual({name: (self.directory / "cache" / name).read_bytes() for name in self.cached()}, kept)
 
-    def test_a_part_that_was_made_is_not_made_again(self):
+    def test_resumes_after_complete_shard(self):
         self.write("large.jsonl", json_lines(documents(2000, 2) * 40))
         settings = {**self.package, "data.train": "large.jsonl"}
         arguments = ["tokenize-data", "tiny.yaml", *jobs.flat(settings), "--shard-mib", "2"]
@@ -171,7 +171,7 @@ class StartedAgain(TokenizeData):
         job.wait()
         self.assertRegex(self.line_of("large.jsonl", self.longspan(*arguments))[3], r"resumed after [\d.]+ MB of the text")
 
-    def test_two_at_once_do_not_hurt_each_other(self):
+    def test_concurrent_processes_share_cache(self):
         self.write("a.jsonl", json_lines(documents(2000, 2) * 10))
         arguments = ["tokenize-data", "tiny.yaml", *jobs.flat({**self.package, "data.train": "a.jsonl"}), "--shard-mib", "1"]
         both = [self.start(*arguments) for _ in range(2)]
@@ -182,8 +182,8 @@ class StartedAgain(TokenizeData):
         self.assertEqual(len(self.cached()), 1)
 
 
-class Mistakes(TokenizeData):
-    def test_what_is_wrong_is_one_sentence(self):
+class InputErrors(TokenizeData):
+    def test_rejects_invalid_files_and_keys(self):
         good = json_lines(documents(50))
         packed = gzip.compress(good)
         self.write("half.jsonl.gz", packed[:len(packed) // 2])
@@ -194,7 +194,7 @@ class Mistakes(TokenizeData):
         self.write("field.jsonl", good)
         self.write("bytes.txt", b"balo\n\xff\n")
         self.write("blank.txt", b"\n\n\n")
-        for more, code, sentence in [
+        for more, code, message in [
                 ({"data.train": "half.jsonl.gz"}, 3, "half.jsonl.gz: byte "),
                 ({"data.train": "rest.jsonl.gz"}, 3, f"rest.jsonl.gz: byte {len(packed)}: trailing data is not compressed"),
                 ({"data.train": "plain.jsonl.gz"}, 3, "plain.jsonl.gz: byte 0: expected gzip data, as in its name"),
@@ -211,7 +211,7 @@ class Mistakes(TokenizeData):
                 ({"data.cache_dir": "text.txt/cache"}, 2, "text.txt/cache: cannot be written: Not a directory")]:
             with self.subTest(more=more):
                 result = self.tokenize_data({**self.package, **more}, code=code)
-                self.assert_one_sentence(result, sentence)
+                self.assert_one_sentence(result, message)
                 self.assertEqual(result.output, "")
         self.assert_one_sentence(self.tokenize_data({"run.task": "behavior_cloning"}, code=2),
                                  "longspan tokenize-data requires run.task: language_modeling, found behavior_cloning")

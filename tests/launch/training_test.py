@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a training run does with what is not as it should be: falls back, warns, refuses, gives up.
+"""Training with damaged or lost checkpoints, changed configurations and failing ranks; errors and metrics.
 
     tests/launch/training_test.py build/launch/longspan
 """
@@ -33,7 +33,7 @@ class DamagedCheckpoints(jobs.TestCase):
         settings = {"training.max_steps": 12, "checkpoint.keep_latest": 9}
         return self.train("run", layout, {**settings, **{f"checkpoint.{key}": value for key, value in more.items()}}, code)
 
-    def test_goes_back_to_the_newest_good_one_and_says_so(self):
+    def test_rolls_back_to_newest_valid_one(self):
         self.damage(12)
         result = self.resume()
         self.assertRegex(result.output, r"step-000000012.*rank-00000\.h5")
@@ -45,7 +45,7 @@ class DamagedCheckpoints(jobs.TestCase):
         self.assertEqual(self.run_.state(12), unbroken.state(12))
         self.longspan("verify", self.run_.path)  # the damaged one was replaced
 
-    def test_a_damaged_last_step_is_replaced_though_none_is_due(self):
+    def test_damaged_last_step_is_replaced(self):
         self.damage(12)
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)):
@@ -54,17 +54,17 @@ class DamagedCheckpoints(jobs.TestCase):
                 self.assertIn("at step 12", self.resume(layout, save_interval=0).output)
                 self.damage(12)
 
-    def test_goes_back_as_far_as_needed_on_several_ranks(self):
+    def test_rolls_back_further_on_several_ranks(self):
         self.damage(12)
         (self.run_.checkpoint(8) / "manifest.json").unlink()
         result = self.resume(Layout(2, 1))
         self.assertIn("Rolling back to step 4, the newest valid checkpoint", result.output)
         self.assertEqual(len(self.run_.metrics()), 12)
 
-    def test_does_not_go_back_for_an_older_one_that_was_moved_aside(self):
+    def test_older_replaced_checkpoint_causes_no_rollback(self):
         aside = self.run_.path / "checkpoints" / "step-000000004.replaced-dead"
         self.run_.checkpoint(4).rename(aside)
-        # Its lock cannot be taken, so it is not put back.
+        # Its lock cannot be acquired, so it is not restored.
         (self.run_.path / "checkpoints" / "step-000000004.lock-dead").mkdir()
         result = self.resume()
         self.assertIn("step-000000004.replaced-dead: was moved aside and could not be restored", result.output)
@@ -73,7 +73,7 @@ class DamagedCheckpoints(jobs.TestCase):
         self.damage(12)
         self.assertIn("Rolling back to step 8, the newest valid checkpoint", self.resume().output)
 
-    def test_gives_up_when_none_is_good(self):
+    def test_fails_without_valid_one(self):
         self.damage(4, 8, 12)
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)):
@@ -82,7 +82,7 @@ class DamagedCheckpoints(jobs.TestCase):
         self.assertEqual(self.run_.steps(), [4, 8, 12])
         self.assertEqual(self.run_.metrics_bytes(), self.run_at("unbroken").metrics_bytes())
 
-    def test_refuses_a_damaged_one_that_was_named(self):
+    def test_rejects_named_damaged_one(self):
         self.damage(12)
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)):
@@ -91,12 +91,12 @@ class DamagedCheckpoints(jobs.TestCase):
         missing = self.resume(code=3, resume_from="nowhere/step-000000008")
         self.assert_one_sentence(missing, "nowhere/step-000000008")
 
-    def test_refuses_a_checkpoint_with_a_file_of_another_step(self):
+    def test_rolls_back_past_file_of_another_step(self):
         shutil.copy(self.run_.checkpoint(8) / "rank-00000.h5", self.run_.checkpoint(12) / "rank-00000.h5")
         self.assertIn("Rolling back to step 8", self.resume().output)
 
 
-class AnotherConfiguration(jobs.TestCase):
+class ConfigChanges(jobs.TestCase):
     def setUp(self):
         super().setUp()
         self.train()
@@ -105,28 +105,28 @@ class AnotherConfiguration(jobs.TestCase):
     def refused(self, settings, *parts, layout=Layout(1, 1)):
         result = self.train("run", layout, settings, code=2)
         self.assert_one_sentence(result, *parts)
-        # Nothing was touched.
+        # The run is unchanged.
         self.assertEqual(self.run_at().metrics_bytes(), self.before)
         self.assertEqual(self.run_at().steps(), [4, 8])
         self.assertNotIn("2.5e-05", (self.run_at().path / "config.yaml").read_text())
 
-    def test_says_which_keys_differ_and_goes_on(self):
+    def test_changed_keys_are_reported(self):
         result = self.train(settings={"training.max_steps": 10, "training.learning_rate": 0.003, "model.dropout": 0.2})
-        for sentence in ("training.max_steps: checkpoint has 8, config has 10 (--set)",
-                         "training.learning_rate: checkpoint has 0.01, config has 0.003 (--set)",
-                         "model.dropout: checkpoint has 0.1, config has 0.2 (--set)"):
-            self.assertIn(sentence, result.output)
+        for message in ("training.max_steps: checkpoint has 8, config has 10 (--set)",
+                        "training.learning_rate: checkpoint has 0.01, config has 0.003 (--set)",
+                        "model.dropout: checkpoint has 0.1, config has 0.2 (--set)"):
+            self.assertIn(message, result.output)
         self.assertNotIn("model.hidden_size", result.output)
         self.assertTrue(self.run_at().metrics_bytes().startswith(self.before))
         self.assertEqual(len(self.run_at().metrics()), 10)
 
-    def test_says_nothing_of_an_equal_one(self):
+    def test_equal_config_gives_no_message(self):
         self.assertNotIn("differs", self.train(settings={"checkpoint.resume_from": "auto"}).output)
 
-    def test_refuses_what_changes_the_meaning_of_the_weights(self):
-        wanted = "model.hidden_size: checkpoint has 16, config has 32"
+    def test_rejects_changed_model_keys(self):
+        expected = "model.hidden_size: checkpoint has 16, config has 32"
         for layout in Layout(1, 1), Layout(2, 1):
-            self.refused({"model.hidden_size": 32, "training.learning_rate": 2.5e-5}, wanted,
+            self.refused({"model.hidden_size": 32, "training.learning_rate": 2.5e-5}, expected,
                          "; set these keys as in the checkpoint, or start a new run in another run.output_dir", layout=layout)
         self.refused({"model.num_hidden_layers": 3}, "model.num_hidden_layers: checkpoint has 2, config has 3")
         self.refused({"model.num_attention_heads": 2}, "model.num_attention_heads: checkpoint has 4, config has 2")
@@ -134,46 +134,46 @@ class AnotherConfiguration(jobs.TestCase):
         self.refused({"model.tie_word_embeddings": False, "model.num_hidden_layers": 1}, "model.tie_word_embeddings",
                      "model.num_hidden_layers")
 
-    def test_refuses_another_batch(self):
+    def test_rejects_changed_batch_size(self):
         for layout in Layout(1, 1), Layout(2, 1):
             self.refused({"data.global_batch_size": 4}, "data.global_batch_size: expected 8",
                          "found 4; set it to 8, or start a new run from its weights",
                          layout=layout)
 
-    def test_refuses_to_start_anew_in_a_used_directory(self):
+    def test_rejects_new_run_in_used_directory(self):
         for layout in Layout(1, 1), Layout(2, 1):
             self.refused({"checkpoint.resume_from": "never"}, "checkpoint.resume_from is never", "step-000000008", layout=layout)
         self.train("fresh", settings={"checkpoint.resume_from": "never"})
         self.assertEqual(self.run_at("fresh").metrics_bytes(), self.before)
 
-    def test_refuses_to_go_on_from_an_older_step_beside_newer_ones(self):
+    def test_rejects_resume_from_older_step(self):
         older = {"checkpoint.resume_from": self.run_at().checkpoint(4)}
         for layout in Layout(1, 1), Layout(2, 1):
             self.refused(older, "checkpoint.resume_from is ", "step-000000008", layout=layout)
         self.train("fresh", settings=older)
         self.assertEqual(self.run_at("fresh").state(8), self.run_at().state(8))
 
-    def test_warns_of_another_text(self):
+    def test_changed_text_gives_warning(self):
         jobs.write_text(self.directory / "other.txt", seed=9)
         result = self.train(settings={"data.train": "other.txt", "training.max_steps": 9})
         self.assertIn("other.txt differs from the text that the checkpoint was trained on", result.output)
 
-    def test_another_alphabet_is_refused(self):
+    def test_rejects_changed_alphabet(self):
         characters = {"data.tokenizer.type": "char"}
         self.train("characters", settings=characters)
         (self.directory / "other.txt").write_text("αβγ δε " * 500)
         result = self.train("characters", settings={**characters, "data.train": "other.txt"}, code=3)
         self.assert_one_sentence(result, "tokenizer", "data.train")
 
-    def test_another_precision_goes_on_and_is_said(self):
+    def test_changed_precision_is_reported(self):
         result = self.start_training("run", settings={"precision.compute_dtype": "bfloat16", "training.max_steps": 9}).wait()
         self.assertEqual(result.code, 0, result.errors)
         self.assertIn("precision.compute_dtype: checkpoint has float32, config has bfloat16", result.output)
         self.assertEqual(len(self.run_at().metrics()), 9)
 
 
-class NoCheckpoint(jobs.TestCase):
-    """A file of metrics is there, and no checkpoint of its run."""
+class LostCheckpoints(jobs.TestCase):
+    """A run has metrics and no checkpoint."""
 
     def killed(self, every, at):
         job = self.start_training(settings={"training.max_steps": 1000000, "checkpoint.save_interval": every})
@@ -185,7 +185,7 @@ class NoCheckpoint(jobs.TestCase):
     def asides(self):
         return list(self.run_at().path.glob("metrics.jsonl.before-*"))
 
-    def test_metrics_of_a_run_that_saved_nothing_are_kept_beside(self):
+    def test_metrics_of_unsaved_run_are_renamed(self):
         run = self.killed(every=0, at=3)
         before = run.metrics_bytes()
         for number, layout in enumerate([Layout(1, 1), Layout(2, 1)], 1):
@@ -199,7 +199,7 @@ class NoCheckpoint(jobs.TestCase):
                 shutil.rmtree(run.path / "checkpoints")
                 before = run.metrics_bytes()
 
-    def test_lost_checkpoints_are_not_trained_over(self):
+    def test_rejects_run_with_lost_checkpoints(self):
         self.train()
         run = self.run_at()
         before = run.metrics_bytes()
@@ -216,8 +216,8 @@ class NoCheckpoint(jobs.TestCase):
         self.assertEqual([path.read_bytes() for path in self.asides()], [before])
 
 
-class ThreadsThatDiffer(jobs.TestCase):
-    def test_from_rank_to_rank_are_saved_and_told(self):
+class ThreadCounts(jobs.TestCase):
+    def test_different_counts_per_rank_are_reported(self):
         settings = jobs.flat({"run.num_threads": 0, **Layout(2, 1).settings()})
         script = 'OMP_NUM_THREADS=$((1 + OMPI_COMM_WORLD_RANK)) exec "$0" "$@"'
         job = jobs.Job("/bin/sh", ["-c", script, self.program, "train", "tiny.yaml", *settings], 2, self.directory)
@@ -230,16 +230,16 @@ class ThreadsThatDiffer(jobs.TestCase):
         self.assertIn(", 2 threads per rank and ZeRO 0 on cpu: results match up to rounding", again.output)
 
 
-class NothingToShareOut(jobs.TestCase):
-    def test_is_said(self):
-        wanted = "parallel.zero_stage 1 has no effect: no two ranks hold the same weights"
+class ZeroStage(jobs.TestCase):
+    def test_warns_without_replicas(self):
+        expected = "parallel.zero_stage 1 has no effect: no two ranks hold the same weights"
         zero = {"parallel.zero_stage": 1, "training.max_steps": 2}
-        self.assertIn(wanted, self.train("one", settings=zero).output)
-        self.assertNotIn(wanted, self.train("two", Layout(2, 1), zero).output)
+        self.assertIn(expected, self.train("one", settings=zero).output)
+        self.assertNotIn(expected, self.train("two", Layout(2, 1), zero).output)
 
 
-class AResolvedConfiguration(jobs.TestCase):
-    def test_is_one_of_a_run(self):
+class ResolvedConfig(jobs.TestCase):
+    def test_trains_equally(self):
         scaled = {"precision.compute_dtype": "float16", "precision.loss_scale.init_scale": 1024}
         for name, settings in {"single": {}, "scaled": scaled}.items():
             self.train(name, settings={**settings, "training.max_steps": 2})
@@ -247,31 +247,31 @@ class AResolvedConfiguration(jobs.TestCase):
             self.assertEqual(self.run_at(f"{name}-again").metrics_bytes(), self.run_at(name).metrics_bytes())
 
 
-class TwoRuns(jobs.TestCase):
-    def test_cannot_share_a_directory(self):
+class RunLock(jobs.TestCase):
+    def test_rejects_second_run_in_directory(self):
         endless = {"training.max_steps": 1000000, "checkpoint.save_interval": 0}
         first = self.start_training(settings=endless)
         until(lambda: first.ended() or "step 2/" in first.output())
         for layout in Layout(1, 1), Layout(2, 1):
             second = self.train("run", layout, endless, code=2)
             self.assert_one_sentence(second, "is in use by another run")
-            self.assertNotIn("in use", self.run_at().log())  # which is the first one's
+            self.assertNotIn("in use", self.run_at().log())  # the log of the first run
         first.signal(signal.SIGUSR1)
         self.assertEqual(first.wait().code, 75)
         run = self.run_at()
         self.assertEqual([line["step"] for line in run.metrics()], list(range(1, run.steps()[-1] + 1)))
 
 
-class ARunDirectory(jobs.TestCase):
-    def test_where_nothing_can_be_saved_is_refused_at_once(self):
+class OutputDirectory(jobs.TestCase):
+    def test_rejects_unwritable_checkpoints_directory(self):
         self.run_at().path.mkdir(parents=True)
         (self.run_at().path / "checkpoints").write_text("")
         result = self.train(code=2)
         self.assert_one_sentence(result, 'run/checkpoints" cannot be created: ')
 
 
-class AnotherOptimizer(jobs.TestCase):
-    def test_does_not_go_on_with_moments_that_are_not_its_own(self):
+class OptimizerState(jobs.TestCase):
+    def test_resume_rejects_state_of_another_optimizer(self):
         kinds = {"adamw": {}, "sgd": {"training.optimizer.type": "sgd", "training.optimizer.momentum": 0.9},
                  "plain": {"training.optimizer.type": "sgd", "training.optimizer.momentum": 0}}
         for saver in kinds:
@@ -283,8 +283,8 @@ class AnotherOptimizer(jobs.TestCase):
             self.train(saver, settings={"training.max_steps": 3, **kinds[saver]})
 
 
-class TooLarge(jobs.TestCase):
-    def test_is_refused_before_anything_is_counted_wrongly(self):
+class SizeLimits(jobs.TestCase):
+    def test_rejects_overflowing_sizes(self):
         for settings, found in (
                 ({"model.hidden_size": 1 << 32}, "model.hidden_size"),
                 ({"data.seq_length": 9223372036854775807}, "data.seq_length")):
@@ -293,47 +293,47 @@ class TooLarge(jobs.TestCase):
                 self.assert_one_sentence(result, found)
 
 
-class LastWords(jobs.TestCase):
-    """The sentence that ends a run is in its log, once, and on the console, once."""
+class FinalError(jobs.TestCase):
+    """The error that ends a run appears once in its log and once on the console."""
 
-    def assert_last_words(self, directory, result, *parts, last=True):
+    def assert_final_error(self, directory, result, *parts, last=True):
         self.assert_one_sentence(result, *parts)
-        sentence = result.errors.removeprefix("longspan: ").removesuffix("\n")
+        message = result.errors.removeprefix("longspan: ").removesuffix("\n")
         log = self.run_at(directory).log()
-        said = [line for line in log.splitlines() if line.endswith(f" error {sentence}")]
-        self.assertEqual(len(said), 1, log)
-        self.assertRegex(said[0], r"^[0-9-]+ [0-9:.]+ error ")
+        matching = [line for line in log.splitlines() if line.endswith(f" error {message}")]
+        self.assertEqual(len(matching), 1, log)
+        self.assertRegex(matching[0], r"^[0-9-]+ [0-9:.]+ error ")
         if last:
-            self.assertTrue(log.endswith(f"{said[0]}\n"), log)
-        self.assertEqual(log.count(sentence), 1)
-        self.assertNotIn(sentence, result.output)
+            self.assertTrue(log.endswith(f"{matching[0]}\n"), log)
+        self.assertEqual(log.count(message), 1)
+        self.assertNotIn(message, result.output)
 
-    def test_of_divergence(self):
+    def test_divergence_is_logged(self):
         for layout in Layout(1, 1), Layout(2, 1):
             directory = f"run-{layout.ranks}"
             result = self.train(directory, layout, DIVERGING, code=4)
-            self.assert_last_words(directory, result, "training diverged: ")
+            self.assert_final_error(directory, result, "training diverged: ")
 
-    def test_of_bad_data(self):
+    def test_bad_data_creates_no_run(self):
         (self.directory / "held-out.txt").write_text("the lord said " * 50 + "µ")
         settings = {"data.tokenizer.type": "char", "data.validation": "held-out.txt"}
         for layout in Layout(1, 1), Layout(2, 1):
             directory = f"run-{layout.ranks}"
             result = self.train(directory, layout, settings, code=3)
             self.assert_one_sentence(result, "held-out.txt")
-            self.assertFalse((self.directory / directory).exists())  # nothing had begun
+            self.assertFalse((self.directory / directory).exists())  # the run had not started
 
-    def test_of_a_disk_without_space(self):
+    def test_full_disk_is_logged(self):
         # Files of 16 KiB: enough for the configuration and a log, not for a checkpoint.
         job = jobs.Job("/bin/bash", ["-c", 'ulimit -f 16; exec "$0" train tiny.yaml', self.program],
                        directory=self.directory)
         self.addCleanup(job.close)
         result = job.wait()
         self.assertEqual(result.code, 1, result.output + result.errors)
-        self.assert_last_words("run", result, "rank-00000.h5")
+        self.assert_final_error("run", result, "rank-00000.h5")
 
-    def test_of_a_rank_that_hangs(self):
-        # Also where it is the rank that wrote the log until then.
+    def test_unresponsive_rank_is_logged(self):
+        # Rank 0 writes the log until it is stopped.
         for rank in 0, 1:
             with self.subTest(rank=rank):
                 directory = f"hangs-{rank}"
@@ -342,36 +342,36 @@ class LastWords(jobs.TestCase):
                 job.signal_rank(signal.SIGSTOP, rank)
                 result = job.wait()
                 self.assertEqual(result.code, 5, result.output + result.errors)
-                # Rank 0 may have been stopped before a line that it writes when it is ended.
-                self.assert_last_words(directory, result, f"rank {rank} did not respond", last=rank != 0)
+                # Rank 0 may write another line when it is terminated.
+                self.assert_final_error(directory, result, f"rank {rank} did not respond", last=rank != 0)
 
-    def test_of_a_run_that_may_not_go_on(self):
+    def test_rejected_resume_is_logged(self):
         self.train()
         result = self.train(settings={"model.hidden_size": 32}, code=2)
-        self.assert_last_words("run", result, "model.hidden_size")
+        self.assert_final_error("run", result, "model.hidden_size")
 
 
-class SavedBesideTheTraining(jobs.TestCase):
-    def test_every_step_is_what_a_run_that_waits_saves(self):
+class AsyncSave(jobs.TestCase):
+    def test_checkpoints_equal_synchronous_ones(self):
         settings = {"training.max_steps": 6, "checkpoint.save_interval": 1, "checkpoint.keep_latest": 9}
         for layout in Layout(1, 1), Layout(2, 2):
             with self.subTest(layout=str(layout)):
                 self.train("beside", layout, settings)
                 self.train("waits", layout, {**settings, "checkpoint.async_save": "false"})
-                beside, waits = self.run_at("beside"), self.run_at("waits")
+                background, waits = self.run_at("beside"), self.run_at("waits")
                 for step in range(1, 7):
-                    self.assertEqual(beside.state(step), waits.state(step), step)
-                    for run in beside, waits:
+                    self.assertEqual(background.state(step), waits.state(step), step)
+                    for run in background, waits:
                         self.assertRegex(run.log(), rf"Saved .*step-{step:09} in [0-9.]+ s \(training blocked for [0-9.]+ s\)")
-                self.assertEqual(beside.metrics_bytes(), waits.metrics_bytes())
-                shutil.rmtree(beside.path)
+                self.assertEqual(background.metrics_bytes(), waits.metrics_bytes())
+                shutil.rmtree(background.path)
                 shutil.rmtree(waits.path)
 
 
-class RebuiltStreams(jobs.TestCase):
+class ReversibleReconstruction(jobs.TestCase):
     settings = {"model.residual.type": "reversible", "model.norm.position": "pre", "memory.reconstruction_check_interval": 2}
 
-    def test_are_measured_logged_and_kept_in_the_metrics(self):
+    def test_error_is_in_log_and_metrics(self):
         self.train(settings={**self.settings, "training.max_steps": 4})
         measured = [line.get("reconstruction_error") for line in self.run_at().metrics()]
         self.assertEqual([error is None for error in measured], [True, False, True, False])
@@ -381,7 +381,7 @@ class RebuiltStreams(jobs.TestCase):
             self.assertIn(f"step {step}: reversible reconstruction error {error:.2e} (relative)",
                           self.run_at().log())
 
-    def test_past_the_bound_end_the_run_and_say_what_to_do(self):
+    def test_error_above_tolerance_ends_run(self):
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)):
                 directory = f"run-{layout.ranks}"
@@ -404,7 +404,7 @@ class BusyMachine(jobs.TestCase):
             self.train(name, settings=self.SETTINGS)
         return time.monotonic() - began
 
-    def test_training_is_not_slowed_by_more_than_the_cores_others_take(self):
+    def test_spinning_does_not_slow_training(self):
         # Unbounded spinning is 10 to 30 times slower than none; noise is not.
         for _ in os.sched_getaffinity(0):
             for _ in range(2):
@@ -418,8 +418,8 @@ class BusyMachine(jobs.TestCase):
         self.assertLess(min(bounded), 3 * min(passive))
 
 
-class Metrics(jobs.TestCase):
-    def test_have_the_keys_that_others_rely_on(self):
+class MetricsFile(jobs.TestCase):
+    def test_lines_have_documented_keys(self):
         settings = {"metrics.log_timing": True, "data.validation": "text.txt", "training.validation.max_batches": 1,
                     "training.validation.interval": 4, "metrics.log_interval": 2}
         self.train(layout=Layout(2, 1), settings=settings)
@@ -435,7 +435,7 @@ class Metrics(jobs.TestCase):
             self.assertGreater(line["tokens_per_second"], 0)
             self.assertGreater(line["peak_memory_bytes"], 0)
 
-    def test_of_another_program_are_not_overwritten(self):
+    def test_file_of_another_program_is_not_changed(self):
         for layout in Layout(1, 1), Layout(2, 1):
             path = self.directory / f"new-{layout.ranks}" / "metrics.jsonl"
             path.parent.mkdir()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training on pairs, as a user does it: resumed in the middle of an epoch, measured, and put to work on lines.
+"""Translation: training, resuming within an epoch, evaluation, and decoding of lines.
 
     tests/launch/translation_test.py build/launch/longspan
 """
@@ -51,10 +51,10 @@ class Translation(jobs.TestCase):
     def assert_near(self, found, expected):
         self.assertEqual(len(found), len(expected))
         for one, other in zip(found, expected):
-            for value, wanted in zip(one, other):
-                self.assertAlmostEqual(value, wanted, delta=1e-9)
+            for value, reference in zip(one, other):
+                self.assertAlmostEqual(value, reference, delta=1e-9)
 
-    def test_is_the_same_on_every_layout(self):
+    def test_losses_are_equal_on_every_layout(self):
         self.train("one")
         expected = self.losses("one")
         cases = {"data": (Layout(2, 1), {"parallel.zero_stage": 2}), "tensor": (Layout(1, 2), {"memory.recompute_granularity": "full"}),
@@ -66,12 +66,12 @@ class Translation(jobs.TestCase):
                 self.train(name, layout, more)
                 self.assert_near(self.losses(name), expected)
 
-    def test_goes_on_in_the_middle_of_an_epoch(self):
+    def test_resumes_within_an_epoch(self):
         relative = {"model.position_embedding_type": "relative", "model.relative_attention_max_distance": 4}
         self.train("whole", Layout(2, 1), relative)
-        place = self.run_at("whole").state(5)["tensors"]["data/cursor"]
-        self.assertEqual(place["shape"], [1, 4])
-        # As a killed run would: step 5 is the last one that is there.
+        cursor = self.run_at("whole").state(5)["tensors"]["data/cursor"]
+        self.assertEqual(cursor["shape"], [1, 4])
+        # As after a kill: step 5 is the last checkpoint.
         self.train("broken", Layout(2, 1), {**relative, "training.max_steps": 12, "checkpoint.save_interval": 5})
         for layout, exact in (Layout(2, 1), True), (Layout(1, 2), False), (Layout(1, 1, context=2), False), (Layout(4, 1), False):
             with self.subTest(str(layout)):
@@ -85,9 +85,9 @@ class Translation(jobs.TestCase):
                 for path in sorted(again.path.rglob("*"), reverse=True):
                     path.rmdir() if path.is_dir() else path.unlink()
 
-    def test_goes_on_at_the_next_epoch_where_batches_are_others(self):
+    def test_changed_batches_resume_at_next_epoch(self):
         self.train(settings={"training.max_steps": 5})
-        for layout in Layout(1, 1), Layout(2, 1):  # what was saved under the changed keys goes on as usual
+        for layout in Layout(1, 1), Layout(2, 1):  # later resumes with these keys are exact
             self.train("run", layout, {"data.global_batch_tokens": 400, "training.max_steps": 5 + 2 * layout.ranks})
         log = self.run_at().log()
         self.assertEqual(log.count("batches differ from those of the checkpoint"), 1)
@@ -95,7 +95,7 @@ class Translation(jobs.TestCase):
                               r"skipping the rest of epoch 0 after \d+ of \d+ batches")
         self.assertEqual(self.run_at().steps(), [5, 7, 9])
 
-    def test_a_stopped_run_goes_on(self):
+    def test_stopped_run_resumes_exactly(self):
         self.train("whole", settings={"training.max_steps": 60})
         job = self.start_training("stopped", Layout(1, 1), {"training.max_steps": 60})
         self.assertTrue(jobs.until(lambda: self.run_at("stopped").steps() or job.ended()))
@@ -105,7 +105,7 @@ class Translation(jobs.TestCase):
         self.assertEqual(self.run_at("stopped").metrics_bytes(), self.run_at("whole").metrics_bytes())
 
     def test_learns_and_translates(self):
-        self.write_words(2000)  # of 300 it learns each by heart, and not to reverse one
+        self.write_words(2000)  # it would memorize 300 without learning to reverse
         learn = {"training.max_steps": 600, "precision.compute_dtype": "float32", "model.dropout": 0, "training.validation.interval": 600,
                  "training.validation.num_decoded_examples": 20, "checkpoint.save_interval": 0,
                  "metrics.log_interval": 600, "model.hidden_size": 48,
@@ -145,7 +145,7 @@ class Translation(jobs.TestCase):
         self.assertEqual([bool(line) for line in
                           self.longspan("generate", "run", "--input", "empty").output.splitlines()], [False, True, False])
 
-    def test_the_commands_of_the_page(self):
+    def test_commands_of_configs_page_run(self):
         text = (jobs.SOURCE / "configs" / "README.md").read_text().split("```yaml\n# pairs.yaml\n")[1]
         configuration, rest = text.split("```\n```sh\n", 1)
         (self.directory / "pairs.yaml").write_text(configuration)
@@ -166,7 +166,7 @@ class Translation(jobs.TestCase):
         self.longspan(*commands[2][1:])
         self.assertEqual(len((self.directory / "answers.es").read_text().splitlines()), 2)
 
-    def test_bad_files_have_their_sentence(self):
+    def test_rejects_invalid_files(self):
         self.write("short", ["a", "b"])
         self.assert_one_sentence(self.train("run", settings={"data.train_target": "short"}, code=3),
                                  "train.source", "300", "short", "2")
@@ -178,13 +178,13 @@ class Translation(jobs.TestCase):
         self.assert_one_sentence(self.train("run",
                                             settings={"data.tokenizer.type": "sentencepiece", "data.tokenizer.vocab_size": 5000}, code=3),
                                  "train.source and train.target: a vocabulary of 5000 is too large")
-        # At the start, and not after hours.
+        # Validation data are checked at the start.
         self.write("long", ["abcdefabcdefabcdef"])
         self.assert_one_sentence(self.train("run", settings={"data.validation": "long", "data.validation_target": "long"}, code=3),
                                  "long:1", "data.max_length")
         self.assertFalse((self.directory / "run" / "checkpoints").exists() and self.run_at().steps())
 
-    def test_bad_options_have_their_sentence(self):
+    def test_rejects_incompatible_options(self):
         for settings, part in (({"run.task": "language_modeling"}, "model.family"), ({"data.train_target": ""}, "data.train_target"),
                                ({"model.cross_attention.layer_mapping": "same", "model.num_encoder_layers": 3}, "same"),
                                ({"data.tokenizer.type": "char"}, "data.tokenizer.type"),

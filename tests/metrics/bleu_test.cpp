@@ -95,15 +95,15 @@ TEST(Bleu, SumsOfPartsMatchSacreBleuCorpusScores) {
     for (std::size_t i = 0; i < sums.size(); ++i) totals[i] += sums[i];
   }
   Sums whole;
-  std::span<const double> rest = take_sums(whole.bleu, totals);
-  rest = take_sums(whole.of_words, rest);
-  rest = take_sums(whole.of_characters, rest);
-  rest = take_sums(whole.of_chinese, rest);
-  rest = take_sums(whole.chrf, rest);
-  rest = take_sums(whole.chrf_words, rest);
+  std::span<const double> rest = consume_sums(whole.bleu, totals);
+  rest = consume_sums(whole.of_words, rest);
+  rest = consume_sums(whole.of_characters, rest);
+  rest = consume_sums(whole.of_chinese, rest);
+  rest = consume_sums(whole.chrf, rest);
+  rest = consume_sums(whole.chrf_words, rest);
   EXPECT_TRUE(rest.empty());
   expect_scores(whole, sacrebleu_corpus());
-  EXPECT_THROW(take_sums(whole.bleu, rest), Failure);
+  EXPECT_THROW(consume_sums(whole.bleu, rest), Failure);
 }
 
 TEST(Bleu, MetricValuesHaveNamesAndUnits) {

@@ -34,7 +34,7 @@ Metric joined(const Metric& metric, const Metric& other) {
   append_sums(other, more);
   for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += more[i];
   Metric result = metric;
-  EXPECT_TRUE(take_sums(result, sums).empty());
+  EXPECT_TRUE(consume_sums(result, sums).empty());
   return result;
 }
 

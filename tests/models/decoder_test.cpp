@@ -252,11 +252,11 @@ TEST(DecoderModel, RejectsSegmentsLongerThanPositionTable) {
   options.positions.longest = 4;
   EXPECT_THROW(make_decoder(options, tiny_setting(5)), ConfigurationError);
   const auto model = make_decoder(options, tiny_setting(3));
-  EXPECT_EQ(model->body().longest_segment(), 4);
+  EXPECT_EQ(model->body().max_segment_length(), 4);
   const Tensor text = random_ids(1, 6, 1);
   EXPECT_NO_THROW(model->losses(segment_of(text, 0, 4), ForwardContext()));
   EXPECT_THROW(model->losses(segment_of(text, 0, 5), ForwardContext()), Failure);
-  EXPECT_EQ(make_decoder(tiny(), tiny_setting())->body().longest_segment(), 0);
+  EXPECT_EQ(make_decoder(tiny(), tiny_setting())->body().max_segment_length(), 0);
 }
 
 }  // namespace

@@ -220,7 +220,7 @@ TEST(Documents, RejectsAttentionTypesWithoutDocumentMasks) {
     options.attention.kinds = {kind};
     options.attention.stride = 2;
     options.attention.summary = 1;
-    return attention_problem(options, setting, {});
+    return validate_attention(options, setting, {});
   };
   for (const std::string kind :
        {"full", "sliding_window", "strided", "dilated", "sliding_window+strided"})

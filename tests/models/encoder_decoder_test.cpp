@@ -126,7 +126,7 @@ TEST(EncoderDecoderModel, StacksHaveOneRelativeBiasTableEach) {
   const auto model = make_encoder_decoder(options, tiny_setting());
   for (const char* table : {"encoder/relative_bias", "decoder/relative_bias"})
     EXPECT_EQ(model->parameters().named(table).global_shape, (Shape{options.common.heads, 6}));
-  EXPECT_EQ(model->body().longest_segment(), 0);
+  EXPECT_EQ(model->body().max_segment_length(), 0);
 }
 
 TEST(EncoderDecoderModel, ScoreScaleAppliesToCrossAttention) {
@@ -159,7 +159,7 @@ TEST(EncoderDecoderModel, LayersHaveOwnRelativePositionTables) {
       EXPECT_EQ(
           model->parameters().named(fmt::format("{}/attention/{}", layer, table)).global_shape,
           (Shape{11, 3}));
-  EXPECT_EQ(model->body().longest_segment(), 0);
+  EXPECT_EQ(model->body().max_segment_length(), 0);
 }
 
 // The mixture starts at 0; nonzero values test its gradient elsewhere.
@@ -337,18 +337,18 @@ TEST(EncoderDecoderModel, RejectsSequencesLongerThanPositionTable) {
   options.positions.kind = PositionEmbeddingType::learned;
   options.positions.longest = 5;
   const auto model = make_encoder_decoder(options, tiny_setting());
-  EXPECT_EQ(model->body().longest_segment(), 5);
+  EXPECT_EQ(model->body().max_segment_length(), 5);
   EXPECT_NO_THROW(model->losses(reading({5, 5}), ForwardContext()));
   for (const Lengths columns : {Lengths{6, 5}, Lengths{5, 6}}) {
     const std::string message =
-        sentence_of<Failure>([&] { model->losses(reading(columns), ForwardContext()); });
+        message_of<Failure>([&] { model->losses(reading(columns), ForwardContext()); });
     EXPECT_NE(message.find("expected at most model.max_position_embeddings = 5 tokens, found 6"),
               std::string::npos)
         << message;
   }
   EXPECT_EQ(make_encoder_decoder(tiny(CrossAttentionMapping::last), tiny_setting())
                 ->body()
-                .longest_segment(),
+                .max_segment_length(),
             0);
 }
 
@@ -358,7 +358,7 @@ TEST(EncoderDecoderModel, RejectsRecomputingMoreLayersThanEncoderHas) {
   ModelBuildOptions setting = tiny_setting();
   setting.memory.recompute_granularity = RecomputeGranularity::full;
   setting.memory.recompute_num_layers = 2;
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, setting); }),
+  EXPECT_EQ(message_of<ConfigurationError>([&] { make_encoder_decoder(options, setting); }),
             "memory.recompute_num_layers: expected at most model.num_encoder_layers = 1, found 2");
 }
 
@@ -378,7 +378,7 @@ TEST(EncoderDecoderModel, SupportsSeparateEncoderAttentionTypes) {
   EXPECT_NE(at(losses_after(*model, changed), 0, 0), at(before, 0, 0));
 
   options.common.attention.kinds = {"linformer"};
-  EXPECT_NE(sentence_of<ConfigurationError>([&] {
+  EXPECT_NE(message_of<ConfigurationError>([&] {
               make_encoder_decoder(options, tiny_setting());
             }).find("does not support a KV cache"),
             std::string::npos);
@@ -388,9 +388,9 @@ TEST(EncoderDecoderModel, LimitsSequenceLengthToSmallestTable) {
   EncoderDecoderOptions options = tiny(CrossAttentionMapping::last);
   options.common.attention.linformer = {.keys = 2, .longest = 8};
   options.common.attention.encoder_kinds = {"linformer"};
-  EXPECT_EQ(make_encoder_decoder(options, tiny_setting())->body().longest_segment(), 8);
+  EXPECT_EQ(make_encoder_decoder(options, tiny_setting())->body().max_segment_length(), 8);
   options.positions = {.kind = PositionEmbeddingType::learned, .longest = 7};
-  EXPECT_EQ(make_encoder_decoder(options, tiny_setting())->body().longest_segment(), 7);
+  EXPECT_EQ(make_encoder_decoder(options, tiny_setting())->body().max_segment_length(), 7);
 }
 
 TEST(EncoderDecoderModel, RejectsLayerMappingWithUnequalStacks) {
@@ -399,7 +399,7 @@ TEST(EncoderDecoderModel, RejectsLayerMappingWithUnequalStacks) {
     EncoderDecoderOptions options = tiny(wiring);
     options.encoder_layers = 3;
     EXPECT_EQ(
-        sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
+        message_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
         fmt::format("model.cross_attention.layer_mapping: {} requires equal numbers of encoder and "
                     "decoder layers, found 3 and 2",
                     wiring == CrossAttentionMapping::same ? "same" : "reverse"));

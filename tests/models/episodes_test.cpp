@@ -134,7 +134,7 @@ TEST(Episodes, PackedGradientsMatchFiniteDifferences) {
 // Accuracy in percent over actions of held-out episodes.
 double accuracy_of(const Model& model, EpisodeSource source, int batches) {
   double asked = 0, right = 0;
-  ModelInput reading = {.longest_memory = model.body().longest_memory()};
+  ModelInput reading = {.max_mem_len = model.body().max_mem_len()};
   for (int i = 0; i < batches; ++i) {
     reading.fields = source.next().fields;
     Predictions answers = model.predict(reading, ForwardContext());

@@ -285,7 +285,7 @@ std::vector<Kind> kinds() {
   all.push_back(with_rotary(short_attention({"full", "sliding_window/strided"}), {.share = 0.7}));
   all.push_back(with_rotary(short_attention({"lsh", "performer"}),
                             {.base = 50,
-                             .pairs = RotaryLayout::neighbours,
+                             .pairs = RotaryLayout::neighbors,
                              .scaling = RotaryScaling::dynamic,
                              .factor = 2,
                              .original = 3}));

@@ -89,9 +89,10 @@ struct References {
   std::map<ResidualKind, Trained> all;
 
   References(const Kind& kind, const Case& common) {
-    for (const Mode& mode : {Mode{"plain"},
-                             Mode{"two streams", ResidualKind::reversible, {.keep_streams = true}},
-                             Mode{"gated", ResidualKind::gated}})
+    for (const Mode& mode :
+         {Mode{"plain"},
+          Mode{"two streams", ResidualKind::reversible, {.stores_streams = true}},
+          Mode{"gated", ResidualKind::gated}})
       if (kind.two_streams || mode.residual != ResidualKind::reversible)
         all.emplace(mode.residual, train(with(kind, mode, 0, common), ProcessMesh()));
   }

@@ -47,10 +47,11 @@ std::vector<Case> cases() {
     c.learning_rate = 0.05;
     return c;
   };
-  FineTuning few = {.adapters = {.rank = 3, .beside = {"final_norm", "layers/1/feed_forward/in"}}};
+  FineTuning few = {
+      .adapters = {.rank = 3, .modules_to_save = {"final_norm", "layers/1/feed_forward/in"}}};
   return {
       with("decoder, all adapted", decoder, all_adapters()),
-      with("decoder, few adapted, some beside", decoder, few),
+      with("decoder, few adapted, some saved whole", decoder, few),
       with("decoder, layers again, chunked",
            decoder,
            all_adapters(),

@@ -76,7 +76,7 @@ TEST(PixelSequence, BlockOrderMatchesImageMask) {
     for (std::int64_t p = 0; p < sequence.positions(); ++p)
       for (std::int64_t k = 0; k < sequence.positions(); ++k) {
         const bool allowed = generated.allows(p, k);
-        EXPECT_EQ(allowed, raster.allows(sequence.place_of(p), sequence.place_of(k)));
+        EXPECT_EQ(allowed, raster.allows(sequence.position_of(p), sequence.position_of(k)));
         if (allowed) {
           EXPECT_LE(k, p);
         }
@@ -143,7 +143,7 @@ TEST(ImageTransformer, DoesNotAttendToLaterValues) {
       const Tensor before = scores_of(*model, reading_of(pixels, image));
       for (std::int64_t changed = 0; changed + 1 < image.values(); changed += 3) {
         const Tensor other = pixels.clone();
-        std::int64_t& value = other.data<std::int64_t>()[sequence.place_of(changed)];
+        std::int64_t& value = other.data<std::int64_t>()[sequence.position_of(changed)];
         value = (value + 100) % 256;
         const Tensor after = scores_of(*model, reading_of(other, image));
         for (std::int64_t i = 0; i <= changed + 1; ++i) {
@@ -247,7 +247,8 @@ TEST(ImageTransformer, MixturesDoNotAttendToLaterPixels) {
     for (std::int64_t changed = 0; changed < 5; ++changed)
       for (std::int64_t channel = 0; channel < 3; ++channel) {
         const Tensor other = pixels.clone();
-        std::int64_t& value = other.data<std::int64_t>()[sequence.place_of(changed) * 3 + channel];
+        std::int64_t& value =
+            other.data<std::int64_t>()[sequence.position_of(changed) * 3 + channel];
         value = (value + 100) % 256;
         const Tensor after = scores_of(*model, reading_of(other, color));
         for (std::int64_t i = 0; i <= changed + 1; ++i) {

@@ -280,7 +280,7 @@ TEST(IntermediateLosses, PerLayerPositionsAffectLosses) {
     change("layers/" + layer + "/positions/weight");
   }
   EXPECT_EQ(values_of(testing::losses_of(*model, segment).value()), before);
-  EXPECT_EQ(model->body().longest_segment(), 5);
+  EXPECT_EQ(model->body().max_segment_length(), 5);
 }
 
 TEST(IntermediateLosses, RejectsInvalidOptions) {

@@ -58,10 +58,9 @@ inline ModelInput segment_of(const Tensor& text,
                              std::int64_t begin,
                              std::int64_t time,
                              const RecurrentState& carried = {},
-                             std::int64_t longest_memory = 0) {
-  return {.fields = segment_fields(text, begin, time),
-          .carried = carried,
-          .longest_memory = longest_memory};
+                             std::int64_t max_mem_len = 0) {
+  return {
+      .fields = segment_fields(text, begin, time), .carried = carried, .max_mem_len = max_mem_len};
 }
 
 // Rows of tokens [streams, time + 1] as the one segment of a step.

@@ -315,18 +315,18 @@ TEST(NonAutoregressiveDecoder, AttendsToAllPositionsExceptPadding) {
 TEST(NonAutoregressiveDecoder, RejectsIncompatibleOptions) {
   EncoderDecoderOptions options = masked();
   options.source.copies = true;
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
+  EXPECT_EQ(message_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
             "model.decoder_type: non_autoregressive does not support copying and coverage; set "
             "model.use_pointer_generator to false and model.coverage_loss_weight to 0");
   ModelBuildOptions setting = tiny_setting();
   setting.sampling.mixing = ScheduledSamplingMethod::parallel;
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(masked(), setting); }),
+  EXPECT_EQ(message_of<ConfigurationError>([&] { make_encoder_decoder(masked(), setting); }),
             "model.decoder_type: non_autoregressive does not support "
             "training.scheduled_sampling.method; set it to none");
   options = refined();
   options.masking.first = NatDecoderInput::source;
   options.embeddings = EncoderDecoderOptions::Embeddings::apart;
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
+  EXPECT_EQ(message_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
             "model.nat.src_embedding_copy requires model.share_encoder_decoder_embeddings: true");
 }
 

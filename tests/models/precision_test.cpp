@@ -62,7 +62,7 @@ Result run(const Make& make, DType compute) {
   const auto model = make(setting);
   const Tensor text = testing::random_ids(3, 11, 1);
   const ForwardContext pass = {.training = true, .random = Random(3)};
-  const std::int64_t longest = model->body().longest_memory();
+  const std::int64_t longest = model->body().max_mem_len();
   const Losses first = model->losses(testing::segment_of(text, 0, 5, {}, longest), pass.child(0));
   const Losses second =
       model->losses(testing::segment_of(text, 5, 5, first.carried, longest), pass.child(1));

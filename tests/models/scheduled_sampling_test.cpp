@@ -236,7 +236,7 @@ TEST(ScheduledSampling, GradientsMatchFiniteDifferences) {
 }
 
 TEST(ScheduledSampling, RejectsMeanEmbeddingsOutsideTwoPass) {
-  EXPECT_EQ(sentence_of<ConfigurationError>([] {
+  EXPECT_EQ(message_of<ConfigurationError>([] {
               model_with(with_share(
                   ScheduledSamplingMethod::parallel, ScheduledSamplingPrediction::softmax, 0.5));
             }),

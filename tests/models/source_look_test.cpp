@@ -226,21 +226,21 @@ TEST(CrossAttentionWeights, RejectsIncompatibleOptions) {
   EncoderDecoderOptions options = tiny(loss_cases()[0]);
   ModelBuildOptions smoothed = tiny_setting();
   smoothed.smoothing.share = 0.1;
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, smoothed); }),
+  EXPECT_EQ(message_of<ConfigurationError>([&] { make_encoder_decoder(options, smoothed); }),
             "model.use_pointer_generator cannot be combined with training.label_smoothing, found "
             "0.1");
   options.scores.kind = CrossAttentionScore::additive;
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
+  EXPECT_EQ(message_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
             "model.cross_attention.score_function: only dot_product supports "
             "model.use_pointer_generator, model.coverage_loss_weight and "
             "model.guided_attention.type; change one of them");
   options.scores = {};
   options.alignment_heads = 3;
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
+  EXPECT_EQ(message_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
             "model.alignment_heads: expected at most model.num_attention_heads = 2, found 3");
   options.alignment_heads = 1;
   options.alignment_layer = 2;
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
+  EXPECT_EQ(message_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
             "model.alignment_layer: expected less than model.num_hidden_layers = 2, found 2");
 }
 

@@ -256,7 +256,7 @@ TEST(Stack, RecomputationDoesNotChangeResults) {
     Case stored = {.name = "kept", .wiring = wiring, .residual = ResidualKind::reversible};
     Case rebuilt = stored;
     rebuilt.name = "rebuilt";
-    stored.memory.keep_streams = true;
+    stored.memory.stores_streams = true;
     expect_same_functions(stored, rebuilt, 1e-10);
   }
 }

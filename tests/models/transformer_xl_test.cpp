@@ -34,7 +34,7 @@ TransformerXlOptions tiny(NormPosition norm = NormPosition::post, std::int64_t m
 Values losses_of(const Model& model,
                  const Tensor& text,
                  const std::vector<std::int64_t>& lengths,
-                 std::int64_t longest_memory) {
+                 std::int64_t max_mem_len) {
   const std::int64_t streams = text.shape()[0];
   const std::int64_t total = text.shape()[1] - 1;
   Values result(static_cast<std::size_t>(streams * total));
@@ -42,7 +42,7 @@ Values losses_of(const Model& model,
   std::int64_t begin = 0;
   for (const std::int64_t time : lengths) {
     const Losses part =
-        model.losses(segment_of(text, begin, time, memory, longest_memory), ForwardContext());
+        model.losses(segment_of(text, begin, time, memory, max_mem_len), ForwardContext());
     memory = part.carried;
     const Tensor losses = loss_values(part).value();
     for (std::int64_t row = 0; row < streams; ++row)
@@ -124,7 +124,7 @@ TEST(TransformerXl, MemoryMatchesOneLongSegmentWithSparseAttention) {
 TEST(TransformerXl, EvaluationSupportsLongerMemory) {
   const Tensor text = random_ids(2, 13, 1);
   const auto model = make_transformer_xl(tiny(NormPosition::post, 2), tiny_setting());
-  EXPECT_EQ(model->body().longest_memory(), 2);
+  EXPECT_EQ(model->body().max_mem_len(), 2);
   const Values whole = losses_of(*model, text, {12}, 0);
   expect_close(losses_of(*model, text, {4, 4, 4}, 8), whole, 1e-12);
   const Values shorter = losses_of(*model, text, {4, 4, 4}, 2);

@@ -107,7 +107,7 @@ TEST(AdaptiveSpanAttention, WindowsFollowSpans) {
   Attended a({.limit = 1000, .ramp = 32});
   a.set({0, 33, 500, 1000});
   EXPECT_EQ(a.spans.windows(), (std::vector<std::int64_t>{64, 128, 576, 1000}));
-  EXPECT_EQ(a.spans.longest_window(), 1000);
+  EXPECT_EQ(a.spans.max_window_length(), 1000);
   EXPECT_EQ(a.attention.max_distance(), 1000);
   EXPECT_NEAR(a.spans.extent().sum, 1533, 1e-9);
   EXPECT_NEAR(a.spans.extent().longest, 1000, 1e-9);

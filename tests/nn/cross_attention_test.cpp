@@ -165,9 +165,9 @@ TEST(CrossAttentionMapping, EmptyEncoderOutputGivesOnlyBias) {
 }
 
 TEST(CrossAttentionMapping, RejectsIncompatibleStacks) {
-  EXPECT_EQ(wiring_problem(CrossAttentionMapping::same, 3, 3), "");
-  EXPECT_EQ(wiring_problem(CrossAttentionMapping::mix, 3, 6), "");
-  EXPECT_EQ(wiring_problem(CrossAttentionMapping::reverse, 3, 6),
+  EXPECT_EQ(validate_wiring(CrossAttentionMapping::same, 3, 3), "");
+  EXPECT_EQ(validate_wiring(CrossAttentionMapping::mix, 3, 6), "");
+  EXPECT_EQ(validate_wiring(CrossAttentionMapping::reverse, 3, 6),
             "model.cross_attention.layer_mapping: reverse requires equal numbers of encoder and "
             "decoder layers, found 3 and 6");
   EXPECT_THROW(MappedLayer(CrossAttentionMapping::full).at({random_sides()[0]}), Failure);

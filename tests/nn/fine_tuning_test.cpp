@@ -254,7 +254,7 @@ TEST(FineTuning, RejectsOptionsThatMatchNoLayer) {
             "training.lora.rank: expected at most 6 for linear layer layer/in with weight [7, 6], "
             "found 7");
   tuning = adapters();
-  tuning.adapters.beside = {"norm"};
+  tuning.adapters.modules_to_save = {"norm"};
   EXPECT_EQ(refusal(tuning),
             "training.lora.modules_to_save: no parameter name contains \"norm\" (choices: "
             "layer/in/weight, layer/in/bias, layer/in/adapter/down, layer/in/adapter/up, "

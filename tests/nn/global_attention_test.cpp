@@ -155,8 +155,8 @@ TEST(GlobalProjections, ApplyOnlyAtGlobalPositions) {
     };
     expect_same(gradients(projected.query, projected.key, projected.value),
                 {sum, of_usual.dquery, of_usual.dkey, of_usual.dvalue});
-    const auto& own_rows = *projected.global;
-    expect_same(gradients(own_rows.query, own_rows.key, own_rows.value),
+    const auto& local_rows = *projected.global;
+    expect_same(gradients(local_rows.query, local_rows.key, local_rows.value),
                 {sum, of_special.dquery, of_special.dkey, of_special.dvalue});
     EXPECT_DOUBLE_EQ(
         attention_pairs(pattern, masks::causal(), time, 0, testing::backend_device()),

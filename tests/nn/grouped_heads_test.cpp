@@ -106,13 +106,13 @@ TEST(GroupedQueryAttention, CreatesOnlyConfiguredBiases) {
 }
 
 TEST(GroupedQueryAttention, RejectsIndivisibleHeadCounts) {
-  EXPECT_EQ(key_heads_problem(3, 4, {}),
+  EXPECT_EQ(validate_key_heads(3, 4, {}),
             "model.num_key_value_heads: expected a divisor of model.num_attention_heads = 4, found "
             "3");
-  EXPECT_EQ(key_heads_problem(1, 4, {.tensor = 2}),
+  EXPECT_EQ(validate_key_heads(1, 4, {.tensor = 2}),
             "model.num_key_value_heads: expected a multiple of parallel.tensor_parallel_size = 2, "
             "found 1");
-  EXPECT_EQ(key_heads_problem(2, 4, {.tensor = 2}), "");
+  EXPECT_EQ(validate_key_heads(2, 4, {.tensor = 2}), "");
   EXPECT_THROW(Built(grouped(3)), ConfigurationError);
 }
 

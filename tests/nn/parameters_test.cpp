@@ -65,11 +65,11 @@ TEST(Parameters, GroupsEquallyTreatedWeightsIntoRuns) {
     SCOPED_TRACE(i);
     EXPECT_EQ(runs[i].decays, i == 0);
     EXPECT_TRUE(runs[i].answered_for);
-    EXPECT_EQ(runs[i].own_place, first[i]->own_place);
+    EXPECT_EQ(runs[i].shard_offset, first[i]->shard_offset);
     EXPECT_EQ(runs[i].shard_master.bytes(), first[i]->shard_master.bytes());
     EXPECT_EQ(runs[i].shard_gradient.bytes(), first[i]->shard_gradient.bytes());
-    EXPECT_EQ(runs[i].own_place + runs[i].shard_master.elements(),
-              last[i]->own_place + last[i]->shard_end);
+    EXPECT_EQ(runs[i].shard_offset + runs[i].shard_master.elements(),
+              last[i]->shard_offset + last[i]->shard_end);
   }
 }
 

@@ -92,7 +92,7 @@ struct Reference {
   }
 };
 
-// Norm::beside reads the rows a second time. Gradients equal those of one read with both uses.
+// Norm::second_read reads the rows a second time. Gradients equal those of one read with both uses.
 TEST(PowerNorm, SecondReadMatchesSingleRead) {
   for (const std::int64_t warmup : {0, 5}) {
     const Tensor x = random_tensor({batch, time, width}, 1, 2), dy = random_tensor(x.shape(), 2);
@@ -107,7 +107,7 @@ TEST(PowerNorm, SecondReadMatchesSingleRead) {
         pass.decisions = std::make_shared<DecisionCache>();
         const Variable leaf = Variable::leaf(x.clone());
         std::vector<Variable> y = {norm(leaf, pass, {})};
-        y.push_back(twice ? norm.beside(leaf, pass, {}) : y.front());
+        y.push_back(twice ? norm.second_read(leaf, pass, {}) : y.front());
         backward(y, {dy.clone(), more.clone()});
         parameters.end_step(true);
         found.push_back(values_of(leaf.gradient()));

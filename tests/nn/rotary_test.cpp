@@ -80,7 +80,7 @@ TEST(RotaryAngles, ReportsInvalidOptions) {
   const auto problem = [](RotaryScaling scaling, const auto& change, std::int64_t dim = 16) {
     RotaryOptions options = scaled(scaling);
     change(options);
-    return rotary_problem(options, dim);
+    return validate_rotary(options, dim);
   };
   const auto as_it_is = [](RotaryOptions&) {};
   using enum RotaryScaling;
@@ -143,7 +143,7 @@ TEST(Rotary, ReusesUniquelyOwnedStorage) {
 }
 
 TEST(Rotary, GradientMatchesFiniteDifferences) {
-  for (const RotaryLayout pairs : {RotaryLayout::halves, RotaryLayout::neighbours})
+  for (const RotaryLayout pairs : {RotaryLayout::halves, RotaryLayout::neighbors})
     for (const double share : {0.5, 1.0}) {
       RotaryOptions options = {.share = share, .pairs = pairs, .attention_factor = 1.3};
       const Rotary rotary(options, 8, DType::f64, backend_device());

@@ -114,9 +114,7 @@ TEST(RoutingAttention, StrictModeDoesNotDependOnLaterTokens) {
   EXPECT_LT(leak({.width = 4, .strict = true}), 1e-12);
 }
 
-TEST(RoutingAttention, PublishedModeDependsOnLaterTokens) {
-  EXPECT_GT(leak({.width = 4}), 1e-3);
-}
+TEST(RoutingAttention, PublishedModeDependsOnLaterTokens) { EXPECT_GT(leak({.width = 4}), 1e-3); }
 
 TEST(RoutingAttention, UpdatesCentroidsOncePerTrainingStep) {
   const auto moved = [&](int times, bool training, bool counts) {

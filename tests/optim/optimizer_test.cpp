@@ -188,7 +188,7 @@ TEST(RAdam, UsesFirstMomentUntilVarianceIsTractable) {
 TEST(Adafactor, LeadingAxesMatchSeparateMatrices) {
   const OptimizerOptions options = {
       .kind = OptimizerKind::adafactor,
-      .adafactor = {.relative_step = false, .scale_by_weights = false, .largest_update = 1e9}};
+      .adafactor = {.relative_step = false, .scale_by_weights = false, .clipping_threshold = 1e9}};
   Single both(options, {2, 3, 4});
   const Values begin = values_of(both.weight->master);
   Single first(options, {3, 4}), last(options, {3, 4});
@@ -209,7 +209,7 @@ TEST(Adafactor, LeadingAxesMatchSeparateMatrices) {
 TEST(Muon, NewtonSchulzOutputsAreNearlyOrthogonal) {
   for (const Shape& shape : {Shape{4, 9}, Shape{9, 4}, Shape{6, 6}}) {
     const Tensor matrix = random_tensor(shape, 5);
-    orthogonalise(matrix, 5);
+    orthogonalize(matrix, 5);
     const Values x = values_of(matrix);
     const std::int64_t rows = shape[0], columns = shape[1];
     const bool wide = rows <= columns;
@@ -233,7 +233,7 @@ TEST(Muon, SingularValuesFollowThePolynomial) {
   Values matrix(9);
   for (std::size_t i = 0; i < 3; ++i) matrix[4 * i] = diagonal[i];
   const Tensor x = tensor_of<double>(matrix, {3, 3});
-  orthogonalise(x, 3);
+  orthogonalize(x, 3);
   Values expected(9);
   for (std::size_t i = 0; i < 3; ++i) {
     double value = diagonal[i] / (std::sqrt(9 + 1e-6) + 1e-7);
@@ -267,7 +267,7 @@ TEST(Muon, FirstStepMatchesScaledOrthogonalDirection) {
     Values ahead = values_of(gradient);
     for (double& value : ahead) value *= 1.95;
     const Tensor whole = tensor_of<double>(ahead, {8, 2});
-    orthogonalise(whole, 5);
+    orthogonalize(whole, 5);
     const double factor = scale == MuonScale::adam ? 0.2 * std::sqrt(8.0) : 2;
     const Values direction = values_of(whole);
     for (std::size_t i = 0; i < weight.size(); ++i)

@@ -29,7 +29,7 @@ Case case_of(const OptimizerOptions& optimizer, double learning_rate) {
 
 std::vector<Case> cases() {
   const AdafactorOptions scheduled = {
-      .relative_step = false, .scale_by_weights = false, .largest_update = 0.5};
+      .relative_step = false, .scale_by_weights = false, .clipping_threshold = 0.5};
   return {case_of({.kind = OptimizerKind::lamb}, 0.01),
           case_of({.kind = OptimizerKind::adafactor}, 0.01),
           case_of({.kind = OptimizerKind::adafactor, .beta1 = 0.9, .adafactor = scheduled}, 0.01),

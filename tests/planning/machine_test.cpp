@@ -23,8 +23,8 @@ MachineProfile measured(int ranks, int threads) {
           .bandwidth = 8,
           .ranks = ranks,
           .threads = threads,
-          .least_trial = 0.875,
-          .most_trial = 1.25};
+          .min_trial = 0.875,
+          .max_trial = 1.25};
 }
 
 TEST(MachineProfile, DividesSpeedAmongMoreRanks) {
@@ -65,27 +65,29 @@ TEST(MachineProfile, RoundTripsThroughFile) {
   EXPECT_EQ(machine.f16_flops, 40);
   EXPECT_EQ(machine.ranks, 3);
   EXPECT_EQ(machine.threads, 5);
-  EXPECT_EQ(machine.least_trial, 0.875);
-  EXPECT_EQ(machine.most_trial, 1.25);
+  EXPECT_EQ(machine.min_trial, 0.875);
+  EXPECT_EQ(machine.max_trial, 1.25);
   write_machine(measured(1, 0), file.path());
-  EXPECT_NE(sentence_of<DataError>([&] { read_machine(file.path()); }).find("threads: expected at least 1, found 0"),
+  EXPECT_NE(message_of<DataError>([&] {
+              read_machine(file.path());
+            }).find("threads: expected at least 1, found 0"),
             std::string::npos);
   file.write("{\"name\": \"of an earlier version\"}");
-  EXPECT_NE(sentence_of<DataError>([&] { read_machine(file.path()); }).find("plan --calibrate"),
+  EXPECT_NE(message_of<DataError>([&] { read_machine(file.path()); }).find("plan --calibrate"),
             std::string::npos);
 }
 
 TEST(MachineProfile, ReportsWhyFileCannotBeReadOrWritten) {
   const TemporaryFile file("{\"name\": ");
   const auto problem = [](const std::string& path) {
-    return sentence_of<DataError>([&] { read_machine(path); });
+    return message_of<DataError>([&] { read_machine(path); });
   };
   EXPECT_EQ(problem("/nowhere/machine.json"),
             "/nowhere/machine.json: cannot be opened for reading: No such file or directory");
   EXPECT_NE(problem("/tmp").find("/tmp: expected a regular file"), std::string::npos);
   EXPECT_NE(problem(file.path()).find(": invalid machine file: parse error at"), std::string::npos);
   EXPECT_EQ(
-      sentence_of<Failure>([] { write_machine(measured(1, 1), "/proc/nowhere/machine.json"); }),
+      message_of<Failure>([] { write_machine(measured(1, 1), "/proc/nowhere/machine.json"); }),
       "/proc/nowhere/machine.json: cannot be written: No such file or directory");
 }
 

@@ -9,14 +9,14 @@ namespace longspan::pairs_plan_mesh_test {
 namespace {
 
 constexpr std::int64_t tokens_of_batch = 1024;
-constexpr std::int64_t longest_columns = 128;  // per side: 127 tokens and one special token
+constexpr std::int64_t max_columns_length = 128;  // per side: 127 tokens and one special token
 
 RunConfig settings_of(const EncoderDecoderOptions& options) {
   RunConfig settings;
   settings.task = "translation";
   settings.family = "encoder_decoder";
   settings.data.buckets = {
-      .batch_tokens = tokens_of_batch, .longest = longest_columns - 1, .length_multiple = 8};
+      .batch_tokens = tokens_of_batch, .longest = max_columns_length - 1, .length_multiple = 8};
   settings.precision.compute = DType::f32;
   settings.body = encoder_decoder_body(options);
   return settings;

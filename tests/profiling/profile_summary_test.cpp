@@ -77,7 +77,7 @@ TEST(ProfileSummary, CoversOnlyCompleteSteps) {
   }
   const RecordedSpans recorded = small.stop();
   ASSERT_EQ(recorded.dropped, 1);  // the span of step 7
-  EXPECT_EQ(last_whole_step(recorded), 6);
+  EXPECT_EQ(last_complete_step(recorded), 6);
   const ProfileSummary lines = lines_of(recorded);
   EXPECT_EQ(lines.at({"step", "step", ""}).calls, 2);
   EXPECT_EQ(lines.at({"kernel", "multiply", ""}).calls, 4);
@@ -95,7 +95,7 @@ TEST(ProfileSummary, ReportsThatNoStepIsComplete) {
     multiply(10);
   }
   const RecordedSpans recorded = small.stop();
-  EXPECT_EQ(last_whole_step(recorded), 0);
+  EXPECT_EQ(last_complete_step(recorded), 0);
   EXPECT_EQ(table_of(lines_of(recorded), {5, 0, 1}),
             std::vector<std::string>{"Profile: no step from step 5 on was recorded completely"});
 }

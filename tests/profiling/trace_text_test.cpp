@@ -45,14 +45,13 @@ RecordedSpans some_spans() {
   return recorded;
 }
 
-// Returns the events of a trace of these ranks, written in blocks of about `most_bytes`.
-std::vector<Json> events_of(const std::vector<TraceOfRank>& ranks, std::size_t most_bytes) {
+// Returns the events of a trace of these ranks, written in blocks of about `max_bytes`.
+std::vector<Json> events_of(const std::vector<TraceOfRank>& ranks, std::size_t max_bytes) {
   std::string text = trace_head(R"({"ranks":2})");
   for (const TraceOfRank& rank : ranks) {
     TraceText lines(rank);
-    for (std::string block = lines.next(most_bytes); !block.empty();
-         block = lines.next(most_bytes)) {
-      EXPECT_LE(block.size(), most_bytes + 2000);
+    for (std::string block = lines.next(max_bytes); !block.empty(); block = lines.next(max_bytes)) {
+      EXPECT_LE(block.size(), max_bytes + 2000);
       text += block;
     }
   }

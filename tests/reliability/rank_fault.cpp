@@ -1,9 +1,9 @@
 // A fault of one process, for faults.py, which compiles this and preloads it on one rank of a job.
-// LONGSPAN_TEST_FAULT says which:
+// LONGSPAN_TEST_FAULT selects the fault:
 //   new NUMBER        fails, as std::bad_alloc, the allocation of that number among those made
 //                     within functions of the program: LONGSPAN_TEST_FAULT_WITHIN has their places,
 //                     as "BEGIN-END BEGIN-END ..." in hexadecimal digits
-//   nan FIRST COUNT   matrix products from that number on have an element that is no number
+//   nan FIRST COUNT   matrix products from that number on contain a NaN
 //   slow FACTOR       all that is done from one matrix product to the next takes that many times as
 //                     long
 //   clock SECONDS     the clock of the wall is off by that much from time to time
@@ -66,7 +66,7 @@ Fault read_fault() {
   return fault;
 }
 
-// What looks at a stack, or reads what the fault is, allocates too.
+// Reading a stack or the fault allocates too.
 thread_local bool looks = false;
 struct Looking {
   bool before = std::exchange(looks, true);

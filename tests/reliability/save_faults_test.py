@@ -164,7 +164,7 @@ def try_trainings(counted, ranks, way):
     name = f"a call of `longspan train` that saves {WAYS[way]} fails, {on(ranks)}"
     if not counted.wants(name):
         return
-    with Trained(counted, ranks, {"checkpoint.async_save": way == "beside"}) as test:
+    with Trained(counted, ranks, {"checkpoint.async_save": way == "background"}) as test:
         cases = []
         for rank in range(ranks):
             directory = "whole" if rank == 0 else f"counted-{rank}"

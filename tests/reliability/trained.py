@@ -7,7 +7,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 
-WAYS = {"waiting": "while training waits", "beside": "during training"}  # ways of saving
+WAYS = {"waiting": "while training waits", "background": "during training"}  # ways of saving
 
 
 def on(ranks):

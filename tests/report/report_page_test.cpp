@@ -168,7 +168,7 @@ TEST(ReportPage, EscapesTextFromRuns) {
   run.warnings = {bad};
   run.state = bad;
   ChartLibrary strange = library;
-  strange.licence = bad;
+  strange.license = bad;
   std::vector<ReportedRun> runs;
   runs.push_back(std::move(run));
   const std::string page = report_page(std::move(runs), 0, strange);

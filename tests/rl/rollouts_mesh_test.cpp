@@ -23,7 +23,7 @@ Result learn(const TransformerXlOptions& options,
   training.learning_rate = 0.01;
   Trainer trainer(
       testing::acting_model(options, maze, segment, mesh), training, Random(1).child("steps"));
-  RolloutSetting setting = testing::rollouts_in(
+  RolloutContext setting = testing::rollouts_in(
       maze, environments, segment, {.epochs = 2, .minibatches = minibatches}, mesh);
   setting.staggered = true;
   RolloutSource source(setting, trainer.model());

@@ -23,7 +23,7 @@ Tensor scores_of(const Model& model, const Batch& batch) {
   return model
       .scores({.fields = batch.fields,
                .carried = *batch.carried,
-               .longest_memory = model.body().longest_memory()},
+               .max_mem_len = model.body().max_mem_len()},
               ForwardContext())
       .scores.value();
 }
@@ -91,7 +91,7 @@ TEST(RolloutSource, TruncatedEpisodeReturnsIncludeLastValue) {
   for (const Environment& environment : {maze, t_maze}) {
     SCOPED_TRACE(environment.description);
     const auto model = acting_model(acting_options(4), environment, 4);
-    const RolloutSetting setting =
+    const RolloutContext setting =
         rollouts_in(environment, 4, 4, {.discount = 0.5, .lambda = 0, .epochs = 1});
     RolloutSource source(setting, *model);
     const Batch batch = source.next();
@@ -200,9 +200,9 @@ TEST(RolloutSource, LossGradientsMatchFiniteDifferences) {
     testing::expect_layer_gradients(
         model->parameters(),
         [&](const std::vector<Variable>&) {
-          const Losses losses = model->losses(
-              {.fields = batch.fields, .carried = *batch.carried, .longest_memory = 5},
-              {.training = true, .random = Random(1)});
+          const Losses losses =
+              model->losses({.fields = batch.fields, .carried = *batch.carried, .max_mem_len = 5},
+                            {.training = true, .random = Random(1)});
           EXPECT_EQ(losses.terms.size(), 3u);
           return losses.terms[term].values;
         },
@@ -355,7 +355,7 @@ TEST(RolloutSource, ScoresAreFinerThanBFloat16) {
 TEST(RolloutSource, StaggeredRowsStartWithinEpisodes) {
   const Environment t_maze = world("t_maze length 6");
   const auto model = acting_model(acting_options(4), t_maze, 4);
-  RolloutSetting setting = rollouts_in(t_maze, 4, 4);
+  RolloutContext setting = rollouts_in(t_maze, 4, 4);
   setting.staggered = true;
   const Batch batch = RolloutSource(setting, *model).next();
   EXPECT_EQ(integers(batch, "earlier"), (std::vector<std::int64_t>{0, 2, 4, 6}));
@@ -375,8 +375,8 @@ TEST(RolloutSource, MinibatchesSplitEnvironments) {
   ASSERT_EQ(even.rows(), 3);
   for (std::int64_t row = 0; row < 6; ++row) {
     const Batch& of = row % 2 == 0 ? even : odd;
-    const auto same = [&](const Tensor& whole_rows, const Tensor& some) {
-      const Tensor a = whole_rows.slice(row, row + 1), b = some.slice(row / 2, row / 2 + 1);
+    const auto same = [&](const Tensor& full_rows, const Tensor& some) {
+      const Tensor a = full_rows.slice(row, row + 1), b = some.slice(row / 2, row / 2 + 1);
       return std::equal(a.bytes(), a.bytes() + a.byte_size(), b.bytes());
     };
     for (const auto& [name, field] : all.fields) EXPECT_TRUE(same(field, of.field(name))) << name;

@@ -39,7 +39,7 @@ inline std::unique_ptr<Model> acting_model(const TransformerXlOptions& options,
                                  policy_head());
 }
 
-inline RolloutSetting rollouts_in(const Environment& world,
+inline RolloutContext rollouts_in(const Environment& world,
                                   std::int64_t environments,
                                   std::int64_t segment,
                                   const RolloutOptions& options = {},

@@ -47,7 +47,7 @@ TEST(DataFingerprint, IncludesSampleTimeAndHash) {
   const Corpus corpus(file.path(), Tokenizer());
   const DataFingerprint found = identify_text(corpus, {});
   EXPECT_EQ(found.sample, corpus.fingerprint());
-  EXPECT_EQ(found.hash, corpus.whole_hash(1 << 20));
+  EXPECT_EQ(found.hash, corpus.full_hash(1 << 20));
   struct stat status {};
   ASSERT_EQ(stat(file.path().c_str(), &status), 0);
   EXPECT_EQ(found.modified, status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec);

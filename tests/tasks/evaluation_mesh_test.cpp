@@ -69,8 +69,8 @@ TEST(EvaluationMesh, NeedlesMatchSingleProcess) {
     const Corpus corpus(file.path(), Tokenizer());
     const auto single = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
     const auto split = make_transformer_xl(small_transformer_xl(2, 6), small_setting(mesh));
-    const std::vector<NeedlePlace> expected = evaluate_needles(*single, corpus, options);
-    const std::vector<NeedlePlace> places = evaluate_needles(*split, corpus, options);
+    const std::vector<NeedlePosition> expected = evaluate_needles(*single, corpus, options);
+    const std::vector<NeedlePosition> places = evaluate_needles(*split, corpus, options);
     ASSERT_EQ(places.size(), 3u);
     for (std::size_t i = 0; i < 3; ++i) {
       EXPECT_EQ(places[i].distance, expected[i].distance);

@@ -51,7 +51,7 @@ double naive_nats(const Model& model,
         model.losses({.fields = {{"tokens", Tensor::from(all.first(count), shape, device)},
                                  {"targets", Tensor::from(all.last(count), shape, device)}},
                       .carried = remembered,
-                      .longest_memory = memory},
+                      .max_mem_len = memory},
                      ForwardContext{});
     for (const double loss : result.terms.front().values.value().span<double>()) nats += loss;
     remembered = result.carried;
@@ -324,16 +324,16 @@ TEST(Evaluation, RejectsUnsupportedOptions) {
   DecoderOptions learned = small_decoder(1);
   learned.positions.kind = PositionEmbeddingType::learned;
   const auto decoder = make_decoder(learned, small_setting());
-  EXPECT_EQ(sentence_of<ConfigurationError>(
+  EXPECT_EQ(message_of<ConfigurationError>(
                 [&] { evaluate(*decoder, file.corpus, {.segment = 8, .memory = 16}); }),
             "the model does not support mem_len > 0, found 16");
   EXPECT_EQ(
-      sentence_of<ConfigurationError>([&] { evaluate(*decoder, file.corpus, {.segment = 9}); }),
+      message_of<ConfigurationError>([&] { evaluate(*decoder, file.corpus, {.segment = 9}); }),
       "expected at most 8 tokens per pass, found 9");
-  EXPECT_EQ(sentence_of<ConfigurationError>(
+  EXPECT_EQ(message_of<ConfigurationError>(
                 [&] { evaluate_sliding_window(*decoder, file.corpus, 9, {.segment = 4}); }),
             "expected at most 8 tokens per pass, found 9");
-  EXPECT_EQ(sentence_of<ConfigurationError>(
+  EXPECT_EQ(message_of<ConfigurationError>(
                 [&] { evaluate_sliding_window(*decoder, file.corpus, 0, {.segment = 4}); }),
             "window: expected at least 1 token, found 0");
 }
@@ -363,7 +363,7 @@ TEST(Evaluation, ReportsProgressInImages) {
                  .file = images.path(),
                  .target = ConfigPath(),
                  .say = [&](const std::string& text) { messages.push_back(text); },
-                 .say_every = 0});
+                 .progress_interval = 0});
   EXPECT_EQ(
       messages,
       (std::vector<std::string>{"1 of 3 images done", "2 of 3 images done", "3 of 3 images done"}));

@@ -120,7 +120,7 @@ TEST(MaskedSearch, ValidationDecodesForEveryObjective) {
 
 TEST(MaskedSearch, RejectsOptionsThatTheDecoderLacks) {
   const auto error_for = [&](const Model& model, const TranslateOptions& options) {
-    return sentence_of<ConfigurationError>([&] { translated(model, {""}, options); });
+    return message_of<ConfigurationError>([&] { translated(model, {""}, options); });
   };
   const auto model = small_encoder_decoder(masked(NatObjective::random));
   EXPECT_EQ(error_for(*model, {.iterations = 0}), "iterations: expected at least 1, found 0");

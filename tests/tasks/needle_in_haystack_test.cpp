@@ -67,7 +67,7 @@ TEST(NeedleInHaystack, MatchesLossesPerExample) {
   const auto model = make_decoder(small_decoder(1), setting());
   // Five depths with two examples each, in passes of four: the last pass has two extra rows.
   const NeedleOptions options = {.segment = segment, .batch = 4, .depths = 5, .count = 2};
-  const std::vector<NeedlePlace> places = evaluate_needles(*model, corpus, options);
+  const std::vector<NeedlePosition> places = evaluate_needles(*model, corpus, options);
   ASSERT_EQ(places.size(), 5u);
   const NoGradGuard unrecorded;
   for (std::int64_t depth = 0; depth < 5; ++depth) {
@@ -112,7 +112,7 @@ TEST(NeedleInHaystack, FindsNeedlesThatTheModelLearned) {
   }
   for (int step = 0; step < 150; ++step) trainer.step(answers);
   // The model finds the three trained examples, but not the fourth.
-  const std::vector<NeedlePlace> places = evaluate_needles(trainer.model(), corpus, options);
+  const std::vector<NeedlePosition> places = evaluate_needles(trainer.model(), corpus, options);
   EXPECT_EQ(places[0].found, 2);
   EXPECT_LT(places[0].loss, std::numbers::ln2);
   EXPECT_EQ(places[1].found, 1);

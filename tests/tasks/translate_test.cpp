@@ -255,7 +255,7 @@ TEST(Translate, ReportsLineLongerThanPositionTable) {
   options.positions.kind = PositionEmbeddingType::learned;
   options.positions.longest = 8;
   const auto model = small_encoder_decoder(options);
-  EXPECT_EQ(sentence_of<DataError>([&] {
+  EXPECT_EQ(message_of<DataError>([&] {
               translated(*model, {"ab", "abcdefghi"}, {});
             }),
             "lines:2: expected at most 8 tokens, found 9");
@@ -277,7 +277,7 @@ TEST(Translate, ReportsLineWithNaNLogits) {
   for (const TranslateOptions& decoding : {TranslateOptions{.beam = 1},
                                            TranslateOptions{.beam = 3},
                                            TranslateOptions{.sampling = SamplingOptions()}}) {
-    const std::string message = sentence_of<Failure>([&] {
+    const std::string message = message_of<Failure>([&] {
       translated(*model, {"some longer line", "", "abzc", "abc"}, decoding);
     });
     EXPECT_EQ(message, "input 2: the logit of token 0 is NaN");
@@ -287,7 +287,7 @@ TEST(Translate, ReportsLineWithNaNLogits) {
 TEST(Translate, RejectsBadOptionsEvenForEmptyLines) {
   const auto model = small_encoder_decoder();
   const auto error_for = [&](const TranslateOptions& options) {
-    return sentence_of<ConfigurationError>([&] { translated(*model, {""}, options); });
+    return message_of<ConfigurationError>([&] { translated(*model, {""}, options); });
   };
   EXPECT_EQ(error_for({.beam = 2, .n_best = 3}), "n-best: expected 1 to the beam of 2, found 3");
   EXPECT_EQ(error_for({.beam = 0}), "beam: expected at least 1, found 0");

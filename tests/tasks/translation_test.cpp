@@ -185,7 +185,7 @@ TEST(Translation, EvaluateEqualsValidation) {
   for (const MetricValue& metric : validation.metric_values)
     EXPECT_EQ(measured.find(metric.name), metric.value) << metric.name;
   EXPECT_EQ(
-      sentence_of<ConfigurationError>([&] {
+      message_of<ConfigurationError>([&] {
         task_kind("translation")
             .evaluate({.model = *model,
                        .tokenizer = bytes,

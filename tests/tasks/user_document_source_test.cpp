@@ -112,7 +112,7 @@ TEST(UserDocumentSource, RejectsChangedDocumentsOnResume) {
   first->next();
   const auto path = saved(*first, 1, folder.path());
   const auto second = source(supply(numbered({9, 3})));
-  EXPECT_THAT(sentence_of<DataError>([&] { second->load_state(Checkpoint::open(path)); }),
+  EXPECT_THAT(message_of<DataError>([&] { second->load_state(Checkpoint::open(path)); }),
               HasSubstr("resumes at token 4 of document 1 of epoch 0, which does not exist"));
 }
 
@@ -146,11 +146,11 @@ TEST(UserDocumentSource, SavesResumableStateWhenDocumentsEnd) {
 }
 
 TEST(UserDocumentSource, RejectsInvalidIdsAndEmptyEpochs) {
-  EXPECT_THAT(sentence_of<DataError>([] {
+  EXPECT_THAT(message_of<DataError>([] {
                 source(supply({{1, 2, 3, 4, 5}, {6, 100}}))->next();
               }),
               HasSubstr("document 1 of epoch 0: token 1: expected 0 to 99, found 100"));
-  EXPECT_THAT(sentence_of<DataError>([] {
+  EXPECT_THAT(message_of<DataError>([] {
                 source(supply({{}, {}}))->next();
               }),
               HasSubstr("epoch 0 has no tokens"));

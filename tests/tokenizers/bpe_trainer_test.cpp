@@ -90,7 +90,7 @@ Merges reference_bpe(Words words, const PairRules& rules, std::size_t merges) {
     double best_score = 0;
     std::pair<std::string, std::string> best;
     for (const auto& [pair, count] : pairs) {  // in byte order
-      if (count < rules.least_count) continue;
+      if (count < rules.min_count) continue;
       double score = static_cast<double>(count);
       if (rules.score == MergeScore::likelihood)
         score /= static_cast<double>(frequencies[pair.first]) *

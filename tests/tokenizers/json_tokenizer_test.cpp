@@ -406,15 +406,15 @@ TEST(JsonTokenizer, DisablesChunkingForContextDependentRules) {
 
 TEST(ChunkBoundaries, NormalFormsDoNotCrossBoundaryCharacters) {
   for (const bool compatible : {false, true})
-    for (char32_t c = 0; c <= largest_code_point; ++c) {
+    for (char32_t c = 0; c <= max_code_point; ++c) {
       std::u32string parts;
       append_decomposed(parts, c, compatible);
       ASSERT_FALSE(parts.empty());
       // A boundary character does not decompose to a leading mark, nor follow in a decomposition.
-      ASSERT_FALSE(begins_anew(c) && mark_order(parts.front()) > 0) << std::hex << std::uint32_t{c};
+      ASSERT_FALSE(starts_word(c) && mark_order(parts.front()) > 0) << std::hex << std::uint32_t{c};
       if (compatible) continue;
       for (std::size_t i = 1; i < parts.size(); ++i)
-        ASSERT_FALSE(begins_anew(parts[i])) << std::hex << std::uint32_t{c};
+        ASSERT_FALSE(starts_word(parts[i])) << std::hex << std::uint32_t{c};
     }
 }
 

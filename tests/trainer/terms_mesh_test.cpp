@@ -182,7 +182,7 @@ TEST(LossTerm, RejectsBatchWithoutItsCount) {
     Batch batch = batch_of(
         streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.global_batch_size"));
     batch.counts.erase("marked");
-    EXPECT_THAT(sentence_of<Failure>([&] { trainer.step(batch); }),
+    EXPECT_THAT(message_of<Failure>([&] { trainer.step(batch); }),
                 ::testing::HasSubstr("the batch has no count `marked`"));
   });
 }

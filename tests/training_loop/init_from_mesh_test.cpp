@@ -103,8 +103,10 @@ std::unique_ptr<Model> started(const Kind& kind,
                                StartVocabulary vocabulary = StartVocabulary::same,
                                const std::vector<std::string>& fresh = {}) {
   RunConfig settings;
-  settings.training.start_from = {
-      .path = saved.path().string(), .vocabulary = vocabulary, .anew = fresh, .changed = {}};
+  settings.training.start_from = {.path = saved.path().string(),
+                                  .vocabulary = vocabulary,
+                                  .reinitialize = fresh,
+                                  .changed = {}};
   auto model = model_of(kind, mesh, 2);
   init_from({settings, {}, kind.tokenizer, {}, mesh.world, {}}, *model);
   return model;
@@ -187,7 +189,7 @@ TEST(InitFrom, DrawsListedParametersFromSeed) {
     expected["output/weight"] = full_weights(*model_of(untied, {}, 2)).at("output/weight");
     expect_weights(*started(untied, mesh, saved, StartVocabulary::same, {"output"}), expected);
     const std::string message =
-        sentence_of<ConfigurationError>([&] { started(untied, mesh, saved); });
+        message_of<ConfigurationError>([&] { started(untied, mesh, saved); });
     EXPECT_NE(message.find(" has no output/weight; add them"), std::string::npos) << message;
     // A different vocabulary is allowed if no parameter with its rows is read.
     const Kind other = {more, true};

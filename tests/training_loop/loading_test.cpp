@@ -79,7 +79,7 @@ TEST_F(CheckpointLoading, RejectsWeightsFromADifferentModel) {
 
 TEST_F(CheckpointLoading, LocatesRunsCheckpointsAndConfigurations) {
   const fs::path step = save(*model(1), 5);
-  EXPECT_NE(sentence_of<DataError>([&] { locate_run(step); }).find(": no config.yaml in "),
+  EXPECT_NE(message_of<DataError>([&] { locate_run(step); }).find(": no config.yaml in "),
             std::string::npos);
   write_configuration();
   const fs::path configuration = directory_ / "config.yaml";
@@ -103,9 +103,9 @@ TEST_F(CheckpointLoading, LocatesRunsCheckpointsAndConfigurations) {
   fs::remove(step / "manifest.json");  // a damaged checkpoint is located all the same
   EXPECT_EQ(locate_run(step).checkpoint, step);
   EXPECT_THROW(locate_run(directory_ / ".."), DataError);
-  EXPECT_EQ(sentence_of<DataError>([&] { locate_run("/nowhere/at/all"); }),
+  EXPECT_EQ(message_of<DataError>([&] { locate_run("/nowhere/at/all"); }),
             "/nowhere/at/all: no such run or checkpoint");
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { locate_run("/nowhere/run.yaml"); }),
+  EXPECT_EQ(message_of<ConfigurationError>([&] { locate_run("/nowhere/run.yaml"); }),
             "/nowhere/run.yaml: no such file");
 }
 

@@ -41,7 +41,7 @@ ProgressState halfway_state() {
           .steps = 100,
           .loss = 1.23456,
           .tokens_per_second = 12345,
-          .utilisation = 0.614,
+          .utilization = 0.614,
           .seconds_left = 185};
 }
 
@@ -134,7 +134,7 @@ TEST(Console, PrintsLogLinesAboveStatus) {
 TEST(Console, WrapsLinesAtTerminalWidth) {
   const Screen screen;
   const Console console(screen.stream(),
-                        {.has_status = true, .has_colours = true, .width = [] { return 21; }});
+                        {.has_status = true, .has_colors = true, .width = [] { return 21; }});
   console.line(console.colored("warning:", Color::yellow) + " Peak memory of this rank: 52.1 MB");
   console.line("saved runs/of-a-long-name/step-000000004 in 1 s");
   console.line("caf\u00e9 12345678901234567");
@@ -161,7 +161,7 @@ TEST(Progress, BarFollowsTerminalWidth) {
   const Screen screen;
   int width = 100;
   const Terminal terminal = {
-      .has_status = true, .has_colours = false, .width = [&width] { return width; }};
+      .has_status = true, .has_colors = false, .width = [&width] { return width; }};
   const Console console(screen.stream(), terminal);
   Progress progress(console, Log(console, "", LogLevel::info), ConsoleKind::automatic);
   ProgressState last = halfway_state();
@@ -181,7 +181,7 @@ TEST(Console, TruncatesStatusToWidthAfterLine) {
   const Screen screen;
   int width = 20;
   const Terminal terminal = {
-      .has_status = true, .has_colours = false, .width = [&width] { return width; }};
+      .has_status = true, .has_colors = false, .width = [&width] { return width; }};
   const Console console(screen.stream(), terminal);
   console.status("0123456789");
   width = 8;
@@ -192,7 +192,7 @@ TEST(Console, TruncatesStatusToWidthAfterLine) {
 TEST(Log, ColorsWarningsOnlyOnColorTerminals) {
   for (const bool has_colors : {false, true}) {
     const Screen screen;
-    const Terminal terminal = {.has_status = false, .has_colours = has_colors, .width = {}};
+    const Terminal terminal = {.has_status = false, .has_colors = has_colors, .width = {}};
     const Log log(Console(screen.stream(), terminal), "", LogLevel::debug);
     log.debug("so");
     log.warning("careful");

@@ -90,14 +90,14 @@ TEST(StepMetrics, JsonLineHasDocumentedFields) {
 TEST(StepMeter, OmitsUtilizationAbovePeak) {
   StepMeter meter;
   meter.add({.seconds = 2, .tokens = 64, .flops = 1e9});
-  EXPECT_EQ(meter.utilisation(1e9), 0.5);
-  EXPECT_EQ(meter.utilisation(5e8), 1);
-  EXPECT_FALSE(meter.utilisation(4.9e8));
-  EXPECT_FALSE(meter.utilisation(0));
+  EXPECT_EQ(meter.utilization(1e9), 0.5);
+  EXPECT_EQ(meter.utilization(5e8), 1);
+  EXPECT_FALSE(meter.utilization(4.9e8));
+  EXPECT_FALSE(meter.utilization(0));
   StepMetrics metrics{.step = 5, .tokens = 640, .loss = 2, .learning_rate = 1e-5};
-  metrics.timing = StepTiming{.tokens_per_second = 32, .mfu = meter.utilisation(1e6)};
+  metrics.timing = StepTiming{.tokens_per_second = 32, .mfu = meter.utilization(1e6)};
   EXPECT_EQ(json_line(metrics).find("utilisation"), std::string::npos);
-  metrics.timing->mfu = meter.utilisation(1e9);
+  metrics.timing->mfu = meter.utilization(1e9);
   EXPECT_NE(json_line(metrics).find(R"("mfu": 0.5)"), std::string::npos);
 }
 

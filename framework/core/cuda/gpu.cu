@@ -30,13 +30,13 @@ void* block_of(cudaError_t status, void* block) {
 }  // namespace
 
 std::vector<int> usable() {
-  constexpr int oldest = 8, least_shared_bytes = 160 * 1024;
+  constexpr int oldest = 8, min_shared_bytes = 160 * 1024;
   int count = 0;
   count_into(count);
   std::vector<int> result;
   for (int gpu = 0; gpu < count; ++gpu)
     if (attribute(cudaDevAttrComputeCapabilityMajor, gpu) >= oldest &&
-        attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu) >= least_shared_bytes)
+        attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu) >= min_shared_bytes)
       result.push_back(gpu);
   return result;
 }

@@ -50,7 +50,7 @@ void shuffle(std::vector<T>& values, const Random& place) {
 std::size_t cut(std::span<const std::uint32_t> examples,
                 const ColumnsOf& columns_of,
                 std::int64_t budget,
-                std::int64_t most_rows,
+                std::int64_t max_rows,
                 bool keep_last,
                 BatchPlan& plan) {
   std::size_t begin = 0;
@@ -68,7 +68,7 @@ std::size_t cut(std::span<const std::uint32_t> examples,
     const Lengths with = {std::max(widest.source, columns.source),
                           std::max(widest.target, columns.target)};
     const auto rows = static_cast<std::int64_t>(i - begin) + 1;
-    if (rows > 1 && (rows > most_rows || rows * with.total() > budget)) {
+    if (rows > 1 && (rows > max_rows || rows * with.total() > budget)) {
       emit(i);
       widest = columns;
     } else {
@@ -83,7 +83,7 @@ std::size_t cut(std::span<const std::uint32_t> examples,
 BatchPlan longest_first(std::vector<std::uint32_t> examples,
                         const ColumnsOf& columns_of,
                         std::int64_t budget,
-                        std::int64_t most_rows) {
+                        std::int64_t max_rows) {
   std::erase_if(examples, [&](std::uint32_t i) { return columns_of(i).target == 0; });
   std::ranges::sort(examples, [&](std::uint32_t a, std::uint32_t b) {
     const Lengths x = columns_of(a);
@@ -91,7 +91,7 @@ BatchPlan longest_first(std::vector<std::uint32_t> examples,
     return std::tuple(y.target, y.source, a) < std::tuple(x.target, x.source, b);
   });
   BatchPlan plan;
-  cut(examples, columns_of, budget, most_rows, false, plan);
+  cut(examples, columns_of, budget, max_rows, false, plan);
   return plan;
 }
 
@@ -148,11 +148,11 @@ BatchPlan shuffled_batches(std::int64_t count,
 BatchPlan sorted_batches(std::int64_t count,
                          const ColumnsOf& columns_of,
                          std::int64_t budget,
-                         std::int64_t most_rows) {
+                         std::int64_t max_rows) {
   require_countable(count);
   std::vector<std::uint32_t> examples(static_cast<std::size_t>(count));
   std::iota(examples.begin(), examples.end(), 0);
-  return longest_first(std::move(examples), columns_of, budget, most_rows);
+  return longest_first(std::move(examples), columns_of, budget, max_rows);
 }
 
 BatchPlan sampled_batches(std::int64_t count,

@@ -32,11 +32,11 @@ BatchPlan shuffled_batches(std::int64_t count,
                            const Random& place);
 
 // Returns batches without shuffling: the longest examples first, and those of equal columns in
-// their original order. No batch has more than `most_rows` rows.
+// their original order. No batch has more than `max_rows` rows.
 BatchPlan sorted_batches(std::int64_t count,
                          const ColumnsOf& columns_of,
                          std::int64_t budget,
-                         std::int64_t most_rows = std::numeric_limits<std::int64_t>::max());
+                         std::int64_t max_rows = std::numeric_limits<std::int64_t>::max());
 
 // Returns at most `batches` such batches of randomly chosen examples. The sample has the length
 // distribution of all examples. It depends only on the arguments, with `place` as the random key.

@@ -32,14 +32,14 @@ std::vector<BatchShape> shapes_of_budget(const BucketOptions& options,
   const std::int64_t multiple = options.length_multiple;
   const std::int64_t any = std::max(budget / multiple, std::int64_t{1}) * multiple;
   const auto most = [&](std::int64_t more) {
-    const std::int64_t longest = options.longest_columns(more);
+    const std::int64_t longest = options.max_columns_length(more);
     return longest == 0 ? any : std::min(longest, any);
   };
   const std::int64_t target = most(pairs ? 1 : 0);
   const std::int64_t source = pairs ? most(0) : 0;
   // Smallest sides: one token, plus the end token of a target.
-  const std::int64_t least_source = pairs ? multiple : 0;
-  const std::int64_t least_target = pairs ? (multiple + 1) / multiple * multiple : multiple;
+  const std::int64_t min_source = pairs ? multiple : 0;
+  const std::int64_t min_target = pairs ? (multiple + 1) / multiple * multiple : multiple;
   std::vector<BatchShape> shapes;
   const auto add = [&](std::int64_t rows, Lengths columns) {
     if (rows < 1) return;
@@ -54,8 +54,8 @@ std::vector<BatchShape> shapes_of_budget(const BucketOptions& options,
     if (rows == 1 || rows * columns.total() <= budget) shapes.push_back({rows, columns});
   };
   for (const Lengths& columns : {Lengths{std::min(source, target), std::min(source, target)},
-                                 Lengths{least_source, target},
-                                 Lengths{source, least_target}}) {
+                                 Lengths{min_source, target},
+                                 Lengths{source, min_target}}) {
     if (columns.target == 0 || (!pairs && columns.source > 0)) continue;
     // Maximum number of rows, and the fewest that give a rank one row more or less.
     const std::int64_t rows = std::max<std::int64_t>(budget / columns.total(), 1);

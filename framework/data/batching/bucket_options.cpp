@@ -36,7 +36,7 @@ void declare(OptionTable& table, BucketOptions& options) {
             between(0.0, 100.0));
 }
 
-std::string context_problem(const BucketOptions& options, std::int64_t context) {
+std::string validate_context(const BucketOptions& options, std::int64_t context) {
   if (context <= 1 || options.length_multiple % (2 * context) == 0) return "";
   return fmt::format(
       "data.pad_to_multiple_of: expected a multiple of {} (2 x parallel.context_parallel_size = "

@@ -20,7 +20,7 @@ struct BucketOptions {
   double subword_sampling = 0;                      // data.tokenizer.sampling_alpha; 0: no sampling
 
   // Returns the columns of the longest side plus `more` tokens, padding included; 0: unlimited.
-  std::int64_t longest_columns(std::int64_t more = 1) const {
+  std::int64_t max_columns_length(std::int64_t more = 1) const {
     return longest == 0
                ? 0
                : (longest + more + length_multiple - 1) / length_multiple * length_multiple;
@@ -30,6 +30,6 @@ struct BucketOptions {
 void declare(OptionTable& table, BucketOptions& options);
 
 // Returns an error for padded lengths that `context` context-parallel ranks do not divide, or "".
-std::string context_problem(const BucketOptions& options, std::int64_t context);
+std::string validate_context(const BucketOptions& options, std::int64_t context);
 
 }  // namespace longspan

@@ -47,11 +47,11 @@ std::uint64_t Corpus::fingerprint() const {
   return hash_of_all(hashes);
 }
 
-std::optional<std::uint64_t> Corpus::whole_hash(std::int64_t most_bytes) const {
-  if (files().size() > 1 && bytes() > most_bytes) return std::nullopt;
+std::optional<std::uint64_t> Corpus::full_hash(std::int64_t max_bytes) const {
+  if (files().size() > 1 && bytes() > max_bytes) return std::nullopt;
   std::vector<std::uint64_t> hashes;
   for (const CorpusFile& file : files()) {
-    const auto hash = file.whole_hash(most_bytes);
+    const auto hash = file.full_hash(max_bytes);
     if (!hash) return std::nullopt;
     hashes.push_back(*hash);
   }

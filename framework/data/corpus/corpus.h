@@ -36,7 +36,7 @@ class Corpus {
   // As in CorpusFile, over all files.
   bool is_text() const;
   std::uint64_t fingerprint() const;
-  std::optional<std::uint64_t> whole_hash(std::int64_t most_bytes) const;
+  std::optional<std::uint64_t> full_hash(std::int64_t max_bytes) const;
 
   // As in CorpusFile.
   CorpusPosition seek(std::int64_t token) const;

@@ -76,8 +76,8 @@ void CorpusFile::index_characters(const ProgressCallback& listener) {
   hash_ = hash.result();
 }
 
-std::optional<std::uint64_t> CorpusFile::whole_hash(std::int64_t most_bytes) const {
-  if (hash_ || file_->size() > most_bytes) return hash_;
+std::optional<std::uint64_t> CorpusFile::full_hash(std::int64_t max_bytes) const {
+  if (hash_ || file_->size() > max_bytes) return hash_;
   constexpr std::int64_t at_once = std::int64_t{1} << 20;
   std::vector<char> buffer(static_cast<std::size_t>(std::min(at_once, file_->size())));
   ByteHash hash;

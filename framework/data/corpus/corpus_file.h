@@ -52,8 +52,8 @@ class CorpusFile {
   // MiB).
   std::uint64_t fingerprint() const;
   // Returns the hash of every byte. It is already computed for characters. Otherwise this reads the
-  // file if it has at most `most_bytes` bytes, and else returns nothing.
-  std::optional<std::uint64_t> whole_hash(std::int64_t most_bytes) const;
+  // file if it has at most `max_bytes` bytes, and else returns nothing.
+  std::optional<std::uint64_t> full_hash(std::int64_t max_bytes) const;
 
   // Number of documents of text or ids with known documents; 0 otherwise.
   std::int64_t documents() const;

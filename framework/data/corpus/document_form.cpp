@@ -63,15 +63,15 @@ bool is_json_lines(const InputFile& file, const DocumentFormat& form) {
   const bool is_json = is_named(".json");
   if (!is_lines && !is_json && !form.field) return false;
   const JsonBeginning found = beginning_of(file);
-  const bool is_whole = form.boundary == DocumentBoundary::file;
-  if (found.is_array_of_objects && (is_lines || (is_json && (!is_whole || form.field))))
+  const bool is_complete = form.boundary == DocumentBoundary::file;
+  if (found.is_array_of_objects && (is_lines || (is_json && (!is_complete || form.field))))
     throw DataError(
         "{}: expected a JSON object in each line, found an array of objects; convert it with jq -c "
         "'.[]' FILE > NAME.jsonl",
         file.path());
   if (is_lines) return true;
   const bool has_field = std::ranges::find(found.fields, form.text_field()) != found.fields.end();
-  return found.is_object && (has_field || (is_json && !is_whole));
+  return found.is_object && (has_field || (is_json && !is_complete));
 }
 
 bool has_documents(const InputFile& file, const DocumentFormat& form) {

@@ -27,20 +27,20 @@ DocumentReader::DocumentReader(std::shared_ptr<const InputFile> file,
       form_(form),
       reading_(reading),
       is_json_(is_json_lines(file_.file(), form)) {
-  require(reading.part > longest_line_piece + 1, "invalid part size: {} bytes", reading.part);
+  require(reading.part > max_line_piece_length + 1, "invalid part size: {} bytes", reading.part);
 }
 
 bool DocumentReader::next(Document& document) {
   document = {};
   while (true) {
-    bool is_there = false;
+    bool exists_there = false;
     if (is_json_ || form_.boundary == DocumentBoundary::line)
-      is_there = next_line(document);
+      exists_there = next_line(document);
     else if (form_.boundary == DocumentBoundary::paragraph)
-      is_there = next_paragraph(document);
+      exists_there = next_paragraph(document);
     else
-      is_there = next_of_file(document);
-    if (!is_there) return false;
+      exists_there = next_of_file(document);
+    if (!exists_there) return false;
     if (!(is_json_ ? is_blank(document.text) : document.text.empty())) break;
     if (!is_json_) ++left_out_;
   }
@@ -53,7 +53,7 @@ void DocumentReader::skip_to(const FilePosition& place) {
       at_.byte == 0 && buffer_.empty(), "{}: cannot skip after reading has started", file_.path());
   file_.skip(place.byte);
   at_ = place_ = place;
-  is_begun_ = place.byte > 0;
+  is_started_ = place.byte > 0;
 }
 
 bool DocumentReader::fill() {
@@ -75,18 +75,18 @@ void DocumentReader::use(std::size_t bytes, std::int64_t lines) {
   at_.lines += lines;
 }
 
-void DocumentReader::refuse_length(std::int64_t begin) const {
-  const bool is_whole = !is_json_ && (form_.boundary == DocumentBoundary::none ||
-                                      form_.boundary == DocumentBoundary::file);
+void DocumentReader::throw_too_long(std::int64_t begin) const {
+  const bool is_complete = !is_json_ && (form_.boundary == DocumentBoundary::none ||
+                                         form_.boundary == DocumentBoundary::file);
   throw DataError("{}: a {} of more than {} bytes begins at byte {}{}",
                   file_.path(),
-                  is_whole                                                ? "document"
+                  is_complete                                             ? "document"
                   : !is_json_ && form_.boundary != DocumentBoundary::line ? "paragraph"
                                                                           : "line",
                   reading_.longest,
                   begin,
-                  is_whole ? "; set data.documents.sample_by to line or paragraph"
-                           : "; split it into shorter documents");
+                  is_complete ? "; set data.documents.sample_by to line or paragraph"
+                              : "; split it into shorter documents");
 }
 
 // Reads a line including its end; returns false at the end of the file. The view is valid until the
@@ -96,11 +96,11 @@ bool DocumentReader::read_line(std::string_view& line, std::int64_t begin) {
     const std::size_t end = held().find('\n', look);
     if (end != std::string_view::npos || is_ended_) {
       line = held().substr(0, end == std::string_view::npos ? end : end + 1);
-      if (line.size() > reading_.longest) refuse_length(begin);
+      if (line.size() > reading_.longest) throw_too_long(begin);
       return !line.empty();
     }
     look = held().size();
-    if (look > reading_.longest) refuse_length(begin);
+    if (look > reading_.longest) throw_too_long(begin);
     fill();
   }
 }
@@ -128,7 +128,7 @@ bool DocumentReader::next_paragraph(Document& document) {
       document.line = at_.lines + 1;
       document.byte = at_.byte;
     }
-    if (document.text.size() + line.size() > reading_.longest) refuse_length(document.byte);
+    if (document.text.size() + line.size() > reading_.longest) throw_too_long(document.byte);
     document.text += line;
     use(line.size(), 1);
   }
@@ -144,26 +144,26 @@ std::string_view DocumentReader::part_to_place() {
     // The encoder reports the invalid text.
     if (valid_ + 4 < text.size()) return text;
     if (valid_ > least) {
-      const std::size_t end = reading_.place_to_cut(text.substr(0, valid_), least);
+      const std::size_t end = reading_.cut_position(text.substr(0, valid_), least);
       if (end != std::string_view::npos) return text.substr(0, end);
       least = valid_;
     }
     if (reading_.most && valid_ > *reading_.most)
       return text.substr(0, cut_of(text, *reading_.most));
     if (is_ended_) return text;
-    if (text.size() > reading_.longest) refuse_length(at_.byte);
+    if (text.size() > reading_.longest) throw_too_long(at_.byte);
     fill();
   }
 }
 
 bool DocumentReader::next_of_file(Document& document) {
-  const bool is_whole = reading_.parts == DocumentParts::none;
+  const bool is_complete = reading_.parts == DocumentParts::none;
   const bool by_places = reading_.parts == DocumentParts::places;
-  while (!is_ended_ && !by_places && (is_whole || held().size() < reading_.part)) {
-    if (held().size() > reading_.longest) refuse_length(at_.byte);
+  while (!is_ended_ && !by_places && (is_complete || held().size() < reading_.part)) {
+    if (held().size() > reading_.longest) throw_too_long(at_.byte);
     fill();
   }
-  if (is_whole && held().size() > reading_.longest) refuse_length(at_.byte);
+  if (is_complete && held().size() > reading_.longest) throw_too_long(at_.byte);
   std::string_view part = by_places ? part_to_place() : held();
   if (part.empty()) return false;
   if (reading_.parts == DocumentParts::lines) {
@@ -179,20 +179,20 @@ bool DocumentReader::next_of_file(Document& document) {
   }
   document.line = at_.lines + 1;
   document.byte = at_.byte;
-  document.is_continuation = is_begun_;
+  document.is_continuation = is_started_;
   document.text = part;
-  is_begun_ = true;
+  is_started_ = true;
   use(part.size(), std::ranges::count(part, '\n'));
   return true;
 }
 
-void DocumentReader::take_text(Document& document) const {
+void DocumentReader::extract_text(Document& document) const {
   if (!is_json_) return;
   // The parser accepts surrounding blanks and a byte order mark.
-  document.text = json_field(document.text, form_.text_field(), place_of(document));
+  document.text = json_field(document.text, form_.text_field(), position_of(document));
 }
 
-std::string DocumentReader::place_of(const Document& document) const {
+std::string DocumentReader::position_of(const Document& document) const {
   if (is_json_) return line_location(file_.path(), document.line);
   return file_.is_compressed() ? file_.path() + ", decompressed" : file_.path();
 }

@@ -14,10 +14,10 @@
 namespace longspan {
 
 // Size limit of a document, in bytes.
-inline constexpr std::size_t longest_document = std::size_t{1} << 30;
+inline constexpr std::size_t max_document_length = std::size_t{1} << 30;
 
 struct Document {
-  std::string text;              // for .jsonl the whole line, until `take_text`
+  std::string text;              // for .jsonl the whole line, until `extract_text`
   std::int64_t line = 0;         // from 1, in the decompressed file
   std::int64_t byte = 0;         // offset in the decompressed file
   bool is_continuation = false;  // of the previous part of the same document
@@ -25,15 +25,15 @@ struct Document {
 
 // How a file that is one document is returned in parts. none: whole. lines: cut as `split_lines`
 // cuts, so that encoding the parts equals encoding the file line by line. places: cut at
-// DocumentReaderOptions::place_to_cut. bytes: cut anywhere.
+// DocumentReaderOptions::cut_position. bytes: cut anywhere.
 enum class DocumentParts : std::uint8_t { none, lines, places, bytes };
 
 struct DocumentReaderOptions {
   DocumentParts parts = DocumentParts::none;
-  std::size_t part = std::size_t{1} << 17;  // bytes; exceeds longest_line_piece
-  std::size_t longest = longest_document;   // byte limit of one returned text
+  std::size_t part = std::size_t{1} << 17;    // bytes; exceeds max_line_piece_length
+  std::size_t longest = max_document_length;  // byte limit of one returned text
   // For `places`: returns the first cut position at byte `least` or later; npos if there is none.
-  std::function<std::size_t(std::string_view text, std::size_t least)> place_to_cut = {};
+  std::function<std::size_t(std::string_view text, std::size_t least)> cut_position = {};
   // For `places`: when this many bytes have no cut position, the part ends before their last space
   // or after a character. Unset: parts have no such limit.
   std::optional<std::size_t> most = std::nullopt;
@@ -68,9 +68,9 @@ class DocumentReader {
 
   // For .jsonl, replaces the line by the text of its field. Throws DataError as json_field does.
   // Thread-safe.
-  void take_text(Document& document) const;
+  void extract_text(Document& document) const;
   // Returns the prefix of messages about a document, and the byte offset of that location.
-  std::string place_of(const Document& document) const;
+  std::string position_of(const Document& document) const;
   std::int64_t offset_of(const Document& document) const;
 
  private:
@@ -82,7 +82,7 @@ class DocumentReader {
   bool fill();
   void use(std::size_t bytes, std::int64_t lines);
   std::string_view held() const { return std::string_view(buffer_).substr(begin_); }
-  [[noreturn]] void refuse_length(std::int64_t begin) const;
+  [[noreturn]] void throw_too_long(std::int64_t begin) const;
 
   DecompressedFile file_;
   DocumentFormat form_;
@@ -90,10 +90,10 @@ class DocumentReader {
   bool is_json_;
   std::string buffer_;  // read ahead; consumed up to begin_
   std::size_t begin_ = 0;
-  std::size_t valid_ = 0;  // bytes of held() known to be complete characters
-  bool is_ended_ = false;  // end of the file
-  bool is_begun_ = false;  // the first part of a whole file was returned
-  FilePosition at_;        // of begin_
+  std::size_t valid_ = 0;    // bytes of held() known to be complete characters
+  bool is_ended_ = false;    // end of the file
+  bool is_started_ = false;  // the first part of a whole file was returned
+  FilePosition at_;          // of begin_
   FilePosition place_;
   std::int64_t left_out_ = 0;
 };

@@ -21,7 +21,7 @@ void for_each_document(const std::shared_ptr<const InputFile>& file,
   DocumentReader reader(file, form, {.parts = DocumentParts::lines});
   std::int64_t told = 0;
   for (Document document; reader.next(document);) {
-    reader.take_text(document);
+    reader.extract_text(document);
     f(reader, document);
     if (listener && reader.at() > told) {
       told = reader.at();
@@ -72,13 +72,13 @@ Tokenizer characters_of_documents(std::shared_ptr<const InputFile> file,
                                   const DocumentFormat& form,
                                   bool with_unknown,
                                   const ProgressCallback& listener) {
-  std::vector<bool> seen(static_cast<std::size_t>(largest_code_point) + 1);
+  std::vector<bool> seen(static_cast<std::size_t>(max_code_point) + 1);
   for_each_document(
       file, form, listener, [&seen](const DocumentReader& reader, const Document& document) {
         for_each_character(document.text,
                            reader.offset_of(document),
                            true,
-                           reader.place_of(document),
+                           reader.position_of(document),
                            [&seen](char32_t letter, std::int64_t) { seen[letter] = true; });
       });
   std::vector<char32_t> found;

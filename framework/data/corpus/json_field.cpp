@@ -12,8 +12,8 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_names = 8;
-constexpr std::size_t most_bytes_of_a_beginning = std::size_t{1} << 16;
+constexpr std::size_t max_names = 8;
+constexpr std::size_t max_bytes_of_a_beginning = std::size_t{1} << 16;
 constexpr std::string_view blanks = " \t\r\n";
 
 // SAX handler that extracts one field.
@@ -39,10 +39,10 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
   bool number_float(number_float_t, const string_t&) override { return see("a number"); }
   bool binary(binary_t&) override { return see("bytes"); }
   bool string(string_t& value) override {
-    if (is_wanted_) {
+    if (is_requested_) {
       text_ = std::move(value);
       is_found_ = true;
-      is_wanted_ = false;
+      is_requested_ = false;
       return true;
     }
     return see("a string");
@@ -61,10 +61,10 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return leave(); }
   bool key(string_t& name) override {
     if (depth_ != 1) return true;
-    if (names_.size() < most_names) names_.push_back(quote(name));
+    if (names_.size() < max_names) names_.push_back(quote(name));
     if (name != field_) return true;
     if (is_found_) throw DataError("{}: duplicate field {}", place_, quote(field_));
-    is_wanted_ = true;
+    is_requested_ = true;
     return true;
   }
   bool parse_error(std::size_t position,
@@ -79,7 +79,7 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
  private:
   bool see(const char* what) {
     if (depth_ == 0) throw DataError("{}: expected an object, found {}", place_, what);
-    if (is_wanted_)
+    if (is_requested_)
       throw DataError("{}: field {}: expected a string, found {}", place_, quote(field_), what);
     return true;
   }
@@ -93,7 +93,7 @@ class FieldFinder : public nlohmann::json_sax<nlohmann::json> {
   std::string text_;
   std::vector<std::string> names_;  // quoted
   std::int64_t depth_ = 0;
-  bool is_wanted_ = false;  // the next value is the field's
+  bool is_requested_ = false;  // the next value is the field's
   bool is_found_ = false;
 };
 
@@ -107,8 +107,8 @@ std::string json_field(std::string_view line, const std::string& field, const st
 
 JsonBeginning beginning_of(const InputFile& file) {
   const std::shared_ptr<const InputFile> not_owned(std::shared_ptr<void>(), &file);
-  DecompressedFile reader(not_owned, most_bytes_of_a_beginning);
-  std::string bytes(most_bytes_of_a_beginning, '\0');
+  DecompressedFile reader(not_owned, max_bytes_of_a_beginning);
+  std::string bytes(max_bytes_of_a_beginning, '\0');
   bytes.resize(reader.read(bytes));
   std::string_view text = bytes;
   text.remove_prefix(std::min(text.find_first_not_of(blanks), text.size()));
@@ -119,7 +119,7 @@ JsonBeginning beginning_of(const InputFile& file) {
   }
   if (!text.starts_with('{')) return found;
   const std::size_t end = text.find('\n');
-  const bool is_cut = end == std::string_view::npos && bytes.size() == most_bytes_of_a_beginning;
+  const bool is_cut = end == std::string_view::npos && bytes.size() == max_bytes_of_a_beginning;
   using nlohmann::json;
   std::string name;
   bool has_name = false;

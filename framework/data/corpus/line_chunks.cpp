@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t bytes_at_once = std::int64_t{1} << 22;
 
-bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
+bool starts_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
 
 }  // namespace
 
@@ -19,7 +19,7 @@ std::size_t cut_of(std::string_view text, std::size_t longest) {
   const std::size_t space = text.rfind(' ', longest);
   if (space != std::string_view::npos && space > 0) return space;
   std::size_t cut = longest;
-  while (cut > 1 && !begins_character(text[cut])) --cut;
+  while (cut > 1 && !starts_character(text[cut])) --cut;
   return cut;
 }
 

@@ -11,7 +11,7 @@ namespace longspan {
 class InputFile;
 
 // Bytes of a line encoded at once. A longer line is cut before a space if possible.
-inline constexpr std::size_t longest_line_piece = 32768;
+inline constexpr std::size_t max_line_piece_length = 32768;
 
 struct LineChunk {
   std::string_view text;
@@ -28,7 +28,7 @@ std::size_t cut_of(std::string_view text, std::size_t longest);
 std::vector<LineChunk> split_lines(std::string_view text,
                                    bool last,
                                    std::size_t& used,
-                                   std::size_t longest = longest_line_piece);
+                                   std::size_t longest = max_line_piece_length);
 
 // Applies split_lines to a file, some megabytes at a time.
 class LineReader {
@@ -38,7 +38,7 @@ class LineReader {
   LineReader(const InputFile& file,
              std::int64_t begin,
              std::int64_t end,
-             std::size_t longest = longest_line_piece);
+             std::size_t longest = max_line_piece_length);
 
   // Reads the next chunks; returns false at the end. Throws DataError, with the byte offset, for
   // invalid UTF-8.

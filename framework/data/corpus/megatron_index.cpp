@@ -46,7 +46,7 @@ T value_at(const InputFile& file, std::int64_t offset) {
   return value;
 }
 
-[[noreturn]] void refuse_index(const InputFile& file, const std::string& problem) {
+[[noreturn]] void throw_bad_index(const InputFile& file, const std::string& problem) {
   throw DataError("{}: {}; delete it to read the ids without documents, or rewrite both files",
                   file.path(),
                   problem);
@@ -62,7 +62,7 @@ std::optional<MegatronIndex> MegatronIndex::next_to(const InputFile& ids) {
   auto file = std::make_shared<const InputFile>(index.string());
   if (file->size() < std::ssize(megatron_index_magic) ||
       read_bytes(*file, 0, std::ssize(megatron_index_magic)) != megatron_index_magic)
-    refuse_index(*file, fmt::format("expected a Megatron-LM index for {}", ids.path()));
+    throw_bad_index(*file, fmt::format("expected a Megatron-LM index for {}", ids.path()));
   return MegatronIndex(std::move(file), ids);
 }
 
@@ -75,14 +75,15 @@ MegatronIndex::MegatronIndex(std::shared_ptr<const InputFile> file, const InputF
 
 void MegatronIndex::read_header() {
   if (file_->size() < index_header_bytes)
-    refuse_index(
+    throw_bad_index(
         *file_,
         fmt::format("expected at least {} bytes, found {}", index_header_bytes, file_->size()));
   const auto version = value_at<std::uint64_t>(*file_, 9);
-  if (version != 1) refuse_index(*file_, fmt::format("expected version 1, found {}", version));
+  if (version != 1) throw_bad_index(*file_, fmt::format("expected version 1, found {}", version));
   const auto code = value_at<std::uint8_t>(*file_, 17);
   const auto dtype = code < indexed_dtypes.size() ? indexed_dtypes[code] : std::nullopt;
-  if (!dtype) refuse_index(*file_, fmt::format("expected an integer dtype, found code {}", code));
+  if (!dtype)
+    throw_bad_index(*file_, fmt::format("expected an integer dtype, found code {}", code));
   id_bytes_ = dtype->bytes;
   is_signed_ = dtype->is_signed;
   const auto sequences = value_at<std::uint64_t>(*file_, 18);
@@ -92,11 +93,12 @@ void MegatronIndex::read_header() {
   const bool fits = sequences <= size / 12 && entries <= size / 8 && entries >= 2;
   const std::uint64_t tables = fits ? 12 * sequences + 8 * entries : 0;
   if (!fits || (size != tables && size != tables + sequences))
-    refuse_index(*file_,
-                 fmt::format("{} sequences and {} documents of its header do not fit its {} bytes",
-                             sequences,
-                             entries == 0 ? 0 : entries - 1,
-                             file_->size()));
+    throw_bad_index(
+        *file_,
+        fmt::format("{} sequences and {} documents of its header do not fit its {} bytes",
+                    sequences,
+                    entries == 0 ? 0 : entries - 1,
+                    file_->size()));
   sequences_ = static_cast<std::int64_t>(sequences);
   entries_ = static_cast<std::int64_t>(entries);
 }
@@ -118,7 +120,7 @@ void MegatronIndex::read_sequences(const InputFile& ids) {
         [&](std::int64_t i, std::int64_t begin) {
           const std::int32_t length = lengths[static_cast<std::size_t>(i)];
           if (length < 0 || begin != tokens_ * id_bytes_)
-            refuse_index(
+            throw_bad_index(
                 *file_,
                 fmt::format("sequence {} of {} ids: expected byte {} as its offset, found {}",
                             first + i,
@@ -126,27 +128,29 @@ void MegatronIndex::read_sequences(const InputFile& ids) {
                             tokens_ * id_bytes_,
                             begin));
           if (length > ids.size() / id_bytes_ - tokens_)
-            refuse_index(*file_,
-                         fmt::format("sequence {} of {} ids of {} bits at byte {} exceeds {} of {} "
-                                     "bytes",
-                                     first + i,
-                                     length,
-                                     8 * id_bytes_,
-                                     begin,
-                                     ids.path(),
-                                     ids.size()));
+            throw_bad_index(
+                *file_,
+                fmt::format("sequence {} of {} ids of {} bits at byte {} exceeds {} of {} "
+                            "bytes",
+                            first + i,
+                            length,
+                            8 * id_bytes_,
+                            begin,
+                            ids.path(),
+                            ids.size()));
           tokens_ += length;
           has_empty_sequences_ = has_empty_sequences_ || length == 0;
         });
   }
   if (tokens_ * id_bytes_ != ids.size())
-    refuse_index(*file_,
-                 fmt::format("its sequences have {} ids of {} bits ({} bytes), but {} has {} bytes",
-                             tokens_,
-                             8 * id_bytes_,
-                             tokens_ * id_bytes_,
-                             ids.path(),
-                             ids.size()));
+    throw_bad_index(
+        *file_,
+        fmt::format("its sequences have {} ids of {} bits ({} bytes), but {} has {} bytes",
+                    tokens_,
+                    8 * id_bytes_,
+                    tokens_ * id_bytes_,
+                    ids.path(),
+                    ids.size()));
 }
 
 void MegatronIndex::read_documents() {
@@ -159,7 +163,7 @@ void MegatronIndex::read_documents() {
         const bool is_end = entry == 0 || entry + 1 == entries_;
         const std::int64_t end = entry == 0 ? 0 : sequences_;
         if (sequence < before || sequence > sequences_ || (is_end && sequence != end))
-          refuse_index(
+          throw_bad_index(
               *file_,
               fmt::format("document {} begins at sequence {} of {}, after a document that begins "
                           "at {}",

@@ -29,7 +29,7 @@ struct Matches : glob_t {
   ~Matches() { ::globfree(this); }
 };
 
-[[noreturn]] void refuse_listing(const ConfigPath& path, const std::string& reason) {
+[[noreturn]] void throw_unreadable_listing(const ConfigPath& path, const std::string& reason) {
   throw DataError("{}: cannot list files: {}", path.describe(), reason);
 }
 
@@ -38,7 +38,8 @@ std::vector<std::string> shell_matches(const std::string& pattern, const ConfigP
   Matches matches;
   const int failed = ::glob(pattern.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &matches);
   const bool is_missing = failed == GLOB_ABORTED && errno == ENOENT;  // a directory of the path
-  if (failed != 0 && failed != GLOB_NOMATCH && !is_missing) refuse_listing(path, errno_message());
+  if (failed != 0 && failed != GLOB_NOMATCH && !is_missing)
+    throw_unreadable_listing(path, errno_message());
   std::vector<std::string> found;
   for (std::size_t i = 0; failed == 0 && i < matches.gl_pathc; ++i)
     found.emplace_back(matches.gl_pathv[i]);
@@ -58,7 +59,7 @@ void add_folders(const std::string& folder,
     if (is_hidden(at->path()) || at->is_symlink(unused) || !at->is_directory(unused)) continue;
     add_folders((fs::path(folder) / at->path().filename()).string(), path, folders);
   }
-  if (error) refuse_listing(path, error.message());
+  if (error) throw_unreadable_listing(path, error.message());
 }
 
 // Escapes a path, so that the pattern matches only it.
@@ -119,15 +120,15 @@ bool is_hidden(const std::filesystem::path& path) {
 }
 
 std::vector<ConfigPath> files_matching(const ConfigPath& path, std::vector<std::string>* folders) {
-  if (path.find_first_of("*?[") == std::string::npos || is_there(path.text())) return {path};
-  const bool takes_folders = is_recursive(path);
+  if (path.find_first_of("*?[") == std::string::npos || exists_there(path.text())) return {path};
+  const bool matches_directories = is_recursive(path);
   const std::vector<std::string> found = all_matches(path, path);
   std::vector<ConfigPath> files;
   for (const std::string& name : std::set<std::string>(found.begin(), found.end())) {
     std::error_code unused;
     if (!fs::is_directory(name, unused))
       files.emplace_back(name, path.key, path.place);
-    else if (folders != nullptr && !takes_folders)
+    else if (folders != nullptr && !matches_directories)
       folders->push_back(name);
   }
   if (files.empty())

@@ -7,16 +7,16 @@
 namespace longspan {
 
 void ExampleIndex::add(std::int64_t offset, std::int64_t tokens, std::string_view place) {
-  if (tokens > most_tokens)
-    throw DataError("{}: expected at most {} tokens, found {}", place, most_tokens, tokens);
-  if (offset > most_offset)
+  if (tokens > max_tokens)
+    throw DataError("{}: expected at most {} tokens, found {}", place, max_tokens, tokens);
+  if (offset > max_offset)
     throw DataError("{}: expected a file of at most {} bytes, found an example at byte {}",
                     place,
-                    most_offset + 1,
+                    max_offset + 1,
                     offset);
   require(offset >= 0 && tokens >= 0, "invalid example: {} tokens at byte {}", tokens, offset);
-  constexpr std::uint64_t offset_bits = most_offset;
-  constexpr std::uint64_t token_bits = most_tokens;
+  constexpr std::uint64_t offset_bits = max_offset;
+  constexpr std::uint64_t token_bits = max_tokens;
   entries_.push_back({static_cast<std::uint64_t>(offset) & offset_bits,
                       static_cast<std::uint64_t>(tokens) & token_bits});
 }

@@ -10,8 +10,8 @@ namespace longspan {
 
 class ExampleIndex {
  public:
-  static constexpr std::int64_t most_offset = (std::int64_t{1} << 40) - 1;
-  static constexpr std::int64_t most_tokens = (std::int64_t{1} << 24) - 1;
+  static constexpr std::int64_t max_offset = (std::int64_t{1} << 40) - 1;
+  static constexpr std::int64_t max_tokens = (std::int64_t{1} << 24) - 1;
 
   // Appends an example that begins at this byte. Throws DataError, prefixed with `place`, when a
   // value does not fit.

@@ -54,7 +54,7 @@ class Examples {
   virtual bool can_be_cut() const { return true; }
   // Returns an error about labels absent from training, or "". Only for examples that accept such
   // labels; their `label` is ignored_target.
-  virtual std::string label_problem() const { return ""; }
+  virtual std::string validate_label() const { return ""; }
   // Returns the fields and counts of these rows. Padding has id 0 and target ignored_target. Throws
   // DataError when the file has changed.
   virtual Batch read(const BatchRequest& request) const = 0;

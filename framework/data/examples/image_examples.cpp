@@ -35,7 +35,7 @@ class ImageExamples : public Examples {
   }
 
   std::optional<ImageShape> image() const override { return shape_; }
-  std::string label_problem() const override { return label_problem_; }
+  std::string validate_label() const override { return label_problem_; }
 
   bool can_be_cut() const override { return false; }
   Lengths lengths(std::int64_t /*example*/) const override { return {0, values()}; }

@@ -25,7 +25,7 @@ LabelSet learn_image_labels(const ImageFiles& files,
                             const ProgressCallback& listener = {});
 
 // Policy for a label absent from training: an error, or accepted as unlabeled
-// (Examples::label_problem).
+// (Examples::validate_label).
 enum class UnknownLabels : bool { refused, taken };
 
 // Fields: `pixels` [rows, T], values 0 .. 255 in row-major order, with interleaved red, green and

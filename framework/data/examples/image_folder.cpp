@@ -64,7 +64,7 @@ Listing list_images(const ConfigPath& path) {
   return found;
 }
 
-ImageFolder look_through(const ConfigPath& path, const ProgressCallback& heard) {
+ImageFolder scan(const ConfigPath& path, const ProgressCallback& heard) {
   const Listing found = list_images(path);
   ImageFolder folder{.path = path, .files = found.images, .shape = {}, .note = ""};
   if (folder.files.empty())
@@ -125,7 +125,7 @@ ImageFolder open_image_folder(const ConfigPath& path,
                               const ProgressCallback& listener) {
   const std::string found =
       run_on_rank_zero(all, path, 0, listener, [path](const ProgressCallback& heard) {
-        const ImageFolder folder = look_through(path, heard);
+        const ImageFolder folder = scan(path, heard);
         return nlohmann::json{{"files", folder.files},
                               {"height", folder.shape.height},
                               {"width", folder.shape.width},

@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view label_set_name = "longspan-labels";
 constexpr int label_set_version = 1;
 
-constexpr std::size_t most_texts_counted = 1 << 20;  // about 40 bytes each
+constexpr std::size_t max_texts_counted = 1 << 20;  // about 40 bytes each
 
 std::optional<std::int64_t> as_number(const std::string& name) {
   std::int64_t number = 0;
@@ -90,13 +90,13 @@ std::int64_t LabelSet::id_at(std::string_view name,
 bool LabelColumn::add(std::string_view label, std::string_view text) {
   const bool is_new = !labels_.contains(label);
   if (is_new) labels_.emplace(label);
-  if (texts_.size() < most_texts_counted) texts_.insert(XXH3_64bits(text.data(), text.size()));
+  if (texts_.size() < max_texts_counted) texts_.insert(XXH3_64bits(text.data(), text.size()));
   return is_new;
 }
 
 LearnedLabels LabelColumn::labels() const {
   LearnedLabels learned = {.labels = LabelSet({labels_.begin(), labels_.end()})};
-  if (texts_.size() < most_texts_counted) learned.texts = std::ssize(texts_);
+  if (texts_.size() < max_texts_counted) learned.texts = std::ssize(texts_);
   return learned;
 }
 

@@ -17,7 +17,7 @@ namespace longspan {
 
 namespace {
 
-constexpr std::int64_t most_values = std::int64_t{1} << 24;
+constexpr std::int64_t max_values = std::int64_t{1} << 24;
 
 std::string bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -67,12 +67,12 @@ class Reader {
     } free_on_error{this};
     if (info_ == nullptr) throw Failure("{}: libpng is out of memory", path);
     read_header();
-    const bool has_colour = (png_get_color_type(png_, info_) & PNG_COLOR_MASK_COLOR) != 0;
+    const bool has_color = (png_get_color_type(png_, info_) & PNG_COLOR_MASK_COLOR) != 0;
     shape_ = {
-        png_get_image_height(png_, info_), png_get_image_width(png_, info_), has_colour ? 3 : 1};
-    if (shape_.height * shape_.width > most_values / shape_.channels)
+        png_get_image_height(png_, info_), png_get_image_width(png_, info_), has_color ? 3 : 1};
+    if (shape_.height * shape_.width > max_values / shape_.channels)
       throw DataError(
-          "{}: image of {} values exceeds the maximum of {}", path, to_string(shape_), most_values);
+          "{}: image of {} values exceeds the maximum of {}", path, to_string(shape_), max_values);
     free_on_error.reader = nullptr;
   }
   ~Reader() { free(); }

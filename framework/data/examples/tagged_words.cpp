@@ -33,8 +33,8 @@ class Gathered {
     sentence_.lines.push_back(line.number);
   }
   void begin(const Line& line) {
-    if (has_begun_) return;
-    has_begun_ = true;
+    if (has_started_) return;
+    has_started_ = true;
     sentence_.offset = line.offset;
     sentence_.line = line.number;
   }
@@ -43,11 +43,11 @@ class Gathered {
     if (!words_.empty()) f(sentence_);
     words_.clear();
     sentence_ = {};
-    has_begun_ = false;
+    has_started_ = false;
   }
 
  private:
-  bool has_begun_ = false;
+  bool has_started_ = false;
   std::vector<std::pair<std::string, std::string>> words_;
   TaggedSentence sentence_;
 };

@@ -41,7 +41,7 @@ void encode_pieces(const SentencePieceModel& model,
   model.encode(text, is_continuation, [&](const SubwordToken& token) {
     held += token.bytes;
     given += token.bytes;
-    const std::int64_t bytes = std::min(held, most_token_bytes);
+    const std::int64_t bytes = std::min(held, max_token_bytes);
     sink({token.id, bytes});
     held -= bytes;
   });
@@ -49,18 +49,18 @@ void encode_pieces(const SentencePieceModel& model,
   if (held > 0) sink({no_token, held});
 }
 
-void encode_whole(const JsonTokenizer& model,
-                  std::string_view text,
-                  std::string_view place,
-                  std::int64_t begin,
-                  const Sink& sink) {
+void encode_full(const JsonTokenizer& model,
+                 std::string_view text,
+                 std::string_view place,
+                 std::int64_t begin,
+                 const Sink& sink) {
   // Bytes before `at` are assigned to tokens. A very long token leaves the rest to its successors.
   std::int64_t at = begin;
   model.encode(
       text,
       place,
       [&at, &sink](const JsonToken& token) {
-        const std::int64_t bytes = std::min(token.end - at, most_token_bytes);
+        const std::int64_t bytes = std::min(token.end - at, max_token_bytes);
         sink({token.id, bytes});
         at += bytes;
       },
@@ -81,7 +81,7 @@ void encode_ids(std::string_view text,
   };
   for_each_id(text, vocabulary, place, [&](std::int64_t id, std::size_t begin, std::size_t end) {
     skip_to(begin);
-    const std::size_t bytes = std::min(end - begin, static_cast<std::size_t>(most_token_bytes));
+    const std::size_t bytes = std::min(end - begin, static_cast<std::size_t>(max_token_bytes));
     sink({id, static_cast<std::int64_t>(bytes)});
     given += bytes;
   });
@@ -110,8 +110,7 @@ void encode_document(const Tokenizer& tokenizer,
     return encode_ids(text, tokenizer.vocabulary(), place, sink);
   require_utf8(text, place, offset);
   if (const JsonTokenizer* const model = tokenizer.json_tokenizer())
-    encode_whole(
-        *model, text, place, is_continuation ? std::max<std::int64_t>(offset, 1) : 0, sink);
+    encode_full(*model, text, place, is_continuation ? std::max<std::int64_t>(offset, 1) : 0, sink);
   else if (const SentencePieceModel* const pieces = tokenizer.subword_model(); pieces == nullptr)
     throw Failure("tokenizer type {} does not support encoding documents",
                   name_of(tokenizer.kind()));
@@ -149,7 +148,7 @@ void DocumentEncoder::push(SubwordToken token) {
   if (held_) writer_.add(*held_);
   if (!has_tokens_) writer_.begin_document();
   has_tokens_ = true;
-  take_unseen(token);
+  consume_unseen(token);
   held_ = token;
 }
 
@@ -167,15 +166,15 @@ void DocumentEncoder::end() {
 
 void DocumentEncoder::flush() {
   if (held_) {
-    take_unseen(*held_);
+    consume_unseen(*held_);
     writer_.add(*held_);
     held_.reset();
   }
 }
 
 // Bytes above the limit of one token are left for the next one.
-void DocumentEncoder::take_unseen(SubwordToken& token) {
-  const std::int64_t bytes = std::min(unseen_, most_token_bytes - token.bytes);
+void DocumentEncoder::consume_unseen(SubwordToken& token) {
+  const std::int64_t bytes = std::min(unseen_, max_token_bytes - token.bytes);
   token.bytes += bytes;
   unseen_ -= bytes;
 }

@@ -59,7 +59,7 @@ class DocumentEncoder {
   std::int64_t num_skipped() const { return left_out_; }
 
  private:
-  void take_unseen(SubwordToken& token);
+  void consume_unseen(SubwordToken& token);
 
   TokenFileWriter& writer_;
   std::optional<std::int64_t> end_of_text_;

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // A longer document is encoded alone and its tokens are written directly.
-constexpr std::size_t longest_gathered = std::size_t{1} << 23;
+constexpr std::size_t max_gathered_length = std::size_t{1} << 23;
 constexpr std::int64_t tokens_at_once = 65536;
 
 DocumentReaderOptions reading_of(const Tokenizer& tokenizer) {
@@ -29,16 +29,16 @@ DocumentReaderOptions reading_of(const Tokenizer& tokenizer) {
     if (!pieces->supports_chunking()) return {.parts = DocumentParts::none};
     return {
         .parts = DocumentParts::places,
-        .place_to_cut = [pieces](std::string_view text,
+        .cut_position = [pieces](std::string_view text,
                                  std::size_t least) { return pieces->chunk_boundary(text, least); },
-        .most = SentencePieceModel::most_part_bytes};
+        .most = SentencePieceModel::max_part_bytes};
   }
   const JsonTokenizer* const model = tokenizer.json_tokenizer();
   if (model == nullptr) return {.parts = DocumentParts::lines};
   // Other models require the complete text.
   if (!model->supports_chunking()) return {.parts = DocumentParts::none};
   return {.parts = DocumentParts::places,
-          .place_to_cut = [model](std::string_view text, std::size_t least) {
+          .cut_position = [model](std::string_view text, std::size_t least) {
             return model->chunk_boundary(text, least);
           }};
 }
@@ -69,7 +69,7 @@ FileTokenizer::FileTokenizer(std::shared_ptr<const InputFile> text,
       tokenizer_(tokenizer),
       path_(std::move(path)),
       key_(key),
-      heard_(heard),
+      on_progress_(heard),
       making_(making),
       end_of_text_(has_documents(*text_, form) ? end_of_text_id(form, tokenizer) : std::nullopt),
       reader_(text_, form, reading_of(tokenizer)) {}
@@ -86,7 +86,7 @@ std::int64_t FileTokenizer::run() try {
   return kept;
 } catch (const Error&) {
   // A concurrent writer of an equal file removes the parts when it finishes.
-  if (!is_there(path_)) throw;
+  if (!exists_there(path_)) throw;
   return 0;
 }
 
@@ -96,7 +96,7 @@ fs::path FileTokenizer::part_path(std::size_t part) const {
 
 // Finds parts of an earlier run.
 std::int64_t FileTokenizer::find_parts() {
-  for (; is_there(part_path(parts_)); ++parts_) {
+  for (; exists_there(part_path(parts_)); ++parts_) {
     try {
       const TokenFile part(part_path(parts_), key_);
       if (part.end().source_begin != place_.byte) break;
@@ -113,15 +113,15 @@ std::int64_t FileTokenizer::find_parts() {
 void FileTokenizer::make_parts() {
   batch_.num_skipped = reader_.num_skipped();
   later_ = std::async(std::launch::async, [this] { return read_batch(); });
-  take_batch();
+  consume_batch();
   while (!batch_.documents.empty()) {
     write_part();
-    if (is_there(path_)) return;  // by another process
+    if (exists_there(path_)) return;  // by another process
   }
 }
 
 // Reads the next batch while the previous one is encoded.
-void FileTokenizer::take_batch() {
+void FileTokenizer::consume_batch() {
   batch_ = later_.get();
   if (!batch_.documents.empty())
     later_ = std::async(std::launch::async, [this] { return read_batch(); });
@@ -148,12 +148,12 @@ void FileTokenizer::write_part() {
   const std::int64_t left_out = left_out_;
   while (!batch_.documents.empty() && bytes < making_.part) {
     Batch batch = std::move(batch_);
-    take_batch();
+    consume_batch();
     encode(batch, queue);
     bytes += batch.bytes;
     place_ = batch.place;
     left_out_ = batch_.documents.empty() ? batch_.num_skipped : batch.num_skipped;
-    if (heard_) heard_({text_->path(), batch.at, text_->size()});
+    if (on_progress_) on_progress_({text_->path(), batch.at, text_->size()});
   }
   if (!batch_.documents.empty() && batch_.documents.front().is_continuation)
     queue.flush();
@@ -171,16 +171,16 @@ void FileTokenizer::encode(Batch& batch, DocumentEncoder& queue) {
   std::vector<Document>& documents = batch.documents;
   std::vector<Tokens> tokens(documents.size());
   const auto is_gathered = [](const Document& document) {
-    return document.text.size() <= longest_gathered;
+    return document.text.size() <= max_gathered_length;
   };
   parallel_for(
       documents.size(),
       [&](std::size_t i) {
-        reader_.take_text(documents[i]);
+        reader_.extract_text(documents[i]);
         if (!is_gathered(documents[i])) return;
         encode_document(tokenizer_,
                         documents[i].text,
-                        reader_.place_of(documents[i]),
+                        reader_.position_of(documents[i]),
                         reader_.offset_of(documents[i]),
                         documents[i].is_continuation,
                         [&tokens, i](const SubwordToken& token) { tokens[i].push_back(token); });
@@ -197,18 +197,18 @@ void FileTokenizer::encode_directly(const Document& document, DocumentEncoder& q
   std::int64_t count = 0;
   encode_document(tokenizer_,
                   document.text,
-                  reader_.place_of(document),
+                  reader_.position_of(document),
                   reader_.offset_of(document),
                   document.is_continuation,
                   [&](const SubwordToken& token) {
                     queue.push(token);
-                    if (heard_ && ++count % tokens_at_once == 0)
-                      heard_({text_->path(), batch_.at, text_->size()});
+                    if (on_progress_ && ++count % tokens_at_once == 0)
+                      on_progress_({text_->path(), batch_.at, text_->size()});
                   });
 }
 
 void FileTokenizer::finish() {
-  if (is_there(path_)) return;
+  if (exists_there(path_)) return;
   if (!has_tokens_) {
     remove_parts_of(path_);
     throw DataError("{}: expected tokens, found none after tokenization", text_->path());
@@ -257,7 +257,7 @@ void FileTokenizer::append(const TokenFile& part, TokenFileWriter& writer) const
       }
       writer.add(tokens[static_cast<std::size_t>(i)]);
     }
-    if (heard_) heard_({text_->path(), text_->size(), text_->size()});
+    if (on_progress_) on_progress_({text_->path(), text_->size(), text_->size()});
   }
 }
 

@@ -51,7 +51,7 @@ class FileTokenizer {
   std::int64_t find_parts();
   void make_parts();
   void write_part();
-  void take_batch();
+  void consume_batch();
   Batch read_batch();
   void encode(Batch& batch, DocumentEncoder& queue);
   void encode_directly(const Document& document, DocumentEncoder& queue) const;
@@ -64,7 +64,7 @@ class FileTokenizer {
   const Tokenizer& tokenizer_;
   std::filesystem::path path_;
   TokenFileKey key_;
-  const ProgressCallback& heard_;
+  const ProgressCallback& on_progress_;
   TokenizationOptions making_;
   std::optional<std::int64_t> end_of_text_;
   DocumentReader reader_;

@@ -19,9 +19,9 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t most_model_bytes = std::int64_t{1} << 30;
+constexpr std::int64_t max_model_bytes = std::int64_t{1} << 30;
 // For a line on which the library fails. Each cut costs one pass over the line.
-constexpr int most_cuts = 16;
+constexpr int max_cuts = 16;
 // Minimum bytes of a part of a text. Older library versions round unigram sums; short parts produce
 // the ids that newer versions assign to the entire text.
 constexpr std::size_t part_bytes = 1024;
@@ -36,7 +36,7 @@ std::int64_t find_line_end(const sentencepiece::SentencePieceProcessor& processo
 
 // Returns whether no piece has a space after another character. Then the texts before and after a
 // space are encoded independently.
-bool begins_pieces_at_spaces(const SentencePieceFile& file) {
+bool starts_pieces_at_spaces(const SentencePieceFile& file) {
   const auto is_within = [](const std::string& piece) {
     const std::size_t text = piece.find_first_not_of(space_letter);
     return piece.find(' ') != std::string::npos ||
@@ -90,7 +90,7 @@ struct SentencePieceModel::Loaded {
   sentencepiece::SentencePieceProcessor processor;
   std::int64_t line_end = -1;
   bool encodes_lines = true;
-  bool goes_by_parts = false;
+  bool reads_by_parts = false;
   bool adds_space = false;  // prepended to a text
   bool has_newline_as_space = false;
 
@@ -126,7 +126,7 @@ SentencePieceModel::SentencePieceModel(std::string bytes, const std::string& pla
   loaded->line_end = find_line_end(loaded->processor);
   if (const auto file = read_sentencepiece_file(loaded->bytes)) {
     loaded->encodes_lines = loaded->line_end >= 0 && encodes_by_lines(*file);
-    loaded->goes_by_parts = begins_pieces_at_spaces(*file);
+    loaded->reads_by_parts = starts_pieces_at_spaces(*file);
     loaded->adds_space = file->add_dummy_prefix;
     loaded->has_newline_as_space = has_newline_as_space(loaded->processor);
   } else {
@@ -143,12 +143,12 @@ std::int64_t SentencePieceModel::line_end() const { return loaded_->line_end; }
 
 bool SentencePieceModel::encodes_lines() const { return loaded_->encodes_lines; }
 
-bool SentencePieceModel::supports_chunking() const { return loaded_->goes_by_parts; }
+bool SentencePieceModel::supports_chunking() const { return loaded_->reads_by_parts; }
 
 // No normalizer rule spans a space and the letter after it. The character before may be a mark or
 // punctuation, as at the end of a line. It may not be a space, which could merge with this one.
 std::size_t SentencePieceModel::chunk_boundary(std::string_view text, std::size_t least) const {
-  if (!loaded_->goes_by_parts) return std::string_view::npos;
+  if (!loaded_->reads_by_parts) return std::string_view::npos;
   for (std::size_t at = std::max<std::size_t>(least, 1); at + 1 < text.size(); ++at) {
     if (!loaded_->is_space(text[at])) continue;
     const char32_t before = character_before(text, at);
@@ -162,11 +162,11 @@ void SentencePieceModel::encode(std::string_view text,
                                 bool is_continuation,
                                 const std::function<void(const SubwordToken&)>& sink) const {
   while (!text.empty()) {
-    const bool is_long = loaded_->goes_by_parts && text.size() > most_part_bytes;
+    const bool is_long = loaded_->reads_by_parts && text.size() > max_part_bytes;
     const std::string_view looked_at =
-        is_long ? text.substr(0, previous_character(text, most_part_bytes)) : text;
+        is_long ? text.substr(0, previous_character(text, max_part_bytes)) : text;
     std::size_t end = chunk_boundary(looked_at, part_bytes);
-    if (end == std::string_view::npos && is_long) end = cut_of(text, most_part_bytes);
+    if (end == std::string_view::npos && is_long) end = cut_of(text, max_part_bytes);
     const std::string_view part = text.substr(0, end);
     text.remove_prefix(part.size());
     // The model prepends the space of a later part again.
@@ -232,7 +232,7 @@ std::vector<SubwordToken> SentencePieceModel::encode_line(std::string_view line)
   int cuts = 0;
   for (; !add(rest); ++cuts) {
     const std::size_t width = rest.empty() ? 0 : static_cast<std::size_t>(decode_utf8(rest).width);
-    if (width == rest.size() || cuts == most_cuts || !add(rest.substr(0, width)))
+    if (width == rest.size() || cuts == max_cuts || !add(rest.substr(0, width)))
       throw DataError("the SentencePiece model cannot encode {}", quote(rest));
     rest.remove_prefix(width);
   }
@@ -275,7 +275,7 @@ std::string SentencePieceModel::decode_line(std::span<const std::int64_t> ids) c
 
 SentencePieceModel read_subword_model(const ConfigPath& path) {
   const InputFile file(path);
-  if (file.size() > most_model_bytes)
+  if (file.size() > max_model_bytes)
     throw DataError("{}: expected a SentencePiece model (a .model file), found {} bytes",
                     path.describe(),
                     file.size());

@@ -64,7 +64,7 @@ class SentencePieceModel {
               bool is_continuation,
               const std::function<void(const SubwordToken&)>& sink) const;
   // A part without a cut position ends at a space or between characters, where ids may differ.
-  static constexpr std::size_t most_part_bytes = std::size_t{1} << 20;
+  static constexpr std::size_t max_part_bytes = std::size_t{1} << 20;
   // Returns whether valid UTF-8 text may be encoded in parts. `chunk_boundary` returns the first
   // cut position at byte `least` or later, or npos.
   bool supports_chunking() const;

@@ -81,14 +81,14 @@ SpecialTokenIds sentence_ids(const Tokenizer& tokenizer, const SpecialTokenNames
   }
   if (has_names(tokenizer.kind())) {
     take_tokens(tokenizer, named, ids);
-    ids.says_begin = ids.begin >= 0;
+    ids.allows_bos = ids.begin >= 0;
   }
   if (ids.begin < 0) ids.begin = ids.vocabulary++;
   if (ids.end < 0) ids.end = ids.vocabulary++;
   return ids;
 }
 
-std::int64_t most_sentence_ids(TokenizerKind kind, const SpecialTokenNames& named) {
+std::int64_t max_sentence_ids(TokenizerKind kind, const SpecialTokenNames& named) {
   const bool reads_names = has_names(kind);
   return (reads_names && named.begin ? 0 : 1) + (reads_names && named.end ? 0 : 1);
 }

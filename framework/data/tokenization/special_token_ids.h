@@ -33,7 +33,7 @@ struct SpecialTokenIds {
   std::int64_t end = 0;
   std::int64_t vocabulary = 0;             // number of ids, with both
   std::optional<std::int64_t> first = {};  // forced after `begin`, not in outputs
-  bool says_begin = false;                 // outputs may contain `begin`, because text does
+  bool allows_bos = false;                 // outputs may contain `begin`, because text does
 };
 
 // Returns the configured ids. The default end is the last token after a text in the template of a
@@ -41,7 +41,7 @@ struct SpecialTokenIds {
 SpecialTokenIds sentence_ids(const Tokenizer& tokenizer, const SpecialTokenNames& named = {});
 
 // Returns the maximum number of ids appended to a tokenizer of this type.
-std::int64_t most_sentence_ids(TokenizerKind kind, const SpecialTokenNames& named);
+std::int64_t max_sentence_ids(TokenizerKind kind, const SpecialTokenNames& named);
 
 // Decodes generated ids up to the first end token, without special tokens. For a tokenizer.json,
 // line ends are replaced by blanks, so that the result is one line. Throws DataError for an id

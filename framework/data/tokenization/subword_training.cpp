@@ -16,13 +16,13 @@ namespace longspan {
 namespace {
 
 constexpr std::int64_t sample_parts = 1024;
-constexpr std::size_t longest_sentence = 4096;  // bytes; SentencePiece skips longer ones
+constexpr std::size_t max_sentence_length = 4096;  // bytes; SentencePiece skips longer ones
 
 // Returns a line start near `offset`, or a character boundary in text without lines.
 std::int64_t line_near(const InputFile& file, std::int64_t offset) {
   if (offset == 0) return 0;
   std::string bytes(
-      static_cast<std::size_t>(std::min<std::int64_t>(longest_sentence, file.size() - offset)),
+      static_cast<std::size_t>(std::min<std::int64_t>(max_sentence_length, file.size() - offset)),
       '\0');
   file.copy(offset, bytes);
   if (const std::size_t end = bytes.find('\n'); end != std::string::npos)
@@ -73,7 +73,7 @@ class Sentences : public sentencepiece::SentenceIterator {
     const std::int64_t begin = file().size() / parts() * part_;
     const std::int64_t end = parts() == 1 ? file().size() : begin + sample_bytes_ / parts();
     const std::int64_t line = line_near(file(), begin);
-    reader_.emplace(file(), line, std::max(line, end), longest_sentence);
+    reader_.emplace(file(), line, std::max(line, end), max_sentence_length);
   }
 
   std::span<const InputFile* const> files_;
@@ -125,7 +125,7 @@ SentencePieceModel train_sentencepiece(std::span<const InputFile* const> texts,
                                        std::int64_t vocabulary,
                                        const ProgressCallback& listener,
                                        std::int64_t sample_bytes) {
-  require(vocabulary >= least_subword_vocabulary && vocabulary <= most_subword_vocabulary,
+  require(vocabulary >= min_subword_vocabulary && vocabulary <= max_subword_vocabulary,
           "invalid vocabulary of {} subwords",
           vocabulary);
   require(kind != SentencePieceModelType::word_pieces, "SentencePiece does not support WordPiece");
@@ -144,7 +144,7 @@ SentencePieceModel train_sentencepiece(std::span<const InputFile* const> texts,
        {"remove_extra_whitespaces", "false"},
        // Each thread sums separately, so that the result depends on the number of threads.
        {"num_threads", "16"},
-       {"max_sentence_length", std::to_string(longest_sentence)},
+       {"max_sentence_length", std::to_string(max_sentence_length)},
        {"minloglevel", "2"}},
       &sentences,
       &bytes);

@@ -15,8 +15,8 @@ class InputFile;
 // Training reads at most this many bytes of text: 1,024 evenly spread parts of each longer text.
 inline constexpr std::int64_t subword_sample_bytes = std::int64_t{64} << 20;
 // Minimum vocabulary: 256 byte-fallback pieces, the unknown, start and end tokens, and one piece.
-inline constexpr std::int64_t least_subword_vocabulary = 260;
-inline constexpr std::int64_t most_subword_vocabulary = std::int64_t{1} << 24;
+inline constexpr std::int64_t min_subword_vocabulary = 260;
+inline constexpr std::int64_t max_subword_vocabulary = std::int64_t{1} << 24;
 
 // Deterministic: equal texts and settings give equal bytes on every machine with this library
 // version. Decoding is lossless, including unknown characters and repeated spaces. Only U+2581,

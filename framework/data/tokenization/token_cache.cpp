@@ -69,7 +69,7 @@ fs::path token_path(const InputFile& text,
   const bool is_json = tokenizer.json_tokenizer() != nullptr;
   const std::uint64_t hash = hash_of(fmt::format("{} {} {:x} {:x} {:x} {} {}",
                                                  encoding_version,
-                                                 longest_line_piece,
+                                                 max_line_piece_length,
                                                  key.text,
                                                  key.tokenizer,
                                                  key.form,
@@ -86,12 +86,12 @@ TokenizedFile make(const SharedText& text,
                    const ProgressCallback& heard,
                    const TokenizationOptions& making) {
   TokenizedFile made{.path = token_path(*text, tokenizer, key, cache)};
-  made.was_there = is_there(made.path);
-  if (made.was_there) {
+  made.existed = exists_there(made.path);
+  if (made.existed) {
     remove_parts_of(made.path);  // left by a process killed before this
   } else {
     make_directory(cache);
-    made.kept_bytes = FileTokenizer(text, form, tokenizer, made.path, key, heard, making).run();
+    made.cached_bytes = FileTokenizer(text, form, tokenizer, made.path, key, heard, making).run();
   }
   return made;
 }
@@ -155,9 +155,9 @@ std::shared_ptr<const TokenFile> tokens_of_documents(const ConfigPath& file,
       });
   const TokenFileKey key = key_of(*text, form, tokenizer, std::stoull(hash));
   const fs::path path = token_path(*text, tokenizer, key, cache);
-  while (all.all_reduce(std::int64_t{is_there(path)}, Reduction::minimum) == 0)
+  while (all.all_reduce(std::int64_t{exists_there(path)}, Reduction::minimum) == 0)
     run_on_selected_ranks(all,
-                          is_first_without(!is_there(path), all),
+                          is_first_without(!exists_there(path), all),
                           text->path(),
                           text->size(),
                           listener,

@@ -23,8 +23,8 @@ bool needs_token_file(const InputFile& file,
 struct TokenizedFile {
   std::filesystem::path path;
   std::shared_ptr<const TokenFile> tokens = nullptr;
-  bool was_there = false;       // the file already existed
-  std::int64_t kept_bytes = 0;  // decompressed text bytes that earlier runs had encoded
+  bool existed = false;           // the file already existed
+  std::int64_t cached_bytes = 0;  // decompressed text bytes that earlier runs had encoded
 };
 
 // Part sizes and memory limits, in bytes of text.

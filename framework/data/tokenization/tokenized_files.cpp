@@ -33,7 +33,7 @@ class Preparation {
         cache_(cache),
         listener_(listener),
         making_(making),
-        told_(told),
+        on_progress_(told),
         first_problem_(files.size()) {}
 
   void run() {
@@ -63,7 +63,7 @@ class Preparation {
   }
 
   void prepare(std::size_t index) {
-    take_threads();
+    acquire_threads();
     const ConfigPath& file = files_[index];
     PreparedFile prepared{.file = file};
     const Stopwatch stopwatch;
@@ -77,18 +77,20 @@ class Preparation {
           making_);
     prepared.seconds = stopwatch.seconds();
     const std::lock_guard lock(mutex_);
-    told_(prepared);
+    on_progress_(prepared);
   }
 
   void report(std::size_t index, const ScanProgress& progress) {
     if (index > first_problem_) throw Abandoned();
-    take_threads();
+    acquire_threads();
     const std::lock_guard lock(mutex_);
     if (listener_) listener_(progress);
   }
 
   // Sets this thread's number of OpenMP threads to an equal share per active file.
-  void take_threads() const { omp_set_num_threads(std::max(1, threads_ / std::max(1, +working_))); }
+  void acquire_threads() const {
+    omp_set_num_threads(std::max(1, threads_ / std::max(1, +working_)));
+  }
 
   std::span<const ConfigPath> files_;
   const DocumentFormat& form_;
@@ -96,7 +98,7 @@ class Preparation {
   const std::filesystem::path& cache_;
   const ProgressCallback& listener_;
   const TokenizationOptions& making_;
-  const std::function<void(const PreparedFile&)>& told_;
+  const std::function<void(const PreparedFile&)>& on_progress_;
   const int threads_ = omp_get_max_threads();
   std::atomic<std::size_t> next_ = 0;
   std::atomic<int> working_ = 0;

@@ -102,7 +102,7 @@ Tokenizer Tokenizer::characters(std::span<const char32_t> code_points, bool with
   std::sort(sorted.begin(), sorted.end());
   sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
   if (sorted.empty()) throw DataError("a character tokenizer requires at least one character");
-  require(sorted.back() <= largest_code_point,
+  require(sorted.back() <= max_code_point,
           "{:x} is not a code point",
           static_cast<std::uint32_t>(sorted.back()));
   vocabulary->ids.assign(static_cast<std::size_t>(sorted.back()) + 1, -1);
@@ -117,7 +117,7 @@ Tokenizer Tokenizer::characters(std::span<const char32_t> code_points, bool with
 Tokenizer Tokenizer::characters_of(const InputFile& file,
                                    bool with_unknown,
                                    const ProgressCallback& listener) {
-  std::vector<bool> seen(static_cast<std::size_t>(largest_code_point) + 1);
+  std::vector<bool> seen(static_cast<std::size_t>(max_code_point) + 1);
   for_each_character(
       file, listener, [&seen](char32_t code_point, std::int64_t) { seen[code_point] = true; });
   std::vector<char32_t> found;
@@ -164,7 +164,7 @@ std::int64_t Tokenizer::vocabulary() const {
 double Tokenizer::unknown_nats() const {
   if (!has_unknown()) return 0;
   constexpr std::size_t surrogates = 0xE000 - 0xD800;
-  constexpr std::size_t all = std::size_t{largest_code_point} + 1 - surrogates;
+  constexpr std::size_t all = std::size_t{max_code_point} + 1 - surrogates;
   return std::log(static_cast<double>(all - vocabulary_->code_points.size()));
 }
 

@@ -14,17 +14,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t most_bytes = std::int64_t{64} << 20;
+constexpr std::int64_t max_bytes = std::int64_t{64} << 20;
 constexpr const char* merges_name = "merges.txt";
 
 std::string content_of(const ConfigPath& path) {
   const auto file = open_plain_text(path);
-  if (file->size() > most_bytes)
+  if (file->size() > max_bytes)
     throw DataError("{}: expected a tokenizer of at most {} bytes, found {}",
                     path.describe(),
-                    most_bytes,
+                    max_bytes,
                     file->size());
-  return file->text(most_bytes);
+  return file->text(max_bytes);
 }
 
 // Checkpoints store JSON within a JSON string, where quotes and line ends take more bytes.
@@ -32,10 +32,10 @@ JsonTokenizer checked(JsonTokenizer tokenizer, const std::string& place) {
   std::size_t bytes = 0;
   for (const char letter : tokenizer.json())
     bytes += letter == '"' || letter == '\\' ? 4 : (letter == '\n' ? 3 : 1);
-  if (bytes >= JsonLimits::most_text)
+  if (bytes >= JsonLimits::max_text)
     throw DataError("{}: expected at most {} bytes in a checkpoint, found {}",
                     place,
-                    JsonLimits::most_text,
+                    JsonLimits::max_text,
                     bytes);
   return tokenizer;
 }
@@ -53,7 +53,8 @@ constexpr VocabularyName vocabulary_names[] = {{"vocab.json", SlowVocabulary::js
 std::optional<VocabularyName> slow_vocabulary_in(const fs::path& folder) {
   for (const VocabularyName& each : vocabulary_names) {
     const bool is_pair = each.kind == SlowVocabulary::json;
-    if (is_there(folder / each.name) && (!is_pair || is_there(folder / merges_name))) return each;
+    if (exists_there(folder / each.name) && (!is_pair || exists_there(folder / merges_name)))
+      return each;
   }
   return std::nullopt;
 }
@@ -61,7 +62,7 @@ std::optional<VocabularyName> slow_vocabulary_in(const fs::path& folder) {
 JsonTokenizer read_slow_tokenizer(const fs::path& folder, const VocabularyName& vocabulary) {
   const auto named = [&folder](const char* name) -> NamedText {
     const std::string path = (folder / name).string();
-    if (!is_there(path)) return {};
+    if (!exists_there(path)) return {};
     return {path, content_of(path)};
   };
   const SlowTokenizerFiles files = {
@@ -79,7 +80,7 @@ JsonTokenizer read_slow_tokenizer(const fs::path& folder, const VocabularyName& 
 
 std::optional<std::string> tokenizer_file_in(const std::string& folder) {
   const fs::path inside(folder);
-  if (is_there(inside / "tokenizer.json")) return (inside / "tokenizer.json").string();
+  if (exists_there(inside / "tokenizer.json")) return (inside / "tokenizer.json").string();
   const auto slow = slow_vocabulary_in(inside);
   if (slow) return (inside / slow->name).string();
   return std::nullopt;
@@ -95,7 +96,7 @@ std::string other_tokenizer_files(const std::string& folder) {
                                  "tiktoken.model",
                                  "bpe.codes",
                                  "vocab.bpe"})
-    if (is_there(fs::path(folder) / name))
+    if (exists_there(fs::path(folder) / name))
       return text + fmt::format(", found {}; save the tokenizer as tokenizer.json", name);
   return text;
 }

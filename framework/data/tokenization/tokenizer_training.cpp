@@ -12,7 +12,7 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_bytes_of_a_part = std::size_t{1} << 24;
+constexpr std::size_t max_bytes_of_a_part = std::size_t{1} << 24;
 constexpr std::size_t bytes_learnt_at_once = std::size_t{1} << 22;
 
 // Returns documents, or parts of one, of some megabytes; empty at the end.
@@ -29,8 +29,8 @@ std::vector<Document> next_documents(DocumentReader& reader) {
 // Splits long fields of .jsonl lines.
 WordCounts count_in_parts(const TokenizerTrainer& trainer, std::string_view text) {
   WordCounts words;
-  while (text.size() > most_bytes_of_a_part) {
-    const std::size_t end = blank_to_cut_at(text, most_bytes_of_a_part);
+  while (text.size() > max_bytes_of_a_part) {
+    const std::size_t end = blank_to_cut_at(text, max_bytes_of_a_part);
     words.add(trainer.count(text.substr(0, end)));
     text.remove_prefix(std::min(end, text.size()));
   }
@@ -45,9 +45,8 @@ void count_words(std::shared_ptr<const InputFile> text,
                  WordCounts& words) {
   const std::int64_t size = text->size();
   const std::string path = text->path();
-  const DocumentReaderOptions reading = {.parts = DocumentParts::places,
-                                         .place_to_cut = blank_to_cut_at,
-                                         .most = most_bytes_of_a_part};
+  const DocumentReaderOptions reading = {
+      .parts = DocumentParts::places, .cut_position = blank_to_cut_at, .most = max_bytes_of_a_part};
   DocumentReader reader(std::move(text), form, reading);
   while (true) {
     std::vector<Document> documents = next_documents(reader);
@@ -55,11 +54,11 @@ void count_words(std::shared_ptr<const InputFile> text,
     std::vector<WordCounts> counts(documents.size());
     const auto count = [&](std::size_t i) {
       Document& document = documents[i];
-      reader.take_text(document);
+      reader.extract_text(document);
       for_each_character(document.text,
                          reader.offset_of(document),
                          true,
-                         reader.place_of(document),
+                         reader.position_of(document),
                          [](char32_t, std::int64_t) {});
       counts[i] = count_in_parts(trainer, document.text);
     };
@@ -83,11 +82,11 @@ JsonTokenizer train_json_tokenizer(std::span<const std::shared_ptr<const InputFi
     places += (places.empty() ? "" : " and ") + text->path();
     count_words(text, form, trainer, listener, words);
   }
-  const auto still_wanted = [&](std::int64_t) {
+  const auto still_requested = [&](std::int64_t) {
     const InputFile& last = *texts.back();
     if (listener) listener({last.path(), last.size(), last.size()});
   };
-  return JsonTokenizer(trainer.train(words, places, still_wanted), places);
+  return JsonTokenizer(trainer.train(words, places, still_requested), places);
 }
 
 }  // namespace longspan

@@ -18,7 +18,7 @@ void check(const SinkhornWeights& sinkhorn) {
   require_tensor(kernel, "weights", sinkhorn.weights, shape, dtype);
   require_tensor(kernel,
                  "normalisers",
-                 sinkhorn.normalisers,
+                 sinkhorn.normalizers,
                  {shape[0], 2 * sinkhorn.iterations, shape[1]},
                  dtype);
 }

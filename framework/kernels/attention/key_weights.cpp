@@ -9,7 +9,7 @@ void check(const KeyPaddingMask& hidden) {
   const DType dtype = hidden.log_weight.dtype();
   require(shape.dimensions() == 3 && (dtype == DType::f32 || dtype == DType::f64) &&
               pluralize(hidden.positions) == shape[1] &&
-              std::ssize(hidden.positions) <= most_key_ranges,
+              std::ssize(hidden.positions) <= max_key_ranges,
           "hide_keys: weights {} {} do not match {} positions in {} ranges",
           name_of(dtype),
           shape,
@@ -31,7 +31,7 @@ void check(const ShiftedKeys& keys) {
   const Shape& shape = keys.shift.shape();
   const DType dtype = keys.shift.dtype();
   require(shape.dimensions() == 3 && (dtype == DType::f32 || dtype == DType::f64) &&
-              std::ssize(keys.parts) <= most_key_ranges,
+              std::ssize(keys.parts) <= max_key_ranges,
           "weigh_shifted: invalid shifts {} {} in {} parts",
           name_of(dtype),
           shape,

@@ -41,8 +41,8 @@ void weigh_shifted(Cpu, const ShiftedKeys&);
 void weigh_shifted(Cuda, const ShiftedKeys&);
 
 // tops[p] = the largest shift of part p, -inf if it is empty. tops: [parts, batch, heads].
-void largest_shifts(Cpu, const Tensor& shift, const Ranges& parts, const Tensor& tops);
-void largest_shifts(Cuda, const Tensor& shift, const Ranges& parts, const Tensor& tops);
+void max_shifts(Cpu, const Tensor& shift, const Ranges& parts, const Tensor& tops);
+void max_shifts(Cuda, const Tensor& shift, const Ranges& parts, const Tensor& tops);
 
 // Exclusive scan in place: tops[p] = the maximum of `first` and of the preceding tops in time
 // order. tops: [parts, batch, heads]; first, last: [batch, heads] or undefined. Overwrites last

@@ -71,7 +71,7 @@ LinearFlops linear_attention_backward_flops(const LinearAttention& call) {
 
 Ranges linear_parts(const Device& device, std::int64_t pairs, std::int64_t rows) {
   // A GPU has one block for each part of a head.
-  constexpr std::int64_t blocks = 512, least_rows = 4 * linear_chunk;
+  constexpr std::int64_t blocks = 512, min_rows = 4 * linear_chunk;
   std::int64_t parts = 1;
   if (pairs > 0 && device.on_gpu()) {
     parts = (blocks + pairs - 1) / pairs;
@@ -79,7 +79,7 @@ Ranges linear_parts(const Device& device, std::int64_t pairs, std::int64_t rows)
     const std::int64_t threads = omp_get_max_threads();
     if (pairs % threads != 0 && pairs < 4 * threads) parts = (4 * threads + pairs - 1) / pairs;
   }
-  parts = std::clamp<std::int64_t>(rows / least_rows, 1, parts);
+  parts = std::clamp<std::int64_t>(rows / min_rows, 1, parts);
   const std::int64_t chunks = (rows + linear_chunk - 1) / linear_chunk;
   Ranges result;
   for (std::int64_t part = 0; part < parts; ++part)

@@ -49,7 +49,7 @@ void ImageRule::for_block(Pixel corner, const F& f) const {
     for_row(row, corner.column, corner.column + image_.query_width, f);
 }
 
-KeyRanges ImageRule::seen_by(KeyRange queries) const {
+KeyRanges ImageRule::visible_to(KeyRange queries) const {
   KeyRanges found;
   const auto add = [&](KeyRange s) { found.push_back(s); };
   queries.begin = std::max<std::int64_t>(queries.begin, 0);

@@ -27,7 +27,7 @@ class ImageRule {
   LONGSPAN_HOST_DEVICE bool allows(std::int64_t p, std::int64_t k) const;
   // Returns the keys visible to any of the queries, possibly extended to all queries of their
   // blocks.
-  KeyRanges seen_by(KeyRange queries) const;
+  KeyRanges visible_to(KeyRange queries) const;
   // Returns the keys k .. k + 63 visible to query p, as bits. Caches the part shared by the queries
   // of a block.
   std::uint64_t word(std::int64_t p, std::int64_t k);
@@ -78,10 +78,10 @@ LONGSPAN_HOST_DEVICE inline ImageRule::Pixel ImageRule::pixel_of(std::int64_t po
       position / (image_.query_height * image_.width) * image_.query_height,
       0,
   };
-  const std::int64_t beside = position - corner.row * image_.width;
+  const std::int64_t in_rows = position - corner.row * image_.width;
   const std::int64_t height = extent_of(corner).row;
-  corner.column = beside / (height * image_.query_width) * image_.query_width;
-  const std::int64_t inside = beside - height * corner.column;
+  corner.column = in_rows / (height * image_.query_width) * image_.query_width;
+  const std::int64_t inside = in_rows - height * corner.column;
   const std::int64_t width = extent_of(corner).column;
   return {corner.row + inside / width, corner.column + inside % width};
 }

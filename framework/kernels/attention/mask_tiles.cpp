@@ -81,11 +81,11 @@ KeyRanges block_map_stretches(const MaskRule& rule, KeyRange queries, KeyRange k
   return result;
 }
 
-bool holds_any(const std::vector<std::int64_t>& sorted, KeyRange queries) {
+bool contains_any(const std::vector<std::int64_t>& sorted, KeyRange queries) {
   const auto found = std::lower_bound(sorted.begin(), sorted.end(), queries.begin);
   return found != sorted.end() && *found < queries.end;
 }
-bool holds_all(const std::vector<std::int64_t>& sorted, KeyRange queries) {
+bool contains_all(const std::vector<std::int64_t>& sorted, KeyRange queries) {
   const auto found = std::lower_bound(sorted.begin(), sorted.end(), queries.begin);
   const std::int64_t count = queries.end - queries.begin;
   return sorted.end() - found >= count && found[count - 1] == queries.end - 1;
@@ -123,11 +123,11 @@ KeyRanges stretches_of(const MaskRule& rule, KeyRange queries, KeyRange keys, bo
       if (!all || first == last) append(result, queries, keys);
       break;
     case RuleKind::queries:
-      if (all ? holds_all(*rule.list, queries) : holds_any(*rule.list, queries))
+      if (all ? contains_all(*rule.list, queries) : contains_any(*rule.list, queries))
         result.push_back(keys);
       break;
     case RuleKind::other_queries:
-      if (!(all ? holds_any(*rule.list, queries) : holds_all(*rule.list, queries)))
+      if (!(all ? contains_any(*rule.list, queries) : contains_all(*rule.list, queries)))
         result.push_back(keys);
       break;
     case RuleKind::keys: {
@@ -140,7 +140,7 @@ KeyRanges stretches_of(const MaskRule& rule, KeyRange queries, KeyRange keys, bo
     case RuleKind::image:
       // Returns no keys visible to every query: the bits decide.
       if (!all)
-        for (const KeyRange& s : ImageRule(rule).seen_by(queries)) append(result, s, keys);
+        for (const KeyRange& s : ImageRule(rule).visible_to(queries)) append(result, s, keys);
       break;
   }
   return result;
@@ -242,10 +242,10 @@ void and_rule(const MaskRule& rule, KeyRange queries, std::int64_t k, std::uint6
 
 }  // namespace
 
-KeyRanges keys_seen_by_any(const Mask& mask, KeyRange queries, KeyRange keys) {
+KeyRanges keys_visible_to_any(const Mask& mask, KeyRange queries, KeyRange keys) {
   return stretches_of(mask, queries, keys, false);
 }
-KeyRanges keys_seen_by_all(const Mask& mask, KeyRange queries, KeyRange keys) {
+KeyRanges keys_visible_to_all(const Mask& mask, KeyRange queries, KeyRange keys) {
   return stretches_of(mask, queries, keys, true);
 }
 

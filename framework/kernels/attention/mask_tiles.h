@@ -26,10 +26,11 @@ LONGSPAN_HOST_DEVICE inline std::int64_t modulo(std::int64_t a, std::int64_t b) 
 // Ascending and not adjacent.
 using KeyRanges = std::vector<KeyRange>;
 
-// keys_seen_by_any: a superset of the keys of `keys` visible to some query of `queries`.
-// keys_seen_by_all: a subset of the keys visible to every query. Keys in the difference need bits.
-KeyRanges keys_seen_by_any(const Mask& mask, KeyRange queries, KeyRange keys);
-KeyRanges keys_seen_by_all(const Mask& mask, KeyRange queries, KeyRange keys);
+// keys_visible_to_any: a superset of the keys of `keys` visible to some query of `queries`.
+// keys_visible_to_all: a subset of the keys visible to every query. Keys in the difference need
+// bits.
+KeyRanges keys_visible_to_any(const Mask& mask, KeyRange queries, KeyRange keys);
+KeyRanges keys_visible_to_all(const Mask& mask, KeyRange queries, KeyRange keys);
 
 // All 64 keys of a tile.
 inline constexpr std::uint64_t all_bits = ~std::uint64_t{0};

@@ -131,7 +131,7 @@ std::int64_t count_pairs(const Mask& mask, const PlanShape& shape) {
   if (shape.time <= 16 * attention_tile) {
     const KeyRange queries{shape.query_begin, shape.query_begin + shape.time};
     const KeyRange keys{shape.key_begin, shape.key_begin + shape.keys};
-    return keys_seen_by_any(mask, queries, keys).empty() ? 0 : count_all(mask, shape);
+    return keys_visible_to_any(mask, queries, keys).empty() ? 0 : count_all(mask, shape);
   }
   const Parts parts(mask);
   if (!parts.periodic) return count_all(mask, shape);

@@ -14,9 +14,9 @@ namespace {
 
 // Memory of a run: by query tile and by key tile, and its two ends during the transposition.
 constexpr std::int64_t run_bytes = 4 * sizeof(TileRun);
-constexpr std::int64_t most_kept_bytes = std::int64_t{1} << 30;
+constexpr std::int64_t max_cached_bytes = std::int64_t{1} << 30;
 // Index range of a run.
-constexpr std::int64_t most_tiles = (std::int64_t{1} << 30) - 1;
+constexpr std::int64_t max_tiles = (std::int64_t{1} << 30) - 1;
 
 // The first `count` bits.
 std::uint64_t first_bits(std::int64_t count) { return all_bits >> (64 - count); }
@@ -72,13 +72,13 @@ class ActiveRuns {
 
 }  // namespace
 
-TilePlan::TilePlan(const Mask& mask, const PlanShape& shape, std::int64_t most_bytes)
-    : mask_(mask), shape_(shape), most_bytes_(most_bytes) {
-  if (std::max(query_tiles(), key_tiles()) > most_tiles)
+TilePlan::TilePlan(const Mask& mask, const PlanShape& shape, std::int64_t max_bytes)
+    : mask_(mask), shape_(shape), max_bytes_(max_bytes) {
+  if (std::max(query_tiles(), key_tiles()) > max_tiles)
     throw ConfigurationError(
         "model.attention.layer_types: expected at most {} queries and keys per call, found {} and "
         "{}; use more parallel.context_parallel_size ranks or shorter sequences",
-        most_tiles * attention_tile,
+        max_tiles * attention_tile,
         shape_.time,
         shape_.keys);
   by_query_.begin.push_back(0);
@@ -163,7 +163,7 @@ void TilePlan::add_run(std::int64_t begin, std::int64_t end, bool full) {
     runs.back().end = static_cast<std::int32_t>(end) & 0x3fffffff;
     return;
   }
-  if ((static_cast<std::int64_t>(runs.size()) + 1) * run_bytes > most_bytes_)
+  if ((static_cast<std::int64_t>(runs.size()) + 1) * run_bytes > max_bytes_)
     throw ConfigurationError(
         "model.attention.layer_types: the key ranges of {} queries over {} keys exceed {} (lists "
         "of {} MiB); use a larger model.attention.stride, more parallel.context_parallel_size "
@@ -171,7 +171,7 @@ void TilePlan::add_run(std::int64_t begin, std::int64_t end, bool full) {
         shape_.time,
         shape_.keys,
         runs.size(),
-        most_bytes_ >> 20);
+        max_bytes_ >> 20);
   runs.push_back(
       {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end) & 0x3fffffff, full});
 }
@@ -248,7 +248,7 @@ class TilePlanCache {
     bytes_ += plan->bytes();
     plans_.push_front(std::move(plan));
     places_.emplace(key_of(*plans_.front()), plans_.begin());
-    while (bytes_ > most_kept_bytes && plans_.size() > 1) forget_last();
+    while (bytes_ > max_cached_bytes && plans_.size() > 1) forget_last();
   }
 
  private:

@@ -37,14 +37,14 @@ struct TileRun {
 };
 
 // Memory limit of the lists of one plan, including their transposition.
-inline constexpr std::int64_t most_plan_bytes = std::int64_t{1} << 30;
+inline constexpr std::int64_t max_plan_bytes = std::int64_t{1} << 30;
 
 class TilePlan {
  public:
   // Takes time proportional to the partial tiles and the runs, not to all tiles. Throws
-  // ConfigurationError if its lists would exceed `most_bytes`. Also throws it for 2^30 or more
+  // ConfigurationError if its lists would exceed `max_bytes`. Also throws it for 2^30 or more
   // tiles of queries or keys, which exceed the index range of a run.
-  TilePlan(const Mask& mask, const PlanShape& shape, std::int64_t most_bytes = most_plan_bytes);
+  TilePlan(const Mask& mask, const PlanShape& shape, std::int64_t max_bytes = max_plan_bytes);
 
   const Mask& mask() const { return mask_; }
   const PlanShape& shape() const { return shape_; }
@@ -96,7 +96,7 @@ class TilePlan {
 
   Mask mask_;
   PlanShape shape_;
-  std::int64_t most_bytes_;
+  std::int64_t max_bytes_;
   Lists by_query_;
   mutable Lists by_key_;
   mutable std::once_flag transposed_;

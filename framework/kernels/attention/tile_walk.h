@@ -21,8 +21,8 @@ void for_each_key_tile(const Mask& mask,
                        const Covered& covered,
                        const LookAt& look_at) {
   constexpr std::int64_t tile = attention_tile;
-  const KeyRanges some = keys_seen_by_any(mask, queries, keys);
-  const KeyRanges all = keys_seen_by_all(mask, queries, keys);
+  const KeyRanges some = keys_visible_to_any(mask, queries, keys);
+  const KeyRanges all = keys_visible_to_all(mask, queries, keys);
   std::size_t at = 0;     // advances over `all`
   std::int64_t next = 0;  // the first key tile not visited yet
   for (const KeyRange& s : some) {

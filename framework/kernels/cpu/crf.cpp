@@ -243,9 +243,9 @@ void crf_backward(Cpu, const CrfGradient& call) {
     const ChainView<T> chain(call.chain);
     // The number of blocks of rows does not depend on the number of threads. It is limited by the
     // memory of each block's pair counts.
-    constexpr std::int64_t most_blocks = 32, most_pairs = 1 << 22;
+    constexpr std::int64_t max_blocks = 32, max_pairs = 1 << 22;
     const std::int64_t wanted =
-        std::clamp(most_pairs / (chain.tags * chain.tags), std::int64_t{1}, most_blocks);
+        std::clamp(max_pairs / (chain.tags * chain.tags), std::int64_t{1}, max_blocks);
     const std::int64_t in_block = (chain.rows + wanted - 1) / wanted;
     if (in_block == 0) return;
     const std::int64_t blocks = (chain.rows + in_block - 1) / in_block, tags = chain.tags;

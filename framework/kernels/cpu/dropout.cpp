@@ -57,7 +57,7 @@ void drop(const Dropout& dropout, const Tensor& added = {}) {
   const std::vector<RowPlacement> pieces = placed_rows(placement, rows);
   const std::int64_t* const places =
       dropout.rows.defined() ? dropout.rows.data<std::int64_t>() : nullptr;
-  const bool whole_rows = placement.inner_begin == 0 && width == placement.inner_total;
+  const bool full_rows = placement.inner_begin == 0 && width == placement.inner_total;
   const T* x = dropout.x.data<T>();
   const T* base = adds ? added.data<T>() : nullptr;
   T* y = dropout.y.data<T>();
@@ -80,7 +80,7 @@ void drop(const Dropout& dropout, const Tensor& added = {}) {
     auto piece = pieces.begin();
     while (row >= piece->first + piece->count) ++piece;
     return {placement.index(element / (rows * width), piece->placed + row - piece->first, inside),
-            whole_rows ? piece->first + piece->count - row : 1};
+            full_rows ? piece->first + piece->count - row : 1};
   };
   for_elements(shape.elements(), [=](std::int64_t begin, std::int64_t end) {
     while (begin < end) {
@@ -108,7 +108,7 @@ void dropout(Cpu, const Dropout& dropout) {
 
 void dropout_add(Cpu, const Tensor& base, const Dropout& dropout) {
   check(dropout);
-  require_alike("add_dropped", base, dropout.y);
+  require_same_shape("add_dropped", base, dropout.y);
   with_floating_type(dropout.x.dtype(),
                      [&]<typename T>(TypeTag<T>) { drop<true, T>(dropout, base); });
 }

@@ -35,19 +35,19 @@ void gather(const EmbeddingGather& gather) {
 template <typename T, typename D>
 void scatter(const EmbeddingScatter& scatter) {
   using A = Accumulator<T>;
-  constexpr std::int64_t most_columns = 256;
+  constexpr std::int64_t max_columns = 256;
   const std::int64_t rows = scatter.dtable.shape()[0], width = scatter.dtable.shape()[1];
   const std::int64_t count = scatter.ids.elements(), first = scatter.begin;
   const T* from = scatter.dout.data<T>();
   const std::int64_t* ids = scatter.ids.data<std::int64_t>();
   D* table = scatter.dtable.data<D>();
   const A factor = static_cast<A>(scatter.scale);
-  const std::int64_t column_pieces = (width + most_columns - 1) / most_columns;
+  const std::int64_t column_pieces = (width + max_columns - 1) / max_columns;
   const std::int64_t row_pieces = (omp_get_max_threads() + column_pieces - 1) / column_pieces;
   const std::int64_t pieces = column_pieces * row_pieces;
   for_pieces(pieces, count * width / std::max<std::int64_t>(pieces, 1), [=](std::int64_t piece) {
-    const std::int64_t column = piece % column_pieces * most_columns;
-    const std::int64_t columns = std::min(most_columns, width - column);
+    const std::int64_t column = piece % column_pieces * max_columns;
+    const std::int64_t columns = std::min(max_columns, width - column);
     const std::int64_t mine = piece / column_pieces;
     for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t row = ids[i] - first;

@@ -4,12 +4,10 @@
 
 namespace longspan {
 
-void soft_cap(Cpu cpu, double cap, const Tensor& x, const Tensor& y) {
-  hold_below_on(cpu, cap, x, y);
-}
+void soft_cap(Cpu cpu, double cap, const Tensor& x, const Tensor& y) { softcap_on(cpu, cap, x, y); }
 
-void hold_below_backward(Cpu cpu, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx) {
-  hold_below_backward_on(cpu, cap, x, dy, dx);
+void softcap_backward(Cpu cpu, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx) {
+  softcap_backward_on(cpu, cap, x, dy, dx);
 }
 
 }  // namespace longspan

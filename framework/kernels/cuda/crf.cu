@@ -294,9 +294,8 @@ void crf_backward(Cuda cuda, const CrfGradient& call) {
     const std::int64_t tags = chain.tags;
     // Approximately the number of blocks resident on a large GPU, limited by the memory of each
     // block's pair counts.
-    constexpr std::int64_t most_blocks = 1024, most_pairs = 1 << 22;
-    const std::int64_t wanted =
-        std::clamp(most_pairs / (tags * tags), std::int64_t{1}, most_blocks);
+    constexpr std::int64_t max_blocks = 1024, max_pairs = 1 << 22;
+    const std::int64_t wanted = std::clamp(max_pairs / (tags * tags), std::int64_t{1}, max_blocks);
     const std::int64_t in_block = (chain.rows + wanted - 1) / wanted;
     if (in_block == 0) return;
     const std::int64_t blocks = (chain.rows + in_block - 1) / in_block;

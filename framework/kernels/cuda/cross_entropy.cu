@@ -42,12 +42,12 @@ __global__ void row_statistics(Columns columns,
   const A least = -std::numeric_limits<A>::infinity();
   A largest = least, sum = 0, total = 0;
   each_read_four(
-      row, columns.valid, columns.width, [&](std::int64_t first, const Vec4<T>& logits_here) {
+      row, columns.valid, columns.width, [&](std::int64_t first, const Vec4<T>& lane_logits) {
         A values[4];
         A highest = largest;
         for (int k = 0; k < 4; ++k) {
           const bool counts = first + k < columns.valid;
-          values[k] = counts ? wide(logits_here.at[k]) : least;
+          values[k] = counts ? wide(lane_logits.at[k]) : least;
           if (counts) total += values[k];
           highest = Max()(values[k], highest);
         }
@@ -81,13 +81,13 @@ __global__ void row_gradients(Columns columns,
   const std::int64_t target = columns.of(targets[blockIdx.x]);
   const A log_sum_exp = log_sum_exps[blockIdx.x], scale = scales[blockIdx.x];
   each_read_four(
-      row, columns.width, columns.width, [&](std::int64_t first, const Vec4<T>& logits_here) {
+      row, columns.width, columns.width, [&](std::int64_t first, const Vec4<T>& lane_logits) {
         Vec4<T> gradients;
         for (int k = 0; k < 4; ++k) {
           const std::int64_t v = first + k;
           A gradient = 0;
           if (counts && v < columns.valid)
-            gradient = scale * (fast_exp(wide(logits_here.at[k]) - log_sum_exp) -
+            gradient = scale * (fast_exp(wide(lane_logits.at[k]) - log_sum_exp) -
                                 (v == target ? on_target + off_target : off_target));
           put(gradients.at[k], gradient);
         }

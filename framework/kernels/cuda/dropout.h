@@ -8,14 +8,15 @@ namespace longspan {
 
 // ShardPlacement as a kernel argument, with time split into a bounded number of pieces.
 struct Place {
-  static constexpr int most_pieces = 8;
+  static constexpr int max_pieces = 8;
 
-  Place(const ShardPlacement& placement, std::int64_t row_count, const Tensor& row_places)
-      : rows(row_count), places(row_places.defined() ? row_places.data<std::int64_t>() : nullptr) {
+  Place(const ShardPlacement& placement, std::int64_t row_count, const Tensor& row_positions)
+      : rows(row_count),
+        places(row_positions.defined() ? row_positions.data<std::int64_t>() : nullptr) {
     const std::vector<RowPlacement> placed = placed_rows(placement, rows);
-    require(placed.size() <= most_pieces,
+    require(placed.size() <= max_pieces,
             "dropout: expected the rows of a block at no more than {} positions, found {}",
-            most_pieces,
+            max_pieces,
             placed.size());
     for (const RowPlacement& piece : placed) pieces[count++] = piece;
     outer_begin = placement.outer_begin;
@@ -42,7 +43,7 @@ struct Place {
   std::int64_t rows;
   const std::int64_t* places;  // Dropout::rows, or nullptr
   std::int64_t outer_begin, middle_begin, middle_total, inner_begin, inner_total;
-  RowPlacement pieces[most_pieces];
+  RowPlacement pieces[max_pieces];
   int count = 0;
 };
 

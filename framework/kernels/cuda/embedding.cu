@@ -53,7 +53,7 @@ struct Sorted {
     const std::int64_t begin = piece * piece_length;
     return begin > 0 && row[begin - 1] == r;
   }
-  __device__ bool goes_on_after(std::int64_t piece, std::int32_t r) const {
+  __device__ bool continues_after(std::int64_t piece, std::int32_t r) const {
     const std::int64_t end = end_of(piece);
     return end < count && row[end] == r;
   }
@@ -82,7 +82,7 @@ struct SumPiece {
       if (p + 1 < end && sorted.row[p + 1] == row) continue;
       if (sorted.begun_before(piece, row)) {
         heads[i] = sum;
-      } else if (p + 1 == end && sorted.goes_on_after(piece, row)) {
+      } else if (p + 1 == end && sorted.continues_after(piece, row)) {
         tails[i] = sum;
       } else {
         D& to = table[row * width + column];
@@ -104,14 +104,15 @@ struct JoinPieces {
   __device__ void operator()(std::int64_t i) const {
     const std::int64_t first = i / width, column = i % width;
     const std::int32_t row = sorted.row[sorted.end_of(first) - 1];
-    if (row == sorted.rows || sorted.begun_before(first, row) || !sorted.goes_on_after(first, row))
+    if (row == sorted.rows || sorted.begun_before(first, row) ||
+        !sorted.continues_after(first, row))
       return;
     A sum = tails[i];
     std::int64_t piece = first;
     do {
       ++piece;
       sum += heads[piece * width + column];
-    } while (sorted.goes_on_after(piece, row));
+    } while (sorted.continues_after(piece, row));
     D& to = table[row * width + column];
     put(to, static_cast<A>(wide(to)) + sum);
   }

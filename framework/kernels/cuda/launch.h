@@ -77,8 +77,8 @@ __global__ void each_element(std::int64_t count, F f) {
 template <typename F>
 void for_each_element(Cuda cuda, std::int64_t count, F f) {
   constexpr int threads = 256;
-  constexpr std::int64_t most_blocks = 4096;
-  const std::int64_t blocks = std::min((count + threads - 1) / threads, most_blocks);
+  constexpr std::int64_t max_blocks = 4096;
+  const std::int64_t blocks = std::min((count + threads - 1) / threads, max_blocks);
   launch(cuda, {.blocks = blocks, .threads = threads}, each_element<F>, count, f);
 }
 
@@ -106,8 +106,8 @@ __global__ void write_each_element(std::int64_t count, T* out, F f) {
 template <typename T, typename F>
 void write_elements(Cuda cuda, std::int64_t count, T* out, F f) {
   constexpr int threads = 256;
-  constexpr std::int64_t most_blocks = 1024;  // approximately the number resident on a large GPU
-  const std::int64_t blocks = std::min((count + threads - 1) / threads, most_blocks);
+  constexpr std::int64_t max_blocks = 1024;  // approximately the number resident on a large GPU
+  const std::int64_t blocks = std::min((count + threads - 1) / threads, max_blocks);
   launch(cuda, {.blocks = blocks, .threads = threads}, write_each_element<T, F>, count, out, f);
 }
 

@@ -46,7 +46,7 @@ struct SummedRows {
 // sum then corrects. A large mean therefore causes no cancellation. P is the dtype of the weight
 // and the bias.
 template <typename T, typename Y, typename P, typename A, typename Rows>
-__global__ void normalise_rows(std::int64_t width,
+__global__ void normalize_rows(std::int64_t width,
                                A epsilon,
                                bool centered,
                                Rows rows,
@@ -140,7 +140,7 @@ struct BackwardRows {
 // and partial[block] = [the sums of dy h; those of dy], one row each. They are accumulated in
 // shared memory if they fit.
 template <typename T, typename Y, typename P, typename A, typename More>
-__global__ void normalise_rows_backward(BackwardRows<T, Y, P, A> given, More more) {
+__global__ void normalize_rows_backward(BackwardRows<T, Y, P, A> given, More more) {
   const std::int64_t width = given.width;
   const P* const weight = given.weight;
   A* const scratch = shared_memory<A>();
@@ -233,8 +233,8 @@ void with_all_types(const Tensor& x, const Tensor& y, const Tensor& weight, cons
 
 // rows_of(tag of x's type, whether shared memory holds a row) returns the source of rows.
 template <typename RowsOf>
-void normalise(Cuda cuda, const LayerNorm& norm, bool sums, const RowsOf& rows_of) {
-  constexpr std::size_t most_held_bytes = 24 << 10;
+void normalize(Cuda cuda, const LayerNorm& norm, bool sums, const RowsOf& rows_of) {
+  constexpr std::size_t max_owned_bytes = 24 << 10;
   require(norm.bias.dtype() == norm.weight.dtype(),
           "layer_norm: expected weight and bias of one dtype");
   const std::int64_t width = norm.x.shape().width();
@@ -244,13 +244,13 @@ void normalise(Cuda cuda, const LayerNorm& norm, bool sums, const RowsOf& rows_o
                  [&]<typename T, typename Y, typename P>(TypeTag<T> tag, TypeTag<Y>, TypeTag<P>) {
                    using A = Accumulator<T>;
                    const std::size_t row_bytes = static_cast<std::size_t>(width) * sizeof(T);
-                   const bool holds = sums && row_bytes <= most_held_bytes;
+                   const bool holds = sums && row_bytes <= max_owned_bytes;
                    const auto rows = rows_of(tag, holds);
                    Grid grid = row_grid<A>(norm.x.shape().rows(), width);
                    grid.shared_bytes += holds ? row_bytes : 0;
                    launch(cuda,
                           grid,
-                          normalise_rows<T, Y, P, A, std::remove_const_t<decltype(rows)>>,
+                          normalize_rows<T, Y, P, A, std::remove_const_t<decltype(rows)>>,
                           width,
                           static_cast<A>(norm.epsilon),
                           norm.centered,
@@ -265,14 +265,14 @@ void normalise(Cuda cuda, const LayerNorm& norm, bool sums, const RowsOf& rows_o
 
 // more_of(tag of x's type) returns an additional operation on the gradient.
 template <typename MoreOf>
-void normalise_backward(Cuda cuda, const LayerNormGradient& norm, const MoreOf& more_of) {
+void normalize_backward(Cuda cuda, const LayerNormGradient& norm, const MoreOf& more_of) {
   // approximately the number of blocks resident on a large GPU; rows per block that make partial
   // sums cheap
-  constexpr std::int64_t most_blocks = 1024, least_rows = 4;
-  constexpr std::size_t most_held_bytes = 64 << 10;
+  constexpr std::int64_t max_blocks = 1024, min_rows = 4;
+  constexpr std::size_t max_owned_bytes = 64 << 10;
   const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
   if (rows == 0) return;
-  const std::int64_t in_block = std::max((rows + most_blocks - 1) / most_blocks, least_rows);
+  const std::int64_t in_block = std::max((rows + max_blocks - 1) / max_blocks, min_rows);
   const std::int64_t blocks = (rows + in_block - 1) / in_block;
   with_all_types(
       norm.x,
@@ -284,12 +284,12 @@ void normalise_backward(Cuda cuda, const LayerNormGradient& norm, const MoreOf& 
             {blocks, 2 * width}, DTypeOf<A>::value, norm.x.device(), MemoryTag::workspace);
         const auto more = more_of(tag);
         const std::size_t sums_bytes = 2 * static_cast<std::size_t>(width) * sizeof(A);
-        const bool holds = sums_bytes <= most_held_bytes;
+        const bool holds = sums_bytes <= max_owned_bytes;
         Grid grid = row_grid<A>(blocks, width);
         grid.shared_bytes += holds ? sums_bytes : 0;
         launch(cuda,
                grid,
-               normalise_rows_backward<T, Y, P, A, std::remove_const_t<decltype(more)>>,
+               normalize_rows_backward<T, Y, P, A, std::remove_const_t<decltype(more)>>,
                BackwardRows<T, Y, P, A>{.rows = rows,
                                         .width = width,
                                         .in_block = in_block,
@@ -316,7 +316,7 @@ void normalise_backward(Cuda cuda, const LayerNormGradient& norm, const MoreOf& 
 
 void layer_norm(Cuda cuda, const LayerNorm& norm) {
   check(norm);
-  normalise(cuda, norm, false, [&]<typename T>(TypeTag<T>, bool) {
+  normalize(cuda, norm, false, [&]<typename T>(TypeTag<T>, bool) {
     return GivenRows<T>{norm.x.data<T>()};
   });
 }
@@ -326,7 +326,7 @@ void residual_layer_norm(Cuda cuda,
                          const Dropout& change,
                          const LayerNorm& norm) {
   check(base, change, norm);
-  normalise(cuda, norm, true, [&]<typename T>(TypeTag<T>, bool holds) {
+  normalize(cuda, norm, true, [&]<typename T>(TypeTag<T>, bool holds) {
     return SummedRows<T>{DropoutFunctor<T>(change),
                          change.rate > 0,
                          holds,
@@ -338,12 +338,12 @@ void residual_layer_norm(Cuda cuda,
 
 void layer_norm_backward(Cuda cuda, const LayerNormGradient& norm) {
   check(norm);
-  normalise_backward(cuda, norm, [](auto) { return NothingMore(); });
+  normalize_backward(cuda, norm, [](auto) { return NothingMore(); });
 }
 
 void layer_norm_of_sum_backward(Cuda cuda, const LayerNormGradient& norm, const Dropout& change) {
   check(norm, change);
-  normalise_backward(cuda, norm, [&]<typename T>(TypeTag<T>) {
+  normalize_backward(cuda, norm, [&]<typename T>(TypeTag<T>) {
     return DropToo<T>{DropoutFunctor<T>(change), change.y.data<T>()};
   });
 }

@@ -37,8 +37,8 @@ void sum_of(Cuda cuda, std::span<const Tensor> tensors, double factor, const Ten
   check_total(total);
   constexpr Grid one = {.blocks = 1, .threads = 256, .shared_bytes = 256 / warp_size * 8};
   const auto elements_in_block = [](const Tensor& x) {
-    constexpr std::int64_t most_blocks = 4096;
-    return std::max<std::int64_t>(8192, (x.elements() + most_blocks - 1) / most_blocks);
+    constexpr std::int64_t max_blocks = 4096;
+    return std::max<std::int64_t>(8192, (x.elements() + max_blocks - 1) / max_blocks);
   };
   const auto blocks_of = [&](const Tensor& x) {
     return (x.elements() + elements_in_block(x) - 1) / elements_in_block(x);

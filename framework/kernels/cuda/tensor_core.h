@@ -26,7 +26,7 @@ __device__ inline unsigned shared_address(const void* pointer) {
 
 // Begins to copy 16 bytes to shared memory, or zeros unless `real`. Both addresses are aligned to
 // 16 bytes.
-__device__ inline void begin_copy(void* to, const void* from, bool real) {
+__device__ inline void start_copy(void* to, const void* from, bool real) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)),
                "l"(from),
                "r"(real ? 16 : 0)
@@ -103,7 +103,7 @@ __device__ inline float power_of_two(float x) {
 #else
 
 unsigned shared_address(const void* pointer);
-void begin_copy(void* to, const void* from, bool real);
+void start_copy(void* to, const void* from, bool real);
 void end_copy_group();
 void wait_for_copies_but(int groups);
 template <int groups>

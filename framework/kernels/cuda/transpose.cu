@@ -11,7 +11,7 @@ constexpr int rows_at_once = 8;
 // A block transposes a tile of side x side in shared memory. Rows are padded by one element, so
 // that a column lies in different banks. Global reads and writes are both row by row.
 template <typename T>
-__global__ void turn_tiles(std::int64_t rows, std::int64_t columns, const T* x, T* y) {
+__global__ void transpose_tiles(std::int64_t rows, std::int64_t columns, const T* x, T* y) {
   T* const tile = shared_memory<T>();
   const std::int64_t tiles_across = (columns + side - 1) / side;
   const std::int64_t tiles = (rows + side - 1) / side * tiles_across;
@@ -41,7 +41,7 @@ void transpose(Cuda cuda, const Tensor& x, const Tensor& y) {
            {.blocks = x.shape()[0] * tiles,
             .threads = side * rows_at_once,
             .shared_bytes = side * (side + 1) * sizeof(T)},
-           turn_tiles<T>,
+           transpose_tiles<T>,
            rows,
            columns,
            x.data<T>(),

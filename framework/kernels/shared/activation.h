@@ -81,7 +81,7 @@ void with_activation(Activation activation, const F& f) {
 
 template <typename Backend>
 void activate_on(Backend backend, Activation activation, const Tensor& x, const Tensor& y) {
-  require_alike("activate", x, y);
+  require_same_shape("activate", x, y);
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     with_activation(activation, [&](auto kind) {
       write_elements(backend, x.elements(), y.data<T>(), Activate<kind(), T>{x.data<T>()});
@@ -95,8 +95,8 @@ void activate_backward_on(Backend backend,
                           const Tensor& kept,
                           const Tensor& dy,
                           const Tensor& dx) {
-  require_alike("activate_backward", kept, dy);
-  require_alike("activate_backward", kept, dx);
+  require_same_shape("activate_backward", kept, dy);
+  require_same_shape("activate_backward", kept, dx);
   with_floating_type(dy.dtype(), [&]<typename T>(TypeTag<T>) {
     with_activation(activation, [&](auto kind) {
       write_elements(backend,

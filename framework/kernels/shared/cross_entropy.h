@@ -47,8 +47,8 @@ void rescale_sums_on(Backend backend,
                      const Tensor& local_maximum,
                      const Tensor& maximum,
                      const Tensor& sum) {
-  require_alike("rescale_sums", local_maximum, maximum);
-  require_alike("rescale_sums", maximum, sum);
+  require_same_shape("rescale_sums", local_maximum, maximum);
+  require_same_shape("rescale_sums", maximum, sum);
   with_accumulator_type(sum.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_row(backend,
                  sum.elements(),

@@ -3,7 +3,7 @@
 namespace longspan {
 
 void check_scale_and_add_rows(const Tensor& x, const Tensor& table, const Tensor& y) {
-  require_alike("scale_and_add_rows", x, y);
+  require_same_shape("scale_and_add_rows", x, y);
   require(x.shape().dimensions() == 3 && table.shape().dimensions() == 2 &&
               x.shape()[1] == table.shape()[0] && x.shape()[2] == table.shape()[1],
           "scale_and_add_rows: expected x [outer, time, width] and a table [time, width], found {} "

@@ -50,8 +50,8 @@ struct Fill {
 
 template <typename Backend>
 void add_on(Backend backend, const Tensor& a, const Tensor& b, const Tensor& out) {
-  require_alike("add", a, b);
-  require_alike("add", a, out);
+  require_same_shape("add", a, b);
+  require_same_shape("add", a, out);
   with_floating_type(a.dtype(), [&]<typename T>(TypeTag<T>) {
     write_elements(backend, a.elements(), out.data<T>(), Add<T>{a.data<T>(), b.data<T>()});
   });

@@ -35,8 +35,8 @@ struct GateHiddenBackward {
 
 template <typename Backend>
 void gated_hidden_on(Backend backend, const GatedHidden& hidden) {
-  require_alike("gated_hidden", hidden.before, hidden.factor);
-  require_alike("gated_hidden", hidden.before, hidden.y);
+  require_same_shape("gated_hidden", hidden.before, hidden.factor);
+  require_same_shape("gated_hidden", hidden.before, hidden.y);
   with_floating_type(hidden.y.dtype(), [&]<typename T>(TypeTag<T>) {
     with_activation(hidden.activation, [&](auto kind) {
       write_elements(backend,
@@ -50,7 +50,7 @@ void gated_hidden_on(Backend backend, const GatedHidden& hidden) {
 template <typename Backend>
 void gated_hidden_backward_on(Backend backend, const GatedHiddenGradient& hidden) {
   for (const Tensor* const other : {&hidden.factor, &hidden.dy, &hidden.dbefore, &hidden.dfactor})
-    require_alike("gated_hidden_backward", hidden.before, *other);
+    require_same_shape("gated_hidden_backward", hidden.before, *other);
   with_floating_type(hidden.dy.dtype(), [&]<typename T>(TypeTag<T>) {
     with_activation(hidden.activation, [&](auto kind) {
       for_each_element(backend,

@@ -90,12 +90,12 @@ struct MovePowerAt {
   const A* products;
   const A* count;
   A decay, epsilon;
-  bool divided_by_own;
+  bool divided_by_local;
 
   LONGSPAN_HOST_DEVICE void operator()(std::int64_t c) const {
     if (!(*count > A{0})) return;
     const A rest = A{1} - decay, now = squares[c] / *count;
-    const A normed = now / ((divided_by_own ? now : square[c]) + epsilon);
+    const A normed = now / ((divided_by_local ? now : square[c]) + epsilon);
     slope[c] = slope[c] * (A{1} - rest * normed) + rest * (products[c] / *count);
     square[c] = decay * square[c] + rest * now;
   }
@@ -164,7 +164,7 @@ void power_inverse_on(Backend backend,
                       const Tensor& squares,
                       double epsilon,
                       const Tensor& inverse) {
-  require_alike("power_inverse", squares, inverse);
+  require_same_shape("power_inverse", squares, inverse);
   with_accumulator_type(squares.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_element(
         backend,
@@ -175,7 +175,7 @@ void power_inverse_on(Backend backend,
 
 template <typename Backend>
 void power_mean_on(Backend backend, const Tensor& sums, const Tensor& count, const Tensor& means) {
-  require_alike("power_mean", sums, means);
+  require_same_shape("power_mean", sums, means);
   with_accumulator_type(sums.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_element(
         backend, sums.elements(), PowerMeanAt<A>{sums.data<A>(), count.data<A>(), means.data<A>()});
@@ -195,7 +195,7 @@ void move_power_on(Backend backend, const PowerStatisticsUpdate& step) {
                                     step.count.data<A>(),
                                     static_cast<A>(step.decay),
                                     static_cast<A>(step.epsilon),
-                                    step.divided_by_own});
+                                    step.divided_by_local});
   });
 }
 

@@ -40,10 +40,10 @@ struct SumHeads {
 // Returns the ratio of `many` heads to `few` heads.
 inline std::int64_t times_of(const Tensor& few, const Tensor& many) {
   const Shape &a = few.shape(), &b = many.shape();
-  const bool alike = a.dimensions() == b.dimensions() && a.dimensions() >= 3 &&
+  const bool equal = a.dimensions() == b.dimensions() && a.dimensions() >= 3 &&
                      a.width() == b.width() &&
                      (few.dtype() == many.dtype() || accumulator_of(few.dtype()) == many.dtype());
-  require(alike && a[-2] > 0 && b[-2] % a[-2] == 0 && b == a.with(-2, b[-2]),
+  require(equal && a[-2] > 0 && b[-2] % a[-2] == 0 && b == a.with(-2, b[-2]),
           "repeat_kv: cannot repeat {} {} into {} {}",
           name_of(few.dtype()),
           a,

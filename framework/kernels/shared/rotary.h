@@ -72,7 +72,7 @@ void with_turning(const RotaryArguments& turning, const F& f) {
   if (turning.pairs == RotaryLayout::halves)
     run(std::integral_constant<RotaryLayout, RotaryLayout::halves>());
   else
-    run(std::integral_constant<RotaryLayout, RotaryLayout::neighbours>());
+    run(std::integral_constant<RotaryLayout, RotaryLayout::neighbors>());
 }
 
 template <typename Backend>
@@ -102,7 +102,7 @@ template <typename Backend>
 void turn_on(Backend backend, const RotaryArguments& turning) {
   const Tensor& x = turning.x;
   const Tensor& table = turning.table;
-  require_alike("turn", x, turning.y);
+  require_same_shape("turn", x, turning.y);
   const Shape& shape = x.shape();
   require(shape.dimensions() == 4 && table.shape().dimensions() == 2 &&
               table.shape()[0] == shape[1] && table.shape()[1] % 2 == 0 &&

@@ -29,7 +29,7 @@ struct Multiply {
 
 template <typename Backend>
 void scale_columns_on(Backend backend, const Tensor& x, const Tensor& factors, const Tensor& y) {
-  require_alike("scale_columns", x, y);
+  require_same_shape("scale_columns", x, y);
   const std::int64_t width = factors.elements();
   require(width > 0 && x.elements() % width == 0 &&
               (factors.dtype() == x.dtype() || factors.dtype() == accumulator_of(x.dtype())),
@@ -54,8 +54,8 @@ void scale_columns_on(Backend backend, const Tensor& x, const Tensor& factors, c
 
 template <typename Backend>
 void multiply_on(Backend backend, const Tensor& a, const Tensor& b, const Tensor& out) {
-  require_alike("multiply", a, b);
-  require_alike("multiply", a, out);
+  require_same_shape("multiply", a, b);
+  require_same_shape("multiply", a, out);
   with_floating_type(a.dtype(), [&]<typename T>(TypeTag<T>) {
     write_elements(backend, a.elements(), out.data<T>(), Multiply<T>{a.data<T>(), b.data<T>()});
   });

@@ -30,8 +30,8 @@ struct HoldBelowGradient {
 };
 
 template <typename Backend>
-void hold_below_on(Backend backend, double cap, const Tensor& x, const Tensor& y) {
-  require_alike("hold_below", x, y);
+void softcap_on(Backend backend, double cap, const Tensor& x, const Tensor& y) {
+  require_same_shape("hold_below", x, y);
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     write_elements(backend,
                    x.elements(),
@@ -41,10 +41,10 @@ void hold_below_on(Backend backend, double cap, const Tensor& x, const Tensor& y
 }
 
 template <typename Backend>
-void hold_below_backward_on(
+void softcap_backward_on(
     Backend backend, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx) {
-  require_alike("hold_below_backward", x, dy);
-  require_alike("hold_below_backward", x, dx);
+  require_same_shape("hold_below_backward", x, dy);
+  require_same_shape("hold_below_backward", x, dx);
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     write_elements(
         backend,

@@ -34,7 +34,7 @@ struct HyperbolicTangentBackward {
 
 template <typename Backend>
 void hyperbolic_tangent_on(Backend backend, const Tensor& x, const Tensor& y) {
-  require_alike("hyperbolic_tangent", x, y);
+  require_same_shape("hyperbolic_tangent", x, y);
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     write_elements(backend, x.elements(), y.data<T>(), HyperbolicTangent<T>{x.data<T>()});
   });
@@ -45,8 +45,8 @@ void hyperbolic_tangent_backward_on(Backend backend,
                                     const Tensor& y,
                                     const Tensor& dy,
                                     const Tensor& dx) {
-  require_alike("hyperbolic_tangent_backward", y, dy);
-  require_alike("hyperbolic_tangent_backward", y, dx);
+  require_same_shape("hyperbolic_tangent_backward", y, dy);
+  require_same_shape("hyperbolic_tangent_backward", y, dx);
   with_floating_type(dy.dtype(), [&]<typename T>(TypeTag<T>) {
     write_elements(backend,
                    dy.elements(),

@@ -105,7 +105,7 @@ std::vector<std::int64_t> AdaptiveSpans::windows() const {
   return result;
 }
 
-std::int64_t AdaptiveSpans::longest_window() const {
+std::int64_t AdaptiveSpans::max_window_length() const {
   const std::vector<std::int64_t> all = windows();
   return *std::ranges::max_element(all);
 }

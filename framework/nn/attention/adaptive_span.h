@@ -37,7 +37,7 @@ class AdaptiveSpans {
   // span. Synchronizes with the GPU.
   std::vector<std::int64_t> windows() const;
   // Returns the maximum of windows().
-  std::int64_t longest_window() const;
+  std::int64_t max_window_length() const;
   // Sum and maximum of this rank's spans, in keys.
   struct Extent {
     double sum = 0;
@@ -96,7 +96,7 @@ class AdaptiveSpanAttentionOp : public AttentionOp {
   bool supports_document_mask() const override { return true; }
   bool supports_grouped_kv() const override { return true; }
   std::optional<std::int64_t> max_distance() const override {
-    return spans_.longest_window() - 1 + form_.nearest();
+    return spans_.max_window_length() - 1 + form_.nearest();
   }
   Variable operator()(const ProjectedQKV& input,
                       const AttentionContext& context,

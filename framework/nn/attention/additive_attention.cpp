@@ -13,7 +13,7 @@ namespace longspan {
 namespace {
 
 // Returns an error message if a head is too wide for the scores. Otherwise empty.
-std::string width_problem(std::int64_t dim) {
+std::string validate_width(std::int64_t dim) {
   if (dim <= widest_additive_head) return "";
   return fmt::format(
       "additive attention: expected at most {} features per head, found {}; set "
@@ -22,10 +22,10 @@ std::string width_problem(std::int64_t dim) {
       dim);
 }
 
-std::string problem_of_additive(const AttentionOptions&, const AttentionBuildOptions& setting) {
+std::string validate_additive(const AttentionOptions&, const AttentionBuildOptions& setting) {
   if (setting.memory) return "model.attention.layer_types: additive does not support model.mem_len";
-  if (const std::string problem = width_problem(setting.dim); !problem.empty()) return problem;
-  return whole_heads_problem("additive", setting.heads, setting.mesh);
+  if (const std::string problem = validate_width(setting.dim); !problem.empty()) return problem;
+  return validate_head_sharding("additive", setting.heads, setting.mesh);
 }
 
 AdditiveRules rules_of(const AttentionMask& mask) {
@@ -72,7 +72,8 @@ Tensor of_keys(const Tensor& looked, std::int64_t keys) {
 
 AdditiveAttentionOp::AdditiveAttentionOp(const Scope& scope, const Options& options)
     : options_(options), head_begin_(scope.part(options.heads).begin) {
-  throw_if_error(whole_heads_problem("additive", options.heads, scope.parameters().mesh().shape));
+  throw_if_error(
+      validate_head_sharding("additive", options.heads, scope.parameters().mesh().shape));
   score_ = scope.weight("score",
                         {options.heads, options.dim},
                         options.initial.value_or(Initializer::xavier(options.dim, 1)),
@@ -118,11 +119,11 @@ AttentionKind additive_kind() {
           .keys = {},
           .supports_kv_cache = true,
           .own_weights = true,
-          .problem = problem_of_additive,
+          .problem = validate_additive,
           .make = [](const Scope& attention,
                      const AttentionOptions& options,
                      const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {
-            throw_if_error(problem_of_additive(options, setting));
+            throw_if_error(validate_additive(options, setting));
             return std::make_unique<AdditiveAttentionOp>(
                 attention,
                 AdditiveAttentionOp::Options{
@@ -143,18 +144,18 @@ std::unique_ptr<AttentionOp> cross_attention_op(const Scope& attention,
   return std::make_unique<AdditiveAttentionOp>(attention, made);
 }
 
-std::string cross_scores_problem(const CrossAttentionScoreOptions& scores,
-                                 std::int64_t heads,
-                                 std::int64_t dim,
-                                 const MeshShape& mesh) {
+std::string validate_cross_scores(const CrossAttentionScoreOptions& scores,
+                                  std::int64_t heads,
+                                  std::int64_t dim,
+                                  const MeshShape& mesh) {
   if (scores.kind == CrossAttentionScore::dot_product) return "";
   const bool located = scores.kind == CrossAttentionScore::location;
   if (located && scores.kernel_size % 2 == 0)
     return fmt::format(
         "model.cross_attention.location_kernel_size: expected an odd number, found {}",
         scores.kernel_size);
-  if (const std::string problem = width_problem(dim); !problem.empty()) return problem;
-  return whole_heads_problem(located ? "location" : "additive", heads, mesh);
+  if (const std::string problem = validate_width(dim); !problem.empty()) return problem;
+  return validate_head_sharding(located ? "location" : "additive", heads, mesh);
 }
 
 }  // namespace longspan

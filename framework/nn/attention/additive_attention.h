@@ -64,9 +64,9 @@ std::unique_ptr<AttentionOp> cross_attention_op(const Scope& attention,
                                                 double scale = 0);
 
 // Returns the reason why cross-attention does not support these scores. Otherwise empty.
-std::string cross_scores_problem(const CrossAttentionScoreOptions& scores,
-                                 std::int64_t heads,
-                                 std::int64_t dim,
-                                 const MeshShape& mesh);
+std::string validate_cross_scores(const CrossAttentionScoreOptions& scores,
+                                  std::int64_t heads,
+                                  std::int64_t dim,
+                                  const MeshShape& mesh);
 
 }  // namespace longspan

@@ -5,7 +5,7 @@
 
 namespace longspan {
 
-std::string heads_problem(std::int64_t heads, const MeshShape& mesh) {
+std::string validate_heads(std::int64_t heads, const MeshShape& mesh) {
   if (heads % mesh.tensor == 0) return "";
   return fmt::format(
       "model.num_attention_heads: expected a multiple of "
@@ -14,7 +14,7 @@ std::string heads_problem(std::int64_t heads, const MeshShape& mesh) {
       heads);
 }
 
-std::string key_heads_problem(std::int64_t key_heads, std::int64_t heads, const MeshShape& mesh) {
+std::string validate_key_heads(std::int64_t key_heads, std::int64_t heads, const MeshShape& mesh) {
   if (heads % key_heads != 0)
     return fmt::format(
         "model.num_key_value_heads: expected a divisor of model.num_attention_heads = {}, found {}",
@@ -31,7 +31,7 @@ std::string key_heads_problem(std::int64_t key_heads, std::int64_t heads, const 
 namespace {
 
 ShardRange heads_of(const Scope& scope, std::int64_t heads) {
-  throw_if_error(heads_problem(heads, scope.parameters().mesh().shape));
+  throw_if_error(validate_heads(heads, scope.parameters().mesh().shape));
   return scope.part(heads);
 }
 
@@ -39,7 +39,7 @@ ShardRange key_heads_of(const Scope& scope,
                         const MultiHeadAttention::Options& options,
                         const AttentionOp& mechanism) {
   const std::int64_t key_heads = options.key_heads.value_or(options.heads);
-  throw_if_error(key_heads_problem(key_heads, options.heads, scope.parameters().mesh().shape));
+  throw_if_error(validate_key_heads(key_heads, options.heads, scope.parameters().mesh().shape));
   if (mechanism.ties_query_and_key() && key_heads != options.heads)
     throw ConfigurationError(
         "model.num_key_value_heads: {} cannot be combined with an attention "

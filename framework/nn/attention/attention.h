@@ -15,10 +15,10 @@
 namespace longspan {
 
 // Returns the reason why tensor ranks cannot split the heads. Otherwise empty.
-std::string heads_problem(std::int64_t heads, const MeshShape& mesh);
+std::string validate_heads(std::int64_t heads, const MeshShape& mesh);
 
 // As above, for key heads, which query heads share.
-std::string key_heads_problem(std::int64_t key_heads, std::int64_t heads, const MeshShape& mesh);
+std::string validate_key_heads(std::int64_t key_heads, std::int64_t heads, const MeshShape& mesh);
 
 // Projections that have a bias.
 struct ProjectionBiases {
@@ -45,7 +45,7 @@ class MultiHeadAttention {
     std::optional<Initializer> initial_out = {};
     std::optional<Rotary> rotary = {};  // RoPE of queries and keys
   };
-  // Throws ConfigurationError with the message of heads_problem or key_heads_problem. Throws it
+  // Throws ConfigurationError with the message of validate_heads or validate_key_heads. Throws it
   // also for key_heads < heads if the op ties query and key.
   MultiHeadAttention(const Scope& scope,
                      const Options& options,

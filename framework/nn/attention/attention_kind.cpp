@@ -2,9 +2,9 @@
 
 namespace longspan {
 
-std::string whole_heads_problem(const std::string& kind,
-                                std::int64_t heads,
-                                const MeshShape& mesh) {
+std::string validate_head_sharding(const std::string& kind,
+                                   std::int64_t heads,
+                                   const MeshShape& mesh) {
   if (heads % (std::int64_t{mesh.tensor} * mesh.context) == 0) return "";
   return fmt::format(
       "model.num_attention_heads: attention type {} requires a multiple of {} x {} "

@@ -39,7 +39,9 @@ struct AttentionKind {
 
 // Returns the reason why the model does not support a type that needs full sequences, with the
 // heads split over context ranks. Otherwise empty.
-std::string whole_heads_problem(const std::string& kind, std::int64_t heads, const MeshShape& mesh);
+std::string validate_head_sharding(const std::string& kind,
+                                   std::int64_t heads,
+                                   const MeshShape& mesh);
 
 // As is_causal, for types that support padding only as lengths. Throws ConfigurationError for other
 // padding too, with the name of the type.

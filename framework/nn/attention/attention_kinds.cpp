@@ -78,7 +78,7 @@ const std::string& element_of(const AttentionOptions& options, std::int64_t laye
   return options.kinds[static_cast<std::size_t>(layer % std::ssize(options.kinds))];
 }
 
-std::string documents_problem(const std::string& kind) {
+std::string validate_documents(const std::string& kind) {
   return fmt::format(
       "model.attention.layer_types: {} does not support data.documents.reset_attention_mask; use "
       "full, sliding_window, dilated or strided",
@@ -90,7 +90,7 @@ std::string problem_of(const std::string& element,
                        const AttentionOptions& options,
                        const AttentionBuildOptions& setting) {
   if (const AttentionKind* const own = find_attention_kind(options, element)) {
-    if (setting.documents) return documents_problem(own->name);
+    if (setting.documents) return validate_documents(own->name);
     return own->problem != nullptr ? own->problem(options, setting) : "";
   }
   const std::vector<std::string> parts = split(element, '/');
@@ -116,7 +116,7 @@ std::string problem_of(const std::string& element,
             "model.attention.layer_types: {} does not support model.mem_len; use "
             "full, sliding_window, dilated or strided",
             name);
-      if (setting.documents && !kind->shifts) return documents_problem(name);
+      if (setting.documents && !kind->shifts) return validate_documents(name);
       if (std::ranges::count(names, name) > 1)
         return fmt::format(
             "model.attention.layer_types: {} occurs twice in {}", name, quote(element));
@@ -148,7 +148,7 @@ bool has_random_blocks(const AttentionOptions& options, const AttentionBuildOpti
 }
 
 // Returns a clause for messages with the length of training sequences.
-std::string length_said(const AttentionBuildOptions& setting) {
+std::string describe_length(const AttentionBuildOptions& setting) {
   return setting.examples
              ? fmt::format("data.max_length limits a sequence to {} positions", setting.segment)
              : fmt::format("data.seq_length is {}", setting.segment);
@@ -157,7 +157,7 @@ std::string length_said(const AttentionBuildOptions& setting) {
 std::string problem_with_segment(const AttentionOptions& options,
                                  const AttentionBuildOptions& setting) {
   const std::int64_t segment = setting.segment;
-  const std::string length = length_said(setting);
+  const std::string length = describe_length(setting);
   if (has_kind(options, "strided") && options.stride >= segment)
     return fmt::format(
         "model.attention.stride: {} leaves only the query itself to strided attention: {}",
@@ -335,7 +335,7 @@ const AttentionKind* first_kind_without_kv_cache(const AttentionOptions& options
   return nullptr;
 }
 
-std::int64_t longest_sequence_of(const AttentionOptions& options, std::int64_t segment) {
+std::int64_t max_sequence_length_of(const AttentionOptions& options, std::int64_t segment) {
   std::int64_t longest = 0;
   for (const std::string& element : options.kinds) {
     const AttentionKind* const own = find_attention_kind(options, element);

@@ -92,7 +92,7 @@ inline bool reads_on(const AttentionOptions& options) {
 
 // Returns the longest sequence that every layer supports, if training sequences have `segment`
 // positions. 0: any length.
-std::int64_t longest_sequence_of(const AttentionOptions& options, std::int64_t segment);
+std::int64_t max_sequence_length_of(const AttentionOptions& options, std::int64_t segment);
 // Returns the shorter of two such lengths.
 std::int64_t shorter_of(std::int64_t a, std::int64_t b);
 

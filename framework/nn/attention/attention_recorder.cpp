@@ -72,7 +72,7 @@ void AttentionRecorder::see(const AttentionOp& mechanism,
   const std::int64_t layer = layers_++;
   std::vector<AttentionMap> maps;
   const Shape& shape = projected.value.shape();
-  for (const Head& wanted : wanted_) {
+  for (const Head& wanted : expected_) {
     if (wanted.layer != layer) continue;
     if (wanted.head < 0 || wanted.head >= mixed.shape()[2])
       throw ConfigurationError("attention layer {} has heads 0 to {}, requested head {}",

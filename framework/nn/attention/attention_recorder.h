@@ -26,7 +26,7 @@ class AttentionRecorder {
     std::int64_t layer = 0;
     std::int64_t head = 0;
   };
-  explicit AttentionRecorder(std::vector<Head> wanted) : wanted_(std::move(wanted)) {}
+  explicit AttentionRecorder(std::vector<Head> wanted) : expected_(std::move(wanted)) {}
 
   // Called by each attention layer with its input and output [batch, time, heads, dim]. Throws
   // ConfigurationError if its type is not such a sum, or if it lacks a selected head.
@@ -42,7 +42,7 @@ class AttentionRecorder {
   const std::vector<AttentionMap>& maps() const { return maps_; }
 
  private:
-  std::vector<Head> wanted_;
+  std::vector<Head> expected_;
   std::int64_t layers_ = 0;
   std::vector<AttentionMap> maps_;
 };

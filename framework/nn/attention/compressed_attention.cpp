@@ -11,10 +11,10 @@
 namespace longspan {
 namespace {
 
-std::string problem_of_compressed(const AttentionOptions&, const AttentionBuildOptions& setting) {
+std::string validate_compressed(const AttentionOptions&, const AttentionBuildOptions& setting) {
   if (setting.memory)
     return "model.attention.layer_types: memory_compressed does not support model.mem_len";
-  return whole_heads_problem("memory_compressed", setting.heads, setting.mesh);
+  return validate_head_sharding("memory_compressed", setting.heads, setting.mesh);
 }
 
 // Concatenates along positions, both [batch, any, heads, dim].
@@ -72,7 +72,7 @@ CompressedAttention::CompressedAttention(const Scope& scope, const Options& opti
       dropout_(options.dropout),
       heads_(scope.part(options.heads)) {
   throw_if_error(
-      whole_heads_problem("memory_compressed", options.heads, scope.parameters().mesh().shape));
+      validate_head_sharding("memory_compressed", options.heads, scope.parameters().mesh().shape));
   const Shape shape = {options.heads, width_ * options.dim, options.dim};
   const Initializer initial = Initializer::xavier(width_ * options.dim, options.dim);
   keys_ = scope.weight("compressed_keys", shape, initial, 0);
@@ -138,11 +138,11 @@ AttentionKind compressed_kind() {
           .alone = "its keys are not tokens",
           .keys = {"attention.compression_factor"},
           .own_weights = true,
-          .problem = problem_of_compressed,
+          .problem = validate_compressed,
           .make = [](const Scope& attention,
                      const AttentionOptions& options,
                      const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {
-            throw_if_error(problem_of_compressed(options, setting));
+            throw_if_error(validate_compressed(options, setting));
             return std::make_unique<CompressedAttention>(
                 attention,
                 CompressedAttention::Options{.compressed = options.compressed,

@@ -39,9 +39,9 @@ Variable mean(const std::vector<Variable>& all) {
 
 }  // namespace
 
-std::string wiring_problem(CrossAttentionMapping wiring,
-                           std::int64_t encoder_layers,
-                           std::int64_t decoder_layers) {
+std::string validate_wiring(CrossAttentionMapping wiring,
+                            std::int64_t encoder_layers,
+                            std::int64_t decoder_layers) {
   if ((wiring != CrossAttentionMapping::same && wiring != CrossAttentionMapping::reverse) ||
       encoder_layers == decoder_layers)
     return "";

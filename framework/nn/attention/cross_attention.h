@@ -23,9 +23,9 @@ inline bool reads_all_layers(CrossAttentionMapping wiring) {
   return wiring != CrossAttentionMapping::last;
 }
 // Returns the reason why stacks of these depths do not support the mapping. Otherwise empty.
-std::string wiring_problem(CrossAttentionMapping wiring,
-                           std::int64_t encoder_layers,
-                           std::int64_t decoder_layers);
+std::string validate_wiring(CrossAttentionMapping wiring,
+                            std::int64_t encoder_layers,
+                            std::int64_t decoder_layers);
 
 // Cross-attention of one decoder layer. Parameters: those of MultiHeadAttention and, for `mix`,
 // "mixture" [encoder layers]: a_l, initialized with zeros.

@@ -32,7 +32,7 @@ AttentionKind efficient_kind() {
         if (setting.causal)
           return "model.attention.layer_types: efficient does not support causal models; use "
                  "linear";
-        return memory_problem("efficient", setting);
+        return validate_memory("efficient", setting);
       },
       .make = [](const Scope&, const AttentionOptions&, const AttentionBuildOptions&)
           -> std::unique_ptr<AttentionOp> { return std::make_unique<EfficientAttentionOp>(); }};

@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t least_capacity = 64;
+constexpr std::int64_t min_capacity = 64;
 
 Tensor in_rows(const Tensor& x) {
   return x.reshape({x.shape()[0], x.shape()[1], x.shape()[2] * x.shape()[3]});
@@ -90,7 +90,7 @@ void LayerKVCache::append(std::span<const Variable> projections) {
     for (const Variable& more : projections)
       tensors_.push_back(
           Tensor::zeros(more.shape().with(1, time), more.value().dtype(), more.value().device()));
-    move_to(0, 0, std::max(least_capacity, time));
+    move_to(0, 0, std::max(min_capacity, time));
   }
   require(projections.size() == tensors_.size() && projections.front().shape()[0] == rows(),
           "KV cache: expected {} projections of {} rows, found {} of {}; call KVCache::choose",

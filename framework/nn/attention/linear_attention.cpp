@@ -56,7 +56,7 @@ Variable LinearAttentionOp::operator()(const ProjectedQKV& input,
       {.map = FeatureMap::elu_plus_one, .causal = causal, .divisor = Divisor::sum});
 }
 
-std::string memory_problem(const std::string& kind, const AttentionBuildOptions& setting) {
+std::string validate_memory(const std::string& kind, const AttentionBuildOptions& setting) {
   if (!setting.memory) return "";
   return fmt::format("model.attention.layer_types: {} does not support model.mem_len", kind);
 }
@@ -70,7 +70,7 @@ AttentionKind linear_kind() {
           .has_probabilities = false,
           .problem =
               [](const AttentionOptions&, const AttentionBuildOptions& setting) {
-                return memory_problem("linear", setting);
+                return validate_memory("linear", setting);
               },
           .make = [](const Scope&, const AttentionOptions&, const AttentionBuildOptions&)
               -> std::unique_ptr<AttentionOp> { return std::make_unique<LinearAttentionOp>(); }};

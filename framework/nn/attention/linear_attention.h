@@ -29,7 +29,7 @@ class LinearAttentionOp : public AttentionOp {
 };
 
 // Returns the message with which `kind` rejects a memory. Empty without a memory.
-std::string memory_problem(const std::string& kind, const AttentionBuildOptions& setting);
+std::string validate_memory(const std::string& kind, const AttentionBuildOptions& setting);
 
 AttentionKind linear_kind();
 

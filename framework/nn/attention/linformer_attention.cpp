@@ -11,8 +11,8 @@
 namespace longspan {
 namespace {
 
-std::string problem_of_linformer(const AttentionOptions& options,
-                                 const AttentionBuildOptions& setting) {
+std::string validate_linformer(const AttentionOptions& options,
+                               const AttentionBuildOptions& setting) {
   if (setting.memory)
     return "model.attention.layer_types: linformer does not support model.mem_len";
   if (setting.causal)
@@ -136,11 +136,11 @@ AttentionKind linformer_kind() {
       .own_weights = true,
       .longest = [](const AttentionOptions& options,
                     std::int64_t segment) { return options.linformer.longest.value_or(segment); },
-      .problem = problem_of_linformer,
+      .problem = validate_linformer,
       .make = [](const Scope& attention,
                  const AttentionOptions& options,
                  const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {
-        throw_if_error(problem_of_linformer(options, setting));
+        throw_if_error(validate_linformer(options, setting));
         return std::make_unique<LinformerAttention>(
             attention,
             LinformerAttention::Options{.linformer = options.linformer,

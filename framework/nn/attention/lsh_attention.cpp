@@ -13,7 +13,7 @@ namespace {
 // Chunks before its own that a query attends to.
 constexpr std::int64_t look_back = 1;
 
-bool attended_whole(const LshOptions& options, std::int64_t time) {
+bool fully_attended(const LshOptions& options, std::int64_t time) {
   const std::int64_t chunks = (time + options.chunk - 1) / options.chunk;
   return time < 2 * options.chunk || chunks < 1 + look_back + options.look_ahead;
 }
@@ -22,14 +22,14 @@ bool attended_whole(const LshOptions& options, std::int64_t time) {
 // recomputes the probability from it, with the error of its last digit: 1e-3 at -1e4.
 constexpr double lowest_narrow_self_score = -1e4;
 
-std::string problem_of_lsh(const AttentionOptions& options, const AttentionBuildOptions& setting) {
+std::string validate_lsh(const AttentionOptions& options, const AttentionBuildOptions& setting) {
   if (setting.memory) return "model.attention.layer_types: lsh does not support model.mem_len";
   if (setting.examples)
     return "model.attention.layer_types: lsh does not support the padded batches of this family";
-  if (const std::string problem = whole_heads_problem("lsh", setting.heads, setting.mesh);
+  if (const std::string problem = validate_head_sharding("lsh", setting.heads, setting.mesh);
       !problem.empty())
     return problem;
-  return self_score_problem(options.lsh, setting.compute);
+  return validate_self_score(options.lsh, setting.compute);
 }
 
 }  // namespace
@@ -119,7 +119,7 @@ Tensor hash_rotations(const Random& random,
   return copy_async(rotations, device, MemoryTag::activations);
 }
 
-std::string self_score_problem(const LshOptions& options, DType compute) {
+std::string validate_self_score(const LshOptions& options, DType compute) {
   const double found = options.self_score.value_or(0);
   if (compute == DType::f64 || found >= lowest_narrow_self_score) return "";
   return fmt::format(
@@ -130,8 +130,8 @@ std::string self_score_problem(const LshOptions& options, DType compute) {
 
 LshAttention::LshAttention(const Scope& scope, const Options& options)
     : options_(options.lsh), dropout_(options.dropout) {
-  throw_if_error(whole_heads_problem("lsh", options.heads, scope.parameters().mesh().shape));
-  throw_if_error(self_score_problem(options_, scope.parameters().compute_dtype()));
+  throw_if_error(validate_head_sharding("lsh", options.heads, scope.parameters().mesh().shape));
+  throw_if_error(validate_self_score(options_, scope.parameters().compute_dtype()));
 }
 
 Tensor LshAttention::buckets(const ProjectedQKV& input,
@@ -167,7 +167,7 @@ Variable LshAttention::operator()(const ProjectedQKV& input,
   const bool causal = is_causal(context.mask, "lsh", "it sorts the tokens of one segment");
   const ProjectedQKV all = gather_sequence(input);
   const std::int64_t time = all.query.shape()[1];
-  const bool whole = attended_whole(options_, time);
+  const bool whole = fully_attended(options_, time);
   const BucketCount count = whole ? BucketCount{} : bucket_count(options_, time);
   const std::int64_t trained = options_.rounds;
   const std::int64_t rounds = whole           ? 1
@@ -208,7 +208,7 @@ AttentionKind lsh_kind() {
                    "attention.lsh.self_attention_score"},
           .turns = true,
           .own_weights = true,
-          .problem = problem_of_lsh,
+          .problem = validate_lsh,
           .make = [](const Scope& attention,
                      const AttentionOptions& options,
                      const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {

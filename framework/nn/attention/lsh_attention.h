@@ -44,7 +44,7 @@ Tensor hash_rotations(const Random& random,
 
 // Returns the reason why the compute dtype does not support the self score, which must not be too
 // low for it. Otherwise empty.
-std::string self_score_problem(const LshOptions& options, DType compute);
+std::string validate_self_score(const LshOptions& options, DType compute);
 
 // Ties query and key. A sequence shorter than two chunks uses full attention. Buckets are redrawn
 // each step and cached with ForwardContext::decide. They depend on all tokens: causal attention
@@ -57,7 +57,7 @@ class LshAttention : public AttentionOp {
     std::int64_t heads = 0;  // total heads of the model
     double dropout = 0;      // on the probabilities
   };
-  // Throws ConfigurationError with the message of whole_heads_problem or self_score_problem.
+  // Throws ConfigurationError with the message of validate_head_sharding or validate_self_score.
   LshAttention(const Scope& scope, const Options& options);
   bool ties_query_and_key() const override { return true; }
   // Throws ConfigurationError for a memory and for rules other than causal or none.

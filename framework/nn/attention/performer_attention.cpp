@@ -133,7 +133,7 @@ AttentionKind performer_kind() {
           .has_probabilities = false,
           .problem =
               [](const AttentionOptions&, const AttentionBuildOptions& setting) {
-                return memory_problem("performer", setting);
+                return validate_memory("performer", setting);
               },
           .make = [](const Scope& attention,
                      const AttentionOptions& options,

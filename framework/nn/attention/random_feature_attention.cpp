@@ -12,12 +12,12 @@ namespace {
 // Sums of features that may be negative can be near 0.
 constexpr double smallest_divisor = 1e-3;
 
-std::string problem_of_random_features(const AttentionOptions& options,
-                                       const AttentionBuildOptions& setting) {
+std::string validate_random_features(const AttentionOptions& options,
+                                     const AttentionBuildOptions& setting) {
   if (!setting.causal && options.features.gate)
     return "model.attention.random_features.gated does not support bidirectional models; set it to "
            "false";
-  return memory_problem("rfa", setting);
+  return validate_memory("rfa", setting);
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ AttentionKind random_features_kind() {
           .turns = true,
           .own_weights = true,
           .has_probabilities = false,
-          .problem = problem_of_random_features,
+          .problem = validate_random_features,
           .make = [](const Scope& attention,
                      const AttentionOptions& options,
                      const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {

@@ -15,7 +15,7 @@ double product(const double* a, const double* b, std::int64_t width) {
 }
 
 // Orthonormalizes the rows in order (Gram-Schmidt, applied twice for full precision).
-void orthogonalise(double* rows, std::int64_t dim) {
+void orthogonalize(double* rows, std::int64_t dim) {
   for (std::int64_t r = 0; r < dim; ++r) {
     double* const row = rows + r * dim;
     for (int again = 0; again < 2; ++again)
@@ -61,7 +61,7 @@ std::vector<double> orthogonal_rows(std::span<const double> gaussian,
     for (std::int64_t r = 0; r < dim; ++r)
       for (std::int64_t c = 0; c < dim; ++c)
         block[static_cast<std::size_t>(r * dim + c)] = from[c * dim + r];
-    orthogonalise(block.data(), dim);
+    orthogonalize(block.data(), dim);
     for (std::int64_t r = 0; r < dim && first + r < count; ++r) {
       const double* const row = lengths.data() + (first + r) * dim;
       const double length =

@@ -33,7 +33,7 @@ RelativeAttention::RelativeAttention(const Scope& scope,
 Variable RelativeAttention::distance_keys(const AttentionContext& context,
                                           const ForwardContext& pass) const {
   require(context.distances.defined(), "relative attention requires relative position encodings");
-  const Variable keys = position_(region_.enter_whole(context.distances, pass.time));
+  const Variable keys = position_(region_.enter_replicated(context.distances, pass.time));
   return reshape(keys, {keys.shape()[0], heads_, dim_});
 }
 

@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-Tensor places_of(const Scope& stack, const RelativePositionBias::Options& options) {
+Tensor positions_of(const Scope& stack, const RelativePositionBias::Options& options) {
   require(options.buckets >= 4 && options.buckets % 2 == 0 &&
               options.max_distance > options.buckets / 2,
           "relative position bias: expected an even number of at least 4 buckets and a maximum "
@@ -54,7 +54,7 @@ std::int64_t relative_position_bucket(std::int64_t distance,
 RelativePositionBias::RelativePositionBias(const Scope& stack, const Options& options)
     : table_(stack.no_decay_weight(
           "relative_bias", {options.heads, options.buckets}, options.initial, 0)),
-      places_(places_of(stack, options)) {}
+      places_(positions_of(stack, options)) {}
 
 Variable RelativePositionBias::term() const {
   const Variable& table = table_->variable;

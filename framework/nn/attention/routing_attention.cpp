@@ -13,8 +13,8 @@
 namespace longspan {
 namespace {
 
-std::string problem_of_routing(const AttentionOptions& options,
-                               const AttentionBuildOptions& setting) {
+std::string validate_routing(const AttentionOptions& options,
+                             const AttentionBuildOptions& setting) {
   if (setting.memory) return "model.attention.layer_types: routing does not support model.mem_len";
   if (options.routing.strict && !setting.causal)
     return "model.attention.routing.strictly_causal does not support bidirectional models; set it "
@@ -22,7 +22,7 @@ std::string problem_of_routing(const AttentionOptions& options,
   if (options.routing.strict && !options.routing.shared)
     return "model.attention.routing.strictly_causal requires model.attention.routing.share_qk: "
            "true";
-  return whole_heads_problem("routing", setting.heads, setting.mesh);
+  return validate_head_sharding("routing", setting.heads, setting.mesh);
 }
 
 std::int64_t clusters_of(const RoutingOptions& options, const AttentionBuildOptions& setting) {
@@ -85,7 +85,7 @@ void declare(OptionTable& table, RoutingOptions& options) {
 
 RoutingAttention::RoutingAttention(const Scope& scope, const Options& options)
     : options_(options.routing), dropout_(options.dropout) {
-  throw_if_error(whole_heads_problem("routing", options.heads, scope.parameters().mesh().shape));
+  throw_if_error(validate_head_sharding("routing", options.heads, scope.parameters().mesh().shape));
   centroids_ =
       scope.centroids("centroids", {options.heads, options.clusters, options.dim}, options_.decay);
 }
@@ -177,11 +177,11 @@ AttentionKind routing_kind() {
                    "attention.routing.ema_decay"},
           .turns = true,
           .own_weights = true,
-          .problem = problem_of_routing,
+          .problem = validate_routing,
           .make = [](const Scope& attention,
                      const AttentionOptions& options,
                      const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {
-            throw_if_error(problem_of_routing(options, setting));
+            throw_if_error(validate_routing(options, setting));
             return std::make_unique<RoutingAttention>(
                 attention,
                 RoutingAttention::Options{.routing = options.routing,

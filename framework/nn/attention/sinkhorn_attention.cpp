@@ -10,13 +10,13 @@
 namespace longspan {
 namespace {
 
-std::string problem_of_sinkhorn(const AttentionOptions& options,
-                                const AttentionBuildOptions& setting) {
+std::string validate_sinkhorn(const AttentionOptions& options,
+                              const AttentionBuildOptions& setting) {
   if (setting.memory) return "model.attention.layer_types: sinkhorn does not support model.mem_len";
   if (setting.causal && options.sinkhorn.top == 0)
     return "model.attention.sinkhorn.num_top_blocks: 0 does not support causal models; set it to "
            "at least 1";
-  return whole_heads_problem("sinkhorn", setting.heads, setting.mesh);
+  return validate_head_sharding("sinkhorn", setting.heads, setting.mesh);
 }
 
 // Returns uniform random numbers in (0, 1) for each stream and head of the model: [batch * heads,
@@ -48,7 +48,7 @@ Tensor uniform_numbers(const Random& random,
 }
 
 // Returns x [batch, time, heads, dim] padded with zeros along time.
-Variable with_zeros_behind(const Variable& x, std::int64_t time) {
+Variable with_trailing_zeros(const Variable& x, std::int64_t time) {
   const Shape& shape = x.shape();
   if (shape[1] == time) return x;
   const std::int64_t width = shape[2] * shape[3];
@@ -98,7 +98,8 @@ void declare(OptionTable& table, SinkhornOptions& options) {
 
 SinkhornAttentionOp::SinkhornAttentionOp(const Scope& scope, const Options& options)
     : options_(options), heads_(scope.part(options.heads)) {
-  throw_if_error(whole_heads_problem("sinkhorn", options.heads, scope.parameters().mesh().shape));
+  throw_if_error(
+      validate_head_sharding("sinkhorn", options.heads, scope.parameters().mesh().shape));
   if (!options.causal) return;
   const Initializer initial = Initializer::normal(0.02);
   null_key_ = scope.no_decay_weight("null_key", {options.heads, options.dim}, initial, 0);
@@ -162,7 +163,7 @@ Variable SinkhornAttentionOp::operator()(const ProjectedQKV& input,
   const std::int64_t blocks = (time + block - 1) / block;
   const SinkhornAttention options = call(all, context, blocks, pass);
   const auto prepared = [&](const Variable& x) {
-    const Variable whole = with_zeros_behind(x, blocks * block);
+    const Variable whole = with_trailing_zeros(x, blocks * block);
     return mask_padding(whole, {{0, blocks * block}}, options.length);
   };
   const Variable mixed = sinkhorn_attention(prepared(all.query),
@@ -184,11 +185,11 @@ AttentionKind sinkhorn_kind() {
                    "attention.sinkhorn.rotate_half_heads"},
           .turns = true,
           .own_weights = true,
-          .problem = problem_of_sinkhorn,
+          .problem = validate_sinkhorn,
           .make = [](const Scope& attention,
                      const AttentionOptions& options,
                      const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {
-            throw_if_error(problem_of_sinkhorn(options, setting));
+            throw_if_error(validate_sinkhorn(options, setting));
             return std::make_unique<SinkhornAttentionOp>(
                 attention,
                 SinkhornAttentionOp::Options{.sinkhorn = options.sinkhorn,

@@ -26,8 +26,8 @@ std::string parameter_name(std::string variant) {
   return variant;
 }
 
-std::string problem_of_synthesizer(const AttentionOptions& options,
-                                   const AttentionBuildOptions& setting) {
+std::string validate_synthesizer(const AttentionOptions& options,
+                                 const AttentionBuildOptions& setting) {
   const SynthesizerOptions& own = options.synthesizer;
   for (const std::string& name : own.scores) {
     if (std::ranges::count(all_scores, name) == 0)
@@ -69,7 +69,7 @@ Variable by_head(const Variable& x, std::int64_t heads) {
 }
 
 // Concatenates features, [batch, time, heads, any].
-Variable beside(const Variable& a, const Variable& b) {
+Variable concat_columns(const Variable& a, const Variable& b) {
   if (!a.defined()) return b;
   const Shape& left = a.shape();
   const Shape& right = b.shape();
@@ -244,8 +244,8 @@ SynthesizerAttention::Features SynthesizerAttention::features(const Member& memb
   };
   if (member.name == "dense") {
     const Variable hidden = activate(Activation::relu, mapped(0));
-    return {.query = beside(hidden, ones(hidden.shape().with(3, 1), hidden)),
-            .key = beside(table(0, seen), table(1, seen))};
+    return {.query = concat_columns(hidden, ones(hidden.shape().with(3, 1), hidden)),
+            .key = concat_columns(table(0, seen), table(1, seen))};
   }
   if (member.name == "factorized_random") return {.query = table(0, asking), .key = table(1, seen)};
   Features result;
@@ -287,8 +287,8 @@ SynthesizerAttention::Features SynthesizerAttention::all_features(
     Features own = features(members_[i], input, pass);
     if (mixture_) own = weighed(std::move(own), i, shares);
     if (own.query.defined())
-      all = {.query = beside(all.query, own.query),
-             .key = beside(all.key, own.key),
+      all = {.query = concat_columns(all.query, own.query),
+             .key = concat_columns(all.key, own.key),
              .given = all.given};
     if (own.given.row.defined()) all.given.row = own.given.row;
     if (own.given.low.defined()) {
@@ -344,11 +344,11 @@ AttentionKind synthesizer_kind() {
       .own_weights = true,
       .longest = [](const AttentionOptions& options,
                     std::int64_t segment) { return options.synthesizer.longest.value_or(segment); },
-      .problem = problem_of_synthesizer,
+      .problem = validate_synthesizer,
       .make = [](const Scope& attention,
                  const AttentionOptions& options,
                  const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {
-        throw_if_error(problem_of_synthesizer(options, setting));
+        throw_if_error(validate_synthesizer(options, setting));
         return std::make_unique<SynthesizerAttention>(
             attention,
             SynthesizerAttention::Options{.synthesizer = options.synthesizer,

@@ -38,7 +38,7 @@ Variable GatedResidual::run(std::span<const Layer> layers,
                                          const Variable& of,
                                          const AttentionContext& context,
                                          const ForwardContext& inner) -> Variable {
-                            return sublayer.norm.beside(of, inner, context.mask.key_length);
+                            return sublayer.norm.second_read(of, inner, context.mask.key_length);
                           },
                           .again = options_.again},
                          layers,

@@ -104,11 +104,11 @@ Variable run_again(const LayerRunner& walk,
                     sides = without_rows(reads.encoder_outputs)](std::span<const Layer> of,
                                                                  const std::vector<Variable>& in,
                                                                  const LayerRecorder& seen) {
-    const std::span<const Variable> beside = std::span(in).subspan(1);
-    const std::span<const Variable> memories = beside.subspan(sides.size());
+    const std::span<const Variable> extra = std::span(in).subspan(1);
+    const std::span<const Variable> memories = extra.subspan(sides.size());
     const StackInputs own = {.memories = {memories.begin(), memories.end()},
                              .context = context,
-                             .encoder_outputs = with_rows(sides, beside)};
+                             .encoder_outputs = with_rows(sides, extra)};
     return run_layers(walk, of, first, in[0], own, again, seen);
   };
   return recompute(

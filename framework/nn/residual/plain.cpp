@@ -38,21 +38,21 @@ Variable StandardResidual::run(std::span<const Layer> layers,
                                const ForwardContext& pass,
                                const LayerRecorder& watch) const {
   const PlainStep step = {placement_, dropout_};
-  return run_layer_stack({.step = step,
-                          .prepared = [pre = placement_ == NormPosition::pre](
-                                          const Sublayer& sublayer,
-                                          const Variable& of,
-                                          const AttentionContext& context,
-                                          const ForwardContext& inner) -> Variable {
-                            return pre ? sublayer.norm.beside(of, inner, context.mask.key_length)
-                                       : of;
-                          },
-                          .again = again_},
-                         layers,
-                         x,
-                         reads,
-                         pass,
-                         watch);
+  return run_layer_stack(
+      {.step = step,
+       .prepared = [pre = placement_ == NormPosition::pre](
+                       const Sublayer& sublayer,
+                       const Variable& of,
+                       const AttentionContext& context,
+                       const ForwardContext& inner) -> Variable {
+         return pre ? sublayer.norm.second_read(of, inner, context.mask.key_length) : of;
+       },
+       .again = again_},
+      layers,
+      x,
+      reads,
+      pass,
+      watch);
 }
 
 }  // namespace longspan

@@ -60,8 +60,8 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
     for (std::size_t j = 0; j < sublayers.size(); ++j) {
       SublayerInputs own = shard_range(reads, sublayers[j], i);
       own.memory = own.memory.detach();
-      std::vector<Variable> beside;
-      append_rows(own.encoder_outputs, beside);
+      std::vector<Variable> extra;
+      append_rows(own.encoder_outputs, extra);
       own.encoder_outputs = without_rows(std::move(own.encoder_outputs));
       const ForwardContext deciding = recomputed(layer_pass.child(j));
       const ReversibleFunction f = [sublayer = sublayers[j],
@@ -82,13 +82,13 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
       };
       const Variable input = read;
       Variable sum = streams_ == Streams::rebuilt
-                         ? reversible_add(std::move(other), read, f, streams, beside)
-                         : add(other, cast(f(read, beside), other.value().dtype()));
+                         ? reversible_add(std::move(other), read, f, streams, extra)
+                         : add(other, cast(f(read, extra), other.value().dtype()));
       other = std::exchange(read, std::move(sum));
       if (const CrossAttentionRecorder* side = shown_of(watch, i, sublayers[j]))
         show(*side,
              sublayers[j],
-             sublayers[j].norm.beside(input, deciding, reads.context.mask.key_length, compute),
+             sublayers[j].norm.second_read(input, deciding, reads.context.mask.key_length, compute),
              shard_range(reads, sublayers[j], i),
              deciding);
     }

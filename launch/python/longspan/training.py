@@ -94,7 +94,7 @@ def _told(on_step: Callable[[dict[str, Any]], object], raised: list[BaseExceptio
 
 
 def _figures(line: dict[str, Any]) -> dict[str, Any]:
-    """What JSON has no number for is told beside it."""
+    """NaN and infinity, which JSON cannot represent: `NAME_reason` holds them."""
     figures = {}
     for name, value in line.items():
         reason = line.get(f"{name}_reason")

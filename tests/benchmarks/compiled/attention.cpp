@@ -1,7 +1,7 @@
-// Instruction counts of the compiled kernels of tiled attention, from their PTX, before register
-// allocation and without a GPU: per warp of four, for a tile of 64 queries and 64 keys without
-// masked pairs. Computed as the second difference over 256, 512 and 768 causal tokens, which
-// contains only such tiles, 16 per head.
+// Instruction counts of the compiled kernels of tiled attention, from their PTX without a GPU,
+// before register allocation. Counts are per warp of four, for a tile of 64 queries and 64 keys
+// without masked pairs. Computed as the second difference over 256, 512 and 768 causal tokens,
+// which contains only such tiles, 16 per head.
 //   benchmark_compiled_attention [--terms all] [--lines] [--dim 64]
 //     LONGSPAN_PTX: directory of the libraries that contain the PTX: build
 //     --terms: all, or causal, relative, slopes, span, dropout, self-score
@@ -41,7 +41,7 @@ std::string function_name(const std::string& symbol) {
   return std::string(unqualified.substr(begin == std::string_view::npos ? 0 : begin + 1));
 }
 
-std::string place_of(const ptx::Instruction& instruction) {
+std::string position_of(const ptx::Instruction& instruction) {
   std::string_view file = instruction.source;
   file.remove_prefix(file.find_last_of('/') + 1);
   return fmt::format("{}:{}", file.substr(0, file.find('"')), instruction.source_line);
@@ -71,7 +71,7 @@ Table count(testing::AttentionCase c, std::int64_t tokens, std::int64_t dim, boo
   for (const auto& [kernel, of_kernel] : counting.kernels)
     for (const auto& [instruction, found] : of_kernel.all()) {
       const std::string name = function_name(kernel);
-      Costs& costs = table[by_line ? name + " " + place_of(*instruction) : name];
+      Costs& costs = table[by_line ? name + " " + position_of(*instruction) : name];
       const auto issued = static_cast<double>(found.issued);
       costs[instructions] += issued;
       if (instruction->name.starts_with("mma.sync")) costs[products] += issued;
@@ -81,8 +81,8 @@ Table count(testing::AttentionCase c, std::int64_t tokens, std::int64_t dim, boo
   return table;
 }
 
-// Returns whether the forward pass has the products of 16 x 8 x 16 of one tile of scores and one of
-// outputs, with 80 rows of a table for 16 queries.
+// Returns whether the forward pass has the 16 x 8 x 16 products of one tile of scores and one of
+// outputs. Relative attention also has 80 rows of a table for 16 queries.
 bool print(std::string_view call, const testing::AttentionCase& c, std::int64_t dim, bool by_line) {
   const auto needed = static_cast<double>(c.relative ? dim * 26 / 16 : dim);
   bool is_right = by_line;

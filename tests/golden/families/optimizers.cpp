@@ -96,7 +96,7 @@ void check_lamb(const GoldenFile& file) {
                    .beta2 = file.real("beta2"),
                    .epsilon = file.real("eps"),
                    .weight_decay = file.real("weight_decay"),
-                   .lamb = {.bias_correction = corrects, .largest_norm = corrects ? 0.0 : 10.0}});
+                   .lamb = {.bias_correction = corrects, .max_grad_norm = corrects ? 0.0 : 10.0}});
 }
 
 void check_adafactor(const GoldenFile& file) {
@@ -108,8 +108,8 @@ void check_adafactor(const GoldenFile& file) {
   options.adafactor = {.relative_step = file.flag("relative_step"),
                        .slow_start = file.flag("warmup_init"),
                        .scale_by_weights = file.flag("scale_parameter"),
-                       .least_scale = file.real("eps2"),
-                       .largest_update = file.real("clip_threshold"),
+                       .min_scale = file.real("eps2"),
+                       .clipping_threshold = file.real("clip_threshold"),
                        .decay_exponent = -file.real("decay_rate")};
   check_optimizer(file, options);
 }

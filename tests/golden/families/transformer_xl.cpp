@@ -153,7 +153,7 @@ void check_transformer_xl(const GoldenFile& file) {
     const Losses result = model->losses(
         {.fields = {{"tokens", rows(tokens, begin, time)}, {"targets", rows(targets, begin, time)}},
          .carried = memory,
-         .longest_memory = options.memory},
+         .max_mem_len = options.memory},
         ForwardContext());
     const Variable& values = result.terms.front().values;
     memory = result.carried;

@@ -10,7 +10,7 @@ namespace {
 
 using namespace longspan::testing;
 using tile_attention::AttentionCall;
-using tile_attention::BlockPlace;
+using tile_attention::BlockPosition;
 using tile_attention::GroupCall;
 
 __global__ void note_places(GroupCall<float> group,
@@ -18,7 +18,7 @@ __global__ void note_places(GroupCall<float> group,
                             int slices,
                             std::int64_t* places) {
   if (threadIdx.x != 0) return;
-  const BlockPlace block(group, order, slices);
+  const BlockPosition block(group, order, slices);
   std::int64_t* const place = places + std::int64_t{4} * blockIdx.x;
   place[0] = block.b;
   place[1] = block.h;
@@ -37,7 +37,7 @@ GroupCall<float> group_of(std::int64_t batch, std::int64_t heads, std::int64_t t
   return {AttentionCall<float>(a), {}, 1, heads};
 }
 
-TEST(BlockPlace, AssignsEachTileToOneBlockInGroupsOfPairs) {
+TEST(BlockPosition, AssignsEachTileToOneBlockInGroupsOfPairs) {
   const std::vector<std::int64_t> order = {2, 0, 3, 1, 4};
   const Tensor order_there = ids_of(order);
   for (const std::int64_t together : {1, 2, 3, 10})

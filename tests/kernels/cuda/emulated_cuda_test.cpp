@@ -77,8 +77,8 @@ __global__ void add_up(double* out) {
 __global__ void copy_and_look(const float* from, float* out) {
   if (threadIdx.x != 0) return;
   float* const shared = shared_memory<float>();
-  tensor_core::begin_copy(shared, from, true);
-  tensor_core::begin_copy(shared + 4, from, false);
+  tensor_core::start_copy(shared, from, true);
+  tensor_core::start_copy(shared + 4, from, false);
   tensor_core::end_copy_group();
   out[0] = shared[0];
   tensor_core::wait_for_copies<0>();
@@ -165,7 +165,7 @@ __global__ void read_rows(int first) {
   tensor_core::read_matrices(rows + first + threadIdx.x % 32 * 8);
 }
 __global__ void copy_rows(int first, const int* from) {
-  tensor_core::begin_copy(shared_memory<std::uint16_t>() + first, from, true);
+  tensor_core::start_copy(shared_memory<std::uint16_t>() + first, from, true);
   tensor_core::end_copy_group();
   tensor_core::wait_for_copies<0>();
 }

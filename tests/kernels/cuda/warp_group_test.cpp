@@ -31,8 +31,8 @@ __global__ void multiply_tiles(const BFloat16* left,
                                float* products,
                                float* sums) {
   const Tile own{shared_memory<BFloat16>()}, others{shared_memory<BFloat16>() + elements};
-  tile_attention::begin_copy_rows(own, left, [&](int i) { return left + i * width; });
-  tile_attention::begin_copy_rows(others, right, [&](int i) { return right + i * width; });
+  tile_attention::start_copy_rows(own, left, [&](int i) { return left + i * width; });
+  tile_attention::start_copy_rows(others, right, [&](int i) { return right + i * width; });
   tensor_core::end_copy_group();
   tensor_core::wait_for_copies<0>();
   if (fault != Fault::not_shown) Tile::show_copies();
@@ -43,7 +43,7 @@ __global__ void multiply_tiles(const BFloat16* left,
     multiply_rows(others, Product{scores, own});
   else
     multiply_rows(others,
-                  Product{scores, [&](auto k) { return tile_attention::own_rows_of(own, k); }});
+                  Product{scores, [&](auto k) { return tile_attention::local_rows_of(own, k); }});
   if (fault == Fault::changed && threadIdx.x == 0) put(*others.at(0, 0), NAN);
   if (fault == Fault::not_ended) warp_group::wait();
   if (fault != Fault::read_early) Tile::finish(scores);

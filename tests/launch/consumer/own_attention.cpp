@@ -1,5 +1,5 @@
-// An attention kind that is not in the library, in a model that is: each query sees the keys close
-// before it, and every fourth of those before them.
+// A model of the library with a custom attention type: each query attends to itself, to the two
+// positions before it, and to every fourth earlier position.
 #include <iostream>
 
 #include "models/decoder.h"
@@ -13,7 +13,7 @@ constexpr std::int64_t apart = 4;
 
 class NearAndApart : public AttentionOp {
  public:
-  // The mask of the context is the model's own: causal, with padding where there is any.
+  // The mask of the context is that of the model: causal, with padding.
   Variable operator()(const ProjectedQKV& input,
                       const AttentionContext& context,
                       const ForwardContext&) const override {
@@ -29,7 +29,7 @@ AttentionKind near_and_apart() {
       .sees = "the keys close before a query and every fourth one",
       .alone = "its mask is its own",
       .keys = {},
-      .has_probabilities = false,  // it drops none
+      .has_probabilities = false,  // no dropout of probabilities
       .problem = [](const AttentionOptions&, const AttentionBuildOptions& setting) -> std::string {
         return setting.memory ? "near_and_apart does not support mem_len > 0" : "";
       },
@@ -37,7 +37,7 @@ AttentionKind near_and_apart() {
           -> std::unique_ptr<AttentionOp> { return std::make_unique<NearAndApart>(); }};
 }
 
-// Scores of what follows the last of ten tokens, of which token `changed` is another one.
+// Returns the logits after ten tokens, of which token `changed` is replaced.
 std::vector<float> scores(const Model& model, std::int64_t changed) {
   std::vector<std::int64_t> ids = {1, 2, 3, 4, 5, 6, 7, 1, 2, 3};
   ids[static_cast<std::size_t>(changed)] = 0;
@@ -59,7 +59,7 @@ int main() {
   options.common.attention.kinds = {"near_and_apart"};
   const auto model = make_decoder(
       options, {.vocabulary = 8, .segment = 10, .device = Device::cpu(), .random = Random(1)});
-  // The last query stands at 9: it sees 7, 8, 9 and 5, 1; with one layer nothing else reaches it.
+  // The last query, at position 9, attends to 1, 5, 7, 8 and 9 in the only layer.
   for (std::int64_t position = 0; position < 9; ++position) {
     const bool seen = position >= 9 - near || (9 - position) % apart == 0;
     const bool changes = scores(*model, position) != scores(*model, 2);

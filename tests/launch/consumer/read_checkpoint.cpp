@@ -1,4 +1,4 @@
-// Reads the newest good checkpoint of a folder and looks at its weights:
+// Reads the newest valid checkpoint of a folder and prints the norms of its weights:
 //   read_checkpoint FOLDER-OF-CHECKPOINTS
 #include <cmath>
 #include <iostream>
@@ -9,7 +9,7 @@ using namespace longspan;
 
 namespace {
 
-// The whole tensor, however many ranks have written parts of it.
+// Returns the full tensor, assembled from the shards of all ranks.
 Tensor whole(const Checkpoint& checkpoint, const std::string& name) {
   TrainingState wanted;
   wanted.add(name,
@@ -43,7 +43,7 @@ int main(int count, char** arguments) try {
     std::cout << "\n";
   }
 } catch (const Error& error) {
-  // One sentence, and the exit code that says what kind of mistake it is.
+  // A message of one line, and the exit code of the type of error.
   std::cerr << error.what() << "\n";
   return static_cast<int>(error.code());
 }

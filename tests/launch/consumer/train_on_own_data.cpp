@@ -1,4 +1,4 @@
-// Trains a decoder of the library on data of one's own and saves it:
+// Trains a decoder of the library on custom data and saves it:
 //   train_on_own_data FOLDER-OF-CHECKPOINTS
 #include <iostream>
 
@@ -14,7 +14,7 @@ constexpr std::int64_t numbers = 16;
 constexpr std::int64_t rows = 8;
 constexpr std::int64_t time_steps = 12;
 
-// Rows that count in threes modulo `numbers`, each from a number of its own.
+// Rows that count in steps of three modulo `numbers`, each from its own first number.
 class Counting : public BatchSource {
  public:
   Batch next() override {
@@ -29,12 +29,12 @@ class Counting : public BatchSource {
     const auto ids = [](const std::vector<std::int64_t>& values) {
       return Tensor::from<std::int64_t>(values, {rows, time_steps}, Device::cpu());
     };
-    // What a language model reads, and what losses are divided by.
+    // Inputs and targets of a language model, and the divisor of the loss.
     return {.fields = {{"tokens", ids(read)}, {"targets", ids(wanted)}},
             .counts = {{"tokens", rows * time_steps}},
             .place = "in batch " + std::to_string(batches_)};
   }
-  // All there is to know of where it stands: [1, 1].
+  // The position of the source: [1, 1].
   Tensor cursors() const override {
     return Tensor::from<std::int64_t>(std::vector{batches_}, {1, 1}, Device::cpu());
   }

@@ -1,4 +1,4 @@
-"""What the tests of the Python package share: tests/launch/python_test.py starts them with the package and the program.
+"""Fixtures of the tests of the Python package, which tests/launch/python_test.py starts.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -19,7 +19,7 @@ MODEL = {"family": "transformer_xl", "num_hidden_layers": 2, "hidden_size": 16, 
 
 @pytest.fixture(autouse=True)
 def directory(tmp_path, monkeypatch):
-    """Each test in a directory of its own, with tiny.yaml, a small model that trains on text.txt."""
+    """Runs each test in its own directory, with tiny.yaml, a small model that trains on text.txt."""
     monkeypatch.chdir(tmp_path)
     jobs.write_text(tmp_path / "text.txt")
     (tmp_path / "tiny.yaml").write_text(json.dumps(jobs.TestCase.sections))
@@ -28,7 +28,7 @@ def directory(tmp_path, monkeypatch):
 
 @pytest.fixture
 def longspan(directory):
-    """The program: longspan("evaluate", "run") is what it prints."""
+    """Returns a function that runs the program and returns its output: longspan("evaluate", "run")."""
     def run(*words, ranks=1, code=0):
         job = jobs.Job(os.environ["LONGSPAN_PROGRAM"], words, ranks, directory)
         try:
@@ -43,12 +43,12 @@ def longspan(directory):
 
 @pytest.fixture
 def trained(longspan, directory):
-    """A run that the program has trained."""
+    """Returns the directory of a run that the program has trained."""
     longspan("train", "tiny.yaml", "--set", "data.validation=text.txt", "--set", "training.validation.interval=4")
     return directory / "run"
 
 
-# Each rank has a file for what it prints: mpirun would mix them.
+# Each rank prints to its own file, because mpirun would interleave the outputs.
 PRELUDE = """import os, sys
 sys.stdout = open("told." + os.environ.get("OMPI_COMM_WORLD_RANK", "0"), "w")
 import longspan
@@ -57,7 +57,10 @@ import longspan
 
 @pytest.fixture
 def ranks(directory):
-    """ranks(2, "print(longspan.rank())") is the exit code of a job of Python processes, what each prints, and the errors."""
+    """Returns a function that runs a script on ranks, as in ranks(2, "print(longspan.rank())").
+
+    The function returns the exit code, the output of each rank, and the errors.
+    """
     def run(count, script, *words):
         (directory / "script.py").write_text(PRELUDE + script)
         job = jobs.Job(sys.executable, ["script.py", *words], count, directory)

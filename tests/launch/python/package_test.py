@@ -1,4 +1,4 @@
-"""The package itself: its types, and what its pages show.
+"""Types, version and documented examples of the Python package.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -35,7 +35,7 @@ def mypy(*arguments):
                           env={"MYPYPATH": str(folder), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(folder)})
 
 
-def test_the_package_is_typed(directory):
+def test_package_is_typed(directory):
     assert (Path(package.__file__).parent / "py.typed").exists()
     found = mypy("-p", "longspan")
     assert found.returncode == 0, found.stdout + found.stderr
@@ -46,13 +46,13 @@ def test_the_package_is_typed(directory):
     assert 'incompatible type "str"' in mypy("wrong.py").stdout
 
 
-def test_its_version_is_the_programs(longspan):
+def test_version_matches_program(longspan):
     assert package.__version__ == re.match(r"longspan ([\d.]+)", longspan("--version"))[1]
 
 
 @pytest.mark.parametrize("page", ["README.md", "launch/python/README.md"])
-def test_what_a_page_shows_runs(page, trained, directory):
-    """Its blocks of Python one after another, in a folder with a small configuration and a run."""
+def test_examples_of_page_run(page, trained, directory):
+    """Runs the Python blocks of a page in order, in a folder with a small configuration and a run."""
     blocks = re.findall(r"(?ms)^```python\n(.*?)^```$", (SOURCE / page).read_text(encoding="utf-8"))
     assert blocks
     (directory / "configs").mkdir()

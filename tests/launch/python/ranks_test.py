@@ -1,4 +1,4 @@
-"""Jobs of several ranks, alone and with mpi4py.
+"""Jobs of several ranks, with and without mpi4py.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -24,7 +24,7 @@ print(f"{[round(loss, 9) for loss in losses]} {figures['loss']:.9f} {ids}")
 """
 
 
-def test_every_layout_learns_the_same_documents(ranks):
+def test_layouts_train_on_same_documents(ranks):
     code, alone, errors = ranks(1, TRAIN, "alone", 1)
     assert code == 0, errors
     for name, tensor in (("data", 1), ("tensor", 2)):
@@ -34,7 +34,7 @@ def test_every_layout_learns_the_same_documents(ranks):
 
 
 @needs_mpi4py
-def test_mpi_is_shared_whoever_starts_it(ranks):
+def test_mpi_is_shared_with_mpi4py(ranks):
     sums = "print(MPI.COMM_WORLD.allreduce(longspan.rank() + 1))\n"
     for before, after in (("from mpi4py import MPI\n", ""), ("", "from mpi4py import MPI\n")):
         code, output, errors = ranks(2, before + "longspan.size()\n" + after + sums + 'longspan.train("tiny.yaml", quiet=True)\n' + sums)
@@ -46,14 +46,14 @@ def test_mpi_is_shared_whoever_starts_it(ranks):
     assert (code, output, errors) == (0, ["1\n"], "")
 
 
-def test_an_exception_on_one_rank_ends_the_job_with_its_exit_code(ranks):
-    for script, code, wanted in (('if longspan.rank() == 1: raise longspan.DataError("of one rank")\nlongspan.train("tiny.yaml", quiet=True)', 3, "of one rank"),
-                                 ('if longspan.rank() == 1: raise ValueError("of one rank")\nlongspan.train("tiny.yaml", quiet=True)', 1, "of one rank"),
-                                 ('longspan.evaluate("nothing")', 3, "nothing: no such run or checkpoint")):
+def test_exception_on_one_rank_sets_exit_code(ranks):
+    for script, code, expected in (('if longspan.rank() == 1: raise longspan.DataError("of one rank")\nlongspan.train("tiny.yaml", quiet=True)', 3, "of one rank"),
+                                   ('if longspan.rank() == 1: raise ValueError("of one rank")\nlongspan.train("tiny.yaml", quiet=True)', 1, "of one rank"),
+                                   ('longspan.evaluate("nothing")', 3, "nothing: no such run or checkpoint")):
         script = f'if longspan.size() < 2: raise SystemExit(9)\n{script}\n'
         found, _, errors = ranks(2, script)
         assert found == code, errors
-        assert wanted in errors
+        assert expected in errors
         assert errors.count("Traceback") == 1
 
 
@@ -69,7 +69,7 @@ print("done")
 """
 
 
-def test_what_a_callback_of_one_rank_raises_stops_all_with_a_checkpoint(ranks):
+def test_callback_exception_stops_all_ranks_with_checkpoint(ranks):
     code, output, errors = ranks(2, STOPS)
     assert code == 0, errors
     assert output == ["0 Error rank 1: on_step raised ValueError: enough; training stopped, checkpoint saved\ndone\n",
@@ -77,7 +77,7 @@ def test_what_a_callback_of_one_rank_raises_stops_all_with_a_checkpoint(ranks):
     assert package.Run("run").step == 6
 
 
-def test_data_that_fail_on_one_rank_do_not_leave_the_other_waiting(ranks, directory):
+def test_data_failure_on_one_rank_ends_job(ranks, directory):
     code, _, errors = ranks(2, """
 def documents():
     for i in range(10 ** 6):
@@ -91,7 +91,7 @@ longspan.train("tiny.yaml", {"training.max_steps": 1000}, data=documents(), quie
     assert "OSError: the disk is gone" in (directory / "run" / "log.txt").read_text()
 
 
-def test_ranks_that_are_given_different_documents_are_told(ranks):
+def test_rejects_different_documents_per_rank(ranks):
     code, output, errors = ranks(2, """
 def documents(cursor):
     for i in range(cursor.document, 500): yield [97 + (i == 40 and longspan.rank())] * 30
@@ -101,11 +101,11 @@ except longspan.DataError as error:
     print(error)
 """)
     assert code == 0, errors
-    for told in output:
-        assert "ranks received different documents up to document" in told
+    for printed in output:
+        assert "ranks received different documents up to document" in printed
 
 
-def test_threads_beside_the_main_one_are_refused_in_a_job(ranks):
+def test_rejects_calls_from_other_threads(ranks):
     code, output, errors = ranks(2, """
 import threading
 longspan.train("tiny.yaml", {"training.max_steps": 1}, quiet=True)
@@ -120,11 +120,11 @@ thread.join()
 print(longspan.evaluate("run", data="text.txt")["loss"] > 0)
 """)
     assert code == 0, errors
-    for told in output:
-        assert "longspan.evaluate requires the main thread" in told and told.endswith("True\n")
+    for printed in output:
+        assert "longspan.evaluate requires the main thread" in printed and printed.endswith("True\n")
 
 
-def test_the_session_ends_with_the_process_and_gives_the_hook_back(ranks):
+def test_session_restores_excepthook_at_exit(ranks):
     code, output, errors = ranks(2, """
 import atexit
 before = sys.excepthook

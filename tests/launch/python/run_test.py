@@ -1,4 +1,4 @@
-"""Runs and checkpoints, read.
+"""Reading of runs and checkpoints.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -13,7 +13,7 @@ import jobs
 import longspan as package
 
 
-def test_a_run_tells_its_state_steps_layout_and_configuration(trained):
+def test_run_has_state_steps_layout_and_config(trained):
     run = package.Run(trained)
     assert (run.state, run.step, run.max_steps, run.checkpoints) == ("finished", 8, 8, [4, 8])
     assert run.layout == {"data": 1, "context": 1, "tensor": 1}
@@ -27,18 +27,18 @@ def test_a_run_tells_its_state_steps_layout_and_configuration(trained):
     assert found["metrics"]["log_timing"] is False
 
 
-def test_metrics_are_arrays_with_gaps_where_a_step_has_none(trained):
+def test_metrics_are_arrays_with_nan_for_missing_values(trained):
     lines = jobs.Run(trained).metrics()
     metrics = package.Run(trained).metrics
     assert metrics["step"].tolist() == [line["step"] for line in lines]
     assert metrics["step"].dtype == numpy.int64
     assert metrics["loss"].tolist() == [line["loss"] for line in lines]
-    wanted = [line.get("validation_loss", float("nan")) for line in lines]
-    numpy.testing.assert_array_equal(metrics["validation_loss"], wanted)
-    assert numpy.isnan(wanted).sum() == 6
+    expected = [line.get("validation_loss", float("nan")) for line in lines]
+    numpy.testing.assert_array_equal(metrics["validation_loss"], expected)
+    assert numpy.isnan(expected).sum() == 6
 
 
-def test_of_steps_that_come_again_the_later_lines_count_and_what_is_no_number_is_told(trained):
+def test_metrics_use_last_line_of_step_and_non_finite_values(trained):
     with (trained / "metrics.jsonl").open("a") as file:
         file.write('{"step": 7, "loss": null, "loss_reason": "inf"}\n{"step": 8, "loss": null, "loss_reason": "nan"}\n{"step": 9, "lo')
     metrics = package.Run(trained).metrics
@@ -46,7 +46,7 @@ def test_of_steps_that_come_again_the_later_lines_count_and_what_is_no_number_is
     assert numpy.isposinf(metrics["loss"][6]) and numpy.isnan(metrics["loss"][7])
 
 
-def test_what_is_no_run_is_told(directory):
+def test_rejects_directory_without_run(directory):
     with pytest.raises(package.DataError, match="nothing: no such directory") as caught:
         package.Run("nothing")
     assert caught.value.exit_code == 3
@@ -54,8 +54,8 @@ def test_what_is_no_run_is_told(directory):
         package.Run(directory)
 
 
-def whole(step, name):
-    """A tensor by h5py's hand: the pieces of the files where the manifest says."""
+def read_with_h5py(step, name):
+    """Returns a tensor that h5py assembles from the pieces in the manifest."""
     import h5py
 
     manifest = json.loads((step / "manifest.json").read_text())
@@ -70,7 +70,7 @@ def whole(step, name):
     return array
 
 
-def test_tensors_are_whole_whatever_ranks_wrote_them(longspan, directory):
+def test_tensors_are_assembled_from_shards(longspan, directory):
     pytest.importorskip("h5py")
     longspan("train", "tiny.yaml", "--set", "parallel.tensor_parallel_size=2", "--set", "training.max_steps=2", ranks=2)
     checkpoint = package.Checkpoint("run")
@@ -85,12 +85,12 @@ def test_tensors_are_whole_whatever_ranks_wrote_them(longspan, directory):
         assert array.shape == checkpoint.shape(name) == tuple(manifest["tensors"][name]["shape"])
         assert array.dtype == checkpoint.dtype(name)
         assert checkpoint.storage_dtype(name) == manifest["tensors"][name]["dtype"]
-        numpy.testing.assert_array_equal(array, whole(step, name))
+        numpy.testing.assert_array_equal(array, read_with_h5py(step, name))
     assert checkpoint.config["parallel"]["tensor_parallel_size"] == 2
     assert checkpoint.scalars["trainer/steps"] == 2
 
 
-def test_a_checkpoint_is_named_by_its_step_and_unknown_names_are_errors(trained):
+def test_checkpoint_accepts_steps_and_rejects_unknown_names(trained):
     assert package.Checkpoint(trained, 4).step == 4
     assert package.Checkpoint(trained / "checkpoints" / "step-000000004").step == 4
     assert package.Checkpoint(package.Run(trained)).step == 8
@@ -100,7 +100,7 @@ def test_a_checkpoint_is_named_by_its_step_and_unknown_names_are_errors(trained)
         package.Checkpoint(trained)["no/such/tensor"]
 
 
-def test_a_flipped_bit_is_told_when_it_is_read_and_not_before(trained):
+def test_corruption_is_reported_on_reading_the_tensor(trained):
     file = trained / "checkpoints" / "step-000000008" / "rank-00000.h5"
     jobs.damage(file)
     checkpoint = package.Checkpoint(trained)
@@ -115,7 +115,7 @@ def half_precision(longspan):
     return checkpoint, [name for name in checkpoint if checkpoint.storage_dtype(name) == "bf16"]
 
 
-def test_bfloat16_is_that_of_ml_dtypes_and_without_it_float32(longspan, directory, monkeypatch):
+def test_bfloat16_uses_ml_dtypes_or_float32(longspan, directory, monkeypatch):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     checkpoint, names = half_precision(longspan)
     assert names

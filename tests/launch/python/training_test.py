@@ -36,8 +36,8 @@ class Enough(Exception):
 
 
 def stopping_at(step):
-    def tell(figures):
-        if figures["step"] == step:
+    def tell(metrics):
+        if metrics["step"] == step:
             raise Enough
 
     return tell
@@ -51,18 +51,18 @@ def state(run, step):
     return jobs.Run(run).state(step)["tensors"]
 
 
-def test_a_file_is_trained_as_the_program_trains_it(longspan):
+def test_config_file_trains_as_with_program(longspan):
     longspan("train", "tiny.yaml", "--set", "run.output_dir=theirs")
-    seen = []
-    run = package.train("tiny.yaml", {"run.output_dir": "mine"}, on_step=seen.append, quiet=True)
+    logged = []
+    run = package.train("tiny.yaml", {"run.output_dir": "mine"}, on_step=logged.append, quiet=True)
     assert (str(run.path), run.state) == ("mine", "finished")
     assert state("mine", 8) == state("theirs", 8)
-    assert [figures["step"] for figures in seen] == list(range(1, 9))
-    assert [figures["loss"] for figures in seen] == losses("mine") == losses("theirs")
-    assert {"tokens", "learning_rate", "grad_norm"} <= set(seen[0])
+    assert [metrics["step"] for metrics in logged] == list(range(1, 9))
+    assert [metrics["loss"] for metrics in logged] == losses("mine") == losses("theirs")
+    assert {"tokens", "learning_rate", "grad_norm"} <= set(logged[0])
 
 
-def test_a_dict_is_trained_as_its_file_is(directory):
+def test_dict_trains_as_its_file(directory):
     sections = json.loads((directory / "tiny.yaml").read_text())
     package.train("tiny.yaml", {"run": {"output_dir": "file"}}, quiet=True)
     keys = {f"{section}.{key}": value for section, values in sections.items() for key, value in values.items()}
@@ -72,14 +72,14 @@ def test_a_dict_is_trained_as_its_file_is(directory):
     assert again.config["model"] == package.Run("file").config["model"]
 
 
-def test_standard_output_is_silent_when_it_is_asked_to_be(capfd):
+def test_quiet_suppresses_standard_output(capfd):
     package.train("tiny.yaml", {"training.max_steps": 1}, quiet=True)
     assert capfd.readouterr().out == ""
     package.train("tiny.yaml", {"training.max_steps": 2})
     assert "Finished: 2 steps" in capfd.readouterr().out
 
 
-def test_mistakes_in_a_configuration_are_told_with_their_places():
+def test_config_errors_name_keys():
     with pytest.raises(package.ConfigurationError) as caught:
         package.train({**CONFIGURATION, "training": {"stepz": 1}, "data": {"train": "text.txt", "global_batch_size": "many"}})
     assert "training.stepz" in str(caught.value) and "data.global_batch_size" in str(caught.value)
@@ -92,14 +92,14 @@ def test_mistakes_in_a_configuration_are_told_with_their_places():
         package.train("tiny.yaml", {"training.max_steps": object()})
 
 
-def test_what_diverges_says_so_and_the_run_knows_it():
+def test_divergence_raises_and_sets_state():
     with pytest.raises(package.DivergenceError, match="training diverged") as caught:
         package.train("tiny.yaml", jobs.DIVERGING, quiet=True)
     assert caught.value.exit_code == 4
     assert package.Run("run").state == "diverged"
 
 
-def test_documents_are_learnt_and_a_run_goes_on_with_them_exactly():
+def test_documents_resume_exactly():
     package.train(CONFIGURATION, data=documents(), quiet=True)
     opened = []
 
@@ -119,7 +119,7 @@ def test_documents_are_learnt_and_a_run_goes_on_with_them_exactly():
     assert len(opened) == 2 and opened[1].document > 0
 
 
-def test_documents_that_end_begin_again_where_they_can():
+def test_lists_repeat_and_iterators_end_the_run():
     package.train(CONFIGURATION, data=documents(10), quiet=True)
     with pytest.raises(package.DataError, match="ended before the last step and can be read only once.*stopped after step [0-9]+, which is saved"):
         package.train(CONFIGURATION, {"run.output_dir": "once"}, data=iter(documents(10)), quiet=True)
@@ -128,16 +128,16 @@ def test_documents_that_end_begin_again_where_they_can():
     last = ended.step
     assert 0 < last < 12 and ended.checkpoints[-1] == last
     assert losses("once") == losses("given")[:last]
-    package.train(CONFIGURATION, {"run.output_dir": "once"}, data=documents(10), quiet=True)  # and it goes on exactly
+    package.train(CONFIGURATION, {"run.output_dir": "once"}, data=documents(10), quiet=True)  # resumes exactly
     assert state("once", 12) == state("given", 12)
-    # Each step is saved, and no next one judges what was saved beside the last.
+    # With a save at each step, no later step verifies the last asynchronous save.
     with pytest.raises(package.DataError, match="stopped after step [0-9]+, which is saved"):
         package.train(CONFIGURATION, {"run.output_dir": "each", "checkpoint.save_interval": 1}, data=iter(documents(10)), quiet=True)
     each = package.Run("each")
     assert each.step == last and each.checkpoints[-1] == last
 
 
-def test_an_exception_in_the_data_comes_out_as_it_is():
+def test_data_exception_propagates():
     def broken():
         yield [97] * 60
         raise Enough("no more")
@@ -148,9 +148,9 @@ def test_an_exception_in_the_data_comes_out_as_it_is():
     assert "Enough: no more" in package.Run("given").end_reason
 
 
-def test_an_exception_of_on_step_is_the_context_of_a_failing_save():
-    def replace_directory_and_raise(figures):
-        if figures["step"] == 3:
+def test_on_step_exception_is_context_of_save_error():
+    def replace_directory_and_raise(metrics):
+        if metrics["step"] == 3:
             shutil.rmtree("given/checkpoints", ignore_errors=True)
             Path("given/checkpoints").write_text("a file where the directory was")
             raise Enough
@@ -160,7 +160,7 @@ def test_an_exception_of_on_step_is_the_context_of_a_failing_save():
     assert isinstance(caught.value.__context__, Enough)
 
 
-def test_documents_that_are_read_once_cannot_go_back():
+def test_iterators_cannot_roll_back():
     changes = {"run.output_dir": "once", "training.learning_rate": 1e30, "training.max_grad_norm": 0,
                "training.lr_scheduler.warmup_steps": 0,
                "training.max_consecutive_skips": 3, "training.max_rollbacks": 1}
@@ -169,13 +169,13 @@ def test_documents_that_are_read_once_cannot_go_back():
     assert json.loads(open("once/skipped_batches.json").read())["times"] == 1
 
 
-def test_documents_that_are_none_are_told():
-    for data, sentence in (([[1.5]], "found float64 of shape"), ([[300] * 40], "token 0: expected 0 to 255, found 300"),
-                           ([[]], "epoch 0 has no tokens"), ([numpy.zeros((2, 3), int)], r"of shape \(2, 3\)")):
-        with pytest.raises(package.DataError, match=sentence):
+def test_rejects_invalid_documents():
+    for data, message in (([[1.5]], "found float64 of shape"), ([[300] * 40], "token 0: expected 0 to 255, found 300"),
+                          ([[]], "epoch 0 has no tokens"), ([numpy.zeros((2, 3), int)], r"of shape \(2, 3\)")):
+        with pytest.raises(package.DataError, match=message):
             package.train(CONFIGURATION, data=data, quiet=True)
         assert package.Run("given").state == "failed"
-        assert re.search(sentence, package.Run("given").end_reason)
+        assert re.search(message, package.Run("given").end_reason)
     with pytest.raises(package.ConfigurationError, match="data.tokenizer.type: char"):
         package.train(CONFIGURATION, {"data.tokenizer.type": "char"}, data=documents(), quiet=True)
     package.train("tiny.yaml", quiet=True)
@@ -183,7 +183,7 @@ def test_documents_that_are_none_are_told():
         package.train("tiny.yaml", {"training.max_steps": 9}, data=documents(), quiet=True)
 
 
-def test_ids_of_another_tokenizer_are_learnt():
+def test_trains_on_external_token_ids():
     settings = {"data.tokenizer.type": "none", "data.format": "tokens", "data.tokenizer.vocab_size": 500, "training.max_steps": 2}
     run = package.train(CONFIGURATION, settings, data=[numpy.arange(500, dtype=numpy.uint16)], quiet=True)
     assert package.Checkpoint(run).shape("embedding/weight") == (500, 16)
@@ -211,24 +211,24 @@ except KeyboardInterrupt:
 """
 
 
-def test_control_c_saves_and_stops_a_training_and_is_afterwards_what_it_was():
+def test_ctrl_c_saves_and_restores_signal_handler():
     process = subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    told = []
+    printed = []
     for line in process.stdout:
-        told.append(line.strip())
-        if told[-1] in ("training", "waiting", "generating"):
+        printed.append(line.strip())
+        if printed[-1] in ("training", "waiting", "generating"):
             time.sleep(0.3)
             process.send_signal(signal.SIGINT)
     errors = process.stderr.read()
     assert process.wait(60) == 0, errors
-    assert told == ["training", "75 stopped", "waiting", "interrupted", "generating", "interrupted"]
+    assert printed == ["training", "75 stopped", "waiting", "interrupted", "generating", "interrupted"]
     run = package.Run("run")
     assert run.checkpoints[-1] == run.step
     package.train("tiny.yaml", {"training.max_steps": run.step + 1}, quiet=True)
     assert run.state == "finished"
 
 
-def test_the_interpreter_runs_beside_a_training():
+def test_other_threads_run_during_training():
     script = """
 import longspan, threading
 count, stop = 0, False
@@ -253,8 +253,8 @@ finally: pass
     assert "longspan.train requires the main thread" in result.stdout
 
 
-def test_one_call_is_under_way_at_a_time(directory):
-    """What a training is told is asked for within it: its callback, its data, and a thread beside it."""
+def test_rejects_concurrent_calls(directory):
+    """Calls within the callback of a training, and from another thread, are rejected."""
     package.train("tiny.yaml", {"run.output_dir": "first", "training.max_steps": 1}, quiet=True)
     refused = []
 
@@ -264,8 +264,8 @@ def test_one_call_is_under_way_at_a_time(directory):
         except package.Error as error:
             refused.append(str(error))
 
-    def of_step(figures):
-        if figures["step"] == 2:
+    def of_step(metrics):
+        if metrics["step"] == 2:
             call(package.evaluate, "first")
             thread = threading.Thread(target=call, args=(package.generate, "first"))
             thread.start()
@@ -274,5 +274,5 @@ def test_one_call_is_under_way_at_a_time(directory):
 
     run = package.train("tiny.yaml", {"training.max_steps": 3}, on_step=of_step, quiet=True)
     assert run.state == "finished"
-    assert [sentence.split(",")[0] for sentence in refused] == [f"longspan.{name}: another call is running; call it after that has returned" for name in ("evaluate", "generate", "train")]
-    assert package.evaluate("first", data="text.txt")["loss"] > 0  # and afterwards they may
+    assert [message.split(",")[0] for message in refused] == [f"longspan.{name}: another call is running; call it after that has returned" for name in ("evaluate", "generate", "train")]
+    assert package.evaluate("first", data="text.txt")["loss"] > 0  # allowed afterwards

@@ -1,6 +1,6 @@
 // cuBLASLt on the emulated device, for products that its documentation allows. Matrices are
-// column-major. It reproduces two defects of the library: it does not add a bias to a single row or
-// column, and a Hopper algorithm that splits a sum into unequal parts omits the rest.
+// column-major. It reproduces two defects of the library. It does not add a bias to a single row or
+// column. A Hopper algorithm that splits a sum into unequal parts omits the rest.
 #include "framework/kernels/cuda/cublaslt.h"
 
 #include <cublasLt.h>

@@ -5,8 +5,8 @@
 // the address sanitizer accesses outside the block's shared memory. Shared memory initially
 // contains NaN.
 //
-// Checks that a GPU does not have: threads wait for each other at the same line and not forever, a
-// warp exchanges values with all of its lanes, and accesses of 16 bytes are to the block's shared
+// Checks that a GPU does not have: threads wait for each other at the same line and not forever.
+// A warp exchanges values with all of its lanes. Accesses of 16 bytes are to the block's shared
 // memory.
 #pragma once
 
@@ -118,7 +118,7 @@ inline dim3 gridDim;
 namespace emulated_cuda {
 
 // Maximum shared memory per block on every supported GPU.
-inline constexpr std::size_t most_shared_bytes = 160 * 1024;
+inline constexpr std::size_t max_shared_bytes = 160 * 1024;
 
 // Sets the limit of shared memory per block of a kernel; default: 48 KB.
 cudaError_t let_share(const void* kernel, std::size_t bytes);

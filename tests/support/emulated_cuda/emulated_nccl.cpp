@@ -361,7 +361,7 @@ NcclStatus state(NcclComm& link) {
   return {};
 }
 
-NcclStatus finalise(NcclComm& link) {
+NcclStatus finalize(NcclComm& link) {
   for (int rank = 0; rank < link.ranks; ++rank)
     link.mail->send(link.places[static_cast<std::size_t>(rank)], Bytes(1));
   auto missing = std::make_shared<std::vector<int>>(link.places);
@@ -373,11 +373,11 @@ NcclStatus finalise(NcclComm& link) {
 
 void destroy(NcclComm* link) noexcept { delete link; }
 void abort(NcclComm* link, int) noexcept { *link->aborted = true; }
-bool keeps_order(const NcclComm&) {
+bool preserves_order(const NcclComm&) {
   return std::getenv("LONGSPAN_EMULATED_NCCL_IN_ORDER") != nullptr;
 }
 
-NcclStatus begin_group(NcclComm& link) {
+NcclStatus start_group(NcclComm& link) {
   link.group = {};
   link.group.kind = 'p';
   link.group_targets.clear();

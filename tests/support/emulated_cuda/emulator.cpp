@@ -26,13 +26,13 @@ extern "C" const char* __tsan_default_options() { return "atexit_sleep_ms=0"; }
 #endif
 
 // Dynamic shared memory of the running block.
-alignas(1024) unsigned char longspan_shared_bytes[emulated_cuda::most_shared_bytes];
+alignas(1024) unsigned char longspan_shared_bytes[emulated_cuda::max_shared_bytes];
 
 namespace emulated_cuda {
 namespace {
 
 constexpr unsigned warp_size = 32;
-constexpr unsigned most_threads = 1024;
+constexpr unsigned max_threads = 1024;
 constexpr std::size_t stack_bytes = 128 * 1024;
 
 // A stack and its context. The sanitizers require notice of each switch.
@@ -174,7 +174,7 @@ class Machine {
   static void prepare_shared_memory(std::size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
     ASAN_UNPOISON_MEMORY_REGION(longspan_shared_bytes, bytes);
-    ASAN_POISON_MEMORY_REGION(longspan_shared_bytes + bytes, most_shared_bytes - bytes);
+    ASAN_POISON_MEMORY_REGION(longspan_shared_bytes + bytes, max_shared_bytes - bytes);
 #endif
     std::memset(longspan_shared_bytes, 0xff, bytes);
   }
@@ -316,7 +316,7 @@ void refuse_memory(int first, int end) {
 cudaError_t let_share(const void* kernel, std::size_t bytes) {
   const std::lock_guard lock(kernels().mutex);
   if (kernels().refuses()) return cudaErrorMemoryAllocation;
-  if (bytes > most_shared_bytes) return cudaErrorInvalidValue;
+  if (bytes > max_shared_bytes) return cudaErrorInvalidValue;
   kernels().shared_bytes[kernel] = bytes;
   return cudaSuccess;
 }
@@ -333,7 +333,7 @@ cudaError_t run(const cudaLaunchConfig_t& config, const void* kernel, Call call)
   }
   const dim3 &grid = config.gridDim, &threads = config.blockDim;
   const bool one_dimensional = grid.y == 1 && grid.z == 1 && threads.y == 1 && threads.z == 1;
-  if (!one_dimensional || grid.x == 0 || threads.x == 0 || threads.x > most_threads ||
+  if (!one_dimensional || grid.x == 0 || threads.x == 0 || threads.x > max_threads ||
       threads.x % warp_size != 0)
     return cudaErrorInvalidConfiguration;
   count(&Counts::kernels);

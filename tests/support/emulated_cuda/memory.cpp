@@ -237,7 +237,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       *value = 9;
       break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = static_cast<int>(emulated_cuda::most_shared_bytes);
+      *value = static_cast<int>(emulated_cuda::max_shared_bytes);
       break;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
       *value = 228 * 1024;
@@ -271,8 +271,8 @@ cudaError_t cudaFree(void* block) {
 }
 // LONGSPAN_EMULATED_GPU_FREE: reported free bytes, as if another process then used the rest.
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* all) {
-  const char* const said = std::getenv("LONGSPAN_EMULATED_GPU_FREE");
-  *free = said == nullptr ? memory().free_bytes() : std::strtoull(said, nullptr, 10);
+  const char* const reported = std::getenv("LONGSPAN_EMULATED_GPU_FREE");
+  *free = reported == nullptr ? memory().free_bytes() : std::strtoull(reported, nullptr, 10);
   *all = emulated_cuda::capacity;
   return cudaSuccess;
 }

@@ -56,7 +56,7 @@ Pairs read(const void* row, bool transposed) {
 
 }  // namespace
 
-void begin_copy(void* to, const void* from, bool real) {
+void start_copy(void* to, const void* from, bool real) {
   const auto place = std::source_location::current();
   emulated_cuda::expect_shared_piece(to, place);
   if (reinterpret_cast<std::uintptr_t>(from) % 16 != 0)

@@ -1,6 +1,6 @@
 // Instructions of framework/kernels/attention/cuda/hopper/warp_group.h on the emulated device.
-// Checks that a GPU does not have: sums are NaN until the wait, factors do not change before it,
-// and arrived copies are visible before the product.
+// Checks that a GPU does not have: sums are NaN until the wait. Factors do not change before it.
+// Arrived copies are visible before the product.
 #include "framework/kernels/attention/cuda/hopper/warp_group.h"
 
 #include <array>

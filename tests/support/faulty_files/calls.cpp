@@ -88,7 +88,7 @@ int rename_file(const char* name,
   if (result == 0 && call.logged())
     call.log({(flags & RENAME_EXCHANGE) != 0 ? "exchange" : "rename",
               call.place(),
-              Call::place_of(to_directory, to)});
+              Call::position_of(to_directory, to)});
   return result;
 }
 

@@ -185,7 +185,7 @@ void Call::closed(int descriptor) {
 
 bool Call::logged() const { return place_ && state().log >= 0; }
 
-std::string Call::place_of(int directory, const char* path) {
+std::string Call::position_of(int directory, const char* path) {
   return below(directory, path).value_or("");
 }
 

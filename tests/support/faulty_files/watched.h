@@ -54,7 +54,7 @@ class Call {
   bool logged() const;
   // Path relative to the directory: of this call, of any path.
   const std::string& place() const { return *place_; }
-  static std::string place_of(int directory, const char* path);
+  static std::string position_of(int directory, const char* path);
   // Appends a line to the log, followed by `bytes`.
   void log(std::initializer_list<std::string> fields,
            const void* bytes = nullptr,

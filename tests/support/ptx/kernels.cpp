@@ -137,7 +137,7 @@ class Machine {
            std::span<const void* const> arguments) {
     if (arguments.size() != kernel.parameters.size())
       refuse(kernel.name + ": other parameters than the host's");
-    if (kernel.most_threads != 0 && config.blockDim.x > kernel.most_threads)
+    if (kernel.max_threads != 0 && config.blockDim.x > kernel.max_threads)
       refuse(kernel.name + ": more threads than it is compiled for");
     const std::size_t bytes = kernel.shared_bytes + config.dynamicSmemBytes;
     counts_ = counting != nullptr ? &counting->kernels[kernel.name] : nullptr;

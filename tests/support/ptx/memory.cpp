@@ -75,7 +75,7 @@ Action access(const std::vector<std::string_view>& parts) {
   });
 }
 
-void begin_copy(Thread& t, const Instruction& i) {
+void start_copy(Thread& t, const Instruction& i) {
   std::byte* const to = shared_place(t, i, t.get<std::uint32_t>(i, 0), 16);
   const auto from = t.get<std::uint64_t>(i, 1);
   if (from % 16 != 0) fail(t, "16 bytes that are not aligned");
@@ -108,7 +108,7 @@ void keep_address(Thread& t, const Instruction& i) { t.put(i, 0, t.get<std::uint
 // Actions with a fixed name.
 const std::map<std::string_view, Action>& named() {
   static const std::map<std::string_view, Action> actions = {
-      {"cp.async.cg.shared.global", begin_copy},
+      {"cp.async.cg.shared.global", start_copy},
       {"cp.async.commit_group", end_copy_group},
       {"cp.async.wait_group", wait_for_copies},
       {"fence.proxy.async.shared::cta",

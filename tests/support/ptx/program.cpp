@@ -160,7 +160,7 @@ struct Program::Text {
       if (words.takes(";")) return;  // a declaration without body
       if (words.takes("{")) break;
       if (words.take().text == ".maxntid")
-        function.most_threads = static_cast<unsigned>(bits_of(words.peek()));
+        function.max_threads = static_cast<unsigned>(bits_of(words.peek()));
     }
     declared.body = words;
     words.pass_braces();

@@ -58,7 +58,7 @@ struct Function {
   std::size_t parameter_bytes = 0;  // with arguments for callees
   std::size_t local_bytes = 0;
   std::size_t shared_bytes = 0;  // static; dynamic shared memory follows
-  unsigned most_threads = 0;     // per block; 0: not set
+  unsigned max_threads = 0;      // per block; 0: not set
 };
 
 // One file. Functions are parsed on demand, because there are many long ones.

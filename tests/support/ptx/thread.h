@@ -37,8 +37,8 @@ struct Copy {
 
 // An asynchronous product of a warp group. Until the wait its sums are marks: NaNs that no
 // computation produces. Marks can move between registers but not be computed with.
-inline constexpr std::uint32_t marks = 0xffd00000, most_marks = 1u << 20;
-inline bool is_mark(std::uint32_t bits) { return bits >= marks && bits < marks + most_marks; }
+inline constexpr std::uint32_t marks = 0xffd00000, max_marks = 1u << 20;
+inline bool is_mark(std::uint32_t bits) { return bits >= marks && bits < marks + max_marks; }
 struct Product {
   std::uint32_t first_mark = 0;
   std::vector<std::uint32_t> before;  // sums, or marks of an earlier product

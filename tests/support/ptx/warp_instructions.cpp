@@ -188,7 +188,7 @@ void begin_product(Warp& warp, const Instruction& i) {
       if (t.get<std::int32_t>(i, at++) != 1) fail(t, "a factor with another sign");
     if (has_left && t.get<std::int32_t>(i, at++) != 0) fail(t, "a first factor that is transposed");
     product.transposed = t.get<std::int32_t>(i, at) != 0;
-    if (t.next_mark + sums > most_marks) t.next_mark = 0;
+    if (t.next_mark + sums > max_marks) t.next_mark = 0;
     product.first_mark = marks + t.next_mark;
     t.next_mark += sums;
     for (unsigned e = 0; e < sums; ++e) {

@@ -51,8 +51,8 @@ struct Forward {
       if (skewed != nullptr) std::fill_n(skewed, tile * skew_step, E{});
     }
     if (p.keys_by_distance) {
-      turned_keys = carver.take<E>(tile * p.dim_padded);
-      turned_scores = carver.take<T>(tile * tile);
+      transposed_keys = carver.take<E>(tile * p.dim_padded);
+      transposed_scores = carver.take<T>(tile * tile);
     }
     bytes = carver.used();
   }
@@ -67,7 +67,7 @@ struct Forward {
     while (walk.next()) {
       const Interval at = p.key_tile(walk.tile());
       key_lanes.read(p, b, h, at);
-      if (!key_lanes.any_seen()) continue;
+      if (!key_lanes.any_visible()) continue;
       read_keys(at);
       for (std::int64_t q = queries.begin; q < queries.end; q += tile)
         visit({q, std::min(q + tile, queries.end)},
@@ -94,7 +94,7 @@ struct Forward {
     if (!few()) {
       read_key_tile(p.key_rows(b, h, at.begin), at, p.dim, key_lanes.valid_mask, key_rows);
       transpose(key_rows, tile, p.dim_padded, key_columns, tile);
-      if (p.keys_by_distance) turn_rows(key_rows, p.dim_padded, turned_keys);
+      if (p.keys_by_distance) rotate_rows(key_rows, p.dim_padded, transposed_keys);
     }
     value_step = p.value_padded;
     if constexpr (std::is_same_v<In, E> && group<E> == 1) {
@@ -137,7 +137,7 @@ struct Forward {
         view.rows(),
         p.value_padded,
         Factors<E>{tile / group<E>, weights, tile, value, value_step, sums, p.value_padded},
-        [&](std::int64_t begin, std::int64_t end) { return view.columns_seen(begin, end); });
+        [&](std::int64_t begin, std::int64_t end) { return view.visible_columns(begin, end); });
     if (!p.value_table) return;
     for (std::int64_t r = 0; r < view.rows(); ++r)
       std::copy_n(weights + r * tile, tile, skewed + r * skew_step + skew_margin);
@@ -154,7 +154,7 @@ struct Forward {
                        tile,
                        scores,
                        tile},
-            [&](std::int64_t begin, std::int64_t end) { return view.columns_seen(begin, end); });
+            [&](std::int64_t begin, std::int64_t end) { return view.visible_columns(begin, end); });
     if (p.key_table)
       add_distance_products(view,
                             position_query + first * p.dim_padded,
@@ -164,11 +164,11 @@ struct Forward {
                             scores);
     if (p.keys_by_distance)
       add_key_distance_products(view,
-                                turned_keys,
+                                transposed_keys,
                                 p.dim_lanes(),
                                 p.dim_padded,
                                 key_bands.at(h, view.origin),
-                                turned_scores,
+                                transposed_scores,
                                 scores);
   }
 
@@ -278,8 +278,8 @@ struct Forward {
   E* probabilities = nullptr;   // the scores as elements, if different
   E* skewed = nullptr;          // [tile, skew_step]: probabilities with zeros in the margins
   // [tile, dim_padded], reversed keys, with products of keys and the table
-  E* turned_keys = nullptr;
-  T* turned_scores = nullptr;  // [tile, tile]
+  E* transposed_keys = nullptr;
+  T* transposed_scores = nullptr;  // [tile, tile]
   std::int64_t bytes;
 };
 

@@ -27,9 +27,9 @@ struct Problem {
   using T = Accumulator<In>;
   using E = Element<In>;
 
-  Problem(const Attention& a, const ExternalScores& given_scores)
+  Problem(const Attention& a, const ExternalScores& external_scores)
       : call(a),
-        given(given_scores),
+        given(external_scores),
         plans(plans_of(a)),
         batch(a.query.shape()[0]),
         time(a.query.shape()[1]),

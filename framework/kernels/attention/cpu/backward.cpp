@@ -117,9 +117,9 @@ struct Run {
 
   Run(const AttentionGradient& gradient,
       const ExternalScores& given,
-      const ExternalScores& given_gradients)
+      const ExternalScores& external_grads)
       : g(gradient),
-        dgiven(given_gradients),
+        dgiven(external_grads),
         p(gradient.forward, given),
         biases(p),
         division(p, useful_threads(p)) {
@@ -321,8 +321,8 @@ struct Run {
 template <typename In>
 void run_backward(const AttentionGradient& g,
                   const ExternalScores& given,
-                  const ExternalScores& given_gradients) {
-  Run<In> run(g, given, given_gradients);
+                  const ExternalScores& external_grads) {
+  Run<In> run(g, given, external_grads);
   if (DeviceState& device = g.dquery.device().state(); device.is_meta()) {
     count_backward(device, g.forward, given);
     return;

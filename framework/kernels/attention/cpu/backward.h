@@ -62,7 +62,7 @@ class Backward {
       t.dvalue = carver.take<T>(tile * p_.value_padded);
       if (p_.keys_by_distance) take(carver, t.turned, p_.dim_padded);
     }
-    if (p_.keys_by_distance) take_turned(carver);
+    if (p_.keys_by_distance) allocate_transposed(carver);
     bytes_ = carver.used();
   }
   std::int64_t bytes() const { return bytes_; }
@@ -104,14 +104,14 @@ class Backward {
   };
   struct KeyTile {
     Interval at{0, 0};
-    KeyLanes lanes_seen;
+    KeyLanes visible_lanes;
     E* rows = nullptr;           // [tile, dim_padded], stacked
     E* columns = nullptr;        // [dim_padded, tile] elements
     E* value_columns = nullptr;  // [value_padded, tile] elements
     T* dkey = nullptr;           // [tile, dim_padded]
     T* dvalue = nullptr;         // [tile, value_padded]
     Factor turned;               // [tile, dim_padded], with products of keys and the table
-    const E* turned_stack = nullptr;
+    const E* transposed_stack = nullptr;
     alignas(64) T dscore[tile];  // sums of score gradients by key
   };
 
@@ -121,29 +121,31 @@ class Backward {
     if (group < E >> 1) factor.stacked = carver.take<E>(tile * width);
   }
 
-  void take_turned(ScratchArena& carver) {
-    take(carver, turned_dscores_, skew_step);
-    if (turned_dscores_.rows != nullptr) std::fill_n(turned_dscores_.rows, tile * skew_step, E{});
-    turned_sums_ = carver.take<T>(tile * std::max(tile, p_.dim_padded));
+  void allocate_transposed(ScratchArena& carver) {
+    take(carver, transposed_dscores_, skew_step);
+    if (transposed_dscores_.rows != nullptr)
+      std::fill_n(transposed_dscores_.rows, tile * skew_step, E{});
+    transposed_sums_ = carver.take<T>(tile * std::max(tile, p_.dim_padded));
   }
 
   void read_keys(Interval tiles) {
     for (std::int64_t i = tiles.begin; i < tiles.end; ++i) {
       KeyTile& t = key_tiles_[i - tiles.begin];
       t.at = p_.key_tile(i);
-      t.lanes_seen.read(p_, b_, h_, t.at);
+      t.visible_lanes.read(p_, b_, h_, t.at);
       E* rows = group<E> > 1 ? key_.rows : t.rows;
-      read_key_tile(p_.key_rows(b_, h_, t.at.begin), t.at, p_.dim, t.lanes_seen.valid_mask, rows);
+      read_key_tile(
+          p_.key_rows(b_, h_, t.at.begin), t.at, p_.dim, t.visible_lanes.valid_mask, rows);
       transpose(rows, tile, p_.dim_padded, t.columns, tile);
       stack(rows, tile, p_.dim_padded, p_.dim_padded, 0, t.rows);
       if (p_.keys_by_distance) {
-        turn_rows(rows, p_.dim_padded, t.turned.rows);
-        t.turned_stack = t.turned.stack_of(tile, p_.dim_padded);
+        rotate_rows(rows, p_.dim_padded, t.turned.rows);
+        t.transposed_stack = t.turned.stack_of(tile, p_.dim_padded);
       }
       read_key_tile(p_.value_rows(b_, h_, t.at.begin),
                     t.at,
                     p_.value_dim,
-                    t.lanes_seen.valid_mask,
+                    t.visible_lanes.valid_mask,
                     value_rows_);
       transpose(value_rows_, tile, p_.value_padded, t.value_columns, tile);
       std::fill_n(t.dkey, tile * p_.dim_padded, T{0});
@@ -182,13 +184,13 @@ class Backward {
   }
 
   void visit(Interval queries, KeyTile& t, TileKind planned) {
-    if (planned == TileKind::none || !t.lanes_seen.any_seen()) return;
-    const TileView view = view_of(p_, b_, h_, queries, t.at, planned, t.lanes_seen, bits_);
+    if (planned == TileKind::none || !t.visible_lanes.any_visible()) return;
+    const TileView view = view_of(p_, b_, h_, queries, t.at, planned, t.visible_lanes, bits_);
     if (view.kind == TileKind::none) return;
     read_scores(view, t);
     differentiate(view, t);
     const auto columns = [&](std::int64_t begin, std::int64_t end) {
-      return view.columns_seen(begin, end);
+      return view.visible_columns(begin, end);
     };
     const auto rows = [&](std::int64_t begin, std::int64_t end) {
       return view.rows_seeing(begin, end);
@@ -244,7 +246,7 @@ class Backward {
   // the relative position).
   void read_scores(const TileView& view, KeyTile& t) {
     const auto columns = [&](std::int64_t begin, std::int64_t end) {
-      return view.columns_seen(begin, end);
+      return view.visible_columns(begin, end);
     };
     product(view.rows(),
             Factors<E>{p_.dim_lanes(), query_.rows, p_.dim_padded, t.columns, tile, scores_, tile},
@@ -262,10 +264,10 @@ class Backward {
                                 p_.dim_lanes(),
                                 p_.dim_padded,
                                 key_bands_.at(h_, view.origin),
-                                turned_sums_,
+                                transposed_sums_,
                                 scores_);
     terms_.cap(view, scores_, cap_slopes_);
-    terms_.apply(b_, h_, view, t.lanes_seen, scores_);
+    terms_.apply(b_, h_, view, t.visible_lanes, scores_);
     if (view.kind == TileKind::partial) mask_scores(view, scores_);
     product(view.rows(),
             Factors<E>{p_.value_lanes(),
@@ -337,11 +339,11 @@ class Backward {
       }
     }
     T* const dscores = dscores_ + skew_margin;
-    terms_.forget_self(b_, h_, view, t.lanes_seen, dscores, skew_step);
+    terms_.forget_self(b_, h_, view, t.visible_lanes, dscores, skew_step);
     // Biases are added after the cap, so this precedes the multiplication by the cap's slopes.
     if (sums_.terms.bias != nullptr) terms_.differentiate_bias(view, dscores, sums_.terms.bias);
     if (p_.given.any())
-      terms_.differentiate_given(b_, h_, view, dscores, skew_step, sums_.drow, sums_.dfactors);
+      terms_.differentiate_external(b_, h_, view, dscores, skew_step, sums_.drow, sums_.dfactors);
     if (cap_slopes_ == nullptr) return;
     for (std::int64_t r = 0; r < view.rows(); ++r) multiply_by_slopes(r);
   }
@@ -398,18 +400,18 @@ class Backward {
                                    const E* dscores,
                                    const Band<E>& distances,
                                    KeyTile& t) {
-    const TileView turned = turned_view(view);
-    turn_factors(view, dscores, turned_dscores_.rows);
-    std::fill_n(turned_sums_, tile * p_.dim_padded, T{0});
-    add_distance_rows(turned, turned_dscores_.rows, distances, p_.dim_padded, turned_sums_);
+    const TileView turned = transposed_view(view);
+    transpose_factors(view, dscores, transposed_dscores_.rows);
+    std::fill_n(transposed_sums_, tile * p_.dim_padded, T{0});
+    add_distance_rows(turned, transposed_dscores_.rows, distances, p_.dim_padded, transposed_sums_);
     for (std::int64_t j = 0; j < tile; ++j)
       for (std::int64_t c = 0; c < p_.dim_padded; ++c)
-        t.dkey[j * p_.dim_padded + c] += turned_sums_[(tile - 1 - j) * p_.dim_padded + c];
+        t.dkey[j * p_.dim_padded + c] += transposed_sums_[(tile - 1 - j) * p_.dim_padded + c];
     add_distance_gradients(p_.plan(h_),
                            turned,
-                           turned_dscores_.rows,
+                           transposed_dscores_.rows,
                            skewed_,
-                           t.turned_stack,
+                           t.transposed_stack,
                            p_.key_table,
                            sums_.terms.key);
   }
@@ -436,7 +438,7 @@ class Backward {
     if (!p_.call.relative) return;
     const auto keys = p_.key_rows(b_, h_, t.at.begin);
     for (std::int64_t j = 0; j < t.at.end - t.at.begin; ++j)
-      if ((t.lanes_seen.valid_mask >> j & 1) != 0)
+      if ((t.visible_lanes.valid_mask >> j & 1) != 0)
         for (std::int64_t c = 0; c < p_.dim; ++c)
           sums_.terms.content_bias[c] += t.dscore[j] * static_cast<T>(keys.row(j)[c]);
   }
@@ -475,19 +477,19 @@ class Backward {
   const E* position_query_rows_ = nullptr;
   const E* position_query_stack_ = nullptr;
   const E* dout_stack_ = nullptr;
-  E* value_rows_;                // [tile, value_padded]
-  T* scores_;                    // [tile, tile]
-  T* dprobabilities_;            // [tile, tile]
-  T* dscores_;                   // [tile, skew_step], zeros in the margins
-  T* cap_slopes_ = nullptr;      // [tile, tile], with a cap
-  Factor narrow_probabilities_;  // [tile, tile]
-  Factor narrow_dscores_;        // [tile, skew_step]
-  E* skewed_ = nullptr;          // [tile, skew_step], stacked with a shift
-  Factor weights_;               // [tile, skew_step]: the probabilities, zeros in the margins
-  Factor turned_dscores_;        // [tile, skew_step], the transposed score gradients
-  T* turned_sums_ = nullptr;     // [tile, tile or dim_padded]
-  T subtract_[tile];             // log-sum-exp in score units
-  T delta_[tile];                // dout . out
+  E* value_rows_;                 // [tile, value_padded]
+  T* scores_;                     // [tile, tile]
+  T* dprobabilities_;             // [tile, tile]
+  T* dscores_;                    // [tile, skew_step], zeros in the margins
+  T* cap_slopes_ = nullptr;       // [tile, tile], with a cap
+  Factor narrow_probabilities_;   // [tile, tile]
+  Factor narrow_dscores_;         // [tile, skew_step]
+  E* skewed_ = nullptr;           // [tile, skew_step], stacked with a shift
+  Factor weights_;                // [tile, skew_step]: the probabilities, zeros in the margins
+  Factor transposed_dscores_;     // [tile, skew_step], the transposed score gradients
+  T* transposed_sums_ = nullptr;  // [tile, tile or dim_padded]
+  T subtract_[tile];              // log-sum-exp in score units
+  T delta_[tile];                 // dout . out
   std::int64_t bytes_;
 };
 

@@ -76,7 +76,7 @@ void for_slots(const Tensor& position,
                const F& f) {
   const std::int64_t heads = position.shape()[0], slots = position.shape()[1];
   const std::int32_t* positions = position.data<std::int32_t>();
-  const auto in_whole = [=](std::int64_t h, std::int64_t s) -> T* {
+  const auto in_full = [=](std::int64_t h, std::int64_t s) -> T* {
     const std::int64_t at = positions[h * slots + s];
     return at < 0 ? nullptr : whole + (at * heads + h) * dim;
   };
@@ -84,8 +84,8 @@ void for_slots(const Tensor& position,
     for (std::int64_t s = begin + first; s < begin + last; ++s)
       for (std::int64_t h = 0; h < heads; ++h) {
         if (s + rows_ahead < begin + last)
-          if (T* const next = in_whole(h, s + rows_ahead)) prefetch(next, dim);
-        f(s * heads + h, in_whole(h, s));
+          if (T* const next = in_full(h, s + rows_ahead)) prefetch(next, dim);
+        f(s * heads + h, in_full(h, s));
       }
   });
 }

@@ -31,7 +31,7 @@ void weigh_shifted(Cpu, const ShiftedKeys& keys) {
   });
 }
 
-void largest_shifts(Cpu, const Tensor& shift, const Ranges& parts, const Tensor& tops) {
+void max_shifts(Cpu, const Tensor& shift, const Ranges& parts, const Tensor& tops) {
   with_accumulator_type(shift.dtype(), [&]<typename A>(TypeTag<A>) {
     each(tops.elements(),
          shift.shape()[1],

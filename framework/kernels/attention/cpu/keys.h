@@ -39,8 +39,8 @@ struct KeyLanes {
   alignas(64) std::int32_t position[tile];  // original positions, if a rule or term needs them
   alignas(64) std::int32_t bucket[tile];
 
-  bool any_seen() const { return valid_mask != 0; }
-  bool all_seen() const { return valid_mask == all_bits; }
+  bool any_visible() const { return valid_mask != 0; }
+  bool all_visible() const { return valid_mask == all_bits; }
 
   template <typename In>
   void read(const Problem<In>& p, std::int64_t b, std::int64_t h, Interval at) {
@@ -93,7 +93,7 @@ TileView view_of(const Problem<In>& p,
                  Interval queries,
                  Interval keys,
                  TileKind planned,
-                 const KeyLanes& lanes_seen,
+                 const KeyLanes& visible_lanes,
                  std::uint64_t* bits) {
   const auto& mask = p.call.mask;
   TileView view{
@@ -105,7 +105,7 @@ TileView view_of(const Problem<In>& p,
     return view;
   }
   if (planned == TileKind::full) {
-    if (lanes_seen.all_seen() && !mask.sorted && !has_ends) return view;
+    if (visible_lanes.all_visible() && !mask.sorted && !has_ends) return view;
     std::fill_n(bits, rows, all_bits);
   } else {
     p.plan(h).tile_bits(mask.query_begin + queries.begin,
@@ -117,9 +117,10 @@ TileView view_of(const Problem<In>& p,
   std::uint64_t some = 0;
   std::uint64_t every = all_bits;
   for (std::int64_t r = 0; r < rows; ++r) {
-    bits[r] &= lanes_seen.valid_mask;
+    bits[r] &= visible_lanes.valid_mask;
     if (has_ends) bits[r] &= bits_from(p.first_key(b, queries.begin + r) - keys.begin);
-    if (mask.sorted && bits[r] != 0) bits[r] &= sorted_bits(p, b, h, queries.begin + r, lanes_seen);
+    if (mask.sorted && bits[r] != 0)
+      bits[r] &= sorted_bits(p, b, h, queries.begin + r, visible_lanes);
     some |= bits[r];
     every &= bits[r];
   }

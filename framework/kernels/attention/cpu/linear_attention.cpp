@@ -40,7 +40,7 @@ class HeadState {
   }
   // Adds a chunk's contribution after the decay of the previous state. With decays, overwrites
   // value.
-  void take_in(std::int64_t rows, const ChunkDecays<T>& decays, const T* key, T* value) const {
+  void absorb(std::int64_t rows, const ChunkDecays<T>& decays, const T* key, T* value) const {
     if (decays.any()) {
       scale_row(sums, p_.feature_step * p_.value_step, decays.whole());
       scale_row(keys, p_.feature_step, decays.whole());
@@ -49,15 +49,15 @@ class HeadState {
       if (decays.any()) scale_row(value + r * p_.value_step, p_.value_step, decays.to_end(r));
       add_row(key + r * p_.feature_step, p_.feature_step, decays.to_end(r), keys);
     }
-    add_whole<true>(p_.features,
-                    p_.value_step,
-                    Factors<T>{.depth = rows,
-                               .a = key,
-                               .a_step = p_.feature_step,
-                               .b = value,
-                               .b_step = p_.value_step,
-                               .c = sums,
-                               .c_step = p_.value_step});
+    add_replicated<true>(p_.features,
+                         p_.value_step,
+                         Factors<T>{.depth = rows,
+                                    .a = key,
+                                    .a_step = p_.feature_step,
+                                    .b = value,
+                                    .b_step = p_.value_step,
+                                    .c = sums,
+                                    .c_step = p_.value_step});
   }
 
  private:
@@ -86,7 +86,7 @@ class PartState {
     for_chunks(part, [&](Interval rows) {
       p_.read_keys(at, rows, key_, value_, weights_);
       decays_.read(p_, at, rows);
-      state_.take_in(rows.end - rows.begin, decays_, key_, value_);
+      state_.absorb(rows.end - rows.begin, decays_, key_, value_);
       if (sums.defined()) decayed += decays_.sum();
     });
     state_.write(states, at);
@@ -124,27 +124,27 @@ class PartOutput {
       p_.read_features(p_.call.query, at, rows, query_);
       const std::int64_t count = rows.end - rows.begin;
       if (p_.call.causal) decays_.read(p_, at, rows);
-      look_at_state(count);
+      poll_state(count);
       if (p_.call.causal) {
         p_.read_keys(at, rows, key_, value_, weights_);
-        look_at_chunk(count);
+        inspect_chunk(count);
       }
       finish(at, rows);
-      if (p_.call.causal) state_.take_in(count, decays_, key_, value_);
+      if (p_.call.causal) state_.absorb(count, decays_, key_, value_);
     });
   }
 
  private:
-  void look_at_state(std::int64_t count) {
-    write_whole(count,
-                p_.value_step,
-                Factors<T>{.depth = p_.features,
-                           .a = query_,
-                           .a_step = p_.feature_step,
-                           .b = state_.sums,
-                           .b_step = p_.value_step,
-                           .c = out_,
-                           .c_step = p_.value_step});
+  void poll_state(std::int64_t count) {
+    write_full(count,
+               p_.value_step,
+               Factors<T>{.depth = p_.features,
+                          .a = query_,
+                          .a_step = p_.feature_step,
+                          .b = state_.sums,
+                          .b_step = p_.value_step,
+                          .c = out_,
+                          .c_step = p_.value_step});
     for (std::int64_t r = 0; r < count; ++r) {
       sums_[r] = dot(query_ + r * p_.feature_step, state_.keys, p_.feature_step);
       if (!decays_.any()) continue;
@@ -152,7 +152,7 @@ class PartOutput {
       sums_[r] *= decays_.from_begin(r);
     }
   }
-  void look_at_chunk(std::int64_t count) {
+  void inspect_chunk(std::int64_t count) {
     transpose_lanes(key_, p_.feature_step, tile, p_.feature_step, key_columns_, tile);
     product(count,
             Factors<T>{.depth = p_.features,

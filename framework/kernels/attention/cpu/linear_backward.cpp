@@ -105,27 +105,27 @@ class TransposedState {
   }
   // sums += right^T left.
   void add(std::int64_t rows, const T* right, const T* left) const {
-    add_whole<true>(p_.values,
-                    p_.feature_step,
-                    Factors<T>{.depth = rows,
-                               .a = right,
-                               .a_step = p_.value_step,
-                               .b = left,
-                               .b_step = p_.feature_step,
-                               .c = sums,
-                               .c_step = p_.feature_step});
+    add_replicated<true>(p_.values,
+                         p_.feature_step,
+                         Factors<T>{.depth = rows,
+                                    .a = right,
+                                    .a_step = p_.value_step,
+                                    .b = left,
+                                    .b_step = p_.feature_step,
+                                    .c = sums,
+                                    .c_step = p_.feature_step});
   }
   // to = rows times the state: [rows, feature_step].
   void multiply(std::int64_t rows, const T* right, T* to) const {
-    write_whole(rows,
-                p_.feature_step,
-                Factors<T>{.depth = p_.values,
-                           .a = right,
-                           .a_step = p_.value_step,
-                           .b = sums,
-                           .b_step = p_.feature_step,
-                           .c = to,
-                           .c_step = p_.feature_step});
+    write_full(rows,
+               p_.feature_step,
+               Factors<T>{.depth = p_.values,
+                          .a = right,
+                          .a_step = p_.value_step,
+                          .b = sums,
+                          .b_step = p_.feature_step,
+                          .c = to,
+                          .c_step = p_.feature_step});
   }
 
  private:
@@ -188,7 +188,7 @@ class QueryGradient {
         add_row(state_.keys, p_.feature_step, chunk_.dd[r], row);
         if (decays_.any()) scale_row(row, p_.feature_step, decays_.from_begin(r));
       }
-      if (p_.call.causal) look_at_chunk(at, rows);
+      if (p_.call.causal) inspect_chunk(at, rows);
       finish(at, rows);
     });
   }
@@ -198,7 +198,7 @@ class QueryGradient {
   }
 
  private:
-  void look_at_chunk(LinearItem at, Interval rows) {
+  void inspect_chunk(LinearItem at, Interval rows) {
     const std::int64_t count = rows.end - rows.begin;
     p_.read_keys(at, rows, key_, value_, weights_);
     transpose_lanes(value_, p_.value_step, tile, p_.value_step, value_columns_, tile);
@@ -279,7 +279,7 @@ class KeyGradient {
   void run(LinearItem at, T across_end) {
     sums_.read(p_.g.after, at);
     ddecay_ = static_cast<double>(across_end);
-    turned_ = false;
+    transposed_ = false;
     for_chunks_backwards(p_.call.key_parts[static_cast<std::size_t>(at.part)],
                          [&](Interval rows) { run_chunk(at, rows); });
   }
@@ -290,7 +290,7 @@ class KeyGradient {
       chunk_.read(at, rows);
       p_.read_features(p_.call.query, at, rows, query_);
       if (p_.call.causal) decays_.read(p_, at, rows);
-      take_in(rows.end - rows.begin);
+      absorb(rows.end - rows.begin);
     });
     sums_.write(p_.states, at);
   }
@@ -300,31 +300,31 @@ class KeyGradient {
     const std::int64_t count = rows.end - rows.begin;
     p_.read_keys(at, rows, key_, value_, weights_);
     if (p_.call.causal) decays_.read(p_, at, rows);
-    if (p_.call.causal || !turned_)
+    if (p_.call.causal || !transposed_)
       transpose_lanes(
           sums_.sums, p_.feature_step, p_.value_step, p_.feature_step, sum_rows_, p_.value_step);
-    turned_ = true;
+    transposed_ = true;
     sums_.multiply(count, value_, dkey_);
-    write_whole(count,
-                p_.value_step,
-                Factors<T>{.depth = p_.features,
-                           .a = key_,
-                           .a_step = p_.feature_step,
-                           .b = sum_rows_,
-                           .b_step = p_.value_step,
-                           .c = dvalue_,
-                           .c_step = p_.value_step});
+    write_full(count,
+               p_.value_step,
+               Factors<T>{.depth = p_.features,
+                          .a = key_,
+                          .a_step = p_.feature_step,
+                          .b = sum_rows_,
+                          .b_step = p_.value_step,
+                          .c = dvalue_,
+                          .c_step = p_.value_step});
     for (std::int64_t r = 0; r < count; ++r) {
       add_row(sums_.keys, p_.feature_step, T{1}, dkey_ + r * p_.feature_step);
       if (!decays_.any()) continue;
       scale_row(dkey_ + r * p_.feature_step, p_.feature_step, decays_.to_end(r));
       scale_row(dvalue_ + r * p_.value_step, p_.value_step, decays_.to_end(r));
     }
-    if (p_.call.causal) look_at_chunk(at, rows);
+    if (p_.call.causal) inspect_chunk(at, rows);
     finish(at, rows);
-    if (p_.call.causal) take_in(count);
+    if (p_.call.causal) absorb(count);
   }
-  void look_at_chunk(LinearItem at, Interval rows) {
+  void inspect_chunk(LinearItem at, Interval rows) {
     const std::int64_t count = rows.end - rows.begin;
     chunk_.read(at, rows);
     p_.read_features(p_.call.query, at, rows, query_);
@@ -364,7 +364,7 @@ class KeyGradient {
                       });
   }
   // Adds the contribution of a chunk's queries, for earlier keys. With decays, overwrites dn.
-  void take_in(std::int64_t count) {
+  void absorb(std::int64_t count) {
     if (decays_.any()) sums_.decay(decays_.whole());
     for (std::int64_t r = 0; r < count; ++r) {
       const T factor = decays_.from_begin(r);
@@ -408,7 +408,7 @@ class KeyGradient {
   ChunkGradient<In> chunk_;
   ChunkDecays<T> decays_;
   double ddecay_ = 0;  // in double, because of cancellation
-  bool turned_ = false;
+  bool transposed_ = false;
   T weights_[tile];
   T* sum_rows_;  // the sums as a factor of keys: [features, value_step]
   T* query_;

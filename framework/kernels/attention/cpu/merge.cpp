@@ -30,7 +30,7 @@ void merge(const MergeAttention& m) {
     std::int64_t sum;
     std::int64_t row;
   };
-  const auto place_of = [=](std::int64_t row) -> Place {
+  const auto position_of = [=](std::int64_t row) -> Place {
     const std::int64_t b = row / (rows * heads), h = row % heads, i = row / heads % rows;
     const std::int64_t part_sum = (b * heads + h) * rows + i;
     const std::int64_t at = position != nullptr ? position[part_sum] : i;
@@ -40,10 +40,10 @@ void merge(const MergeAttention& m) {
   for_rows(shape[0] * rows * heads, width, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       if (position != nullptr && row + rows_ahead < end) {
-        const Place next = place_of(row + rows_ahead);
+        const Place next = position_of(row + rows_ahead);
         if (next.row >= 0) prefetch(out + next.row * width, width);
       }
-      const Place place = place_of(row);
+      const Place place = position_of(row);
       if (place.row < 0) continue;
       T& sum = sums[place.sum];
       const tile_attention::MergedRow<T> merged(sum, part_sums[place.part_sum]);

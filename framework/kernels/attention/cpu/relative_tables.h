@@ -134,7 +134,7 @@ void add_distance_products(const TileView& view,
   const std::int64_t rows = view.rows();
   for (std::int64_t i = 0; i < rows; i += skew_rows) {
     const std::int64_t count = std::min(skew_rows, rows - i);
-    const Interval seen = view.columns_seen(i, i + count);
+    const Interval seen = view.visible_columns(i, i + count);
     if (seen.begin >= seen.end) continue;
     // Row i + r reads columns 63 - i - r + j: the block starts where its last row does.
     const std::int64_t first = tile - 1 - i - (count - 1);
@@ -168,7 +168,7 @@ void add_distance_rows(const TileView& view,
                        Accumulator<E>* to) {
   for (std::int64_t i = 0; i < view.rows(); i += block_rows) {
     const std::int64_t count = std::min<std::int64_t>(block_rows, view.rows() - i);
-    const Interval seen = view.columns_seen(i, i + count);
+    const Interval seen = view.visible_columns(i, i + count);
     if (seen.begin >= seen.end) continue;
     // Row i + r reads columns 63 - i - r + j: the block starts where its last row does, or one
     // earlier to match the stacked pairs of columns.

@@ -81,13 +81,13 @@ class ScoreTerms {
     bias_.differentiate(view, dscores, to);
   }
   // Adds score gradients, rows with stride `step`, to the gradients of given scores.
-  void differentiate_given(std::int64_t b,
-                           std::int64_t h,
-                           const TileView& view,
-                           const T* dscores,
-                           std::int64_t step,
-                           T* drow,
-                           T* dfactors) const {
+  void differentiate_external(std::int64_t b,
+                              std::int64_t h,
+                              const TileView& view,
+                              const T* dscores,
+                              std::int64_t step,
+                              T* drow,
+                              T* dfactors) const {
     given_.differentiate(b, h, view, dscores, step, drow, dfactors);
   }
 

@@ -70,8 +70,8 @@ HWY_INLINE void multiply_block(const Factors<E>& f, std::int64_t m, std::int64_t
 template <bool by_column, bool add, typename E>
 struct BlockTable {
   using Block = void (*)(const Factors<E>&, std::int64_t, std::int64_t);
-  static constexpr int most_vectors = block_vectors + 1;
-  Block blocks[block_rows][most_vectors] = {};
+  static constexpr int max_vectors = block_vectors + 1;
+  Block blocks[block_rows][max_vectors] = {};
 
   template <int rows, int vectors>
   static void call(const Factors<E>& f, std::int64_t m, std::int64_t n) {
@@ -79,12 +79,12 @@ struct BlockTable {
   }
   template <int index>
   constexpr void fill() {
-    constexpr int rows = index / most_vectors + 1;
-    constexpr int vectors = index % most_vectors + 1;
+    constexpr int rows = index / max_vectors + 1;
+    constexpr int vectors = index % max_vectors + 1;
     if constexpr (fits(rows, vectors)) blocks[rows - 1][vectors - 1] = call<rows, vectors>;
     if constexpr (index > 0) fill<index - 1>();
   }
-  constexpr BlockTable() { fill<block_rows * most_vectors - 1>(); }
+  constexpr BlockTable() { fill<block_rows * max_vectors - 1>(); }
   static constexpr bool fits(int rows, int vectors) {
     return vectors <= block_vectors || (rows + 1) * vectors + 1 <= block_registers;
   }

@@ -26,7 +26,7 @@ struct TileView {
   std::int64_t rows() const { return queries.end - queries.begin; }
   std::uint64_t row(std::int64_t r) const { return kind == TileKind::full ? all_bits : bits[r]; }
 
-  Interval columns_seen(std::int64_t begin, std::int64_t end) const {
+  Interval visible_columns(std::int64_t begin, std::int64_t end) const {
     if (kind == TileKind::full) return {0, tile};
     std::uint64_t seen = 0;
     for (std::int64_t r = begin; r < end; ++r) seen |= bits[r];

@@ -51,14 +51,14 @@ __global__ void attend(GroupCall<In> group) {
   const AttentionCall<In>& call = group.call;
   const PlanView& plan = group.plan;
   const TileMemory<T> memory;
-  const BlockPlace block(group, plan.by_query.order, slices_of(call.value_dim));
+  const BlockPosition block(group, plan.by_query.order, slices_of(call.value_dim));
   const std::int64_t b = block.b, h = block.h, query_tile = block.tile_index;
   const int first = block.first;
   const int row = static_cast<int>(threadIdx.x) / 2;
   Sums<T> out;
   RunningRow<T> running;
   for_key_tiles(call, plan.by_query, b, query_tile, [&](std::int64_t key_tile, bool full) {
-    const TilePlace at{b, h, query_tile * tile, key_tile * tile, full};
+    const TilePosition at{b, h, query_tile * tile, key_tile * tile, full};
     const TileRows<In> rows{call, at, *memory.keys};
     read_scores(call, plan.mask, at, memory);
     __syncthreads();
@@ -97,7 +97,7 @@ __global__ void attend(GroupCall<In> group) {
 template <typename In>
 void run_forward(Cuda cuda, const Attention& a, const ExternalScores& given) {
   AttentionCall<In> call(a, given);
-  const bool with_matrices = takes_matrix_units(call);
+  const bool with_matrices = uses_tensor_cores(call);
   BiasProducts biases;
   if constexpr (sizeof(In) == 2)
     if (with_matrices) biases = multiply_biases(cuda, a.query.device(), call);
@@ -125,8 +125,7 @@ bool attends_by_warp_groups(Cuda cuda, const Attention& a) {
   bool result = false;
   with_floating_type(a.query.dtype(), [&]<typename In>(TypeTag<In>) {
     const tile_attention::AttentionCall<In> call(a);
-    result =
-        tile_attention::takes_matrix_units(call) && tile_attention::takes_warp_groups(cuda, call);
+    result = tile_attention::uses_tensor_cores(call) && tile_attention::uses_warpgroups(cuda, call);
   });
   return result;
 }

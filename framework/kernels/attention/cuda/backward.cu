@@ -48,7 +48,7 @@ __device__ void sum_rows(Sums<T>& sums, T* stage, int columns, T* to) {
 // threads that share a row process it.
 template <typename In>
 __device__ void add_factor_gradients(const AttentionCall<In>& call,
-                                     const TilePlace& at,
+                                     const TilePosition& at,
                                      const Accumulator<In>* dscores,
                                      const GivenGradients<Accumulator<In>>& to) {
   using T = Accumulator<In>;
@@ -80,7 +80,7 @@ __global__ void differentiate_rows(GradientCall<In> g, Accumulator<In>* drow) {
   const std::int64_t h = g.head_begin + blockIdx.x % g.heads;
   for (std::int64_t b = g.row_begin; b < g.row_begin + g.rows; ++b)
     for_key_tiles(call, g.plan.by_query, b, query_tile, [&](std::int64_t key_tile, bool full) {
-      const TilePlace at{b, h, query, key_tile * tile, full};
+      const TilePosition at{b, h, query, key_tile * tile, full};
       read_gradients(g, at, memory);
       for (int e = static_cast<int>(threadIdx.x); e < tile * tile; e += tile_threads) {
         const int i = e / tile, j = e % tile;
@@ -99,14 +99,14 @@ __global__ void differentiate_queries(GradientCall<In> g,
   using T = Accumulator<In>;
   const AttentionCall<In>& call = g.call;
   const TileMemory<T> memory;
-  const BlockPlace block(g, g.plan.by_query.order, slices_of(call.dim));
+  const BlockPosition block(g, g.plan.by_query.order, slices_of(call.dim));
   const std::int64_t b = block.b, h = block.h, query_tile = block.tile_index;
   const int first = block.first;
   const std::int64_t query = query_tile * tile;
   Sums<T> content, position;
   T dspan = 0;
   for_key_tiles(call, g.plan.by_query, b, query_tile, [&](std::int64_t key_tile, bool full) {
-    const TilePlace at{b, h, query, key_tile * tile, full};
+    const TilePosition at{b, h, query, key_tile * tile, full};
     const TileRows<In> rows{call, at, *memory.keys};
     dspan += read_gradients(g, at, memory);
     if (given.low != nullptr && first == 0) add_factor_gradients(call, at, memory.second, given);
@@ -150,13 +150,13 @@ __global__ void differentiate_keys(GradientCall<In> g, Either<In> dkey, Either<I
   const AttentionCall<In>& call = g.call;
   const TileMemory<T> memory;
   const int widest = call.dim > call.value_dim ? call.dim : call.value_dim;
-  const BlockPlace block(g, g.plan.by_key.order, slices_of(widest));
+  const BlockPosition block(g, g.plan.by_key.order, slices_of(widest));
   const std::int64_t b = block.b, h = block.h, key_tile = block.tile_index;
   const int first = block.first;
   const std::int64_t key = key_tile * tile;
   Sums<T> of_key, of_value;
   for_query_tiles(call, g.plan.by_key, b, key_tile, [&](std::int64_t query_tile, bool full) {
-    const TilePlace at{b, h, query_tile * tile, key, full};
+    const TilePosition at{b, h, query_tile * tile, key, full};
     const TileRows<In> rows{call, at, *memory.keys};
     read_gradients(g, at, memory);
     const auto add_rows = [&](Sums<T>& sums, const T* factors, int width, auto row) {
@@ -243,16 +243,16 @@ class Run {
   Run(Cuda cuda,
       const AttentionGradient& gradient,
       const ExternalScores& given,
-      const ExternalScores& given_gradients)
+      const ExternalScores& external_grads)
       : cuda_(cuda),
         g_(gradient),
         call_(gradient.forward, given),
-        dgiven_(given, given_gradients),
-        with_matrices_(takes_matrix_units(call_,
-                                          {gradient.dout.bytes(),
-                                           gradient.dquery.bytes(),
-                                           gradient.dkey.bytes(),
-                                           gradient.dvalue.bytes()})) {}
+        dgiven_(given, external_grads),
+        with_matrices_(uses_tensor_cores(call_,
+                                         {gradient.dout.bytes(),
+                                          gradient.dquery.bytes(),
+                                          gradient.dkey.bytes(),
+                                          gradient.dvalue.bytes()})) {}
 
   void run() {
     const std::int64_t rows = call_.batch * call_.heads * call_.time;
@@ -297,11 +297,11 @@ class Run {
 
   void run_group(const HeadGroup& group, const Tensor& delta, const BackwardParts<T>& parts) {
     const PlanView plan = plan_view(cuda_, group.plan, true);
-    auto ranges = with_matrices_ ? kept_ranges(call_, group) : std::vector<PairRange>();
+    auto ranges = with_matrices_ ? masked_ranges(call_, group) : std::vector<PairRange>();
     Tensor kept;
     if (!ranges.empty())
       kept = Tensor::empty(
-          {most_pairs(ranges), plan.by_query.visits, std::int64_t{tile}, std::int64_t{tile}},
+          {max_pairs(ranges), plan.by_query.visits, std::int64_t{tile}, std::int64_t{tile}},
           DTypeOf<In>::value,
           g_.dout.device(),
           MemoryTag::workspace);

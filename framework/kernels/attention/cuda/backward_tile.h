@@ -11,7 +11,7 @@ namespace longspan::tile_attention {
 // Whether score gradients may be saved as elements. In f16 they are scaled by the units of the sums
 // they contribute to.
 template <typename In>
-inline constexpr bool may_keep_gradients = std::is_same_v<In, BFloat16>;
+inline constexpr bool may_retain_gradients = std::is_same_v<In, BFloat16>;
 
 // Inputs of the kernels of the backward pass.
 template <typename In>
@@ -29,7 +29,7 @@ struct GradientCall : GroupCall<In> {
   // If query heads share key heads, each query head's key gradients are written separately.
   __device__ bool adds_to_keys() const { return add && this->call.heads_of_key == 1; }
   // The saved tile of visit `number` of the plan's lists by query.
-  __device__ In* kept_tile(std::int64_t b, std::int64_t h, std::int64_t number) const {
+  __device__ In* saved_tile(std::int64_t b, std::int64_t h, std::int64_t number) const {
     const std::int64_t pair = (b - this->row_begin) * this->heads + h - this->head_begin;
     return kept + (pair * this->plan.by_query.visits + number) * tile * tile;
   }
@@ -75,7 +75,7 @@ enum class Differentiated { scores, products };
 // gradients. Returns this thread's part of its row's span gradient, times the ramp.
 template <typename In>
 __device__ Accumulator<In> differentiate(const GradientCall<In>& g,
-                                         const TilePlace& at,
+                                         const TilePosition& at,
                                          const TileMemory<Accumulator<In>>& memory,
                                          Differentiated what) {
   using T = Accumulator<In>;
@@ -110,7 +110,7 @@ __device__ Accumulator<In> differentiate(const GradientCall<In>& g,
 // Computes both from the inputs.
 template <typename In>
 __device__ Accumulator<In> read_gradients(const GradientCall<In>& g,
-                                          const TilePlace& at,
+                                          const TilePosition& at,
                                           const TileMemory<Accumulator<In>>& memory,
                                           Differentiated what = Differentiated::products) {
   using T = Accumulator<In>;

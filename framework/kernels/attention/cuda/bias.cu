@@ -41,7 +41,7 @@ struct KeyBiases {
   }
   __device__ Accumulator<In>& to(std::uint32_t n) const {
     const auto [b, j, h] = place(n);
-    return all[call.key_bias_place(b, h, j)];
+    return all[call.key_bias_index(b, h, j)];
   }
 };
 

@@ -47,12 +47,12 @@ __device__ __forceinline__ decltype(auto) known(const Group& group) {
 
 // Work item of a block: one tile, or pair of tiles, of one batch row and head, in the sequence of
 // `order`. first: the first feature, if the features are split among blocks.
-struct BlockPlace {
+struct BlockPosition {
   std::int64_t b, h, tile_index;
   int first;
 
   template <typename In>
-  __device__ BlockPlace(const GroupCall<In>& group, const std::int64_t* order, int slices = 1) {
+  __device__ BlockPosition(const GroupCall<In>& group, const std::int64_t* order, int slices = 1) {
     std::int64_t item = blockIdx.x;
     first = static_cast<int>(item % slices) * tile;
     item /= slices;

@@ -181,9 +181,9 @@ void sort_buckets(Cuda cuda, const BucketSort& sort) {
   const std::int64_t time = sort.bucket.shape().width(), rows = sort.bucket.elements() / time;
   const auto buckets = static_cast<std::int32_t>(sort.buckets);
   // Rows sorted at once, limited by 31-bit keys and by the scratch memory relative to the input.
-  constexpr std::int64_t most = (std::int64_t{1} << 31) - 1, most_keys = std::int64_t{1} << 22;
+  constexpr std::int64_t most = (std::int64_t{1} << 31) - 1, max_keys = std::int64_t{1} << 22;
   const std::int64_t group =
-      std::max<std::int64_t>(1, std::min(most / (sort.buckets + 1), most_keys / time));
+      std::max<std::int64_t>(1, std::min(most / (sort.buckets + 1), max_keys / time));
   for (std::int64_t row = 0; row < rows; row += group) {
     const auto part = [&](const Tensor& tensor) {
       return tensor.reshape({rows, time}).slice(row, std::min(row + group, rows));

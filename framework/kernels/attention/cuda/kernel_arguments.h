@@ -102,8 +102,8 @@ struct HashView {
     T count = floor;
     for (std::int64_t round = 0; round < rounds; ++round) {
       const std::int64_t first = (row * rounds + round) * positions;
-      const bool alike = bucket == nullptr || bucket[first + query] == bucket[first + key];
-      if (alike && rule.met(chunk[first + query], chunk[first + key])) count += 1;
+      const bool equal = bucket == nullptr || bucket[first + query] == bucket[first + key];
+      if (equal && rule.met(chunk[first + query], chunk[first + key])) count += 1;
     }
     return count == 0 ? T{0} : std::log(count);
   }
@@ -194,7 +194,7 @@ struct DropoutView {
     if (index.fold != 1) {
       for (int j = 0; j < 32; ++j) {
         const std::uint64_t place = first + static_cast<std::uint64_t>(j * index.fold);
-        const std::uint32_t of_block = kept_of_block(place / 4);
+        const std::uint32_t of_block = saved_of_block(place / 4);
         bits |= (of_block >> place % 4 & 1) << j;
       }
       return bits;
@@ -202,13 +202,13 @@ struct DropoutView {
     // words to skip in the first block of four
     const auto before = static_cast<unsigned>(first % 4);
 #pragma unroll 4
-    for (int k = 0; k < 8; ++k) bits |= kept_of_block(first / 4 + k) << 4 * k;
+    for (int k = 0; k < 8; ++k) bits |= saved_of_block(first / 4 + k) << 4 * k;
     if (before == 0) return bits;
-    return bits >> before | kept_of_block(first / 4 + 8) << (32 - before);
+    return bits >> before | saved_of_block(first / 4 + 8) << (32 - before);
   }
 
  private:
-  __device__ std::uint32_t kept_of_block(std::uint64_t block) const {
+  __device__ std::uint32_t saved_of_block(std::uint64_t block) const {
     const auto [first, second, third, fourth] = random.block(block);
     const auto bit = [this](std::uint32_t word) { return word >> 8 >= threshold ? 1U : 0U; };
     return bit(first) | bit(second) << 1 | bit(third) << 2 | bit(fourth) << 3;
@@ -219,7 +219,7 @@ template <typename In>
 struct AttentionCall {
   using T = Accumulator<In>;
 
-  explicit AttentionCall(const Attention& a, const ExternalScores& given_scores = {})
+  explicit AttentionCall(const Attention& a, const ExternalScores& external_scores = {})
       : batch(a.query.shape()[0]),
         time(a.query.shape()[1]),
         keys(a.key.shape()[1]),
@@ -255,7 +255,7 @@ struct AttentionCall {
     if (a.distance_bias.defined()) bias = BiasView<T>(a.distance_bias);
     if (a.span) span = SpanView<T>(*a.span);
     if (a.hash) hash = HashView<T>(*a.hash);
-    given = GivenView<In>(given_scores);
+    given = GivenView<In>(external_scores);
     if (a.dropout) dropout = DropoutView<T>(*a.dropout, time, keys, heads);
   }
 
@@ -339,7 +339,7 @@ struct AttentionCall {
   LONGSPAN_HOST_DEVICE std::int64_t half_place(std::int64_t h, std::int64_t m) const {
     return (h * halves() + m - first_half()) * tile;
   }
-  LONGSPAN_HOST_DEVICE std::int64_t key_bias_place(std::int64_t b,
+  LONGSPAN_HOST_DEVICE std::int64_t key_bias_index(std::int64_t b,
                                                    std::int64_t h,
                                                    std::int64_t first) const {
     return (b * heads + h) * key_tiles() * tile + first;
@@ -351,7 +351,7 @@ struct AttentionCall {
   }
   // Whether pairs of a full tile must be checked individually. Hash rounds require sorted keys,
   // which are checked anyway.
-  __device__ bool looks_at_pairs() const {
+  __device__ bool has_pair_terms() const {
     return padding != nullptr || length != nullptr || sorted.query_position != nullptr ||
            hash.has_self;
   }

@@ -28,7 +28,7 @@ void weigh_shifted(Cuda cuda, const ShiftedKeys& keys) {
   });
 }
 
-void largest_shifts(Cuda cuda, const Tensor& shift, const Ranges& parts, const Tensor& tops) {
+void max_shifts(Cuda cuda, const Tensor& shift, const Ranges& parts, const Tensor& tops) {
   with_accumulator_type(shift.dtype(), [&]<typename A>(TypeTag<A>) {
     each(cuda,
          tops.elements(),

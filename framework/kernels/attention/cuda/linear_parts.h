@@ -11,10 +11,10 @@
 namespace longspan::linear_attention_parts {
 
 // Number of parts that fit into kernel arguments.
-inline constexpr int most_parts = 64;
+inline constexpr int max_parts = 64;
 struct PartTable {
-  std::int64_t begin[most_parts];
-  std::int64_t end[most_parts];
+  std::int64_t begin[max_parts];
+  std::int64_t end[max_parts];
   std::int64_t first;  // index of the first part
 };
 
@@ -165,10 +165,10 @@ __device__ const Accumulator<T>* state_at(const LinearView<T>& v,
 template <typename F>
 void for_tables(const Ranges& parts, const F& f) {
   const auto count = static_cast<std::int64_t>(parts.size());
-  for (std::int64_t first = 0; first < count; first += most_parts) {
+  for (std::int64_t first = 0; first < count; first += max_parts) {
     PartTable table = {};
     table.first = first;
-    const std::int64_t here = std::min<std::int64_t>(count - first, most_parts);
+    const std::int64_t here = std::min<std::int64_t>(count - first, max_parts);
     for (std::int64_t i = 0; i < here; ++i) {
       table.begin[i] = parts[static_cast<std::size_t>(first + i)].begin;
       table.end[i] = parts[static_cast<std::size_t>(first + i)].end;
@@ -181,7 +181,7 @@ template <typename T>
 Tensor states_of_blocks(const LinearAttention& call, const Ranges& parts, std::int64_t each) {
   const LinearView<T> v(call);
   const std::int64_t most =
-      std::min<std::int64_t>(static_cast<std::int64_t>(parts.size()), most_parts);
+      std::min<std::int64_t>(static_cast<std::int64_t>(parts.size()), max_parts);
   return Tensor::empty({most * v.batch * v.heads, each * v.state_elements()},
                        accumulator_of(call.query.dtype()),
                        call.query.device(),

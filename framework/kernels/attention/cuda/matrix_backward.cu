@@ -5,7 +5,7 @@ namespace longspan::tile_attention {
 
 template <typename In>
 void differentiate_with_matrices(Cuda cuda, const GradientCall<In>& g, const Gradients<In>& to) {
-  if (takes_warp_groups(cuda, g.call)) return differentiate_with_warp_groups(cuda, g, to);
+  if (uses_warpgroups(cuda, g.call)) return differentiate_with_warp_groups(cuda, g, to);
   with_matrix_width(g.call, [&]<int dim>(std::integral_constant<int, dim>) {
     launch_backward<PaddedTile<In, dim>, Terms::any>(cuda, g, to);
   });

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
   const GradientCall<In>& g = known<terms>(given);
   const AttentionCall<In>& call = g.call;
   const BackwardMemory<Tile> memory(g);
-  const BlockPlace block(g, g.plan.by_query.order);
+  const BlockPosition block(g, g.plan.by_query.order);
   const std::int64_t b = block.b, h = block.h, query = block.tile_index * tile;
   WarpSums<dim> of_query;
   RowUnits<In> units;
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
       memory,
       block,
       dspan,
-      [&](const TilePlace& at, int, const auto& keys, const auto&, auto& gradients) {
+      [&](const TilePosition& at, int, const auto& keys, const auto&, auto& gradients) {
         units.apply(gradients, of_query, unused);
         Tile::begin(of_query);
         sum_rows(keys(0), Product{of_query, gradients});
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
   const GradientCall<In>& g = known<terms>(given);
   const AttentionCall<In>& call = g.call;
   const BackwardMemory<Tile> memory(g);
-  const BlockPlace block(g, g.plan.by_key.order);
+  const BlockPosition block(g, g.plan.by_key.order);
   const std::int64_t b = block.b, h = block.h, key = block.tile_index * tile;
   WarpSums<dim> of_key, of_value;
   RowUnits<In> units;
@@ -80,16 +80,16 @@ __global__ void __launch_bounds__(tile_threads, 2)
       memory,
       block,
       no_span,
-      [&](const TilePlace& at,
+      [&](const TilePosition& at,
           int first,
           const auto& queries,
           const auto& weights,
           auto& gradients) {
         units.apply(gradients, of_key, of_bias);
-        if constexpr (may_have_tables<terms> && may_keep_gradients<In>)
+        if constexpr (may_have_tables<terms> && may_retain_gradients<In>)
           if (g.kept != nullptr) {
             const Visit visit = find_visit(g, b, at.query / tile, block.tile_index);
-            keep_factors(g.kept_tile(b, h, visit.number), rounded<In>(gradients), first);
+            decay_factors(g.saved_tile(b, h, visit.number), rounded<In>(gradients), first);
           }
         Tile::begin(of_value, of_key);
         sum_rows(queries(1), Product{of_value, weights});
@@ -133,12 +133,12 @@ bool copies_ahead(Cuda cuda, GradientCall<In> g) {
 template <typename Tile, Terms terms, typename In>
 void launch_queries(Cuda cuda, const GradientCall<In>& g, const Gradients<In>& to) {
   const std::int64_t tiles = g.call.query_tiles();
-  if constexpr (may_have_tables<terms> && may_keep_gradients<In>)
+  if constexpr (may_have_tables<terms> && may_retain_gradients<In>)
     if (g.kept != nullptr) return launch_kept_queries<Tile::dim>(cuda, g, to.dquery);
   // Warp-group products read their factors for each product anyway.
-  if constexpr (terms == Terms::none && !Tile::products_go_on) {
+  if constexpr (terms == Terms::none && !Tile::accumulates_products) {
     constexpr std::size_t bytes = QueryPairMemory<Tile>::bytes;
-    if (takes_two_tiles(cuda, g) && has_room_for_two(cuda, bytes))
+    if (uses_two_tiles(cuda, g) && has_room_for_two(cuda, bytes))
       return launch(
           cuda,
           {.blocks = (tiles + 1) / 2 * g.pairs(), .threads = tile_threads, .shared_bytes = bytes},

@@ -14,8 +14,8 @@ namespace longspan::tile_attention {
 // keys with the key table, given scores and caps require the generic kernels. In the backward pass,
 // the gradients must also be aligned.
 template <typename In>
-bool takes_matrix_units(const AttentionCall<In>& call,
-                        std::initializer_list<const void*> gradients = {}) {
+bool uses_tensor_cores(const AttentionCall<In>& call,
+                       std::initializer_list<const void*> gradients = {}) {
   const auto aligned = [](const void* rows) {
     return reinterpret_cast<std::uintptr_t>(rows) % 16 == 0;
   };
@@ -63,7 +63,7 @@ inline constexpr int blocks_of_two_tiles = 2;
 // Whether blocks process two query tiles: if adjacent tiles share most visits, and there are enough
 // blocks for all multiprocessors.
 template <typename In>
-bool takes_two_tiles(Cuda cuda, const GroupCall<In>& group) {
+bool uses_two_tiles(Cuda cuda, const GroupCall<In>& group) {
   if (!group.plan.by_query.pairs_share || cuda.state->is_meta()) return false;
   const int multiprocessors = attribute(cudaDevAttrMultiProcessorCount, cuda.state->gpu());
   return (group.call.query_tiles() + 1) / 2 * group.pairs() >=
@@ -89,10 +89,10 @@ BiasProducts multiply_biases(Cuda cuda, const Device& device, AttentionCall<In>&
 
 // Whether warp groups compute the products: on compute capability 9.0, with
 // LONGSPAN_HOPPER_WGMMA=1, for heads of 64 or 128 features and without relative-position tables.
-bool warp_groups_are_wanted(Cuda cuda);
+bool warpgroups_requested(Cuda cuda);
 template <typename In>
-bool takes_warp_groups(Cuda cuda, const AttentionCall<In>& call) {
-  return call.dim % 64 == 0 && terms_of(call) >= Terms::no_tables && warp_groups_are_wanted(cuda);
+bool uses_warpgroups(Cuda cuda, const AttentionCall<In>& call) {
+  return call.dim % 64 == 0 && terms_of(call) >= Terms::no_tables && warpgroups_requested(cuda);
 }
 
 // Whether calls with those terms may have relative-position tables.

@@ -14,7 +14,8 @@ namespace longspan::tile_attention {
 class Insides {
  public:
   template <typename In>
-  __device__ Insides(const AttentionCall<In>& call, const TilePlace& at) : distance_(call, at, 0) {
+  __device__ Insides(const AttentionCall<In>& call, const TilePosition& at)
+      : distance_(call, at, 0) {
     for (int r = 0; r < 2; ++r) {
       const std::int64_t i = at.query + WarpSums<tile>::row(2 * r);
       const bool asked = call.span.z != nullptr && i < call.time;
@@ -129,7 +130,7 @@ struct ForwardMemory {
 // Converts products to scores; returns their positive factor to units of ln 2.
 template <typename In>
 __device__ __forceinline__ float finish_scores(const AttentionCall<In>& call,
-                                               const TilePlace& at,
+                                               const TilePosition& at,
                                                const TileKeys& keys,
                                                float* stage,
                                                const Insides& inside,
@@ -166,7 +167,7 @@ inline constexpr int forward_blocks = count == 2                               ?
 // Whether sums are rescaled seldom: two tiles of wide heads lack the registers for it with warp
 // products.
 template <typename Tile, int count>
-inline constexpr bool scaled_seldom = Tile::products_go_on || count == 1 || Tile::dim <= 64;
+inline constexpr bool scaled_seldom = Tile::accumulates_products || count == 1 || Tile::dim <= 64;
 
 template <typename Tile, Terms terms, int count>
 __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, count>)
@@ -175,51 +176,51 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
   constexpr int dim = Tile::dim;
   static_assert(count == 1 || may_have_pairs<terms>);
   constexpr bool follow = count == 2 && may_have_tables<terms>;
-  constexpr bool keeps_features = count == 1 || follow;  // band products need them too
+  constexpr bool caches_features = count == 1 || follow;  // band products need them too
   using Part = PairPart<follow>;
   const GroupCall<In>& group = known<terms>(given);
   const AttentionCall<In>& call = group.call;
   const PlanView& plan = group.plan;
   const ForwardMemory<Tile, count> memory(call);
-  const BlockPlace block(group, count == 1 ? plan.by_query.order : plan.by_query.pair_order);
+  const BlockPosition block(group, count == 1 ? plan.by_query.order : plan.by_query.pair_order);
   const std::int64_t b = block.b, h = block.h, first_tile = count * block.tile_index;
   const auto place = [&](int first, std::int64_t key_tile, TileKind kind) {
-    return TilePlace{b, h, first_tile * tile + first, key_tile * tile, kind == TileKind::full};
+    return TilePosition{b, h, first_tile * tile + first, key_tile * tile, kind == TileKind::full};
   };
   // The last query position with a lookback to a key tile, over all query tiles of the block.
-  const auto last_place = [&](std::int64_t key_tile) {
+  const auto last_position = [&](std::int64_t key_tile) {
     return place((count - 1) * tile, key_tile, TileKind::partial);
   };
   TileCursors<count> cursors(call, plan.by_query, b, first_tile);
-  std::int64_t kept = no_half, kept_values = no_half;  // of bands
-  const auto begin_next_keys = [&] {
+  std::int64_t kept = no_half, cached_values = no_half;  // of bands
+  const auto start_next_keys = [&] {
     if (cursors.any()) {
-      const TilePlace at = last_place(cursors.tile_index());
-      begin_copy_keys(memory.key, call.key, call, b, h, at.key);
+      const TilePosition at = last_position(cursors.tile_index());
+      start_copy_keys(memory.key, call.key, call, b, h, at.key);
       if (call.key_bias != nullptr)
-        begin_copy_numbers(memory.key_bias, call.key_bias + call.key_bias_place(b, h, at.key));
+        start_copy_numbers(memory.key_bias, call.key_bias + call.key_bias_index(b, h, at.key));
       if (call.key_table) {
-        memory.key_band.begin_copy(call, call.key_table, call.distance_bias, at, kept);
+        memory.key_band.start_copy(call, call.key_table, call.distance_bias, at, kept);
         kept = first_half_of(at);
       }
     }
     tensor_core::end_copy_group();
   };
   unrolled<count>([&](auto q) {
-    begin_copy_queries(memory.query(q), call.query, call, b, h, (first_tile + q) * tile);
+    start_copy_queries(memory.query(q), call.query, call, b, h, (first_tile + q) * tile);
   });
-  begin_next_keys();
+  start_next_keys();
   Pairs features[count][dim / 16];
-  if constexpr (keeps_features) {
+  if constexpr (caches_features) {
     tensor_core::wait_for_copies<0>();
     __syncthreads();
     unrolled<count>([&](auto q) {
       const Tile rows = memory.query(0).from(Part::begin(q));
-      unrolled<dim / 16>([&](auto k) { features[q][k] = own_rows_of(rows, k); });
+      unrolled<dim / 16>([&](auto k) { features[q][k] = local_rows_of(rows, k); });
     });
   }
   const auto own = [&](auto q) {
-    if constexpr (keeps_features)
+    if constexpr (caches_features)
       return [&features, q](auto k) { return features[q][k]; };
     else
       return memory.query(q);
@@ -240,11 +241,11 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
     cursors.next(plan.by_query);
     wait_for_rows<Tile, 0>();
     __syncthreads();  // keys have arrived; the previous values may be overwritten
-    begin_copy_keys(memory.value, call.value, call, b, h, key_tile * tile);
+    start_copy_keys(memory.value, call.value, call, b, h, key_tile * tile);
     if (call.value_table) {
-      const TilePlace of_last = last_place(key_tile);
-      memory.value_band.begin_copy(call, call.value_table, nullptr, of_last, kept_values);
-      kept_values = first_half_of(of_last);
+      const TilePosition of_last = last_position(key_tile);
+      memory.value_band.start_copy(call, call.value_table, nullptr, of_last, cached_values);
+      cached_values = first_half_of(of_last);
     }
     tensor_core::end_copy_group();
     read_masks(call, plan.mask, any_looked_at, kinds, at, memory.keys);
@@ -258,7 +259,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
               memory.key_band.add_products(scores[i], own(i), at(i));
             };
             if constexpr (follow)
-              memory.key_band.add_products_of_pair(scores, own, last_place(key_tile));
+              memory.key_band.add_products_of_pair(scores, own, last_position(key_tile));
             else if (call.key_table)
               (add_distances(q), ...);
           }
@@ -268,7 +269,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
         });
     wait_for_rows<Tile, 0>();
     __syncthreads();  // values have arrived; the keys may be overwritten
-    begin_next_keys();
+    start_next_keys();
     with_visitors<follow>(
         kinds, [&](auto... q) __attribute__((always_inline)) {
           const auto weigh = [&](auto i) __attribute__((always_inline)) {
@@ -280,7 +281,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
                 call, inside, to_units, scores[i], out[i]);
             drop(call, keys, scores[i]);
           };
-          if constexpr (Tile::products_go_on) {
+          if constexpr (Tile::accumulates_products) {
             const auto weigh_and_sum = [&](auto i) __attribute__((always_inline)) {
               weigh(i);
               Tile::begin(out[i]);
@@ -334,7 +335,7 @@ void launch_forward(Cuda cuda, const GroupCall<typename Tile::In>& group) {
              group);
     };
     if constexpr (may_have_pairs<terms>)
-      if (takes_two_tiles(cuda, group)) return start(std::integral_constant<int, 2>());
+      if (uses_two_tiles(cuda, group)) return start(std::integral_constant<int, 2>());
     start(std::integral_constant<int, 1>());
   });
 }

@@ -67,7 +67,7 @@ struct BackwardMemory {
   }
 
   // Buffer for exchanging the products of the key table (0) or the value table (1).
-  __device__ float* exchange(const GradientCall<In>& g, int which, const TilePlace& at) const {
+  __device__ float* exchange(const GradientCall<In>& g, int which, const TilePosition& at) const {
     if constexpr (BandOf::exchanges_in_band)
       return (which == 0 ? key_band : value_band).second_half(at);
     auto* const first = shared_memory<unsigned char>() + row_bytes(g) + band_bytes(g.call);
@@ -82,29 +82,29 @@ struct BackwardMemory {
 
 // Begins to copy query rows and output gradient rows, to one tile each.
 template <typename Tile, typename In>
-__device__ void begin_copy_query_pair(Tile query,
+__device__ void start_copy_query_pair(Tile query,
                                       Tile dout,
                                       const GradientCall<In>& g,
                                       std::int64_t b,
                                       std::int64_t h,
                                       std::int64_t first) {
-  begin_copy_queries(query, g.call.query, g.call, b, h, first);
-  begin_copy_queries(dout, g.dout, g.call, b, h, first);
+  start_copy_queries(query, g.call.query, g.call, b, h, first);
+  start_copy_queries(dout, g.dout, g.call, b, h, first);
 }
 
 // Begins to copy key and value rows, to one tile each.
 template <typename Tile, typename In>
-__device__ void begin_copy_key_pair(Tile key,
+__device__ void start_copy_key_pair(Tile key,
                                     Tile value,
                                     float* bias,
                                     const AttentionCall<In>& call,
                                     std::int64_t b,
                                     std::int64_t h,
                                     std::int64_t first) {
-  begin_copy_keys(key, call.key, call, b, h, first);
-  begin_copy_keys(value, call.value, call, b, h, first);
+  start_copy_keys(key, call.key, call, b, h, first);
+  start_copy_keys(value, call.value, call, b, h, first);
   if (call.key_bias != nullptr)
-    begin_copy_numbers(bias, call.key_bias + call.key_bias_place(b, h, first));
+    start_copy_numbers(bias, call.key_bias + call.key_bias_index(b, h, first));
 }
 
 // For 64 queries: the log-sum-exp in units of ln 2 minus the lift, delta, and the end of the span.
@@ -132,7 +132,7 @@ __device__ void read_sums(const GradientCall<In>& g,
 // span gradients of its two rows, times the ramp.
 template <bool transposed, typename In, int columns>
 __device__ __forceinline__ void differentiate(const GradientCall<In>& g,
-                                              const TilePlace& at,
+                                              const TilePosition& at,
                                               const TileKeys& keys,
                                               const float (&sums)[3][tile],
                                               int first,
@@ -190,7 +190,7 @@ template <bool by_key, typename Tile, typename In, int columns>
 __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
                                                    const BackwardMemory<Tile>& memory,
                                                    int stage,
-                                                   const TilePlace& at,
+                                                   const TilePosition& at,
                                                    const float (&sums)[3][tile],
                                                    int first,
                                                    WarpSums<columns>& scores,
@@ -201,7 +201,7 @@ __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
       band_of.add_exchanged(to, memory.exchange(g, which, at), first);
     } else {
       band_of.add_products(
-          to, [&](auto k) { return own_rows_of(memory.local_tile(which), k); }, at);
+          to, [&](auto k) { return local_rows_of(memory.local_tile(which), k); }, at);
     }
   };
   if (g.call.key_bias != nullptr)
@@ -220,13 +220,13 @@ template <typename Tile, typename In>
 __device__ __forceinline__ void exchange_tables(const GradientCall<In>& g,
                                                 const BackwardMemory<Tile>& memory,
                                                 int stage,
-                                                const TilePlace& at) {
+                                                const TilePosition& at) {
   const AttentionCall<In>& call = g.call;
   if (!memory.has_table(call)) return;
   const auto exchange = [&](const auto& band_of, int which) {
     const Tile queries = memory.other(stage, which);
     band_of.exchange_products(
-        [&](auto k) { return own_rows_of(queries, k); }, at, memory.exchange(g, which, at));
+        [&](auto k) { return local_rows_of(queries, k); }, at, memory.exchange(g, which, at));
   };
   if (call.key_table) exchange(memory.key_band, 0);
   if (call.value_table) exchange(memory.value_band, 1);
@@ -237,7 +237,7 @@ __device__ __forceinline__ void exchange_tables(const GradientCall<In>& g,
 // largest so far below 2^15. Sums have the same units, and are rescaled when the units change.
 template <typename In>
 inline constexpr bool has_units = std::is_same_v<In, Float16>;
-inline constexpr float smallest_units = 0x1p120f;
+inline constexpr float min_units = 0x1p120f;
 
 __device__ inline float units_of(float largest, float before) {
   constexpr int bias = 127, least = 2 * bias + 14 - (bias + 120);
@@ -250,7 +250,7 @@ __device__ inline float units_of(float largest, float before) {
 // Units of a thread's two rows.
 template <typename In>
 struct RowUnits {
-  float to_units[2] = {smallest_units, smallest_units};
+  float to_units[2] = {min_units, min_units};
 
   // Scales gradients to units. Sums over their own rows alone keep those units.
   template <int columns, int dim>
@@ -296,13 +296,13 @@ __device__ __forceinline__ void write_query_gradient(const GradientCall<In>& g,
 
 // Begins to copy the halves of a tile's bands.
 template <typename Tile, typename In>
-__device__ void begin_copy_bands(const AttentionCall<In>& call,
+__device__ void start_copy_bands(const AttentionCall<In>& call,
                                  const BackwardMemory<Tile>& memory,
-                                 const TilePlace& at,
+                                 const TilePosition& at,
                                  std::int64_t kept) {
   if (call.key_table)
-    memory.key_band.begin_copy(call, call.key_table, call.distance_bias, at, kept);
-  if (call.value_table) memory.value_band.begin_copy(call, call.value_table, nullptr, at, kept);
+    memory.key_band.start_copy(call, call.key_table, call.distance_bias, at, kept);
+  if (call.value_table) memory.value_band.start_copy(call, call.value_table, nullptr, at, kept);
 }
 
 // With keys as rows there are two sums of features instead of one. If units or terms other than key
@@ -317,7 +317,7 @@ inline constexpr int columns_at_once =
 template <bool by_key, Terms terms, typename Tile, typename In, typename Use>
 __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
                                                    const BackwardMemory<Tile>& memory,
-                                                   const BlockPlace& block,
+                                                   const BlockPosition& block,
                                                    float (&dspan)[2],
                                                    Use use) {
   const AttentionCall<In>& call = g.call;
@@ -331,35 +331,35 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
   const auto place = [&] {
     const std::int64_t other = cursor.tile_index() * tile;
     const std::int64_t query = by_key ? other : own, key = by_key ? own : other;
-    return TilePlace{b, h, query, key, cursor.full() && call.reaches(b, query, key)};
+    return TilePosition{b, h, query, key, cursor.full() && call.reaches(b, query, key)};
   };
-  const auto begin_next = [&](int stage) {
+  const auto start_next = [&](int stage) {
     if (cursor.any()) {
-      const TilePlace at = place();
+      const TilePosition at = place();
       if constexpr (by_key) {
-        begin_copy_query_pair(memory.other(stage, 0), memory.other(stage, 1), g, b, h, at.query);
+        start_copy_query_pair(memory.other(stage, 0), memory.other(stage, 1), g, b, h, at.query);
         read_sums(g, b, h, at.query, memory.sums[stage]);
       } else {
-        begin_copy_key_pair(
+        start_copy_key_pair(
             memory.other(stage, 0), memory.other(stage, 1), memory.key_bias, call, b, h, at.key);
       }
-      begin_copy_bands(call, memory, at, kept);
+      start_copy_bands(call, memory, at, kept);
       kept = first_half_of(at);
     }
     tensor_core::end_copy_group();
   };
   if constexpr (by_key) {
-    begin_copy_key_pair(
+    start_copy_key_pair(
         memory.local_tile(0), memory.local_tile(1), memory.key_bias, call, b, h, own);
   } else {
-    begin_copy_query_pair(memory.local_tile(0), memory.local_tile(1), g, b, h, own);
+    start_copy_query_pair(memory.local_tile(0), memory.local_tile(1), g, b, h, own);
     read_sums(g, b, h, own, memory.sums[0]);
   }
-  begin_next(0);
+  start_next(0);
   for (int stage = 0; cursor.any(); stage = g.ahead ? 1 - stage : 0) {
-    const TilePlace at = place();
+    const TilePosition at = place();
     cursor.next(lists);
-    if (g.ahead) begin_next(1 - stage);
+    if (g.ahead) start_next(1 - stage);
     read_mask(call, g.plan.mask, at, *memory.keys);
     if (g.ahead)
       wait_for_rows<Tile, 1>();
@@ -377,7 +377,7 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
       use(at, first, others, scores, gradients);
     }
     __syncthreads();  // the next tile, or the one after it, is copied here
-    if (!g.ahead) begin_next(0);
+    if (!g.ahead) start_next(0);
   }
   tensor_core::wait_for_copies<0>();
 }

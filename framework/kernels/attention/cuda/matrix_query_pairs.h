@@ -43,20 +43,20 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
   const AttentionCall<In>& call = g.call;
   const TileLists& lists = g.plan.by_query;
   const QueryPairMemory<Tile> memory;
-  const BlockPlace block(g, lists.pair_order);
+  const BlockPosition block(g, lists.pair_order);
   const std::int64_t b = block.b, h = block.h, first_tile = 2 * block.tile_index;
   TileCursors<2> cursors(call, lists, b, first_tile);
-  const auto begin_next = [&](Tile to, const In* from) {
-    if (cursors.any()) begin_copy_keys(to, from, call, b, h, cursors.tile_index() * tile);
+  const auto start_next = [&](Tile to, const In* from) {
+    if (cursors.any()) start_copy_keys(to, from, call, b, h, cursors.tile_index() * tile);
     tensor_core::end_copy_group();
   };
   unrolled<2>([&](auto q) {
     const std::int64_t query = (first_tile + q) * tile;
-    begin_copy_query_pair(memory.query(q), memory.dout(q), g, b, h, query);
+    start_copy_query_pair(memory.query(q), memory.dout(q), g, b, h, query);
     read_sums(g, b, h, query, memory.sums[q]);
   });
-  begin_next(memory.value(), call.value);
-  begin_next(memory.key(), call.key);
+  start_next(memory.value(), call.value);
+  start_next(memory.key(), call.key);
   WarpSums<dim> of_query[2];
   RowUnits<In> units[2];
   float unused[2] = {0, 0};
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
     });
     const auto at = [&](auto q) {
       const bool full = kinds[q] == TileKind::full;
-      return TilePlace{b, h, (first_tile + q) * tile, key_tile * tile, full};
+      return TilePosition{b, h, (first_tile + q) * tile, key_tile * tile, full};
     };
     cursors.next(lists);
     const bool any = is_looked_at(call, kinds[0]) || is_looked_at(call, kinds[1]);
@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
       if (first == 0) wait_for_rows<Tile, 0>();
       // the keys have arrived; the values may be overwritten (in a single pass, both)
       __syncthreads();
-      if (first + columns == tile) begin_next(memory.value(), call.value);
+      if (first + columns == tile) start_next(memory.value(), call.value);
       with_visitors<false>(
           kinds, [&](auto... q) __attribute__((always_inline)) {
             Tile::begin(scores[q]...);
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
           });
     }
     __syncthreads();  // the keys may be overwritten
-    begin_next(memory.key(), call.key);
+    start_next(memory.key(), call.key);
   }
   tensor_core::wait_for_copies<0>();
   unrolled<2>([&](auto q) {

@@ -52,11 +52,11 @@ class DiagonalCursor {
     next();
   }
   __device__ bool any() const { return b_ < g_.row_begin + g_.rows; }
-  __device__ TilePlace place() const {
+  __device__ TilePosition place() const {
     const std::int64_t key_tile = query_tile_ - diagonal_;
     return {b_, h_, query_tile_ * tile, key_tile * tile, visit_.kind == TileKind::full};
   }
-  __device__ const In* kept() const { return g_.kept_tile(b_, h_, visit_.number); }
+  __device__ const In* kept() const { return g_.saved_tile(b_, h_, visit_.number); }
   __device__ void next() {
     do {
       if (++query_tile_ == end_) {
@@ -86,18 +86,18 @@ struct BandSumsTo {
 };
 
 // Work item of a block: a diagonal of a head.
-struct DiagonalPlace {
+struct DiagonalPosition {
   std::int64_t h;
   std::int64_t diagonal;
   std::int64_t item;  // index of the output
 
   template <typename In>
-  __device__ DiagonalPlace(const GradientCall<In>& g, const Diagonals& diagonals)
+  __device__ DiagonalPosition(const GradientCall<In>& g, const Diagonals& diagonals)
       : h(g.head_begin + blockIdx.x % g.heads),
         diagonal(diagonals.first + blockIdx.x / g.heads),
         item(blockIdx.x % g.heads * diagonals.count + blockIdx.x / g.heads) {}
   // Any tile of the diagonal, sufficient to determine the table rows.
-  __device__ TilePlace any_tile() const { return {0, h, diagonal * tile, 0, false}; }
+  __device__ TilePosition any_tile() const { return {0, h, diagonal * tile, 0, false}; }
 };
 
 // Sums of a warp's 32 rows of the band, half of them in each of its halves, and of their factors.
@@ -105,7 +105,7 @@ template <typename In, int dim>
 struct BandSums {
   WarpSums<dim> of[2];
   float factors[2][4] = {};
-  float to_units = smallest_units;
+  float to_units = min_units;
 
   __device__ static int row(int half, int s) { return half * tile + WarpSums<dim>::row(s); }
   // Converts score gradients to units of the block; sums keep these units.
@@ -161,7 +161,7 @@ struct BandSums {
   // Writes the sums, converted from units. The band has the table's rows, and `scratch` has space
   // for 128 numbers.
   __device__ __forceinline__ void write(const AttentionCall<In>& call,
-                                        const DiagonalPlace& at,
+                                        const DiagonalPosition& at,
                                         const Band<In, dim>& band,
                                         float from_units,
                                         float* scratch,
@@ -199,15 +199,15 @@ __global__ void __launch_bounds__(tile_threads, 2)
   auto* const factors = Band<In, dim>::exchanges_in_band
                             ? reinterpret_cast<std::uint32_t*>(memory.other(0, 1).rows)
                             : reinterpret_cast<std::uint32_t*>(memory.exchange(g, 0, {}));
-  const DiagonalPlace block(g, diagonals);
-  begin_copy_bands(call, memory, block.any_tile(), no_half);
+  const DiagonalPosition block(g, diagonals);
+  start_copy_bands(call, memory, block.any_tile(), no_half);
   tensor_core::end_copy_group();  // there may be no tile below to commit it
   BandSums<In, dim> sums;
   float no_span[2] = {0, 0};
   for (DiagonalCursor<In> cursor(g, block.h, block.diagonal); cursor.any(); cursor.next()) {
-    const TilePlace at = cursor.place();
-    begin_copy_query_pair(memory.local_tile(0), memory.local_tile(1), g, at.b, at.h, at.query);
-    begin_copy_key_pair(
+    const TilePosition at = cursor.place();
+    start_copy_query_pair(memory.local_tile(0), memory.local_tile(1), g, at.b, at.h, at.query);
+    start_copy_key_pair(
         memory.other(0, 0), memory.other(0, 1), memory.key_bias, call, at.b, at.h, at.key);
     tensor_core::end_copy_group();
     read_sums(g, at.b, at.h, at.query, memory.sums[0]);
@@ -257,13 +257,13 @@ __global__ void __launch_bounds__(tile_threads, dim > 64 ? 2 : 3)
                        BandSumsTo to) {
   const AttentionCall<In>& call = g.call;
   const KeptDiagonalMemory<In, dim> memory;
-  const DiagonalPlace block(g, diagonals);
+  const DiagonalPosition block(g, diagonals);
   DiagonalCursor<In> cursor(g, block.h, block.diagonal);
-  const auto begin_next = [&](int stage) {
+  const auto start_next = [&](int stage) {
     if (cursor.any()) {
-      const TilePlace at = cursor.place();
-      begin_copy_all_rows(memory.kept(), cursor.kept(), std::int64_t{tile});
-      begin_copy_queries(memory.query(stage), call.query, call, at.b, at.h, at.query);
+      const TilePosition at = cursor.place();
+      start_copy_all_rows(memory.kept(), cursor.kept(), std::int64_t{tile});
+      start_copy_queries(memory.query(stage), call.query, call, at.b, at.h, at.query);
       cursor.next();
     }
     tensor_core::end_copy_group();
@@ -271,20 +271,20 @@ __global__ void __launch_bounds__(tile_threads, dim > 64 ? 2 : 3)
   clear_factors<In>(memory.factors());
   BandSums<In, dim> sums;
   bool any = cursor.any();
-  begin_next(0);
+  start_next(0);
   for (int stage = 0; any; stage = 1 - stage) {
     tensor_core::wait_for_copies<0>();
     __syncthreads();  // the rows have arrived; the previous factors may be overwritten
     write_factors(memory.factors(), columns_of(memory.kept(), WarpSums<tile>::first_row()));
     __syncthreads();
     any = cursor.any();
-    begin_next(1 - stage);
+    start_next(1 - stage);
     sums.add(memory.factors(), memory.query(stage).rows);
   }
   __syncthreads();
   const Band<In, dim> band = memory.band();
   if (to.biases != nullptr)
-    band.begin_copy(call, call.key_table, nullptr, block.any_tile(), no_half);
+    band.start_copy(call, call.key_table, nullptr, block.any_tile(), no_half);
   tensor_core::end_copy_group();
   tensor_core::wait_for_copies<0>();
   sums.write(call, block, band, unlifted<In>, reinterpret_cast<float*>(memory.kept().rows), to);
@@ -301,7 +301,7 @@ void sum_diagonals(Cuda cuda,
                    float* biases) {
   const BandSumsTo to = {bands, biases};
   with_matrix_width(g.call, [&]<int dim>(std::integral_constant<int, dim>) {
-    if constexpr (may_keep_gradients<In>)
+    if constexpr (may_retain_gradients<In>)
       if (g.kept != nullptr && !of_values)
         return launch(cuda,
                       {.blocks = g.heads * diagonals.count,

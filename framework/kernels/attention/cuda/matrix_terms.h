@@ -70,7 +70,7 @@ template <bool transposed>
 class Distances {
  public:
   template <typename In>
-  __device__ Distances(const AttentionCall<In>& call, const TilePlace& at, int first) {
+  __device__ Distances(const AttentionCall<In>& call, const TilePosition& at, int first) {
     for (int r = 0; r < 2; ++r) {
       const int row = WarpSums<tile>::row(2 * r), column = first + WarpSums<tile>::column(0, 0);
       of_first_[r] =
@@ -119,7 +119,7 @@ __device__ __forceinline__ void change_by_stage(WarpSums<columns>& sums, float* 
 // inside its query's span.
 template <bool transposed, typename In, int columns, typename Inside>
 __device__ __forceinline__ void finish_scores(const AttentionCall<In>& call,
-                                              const TilePlace& at,
+                                              const TilePosition& at,
                                               const TileKeys& keys,
                                               int first,
                                               float* stage,

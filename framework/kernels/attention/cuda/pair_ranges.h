@@ -51,7 +51,7 @@ inline std::vector<PairRange> pair_ranges(std::int64_t head_begin,
   return ranges;
 }
 
-inline std::int64_t most_pairs(const std::vector<PairRange>& ranges) {
+inline std::int64_t max_pairs(const std::vector<PairRange>& ranges) {
   std::int64_t most = 0;
   for (const PairRange& range : ranges) most = std::max(most, range.heads * range.rows);
   return most;
@@ -76,19 +76,20 @@ inline std::optional<std::int64_t> asked_kept_pairs() {
 // of the query and of a relative-position table. Empty if each recomputes them. Recomputation needs
 // no memory, but takes longer with products with a table.
 template <typename In>
-std::vector<PairRange> kept_ranges(const AttentionCall<In>& call, const HeadGroup& group) {
-  constexpr std::int64_t most_bytes = std::int64_t{512} << 20;
+std::vector<PairRange> masked_ranges(const AttentionCall<In>& call, const HeadGroup& group) {
+  constexpr std::int64_t max_bytes = std::int64_t{512} << 20;
   // for each kernel: at least two for each multiprocessor
-  constexpr std::int64_t least_blocks = 512;
+  constexpr std::int64_t min_blocks = 512;
   const std::int64_t tiles = group.plan->full_tiles() + group.plan->partial_tiles();
-  if (!may_keep_gradients<In> || !call.key_table || call.span.z != nullptr || tiles == 0) return {};
+  if (!may_retain_gradients<In> || !call.key_table || call.span.z != nullptr || tiles == 0)
+    return {};
   const auto bytes = tiles * tile * tile * static_cast<std::int64_t>(sizeof(In));
   const auto asked = asked_kept_pairs();
-  const std::int64_t most = std::min(most_bytes / bytes, asked.value_or(most_bytes));
+  const std::int64_t most = std::min(max_bytes / bytes, asked.value_or(max_bytes));
   if (most == 0) return {};
   const auto ranges = pair_ranges(group.begin, group.count, call.batch, most);
   const auto has_blocks = [&](const PairRange& range) {
-    return range.heads * range.rows * call.key_tiles() >= least_blocks;
+    return range.heads * range.rows * call.key_tiles() >= min_blocks;
   };
   if (asked || ranges.size() == 1 || std::ranges::all_of(ranges, has_blocks)) return ranges;
   return {};

@@ -72,7 +72,7 @@ __device__ __forceinline__ Factors<band_columns> unshifted(const Factors<tile>& 
 }
 
 // Index of the first half of a tile.
-__device__ inline std::int64_t first_half_of(const TilePlace& at) {
+__device__ inline std::int64_t first_half_of(const TilePosition& at) {
   return (at.key - at.query) / tile;
 }
 inline constexpr std::int64_t no_half = std::int64_t{1} << 62;
@@ -91,26 +91,26 @@ class Band {
 
   // Begins to copy the halves of a tile, except those still present from a tile whose first half
   // was `kept`.
-  __device__ void begin_copy(const AttentionCall<In>& call,
+  __device__ void start_copy(const AttentionCall<In>& call,
                              const DistanceTable<const In>& table,
                              const float* biases,
-                             const TilePlace& at,
+                             const TilePosition& at,
                              std::int64_t kept) const {
     const std::int64_t first = first_half_of(at);
     for (std::int64_t m = first; m < first + halves; ++m) {
       if (m >= kept && m < kept + halves) continue;
       const std::int64_t nearest = call.half_distance(m);
-      const int place = place_of_half(m);
+      const int place = position_of_half(m);
       const PaddedTile<In, dim> half = PaddedTile<In, dim>{rows_}.from(place * tile);
       if (nearest <= table.high && nearest - (tile - 1) >= table.low)
-        begin_copy_all_rows(half, table.row(at.h, nearest), -table.step);
+        start_copy_all_rows(half, table.row(at.h, nearest), -table.step);
       else
-        begin_copy_rows(half, table.lowest, [&](int e) -> const In* {
+        start_copy_rows(half, table.lowest, [&](int e) -> const In* {
           const std::int64_t distance = nearest - e;
           const bool beyond = distance < table.low || distance > table.high;
           return beyond && !table.clipped ? nullptr : table.row(at.h, distance);
         });
-      begin_copy_numbers(biases_ + place * tile,
+      start_copy_numbers(biases_ + place * tile,
                          biases == nullptr ? nullptr : biases + call.half_place(at.h, m));
     }
   }
@@ -120,23 +120,23 @@ class Band {
     const In* rows;
     int first;  // slot of the first half
     __device__ const In* operator()(int n) const {
-      return rows + place_of(first, first_row() + 16 * n) * matrix_step<dim>;
+      return rows + position_of(first, first_row() + 16 * n) * matrix_step<dim>;
     }
   };
-  __device__ Rows rows(const TilePlace& at) const {
-    return {rows_, place_of_half(first_half_of(at))};
+  __device__ Rows rows(const TilePosition& at) const {
+    return {rows_, position_of_half(first_half_of(at))};
   }
 
   // Row e of a tile's 127.
-  __device__ const In* row(const TilePlace& at, int e) const {
-    return rows_ + place_of(place_of_half(first_half_of(at)), e) * matrix_step<dim>;
+  __device__ const In* row(const TilePosition& at, int e) const {
+    return rows_ + position_of(position_of_half(first_half_of(at)), e) * matrix_step<dim>;
   }
 
   // sums[i, j] += query row i . the table row of the pair's relative position, plus its bias.
   template <typename Own>
   __device__ __forceinline__ void add_products(WarpSums<tile>& sums,
                                                Own own,
-                                               const TilePlace& at) const {
+                                               const TilePosition& at) const {
     const WarpSums<band_columns> of_band = products(own, at);
     unrolled<band_columns / 16>([&](auto part) { add_shifted(sums, of_band, part); });
   }
@@ -146,13 +146,13 @@ class Band {
   template <typename Own>
   __device__ __forceinline__ void add_products_of_pair(WarpSums<tile> (&sums)[2],
                                                        Own own,
-                                                       const TilePlace& last) const {
-    const int place = place_of_half(first_half_of(last));
+                                                       const TilePosition& last) const {
+    const int place = position_of_half(first_half_of(last));
     const int first = 2 * tile - 32 - static_cast<int>(threadIdx.x) / 32 * 32;
-    const In* const of_lane = rows_ + place_of_lane<dim>();
+    const In* const of_lane = rows_ + position_of_lane<dim>();
     WarpSums<band_columns> of_band[2];
     unrolled<band_columns / 16 + 1>([&](auto n) {
-      const int begin = place_of(place, first + 16 * n);
+      const int begin = position_of(place, first + 16 * n);
       const auto for_both = [&](auto f) __attribute__((always_inline)) {
         unrolled<2>([&](auto q) __attribute__((always_inline)) {
           constexpr int part = n - 1 + q;
@@ -181,16 +181,16 @@ class Band {
   template <int count>
   __device__ __forceinline__ void add_rows_of_parts(WarpSums<dim> (&sums)[count],
                                                     const Factors<tile> (&factors)[count],
-                                                    const TilePlace& last) const {
+                                                    const TilePosition& last) const {
     static_assert(halves == count + 1);
     const int lane = static_cast<int>(threadIdx.x) % 32;
-    const int place = place_of_half(first_half_of(last));
+    const int place = position_of_half(first_half_of(last));
     const int first = count * (tile - 16 - static_cast<int>(threadIdx.x) / 32 * 16);
     const In* const of_lane = rows_ + lane % 16 * matrix_step<dim> + lane / 16 * 8;
     Factors<band_columns> shifted[count];
     unrolled<count>([&](auto q) { shifted[q] = unshifted(factors[q]); });
     unrolled<band_columns / 16 + count - 1>([&](auto n) {
-      const In* const from = of_lane + place_of(place, first + 16 * n) * matrix_step<dim>;
+      const In* const from = of_lane + position_of(place, first + 16 * n) * matrix_step<dim>;
       unrolled<dim / 16>([&](auto c) {
         const Pairs rows = tensor_core::read_transposed(from + c * 16);
         unrolled<count>([&](auto q) {
@@ -207,7 +207,7 @@ class Band {
   // the threads synchronize.
   template <typename Own>
   __device__ __forceinline__ void exchange_products(Own own,
-                                                    const TilePlace& at,
+                                                    const TilePosition& at,
                                                     float* exchange) const {
     const WarpSums<band_columns> of_queries = products(own, at);
     __syncthreads();  // all warps have read the band
@@ -234,8 +234,8 @@ class Band {
   }
   static constexpr std::size_t exchange_bytes = tile * tile * sizeof(float);
   static constexpr bool exchanges_in_band = matrix_bytes<dim> >= exchange_bytes;
-  __device__ float* second_half(const TilePlace& at) const {
-    const int place = place_of_half(first_half_of(at) + 1);
+  __device__ float* second_half(const TilePosition& at) const {
+    const int place = position_of_half(first_half_of(at) + 1);
     return reinterpret_cast<float*>(rows_ + place * tile * matrix_step<dim>);
   }
 
@@ -246,25 +246,26 @@ class Band {
   __device__ static int exchange_place(int i, int j) {
     return j * tile + (i ^ ((j & 6) << 2) ^ ((j & 1) << 4));
   }
-  __device__ static int place_of_half(std::int64_t m) {
+  __device__ static int position_of_half(std::int64_t m) {
     if constexpr (halves == 2) return static_cast<int>(m & 1);
     const int rest = static_cast<int>(m) % halves;
     return rest < 0 ? rest + halves : rest;
   }
   // Offset of row e if the first half is in slot `first`; the slots form a ring.
-  __device__ static int place_of(int first, int e) {
+  __device__ static int position_of(int first, int e) {
     const int place = first * tile + e;
     if constexpr (halves == 2) return place & (2 * tile - 1);
     return place < halves * tile ? place : place - halves * tile;
   }
 
   template <typename Own>
-  __device__ __forceinline__ WarpSums<band_columns> products(Own own, const TilePlace& at) const {
+  __device__ __forceinline__ WarpSums<band_columns> products(Own own,
+                                                             const TilePosition& at) const {
     WarpSums<band_columns> sums;
     const Rows of_band = rows(at);
     unrolled<band_columns / 2>([&](auto x) {
       constexpr int n = x / 4, s = x % 4;
-      sums.of[n][s] = biases_[place_of(of_band.first, first_row() + 8 * n) + sums.column(0, s)];
+      sums.of[n][s] = biases_[position_of(of_band.first, first_row() + 8 * n) + sums.column(0, s)];
     });
     add_row_products<dim, In>(of_band, Product{sums, own});
     return sums;

@@ -18,7 +18,7 @@ const A* elements_of(const Tensor& tensor) {
 }  // namespace
 
 void softmax_rows(Cuda cuda, const Tensor& x, const Tensor& y) {
-  require_alike("softmax_rows", x, y);
+  require_same_shape("softmax_rows", x, y);
   const std::int64_t width = x.shape().width();
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     each(cuda, x.shape().rows(), width, SoftmaxRow<T>{width, x.data<T>(), y.data<T>()});
@@ -26,8 +26,8 @@ void softmax_rows(Cuda cuda, const Tensor& x, const Tensor& y) {
 }
 
 void softmax_rows_backward(Cuda cuda, const Tensor& y, const Tensor& dy, const Tensor& dx) {
-  require_alike("softmax_rows_backward", y, dy);
-  require_alike("softmax_rows_backward", y, dx);
+  require_same_shape("softmax_rows_backward", y, dy);
+  require_same_shape("softmax_rows_backward", y, dx);
   const std::int64_t width = y.shape().width();
   with_floating_type(y.dtype(), [&]<typename T>(TypeTag<T>) {
     each(cuda,
@@ -52,7 +52,7 @@ void max_over_positions(Cuda cuda, const Tensor& x, const Tensor& log_weight, co
 
 void exponentials_of_positions(
     Cuda cuda, const Tensor& x, const Tensor& log_weight, const Tensor& tops, const Tensor& y) {
-  require_alike("exponentials_of_positions", x, y);
+  require_same_shape("exponentials_of_positions", x, y);
   const Shape& shape = x.shape();
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
@@ -78,7 +78,7 @@ void divide_states(Cuda cuda, const Tensor& states) {
 }
 
 void divide_states_backward(Cuda cuda, const Tensor& states, const Tensor& gradients) {
-  require_alike("divide_states_backward", states, gradients);
+  require_same_shape("divide_states_backward", states, gradients);
   const std::int64_t columns = states.shape().width();
   with_floating_type(states.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;

@@ -36,7 +36,7 @@ __device__ void for_tiles_of_diagonal(const GradientCall<In>& g,
          ++q) {
       const TileKind kind = find_visit(g, b, q, q - diagonal).kind;
       if (kind == TileKind::none) continue;
-      f(TilePlace{b, h, q * tile, (q - diagonal) * tile, kind == TileKind::full});
+      f(TilePosition{b, h, q * tile, (q - diagonal) * tile, kind == TileKind::full});
     }
 }
 
@@ -58,7 +58,7 @@ __global__ void sum_any_diagonals(GradientCall<In> g,
   const std::int64_t h = g.head_begin + item / diagonals.count;
   Sums<T> halves[2];
   const T* const factors = of_values ? memory.first : memory.second;
-  for_tiles_of_diagonal(g, h, diagonal, [&](const TilePlace& at) {
+  for_tiles_of_diagonal(g, h, diagonal, [&](const TilePosition& at) {
     const TileRows<In> rows{call, at, *memory.keys};
     read_gradients(g, at, memory);
     fill_rows<tile>(memory.stage, tile, tile_step, [&](int i, int c) {
@@ -97,7 +97,7 @@ __global__ void sum_bias_diagonals(GradientCall<In> g,
   const int after = static_cast<int>(threadIdx.x) - (tile - 1);  // key minus query
   const int begin = after < 0 ? -after : 0, end = after < 0 ? tile : tile - after;
   T sum = 0;
-  for_tiles_of_diagonal(g, h, diagonal, [&](const TilePlace& at) {
+  for_tiles_of_diagonal(g, h, diagonal, [&](const TilePosition& at) {
     read_gradients(g, at, memory, Differentiated::scores);
     for (int i = begin; i < end; ++i) sum += memory.second[i * tile_step + i + after];
   });
@@ -170,7 +170,7 @@ struct AddBiasOfDiagonals {
 };
 
 // Memory limit of the bands.
-constexpr std::int64_t most_band_bytes = std::int64_t{1} << 26;
+constexpr std::int64_t max_band_bytes = std::int64_t{1} << 26;
 
 // Calls f(diagonals, bands) for the diagonals with a visible relative position, as many at once as
 // fit in the workspace. Diagonal d has the relative positions origin + d * tile +- (tile - 1).
@@ -189,7 +189,7 @@ void for_diagonals(const GradientCall<In>& g,
   const std::int64_t end = std::min(floor_divide(plan.max_distance() - origin + tile - 1, tile) + 1,
                                     g.call.query_tiles());
   const std::int64_t band_bytes = g.heads * 2 * tile * width * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t most = std::max<std::int64_t>(1, most_band_bytes / band_bytes);
+  const std::int64_t most = std::max<std::int64_t>(1, max_band_bytes / band_bytes);
   for (std::int64_t first = begin; first < end; first += most) {
     const Diagonals diagonals = {first, std::min(most, end - first), origin};
     const Shape shape = {g.heads, diagonals.count, 2 * tile, width};

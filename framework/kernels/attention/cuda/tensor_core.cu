@@ -6,7 +6,7 @@
 
 namespace longspan::tile_attention {
 
-bool warp_groups_are_wanted(Cuda cuda) {
+bool warpgroups_requested(Cuda cuda) {
   static const bool asked_for = [] {
     const char* const value = std::getenv("LONGSPAN_HOPPER_WGMMA");
     return value != nullptr && std::string_view(value) == "1";
@@ -16,7 +16,7 @@ bool warp_groups_are_wanted(Cuda cuda) {
 
 template <typename In>
 void attend_with_matrices(Cuda cuda, const GroupCall<In>& group) {
-  if (takes_warp_groups(cuda, group.call)) return attend_with_warp_groups(cuda, group);
+  if (uses_warpgroups(cuda, group.call)) return attend_with_warp_groups(cuda, group);
   with_matrix_width(group.call, [&]<int dim>(std::integral_constant<int, dim>) {
     launch_forward<PaddedTile<In, dim>, Terms::any>(cuda, group);
   });

@@ -28,7 +28,7 @@ struct PaddedTile {
   static constexpr int dim = width;
   static constexpr std::size_t bytes = matrix_bytes<dim>;
   static constexpr std::size_t alignment = 16;
-  static constexpr bool products_go_on = false;
+  static constexpr bool accumulates_products = false;
 
   In* rows;
 
@@ -132,21 +132,21 @@ LONGSPAN_HOST_DEVICE constexpr std::size_t aligned_bytes(std::size_t bytes) {
 
 // Begins to copy 64 rows from address(row); null gives zeros.
 template <typename Tile, typename Address>
-__device__ __forceinline__ void begin_copy_rows(Tile to,
+__device__ __forceinline__ void start_copy_rows(Tile to,
                                                 const typename Tile::In* somewhere,
                                                 Address address) {
   constexpr unsigned pieces = Tile::dim / 8;
   for (unsigned e = threadIdx.x; e < tile * pieces; e += tile_threads) {
     const auto row = static_cast<int>(e / pieces), c = static_cast<int>(e % pieces) * 8;
     const auto* const from = address(row);
-    tensor_core::begin_copy(to.at(row, c), from != nullptr ? from + c : somewhere, from != nullptr);
+    tensor_core::start_copy(to.at(row, c), from != nullptr ? from + c : somewhere, from != nullptr);
   }
 }
 
 // Begins to copy 64 valid rows with stride `step`, without a check and a multiplication for each
 // piece.
 template <typename Tile>
-__device__ __forceinline__ void begin_copy_all_rows(Tile to,
+__device__ __forceinline__ void start_copy_all_rows(Tile to,
                                                     const typename Tile::In* begin,
                                                     std::int64_t step) {
   constexpr unsigned pieces = Tile::dim / 8;
@@ -156,42 +156,42 @@ __device__ __forceinline__ void begin_copy_all_rows(Tile to,
     const auto c = static_cast<int>(threadIdx.x % pieces) * 8;
     const typename Tile::In* from = begin + first * step + c;
     unrolled<tile / together>([&](auto part) {
-      tensor_core::begin_copy(to.at(first + part * together, c), from, true);
+      tensor_core::start_copy(to.at(first + part * together, c), from, true);
       from += together * step;
     });
   } else {
-    begin_copy_rows(to, begin, [&](int row) { return begin + row * step; });
+    start_copy_rows(to, begin, [&](int row) { return begin + row * step; });
   }
 }
 
 // Begins to copy 64 numbers, or zeros.
-__device__ inline void begin_copy_numbers(float* to, const float* from) {
+__device__ inline void start_copy_numbers(float* to, const float* from) {
   const int c = static_cast<int>(threadIdx.x) * 4;
   if (c >= tile) return;
   if (from != nullptr)
-    tensor_core::begin_copy(to + c, from + c, true);
+    tensor_core::start_copy(to + c, from + c, true);
   else
     for (int i = 0; i < 4; ++i) to[c + i] = 0;
 }
 
 // Begins to copy the rows of 64 queries, from row `first`, of the query or a tensor of its shape.
 template <typename Tile, typename In>
-__device__ void begin_copy_queries(Tile to,
+__device__ void start_copy_queries(Tile to,
                                    const In* from,
                                    const AttentionCall<In>& call,
                                    std::int64_t b,
                                    std::int64_t h,
                                    std::int64_t first) {
   const In* const begin = from + call.place(b, call.time, first, h, Tile::dim, 0);
-  if (first + tile <= call.time) return begin_copy_all_rows(to, begin, call.heads * Tile::dim);
-  begin_copy_rows(to, from, [&](int i) -> const In* {
+  if (first + tile <= call.time) return start_copy_all_rows(to, begin, call.heads * Tile::dim);
+  start_copy_rows(to, from, [&](int i) -> const In* {
     return first + i < call.time ? begin + i * call.heads * Tile::dim : nullptr;
   });
 }
 
 // Begins to copy the rows of 64 keys of the key or the value.
 template <typename Tile, typename In>
-__device__ void begin_copy_keys(Tile to,
+__device__ void start_copy_keys(Tile to,
                                 const In* from,
                                 const AttentionCall<In>& call,
                                 std::int64_t b,
@@ -199,8 +199,8 @@ __device__ void begin_copy_keys(Tile to,
                                 std::int64_t first) {
   const In* const begin = from + call.key_place(b, first, h, Tile::dim, 0);
   if (first + tile <= call.keys && call.all_are_keys())
-    return begin_copy_all_rows(to, begin, call.key_heads * Tile::dim);
-  begin_copy_rows(to, from, [&](int j) -> const In* {
+    return start_copy_all_rows(to, begin, call.key_heads * Tile::dim);
+  start_copy_rows(to, from, [&](int j) -> const In* {
     return call.is_key(b, h, first + j) ? begin + j * call.key_heads * Tile::dim : nullptr;
   });
 }
@@ -215,7 +215,7 @@ __device__ void wait_for_rows() {
 
 // Features 16 k .. 16 k + 15 of the warp's rows of a tile.
 template <typename Tile>
-__device__ Pairs own_rows_of(Tile rows, int k) {
+__device__ Pairs local_rows_of(Tile rows, int k) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int row = static_cast<int>(threadIdx.x) / 32 * 16 + lane % 16;
   return tensor_core::read_matrices(rows.at(row, k * 16 + lane / 16 * 8));
@@ -234,7 +234,7 @@ Product(WarpSums<columns>&, const First&) -> Product<columns, First>;
 // Features 16 k .. 16 k + 15 of a product's own rows, from a tile or from own(k).
 template <typename In, int dim>
 __device__ __forceinline__ Pairs features_of(const PaddedTile<In, dim>& own, auto k) {
-  return own_rows_of(own, k);
+  return local_rows_of(own, k);
 }
 template <typename Own>
 __device__ __forceinline__ Pairs features_of(const Own& own, auto k) {
@@ -258,7 +258,7 @@ __device__ __forceinline__ void add_columns(auto n,
 // Offset from the first of 16 rows to the address that this lane provides, with these rows as
 // columns.
 template <int dim>
-__device__ int place_of_lane() {
+__device__ int position_of_lane() {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   return (lane / 16 * 8 + lane % 8) * matrix_step<dim> + lane / 8 % 2 * 8;
 }
@@ -269,7 +269,7 @@ template <int dim, typename In, typename Others, int columns, typename Own, type
 __device__ __forceinline__ void add_row_products(Others others,
                                                  const Product<columns, Own>& product,
                                                  const More&... more) {
-  const int place = place_of_lane<dim>();
+  const int place = position_of_lane<dim>();
   unrolled<dim / 16>([&](auto k) {
     const Pairs left[] = {features_of(product.first, k), features_of(more.first, k)...};
     unrolled<columns / 16>([&](auto n) {

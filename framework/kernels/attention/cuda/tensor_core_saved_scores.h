@@ -25,7 +25,7 @@ __device__ __forceinline__ void exchange_words(std::uint32_t (&words)[4]) {
 
 // Writes the warp's rows of factors to those of a tile, whose columns start at `first`.
 template <typename In, int columns>
-__device__ __forceinline__ void keep_factors(In* to, const Factors<columns>& factors, int first) {
+__device__ __forceinline__ void decay_factors(In* to, const Factors<columns>& factors, int first) {
   struct alignas(16) Piece {
     std::uint32_t words[4];
   };
@@ -47,7 +47,7 @@ __device__ __forceinline__ void keep_factors(In* to, const Factors<columns>& fac
 // The 16 columns of a tile from `first`, as a warp's rows of factors.
 template <typename In>
 __device__ __forceinline__ Factors<tile> columns_of(PaddedTile<In, tile> kept, int first) {
-  const In* const of_lane = kept.at(0, first) + place_of_lane<tile>();
+  const In* const of_lane = kept.at(0, first) + position_of_lane<tile>();
   Factors<tile> factors;
   unrolled<tile / 16>([&](auto k) {
     factors.of[k] = tensor_core::read_transposed(of_lane + 16 * k * matrix_step<tile>);
@@ -86,25 +86,25 @@ __global__ void __launch_bounds__(tile_threads, dim > 64 ? 2 : 3)
   const AttentionCall<In>& call = g.call;
   const TileLists& lists = g.plan.by_query;
   const KeptQueriesMemory<In, dim, count> memory;
-  const BlockPlace block(g, count == 1 ? lists.order : lists.pair_order);
+  const BlockPosition block(g, count == 1 ? lists.order : lists.pair_order);
   const std::int64_t b = block.b, h = block.h, first_tile = count * block.tile_index;
   TileCursors<count> cursors(call, lists, b, first_tile);
-  const auto begin_next = [&] {
+  const auto start_next = [&] {
     if (cursors.any()) {
       for (int q = 0; q < count; ++q)
         if (cursors.kind(q) != TileKind::none)
-          begin_copy_all_rows(
-              memory.kept(q), g.kept_tile(b, h, cursors.number(lists, q)), std::int64_t{tile});
-      begin_copy_keys(memory.key(), call.key, call, b, h, cursors.tile_index() * tile);
+          start_copy_all_rows(
+              memory.kept(q), g.saved_tile(b, h, cursors.number(lists, q)), std::int64_t{tile});
+      start_copy_keys(memory.key(), call.key, call, b, h, cursors.tile_index() * tile);
     }
     tensor_core::end_copy_group();
   };
-  begin_next();
+  start_next();
   std::int64_t there = no_half;  // first half present in the band
   WarpSums<dim> of_query[count];
   while (cursors.any()) {
     // The last of the block's query tiles, and which of its tiles visit the keys.
-    const TilePlace last = {
+    const TilePosition last = {
         b, h, (first_tile + count - 1) * tile, cursors.tile_index() * tile, false};
     TileKind of_tiles[count];
     unrolled<count>([&](auto q) { of_tiles[q] = cursors.kind(q); });
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(tile_threads, dim > 64 ? 2 : 3)
     cursors.next(lists);
     wait_for_rows<PaddedTile<In, dim>, 0>();
     __syncthreads();  // the keys have arrived; the previous part of the table may be overwritten
-    memory.band.begin_copy(call, call.key_table, nullptr, last, there);
+    memory.band.start_copy(call, call.key_table, nullptr, last, there);
     there = first_half_of(last);
     tensor_core::end_copy_group();
     Factors<tile> factors[count];
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(tile_threads, dim > 64 ? 2 : 3)
     }
     wait_for_rows<PaddedTile<In, dim>, 0>();
     __syncthreads();  // the table has arrived; the keys may be overwritten
-    begin_next();
+    start_next();
     if (sees) memory.band.add_rows_of_parts(of_query, factors, last);
   }
   tensor_core::wait_for_copies<0>();
@@ -149,7 +149,7 @@ void launch_kept_queries(Cuda cuda, const GradientCall<In>& g, const Either<In>&
            g,
            dquery);
   };
-  if (takes_two_tiles(cuda, g) && has_room_for_two(cuda, KeptQueriesMemory<In, dim, 2>::bytes))
+  if (uses_two_tiles(cuda, g) && has_room_for_two(cuda, KeptQueriesMemory<In, dim, 2>::bytes))
     return start(std::integral_constant<int, 2>());
   start(std::integral_constant<int, 1>());
 }

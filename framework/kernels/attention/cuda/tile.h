@@ -10,15 +10,15 @@
 namespace longspan::tile_attention {
 
 inline constexpr int tile_threads = 128;
-inline constexpr int own_rows = 4;
-inline constexpr int own_columns = 8;
+inline constexpr int local_rows = 4;
+inline constexpr int local_columns = 8;
 inline constexpr int depth = 32;              // features read at once
 inline constexpr int depth_step = depth + 1;  // row stride in shared memory, against bank conflicts
 inline constexpr int tile_step = tile + 2;    // row stride of a tile
 inline constexpr int band = 2 * tile - 1;     // relative positions of a tile
 
 // Indices of a tile, its batch row and head, its first query and its first key.
-struct TilePlace {
+struct TilePosition {
   std::int64_t b;
   std::int64_t h;
   std::int64_t query;
@@ -77,15 +77,15 @@ struct TileMemory {
 // A thread's part of a product of 64 x 64.
 template <typename T>
 struct Sums {
-  T at[own_rows][own_columns] = {};
+  T at[local_rows][local_columns] = {};
 
-  __device__ static int row() { return static_cast<int>(threadIdx.x) / 8 * own_rows; }
-  __device__ static int column() { return static_cast<int>(threadIdx.x) % 8 * own_columns; }
+  __device__ static int row() { return static_cast<int>(threadIdx.x) / 8 * local_rows; }
+  __device__ static int column() { return static_cast<int>(threadIdx.x) % 8 * local_columns; }
   // Calls f(row, column, element) for the thread's elements.
   template <typename F>
   __device__ void each(F f) {
-    for (int r = 0; r < own_rows; ++r)
-      for (int c = 0; c < own_columns; ++c) f(row() + r, column() + c, at[r][c]);
+    for (int r = 0; r < local_rows; ++r)
+      for (int c = 0; c < local_columns; ++c) f(row() + r, column() + c, at[r][c]);
   }
   __device__ void write(T* to) {
     each([&](int i, int j, T sum) { to[i * tile_step + j] = sum; });
@@ -97,11 +97,11 @@ template <typename T, typename Left, typename Right>
 __device__ void add_product(Sums<T>& sums, int count, Left left, Right right) {
   const int row = Sums<T>::row(), column = Sums<T>::column();
   for (int k = 0; k < count; ++k) {
-    T of_rows[own_rows];
-    for (int r = 0; r < own_rows; ++r) of_rows[r] = left(row + r, k);
-    for (int c = 0; c < own_columns; ++c) {
+    T of_rows[local_rows];
+    for (int r = 0; r < local_rows; ++r) of_rows[r] = left(row + r, k);
+    for (int c = 0; c < local_columns; ++c) {
       const T of_column = right(k, column + c);
-      for (int r = 0; r < own_rows; ++r) sums.at[r][c] += of_rows[r] * of_column;
+      for (int r = 0; r < local_rows; ++r) sums.at[r][c] += of_rows[r] * of_column;
     }
   }
 }
@@ -146,7 +146,7 @@ __device__ Accumulator<In> distance_feature(const DistanceTable<const In>& table
 // Relative position of the tile's first query and key. Row e of its band has relative position
 // origin + 63 - e, and pair (i, j) uses row j - i + 63.
 template <typename In>
-__device__ std::int64_t origin_of(const AttentionCall<In>& call, const TilePlace& at) {
+__device__ std::int64_t origin_of(const AttentionCall<In>& call, const TilePosition& at) {
   return call.query_begin + at.query - call.key_begin - at.key;
 }
 
@@ -166,7 +166,7 @@ __device__ void add_distance_products(Sums<Accumulator<In>>& sums,
   const auto width = static_cast<int>(table.width);
   T* const distances = stage + tile * depth_step;
   const int row = Sums<T>::row();
-  const T* const own = distances + (Sums<T>::column() - row + tile - own_rows) * depth_step;
+  const T* const own = distances + (Sums<T>::column() - row + tile - local_rows) * depth_step;
   for (int first = 0; first < width; first += depth) {
     __syncthreads();
     fill_rows<depth>(stage, tile, depth_step, [=](int r, int c) {
@@ -178,15 +178,15 @@ __device__ void add_distance_products(Sums<Accumulator<In>>& sums,
     });
     __syncthreads();
     for (int k = 0; k < depth; ++k) {
-      constexpr int count = side == Multiplied::query ? own_rows : own_columns;
+      constexpr int count = side == Multiplied::query ? local_rows : local_columns;
       const int own_first = side == Multiplied::query ? row : Sums<T>::column();
       T rows[count];
       for (int r = 0; r < count; ++r) rows[r] = stage[(own_first + r) * depth_step + k];
-      T near[own_rows + own_columns - 1];
-      for (int e = 0; e < own_rows + own_columns - 1; ++e) near[e] = own[e * depth_step + k];
-      for (int r = 0; r < own_rows; ++r)
-        for (int c = 0; c < own_columns; ++c)
-          sums.at[r][c] += rows[side == Multiplied::query ? r : c] * near[c - r + own_rows - 1];
+      T near[local_rows + local_columns - 1];
+      for (int e = 0; e < local_rows + local_columns - 1; ++e) near[e] = own[e * depth_step + k];
+      for (int r = 0; r < local_rows; ++r)
+        for (int c = 0; c < local_columns; ++c)
+          sums.at[r][c] += rows[side == Multiplied::query ? r : c] * near[c - r + local_rows - 1];
     }
   }
 }
@@ -230,7 +230,7 @@ template <typename In>
 struct TileRows {
   using T = Accumulator<In>;
   const AttentionCall<In>& call;
-  TilePlace at;
+  TilePosition at;
   const TileKeys& keys;
 
   __device__ T query(int i, int c, const Either<In>& bias) const {
@@ -253,7 +253,7 @@ struct TileRows {
 };
 
 template <typename In>
-__device__ void read_keys(const AttentionCall<In>& call, const TilePlace& at, TileKeys& keys) {
+__device__ void read_keys(const AttentionCall<In>& call, const TilePosition& at, TileKeys& keys) {
   const int j = static_cast<int>(threadIdx.x);
   if (j >= tile) return;
   const bool real = call.is_key(at.b, at.h, at.key + j);
@@ -269,7 +269,7 @@ __device__ void read_keys(const AttentionCall<In>& call, const TilePlace& at, Ti
 template <typename In>
 __device__ void read_pairs(const AttentionCall<In>& call,
                            const MaskView& mask,
-                           const TilePlace& at,
+                           const TilePosition& at,
                            TileKeys& keys) {
   const int i = static_cast<int>(threadIdx.x) / 2, first = static_cast<int>(threadIdx.x) % 2 * 32;
   const std::int64_t query = at.query + i;
@@ -310,7 +310,7 @@ __device__ void read_pairs(const AttentionCall<In>& call,
 
 // Each thread evaluates dropout for half a row.
 template <typename In>
-__device__ void read_kept(const AttentionCall<In>& call, const TilePlace& at, TileKeys& keys) {
+__device__ void read_cached(const AttentionCall<In>& call, const TilePosition& at, TileKeys& keys) {
   if (!call.dropout.active) return;
   const int i = static_cast<int>(threadIdx.x) / 2, first = static_cast<int>(threadIdx.x) % 2 * 32;
   keys.kept.words[threadIdx.x] =
@@ -322,13 +322,13 @@ template <typename In>
 struct TileRow {
   using T = Accumulator<In>;
   const AttentionCall<In>& call;
-  TilePlace at;
+  TilePosition at;
   const TileKeys& keys;
   int i;
   std::int32_t position;  // for hash rules
   T end = 0;              // of the soft span
 
-  __device__ TileRow(const AttentionCall<In>& c, const TilePlace& p, const TileKeys& k, int row)
+  __device__ TileRow(const AttentionCall<In>& c, const TilePosition& p, const TileKeys& k, int row)
       : call(c), at(p), keys(k), i(row), position(-1) {
     if (at.query + i >= call.time) return;
     position = call.query_position(at.b, at.h, at.query + i);
@@ -381,14 +381,14 @@ struct TileRow {
 template <typename In>
 __device__ void read_scores(const AttentionCall<In>& call,
                             const MaskView& mask,
-                            const TilePlace& at,
+                            const TilePosition& at,
                             const TileMemory<Accumulator<In>>& memory) {
   using T = Accumulator<In>;
   __syncthreads();  // the previous tile has been used
   read_keys(call, at, *memory.keys);
   __syncthreads();
   read_pairs(call, mask, at, *memory.keys);
-  read_kept(call, at, *memory.keys);
+  read_cached(call, at, *memory.keys);
   const TileRows<In> rows{call, at, *memory.keys};
   Sums<T> sums;
   add_row_products(

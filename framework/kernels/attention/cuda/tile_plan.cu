@@ -101,14 +101,14 @@ TileLists pack_lists(Cuda cuda,
   Packer packer;
   const std::size_t begin_place = packer.add(begin), runs_place = packer.add(runs);
   const std::size_t before_place = packer.add(before);
-  const std::size_t order_place = packer.add(by_visits(visits));
-  const std::size_t pair_order_place = packer.add(by_visits(of_pairs));
+  const std::size_t order_location = packer.add(by_visits(visits));
+  const std::size_t pair_order_location = packer.add(by_visits(of_pairs));
   packed = std::make_unique<Packed>(cuda, packer);
   return {packed->at<std::int64_t>(begin_place),
           packed->at<TileRun>(runs_place),
           packed->at<std::int64_t>(before_place),
-          packed->at<std::int64_t>(order_place),
-          packed->at<std::int64_t>(pair_order_place),
+          packed->at<std::int64_t>(order_location),
+          packed->at<std::int64_t>(pair_order_location),
           all,
           4 * shared >= all};
 }
@@ -117,24 +117,24 @@ TileLists pack_lists(Cuda cuda,
 MaskView pack_mask(Cuda cuda, const Mask& mask, std::unique_ptr<Packed> (&packed)[2]) {
   std::vector<RuleView> rules;
   std::vector<std::int64_t> ends;
-  std::vector<std::size_t> list_places;
+  std::vector<std::size_t> list_positions;
   Packer lists;
   for (const Mask::Intersection& intersection : mask.alternatives()) {
     for (const MaskRule& rule : intersection) {
       rules.push_back(view_of(rule));
-      list_places.push_back(lists.add(rule.list ? std::span<const std::int64_t>(*rule.list)
-                                                : std::span<const std::int64_t>()));
+      list_positions.push_back(lists.add(rule.list ? std::span<const std::int64_t>(*rule.list)
+                                                   : std::span<const std::int64_t>()));
     }
     ends.push_back(static_cast<std::int64_t>(rules.size()));
   }
   lists.add(ends);  // ensures that it is not empty
   packed[0] = std::make_unique<Packed>(cuda, lists);
   for (std::size_t i = 0; i < rules.size(); ++i)
-    rules[i].list = packed[0]->at<std::int64_t>(list_places[i]);
+    rules[i].list = packed[0]->at<std::int64_t>(list_positions[i]);
   Packer packer;
-  const std::size_t ends_place = packer.add(ends), rules_place = packer.add(rules);
+  const std::size_t ends_place = packer.add(ends), rules_location = packer.add(rules);
   packed[1] = std::make_unique<Packed>(cuda, packer);
-  return {packed[1]->at<RuleView>(rules_place),
+  return {packed[1]->at<RuleView>(rules_location),
           packed[1]->at<std::int64_t>(ends_place),
           static_cast<std::int64_t>(ends.size())};
 }

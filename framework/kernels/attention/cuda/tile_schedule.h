@@ -40,7 +40,7 @@ class TileCursor {
         end_(there ? static_cast<std::int32_t>(lists.begin[of + 1]) : 0),
         end_tile_(range.end) {
     do {
-      begin_run(lists);
+      start_run(lists);
     } while (any() && run_.end <= range.begin);
     if (any() && tile_ < range.begin) tile_ = range.begin;
     stop_at_end();
@@ -53,7 +53,7 @@ class TileCursor {
     return lists.before[next_run_ - 1] + tile_ - run_.begin;
   }
   __device__ void next(const TileLists& lists) {
-    if (++tile_ == run_.end) begin_run(lists);
+    if (++tile_ == run_.end) start_run(lists);
     stop_at_end();
   }
 
@@ -61,7 +61,7 @@ class TileCursor {
   __device__ void stop_at_end() {
     if (tile_ >= end_tile_) tile_ = no_tile;
   }
-  __device__ void begin_run(const TileLists& lists) {
+  __device__ void start_run(const TileLists& lists) {
     tile_ = no_tile;
     if (next_run_ == end_) return;
     run_ = lists.runs[next_run_++];
@@ -129,7 +129,7 @@ __device__ TileKind within_reach(const AttentionCall<In>& call,
 // Whether no pair of a tile needs an individual check.
 template <typename In>
 __device__ bool is_plain(const AttentionCall<In>& call, bool full) {
-  return full && !call.looks_at_pairs();
+  return full && !call.has_pair_terms();
 }
 
 // The rows of part q of a block's two query tiles. Warp w has rows 16 w .. 16 w + 15 of tile q.
@@ -181,7 +181,7 @@ __device__ __forceinline__ void read_masks(const AttentionCall<In>& call,
                                            const TileKind (&kinds)[count],
                                            At at,
                                            TileKeys* keys) {
-  unrolled<count>([&](auto q) { read_kept(call, at(q), keys[q]); });
+  unrolled<count>([&](auto q) { read_cached(call, at(q), keys[q]); });
   if (!any) return;
   unrolled<count>([&](auto q) { read_keys(call, at(q), keys[q]); });
   __syncthreads();
@@ -193,7 +193,7 @@ __device__ __forceinline__ void read_masks(const AttentionCall<In>& call,
 template <typename In>
 __device__ __forceinline__ void read_mask(const AttentionCall<In>& call,
                                           const MaskView& mask,
-                                          const TilePlace& at,
+                                          const TilePosition& at,
                                           TileKeys& keys) {
   const TileKind kinds[] = {at.full ? TileKind::full : TileKind::partial};
   read_masks(

@@ -19,7 +19,7 @@ struct SinkhornMatrix {
   const A* scores;
   const A* uniform;  // or null
   A* weights;
-  A* normalisers;
+  A* normalizers;
 
   SinkhornMatrix(const SinkhornWeights& sinkhorn)
       : blocks(sinkhorn.scores.shape()[1]),
@@ -28,10 +28,10 @@ struct SinkhornMatrix {
         scores(sinkhorn.scores.data<A>()),
         uniform(sinkhorn.uniform.defined() ? sinkhorn.uniform.data<A>() : nullptr),
         weights(sinkhorn.weights.data<A>()),
-        normalisers(sinkhorn.normalisers.data<A>()) {}
+        normalizers(sinkhorn.normalizers.data<A>()) {}
 
-  LONGSPAN_HOST_DEVICE A* normaliser(std::int64_t n, std::int64_t step) const {
-    return normalisers + (n * 2 * iterations + step) * blocks;
+  LONGSPAN_HOST_DEVICE A* normalizer(std::int64_t n, std::int64_t step) const {
+    return normalizers + (n * 2 * iterations + step) * blocks;
   }
   LONGSPAN_HOST_DEVICE A start(std::int64_t i) const {
     const A floor = static_cast<A>(score_floor);
@@ -44,7 +44,7 @@ struct SinkhornMatrix {
 // Subtracts from each line of z its log-sum-exp. A line is a row or a column: element k of line i
 // is z[i * line + k * next].
 template <typename Team, typename A>
-LONGSPAN_HOST_DEVICE void normalise_lines(
+LONGSPAN_HOST_DEVICE void normalize_lines(
     const Team& team, std::int64_t blocks, std::int64_t line, std::int64_t next, A* z, A* lse) {
   for (std::int64_t i = team.first(); i < blocks; i += team.size()) {
     A* const at = z + i * line;
@@ -69,8 +69,8 @@ LONGSPAN_HOST_DEVICE void weigh_matrix(const Team& team,
   team.wait();
   for (std::int64_t step = 0; step < 2 * m.iterations; ++step) {
     const bool rows = step % 2 == 0;
-    normalise_lines(
-        team, m.blocks, rows ? m.blocks : 1, rows ? 1 : m.blocks, z, m.normaliser(n, step));
+    normalize_lines(
+        team, m.blocks, rows ? m.blocks : 1, rows ? 1 : m.blocks, z, m.normalizer(n, step));
   }
   for (std::int64_t i = team.first(); i < elements; i += team.size()) z[i] = std::exp(z[i]);
 }
@@ -78,7 +78,7 @@ LONGSPAN_HOST_DEVICE void weigh_matrix(const Team& team,
 // Gradient of one normalization. Its result is recomputed from the initial values and the running
 // totals subtracted from rows and columns.
 template <typename Team, typename A>
-LONGSPAN_HOST_DEVICE void unnormalise_lines(const Team& team,
+LONGSPAN_HOST_DEVICE void unnormalize_lines(const Team& team,
                                             const SinkhornMatrix<A>& m,
                                             std::int64_t begin,
                                             bool rows,
@@ -112,16 +112,16 @@ LONGSPAN_HOST_DEVICE void weigh_matrix_backward(const Team& team,
   for (std::int64_t i = team.first(); i < m.blocks; i += team.size()) {
     row_total[i] = column_total[i] = 0;
     for (std::int64_t step = 0; step < 2 * m.iterations; ++step)
-      (step % 2 == 0 ? row_total : column_total)[i] += m.normaliser(n, step)[i];
+      (step % 2 == 0 ? row_total : column_total)[i] += m.normalizer(n, step)[i];
   }
   for (std::int64_t i = team.first(); i < elements; i += team.size())
     dz[i] = dweights[begin + i] * m.weights[begin + i];
   team.wait();
   for (std::int64_t step = 2 * m.iterations - 1; step >= 0; --step) {
     const bool rows = step % 2 == 0;
-    unnormalise_lines(team, m, begin, rows, row_total, column_total, dz);
+    unnormalize_lines(team, m, begin, rows, row_total, column_total, dz);
     for (std::int64_t i = team.first(); i < m.blocks; i += team.size())
-      (rows ? row_total : column_total)[i] -= m.normaliser(n, step)[i];
+      (rows ? row_total : column_total)[i] -= m.normalizer(n, step)[i];
     team.wait();
   }
   for (std::int64_t i = team.first(); i < elements; i += team.size()) {
@@ -232,7 +232,7 @@ struct WeighRowBackward {
 template <typename T>
 struct KeyOfMixed {
   std::int64_t heads, blocks, mixed, size;
-  bool by_largest;
+  bool by_max;
   const T* weights;
   const std::uint8_t* padding;
   const std::int64_t* length;
@@ -243,7 +243,7 @@ struct KeyOfMixed {
         blocks(call.weights.shape()[2]),
         mixed(call.weights.shape()[1] / blocks),
         size(call.position.shape()[2] / (mixed + 1)),
-        by_largest(call.by_largest),
+        by_max(call.by_max),
         weights(call.weights.data<T>()),
         padding(call.padding.defined() ? call.padding.data<std::uint8_t>() : nullptr),
         length(call.length.defined() ? call.length.data<std::int64_t>() : nullptr),
@@ -268,7 +268,7 @@ struct KeyOfMixed {
         all += wide(row[v]);
         if (wide(row[v]) > wide(row[largest])) largest = v;
       }
-      found = by_largest ? seen(b, largest * size + within) : real > all * Accumulator<T>(0.5);
+      found = by_max ? seen(b, largest * size + within) : real > all * Accumulator<T>(0.5);
     }
     position[i] = found ? 0 : -1;
   }

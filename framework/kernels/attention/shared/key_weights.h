@@ -13,7 +13,7 @@
 
 namespace longspan {
 
-inline constexpr std::int64_t most_key_ranges = 16;  // of one rank
+inline constexpr std::int64_t max_key_ranges = 16;  // of one rank
 
 template <typename A>
 struct HideKey {
@@ -22,7 +22,7 @@ struct HideKey {
   const std::int64_t* length;
   A* log_weight;
   std::int64_t ranges;
-  Range range[most_key_ranges];
+  Range range[max_key_ranges];
 
   explicit HideKey(const KeyPaddingMask& hidden)
       : keys(hidden.log_weight.shape()[1]),
@@ -54,7 +54,7 @@ template <typename A>
 struct ShiftRows {
   std::int64_t batch, keys, heads;
   const A* shift;
-  Range part[most_key_ranges] = {};
+  Range part[max_key_ranges] = {};
 
   ShiftRows(const Tensor& shifts, const Ranges& parts)
       : batch(shifts.shape()[0]),

@@ -9,7 +9,7 @@
 namespace longspan {
 
 // Offset of the log-sum-exp of a row [batch, time, heads].
-struct SumPlace {
+struct SumPosition {
   std::int64_t time, heads;
 
   LONGSPAN_HOST_DEVICE std::int64_t operator()(std::int64_t row) const {
@@ -21,7 +21,7 @@ struct SumPlace {
 template <typename T>
 struct ShrinkBySink {
   using A = Accumulator<T>;
-  SumPlace place;
+  SumPosition place;
   std::int64_t dim;
   const A* sink;
   const A* sums;
@@ -48,7 +48,7 @@ struct SumWithSink {
 template <typename T>
 struct SinkGradient {
   using A = Accumulator<T>;
-  SumPlace place;
+  SumPosition place;
   std::int64_t dim;
   const A* sink;
   const A* sums;

@@ -16,7 +16,7 @@ struct SwizzledTile {
   static constexpr int panel = tile * 64;  // elements
   static constexpr std::size_t bytes = tile * dim * sizeof(In);
   static constexpr std::size_t alignment = 1024;
-  static constexpr bool products_go_on = true;
+  static constexpr bool accumulates_products = true;
   static_assert(bytes % alignment == 0);
 
   In* rows;

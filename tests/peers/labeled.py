@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Encoders of the package transformers, for tests/launch/import_encoders_test.py.
 
-    python labelled.py make FOLDER               small ones with random weights, each in FOLDER/KIND
-    python labelled.py losses FOLDER TEXTS TAGS IMAGES  nats per label of the models with a head: JSON, {KIND: loss}
+    python labeled.py make FOLDER               small ones with random weights, each in FOLDER/KIND
+    python labeled.py losses FOLDER TEXTS TAGS IMAGES  nats per label of the models with a head: JSON, {KIND: loss}
 
 TEXTS: a class, a tab and a text on every line. TAGS: a word, a tab and its tag on every line, an empty line after a sentence. IMAGES: JSON, [[CLASS, rows of
 pixels of the values of channels], ...].

@@ -3,11 +3,11 @@
 
 #include <string>
 
-#include "framework/tasks/labelled_task.h"
+#include "framework/tasks/labeled_task.h"
 
 namespace longspan {
 
 // For LabeledTaskSpec::problem, for text files with labels in their lines.
-std::string labelled_text_problem(const LabeledTaskSpec& kind, const DataOptions& data);
+std::string validate_labeled_text(const LabeledTaskSpec& kind, const DataOptions& data);
 
 }  // namespace longspan

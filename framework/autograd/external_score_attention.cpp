@@ -1,7 +1,7 @@
-#include "framework/autograd/given_attention.h"
+#include "framework/autograd/external_score_attention.h"
 
 #include "framework/autograd/dtypes.h"
-#include "framework/autograd/given_scores.h"
+#include "framework/autograd/external_scores.h"
 
 namespace longspan {
 
@@ -9,10 +9,10 @@ GivenInputs add_external_scores(const ExternalScoreVariables& given,
                                 std::vector<Variable>& inputs) {
   GivenInputs result;
   const Variable* const variables[] = {&given.row, &given.low, &given.high};
-  for (std::size_t part = 0; part < given_parts.size(); ++part) {
+  for (std::size_t part = 0; part < external_parts.size(); ++part) {
     const Variable& variable = *variables[part];
     if (!variable.defined()) continue;
-    result.values.*given_parts[part] = variable.value();
+    result.values.*external_parts[part] = variable.value();
     result.places[part] = inputs.size();
     inputs.push_back(variable);
   }
@@ -21,19 +21,19 @@ GivenInputs add_external_scores(const ExternalScoreVariables& given,
 
 ExternalScores external_score_gradients(const ExternalScores& given) {
   ExternalScores result;
-  for (const auto part : given_parts)
+  for (const auto part : external_parts)
     if (const Tensor& value = given.*part; value.defined())
       result.*part = Tensor::zeros(value.shape(), accumulator_of(value.dtype()), value.device());
   return result;
 }
 
-void give_given_gradients(BackwardContext& gradients,
-                          const GivenPlaces& places,
-                          const ExternalScores& found,
-                          DType dtype) {
-  for (std::size_t part = 0; part < given_parts.size(); ++part)
+void add_external_gradients(BackwardContext& gradients,
+                            const GivenPlaces& places,
+                            const ExternalScores& found,
+                            DType dtype) {
+  for (std::size_t part = 0; part < external_parts.size(); ++part)
     if (const std::size_t place = places[part]; place != 0 && gradients.needs_gradient(place))
-      gradients.set(place, to_dtype(found.*given_parts[part], dtype));
+      gradients.set(place, to_dtype(found.*external_parts[part], dtype));
 }
 
 Variable attention_with_external_scores(const Variable& query,

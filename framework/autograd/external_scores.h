@@ -6,17 +6,17 @@
 #include <cstddef>
 #include <vector>
 
-#include "framework/autograd/given_attention.h"
+#include "framework/autograd/external_score_attention.h"
 #include "framework/kernels/attention/external_scores.h"
 
 namespace longspan {
 
 // Members of ExternalScores, for iteration.
-inline constexpr std::array<Tensor ExternalScores::*, 3> given_parts = {
+inline constexpr std::array<Tensor ExternalScores::*, 3> external_parts = {
     &ExternalScores::row, &ExternalScores::low, &ExternalScores::high};
 
 // Index of each among the inputs; 0: absent.
-using GivenPlaces = std::array<std::size_t, given_parts.size()>;
+using GivenPlaces = std::array<std::size_t, external_parts.size()>;
 
 struct GivenInputs {
   ExternalScores values;
@@ -28,10 +28,10 @@ GivenInputs add_external_scores(const ExternalScoreVariables& given, std::vector
 // Returns zeros for each of them, in the accumulator dtype.
 ExternalScores external_score_gradients(const ExternalScores& given);
 // Sets the gradients, in the dtype of the values.
-void give_given_gradients(BackwardContext& gradients,
-                          const GivenPlaces& places,
-                          const ExternalScores& found,
-                          DType dtype);
+void add_external_gradients(BackwardContext& gradients,
+                            const GivenPlaces& places,
+                            const ExternalScores& found,
+                            DType dtype);
 
 // As `attention` and `ring_attention`, with external scores.
 Variable attention_with(const Variable& query,

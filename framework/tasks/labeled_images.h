@@ -5,26 +5,25 @@
 #include <string>
 #include <vector>
 
-#include "framework/tasks/labelled_task.h"
+#include "framework/tasks/labeled_task.h"
 
 namespace longspan {
 
 // For LabeledTaskSpec::problem.
-std::string labelled_images_problem(const DataOptions& data);
+std::string validate_labeled_images(const DataOptions& data);
 
 // Policy for an IDX file without a label file, and for labels that training did not have. refused:
 // an error. taken: images without labels have one class, "image", and labels matter only to
-// class-conditional models (Examples::label_problem).
-enum class Unlabelled : bool { refused, taken };
+// class-conditional models (Examples::validate_label).
+enum class Unlabeled : bool { refused, taken };
 
 // For LabeledTaskSpec::learn and open. Throws DataError, also for images longer than
 // data.max_length.
 LabelSet learn_labels_of_images(const DataOptions& data,
-                                Unlabelled unlabelled,
+                                Unlabeled unlabeled,
                                 const Communicator& all,
                                 const ProgressCallback& listener);
-std::shared_ptr<const Examples> open_labelled_images(const LabelledFile& file,
-                                                     Unlabelled unlabelled);
+std::shared_ptr<const Examples> open_labeled_images(const LabelledFile& file, Unlabeled unlabeled);
 
 // For LabeledTaskSpec::read: returns the images that a line names.
 std::vector<LabelledLine> images_of_line(const PredictRequest& request, std::size_t line);

@@ -1,4 +1,4 @@
-#include "framework/tasks/labelled_images.h"
+#include "framework/tasks/labeled_images.h"
 
 #include <fmt/format.h>
 
@@ -10,9 +10,9 @@
 namespace longspan {
 namespace {
 
-ImageFiles image_files(const ConfigPath& images, const ConfigPath& labels, Unlabelled unlabelled) {
+ImageFiles image_files(const ConfigPath& images, const ConfigPath& labels, Unlabeled unlabeled) {
   std::error_code unused;
-  if (unlabelled == Unlabelled::refused && labels.empty() &&
+  if (unlabeled == Unlabeled::refused && labels.empty() &&
       std::filesystem::is_regular_file(images.text(), unused))
     throw DataError(
         "{}: a file of images requires a file of labels; set data.train_target (or "
@@ -35,7 +35,7 @@ void require_short(const Examples& images, const BucketOptions& buckets) {
 
 }  // namespace
 
-std::string labelled_images_problem(const DataOptions& data) {
+std::string validate_labeled_images(const DataOptions& data) {
   if (data.tokenizer != TokenizerKind::bytes)
     return "data.tokenizer.type cannot be combined with data.format: images; omit it";
   for (const auto& [images, labels, name] :
@@ -47,20 +47,19 @@ std::string labelled_images_problem(const DataOptions& data) {
 }
 
 LabelSet learn_labels_of_images(const DataOptions& data,
-                                Unlabelled unlabelled,
+                                Unlabeled unlabeled,
                                 const Communicator& all,
                                 const ProgressCallback& listener) {
-  return learn_image_labels(image_files(data.train, data.train_target, unlabelled), all, listener);
+  return learn_image_labels(image_files(data.train, data.train_target, unlabeled), all, listener);
 }
 
-std::shared_ptr<const Examples> open_labelled_images(const LabelledFile& file,
-                                                     Unlabelled unlabelled) {
+std::shared_ptr<const Examples> open_labeled_images(const LabelledFile& file, Unlabeled unlabeled) {
   auto images =
-      open_images(image_files(file.path, file.target, unlabelled),
+      open_images(image_files(file.path, file.target, unlabeled),
                   file.labels,
                   file.all,
                   file.listener,
-                  unlabelled == Unlabelled::taken ? UnknownLabels::taken : UnknownLabels::refused);
+                  unlabeled == Unlabeled::taken ? UnknownLabels::taken : UnknownLabels::refused);
   require_short(*images, file.data.buckets);
   return images;
 }

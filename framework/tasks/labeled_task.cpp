@@ -1,4 +1,4 @@
-#include "framework/tasks/labelled_task.h"
+#include "framework/tasks/labeled_task.h"
 
 #include <fmt/format.h>
 
@@ -34,8 +34,8 @@ TrainingLabels learn_training(const LabeledTaskSpec& kind,
                   *learned.texts,
                   kind.each_token ? "words" : "texts");
   // Words often have many tags, and small corpora may have many classes.
-  constexpr std::int64_t most_classes = 50;
-  if (!kind.each_token && learned.labels.size() >= most_classes)
+  constexpr std::int64_t max_classes = 50;
+  if (!kind.each_token && learned.labels.size() >= max_classes)
     throw DataError("{}; swap the columns", found);
   return {learned.labels, found + "; swap the columns if their order is reversed"};
 }
@@ -211,8 +211,8 @@ void require_image(const std::optional<ImageShape>& learnt, const Examples& foun
 
 // Unseen labels are an error for a class-conditional model.
 void require_labels(const Model& model, const Examples& found) {
-  if (model.body().end().reads_classes && !found.label_problem().empty())
-    throw DataError("{}", found.label_problem());
+  if (model.body().end().reads_classes && !found.validate_label().empty())
+    throw DataError("{}", found.validate_label());
 }
 
 class LabelledTask : public Task {
@@ -266,10 +266,10 @@ class LabelledTask : public Task {
 
   std::vector<std::string> warnings() const override {
     // A class needs several examples to be learned.
-    constexpr std::int64_t least_examples = 16;
+    constexpr std::int64_t min_examples = 16;
     if (!learnt_.warning.empty()) return {learnt_.warning};
     const std::int64_t examples = data_.examples().size();
-    if (kind_.each_token || examples < least_examples || 2 * labels_.size() <= examples) return {};
+    if (kind_.each_token || examples < min_examples || 2 * labels_.size() <= examples) return {};
     return {fmt::format("{} has {} {} for {} {}s, most with a single example; {}",
                         train_,
                         labels_.size(),
@@ -385,7 +385,7 @@ Measurement evaluate_file(const LabeledTaskSpec& kind, const EvaluateRequest& re
                  progress(request.say,
                           kind.example + "s",
                           static_cast<std::size_t>(file.examples->size()),
-                          request.say_every));
+                          request.progress_interval));
 }
 
 // Returns the labels of each line, separated by spaces; one output line per example where a line
@@ -434,7 +434,7 @@ std::optional<ImageShape> image_of(const Scalars& scalars) {
                     scalars.get<std::int64_t>(image_scalars[2])};
 }
 
-TaskSpec labelled_task(const std::function<LabeledTaskSpec(const DataOptions&)>& kind_of) {
+TaskSpec labeled_task(const std::function<LabeledTaskSpec(const DataOptions&)>& kind_of) {
   const LabeledTaskSpec usual = kind_of({});
   std::vector<ValidationMetric> goals = {{"loss", false}};
   goals.insert(goals.end(), usual.goals.begin(), usual.goals.end());

@@ -1,10 +1,10 @@
-#include "framework/tasks/labelled_text.h"
+#include "framework/tasks/labeled_text.h"
 
 #include <fmt/format.h>
 
 namespace longspan {
 
-std::string labelled_text_problem(const LabeledTaskSpec& kind, const DataOptions& data) {
+std::string validate_labeled_text(const LabeledTaskSpec& kind, const DataOptions& data) {
   for (const auto& [path, name] : {std::pair(&data.train_target, "train"),
                                    std::pair(&data.validation_target, "validation"),
                                    std::pair(&data.test_target, "test")})

@@ -84,6 +84,6 @@ struct LabeledTaskSpec {
 
 // Returns a task that reads several data formats, each with a specification of its own.
 // Documentation and output head are those of the default format.
-TaskSpec labelled_task(const std::function<LabeledTaskSpec(const DataOptions&)>& kind_of);
+TaskSpec labeled_task(const std::function<LabeledTaskSpec(const DataOptions&)>& kind_of);
 
 }  // namespace longspan
