@@ -94,7 +94,7 @@ class RankErrors(jobs.TestCase):
         self.assert_one_sentence(result, "expected 2 ranks, found 1", '"longspan launch -n 2 -- ..."',
                                  '"mpirun -n 2 longspan ..."')
         result = self.longspan("train", "tiny.yaml", "--set", "parallel.tensor_parallel_size=4", code=2)
-        self.assert_one_sentence(result, "ranks, found 1", '"mpirun -n 4 longspan ..."')
+        self.assert_one_sentence(result, "expected a multiple of 4 ranks", "found 1", '"mpirun -n 4 longspan ..."')
 
 
 class MemoryErrors(jobs.TestCase):
