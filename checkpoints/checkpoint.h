@@ -55,7 +55,8 @@ class CheckpointSave {
   // Checks that all ranks have written and that every element is saved exactly once. Rank 0 then
   // writes the manifest and the view, and renames the directory to the step's name, replacing an
   // equal step. Returns its path. If any rank failed, throws an equal SaveError on every rank; the
-  // step is removed and earlier steps are unchanged. Collective.
+  // step is removed and earlier steps are unchanged. Only if the final sync of `directory` fails,
+  // the step may remain. Collective.
   std::filesystem::path commit();
 
  private:

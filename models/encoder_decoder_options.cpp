@@ -53,7 +53,7 @@ constexpr FamilyTraits causal_decoder = {.sequences = Sequences::examples,
                                          .has_cross_attention = true};
 
 // Returns a message about attention with the encoder's keys, where the encoder has its own.
-std::string configured_encoder_value(std::string sentence, const EncoderDecoderOptions& options) {
+std::string with_encoder_keys(std::string sentence, const EncoderDecoderOptions& options) {
   const auto replace = [&](const std::string& key, const std::string& by) {
     std::size_t at = 0;
     while ((at = sentence.find(key, at)) != std::string::npos) {
@@ -81,8 +81,8 @@ std::string validate_encoder_attention(const EncoderDecoderOptions& options,
   const bool is_reported = options.common.attention.encoder_kinds.empty() &&
                            !problem(options.common, options.decoder_traits()).empty();
   return is_reported ? ""
-                     : configured_encoder_value(
-                           problem(encoder, EncoderDecoderOptions::encoder_traits()), options);
+                     : with_encoder_keys(problem(encoder, EncoderDecoderOptions::encoder_traits()),
+                                         options);
 }
 
 // Returns why the alignment heads or the alignment layer do not exist; empty if they do.

@@ -138,11 +138,12 @@ void declare(OptionTable& table,
                   "rope, only exported",
             between(1, max_sequence_length),
             affects_weights());
-  table.warn("model.max_position_embeddings", [&options]() -> std::string {
-    // Exported models of rotary positions contain it.
+  // Exported models contain it.
+  table.caution("model.max_position_embeddings", [&options]() -> std::string {
     return options.learned() || options.kind == PositionEmbeddingType::rotary
                ? ""
-               : "model.position_embedding_type is neither learned nor rope";
+               : "no effect on training, as model.position_embedding_type is neither learned nor "
+                 "rope";
   });
   table.add("model.position_embedding_offset",
             options.first,

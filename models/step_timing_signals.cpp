@@ -7,12 +7,12 @@ namespace longspan {
 namespace {
 
 std::string validate_offset(const StepSignalOptions& options, const PositionOptions& positions) {
-  if (options.max_relative_position == 0 || positions.kind == PositionEmbeddingType::sinusoidal)
+  if (options.max_position_shift == 0 || positions.kind == PositionEmbeddingType::sinusoidal)
     return "";
   return fmt::format(
       "model.recurrence.max_position_shift: {} requires "
       "model.position_embedding_type: sinusoidal; set it to 0 or change the type",
-      options.max_relative_position);
+      options.max_position_shift);
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ void declare(OptionTable& table, StepSignalOptions& options, const PositionOptio
              {"tensor2tensor", StepSignalOptions::Order::tensor2tensor}},
             affects_weights());
   table.add("model.recurrence.max_position_shift",
-            options.max_relative_position,
+            options.max_position_shift,
             "maximum random shift of the positions in training, drawn in each step, so that "
             "longer sequences have trained positions; 0: no shift",
             between(0, 1 << 30));
@@ -63,7 +63,7 @@ Ranges StepTimingSignals::positions(const ForwardContext& pass) const {
           longest(),
           end_of(pass));
   Ranges positions = positions_of(pass);
-  const std::int64_t offsets = options_.signals.max_relative_position + 1;
+  const std::int64_t offsets = options_.signals.max_position_shift + 1;
   if (!pass.training || offsets == 1) return positions;
   const std::uint64_t drawn = offsets_.word(static_cast<std::uint64_t>(pass.step));
   const auto offset = static_cast<std::int64_t>(drawn % static_cast<std::uint64_t>(offsets));

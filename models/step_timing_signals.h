@@ -17,7 +17,7 @@ struct StepSignalOptions {
   Order order = Order::paper;
   // In training, positions are shifted by up to this offset, drawn for each training step. All
   // stacks of a model share the offset, so that their positions match.
-  std::int64_t max_relative_position = 0;
+  std::int64_t max_position_shift = 0;
 };
 
 // Declares the keys model.recurrence.step_timing_signal, model.recurrence.timing_signal_layout and

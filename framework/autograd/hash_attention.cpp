@@ -363,7 +363,7 @@ void backward(const Saved& saved, const Tensor& dout, const Tensor& dshared, con
       call.dquery = with_leading_axis(dslots.slice(span.before, span.before + span.count()));
       dispatch_or_meta(dout.device(), [&](auto backend) { attention_backward(backend, call); });
       on(dout.device(), [&](auto backend) {
-        unit_rows_backward(
+        l2_normalize_backward(
             backend,
             {.y = span.call.key, .inverse_norm = span.inverse_norm, .dy = call.dkey, .dx = dslots});
       });

@@ -14,11 +14,11 @@ Variable l2_normalize(const Variable& x) {
   Tensor kept = y;
   return record(std::move(y), {x}, [y = std::move(kept), inverse](BackwardContext& gradients) {
     on(y.device(), [&](auto backend) {
-      unit_rows_backward(backend,
-                         {.y = y,
-                          .inverse_norm = inverse,
-                          .dy = gradients.output(),
-                          .dx = gradients.accumulate_target(0)});
+      l2_normalize_backward(backend,
+                            {.y = y,
+                             .inverse_norm = inverse,
+                             .dy = gradients.output(),
+                             .dx = gradients.accumulate_target(0)});
     });
   });
 }

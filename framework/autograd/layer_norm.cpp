@@ -126,7 +126,7 @@ ResidualNorm norm_of_sum_by(const NormOptions& form,
                if (has_norm) call = kept.gradient(gradients, 2, dnorm, dsum, has_sum);
                on(dsum.device(), [&](auto backend) {
                  if (has_norm && drops)
-                   layer_norm_of_sum_backward(backend, call, drop);
+                   residual_layer_norm_backward(backend, call, drop);
                  else if (has_norm)
                    layer_norm_backward(backend, call);
                  else if (drops)

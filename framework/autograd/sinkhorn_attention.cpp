@@ -243,7 +243,7 @@ AttentionMask mask_of(const Variable& weights,
                       {.weights = weights.value(),
                        .padding = options.padding,
                        .length = options.length,
-                       .by_max = options.pads_to_max,
+                       .by_largest = options.padding_by_largest,
                        .position = position});
       });
       return position;

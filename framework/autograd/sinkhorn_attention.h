@@ -49,7 +49,7 @@ struct SinkhornAttention {
   // Padding tokens, only without causality: as in MixedPadding.
   Tensor padding = {};
   Tensor length = {};
-  bool pads_to_max = false;
+  bool padding_by_largest = false;
   // Computes or returns the cached choice of blocks (decide), and of padding mixed keys
   // (decide_padding). Empty: always computes it.
   using Decide = std::function<Tensor(const std::function<Tensor()>&)>;

@@ -9,7 +9,7 @@ Variable tanh(const Variable& x) {
   on(y.device(), [&](auto backend) { tanh(backend, x.value(), y); });
   return record(Tensor(y), {x}, [y](BackwardContext& gradients) {
     const Tensor dx = gradients.release_output();
-    on(dx.device(), [&](auto backend) { hyperbolic_tangent_backward(backend, y, dx, dx); });
+    on(dx.device(), [&](auto backend) { tanh_backward(backend, y, dx, dx); });
     gradients.set(0, dx);
   });
 }

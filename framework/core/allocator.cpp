@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t small_alignment = 64;
 constexpr std::size_t zeroed_block = 4096;
 constexpr std::size_t usual_range = std::size_t{1} << 38;
-constexpr std::int64_t max_lent = 8;  // a fraction 1/8 of the peak
+constexpr std::int64_t lent_divisor = 8;  // a fraction 1/8 of the peak
 #if defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t mapped_block = std::numeric_limits<std::size_t>::max();
 #else
@@ -229,7 +229,7 @@ void* Allocator::cached_block(std::size_t size, MemoryTag tag) {
     std::int64_t lent = report_.reserved - report_.total.live;  // beyond the requested sizes
     for (const auto& [bytes, kept] : cached_)
       lent -= static_cast<std::int64_t>(bytes * kept.size());
-    if (lent + static_cast<std::int64_t>(held - size) > report_.total.peak / max_lent)
+    if (lent + static_cast<std::int64_t>(held - size) > report_.total.peak / lent_divisor)
       return nullptr;
     lent_.emplace(blocks.back(), held);
   }
@@ -247,9 +247,9 @@ void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
     // Growing sizes (a filling Transformer-XL memory) would otherwise leave a cached block in each
     // class.
     const auto peak = std::max(report_.total.peak, report_.total.live + signed_size);
-    while (report_.reserved + signed_size > peak + peak / 2 && backward_external(size)) continue;
+    while (report_.reserved + signed_size > peak + peak / 2 && release_cached(size)) continue;
     block = from_system(size);
-    while (block == nullptr && backward_external(size)) block = from_system(size);
+    while (block == nullptr && release_cached(size)) block = from_system(size);
     if (block == nullptr) refuse(backing_, report_, bytes, tag);
     report_.reserved += signed_size;
   }
@@ -282,7 +282,7 @@ void Allocator::trim() noexcept {
 // Returns a cached block to the system: the smallest of at least that size, else the largest.
 // Returns false without one. It frees one at a time, since freeing GPU memory synchronizes with the
 // GPU.
-bool Allocator::backward_external(std::size_t bytes) noexcept {
+bool Allocator::release_cached(std::size_t bytes) noexcept {
   std::erase_if(cached_, [](const auto& blocks) { return blocks.second.empty(); });
   if (cached_.empty()) return false;
   auto place = cached_.lower_bound(bytes);

@@ -73,7 +73,7 @@ class Allocator {
   void to_system(void* block, std::size_t bytes) const noexcept;
   void* cached_block(std::size_t size, MemoryTag tag);
   void trim_locked() noexcept;
-  bool backward_external(std::size_t bytes) noexcept;
+  bool release_cached(std::size_t bytes) noexcept;
 
   const AllocatorKind backing_;
   const int gpu_;

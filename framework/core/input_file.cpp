@@ -245,7 +245,7 @@ std::string InputFile::text(std::int64_t most) const {
   return text;
 }
 
-bool exists_there(const std::filesystem::path& path) {
+bool path_exists(const std::filesystem::path& path) {
   std::error_code unused;
   return std::filesystem::exists(path, unused);
 }

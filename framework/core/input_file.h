@@ -13,7 +13,7 @@
 namespace longspan {
 
 // Returns whether the path exists as a file or directory; false also on a system error.
-bool exists_there(const std::filesystem::path& path);
+bool path_exists(const std::filesystem::path& path);
 
 // Owns the open file. Its contents are not cached, so it may exceed memory. Reading is thread-safe.
 // Symbolic links are followed.

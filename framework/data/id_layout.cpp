@@ -127,9 +127,9 @@ IdLayout npy_layout(const InputFile& file, std::string_view bytes) {
   const bool is_known = dtype.size() == 5 && dtype.front() == '\'' && dtype.back() == '\'';
   const char order = is_known ? dtype[1] : '?', kind = is_known ? dtype[2] : '?';
   const std::int64_t id_bytes = is_known ? dtype[3] - '0' : 0;
-  const bool is_complete = kind == 'i' || kind == 'u';
+  const bool is_integer = kind == 'i' || kind == 'u';
   const bool has_width = id_bytes == 1 || id_bytes == 2 || id_bytes == 4 || id_bytes == 8;
-  if (!is_complete || !has_width || (order != '<' && id_bytes > 1))
+  if (!is_integer || !has_width || (order != '<' && id_bytes > 1))
     refuse("dtype " + std::string(dtype));
   std::int64_t count = -1;
   const char* const end = shape.data() + shape.size();

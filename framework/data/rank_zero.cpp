@@ -104,8 +104,8 @@ std::future<std::string> start(std::function<std::string(const ProgressCallback&
 
 }  // namespace
 
-bool exists_there(const ConfigPath& path, const Communicator& all) {
-  const bool found = all.rank() == 0 && !path.empty() && exists_there(path.text());
+bool path_exists(const ConfigPath& path, const Communicator& all) {
+  const bool found = all.rank() == 0 && !path.empty() && path_exists(path.text());
   return all.all_reduce(std::int64_t{found}, Reduction::maximum) == 1;
 }
 

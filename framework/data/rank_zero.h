@@ -13,7 +13,7 @@ namespace longspan {
 
 // Returns whether rank 0 finds a file or directory at a path; false for an empty path. Other nodes
 // may see it later. Collective.
-bool exists_there(const ConfigPath& path, const Communicator& all);
+bool path_exists(const ConfigPath& path, const Communicator& all);
 
 // Calls `work` on the selected ranks, and returns its result there and "" elsewhere, when all have
 // finished. Otherwise as run_on_rank_zero. The listener of the slowest rank receives the progress

@@ -21,7 +21,7 @@ SpillBuffer::~SpillBuffer() {
 
 void SpillBuffer::add(std::uint64_t number) {
   held_.push_back(number);
-  if (held_.size() >= max_owned_) spill();
+  if (held_.size() >= max_in_memory_) spill();
 }
 
 void SpillBuffer::spill() {
@@ -43,7 +43,7 @@ void SpillBuffer::spill() {
 void SpillBuffer::for_each(const std::function<void(std::span<const std::uint64_t>)>& f) {
   if (spilled_ > 0) {
     if (std::fflush(file_) != 0 || std::fseek(file_, 0, SEEK_SET) != 0) fail(folder_);
-    std::vector<std::uint64_t> part(max_owned_);
+    std::vector<std::uint64_t> part(max_in_memory_);
     for (std::int64_t done = 0; done < spilled_; done += std::ssize(part)) {
       if (std::fread(part.data(), sizeof(std::uint64_t), part.size(), file_) != part.size())
         fail(folder_);

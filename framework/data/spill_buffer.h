@@ -15,7 +15,7 @@ class SpillBuffer {
  public:
   // The file is created in `folder`.
   explicit SpillBuffer(std::filesystem::path folder, std::size_t max_owned = std::size_t{1} << 20)
-      : folder_(std::move(folder)), max_owned_(max_owned) {}
+      : folder_(std::move(folder)), max_in_memory_(max_owned) {}
   SpillBuffer(const SpillBuffer&) = delete;
   SpillBuffer& operator=(const SpillBuffer&) = delete;
   ~SpillBuffer();
@@ -30,7 +30,7 @@ class SpillBuffer {
   void spill();
 
   std::filesystem::path folder_;
-  std::size_t max_owned_;
+  std::size_t max_in_memory_;
   std::vector<std::uint64_t> held_;
   std::int64_t spilled_ = 0;
   std::FILE* file_ = nullptr;

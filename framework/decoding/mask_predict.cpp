@@ -47,14 +47,14 @@ std::vector<Tried> candidates_of(std::span<const MaskPredictInput> inputs,
 }
 
 // Stores the predictions of a row. Returns whether a token changed.
-bool take(Tried& one, std::size_t row, const ArgmaxTokens& reported, std::int64_t index) {
-  const std::int64_t first = static_cast<std::int64_t>(row) * reported.ids.shape()[1];
+bool take(Tried& one, std::size_t row, const ArgmaxTokens& predicted, std::int64_t index) {
+  const std::int64_t first = static_cast<std::int64_t>(row) * predicted.ids.shape()[1];
   bool changes = false;
   for (const std::int64_t place : one.places) {
-    const double score = reported.log_probabilities.data<double>()[first + place];
+    const double score = predicted.log_probabilities.data<double>()[first + place];
     require(!std::isnan(score), "input {}: the logits of token {} are NaN", index, place);
     std::int64_t& word = one.row.tokens[static_cast<std::size_t>(place)];
-    const std::int64_t now = reported.ids.data<std::int64_t>()[first + place];
+    const std::int64_t now = predicted.ids.data<std::int64_t>()[first + place];
     changes = changes || word != now;
     word = now;
     one.scores[static_cast<std::size_t>(place)] = score;
@@ -123,13 +123,13 @@ std::vector<std::vector<Hypothesis>> mask_predict(const MaskedStep& step,
     if (speaking.empty()) break;
     std::vector<MaskPredictRow> rows;
     for (const Tried* one : speaking) rows.push_back(one->row);
-    const ArgmaxTokens reported = step(rows);
+    const ArgmaxTokens predicted = step(rows);
     std::vector<Tried*> next;
     for (std::size_t i = 0; i < speaking.size(); ++i) {
       Tried& one = *speaking[i];
       const std::int64_t index = inputs[static_cast<std::size_t>(one.row.of)].index;
       // An unchanged prediction is a fixed point of full refinement.
-      if (take(one, i, reported, index) || options.remask) next.push_back(&one);
+      if (take(one, i, predicted, index) || options.remask) next.push_back(&one);
     }
     speaking = std::move(next);
   }

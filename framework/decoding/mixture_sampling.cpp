@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-double position_of(std::int64_t value) { return logistics::position_of<double>(value); }
+double intensity_of(std::int64_t value) { return logistics::intensity_of<double>(value); }
 
 std::int64_t nearest_value(double place) {
   return static_cast<std::int64_t>(std::lround(255 * (std::clamp(place, -1.0, 1.0) + 1) / 2));
@@ -38,10 +38,10 @@ void sample_logistic_mixture(std::span<const double> numbers,
   };
   for (std::int64_t channel = 0; channel < channels; ++channel) {
     double mean = at(channel, 0);
-    if (channel == 1) mean += std::tanh(at(0, 2)) * position_of(values[0]);
+    if (channel == 1) mean += std::tanh(at(0, 2)) * intensity_of(values[0]);
     if (channel == 2)
-      mean += std::tanh(at(1, 2)) * position_of(values[0]) +
-              std::tanh(at(2, 2)) * position_of(values[1]);
+      mean += std::tanh(at(1, 2)) * intensity_of(values[0]) +
+              std::tanh(at(2, 2)) * intensity_of(values[1]);
     const double scale = temperature * std::exp(std::max(at(channel, 1), logistics::min_log_scale));
     // Avoids log(0).
     const double u = std::max(uniform_at(place, static_cast<std::uint64_t>(1 + channel)), 0x1p-54);

@@ -9,7 +9,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-enum Tag : int { ask_tag = 1, offer_tag, claim_tag, decision_tag, taken_tag };
+enum Tag : int { ask_tag = 1, answer_tag, claim_tag, decision_tag, taken_tag };
 
 Clock::time_point after(double seconds) {
   return Clock::now() + std::chrono::microseconds(static_cast<std::int64_t>(seconds * 1e6));
@@ -128,11 +128,11 @@ void ControlChannel::handle(int rank, int tag, const std::string& bytes) {
   const auto question = reader.next<std::uint64_t>();
   RankReport report = decode_report(reader, rank);
   if (tag == ask_tag) {
-    on_progress_[group][rank] = std::move(report);
+    asked_reports_[group][rank] = std::move(report);
     asked_about_.insert(group);
-    return post(rank, offer_tag, encode(group, question, describe_(group)));
+    return post(rank, answer_tag, encode(group, question, describe_(group)));
   }
-  if (tag == offer_tag && question == question_) answers_[rank] = std::move(report);
+  if (tag == answer_tag && question == question_) answers_[rank] = std::move(report);
 }
 
 ControlChannel::Reports ControlChannel::ask_all(std::uint64_t group,
@@ -150,7 +150,7 @@ ControlChannel::Reports ControlChannel::ask_all(std::uint64_t group,
     poll();
     // A rank that has asked about this group is blocked in it, so its report remains valid.
     reports = answers_;
-    reports.insert(on_progress_[group].begin(), on_progress_[group].end());
+    reports.insert(asked_reports_[group].begin(), asked_reports_[group].end());
     enough_came = static_cast<int>(reports.size()) == size_ - 1 || enough(reports);
     if (!enough_came) nap();
   }

@@ -57,7 +57,7 @@ class ControlChannel {
   Reports answers_;             // to the last question
   std::set<int> silent_;        // ranks that did not answer it in time
   // Reports that others sent about a group with their own questions.
-  std::map<std::uint64_t, Reports> on_progress_;
+  std::map<std::uint64_t, Reports> asked_reports_;
   std::set<std::uint64_t> asked_about_;
   int granted_ = -1;  // the rank that may report; -1: undecided
   std::map<int, bool> decisions_;

@@ -22,7 +22,7 @@ std::string machine_name() {
 }
 
 // Returns every rank's machine and, on a second line, its GPU's bus ID; empty on the CPU.
-std::vector<std::string> positions_of(const Communicator& world, const Device& device) {
+std::vector<std::string> locations_of(const Communicator& world, const Device& device) {
   return world.all_gather(
       device.on_gpu() ? machine_name() + '\n' + gpu::pci_bus_id(device.state().gpu()) : "");
 }
@@ -34,7 +34,7 @@ std::string shortage(const Communicator& world, const Device& device) {
     std::set<std::string> gpus;
   };
   std::map<std::string, Machine> machines;
-  const std::vector<std::string> places = positions_of(world, device);
+  const std::vector<std::string> places = locations_of(world, device);
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     if (places[rank].empty()) return fmt::format("rank {} runs on the CPU", rank);
     const std::size_t end = places[rank].rfind('\n');
@@ -64,7 +64,7 @@ std::string absence_of_nccl(const Communicator& world, const Device& device) {
 }  // namespace
 
 int ranks_of_gpu(const Communicator& world, const Device& device) {
-  const std::vector<std::string> places = positions_of(world, device);
+  const std::vector<std::string> places = locations_of(world, device);
   return static_cast<int>(
       std::ranges::count(places, places[static_cast<std::size_t>(world.rank())]));
 }

@@ -99,7 +99,7 @@ SpanInfo words_of(const Communicator::Group& group,
           .name = name_of(operation.signature.kind).data(),
           .place = operation.place,
           .axis = group.name,
-          .bytes = operation.external_bytes(),
+          .bytes = operation.input_bytes(),
           .number = operation.sequence};
 }
 

@@ -83,7 +83,7 @@ struct PendingCollective {
 
   std::size_t element_size() const { return size_of(signature.dtype); }
   // Returns the bytes of a rank's input tensor, as the ledger records it.
-  std::int64_t external_bytes() const {
+  std::int64_t input_bytes() const {
     return signature.elements * static_cast<std::int64_t>(element_size());
   }
 };

@@ -119,7 +119,7 @@ RankReport Runtime::describe(std::uint64_t group) const {
                                  waiting_->group.name,
                                  to_string(waiting_->group.record_of(waiting_->operation)));
   else
-    report.waiting = abandoned_;
+    report.waiting = failed_wait_;
   return report;
 }
 
@@ -222,7 +222,7 @@ void Runtime::fail_collective(Group& suspect, const Wait& wait, bool certain) {
   const ControlChannel::Reports reports = control_->ask_all(suspect.id, reply_timeout(), differs);
   if (!certain && !differs(reports)) return;
   suspect.failure = diagnose(suspect, wait, reports);
-  abandoned_ = describe(suspect.id).waiting;
+  failed_wait_ = describe(suspect.id).waiting;
   wait.group.failure = suspect.failure;
   // Pending GPU collectives never complete, and freeing GPU memory waits for them.
   for (Group* group : groups_)

@@ -164,7 +164,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::unique_ptr<ControlChannel> control_;
   std::vector<Group*> groups_;
   const Waiting* waiting_ = nullptr;  // the innermost wait
-  std::string abandoned_;  // the wait that ended in a failure, for later questions of other ranks
+  std::string failed_wait_;  // the wait that ended in a failure, for later questions of other ranks
   std::optional<bool> claimed_;
 };
 

@@ -13,7 +13,7 @@ namespace longspan {
 class PeriodicThread {
  public:
   PeriodicThread(std::chrono::duration<double> every, std::function<void()> look)
-      : every_(every), lookback_(std::move(look)), thread_([this] { run(); }) {}
+      : every_(every), task_(std::move(look)), thread_([this] { run(); }) {}
   PeriodicThread(const PeriodicThread&) = delete;
   PeriodicThread& operator=(const PeriodicThread&) = delete;
   ~PeriodicThread() {
@@ -28,11 +28,11 @@ class PeriodicThread {
  private:
   void run() {
     std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, every_, [this] { return over_; })) lookback_();
+    while (!changed_.wait_for(lock, every_, [this] { return over_; })) task_();
   }
 
   std::chrono::duration<double> every_;
-  std::function<void()> lookback_;
+  std::function<void()> task_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool over_ = false;

@@ -46,8 +46,8 @@ void remove_abandoned(const fs::path& path) {
 AtomicDirectory::AtomicDirectory(const fs::path& path, const std::string& asked_by) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path, error);
-  const bool exists_there = fs::exists(status);
-  if (exists_there && (!fs::is_directory(status) || !fs::is_empty(path, error) || error))
+  const bool exists = fs::exists(status);
+  if (exists && (!fs::is_directory(status) || !fs::is_empty(path, error) || error))
     throw ConfigurationError(
         "{}: {} already exists; name a new or empty directory", asked_by, path.string());
   // Drops a trailing "/", so that the path has a file name and a parent.

@@ -74,7 +74,7 @@ void read_heads(const LlamaKind& kind,
                 ModelSettings& settings) {
   const std::int64_t heads = config.integer("num_attention_heads", 1, 1 << 16);
   // Null means as many as query heads.
-  const bool unsaid = kind.key_heads != 0 && !config.exists_there("num_key_value_heads");
+  const bool unsaid = kind.key_heads != 0 && !config.is_present("num_key_value_heads");
   std::int64_t key_heads = unsaid ? kind.key_heads : heads;
   if (config.has("num_key_value_heads"))
     key_heads = config.integer("num_key_value_heads", 1, 1 << 16);

@@ -78,7 +78,7 @@ void ModelConfig::throw_data_error(const std::string& key, const std::string& wh
   throw DataError("{}: \"{}{}\": {}", place(), inside_, key, what);
 }
 
-bool ModelConfig::exists_there(const std::string& key) const {
+bool ModelConfig::is_present(const std::string& key) const {
   value(key);
   return object_.contains(key);
 }
@@ -179,7 +179,7 @@ nlohmann::ordered_json ModelConfig::special_tokens() const {
   nlohmann::ordered_json tokens = nlohmann::ordered_json::object();
   const auto is_id = [](const Json& id) { return id.is_number_integer(); };
   for (const char* const key : special_token_keys) {
-    if (!exists_there(key)) continue;
+    if (!is_present(key)) continue;
     const Json& found = value(key);
     const bool are_ids = found.is_array() && std::ranges::all_of(found, is_id);
     if (!found.is_null() && !is_id(found) && !are_ids)

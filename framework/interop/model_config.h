@@ -41,7 +41,7 @@ class ModelConfig {
   std::string place() const { return path_.string(); }
   bool has(const std::string& key) const;
   // Returns true for null too.
-  bool exists_there(const std::string& key) const;
+  bool is_present(const std::string& key) const;
   std::string text(const std::string& key) const;
   std::int64_t integer(const std::string& key, std::int64_t least, std::int64_t most) const;
   double number(const std::string& key, double otherwise, const NumberRange& range = {}) const;

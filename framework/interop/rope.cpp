@@ -169,13 +169,13 @@ void read_rope(const ModelConfig& config, std::int64_t positions, ModelSettings&
   if (newer && scaled)
     config.throw_data_error("rope_scaling", "cannot be combined with \"rope_parameters\"");
   const double base = config.number("rope_theta", 10000, from_1);
-  const auto parse_rope_theta = [&](double found) {
+  const auto set_theta = [&](double found) {
     settings.emplace_back("model.rope.theta", fmt::format("{}", found));
   };
   settings.emplace_back("model.position_embedding_type", "rope");
-  if (!newer && !scaled) return parse_rope_theta(base);
+  if (!newer && !scaled) return set_theta(base);
   const ModelConfig rope = config.section(newer ? "rope_parameters" : "rope_scaling");
-  parse_rope_theta(rope.number("rope_theta", base, from_1));
+  set_theta(rope.number("rope_theta", base, from_1));
   std::ranges::move(read_scaling(rope, positions), std::back_inserter(settings));
   pass_over_other_kinds(rope);
   rope.finish();

@@ -178,9 +178,9 @@ class HeaderEvents : public nlohmann::json_sax<nlohmann::json> {
 };
 
 // Checks that the tensors are contiguous and cover the data.
-void check_positions(const StoredTensors& tensors,
-                     std::int64_t data_bytes,
-                     const std::string& place) {
+void check_offsets(const StoredTensors& tensors,
+                   std::int64_t data_bytes,
+                   const std::string& place) {
   std::vector<const StoredTensors::value_type*> in_order;
   in_order.reserve(tensors.size());
   for (const auto& tensor : tensors) in_order.push_back(&tensor);
@@ -238,7 +238,7 @@ StoredTensors read_header(std::string_view json,
   HeaderEvents events(place);
   nlohmann::json::sax_parse(json.begin(), json.end(), &events);
   StoredTensors tensors = std::move(events).take();
-  check_positions(tensors, data_bytes, place);
+  check_offsets(tensors, data_bytes, place);
   return tensors;
 }
 

@@ -68,7 +68,7 @@ void read_windows(const ModelConfig& config,
                   std::int64_t otherwise,
                   ModelSettings& settings) {
   if (keys == WindowKeys::none) return;
-  const bool told = config.exists_there("sliding_window");
+  const bool told = config.is_present("sliding_window");
   const bool any = told ? config.has("sliding_window") : otherwise > 0;
   const std::int64_t window =
       config.has("sliding_window") ? config.integer("sliding_window", 1, max_window) : otherwise;

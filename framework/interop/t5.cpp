@@ -20,9 +20,9 @@ constexpr const char* embeddings[] = {
 // "relu", or "gated-gelu", which uses the tanh approximation.
 void read_feed_forward(const ModelConfig& config, ModelSettings& settings) {
   constexpr const char* key = "feed_forward_proj";
-  const std::string reported = config.has(key) ? config.text(key) : "relu";
-  const bool is_gated = reported.starts_with(gated_beginning);
-  std::string name = is_gated ? reported.substr(std::string(gated_beginning).size()) : reported;
+  const std::string written = config.has(key) ? config.text(key) : "relu";
+  const bool is_gated = written.starts_with(gated_beginning);
+  std::string name = is_gated ? written.substr(std::string(gated_beginning).size()) : written;
   if (is_gated && name == "gelu") name = "gelu_new";
   const std::string activation = from_hf_activation(config, key, name);
   // Derived values, also saved.

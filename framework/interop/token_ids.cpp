@@ -45,12 +45,12 @@ TokenIds read_token_ids(const ModelConfig& config,
   const std::optional<ModelConfig> generation = generation_config(config);
   TokenIds ids;
   for (const char* const key : keys) {
-    const ModelConfig& reported = generation && generation->has(key) ? *generation : config;
-    if (reported.is_list(key)) reported.throw_data_error(key, "expected one id, found a list");
+    const ModelConfig& source = generation && generation->has(key) ? *generation : config;
+    if (source.is_list(key)) source.throw_data_error(key, "expected one id, found a list");
     const bool is_configured =
-        config.exists_there(key) || (generation && generation->exists_there(key));
-    if (reported.has(key))
-      ids[key] = reported.integer(key, 0, vocabulary - 1);
+        config.is_present(key) || (generation && generation->is_present(key));
+    if (source.has(key))
+      ids[key] = source.integer(key, 0, vocabulary - 1);
     else if (const auto usual = otherwise.find(key); !is_configured && usual != otherwise.end())
       ids.insert(*usual);
   }

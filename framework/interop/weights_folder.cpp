@@ -22,7 +22,7 @@ std::string other_weights(const fs::path& folder) {
                            "tf_model.h5",
                            "flax_model.msgpack",
                            "consolidated.00.pth"})
-    if (exists_there(folder / name))
+    if (path_exists(folder / name))
       return fmt::format(", found {}; save the model as safetensors", name);
   return "";
 }
@@ -121,8 +121,8 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
 }  // namespace
 
 WeightsFolder::WeightsFolder(const fs::path& folder) : folder_(folder) {
-  const bool is_single = exists_there(folder / single_file_name);
-  const bool is_sharded = exists_there(folder / index_name);
+  const bool is_single = path_exists(folder / single_file_name);
+  const bool is_sharded = path_exists(folder / index_name);
   if (is_single && is_sharded)
     throw DataError("{}: expected {} or {}, found both; delete one",
                     folder.string(),
@@ -155,14 +155,14 @@ void WeightsFolder::open_shards() {
   }
   for (const SafetensorsFile& file : files_)
     for (const auto& [name, tensor] : file.tensors()) {
-      const auto reported = index.find(name);
-      if (reported == index.end() || reported->second != file.path().filename())
+      const auto entry = index.find(name);
+      if (entry == index.end() || entry->second != file.path().filename())
         throw DataError("{}: tensor {} is in {}, but {}",
                         place,
                         quote(name),
                         file.path().filename().string(),
-                        reported == index.end() ? "the index does not list it"
-                                                : "the index names " + reported->second);
+                        entry == index.end() ? "the index does not list it"
+                                             : "the index names " + entry->second);
     }
 }
 

@@ -17,22 +17,22 @@ void require_lengths(const char* kernel, const Tensor& rows, const Tensor& inver
 }  // namespace
 
 void check(const L2Normalize& unit) {
-  require_lengths("unit_rows", unit.x, unit.inverse_norm);
+  require_lengths("l2_normalize", unit.x, unit.inverse_norm);
   require(unit.y.dtype() == unit.x.dtype() && unit.y.elements() == unit.x.elements(),
-          "unit_rows: x {} {} does not match y {} {}",
+          "l2_normalize: x {} {} does not match y {} {}",
           name_of(unit.x.dtype()),
           unit.x.shape().to_string(),
           name_of(unit.y.dtype()),
           unit.y.shape().to_string());
 }
 
-void check(const UnitRowsGradient& unit) {
-  require_lengths("unit_rows_backward", unit.y, unit.inverse_norm);
+void check(const L2NormalizeGradient& unit) {
+  require_lengths("l2_normalize_backward", unit.y, unit.inverse_norm);
   const DType dtype = unit.dy.dtype();
   require((dtype == unit.y.dtype() || dtype == accumulator_of(unit.y.dtype())) &&
               unit.dx.dtype() == dtype && unit.dx.elements() == unit.y.elements() &&
               unit.dy.elements() == unit.y.elements(),
-          "unit_rows_backward: y {} {}, dy {} {} and dx {} {} do not match",
+          "l2_normalize_backward: y {} {}, dy {} {} and dx {} {} do not match",
           name_of(unit.y.dtype()),
           unit.y.shape().to_string(),
           name_of(dtype),

@@ -20,17 +20,17 @@ void l2_normalize(Cuda, const L2Normalize&);
 
 // dx += (dy - y (y.dy)) * inverse_length. The saved y replaces x. dy and dx have y's dtype or its
 // accumulator dtype.
-struct UnitRowsGradient {
+struct L2NormalizeGradient {
   Tensor y;
   Tensor inverse_norm;
   Tensor dy;
   Tensor dx;
 };
-void unit_rows_backward(Cpu, const UnitRowsGradient&);
-void unit_rows_backward(Cuda, const UnitRowsGradient&);
+void l2_normalize_backward(Cpu, const L2NormalizeGradient&);
+void l2_normalize_backward(Cuda, const L2NormalizeGradient&);
 
 // Throws Failure if shapes or dtypes do not match the comments above.
 void check(const L2Normalize&);
-void check(const UnitRowsGradient&);
+void check(const L2NormalizeGradient&);
 
 }  // namespace longspan

@@ -70,10 +70,10 @@ void check(const LayerNormGradient& norm) {
 void check(const Tensor& base, const Dropout& change, const LayerNorm& norm) {
   check(change);
   check(norm);
-  require_same_shape("layer_norm_of_sum", base, norm.x);
+  require_same_shape("residual_layer_norm", base, norm.x);
   require(
       change.y.bytes() == norm.x.bytes() && change.x.shape().width() == norm.x.shape().width(),
-      "layer_norm_of_sum: expected dropout of shape {} to write the input of the norm, found {}",
+      "residual_layer_norm: expected dropout of shape {} to write the input of the norm, found {}",
       change.x.shape().to_string(),
       norm.x.shape().to_string());
 }
@@ -83,7 +83,7 @@ void check(const LayerNormGradient& norm, const Dropout& change) {
   check(norm);
   require(change.x.bytes() == norm.dx.bytes() && change.y.bytes() != norm.dx.bytes() &&
               change.x.shape().width() == norm.x.shape().width(),
-          "layer_norm_of_sum_backward: expected dropout of the gradient of the norm, found shape "
+          "residual_layer_norm_backward: expected dropout of the gradient of the norm, found shape "
           "{}",
           change.x.shape().to_string());
 }

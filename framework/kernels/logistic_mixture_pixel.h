@@ -26,7 +26,7 @@ LONGSPAN_HOST_DEVICE A sigmoid(A x) {
 
 // Intensity in [-1, 1] that a value represents.
 template <typename A>
-LONGSPAN_HOST_DEVICE A position_of(std::int64_t value) {
+LONGSPAN_HOST_DEVICE A intensity_of(std::int64_t value) {
   return static_cast<A>(2 * value) / A{255} - A{1};
 }
 
@@ -41,7 +41,7 @@ struct Bin {
 template <typename A>
 LONGSPAN_HOST_DEVICE Bin<A> bin_of(std::int64_t value, A mean, A log_scale) {
   const A inverse = std::exp(-log_scale);
-  const A centered = position_of<A>(value) - mean;
+  const A centered = intensity_of<A>(value) - mean;
   const A upper = inverse * (centered + A{1} / A{255});
   const A lower = inverse * (centered - A{1} / A{255});
   // ln s(upper) and ln (1 - s(lower)). Each is absent at its end of the range.
@@ -154,7 +154,7 @@ class Pixel {
     return std::tanh(at(place(slot, 2, k)));
   }
   LONGSPAN_HOST_DEVICE A seen(std::int64_t channel) const {
-    return position_of<A>(values_[channel]);
+    return intensity_of<A>(values_[channel]);
   }
   LONGSPAN_HOST_DEVICE Bin<A> bin_of_channel(std::int64_t channel, std::int64_t k) const {
     A mean = at(place(channel, 0, k));

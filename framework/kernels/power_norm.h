@@ -72,8 +72,9 @@ void power_mean(Cuda, const Tensor& sums, const Tensor& count, const Tensor& mea
 // products are those of the gradient and the normalized rows, see PowerNormGradient.
 //   slope = slope (1 - (1 - decay) g) + (1 - decay) products / count
 //   square = decay square + (1 - decay) squares / count
-// g is the mean square of the normalized rows: squares / count over the previous `square`. For rows
-// `divided_by_local` squares, it is squares / count over itself. Nothing changes if count is 0.
+// g is the mean square of the normalized rows: squares / count over the previous `square`, or with
+// `divided_by_batch`, whose rows are divided by the squares of their own batch, over itself.
+// Nothing changes if count is 0.
 struct PowerStatisticsUpdate {
   Tensor square;
   Tensor slope;
@@ -82,7 +83,7 @@ struct PowerStatisticsUpdate {
   Tensor count;
   double decay = 0.9;
   double epsilon = 1e-5;
-  bool divided_by_local = false;
+  bool divided_by_batch = false;
 };
 void update_power_statistics(Cpu, const PowerStatisticsUpdate&);
 void update_power_statistics(Cuda, const PowerStatisticsUpdate&);

@@ -13,8 +13,8 @@ void residual_layer_norm(Cuda, const Tensor& base, const Dropout& change, const 
 
 // `layer_norm_backward`, whose dx is the gradient of base, followed by `dropout` on it. change.x is
 // norm.dx. change.y is the gradient of dropout's input and may alias norm.dy.
-void layer_norm_of_sum_backward(Cpu, const LayerNormGradient& norm, const Dropout& change);
-void layer_norm_of_sum_backward(Cuda, const LayerNormGradient& norm, const Dropout& change);
+void residual_layer_norm_backward(Cpu, const LayerNormGradient& norm, const Dropout& change);
+void residual_layer_norm_backward(Cuda, const LayerNormGradient& norm, const Dropout& change);
 
 // Throws Failure if shapes or dtypes do not match the comments above.
 void check(const Tensor& base, const Dropout& change, const LayerNorm& norm);

@@ -10,7 +10,7 @@ void tanh(Cpu, const Tensor& x, const Tensor& y);
 void tanh(Cuda, const Tensor& x, const Tensor& y);
 
 // dx = dy * (1 - y^2). Overwrites dx, which may alias dy.
-void hyperbolic_tangent_backward(Cpu, const Tensor& y, const Tensor& dy, const Tensor& dx);
-void hyperbolic_tangent_backward(Cuda, const Tensor& y, const Tensor& dy, const Tensor& dx);
+void tanh_backward(Cpu, const Tensor& y, const Tensor& dy, const Tensor& dx);
+void tanh_backward(Cuda, const Tensor& y, const Tensor& dy, const Tensor& dx);
 
 }  // namespace longspan

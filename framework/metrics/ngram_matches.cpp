@@ -22,7 +22,7 @@ class NumberTable {
   std::size_t count() const { return count_; }
 
   std::uint32_t number(std::uint64_t key) {
-    const std::size_t place = position_of(key);
+    const std::size_t place = slot_of(key);
     if (keys_[place] == empty) {
       keys_[place] = key;
       numbers_[place] = count_++;
@@ -30,7 +30,7 @@ class NumberTable {
     return numbers_[place];
   }
   std::uint32_t find(std::uint64_t key) const {
-    const std::size_t place = position_of(key);
+    const std::size_t place = slot_of(key);
     return keys_[place] == empty ? unknown : numbers_[place];
   }
 
@@ -38,7 +38,7 @@ class NumberTable {
   // Not a key: numbers are below `unknown`.
   static constexpr std::uint64_t empty = ~std::uint64_t{0};
 
-  std::size_t position_of(std::uint64_t key) const {
+  std::size_t slot_of(std::uint64_t key) const {
     const std::size_t mask = keys_.size() - 1;
     const std::uint64_t mixed = (key ^ (key >> 32)) * 0x9E3779B97F4A7C15u;
     std::size_t place = static_cast<std::size_t>(mixed >> 32) & mask;

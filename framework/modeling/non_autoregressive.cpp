@@ -57,7 +57,7 @@ Batch prepare_nat_batch(const Batch& batch,
       Tensor::zeros(words.shape(), DType::i64, words.device(), MemoryTag::workspace);
   const Tensor targets = tokens.clone(MemoryTag::workspace);
   std::ranges::fill(targets.span<std::int64_t>(), ignored_target);
-  std::int64_t reported = 0;
+  std::int64_t num_masked = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t length = lengths[static_cast<std::size_t>(row)];
     const std::int64_t* const from = words.data<std::int64_t>() + row * columns;
@@ -71,11 +71,11 @@ Batch prepare_nat_batch(const Batch& batch,
       to[place] = copies ? copied_word(batch, row, place, n, mask) : mask;
       targets.data<std::int64_t>()[row * columns + place] = from[place];
     }
-    reported += std::ssize(places);
+    num_masked += std::ssize(places);
   }
   result.fields["tokens"] = tokens;
   result.fields["targets"] = targets;
-  result.counts["tokens"] = reported;
+  result.counts["tokens"] = num_masked;
   return result;
 }
 

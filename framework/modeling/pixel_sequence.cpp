@@ -61,14 +61,14 @@ void PixelSequence::read_at(std::int64_t position,
 }
 
 Tensor PixelSequence::for_rows(const Tensor& pixels, const MakeRow& make) const {
-  const std::int64_t external_columns = pixels.shape()[1];
-  const std::int64_t time = (external_columns + together_ - 1) / together_;
+  const std::int64_t input_columns = pixels.shape()[1];
+  const std::int64_t time = (input_columns + together_ - 1) / together_;
   const Tensor result = Tensor::empty(
       {pixels.shape()[0], time * together_}, DType::i64, pixels.device(), MemoryTag::workspace);
   dispatch_on_host(pixels.device(), [&] {
     for (std::int64_t row = 0; row < pixels.shape()[0]; ++row)
       make(row,
-           pixels.data<std::int64_t>() + row * external_columns,
+           pixels.data<std::int64_t>() + row * input_columns,
            result.data<std::int64_t>() + row * time * together_,
            time);
   });

@@ -44,12 +44,12 @@ Tensor pointer_generator_logits(const PointerGeneratorLogits& of,
   const Tensor gate = to_host_f64(of.gate), attention = to_host_f64(of.attention);
   const std::int64_t time = of.gate.shape()[1], columns = of.attention.shape()[2];
   const std::int64_t positions = of.source.shape()[1];
-  const std::int64_t reported = scores.shape()[1];
+  const std::int64_t num_rows = scores.shape()[1];
   const std::vector<double> sums = log_sums(scores, tensor);
   std::vector<double> copied(static_cast<std::size_t>(part.count));
   for (std::int64_t row = 0; row < scores.shape().rows(); ++row) {
-    const std::int64_t batch = row / reported;
-    const std::int64_t place = batch * time + (of.only_last ? time - 1 : row % reported);
+    const std::int64_t batch = row / num_rows;
+    const std::int64_t place = batch * time + (of.only_last ? time - 1 : row % num_rows);
     std::ranges::fill(copied, 0);
     for (std::int64_t s = 0; s < positions; ++s) {
       const std::int64_t id = of.source.data<std::int64_t>()[batch * positions + s] - part.begin;

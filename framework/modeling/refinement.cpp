@@ -8,14 +8,14 @@ namespace longspan {
 namespace {
 
 // Returns corrupted words; `element` is the random number index of the first one.
-std::vector<std::int64_t> with_errors(std::vector<std::int64_t> words,
-                                      std::int64_t vocabulary,
-                                      const Random& random,
-                                      std::uint64_t element) {
+std::vector<std::int64_t> with_corruption(std::vector<std::int64_t> words,
+                                          std::int64_t vocabulary,
+                                          const Random& random,
+                                          std::uint64_t element) {
   constexpr float kind = 0.33F / 3;
-  const Random errors = random.child("mistake"), others = random.child("word");
+  const Random corruption = random.child("mistake"), others = random.child("word");
   for (std::size_t t = 0; t < words.size(); ++t) {
-    const float drawn = errors.uniform_at(element + t);
+    const float drawn = corruption.uniform_at(element + t);
     const bool is_last = t + 1 == words.size();
     if (drawn < kind)
       words[t] = static_cast<std::int64_t>(others.word(element + t) %
@@ -40,7 +40,7 @@ RefinementPasses refined_passes(const NatTargets& options, const ForwardContext&
 
 Tensor next_refinement_input(const NatTargets& options,
                              const ModelInput& reading,
-                             const Tensor& reported,
+                             const Tensor& predictions,
                              const ForwardContext& pass) {
   const Tensor& targets = field_of(reading.fields, "targets");
   const Tensor tokens = field_of(reading.fields, "tokens").clone(MemoryTag::workspace);
@@ -55,13 +55,13 @@ Tensor next_refinement_input(const NatTargets& options,
         std::find_if(gold, gold + time, [](std::int64_t id) { return id < 0; }) - gold;
     const auto number = static_cast<std::uint64_t>(pass.first_stream + row);
     if (static_cast<double>(coin.uniform_at(number)) < options.denoised)
-      std::ranges::copy(with_errors({gold, gold + words},
-                                    options.mask,
-                                    random,
-                                    number * static_cast<std::uint64_t>(time)),
+      std::ranges::copy(with_corruption({gold, gold + words},
+                                        options.mask,
+                                        random,
+                                        number * static_cast<std::uint64_t>(time)),
                         to);
     else
-      std::copy_n(reported.data<std::int64_t>() + row * time, words, to);
+      std::copy_n(predictions.data<std::int64_t>() + row * time, words, to);
   }
   return tokens;
 }

@@ -20,7 +20,7 @@ RefinementPasses refined_passes(const NatTargets& options, const ForwardContext&
 // of rows and tokens is a function of (seed, step, pass, global row, position).
 Tensor next_refinement_input(const NatTargets& options,
                              const ModelInput& reading,
-                             const Tensor& reported,
+                             const Tensor& predictions,
                              const ForwardContext& pass);
 
 }  // namespace longspan

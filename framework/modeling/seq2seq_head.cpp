@@ -158,9 +158,9 @@ class PairReadout : public OutputHead {
     const Range own = rows_with_losses(mesh_, rows);
     std::vector<std::int64_t> classes(static_cast<std::size_t>(rows), ignored_target);
     for (std::int64_t row = own.begin; row < own.end && !length.device().state().is_meta(); ++row)
-      if (const std::int64_t reported = length.data<std::int64_t>()[row]; reported > 0)
-        classes[static_cast<std::size_t>(row)] =
-            length_class(source.data<std::int64_t>()[row], reported - 1, masked_->length_offset);
+      if (const std::int64_t target_length = length.data<std::int64_t>()[row]; target_length > 0)
+        classes[static_cast<std::size_t>(row)] = length_class(
+            source.data<std::int64_t>()[row], target_length - 1, masked_->length_offset);
     Variable losses = cross_entropy(length_scores(states, reading),
                                     host_field(classes, {rows}, device_),
                                     {.vocabulary = length_classes},

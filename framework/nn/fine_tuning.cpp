@@ -33,10 +33,10 @@ std::vector<std::string> kinds_of(const std::vector<std::string>& names) {
   return kinds;
 }
 
-void throw_unmatched_pattern(const char* key,
-                             const std::vector<std::string>& parts,
-                             const std::vector<std::string>& names,
-                             const char* what) {
+void check_patterns(const char* key,
+                    const std::vector<std::string>& parts,
+                    const std::vector<std::string>& names,
+                    const char* what) {
   for (const std::string& part : parts)
     if (std::ranges::none_of(names,
                              [&](const std::string& name) { return matches_name(name, part); }))
@@ -132,14 +132,14 @@ void check_patterns_match(const Parameters& parameters) {
   for (const auto& each : parameters.centroids()) names.push_back(each->name);
   for (const auto& each : parameters.power_statistics()) names.push_back(each->name);
   if (tuning.adapters.rank) {
-    throw_unmatched_pattern("training.lora.target_modules",
-                            tuning.adapters.layers,
-                            parameters.linear_layers(),
-                            "linear layer");
-    throw_unmatched_pattern(
+    check_patterns("training.lora.target_modules",
+                   tuning.adapters.layers,
+                   parameters.linear_layers(),
+                   "linear layer");
+    check_patterns(
         "training.lora.modules_to_save", tuning.adapters.modules_to_save, names, "parameter");
   } else {
-    throw_unmatched_pattern("training.frozen_parameters", tuning.frozen, names, "parameter");
+    check_patterns("training.frozen_parameters", tuning.frozen, names, "parameter");
   }
   if (parameters.trained().empty() && !names.empty())
     throw ConfigurationError("training.frozen_parameters leaves no parameter to train");

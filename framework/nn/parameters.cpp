@@ -45,7 +45,7 @@ struct PieceIndex {
 };
 
 template <typename T>
-void init_values(const Parameter& parameter, const Tensor& piece, const Random& random) {
+void fill_initial(const Parameter& parameter, const Tensor& piece, const Random& random) {
   const PieceIndex index(parameter);
   T* const values = piece.data<T>();
   const std::int64_t count = piece.elements();
@@ -125,9 +125,9 @@ void Parameters::initialize(const Parameter& parameter, const Random& random) co
   const Random place = random.child(as.empty() ? parameter.name : as);
   dispatch_on_host(drawn.device(), [&] {
     if (wide == DType::f64)
-      init_values<double>(parameter, drawn, place);
+      fill_initial<double>(parameter, drawn, place);
     else
-      init_values<float>(parameter, drawn, place);
+      fill_initial<float>(parameter, drawn, place);
   });
   const Tensor piece = drawn.to(device_);
   if (keeps_all)

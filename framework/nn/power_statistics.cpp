@@ -72,7 +72,7 @@ PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
   // Reduced over all ranks during warmup. Later the result is not read.
   const Tensor sums = pass.child("power").decide([&] {
     const Tensor here = sums_of(x, counted, width);
-    statistics->divided_by_local = own;
+    statistics->divided_by_batch = own;
     on(x.device(), [&](auto backend) {
       accumulate(backend, 1, here.slice(0, width), statistics->squares);
       accumulate(backend, 1, here.slice(width, width + 1), statistics->count);
@@ -118,7 +118,7 @@ void PowerStatistics::end_step(bool moves) const {
                                .count = count,
                                .decay = options.decay,
                                .epsilon = epsilon,
-                               .divided_by_local = divided_by_local});
+                               .divided_by_batch = divided_by_batch});
     });
   }
   sums.zero();

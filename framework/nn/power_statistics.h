@@ -35,7 +35,7 @@ struct PowerStatistics {
   Tensor squares = {};
   Tensor products = {};
   Tensor count = {};
-  bool divided_by_local = false;  // in this step, rows were normalized by batch statistics
+  bool divided_by_batch = false;  // in this step, rows were normalized by batch statistics
   Communicator ranks = {};        // ranks that have rows of the batch
 
   std::int64_t width() const { return square.elements(); }

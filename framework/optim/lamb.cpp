@@ -63,7 +63,7 @@ class Lamb : public OptimizerRule {
 
   // The trust ratio is undefined for zero weights or zero updates.
   double trust(double weight, double direction) const {
-    const double largest = options_.lamb.max_grad_norm;
+    const double largest = options_.lamb.max_weight_norm;
     const double counted = largest > 0 ? std::min(weight, largest) : weight;
     return counted > 0 && direction > 0 ? counted / direction : 1;
   }

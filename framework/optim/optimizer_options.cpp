@@ -80,7 +80,7 @@ void declare_lamb(OptionTable& table, OptimizerOptions& options) {
             options.lamb.bias_correction,
             "bias correction of the moments. Only with training.optimizer.type: lamb");
   table.add(section + "lamb.max_weight_norm",
-            options.lamb.max_grad_norm,
+            options.lamb.max_weight_norm,
             "maximum weight norm of a tensor in the trust ratio; 0: unlimited. Only with "
             "training.optimizer.type: lamb",
             at_least(0.0));

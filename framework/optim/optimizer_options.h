@@ -23,7 +23,7 @@ enum class OptimizerKind : std::uint8_t {
 
 struct LambOptions {
   bool bias_correction = true;
-  double max_grad_norm = 0;  // maximum tensor norm in the trust ratio; 0: unlimited
+  double max_weight_norm = 0;  // maximum tensor norm in the trust ratio; 0: unlimited
 };
 
 struct AdafactorOptions {

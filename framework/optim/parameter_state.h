@@ -9,7 +9,7 @@
 
 namespace longspan {
 
-// Adds the values of a parameter's elements that this rank owns, [shard_end - local_begin], as
+// Adds the values of a parameter's elements that this rank owns, [shard_end - shard_begin], as
 // boxes of the unsharded parameter. Adds nothing for an empty shard, or for a parameter that
 // training no longer reads.
 void add_own(TrainingState& state,

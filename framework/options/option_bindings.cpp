@@ -11,7 +11,7 @@
 namespace longspan {
 namespace {
 
-std::optional<std::string> check_bounds(long double value, const Constraint& rule) {
+std::optional<std::string> validate_bounds(long double value, const Constraint& rule) {
   const bool low = rule.lower && (rule.lower_open ? value <= static_cast<long double>(*rule.lower)
                                                   : value < static_cast<long double>(*rule.lower));
   const bool high = rule.upper && (rule.upper_open ? value >= static_cast<long double>(*rule.upper)
@@ -20,7 +20,7 @@ std::optional<std::string> check_bounds(long double value, const Constraint& rul
   return std::nullopt;
 }
 
-std::optional<std::string> check_choice(const std::string& text, const Constraint& rule) {
+std::optional<std::string> validate_choice(const std::string& text, const Constraint& rule) {
   const auto& choices = rule.choices;
   if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) {
     return std::nullopt;
@@ -47,7 +47,7 @@ struct Word<std::int64_t> {
     if (!parsed.good) return parsed.problem;
     if (rule.multiple && parsed.value % *rule.multiple != 0) return "";
     value = parsed.value;
-    return check_bounds(static_cast<long double>(value), rule);
+    return validate_bounds(static_cast<long double>(value), rule);
   }
 };
 
@@ -65,7 +65,7 @@ struct Word<double> {
     const auto parsed = parse_number(scalar.text);
     if (!parsed.good) return parsed.problem;
     value = parsed.value;
-    return check_bounds(static_cast<long double>(value), rule);
+    return validate_bounds(static_cast<long double>(value), rule);
   }
 };
 
@@ -96,7 +96,7 @@ struct Word<std::string> {
                                          std::string& value) {
     value = scalar.text;
     if (rule.not_empty && value.empty()) return "";
-    return check_choice(value, rule);
+    return validate_choice(value, rule);
   }
 };
 
@@ -129,7 +129,7 @@ class OneValue : public OptionBinding {
     return problem;
   }
   bool is_path() const override { return std::same_as<T, ConfigPath>; }
-  void report_position(const std::string& key, const std::string& place) override {
+  void set_location(const std::string& key, const std::string& place) override {
     if constexpr (std::same_as<T, ConfigPath>) {
       value_.key = key;
       value_.place = place;
@@ -233,7 +233,7 @@ class PathListValue : public OptionBinding {
     return std::nullopt;
   }
   bool is_path() const override { return true; }
-  void report_position(const std::string& key, const std::string& place) override {
+  void set_location(const std::string& key, const std::string& place) override {
     value_.name(key, place);
   }
 
@@ -275,7 +275,7 @@ class NamedValue : public OptionBinding {
                                   const Constraint& rule) override {
     bool unused = false;
     auto problem = is_boolean() ? Word<bool>::take(scalars.front(), rule, unused)
-                                : check_choice(scalars.front().text, rule);
+                                : validate_choice(scalars.front().text, rule);
     if (!problem) write_(scalars.front().text);
     return problem;
   }

@@ -89,7 +89,7 @@ void OptionTable::insert(const std::string& key,
   }
   Entry entry{key, std::move(documentation), std::move(rule), std::move(binding), "", {}, false};
   entry.standard = entry.binding->text();
-  entry.binding->report_position(key, "default");
+  entry.binding->set_location(key, "default");
   index_.emplace(key, entries_.size());
   entries_.push_back(std::move(entry));
 }
@@ -171,10 +171,10 @@ void OptionTable::assign_one(const Assignment& assignment) {
   if (!is_scalar && !(is_list && entry->binding->is_list())) {
     return report_invalid_value(*entry, assignment, "");
   }
-  consume_value(*entry, assignment);
+  assign_value(*entry, assignment);
 }
 
-void OptionTable::consume_value(Entry& entry, const Assignment& assignment) {
+void OptionTable::assign_value(Entry& entry, const Assignment& assignment) {
   OptionBinding& binding = *entry.binding;
   std::vector<ListItem> scalars = assignment.scalars;
   for (ListItem& item : scalars) {
@@ -191,7 +191,7 @@ void OptionTable::consume_value(Entry& entry, const Assignment& assignment) {
   }
   if (const auto problem = binding.take(scalars, entry.rule))
     return report_invalid_value(entry, assignment, *problem);
-  binding.report_position(entry.key, assignment.mark.to_string());
+  binding.set_location(entry.key, assignment.mark.to_string());
 }
 
 void OptionTable::report_invalid_value(Entry& entry,

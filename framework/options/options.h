@@ -163,7 +163,7 @@ class OptionBinding {
                                           const Constraint& rule) = 0;
   // For a variable that stores the key and location that set it.
   virtual bool is_path() const { return false; }
-  virtual void report_position(const std::string& /*key*/, const std::string& /*place*/) {}
+  virtual void set_location(const std::string& /*key*/, const std::string& /*place*/) {}
 };
 
 // Keys bound to variables, which must outlive the table. Declare every key, `assign` layer by layer
@@ -302,7 +302,7 @@ class OptionTable {
   bool is_section(std::string_view key) const;
   std::vector<const Entry*> by_section() const;
   void assign_one(const Assignment& assignment);
-  void consume_value(Entry& entry, const Assignment& assignment);
+  void assign_value(Entry& entry, const Assignment& assignment);
   void report_invalid_value(Entry& entry, const Assignment& assignment, const std::string& problem);
   void report_unknown_key(const Assignment& assignment);
   std::string suggestion(std::string_view key) const;

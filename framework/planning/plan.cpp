@@ -106,9 +106,9 @@ void fill_memory(Trainer& trainer, std::int64_t segments, const MakeBatch& make_
 
 }  // namespace
 
-std::vector<BatchShape> max_batches(const RunConfig& settings,
-                                    const ProcessMesh& mesh,
-                                    const DataSizes& ids) {
+std::vector<BatchShape> largest_batches(const RunConfig& settings,
+                                        const ProcessMesh& mesh,
+                                        const DataSizes& ids) {
   const TaskSpec& kind = settings.task_kind();
   if (kind.reads_streams) return {};
   const std::int64_t each = mesh.data.size() * settings.training.accumulation;
@@ -122,7 +122,7 @@ MetaBatch usual_batch(const RunConfig& settings,
                       const DataSizes& ids) {
   MetaBatch wanted = {
       .data = settings.data, .mesh = mesh, .host = host, .parts = settings.training.accumulation};
-  if (!ids.batches.empty()) wanted.shape = max_batches(settings, mesh, ids).front();
+  if (!ids.batches.empty()) wanted.shape = largest_batches(settings, mesh, ids).front();
   return wanted;
 }
 
@@ -163,7 +163,7 @@ StepPlan plan_step(const RunConfig& settings,
   }
   // Cached blocks of one batch are released when another batch needs the memory.
   std::int64_t reserved = 0;
-  for (const BatchShape& shape : max_batches(settings, ranks, ids)) {
+  for (const BatchShape& shape : largest_batches(settings, ranks, ids)) {
     MetaBatch large = usual;
     large.shape = shape;
     trainer.step(settings.task_kind().meta_batch(large));

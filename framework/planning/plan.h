@@ -31,9 +31,9 @@ struct StepPlan {
 
 // Returns the shapes of the batches, known or allowed by the keys, one of which needs the most
 // memory. For separate examples; empty for streams.
-std::vector<BatchShape> max_batches(const RunConfig& settings,
-                                    const ProcessMesh& mesh,
-                                    const DataSizes& ids);
+std::vector<BatchShape> largest_batches(const RunConfig& settings,
+                                        const ProcessMesh& mesh,
+                                        const DataSizes& ids);
 // Returns the batch for time and FLOPs: of known batches the one with the most tokens.
 MetaBatch usual_batch(const RunConfig& settings,
                       const ProcessMesh& mesh,

@@ -116,10 +116,9 @@ std::string class_values(const ReportedRun& run,
   std::string text;
   for (const std::string& figure : figures) {
     const auto number = run.metrics.series.find("validation_" + figure + "/" + name);
-    const bool exists_there = number && run.metrics.ends[*number].step >= 0;
-    const double value = exists_there ? run.metrics.ends[*number].value : 0;
-    text +=
-        exists_there ? fmt::format("<td data-value=\"{}\">{:.2f}</td>", value, value) : cell("");
+    const bool has_value = number && run.metrics.ends[*number].step >= 0;
+    const double value = has_value ? run.metrics.ends[*number].value : 0;
+    text += has_value ? fmt::format("<td data-value=\"{}\">{:.2f}</td>", value, value) : cell("");
   }
   return text;
 }

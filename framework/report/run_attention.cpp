@@ -27,7 +27,7 @@ std::string map_data(const HeadMap& map) {
 }
 
 // Returns whether there is a finite weight for each pair of tokens.
-bool is_finite_step(const RunAttention& attention) {
+bool is_valid(const RunAttention& attention) {
   const std::size_t count = attention.tokens.size();
   const auto is_row = [&](const std::vector<double>& row) {
     return row.size() == count &&
@@ -66,7 +66,7 @@ RunAttention read_run_attention(const std::filesystem::path& file) {
       attention.maps.push_back({map.at("layer").get<std::int64_t>(),
                                 map.at("head").get<std::int64_t>(),
                                 map.at("weights").get<std::vector<std::vector<double>>>()});
-    if (is_finite_step(attention)) return attention;
+    if (is_valid(attention)) return attention;
   } catch (const nlohmann::json::exception&) {
     // A file of another format.
   }

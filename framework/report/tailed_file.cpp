@@ -67,10 +67,9 @@ bool TailedFile::goes_on(std::uintmax_t bytes, const std::string& identity) cons
 
 TailedFile::Change TailedFile::poll() {
   struct stat status {};
-  const bool exists_there = ::stat(path_.c_str(), &status) == 0;
-  const auto bytes = exists_there ? static_cast<std::uintmax_t>(status.st_size) : 0;
-  const std::string identity =
-      exists_there ? fmt::format("{} {}", status.st_dev, status.st_ino) : "";
+  const bool exists = ::stat(path_.c_str(), &status) == 0;
+  const auto bytes = exists ? static_cast<std::uintmax_t>(status.st_size) : 0;
+  const std::string identity = exists ? fmt::format("{} {}", status.st_dev, status.st_ino) : "";
   Change change = bytes == seen_ ? Change::none : Change::more;
   if (!goes_on(bytes, identity)) {
     restart();

@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-constexpr const char* full_fields[] = {"tokens", "previous_action", "actions", "episodes"};
+constexpr const char* integer_fields[] = {"tokens", "previous_action", "actions", "episodes"};
 constexpr const char* real_fields[] = {"reward", "log_probabilities", "advantages", "returns"};
 
 template <typename T>
@@ -81,7 +81,8 @@ void RolloutSource::collect() {
     return Tensor::empty(shape, dtype, setting_.lives.host, MemoryTag::workspace);
   };
   fields_.clear();
-  for (const char* name : full_fields) fields_[name] = made({rows, setting_.segment}, DType::i64);
+  for (const char* name : integer_fields)
+    fields_[name] = made({rows, setting_.segment}, DType::i64);
   for (const char* name : real_fields) fields_[name] = made({rows, setting_.segment}, DType::f64);
   fields_["earlier"] = lives_.observations().at("earlier");
   begun_ = reader_.carried();

@@ -130,11 +130,11 @@ void VectorEnv::restore(std::vector<EnvState> lives) {
   const Environment& world = setting_.environment;
   for (std::size_t row = 0; row < lives.size(); ++row) {
     const EnvState& life = lives[row];
-    const bool is_finite_step = life.episode >= 0 && life.steps >= 0 && life.steps < world.steps &&
-                                life.actions >= life.steps && life.previous_action >= no_action &&
-                                life.previous_action < std::ssize(world.actions) &&
-                                life.now.size() == world.numbers;
-    if (!is_finite_step)
+    const bool is_valid = life.episode >= 0 && life.steps >= 0 && life.steps < world.steps &&
+                          life.actions >= life.steps && life.previous_action >= no_action &&
+                          life.previous_action < std::ssize(world.actions) &&
+                          life.now.size() == world.numbers;
+    if (!is_valid)
       throw DataError(
           "environment {} resumes at step {} of episode {}, but an episode of a {} has "
           "{} steps; restore the environment of the checkpoint",

@@ -170,8 +170,8 @@ class TranslationTask : public Task {
     Measurement measured =
         loss_of(model, data_.validation(), data_.buckets(), data_.division().accumulation, sample_);
     measured.text = "validation " + measured.text;
-    const bool is_finite_step = std::isfinite(measured.metric_values.front().value);
-    if (validation_decoded_ == 0 || !is_finite_step) return measured;
+    const bool is_finite = std::isfinite(measured.metric_values.front().value);
+    if (validation_decoded_ == 0 || !is_finite) return measured;
     const auto [sources, targets] = first_pairs(validation_decoded_);
     add_decoded(measured,
                 model,
@@ -257,7 +257,7 @@ std::map<std::string, Shape> fields_of_pairs(std::int64_t rows, const Lengths& c
 std::vector<BatchShape> planned_batches(const DataOptions& data,
                                         std::uint64_t seed,
                                         const ProgressCallback& listener) {
-  const bool has_files = exists_there(data.train.text()) && exists_there(data.train_target.text());
+  const bool has_files = path_exists(data.train.text()) && path_exists(data.train_target.text());
   if (trains_tokenizer(data) || !has_files) return {};
   const Tokenizer tokenizer = make_tokenizer(data, listener);
   return batches_of(open_parallel_corpus(data.train,

@@ -34,7 +34,7 @@ std::size_t past_blanks(std::string_view text, std::size_t end) {
 
 std::vector<AddedToken> read_added_tokens(const JsonCursor& json) {
   std::vector<AddedToken> tokens;
-  if (!json.exists_there()) return tokens;
+  if (!json.is_present()) return tokens;
   if (!json.is_list()) json.throw_data_error("a list of tokens");
   for (std::size_t i = 0; i < json.size(); ++i) {
     const JsonCursor entry = json[i];

@@ -74,10 +74,10 @@ BytePairs::BytePairs(const JsonCursor& json, const WordVocabulary& vocabulary, b
       fuses_unknown_(json["fuse_unk"].flag(false)),
       ignores_merges_(json["ignore_merges"].flag(false)) {
   const JsonCursor dropout = json["dropout"];
-  if (dropout.exists_there() && dropout.number() != 0)
+  if (dropout.is_present() && dropout.number() != 0)
     dropout.throw_data_error("null or 0, as dropout is not supported");
   const JsonCursor unknown = json["unk_token"];
-  if (unknown.exists_there()) {
+  if (unknown.is_present()) {
     unknown_ = ids_.find(unknown.text());
     if (unknown_ < 0) unknown.throw_data_error("a piece of the vocabulary");
   }

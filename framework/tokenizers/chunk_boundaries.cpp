@@ -23,7 +23,7 @@ bool cuts_at_blanks(std::string_view expression) {
          expression == qwen2_expression;
 }
 
-bool starts_word(char32_t c) {
+bool has_boundary_before(char32_t c) {
   // The characters in between have no normal form, or one that begins with a blank.
   if (c < 0x7F) return true;
   struct Range {
@@ -48,7 +48,7 @@ std::size_t blank_to_cut_at(std::string_view text, std::size_t least) {
     at = text.find(' ', at);
     if (at == std::string_view::npos) break;
     const char32_t before = character_before(text, at);
-    if (before > 0x20 && !is_white_space(before) && starts_word(before)) return at;
+    if (before > 0x20 && !is_white_space(before) && has_boundary_before(before)) return at;
   }
   return std::string_view::npos;
 }

@@ -22,10 +22,10 @@ bool cuts_at_blanks(std::string_view expression);
 
 // Returns whether no normal form composes or reorders the character with preceding ones: letters of
 // most scripts, and all characters below U+0300.
-bool starts_word(char32_t character);
+bool has_boundary_before(char32_t character);
 
 // Returns the byte of the first space at `least` or later that follows a non-blank character for
-// which starts_word holds, or npos. Requires valid UTF-8.
+// which has_boundary_before holds, or npos. Requires valid UTF-8.
 std::size_t blank_to_cut_at(std::string_view text, std::size_t least);
 
 }  // namespace longspan

@@ -70,8 +70,7 @@ Texts of_byte_pieces(const Texts& texts) {
 
 TokenDecoder read_metaspace_decoder(const JsonCursor& json) {
   const JsonCursor replacement = json["replacement"];
-  const std::string letter =
-      replacement.exists_there() ? utf8_of(replacement.character()) : "\u2581";
+  const std::string letter = replacement.is_present() ? utf8_of(replacement.character()) : "\u2581";
   std::string scheme = json["add_prefix_space"].flag(true) ? "always" : "never";
   scheme = json["prepend_scheme"].text_or(scheme);
   return [letter, drops_first = scheme != "never"](Texts texts) {
@@ -184,7 +183,7 @@ TokenDecoder read_sequence_decoder(const JsonCursor& json) {
 }  // namespace
 
 TokenDecoder read_token_decoder(const JsonCursor& json) {
-  if (!json.exists_there()) return {};
+  if (!json.is_present()) return {};
   const JsonCursor type = json["type"];
   const std::string& kind = type.text();
   if (kind == "ByteLevel") return of_byte_letters;

@@ -44,7 +44,7 @@ const std::string& JsonCursor::text() const {
 }
 
 std::string JsonCursor::text_or(std::string_view otherwise) const {
-  return exists_there() ? text() : std::string(otherwise);
+  return is_present() ? text() : std::string(otherwise);
 }
 
 char32_t JsonCursor::character() const {
@@ -55,7 +55,7 @@ char32_t JsonCursor::character() const {
 }
 
 bool JsonCursor::flag(bool otherwise) const {
-  if (!exists_there()) return otherwise;
+  if (!is_present()) return otherwise;
   if (!value_->is_boolean()) throw_data_error("true or false");
   return value_->get<bool>();
 }

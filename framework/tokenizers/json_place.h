@@ -15,7 +15,7 @@ class JsonCursor {
   JsonCursor(const nlohmann::json& value, std::string place)
       : value_(&value), place_(std::move(place)) {}
 
-  bool exists_there() const { return !value_->is_null(); }
+  bool is_present() const { return !value_->is_null(); }
   bool is_text() const { return value_->is_string(); }
   bool is_list() const { return value_->is_array(); }
   bool has(std::string_view key) const { return value_->is_object() && value_->contains(key); }

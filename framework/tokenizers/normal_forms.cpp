@@ -60,13 +60,13 @@ std::size_t plain_end(std::string_view text, std::size_t at, NormalForm form) {
   return at;
 }
 
-// Returns the first character, at least `least` bytes after `at`, for which starts_word holds, or
-// the end.
+// Returns the first character, at least `least` bytes after `at`, for which has_boundary_before
+// holds, or the end.
 std::size_t section_end(std::string_view text, std::size_t at) {
   constexpr std::size_t least = 256;
   for (const std::size_t begin = at; at < text.size();) {
     const NextCharacter next = next_character(text.substr(at));
-    if (at >= begin + least && starts_word(next.code_point)) break;
+    if (at >= begin + least && has_boundary_before(next.code_point)) break;
     at += next.width;
   }
   return at;

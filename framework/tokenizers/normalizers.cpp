@@ -159,7 +159,7 @@ TextNormalizer read_sequence(const JsonCursor& json) {
 }  // namespace
 
 TextNormalizer read_normalizer(const JsonCursor& json) {
-  if (!json.exists_there()) return {};
+  if (!json.is_present()) return {};
   const JsonCursor type = json["type"];
   const std::string& kind = type.text();
   if (kind == "Sequence") return read_sequence(json);

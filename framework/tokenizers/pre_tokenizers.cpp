@@ -18,7 +18,7 @@ constexpr std::string_view known_pre_tokenizers =
 enum class CutBehavior : std::uint8_t { removed, isolated, with_previous, with_next, contiguous };
 
 CutBehavior behavior_of(const JsonCursor& json, CutBehavior otherwise) {
-  if (!json.exists_there()) return otherwise;
+  if (!json.is_present()) return otherwise;
   const std::string& text = json.text();
   if (text == "Removed") return CutBehavior::removed;
   if (text == "Isolated") return CutBehavior::isolated;
@@ -177,11 +177,10 @@ PreTokenizer read_byte_level(const JsonCursor& json, bool leaves_bytes) {
 // Replaces spaces with a character that begins words (Kudo and Richardson 2018).
 PreTokenizer read_metaspace(const JsonCursor& json) {
   const JsonCursor replacement = json["replacement"];
-  const std::string letter =
-      replacement.exists_there() ? utf8_of(replacement.character()) : "\u2581";
+  const std::string letter = replacement.is_present() ? utf8_of(replacement.character()) : "\u2581";
   std::string scheme = json["add_prefix_space"].flag(true) ? "always" : "never";
   const JsonCursor prepend = json["prepend_scheme"];
-  if (prepend.exists_there()) scheme = prepend.text();
+  if (prepend.is_present()) scheme = prepend.text();
   if (scheme != "always" && scheme != "never" && scheme != "first")
     prepend.unknown("always, first or never");
   PreTokenizer cut;
@@ -234,7 +233,7 @@ PreTokenizer read_one(const JsonCursor& json, bool leaves_bytes) {
 
 // Flattens nested sequences of steps.
 void add_steps(const JsonCursor& json, std::vector<JsonCursor>& steps) {
-  if (!json["type"].exists_there() || json["type"].text() != "Sequence") {
+  if (!json["type"].is_present() || json["type"].text() != "Sequence") {
     steps.push_back(json);
     return;
   }
@@ -245,7 +244,7 @@ void add_steps(const JsonCursor& json, std::vector<JsonCursor>& steps) {
 }  // namespace
 
 ReadPreTokenizer read_pre_tokenizer(const JsonCursor& json, bool leaves_bytes) {
-  if (!json.exists_there()) return {};
+  if (!json.is_present()) return {};
   std::vector<JsonCursor> places;
   add_steps(json, places);
   ReadPreTokenizer read;

@@ -68,9 +68,9 @@ class Replacements {
       if ((unit >> 8 & 1U) == 0) continue;
       const std::size_t value = node < units_.size() ? units_[node] & 0x7FFFFFFFU : SIZE_MAX;
       // An offset within a character would yield invalid UTF-8.
-      const bool is_complete =
+      const bool starts_character =
           value < texts_.size() && (static_cast<unsigned char>(texts_[value]) & 0xC0) != 0x80;
-      return is_complete ? texts_.c_str() + value : nullptr;
+      return starts_character ? texts_.c_str() + value : nullptr;
     }
     return nullptr;
   }
@@ -125,7 +125,7 @@ AlignedText replaced(const TextPiece& piece, const Replacements& replacements) {
 }  // namespace
 
 TextNormalizer read_precompiled(const JsonCursor& json) {
-  if (!json.exists_there()) json.throw_data_error("a table of replacements");
+  if (!json.is_present()) json.throw_data_error("a table of replacements");
   if (json.text().empty()) return {};
   return [table = std::make_shared<const Replacements>(json)](const TextPiece& piece) {
     return replaced(piece, *table);

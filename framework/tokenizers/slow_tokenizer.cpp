@@ -114,7 +114,7 @@ std::string to_base64(std::string_view bytes) {
 }
 
 nlohmann::json parsed(const NamedText& file) {
-  if (!file.exists_there()) return nlohmann::json::object();
+  if (!file.is_present()) return nlohmann::json::object();
   check_json_limits(file.text, file.place, false);
   try {
     nlohmann::json found = nlohmann::json::parse(file.text);
@@ -151,7 +151,7 @@ class SlowTokenizer {
   void read_vocabulary();
   void read_lines();
   void read_merges();
-  void consume_pieces(const SentencePieceFile& model);
+  void read_pieces(const SentencePieceFile& model);
   void take_byte_pairs(const SentencePieceFile& model);
   void read_special_tokens();
   void add_special(const std::string& role, const JsonCursor& json);
@@ -196,7 +196,7 @@ std::optional<SlowKind> SlowTokenizer::configured_kind() const {
   for (const auto& [json, place] : {std::pair(&config_json_, &files_.tokenizer_config.place),
                                     std::pair(&model_json_, &files_.config.place)}) {
     const JsonCursor named = JsonCursor(*json, *place)["tokenizer_class"];
-    if (!named.exists_there()) continue;
+    if (!named.is_present()) continue;
     std::string name = named.text();
     if (name.ends_with("Fast")) name.resize(name.size() - 4);
     const auto known = std::ranges::find(slow_classes, name, &SlowName::name);
@@ -313,7 +313,7 @@ void SlowTokenizer::read_merges() {
   model_ = {{"type", "BPE"}, {"merges", pairs}};
 }
 
-void SlowTokenizer::consume_pieces(const SentencePieceFile& model) {
+void SlowTokenizer::read_pieces(const SentencePieceFile& model) {
   auto vocabulary = Json::array();
   for (const auto& piece : model.pieces)
     vocabulary.push_back({piece.text, static_cast<double>(piece.score)});
@@ -384,7 +384,7 @@ void SlowTokenizer::read_vocabulary() {
   if (is_bpe)
     take_byte_pairs(*pieces_);
   else
-    consume_pieces(*pieces_);
+    read_pieces(*pieces_);
 }
 
 void SlowTokenizer::add_special(const std::string& role, const JsonCursor& json) {
@@ -407,14 +407,14 @@ void SlowTokenizer::read_special_tokens() {
     for (const char* const role : roles) {
       const std::string key = std::string(role) + "_token";
       if (!object.has(key)) continue;
-      if (object[key].exists_there())
+      if (object[key].is_present())
         add_special(role, object[key]);
       else
         special_.erase(role);
     }
     for (const char* const key : {"additional_special_tokens", "extra_special_tokens"}) {
       const JsonCursor more = object[key];
-      if (!more.exists_there()) continue;
+      if (!more.is_present()) continue;
       if (more.is_list())
         for (std::size_t i = 0; i < more.size(); ++i) add_special("", more[i]);
       else
@@ -424,7 +424,7 @@ void SlowTokenizer::read_special_tokens() {
   // T5's sentinel tokens have the ids after the model's, in descending order.
   if (kind_ != SlowKind::t5) return;
   const JsonCursor count = config_["extra_ids"];
-  const std::int64_t extra = count.exists_there() ? count.integer(0, 1 << 16) : 100;
+  const std::int64_t extra = count.is_present() ? count.integer(0, 1 << 16) : 100;
   for (std::int64_t i = extra - 1; i >= 0; --i) {
     const std::string text = fmt::format("<extra_id_{}>", i);
     const nlohmann::json json = text;
@@ -434,7 +434,7 @@ void SlowTokenizer::read_special_tokens() {
     pieces_->pieces.push_back({text});
     ids_[text] = id;
   }
-  if (pieces_->model_type == SentencePieceFile::ModelType::unigram) consume_pieces(*pieces_);
+  if (pieces_->model_type == SentencePieceFile::ModelType::unigram) read_pieces(*pieces_);
 }
 
 // Adds "added_tokens_decoder", or added_tokens.json of older versions, and the vocabulary's special
@@ -458,7 +458,7 @@ void SlowTokenizer::add_tokens() {
     added_.insert_or_assign(id, std::move(token));
   };
   const JsonCursor decoder = config_["added_tokens_decoder"];
-  if (decoder.exists_there()) {
+  if (decoder.is_present()) {
     for (const auto& [number, token] : decoder.value().items()) {
       std::int64_t id = -1;
       const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), id);
@@ -510,7 +510,7 @@ void SlowTokenizer::check_ids() const {
   if (kind_ != SlowKind::bert) return;
   if (!flag("do_basic_tokenize", true)) refuse("do_basic_tokenize", "false", "true");
   const JsonCursor never = config_["never_split"];
-  if (never.exists_there() && never.size() > 0) refuse("never_split", "words", "none");
+  if (never.is_present() && never.size() > 0) refuse("never_split", "words", "none");
 }
 
 void SlowTokenizer::add_byte_level() {
@@ -590,7 +590,7 @@ void SlowTokenizer::add_bert() {
                          {"handle_chinese_chars", flag("tokenize_chinese_chars", true)},
                          {"strip_accents", nullptr},
                          {"lowercase", flag("do_lower_case", !has_capitals)}};
-  if (accents.exists_there()) file_["normalizer"]["strip_accents"] = accents.flag(false);
+  if (accents.is_present()) file_["normalizer"]["strip_accents"] = accents.flag(false);
   file_["pre_tokenizer"] = {{"type", "BertPreTokenizer"}};
   file_["decoder"] = {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}};
   model_["unk_token"] = special("unk").first;
@@ -656,8 +656,8 @@ void SlowTokenizer::add_llama() {
 
 std::string SlowTokenizer::json() {
   read_vocabulary();
-  const std::optional<SlowKind> reported = configured_kind();
-  kind_ = reported ? *reported : found_kind();
+  const std::optional<SlowKind> configured = configured_kind();
+  kind_ = configured ? *configured : found_kind();
   check_ids();
   read_special_tokens();
   add_tokens();
@@ -691,7 +691,7 @@ std::string SlowTokenizer::json() {
     return file_.dump() + "\n";
   } catch (const nlohmann::json::exception&) {
     throw DataError("{}: expected UTF-8",
-                    (files_.merges.exists_there() ? files_.merges : files_.vocabulary).place);
+                    (files_.merges.is_present() ? files_.merges : files_.vocabulary).place);
   }
 }
 

@@ -11,7 +11,7 @@ struct NamedText {
   std::string place = {};
   std::string text = {};
 
-  bool exists_there() const { return !place.empty(); }
+  bool is_present() const { return !place.empty(); }
 };
 
 enum class SlowVocabulary { json, lines, sentencepiece };

@@ -11,7 +11,7 @@ std::uint32_t tag_of(std::uint64_t hash) { return static_cast<std::uint32_t>(has
 
 }  // namespace
 
-std::size_t TokenTable::position_of(std::string_view text, std::uint64_t hash) const {
+std::size_t TokenTable::slot_of(std::string_view text, std::uint64_t hash) const {
   const std::uint32_t tag = tag_of(hash);
   std::size_t at = hash & (slots_.size() - 1);
   while (slots_[at].tag != 0) {
@@ -25,7 +25,7 @@ std::size_t TokenTable::position_of(std::string_view text, std::uint64_t hash) c
 void TokenTable::set(std::string_view text, std::int32_t id) {
   if (2 * (size_ + 1) > slots_.size()) grow();
   const std::uint64_t hash = XXH3_64bits(text.data(), text.size());
-  Slot& slot = slots_[position_of(text, hash)];
+  Slot& slot = slots_[slot_of(text, hash)];
   if (slot.tag == 0) {
     slot = {tag_of(hash), id, texts_.size(), text.size()};
     texts_.append(text);
@@ -35,7 +35,7 @@ void TokenTable::set(std::string_view text, std::int32_t id) {
 }
 
 std::int32_t TokenTable::find(std::string_view text) const {
-  return slots_[position_of(text, XXH3_64bits(text.data(), text.size()))].id;
+  return slots_[slot_of(text, XXH3_64bits(text.data(), text.size()))].id;
 }
 
 void TokenTable::grow() {
@@ -43,7 +43,7 @@ void TokenTable::grow() {
   for (const Slot& slot : old) {
     if (slot.tag == 0) continue;
     const auto text = std::string_view(texts_).substr(slot.begin, slot.bytes);
-    slots_[position_of(text, XXH3_64bits(text.data(), text.size()))] = slot;
+    slots_[slot_of(text, XXH3_64bits(text.data(), text.size()))] = slot;
   }
 }
 

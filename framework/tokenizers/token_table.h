@@ -26,7 +26,7 @@ class TokenTable {
     std::uint64_t begin = 0;
     std::uint64_t bytes = 0;
   };
-  std::size_t position_of(std::string_view text, std::uint64_t hash) const;
+  std::size_t slot_of(std::string_view text, std::uint64_t hash) const;
   void grow();
 
   std::vector<Slot> slots_;

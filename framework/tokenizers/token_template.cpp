@@ -29,7 +29,7 @@ TokenTemplate read_single(const JsonCursor& json) {
 }  // namespace
 
 TokenTemplate read_token_template(const JsonCursor& json) {
-  if (!json.exists_there()) return {};
+  if (!json.is_present()) return {};
   const JsonCursor type = json["type"];
   const std::string& kind = type.text();
   if (kind == "TemplateProcessing") return read_single(json);

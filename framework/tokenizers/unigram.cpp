@@ -48,7 +48,7 @@ Unigram::Unigram(const JsonCursor& json, const WordVocabulary& vocabulary) : ids
   }
   unknown_score_ = least - unknown_penalty;
   const JsonCursor unknown = json["unk_id"];
-  if (unknown.exists_there())
+  if (unknown.is_present())
     unknown_ = static_cast<std::int32_t>(
         unknown.integer(0, static_cast<std::int64_t>(vocabulary.texts.size()) - 1));
   if (json["byte_fallback"].flag(false)) byte_ids_ = byte_piece_ids(ids_);

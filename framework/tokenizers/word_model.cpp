@@ -46,11 +46,11 @@ WordVocabulary read_piece_list(const JsonCursor& json) {
 
 std::string kind_of(const JsonCursor& json) {
   const JsonCursor type = json["type"];
-  if (type.exists_there()) return type.text();
+  if (type.is_present()) return type.text();
   // Older files lack the type.
-  if (json["merges"].exists_there()) return "BPE";
+  if (json["merges"].is_present()) return "BPE";
   if (json["vocab"].is_list()) return "Unigram";
-  return json["max_input_chars_per_word"].exists_there() ? "WordPiece" : "WordLevel";
+  return json["max_input_chars_per_word"].is_present() ? "WordPiece" : "WordLevel";
 }
 
 }  // namespace

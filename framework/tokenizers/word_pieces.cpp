@@ -17,7 +17,7 @@ class WordPieces : public WordModel {
     unknown_ = ids_.find(unknown.text_or("[UNK]"));
     if (unknown_ < 0) unknown.throw_data_error("a piece of the vocabulary");
     const JsonCursor most = json["max_input_chars_per_word"];
-    max_characters_ = most.exists_there() ? most.integer(0, INT32_MAX) : 100;
+    max_characters_ = most.is_present() ? most.integer(0, INT32_MAX) : 100;
     for (const std::string& text : vocabulary.texts) longest_ = std::max(longest_, text.size());
   }
 

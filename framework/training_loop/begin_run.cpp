@@ -27,8 +27,8 @@ void resume_best(const TrainingContext& run,
   if (!best->best()) return;
   const fs::path path = run.directory.checkpoints() / step_name(best->best()->step);
   std::error_code unused;
-  const std::int64_t exists_there = run.is_root() && fs::is_directory(path, unused) ? 1 : 0;
-  if (run.mesh.world.all_reduce(exists_there, Reduction::maximum) == 1) return;
+  const std::int64_t exists = run.is_root() && fs::is_directory(path, unused) ? 1 : 0;
+  if (run.mesh.world.all_reduce(exists, Reduction::maximum) == 1) return;
   run.log.info("The best checkpoint by {} is not in {}; the next validation counts as the best",
                best->goal().figure,
                run.directory.checkpoints().string());
@@ -65,7 +65,7 @@ void log_config_differences(const TrainingContext& run, const Checkpoint& checkp
 Scalars restart(TrainingContext& run, const std::string& id) {
   const ResumeContext asking = run.resuming();
   archive_metrics(asking, id);
-  const ReadProgress watch = read_progress_of(asking, run.settings.training.start_from.path);
+  const ReadProgress watch = progress_logger(asking, run.settings.training.start_from.path);
   Scalars of_data;
   run.task->save(of_data);
   const LabelSet labels = labels_of(of_data, run.settings.run.directory.text());
@@ -86,11 +86,11 @@ SkippedData skipped_data(const TrainingContext& run,
   return skipped_data_from(run.resuming(), path, saved, id);
 }
 
-RunHistory start_or_resume(TrainingContext& run) {
+RunHistory restore_or_initialize(TrainingContext& run) {
   const ResumeContext asking = run.resuming();
   const fs::path path = resolve_resume_checkpoint(asking).value_or("");
   std::optional<Checkpoint> checkpoint;
-  if (!path.empty()) checkpoint = open_run_checkpoint(path, read_progress_of(asking));
+  if (!path.empty()) checkpoint = open_run_checkpoint(path, progress_logger(asking));
   RunHistory history = {.id = checkpoint ? checkpoint->info().run_id : new_run_id(run.mesh.world),
                         .best = best_so_far(run.settings)};
   if (checkpoint)
@@ -106,7 +106,7 @@ RunHistory start_or_resume(TrainingContext& run) {
 }  // namespace
 
 RunHistory resume_or_start(TrainingContext& run) {
-  RunHistory history = start_or_resume(run);
+  RunHistory history = restore_or_initialize(run);
   if (history.skipped.times > 0)
     run.log.info("Skipping {} batches; {} rollbacks so far ({})",
                  history.skipped.batches(),

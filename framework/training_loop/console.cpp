@@ -207,8 +207,8 @@ int terminal_width() {
   const int passing = passing_process();
   const int columns = passing > 0 ? columns_of_process(passing) : columns_of(STDOUT_FILENO);
   if (columns > 0) return columns;
-  const char* const choice = std::getenv("COLUMNS");
-  const int width = choice == nullptr ? 0 : std::atoi(choice);
+  const char* const columns_text = std::getenv("COLUMNS");
+  const int width = columns_text == nullptr ? 0 : std::atoi(columns_text);
   return width > 0 && width <= 10000 ? width : usual_width;
 }
 

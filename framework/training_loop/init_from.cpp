@@ -31,7 +31,7 @@ namespace {
 constexpr const char* key = "training.init_from.path";
 
 // The effect of these keys on the weights is checked tensor by tensor.
-constexpr std::array<std::string_view, 15> visited_tensors = {
+constexpr std::array<std::string_view, 15> shape_checked_keys = {
     "model.vocab_size",
     "model.num_hidden_layers",
     "model.max_position_embeddings",
@@ -76,8 +76,8 @@ class WeightsTaken {
   std::string describe_untrained() const;
 
  private:
-  bool is_restart(const std::string& name) const;
-  void check_beginnings(const Parameters& parameters) const;
+  bool is_reinitialized(const std::string& name) const;
+  void check_prefixes(const Parameters& parameters) const;
   void check_configuration(const ConfigurationChange& change) const;
   void match_vocabulary(const Tokenizer& saved);
   void check_shapes() const;
@@ -109,7 +109,7 @@ WeightsTaken::WeightsTaken(const InitFromContext& run,
       options_(run.settings.training.start_from),
       checkpoint_(checkpoint),
       model_(model) {
-  check_beginnings(model.parameters());
+  check_prefixes(model.parameters());
   if (const std::string& saved = checkpoint.info().configuration; !saved.empty()) {
     const ConfigurationChange change = change_since(checkpoint, run.text.compare);
     check_configuration(change);
@@ -123,7 +123,7 @@ WeightsTaken::WeightsTaken(const InitFromContext& run,
     // Parameters that only the first steps use are absent once a run has completed those steps.
     const bool is_gone = parameter->active_steps && !checkpoint.has(name);
     const bool is_new = parameter->adapter && !checkpoint.has(name);
-    if (is_restart(name) || is_gone || is_new)
+    if (is_reinitialized(name) || is_gone || is_new)
       reinitialize_.push_back(name);
     else if (!checkpoint.has(name))
       missing_.push_back(name);
@@ -135,11 +135,11 @@ WeightsTaken::WeightsTaken(const InitFromContext& run,
       whole_.emplace(name, shape);
   }
   for (const auto& each : model.parameters().centroids())
-    if (!is_restart(each->name) && checkpoint.has(each->name))
+    if (!is_reinitialized(each->name) && checkpoint.has(each->name))
       whole_.emplace(each->name, each->global_shape());
   for (const auto& each : model.parameters().power_statistics())
     for (const auto& [name, values] : each->saved())
-      if (is_restart(name))
+      if (is_reinitialized(name))
         reinitialize_.push_back(name);
       else if (!checkpoint.has(name))
         missing_.push_back(name);
@@ -166,13 +166,13 @@ bool WeightsTaken::is_merged(const std::string& weight) const {
   return layer && !model_.parameters().find(*layer + adapter_down);
 }
 
-bool WeightsTaken::is_restart(const std::string& name) const {
+bool WeightsTaken::is_reinitialized(const std::string& name) const {
   return std::ranges::any_of(options_.reinitialize, [&](const std::string& beginning) {
     return has_prefix(name, beginning);
   });
 }
 
-void WeightsTaken::check_beginnings(const Parameters& parameters) const {
+void WeightsTaken::check_prefixes(const Parameters& parameters) const {
   for (const std::string& beginning : options_.reinitialize) {
     const auto begins = [&](const auto& parameter) {
       return has_prefix(parameter->name, beginning);
@@ -201,7 +201,7 @@ void WeightsTaken::check_configuration(const ConfigurationChange& change) const 
   std::erase_if(refused, [&](const std::string& sentence) {
     const std::string changed = key_of(sentence);
     if (is_biased && changed == "model.relative_attention_max_distance") return false;
-    return std::ranges::find(visited_tensors, changed) != visited_tensors.end();
+    return std::ranges::find(shape_checked_keys, changed) != shape_checked_keys.end();
   });
   // For adapters in both models: here others are initialized or merged with that factor.
   const auto is_here = [&](const CheckpointTensor& tensor) {
@@ -290,14 +290,14 @@ void WeightsTaken::match_labels() {
   const auto absent = std::ranges::find(label_rows_, -1);
   if (saved.size() != run_.labels.size() || absent != label_rows_.end()) {
     const auto& names = run_.labels.names();
-    const auto position_of = static_cast<std::size_t>(absent - label_rows_.begin());
+    const auto missing_label = static_cast<std::size_t>(absent - label_rows_.begin());
     throw ConfigurationError(
         "{}: labels differ: {} has {}, this run {}{}; {}",
         key,
         place(),
         join_first(saved.names()),
         join_first(names),
-        absent == label_rows_.end() ? "" : fmt::format(" (missing \"{}\")", names[position_of]),
+        absent == label_rows_.end() ? "" : fmt::format(" (missing \"{}\")", names[missing_label]),
         otherwise);
   }
   for (const char* const name : {"output/start", "output/transitions", "output/end"})
@@ -414,7 +414,7 @@ std::string WeightsTaken::describe_untrained() const {
 }  // namespace
 
 void require_start(const ConfigPath& path, const Communicator& world) {
-  if (!exists_there(path, world))
+  if (!path_exists(path, world))
     throw DataError("{}: no such run or checkpoint{}", path.describe(), path.not_found_hint());
 }
 

@@ -49,16 +49,16 @@ void load_weights(const Checkpoint& checkpoint, const Parameters& parameters) {
 RunLocation locate_run(const fs::path& path) {
   std::error_code unused;
   if (fs::is_regular_file(path, unused)) return {.configuration = path};
-  if (exists_there(path / configuration_name))
+  if (path_exists(path / configuration_name))
     return {.configuration = path / configuration_name, .run = path};
   const fs::path whole = fs::absolute(path / "").parent_path().lexically_normal();
   // A step without a manifest still counts as a step.
   const auto entry = step_entry(whole.filename().string());
   const bool is_step = entry && entry->use == StepUse::saved && fs::is_directory(path, unused);
-  if (is_step || exists_there(path / manifest_name)) {
+  if (is_step || path_exists(path / manifest_name)) {
     // RUN/checkpoints/step-000000500
     const fs::path run = whole.parent_path().parent_path();
-    if (!exists_there(run / configuration_name))
+    if (!path_exists(run / configuration_name))
       throw DataError("{}: no {} in {}; name a config and set --checkpoint",
                       path.string(),
                       configuration_name,
@@ -66,9 +66,9 @@ RunLocation locate_run(const fs::path& path) {
     return {.configuration = run / configuration_name, .run = run, .checkpoint = path};
   }
   if (const fs::path run = whole.parent_path();
-      whole.filename() == checkpoints_name && exists_there(run / configuration_name))
+      whole.filename() == checkpoints_name && path_exists(run / configuration_name))
     return {.configuration = run / configuration_name, .run = run};
-  if (!exists_there(path)) {
+  if (!path_exists(path)) {
     const std::string help = ConfigPath(path.string()).not_found_hint();
     if (path.extension() == ".yaml" || path.extension() == ".yml")
       throw ConfigurationError("{}: no such file{}", path.string(), help);

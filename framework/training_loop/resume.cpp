@@ -68,7 +68,7 @@ fs::path put_aside(const fs::path& path, const std::string& run_id) {
 
 }  // namespace
 
-ReadProgress read_progress_of(const ResumeContext& run, const std::string& place) {
+ReadProgress progress_logger(const ResumeContext& run, const std::string& place) {
   constexpr double seconds_between = 10;
   // Copies the context, as the checkpoint stores the callback.
   return [run, place, since = Stopwatch(), read = std::int64_t{0}, told = 0.0](
@@ -87,9 +87,9 @@ ReadProgress read_progress_of(const ResumeContext& run, const std::string& place
 }
 
 std::optional<fs::path> resolve_resume_checkpoint(const ResumeContext& run) {
-  const ConfigPath& choice = run.settings.checkpoint.resume;
+  const ConfigPath& resume_from = run.settings.checkpoint.resume;
   const fs::path checkpoints = run.directory.checkpoints();
-  if (choice == new_run_value) {
+  if (resume_from == new_run_value) {
     if (const std::int64_t newest = newest_step(run); newest >= 0)
       throw ConfigurationError(
           "checkpoint.resume_from is never, but {} already contains {}; "
@@ -101,14 +101,14 @@ std::optional<fs::path> resolve_resume_checkpoint(const ResumeContext& run) {
   const CheckpointValidator judge = [&](const Checkpoint& checkpoint) {
     return problems_of(run, checkpoint);
   };
-  if (choice != auto_value) {
+  if (resume_from != auto_value) {
     NamedCheckpoint named =
-        find_checkpoint(choice, run.directory.path(), run.world, judge, read_progress_of(run));
+        find_checkpoint(resume_from, run.directory.path(), run.world, judge, progress_logger(run));
     for (const std::string& sentence : named.skipped) run.log.warning("{}", sentence);
     return named.path;
   }
   CheckpointSearch search =
-      latest_valid_checkpoint(checkpoints, run.world, judge, read_progress_of(run));
+      latest_valid_checkpoint(checkpoints, run.world, judge, progress_logger(run));
   for (const std::string& sentence : search.skipped) run.log.warning("{}", sentence);
   if (!search.found) {
     if (!search.skipped.empty())
@@ -122,9 +122,9 @@ std::optional<fs::path> resolve_resume_checkpoint(const ResumeContext& run) {
   return search.found->path;
 }
 
-ConfigPath resume_after_divergence(const ConfigPath& choice, bool has_saved) {
+ConfigPath resume_after_divergence(const ConfigPath& resume_from, bool has_saved) {
   // A new run restarts in its own directory.
-  return has_saved || choice == new_run_value ? ConfigPath(auto_value) : choice;
+  return has_saved || resume_from == new_run_value ? ConfigPath(auto_value) : resume_from;
 }
 
 std::int64_t rollback_step(const ResumeContext& run, std::int64_t step, bool has_saved) {
@@ -133,8 +133,8 @@ std::int64_t rollback_step(const ResumeContext& run, std::int64_t step, bool has
   return is_own ? std::clamp<std::int64_t>(newest_step(run), 0, step) : step;
 }
 
-std::string resume_instructions(const ConfigPath& choice) {
-  return choice == auto_value ? "" : " with checkpoint.resume_from: auto";
+std::string resume_instructions(const ConfigPath& resume_from) {
+  return resume_from == auto_value ? "" : " with checkpoint.resume_from: auto";
 }
 
 SkippedData skipped_data_from(const ResumeContext& run,

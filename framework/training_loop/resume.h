@@ -55,7 +55,7 @@ std::optional<std::filesystem::path> resolve_resume_checkpoint(const ResumeConte
 
 // Returns checkpoint.resume_from for a run that rolls back: the newest step of its own directory if
 // it has saved one since it started, otherwise its starting point.
-ConfigPath resume_after_divergence(const ConfigPath& choice, bool has_saved);
+ConfigPath resume_after_divergence(const ConfigPath& resume_from, bool has_saved);
 
 // Returns the step that a run rolls back to, expected to be `step`: its last save or its starting
 // point. Returns an older step if that one is no longer in its directory, or 0 if there is none.
@@ -64,7 +64,7 @@ std::int64_t rollback_step(const ResumeContext& run, std::int64_t step, bool has
 
 // Returns how a user must set checkpoint.resume_from to resume from the steps in the run's
 // directory, as a clause that follows a verb. Empty if the current value already does.
-std::string resume_instructions(const ConfigPath& choice);
+std::string resume_instructions(const ConfigPath& resume_from);
 
 // Returns what has changed since the checkpoint was saved. Throws DataError, with the checkpoint's
 // location, if the checkpoint's configuration cannot be read.
@@ -74,7 +74,7 @@ ConfigurationChange change_since(
 
 // Returns a callback that logs the progress of reading checkpoints of the run, or files at `place`,
 // and stops on a stop request. The members of `run` must outlive it.
-ReadProgress read_progress_of(const ResumeContext& run, const std::string& place = "");
+ReadProgress progress_logger(const ResumeContext& run, const std::string& place = "");
 
 // Throws ConfigurationError if changes since the checkpoint result in a different model. The
 // last argument is the error's hint, as a clause.

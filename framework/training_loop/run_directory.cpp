@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 // process that checks whether a run is active holds a shared lock briefly. Also mpirun, having
 // killed its ranks, may end before the last of them has, so an immediate restart would be too
 // early.
-bool is_active(int lock) {
+bool is_held_elsewhere(int lock) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds between{10};
   const auto end = Clock::now() + std::chrono::seconds(5);
@@ -52,13 +52,13 @@ std::string acquire_lock(const ConfigPath& named, Descriptor& lock, bool& made) 
   if (!lock.defined())
     return fmt::format("{} cannot be written: {}{}", it, errno_message(), named.not_found_hint());
   // Some network file systems have no locks: the user must then avoid concurrent runs.
-  if (is_active(lock.get()))
+  if (is_held_elsewhere(lock.get()))
     return fmt::format("{} is in use by another run; choose another one", it);
   return "";
 }
 
 // Creates a folder. Returns why nothing can be saved in it, or an empty string.
-std::string error_with(const fs::path& folder) {
+std::string prepare_folder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) return fmt::format("\"{}\" cannot be created: {}", folder.string(), error.message());
@@ -147,7 +147,7 @@ RunDirectory::RunDirectory(const ConfigPath& path, const Communicator& world)
     follows_killed_ = before && !before->has_ended;
   }
   if (writes_ && sentence.empty()) {
-    sentence = error_with(checkpoints());
+    sentence = prepare_folder(checkpoints());
     if (!sentence.empty()) remove_made();
   }
   sentence = world.broadcast(sentence, 0);

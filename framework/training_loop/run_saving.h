@@ -8,7 +8,7 @@ namespace longspan {
 // All functions are collective. The time that training waits for them counts as saving.
 
 // Checks the run's directory before anything in it is written or removed by name, as a user who
-// removed it may have replaced it. Throws DataError on the ranks where it is no longer the run's.
+// removed it may have replaced it. Throws DataError on every rank where it is no longer the run's.
 void check_directory(const TrainingContext& run);
 
 // Saves the state after the last step, or, if the last argument is true, starts to save it in the

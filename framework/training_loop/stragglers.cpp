@@ -88,8 +88,8 @@ void StragglerDetector::add(const StepWait& step, const Communicator& world, con
   const std::int64_t steps = steps_ - std::exchange(steps_before_, steps_);
   const std::string sentence = slow_ranks_text(since, steps);
   const std::string of = sentence.substr(0, sentence.find(in_the_last_steps));
-  if (of == configured_value_) return;
-  configured_value_ = of;
+  if (of == last_reported_) return;
+  last_reported_ = of;
   min_seconds_ = std::min(2 * min_seconds_, max_seconds);
   if (sentence.empty())
     log.info("No stragglers any more");

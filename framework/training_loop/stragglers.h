@@ -35,8 +35,8 @@ class StragglerDetector {
   // On rank 0: sums of the ranks at the last comparison.
   std::vector<StepWait> before_;
   std::int64_t steps_before_ = 0;
-  std::string configured_value_;  // the ranks named last
-  double min_seconds_ = 10;       // doubled after each message
+  std::string last_reported_;  // the ranks named last
+  double min_seconds_ = 10;    // doubled after each message
 };
 
 }  // namespace longspan

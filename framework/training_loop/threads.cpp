@@ -61,7 +61,7 @@ class CoreTimes {
 };
 
 // Creates a team of the calling thread and others, which sleep. Returns its thread IDs.
-std::set<std::string> acquire_team(int threads) {
+std::set<std::string> start_team(int threads) {
   std::vector<pid_t> ids(static_cast<std::size_t>(threads));
 #pragma omp parallel num_threads(threads)
   ids[static_cast<std::size_t>(omp_get_thread_num())] = gettid();
@@ -80,7 +80,7 @@ void monitor_contention(const std::stop_token& stop, int threads) try {
   std::mutex mutex;
   std::condition_variable_any condition;
   std::unique_lock lock(mutex);
-  std::set<std::string> team = acquire_team(threads);
+  std::set<std::string> team = start_team(threads);
   times.read(team);
   for (bool found = true; !stop.stop_requested();) {
     // More frequent at first, since a run may be short.
@@ -91,7 +91,7 @@ void monitor_contention(const std::stop_token& stop, int threads) try {
         std::exchange(found, contention.update(clock.seconds(), since.running, since.delayed));
     if (found == before) continue;
     if (found)
-      team = acquire_team(threads);
+      team = start_team(threads);
     else
       release_team();
   }
@@ -101,9 +101,9 @@ void monitor_contention(const std::stop_token& stop, int threads) try {
 
 // Whether `threads` may be started: a rank that cannot start a required thread ends.
 bool may_hold(int threads) {
-  constexpr int max_owned_threads = 256;  // per machine
+  constexpr int max_new_threads = 256;  // per machine
   const std::optional<double> left = threads_left();
-  return threads <= max_owned_threads && (!left || threads <= *left / 4);
+  return threads <= max_new_threads && (!left || threads <= *left / 4);
 }
 
 }  // namespace

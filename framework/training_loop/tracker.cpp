@@ -123,7 +123,7 @@ std::vector<PngImage> Tracker::sample_images(const Model& model, std::int64_t sa
        .seed = static_cast<std::uint64_t>(settings_.run.seed)});
 }
 
-void Tracker::consume_images(const Model& model) {
+void Tracker::capture_images(const Model& model) {
   if (!image_) return;
   const std::vector<PngImage> drawn = sample_images(model, settings_.metrics.images);
   for (std::size_t i = 0; i < drawn.size(); ++i)

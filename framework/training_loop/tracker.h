@@ -35,7 +35,7 @@ class Tracker {
   void capture_gradients(const Trainer& trainer);
   void capture_weights(const Trainer& trainer);
   // Samples images from the model. Collective. Throws InvalidLogits.
-  void consume_images(const Model& model);
+  void capture_images(const Model& model);
   void take_texts(std::vector<TextSample> texts) { texts_ = std::move(texts); }
   // Returns whether anything was added, the same on every rank.
   bool has_captured() const { return !histograms_.empty() || !images_.empty() || !texts_.empty(); }

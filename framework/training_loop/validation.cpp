@@ -11,7 +11,7 @@ namespace {
 // All ranks have the same logits, so all skip samples that these do not yield.
 void take_samples(TrainingContext& run) try {
   const Model& model = run.trainer.model();
-  run.tracker.consume_images(model);
+  run.tracker.capture_images(model);
   if (const std::int64_t count = run.settings.metrics.samples; count > 0)
     run.tracker.take_texts(run.task->samples(model, count));
 } catch (const InvalidLogits& error) {

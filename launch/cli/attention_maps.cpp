@@ -83,9 +83,9 @@ std::string file_text(const AttentionMapsArguments& arguments,
                       const LoadedRun& run,
                       std::span<const std::int64_t> tokens,
                       const AttentionRecorder& watch) {
-  TextStreamer reported(run.tokenizer, {});
+  TextStreamer streamer(run.tokenizer, {});
   std::vector<std::string> words;
-  for (const std::int64_t token : tokens) words.push_back(reported.push(token));
+  for (const std::int64_t token : tokens) words.push_back(streamer.push(token));
   return fmt::format("{{\"step\": {}, \"text\": {},\n\"tokens\": {},\n\"maps\": {}}}\n",
                      run.checkpoint.info().step,
                      as_json(arguments.text),

@@ -156,7 +156,7 @@ std::vector<Diagnostic> errors_under_every_family(const ConfigurationText& sourc
     }
   }
   std::vector<Diagnostic> found;
-  std::vector<std::string> known;
+  std::vector<std::string> known = {family_key};
   for (const auto& [key, names] : owners_of_keys()) known.push_back(key);
   std::size_t to_any = 0;
   for (Diagnostic& mistake : unknown) {

@@ -121,8 +121,8 @@ std::string file_without(const std::string& file,
 
 // Returns the address by which mpirun starts processes on that host.
 std::string address_of(const NamedHost& host) {
-  const bool is_complete = host.user.empty() || host.name.find('@') != std::string::npos;
-  return is_complete ? host.name : host.user + "@" + host.name;
+  const bool has_user = host.user.empty() || host.name.find('@') != std::string::npos;
+  return has_user ? host.name : host.user + "@" + host.name;
 }
 
 // Returns mpirun's parameter, if it is set.

@@ -42,7 +42,7 @@ using std::chrono::seconds;
 // Limits until the first rank reports: before a hint is printed, before the job is ended, and
 // before it is ended after a stop request.
 constexpr seconds start_limit{30};
-constexpr seconds max_start_length{300};
+constexpr seconds max_start_time{300};
 constexpr seconds asked_start{10};
 constexpr std::chrono::milliseconds tick{500};
 constexpr seconds reminder{10};    // between messages while waiting
@@ -333,8 +333,8 @@ void JobMonitor::poll_clock() {
       say("no rank has started, nothing to save; ending the job now");
       return end(static_cast<int>(ExitCode::stopped));
     }
-    if (now - started_ > max_start_length) {
-      say(fmt::format("no rank has started after {} s; ending the job", max_start_length.count()));
+    if (now - started_ > max_start_time) {
+      say(fmt::format("no rank has started after {} s; ending the job", max_start_time.count()));
       return end(static_cast<int>(ExitCode::rank_failed));
     }
     if (!has_given_hint_ && now - started_ > start_limit) {

@@ -145,7 +145,7 @@ LaunchCommandLine with_ranks(const LaunchCommandLine& line,
                              const std::optional<ConfigurationText>& source) {
   LaunchCommandLine settled = line;
   const bool chooses = !line.ranks && !name_ranks(line.options);
-  const std::optional<int> named = source ? listed_ranks(*source) : std::nullopt;
+  const std::optional<int> named = source ? configured_ranks(*source) : std::nullopt;
   if (chooses) settled.ranks = named;
   if (!chooses || named || !is_local(line.options)) return settled;
   const ChosenLayout chosen = source ? choose_layout(*source) : choose_ranks();

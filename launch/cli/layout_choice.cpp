@@ -94,7 +94,7 @@ DeviceSlots visible_devices(DeviceChoice choice) {
   return {memories()};
 }
 
-std::optional<int> listed_ranks(const ConfigurationText& source) {
+std::optional<int> configured_ranks(const ConfigurationText& source) {
   return ranks_of(configure(source)->parallel);
 }
 

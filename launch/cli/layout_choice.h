@@ -44,7 +44,7 @@ std::vector<std::string> layout_settings(const StepPlan& plan);
 
 // Returns the number of ranks set by `parallel.*`, if `parallel.data_parallel_size` is set. Throws
 // as above.
-std::optional<int> listed_ranks(const ConfigurationText& source);
+std::optional<int> configured_ranks(const ConfigurationText& source);
 
 // Returns one rank per slot, for commands that read no configuration.
 ChosenLayout choose_ranks();

@@ -112,7 +112,7 @@ std::string not_known(const std::string& word,
 
 // Checks the word in place of a command: the parser itself would only report it as unexpected, or
 // report a missing command.
-std::string check_command(int count, char** words, const std::vector<Command>& known) {
+std::string validate_command(int count, char** words, const std::vector<Command>& known) {
   if (count < 2) return "missing command; see longspan --help";
   const std::string word = words[1];
   if (word.starts_with("-")) {
@@ -132,7 +132,7 @@ std::string check_command(int count, char** words, const std::vector<Command>& k
 }
 
 // Returns the first unknown option; the parser would report a missing one instead.
-std::string check_options(const CLI::App& command) {
+std::string validate_options(const CLI::App& command) {
   std::vector<std::string> known;
   for (const CLI::Option* option : command.get_options())
     for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
@@ -168,7 +168,7 @@ CommandLine read_command_line(int count, char** words) {
     actions.push_back(command.bind ? command.bind(*sub) : Action());
     texts.push_back(command.bind_text ? command.bind_text(*sub) : TextAction());
   }
-  if (const std::string sentence = check_command(count, words, known); !sentence.empty()) {
+  if (const std::string sentence = validate_command(count, words, known); !sentence.empty()) {
     return mistake(sentence);
   }
   try {
@@ -185,7 +185,7 @@ CommandLine read_command_line(int count, char** words) {
     return say(version.what());
   } catch (const CLI::ParseError& error) {
     const auto chosen = app.get_subcommands();
-    if (const std::string sentence = chosen.empty() ? "" : check_options(*chosen[0]);
+    if (const std::string sentence = chosen.empty() ? "" : validate_options(*chosen[0]);
         !sentence.empty())
       return mistake(sentence);
     const std::string which = chosen.empty() ? "longspan" : "longspan " + chosen[0]->get_name();

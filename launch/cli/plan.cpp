@@ -344,7 +344,7 @@ ExitCode run_plan(const PlanArguments& arguments, Session& session) {
   const ConfigurationText source =
       read_configuration(arguments.configuration.file, arguments.configuration.settings, world);
   const auto configuration = configure(source);
-  extract_saved_tokenizer(*configuration, world);
+  use_saved_tokenizer(*configuration, world);
   warn(session, configuration->table.warnings());
   const Here here = find_local_machine(arguments, *configuration, session);
   if (world.rank() == 0) {

@@ -86,7 +86,7 @@ class Attempts {
   bool resumes_own_checkpoint() const;
   std::string resume_hint() const;
   int ended_with(int code) const;
-  std::string consume_progress();
+  std::string update_progress();
   std::string limit_reached() const;
   bool wait();
   bool wait_for_directory();
@@ -207,7 +207,7 @@ std::string Attempts::why(const JobResult& end) {
 }
 
 // Returns where the attempt has ended, as a clause.
-std::string Attempts::consume_progress() {
+std::string Attempts::update_progress() {
   const Progress now = progress();
   const bool has_saved = now.saved > best_.saved;
   without_progress_ = has_saved || now.logged > best_.logged ? 1 : without_progress_ + 1;
@@ -284,7 +284,7 @@ Turn Attempts::find_machines() {
 // A killed rank logs nothing itself; a failed rank has logged its error.
 void Attempts::report_killed(int code) {
   say(LogLevel::error,
-      fmt::format("{} {}; {}", failure_of(code), consume_progress(), resume_hint()));
+      fmt::format("{} {}; {}", failure_of(code), update_progress(), resume_hint()));
 }
 
 // Returns when a run last wrote its mark (run_state.h), or nothing.
@@ -324,7 +324,7 @@ int Attempts::run() {
         fmt::format("attempt {} ended with code {} {}: {}",
                     attempts_,
                     end.code,
-                    consume_progress(),
+                    update_progress(),
                     reason));
     Turn turn;
     while (!turn.line) {

@@ -70,7 +70,7 @@ bool RetryHosts::are_all(const std::vector<std::string>& silent) const {
 // Returns the ranks of an attempt on all hosts, if known.
 std::optional<std::int64_t> RetryHosts::usual_ranks() const {
   if (line_.ranks) return line_.ranks;
-  if (const auto named = listed_ranks(source_)) return named;
+  if (const auto named = configured_ranks(source_)) return named;
   return slots_of(hosts_);
 }
 

@@ -112,7 +112,7 @@ void set_layout(RunRecord& run, const MeshShape& layout) {
 }
 
 // Reads the newest checkpoint's layout. Returns its step, or -1 if there is none.
-std::int64_t open_latest_checkpoint(RunRecord& run) {
+std::int64_t read_latest_layout(RunRecord& run) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     const fs::path folder = run.path / checkpoints_folder;
     std::vector<std::int64_t> steps;
@@ -267,7 +267,7 @@ RunRecord read_run_record(const fs::path& path) {
   run.context = number_of(run.configuration, "parallel.context_parallel_size");
   run.tensor = number_of(run.configuration, "parallel.tensor_parallel_size");
   take_metrics(run);
-  const std::int64_t saved = open_latest_checkpoint(run);
+  const std::int64_t saved = read_latest_layout(run);
   run.step = std::max(run.step, saved);
   const std::optional<RunMark> mark = run_mark(path);
   if (mark) set_layout(run, mark->layout);

@@ -92,7 +92,7 @@ bool asks_for(const Configuration& configuration, const std::string& saved) {
   }
 }
 
-std::vector<fs::path> local_positions(const Configuration& configuration) {
+std::vector<fs::path> checkpoint_folders(const Configuration& configuration) {
   const std::string& choice = configuration.checkpoint.resume.text();
   const fs::path run = configuration.run.directory.text();
   if (choice == "never") return {};
@@ -127,15 +127,15 @@ bool use(const Tokenizer& tokenizer, Configuration& configuration) {
 
 }  // namespace
 
-void extract_saved_tokenizer(Configuration& configuration, const Communicator& world) {
+void use_saved_tokenizer(Configuration& configuration, const Communicator& world) {
   DataOptions& data = configuration.data;
   const InitFromOptions& start = configuration.training.start_from;
   const bool is_made_of_data =
       data.tokenizer != TokenizerKind::bytes && data.tokenizer != TokenizerKind::ids;
   if (data.format != DataFormat::text || (!is_made_of_data && start.path.empty()) ||
-      exists_there(data.tokenizer_model, world))
+      path_exists(data.tokenizer_model, world))
     return;
-  if (const auto own = saved_tokenizer(local_positions(configuration), world)) {
+  if (const auto own = saved_tokenizer(checkpoint_folders(configuration), world)) {
     if (asks_for(configuration, own->configuration)) use(own->tokenizer, configuration);
   } else if (!start.path.empty() && start.vocabulary == StartVocabulary::same &&
              has_embedding_input(start)) {

@@ -12,6 +12,6 @@ namespace longspan {
 // reinitialized. If data.tokenizer.type is not set, it becomes the type in training.init_from.path.
 // Leaves a checkpoint that cannot be opened to the readers of its weights. Collective. Throws
 // ConfigurationError if the task's data require a tokenizer and there is none.
-void extract_saved_tokenizer(Configuration& configuration, const Communicator& world);
+void use_saved_tokenizer(Configuration& configuration, const Communicator& world);
 
 }  // namespace longspan

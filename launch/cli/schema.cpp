@@ -31,8 +31,8 @@ Json word_value(const Scalar& word) {
 void add_bounds(Json& schema, const Constraint& rule) {
   constexpr double exact = 0x1p53;  // up to here integers are exact in both types
   const auto bound = [](double value) {
-    const bool is_complete = std::abs(value) < exact && std::floor(value) == value;
-    return is_complete ? Json(static_cast<std::int64_t>(value)) : Json(value);
+    const bool is_integer = std::abs(value) < exact && std::floor(value) == value;
+    return is_integer ? Json(static_cast<std::int64_t>(value)) : Json(value);
   };
   if (rule.lower) schema[rule.lower_open ? "exclusiveMinimum" : "minimum"] = bound(*rule.lower);
   if (rule.upper) schema[rule.upper_open ? "exclusiveMaximum" : "maximum"] = bound(*rule.upper);

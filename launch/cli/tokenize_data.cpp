@@ -157,7 +157,7 @@ void tokenize_data(const RunConfig& settings,
 ExitCode run_tokenize_data(const TokenizeDataArguments& arguments, Session& session) {
   const auto& [file, settings] = arguments.configuration;
   const auto configuration = configure(read_configuration(file, settings, session.world()));
-  extract_saved_tokenizer(*configuration, session.world());
+  use_saved_tokenizer(*configuration, session.world());
   warn(session, configuration->table.warnings());
   if (configuration->task != "language_modeling")
     throw ConfigurationError(

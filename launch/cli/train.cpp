@@ -46,7 +46,7 @@ Action bind(CLI::App& app) {
 
 ExitCode train(Session& session, const ConfigurationText& source, const TrainingHooks& hooks) {
   const auto configuration = configure(source);
-  extract_saved_tokenizer(*configuration, session.world());
+  use_saved_tokenizer(*configuration, session.world());
   if (hooks.profiled) throw_if_error(problem_of(*hooks.profiled, configuration->training.steps));
   return run_training(
       session,

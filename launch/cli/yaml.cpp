@@ -88,7 +88,7 @@ class Reader : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& place, YAML::anchor_t anchor) override {
-    throw_unknown_anchor(place, anchor);
+    report_anchor(place, anchor);
     if (levels_.empty()) {
       if (!prefix_.empty()) return assign(Assignment::Kind::nothing);
       return report_invalid_file(place,
@@ -120,8 +120,8 @@ class Reader : public YAML::EventHandler {
                 const std::string& tag,
                 YAML::anchor_t anchor,
                 const std::string& value) override {
-    throw_unknown_anchor(place, anchor);
-    throw_unsupported_tag(place, tag);
+    report_anchor(place, anchor);
+    report_tag(place, tag);
     const Scalar scalar{value, tag == "!"};
     if (levels_.empty()) {
       if (prefix_.empty()) {
@@ -147,8 +147,8 @@ class Reader : public YAML::EventHandler {
                        const std::string& tag,
                        YAML::anchor_t anchor,
                        YAML::EmitterStyle::value style) override {
-    throw_unknown_anchor(place, anchor);
-    throw_unsupported_tag(place, tag);
+    report_anchor(place, anchor);
+    report_tag(place, tag);
     if (levels_.empty() && prefix_.empty()) {
       report_invalid_file(place, "expected sections with keys, found a list");
       return open(place, {.is_list = true, .ignored = true}, keys_.complaints.size());
@@ -165,8 +165,8 @@ class Reader : public YAML::EventHandler {
                   const std::string& tag,
                   YAML::anchor_t anchor,
                   YAML::EmitterStyle::value style) override {
-    throw_unknown_anchor(place, anchor);
-    throw_unsupported_tag(place, tag);
+    report_anchor(place, anchor);
+    report_tag(place, tag);
     open_below(place, false, style == YAML::EmitterStyle::Flow);
   }
   void OnMapEnd() override {
@@ -210,10 +210,10 @@ class Reader : public YAML::EventHandler {
   void report_invalid_file(const YAML::Mark& place, std::string sentence) {
     refuse(keys_, {mark_of(place), std::move(sentence)});
   }
-  void throw_unknown_anchor(const YAML::Mark& place, YAML::anchor_t anchor) {
+  void report_anchor(const YAML::Mark& place, YAML::anchor_t anchor) {
     if (anchor != 0) add_diagnostic(place, "expected a plain value, found an anchor");
   }
-  void throw_unsupported_tag(const YAML::Mark& place, const std::string& tag) {
+  void report_tag(const YAML::Mark& place, const std::string& tag) {
     if (tag.empty() || tag == "!" || tag == "?") return;
     add_diagnostic(place, fmt::format("expected a plain value, found the tag {}", quote(tag)));
   }

@@ -169,7 +169,7 @@ void benchmark_dropout(benchmark::State& state, DType dtype) {
 }
 
 // Residual connection: fused, and in two kernels. Both count the bytes of the fused one.
-void benchmark_add_dropped(benchmark::State& state, DType dtype) {
+void benchmark_dropout_add(benchmark::State& state, DType dtype) {
   const Dropout drop = some_dropout(dtype);
   const Tensor base = full_tensor({1, rows, width}, dtype);
   measure(state, bytes_of(dtype, 3 * rows * width), [&](auto backend) {
@@ -188,7 +188,7 @@ void benchmark_drop_then_add(benchmark::State& state, DType dtype) {
 }
 
 // Residual connection with its norm: fused, and in two kernels.
-void benchmark_layer_norm_of_sum(benchmark::State& state, DType dtype, bool at_once) {
+void benchmark_residual_layer_norm(benchmark::State& state, DType dtype, bool at_once) {
   Dropout drop = some_dropout(dtype);
   const Tensor base = full_tensor({1, rows, width}, dtype), sum = full_tensor({rows, width}, dtype);
   drop.y = sum.reshape(base.shape());
@@ -352,9 +352,9 @@ void register_others() {
               derivative,
               at_once);
     for (const bool at_once : {false, true}) {
-      named(fmt::format("layer_norm_of_sum/{}/{}x512", at_once ? "at_once" : "in_two", rows),
+      named(fmt::format("residual_layer_norm/{}/{}x512", at_once ? "at_once" : "in_two", rows),
             dtype,
-            benchmark_layer_norm_of_sum,
+            benchmark_residual_layer_norm,
             at_once);
       named(fmt::format(
                 "weight_and_bias_gradient/{}/{}x2048x512", at_once ? "at_once" : "in_two", rows),
@@ -362,7 +362,7 @@ void register_others() {
             benchmark_weight_gradient,
             at_once);
     }
-    named(fmt::format("add_dropped/{}x512", rows), dtype, benchmark_add_dropped);
+    named(fmt::format("dropout_add/{}x512", rows), dtype, benchmark_dropout_add);
     named(fmt::format("drop_then_add/{}x512", rows), dtype, benchmark_drop_then_add);
     named(fmt::format("relu/{}x2048", rows), dtype, benchmark_activation, Activation::relu);
     named(fmt::format("gelu/{}x2048", rows), dtype, benchmark_activation, Activation::gelu);

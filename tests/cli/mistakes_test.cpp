@@ -101,6 +101,12 @@ std::string repeated(const std::string& line, int count) {
   return text;
 }
 
+TEST(ConfigurationError, SuggestsModelFamilyForModelType) {
+  EXPECT_NE(refusal("run: {output_dir: r}\nmodel: {type: decoder}\n")
+                .find("model.type: unknown key in every family; did you mean \"model.family\"?"),
+            std::string::npos);
+}
+
 TEST(ConfigurationError, TruncatesManyDuplicateKeysQuickly) {
   constexpr int count = 140000 / share;
   const std::string message = quick_refusal("model:\n" + repeated("  a: 1\n", count));

@@ -39,7 +39,7 @@ TEST_F(TokenizeFilesTest, ReportsEachFileOnce) {
                           "{\"text\": \"" + std::string(static_cast<std::size_t>(i) + 1, 'a') +
                               "\"}\n{\"text\": \"b\"}\n"));
   files.push_back(write("plain.txt", "abc"));
-  for (const bool exists_there : {false, true}) {
+  for (const bool existed : {false, true}) {
     std::map<std::string, PreparedFile> done;
     tokenize_files(files, {}, {}, cache(), {}, {}, [&done](const PreparedFile& prepared) {
       EXPECT_TRUE(done.emplace(prepared.file.text(), prepared).second);
@@ -48,7 +48,7 @@ TEST_F(TokenizeFilesTest, ReportsEachFileOnce) {
     for (std::size_t i = 0; i < 9; ++i) {
       const auto& made = done.at(files[i].text()).made;
       ASSERT_TRUE(made);
-      EXPECT_EQ(made->existed, exists_there);
+      EXPECT_EQ(made->existed, existed);
       EXPECT_EQ(made->tokens->documents(), 2);
       EXPECT_EQ(made->tokens->tokens(), static_cast<std::int64_t>(i) + 2);
     }

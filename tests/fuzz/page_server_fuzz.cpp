@@ -47,10 +47,10 @@ class Served {
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     address.sin_port = htons(static_cast<std::uint16_t>(std::stoi(port_)));
-    const bool exists_there =
+    const bool is_served =
         connection >= 0 &&
         ::connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
-    require(exists_there, "the page is not served");
+    require(is_served, "the page is not served");
     // Otherwise the side that closes first keeps the port for a minute.
     const linger at_once = {.l_onoff = 1, .l_linger = 0};
     ::setsockopt(connection, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));

@@ -163,10 +163,10 @@ TEST(BlockWeights, CountsBlocksWithRealTokens) {
 
 // Two blocks of two tokens, the last of which is padding. One head, one mixed block each.
 TEST(BlockWeights, MarksMixedKeysThatAreMostlyPadding) {
-  for (const bool by_max : {false, true})
+  for (const bool by_largest : {false, true})
     for (const bool by_length : {false, true}) {
       MixedPadding mixed = {.weights = tensor_of<double>({0.7, 0.2, 0.4, 0.45}, {1, 2, 2}),
-                            .by_max = by_max,
+                            .by_largest = by_largest,
                             .position = Tensor::empty({2, 1, 4}, DType::i32, backend_device())};
       if (by_length)
         mixed.length =

@@ -48,11 +48,11 @@ TYPED_TEST(L2NormalizeTest, AddsGradientInBothDTypes) {
   const Values y = values_of(unit.y), inverse = values_of(unit.inverse_norm);
   const auto run = [&]<typename D>(TypeTag<D>) {
     const Values dy = normal_values<D>(4 * width, 2), before = normal_values<D>(4 * width, 3);
-    const UnitRowsGradient gradient = {.y = unit.y,
-                                       .inverse_norm = unit.inverse_norm,
-                                       .dy = tensor_of<D>(dy, {4, width}),
-                                       .dx = tensor_of<D>(before, {4, width})};
-    unit_rows_backward(backend(), gradient);
+    const L2NormalizeGradient gradient = {.y = unit.y,
+                                          .inverse_norm = unit.inverse_norm,
+                                          .dy = tensor_of<D>(dy, {4, width}),
+                                          .dx = tensor_of<D>(before, {4, width})};
+    l2_normalize_backward(backend(), gradient);
     Values expected = before;
     for (std::size_t i = 0; i < expected.size(); ++i) {
       const std::size_t row = i / width * width;

@@ -195,7 +195,7 @@ TYPED_TEST(LayerNormTest, ResidualLayerNormMatchesSeparateKernels) {
         Dropout drop = change;
         drop.x = found.dx.reshape(shape);
         drop.y = poisoned<TypeParam>(shape);
-        layer_norm_of_sum_backward(backend(), found, drop);
+        residual_layer_norm_backward(backend(), found, drop);
         expect_same(found.dx, expected.dx, tolerance<TypeParam>());
         expect_same(found.dweight, expected.dweight, accurate);
         expect_same(found.dbias, expected.dbias, accurate);
@@ -209,7 +209,7 @@ TYPED_TEST(LayerNormTest, ResidualLayerNormMatchesSeparateKernels) {
         over.dx = add ? numbers(8) : over.dy;
         drop.x = over.dx.reshape(shape);
         drop.y = add ? over.dy.reshape(shape) : poisoned<TypeParam>(shape);
-        layer_norm_of_sum_backward(backend(), over, drop);
+        residual_layer_norm_backward(backend(), over, drop);
         EXPECT_TRUE(same_bits(over.dx, found.dx));
         EXPECT_TRUE(same_bits(drop.y, dropped));
       }
@@ -334,7 +334,7 @@ TEST(LayerNorm, ResidualNanStaysInItsRowInBothPasses) {
   change.x = gradient.dx.reshape(shape);
   change.y = poisoned<float>(shape);
   change.rate = 0;
-  layer_norm_of_sum_backward(backend(), gradient, change);
+  residual_layer_norm_backward(backend(), gradient, change);
   for (const Tensor& found : {problem.forward.y, gradient.dx, change.y}) {
     const Values values = values_of(found);
     for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(std::isnan(values[i]), i / 20 == 1);

@@ -120,7 +120,7 @@ TEST(PowerNorm, AveragesMatchPaper) {
   // The normed rows have mean squares 2 / 1 and 1 / 4.
   expect_close(values_of(step.square), {0.75 + 0.5, 3 + 0.25}, 1e-14);
   expect_close(values_of(step.slope), {0.5 * (1 - 0.5) + 0.75, -1 + 0.0625}, 1e-14);
-  step.divided_by_local = true;
+  step.divided_by_batch = true;
   step.slope = tensor({0.5, -1});
   update_power_statistics(backend(), step);
   expect_close(values_of(step.slope), {0.375 + 0.75, -0.75}, 1e-14);

@@ -25,13 +25,13 @@ TYPED_TEST(TanhTest, MatchesStdTanhAndDerivative) {
       gradient.push_back(dy[i] * (1 - found[i] * found[i]));
     }
     expect_close(found, expected, tolerance<TypeParam>());
-    hyperbolic_tangent_backward(backend(), y, tensor_of<TypeParam>(dy, {count}), dx);
+    tanh_backward(backend(), y, tensor_of<TypeParam>(dy, {count}), dx);
     expect_close(values_of(dx), gradient, tolerance<TypeParam>());
     // In place.
     const Tensor again = tensor_of<TypeParam>(x, {count}), d = tensor_of<TypeParam>(dy, {count});
     tanh(backend(), again, again);
     EXPECT_TRUE(same_bits(again, y));
-    hyperbolic_tangent_backward(backend(), y, d, d);
+    tanh_backward(backend(), y, d, d);
     EXPECT_TRUE(same_bits(d, dx));
   }
 }

@@ -123,7 +123,7 @@ std::vector<Kind> recurrent_kinds() {
     return [=](EncoderDecoderOptions& options) {
       options.recurrence.count = count;
       options.recurrence.halting = {.steps = 3, .bias = -0.5};
-      options.recurrence.signals.max_relative_position = 7;
+      options.recurrence.signals.max_position_shift = 7;
       options.common.initial_deviation = 0.05;  // as above
       if (options.common.residual == ResidualKind::plain) options.common.norm = norm;
     };

@@ -210,7 +210,7 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
   options.recurrence.count = kind.steps;
   options.recurrence.halting = {.steps = 3, .bias = -0.5};
   if (kind.positions == PositionEmbeddingType::sinusoidal)
-    options.recurrence.signals.max_relative_position = 7;
+    options.recurrence.signals.max_position_shift = 7;
   // ACT stores the states of all steps and does not support reversible residuals.
   if (options.recurrence.adaptive() && mode.residual == ResidualKind::reversible)
     options.common.residual = ResidualKind::plain;

@@ -27,7 +27,7 @@ std::vector<Kind> kinds() {
   // error below the bound.
   fixed.common.initial_deviation = 0.04;
   fixed.halting.steps = 2;
-  fixed.signals.max_relative_position = 7;
+  fixed.signals.max_position_shift = 7;
   UniversalTransformerOptions adaptive = fixed;
   adaptive.count = RecurrenceType::adaptive;
   adaptive.common.initial_deviation = 0.1;

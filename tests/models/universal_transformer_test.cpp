@@ -165,7 +165,7 @@ TEST(UniversalTransformerModel, CachedLogitsMatchFullPass) {
 TEST(UniversalTransformerModel, PositionShiftAppliesOnlyInTraining) {
   UniversalTransformerOptions options = tiny(RecurrenceType::fixed);
   const auto plain = make_universal_transformer(options, tiny_setting());
-  options.signals.max_relative_position = 1000;
+  options.signals.max_position_shift = 1000;
   const auto moved = make_universal_transformer(options, tiny_setting());
   const ModelInput segment = segment_of(random_ids(2, 6, 1), 0, 5);
   EXPECT_EQ(values_of(first_losses(*plain, segment).value()),

@@ -113,8 +113,8 @@ def main():
     print(table("tokenizer_unordered", "Marks whose combining class the package lacks.",
                 found["unordered"]), end="")
     print("\n// Offsets to the lowercase form, for capitals newer than Unicode 14.")
-    print("struct SmallLetters {\n  CodePointRange capitals;\n  int distance;\n};")
-    print("inline constexpr SmallLetters tokenizer_small_letters[] = {")
+    print("struct LowercaseRange {\n  CodePointRange capitals;\n  int distance;\n};")
+    print("inline constexpr LowercaseRange tokenizer_lowercase[] = {")
     newer = {int(c): ord(t) - int(c) for c, t in found["lower"].items()
              if len(t) == 1 and chr(int(c)).lower() == chr(int(c))}
     for distance in sorted(set(newer.values())):

@@ -16,7 +16,7 @@ BucketedSource::BucketedSource(std::shared_ptr<const Examples> examples,
   begin(0);
 }
 
-Random BucketedSource::position_of(std::int64_t epoch) const {
+Random BucketedSource::epoch_random(std::int64_t epoch) const {
   return Random(seed_).child("data").child(static_cast<std::uint64_t>(epoch));
 }
 
@@ -25,7 +25,7 @@ void BucketedSource::begin(std::int64_t epoch) {
       lengths_.examples().size(),
       [this](std::int64_t example) { return lengths_.columns(example); },
       lengths_.options().batch_tokens,
-      position_of(epoch));
+      epoch_random(epoch));
   fingerprint_ = fingerprint(plan_);
   epoch_ = epoch;
   next_ = 0;
@@ -40,7 +40,7 @@ Batch BucketedSource::next() {
   Batch batch = read_rows(lengths_,
                           examples,
                           division_,
-                          position_of(epoch_).child("subwords"),
+                          epoch_random(epoch_).child("subwords"),
                           lengths_.options().subword_sampling);
   batch.place = fmt::format("at position {} of epoch {}", next_, epoch_);
   ++next_;

@@ -46,7 +46,7 @@ class BucketedSource final : public BatchSource {
   std::vector<BatchShape> shapes() const;
 
  private:
-  Random position_of(std::int64_t epoch) const;
+  Random epoch_random(std::int64_t epoch) const;
   void begin(std::int64_t epoch);
 
   ExampleLengths lengths_;

@@ -33,14 +33,14 @@ DocumentReader::DocumentReader(std::shared_ptr<const InputFile> file,
 bool DocumentReader::next(Document& document) {
   document = {};
   while (true) {
-    bool exists_there = false;
+    bool is_found = false;
     if (is_json_ || form_.boundary == DocumentBoundary::line)
-      exists_there = next_line(document);
+      is_found = next_line(document);
     else if (form_.boundary == DocumentBoundary::paragraph)
-      exists_there = next_paragraph(document);
+      is_found = next_paragraph(document);
     else
-      exists_there = next_of_file(document);
-    if (!exists_there) return false;
+      is_found = next_of_file(document);
+    if (!is_found) return false;
     if (!(is_json_ ? is_blank(document.text) : document.text.empty())) break;
     if (!is_json_) ++left_out_;
   }
@@ -76,17 +76,17 @@ void DocumentReader::use(std::size_t bytes, std::int64_t lines) {
 }
 
 void DocumentReader::throw_too_long(std::int64_t begin) const {
-  const bool is_complete = !is_json_ && (form_.boundary == DocumentBoundary::none ||
-                                         form_.boundary == DocumentBoundary::file);
+  const bool is_whole_file = !is_json_ && (form_.boundary == DocumentBoundary::none ||
+                                           form_.boundary == DocumentBoundary::file);
   throw DataError("{}: a {} of more than {} bytes begins at byte {}{}",
                   file_.path(),
-                  is_complete                                             ? "document"
+                  is_whole_file                                           ? "document"
                   : !is_json_ && form_.boundary != DocumentBoundary::line ? "paragraph"
                                                                           : "line",
                   reading_.longest,
                   begin,
-                  is_complete ? "; set data.documents.sample_by to line or paragraph"
-                              : "; split it into shorter documents");
+                  is_whole_file ? "; set data.documents.sample_by to line or paragraph"
+                                : "; split it into shorter documents");
 }
 
 // Reads a line including its end; returns false at the end of the file. The view is valid until the
@@ -157,13 +157,13 @@ std::string_view DocumentReader::part_to_place() {
 }
 
 bool DocumentReader::next_of_file(Document& document) {
-  const bool is_complete = reading_.parts == DocumentParts::none;
+  const bool is_whole_file = reading_.parts == DocumentParts::none;
   const bool by_places = reading_.parts == DocumentParts::places;
-  while (!is_ended_ && !by_places && (is_complete || held().size() < reading_.part)) {
+  while (!is_ended_ && !by_places && (is_whole_file || held().size() < reading_.part)) {
     if (held().size() > reading_.longest) throw_too_long(at_.byte);
     fill();
   }
-  if (is_complete && held().size() > reading_.longest) throw_too_long(at_.byte);
+  if (is_whole_file && held().size() > reading_.longest) throw_too_long(at_.byte);
   std::string_view part = by_places ? part_to_place() : held();
   if (part.empty()) return false;
   if (reading_.parts == DocumentParts::lines) {
@@ -189,10 +189,10 @@ bool DocumentReader::next_of_file(Document& document) {
 void DocumentReader::extract_text(Document& document) const {
   if (!is_json_) return;
   // The parser accepts surrounding blanks and a byte order mark.
-  document.text = json_field(document.text, form_.text_field(), position_of(document));
+  document.text = json_field(document.text, form_.text_field(), location_of(document));
 }
 
-std::string DocumentReader::position_of(const Document& document) const {
+std::string DocumentReader::location_of(const Document& document) const {
   if (is_json_) return line_location(file_.path(), document.line);
   return file_.is_compressed() ? file_.path() + ", decompressed" : file_.path();
 }

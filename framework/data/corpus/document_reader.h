@@ -70,7 +70,7 @@ class DocumentReader {
   // Thread-safe.
   void extract_text(Document& document) const;
   // Returns the prefix of messages about a document, and the byte offset of that location.
-  std::string position_of(const Document& document) const;
+  std::string location_of(const Document& document) const;
   std::int64_t offset_of(const Document& document) const;
 
  private:

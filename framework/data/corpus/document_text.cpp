@@ -78,7 +78,7 @@ Tokenizer characters_of_documents(std::shared_ptr<const InputFile> file,
         for_each_character(document.text,
                            reader.offset_of(document),
                            true,
-                           reader.position_of(document),
+                           reader.location_of(document),
                            [&seen](char32_t letter, std::int64_t) { seen[letter] = true; });
       });
   std::vector<char32_t> found;

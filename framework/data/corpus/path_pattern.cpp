@@ -120,7 +120,7 @@ bool is_hidden(const std::filesystem::path& path) {
 }
 
 std::vector<ConfigPath> files_matching(const ConfigPath& path, std::vector<std::string>* folders) {
-  if (path.find_first_of("*?[") == std::string::npos || exists_there(path.text())) return {path};
+  if (path.find_first_of("*?[") == std::string::npos || path_exists(path.text())) return {path};
   const bool matches_directories = is_recursive(path);
   const std::vector<std::string> found = all_matches(path, path);
   std::vector<ConfigPath> files;

@@ -70,7 +70,7 @@ SentencePieceModel trained_model(const DataOptions& options,
                                  const ProgressCallback& heard) {
   const TrainingTexts texts = training_texts(options);
   const fs::path path = trained_path(texts, options, directory, "model", heard);
-  if (exists_there(path)) return read_subword_model(path.string());
+  if (path_exists(path)) return read_subword_model(path.string());
   const SentencePieceModel model = train_subwords_of_documents(
       texts, options.documents, options.tokenizer_kind, options.vocabulary, heard);
   write_subword_model(model, path.string());
@@ -82,7 +82,7 @@ JsonTokenizer trained_json(const DataOptions& options,
                            const ProgressCallback& heard) {
   const TrainingTexts texts = training_texts(options);
   const fs::path path = trained_path(texts, options, directory, "json", heard);
-  if (exists_there(path)) return read_json_tokenizer(path.string());
+  if (path_exists(path)) return read_json_tokenizer(path.string());
   TokenizerRules rules = usual_rules(options.tokenizer_kind == SentencePieceModelType::word_pieces
                                          ? TrainedKind::word_pieces
                                          : TrainedKind::byte_pairs);

@@ -86,7 +86,7 @@ std::int64_t FileTokenizer::run() try {
   return kept;
 } catch (const Error&) {
   // A concurrent writer of an equal file removes the parts when it finishes.
-  if (!exists_there(path_)) throw;
+  if (!path_exists(path_)) throw;
   return 0;
 }
 
@@ -96,7 +96,7 @@ fs::path FileTokenizer::part_path(std::size_t part) const {
 
 // Finds parts of an earlier run.
 std::int64_t FileTokenizer::find_parts() {
-  for (; exists_there(part_path(parts_)); ++parts_) {
+  for (; path_exists(part_path(parts_)); ++parts_) {
     try {
       const TokenFile part(part_path(parts_), key_);
       if (part.end().source_begin != place_.byte) break;
@@ -116,7 +116,7 @@ void FileTokenizer::make_parts() {
   consume_batch();
   while (!batch_.documents.empty()) {
     write_part();
-    if (exists_there(path_)) return;  // by another process
+    if (path_exists(path_)) return;  // by another process
   }
 }
 
@@ -180,7 +180,7 @@ void FileTokenizer::encode(Batch& batch, DocumentEncoder& queue) {
         if (!is_gathered(documents[i])) return;
         encode_document(tokenizer_,
                         documents[i].text,
-                        reader_.position_of(documents[i]),
+                        reader_.location_of(documents[i]),
                         reader_.offset_of(documents[i]),
                         documents[i].is_continuation,
                         [&tokens, i](const SubwordToken& token) { tokens[i].push_back(token); });
@@ -197,7 +197,7 @@ void FileTokenizer::encode_directly(const Document& document, DocumentEncoder& q
   std::int64_t count = 0;
   encode_document(tokenizer_,
                   document.text,
-                  reader_.position_of(document),
+                  reader_.location_of(document),
                   reader_.offset_of(document),
                   document.is_continuation,
                   [&](const SubwordToken& token) {
@@ -208,7 +208,7 @@ void FileTokenizer::encode_directly(const Document& document, DocumentEncoder& q
 }
 
 void FileTokenizer::finish() {
-  if (exists_there(path_)) return;
+  if (path_exists(path_)) return;
   if (!has_tokens_) {
     remove_parts_of(path_);
     throw DataError("{}: expected tokens, found none after tokenization", text_->path());

@@ -19,14 +19,14 @@ TextStreamer::TextStreamer(const Tokenizer& tokenizer, std::span<const std::int6
   given_ = tokens_.size();
 }
 
-std::string TextStreamer::reported() const {
+std::string TextStreamer::emitted_text() const {
   return tokenizer_.decode(std::span(tokens_).first(given_));
 }
 
 std::string TextStreamer::push(std::int64_t token) {
   if (!tokenizer_.needs_token_file()) return tokenizer_.decode({&token, 1});
   tokens_.push_back(token);
-  const std::string before = reported();
+  const std::string before = emitted_text();
   const std::string now = tokenizer_.decode(tokens_);
   const bool may_continue =
       now.ends_with(not_a_character) && tokens_.size() - given_ < max_character_bytes;
@@ -39,7 +39,7 @@ std::string TextStreamer::push(std::int64_t token) {
 std::string TextStreamer::finish() {
   if (tokens_.size() == given_) return "";
   const std::string now = tokenizer_.decode(tokens_);
-  const std::string before = reported();
+  const std::string before = emitted_text();
   given_ = tokens_.size();
   return now.size() > before.size() ? now.substr(before.size()) : "";
 }

@@ -24,7 +24,7 @@ class TextStreamer {
   std::string finish();
 
  private:
-  std::string reported() const;
+  std::string emitted_text() const;
 
   Tokenizer tokenizer_;
   std::vector<std::int64_t> tokens_;  // the last emitted, then those held back

@@ -86,7 +86,7 @@ TokenizedFile make(const SharedText& text,
                    const ProgressCallback& heard,
                    const TokenizationOptions& making) {
   TokenizedFile made{.path = token_path(*text, tokenizer, key, cache)};
-  made.existed = exists_there(made.path);
+  made.existed = path_exists(made.path);
   if (made.existed) {
     remove_parts_of(made.path);  // left by a process killed before this
   } else {
@@ -155,9 +155,9 @@ std::shared_ptr<const TokenFile> tokens_of_documents(const ConfigPath& file,
       });
   const TokenFileKey key = key_of(*text, form, tokenizer, std::stoull(hash));
   const fs::path path = token_path(*text, tokenizer, key, cache);
-  while (all.all_reduce(std::int64_t{exists_there(path)}, Reduction::minimum) == 0)
+  while (all.all_reduce(std::int64_t{path_exists(path)}, Reduction::minimum) == 0)
     run_on_selected_ranks(all,
-                          is_first_without(!exists_there(path), all),
+                          is_first_without(!path_exists(path), all),
                           text->path(),
                           text->size(),
                           listener,

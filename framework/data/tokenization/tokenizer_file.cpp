@@ -53,7 +53,7 @@ constexpr VocabularyName vocabulary_names[] = {{"vocab.json", SlowVocabulary::js
 std::optional<VocabularyName> slow_vocabulary_in(const fs::path& folder) {
   for (const VocabularyName& each : vocabulary_names) {
     const bool is_pair = each.kind == SlowVocabulary::json;
-    if (exists_there(folder / each.name) && (!is_pair || exists_there(folder / merges_name)))
+    if (path_exists(folder / each.name) && (!is_pair || path_exists(folder / merges_name)))
       return each;
   }
   return std::nullopt;
@@ -62,7 +62,7 @@ std::optional<VocabularyName> slow_vocabulary_in(const fs::path& folder) {
 JsonTokenizer read_slow_tokenizer(const fs::path& folder, const VocabularyName& vocabulary) {
   const auto named = [&folder](const char* name) -> NamedText {
     const std::string path = (folder / name).string();
-    if (!exists_there(path)) return {};
+    if (!path_exists(path)) return {};
     return {path, content_of(path)};
   };
   const SlowTokenizerFiles files = {
@@ -80,7 +80,7 @@ JsonTokenizer read_slow_tokenizer(const fs::path& folder, const VocabularyName& 
 
 std::optional<std::string> tokenizer_file_in(const std::string& folder) {
   const fs::path inside(folder);
-  if (exists_there(inside / "tokenizer.json")) return (inside / "tokenizer.json").string();
+  if (path_exists(inside / "tokenizer.json")) return (inside / "tokenizer.json").string();
   const auto slow = slow_vocabulary_in(inside);
   if (slow) return (inside / slow->name).string();
   return std::nullopt;
@@ -96,7 +96,7 @@ std::string other_tokenizer_files(const std::string& folder) {
                                  "tiktoken.model",
                                  "bpe.codes",
                                  "vocab.bpe"})
-    if (exists_there(fs::path(folder) / name))
+    if (path_exists(fs::path(folder) / name))
       return text + fmt::format(", found {}; save the tokenizer as tokenizer.json", name);
   return text;
 }

@@ -58,7 +58,7 @@ void count_words(std::shared_ptr<const InputFile> text,
       for_each_character(document.text,
                          reader.offset_of(document),
                          true,
-                         reader.position_of(document),
+                         reader.location_of(document),
                          [](char32_t, std::int64_t) {});
       counts[i] = count_in_parts(trainer, document.text);
     };

@@ -68,14 +68,14 @@ void top_weights_backward(Cuda, const TopWeightsGradient&);
 // Marks padding among the keys of mixed blocks: 0 for a real key, -1 for padding. weights: [batch *
 // heads, rows, blocks] of any floating dtype, rows / blocks mixed blocks for each block. padding:
 // [batch, blocks * size] u8, or length: [batch] i64. A mixed key is padding if more than half of
-// it, by weight, is padding. With `by_max`, it is padding if it is padding in the block with
+// it, by weight, is padding. With `by_largest`, it is padding if it is padding in the block with
 // the largest weight. position: [batch * blocks, heads, (rows / blocks + 1) size] i32, overwritten:
 // the mixed blocks of a block, followed by its own keys.
 struct MixedPadding {
   Tensor weights;
   Tensor padding = {};
   Tensor length = {};
-  bool by_max = false;
+  bool by_largest = false;
   Tensor position;
 };
 void mixed_padding(Cpu, const MixedPadding&);

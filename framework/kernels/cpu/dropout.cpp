@@ -108,7 +108,7 @@ void dropout(Cpu, const Dropout& dropout) {
 
 void dropout_add(Cpu, const Tensor& base, const Dropout& dropout) {
   check(dropout);
-  require_same_shape("add_dropped", base, dropout.y);
+  require_same_shape("dropout_add", base, dropout.y);
   with_floating_type(dropout.x.dtype(),
                      [&]<typename T>(TypeTag<T>) { drop<true, T>(dropout, base); });
 }

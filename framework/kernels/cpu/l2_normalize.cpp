@@ -32,7 +32,7 @@ void divide_by_length(const L2Normalize& unit) {
 }
 
 template <typename T, typename D>
-void add_gradient(const UnitRowsGradient& unit) {
+void add_gradient(const L2NormalizeGradient& unit) {
   using A = Accumulator<T>;
   const std::int64_t width = unit.y.shape().width();
   const T* y = unit.y.data<T>();
@@ -66,7 +66,7 @@ void l2_normalize(Cpu, const L2Normalize& unit) {
                      [&](auto tag) { divide_by_length<typename decltype(tag)::type>(unit); });
 }
 
-void unit_rows_backward(Cpu, const UnitRowsGradient& unit) {
+void l2_normalize_backward(Cpu, const L2NormalizeGradient& unit) {
   check(unit);
   with_floating_type(unit.y.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;

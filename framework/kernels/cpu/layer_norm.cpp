@@ -167,7 +167,7 @@ void residual_layer_norm(Cpu cpu,
   layer_norm(cpu, norm);
 }
 
-void layer_norm_of_sum_backward(Cpu cpu, const LayerNormGradient& norm, const Dropout& change) {
+void residual_layer_norm_backward(Cpu cpu, const LayerNormGradient& norm, const Dropout& change) {
   check(norm, change);
   layer_norm_backward(cpu, norm);
   dropout(cpu, change);

@@ -26,7 +26,7 @@ struct Lines {
 
 void adam_precondition(Cpu cpu, const AdamPrecondition& step) { adam_direction_on(cpu, step); }
 
-void momentum_step(Cpu cpu, const MomentumStep& step) { momentum_direction_on(cpu, step); }
+void momentum_step(Cpu cpu, const MomentumStep& step) { momentum_step_on(cpu, step); }
 
 void rms_precondition(Cpu cpu, const RmsPrecondition& step) { root_direction_on(cpu, step); }
 

@@ -4,10 +4,10 @@
 
 namespace longspan {
 
-void tanh(Cpu cpu, const Tensor& x, const Tensor& y) { hyperbolic_tangent_on(cpu, x, y); }
+void tanh(Cpu cpu, const Tensor& x, const Tensor& y) { tanh_on(cpu, x, y); }
 
-void hyperbolic_tangent_backward(Cpu cpu, const Tensor& y, const Tensor& dy, const Tensor& dx) {
-  hyperbolic_tangent_backward_on(cpu, y, dy, dx);
+void tanh_backward(Cpu cpu, const Tensor& y, const Tensor& dy, const Tensor& dx) {
+  tanh_backward_on(cpu, y, dy, dx);
 }
 
 }  // namespace longspan

@@ -49,7 +49,7 @@ void dropout(Cuda cuda, const Dropout& dropout) {
 
 void dropout_add(Cuda cuda, const Tensor& base, const Dropout& dropout) {
   check(dropout);
-  require_same_shape("add_dropped", base, dropout.y);
+  require_same_shape("dropout_add", base, dropout.y);
   drop<true>(cuda, dropout, base);
 }
 

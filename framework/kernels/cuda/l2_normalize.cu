@@ -54,7 +54,7 @@ void l2_normalize(Cuda cuda, const L2Normalize& unit) {
   });
 }
 
-void unit_rows_backward(Cuda cuda, const UnitRowsGradient& unit) {
+void l2_normalize_backward(Cuda cuda, const L2NormalizeGradient& unit) {
   check(unit);
   const std::int64_t rows = unit.y.shape().rows(), width = unit.y.shape().width();
   with_floating_type(unit.y.dtype(), [&]<typename T>(TypeTag<T>) {

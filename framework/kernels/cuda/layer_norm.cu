@@ -341,7 +341,7 @@ void layer_norm_backward(Cuda cuda, const LayerNormGradient& norm) {
   normalize_backward(cuda, norm, [](auto) { return NothingMore(); });
 }
 
-void layer_norm_of_sum_backward(Cuda cuda, const LayerNormGradient& norm, const Dropout& change) {
+void residual_layer_norm_backward(Cuda cuda, const LayerNormGradient& norm, const Dropout& change) {
   check(norm, change);
   normalize_backward(cuda, norm, [&]<typename T>(TypeTag<T>) {
     return DropToo<T>{DropoutFunctor<T>(change), change.y.data<T>()};

@@ -49,7 +49,7 @@ struct AddColumn {
 
 void adam_precondition(Cuda cuda, const AdamPrecondition& step) { adam_direction_on(cuda, step); }
 
-void momentum_step(Cuda cuda, const MomentumStep& step) { momentum_direction_on(cuda, step); }
+void momentum_step(Cuda cuda, const MomentumStep& step) { momentum_step_on(cuda, step); }
 
 void rms_precondition(Cuda cuda, const RmsPrecondition& step) { root_direction_on(cuda, step); }
 

@@ -3,10 +3,10 @@
 
 namespace longspan {
 
-void tanh(Cuda cuda, const Tensor& x, const Tensor& y) { hyperbolic_tangent_on(cuda, x, y); }
+void tanh(Cuda cuda, const Tensor& x, const Tensor& y) { tanh_on(cuda, x, y); }
 
-void hyperbolic_tangent_backward(Cuda cuda, const Tensor& y, const Tensor& dy, const Tensor& dx) {
-  hyperbolic_tangent_backward_on(cuda, y, dy, dx);
+void tanh_backward(Cuda cuda, const Tensor& y, const Tensor& dy, const Tensor& dx) {
+  tanh_backward_on(cuda, y, dy, dx);
 }
 
 }  // namespace longspan

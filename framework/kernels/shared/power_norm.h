@@ -90,12 +90,12 @@ struct MovePowerAt {
   const A* products;
   const A* count;
   A decay, epsilon;
-  bool divided_by_local;
+  bool divided_by_batch;
 
   LONGSPAN_HOST_DEVICE void operator()(std::int64_t c) const {
     if (!(*count > A{0})) return;
     const A rest = A{1} - decay, now = squares[c] / *count;
-    const A normed = now / ((divided_by_local ? now : square[c]) + epsilon);
+    const A normed = now / ((divided_by_batch ? now : square[c]) + epsilon);
     slope[c] = slope[c] * (A{1} - rest * normed) + rest * (products[c] / *count);
     square[c] = decay * square[c] + rest * now;
   }
@@ -195,7 +195,7 @@ void move_power_on(Backend backend, const PowerStatisticsUpdate& step) {
                                     step.count.data<A>(),
                                     static_cast<A>(step.decay),
                                     static_cast<A>(step.epsilon),
-                                    step.divided_by_local});
+                                    step.divided_by_batch});
   });
 }
 

@@ -12,8 +12,8 @@ void check(const AdamPrecondition& step) {
 }
 
 void check(const MomentumStep& step) {
-  require_wide("momentum_direction", step.gradient);
-  require_like_weight("momentum_direction", "buffer", step.buffer, step.gradient);
+  require_wide("momentum_step", step.gradient);
+  require_like_weight("momentum_step", "buffer", step.buffer, step.gradient);
 }
 
 void check(const RmsPrecondition& step) {

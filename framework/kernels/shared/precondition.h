@@ -117,7 +117,7 @@ void adam_direction_on(Backend backend, const AdamPrecondition& step) {
 }
 
 template <typename Backend>
-void momentum_direction_on(Backend backend, const MomentumStep& step) {
+void momentum_step_on(Backend backend, const MomentumStep& step) {
   check(step);
   with_accumulator_type(step.gradient.dtype(), [&]<typename W>(TypeTag<W>) {
     for_each_element(backend,

@@ -31,7 +31,7 @@ struct HoldBelowGradient {
 
 template <typename Backend>
 void softcap_on(Backend backend, double cap, const Tensor& x, const Tensor& y) {
-  require_same_shape("hold_below", x, y);
+  require_same_shape("soft_cap", x, y);
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     write_elements(backend,
                    x.elements(),
@@ -43,8 +43,8 @@ void softcap_on(Backend backend, double cap, const Tensor& x, const Tensor& y) {
 template <typename Backend>
 void softcap_backward_on(
     Backend backend, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx) {
-  require_same_shape("hold_below_backward", x, dy);
-  require_same_shape("hold_below_backward", x, dx);
+  require_same_shape("softcap_backward", x, dy);
+  require_same_shape("softcap_backward", x, dx);
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     write_elements(
         backend,

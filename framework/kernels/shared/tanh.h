@@ -33,20 +33,17 @@ struct HyperbolicTangentBackward {
 };
 
 template <typename Backend>
-void hyperbolic_tangent_on(Backend backend, const Tensor& x, const Tensor& y) {
-  require_same_shape("hyperbolic_tangent", x, y);
+void tanh_on(Backend backend, const Tensor& x, const Tensor& y) {
+  require_same_shape("tanh", x, y);
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     write_elements(backend, x.elements(), y.data<T>(), HyperbolicTangent<T>{x.data<T>()});
   });
 }
 
 template <typename Backend>
-void hyperbolic_tangent_backward_on(Backend backend,
-                                    const Tensor& y,
-                                    const Tensor& dy,
-                                    const Tensor& dx) {
-  require_same_shape("hyperbolic_tangent_backward", y, dy);
-  require_same_shape("hyperbolic_tangent_backward", y, dx);
+void tanh_backward_on(Backend backend, const Tensor& y, const Tensor& dy, const Tensor& dx) {
+  require_same_shape("tanh_backward", y, dy);
+  require_same_shape("tanh_backward", y, dx);
   with_floating_type(dy.dtype(), [&]<typename T>(TypeTag<T>) {
     write_elements(backend,
                    dy.elements(),

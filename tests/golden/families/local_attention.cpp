@@ -18,11 +18,11 @@ Variable normalized(const Variable& x) {
   });
   return record(y, {x}, [y, inverse](BackwardContext& gradients) {
     on(y.device(), [&](auto backend) {
-      unit_rows_backward(backend,
-                         {.y = y,
-                          .inverse_norm = inverse,
-                          .dy = gradients.output(),
-                          .dx = gradients.accumulate_target(0)});
+      l2_normalize_backward(backend,
+                            {.y = y,
+                             .inverse_norm = inverse,
+                             .dy = gradients.output(),
+                             .dx = gradients.accumulate_target(0)});
     });
   });
 }

@@ -90,13 +90,14 @@ void check_adam(const GoldenFile& file) {
 void check_lamb(const GoldenFile& file) {
   // The reference clamps the weight norm if it has no bias correction.
   const bool corrects = file.flag("debias");
-  check_optimizer(file,
-                  {.kind = OptimizerKind::lamb,
-                   .beta1 = file.real("beta1"),
-                   .beta2 = file.real("beta2"),
-                   .epsilon = file.real("eps"),
-                   .weight_decay = file.real("weight_decay"),
-                   .lamb = {.bias_correction = corrects, .max_grad_norm = corrects ? 0.0 : 10.0}});
+  check_optimizer(
+      file,
+      {.kind = OptimizerKind::lamb,
+       .beta1 = file.real("beta1"),
+       .beta2 = file.real("beta2"),
+       .epsilon = file.real("eps"),
+       .weight_decay = file.real("weight_decay"),
+       .lamb = {.bias_correction = corrects, .max_weight_norm = corrects ? 0.0 : 10.0}});
 }
 
 void check_adafactor(const GoldenFile& file) {

@@ -42,7 +42,7 @@ SinkhornAttention options_of(const GoldenFile& file, const Variable& query) {
   options.iterations = file.integer("sinkhorn_iter");
   options.temperature = file.real("temperature");
   options.values_are_keys = !file.flag("value_fix");
-  options.pads_to_max = true;
+  options.padding_by_largest = true;
   if (file.flag("masked")) options.padding = padding_of(file);
   if (file.flag("topk_mode")) {
     options.top = top;

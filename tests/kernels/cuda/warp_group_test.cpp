@@ -43,7 +43,7 @@ __global__ void multiply_tiles(const BFloat16* left,
     multiply_rows(others, Product{scores, own});
   else
     multiply_rows(others,
-                  Product{scores, [&](auto k) { return tile_attention::local_rows_of(own, k); }});
+                  Product{scores, [&](auto k) { return tile_attention::warp_rows_of(own, k); }});
   if (fault == Fault::changed && threadIdx.x == 0) put(*others.at(0, 0), NAN);
   if (fault == Fault::not_ended) warp_group::wait();
   if (fault != Fault::read_early) Tile::finish(scores);

@@ -94,7 +94,7 @@ struct Forward {
     if (!few()) {
       read_key_tile(p.key_rows(b, h, at.begin), at, p.dim, key_lanes.valid_mask, key_rows);
       transpose(key_rows, tile, p.dim_padded, key_columns, tile);
-      if (p.keys_by_distance) rotate_rows(key_rows, p.dim_padded, transposed_keys);
+      if (p.keys_by_distance) reverse_rows(key_rows, p.dim_padded, transposed_keys);
     }
     value_step = p.value_padded;
     if constexpr (std::is_same_v<In, E> && group<E> == 1) {

@@ -139,7 +139,7 @@ class Backward {
       transpose(rows, tile, p_.dim_padded, t.columns, tile);
       stack(rows, tile, p_.dim_padded, p_.dim_padded, 0, t.rows);
       if (p_.keys_by_distance) {
-        rotate_rows(rows, p_.dim_padded, t.turned.rows);
+        reverse_rows(rows, p_.dim_padded, t.turned.rows);
         t.transposed_stack = t.turned.stack_of(tile, p_.dim_padded);
       }
       read_key_tile(p_.value_rows(b_, h_, t.at.begin),
@@ -400,8 +400,8 @@ class Backward {
                                    const E* dscores,
                                    const Band<E>& distances,
                                    KeyTile& t) {
-    const TileView turned = transposed_view(view);
-    transpose_factors(view, dscores, transposed_dscores_.rows);
+    const TileView turned = reflected_view(view);
+    reflect_factors(view, dscores, transposed_dscores_.rows);
     std::fill_n(transposed_sums_, tile * p_.dim_padded, T{0});
     add_distance_rows(turned, transposed_dscores_.rows, distances, p_.dim_padded, transposed_sums_);
     for (std::int64_t j = 0; j < tile; ++j)

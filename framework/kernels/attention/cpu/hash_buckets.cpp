@@ -44,7 +44,7 @@ struct Rotations {
 
 // Returns the index of the largest of [y; -y] (ties go to the first), or 0 if y contains NaN.
 template <typename A>
-std::int32_t max_direction(const A* y, std::int32_t count) {
+std::int32_t argmax_abs(const A* y, std::int32_t count) {
   A best = 0;
 #pragma omp simd reduction(max : best)
   for (std::int32_t c = 0; c < count; ++c) {
@@ -66,8 +66,8 @@ template <typename A>
 std::int32_t bucket_of(const A* y, const BucketCount& count) {
   const auto half1 = static_cast<std::int32_t>(count.first / 2);
   const auto half2 = static_cast<std::int32_t>(count.second / 2);
-  const std::int32_t low = half1 > 0 ? max_direction(y, half1) : 0;
-  const std::int32_t high = half2 > 0 ? max_direction(y + half1, half2) : 0;
+  const std::int32_t low = half1 > 0 ? argmax_abs(y, half1) : 0;
+  const std::int32_t high = half2 > 0 ? argmax_abs(y + half1, half2) : 0;
   return low + static_cast<std::int32_t>(count.first) * high;
 }
 

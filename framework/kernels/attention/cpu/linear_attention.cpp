@@ -49,15 +49,15 @@ class HeadState {
       if (decays.any()) scale_row(value + r * p_.value_step, p_.value_step, decays.to_end(r));
       add_row(key + r * p_.feature_step, p_.feature_step, decays.to_end(r), keys);
     }
-    add_replicated<true>(p_.features,
-                         p_.value_step,
-                         Factors<T>{.depth = rows,
-                                    .a = key,
-                                    .a_step = p_.feature_step,
-                                    .b = value,
-                                    .b_step = p_.value_step,
-                                    .c = sums,
-                                    .c_step = p_.value_step});
+    add_full<true>(p_.features,
+                   p_.value_step,
+                   Factors<T>{.depth = rows,
+                              .a = key,
+                              .a_step = p_.feature_step,
+                              .b = value,
+                              .b_step = p_.value_step,
+                              .c = sums,
+                              .c_step = p_.value_step});
   }
 
  private:
@@ -124,10 +124,10 @@ class PartOutput {
       p_.read_features(p_.call.query, at, rows, query_);
       const std::int64_t count = rows.end - rows.begin;
       if (p_.call.causal) decays_.read(p_, at, rows);
-      poll_state(count);
+      attend_state(count);
       if (p_.call.causal) {
         p_.read_keys(at, rows, key_, value_, weights_);
-        inspect_chunk(count);
+        attend_chunk(count);
       }
       finish(at, rows);
       if (p_.call.causal) state_.absorb(count, decays_, key_, value_);
@@ -135,7 +135,7 @@ class PartOutput {
   }
 
  private:
-  void poll_state(std::int64_t count) {
+  void attend_state(std::int64_t count) {
     write_full(count,
                p_.value_step,
                Factors<T>{.depth = p_.features,
@@ -152,7 +152,7 @@ class PartOutput {
       sums_[r] *= decays_.from_begin(r);
     }
   }
-  void inspect_chunk(std::int64_t count) {
+  void attend_chunk(std::int64_t count) {
     transpose_lanes(key_, p_.feature_step, tile, p_.feature_step, key_columns_, tile);
     product(count,
             Factors<T>{.depth = p_.features,

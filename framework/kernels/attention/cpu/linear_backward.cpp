@@ -105,15 +105,15 @@ class TransposedState {
   }
   // sums += right^T left.
   void add(std::int64_t rows, const T* right, const T* left) const {
-    add_replicated<true>(p_.values,
-                         p_.feature_step,
-                         Factors<T>{.depth = rows,
-                                    .a = right,
-                                    .a_step = p_.value_step,
-                                    .b = left,
-                                    .b_step = p_.feature_step,
-                                    .c = sums,
-                                    .c_step = p_.feature_step});
+    add_full<true>(p_.values,
+                   p_.feature_step,
+                   Factors<T>{.depth = rows,
+                              .a = right,
+                              .a_step = p_.value_step,
+                              .b = left,
+                              .b_step = p_.feature_step,
+                              .c = sums,
+                              .c_step = p_.feature_step});
   }
   // to = rows times the state: [rows, feature_step].
   void multiply(std::int64_t rows, const T* right, T* to) const {
@@ -188,7 +188,7 @@ class QueryGradient {
         add_row(state_.keys, p_.feature_step, chunk_.dd[r], row);
         if (decays_.any()) scale_row(row, p_.feature_step, decays_.from_begin(r));
       }
-      if (p_.call.causal) inspect_chunk(at, rows);
+      if (p_.call.causal) attend_chunk(at, rows);
       finish(at, rows);
     });
   }
@@ -198,7 +198,7 @@ class QueryGradient {
   }
 
  private:
-  void inspect_chunk(LinearItem at, Interval rows) {
+  void attend_chunk(LinearItem at, Interval rows) {
     const std::int64_t count = rows.end - rows.begin;
     p_.read_keys(at, rows, key_, value_, weights_);
     transpose_lanes(value_, p_.value_step, tile, p_.value_step, value_columns_, tile);
@@ -320,11 +320,11 @@ class KeyGradient {
       scale_row(dkey_ + r * p_.feature_step, p_.feature_step, decays_.to_end(r));
       scale_row(dvalue_ + r * p_.value_step, p_.value_step, decays_.to_end(r));
     }
-    if (p_.call.causal) inspect_chunk(at, rows);
+    if (p_.call.causal) attend_chunk(at, rows);
     finish(at, rows);
     if (p_.call.causal) absorb(count);
   }
-  void inspect_chunk(LinearItem at, Interval rows) {
+  void attend_chunk(LinearItem at, Interval rows) {
     const std::int64_t count = rows.end - rows.begin;
     chunk_.read(at, rows);
     p_.read_features(p_.call.query, at, rows, query_);

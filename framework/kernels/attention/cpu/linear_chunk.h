@@ -164,7 +164,7 @@ void add_row(const T* from, std::int64_t width, T factor, T* to) {
 
 // c = a b for all its elements, or added to c. a: [rows, depth]; by_column: [depth, rows].
 template <bool by_column = false, typename T>
-void add_replicated(std::int64_t rows, std::int64_t width, const Factors<T>& f) {
+void add_full(std::int64_t rows, std::int64_t width, const Factors<T>& f) {
   add_product<by_column>(rows, width, f, [&](std::int64_t, std::int64_t) {
     return Interval{0, f.depth};
   });

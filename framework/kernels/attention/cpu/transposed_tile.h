@@ -13,13 +13,13 @@ HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {
 
 // All of its pairs are computed: pairs beyond the queries and masked pairs are zero or not read.
-inline TileView transposed_view(const TileView& view) {
+inline TileView reflected_view(const TileView& view) {
   return {.queries = {0, tile}, .keys = {0, tile}, .origin = view.origin, .kind = TileKind::full};
 }
 
 // to: [tile, width_padded], the rows in reverse order.
 template <typename E>
-void rotate_rows(const E* rows, std::int64_t width_padded, E* to) {
+void reverse_rows(const E* rows, std::int64_t width_padded, E* to) {
   for (std::int64_t j = 0; j < tile; ++j)
     std::copy_n(rows + (tile - 1 - j) * width_padded, width_padded, to + j * width_padded);
 }
@@ -35,7 +35,7 @@ void add_key_distance_products(const TileView& view,
                                Accumulator<E>* products,
                                Accumulator<E>* scores) {
   std::fill_n(products, tile * tile, Accumulator<E>{0});
-  add_distance_products(transposed_view(view), turned, depth, width_padded, distances, products);
+  add_distance_products(reflected_view(view), turned, depth, width_padded, distances, products);
   for (std::int64_t i = 0; i < view.rows(); ++i)
     for (std::int64_t j = 0; j < tile; ++j)
       scores[i * tile + j] += products[(tile - 1 - j) * tile + tile - 1 - i];
@@ -44,7 +44,7 @@ void add_key_distance_products(const TileView& view,
 // to: [tile, skew_step], the reflected factors with zeros in the margins. factors: [rows,
 // skew_step] with margins.
 template <typename E>
-void transpose_factors(const TileView& view, const E* factors, E* to) {
+void reflect_factors(const TileView& view, const E* factors, E* to) {
   for (std::int64_t j = 0; j < tile; ++j) {
     E* const row = to + j * skew_step + skew_margin;
     const E* const column = factors + skew_margin + tile - 1 - j;

@@ -297,7 +297,7 @@ class Run {
 
   void run_group(const HeadGroup& group, const Tensor& delta, const BackwardParts<T>& parts) {
     const PlanView plan = plan_view(cuda_, group.plan, true);
-    auto ranges = with_matrices_ ? masked_ranges(call_, group) : std::vector<PairRange>();
+    auto ranges = with_matrices_ ? saved_ranges(call_, group) : std::vector<PairRange>();
     Tensor kept;
     if (!ranges.empty())
       kept = Tensor::empty(

@@ -194,7 +194,7 @@ struct DropoutView {
     if (index.fold != 1) {
       for (int j = 0; j < 32; ++j) {
         const std::uint64_t place = first + static_cast<std::uint64_t>(j * index.fold);
-        const std::uint32_t of_block = saved_of_block(place / 4);
+        const std::uint32_t of_block = kept_of_block(place / 4);
         bits |= (of_block >> place % 4 & 1) << j;
       }
       return bits;
@@ -202,13 +202,13 @@ struct DropoutView {
     // words to skip in the first block of four
     const auto before = static_cast<unsigned>(first % 4);
 #pragma unroll 4
-    for (int k = 0; k < 8; ++k) bits |= saved_of_block(first / 4 + k) << 4 * k;
+    for (int k = 0; k < 8; ++k) bits |= kept_of_block(first / 4 + k) << 4 * k;
     if (before == 0) return bits;
-    return bits >> before | saved_of_block(first / 4 + 8) << (32 - before);
+    return bits >> before | kept_of_block(first / 4 + 8) << (32 - before);
   }
 
  private:
-  __device__ std::uint32_t saved_of_block(std::uint64_t block) const {
+  __device__ std::uint32_t kept_of_block(std::uint64_t block) const {
     const auto [first, second, third, fourth] = random.block(block);
     const auto bit = [this](std::uint32_t word) { return word >> 8 >= threshold ? 1U : 0U; };
     return bit(first) | bit(second) << 1 | bit(third) << 2 | bit(fourth) << 3;

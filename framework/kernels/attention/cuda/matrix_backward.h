@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
         if constexpr (may_have_tables<terms> && may_retain_gradients<In>)
           if (g.kept != nullptr) {
             const Visit visit = find_visit(g, b, at.query / tile, block.tile_index);
-            decay_factors(g.saved_tile(b, h, visit.number), rounded<In>(gradients), first);
+            save_factors(g.saved_tile(b, h, visit.number), rounded<In>(gradients), first);
           }
         Tile::begin(of_value, of_key);
         sum_rows(queries(1), Product{of_value, weights});

@@ -216,7 +216,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
     __syncthreads();
     unrolled<count>([&](auto q) {
       const Tile rows = memory.query(0).from(Part::begin(q));
-      unrolled<dim / 16>([&](auto k) { features[q][k] = local_rows_of(rows, k); });
+      unrolled<dim / 16>([&](auto k) { features[q][k] = warp_rows_of(rows, k); });
     });
   }
   const auto own = [&](auto q) {

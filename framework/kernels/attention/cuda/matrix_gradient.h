@@ -201,7 +201,7 @@ __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
       band_of.add_exchanged(to, memory.exchange(g, which, at), first);
     } else {
       band_of.add_products(
-          to, [&](auto k) { return local_rows_of(memory.local_tile(which), k); }, at);
+          to, [&](auto k) { return warp_rows_of(memory.local_tile(which), k); }, at);
     }
   };
   if (g.call.key_bias != nullptr)
@@ -226,7 +226,7 @@ __device__ __forceinline__ void exchange_tables(const GradientCall<In>& g,
   const auto exchange = [&](const auto& band_of, int which) {
     const Tile queries = memory.other(stage, which);
     band_of.exchange_products(
-        [&](auto k) { return local_rows_of(queries, k); }, at, memory.exchange(g, which, at));
+        [&](auto k) { return warp_rows_of(queries, k); }, at, memory.exchange(g, which, at));
   };
   if (call.key_table) exchange(memory.key_band, 0);
   if (call.value_table) exchange(memory.value_band, 1);
@@ -237,7 +237,7 @@ __device__ __forceinline__ void exchange_tables(const GradientCall<In>& g,
 // largest so far below 2^15. Sums have the same units, and are rescaled when the units change.
 template <typename In>
 inline constexpr bool has_units = std::is_same_v<In, Float16>;
-inline constexpr float min_units = 0x1p120f;
+inline constexpr float max_to_units = 0x1p120f;
 
 __device__ inline float units_of(float largest, float before) {
   constexpr int bias = 127, least = 2 * bias + 14 - (bias + 120);
@@ -250,7 +250,7 @@ __device__ inline float units_of(float largest, float before) {
 // Units of a thread's two rows.
 template <typename In>
 struct RowUnits {
-  float to_units[2] = {min_units, min_units};
+  float to_units[2] = {max_to_units, max_to_units};
 
   // Scales gradients to units. Sums over their own rows alone keep those units.
   template <int columns, int dim>

@@ -105,7 +105,7 @@ template <typename In, int dim>
 struct BandSums {
   WarpSums<dim> of[2];
   float factors[2][4] = {};
-  float to_units = min_units;
+  float to_units = max_to_units;
 
   __device__ static int row(int half, int s) { return half * tile + WarpSums<dim>::row(s); }
   // Converts score gradients to units of the block; sums keep these units.

@@ -76,7 +76,7 @@ inline std::optional<std::int64_t> asked_kept_pairs() {
 // of the query and of a relative-position table. Empty if each recomputes them. Recomputation needs
 // no memory, but takes longer with products with a table.
 template <typename In>
-std::vector<PairRange> masked_ranges(const AttentionCall<In>& call, const HeadGroup& group) {
+std::vector<PairRange> saved_ranges(const AttentionCall<In>& call, const HeadGroup& group) {
   constexpr std::int64_t max_bytes = std::int64_t{512} << 20;
   // for each kernel: at least two for each multiprocessor
   constexpr std::int64_t min_blocks = 512;

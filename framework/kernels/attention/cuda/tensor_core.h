@@ -215,7 +215,7 @@ __device__ void wait_for_rows() {
 
 // Features 16 k .. 16 k + 15 of the warp's rows of a tile.
 template <typename Tile>
-__device__ Pairs local_rows_of(Tile rows, int k) {
+__device__ Pairs warp_rows_of(Tile rows, int k) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int row = static_cast<int>(threadIdx.x) / 32 * 16 + lane % 16;
   return tensor_core::read_matrices(rows.at(row, k * 16 + lane / 16 * 8));
@@ -234,7 +234,7 @@ Product(WarpSums<columns>&, const First&) -> Product<columns, First>;
 // Features 16 k .. 16 k + 15 of a product's own rows, from a tile or from own(k).
 template <typename In, int dim>
 __device__ __forceinline__ Pairs features_of(const PaddedTile<In, dim>& own, auto k) {
-  return local_rows_of(own, k);
+  return warp_rows_of(own, k);
 }
 template <typename Own>
 __device__ __forceinline__ Pairs features_of(const Own& own, auto k) {

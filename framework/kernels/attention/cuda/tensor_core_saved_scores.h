@@ -25,7 +25,7 @@ __device__ __forceinline__ void exchange_words(std::uint32_t (&words)[4]) {
 
 // Writes the warp's rows of factors to those of a tile, whose columns start at `first`.
 template <typename In, int columns>
-__device__ __forceinline__ void decay_factors(In* to, const Factors<columns>& factors, int first) {
+__device__ __forceinline__ void save_factors(In* to, const Factors<columns>& factors, int first) {
   struct alignas(16) Piece {
     std::uint32_t words[4];
   };

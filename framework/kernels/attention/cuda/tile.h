@@ -10,8 +10,8 @@
 namespace longspan::tile_attention {
 
 inline constexpr int tile_threads = 128;
-inline constexpr int local_rows = 4;
-inline constexpr int local_columns = 8;
+inline constexpr int thread_rows = 4;
+inline constexpr int thread_columns = 8;
 inline constexpr int depth = 32;              // features read at once
 inline constexpr int depth_step = depth + 1;  // row stride in shared memory, against bank conflicts
 inline constexpr int tile_step = tile + 2;    // row stride of a tile
@@ -77,15 +77,15 @@ struct TileMemory {
 // A thread's part of a product of 64 x 64.
 template <typename T>
 struct Sums {
-  T at[local_rows][local_columns] = {};
+  T at[thread_rows][thread_columns] = {};
 
-  __device__ static int row() { return static_cast<int>(threadIdx.x) / 8 * local_rows; }
-  __device__ static int column() { return static_cast<int>(threadIdx.x) % 8 * local_columns; }
+  __device__ static int row() { return static_cast<int>(threadIdx.x) / 8 * thread_rows; }
+  __device__ static int column() { return static_cast<int>(threadIdx.x) % 8 * thread_columns; }
   // Calls f(row, column, element) for the thread's elements.
   template <typename F>
   __device__ void each(F f) {
-    for (int r = 0; r < local_rows; ++r)
-      for (int c = 0; c < local_columns; ++c) f(row() + r, column() + c, at[r][c]);
+    for (int r = 0; r < thread_rows; ++r)
+      for (int c = 0; c < thread_columns; ++c) f(row() + r, column() + c, at[r][c]);
   }
   __device__ void write(T* to) {
     each([&](int i, int j, T sum) { to[i * tile_step + j] = sum; });
@@ -97,11 +97,11 @@ template <typename T, typename Left, typename Right>
 __device__ void add_product(Sums<T>& sums, int count, Left left, Right right) {
   const int row = Sums<T>::row(), column = Sums<T>::column();
   for (int k = 0; k < count; ++k) {
-    T of_rows[local_rows];
-    for (int r = 0; r < local_rows; ++r) of_rows[r] = left(row + r, k);
-    for (int c = 0; c < local_columns; ++c) {
+    T of_rows[thread_rows];
+    for (int r = 0; r < thread_rows; ++r) of_rows[r] = left(row + r, k);
+    for (int c = 0; c < thread_columns; ++c) {
       const T of_column = right(k, column + c);
-      for (int r = 0; r < local_rows; ++r) sums.at[r][c] += of_rows[r] * of_column;
+      for (int r = 0; r < thread_rows; ++r) sums.at[r][c] += of_rows[r] * of_column;
     }
   }
 }
@@ -166,7 +166,7 @@ __device__ void add_distance_products(Sums<Accumulator<In>>& sums,
   const auto width = static_cast<int>(table.width);
   T* const distances = stage + tile * depth_step;
   const int row = Sums<T>::row();
-  const T* const own = distances + (Sums<T>::column() - row + tile - local_rows) * depth_step;
+  const T* const own = distances + (Sums<T>::column() - row + tile - thread_rows) * depth_step;
   for (int first = 0; first < width; first += depth) {
     __syncthreads();
     fill_rows<depth>(stage, tile, depth_step, [=](int r, int c) {
@@ -178,15 +178,15 @@ __device__ void add_distance_products(Sums<Accumulator<In>>& sums,
     });
     __syncthreads();
     for (int k = 0; k < depth; ++k) {
-      constexpr int count = side == Multiplied::query ? local_rows : local_columns;
+      constexpr int count = side == Multiplied::query ? thread_rows : thread_columns;
       const int own_first = side == Multiplied::query ? row : Sums<T>::column();
       T rows[count];
       for (int r = 0; r < count; ++r) rows[r] = stage[(own_first + r) * depth_step + k];
-      T near[local_rows + local_columns - 1];
-      for (int e = 0; e < local_rows + local_columns - 1; ++e) near[e] = own[e * depth_step + k];
-      for (int r = 0; r < local_rows; ++r)
-        for (int c = 0; c < local_columns; ++c)
-          sums.at[r][c] += rows[side == Multiplied::query ? r : c] * near[c - r + local_rows - 1];
+      T near[thread_rows + thread_columns - 1];
+      for (int e = 0; e < thread_rows + thread_columns - 1; ++e) near[e] = own[e * depth_step + k];
+      for (int r = 0; r < thread_rows; ++r)
+        for (int c = 0; c < thread_columns; ++c)
+          sums.at[r][c] += rows[side == Multiplied::query ? r : c] * near[c - r + thread_rows - 1];
     }
   }
 }

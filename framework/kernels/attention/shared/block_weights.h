@@ -232,7 +232,7 @@ struct WeighRowBackward {
 template <typename T>
 struct KeyOfMixed {
   std::int64_t heads, blocks, mixed, size;
-  bool by_max;
+  bool by_largest;
   const T* weights;
   const std::uint8_t* padding;
   const std::int64_t* length;
@@ -243,7 +243,7 @@ struct KeyOfMixed {
         blocks(call.weights.shape()[2]),
         mixed(call.weights.shape()[1] / blocks),
         size(call.position.shape()[2] / (mixed + 1)),
-        by_max(call.by_max),
+        by_largest(call.by_largest),
         weights(call.weights.data<T>()),
         padding(call.padding.defined() ? call.padding.data<std::uint8_t>() : nullptr),
         length(call.length.defined() ? call.length.data<std::int64_t>() : nullptr),
@@ -268,7 +268,7 @@ struct KeyOfMixed {
         all += wide(row[v]);
         if (wide(row[v]) > wide(row[largest])) largest = v;
       }
-      found = by_max ? seen(b, largest * size + within) : real > all * Accumulator<T>(0.5);
+      found = by_largest ? seen(b, largest * size + within) : real > all * Accumulator<T>(0.5);
     }
     position[i] = found ? 0 : -1;
   }
