@@ -4,10 +4,10 @@
   let data = JSON.parse(document.getElementById("data").textContent);
   const element = (id) => document.getElementById(id);
   // Every color has a contrast of at least 3:1 against the light and the dark background.
-  const colours = ["#0b7fc4", "#d1580a", "#15945f", "#b35fa3", "#8a7a00", "#6f6fe0", "#c9475d", "#5b8a8f"];
-  const dashes = [null, [8, 3], [2, 3], [10, 3, 2, 3]];  // where there are more runs than colours
-  const colourOf = (number) => colours[number % colours.length];
-  const dashOf = (number) => dashes[Math.floor(number / colours.length) % dashes.length];
+  const colors = ["#0b7fc4", "#d1580a", "#15945f", "#b35fa3", "#8a7a00", "#6f6fe0", "#c9475d", "#5b8a8f"];
+  const dashes = [null, [8, 3], [2, 3], [10, 3, 2, 3]];  // where there are more runs than colors
+  const colorOf = (number) => colors[number % colors.length];
+  const dashOf = (number) => dashes[Math.floor(number / colors.length) % dashes.length];
 
   const axes = {
     step: { label: "steps", unit: () => [1, "steps"] },
@@ -30,7 +30,7 @@
     span.textContent = text;
     return span.innerHTML;
   }
-  const colourNamed = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const colorNamed = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   // The buckets of a column that contain values, each as [index, min, mean, max].
   function* bucketsOf(column) {
@@ -53,7 +53,7 @@
         const label = chart.stacked ? chart.names[place] : place === 0 ? run.name : run.name + ", " + chart.names[place];
         curves.push({
           run, column, label,
-          colour: colourOf(chart.stacked ? place : number),
+          color: colorOf(chart.stacked ? place : number),
           dash: chart.stacked ? null : place === 0 ? dashOf(number) : [4, 3],
         });
       });
@@ -134,7 +134,7 @@
     return {
       labels: [" x", ...curves.map((curve) => curve.label)],
       series: Object.fromEntries(curves.map((curve) => [curve.label, {
-        color: curve.colour,
+        color: curve.color,
         strokePattern: curve.dash,
         drawPoints: isSparse(curve) && !chart.stacked,
       }])),
@@ -163,8 +163,8 @@
         y: { ...numbers, axisLabelWidth: 62 },
       },
       axisLabelFontSize: 12,
-      axisLineColor: colourNamed("--faint"),
-      gridLineColor: colourNamed("--line"),
+      axisLineColor: colorNamed("--faint"),
+      gridLineColor: colorNamed("--line"),
       highlightCircleSize: 3,
       zoomCallback() { zoomOthers(this); },
     };
@@ -188,7 +188,7 @@
       return;
     }
     // A chart with more data keeps its visible range.
-    const kind = JSON.stringify([axisLabel, isRanged, logarithmic, colourNamed("--line"), chart.label, curves.map((curve) => [curve.label, isSparse(curve)])]);
+    const kind = JSON.stringify([axisLabel, isRanged, logarithmic, colorNamed("--line"), chart.label, curves.map((curve) => [curve.label, isSparse(curve)])]);
     const last = lastValues(rows, curves, isRanged);
     if (graphs.get(place)?.kind === kind) {
       graphs.get(place).last = last;
@@ -224,7 +224,7 @@
   function mark() {
     for (const found of document.querySelectorAll(".color")) {
       const number = Number(found.dataset.run);
-      found.style.borderColor = colourOf(number);
+      found.style.borderColor = colorOf(number);
       found.style.borderBottomStyle = dashOf(number) ? "dashed" : "solid";
     }
   }

@@ -5,8 +5,7 @@
 #include "framework/metrics/classification.h"
 #include "framework/metrics/sums.h"
 #include "framework/modeling/classification_head.h"
-#include "framework/tasks/labeled_images.h"
-#include "framework/tasks/labeled_text.h"
+#include "framework/tasks/labeled_data.h"
 
 namespace longspan {
 namespace {
@@ -64,13 +63,13 @@ LabeledTaskSpec labeled_texts() {
       [](const DataOptions& data, const Communicator& all, const ProgressCallback& listener) {
         return learn_labels(data.train, all, listener);
       };
-  kind.open = [](const LabelledFile& file) {
+  kind.open = [](const LabeledFile& file) {
     return open_labels(file.path, file.labels, file.tokenizer, file.all, file.listener);
   };
-  kind.read = [](const PredictRequest& request, std::size_t line) -> std::vector<LabelledLine> {
+  kind.read = [](const PredictRequest& request, std::size_t line) -> std::vector<LabeledLine> {
     const std::string place = request.place(line);
     std::vector<std::int64_t> ids = request.tokenizer.encode(request.lines[line], place);
-    if (ids.empty()) return {LabelledLine()};
+    if (ids.empty()) return {LabeledLine()};
     return {{.tokens = add_special_tokens(
                  SpecialTokenTemplate(request.tokenizer), std::move(ids), place)}};
   };
@@ -86,9 +85,7 @@ LabeledTaskSpec labeled_images() {
       [](const DataOptions& data, const Communicator& all, const ProgressCallback& listener) {
         return LearnedLabels{learn_labels_of_images(data, Unlabeled::refused, all, listener)};
       };
-  kind.open = [](const LabelledFile& file) {
-    return open_labeled_images(file, Unlabeled::refused);
-  };
+  kind.open = [](const LabeledFile& file) { return open_labeled_images(file, Unlabeled::refused); };
   kind.read = images_of_line;
   return kind;
 }

@@ -8,7 +8,7 @@
 #include "framework/data/examples/image_examples.h"
 #include "framework/decoding/image_generation.h"
 #include "framework/modeling/pixel_head.h"
-#include "framework/tasks/labeled_images.h"
+#include "framework/tasks/labeled_data.h"
 
 namespace longspan {
 namespace {
@@ -35,7 +35,7 @@ LabeledTaskSpec pixels_of_images() {
       [](const DataOptions& data, const Communicator& all, const ProgressCallback& listener) {
         return LearnedLabels{learn_labels_of_images(data, Unlabeled::taken, all, listener)};
       };
-  kind.open = [](const LabelledFile& file) { return open_labeled_images(file, Unlabeled::taken); };
+  kind.open = [](const LabeledFile& file) { return open_labeled_images(file, Unlabeled::taken); };
   kind.figures_of_loss = [](double loss) -> std::vector<MetricValue> {
     return {{"bits_per_dim", loss / std::numbers::ln2, "bits per dimension"}};
   };

@@ -8,7 +8,7 @@ namespace longspan {
 namespace {
 
 // Targets are 0 at the positions to label.
-Fields fields_of(std::span<const LabelledLine> lines,
+Fields fields_of(std::span<const LabeledLine> lines,
                  const std::vector<std::size_t>& batch,
                  const std::string& field,
                  bool each_token) {
@@ -19,7 +19,7 @@ Fields fields_of(std::span<const LabelledLine> lines,
                    {each_token ? "targets" : "label",
                     full_tensor(each_token ? Shape{rows, time} : Shape{rows}, ignored_target)}};
   for (std::size_t row = 0; row < batch.size(); ++row) {
-    const LabelledLine& line = lines[batch[row]];
+    const LabeledLine& line = lines[batch[row]];
     std::ranges::copy(line.tokens, row_of(fields[field], row).begin());
     fields["length"].span<std::int64_t>()[row] = std::ssize(line.tokens);
     for (const std::size_t at : line.places) row_of(fields["targets"], row)[at] = 0;
@@ -31,7 +31,7 @@ Fields fields_of(std::span<const LabelledLine> lines,
 
 std::vector<std::vector<std::int64_t>> predict_labels(
     const Model& model,
-    std::span<const LabelledLine> lines,
+    std::span<const LabeledLine> lines,
     const std::string& field,
     bool each_token,
     std::int64_t batch_tokens,

@@ -13,7 +13,7 @@ namespace longspan {
 
 // A document or an image with the positions to label; without positions, one label for the whole
 // line.
-struct LabelledLine {
+struct LabeledLine {
   std::vector<std::int64_t> tokens = {};
   std::vector<std::size_t> places = {};
 };
@@ -25,7 +25,7 @@ struct LabelledLine {
 // Throws DataError, prefixed with place(i), for a line longer than the model supports.
 std::vector<std::vector<std::int64_t>> predict_labels(
     const Model& model,
-    std::span<const LabelledLine> lines,
+    std::span<const LabeledLine> lines,
     const std::string& field,
     bool each_token,
     std::int64_t batch_tokens,

@@ -88,7 +88,7 @@ struct MeasuredFile {
 
 // Collective. Returns the labels of training, then those only in the file. If the file shares no
 // label with training, returns only those of training; opening the file then fails.
-LabelSet labels_with_unseen(const LabeledTaskSpec& kind, const LabelledFile& file) {
+LabelSet labels_with_unseen(const LabeledTaskSpec& kind, const LabeledFile& file) {
   if (!kind.scores) return file.labels;
   DataOptions data = file.data;
   data.train = file.path;
@@ -104,7 +104,7 @@ LabelSet labels_with_unseen(const LabeledTaskSpec& kind, const LabelledFile& fil
   return any_known ? LabelSet::in_order(std::move(names), file.path.describe()) : file.labels;
 }
 
-MeasuredFile open_measured(const LabeledTaskSpec& kind, const LabelledFile& file) {
+MeasuredFile open_measured(const LabeledTaskSpec& kind, const LabeledFile& file) {
   LabelSet labels = labels_with_unseen(kind, file);
   auto examples = kind.open(
       {file.path, file.target, file.data, labels, file.tokenizer, file.all, file.listener});
@@ -215,9 +215,9 @@ void require_labels(const Model& model, const Examples& found) {
     throw DataError("{}", found.validate_label());
 }
 
-class LabelledTask : public Task {
+class LabeledTask : public Task {
  public:
-  LabelledTask(const LabeledTaskSpec& kind, const TaskContext& setting)
+  LabeledTask(const LabeledTaskSpec& kind, const TaskContext& setting)
       : kind_(kind),
         train_(setting.data.train.parts.at(0).path),
         sample_{setting.validation_batches, setting.seed},
@@ -227,13 +227,13 @@ class LabelledTask : public Task {
         labels_(learnt_.labels),
         validation_labels_(labels_),
         data_(setting, [&](const ConfigPath& file, const ConfigPath& target) {
-          const LabelledFile opened = {file,
-                                       target,
-                                       setting.data,
-                                       labels_,
-                                       tokenizer_,
-                                       setting.mesh.world,
-                                       setting.listener};
+          const LabeledFile opened = {file,
+                                      target,
+                                      setting.data,
+                                      labels_,
+                                      tokenizer_,
+                                      setting.mesh.world,
+                                      setting.listener};
           if (file.text() == setting.data.train.text()) return kind.open(opened);
           MeasuredFile measured = open_measured(kind, opened);
           validation_labels_ = measured.labels;
@@ -391,10 +391,10 @@ Measurement evaluate_file(const LabeledTaskSpec& kind, const EvaluateRequest& re
 // Returns the labels of each line, separated by spaces; one output line per example where a line
 // names several.
 std::vector<std::string> write_labels(const LabeledTaskSpec& kind, const PredictRequest& request) {
-  std::vector<LabelledLine> lines;
+  std::vector<LabeledLine> lines;
   std::vector<std::size_t> numbers;  // input line of each example
   for (std::size_t i = 0; i < request.lines.size(); ++i)
-    for (LabelledLine& line : kind.read(request, i)) {
+    for (LabeledLine& line : kind.read(request, i)) {
       lines.push_back(std::move(line));
       numbers.push_back(i);
     }
@@ -451,7 +451,7 @@ TaskSpec labeled_task(const std::function<LabeledTaskSpec(const DataOptions&)>& 
             return learn_training(kind_of(data), data, Communicator(), listener).labels.size();
           },
       .open = [kind_of](const TaskContext& setting) -> std::unique_ptr<Task> {
-        return std::make_unique<LabelledTask>(kind_of(setting.data), setting);
+        return std::make_unique<LabeledTask>(kind_of(setting.data), setting);
       },
       .meta_batch =
           [kind_of](const MetaBatch& wanted) {

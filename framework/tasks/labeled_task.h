@@ -40,7 +40,7 @@ class LabelScores {
 };
 
 // A file whose labels must be in `labels`.
-struct LabelledFile {
+struct LabeledFile {
   const ConfigPath& path;
   const ConfigPath& target;  // as data.train_target
   const DataOptions& data;
@@ -69,7 +69,7 @@ struct LabeledTaskSpec {
   std::function<std::string(const DataOptions&)> problem = {};
   std::function<LearnedLabels(const DataOptions&, const Communicator&, const ProgressCallback&)>
       learn;
-  std::function<std::shared_ptr<const Examples>(const LabelledFile&)> open;
+  std::function<std::shared_ptr<const Examples>(const LabeledFile&)> open;
   // labels: the learned ones, then those only in the evaluated file.
   std::function<std::unique_ptr<LabelScores>(const LabelSet& learnt, const LabelSet& labels)>
       scores = {};
@@ -79,7 +79,7 @@ struct LabeledTaskSpec {
   std::function<std::vector<MetricValue>(double loss)> figures_of_loss = {};
   // Collective. Returns the lines to label: one, or several where a line names a file. Throws
   // DataError.
-  std::function<std::vector<LabelledLine>(const PredictRequest&, std::size_t line)> read = {};
+  std::function<std::vector<LabeledLine>(const PredictRequest&, std::size_t line)> read = {};
 };
 
 // Returns a task that reads several data formats, each with a specification of its own.

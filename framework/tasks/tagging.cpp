@@ -12,7 +12,7 @@
 #include "framework/metrics/sums.h"
 #include "framework/metrics/text.h"
 #include "framework/modeling/tagging_head.h"
-#include "framework/tasks/labeled_text.h"
+#include "framework/tasks/labeled_data.h"
 
 namespace longspan {
 namespace {
@@ -68,13 +68,13 @@ class TagScores : public LabelScores {
 };
 
 // Words are separated by white space.
-std::vector<LabelledLine> words_of_line(const PredictRequest& request, std::size_t line) {
+std::vector<LabeledLine> words_of_line(const PredictRequest& request, std::size_t line) {
   const WordTokens words(request.tokenizer);
-  LabelledLine result;
+  LabeledLine result;
   words.begin(result.tokens);
   for (const std::string_view word : words_of(request.lines[line]))
     result.places.push_back(words.add(word, request.place(line), result.tokens));
-  if (result.places.empty()) return {LabelledLine()};
+  if (result.places.empty()) return {LabeledLine()};
   words.end(result.tokens);
   return {result};
 }
@@ -102,7 +102,7 @@ LabeledTaskSpec tagged_words() {
       [](const DataOptions& data, const Communicator& all, const ProgressCallback& listener) {
         return learn_tags(data.train, data.tag_columns, all, listener);
       };
-  kind.open = [](const LabelledFile& file) {
+  kind.open = [](const LabeledFile& file) {
     return open_tags(
         file.path, file.data.tag_columns, file.labels, file.tokenizer, file.all, file.listener);
   };

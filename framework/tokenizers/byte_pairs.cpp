@@ -17,7 +17,7 @@ namespace longspan {
 namespace {
 
 // The adjacent tokens of a token in a word, by position; `none` at its ends.
-struct Neighbours {
+struct Neighbors {
   std::uint32_t previous = 0;
   std::uint32_t next = 0;
 };
@@ -229,7 +229,7 @@ void BytePairs::merge_short(std::vector<WordToken>& tokens, std::size_t begin) c
 void BytePairs::merge_long(std::vector<WordToken>& tokens, std::size_t begin) const {
   const std::span<WordToken> word = std::span(tokens).subspan(begin);
   const auto count = static_cast<std::uint32_t>(word.size());
-  std::vector<Neighbours> links(count);
+  std::vector<Neighbors> links(count);
   for (std::uint32_t i = 0; i < count; ++i)
     links[i] = {i > 0 ? i - 1 : none, i + 1 < count ? i + 1 : none};
   const auto merge_at = [&](std::uint32_t left) -> const KeyTable::Entry* {

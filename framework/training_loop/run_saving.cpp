@@ -1,5 +1,7 @@
 #include "framework/training_loop/run_saving.h"
 
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "framework/core/span.h"
@@ -23,6 +25,10 @@ auto save_to_directory(const TrainingContext& run, Save&& save) try {
   check_directory(run);
   return save();
 } catch (const SaveError&) {
+  // A removal that has reached the checkpoints may not have reached the lock yet.
+  constexpr int max_polls = 20;
+  for (int i = 0; i < max_polls && !run.directory.is_lost(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
   check_directory(run);
   throw;
 }
@@ -44,8 +50,16 @@ bool save_run(TrainingContext& run,
   TrainingState state = state_of(run, history);
   return save_to_directory(run, [&] {
     run.tracker.sync();
-    return in_background ? run.saver.save_async(info, std::move(state), loss)
-                         : run.saver.save(info, state, loss);
+    // Both may take long, so the directory is checked again just before the save writes to it.
+    run.saver.finish();
+    const auto checked_loss = [&] {
+      const double found = loss();
+      check_directory(run);
+      return found;
+    };
+    check_directory(run);
+    return in_background ? run.saver.save_async(info, std::move(state), checked_loss)
+                         : run.saver.save(info, state, checked_loss);
   });
 }
 

@@ -15,6 +15,7 @@
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/training_state.h"
 #include "framework/core/random.h"
+#include "tests/support/message_of.h"  // for its users
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::testing {
@@ -153,17 +154,6 @@ inline void expect_equal(const TrainingState& found, const TrainingState& expect
     EXPECT_TRUE(bytes_of(found.tensors[i].tensor) == bytes_of(expected.tensors[i].tensor))
         << found.tensors[i].name;
   }
-}
-
-// Returns the message of the exception E that f throws, or "".
-template <typename E, typename F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return {};
 }
 
 }  // namespace longspan::testing

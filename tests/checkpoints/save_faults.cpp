@@ -61,7 +61,7 @@ std::string problem_of_start(const Saver& saver,
   found = search.found ? search.found->step : 0;
   if (found < expected.least || found > expected.most)
     return fmt::format(
-        "step {} was found, one of {} to {} is wanted", found, expected.least, expected.most);
+        "step {} was found, expected one of {} to {}", found, expected.least, expected.most);
   if (search.skipped.size() > expected.damaged)
     return fmt::format("a step looks whole and is not: {}", search.skipped.front());
   std::error_code error;

@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "tests/support/message_of.h"  // for its users
+
 namespace longspan {
 
 class TemporaryFile {
@@ -34,16 +36,5 @@ class TemporaryFile {
  private:
   std::string path_;
 };
-
-// Returns the message of the E that `f` throws; "" without one.
-template <typename E, typename F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "";
-}
 
 }  // namespace longspan

@@ -293,11 +293,11 @@ KINDS = [
     ("three times queued again at the time limit, with the losses of an unbroken run", time_limit, 0, 4),
     ("asked at any moment", any_moment, 0, 60),
     ("scancel --batch --signal=TERM saves and ends", saved_and_ended, 0, 20),
-    ("scancel ends at once, and the next job goes on", canceled, 1, 20),
+    ("scancel ends at once, and the next job continues", canceled, 1, 20),
     ("a node is drained", drained, 0, 6),
     ("a node goes down", node_down, 0, 10),
     ("a rank is killed", killed_rank, 0, 10),
-    ("a machine is lost, and the job goes on by itself", lost_machine, 1, 10),
+    ("a machine is lost, and the job continues by itself", lost_machine, 1, 10),
     ("a rank hangs three times with nothing saved", hung_each_time, 0, 1),
     ("the template as it is, on 16 ranks", unmodified, 0, 1),
 ]

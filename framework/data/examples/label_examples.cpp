@@ -17,12 +17,12 @@ namespace {
 
 constexpr std::string_view line_form = "a class, a tab and a text";
 
-struct LabelledText {
+struct LabeledText {
   std::string_view label;
   std::string_view text;
 };
 
-LabelledText labeled_text_of(std::string_view line, std::string_view place) {
+LabeledText labeled_text_of(std::string_view line, std::string_view place) {
   const std::size_t tab = line.find('\t');
   if (tab == std::string_view::npos)
     throw DataError("{}: expected a label, a tab and a text, found no tab{}",
@@ -30,7 +30,7 @@ LabelledText labeled_text_of(std::string_view line, std::string_view place) {
                     line.starts_with('{') ? "; convert JSON lines with jq -r '[.label, .text] | "
                                             "@tsv' FILE"
                                           : "");
-  const LabelledText result = {line.substr(0, tab), line.substr(tab + 1)};
+  const LabeledText result = {line.substr(0, tab), line.substr(tab + 1)};
   if (result.label.empty()) throw DataError("{}: has no label before the tab", place);
   if (result.text.empty()) throw DataError("{}: has no text after the tab", place);
   return result;
@@ -46,7 +46,7 @@ ExampleIndex index_of(const InputFile& file,
     std::vector<std::int64_t> tokens(lines.size());
     parallel_for(lines.size(), [&](std::size_t i) {
       const std::string place = line_location(file.path(), lines[i].number);
-      const LabelledText found = labeled_text_of(lines[i].text, place);
+      const LabeledText found = labeled_text_of(lines[i].text, place);
       if (labels.id_of(found.label) < 0 && labels.id_of(found.text) >= 0)
         throw DataError("{}: expected {}, found a text, a tab and the class {}; swap the columns",
                         place,
@@ -84,7 +84,7 @@ class LabelExamples final : public Examples {
   Batch read(const BatchRequest& request) const override {
     const auto read_row = [&](std::int64_t example, std::span<std::int64_t> row) -> ClassRow {
       const std::string bytes = read_bytes(*file_, index_.begin(example), index_.end(example));
-      const LabelledText found = labeled_text_of(without_line_end(bytes), place(example));
+      const LabeledText found = labeled_text_of(without_line_end(bytes), place(example));
       const auto tokens =
           framed_tokens(tokenizer_, frame_, found.text, place(example), request.longest);
       if (tokens.size() > row.size()) throw DataError("{}: changed while reading", place(example));
@@ -116,7 +116,7 @@ LearnedLabels learn_labels(const ConfigPath& path,
         for_each_line_block(text, heard, [&](std::span<const Line> lines) {
           for (const Line& line : lines) {
             const std::string place = line_location(text.path(), line.number);
-            const LabelledText found = labeled_text_of(line.text, place);
+            const LabeledText found = labeled_text_of(line.text, place);
             if (column.add(found.label, found.text))
               for_each_character(found.label, 0, true, place, [](char32_t, std::int64_t) {});
           }

@@ -17,7 +17,7 @@ void check(const SinkhornWeights& sinkhorn) {
   if (sinkhorn.uniform.defined()) require_tensor(kernel, "uniform", sinkhorn.uniform, shape, dtype);
   require_tensor(kernel, "weights", sinkhorn.weights, shape, dtype);
   require_tensor(kernel,
-                 "normalisers",
+                 "normalizers",
                  sinkhorn.normalizers,
                  {shape[0], 2 * sinkhorn.iterations, shape[1]},
                  dtype);

@@ -228,7 +228,7 @@ class Band {
     unrolled<columns / 4>([&](auto e) {
       constexpr int n = e / 2, r = e % 2;
       const int place = exchange_place(first + sums.column(n, 0), sums.row(2 * r));
-      const auto& both = reinterpret_cast<const Neighbours&>(exchange[place]);
+      const auto& both = reinterpret_cast<const Neighbors&>(exchange[place]);
       unrolled<2>([&](auto p) { sums.of[n][2 * r + p] += both.of[p]; });
     });
   }

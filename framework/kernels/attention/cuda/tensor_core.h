@@ -90,7 +90,7 @@ struct WarpSums {
   }
 };
 
-struct alignas(8) Neighbours {
+struct alignas(8) Neighbors {
   float of[2];
 };
 
@@ -112,14 +112,14 @@ __device__ __forceinline__ void write_rows(const Either<In>& to,
     const std::int64_t begin = call.place(b, rows, row, h, dim, sums.column(0, 0));
     unrolled<dim / 8>([&](auto n) {
       const std::int64_t place = begin + 8 * n;
-      Neighbours both = {factors[r] * sums.of[n][2 * r], factors[r] * sums.of[n][2 * r + 1]};
+      Neighbors both = {factors[r] * sums.of[n][2 * r], factors[r] * sums.of[n][2 * r + 1]};
       if (add)
         for (int p = 0; p < 2; ++p) both.of[p] += to.at(place + p);
       if (to.narrow != nullptr)
         reinterpret_cast<std::uint32_t&>(to.narrow[place]) =
             tensor_core::pair_of<In>(both.of[0], both.of[1]);
       else
-        reinterpret_cast<Neighbours&>(to.wide_ones[place]) = both;
+        reinterpret_cast<Neighbors&>(to.wide_ones[place]) = both;
     });
   });
 }

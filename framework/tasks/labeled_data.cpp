@@ -1,4 +1,4 @@
-#include "framework/tasks/labeled_images.h"
+#include "framework/tasks/labeled_data.h"
 
 #include <fmt/format.h>
 
@@ -53,7 +53,7 @@ LabelSet learn_labels_of_images(const DataOptions& data,
   return learn_image_labels(image_files(data.train, data.train_target, unlabeled), all, listener);
 }
 
-std::shared_ptr<const Examples> open_labeled_images(const LabelledFile& file, Unlabeled unlabeled) {
+std::shared_ptr<const Examples> open_labeled_images(const LabeledFile& file, Unlabeled unlabeled) {
   auto images =
       open_images(image_files(file.path, file.target, unlabeled),
                   file.labels,
@@ -64,10 +64,10 @@ std::shared_ptr<const Examples> open_labeled_images(const LabelledFile& file, Un
   return images;
 }
 
-std::vector<LabelledLine> images_of_line(const PredictRequest& request, std::size_t line) {
+std::vector<LabeledLine> images_of_line(const PredictRequest& request, std::size_t line) {
   const std::string& path = request.lines[line];
   if (path.empty()) return {{}};
-  std::vector<LabelledLine> result;
+  std::vector<LabeledLine> result;
   try {
     for (Pixels& image : read_images(path, request.model.parameters().mesh().world)) {
       if (request.image && image.shape != *request.image)
@@ -81,6 +81,30 @@ std::vector<LabelledLine> images_of_line(const PredictRequest& request, std::siz
     throw DataError("{}: {}", request.place(line), error.what());
   }
   return result;
+}
+
+std::string validate_labeled_text(const LabeledTaskSpec& kind, const DataOptions& data) {
+  for (const auto& [path, name] : {std::pair(&data.train_target, "train"),
+                                   std::pair(&data.validation_target, "validation"),
+                                   std::pair(&data.test_target, "test")})
+    if (!path->empty())
+      return fmt::format(
+          "data.{}_target requires run.task: translation, found {}", name, kind.task);
+  if (data.tokenizer == TokenizerKind::characters)
+    return fmt::format(
+        "data.tokenizer.type: run.task: {1} does not support char, whose vocabulary would include "
+        "the {0} of data.train; set it to byte, or to sentencepiece with data.tokenizer.model",
+        kind.labels,
+        kind.task);
+  if (trains_tokenizer(data))
+    return fmt::format(
+        "data.tokenizer.type: {} requires data.tokenizer.model, since data.train "
+        "also contains {}; run longspan tokenizer train TEXT --output FILE.{} on "
+        "the text alone, or set data.tokenizer.type to byte",
+        name_of(data.tokenizer),
+        kind.labels,
+        data.tokenizer == TokenizerKind::sentencepiece ? "model" : "json");
+  return "";
 }
 
 }  // namespace longspan

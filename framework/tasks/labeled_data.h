@@ -1,4 +1,4 @@
-// Common parts of tasks on labeled images.
+// Data of labeled tasks: text files with labels in their lines, and images.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,10 @@
 
 namespace longspan {
 
-// For LabeledTaskSpec::problem.
+// For LabeledTaskSpec::problem, for text files with labels in their lines.
+std::string validate_labeled_text(const LabeledTaskSpec& kind, const DataOptions& data);
+
+// For LabeledTaskSpec::problem, for images.
 std::string validate_labeled_images(const DataOptions& data);
 
 // Policy for an IDX file without a label file, and for labels that training did not have. refused:
@@ -23,9 +26,9 @@ LabelSet learn_labels_of_images(const DataOptions& data,
                                 Unlabeled unlabeled,
                                 const Communicator& all,
                                 const ProgressCallback& listener);
-std::shared_ptr<const Examples> open_labeled_images(const LabelledFile& file, Unlabeled unlabeled);
+std::shared_ptr<const Examples> open_labeled_images(const LabeledFile& file, Unlabeled unlabeled);
 
 // For LabeledTaskSpec::read: returns the images that a line names.
-std::vector<LabelledLine> images_of_line(const PredictRequest& request, std::size_t line);
+std::vector<LabeledLine> images_of_line(const PredictRequest& request, std::size_t line);
 
 }  // namespace longspan
