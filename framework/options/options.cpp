@@ -43,7 +43,7 @@ std::string allowed_sentence(const OptionBinding& binding, const Constraint& rul
 }
 
 // Returns whether the message's first word is the key.
-bool has_prefix(const std::string& sentence, const std::string& key) {
+bool starts_with_key(const std::string& sentence, const std::string& key) {
   const std::size_t end = sentence.find_first_of(" :");
   return sentence.substr(0, end) == key;
 }
@@ -323,7 +323,7 @@ void OptionTable::run_checks(std::vector<Diagnostic>& found) const {
     std::string sentence = check.message();
     if (sentence.empty()) continue;
     const auto named = std::ranges::find_if(
-        given, [&](const Entry* entry) { return has_prefix(sentence, entry->key); });
+        given, [&](const Entry* entry) { return starts_with_key(sentence, entry->key); });
     const auto place = named == given.end() ? given.begin() : named;
     const bool has_place = !given.empty();
     found.push_back({has_place ? *(*place)->mark : common_location(),

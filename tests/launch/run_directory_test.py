@@ -54,6 +54,16 @@ class RemovedDirectory(jobs.TestCase):
                         self.assertTrue((moved.path / file).exists(), file)
                     self.longspan("inspect", moved.path) if settings["checkpoint.save_interval"] else None
 
+    def test_deleted_directory_is_reported(self):
+        """A deletion removes files one after another: a save may meet any state in between."""
+        for layout in LAYOUTS:
+            for number in range(4):
+                with self.subTest(layout=str(layout), number=number):
+                    name = f"deleted-{layout.ranks}-{number}"
+                    job, run = self.start_endless(name, layout, self.kinds["saving"])
+                    subprocess.run(["rm", "-rf", run.path], capture_output=True)  # a save may still add a file
+                    self.assert_noticed(job, name)
+
     def test_replacement_directory_is_not_changed(self):
         for layout in LAYOUTS:
             with self.subTest(layout=str(layout)):
