@@ -33,7 +33,7 @@ Documents documents_of(const std::shared_ptr<const InputFile>& file,
         file, form, {.parts = parts, .longest = 2 * max_unpacked, .block = block});
     for (Document document; reader.next(document);) {
       reader.extract_text(document);
-      reader.position_of(document);
+      reader.location_of(document);
       read.texts.push_back(std::move(document.text));
     }
   } catch (const DataError& error) {
