@@ -149,7 +149,7 @@ std::string validate_waitk(const EncoderDecoderOptions& options, const MeshShape
            "model.use_pointer_generator, model.coverage_loss_weight and "
            "model.guided_attention.type; change one of them";
   const ModelOptions& common = options.common;
-  if (common.score_scale != ScoreScale::head && options.source.is_requested())
+  if (!common.scale_attn_weights && options.source.is_requested())
     return "model.attention.scale_attn_weights: false does not support "
            "model.use_pointer_generator, model.coverage_loss_weight and "
            "model.guided_attention.type; change one of them";

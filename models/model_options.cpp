@@ -135,10 +135,9 @@ void declare_sizes(OptionTable& table, ModelOptions& options) {
 void declare_stream(OptionTable& table, ModelOptions& options) {
   table.add(
       "model.use_parallel_residual",
-      options.sublayers,
+      options.use_parallel_residual,
       "attention and feed-forward sublayers in parallel, on the same norm (GPT-J, PaLM); false: "
       "one after the other",
-      {{"false", SublayerOrder::serial}, {"true", SublayerOrder::parallel}},
       affects_weights());
   table.add("model.norm.position",
             options.norm,
@@ -318,7 +317,7 @@ void declare(OptionTable& table,
       });
   if (traits.has_cross_attention)
     table.check({"model.use_parallel_residual"}, [&options]() -> std::string {
-      if (options.sublayers == SublayerOrder::serial) return "";
+      if (!options.use_parallel_residual) return "";
       return "model.use_parallel_residual cannot be combined with cross-attention; set it to false";
     });
   table.check({"model.attention.learned_sinks",

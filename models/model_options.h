@@ -35,22 +35,6 @@ inline bool is_gated(FeedForwardActivation activation) {
 // Returns the activation of the gate, or of the hidden features without a gate.
 Activation nonlinearity(FeedForwardActivation activation);
 
-// Whether the sublayers of a layer run in sequence, or in parallel on one input and are summed
-// (GPT-J, Wang and Komatsuzaki 2021; PaLM, Chowdhery et al. 2022).
-enum class SublayerOrder : std::uint8_t { serial, parallel };
-
-// Divisor of attention scores.
-enum class ScoreScale : std::uint8_t {
-  head,  // square root of the head dimension (Vaswani et al. 2017)
-  none   // (Raffel et al. 2020)
-};
-
-// Divisor of logits.
-enum class LogitScale : std::uint8_t {
-  none,
-  width  // square root of the width, as in T5 with tied embeddings
-};
-
 enum class ResidualKind : std::uint8_t { plain, reversible, gated };
 
 // In tokens: upper limit of memory lengths, positions and relative positions.
@@ -86,10 +70,14 @@ struct ModelOptions {
   bool query_key_norm = false;
   bool attention_sinks = false;
   std::optional<double> score_cap = {};
-  ScoreScale score_scale = ScoreScale::head;
+  // Divide attention scores by sqrt(head dimension); T5 does not (Raffel et al. 2020).
+  bool scale_attn_weights = true;
   std::optional<double> logit_cap = {};
-  LogitScale logit_scale = LogitScale::none;
-  SublayerOrder sublayers = SublayerOrder::serial;
+  // Divide the hidden states before the output layer by sqrt(width), as T5 with tied embeddings.
+  bool scale_decoder_outputs = false;
+  // Run the sublayers of a layer in parallel on one input and sum them (GPT-J, Wang and Komatsuzaki
+  // 2021; PaLM, Chowdhery et al. 2022).
+  bool use_parallel_residual = false;
   // Attention projections that have a bias.
   std::vector<std::string> attention_bias = {"query", "key", "value", "out"};
   std::optional<std::int64_t> feed_forward = {};  // default: 4 width; with a gate, 8/3 of the width
@@ -130,10 +118,10 @@ struct ModelOptions {
     return form;
   }
   // As SoftmaxOptions::scale.
-  double products_scale() const { return score_scale == ScoreScale::none ? 1 : 0; }
+  double products_scale() const { return scale_attn_weights ? 0 : 1; }
   // Returns the factor of logits.
   double logits_factor() const {
-    return logit_scale == LogitScale::width ? 1 / std::sqrt(static_cast<double>(width)) : 1;
+    return scale_decoder_outputs ? 1 / std::sqrt(static_cast<double>(width)) : 1;
   }
   NormOptions norm_form() const { return {norm_kind, power, norm_epsilon}; }
   bool has_final_norm() const { return final_norm.value_or(norm == NormPosition::pre); }

@@ -17,10 +17,9 @@ void declare_scores(OptionTable& table, ModelOptions& options) {
             affects_weights());
   table.add(
       "model.attention.scale_attn_weights",
-      options.score_scale,
+      options.scale_attn_weights,
       "division of attention logits by sqrt(model.head_dim), also in cross-attention; false: no "
       "scaling (T5)",
-      {{"true", ScoreScale::head}, {"false", ScoreScale::none}},
       affects_weights());
 }
 
@@ -34,14 +33,13 @@ void declare_logit_cap(OptionTable& table, ModelOptions& options) {
 
 void declare_logit_scale(OptionTable& table, ModelOptions& options) {
   table.add("model.scale_decoder_outputs",
-            options.logit_scale,
+            options.scale_decoder_outputs,
             "division of the last hidden states by sqrt(model.hidden_size) before the output "
             "layer (first T5). Only with model.tie_word_embeddings: true",
-            {{"false", LogitScale::none}, {"true", LogitScale::width}},
             affects_weights());
   table.check({"model.scale_decoder_outputs", "model.tie_word_embeddings"},
               [&options]() -> std::string {
-                if (options.logit_scale == LogitScale::none || options.tied_embeddings) return "";
+                if (!options.scale_decoder_outputs || options.tied_embeddings) return "";
                 return "model.scale_decoder_outputs requires model.tie_word_embeddings: true; set "
                        "model.scale_decoder_outputs to false";
               });
@@ -50,7 +48,7 @@ void declare_logit_scale(OptionTable& table, ModelOptions& options) {
 const char* softmax_form_key(const ModelOptions& options) {
   if (options.attention_sinks) return "attention.learned_sinks";
   if (options.score_cap) return "attention.logit_softcapping";
-  return options.score_scale == ScoreScale::head ? nullptr : "attention.scale_attn_weights";
+  return options.scale_attn_weights ? nullptr : "attention.scale_attn_weights";
 }
 
 std::string validate_softmax_type(const ModelOptions& options) {

@@ -141,7 +141,7 @@ std::vector<Layer> make_layers(const Scope& scope,
     const LayerMaker make(scope.child("layers").child(i), options);
     Layer layer;
     layer.sublayers.push_back(make.attention(mechanism, i));
-    if (options.common.sublayers == SublayerOrder::parallel) {
+    if (options.common.use_parallel_residual) {
       make.add_feed_forward(layer.sublayers.back());
     } else {
       if (options.cross) layer.sublayers.push_back(make.cross_attention(i));

@@ -1,9 +1,12 @@
 #include "framework/data/data_options.h"
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
+#include <system_error>
 
 #include "framework/core/input_file.h"
+#include "framework/core/quote.h"
 #include "framework/core/utf8.h"
 #include "framework/data/corpus/document_text.h"
 #include "framework/data/corpus/path_pattern.h"
@@ -240,6 +243,31 @@ bool has_characters(const Tokenizer& tokenizer, const Tokenizer& other) {
   return true;
 }
 
+// Returns why data.documents.end_token cannot be the name or id of a token, or "". Names of a
+// tokenizer file are looked up when it is read.
+std::string validate_end_token(const DataOptions& options) {
+  if (!options.documents.end_of_text || options.format != DataFormat::text) return "";
+  const std::string& token = *options.documents.end_of_text;
+  // A tokenizer may have these words as tokens, which end no document.
+  if (token == "true" || token == "false")
+    return fmt::format(
+        "data.documents.end_token: expected a token or its id, found {}; set it to a token, such "
+        "as \"<|endoftext|>\", or to none",
+        token);
+  const bool is_bytes = options.tokenizer == TokenizerKind::bytes;
+  if (!is_bytes && options.tokenizer != TokenizerKind::characters) return "";
+  std::int64_t id = -1;
+  const char* const last = token.data() + token.size();
+  const auto [end, error] = std::from_chars(token.data(), last, id);
+  if (error == std::errc() && end == last && id >= 0 && (!is_bytes || id < 256)) return "";
+  return fmt::format(
+      "data.documents.end_token: expected an id{} (data.tokenizer.type: {} does not support token "
+      "names), found {}",
+      is_bytes ? " from 0 to 255" : "",
+      name_of(options.tokenizer),
+      quote(token));
+}
+
 }  // namespace
 
 void declare(OptionTable& table, DataOptions& options) {
@@ -340,6 +368,8 @@ void declare(OptionTable& table, DataOptions& options) {
   declare(table, options.buckets);
   declare_rollouts(table, options.rollouts);
   declare(table, options.documents);
+  table.check({"data.documents.end_token", "data.tokenizer.type"},
+              [&options] { return validate_end_token(options); });
 }
 
 std::string unread_document_key(const DataOptions& options, std::string_view key) {

@@ -139,11 +139,10 @@ void declare_start(OptionTable& table, InitFromOptions& options) {
             "checkpoint");
   table.add(
       vocabulary_key,
-      options.vocabulary,
+      options.resize_vocab,
       "vocabulary different from that of training.init_from.path: embedding and output rows of "
       "common ids (for char, common characters) are copied, the others initialized randomly; "
-      "false: the vocabulary must be the same. Only with training.init_from.path",
-      {{"false", StartVocabulary::same}, {"true", StartVocabulary::grow}});
+      "false: the vocabulary must be the same. Only with training.init_from.path");
   table.add(
       reinitialize_key,
       options.reinitialize,

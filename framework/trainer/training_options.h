@@ -17,13 +17,10 @@
 
 namespace longspan {
 
-// Vocabulary rows that a new run loads from existing weights.
-enum class StartVocabulary : std::uint8_t { same, grow };
-
 // Source of a new run's weights.
 struct InitFromOptions {
-  ConfigPath path;  // directory of a run or of a step; empty: random initialization
-  StartVocabulary vocabulary = StartVocabulary::same;
+  ConfigPath path;            // directory of a run or of a step; empty: random initialization
+  bool resize_vocab = false;  // the vocabularies may differ
   std::vector<std::string>
       reinitialize;                  // parameters, or prefixes of their names, to initialize again
   std::vector<std::string> changed;  // keys, or prefixes of them, that may differ from the source

@@ -258,7 +258,7 @@ void WeightsTaken::match_vocabulary(const Tokenizer& saved) {
         place(),
         name_of(run_.tokenizer.kind()),
         otherwise);
-  if (options_.vocabulary == StartVocabulary::same)
+  if (!options_.resize_vocab)
     throw ConfigurationError(
         "{}: vocabularies differ: {} has {} ids in {} rows, this run {} in "
         "{}{}; set training.init_from.resize_vocab to true to copy the rows "

@@ -137,8 +137,7 @@ void use_saved_tokenizer(Configuration& configuration, const Communicator& world
     return;
   if (const auto own = saved_tokenizer(checkpoint_folders(configuration), world)) {
     if (asks_for(configuration, own->configuration)) use(own->tokenizer, configuration);
-  } else if (!start.path.empty() && start.vocabulary == StartVocabulary::same &&
-             has_embedding_input(start)) {
+  } else if (!start.path.empty() && !start.resize_vocab && has_embedding_input(start)) {
     require_start(start.path, world);
     const fs::path path = start.path.text();
     const auto other = saved_tokenizer({path, path / checkpoints_name}, world);

@@ -75,12 +75,12 @@ TEST(DecoderModel, LlamaStyleGradientsMatchFiniteDifferences) {
 TEST(DecoderModel, SinkAndSoftcapGradientsMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const std::int64_t chunks : {1, 2})
-    for (const SublayerOrder order : {SublayerOrder::serial, SublayerOrder::parallel}) {
+    for (const bool is_parallel : {false, true}) {
       DecoderOptions options = tiny(PositionEmbeddingType::alibi);
       options.common.attention_sinks = true;
       options.common.score_cap = 0.3;
       options.common.logit_cap = 0.4;
-      options.common.sublayers = order;
+      options.common.use_parallel_residual = is_parallel;
       options.common.dropout = options.common.attention_dropout = 0.3;
       ModelBuildOptions setting = tiny_setting();
       setting.memory.loss_chunks = chunks;
@@ -94,8 +94,8 @@ TEST(DecoderModel, T5GradientsMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const std::int64_t chunks : {1, 2}) {
     DecoderOptions options = tiny(PositionEmbeddingType::relative_bias);
-    options.common.score_scale = ScoreScale::none;
-    options.common.logit_scale = LogitScale::width;
+    options.common.scale_attn_weights = false;
+    options.common.scale_decoder_outputs = true;
     options.common.logit_cap = 0.4;
     options.common.dropout = options.common.attention_dropout = 0.3;
     ModelBuildOptions setting = tiny_setting();
@@ -119,11 +119,11 @@ TEST(DecoderModel, AppliesScoreAndLogitScales) {
   };
   DecoderOptions options = tiny(PositionEmbeddingType::relative_bias);
   const testing::Values plain = scores(options, 1);
-  options.common.logit_scale = LogitScale::width;
+  options.common.scale_decoder_outputs = true;
   testing::Values divided = plain;
   for (double& score : divided) score /= std::sqrt(static_cast<double>(options.common.width));
   expect_close(scores(options, 1), divided, 1e-13);
-  options.common.score_scale = ScoreScale::none;
+  options.common.scale_attn_weights = false;
   const auto dim = static_cast<double>(options.common.head_dim());
   expect_close(scores(options, 1 / std::sqrt(dim)), divided, 1e-13);
 }

@@ -70,8 +70,8 @@ std::vector<Kind> kinds() {
              options.positions = {.kind = PositionEmbeddingType::relative_bias,
                                   .relative_max_distance = 3,
                                   .buckets = 4};
-             options.common.score_scale = ScoreScale::none;
-             options.common.logit_scale = LogitScale::width;
+             options.common.scale_attn_weights = false;
+             options.common.scale_decoder_outputs = true;
              options.common.norm_kind = NormKind::rms;
              options.common.key_heads = 2;
              options.common.initial_deviation = 0.05;  // as above

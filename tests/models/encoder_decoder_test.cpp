@@ -106,8 +106,8 @@ TEST(EncoderDecoderModel, RelativeBiasGradientsMatchFiniteDifferences) {
     EncoderDecoderOptions options = tiny(CrossAttentionMapping::last, norm);
     options.positions = {
         .kind = PositionEmbeddingType::relative_bias, .relative_max_distance = 3, .buckets = 4};
-    options.common.score_scale = ScoreScale::none;
-    options.common.logit_scale = LogitScale::width;
+    options.common.scale_attn_weights = false;
+    options.common.scale_decoder_outputs = true;
     options.common.dropout = options.common.attention_dropout = 0.3;
     const auto model = make_encoder_decoder(options, tiny_setting());
     testing::expect_model_gradients(*model, reading(), {.training = true, .random = Random(3)});
@@ -140,7 +140,7 @@ TEST(EncoderDecoderModel, ScoreScaleAppliesToCrossAttention) {
     return losses_after(*model, reading());
   };
   const Values plain = losses(1);
-  options.common.score_scale = ScoreScale::none;
+  options.common.scale_attn_weights = false;
   const double root = std::sqrt(static_cast<double>(options.common.head_dim()));
   expect_close(losses(1 / root), plain, 1e-13);
 }
@@ -293,7 +293,7 @@ TEST(EncoderDecoderModel, CachedLogitsMatchFullPass) {
       EncoderDecoderOptions options = tiny(wiring);
       options.positions = {.kind = positions, .relative_max_distance = 3, .buckets = 4};
       if (positions == PositionEmbeddingType::relative_bias)
-        options.common.score_scale = ScoreScale::none;
+        options.common.scale_attn_weights = false;
       if (positions == PositionEmbeddingType::learned)
         options.common.residual = ResidualKind::reversible;
       expect_cached_logits(options);

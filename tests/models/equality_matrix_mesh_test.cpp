@@ -158,7 +158,7 @@ Kind with_sinks_and_caps(const AttentionOptions& attention, std::int64_t memory)
               options.attention_sinks = true;
               options.score_cap = 0.5;
               options.logit_cap = 2;
-              options.sublayers = SublayerOrder::parallel;
+              options.use_parallel_residual = true;
             };
             if (memory == 0) {
               DecoderOptions options;
@@ -181,8 +181,8 @@ Kind with_biases(const AttentionOptions& attention, std::int64_t reach, std::int
             options.common.key_heads = 2;
             options.common.residual = residual;
             options.common.attention = attention;
-            options.common.score_scale = ScoreScale::none;
-            options.common.logit_scale = LogitScale::width;
+            options.common.scale_attn_weights = false;
+            options.common.scale_decoder_outputs = true;
             options.positions = {.kind = PositionEmbeddingType::relative_bias,
                                  .relative_max_distance = reach,
                                  .buckets = buckets};

@@ -48,8 +48,8 @@ std::unique_ptr<Model> relative_decoder(const ModelBuildOptions& setting) {
 std::unique_ptr<Model> biased_decoder(const ModelBuildOptions& setting) {
   DecoderOptions options;
   options.common = options_with_dropout(NormPosition::pre);
-  options.common.score_scale = ScoreScale::none;
-  options.common.logit_scale = LogitScale::width;
+  options.common.scale_attn_weights = false;
+  options.common.scale_decoder_outputs = true;
   options.positions = {
       .kind = PositionEmbeddingType::relative_bias, .relative_max_distance = 3, .buckets = 4};
   return make_decoder(options, setting);

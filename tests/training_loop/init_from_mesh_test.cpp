@@ -100,11 +100,11 @@ class SavedRun {
 std::unique_ptr<Model> started(const Kind& kind,
                                const ProcessMesh& mesh,
                                const SavedRun& saved,
-                               StartVocabulary vocabulary = StartVocabulary::same,
+                               bool resize_vocab = false,
                                const std::vector<std::string>& fresh = {}) {
   RunConfig settings;
   settings.training.start_from = {.path = saved.path().string(),
-                                  .vocabulary = vocabulary,
+                                  .resize_vocab = resize_vocab,
                                   .reinitialize = fresh,
                                   .changed = {}};
   auto model = model_of(kind, mesh, 2);
@@ -123,7 +123,7 @@ TEST(InitFrom, WeightsEqualCheckpointBitForBit) {
         const SavedRun saved(kind, mesh);
         const auto expected = full_weights(*model_of(kind, {}, 1));
         expect_weights(*started(kind, mesh, saved), expected);
-        expect_weights(*started(kind, mesh, saved, StartVocabulary::grow), expected);
+        expect_weights(*started(kind, mesh, saved, true), expected);
       }
   });
 }
@@ -151,7 +151,7 @@ TEST(InitFrom, GrownVocabularyMatchesRowsByCharacter) {
       for (const int zero : {0, 2}) {
         const SavedRun saved({few, tied}, mesh);
         const Kind kind = {more, tied, DType::f64, zero};
-        expect_weights(*started(kind, mesh, saved, StartVocabulary::grow), grown(kind));
+        expect_weights(*started(kind, mesh, saved, true), grown(kind));
       }
   });
 }
@@ -166,7 +166,7 @@ TEST(InitFrom, ConvertsMasterWeightDtype) {
             tokenizer == few ? full_weights(*model_of({few, true}, {}, 1)) : grown({more, true});
         for (auto& [name, values] : expected)
           for (double& value : values) value = static_cast<float>(value);
-        const auto model = started(kind, mesh, saved, StartVocabulary::grow);
+        const auto model = started(kind, mesh, saved, true);
         expect_weights(*model, expected);
         for (const auto& parameter : model->parameters().all()) {
           if (parameter->compute.dtype() != DType::bf16) continue;
@@ -187,7 +187,7 @@ TEST(InitFrom, DrawsListedParametersFromSeed) {
     const Kind untied = {few, false};
     auto expected = full_weights(*model_of({few, true}, {}, 1));
     expected["output/weight"] = full_weights(*model_of(untied, {}, 2)).at("output/weight");
-    expect_weights(*started(untied, mesh, saved, StartVocabulary::same, {"output"}), expected);
+    expect_weights(*started(untied, mesh, saved, false, {"output"}), expected);
     const std::string message =
         message_of<ConfigurationError>([&] { started(untied, mesh, saved); });
     EXPECT_NE(message.find(" has no output/weight; add them"), std::string::npos) << message;
@@ -195,7 +195,7 @@ TEST(InitFrom, DrawsListedParametersFromSeed) {
     const Kind other = {more, true};
     auto drawn = full_weights(*model_of({few, true}, {}, 1));
     drawn["embedding/weight"] = full_weights(*model_of(other, {}, 2)).at("embedding/weight");
-    expect_weights(*started(other, mesh, saved, StartVocabulary::same, {"embedding"}), drawn);
+    expect_weights(*started(other, mesh, saved, false, {"embedding"}), drawn);
   });
 }
 
@@ -209,7 +209,7 @@ TEST(InitFrom, IgnoresExtraLayersAndRejectsMissingOnes) {
     auto expected = full_weights(*model_of(deep, {}, 2));
     for (auto& [name, values] : full_weights(*model_of({few, true}, {}, 1)))
       expected[name] = values;
-    expect_weights(*started(deep, mesh, saved, StartVocabulary::same, {"layers/2"}), expected);
+    expect_weights(*started(deep, mesh, saved, false, {"layers/2"}), expected);
   });
 }
 
