@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "framework/core/error.h"
-#include "framework/core/system_message.h"
+#include "framework/core/system.h"
 
 namespace longspan {
 namespace {

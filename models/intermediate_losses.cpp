@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/autograd/scaled.h"
+#include "framework/autograd/ops.h"
 
 namespace longspan {
 namespace {

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "framework/kernels/activation.h"
+#include "framework/kernels/elementwise.h"
 #include "framework/modeling/backbone.h"
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/attention_kinds.h"
-#include "framework/nn/attention/softmax_options.h"
+#include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/gate.h"
 #include "framework/nn/residual/reversible.h"
 #include "framework/options/options.h"

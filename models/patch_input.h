@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/examples/image_shape.h"
+#include "framework/data/examples/images.h"
 #include "models/positions.h"
 
 namespace longspan {

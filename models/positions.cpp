@@ -1,6 +1,6 @@
 #include "models/positions.h"
 
-#include "framework/nn/attention/alibi.h"
+#include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/positions.h"
 #include "models/rotary_options.h"
 #include "models/stack.h"

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "framework/modeling/documents.h"
-#include "framework/modeling/expired_keys.h"
 #include "framework/modeling/lm_head.h"
 #include "framework/nn/attention/relative_attention.h"
 #include "framework/nn/embedding.h"

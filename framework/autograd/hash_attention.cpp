@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "framework/autograd/dtypes.h"
-#include "framework/core/unneeded_flops.h"
+#include "framework/core/device.h"
 #include "framework/kernels/attention/chunk_slots.h"
 #include "framework/kernels/attention/hash_buckets.h"
 #include "framework/kernels/elementwise.h"

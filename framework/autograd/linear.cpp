@@ -5,7 +5,6 @@
 #include "framework/autograd/saved_tensor.h"
 #include "framework/kernels/dropout.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/kernels/gated.h"
 #include "framework/kernels/matmul.h"
 
 namespace longspan {

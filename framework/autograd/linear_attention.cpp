@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "framework/autograd/time_slots.h"
-#include "framework/core/unneeded_flops.h"
+#include "framework/core/device.h"
 #include "framework/kernels/attention/sequence_softmax.h"
 
 namespace longspan {

@@ -4,12 +4,14 @@
 
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/matrix.h"
-#include "framework/core/unneeded_flops.h"
-#include "framework/kernels/dropout_add.h"
+#include "framework/core/device.h"
+#include "framework/kernels/dropout.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/embedding.h"
+#include "framework/kernels/l2_normalize.h"
 
 namespace longspan {
+
 namespace {
 
 void run(const Dropout& call) {
@@ -234,6 +236,61 @@ Variable cast(const Variable& x, DType dtype) {
       to_dtype(x.value(), dtype), {x}, [from = x.value().dtype()](BackwardContext& gradients) {
         gradients.set(0, to_dtype(gradients.output(), from));
       });
+}
+
+Variable soft_cap(const Variable& x, double cap) {
+  Tensor y = x.value().empty_like();
+  on(y.device(), [&](auto backend) { soft_cap(backend, cap, x.value(), y); });
+  return record(std::move(y), {x}, [cap, x = x.value()](BackwardContext& gradients) {
+    const Tensor& dy = gradients.output();
+    const Tensor dx = dy.empty_like();
+    on(dy.device(), [&](auto backend) { softcap_backward(backend, cap, x, dy, dx); });
+    gradients.set(0, dx);
+  });
+}
+
+Variable tanh(const Variable& x) {
+  const Tensor y = x.value().empty_like();
+  on(y.device(), [&](auto backend) { tanh(backend, x.value(), y); });
+  return record(Tensor(y), {x}, [y](BackwardContext& gradients) {
+    const Tensor dx = gradients.release_output();
+    on(dx.device(), [&](auto backend) { tanh_backward(backend, y, dx, dx); });
+    gradients.set(0, dx);
+  });
+}
+
+Variable multiply_scalar(const Variable& x, double factor) {
+  Tensor y = x.value().empty_like();
+  on(y.device(), [&](auto backend) { scale(backend, factor, x.value(), y); });
+  return record(std::move(y), {x}, [factor](BackwardContext& gradients) {
+    const GradientTarget target = gradients.target(0);
+    const Tensor& dy = gradients.output();
+    on(dy.device(), [&](auto backend) {
+      if (target.add)
+        accumulate(backend, factor, dy, target.tensor);
+      else
+        scale(backend, factor, dy, target.tensor);
+    });
+  });
+}
+
+Variable l2_normalize(const Variable& x) {
+  Tensor y = x.value().empty_like();
+  const DType wide = accumulator_of(y.dtype());
+  const Tensor inverse = Tensor::empty({y.shape().rows()}, wide, y.device());
+  on(y.device(), [&](auto backend) {
+    l2_normalize(backend, {.x = x.value(), .y = y, .inverse_norm = inverse});
+  });
+  Tensor kept = y;
+  return record(std::move(y), {x}, [y = std::move(kept), inverse](BackwardContext& gradients) {
+    on(y.device(), [&](auto backend) {
+      l2_normalize_backward(backend,
+                            {.y = y,
+                             .inverse_norm = inverse,
+                             .dy = gradients.output(),
+                             .dx = gradients.accumulate_target(0)});
+    });
+  });
 }
 
 }  // namespace longspan

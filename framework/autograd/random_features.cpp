@@ -9,7 +9,7 @@
 #include "framework/kernels/attention/sequence_softmax.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/matmul.h"
-#include "framework/kernels/scale_columns.h"
+#include "framework/kernels/rows.h"
 
 namespace longspan {
 namespace {

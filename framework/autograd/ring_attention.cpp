@@ -7,7 +7,6 @@
 #include "framework/autograd/attention_terms.h"
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/external_scores.h"
-#include "framework/autograd/sequence_chunks.h"
 #include "framework/kernels/attention/pair_count.h"
 #include "framework/kernels/elementwise.h"
 

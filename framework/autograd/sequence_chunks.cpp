@@ -1,7 +1,6 @@
-#include "framework/autograd/sequence_chunks.h"
-
 #include <algorithm>
 
+#include "framework/autograd/ring_attention.h"
 #include "framework/core/error.h"
 #include "framework/kernels/elementwise.h"
 

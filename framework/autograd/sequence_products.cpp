@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "framework/kernels/elementwise.h"
-#include "framework/kernels/mask_padding.h"
 #include "framework/kernels/matmul.h"
+#include "framework/kernels/rows.h"
 
 namespace longspan {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "framework/optim/kinds.h"
+#include "framework/optim/optimizer_options.h"
 
 namespace longspan {
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <utility>
 
-#include "framework/core/byte_text.h"
+#include "framework/core/format.h"
 #include "framework/core/gpu.h"
 #include "framework/core/out_of_memory.h"
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -154,5 +155,8 @@ decltype(auto) with_floating_type(DType dtype, F&& f) {
       throw Failure("expected a floating-point dtype, found {}", name_of(dtype));
   }
 }
+
+// Drops the sign of a NaN, which is meaningless but printed.
+inline double clear_nan_sign(double value) { return std::isnan(value) ? std::abs(value) : value; }
 
 }  // namespace longspan

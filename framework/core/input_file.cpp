@@ -14,8 +14,7 @@
 #include <utility>
 
 #include "framework/core/error.h"
-#include "framework/core/system_message.h"
-#include "framework/core/unnamed_file.h"
+#include "framework/core/system.h"
 
 namespace longspan {
 

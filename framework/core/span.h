@@ -106,4 +106,13 @@ class BackwardSpan {
   Span span_;
 };
 
+// An open span of a timeline, for asynchronous activity that ends elsewhere.
+
+// The begin of asynchronous activity, its layer, and its recording (0: none).
+struct OpenSpan {
+  std::int64_t begin = 0;
+  std::uint64_t recording = 0;
+  std::uint32_t layer = 0;
+};
+
 }  // namespace longspan

@@ -10,7 +10,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "framework/core/begun_span.h"
 #include "framework/core/span.h"
 
 namespace longspan {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "framework/core/error.h"
-#include "framework/core/system_message.h"
+#include "framework/core/system.h"
 
 namespace longspan {
 

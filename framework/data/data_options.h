@@ -15,7 +15,7 @@
 #include "framework/data/rollout_options.h"
 #include "framework/data/token_id_file.h"
 #include "framework/data/tokenization/sentencepiece_model.h"
-#include "framework/data/tokenization/special_token_ids.h"
+#include "framework/data/tokenization/special_tokens.h"
 #include "framework/data/tokenization/tokenizer.h"
 #include "framework/metrics/bleu.h"
 

@@ -1,5 +1,6 @@
 #include "framework/data/token_file.h"
 
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -8,9 +9,9 @@
 #include <type_traits>
 
 #include "framework/core/error.h"
+#include "framework/core/system.h"
 #include "framework/data/atomic_file.h"
 #include "framework/data/file_values.h"
-#include "framework/data/spill_buffer.h"
 
 namespace longspan {
 
@@ -281,6 +282,53 @@ void TokenFile::read_tokens(std::int64_t token, std::span<SubwordToken> out) con
       [&out](std::int64_t i, std::int64_t width) {
         out[static_cast<std::size_t>(i)].bytes = width;
       });
+}
+
+namespace {
+
+[[noreturn]] void fail(const std::filesystem::path& folder) {
+  throw Failure("{}: a file in it cannot be written: {}", folder.string(), errno_message());
+}
+
+}  // namespace
+
+SpillBuffer::~SpillBuffer() {
+  if (file_ != nullptr) std::fclose(file_);
+}
+
+void SpillBuffer::add(std::uint64_t number) {
+  held_.push_back(number);
+  if (held_.size() >= max_in_memory_) spill();
+}
+
+void SpillBuffer::spill() {
+  if (file_ == nullptr) {
+    const int descriptor = open_unnamed_file(folder_.string());
+    if (descriptor < 0) fail(folder_);
+    file_ = ::fdopen(descriptor, "w+b");
+    if (file_ == nullptr) {
+      ::close(descriptor);
+      fail(folder_);
+    }
+  }
+  if (std::fwrite(held_.data(), sizeof(std::uint64_t), held_.size(), file_) != held_.size())
+    fail(folder_);
+  spilled_ += std::ssize(held_);
+  held_.clear();
+}
+
+void SpillBuffer::for_each(const std::function<void(std::span<const std::uint64_t>)>& f) {
+  if (spilled_ > 0) {
+    if (std::fflush(file_) != 0 || std::fseek(file_, 0, SEEK_SET) != 0) fail(folder_);
+    std::vector<std::uint64_t> part(max_in_memory_);
+    for (std::int64_t done = 0; done < spilled_; done += std::ssize(part)) {
+      if (std::fread(part.data(), sizeof(std::uint64_t), part.size(), file_) != part.size())
+        fail(folder_);
+      f(part);
+    }
+    if (std::fseek(file_, 0, SEEK_END) != 0) fail(folder_);
+  }
+  if (!held_.empty()) f(held_);
 }
 
 }  // namespace longspan

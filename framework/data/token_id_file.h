@@ -3,16 +3,42 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "framework/core/input_file.h"
 #include "framework/data/corpus/megatron_index.h"
-#include "framework/data/id_layout.h"
 
 namespace longspan {
+
+// Layout of token ids in a file.
+
+// data.token_dtype. `fitting`: 16 bits if the vocabulary has at most 65,536 ids, else 32.
+enum class TokenDType : std::uint8_t { fitting, sixteen, thirty_two, sixty_four };
+
+// Contiguous little-endian integers up to the end of the file.
+struct IdLayout {
+  std::int64_t begin = 0;     // bytes before the first id
+  std::int64_t id_bytes = 0;  // 1, 2, 4 or 8
+  bool is_signed = false;
+  bool is_stated = false;  // by a header rather than by data.token_dtype
+};
+
+// Returns the layout of a NumPy .npy file, which must be a one-dimensional integer array; otherwise
+// raw ids of `bits`. Throws DataError for other formats, such as archives and text, and for a
+// header that contradicts the file or `bits`.
+IdLayout id_layout_of(const InputFile& file, std::int64_t vocabulary, TokenDType bits);
+
+// Throws DataError when `bits` requests another width than `by` ("its header") states.
+void require_id_bits(const InputFile& file,
+                     TokenDType bits,
+                     std::int64_t stated_bytes,
+                     const char* by);
 
 // Ids as in id_layout.h. A Megatron-LM index next to the file supplies the dtype and the documents.
 // A value; copies share the file. Reading is thread-safe.
@@ -49,5 +75,22 @@ class TokenIdFile {
   IdLayout layout_;
   std::int64_t tokens_;
 };
+
+// Token ids as human-readable text: numbers separated by blanks.
+
+// Calls sink(id, begin, end) for each number of a text, with the byte range of its digits. Throws
+// DataError, with `place` and the word, for anything but a number below `vocabulary`.
+void for_each_id(std::string_view text,
+                 std::int64_t vocabulary,
+                 std::string_view place,
+                 const std::function<void(std::int64_t, std::size_t, std::size_t)>& sink);
+
+// Parses "15 3 7" into 15, 3 and 7. Throws as for_each_id.
+std::vector<std::int64_t> parse_token_ids(std::string_view text,
+                                          std::int64_t vocabulary,
+                                          std::string_view place);
+
+// Formats ids as " 15 3 7". Each has a leading blank, so that texts can be concatenated.
+std::string format_token_ids(std::span<const std::int64_t> ids);
 
 }  // namespace longspan

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "framework/core/random.h"
 #include "framework/decoding/sampling.h"
 #include "framework/modeling/model.h"
 
@@ -30,5 +31,18 @@ struct ImageGenerationOptions {
 void sample_images(const Model& model,
                    std::span<PartialImage> images,
                    const ImageGenerationOptions& options);
+
+// Samples a pixel from a mixture of logistics.
+
+// Samples `values`, a pixel's channels, in order: a mixture component by its logit, then for each
+// channel the level (of 256) nearest to a draw from its logistic. Earlier channels shift the mean
+// (kernels/logistic_mixture.h). numbers: mixture_parameters. The temperature divides the logits and
+// multiplies the scales; at 0 the means of the most likely component are used. Throws Failure for
+// non-finite parameters.
+void sample_logistic_mixture(std::span<const double> numbers,
+                             std::int64_t mixtures,
+                             double temperature,
+                             const Random& place,
+                             std::span<std::int64_t> values);
 
 }  // namespace longspan

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "framework/decoding/beam_search.h"
-#include "framework/modeling/argmax_tokens.h"
+#include "framework/modeling/argmax.h"
 
 namespace longspan {
 

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <vector>
 
-#include "framework/core/host_name.h"
+#include "framework/core/system.h"
 #include "framework/core/timeline.h"
 
 namespace longspan {

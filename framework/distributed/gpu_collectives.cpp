@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "framework/core/host_name.h"
+#include "framework/core/system.h"
 #include "framework/distributed/runtime.h"
 #include "framework/distributed/watch.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "framework/core/place_text.h"
+#include "framework/core/format.h"
 
 namespace longspan {
 namespace {

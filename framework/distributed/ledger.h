@@ -6,7 +6,7 @@
 #include <optional>
 #include <type_traits>
 
-#include "framework/distributed/operation.h"
+#include "framework/distributed/transport.h"
 
 namespace longspan {
 

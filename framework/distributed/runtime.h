@@ -8,10 +8,10 @@
 
 #include "framework/core/span.h"
 #include "framework/distributed/control.h"
-#include "framework/distributed/daemon.h"
 #include "framework/distributed/ledger.h"
 #include "framework/distributed/mpi_c.h"
 #include "framework/distributed/nccl_transport.h"
+#include "framework/distributed/processes.h"
 #include "framework/distributed/session.h"
 #include "framework/distributed/transport.h"
 

@@ -5,12 +5,6 @@
 
 #include "framework/core/error.h"
 #include "framework/core/quote.h"
-#include "framework/interop/bart.h"
-#include "framework/interop/bert.h"
-#include "framework/interop/gpt2.h"
-#include "framework/interop/llama.h"
-#include "framework/interop/t5.h"
-#include "framework/interop/vit.h"
 
 namespace longspan {
 namespace {

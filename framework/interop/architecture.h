@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "framework/interop/model_config.h"
-#include "framework/interop/safetensors_header.h"
+#include "framework/interop/safetensors.h"
 #include "framework/interop/tensor_pair.h"
 #include "framework/interop/token_ids.h"
 
@@ -102,3 +102,55 @@ std::vector<std::string> architecture_names();
 const Architecture& architecture_of(const ModelConfig& config);
 
 }  // namespace longspan
+
+namespace longspan::bart {
+
+// BART (Lewis et al. 2020) of Hugging Face `transformers`: family encoder_decoder with post-norm,
+// learned positions and one embedding table.
+Architecture architecture();
+
+}  // namespace longspan::bart
+
+namespace longspan::bert {
+
+// BERT (Devlin et al. 2019) and RoBERTa (Liu et al. 2019) of Hugging Face `transformers`: family
+// encoder with learned positions, token types and post-norm. Supports sequence classification,
+// tagging, and backbones with an untrained output head.
+std::vector<Architecture> architectures();
+
+}  // namespace longspan::bert
+
+namespace longspan::gpt2 {
+
+// GPT-2 (Radford et al. 2019) of Hugging Face `transformers`: family decoder with learned positions
+// and pre-norm.
+Architecture architecture();
+
+}  // namespace longspan::gpt2
+
+namespace longspan::llama {
+
+// Llama 2 and 3 (Touvron et al. 2023; Dubey et al. 2024), Mistral (Jiang et al. 2023), Qwen 2 and 3
+// (Yang et al. 2024, 2025) of Hugging Face `transformers`. Family decoder with RoPE, RMSNorm before
+// the sublayers and gated feed-forward layers.
+std::vector<Architecture> architectures();
+
+}  // namespace longspan::llama
+
+namespace longspan::t5 {
+
+// T5 (Raffel et al. 2020) and its version 1.1 of Hugging Face `transformers`. Family
+// encoder_decoder with a learned score bias per bucket of relative positions, RMSNorm before the
+// sublayers and no other biases.
+Architecture architecture();
+
+}  // namespace longspan::t5
+
+namespace longspan::vit {
+
+// ViT (Dosovitskiy et al. 2021) of Hugging Face `transformers`: family encoder with
+// model.patch_size and pre-norm. Supports image classification, and backbones with an untrained
+// output head. preprocessor_config.json defines the pixel transformation.
+std::vector<Architecture> architectures();
+
+}  // namespace longspan::vit

@@ -1,7 +1,6 @@
-#include "framework/interop/bart.h"
-
 #include "framework/core/quote.h"
 #include "framework/interop/activation_names.h"
+#include "framework/interop/architecture.h"
 #include "framework/interop/example_length.h"
 #include "framework/interop/seq2seq_config.h"
 

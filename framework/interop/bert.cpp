@@ -1,10 +1,9 @@
-#include "framework/interop/bert.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "framework/core/quote.h"
+#include "framework/interop/architecture.h"
 #include "framework/interop/encoder_keys.h"
 #include "framework/interop/example_length.h"
 #include "framework/interop/label_names.h"

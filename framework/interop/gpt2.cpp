@@ -1,8 +1,7 @@
-#include "framework/interop/gpt2.h"
-
 #include "framework/core/error.h"
 #include "framework/core/quote.h"
 #include "framework/interop/activation_names.h"
+#include "framework/interop/architecture.h"
 
 namespace longspan::gpt2 {
 namespace {

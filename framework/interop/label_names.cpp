@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "framework/core/error.h"
+#include "framework/core/format.h"
 #include "framework/core/quote.h"
-#include "framework/core/some_of.h"
 #include "framework/interop/weights_folder.h"
 
 namespace longspan {

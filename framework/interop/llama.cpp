@@ -1,5 +1,3 @@
-#include "framework/interop/llama.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,6 +5,7 @@
 
 #include "framework/core/quote.h"
 #include "framework/interop/activation_names.h"
+#include "framework/interop/architecture.h"
 #include "framework/interop/rope.h"
 #include "framework/interop/sliding_windows.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "framework/core/quote.h"
-#include "framework/core/system_message.h"
+#include "framework/core/system.h"
 #include "framework/kernels/element.h"
 
 namespace longspan {

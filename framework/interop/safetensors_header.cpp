@@ -1,5 +1,3 @@
-#include "framework/interop/safetensors_header.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/core/quote.h"
+#include "framework/interop/safetensors.h"
 
 namespace longspan {
 namespace {

@@ -1,10 +1,9 @@
-#include "framework/interop/t5.h"
-
 #include <algorithm>
 
 #include "framework/core/error.h"
 #include "framework/core/quote.h"
 #include "framework/interop/activation_names.h"
+#include "framework/interop/architecture.h"
 #include "framework/interop/seq2seq_config.h"
 
 namespace longspan::t5 {

@@ -1,11 +1,10 @@
-#include "framework/interop/vit.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "framework/core/quote.h"
+#include "framework/interop/architecture.h"
 #include "framework/interop/encoder_keys.h"
 #include "framework/interop/label_names.h"
 

@@ -1,5 +1,7 @@
 #include "framework/kernels/element.h"
 
+#include "framework/kernels/elementwise.h"
+
 namespace longspan {
 
 void require_same_shape(const char* kernel, const Tensor& a, const Tensor& b) {
@@ -18,6 +20,12 @@ void require_as_many(const char* kernel, const Tensor& x, const Tensor& y) {
           kernel,
           x.shape().to_string(),
           y.shape().to_string());
+}
+
+Tensor to_host_f64(const Tensor& x) {
+  const Tensor wide = Tensor::empty(x.shape(), DType::f64, x.device(), MemoryTag::workspace);
+  on(x.device(), [&](auto backend) { scale(backend, 1, x, wide); });
+  return wide.to_host();
 }
 
 }  // namespace longspan

@@ -3,6 +3,8 @@
 
 #include <type_traits>
 
+#include "framework/core/dtype.h"
+#include "framework/core/error.h"
 #include "framework/core/tensor.h"
 
 namespace longspan {
@@ -39,5 +41,36 @@ void with_both_types(const Tensor& x, const Tensor& y, const F& f) {
     with_floating_type(y.dtype(), [&](auto y_tag) { f(x_tag, y_tag); });
   });
 }
+
+// Shape and dtype checks of kernel arguments.
+
+// Throws Failure, naming `kernel` and `name`, unless the tensor has that shape and dtype.
+inline void require_tensor(
+    const char* kernel, const char* name, const Tensor& found, const Shape& shape, DType dtype) {
+  require(found.defined() && found.shape() == shape && found.dtype() == dtype,
+          "{}: expected {} {} {}, found {} {}",
+          kernel,
+          name,
+          name_of(dtype),
+          shape.to_string(),
+          found.defined() ? name_of(found.dtype()) : "nothing",
+          found.defined() ? found.shape().to_string() : "");
+}
+
+// Dispatch on the dtype in which kernels accumulate.
+
+// Calls f(TypeTag<A>{}), where A is the C++ type of an accumulator dtype (f64 or f32). Throws
+// Failure for any other dtype.
+template <typename F>
+decltype(auto) with_accumulator_type(DType dtype, F&& f) {
+  if (dtype != DType::f64 && dtype != DType::f32)
+    throw Failure("expected f32 or f64 sums, found {}", name_of(dtype));
+  return dtype == DType::f64 ? f(TypeTag<double>{}) : f(TypeTag<float>{});
+}
+
+// Conversion of tensors for computation on the host.
+
+// Returns a copy of x, of any floating dtype and device, in f64 on the host.
+Tensor to_host_f64(const Tensor& x);
 
 }  // namespace longspan

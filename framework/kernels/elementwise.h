@@ -59,4 +59,74 @@ void sum(Cuda, const Tensor& x, double factor, const Tensor& total);
 void sum_of_squares(Cpu, const std::vector<Tensor>& tensors, const Tensor& total);
 void sum_of_squares(Cuda, const std::vector<Tensor>& tensors, const Tensor& total);
 
+// Soft capping (Gemma 2, Riviere et al. 2024).
+
+// y = cap tanh(x / cap). x, y: any shape, same dtype. Overwrites y, which may alias x. cap must be
+// positive.
+void soft_cap(Cpu, double cap, const Tensor& x, const Tensor& y);
+void soft_cap(Cuda, double cap, const Tensor& x, const Tensor& y);
+
+// dx = dy (1 - tanh(x / cap)^2). Overwrites dx, which may alias dy.
+void softcap_backward(Cpu, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx);
+void softcap_backward(Cuda, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx);
+
+// Element-wise clamping.
+
+// Clamps every element of x (f32 or f64) to [least, most] in place. NaN stays NaN.
+void clamp(Cpu, const Tensor& x, double least, double most);
+void clamp(Cuda, const Tensor& x, double least, double most);
+
+// Element-wise hyperbolic tangent.
+
+// y = tanh(x). x, y: any shape, same dtype. Overwrites y, which may alias x. NaN propagates.
+void tanh(Cpu, const Tensor& x, const Tensor& y);
+void tanh(Cuda, const Tensor& x, const Tensor& y);
+
+// dx = dy * (1 - y^2). Overwrites dx, which may alias dy.
+void tanh_backward(Cpu, const Tensor& y, const Tensor& dy, const Tensor& dx);
+void tanh_backward(Cuda, const Tensor& y, const Tensor& dy, const Tensor& dx);
+
+// Activation functions of feed-forward layers.
+enum class Activation : std::uint8_t {
+  none,
+  relu,
+  gelu,       // x Phi(x), the exact form with erf
+  gelu_tanh,  // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+  silu        // x / (1 + exp(-x)) (Elfwing et al. 2018)
+};
+
+// y = activation(x). x, y: any shape, same dtype. Overwrites y, which may alias x.
+void activate(Cpu, Activation, const Tensor& x, const Tensor& y);
+void activate(Cuda, Activation, const Tensor& x, const Tensor& y);
+
+// dx = dy * activation'(x). `kept` is x, or for relu either x or y (both have the same sign).
+// Overwrites dx, which may alias dy.
+void activate_backward(Cpu, Activation, const Tensor& kept, const Tensor& dy, const Tensor& dx);
+void activate_backward(Cuda, Activation, const Tensor& kept, const Tensor& dy, const Tensor& dx);
+
+// Hidden layer of gated feed-forward layers (Dauphin et al. 2017; Shazeer 2020).
+
+// y = activation(before) * factor, element-wise. Same shape and dtype. Overwrites y.
+struct GatedHidden {
+  Activation activation = Activation::silu;
+  Tensor before;
+  Tensor factor;
+  Tensor y;
+};
+void gated_hidden(Cpu, const GatedHidden&);
+void gated_hidden(Cuda, const GatedHidden&);
+
+// dbefore = dy * factor * activation'(before), dfactor = dy * activation(before). Overwrites both.
+// Each may alias its input, and one of them may alias dy.
+struct GatedHiddenGradient {
+  Activation activation = Activation::silu;
+  Tensor before;
+  Tensor factor;
+  Tensor dy;
+  Tensor dbefore;
+  Tensor dfactor;
+};
+void gated_hidden_backward(Cpu, const GatedHiddenGradient&);
+void gated_hidden_backward(Cuda, const GatedHiddenGradient&);
+
 }  // namespace longspan

@@ -1,7 +1,6 @@
 #include "framework/kernels/layer_norm.h"
 
 #include "framework/kernels/element.h"
-#include "framework/kernels/residual_layer_norm.h"
 
 namespace longspan {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "framework/core/tensor.h"
-#include "framework/kernels/activation.h"
+#include "framework/kernels/elementwise.h"
 
 namespace longspan {
 

@@ -1,6 +1,6 @@
 #include "framework/kernels/monotonic_attention.h"
 
-#include "framework/kernels/require_tensor.h"
+#include "framework/kernels/element.h"
 
 namespace longspan {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/kernels/wide_on_host.h"
+#include "framework/kernels/element.h"
 
 namespace longspan {
 

@@ -9,15 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/batching/batch_shape.h"
-#include "framework/modeling/cross_attention_weights.h"
+#include "framework/autograd/variable.h"
+#include "framework/data/batching/batch_plan.h"
 #include "framework/modeling/label_readout_options.h"
-#include "framework/modeling/loss_term.h"
 #include "framework/modeling/model_input.h"
 #include "framework/modeling/non_autoregressive.h"
 #include "framework/modeling/pixel_sequence.h"
 #include "framework/modeling/policy_options.h"
 #include "framework/modeling/scheduled_sampling.h"
+#include "framework/modeling/seq2seq_losses.h"
 #include "framework/nn/embedding.h"
 #include "framework/nn/forward_context.h"
 #include "framework/nn/layers.h"
@@ -25,6 +25,35 @@
 #include "framework/nn/parameters.h"
 
 namespace longspan {
+
+// Loss terms and auxiliary metrics of a forward pass.
+
+// A loss term: weight x the sum of `values` over all ranks, divided by the batch's count of that
+// name over all ranks.
+struct LossTerm {
+  std::string name;
+  Variable values;    // accumulator dtype, on this context rank; any shape
+  std::string count;  // name of a batch count: "tokens"; empty: `values` are equal on every rank
+                      // and in every microbatch, and count once
+  double weight = 1;
+};
+
+// A per-position metric that is not a loss, such as the number of steps. The sum covers this
+// context rank and is equal on its tensor ranks. The mean divides by the batch's count of that
+// name.
+struct AuxiliaryMetric {
+  std::string name;
+  double sum = 0;
+  double largest = 0;
+  std::string count;
+  // Sum over the rows that reach a position, and their number. Available per position of the
+  // sequence in passes without training.
+  struct At {
+    double sum = 0;
+    double rows = 0;
+  };
+  std::vector<At> at = {};
+};
 
 struct BackboneOutput {
   Variable hidden = {};         // [rows, time, width], this rank's positions of `time`

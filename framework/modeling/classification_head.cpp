@@ -1,7 +1,6 @@
-#include "framework/modeling/classification_head.h"
-
-#include "framework/autograd/tanh.h"
-#include "framework/modeling/best_class.h"
+#include "framework/autograd/ops.h"
+#include "framework/modeling/argmax.h"
+#include "framework/modeling/heads.h"
 #include "framework/modeling/pooling.h"
 #include "framework/modeling/sequence_parallel.h"
 

@@ -5,7 +5,7 @@
 
 #include "framework/autograd/collectives.h"
 #include "framework/autograd/ops.h"
-#include "framework/modeling/argmax_tokens.h"
+#include "framework/modeling/argmax.h"
 #include "framework/modeling/refinement.h"
 #include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/layer_losses.h"

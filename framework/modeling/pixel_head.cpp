@@ -1,8 +1,7 @@
-#include "framework/modeling/pixel_head.h"
-
-#include "framework/autograd/logistic_mixture.h"
+#include "framework/autograd/losses.h"
 #include "framework/core/async_copy.h"
 #include "framework/kernels/logistic_mixture.h"
+#include "framework/modeling/heads.h"
 #include "framework/modeling/sequence_parallel.h"
 #include "framework/nn/embedding.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/core/tensor.h"
-#include "framework/data/examples/image_shape.h"
+#include "framework/data/examples/images.h"
 
 namespace longspan {
 

@@ -1,7 +1,6 @@
-#include "framework/modeling/policy_head.h"
-
-#include "framework/autograd/policy.h"
+#include "framework/autograd/losses.h"
 #include "framework/core/async_copy.h"
+#include "framework/modeling/heads.h"
 #include "framework/modeling/sequence_parallel.h"
 #include "framework/nn/layers.h"
 

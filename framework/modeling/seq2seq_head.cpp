@@ -1,18 +1,16 @@
-#include "framework/modeling/seq2seq_head.h"
-
 #include "framework/autograd/cross_attention_losses.h"
 #include "framework/autograd/ops.h"
 #include "framework/core/async_copy.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/modeling/best_class.h"
-#include "framework/modeling/guided_attention.h"
+#include "framework/modeling/argmax.h"
+#include "framework/modeling/heads.h"
 #include "framework/modeling/lm_head.h"
 #include "framework/modeling/non_autoregressive.h"
-#include "framework/modeling/pointer_generator_logits.h"
 #include "framework/modeling/pooling.h"
+#include "framework/modeling/seq2seq_losses.h"
 #include "framework/modeling/sequence_parallel.h"
-#include "framework/nn/all_gather_sequence.h"
 #include "framework/nn/layers.h"
+#include "framework/nn/sequence_shard.h"
 
 namespace longspan {
 namespace {

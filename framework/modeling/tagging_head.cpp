@@ -1,10 +1,9 @@
-#include "framework/modeling/tagging_head.h"
-
 #include <algorithm>
 #include <limits>
 
-#include "framework/autograd/crf.h"
-#include "framework/modeling/best_class.h"
+#include "framework/autograd/losses.h"
+#include "framework/modeling/argmax.h"
+#include "framework/modeling/heads.h"
 #include "framework/modeling/sequence_parallel.h"
 #include "framework/nn/layers.h"
 

@@ -1,8 +1,7 @@
 #include "framework/nn/embedding.h"
 
+#include "framework/autograd/ops.h"
 #include "framework/autograd/recompute.h"
-#include "framework/autograd/scaled.h"
-#include "framework/autograd/soft_cap.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/matmul.h"
 

@@ -4,14 +4,52 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <utility>
+#include <vector>
 
+#include "framework/autograd/row_subset.h"
+#include "framework/core/device.h"
 #include "framework/core/random.h"
 #include "framework/core/tensor.h"
-#include "framework/nn/active_rows.h"
-#include "framework/nn/reconstruction_error.h"
+#include "framework/distributed/communicator.h"
 #include "framework/nn/sequence_shard.h"
 
 namespace longspan {
+
+// Subset of the positions that a layer must compute because later layers read its output there.
+struct ActiveRows {
+  RowSubset rows;  // of an activation [batch, time, width] of this rank
+  // [n] i64: index of each row among the rows [streams, time] of all ranks, for dropout.
+  Tensor row_of_position;
+};
+
+// Returns the rows i of [batch, time] with takes[i] true, where `division` gives the `time`
+// positions of each stream. first_stream: global index of the first stream. The number of rows is
+// rounded up to a 64th of all rows, so that products have few shapes. Returns null if the subset
+// omits less than a quarter of the rows, since the selected rows are stored in addition to the full
+// activation.
+std::shared_ptr<const ActiveRows> make_active_rows(const std::vector<bool>& takes,
+                                                   std::int64_t time,
+                                                   const SequenceShard& division,
+                                                   std::int64_t first_stream,
+                                                   const Device& device);
+
+// Error of the streams that reversible stacks reconstruct.
+
+// Sums over the backward passes of a step, for each sublayer.
+class ReconstructionError {
+ public:
+  // `stack`: path of the stack in the model, equal on all ranks.
+  void add(std::uint64_t stack, std::int64_t sublayer, double squared_error, double squared_norm);
+
+  // Returns the largest relative error of a sublayer: norm of the difference over norm of the
+  // stream. Both norms are over all ranks, so the result does not depend on the sharding of streams
+  // and time. Collective.
+  double largest(const Communicator& ranks, const Device& device) const;
+
+ private:
+  std::map<std::pair<std::uint64_t, std::int64_t>, std::pair<double, double>> sums_;
+};
 
 class KVCache;             // attention/kv_cache.h
 class AttentionRecorder;   // attention/attention_recorder.h

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "framework/autograd/gate.h"
+#include "framework/autograd/ops.h"
 #include "framework/nn/parameters.h"
 
 namespace longspan {

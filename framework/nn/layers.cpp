@@ -1,8 +1,8 @@
 #include "framework/nn/layers.h"
 
 #include "framework/autograd/gated_feed_forward.h"
+#include "framework/autograd/norms.h"
 #include "framework/autograd/recompute.h"
-#include "framework/autograd/rms_norm.h"
 
 namespace longspan {
 namespace {

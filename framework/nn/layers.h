@@ -4,14 +4,50 @@
 #include <optional>
 #include <string>
 
+#include "framework/autograd/collectives.h"
+#include "framework/autograd/norms.h"
 #include "framework/autograd/ops.h"
 #include "framework/nn/forward_context.h"
 #include "framework/nn/lora.h"
 #include "framework/nn/parameters.h"
 #include "framework/nn/power_statistics.h"
-#include "framework/nn/region.h"
+#include "framework/nn/sequence_shard.h"
 
 namespace longspan {
+
+// Entry to and exit from the part of a layer that is split over tensor ranks.
+
+// Value type. Inside a region each tensor rank holds its part of the features or heads. Outside,
+// all tensor ranks hold the same activations or, with sequence parallelism, each its share of the
+// positions. In the latter case every gradient outside is this rank's summand of a sum over the
+// tensor ranks. Parameters::divided returns which weight gradients must be summed.
+class TensorParallelRegion {
+ public:
+  explicit TensorParallelRegion(const Communicator& tensor) : tensor_(tensor) {}
+
+  // Returns true if nothing is split. Depends on the number of ranks, not on the shard: one rank's
+  // shard may be a full axis that is shorter than the number of ranks.
+  bool whole() const { return tensor_.size() == 1; }
+
+  // x: [batch, time, width] of this rank's positions in `time`. Returns the positions of all tensor
+  // ranks, or x without sequence parallelism. The backward pass sums the gradients over the ranks.
+  Variable enter(const Variable& x, const SequenceShard& time) const {
+    return time.divided() ? gather_from_sequence_parallel_region(x, time.rows(), tensor_)
+                          : copy_to_tensor_parallel_region(x, tensor_);
+  }
+  // For inputs that every tensor rank holds in full: weights that are not split, tables.
+  Variable enter_replicated(const Variable& x, const SequenceShard& time) const {
+    return time.divided() ? x : copy_to_tensor_parallel_region(x, tensor_);
+  }
+  // Returns the sum over the ranks, for the positions that this rank holds outside.
+  Variable leave(Variable&& x, const SequenceShard& time) const {
+    return time.divided() ? reduce_scatter_to_sequence_parallel_region(x, time.rows(), tensor_)
+                          : reduce_from_tensor_parallel_region(std::move(x), tensor_);
+  }
+
+ private:
+  Communicator tensor_;
+};
 
 // Split of a linear layer over tensor ranks (Shoeybi et al. 2019).
 enum class ParallelMode : std::uint8_t {
@@ -165,6 +201,31 @@ class FeedForward {
   Linear in_;
   std::optional<Linear> up_;  // only if gated
   Linear out_;
+};
+
+// Query-key norm of each head (Henry et al. 2020; Dehghani et al. 2023).
+
+// Parameters: "weight" [dim] and, for layer norm, "bias" [dim], shared by the heads. Value type.
+class QKNorm {
+ public:
+  // Throws Failure for a power norm, whose averages require the features of a stream.
+  QKNorm(const Scope& scope, std::int64_t dim, const NormOptions& form)
+      : epsilon_(form.epsilon),
+        weight_(scope.replicated_weight("weight", {dim}, Initializer::constant(1))) {
+    require(form.kind != NormKind::power, "QK norm does not support powernorm");
+    if (form.kind == NormKind::layer)
+      bias_ = scope.replicated_weight("bias", {dim}, Initializer::constant(0));
+  }
+  // x: [batch, time, heads, dim].
+  Variable operator()(const Variable& x) const {
+    return bias_ ? layer_norm(x, weight_->variable, bias_->variable, epsilon_)
+                 : rms_norm(x, weight_->variable, epsilon_);
+  }
+
+ private:
+  double epsilon_;
+  Weight weight_;
+  Weight bias_;
 };
 
 }  // namespace longspan

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "framework/autograd/ops.h"
-#include "framework/autograd/scaled.h"
 #include "framework/nn/layers.h"
 
 namespace longspan {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/kernels/clamp.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/power_statistics.h"
 

@@ -5,7 +5,7 @@
 
 #include "framework/autograd/variable.h"
 #include "framework/core/range.h"
-#include "framework/kernels/sinusoids.h"
+#include "framework/kernels/rotary.h"
 
 namespace longspan {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/autograd/power_norm.h"
+#include "framework/autograd/norms.h"
 #include "framework/distributed/communicator.h"
 #include "framework/nn/forward_context.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/autograd/rotary.h"
+#include "framework/autograd/ops.h"
 #include "framework/core/range.h"
 
 namespace longspan {

@@ -1,6 +1,9 @@
 // Sharding of the positions of a segment over ranks.
 #pragma once
 
+#include <vector>
+
+#include "framework/autograd/collectives.h"
 #include "framework/autograd/ring_attention.h"
 #include "framework/core/range.h"
 #include "framework/core/tensor.h"
@@ -59,5 +62,14 @@ Tensor update_memory(const Tensor& before,
                      std::int64_t time,
                      std::int64_t longest,
                      const ProcessMesh& mesh);
+
+// Gathers a sequence that is sharded over time ranks.
+
+// Returns the positions of all ranks in time order, [batch, all rows, width]. x: [batch, own rows,
+// width]. `positions`: the positions of each rank. Backward: sums the gradients of this rank's rows
+// over the ranks. Collective over `ranks`.
+Variable all_gather_sequence(const Variable& x,
+                             const std::vector<Ranges>& positions,
+                             const Communicator& ranks);
 
 }  // namespace longspan

@@ -4,8 +4,8 @@
 
 #include "framework/kernels/elementwise.h"
 #include "framework/optim/global_norms.h"
-#include "framework/optim/kinds.h"
-#include "framework/optim/state_buffer.h"
+#include "framework/optim/optimizer_options.h"
+#include "framework/optim/optimizer_rule.h"
 
 namespace longspan {
 namespace {

@@ -2,8 +2,8 @@
 // (Liu et al. 2020, algorithm 2), which rectifies the variance of early steps.
 #include <cmath>
 
-#include "framework/optim/kinds.h"
-#include "framework/optim/state_buffer.h"
+#include "framework/optim/optimizer_options.h"
+#include "framework/optim/optimizer_rule.h"
 
 namespace longspan {
 namespace {

@@ -1,6 +1,6 @@
 // Lion (Chen et al. 2023): updates by the sign of a moment, with equal magnitude for all weights.
-#include "framework/optim/kinds.h"
-#include "framework/optim/state_buffer.h"
+#include "framework/optim/optimizer_options.h"
+#include "framework/optim/optimizer_rule.h"
 
 namespace longspan {
 namespace {

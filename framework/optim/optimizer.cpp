@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "framework/kernels/elementwise.h"
-#include "framework/optim/kinds.h"
+#include "framework/optim/optimizer_options.h"
 
 namespace longspan {
 namespace {

@@ -2,8 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "framework/optim/optimizer_rule.h"
 #include "framework/options/options.h"
 
 namespace longspan {
@@ -60,5 +64,28 @@ struct OptimizerOptions {
 
 // The table warns about set keys that the optimizer type does not read.
 void declare(OptionTable& table, OptimizerOptions& options);
+
+// Registry of optimizers by type.
+struct OptimizerKindEntry {
+  OptimizerKind kind = OptimizerKind::adamw;
+  std::string name;                // value of training.optimizer.type
+  std::vector<std::string> reads;  // keys below training.optimizer
+  std::unique_ptr<OptimizerRule> (*make)(const OptimizerOptions&, const Parameters&) = nullptr;
+  // Whether training computes with weights other than the stored ones: see Parameters.
+  bool separate_masters = false;
+};
+
+const std::vector<OptimizerKindEntry>& optimizer_kinds();
+const OptimizerKindEntry& entry_of(OptimizerKind kind);
+
+// Factories, each in a file of its own.
+std::unique_ptr<OptimizerRule> make_adam(const OptimizerOptions&, const Parameters&);
+std::unique_ptr<OptimizerRule> make_sgd(const OptimizerOptions&, const Parameters&);
+std::unique_ptr<OptimizerRule> make_lamb(const OptimizerOptions&, const Parameters&);
+std::unique_ptr<OptimizerRule> make_adafactor(const OptimizerOptions&, const Parameters&);
+std::unique_ptr<OptimizerRule> make_adagrad(const OptimizerOptions&, const Parameters&);
+std::unique_ptr<OptimizerRule> make_lion(const OptimizerOptions&, const Parameters&);
+std::unique_ptr<OptimizerRule> make_muon(const OptimizerOptions&, const Parameters&);
+std::unique_ptr<OptimizerRule> make_schedule_free(const OptimizerOptions&, const Parameters&);
 
 }  // namespace longspan

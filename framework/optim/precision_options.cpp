@@ -1,10 +1,12 @@
 #include "framework/optim/precision_options.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "framework/options/options.h"
 
 namespace longspan {
+
 namespace {
 
 // Returns why the loss scale keys are invalid; empty if they are valid.
@@ -75,6 +77,40 @@ void declare(OptionTable& table, PrecisionOptions& options) {
                : "precision.grad_reduce_dtype: bfloat16 cannot be combined with "
                  "precision.compute_dtype: float64; set it to float32";
   });
+}
+
+namespace {
+
+constexpr const char* scale_scalar = "loss_scale/scale";
+constexpr const char* growth_tracker_scalar = "loss_scale/growth_tracker";
+constexpr const char* hysteresis_scalar = "loss_scale/hysteresis_left";
+
+}  // namespace
+
+void LossScaler::update(bool finite) {
+  if (!finite) {
+    good_steps_ = 0;
+    hysteresis_left_ = std::max<std::int64_t>(hysteresis_left_ - 1, 0);
+    if (hysteresis_left_ == 0) value_ = std::max(value_ / 2, least);
+    return;
+  }
+  if (++good_steps_ < options_.growth_interval) return;
+  good_steps_ = 0;
+  hysteresis_left_ = options_.hysteresis;
+  value_ *= 2;
+}
+
+void LossScaler::save(Scalars& scalars) const {
+  scalars.set(scale_scalar, value_);
+  scalars.set(growth_tracker_scalar, good_steps_);
+  scalars.set(hysteresis_scalar, hysteresis_left_);
+}
+
+void LossScaler::restore(const Scalars& scalars) {
+  if (!scalars.has(scale_scalar)) return;
+  value_ = scalars.get<double>(scale_scalar);
+  good_steps_ = scalars.get<std::int64_t>(growth_tracker_scalar);
+  hysteresis_left_ = scalars.get<std::int64_t>(hysteresis_scalar);
 }
 
 }  // namespace longspan

@@ -2,9 +2,9 @@
 // computes gradients between the two.
 #include <cmath>
 
-#include "framework/kernels/clamp.h"
-#include "framework/optim/kinds.h"
-#include "framework/optim/state_buffer.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/optim/optimizer_options.h"
+#include "framework/optim/optimizer_rule.h"
 
 namespace longspan {
 namespace {

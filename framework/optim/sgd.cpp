@@ -1,8 +1,8 @@
 // Stochastic gradient descent, with and without momentum.
 #include <optional>
 
-#include "framework/optim/kinds.h"
-#include "framework/optim/state_buffer.h"
+#include "framework/optim/optimizer_options.h"
+#include "framework/optim/optimizer_rule.h"
 
 namespace longspan {
 namespace {

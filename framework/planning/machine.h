@@ -8,6 +8,7 @@
 
 #include "framework/core/device.h"
 #include "framework/core/dtype.h"
+#include "framework/core/tensor.h"
 #include "framework/distributed/communicator.h"
 
 namespace longspan {
@@ -66,5 +67,12 @@ MachineProfile shared_among(const MachineProfile& measured, int ranks, int threa
 // As JSON. Throw Failure and DataError, which name the file.
 void write_machine(const MachineProfile& machine, const std::string& path);
 MachineProfile read_machine(const std::string& path);
+
+// Peak performance of this machine, for comparison with a training step.
+
+// Returns the peak FLOP/s of square matrix products of `dtype` with this process's threads. Sizes
+// go up to 1024 (float64: 256), or on a GPU up to a product of one millisecond. The best of the
+// runs in about `seconds` counts.
+double matmul_peak(const Device& device, DType dtype, double seconds = 0.1);
 
 }  // namespace longspan

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "framework/core/device.h"
 #include "framework/core/out_of_memory.h"
-#include "framework/core/unneeded_flops.h"
 #include "framework/distributed/fake_mesh.h"
 #include "framework/planning/plan.h"
 

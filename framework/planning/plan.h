@@ -9,7 +9,9 @@
 
 #include "framework/config/run_config.h"
 #include "framework/distributed/fake_mesh.h"
+#include "framework/modeling/model.h"
 #include "framework/planning/machine.h"
+#include "framework/tasks/task.h"
 
 namespace longspan {
 
@@ -89,5 +91,12 @@ std::vector<MemorySaving> plan_savings(const Reconfigure& reconfigure,
 
 // "weights 1.2 GB, gradients ...": the tags with non-zero memory.
 std::string bytes_by_tag(const StepPlan& plan);
+
+// Memory that rollouts need in addition to training.
+
+// Runs a rollout of all environments of a rank on a dry device, with recurrent state of maximum
+// length. The device's peak restarts with it. Returns what is retained while training on the
+// rollout: the recurrent state at its start and at its end.
+std::vector<RecurrentState> meta_rollout(const Model& model, const MetaBatch& wanted);
 
 }  // namespace longspan

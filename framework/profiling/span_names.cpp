@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "framework/core/place_text.h"
+#include "framework/core/format.h"
 
 namespace longspan {
 

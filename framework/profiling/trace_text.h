@@ -1,9 +1,12 @@
 // A rank's spans as lines of a trace in the Trace Event Format, for chrome://tracing and Perfetto.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "framework/distributed/communicator.h"
 #include "framework/profiling/span_names.h"
 
 namespace longspan {
@@ -61,5 +64,13 @@ class TraceText {
 // Return the text before and after the events of all ranks. `about`: a JSON object.
 std::string trace_head(const std::string& about);
 std::string trace_tail();
+
+// Gathers text of all ranks on the first rank, in blocks.
+
+// Collective. `next` returns this rank's next block, empty at the end; `take` receives each block
+// on the first rank, in rank order. No rank holds more than two blocks at a time.
+void gather_text(const Communicator& world,
+                 const std::function<std::string()>& next,
+                 const std::function<void(std::string_view block)>& take);
 
 }  // namespace longspan

@@ -6,9 +6,11 @@
 #include <array>
 #include <iterator>
 
+#include "embedded_page.h"
 #include "framework/report/metrics_file.h"
 
 namespace longspan {
+
 namespace {
 
 constexpr std::string_view validation = "validation_";
@@ -177,5 +179,16 @@ std::vector<Chart> charts_of(std::span<const std::string> columns) {
   }
   return charts;
 }
+
+const ChartLibrary* chart_library() {
+  static constexpr ChartLibrary library = {embedded::library_name,
+                                           embedded::library_script,
+                                           embedded::library_style,
+                                           embedded::library_license};
+  return library.script.empty() ? nullptr : &library;
+}
+
+std::string_view page_script() { return embedded::page_script; }
+std::string_view page_style() { return embedded::page_style; }
 
 }  // namespace longspan

@@ -39,4 +39,21 @@ std::optional<ClassColumn> class_column_of(std::string_view column);
 // last, in the given order.
 std::vector<Chart> charts_of(std::span<const std::string> columns);
 
+// The chart library of the reports, as found at build time.
+
+// dygraphs (https://dygraphs.com), to be embedded in a page.
+struct ChartLibrary {
+  std::string_view name;     // "dygraphs 2.2.1"
+  std::string_view script;   // JavaScript
+  std::string_view style;    // CSS
+  std::string_view license;  // plain text
+};
+
+// Returns null where the build did not find it.
+const ChartLibrary* chart_library();
+
+// Return the page's own JavaScript and CSS.
+std::string_view page_script();
+std::string_view page_style();
+
 }  // namespace longspan

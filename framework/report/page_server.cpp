@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "framework/core/error.h"
-#include "framework/core/system_message.h"
+#include "framework/core/system.h"
 
 namespace longspan {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/report/chart_library.h"
+#include "framework/report/charts.h"
 #include "framework/report/metrics_file.h"
 #include "framework/report/run_attention.h"
 #include "framework/report/run_samples.h"

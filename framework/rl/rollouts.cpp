@@ -5,9 +5,9 @@
 #include <cmath>
 
 #include "framework/core/error.h"
-#include "framework/rl/gae.h"
 
 namespace longspan {
+
 namespace {
 
 constexpr const char* integer_fields[] = {"tokens", "previous_action", "actions", "episodes"};
@@ -201,6 +201,18 @@ std::vector<std::pair<std::string, double>> RolloutSource::metric_values() const
   return {{"episodes", found[0]},
           {"episode_reward_mean", found[2] / found[1]},
           {"success_rate", 100 * found[3] / found[1]}};
+}
+
+std::vector<double> gae(const Trajectory& experience, double discount, double lambda) {
+  std::vector<double> advantages(experience.reward.size());
+  double following = 0;
+  for (std::size_t t = advantages.size(); t-- > 0;) {
+    const double delta =
+        experience.reward[t] + discount * experience.next_value[t] - experience.value[t];
+    following = delta + (experience.ends[t] ? 0 : discount * lambda * following);
+    advantages[t] = following;
+  }
+  return advantages;
 }
 
 }  // namespace longspan

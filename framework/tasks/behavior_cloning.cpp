@@ -1,16 +1,15 @@
-#include "framework/tasks/behavior_cloning.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "framework/autograd/ops.h"
-#include "framework/core/unsigned_nan.h"
+#include "framework/core/dtype.h"
 #include "framework/data/episode_source.h"
-#include "framework/modeling/tagging_head.h"
+#include "framework/modeling/heads.h"
 #include "framework/tasks/environment_file.h"
 #include "framework/tasks/environment_task.h"
 #include "framework/tasks/example_data.h"
+#include "framework/tasks/registry.h"
 
 namespace longspan {
 namespace {

@@ -1,11 +1,11 @@
-#include "framework/tasks/classification.h"
+#include "framework/metrics/classification.h"
 
 #include "framework/data/examples/label_examples.h"
-#include "framework/data/tokenization/special_token_template.h"
-#include "framework/metrics/classification.h"
+#include "framework/data/tokenization/special_tokens.h"
 #include "framework/metrics/sums.h"
-#include "framework/modeling/classification_head.h"
+#include "framework/modeling/heads.h"
 #include "framework/tasks/labeled_data.h"
+#include "framework/tasks/registry.h"
 
 namespace longspan {
 namespace {

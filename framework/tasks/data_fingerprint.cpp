@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "framework/core/error.h"
-#include "framework/core/system_message.h"
+#include "framework/core/system.h"
 #include "framework/data/examples/image_folder.h"
 
 namespace longspan {

@@ -5,12 +5,16 @@
 #include <numbers>
 #include <vector>
 
+#include "framework/core/dtype.h"
+#include "framework/core/error.h"
+#include "framework/core/shape.h"
 #include "framework/core/stopwatch.h"
-#include "framework/core/unsigned_nan.h"
 #include "framework/data/corpus/evaluation_reader.h"
-#include "framework/tasks/row_losses.h"
+#include "framework/kernels/element.h"
+#include "framework/tasks/auxiliary_metrics.h"
 
 namespace longspan {
+
 namespace {
 
 std::int64_t memory_of(const Model& model, const EvaluationOptions& options) {
@@ -277,6 +281,75 @@ EvaluationResult evaluate_sliding_window(const Model& model,
     }
   }
   return evaluation.finish();
+}
+
+PositionLosses::PositionLosses(std::int64_t parts, std::int64_t segment)
+    : segment_(segment),
+      parts_(std::min(parts, segment)),
+      sums_(static_cast<std::size_t>(parts_)),
+      counts_(static_cast<std::size_t>(parts_)) {}
+
+void PositionLosses::add(const std::vector<double>& losses,
+                         const Tensor& targets,
+                         const Ranges& positions) {
+  const auto wanted = targets.span<std::int64_t>();
+  const std::int64_t time = targets.shape()[1];
+  auto loss = losses.begin();
+  for (std::int64_t row = 0; row < targets.shape()[0]; ++row)
+    for (const Range& range : positions)
+      for (std::int64_t position = range.begin; position < range.end; ++position) {
+        require(loss != losses.end() && position < segment_, "a loss has no position");
+        const double here = *loss++;
+        if (wanted[static_cast<std::size_t>(row * time + position)] == ignored_target) continue;
+        const auto part = static_cast<std::size_t>(position * parts_ / segment_);
+        sums_[part] += here;
+        counts_[part] += 1;
+      }
+  require(loss == losses.end(),
+          "{} losses do not match targets of shape {}",
+          losses.size(),
+          targets.shape());
+}
+
+std::vector<PositionLoss> PositionLosses::means(const ProcessMesh& mesh) const {
+  const std::vector<double> sums = sum_over(mesh.replicas, sums_);
+  const std::vector<double> counts = sum_over(mesh.replicas, counts_);
+  std::vector<PositionLoss> means;
+  // Part i has the positions p with i <= p parts / segment < i + 1.
+  const auto first = [&](std::int64_t part) { return (part * segment_ + parts_ - 1) / parts_; };
+  for (std::int64_t part = 0; part < parts_; ++part) {
+    const auto i = static_cast<std::size_t>(part);
+    if (counts[i] > 0) means.push_back({first(part), first(part + 1), sums[i] / counts[i]});
+  }
+  return means;
+}
+
+PaddedRows padded_rows(std::span<const std::vector<std::int64_t>* const> rows, const Device& host) {
+  std::size_t longest = 1;
+  for (const auto* row : rows) longest = std::max(longest, row->size());
+  const auto count = std::ssize(rows);
+  PaddedRows result = {
+      Tensor::zeros(
+          {count, static_cast<std::int64_t>(longest)}, DType::i64, host, MemoryTag::workspace),
+      Tensor::zeros({count}, DType::i64, host, MemoryTag::workspace)};
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto& row = *rows[static_cast<std::size_t>(i)];
+    std::ranges::copy(row, result.ids.slice(i, i + 1).span<std::int64_t>().begin());
+    result.lengths.span<std::int64_t>()[static_cast<std::size_t>(i)] = std::ssize(row);
+  }
+  return result;
+}
+
+std::vector<double> row_losses(const Losses& losses) {
+  const Tensor here = to_host_f64(losses.terms.front().values.value());
+  const auto numbers = here.span<double>();
+  return {numbers.begin(), numbers.end()};
+}
+
+void check_segment(const Model& model, std::int64_t tokens) {
+  const std::int64_t longest = model.body().max_segment_length();
+  if (longest > 0 && tokens > longest)
+    throw ConfigurationError("expected at most {} tokens per pass, found {}", longest, tokens);
 }
 
 }  // namespace longspan

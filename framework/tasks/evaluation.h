@@ -3,14 +3,47 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "framework/core/range.h"
+#include "framework/core/tensor.h"
 #include "framework/data/corpus/corpus.h"
+#include "framework/distributed/process_mesh.h"
 #include "framework/modeling/model.h"
-#include "framework/tasks/position_losses.h"
 
 namespace longspan {
+
+// Losses by position in a segment, which show the benefit of context.
+
+// The mean loss of the positions [begin, end) of a segment, in nats.
+struct PositionLoss {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  double loss = 0;
+};
+
+// Loss sums over all passes of an evaluation, for parts of a segment of nearly equal size.
+class PositionLosses {
+ public:
+  // parts: 0 for none; at most the number of predicted positions.
+  PositionLosses(std::int64_t parts, std::int64_t segment);
+
+  bool wanted() const { return parts_ > 0; }
+  // Adds this rank's losses of each row at `positions`. targets: [rows, time] i64 on the host;
+  // ignored ones do not count.
+  void add(const std::vector<double>& losses, const Tensor& targets, const Ranges& positions);
+
+  // Collective over mesh.replicas. Returns the means, without parts that no position reached.
+  std::vector<PositionLoss> means(const ProcessMesh& mesh) const;
+
+ private:
+  std::int64_t segment_;
+  std::int64_t parts_;
+  std::vector<double> sums_;
+  std::vector<double> counts_;
+};
 
 struct EvaluationOptions {
   std::int64_t streams = 1;  // number of streams that the corpus is split into; a multiple of the
@@ -75,5 +108,20 @@ EvaluationResult evaluate_sliding_window(const Model& model,
                                          const Corpus& corpus,
                                          std::int64_t context,
                                          const EvaluationOptions& options);
+
+// Pads token id rows to one length.
+struct PaddedRows {
+  Tensor ids;      // [rows, longest], 0 after a row's end; at least one column
+  Tensor lengths;  // [rows]
+};
+PaddedRows padded_rows(std::span<const std::vector<std::int64_t>* const> rows, const Device& host);
+
+// Losses of an evaluation pass on the host.
+
+// Returns the first term's losses of each row at this rank's positions.
+std::vector<double> row_losses(const Losses& losses);
+
+// Throws ConfigurationError if the model does not support `tokens` tokens per pass.
+void check_segment(const Model& model, std::int64_t tokens);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-#include "framework/tasks/image_generation.h"
+#include "framework/decoding/image_generation.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <numbers>
 
 #include "framework/data/examples/image_examples.h"
-#include "framework/decoding/image_generation.h"
-#include "framework/modeling/pixel_head.h"
+#include "framework/modeling/heads.h"
 #include "framework/tasks/labeled_data.h"
+#include "framework/tasks/registry.h"
 
 namespace longspan {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "framework/core/dtype.h"
 #include "framework/core/quote.h"
-#include "framework/core/unsigned_nan.h"
 #include "framework/data/corpus/sequential_reader.h"
 #include "framework/data/corpus/text_files.h"
 #include "framework/tasks/example_data.h"

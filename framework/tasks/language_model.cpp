@@ -1,5 +1,3 @@
-#include "framework/tasks/language_model.h"
-
 #include <fmt/format.h>
 
 #include "framework/core/random.h"
@@ -8,6 +6,7 @@
 #include "framework/modeling/lm_head.h"
 #include "framework/tasks/continuations.h"
 #include "framework/tasks/evaluation.h"
+#include "framework/tasks/registry.h"
 #include "framework/tasks/user_document_source.h"
 
 namespace longspan {

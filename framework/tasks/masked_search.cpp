@@ -5,7 +5,7 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/modeling/sequence_parallel.h"
-#include "framework/tasks/padded_rows.h"
+#include "framework/tasks/evaluation.h"
 
 namespace longspan {
 namespace {

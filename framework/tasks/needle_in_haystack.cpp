@@ -11,7 +11,7 @@
 #include "framework/core/error.h"
 #include "framework/core/random.h"
 #include "framework/tasks/auxiliary_metrics.h"
-#include "framework/tasks/row_losses.h"
+#include "framework/tasks/evaluation.h"
 
 namespace longspan {
 namespace {

@@ -1,13 +1,7 @@
+#include "framework/tasks/registry.h"
+
 #include <algorithm>
 #include <array>
-
-#include "framework/tasks/behavior_cloning.h"
-#include "framework/tasks/classification.h"
-#include "framework/tasks/image_generation.h"
-#include "framework/tasks/language_model.h"
-#include "framework/tasks/reinforcement.h"
-#include "framework/tasks/tagging.h"
-#include "framework/tasks/translation.h"
 
 namespace longspan {
 

@@ -1,16 +1,15 @@
-#include "framework/tasks/reinforcement.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "framework/core/unsigned_nan.h"
-#include "framework/modeling/policy_head.h"
+#include "framework/core/dtype.h"
+#include "framework/modeling/heads.h"
 #include "framework/rl/rollouts.h"
 #include "framework/tasks/environment_file.h"
 #include "framework/tasks/environment_task.h"
 #include "framework/tasks/example_data.h"
+#include "framework/tasks/registry.h"
 
 namespace longspan {
 namespace {

@@ -1,18 +1,17 @@
-#include "framework/tasks/tagging.h"
-
 #include <algorithm>
 #include <iterator>
 #include <optional>
 #include <vector>
 
 #include "framework/data/examples/tag_examples.h"
-#include "framework/data/tokenization/word_tokens.h"
+#include "framework/data/tokenization/special_tokens.h"
 #include "framework/metrics/classification.h"
 #include "framework/metrics/spans.h"
 #include "framework/metrics/sums.h"
 #include "framework/metrics/text.h"
-#include "framework/modeling/tagging_head.h"
+#include "framework/modeling/heads.h"
 #include "framework/tasks/labeled_data.h"
+#include "framework/tasks/registry.h"
 
 namespace longspan {
 namespace {

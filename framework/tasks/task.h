@@ -11,13 +11,12 @@
 #include <string_view>
 #include <vector>
 
-#include "framework/core/text_sample.h"
-#include "framework/data/batching/batch_shape.h"
+#include "framework/core/utf8.h"
+#include "framework/data/batching/batch_plan.h"
 #include "framework/data/corpus/user_documents.h"
 #include "framework/data/data_options.h"
-#include "framework/data/examples/image_shape.h"
+#include "framework/data/examples/images.h"
 #include "framework/data/examples/label_set.h"
-#include "framework/data/examples/png_image.h"
 #include "framework/data/source.h"
 #include "framework/decoding/sampling.h"
 #include "framework/metrics/metric_value.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/tokenization/special_token_ids.h"
+#include "framework/data/tokenization/special_tokens.h"
 #include "framework/data/tokenization/tokenizer.h"
 #include "framework/decoding/beam_search.h"
 #include "framework/modeling/model.h"

@@ -1,13 +1,10 @@
-#include "framework/tasks/translation.h"
-
 #include <fmt/format.h>
 
 #include <cmath>
 #include <filesystem>
 
+#include "framework/core/dtype.h"
 #include "framework/core/input_file.h"
-#include "framework/core/unsigned_nan.h"
-#include "framework/data/corpus/line_file.h"
 #include "framework/data/corpus/lines.h"
 #include "framework/data/corpus/sequential_reader.h"
 #include "framework/data/corpus/text_files.h"
@@ -15,13 +12,12 @@
 #include "framework/metrics/bleu.h"
 #include "framework/metrics/chrf.h"
 #include "framework/metrics/error_rate.h"
-#include "framework/metrics/exact_match.h"
-#include "framework/metrics/likelihood.h"
 #include "framework/metrics/sums.h"
 #include "framework/metrics/text.h"
-#include "framework/modeling/seq2seq_head.h"
+#include "framework/modeling/heads.h"
 #include "framework/tasks/auxiliary_metrics.h"
 #include "framework/tasks/example_data.h"
+#include "framework/tasks/registry.h"
 
 namespace longspan {
 namespace {

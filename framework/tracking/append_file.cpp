@@ -5,7 +5,7 @@
 #include <cerrno>
 
 #include "framework/core/error.h"
-#include "framework/core/system_message.h"
+#include "framework/core/system.h"
 
 namespace longspan {
 

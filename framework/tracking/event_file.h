@@ -3,8 +3,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+
+#include "framework/tracking/metrics_record.h"
 
 namespace longspan {
 
@@ -38,5 +42,45 @@ std::string next_event_file(const std::filesystem::path& folder, std::int64_t no
 // program's event files in a directory. A file is left unchanged from its first unreadable record
 // on. Throws Failure where a file cannot be opened, read or truncated.
 void truncate_events(const std::filesystem::path& folder, std::int64_t last_step);
+
+// The checksum of TFRecord files.
+
+// Returns the CRC-32C (Castagnoli) of RFC 3720.
+std::uint32_t crc32c(std::string_view bytes);
+
+// Returns the CRC in TFRecord form: rotated right by 15 bits and added to a constant. It stays
+// effective for data that contains checksums.
+std::uint32_t masked_crc32c(std::string_view bytes);
+
+// TensorBoard's event messages in protocol buffer wire format. Field numbers are from event.proto
+// and summary.proto of TensorBoard, and from plugin_data.proto of its hyperparameter plugin.
+
+// Time and step of an event.
+struct EventTime {
+  double seconds = 0;  // since 1970
+  std::int64_t step = 0;
+};
+
+// Returns the first event of a file.
+std::string version_event(double seconds);
+
+// Returns the start of a session at that step: a reader discards earlier events of this and later
+// steps. Readers ignore it in the first session of a run.
+std::string session_start_event(const EventTime& time);
+
+// Returns the numbers, histograms and images of a record.
+std::string record_event(const MetricsRecord& record);
+
+// Returns Markdown text under a tag.
+std::string text_event(const EventTime& time, const std::string& tag, const std::string& markdown);
+
+// Returns the keys of a configuration for the hyperparameter table. Numbers and booleans keep their
+// type.
+std::string hyper_parameters_event(const EventTime& time,
+                                   const std::map<std::string, std::string>& keys,
+                                   const std::string& run_id);
+
+// Returns the step of an event; nothing for invalid bytes.
+std::optional<std::int64_t> step_of_event(std::string_view event);
 
 }  // namespace longspan

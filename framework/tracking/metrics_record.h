@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "framework/core/text_sample.h"
+#include "framework/core/utf8.h"
 #include "framework/tracking/histogram.h"
 
 namespace longspan {

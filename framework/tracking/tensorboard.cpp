@@ -3,7 +3,7 @@
 #include <system_error>
 
 #include "framework/core/error.h"
-#include "framework/tracking/event_messages.h"
+#include "framework/tracking/event_file.h"
 
 namespace longspan {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/core/async_copy.h"
-#include "framework/core/unsigned_nan.h"
+#include "framework/core/dtype.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/layer_losses.h"
 #include "framework/optim/parameter_state.h"

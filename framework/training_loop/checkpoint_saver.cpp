@@ -3,7 +3,7 @@
 #include <cmath>
 #include <utility>
 
-#include "framework/core/byte_text.h"
+#include "framework/core/format.h"
 #include "framework/planning/machine.h"
 
 namespace longspan {

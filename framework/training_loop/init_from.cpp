@@ -11,7 +11,7 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/config_path.h"
-#include "framework/core/some_of.h"
+#include "framework/core/format.h"
 #include "framework/data/rank_zero.h"
 #include "framework/interop/adapters.h"
 #include "framework/interop/saved_weights.h"
@@ -21,7 +21,6 @@
 #include "framework/training_loop/checkpoint_values.h"
 #include "framework/training_loop/loading.h"
 #include "framework/training_loop/named_checkpoint.h"
-#include "framework/training_loop/remap_rows.h"
 #include "framework/training_loop/resume.h"
 #include "framework/training_loop/vocabulary_rows.h"
 

@@ -5,10 +5,10 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
-#include "framework/core/host_name.h"
+#include "framework/core/system.h"
 #include "framework/data/atomic_file.h"
-#include "framework/profiling/gather_text.h"
 #include "framework/profiling/profile_summary.h"
+#include "framework/profiling/trace_text.h"
 
 namespace longspan {
 namespace {

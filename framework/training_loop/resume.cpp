@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <system_error>
 
-#include "framework/core/byte_text.h"
+#include "framework/core/format.h"
 #include "framework/core/stopwatch.h"
 #include "framework/training_loop/checkpoint_values.h"
 #include "framework/training_loop/loading.h"

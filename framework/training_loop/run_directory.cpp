@@ -16,8 +16,7 @@
 
 #include "checkpoints/files.h"
 #include "framework/core/error.h"
-#include "framework/core/host_name.h"
-#include "framework/core/system_message.h"
+#include "framework/core/system.h"
 #include "framework/training_loop/run_state.h"
 
 namespace longspan {

@@ -1,7 +1,7 @@
 #include "framework/training_loop/run_speed.h"
 
 #include "framework/core/span.h"
-#include "framework/planning/peak.h"
+#include "framework/planning/machine.h"
 
 namespace longspan {
 

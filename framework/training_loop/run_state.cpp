@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoints/files.h"
-#include "framework/core/host_name.h"
+#include "framework/core/system.h"
 #include "framework/training_loop/step_metrics.h"
 
 namespace longspan {

@@ -5,8 +5,8 @@
 #include <chrono>
 
 #include "framework/core/crash_handler.h"
-#include "framework/training_loop/memory_advice.h"
-#include "framework/training_loop/reading_progress.h"
+#include "framework/training_loop/memory_report.h"
+#include "framework/training_loop/progress.h"
 #include "framework/training_loop/run_device.h"
 
 namespace longspan {

@@ -6,12 +6,11 @@
 #include <optional>
 
 #include "framework/core/stopwatch.h"
-#include "framework/core/system_message.h"
+#include "framework/core/system.h"
 #include "framework/distributed/launcher.h"
 #include "framework/trainer/divergence.h"
 #include "framework/training_loop/begin_run.h"
-#include "framework/training_loop/memory_advice.h"
-#include "framework/training_loop/memory_table.h"
+#include "framework/training_loop/memory_report.h"
 #include "framework/training_loop/rollback.h"
 #include "framework/training_loop/run_end.h"
 #include "framework/training_loop/run_saving.h"

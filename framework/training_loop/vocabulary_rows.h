@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoints/training_state.h"
 #include "framework/data/tokenization/tokenizer.h"
 
 namespace longspan {
@@ -19,5 +20,17 @@ struct VocabularyTable {
 // Bytes and equal tokenizers map to the same row. Characters map to the row of the same character,
 // and `<unknown>` to `<unknown>`. Requires tokenizers of one type.
 std::vector<std::int64_t> matching_rows(const VocabularyTable& from, const VocabularyTable& to);
+
+// Copies rows of a checkpoint's full table into a rank's shard of a model's table.
+
+// Returns 0, 1, ..., count - 1.
+std::vector<std::int64_t> same_rows(std::int64_t count);
+
+// Sets row i of the model's table to row rows[i] of `table`, or leaves it unchanged if rows[i] is
+// -1. `table`: f32 or f64, on the host. `piece`: this rank's shard of the table, a box of its rows
+// and columns (f32 or f64, on any device).
+void gather_rows(const Tensor& table,
+                 const std::vector<std::int64_t>& rows,
+                 const StateTensor& piece);
 
 }  // namespace longspan

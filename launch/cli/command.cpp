@@ -5,7 +5,7 @@
 #include <CLI/Formatter.hpp>
 #include <cstdio>
 
-#include "framework/core/system_message.h"
+#include "framework/core/system.h"
 #include "launch/cli/cli_validators.h"
 
 namespace longspan {

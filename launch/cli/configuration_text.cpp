@@ -10,7 +10,7 @@
 #include "checkpoints/files.h"
 #include "framework/core/config_path.h"
 #include "framework/core/error.h"
-#include "framework/core/system_message.h"
+#include "framework/core/system.h"
 
 namespace longspan {
 namespace {

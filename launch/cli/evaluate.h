@@ -1,9 +1,51 @@
 // `longspan evaluate` for programs that embed its options in their own command line.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 
-#include "launch/cli/evaluation.h"
+#include "framework/data/progress.h"
+#include "framework/distributed/session.h"
+#include "launch/cli/decoding_arguments.h"
+#include "launch/cli/loaded_run.h"
+
+namespace longspan {
+
+// Evaluates a trained model.
+
+// Options of `longspan evaluate`.
+struct EvaluateArguments {
+  RunArguments run;
+  std::string split = "validation";
+  std::string data;
+  std::optional<std::int64_t> memory;
+  std::optional<std::int64_t> recompute_context;
+  std::optional<std::int64_t> stride;
+  std::optional<std::int64_t> tokens;
+  std::optional<std::int64_t> segment;
+  std::optional<std::int64_t> batch;
+  std::int64_t by_position = 0;
+  std::int64_t needles = 0;
+  std::int64_t depths = 10;
+  std::string data_target;  // for pairs
+  DecodingArguments decoding;
+};
+
+struct Evaluated {
+  nlohmann::ordered_json figures;  // output of --json
+  std::string text;                // output without --json
+};
+
+// Evaluates a run and reports progress to `heard` on every rank. Collective. Throws the errors of
+// `load_run` and of the evaluation.
+Evaluated evaluate_run(const EvaluateArguments& arguments,
+                       Session& session,
+                       const ProgressCallback& heard);
+
+}  // namespace longspan
 
 namespace CLI {
 class App;

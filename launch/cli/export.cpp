@@ -24,8 +24,8 @@
 #include "launch/cli/command.h"
 #include "launch/cli/configuration.h"
 #include "launch/cli/exported_tokenizer.h"
+#include "launch/cli/loaded_run.h"
 #include "launch/cli/model_values.h"
-#include "launch/cli/no_checkpoint.h"
 #include "launch/cli/reading_progress.h"
 #include "launch/cli/special_tokens.h"
 

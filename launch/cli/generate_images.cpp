@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "framework/data/atomic_file.h"
-#include "framework/data/examples/image_grid.h"
+#include "framework/data/examples/images.h"
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"
 

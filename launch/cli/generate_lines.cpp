@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "framework/data/atomic_file.h"
-#include "framework/data/corpus/line_file.h"
 #include "framework/data/corpus/lines.h"
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "checkpoints/checkpoint.h"
+#include "framework/core/format.h"
 #include "framework/core/quote.h"
-#include "framework/core/some_of.h"
 #include "framework/data/tokenization/tokenizer_file.h"
 #include "framework/interop/atomic_directory.h"
 #include "framework/interop/label_names.h"

@@ -8,12 +8,12 @@
 #include <memory>
 
 #include "checkpoints/checkpoint.h"
-#include "framework/core/byte_text.h"
+#include "framework/core/format.h"
 #include "framework/core/quote.h"
 #include "framework/training_loop/best_step.h"
 #include "framework/training_loop/saved_losses.h"
-#include "launch/cli/checkpoint_path.h"
 #include "launch/cli/command.h"
+#include "launch/cli/loaded_run.h"
 
 namespace longspan {
 namespace {

@@ -26,9 +26,9 @@
 #include <utility>
 
 #include "checkpoints/files.h"
-#include "framework/core/byte_text.h"
 #include "framework/core/error.h"
-#include "framework/core/system_message.h"
+#include "framework/core/format.h"
+#include "framework/core/system.h"
 #include "framework/distributed/launcher.h"
 #include "framework/distributed/processes.h"
 #include "launch/cli/mpirun_stderr_filter.h"

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "framework/core/byte_text.h"
+#include "framework/core/format.h"
 #include "framework/core/gpu.h"
 #include "framework/planning/machine.h"
 #include "framework/planning/plan.h"

@@ -4,19 +4,25 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
+#include <map>
 #include <optional>
 
+#include "checkpoints/checkpoint.h"
+#include "framework/core/error.h"
+#include "framework/core/quote.h"
 #include "framework/tasks/labeled_task.h"
 #include "framework/training_loop/resume.h"
 #include "framework/training_loop/run_device.h"
-#include "framework/training_loop/threads.h"
+#include "framework/training_loop/run_state.h"
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"
-#include "launch/cli/no_checkpoint.h"
 #include "launch/cli/reading_progress.h"
+#include "launch/cli/saved_config.h"
 
 namespace longspan {
+
 namespace {
 
 MeshShape layout(const Configuration& configuration, int ranks, DefaultAxis axis) {
@@ -134,6 +140,83 @@ LoadedRun load_run(const RunArguments& arguments, Session& session, DefaultAxis 
           image,
           std::move(collectives),
           std::move(model)};
+}
+
+std::vector<std::filesystem::path> checkpoints_at(const std::filesystem::path& path) {
+  std::error_code unused;
+  if (!std::filesystem::exists(path, unused))
+    throw DataError("{}: no such directory", path.string());
+  if (!std::filesystem::is_directory(path, unused)) {
+    throw DataError("{}: expected the directory of a checkpoint or run, found a file",
+                    path.string());
+  }
+  for (const auto& directory : {path, path / "checkpoints"}) {
+    std::vector<std::filesystem::path> steps;
+    for (const std::int64_t step : steps_in(directory))
+      steps.push_back(directory / step_name(step));
+    if (!steps.empty()) return steps;
+  }
+  // A damaged step still has its name, and a valid one may have been renamed.
+  const bool is_step_name = path.filename().string().starts_with("step-") ||
+                            std::filesystem::exists(path / "manifest.json", unused);
+  if (is_step_name) return {path};
+  const bool is_folder_of_run = (path / "").parent_path().filename() == "checkpoints";
+  const auto run = is_folder_of_run ? (path / "").parent_path().parent_path() : path;
+  if (std::filesystem::exists(run / "config.yaml", unused) || is_running(run))
+    throw DataError("{}", no_checkpoint_message(run));
+  throw DataError("{}: expected the directory of a checkpoint or run, found no checkpoint",
+                  path.string());
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Returns the value as an integer, or -1.
+std::int64_t count_of(const std::map<std::string, std::string>& words, const char* key) {
+  const auto found = words.find(key);
+  if (found == words.end()) return -1;
+  const std::string& word = found->second;
+  std::int64_t count = -1;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
+  return error == std::errc() && end == word.data() + word.size() ? count : -1;
+}
+
+// Returns when it saves next, as a clause; empty if its configuration lacks the interval.
+std::string next_save(std::int64_t logged, std::int64_t every, std::int64_t steps) {
+  if (every < 0 || steps < 0) return "";
+  if (every > 0 && (logged / every + 1) * every < steps)
+    return fmt::format("; first save after step {}", (logged / every + 1) * every);
+  return fmt::format("; saves at the end, after step {}", steps);
+}
+
+}  // namespace
+
+std::string no_checkpoint_message(const fs::path& run) {
+  const fs::path configuration = run / "config.yaml";
+  std::error_code error;
+  const bool is_known = fs::exists(configuration, error);
+  const auto words = saved_configuration(configuration).values;
+  const std::int64_t logged = last_logged_step(run);
+  const std::int64_t steps = count_of(words, "training.max_steps");
+  const auto family = words.find("model.family");
+  std::string text = fmt::format("{}: no checkpoint yet", run.string());
+  if (is_known)
+    text += fmt::format(" ({}{})",
+                        configuration.string(),
+                        family == words.end() ? "" : ": " + truncated(family->second));
+  const std::string of_steps = steps > 0 ? fmt::format(" of {}", steps) : "";
+  const std::string so_far = logged > 0 ? fmt::format("last logged step {}{}", logged, of_steps)
+                                        : fmt::format("no step{} logged", of_steps);
+  if (is_running(run))
+    return fmt::format("{}; training now: {}{}",
+                       text,
+                       so_far,
+                       next_save(logged, count_of(words, "checkpoint.save_interval"), steps));
+  return fmt::format("{}; not running: {}; {}",
+                     text,
+                     so_far,
+                     is_known ? "run longspan train " + configuration.string() : "train it first");
 }
 
 }  // namespace longspan

@@ -21,7 +21,7 @@
 #include "framework/config/run_options.h"
 #include "framework/core/crash_handler.h"
 #include "framework/core/quote.h"
-#include "framework/core/system_message.h"
+#include "framework/core/system.h"
 #include "framework/distributed/launcher.h"
 #include "framework/options/field_names.h"
 #include "launch/cli/command.h"

@@ -1,4 +1,6 @@
 // longspan man: manual pages of the program and its commands.
+#include "launch/cli/man.h"
+
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
@@ -9,15 +11,16 @@
 #include <fstream>
 #include <memory>
 #include <system_error>
+#include <vector>
 
 #include "framework/core/quote.h"
-#include "framework/core/system_message.h"
+#include "framework/core/system.h"
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"
-#include "launch/cli/man_page.h"
 #include "launch/cli/version.h"
 
 namespace longspan {
+
 namespace {
 
 struct ManArguments {
@@ -94,6 +97,155 @@ Command man_command() {
               return write_pages(program, arguments->folder);
             };
           }};
+}
+
+namespace {
+
+// Escapes text for roff: backslashes and hyphens are literal, and no line is a request.
+std::string roff(std::string_view text) {
+  std::string result;
+  bool begins = true;
+  for (const char c : text) {
+    if (begins && (c == '.' || c == '\'')) result += "\\&";
+    if (c == '\\')
+      result += "\\e";
+    else if (c == '-')
+      result += "\\-";
+    else if (c == '~')
+      result += "\\(ti";
+    else if (c == '^')
+      result += "\\(ha";
+    else if (c == '`')
+      result += "\\(ga";
+    else if (c == '\'')
+      result += "\\(aq";
+    else
+      result += c;
+    begins = c == '\n';
+  }
+  return result;
+}
+
+std::string bold(std::string_view text) { return "\\fB" + roff(text) + "\\fR"; }
+std::string italic(std::string_view text) { return "\\fI" + roff(text) + "\\fR"; }
+
+// Formats each line of the text as a paragraph.
+std::string paragraphs(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    if (!line.empty()) result += (result.empty() ? "" : ".PP\n") + roff(line) + "\n";
+    text = end == std::string_view::npos ? "" : text.substr(end + 1);
+  }
+  return result;
+}
+
+std::string section(std::string_view name, const std::string& content) {
+  return content.empty() ? "" : fmt::format(".SH {}\n{}", name, content);
+}
+
+std::string as_written(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return text.empty() ? "" : ".nf\n" + roff(text) + "\n.fi\n";
+}
+
+// Returns, for example, "longspan train [options] CONFIG".
+std::string synopsis(const CommandEntry& command) {
+  std::string text = bold(command.words.empty() ? "longspan" : "longspan " + command.name());
+  if (!command.options.empty()) text += " [" + italic("options") + "]";
+  if (!command.commands.empty()) text += " " + italic("command") + " ...";
+  for (const CommandOption& place : command.places) {
+    const std::string name = italic(place.names.front()) + (place.repeats ? " ..." : "");
+    text += place.required ? " " + name : " [" + name + "]";
+  }
+  return text + "\n";
+}
+
+std::string described(const CommandOption& option, bool is_place) {
+  std::string names;
+  for (const std::string& name : option.names)
+    names += (names.empty() ? "" : ", ") + (is_place ? italic(name) : bold(name));
+  if (!is_place && !option.value.empty()) names += " " + italic(option.value);
+  std::string meaning = roff(option.meaning);
+  if (!option.choices.empty()) {
+    const char* const heading = meaning.empty()          ? "choices"
+                                : meaning.ends_with('.') ? " Choices"
+                                                         : "; choices";
+    meaning += roff(fmt::format("{}: {}", heading, fmt::join(option.choices, ", ")));
+  }
+  return ".TP\n" + names + "\n" + meaning + "\n";
+}
+
+std::string options_of(const CommandEntry& command) {
+  std::string text;
+  for (const CommandOption& place : command.places) text += described(place, true);
+  for (const CommandOption& option : command.options) text += described(option, false);
+  return text;
+}
+
+// Returns the end of a command's help, without its heading.
+std::string examples_of(const CommandEntry& command) {
+  std::string_view footer = command.footer;
+  constexpr std::string_view heading = "Examples:\n";
+  if (!footer.starts_with(heading)) return "";
+  footer.remove_prefix(heading.size());
+  return std::string(footer.substr(0, footer.find(exit_codes)));
+}
+
+// Lists the subcommands: of the program by their pages, of a command with their options.
+std::string commands_of(const CommandEntry& command) {
+  std::string text;
+  for (const CommandEntry& below : command.commands) {
+    const std::string_view description = below.description;
+    const std::string_view first = description.substr(0, description.find('\n'));
+    if (command.words.empty())
+      text += ".TP\n" + bold(page_name(below)) + "(1)\n" + roff(first) + "\n";
+    else
+      text += ".SS " + roff(below.name()) + "\n" + roff(first) + "\n.PP\n" + synopsis(below) +
+              options_of(below);
+  }
+  return text;
+}
+
+std::string see_also(const CommandEntry& program, const CommandEntry& command) {
+  std::vector<std::string> pages;
+  if (!command.words.empty()) pages.push_back(bold("longspan") + "(1)");
+  for (const CommandEntry& other : program.commands)
+    if (&other != &command) pages.push_back(bold(page_name(other)) + "(1)");
+  return fmt::format("{}\n", fmt::join(pages, ",\n"));
+}
+
+}  // namespace
+
+std::string page_name(const CommandEntry& command) {
+  return command.words.empty() ? "longspan" : "longspan-" + command.words.front();
+}
+
+std::string man_page(const CommandEntry& program,
+                     const CommandEntry& command,
+                     std::string_view version) {
+  std::string title = page_name(command);
+  std::ranges::transform(title, title.begin(), [](char c) {
+    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  });
+  const std::string_view description = command.description;
+  const std::string_view first = description.substr(0, description.find('\n'));
+  return fmt::format(
+             ".\\\" Made by: longspan man{}{}\n.TH {} 1 \"\" \"longspan {}\" \"Longspan\"\n",
+             command.words.empty() ? "" : " ",
+             command.name(),
+             roff(title),
+             roff(version)) +
+         section("NAME", roff(page_name(command)) + " \\- " + roff(first) + "\n") +
+         section("SYNOPSIS", synopsis(command)) + section("DESCRIPTION", paragraphs(description)) +
+         section("OPTIONS", options_of(command)) + section("COMMANDS", commands_of(command)) +
+         section("EXAMPLES", as_written(examples_of(command))) +
+         section(
+             "EXIT STATUS",
+             paragraphs(
+                 std::string_view(exit_codes).substr(std::string_view("Exit codes: ").size()))) +
+         section("SEE ALSO", see_also(program, command));
 }
 
 }  // namespace longspan

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "checkpoints/files.h"
-#include "framework/core/system_message.h"
+#include "framework/core/system.h"
 
 namespace longspan {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/data/examples/image_shape.h"
+#include "framework/data/examples/images.h"
 #include "framework/interop/architecture.h"
 #include "launch/cli/configuration.h"
 

@@ -14,13 +14,12 @@
 #include <map>
 #include <optional>
 
-#include "framework/core/byte_text.h"
+#include "framework/core/format.h"
 #include "framework/core/gpu.h"
 #include "framework/planning/calibration.h"
 #include "framework/planning/model_flops.h"
-#include "framework/training_loop/reading_progress.h"
+#include "framework/training_loop/progress.h"
 #include "framework/training_loop/run_device.h"
-#include "framework/training_loop/threads.h"
 #include "launch/cli/calibration_models.h"
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "framework/core/byte_text.h"
+#include "framework/core/format.h"
 
 namespace longspan {
 namespace {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "framework/core/byte_text.h"
 #include "framework/core/error.h"
+#include "framework/core/format.h"
 #include "framework/core/quote.h"
 #include "framework/data/corpus/text_input.h"
 #include "framework/tokenizers/json_tokenizer.h"
-#include "framework/training_loop/reading_progress.h"
+#include "framework/training_loop/progress.h"
 #include "launch/cli/command.h"
 
 namespace longspan {

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "framework/core/byte_text.h"
+#include "framework/core/format.h"
 #include "framework/core/stopwatch.h"
 
 namespace longspan {

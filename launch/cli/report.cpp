@@ -6,7 +6,7 @@
 
 #include "checkpoints/files.h"
 #include "checkpoints/step_directory.h"
-#include "framework/core/byte_text.h"
+#include "framework/core/format.h"
 #include "framework/report/page_server.h"
 #include "framework/report/report_page.h"
 #include "launch/cli/cli_validators.h"

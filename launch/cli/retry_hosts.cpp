@@ -4,12 +4,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
+#include <string>
+#include <system_error>
 #include <utility>
 
+#include "framework/core/error.h"
+#include "framework/core/system.h"
 #include "launch/cli/layout_choice.h"
 #include "launch/cli/plan_text.h"
 
 namespace longspan {
+
 namespace {
 
 constexpr std::chrono::seconds time_to_answer{10};  // per host
@@ -122,6 +128,19 @@ PlacedCommand RetryHosts::place_command(LaunchCommandLine line,
   else if (!hosts_.empty())
     found.describe = " of " + names_of(hosts_);
   return found;
+}
+
+TemporaryFolder::TemporaryFolder() {
+  const char* const parent = std::getenv("TMPDIR");
+  std::string name = std::string(parent ? parent : "/tmp") + "/longspan-run-XXXXXX";
+  if (::mkdtemp(name.data()) == nullptr)
+    throw Failure("longspan launch: {}: cannot be created: {}", name, errno_message());
+  path_ = name;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code error;
+  std::filesystem::remove_all(path_, error);
 }
 
 }  // namespace longspan

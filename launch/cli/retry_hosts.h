@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,9 +10,25 @@
 #include "launch/cli/configuration_text.h"
 #include "launch/cli/host_list.h"
 #include "launch/cli/launch.h"
-#include "launch/cli/temporary_folder.h"
 
 namespace longspan {
+
+// Temporary folder of a process.
+
+// Created under TMPDIR, or /tmp, and removed on destruction.
+class TemporaryFolder {
+ public:
+  // Throws Failure if it cannot be created.
+  TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder();
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
 
 // Result of probing the hosts.
 struct UnreachableHosts {

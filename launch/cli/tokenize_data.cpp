@@ -11,14 +11,14 @@
 #include <system_error>
 #include <vector>
 
-#include "framework/core/byte_text.h"
+#include "framework/core/format.h"
 #include "framework/core/stopwatch.h"
 #include "framework/data/corpus/path_pattern.h"
 #include "framework/data/corpus/text_files.h"
 #include "framework/data/rank_zero.h"
 #include "framework/data/tokenization/tokenized_files.h"
-#include "framework/training_loop/reading_progress.h"
-#include "framework/training_loop/threads.h"
+#include "framework/training_loop/progress.h"
+#include "framework/training_loop/run_device.h"
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"
 #include "launch/cli/configuration.h"

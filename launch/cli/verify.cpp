@@ -7,9 +7,9 @@
 #include "checkpoints/checkpoint.h"
 #include "framework/training_loop/checkpoint_values.h"
 #include "framework/training_loop/resume.h"
-#include "launch/cli/checkpoint_path.h"
 #include "launch/cli/command.h"
 #include "launch/cli/configuration.h"
+#include "launch/cli/loaded_run.h"
 #include "launch/cli/reading_progress.h"
 
 namespace longspan {

@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/distributed/mpi_c.h"
-#include "framework/report/chart_library.h"
+#include "framework/report/charts.h"
 #include "revision.h"
 
 namespace longspan {

@@ -13,8 +13,7 @@
 #include <vector>
 
 #include "framework/training_loop/loading.h"
-#include "launch/cli/checkpoint_path.h"
-#include "launch/cli/no_checkpoint.h"
+#include "launch/cli/loaded_run.h"
 #include "launch/python/python_values.h"
 
 namespace longspan::python {

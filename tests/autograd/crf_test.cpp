@@ -1,6 +1,5 @@
-#include "framework/autograd/crf.h"
-
 #include "framework/autograd/collectives.h"
+#include "framework/autograd/losses.h"
 #include "tests/support/gradient_check.h"
 
 namespace longspan::crf_test {

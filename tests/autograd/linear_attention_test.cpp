@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/autograd/l2_normalize.h"
+#include "framework/autograd/ops.h"
 #include "framework/autograd/random_features.h"
 #include "tests/support/gradient_check.h"
 

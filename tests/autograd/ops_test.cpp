@@ -2,7 +2,6 @@
 #include "framework/autograd/ops.h"
 
 #include "framework/autograd/collectives.h"
-#include "framework/autograd/tanh.h"
 #include "tests/support/gradient_check.h"
 
 namespace longspan::ops_test {

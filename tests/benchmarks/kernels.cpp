@@ -8,14 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "framework/kernels/activation.h"
 #include "framework/kernels/cross_entropy.h"
-#include "framework/kernels/dropout_add.h"
+#include "framework/kernels/dropout.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/embedding.h"
+#include "framework/kernels/layer_norm.h"
 #include "framework/kernels/matmul.h"
 #include "framework/kernels/optimizer.h"
-#include "framework/kernels/residual_layer_norm.h"
 #include "tests/benchmarks/support/bench_device.h"
 
 namespace longspan {

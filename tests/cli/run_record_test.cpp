@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "framework/core/host_name.h"
+#include "framework/core/system.h"
 #include "framework/training_loop/run_state.h"
 #include "tests/support/temporary_directory.h"
 

@@ -1,7 +1,7 @@
 // Source locations as text.
-#include "framework/core/place_text.h"
-
 #include <gtest/gtest.h>
+
+#include "framework/core/format.h"
 
 namespace longspan::place_text_test {
 namespace {

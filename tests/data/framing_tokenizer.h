@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "framework/data/tokenization/special_token_ids.h"
+#include "framework/data/tokenization/special_tokens.h"
 #include "framework/tokenizers/json_tokenizer.h"
 
 namespace longspan::testing {

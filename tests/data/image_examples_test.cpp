@@ -9,7 +9,7 @@
 
 #include "framework/data/batching/bucketed_source.h"
 #include "framework/data/examples/image_folder.h"
-#include "framework/data/examples/png_image.h"
+#include "framework/data/examples/images.h"
 #include "tests/data/example_files.h"
 #include "tests/data/packed_text.h"
 #include "tests/support/temporary_directory.h"

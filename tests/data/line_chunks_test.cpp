@@ -1,5 +1,3 @@
-#include "framework/data/corpus/line_chunks.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/input_file.h"
+#include "framework/data/corpus/lines.h"
 #include "tests/data/subword_text.h"
 
 namespace longspan::line_chunks_test {

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/data/tokenization/sentencepiece_model.h"
-#include "framework/data/tokenization/special_token_ids.h"
+#include "framework/data/tokenization/special_tokens.h"
 #include "tests/data/example_files.h"
 #include "tests/data/framing_tokenizer.h"
 #include "tests/data/subword_text.h"

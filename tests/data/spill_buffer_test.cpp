@@ -1,8 +1,7 @@
-#include "framework/data/spill_buffer.h"
-
 #include <gtest/gtest.h>
 
 #include "framework/core/error.h"
+#include "framework/data/token_file.h"
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"
 

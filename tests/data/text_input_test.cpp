@@ -9,7 +9,7 @@
 #include "framework/core/error.h"
 #include "framework/data/corpus/document_reader.h"
 #include "framework/data/corpus/json_field.h"
-#include "framework/data/corpus/line_file.h"
+#include "framework/data/corpus/lines.h"
 #include "framework/data/corpus/path_pattern.h"
 #include "framework/data/corpus/text_files.h"
 #include "framework/data/examples/alignments.h"

@@ -4,8 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "framework/autograd/logistic_mixture.h"
-#include "framework/decoding/mixture_sampling.h"
+#include "framework/autograd/losses.h"
 #include "tests/models/image_testing.h"
 
 namespace longspan::image_generation_test {

@@ -3,7 +3,6 @@
 
 #include "framework/data/corpus/corpus_file.h"
 #include "framework/data/token_id_file.h"
-#include "framework/data/token_id_text.h"
 #include "tests/fuzz/fuzzing.h"
 
 namespace longspan::fuzzing {

@@ -1,7 +1,7 @@
 // PNG files: unchanged, and with valid checksums, which random mutation would not produce.
 #include <zlib.h>
 
-#include "framework/data/examples/png_image.h"
+#include "framework/data/examples/images.h"
 #include "tests/fuzz/fuzzing.h"
 
 namespace longspan::fuzzing {

@@ -1,9 +1,8 @@
 // Options from the config.json of published decoders.
-#include "framework/interop/llama.h"
-
 #include <map>
 
 #include "framework/core/error.h"
+#include "framework/interop/architecture.h"
 #include "tests/interop/safetensors_file.h"
 
 namespace longspan::testing::llama_test {

@@ -1,5 +1,4 @@
-#include "framework/kernels/activation.h"
-
+#include "framework/kernels/elementwise.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::activation_test {

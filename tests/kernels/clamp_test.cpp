@@ -1,8 +1,7 @@
-#include "framework/kernels/clamp.h"
-
 #include <cmath>
 #include <limits>
 
+#include "framework/kernels/elementwise.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::clamp_test {

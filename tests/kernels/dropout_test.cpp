@@ -1,5 +1,6 @@
+#include "framework/kernels/dropout.h"
+
 #include "framework/kernels/cpu/philox.h"
-#include "framework/kernels/dropout_add.h"
 #include "framework/kernels/elementwise.h"
 #include "tests/kernels/kernel_testing.h"
 

@@ -1,6 +1,5 @@
 // Gated hidden layers.
-#include "framework/kernels/gated.h"
-
+#include "framework/kernels/elementwise.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::gated_test {

@@ -1,8 +1,7 @@
 #include "framework/kernels/layer_norm.h"
 
-#include "framework/kernels/dropout_add.h"
+#include "framework/kernels/dropout.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/kernels/residual_layer_norm.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::layer_norm_test {

@@ -1,5 +1,4 @@
-#include "framework/kernels/mask_padding.h"
-
+#include "framework/kernels/rows.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::mask_padding_test {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/kernels/scale_columns.h"
+#include "framework/kernels/rows.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::random_features_test {

@@ -1,6 +1,5 @@
 // Key heads that several query heads share.
-#include "framework/kernels/repeat_kv.h"
-
+#include "framework/kernels/rows.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::repeat_kv_test {

@@ -1,6 +1,5 @@
 // The three layouts of sinusoidal positions.
-#include "framework/kernels/sinusoids.h"
-
+#include "framework/kernels/rotary.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::sinusoids_test {

@@ -1,7 +1,6 @@
-#include "framework/kernels/soft_cap.h"
-
 #include <cmath>
 
+#include "framework/kernels/elementwise.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::soft_cap_test {

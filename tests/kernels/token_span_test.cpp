@@ -1,7 +1,6 @@
-#include "framework/kernels/token_span.h"
-
 #include <cmath>
 
+#include "framework/kernels/rows.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::token_span_test {

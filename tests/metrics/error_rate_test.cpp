@@ -7,8 +7,6 @@
 #include <random>
 
 #include "framework/core/error.h"
-#include "framework/metrics/exact_match.h"
-#include "framework/metrics/likelihood.h"
 #include "framework/metrics/sums.h"
 
 namespace longspan::error_rate_test {

@@ -1,5 +1,5 @@
 // Attention types in full models.
-#include "framework/modeling/tagging_head.h"
+#include "framework/modeling/heads.h"
 #include "models/encoder.h"
 #include "tests/models/model_testing.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "framework/data/examples/examples.h"
-#include "framework/modeling/seq2seq_head.h"
+#include "framework/modeling/heads.h"
 #include "models/encoder_decoder.h"
 #include "tests/models/model_testing.h"
 

@@ -2,8 +2,7 @@
 // and unequal lengths.
 #include <fmt/format.h>
 
-#include "framework/modeling/classification_head.h"
-#include "framework/modeling/tagging_head.h"
+#include "framework/modeling/heads.h"
 #include "models/encoder.h"
 #include "tests/models/layouts_testing.h"
 

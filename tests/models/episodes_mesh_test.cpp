@@ -1,6 +1,6 @@
 // Training on episodes matches one process on every layout, with and without recomputation.
 #include "framework/data/episode_source.h"
-#include "framework/modeling/tagging_head.h"
+#include "framework/modeling/heads.h"
 #include "tests/models/layouts_testing.h"
 
 namespace longspan::episodes_mesh_test {

@@ -1,7 +1,7 @@
 // Recurrent state of an ended episode is masked.
 #include "framework/data/episode_source.h"
-#include "framework/modeling/expired_keys.h"
-#include "framework/modeling/tagging_head.h"
+#include "framework/modeling/documents.h"
+#include "framework/modeling/heads.h"
 #include "framework/trainer/trainer.h"
 #include "tests/models/model_testing.h"
 

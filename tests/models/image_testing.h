@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "framework/modeling/pixel_head.h"
+#include "framework/modeling/heads.h"
 #include "models/image_transformer.h"
 #include "tests/models/model_testing.h"
 

@@ -1,6 +1,5 @@
 // Tagging and classification heads on one process.
-#include "framework/modeling/classification_head.h"
-#include "framework/modeling/tagging_head.h"
+#include "framework/modeling/heads.h"
 #include "tests/models/embedding_body.h"
 #include "tests/nn/layer_testing.h"
 

@@ -1,5 +1,5 @@
 // Pointer-generator, coverage and guided attention of a decoder.
-#include "framework/modeling/guided_attention.h"
+#include "framework/modeling/seq2seq_losses.h"
 #include "framework/nn/attention/kv_cache.h"
 #include "tests/data/temporary_file.h"
 #include "tests/models/source_look_testing.h"

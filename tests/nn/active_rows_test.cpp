@@ -1,8 +1,7 @@
 // Layers that compute only active rows.
-#include "framework/nn/active_rows.h"
-
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/softmax_attention.h"
+#include "framework/nn/forward_context.h"
 #include "framework/nn/layers.h"
 #include "tests/nn/layer_testing.h"
 

@@ -1,6 +1,4 @@
 // The slopes of linear biases (Press et al. 2022).
-#include "framework/nn/attention/alibi.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>

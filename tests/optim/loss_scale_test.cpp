@@ -1,8 +1,8 @@
-#include "framework/optim/loss_scale.h"
-
 #include <gtest/gtest.h>
 
 #include <string_view>
+
+#include "framework/optim/precision_options.h"
 
 namespace longspan::loss_scale_test {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "framework/optim/kinds.h"
-#include "framework/optim/newton_schulz.h"
+#include "framework/optim/muon.h"
+#include "framework/optim/optimizer_options.h"
 #include "tests/nn/layer_testing.h"
 
 namespace longspan::optimizer_test {

@@ -1,6 +1,6 @@
 // Every optimizer trains on each kind of layout as on one process. Norms cover full tensors,
 // however they are sharded.
-#include "framework/optim/kinds.h"
+#include "framework/optim/optimizer_options.h"
 #include "tests/models/layouts_testing.h"
 
 namespace longspan::optimizers_mesh_test {

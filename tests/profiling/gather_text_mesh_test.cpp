@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "framework/profiling/gather_text.h"
+#include "framework/profiling/trace_text.h"
 #include "tests/support/mesh_runner.h"
 
 namespace longspan::gather_text_mesh_test {

@@ -1,10 +1,10 @@
-#include "framework/report/metric_line.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdio>
 #include <random>
+
+#include "framework/report/tailed_metrics.h"
 
 namespace longspan::metric_line_test {
 namespace {

@@ -1,6 +1,6 @@
-#include "framework/rl/gae.h"
-
 #include <gtest/gtest.h>
+
+#include "framework/rl/rollouts.h"
 
 namespace longspan::gae_test {
 namespace {

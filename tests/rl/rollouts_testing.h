@@ -1,7 +1,7 @@
 // A small policy model and its rollouts, in float64.
 #pragma once
 
-#include "framework/modeling/policy_head.h"
+#include "framework/modeling/heads.h"
 #include "framework/rl/rollouts.h"
 #include "framework/trainer/trainer.h"
 #include "models/transformer_xl.h"

@@ -1,10 +1,9 @@
 // Behavior cloning: validation in episodes, and errors for incompatible environments.
-#include "framework/tasks/behavior_cloning.h"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
 
+#include "framework/tasks/registry.h"
 #include "models/transformer_xl.h"
 #include "tests/support/temporary_directory.h"
 

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "framework/data/tokenization/special_token_ids.h"
+#include "framework/data/tokenization/special_tokens.h"
 #include "tests/tasks/translation_testing.h"
 
 namespace longspan::masked_search_test {

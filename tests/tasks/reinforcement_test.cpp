@@ -1,11 +1,10 @@
 // Reinforcement learning: validation in episodes, and learning from rewards.
-#include "framework/tasks/reinforcement.h"
-
 #include <gtest/gtest.h>
 #include <omp.h>
 
 #include <fstream>
 
+#include "framework/tasks/registry.h"
 #include "framework/trainer/trainer.h"
 #include "models/transformer_xl.h"
 #include "tests/support/temporary_directory.h"

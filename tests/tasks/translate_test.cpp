@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "framework/data/tokenization/special_token_ids.h"
+#include "framework/data/tokenization/special_tokens.h"
 #include "tests/data/framing_tokenizer.h"
 #include "tests/tasks/translate_testing.h"
 

@@ -1,7 +1,7 @@
 // Small sequence-to-sequence models over bytes.
 #pragma once
 
-#include "framework/modeling/seq2seq_head.h"
+#include "framework/modeling/heads.h"
 #include "framework/tasks/translate.h"
 #include "models/encoder_decoder.h"
 #include "tests/support/small_models.h"

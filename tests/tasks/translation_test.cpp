@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "framework/data/tokenization/special_token_ids.h"
+#include "framework/data/tokenization/special_tokens.h"
 #include "tests/tasks/translation_testing.h"
 
 namespace longspan::translation_test {

@@ -6,8 +6,6 @@
 #include <sstream>
 
 #include "framework/core/error.h"
-#include "framework/tracking/event_messages.h"
-#include "framework/tracking/masked_crc.h"
 #include "framework/tracking/tensorboard.h"
 #include "tests/support/temporary_directory.h"
 

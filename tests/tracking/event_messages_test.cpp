@@ -1,8 +1,8 @@
-#include "framework/tracking/event_messages.h"
-
 #include <gtest/gtest.h>
 
 #include <protozero/pbf_reader.hpp>
+
+#include "framework/tracking/event_file.h"
 
 namespace longspan::event_messages_test {
 namespace {

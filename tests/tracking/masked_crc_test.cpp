@@ -1,8 +1,8 @@
-#include "framework/tracking/masked_crc.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "framework/tracking/event_file.h"
 
 namespace longspan::masked_crc_test {
 namespace {

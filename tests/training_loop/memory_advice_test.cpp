@@ -1,8 +1,7 @@
-#include "framework/training_loop/memory_advice.h"
-
 #include <gtest/gtest.h>
 
-#include "framework/core/byte_text.h"
+#include "framework/core/format.h"
+#include "framework/training_loop/memory_report.h"
 #include "models/decoder.h"
 
 namespace longspan::memory_advice_test {

@@ -8,7 +8,6 @@
 #include <sstream>
 
 #include "framework/core/error.h"
-#include "framework/training_loop/reading_progress.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::progress_test {

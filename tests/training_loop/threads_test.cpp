@@ -1,5 +1,3 @@
-#include "framework/training_loop/threads.h"
-
 #include <gtest/gtest.h>
 #include <omp.h>
 #include <sys/resource.h>
@@ -10,6 +8,8 @@
 #include <optional>
 #include <string>
 #include <thread>
+
+#include "framework/training_loop/run_device.h"
 
 namespace longspan::threads_test {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "framework/data/batching/batch_plan.h"
 #include "framework/data/batching/batch_rows.h"
-#include "framework/data/batching/batch_shape.h"
 #include "framework/data/source.h"
 
 namespace longspan {

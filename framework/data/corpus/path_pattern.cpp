@@ -11,7 +11,7 @@
 #include "framework/core/error.h"
 #include "framework/core/input_file.h"
 #include "framework/core/quote.h"
-#include "framework/core/system_message.h"
+#include "framework/core/system.h"
 
 namespace longspan {
 

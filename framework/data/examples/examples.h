@@ -9,7 +9,7 @@
 #include "framework/core/device.h"
 #include "framework/core/random.h"
 #include "framework/data/batch.h"
-#include "framework/data/examples/image_shape.h"
+#include "framework/data/examples/images.h"
 
 namespace longspan {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/core/config_path.h"
-#include "framework/data/examples/png_image.h"
+#include "framework/data/examples/images.h"
 #include "framework/data/progress.h"
 #include "framework/distributed/communicator.h"
 

@@ -9,7 +9,7 @@
 #include "framework/data/examples/class_rows.h"
 #include "framework/data/examples/example_index.h"
 #include "framework/data/tokenization/character_scan.h"
-#include "framework/data/tokenization/special_token_template.h"
+#include "framework/data/tokenization/special_tokens.h"
 
 namespace longspan {
 

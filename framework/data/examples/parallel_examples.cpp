@@ -12,7 +12,7 @@
 #include "framework/data/examples/example_index.h"
 #include "framework/data/tokenization/document_encoder.h"
 #include "framework/data/tokenization/sampled_subwords.h"
-#include "framework/data/tokenization/special_token_template.h"
+#include "framework/data/tokenization/special_tokens.h"
 
 namespace longspan {
 

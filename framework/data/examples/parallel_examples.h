@@ -5,7 +5,7 @@
 
 #include "framework/data/examples/examples.h"
 #include "framework/data/shared_file.h"
-#include "framework/data/tokenization/special_token_ids.h"
+#include "framework/data/tokenization/special_tokens.h"
 #include "framework/data/tokenization/tokenizer.h"
 
 namespace longspan {

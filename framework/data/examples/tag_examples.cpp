@@ -7,7 +7,7 @@
 #include "framework/core/error.h"
 #include "framework/data/corpus/lines.h"
 #include "framework/data/examples/example_index.h"
-#include "framework/data/tokenization/word_tokens.h"
+#include "framework/data/tokenization/special_tokens.h"
 
 namespace longspan {
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "framework/core/error.h"
-#include "framework/data/corpus/line_chunks.h"
-#include "framework/data/token_id_text.h"
+#include "framework/data/corpus/lines.h"
+#include "framework/data/token_id_file.h"
 #include "framework/data/tokenization/character_scan.h"
 #include "framework/data/tokenization/sentencepiece_model.h"
 #include "framework/tokenizers/json_tokenizer.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/data/corpus/line_chunks.h"
+#include "framework/data/corpus/lines.h"
 #include "framework/data/tokenization/sentencepiece_model.h"
 
 namespace longspan {

@@ -11,7 +11,7 @@
 #include "framework/core/quote.h"
 #include "framework/core/utf8.h"
 #include "framework/data/atomic_file.h"
-#include "framework/data/corpus/line_chunks.h"
+#include "framework/data/corpus/lines.h"
 #include "framework/tokenizers/characters.h"
 #include "framework/tokenizers/chunk_boundaries.h"
 #include "framework/tokenizers/sentencepiece_file.h"

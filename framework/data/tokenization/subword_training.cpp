@@ -9,7 +9,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/input_file.h"
-#include "framework/data/corpus/line_chunks.h"
+#include "framework/data/corpus/lines.h"
 
 namespace longspan {
 

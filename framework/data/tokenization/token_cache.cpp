@@ -11,10 +11,10 @@
 #include <utility>
 
 #include "framework/core/error.h"
-#include "framework/core/host_name.h"
 #include "framework/core/input_file.h"
+#include "framework/core/system.h"
 #include "framework/data/corpus/decompressed_file.h"
-#include "framework/data/corpus/line_chunks.h"
+#include "framework/data/corpus/lines.h"
 #include "framework/data/corpus/text_input.h"
 #include "framework/data/file_hash.h"
 #include "framework/data/rank_zero.h"

@@ -1,6 +1,6 @@
 #include "framework/kernels/attention/additive.h"
 
-#include "framework/kernels/require_tensor.h"
+#include "framework/kernels/element.h"
 
 namespace longspan {
 namespace {

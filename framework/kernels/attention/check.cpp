@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "framework/core/unneeded_flops.h"
+#include "framework/core/device.h"
 #include "framework/kernels/attention/external_scores.h"
 #include "framework/kernels/attention/pair_count.h"
 #include "framework/kernels/attention/tile_plan.h"

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "framework/kernels/attention/attention.h"
-#include "framework/kernels/repeat_kv.h"
+#include "framework/kernels/rows.h"
 
 namespace longspan::tile_attention {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "framework/kernels/require_tensor.h"
+#include "framework/kernels/element.h"
 
 namespace longspan {
 namespace {

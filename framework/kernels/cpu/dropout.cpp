@@ -4,7 +4,6 @@
 
 #include "framework/kernels/cpu/loops.h"
 #include "framework/kernels/cpu/philox.h"
-#include "framework/kernels/dropout_add.h"
 
 namespace longspan {
 namespace {

@@ -90,4 +90,33 @@ void copy_rows(Cpu,
   });
 }
 
+void soft_cap(Cpu cpu, double cap, const Tensor& x, const Tensor& y) { softcap_on(cpu, cap, x, y); }
+
+void softcap_backward(Cpu cpu, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx) {
+  softcap_backward_on(cpu, cap, x, dy, dx);
+}
+
+void clamp(Cpu cpu, const Tensor& x, double least, double most) { clamp_on(cpu, x, least, most); }
+
+void tanh(Cpu cpu, const Tensor& x, const Tensor& y) { tanh_on(cpu, x, y); }
+
+void tanh_backward(Cpu cpu, const Tensor& y, const Tensor& dy, const Tensor& dx) {
+  tanh_backward_on(cpu, y, dy, dx);
+}
+
+void activate(Cpu cpu, Activation activation, const Tensor& x, const Tensor& y) {
+  activate_on(cpu, activation, x, y);
+}
+
+void activate_backward(
+    Cpu cpu, Activation activation, const Tensor& kept, const Tensor& dy, const Tensor& dx) {
+  activate_backward_on(cpu, activation, kept, dy, dx);
+}
+
+void gated_hidden(Cpu cpu, const GatedHidden& hidden) { gated_hidden_on(cpu, hidden); }
+
+void gated_hidden_backward(Cpu cpu, const GatedHiddenGradient& hidden) {
+  gated_hidden_backward_on(cpu, hidden);
+}
+
 }  // namespace longspan

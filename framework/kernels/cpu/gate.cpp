@@ -1,6 +1,6 @@
 #include "framework/kernels/shared/gate.h"
 
-#include "framework/kernels/cpu/each_place.h"
+#include "framework/kernels/cpu/loops.h"
 
 namespace longspan {
 

@@ -3,9 +3,8 @@
 #include <cmath>
 
 #include "framework/kernels/cpu/loops.h"
-#include "framework/kernels/dropout_add.h"
+#include "framework/kernels/dropout.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/kernels/residual_layer_norm.h"
 #include "framework/kernels/shared/layer_norm.h"
 
 namespace longspan {

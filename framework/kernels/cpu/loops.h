@@ -144,4 +144,30 @@ void add_rows_in_order(const A* partial, std::int64_t rows, std::int64_t width, 
   });
 }
 
+// CPU loops over the elements of rows, with the feature of each.
+
+// Calls f(i, c) for every element i of rows of `shape`, with its feature c. Vectorized.
+template <typename F>
+void parallel_elements(Cpu, const Shape& shape, F f) {
+  const std::int64_t width = shape.width();
+  for_rows(shape.rows(), width, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t first = row * width;
+#pragma omp simd
+      for (std::int64_t c = 0; c < width; ++c) f(first + c, c);
+    }
+  });
+}
+
+// Parallel loops that call one function for each row.
+
+// Calls f(row) for every row, split among threads. `cost`: the number of elements that a row
+// represents.
+template <typename F>
+void parallel_rows(Cpu, std::int64_t rows, std::int64_t cost, const F& f) {
+  for_rows(rows, cost, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) f(row);
+  });
+}
+
 }  // namespace longspan

@@ -1,6 +1,6 @@
 #include "framework/kernels/shared/monotonic_attention.h"
 
-#include "framework/kernels/cpu/parallel_rows.h"
+#include "framework/kernels/cpu/loops.h"
 
 namespace longspan {
 

@@ -1,6 +1,6 @@
 #include "framework/kernels/shared/pointer_generator.h"
 
-#include "framework/kernels/cpu/parallel_rows.h"
+#include "framework/kernels/cpu/loops.h"
 
 namespace longspan {
 

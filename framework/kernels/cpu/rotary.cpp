@@ -24,4 +24,6 @@ void fill_cos_sin_table(Cpu cpu, const CosSinTable& rotations) {
 }
 void apply_rotary(Cpu cpu, const RotaryArguments& turning) { turn_on(cpu, turning); }
 
+void fill_sinusoids(Cpu cpu, const Sinusoids& sinusoids) { fill_sinusoids_on(cpu, sinusoids); }
+
 }  // namespace longspan

@@ -1,4 +1,4 @@
-#include "framework/kernels/cuda/parallel_rows.h"
+#include "framework/kernels/cuda/launch.h"
 #include "framework/kernels/shared/dense_attention_weights.h"
 
 namespace longspan {

@@ -1,6 +1,6 @@
 #include "framework/kernels/cuda/dropout.h"
 #include "framework/kernels/cuda/launch.h"
-#include "framework/kernels/dropout_add.h"
+#include "framework/kernels/dropout.h"
 
 namespace longspan {
 namespace {

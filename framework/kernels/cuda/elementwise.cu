@@ -2,6 +2,7 @@
 #include "framework/kernels/shared/elementwise.h"
 
 namespace longspan {
+
 namespace {
 
 // factor * x + the table row of the same time.
@@ -129,6 +130,39 @@ void copy_rows(Cuda cuda,
   with_floating_type(from.dtype(), [&]<typename T>(TypeTag<T>) {
     for_each_element(cuda, elements, AddElement<T>{moved, from.data<T>(), to.data<T>()});
   });
+}
+
+void soft_cap(Cuda cuda, double cap, const Tensor& x, const Tensor& y) {
+  softcap_on(cuda, cap, x, y);
+}
+
+void softcap_backward(Cuda cuda, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx) {
+  softcap_backward_on(cuda, cap, x, dy, dx);
+}
+
+void clamp(Cuda cuda, const Tensor& x, double least, double most) {
+  clamp_on(cuda, x, least, most);
+}
+
+void tanh(Cuda cuda, const Tensor& x, const Tensor& y) { tanh_on(cuda, x, y); }
+
+void tanh_backward(Cuda cuda, const Tensor& y, const Tensor& dy, const Tensor& dx) {
+  tanh_backward_on(cuda, y, dy, dx);
+}
+
+void activate(Cuda cuda, Activation activation, const Tensor& x, const Tensor& y) {
+  activate_on(cuda, activation, x, y);
+}
+
+void activate_backward(
+    Cuda cuda, Activation activation, const Tensor& kept, const Tensor& dy, const Tensor& dx) {
+  activate_backward_on(cuda, activation, kept, dy, dx);
+}
+
+void gated_hidden(Cuda cuda, const GatedHidden& hidden) { gated_hidden_on(cuda, hidden); }
+
+void gated_hidden_backward(Cuda cuda, const GatedHiddenGradient& hidden) {
+  gated_hidden_backward_on(cuda, hidden);
 }
 
 }  // namespace longspan

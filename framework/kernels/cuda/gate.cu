@@ -1,4 +1,4 @@
-#include "framework/kernels/cuda/each_place.h"
+#include "framework/kernels/cuda/launch.h"
 #include "framework/kernels/shared/gate.h"
 
 namespace longspan {

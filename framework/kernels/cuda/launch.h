@@ -111,4 +111,27 @@ void write_elements(Cuda cuda, std::int64_t count, T* out, F f) {
   launch(cuda, {.blocks = blocks, .threads = threads}, write_each_element<T, F>, count, out, f);
 }
 
+// CUDA loops over the elements of rows, with the feature of each.
+template <typename F>
+struct InRows {
+  std::int64_t width;
+  F f;
+
+  __device__ void operator()(std::int64_t i) const { f(i, i % width); }
+};
+
+// Calls f(i, c) for every element i of rows of `shape`, with its feature c, in any order.
+template <typename F>
+void parallel_elements(Cuda cuda, const Shape& shape, F f) {
+  for_each_element(cuda, shape.elements(), InRows<F>{shape.width(), f});
+}
+
+// Parallel loops that call one function for each row.
+
+// Calls f(row) for every row, one thread each.
+template <typename F>
+void parallel_rows(Cuda cuda, std::int64_t rows, std::int64_t /*cost*/, const F& f) {
+  for_each_element(cuda, rows, f);
+}
+
 }  // namespace longspan

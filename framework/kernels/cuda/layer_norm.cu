@@ -2,7 +2,6 @@
 #include "framework/kernels/cuda/dropout.h"
 #include "framework/kernels/cuda/row_io.h"
 #include "framework/kernels/layer_norm.h"
-#include "framework/kernels/residual_layer_norm.h"
 #include "framework/kernels/shared/layer_norm.h"
 
 namespace longspan {

@@ -1,4 +1,4 @@
-#include "framework/kernels/cuda/parallel_rows.h"
+#include "framework/kernels/cuda/launch.h"
 #include "framework/kernels/shared/monotonic_attention.h"
 
 namespace longspan {

@@ -1,4 +1,4 @@
-#include "framework/kernels/cuda/parallel_rows.h"
+#include "framework/kernels/cuda/launch.h"
 #include "framework/kernels/shared/policy.h"
 
 namespace longspan {

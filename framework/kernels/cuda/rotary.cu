@@ -29,4 +29,6 @@ void fill_cos_sin_table(Cuda cuda, const CosSinTable& rotations) {
 }
 void apply_rotary(Cuda cuda, const RotaryArguments& turning) { turn_on(cuda, turning); }
 
+void fill_sinusoids(Cuda cuda, const Sinusoids& sinusoids) { fill_sinusoids_on(cuda, sinusoids); }
+
 }  // namespace longspan

@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "framework/kernels/accumulator_type.h"
 #include "framework/kernels/cross_entropy.h"
 #include "framework/kernels/element.h"
 

@@ -6,7 +6,7 @@
 
 #include "framework/kernels/element.h"
 #include "framework/kernels/gate.h"
-#include "framework/kernels/shared/tanh.h"
+#include "framework/kernels/shared/elementwise.h"
 #include "framework/kernels/vector_math.h"
 
 namespace longspan {

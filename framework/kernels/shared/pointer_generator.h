@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "framework/kernels/accumulator_type.h"
 #include "framework/kernels/element.h"
 #include "framework/kernels/pointer_generator.h"
 #include "framework/kernels/shared/soft_plus.h"

@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "framework/kernels/accumulator_type.h"
 #include "framework/kernels/element.h"
 #include "framework/kernels/policy.h"
 

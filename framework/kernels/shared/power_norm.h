@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "framework/kernels/accumulator_type.h"
 #include "framework/kernels/element.h"
 #include "framework/kernels/power_norm.h"
 

@@ -1,7 +1,7 @@
 // Backend-independent update directions. The backend provides `for_each_element`.
 #pragma once
 
-#include "framework/kernels/accumulator_type.h"
+#include "framework/kernels/element.h"
 #include "framework/kernels/precondition.h"
 #include "framework/kernels/shared/optimizer.h"
 

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/autograd/scaled.h"
-#include "framework/autograd/token_span.h"
+#include "framework/autograd/ops.h"
 #include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/layer_losses.h"
 #include "framework/nn/positions.h"

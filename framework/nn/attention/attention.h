@@ -5,11 +5,10 @@
 #include <memory>
 #include <string>
 
-#include "framework/autograd/head_groups.h"
+#include "framework/autograd/ops.h"
 #include "framework/nn/attention/attention_op.h"
 #include "framework/nn/encoder_output.h"
 #include "framework/nn/layers.h"
-#include "framework/nn/qk_norm.h"
 #include "framework/nn/rotary.h"
 
 namespace longspan {

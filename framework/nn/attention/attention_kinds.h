@@ -12,7 +12,7 @@
 #include "framework/nn/attention/linformer_attention.h"
 #include "framework/nn/attention/lsh_attention.h"
 #include "framework/nn/attention/pattern.h"
-#include "framework/nn/attention/random_feature_options.h"
+#include "framework/nn/attention/random_projection.h"
 #include "framework/nn/attention/routing_attention.h"
 #include "framework/nn/attention/sinkhorn_attention.h"
 #include "framework/nn/attention/synthesizer_attention.h"

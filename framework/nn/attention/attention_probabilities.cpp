@@ -2,9 +2,9 @@
 #include <algorithm>
 
 #include "framework/autograd/cross_attention_losses.h"
-#include "framework/nn/all_gather_sequence.h"
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/kv_cache.h"
+#include "framework/nn/sequence_shard.h"
 
 namespace longspan {
 

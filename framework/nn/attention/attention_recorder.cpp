@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/kernels/wide_on_host.h"
+#include "framework/kernels/element.h"
 
 namespace longspan {
 namespace {

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/nn/attention/local_attention.h"
-#include "framework/nn/attention/strided_attention.h"
+#include "framework/nn/attention/masks.h"
 
 namespace longspan {
 

@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "framework/nn/attention/attention_kinds.h"
-#include "framework/nn/attention/fixed_attention.h"
-#include "framework/nn/attention/global_attention.h"
+#include "framework/nn/attention/masks.h"
 
 namespace longspan {
 

@@ -7,7 +7,7 @@
 #include "framework/core/random.h"
 #include "framework/kernels/random_features.h"
 #include "framework/nn/attention/attention_kind.h"
-#include "framework/nn/attention/random_feature_options.h"
+#include "framework/nn/attention/random_projection.h"
 
 namespace longspan {
 

@@ -7,7 +7,7 @@
 
 #include "framework/core/random.h"
 #include "framework/nn/attention/attention_kind.h"
-#include "framework/nn/attention/random_feature_options.h"
+#include "framework/nn/attention/random_projection.h"
 #include "framework/nn/layers.h"
 
 namespace longspan {

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "framework/core/device.h"
 #include "framework/core/random.h"
 #include "framework/core/tensor.h"
+#include "framework/kernels/random_features.h"
+#include "framework/options/options.h"
 
 namespace longspan {
 
@@ -26,5 +29,18 @@ Tensor orthogonal_projection(
     const Random& random, std::int64_t count, std::int64_t dim, DType dtype, const Device& device);
 Tensor gaussian_projection(
     const Random& random, std::int64_t count, std::int64_t dim, DType dtype, const Device& device);
+
+// Options of the random feature attention types.
+struct RandomFeatureOptions {
+  std::optional<std::int64_t> count = {};  // none: dim ln(dim), for rfa dim
+  std::int64_t seed = 0;
+  RandomMap kernel = RandomMap::softmax;  // only for performer
+  std::int64_t redraw = 1000;             // 0: never
+  std::int64_t draws = 16;
+  bool gate = true;
+};
+
+// Declares the section model.attention.random_features.
+void declare(OptionTable& table, RandomFeatureOptions& options);
 
 }  // namespace longspan

@@ -4,7 +4,7 @@
 
 #include "framework/nn/attention/attention_op.h"
 #include "framework/nn/attention/pattern.h"
-#include "framework/nn/attention/softmax_options.h"
+#include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/layers.h"
 
 namespace longspan {

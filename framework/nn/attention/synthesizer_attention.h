@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/autograd/external_score_attention.h"
+#include "framework/autograd/external_scores.h"
 #include "framework/nn/attention/attention_kind.h"
 #include "framework/nn/layers.h"
 #include "framework/options/options.h"

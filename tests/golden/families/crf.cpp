@@ -1,8 +1,7 @@
 // The linear-chain conditional random field (pytorch-crf).
-#include "framework/autograd/crf.h"
-
 #include <gtest/gtest.h>
 
+#include "framework/autograd/losses.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"
 #include "tests/kernels/kernel_testing.h"

@@ -1,8 +1,7 @@
 // Local attention over windows (lucidrains/local-attention).
-#include "framework/nn/attention/local_attention.h"
-
 #include "framework/autograd/ops.h"
 #include "framework/kernels/l2_normalize.h"
+#include "framework/nn/attention/masks.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "framework/autograd/l2_normalize.h"
+#include "framework/autograd/ops.h"
 #include "framework/autograd/routed_attention.h"
 #include "framework/autograd/sequence_products.h"
 #include "framework/kernels/attention/clusters.h"

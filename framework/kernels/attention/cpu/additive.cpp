@@ -1,6 +1,6 @@
 #include "framework/kernels/attention/shared/additive.h"
 
-#include "framework/kernels/cpu/parallel_rows.h"
+#include "framework/kernels/cpu/loops.h"
 
 namespace longspan {
 

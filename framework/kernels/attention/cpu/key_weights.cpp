@@ -1,7 +1,7 @@
 #include "framework/kernels/attention/shared/key_weights.h"
 
-#include "framework/kernels/accumulator_type.h"
 #include "framework/kernels/cpu/loops.h"
+#include "framework/kernels/element.h"
 
 namespace longspan {
 namespace {

@@ -1,5 +1,5 @@
 #include "framework/kernels/attention/shared/additive.h"
-#include "framework/kernels/cuda/parallel_rows.h"
+#include "framework/kernels/cuda/launch.h"
 
 namespace longspan {
 

@@ -1,6 +1,6 @@
-#include "framework/kernels/accumulator_type.h"
 #include "framework/kernels/attention/shared/key_weights.h"
 #include "framework/kernels/cuda/launch.h"
+#include "framework/kernels/element.h"
 
 namespace longspan {
 namespace {

@@ -4,7 +4,6 @@
 
 #include <cmath>
 
-#include "framework/kernels/accumulator_type.h"
 #include "framework/kernels/attention/clusters.h"
 #include "framework/kernels/element.h"
 

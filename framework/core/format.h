@@ -1,0 +1,31 @@
+// Text for messages: byte counts, positions, and lists.
+#pragma once
+
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace longspan {
+
+// Human-readable byte counts.
+
+// Returns "1.25 GB", "12.3 MB", "4.1 kB" or "12 bytes": powers of ten.
+std::string format_bytes(double bytes);
+
+// Formats source locations and function names for messages.
+
+// Returns "framework/nn/linear.cpp:45", with the path relative to the repository.
+std::string format_source_location(const std::source_location& place);
+
+// Returns the short function name, such as "linear" or "Trainer::agree". Drops from
+// std::source_location's text the return type, parameters, namespaces, template arguments and an
+// enclosed lambda.
+std::string short_function_name(std::string_view words);
+
+// Abbreviated lists of names, for messages.
+
+// Returns "a, b, c and 4 more", of bounded length for any number of names.
+std::string join_first(std::span<const std::string> names);
+
+}  // namespace longspan

@@ -1,0 +1,28 @@
+// Operating system: error messages, the host name, and unnamed files.
+#pragma once
+
+#include <cerrno>
+#include <string>
+
+namespace longspan {
+
+// Messages of the operating system's error codes.
+
+// Returns the message of an errno value, such as "No such file or directory".
+std::string errno_message(int error = errno);
+
+// The host name.
+
+// Returns the system's host name, empty if unavailable. Names may not be unique across machines.
+std::string host_name();
+
+// Temporary files that no other process can open.
+
+// Returns the descriptor of an empty, unnamed file in this directory, which is removed with its
+// last descriptor. Returns -1 on failure, with errno set.
+int open_unnamed_file(const std::string& folder);
+
+// Returns the directory for temporary files: TMPDIR, or /tmp.
+std::string temporary_folder();
+
+}  // namespace longspan

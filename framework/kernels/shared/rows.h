@@ -1,0 +1,252 @@
+// Bodies of rows.h for both backends.
+#pragma once
+
+#include <cmath>
+
+#include "framework/kernels/element.h"
+#include "framework/kernels/rows.h"
+
+namespace longspan {
+
+// Backend-independent token-dependent spans. The backend provides `write_elements`.
+template <typename T>
+struct TokenSpan {
+  using A = Accumulator<T>;
+  A limit;
+  const T* x;
+  const A* bias;
+  std::int64_t heads;
+
+  LONGSPAN_HOST_DEVICE A operator()(std::int64_t i) const {
+    return limit / (A{1} + std::exp(-wide(x[i]) - bias[i % heads]));
+  }
+};
+
+template <typename A>
+struct TokenSpanGradient {
+  A limit;
+  const A* z;
+  const A* dz;
+
+  LONGSPAN_HOST_DEVICE A operator()(std::int64_t i) const {
+    return dz[i] * z[i] * (A{1} - z[i] / limit);
+  }
+};
+
+template <typename Backend>
+void token_spans_on(
+    Backend backend, double limit, const Tensor& x, const Tensor& bias, const Tensor& z) {
+  require(x.elements() == z.elements() && z.dtype() == accumulator_of(x.dtype()) &&
+              bias.dtype() == z.dtype() && bias.elements() == x.shape().width(),
+          "token_spans: z {} {} and bias {} {} do not match x {} {}",
+          name_of(z.dtype()),
+          z.shape(),
+          name_of(bias.dtype()),
+          bias.shape(),
+          name_of(x.dtype()),
+          x.shape());
+  with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    write_elements(
+        backend,
+        x.elements(),
+        z.data<A>(),
+        TokenSpan<T>{static_cast<A>(limit), x.data<T>(), bias.data<A>(), bias.elements()});
+  });
+}
+
+template <typename Backend>
+void token_spans_backward_on(
+    Backend backend, double limit, const Tensor& z, const Tensor& dz, const Tensor& dx) {
+  require(z.elements() == dz.elements() && z.elements() == dx.elements() &&
+              z.dtype() == dz.dtype() && z.dtype() == accumulator_of(dx.dtype()),
+          "token_spans_backward: dz {} {} and dx {} {} do not match z {} {}",
+          name_of(dz.dtype()),
+          dz.shape(),
+          name_of(dx.dtype()),
+          dx.shape(),
+          name_of(z.dtype()),
+          z.shape());
+  with_floating_type(dx.dtype(), [&]<typename T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    write_elements(backend,
+                   z.elements(),
+                   dx.data<T>(),
+                   TokenSpanGradient<A>{static_cast<A>(limit), z.data<A>(), dz.data<A>()});
+  });
+}
+
+// Backend-independent zeroing of padding rows. The backend provides `for_each_element`.
+template <typename T>
+struct HideElement {
+  std::int64_t rows, row, time, begin, width, position, positions;
+  const std::int64_t* length;
+  const std::uint8_t* padding;
+  const T* x;
+  T* y;
+
+  explicit HideElement(const MaskPadding& hide)
+      : rows(hide.end - hide.begin),
+        row(hide.x.elements() / hide.x.shape()[0] / hide.x.shape()[1]),
+        time(hide.x.shape()[1]),
+        begin(hide.begin),
+        width(rows * row),
+        position(hide.position),
+        positions(hide.padding.defined() ? hide.padding.shape()[1] : 0),
+        length(hide.length.defined() ? hide.length.data<std::int64_t>() : nullptr),
+        padding(hide.padding.defined() ? hide.padding.data<std::uint8_t>() : nullptr),
+        x(hide.x.data<T>()),
+        y(hide.y.data<T>()) {}
+
+  LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t b = i / width, within = i % width;
+    const std::int64_t at = position + within / row;
+    const std::int64_t element = (b * time + begin) * row + within;
+    const bool late = length != nullptr && at >= length[b];
+    const bool hidden = padding != nullptr && padding[b * positions + at] != 0;
+    y[element] = late || hidden ? T(Accumulator<T>{0}) : x[element];
+  }
+};
+
+template <typename Backend>
+void hide_rows_on(Backend backend, const MaskPadding& hide) {
+  check(hide);
+  if (hide.x.elements() == 0) return;
+  with_floating_type(hide.x.dtype(), [&](auto tag) {
+    const HideElement<typename decltype(tag)::type> element(hide);
+    for_each_element(backend, hide.x.shape()[0] * element.width, element);
+  });
+}
+
+// Backend-independent repetition of key heads. The backend provides `for_each_place`, which calls
+// f(i, c) for every element i of the rows, with its feature c.
+
+// One row is a key head; its query heads start at `times` times its offset.
+template <typename T>
+struct RepeatHead {
+  std::int64_t times, dim;
+  const T* x;
+  T* y;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i,
+                                                              std::int64_t c) const {
+    const std::int64_t first = (i - c) * times + c;
+    for (std::int64_t k = 0; k < times; ++k) y[first + k * dim] = x[i];
+  }
+};
+
+template <typename From, typename T>
+struct SumHeads {
+  std::int64_t times, dim;
+  const From* dy;
+  T* dx;
+  bool add;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i,
+                                                              std::int64_t c) const {
+    const std::int64_t first = (i - c) * times + c;
+    Accumulator<T> sum = add ? wide(dx[i]) : Accumulator<T>{0};
+    for (std::int64_t k = 0; k < times; ++k) sum += wide(dy[first + k * dim]);
+    put(dx[i], sum);
+  }
+};
+
+// Returns the ratio of `many` heads to `few` heads.
+inline std::int64_t times_of(const Tensor& few, const Tensor& many) {
+  const Shape &a = few.shape(), &b = many.shape();
+  const bool equal = a.dimensions() == b.dimensions() && a.dimensions() >= 3 &&
+                     a.width() == b.width() &&
+                     (few.dtype() == many.dtype() || accumulator_of(few.dtype()) == many.dtype());
+  require(equal && a[-2] > 0 && b[-2] % a[-2] == 0 && b == a.with(-2, b[-2]),
+          "repeat_kv: cannot repeat {} {} into {} {}",
+          name_of(few.dtype()),
+          a,
+          name_of(many.dtype()),
+          b);
+  return b[-2] / a[-2];
+}
+
+template <typename Backend>
+void repeat_heads_on(Backend backend, const Tensor& x, const Tensor& y) {
+  const std::int64_t times = times_of(x, y);
+  require(x.dtype() == y.dtype(), "repeat_kv: expected tensors of one dtype");
+  with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
+    parallel_elements(
+        backend, x.shape(), RepeatHead<T>{times, x.shape().width(), x.data<T>(), y.data<T>()});
+  });
+}
+
+template <typename Backend>
+void sum_heads_on(Backend backend, const Tensor& dy, const Tensor& dx, bool add) {
+  const std::int64_t times = times_of(dx, dy);
+  with_floating_type(dx.dtype(), [&]<typename T>(TypeTag<T>) {
+    const auto sum = [&]<typename From>(TypeTag<From>) {
+      parallel_elements(
+          backend,
+          dx.shape(),
+          SumHeads<From, T>{times, dx.shape().width(), dy.data<From>(), dx.data<T>(), add});
+    };
+    if (dy.dtype() == dx.dtype())
+      sum(TypeTag<T>());
+    else
+      sum(TypeTag<Accumulator<T>>());
+  });
+}
+
+// Backend-independent column scaling. The backend provides `write_elements`.
+template <typename T, typename F>
+struct ScaleColumn {
+  std::int64_t width;
+  const T* x;
+  const F* factors;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE Accumulator<T> operator()(std::int64_t i) const {
+    return wide(x[i]) * static_cast<Accumulator<T>>(wide(factors[i % width]));
+  }
+};
+
+template <typename T>
+struct Multiply {
+  const T* a;
+  const T* b;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE auto operator()(std::int64_t i) const {
+    return wide(a[i]) * wide(b[i]);
+  }
+};
+
+template <typename Backend>
+void scale_columns_on(Backend backend, const Tensor& x, const Tensor& factors, const Tensor& y) {
+  require_same_shape("scale_columns", x, y);
+  const std::int64_t width = factors.elements();
+  require(width > 0 && x.elements() % width == 0 &&
+              (factors.dtype() == x.dtype() || factors.dtype() == accumulator_of(x.dtype())),
+          "scale_columns: x {} {} does not match the factors {} {}",
+          name_of(x.dtype()),
+          x.shape(),
+          name_of(factors.dtype()),
+          factors.shape());
+  with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
+    const auto run = [&]<typename F>(TypeTag<F>) {
+      write_elements(backend,
+                     x.elements(),
+                     y.data<T>(),
+                     ScaleColumn<T, F>{width, x.data<T>(), factors.data<F>()});
+    };
+    if (factors.dtype() == x.dtype())
+      run(TypeTag<T>());
+    else
+      run(TypeTag<Accumulator<T>>());
+  });
+}
+
+template <typename Backend>
+void multiply_on(Backend backend, const Tensor& a, const Tensor& b, const Tensor& out) {
+  require_same_shape("multiply", a, b);
+  require_same_shape("multiply", a, out);
+  with_floating_type(a.dtype(), [&]<typename T>(TypeTag<T>) {
+    write_elements(backend, a.elements(), out.data<T>(), Multiply<T>{a.data<T>(), b.data<T>()});
+  });
+}
+
+}  // namespace longspan
