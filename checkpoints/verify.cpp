@@ -7,6 +7,7 @@
 #include "checkpoints/json_fields.h"
 #include "checkpoints/rank_file.h"
 #include "checkpoints/step_directory.h"
+#include "framework/core/format.h"
 
 namespace longspan {
 namespace {
@@ -161,7 +162,9 @@ CheckpointSearch latest_valid_checkpoint(const std::filesystem::path& directory,
     search.skipped.push_back(fmt::format(
         "{}{}",
         problems.front().message,
-        problems.size() > 1 ? fmt::format(" (and {} more problems)", problems.size() - 1) : ""));
+        problems.size() > 1
+            ? fmt::format(" (and {})", pluralize(std::ssize(problems) - 1, "more problem"))
+            : ""));
   }
   return search;
 }

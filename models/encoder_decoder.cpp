@@ -191,7 +191,7 @@ class EncoderDecoder : public Backbone {
     if (!all.defined()) return {};
     const Ranges& positions = time.outside();
     const Tensor own =
-        Tensor::empty(all.shape().with(1, pluralize(positions)), all.dtype(), all.device());
+        Tensor::empty(all.shape().with(1, total_count(positions)), all.dtype(), all.device());
     std::int64_t row = 0;
     for (const Range& range : positions) {
       on(all.device(), [&](auto backend) {

@@ -148,7 +148,7 @@ class PixelInput {
   // -1 .. 1 for each channel, and a constant 1; zeros at the start.
   Variable features_of(const Tensor& read, const Ranges& positions) const {
     const std::int64_t rows = read.shape()[0], channels = sequence_.channels_per_position();
-    const Tensor result = Tensor::zeros({rows, pluralize(positions), channels + 1},
+    const Tensor result = Tensor::zeros({rows, total_count(positions), channels + 1},
                                         DType::f64,
                                         read.device(),
                                         MemoryTag::workspace);
@@ -238,7 +238,7 @@ class ImageTransformer : public Backbone {
               "model.class_conditional: an image has no class; set the file of labels "
               "(data.train_target and so on, or --data-target), or set it to false");
     });
-    const std::int64_t columns = pluralize(pass.time.inside());
+    const std::int64_t columns = total_count(pass.time.inside());
     const Tensor result = Tensor::empty(
         {label.elements(), columns}, DType::i64, label.device(), MemoryTag::workspace);
     dispatch_on_host(label.device(), [&] {

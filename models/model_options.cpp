@@ -32,6 +32,14 @@ std::string validate_key_heads(const ModelOptions& options, const MeshShape& mes
   return longspan::validate_key_heads(*options.key_heads, options.heads, mesh);
 }
 
+// Returns why the tokenizer's ids exceed the vocabulary; empty if they do not.
+std::string validate_vocabulary(const ModelOptions& options, std::int64_t tokenizer_ids) {
+  if (options.vocabulary.value_or(tokenizer_ids) >= tokenizer_ids) return "";
+  return fmt::format("model.vocab_size: expected at least the {} ids of the tokenizer, found {}",
+                     tokenizer_ids,
+                     *options.vocabulary);
+}
+
 // Checks the options against those of other sections.
 void check_combinations(OptionTable& table,
                         const ModelOptions& options,
@@ -58,6 +66,12 @@ void check_combinations(OptionTable& table,
               [&options, planned] { return validate_recompute(options, planned().memory); });
   table.check({"memory.reconstruction_check_interval", "model.residual.type"},
               [&options, planned] { return validate_reconstruction(options, planned().memory); });
+  table.check({"model.vocab_size",
+               "data.tokenizer.vocab_size",
+               "data.tokenizer.type",
+               "data.tokenizer.model_type",
+               "run.task"},
+              [&options, planned] { return validate_vocabulary(options, planned().vocabulary); });
 }
 
 void declare_sizes(OptionTable& table, ModelOptions& options) {
@@ -427,11 +441,7 @@ std::string validate_reconstruction(const ModelOptions& options, const MemoryOpt
 }
 
 std::int64_t vocabulary_of(const ModelOptions& options, std::int64_t tokenizer_ids) {
-  if (options.vocabulary && *options.vocabulary < tokenizer_ids)
-    throw ConfigurationError(
-        "model.vocab_size: expected at least the {} ids of the tokenizer, found {}",
-        tokenizer_ids,
-        *options.vocabulary);
+  throw_if_error(validate_vocabulary(options, tokenizer_ids));
   return options.vocabulary.value_or(tokenizer_ids);
 }
 

@@ -20,7 +20,7 @@ Tensor ids_where(std::int64_t rows, const Ranges& positions, bool of_token, cons
     for (const Range& range : positions)
       for (std::int64_t place = range.begin; place < range.end; ++place)
         ids.push_back((place == 0) == of_token ? 0 : -1);
-  return host_field(ids, {rows, pluralize(positions)}, device);
+  return host_field(ids, {rows, total_count(positions)}, device);
 }
 
 template <typename T>
@@ -127,7 +127,7 @@ PatchInput::PatchInput(const Scope& scope,
 
 Tensor PatchInput::patches(const Tensor& pixels, const Ranges& positions) const {
   const std::int64_t rows = pixels.shape()[0], columns = pixels.shape()[1];
-  const std::int64_t count = pluralize(positions), width = weight_->global_shape[1];
+  const std::int64_t count = total_count(positions), width = weight_->global_shape[1];
   const DType dtype = compute_ == DType::f64 ? DType::f64 : DType::f32;
   const Tensor host =
       Tensor::zeros({rows, count, width}, dtype, pixels.device(), MemoryTag::workspace);

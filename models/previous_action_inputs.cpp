@@ -26,7 +26,7 @@ Variable PreviousActionInputs::rewards(const ModelInput& reading, const Sequence
   const Tensor& field = field_of(reading.fields, "reward");
   const Ranges& positions = time.outside();
   const std::int64_t rows = field.shape()[0], columns = field.shape()[1];
-  const Tensor here = Tensor::empty({rows, pluralize(positions), 1},
+  const Tensor here = Tensor::empty({rows, total_count(positions), 1},
                                     accumulator_of(compute_),
                                     device_.host(),
                                     MemoryTag::workspace);

@@ -76,7 +76,7 @@ Tensor real_positions(const AttentionContext& context, const SequenceShard& time
   if (!length.defined()) return {};
   const Ranges held = time.outside();
   const Device& device = length.device();
-  const std::int64_t rows = length.elements(), columns = pluralize(held);
+  const std::int64_t rows = length.elements(), columns = total_count(held);
   const Tensor real =
       Tensor::empty({rows, columns}, DType::u8, device.host(), MemoryTag::workspace);
   if (!device.state().is_meta()) {

@@ -27,11 +27,11 @@ class Parts {
     const std::int64_t pairs = query[0] * query[2], keys = call_.key.shape()[1];
     if (shares_ && call_.causal) {
       call_.parts = SequenceSlots::rows_of(shares_->queries[shares_->local_index()]);
-      require(shares_->memory == 0 && pluralize(call_.parts) == query[1],
+      require(shares_->memory == 0 && total_count(call_.parts) == query[1],
               "linear attention: expected a position for each of the {} rows, found {} positions "
               "after {} others",
               query[1],
-              pluralize(call_.parts),
+              total_count(call_.parts),
               shares_->memory);
     } else {
       call_.parts = linear_parts(device(), pairs, query[1]);

@@ -61,10 +61,11 @@ class Ring {
       : call_(std::move(call)), places_(places), shares_(shares) {
     form_.key = call_.key.shape();
     form_.value = call_.value.shape();
-    for (const Ranges& ranges : shares_.keys) form_.rows = std::max(form_.rows, pluralize(ranges));
-    require(pluralize(local_keys()) == form_.key[1] && form_.value[1] == form_.key[1],
+    for (const Ranges& ranges : shares_.keys)
+      form_.rows = std::max(form_.rows, total_count(ranges));
+    require(total_count(local_keys()) == form_.key[1] && form_.value[1] == form_.key[1],
             "ring attention: expected keys and values for {} positions, found {} and {}",
-            pluralize(local_keys()),
+            total_count(local_keys()),
             form_.key[1],
             form_.value[1]);
     queries_ = pieces_of(call_.query, local_queries());
@@ -77,7 +78,7 @@ class Ring {
     }
     given_ = external_pieces(given);
     own_ = Block(form_, call_.key.dtype(), device(), MemoryTag::activations);
-    if (pluralize(local_keys()) < form_.rows) own_.elements().zero();
+    if (total_count(local_keys()) < form_.rows) own_.elements().zero();
     std::int64_t begin = 0;
     for (std::size_t j = 0; j < local_keys().size(); ++j) {
       const std::int64_t count = local_keys()[j].count();

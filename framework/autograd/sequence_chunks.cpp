@@ -26,10 +26,10 @@ void move_rows(const Tensor& from,
 }
 
 std::vector<Tensor> pieces_of(const Tensor& x, const Ranges& ranges) {
-  require(pluralize(ranges) == x.shape()[1],
+  require(total_count(ranges) == x.shape()[1],
           "ring attention: expected a position for each of the {} rows, found {} positions",
           x.shape()[1],
-          pluralize(ranges));
+          total_count(ranges));
   if (ranges.size() == 1) return {x};
   std::vector<Tensor> pieces;
   std::int64_t begin = 0;
@@ -45,7 +45,7 @@ std::vector<std::vector<Tensor>> padding_pieces(const Tensor& padding,
                                                 std::int64_t batch,
                                                 const std::vector<Ranges>& positions) {
   std::int64_t total = 0;
-  for (const Ranges& ranges : positions) total += pluralize(ranges);
+  for (const Ranges& ranges : positions) total += total_count(ranges);
   const Shape wanted = {batch, total};
   require(padding.shape() == wanted && padding.dtype() == DType::u8,
           "ring attention: expected key_padding of all keys, {} {}, found {} {}",
@@ -87,7 +87,7 @@ SequenceParts::SequenceParts(const SortedSequence& whole,
                              const std::vector<Ranges>& keys)
     : whole_(whole) {
   std::int64_t total = 0;
-  for (const Ranges& ranges : keys) total += pluralize(ranges);
+  for (const Ranges& ranges : keys) total += total_count(ranges);
   require(whole.key_position.shape()[2] == total,
           "ring attention: expected parts of all {} keys, found {}",
           total,

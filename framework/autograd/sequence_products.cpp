@@ -92,9 +92,9 @@ Tensor with_heads_moved(const Tensor& x, std::int64_t heads, bool back) {
 Variable project_sequence(const Variable& x, const Variable& weight, const Ranges& positions) {
   const Shape& shape = x.shape();
   const Shape& sets = weight.shape();
-  require(sets.dimensions() == 3 && pluralize(positions) == shape[1] && shape[0] % sets[0] == 0,
+  require(sets.dimensions() == 3 && total_count(positions) == shape[1] && shape[0] % sets[0] == 0,
           "project_time: {} positions and a weight {} do not match x {}",
-          pluralize(positions),
+          total_count(positions),
           sets,
           shape);
   for (const Range& range : positions)
@@ -189,9 +189,9 @@ Variable mask_padding(const Variable& x,
                       const Tensor& length,
                       const Tensor& padding) {
   if (!length.defined() && !padding.defined()) return x;
-  require(pluralize(positions) == x.shape()[1],
+  require(total_count(positions) == x.shape()[1],
           "hide_rows: {} positions do not match x {}",
-          pluralize(positions),
+          total_count(positions),
           x.shape());
   Tensor y = x.value().empty_like();
   hide(x.value(), y, positions, length, padding);

@@ -120,15 +120,15 @@ class HeadExchange {
             positions.size(),
             communicator.size());
     for (const Ranges& ranges : positions) {
-      most_ = std::max(most_, pluralize(ranges));
-      total_ += pluralize(ranges);
+      most_ = std::max(most_, total_count(ranges));
+      total_ += total_count(ranges);
     }
   }
 
   // [batch, own rows, heads, dim] -> [batch, all rows, own heads, dim].
   Tensor to_heads(const Tensor& x) const {
     const Shape& shape = x.shape();
-    require_rows(x, pluralize(own()));
+    require_rows(x, total_count(own()));
     if (shape[2] % ranks() != 0)
       throw ConfigurationError(
           "parallel.context_parallel_size: expected a divisor of the {} heads per tensor rank, "
@@ -152,7 +152,7 @@ class HeadExchange {
     for (int rank = 0; rank < ranks(); ++rank) copy_positions(x, rank, parts.sent, false);
     communicator_.all_to_all(parts.sent, parts.received);
     const Tensor mine = Tensor::empty(
-        {shape[0], pluralize(own()), shape[2] * ranks(), shape[3]}, x.dtype(), x.device());
+        {shape[0], total_count(own()), shape[2] * ranks(), shape[3]}, x.dtype(), x.device());
     for (int rank = 0; rank < ranks(); ++rank) copy_heads(mine, rank, parts.received, true);
     return mine;
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "framework/core/format.h"
 #include "framework/optim/optimizer_options.h"
 
 namespace longspan {
@@ -104,11 +105,11 @@ std::string validate_minibatch(const RunConfig& settings, std::int64_t data_rank
   const std::int64_t environments = settings.data.batch / data_ranks;
   if (!settings.task_kind().is_policy || environments % groups == 0) return "";
   return fmt::format(
-      "ppo.num_minibatches: expected a divisor of the {} environments per data rank "
-      "(data.global_batch_size {} over {} data ranks), found {}",
-      environments,
+      "ppo.num_minibatches: expected a divisor of the {} per data rank "
+      "(data.global_batch_size {} over {}), found {}",
+      pluralize(environments, "environment"),
       settings.data.batch,
-      data_ranks,
+      pluralize(data_ranks, "data rank"),
       groups);
 }
 
@@ -136,11 +137,11 @@ std::string validate_accumulation(const RunConfig& settings,
         settings.data.batch,
         settings.training.accumulation);
   return fmt::format(
-      "training.gradient_accumulation_steps: expected a divisor of the {} streams per data rank "
-      "(data.global_batch_size {} over {} data ranks), found {}",
-      streams,
+      "training.gradient_accumulation_steps: expected a divisor of the {} per data rank "
+      "(data.global_batch_size {} over {}), found {}",
+      pluralize(streams, "sequence"),
       settings.data.batch,
-      *data_ranks,
+      pluralize(*data_ranks, "data rank"),
       settings.training.accumulation);
 }
 

@@ -1,5 +1,6 @@
 #include "framework/config/run_options.h"
 
+#include "framework/core/format.h"
 #include "framework/options/options.h"
 
 namespace longspan {
@@ -187,21 +188,21 @@ MeshShape mesh_shape(const ParallelOptions& options, int ranks) {
   if (options.data && *options.data * others != ranks) {
     throw ConfigurationError(
         "parallel.data_parallel_size {} x parallel.context_parallel_size {} x "
-        "parallel.tensor_parallel_size {}: expected {} ranks, found {}; {}, or set these keys to a "
+        "parallel.tensor_parallel_size {}: expected {}, found {}; {}, or set these keys to a "
         "product of {}",
         *options.data,
         options.context,
         options.tensor,
-        *options.data * others,
+        pluralize(*options.data * others, "rank"),
         ranks,
         start_on(*options.data * others),
         ranks);
   }
   if (ranks % others != 0) {
     throw ConfigurationError(
-        "expected a multiple of {} ranks (parallel.context_parallel_size {} x "
+        "expected a multiple of {} (parallel.context_parallel_size {} x "
         "parallel.tensor_parallel_size {}), found {}; {}, or reduce these keys",
-        others,
+        pluralize(others, "rank"),
         options.context,
         options.tensor,
         ranks,

@@ -1,6 +1,7 @@
-// Text for messages: byte counts, positions, and lists.
+// Text for messages: counts, byte counts, positions, and lists.
 #pragma once
 
+#include <cstdint>
 #include <source_location>
 #include <span>
 #include <string>
@@ -8,7 +9,10 @@
 
 namespace longspan {
 
-// Human-readable byte counts.
+// Human-readable counts.
+
+// Returns "1 rank", "2 ranks". `plural`: of an irregular noun, such as "batches".
+std::string pluralize(std::int64_t count, std::string_view noun, std::string_view plural = "");
 
 // Returns "1.25 GB", "12.3 MB", "4.1 kB" or "12 bytes": powers of ten.
 std::string format_bytes(double bytes);

@@ -19,7 +19,7 @@ struct Range {
 // In storage order of the indexed elements.
 using Ranges = std::vector<Range>;
 
-inline std::int64_t pluralize(const Ranges& ranges) {
+inline std::int64_t total_count(const Ranges& ranges) {
   std::int64_t total = 0;
   for (const Range& range : ranges) total += range.count();
   return total;

@@ -246,7 +246,8 @@ bool has_characters(const Tokenizer& tokenizer, const Tokenizer& other) {
 // Returns why data.documents.end_token cannot be the name or id of a token, or "". Names of a
 // tokenizer file are looked up when it is read.
 std::string validate_end_token(const DataOptions& options) {
-  if (!options.documents.end_of_text || options.format != DataFormat::text) return "";
+  constexpr const char* key = "data.documents.end_token";
+  if (!options.documents.end_of_text || !unread_document_key(options, key).empty()) return "";
   const std::string& token = *options.documents.end_of_text;
   // A tokenizer may have these words as tokens, which end no document.
   if (token == "true" || token == "false")
@@ -383,7 +384,8 @@ std::string unread_document_key(const DataOptions& options, std::string_view key
     return "all files have JSON lines, and each line is a document";
   if (key == "data.documents.end_token" && options.documents.boundary == DocumentBoundary::none &&
       all_are_json_lines(options, false))
-    return "data.documents.sample_by is none, and files have no document ends";
+    return "data.documents.sample_by is none, and files have no document ends; set "
+           "data.documents.sample_by to document, paragraph or line";
   return "";
 }
 
@@ -437,6 +439,15 @@ Tokenizer make_tokenizer(const DataOptions& options, const ProgressCallback& lis
   return options.saved_tokenizer && has_characters(*options.saved_tokenizer, all)
              ? *options.saved_tokenizer
              : all;
+}
+
+std::int64_t configured_vocabulary(const DataOptions& options) {
+  if (options.saved_tokenizer) return 0;
+  if (options.tokenizer == TokenizerKind::bytes) return Tokenizer().vocabulary();
+  // A model of characters may be smaller.
+  const bool is_exact =
+      trains_tokenizer(options) && options.tokenizer_kind != SentencePieceModelType::characters;
+  return is_exact || options.tokenizer == TokenizerKind::ids ? options.vocabulary : 0;
 }
 
 std::int64_t planned_vocabulary(const DataOptions& options, const ProgressCallback& listener) {

@@ -88,6 +88,9 @@ std::string validate_tokenizer_type(const DataOptions& options);
 // (text_files.h).
 Tokenizer make_tokenizer(const DataOptions& options, const ProgressCallback& listener = {});
 
+// Returns the vocabulary size where the options determine it, else 0.
+std::int64_t configured_vocabulary(const DataOptions& options);
+
 // Returns the vocabulary size; for an untrained subword model, an upper bound. Throws DataError.
 std::int64_t planned_vocabulary(const DataOptions& options, const ProgressCallback& listener = {});
 

@@ -1,5 +1,7 @@
 #include "framework/distributed/process_mesh.h"
 
+#include "framework/core/format.h"
+
 namespace longspan {
 
 ProcessMesh::ProcessMesh(const Communicator& all, const MeshShape& axes)
@@ -12,11 +14,11 @@ ProcessMesh::ProcessMesh(const Communicator& all, const MeshShape& axes, int ran
   if (axes.data < 1 || axes.context < 1 || axes.tensor < 1 || axes.size() != all.size())
     throw ConfigurationError(
         "parallel.data_parallel_size {} x parallel.context_parallel_size {} x "
-        "parallel.tensor_parallel_size {}: expected {} ranks, found {}",
+        "parallel.tensor_parallel_size {}: expected {}, found {}",
         axes.data,
         axes.context,
         axes.tensor,
-        axes.size(),
+        pluralize(axes.size(), "rank"),
         all.size());
   if (axes.sequence && axes.tensor == 1)
     throw ConfigurationError(

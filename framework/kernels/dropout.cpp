@@ -34,10 +34,10 @@ void check(const Dropout& dropout) {
           shape.rows(),
           rows.defined() ? rows.elements() : 0);
   const Ranges& middle = dropout.placement.middle_ranges;
-  require(middle.empty() || pluralize(middle) == shape[1],
+  require(middle.empty() || total_count(middle) == shape[1],
           "dropout: expected a placement of {} middle rows, found {}",
           shape[1],
-          pluralize(middle));
+          total_count(middle));
   require(dropout.rate >= 0 && dropout.rate < 1,
           "dropout: expected a rate of at least 0 and below 1, found {}",
           dropout.rate);

@@ -174,8 +174,8 @@ struct ModelBuildOptions {
 };
 
 // Planned build options from the configuration, for checks that also involve keys of sections
-// declared earlier. The vocabulary is absent, and the mesh has only its shape. Call it after all
-// keys are read. Empty where a table has only the keys of a family.
+// declared earlier. The vocabulary is 0 where only the data determine it, and the mesh has only its
+// shape. Call it after all keys are read. Empty where a table has only the keys of a family.
 using PlannedBuildOptions = std::function<ModelBuildOptions()>;
 
 using BackboneFactory =

@@ -26,8 +26,8 @@ Tensor document_positions(const ModelInput& reading,
   if (field == reading.fields.end()) return {};
   const Tensor& whole = field->second;
   const std::int64_t rows = whole.shape()[0], columns = whole.shape()[1];
-  const Tensor places =
-      Tensor::empty({rows, pluralize(positions)}, DType::i64, device.host(), MemoryTag::workspace);
+  const Tensor places = Tensor::empty(
+      {rows, total_count(positions)}, DType::i64, device.host(), MemoryTag::workspace);
   dispatch_on_host(places.device(), [&] {
     auto* to = places.data<std::int64_t>();
     for (std::int64_t row = 0; row < rows; ++row)

@@ -19,7 +19,7 @@ Tensor columns_of(const Tensor& whole, const SequenceShard& time, const Device& 
   const std::int64_t columns = whole.shape()[1];
   if (positions == Ranges{{0, columns}}) return copy_async(whole, device);
   const Tensor result = Tensor::empty(
-      {rows, pluralize(positions)}, whole.dtype(), whole.device(), MemoryTag::workspace);
+      {rows, total_count(positions)}, whole.dtype(), whole.device(), MemoryTag::workspace);
   auto* to = result.data<std::int64_t>();
   for (std::int64_t row = 0; row < rows; ++row)
     for (const Range& range : positions)

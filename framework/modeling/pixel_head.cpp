@@ -88,7 +88,7 @@ class Mixtures : public OutputHead {
   // Returns the columns of `values` [rows, time * channels] at this rank's positions.
   Tensor columns_outside(const Tensor& values, const SequenceShard& time) const {
     const std::int64_t together = sequence_.channels_per_position(), rows = values.shape()[0];
-    const Tensor result = Tensor::empty({rows * pluralize(time.outside()), together},
+    const Tensor result = Tensor::empty({rows * total_count(time.outside()), together},
                                         DType::i64,
                                         values.device(),
                                         MemoryTag::workspace);

@@ -130,7 +130,7 @@ class Round {
     for (std::int64_t i = 0; const Range& range : positions)
       for (std::int64_t t = range.begin; t < range.end; ++t)
         place[static_cast<std::size_t>(t)] = i++;
-    const std::int64_t held = pluralize(positions);
+    const std::int64_t held = total_count(positions);
     const Random coin = pass_.random.child("coin");
     std::vector<std::int64_t> sources(static_cast<std::size_t>(rows_ * time_), -1);
     for (std::int64_t row = 0; row < rows_; ++row)

@@ -74,7 +74,7 @@ namespace {
 
 Tensor zeros_of(const Fields& fields, const Ranges& positions) {
   const Tensor& source = field_of(fields, "source");
-  return Tensor::zeros({source.shape()[0], pluralize(positions), source.shape()[1]},
+  return Tensor::zeros({source.shape()[0], total_count(positions), source.shape()[1]},
                        DType::f64,
                        source.device(),
                        MemoryTag::workspace);
@@ -139,7 +139,7 @@ Tensor monotonic_guide(const Fields& fields, const Ranges& positions, const Tens
                                    .target = copy_async(field_of(fields, "length"), device),
                                    .walk = attention.empty_like(MemoryTag::workspace)};
   const Tensor shares =
-      Tensor::empty(attention.shape().with(1, pluralize(positions)), attention.dtype(), device);
+      Tensor::empty(attention.shape().with(1, total_count(positions)), attention.dtype(), device);
   on(device, [&](auto backend) {
     monotonic_attention(backend, call);
     std::int64_t row = 0;

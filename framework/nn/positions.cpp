@@ -9,7 +9,7 @@ Tensor sinusoids(SinusoidLayout layout,
                  std::int64_t clamp,
                  DType dtype,
                  const Device& device) {
-  const Tensor table = Tensor::empty({pluralize(positions), width}, dtype, device);
+  const Tensor table = Tensor::empty({total_count(positions), width}, dtype, device);
   std::int64_t row = 0;
   for (const Range& range : positions) {
     const Sinusoids part = {.layout = layout,
@@ -28,7 +28,7 @@ Variable table_rows(const Variable& table, const Ranges& rows) {
     return matrix.reshape({1, matrix.shape()[0], matrix.shape()[1]});
   };
   Tensor taken =
-      Tensor::empty({pluralize(rows), shape[1]}, table.value().dtype(), table.value().device());
+      Tensor::empty({total_count(rows), shape[1]}, table.value().dtype(), table.value().device());
   const auto for_each_range = [rows](const auto& f) {
     std::int64_t at = 0;
     for (const Range& range : rows) {

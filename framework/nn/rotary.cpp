@@ -195,7 +195,7 @@ Tensor Rotary::table(const Ranges& positions, std::int64_t length) const {
     made_->factor = angles.factor;
   }
   made_->table = {};  // frees memory before more is allocated
-  const Tensor table = Tensor::empty({pluralize(positions), 2 * made_->frequencies.elements()},
+  const Tensor table = Tensor::empty({total_count(positions), 2 * made_->frequencies.elements()},
                                      dtype_,
                                      device_,
                                      MemoryTag::workspace);

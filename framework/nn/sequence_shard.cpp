@@ -48,7 +48,7 @@ Range context_memory(const MeshShape& shape, int context, std::int64_t total) {
 Ranges segment_share(const MeshShape& shape, TimeRank rank, std::int64_t total) {
   const Ranges whole = context_share(shape, rank.context, total);
   const Range part =
-      range_of(shard_range(pluralize(whole), rank.tensor, sharing_tensor_ranks(shape)));
+      range_of(shard_range(total_count(whole), rank.tensor, sharing_tensor_ranks(shape)));
   return slice(whole, part.begin, part.end);
 }
 
@@ -115,7 +115,7 @@ class Remembering {
         time_(time),
         length_(std::min(longest, remembered + time)),
         mesh_(mesh),
-        result_(rows(pluralize(wanted(own())), MemoryTag::recurrent_state)) {}
+        result_(rows(total_count(wanted(own())), MemoryTag::recurrent_state)) {}
 
   Tensor run() const {
     for (const Move& move : moves_between(held(own()), wanted(own()))) read(move, result_, move.to);
@@ -210,7 +210,7 @@ Ranges SequenceShard::inside() const {
 
 std::vector<std::int64_t> SequenceShard::rows() const {
   std::vector<std::int64_t> result;
-  for (const Ranges& share : shares) result.push_back(pluralize(share));
+  for (const Ranges& share : shares) result.push_back(total_count(share));
   return result;
 }
 
@@ -274,7 +274,7 @@ Variable all_gather_sequence(const Variable& x,
   if (ranks.size() == 1) return x;
   std::vector<std::int64_t> rows;
   std::int64_t total = 0;
-  for (const Ranges& ranges : positions) total += rows.emplace_back(pluralize(ranges));
+  for (const Ranges& ranges : positions) total += rows.emplace_back(total_count(ranges));
   const Variable all = gather_from_sequence_parallel_region(x, rows, ranks);
   // Index of each position's row after the gather.
   std::vector<std::int64_t> place(static_cast<std::size_t>(total));

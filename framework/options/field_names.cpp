@@ -1,17 +1,7 @@
 #include "framework/options/field_names.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <vector>
-
-#include "framework/core/quote.h"
-
 namespace longspan {
 namespace {
-
-// Longer words match nothing and are slow to compare.
-constexpr std::size_t max_name_length = 200;
 
 // One line per key. A name with a dot denotes a key in a section: "norm.eps".
 constexpr FieldName names_of_keys[] = {
@@ -36,11 +26,17 @@ constexpr FieldName names_of_keys[] = {
     {"intermediate_size d_ff ffn_dim ffn_hidden_size n_inner d_inner mlp_dim",
      "model.intermediate_size"},
     {"mlp_bias ffn_bias mlp.bias ffn.bias", "model.mlp_bias"},
-    {"attention_bias attn_bias qkv_bias", "model.attention.bias"},
+    {"attention_bias attn_bias qkv_bias add_qkv_bias",
+     "model.attention.bias",
+     {},
+     "set model.attention.bias to [] for none, or to the projections with a bias, such as [query, "
+     "key, value]"},
     {"use_bias model.bias add_bias_linear disable_bias_linear",
      "",
      {},
-     "set model.attention.bias to [] and model.mlp_bias to false for a model without biases"},
+     "set model.attention.bias to [] and model.mlp_bias to false for none, or to [query, key, "
+     "value, "
+     "out] and true for all"},
     {"attention.scale", "model.attention.scale_attn_weights"},
     {"lsh.rounds", "model.attention.lsh.num_hashes"},
     {"routing.decay", "model.attention.routing.ema_decay"},
@@ -52,7 +48,7 @@ constexpr FieldName names_of_keys[] = {
      "",
      {},
      "did you mean \"model.activation\"? A gated silu, as in Llama, is swiglu there"},
-    {"swiglu geglu reglu gated_linear_unit glu",
+    {"swiglu geglu reglu gated_linear_unit glu gated_mlp gated_activation is_gated_act",
      "",
      {},
      "set model.activation to swiglu, geglu or reglu"},
@@ -69,7 +65,8 @@ constexpr FieldName names_of_keys[] = {
     {"attention.type attention.types attention.kind layer_types attention_type attn_type "
      "attn_implementation",
      "model.attention.layer_types"},
-    {"attention.window attention.window_size sliding_window window_size attention_window_size",
+    {"attention.window attention.window_size model.window_size sliding_window window_size "
+     "attention_window_size",
      "model.attention.sliding_window"},
     {"tie_word_embeddings tie_embeddings weight_tying share_decoder_input_output_embed",
      "model.tie_word_embeddings"},
@@ -111,14 +108,23 @@ constexpr FieldName names_of_keys[] = {
     {"test_file test_path", "data.test"},
     {"target_lang tgt_file path_tgt", "data.train_target"},
     {"tokenizer_type tokenizer.type", "data.tokenizer.type"},
-    {"tokenizer.path tokenizer.file tokenizer_file tokenizer_path tokenizer_name vocab_file "
-     "spm_model merges_file",
+    {"tokenizer.path tokenizer.file tokenizer_file tokenizer_path tokenizer_name "
+     "tokenizer.name_or_path vocab_file spm_model merges_file",
      "data.tokenizer.model"},
+    {"tokenizer.train_file tokenizer.train_files tokenizer.train_data tokenizer.train "
+     "tokenizer.dataset tokenizer.data tokenizer.files tokenizer.corpus tokenizer.input",
+     "",
+     {},
+     "remove the key; the tokenizer is trained on data.train"},
     {"tokenizer_model_type", "data.tokenizer.model_type"},
     {"cache_dir", "data.cache_dir"},
-    {"batch_size global_batch_size train_batch_size "
-     "bs",
-     "data.global_batch_size"},
+    {"batch_size global_batch_size train_batch_size bs", "data.global_batch_size"},
+    {"per_device_eval_batch_size eval_batch_size valid_batch_size validation_batch_size "
+     "val_batch_size test_batch_size batch_size_valid validation.batch_size eval.batch_size",
+     "",
+     {},
+     "remove the key; validation uses data.global_batch_size or data.global_batch_tokens, as "
+     "training does"},
     {"seq_length seq_len sequence_length block_size context_length ctx_len bptt",
      "data.seq_length"},
     {"max_tokens max_tokens_per_batch mini_batch_words", "data.global_batch_tokens"},
@@ -134,8 +140,14 @@ constexpr FieldName names_of_keys[] = {
     {"reset_attention_mask document_mask reset_position_ids",
      "data.documents.reset_attention_mask"},
     {"text_column dataset_text_field json_keys", "data.documents.text_field"},
-    {"eos_token eos eod_token", "data.documents.end_token"},
-    {"append_eod", "", {}, "set data.documents.end_token to a token or its id"},
+    {"eos_token eos eod_token data.eos_token tokenizer.eos_token documents.eos_token",
+     "data.documents.end_token",
+     {},
+     "set data.documents.end_token, or with run.task: translation data.tokenizer.eos_token"},
+    {"append_eod append_eos append_eos_token add_eos add_eos_token",
+     "data.documents.end_token",
+     {},
+     "set data.documents.end_token to a token or its id"},
     {"gamma", "ppo.gamma"},
     {"gae_lambda", "ppo.gae_lambda"},
     {"clip_range clip_eps", "ppo.clip_range"},
@@ -164,7 +176,7 @@ constexpr FieldName names_of_keys[] = {
     {"target_modules", "training.lora.target_modules"},
     {"modules_to_save", "training.lora.modules_to_save"},
     {"requires_grad freeze freeze_parameters", "training.frozen_parameters"},
-    {"lr_scheduler lr_scheduler_type lr_schedule lr_decay_style scheduler",
+    {"lr_scheduler lr_scheduler_type lr_schedule lr_decay_style decay_style scheduler",
      "training.lr_scheduler.type"},
     {"lr max_lr peak_lr base_lr learningrate", "training.learning_rate"},
     {"min_lr min_learning_rate eta_min final_lr", "training.lr_scheduler.min_lr"},
@@ -199,7 +211,9 @@ constexpr FieldName names_of_keys[] = {
      "memory.recompute_granularity"},
     {"chunk_size_feed_forward", "memory.num_feed_forward_chunks"},
     {"num_output_chunks", "memory.num_loss_chunks"},
-    {"dtype torch_dtype compute_dtype mixed_precision amp fp16 bf16", "precision.compute_dtype"},
+    {"dtype torch_dtype compute_dtype mixed_precision amp", "precision.compute_dtype"},
+    {"bf16 bfloat16", "precision.compute_dtype", {}, "set precision.compute_dtype to bfloat16"},
+    {"fp16 float16", "precision.compute_dtype", {}, "set precision.compute_dtype to float16"},
     {"params_dtype param_dtype master_dtype master_weights",
      "",
      {},
@@ -225,7 +239,11 @@ constexpr FieldName names_of_keys[] = {
     {"absolute learned_absolute", "model.position_embedding_type", "learned"},
     {"sin sine sincos", "model.position_embedding_type", "sinusoidal"},
     {"causal full_attention softmax", "model.attention.layer_types", "full"},
-    {"local sliding sliding_window_attention", "model.attention.layer_types", "sliding_window"},
+    {"local sliding sliding_attention sliding_window_attention",
+     "model.attention.layer_types",
+     "sliding_window"},
+    {"linear_attention", "model.attention.layer_types", "linear"},
+    {"chunked chunked_attention", "model.attention.layer_types", "block"},
     {"global longformer bigbird", "model.attention.layer_types", "global_local"},
     {"reformer", "model.attention.layer_types", "lsh"},
     {"compressed", "model.attention.layer_types", "memory_compressed"},
@@ -241,12 +259,12 @@ constexpr FieldName names_of_keys[] = {
     {"revnet", "model.residual.type", "reversible"},
     {"concatenate", "model.residual.reversible_output", "concat"},
     {"adaptive", "model.recurrence.type", "act"},
-    {"f16 fp16 half", "precision.compute_dtype", "float16"},
-    {"bf16", "precision.compute_dtype", "bfloat16"},
-    {"fp32 f32 float", "precision.compute_dtype", "float32"},
-    {"fp64 f64 double", "precision.compute_dtype", "float64"},
+    {"f16 fp16 half 16 16_mixed 16_true", "precision.compute_dtype", "float16"},
+    {"bf16 bf16_mixed bf16_true", "precision.compute_dtype", "bfloat16"},
+    {"fp32 f32 float full single 32 32_true", "precision.compute_dtype", "float32"},
+    {"fp64 f64 double 64 64_true", "precision.compute_dtype", "float64"},
     {"bf16", "precision.grad_reduce_dtype", "bfloat16"},
-    {"fp32 f32 float", "precision.grad_reduce_dtype", "float32"},
+    {"fp32 f32 float full single", "precision.grad_reduce_dtype", "float32"},
     {"causal_lm clm lm language_model text_generation", "run.task", "language_modeling"},
     {"seq2seq summarization seq2seq_lm machine_translation", "run.task", "translation"},
     {"token_classification ner pos", "run.task", "tagging"},
@@ -297,23 +315,32 @@ constexpr FieldName names_of_keys[] = {
 
     {"head none",
      "model.attention.scale_attn_weights",
-     {},
+     "true",
      "set it to true to divide by the square root of model.head_dim, else to false"},
-    {"serial", "model.use_parallel_residual", {}, "set it to false"},
-    {"parallel", "model.use_parallel_residual", {}, "set it to true"},
-    {"halves", "model.rope.interleaved", {}, "set it to false"},
-    {"neighbours neighbors", "model.rope.interleaved", {}, "set it to true"},
-    {"same", "training.init_from.resize_vocab", {}, "set it to false"},
-    {"grow", "training.init_from.resize_vocab", {}, "set it to true"},
-    {"shared", "model.share_encoder_decoder_embeddings", {}, "set it to true"},
-    {"apart", "model.share_encoder_decoder_embeddings", {}, "set it to false"},
-    {"crf", "model.use_crf", {}, "set it to true"},
-    {"softmax", "model.use_crf", {}, "set it to false"},
-    {"bpe unigram wordpiece",
+    {"serial", "model.use_parallel_residual", "false"},
+    {"parallel", "model.use_parallel_residual", "true"},
+    {"halves", "model.rope.interleaved", "false"},
+    {"neighbours neighbors", "model.rope.interleaved", "true"},
+    {"same", "training.init_from.resize_vocab", "false"},
+    {"grow", "training.init_from.resize_vocab", "true"},
+    {"shared", "model.share_encoder_decoder_embeddings", "true"},
+    {"apart", "model.share_encoder_decoder_embeddings", "false"},
+    {"crf", "model.use_crf", "true"},
+    {"softmax", "model.use_crf", "false"},
+    {"bpe bbpe",
      "data.tokenizer.type",
-     {},
-     "set it to sentencepiece or huggingface, and data.tokenizer.model_type to this value"},
-    {"jsonl json", "data.format", {}, "set it to text, which includes .jsonl and .json files"},
+     "huggingface",
+     "set data.tokenizer.type to huggingface (byte-level, tokenizer.json) or sentencepiece, and "
+     "data.tokenizer.model_type to bpe"},
+    {"unigram",
+     "data.tokenizer.type",
+     "sentencepiece",
+     "set data.tokenizer.type to sentencepiece, and data.tokenizer.model_type to unigram"},
+    {"wordpiece word_piece",
+     "data.tokenizer.type",
+     "huggingface",
+     "set data.tokenizer.type to huggingface, and data.tokenizer.model_type to wordpiece"},
+    {"jsonl json", "data.format", "text", "set it to text, which includes .jsonl and .json files"},
     {"csv txt", "data.format", "text"},
     {"cosine_with_min_lr", "training.lr_scheduler.type", "cosine"},
     {"block uniform true", "memory.recompute_granularity", "full"},
@@ -333,6 +360,27 @@ constexpr FieldName names_of_keys[] = {
      "",
      {},
      "remove the key, as pipeline parallelism is not supported"},
+    {"early_stopping early_stopping_patience early_stop patience",
+     "",
+     {},
+     "remove the key, as early stopping is not supported"},
+    {"ema use_ema ema_decay model.ema_decay model_ema exponential_moving_average weight_averaging",
+     "",
+     {},
+     "remove the key, as a moving average of the weights (EMA) is not supported"},
+    {"moe num_experts num_local_experts num_experts_per_tok expert_parallel_size "
+     "expert_model_parallel_size",
+     "",
+     {},
+     "remove the key, as mixture-of-experts layers are not supported"},
+    {"layerdrop encoder_layerdrop decoder_layerdrop drop_path drop_path_rate stochastic_depth",
+     "",
+     {},
+     "remove the key, as dropout of layers is not supported"},
+    {"fp8 quantization quantization_config load_in_8bit load_in_4bit",
+     "",
+     {},
+     "remove the key, as FP8 and quantized weights are not supported"},
     {"flash flash_attention flash_attn use_flash_attention sdpa xformers "
      "memory_efficient_attention",
      "",
@@ -426,198 +474,9 @@ constexpr FieldName names_of_options[] = {
     {"new", "--template"},
 };
 
-std::string_view leaf_of(std::string_view key) { return key.substr(key.rfind('.') + 1); }
-std::string_view section_of(std::string_view key) { return key.substr(0, key.find('.')); }
-
-char small(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-// Normalizes to lowercase, with underscores for hyphens and without leading ones.
-std::string normal(std::string_view text) {
-  std::string result;
-  for (const char c : text)
-    if (!(result.empty() && (c == '-' || c == '_'))) result += c == '-' ? '_' : small(c);
-  return result;
-}
-
-std::string without_underscores(std::string text) {
-  std::erase(text, '_');
-  return text;
-}
-
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
-    words.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return words;
-}
-
-NameMatch match_name(const std::string& written, std::string_view name) {
-  using enum NameMatch;
-  if (name.find('.') != std::string_view::npos) {
-    const std::string ending = fmt::format(".{}", name);
-    return written == name || written.ends_with(ending) ? whole : none;
-  }
-  const std::string leaf(leaf_of(written));
-  if (without_underscores(leaf) == without_underscores(std::string(name))) return whole;
-  if (name.starts_with(leaf + "_")) return beginning;
-  return fmt::format("_{}_", leaf).find(fmt::format("_{}_", name)) != std::string::npos ? within
-                                                                                        : none;
-}
-
-bool is_among(std::string_view key, std::span<const std::string> keys) {
-  return std::ranges::find(keys, key) != keys.end();
-}
-
-std::string meant(std::string_view key) { return fmt::format("; did you mean \"{}\"?", key); }
-
-// Returns the best entry, among those for `keys` or without a key, that matches `written` at least
-// as well as required. Ties prefer the section of `written`, then the first entry.
-const FieldName* find_entry(std::string_view written,
-                            std::span<const std::string> keys,
-                            NameMatch least) {
-  const FieldName* best = nullptr;
-  std::pair<NameMatch, bool> best_match = {NameMatch::none, false};
-  for (const FieldName& entry : field_names()) {
-    if (!entry.value.empty() || (!entry.key.empty() && !is_among(entry.key, keys))) continue;
-    if (!entry.note.empty() && !entry.key.empty()) continue;  // the note concerns a value
-    const std::pair found = {match(written, entry), section_of(entry.key) == section_of(written)};
-    if (found.first < least || found <= best_match) continue;
-    best_match = found;
-    best = &entry;
-  }
-  return best;
-}
-
-std::string hint_of(const FieldName& entry) {
-  return entry.note.empty() ? meant(entry.key) : fmt::format("; {}", entry.note);
-}
-
-// Returns the key with that last component, or "". Ties prefer the section of `written`, then the
-// shallowest, then the first key.
-std::string key_of_leaf(std::string_view leaf,
-                        std::string_view written,
-                        std::span<const std::string> keys) {
-  const auto rank = [&](const std::string& key) {
-    return std::pair(section_of(key) != section_of(written), std::ranges::count(key, '.'));
-  };
-  const std::string* best = nullptr;
-  for (const std::string& key : keys)
-    if (leaf_of(key) == leaf && (best == nullptr || rank(key) < rank(*best))) best = &key;
-  return best == nullptr ? "" : *best;
-}
-
-// Returns whether `written` ends with a dotted name, such as "norm.eps".
-bool has_dotted_name(std::string_view written) {
-  const std::string normal_word = normal(written);
-  for (const FieldName& entry : field_names())
-    for (const std::string_view name : words_of(entry.names))
-      if (name.find('.') != std::string_view::npos &&
-          match_name(normal_word, name) == NameMatch::whole)
-        return true;
-  return false;
-}
-
-// Returns the key of the same section whose last component is similar to that of `written`.
-std::string near_sibling(std::string_view written, std::span<const std::string> keys) {
-  const std::string_view parent = written.substr(0, written.size() - leaf_of(written).size());
-  std::vector<std::string> leaves;
-  for (const std::string& key : keys)
-    if (key.size() - leaf_of(key).size() == parent.size() && key.starts_with(parent))
-      leaves.emplace_back(leaf_of(key));
-  const std::string near = closest_match(leaf_of(written), leaves);
-  return near.empty() ? "" : fmt::format("{}{}", parent, near);
-}
-
-// Returns the key whose last component is similar to that of `written`, or "".
-std::string key_of_near_leaf(std::string_view written, std::span<const std::string> keys) {
-  constexpr std::size_t shortest = 6;  // shorter names are similar to too many keys
-  const std::string_view leaf = leaf_of(written);
-  if (leaf.size() < shortest) return "";
-  std::vector<std::string> leaves;
-  for (const std::string& key : keys) leaves.emplace_back(leaf_of(key));
-  if (const std::string near = closest_match(leaf, leaves); !near.empty())
-    return key_of_leaf(near, written, keys);
-  // A misspelled name of the field.
-  std::vector<std::string> names;
-  std::vector<std::string_view> targets;
-  for (const FieldName& entry : field_names()) {
-    if (entry.key.empty() || !entry.value.empty() || !is_among(entry.key, keys)) continue;
-    for (const std::string_view name : words_of(entry.names)) {
-      names.emplace_back(name);
-      targets.push_back(entry.key);
-    }
-  }
-  const auto named = std::ranges::find(names, closest_match(leaf, names));
-  return named == names.end()
-             ? ""
-             : std::string(targets[static_cast<std::size_t>(named - names.begin())]);
-}
-
 }  // namespace
 
 std::span<const FieldName> field_names() { return names_of_keys; }
 std::span<const FieldName> option_names() { return names_of_options; }
-
-NameMatch match(std::string_view written, const FieldName& entry) {
-  NameMatch best = NameMatch::none;
-  if (written.empty() || written.size() > max_name_length) return best;
-  const std::string normal_word = normal(written);
-  for (const std::string_view name : words_of(entry.names))
-    best = std::max(best, match_name(normal_word, name));
-  return best;
-}
-
-std::string field_hint(std::string_view written, std::span<const std::string> keys) {
-  const FieldName* const entry = find_entry(written, keys, NameMatch::whole);
-  return entry == nullptr ? "" : hint_of(*entry);
-}
-
-std::string key_hint(std::string_view written, std::span<const std::string> keys) {
-  if (std::string hint = renamed_hint(written); !hint.empty()) return hint;
-  const std::string same = key_of_leaf(leaf_of(written), written, keys);
-  const auto is_same_key = [&](const std::string& key) {
-    return leaf_of(key) == leaf_of(written) && section_of(key) == section_of(written);
-  };
-  const auto count_here = std::ranges::count_if(keys, is_same_key);
-  if (count_here != 1 || has_dotted_name(written))
-    if (std::string hint = field_hint(written, keys); !hint.empty()) return hint;
-  if (count_here > 0) return meant(same);
-  if (const std::string near = near_sibling(written, keys); !near.empty()) return meant(near);
-  const bool has_section = std::ranges::any_of(
-      keys, [&](const std::string& key) { return section_of(key) == section_of(written); });
-  if (!has_section)
-    if (const std::string near = closest_match(written, keys); !near.empty()) return meant(near);
-  if (const FieldName* entry = find_entry(written, keys, NameMatch::within)) return hint_of(*entry);
-  if (!same.empty()) return meant(same);
-  const std::string near = key_of_near_leaf(written, keys);
-  return near.empty() ? "" : meant(near);
-}
-
-std::string value_hint(std::string_view key,
-                       std::string_view written,
-                       std::span<const std::string> choices) {
-  for (const FieldName& entry : field_names()) {
-    if (entry.key != key || match(written, entry) != NameMatch::whole) continue;
-    if (!entry.note.empty()) return fmt::format("; {}", entry.note);
-    if (is_among(entry.value, choices)) return meant(entry.value);
-  }
-  const std::string near = closest_match(written, choices);
-  return near.empty() ? "" : meant(near);
-}
-
-bool starts_word_piece(std::string_view text, std::string_view word) {
-  const auto is_part = [](char c) {
-    return (small(c) >= 'a' && small(c) <= 'z') || (c >= '0' && c <= '9') ||
-           static_cast<unsigned char>(c) >= 0x80;
-  };
-  for (std::size_t i = 0; i + word.size() <= text.size(); ++i) {
-    if (i > 0 && is_part(text[i - 1])) continue;
-    if (std::ranges::equal(text.substr(i, word.size()), word, {}, small, small)) return true;
-  }
-  return false;
-}
 
 }  // namespace longspan

@@ -12,7 +12,7 @@ struct FieldName {
   std::string_view names;       // as other programs write them, separated by spaces
   std::string_view key;         // key, command or option; empty: none, and `note` has the reason
   std::string_view value = {};  // value of the key, where the names are a value's
-  std::string_view note = {};   // advice where the key alone does not answer
+  std::string_view note = {};   // advice where the key or value alone does not answer
 };
 
 // Keys of the configuration and their values.
@@ -21,10 +21,11 @@ std::span<const FieldName> field_names();
 // Commands and their options.
 std::span<const FieldName> option_names();
 
-enum class NameMatch : std::uint8_t { none, within, beginning, whole };
+enum class NameMatch : std::uint8_t { none, within, beginning, whole, qualified };
 
-// Returns how `written`, a key or its last component, matches the entry's best name: equal
-// (ignoring hyphens, underscores and case), a prefix, or containing it as a word.
+// Returns how `written`, a key or its last component, matches the entry's best name: ending with a
+// name in a section, equal (ignoring hyphens, underscores and case), a prefix, or containing it as
+// a word.
 NameMatch match(std::string_view written, const FieldName& entry);
 
 // Returns the current name of a key of earlier versions, or "".
@@ -40,9 +41,10 @@ std::string key_hint(std::string_view written, std::span<const std::string> keys
 // Returns that hint where `written` is a common name of the field, else "".
 std::string field_hint(std::string_view written, std::span<const std::string> keys);
 
-// Returns the hint for an invalid value of `key`, as key_hint does for a key.
+// Returns the hint for invalid values of `key`, as key_hint does for a key. Without choices the
+// type determines the values.
 std::string value_hint(std::string_view key,
-                       std::string_view written,
+                       std::span<const std::string> written,
                        std::span<const std::string> choices);
 
 // Returns whether `word` begins a word of `text`, ignoring case: "lr" begins no word of "already".

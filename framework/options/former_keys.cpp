@@ -57,7 +57,6 @@ constexpr FormerKey former_keys[] = {
     {"metrics.tensorboard", "metrics.enable_tensorboard"},
     {"metrics.timing", "metrics.log_timing"},
     {"model.attention", "model.attention.layer_types"},
-    {"model.attention_bias", "model.attention.bias"},
     {"model.attention_block", "model.attention.global_local.block_size"},
     {"model.attention_dilation", "model.attention.dilation"},
     {"model.attention_dropout", "model.attention.dropout"},

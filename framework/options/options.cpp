@@ -203,13 +203,7 @@ void OptionTable::report_invalid_value(Entry& entry,
                                      allowed_sentence(*entry.binding, entry.rule),
                                      found_text(assignment));
   if (!problem.empty()) sentence += fmt::format(" ({})", problem);
-  const std::string& word =
-      assignment.kind == Assignment::Kind::scalar ? assignment.scalars.front().text : std::string();
-  if (entry.binding->is_list() && (word == "false" || word == "none")) {
-    sentence += "; write [] for an empty list";
-  } else if (assignment.kind == Assignment::Kind::scalar) {
-    sentence += value_hint(entry.key, assignment.scalars.front().text, entry.rule.choices);
-  }
+  sentence += hint_for_value(entry, assignment);
   add_diagnostic({assignment.mark, std::move(sentence), entry.key});
 }
 
@@ -249,56 +243,6 @@ void OptionTable::report_unknown_key(const Assignment& assignment) {
   // The search for a similar key is slow, and errors beyond this number are not reported.
   const std::string near = ++unknown_keys_ > max_reported ? "" : suggestion(key);
   add_diagnostic({assignment.mark, fmt::format("{}: unknown key{}", shown(key), near), key, true});
-}
-
-// Returns the key of the section that a value given for the section itself was probably meant for;
-// "" if unknown.
-std::string OptionTable::meant_below(const std::string& section,
-                                     const Assignment& assignment) const {
-  const std::string prefix = section + ".";
-  for (const Entry& entry : entries_)
-    if (entry.key.starts_with(prefix) && assignment.kind == Assignment::Kind::scalar &&
-        std::ranges::count(entry.rule.choices, assignment.scalars.front().text) > 0)
-      return entry.key;
-  if (const std::string_view key = renamed_key(section); has(key)) return std::string(key);
-  for (const char* const leaf : {"type", "path", "rank", "interval"})
-    if (has(prefix + leaf)) return prefix + leaf;
-  return "";
-}
-
-std::string OptionTable::suggestion(std::string_view key) const {
-  std::vector<std::string> keys;
-  std::vector<std::string> sections;
-  for (const Entry& entry : entries_) {
-    keys.push_back(entry.key);
-    std::string section = entry.key.substr(0, entry.key.find('.'));
-    if (std::find(sections.begin(), sections.end(), section) == sections.end()) {
-      sections.push_back(std::move(section));
-    }
-  }
-  const std::string near_section =
-      key.find('.') == std::string_view::npos ? closest_match(key, sections) : "";
-  if (!near_section.empty()) return fmt::format("; did you mean \"{}\"?", near_section);
-  if (std::string hint = key_hint(key, keys); !hint.empty()) return hint;
-  const std::string_view section = key.substr(0, key.find('.'));
-  if (!is_section(section))
-    return fmt::format("; use one of the sections {}", fmt::join(sections, ", "));
-  std::vector<std::string_view> neighbors;  // direct child keys and sections
-  for (const std::string_view candidate : keys) {
-    if (!candidate.starts_with(fmt::format("{}.", section))) continue;
-    const std::string_view rest_of_key = candidate.substr(section.size() + 1);
-    const std::string_view child = rest_of_key.substr(0, rest_of_key.find('.'));
-    if (std::ranges::find(neighbors, child) == neighbors.end()) neighbors.push_back(child);
-  }
-  constexpr std::size_t most = 20;  // bounds the length of the message
-  std::string rest;
-  if (neighbors.size() > most) {
-    rest = fmt::format(
-        " and {} more (run longspan config --reference {})", neighbors.size() - most, section);
-    neighbors.resize(most);
-  }
-  return fmt::format(
-      "; use one of the keys of {}: {}{}", section, fmt::join(neighbors, ", "), rest);
 }
 
 void OptionTable::add_diagnostic(Diagnostic diagnostic) {

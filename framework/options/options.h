@@ -305,6 +305,8 @@ class OptionTable {
   void assign_value(Entry& entry, const Assignment& assignment);
   void report_invalid_value(Entry& entry, const Assignment& assignment, const std::string& problem);
   void report_unknown_key(const Assignment& assignment);
+  static std::string hint_for_value(const Entry& entry, const Assignment& assignment);
+  std::string section_of_unknown(std::string_view key) const;
   std::string suggestion(std::string_view key) const;
   std::string meant_below(const std::string& section, const Assignment& assignment) const;
   SourceLocation common_location() const;

@@ -3,6 +3,7 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/error.h"
+#include "framework/core/format.h"
 #include "framework/rl/rollouts.h"
 #include "framework/trainer/recurrent_state_io.h"
 
@@ -112,12 +113,10 @@ void RolloutSource::check_compatible(const Checkpoint& checkpoint) const {
   const auto epochs = saved.get_or<std::int64_t>(epochs_name, options.epochs);
   const auto minibatches = saved.get_or<std::int64_t>(minibatches_name, options.minibatches);
   if (epochs != options.epochs || minibatches != options.minibatches)
-    throw DataError(
-        "{}: saved with {} rollout epochs of {} minibatches; set ppo.num_epochs and "
-        "ppo.num_minibatches to these",
-        place,
-        epochs,
-        minibatches);
+    throw DataError("{}: saved with {} of {}; set ppo.num_epochs and ppo.num_minibatches to these",
+                    place,
+                    pluralize(epochs, "rollout epoch"),
+                    pluralize(minibatches, "minibatch", "minibatches"));
   if (made_ >= batches())
     throw DataError(
         "{}: expected fewer than {} rollout batches, found {}; set ppo.num_epochs and "

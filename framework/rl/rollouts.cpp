@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "framework/core/error.h"
+#include "framework/core/format.h"
 
 namespace longspan {
 
@@ -45,8 +46,8 @@ RolloutSource::RolloutSource(const RolloutContext& setting, const Model& model)
   const std::int64_t rows = setting_.lives.rows.count(), groups = setting_.options.minibatches;
   if (rows % groups != 0)
     throw ConfigurationError(
-        "ppo.num_minibatches: expected a divisor of the {} environments per data rank, found {}",
-        rows,
+        "ppo.num_minibatches: expected a divisor of the {} per data rank, found {}",
+        pluralize(rows, "environment"),
         groups);
   if (!setting_.staggered) return;
   const std::int64_t steps = setting_.lives.environment.steps;

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "framework/autograd/ops.h"
 #include "framework/core/dtype.h"
+#include "framework/core/format.h"
 #include "framework/data/episode_source.h"
 #include "framework/modeling/heads.h"
 #include "framework/tasks/environment_file.h"
@@ -60,11 +62,11 @@ Measurement recall_measurement(const RecallSums& sums) {
                             {"accuracy", accuracy, "percent"},
                             {"success_rate", success, "percent"},
                             {.name = "episodes", .value = sums.episodes, .is_count = true}},
-          .text = fmt::format("loss {:.4f}, accuracy {:.2f}%, success rate {:.2f}% of {} episodes",
+          .text = fmt::format("loss {:.4f}, accuracy {:.2f}%, success rate {:.2f}% of {}",
                               loss,
                               accuracy,
                               success,
-                              sums.episodes)};
+                              pluralize(std::llround(sums.episodes), "episode"))};
 }
 
 // Collective. Evaluates whole episodes, in at least `most` batches; 0: the default number.
@@ -122,11 +124,11 @@ class Recall : public EnvironmentTask {
         environment(), layout_, random_, mesh_.data_coordinate(), mesh_.data.size(), host_);
   }
   std::string overview() const override {
-    return fmt::format("{}: {} steps per episode, {} streams of episodes in segments of {}",
+    return fmt::format("{}: {} per episode; batches of {} of {}",
                        environment().description,
-                       environment().steps,
-                       layout_.streams,
-                       layout_.segment);
+                       pluralize(environment().steps, "step"),
+                       pluralize(layout_.streams, "sequence"),
+                       pluralize(layout_.segment, "step"));
   }
 
  private:
@@ -212,7 +214,9 @@ TaskSpec behavior_cloning_task() {
   kind.meta_batch = dry_recall;
   kind.goals = {{"loss", false}, {"accuracy"}, {"success_rate"}};
   kind.words = [](const DataOptions& data) -> BatchDescription {
-    return {fmt::format("{} streams of {} steps", data.batch, data.segment),
+    return {fmt::format("batches of {} of {}",
+                        pluralize(data.batch, "sequence"),
+                        pluralize(data.segment, "step")),
             "data.seq_length, data.global_batch_size"};
   };
   kind.evaluate = [](const EvaluateRequest& request) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "framework/core/format.h"
 #include "framework/core/stopwatch.h"
 #include "framework/data/batching/bucketed_source.h"
 
@@ -44,10 +45,10 @@ std::vector<BatchShape> ExampleData::batches() const { return batches_of(example
 std::string ExampleData::introduction(const std::string& what) const {
   const BucketedSource source(examples_, data_.buckets, seed_, division_);
   const std::string too_long = source.lengths().describe();
-  return fmt::format("{}: {}, {} steps in the first epoch{}",
+  return fmt::format("{}: {}, {} in the first epoch{}",
                      data_.train,
                      what,
-                     source.batches_of_epoch(),
+                     pluralize(source.batches_of_epoch(), "step"),
                      too_long.empty() ? "" : "; " + too_long);
 }
 

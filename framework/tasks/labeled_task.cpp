@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "framework/core/dtype.h"
+#include "framework/core/format.h"
 #include "framework/core/quote.h"
 #include "framework/data/corpus/sequential_reader.h"
 #include "framework/data/corpus/text_files.h"
@@ -27,12 +28,11 @@ TrainingLabels learn_training(const LabeledTaskSpec& kind,
   const LearnedLabels learned = kind.learn(data, all, listener);
   if (!learned.may_be_swapped()) return {learned.labels};
   const std::string found =
-      fmt::format("{}: expected {} on each line, found {} labels for {} different {}",
+      fmt::format("{}: expected {} on each line, found {} for {}",
                   data.train,
                   kind.line,
-                  learned.labels.size(),
-                  *learned.texts,
-                  kind.each_token ? "words" : "texts");
+                  pluralize(learned.labels.size(), "label"),
+                  pluralize(*learned.texts, kind.each_token ? "different word" : "different text"));
   // Words often have many tags, and small corpora may have many classes.
   constexpr std::int64_t max_classes = 50;
   if (!kind.each_token && learned.labels.size() >= max_classes)
@@ -255,12 +255,10 @@ class LabeledTask : public Task {
   std::string overview() const override {
     const std::optional<ImageShape> image = data_.examples().image();
     const std::string remark = kind_.remark ? kind_.remark(labels_) : "";
-    return data_.introduction(fmt::format("{} {}s{} with {} {}{}",
-                                          data_.examples().size(),
-                                          kind_.example,
+    return data_.introduction(fmt::format("{}{} with {}{}",
+                                          pluralize(data_.examples().size(), kind_.example),
                                           image ? " of " + to_string(*image) : "",
-                                          labels_.size(),
-                                          kind_.labels,
+                                          pluralize(labels_.size(), kind_.label, kind_.labels),
                                           remark.empty() ? "" : " (" + remark + ")"));
   }
 
@@ -297,11 +295,10 @@ class LabeledTask : public Task {
     };
     const std::string added = only_in(labels_, before);
     throw DataError(
-        "{}: expected the {} {} of the checkpoint, but {} has {} ({} \"{}\"); restore "
+        "{}: expected the {} of the checkpoint, but {} has {} ({} \"{}\"); restore "
         "data.train, or set another run.output_dir to start a new run",
         place,
-        before.size(),
-        kind_.labels,
+        pluralize(before.size(), kind_.label, kind_.labels),
         train_,
         labels_.size(),
         added.empty() ? "missing" : "new",
@@ -343,7 +340,7 @@ FieldShapes fields_of(const LabeledTaskSpec& kind) {
 BatchDescription batch_words_of(const LabeledTaskSpec& kind, const DataOptions& data) {
   BatchDescription words;
   const std::int64_t tokens = data.buckets.batch_tokens;
-  words.text = fmt::format("{}s in batches of {} tokens", kind.example, tokens);
+  words.text = fmt::format("{}s in batches of {}", kind.example, pluralize(tokens, "token"));
   words.keys = kind.example == "image" ? "data.global_batch_tokens"
                                        : "data.global_batch_tokens, data.max_length";
   // The number of examples per batch depends on their length.

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "framework/core/format.h"
 #include "framework/core/random.h"
 #include "framework/data/corpus/mixture_source.h"
 #include "framework/data/corpus/text_files.h"
@@ -85,25 +86,26 @@ class LanguageModel : public Task {
         *corpus_, data_.layout(), mesh_.data_coordinate(), mesh_.data.size(), host_);
   }
   std::string overview() const override {
-    if (documents_) return fmt::format("documents of the program, in {} streams", data_.batch);
+    const std::string batches = "batches of " + pluralize(data_.batch, "sequence");
+    if (documents_) return "documents of the program; " + batches;
     if (!data_.reads_documents())
-      return fmt::format("{}: {} tokens in {} streams, {} steps per epoch",
+      return fmt::format("{}: {}; {} that continue across steps, {} per epoch",
                          data_.train,
-                         corpus_->tokens(),
-                         data_.batch,
-                         data_.layout().batches_per_epoch(*corpus_));
+                         pluralize(corpus_->tokens(), "token"),
+                         batches,
+                         pluralize(data_.layout().batches_per_epoch(*corpus_), "step"));
     std::vector<std::string> texts;
     for (const MixtureComponent& text : texts_)
       texts.push_back(
-          fmt::format("{}: {} tokens in {} documents{}",
+          fmt::format("{}: {} in {}{}",
                       text.documents.corpus().path(),
-                      text.documents.corpus().tokens(),
-                      text.documents.count(),
+                      pluralize(text.documents.corpus().tokens(), "token"),
+                      pluralize(text.documents.count(), "document"),
                       data_.train.is_weighted() ? fmt::format(", weight {}", text.weight) : ""));
-    return fmt::format("{}; {} streams of documents{}{}",
+    return fmt::format("{}; {}, documents {}{}",
                        fmt::join(texts, "; "),
-                       data_.batch,
-                       data_.shuffle ? ", shuffled" : "",
+                       batches,
+                       data_.shuffle ? "shuffled" : "in order",
                        data_.reset_attention_mask ? ", attention mask reset" : "");
   }
 
@@ -137,7 +139,9 @@ class LanguageModel : public Task {
     measured.text += watched_text(result) + unknown_text(result);
     if (read < all) {
       measured.metric_values.push_back({"fraction", read / all});
-      measured.text += fmt::format("; {:.3g}% of the text", 100 * read / all);
+      measured.text += fmt::format("; on {:.3g}% of the text (training.validation.max_batches: {})",
+                                   100 * read / all,
+                                   validation_batches_);
     }
     if (of_each.size() > 1) {
       for (const MetricValue& figure : of_each)
@@ -242,7 +246,9 @@ TaskSpec language_model_task() {
           .meta_batch = meta_batch,
           .goals = {{"loss", false}, {"bits_per_byte", false}},
           .words = [](const DataOptions& data) -> BatchDescription {
-            return {fmt::format("{} streams of {} tokens", data.batch, data.segment),
+            return {fmt::format("batches of {} of {}",
+                                pluralize(data.batch, "sequence"),
+                                pluralize(data.segment, "token")),
                     "data.seq_length, data.global_batch_size",
                     data.batch * data.segment,
                     "data.global_batch_size x data.seq_length"};

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "framework/core/error.h"
+#include "framework/core/format.h"
 #include "framework/core/random.h"
 #include "framework/tasks/auxiliary_metrics.h"
 #include "framework/tasks/evaluation.h"
@@ -146,10 +147,10 @@ std::vector<NeedlePosition> evaluate_needles(const Model& model,
   if (options.count > max_examples / options.depths)
     throw ConfigurationError(
         "--needle-in-haystack: expected at most {} in total, found {} at each "
-        "of {} depths (--num-depths)",
+        "of {} (--num-depths)",
         max_examples,
         options.count,
-        options.depths);
+        pluralize(options.depths, "depth"));
   if (corpus.tokenizer().kind() == TokenizerKind::ids)
     throw DataError("{}: --needle-in-haystack requires text, found token ids", corpus.path());
   if (corpus.tokens() < options.segment)

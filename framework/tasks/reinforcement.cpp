@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "framework/core/dtype.h"
+#include "framework/core/format.h"
 #include "framework/modeling/heads.h"
 #include "framework/rl/rollouts.h"
 #include "framework/tasks/environment_file.h"
@@ -32,11 +33,11 @@ Measurement played_measurement(const PlayedSums& sums) {
                             {"success_rate", success, "percent"},
                             {"policy_entropy", entropy, "nats per action"},
                             {.name = "episodes", .value = sums.episodes, .is_count = true}},
-          .text = fmt::format("mean episode reward {:.4f}, success rate {:.2f}% of {} episodes, "
+          .text = fmt::format("mean episode reward {:.4f}, success rate {:.2f}% of {}, "
                               "policy entropy {:.4f}",
                               reward,
                               success,
-                              sums.episodes,
+                              pluralize(std::llround(sums.episodes), "episode"),
                               entropy)};
 }
 
@@ -131,15 +132,13 @@ class Reinforcement : public EnvironmentTask {
         model);
   }
   std::string overview() const override {
-    return fmt::format(
-        "{}: at most {} steps per episode, {} environments, rollouts of {} steps "
-        "with {} epochs of {} minibatches",
-        environment().description,
-        environment().steps,
-        data_.batch,
-        data_.segment,
-        data_.rollouts.epochs,
-        data_.rollouts.minibatches);
+    return fmt::format("{}: at most {} per episode, {}, rollouts of {} with {} of {}",
+                       environment().description,
+                       pluralize(environment().steps, "step"),
+                       pluralize(data_.batch, "environment"),
+                       pluralize(data_.segment, "step"),
+                       pluralize(data_.rollouts.epochs, "epoch"),
+                       pluralize(data_.rollouts.minibatches, "minibatch", "minibatches"));
   }
 
  private:
@@ -193,7 +192,8 @@ TaskSpec reinforcement_learning_task() {
   kind.meta_batch = dry_episodes;
   kind.goals = {{"episode_reward_mean"}, {"success_rate"}};
   kind.words = [](const DataOptions& data) -> BatchDescription {
-    return {fmt::format("{} steps of {} environments", data.segment, data.batch),
+    return {fmt::format(
+                "{} of {}", pluralize(data.segment, "step"), pluralize(data.batch, "environment")),
             "data.seq_length, data.global_batch_size"};
   };
   kind.evaluate = [](const EvaluateRequest& request) {

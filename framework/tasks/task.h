@@ -75,7 +75,7 @@ class Task {
   virtual std::unique_ptr<BatchSource> source_by(const Model& /*model*/) const { return source(); }
   // Returns the batch shapes of an epoch, where they differ.
   virtual std::vector<BatchShape> batches() const { return {}; }
-  // "book.txt: 1000 tokens in 8 streams, 12 steps an epoch".
+  // "book.txt: 1000 tokens in 2 documents; batches of 8 sequences, documents shuffled".
   virtual std::string overview() const = 0;
   // Returns warnings about the data, one message each.
   virtual std::vector<std::string> warnings() const { return {}; }
@@ -106,7 +106,7 @@ struct MetaBatch {
 
 // Description of a task's batches from the configuration.
 struct BatchDescription {
-  std::string text;  // "8 streams of 256 tokens"
+  std::string text;  // "batches of 8 sequences of 256 tokens"
   std::string keys;  // keys that reduce the batch: "data.seq_length, data.global_batch_size"
   std::int64_t counted = 0;       // approximate divisor of the loss of a batch; 0: unknown
   std::string counted_keys = {};  // keys that determine it: "data.global_batch_size x

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "framework/core/dtype.h"
+#include "framework/core/format.h"
 #include "framework/core/input_file.h"
 #include "framework/data/corpus/lines.h"
 #include "framework/data/corpus/sequential_reader.h"
@@ -158,7 +159,7 @@ class TranslationTask : public Task {
   std::unique_ptr<BatchSource> source() const override { return data_.source(); }
   std::vector<BatchShape> batches() const override { return data_.batches(); }
   std::string overview() const override {
-    return data_.introduction(fmt::format("{} pairs", data_.examples().size()));
+    return data_.introduction(pluralize(data_.examples().size(), "pair"));
   }
 
   std::optional<Measurement> validate(const Model& model) const override {
@@ -364,8 +365,8 @@ TaskSpec translation_task() {
                             {"sequence_error_rate", false},
                             {"exact_match"}},
           .words = [](const DataOptions& data) -> BatchDescription {
-            return {fmt::format("pairs in batches of {} tokens of both sides",
-                                data.buckets.batch_tokens),
+            return {fmt::format("pairs in batches of {} of both sides",
+                                pluralize(data.buckets.batch_tokens, "token")),
                     "data.global_batch_tokens, data.max_length",
                     data.buckets.batch_tokens,
                     "data.global_batch_tokens"};

@@ -10,6 +10,7 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/error.h"
+#include "framework/core/format.h"
 #include "framework/core/random.h"
 
 namespace longspan {
@@ -212,10 +213,10 @@ void SuppliedSource::restore(const Tensor& cursors) {
   const Shape wanted = {range_.count(), table_columns};
   if (cursors.dtype() != DType::i64 || cursors.shape() != wanted)
     throw DataError(
-        "expected data positions of shape {} for {} streams of the program's "
+        "expected data positions of shape {} for {} of the program's "
         "documents, found {}; check that the checkpoint was not trained on files",
         wanted.to_string(),
-        range_.count(),
+        pluralize(range_.count(), "stream"),
         cursors.shape().to_string());
 }
 
@@ -239,10 +240,10 @@ void SuppliedSource::load_state(const Checkpoint& checkpoint) {
   const Shape wanted = {streams + 1, table_columns};
   if (!checkpoint.has(table_name) || checkpoint.shape_of(table_name) != wanted)
     throw DataError(
-        "{}: has no table \"{}\" of {} streams; check that the checkpoint was not trained on files",
+        "{}: has no table \"{}\" of {}; check that the checkpoint was not trained on files",
         checkpoint.path().string(),
         table_name,
-        streams);
+        pluralize(streams, "stream"));
   const Tensor table = Tensor::empty(wanted, DType::i64, reading_.host, MemoryTag::workspace);
   checkpoint.read({.name = table_name, .tensor = table, .global_shape = wanted, .offset = {0, 0}});
   const auto values = table.span<std::int64_t>();

@@ -275,11 +275,15 @@ std::string TokenizerTrainer::train(const WordCounts& words,
   else
     symbols = std::make_unique<CharacterSymbols>(rules_.special, sorted);
   if (std::ssize(symbols->texts()) > rules_.vocabulary)
-    throw DataError("{}: a vocabulary of {} is too small: its {} and the special tokens require {}",
-                    place,
-                    rules_.vocabulary,
-                    rules_.kind == TrainedKind::byte_pairs ? "256 bytes" : "characters",
-                    symbols->texts().size());
+    throw DataError(
+        "{}: a vocabulary of {} is too small: its {} and the special tokens require {}; set {} to "
+        "at least {}",
+        place,
+        rules_.vocabulary,
+        rules_.kind == TrainedKind::byte_pairs ? "256 bytes" : "characters",
+        symbols->texts().size(),
+        rules_.vocabulary_key,
+        symbols->texts().size());
   BpeTrainer trainer(symbols->texts(),
                      {.score = rules_.score,
                       .ties = rules_.ties,
@@ -292,10 +296,13 @@ std::string TokenizerTrainer::train(const WordCounts& words,
   }
   const std::vector<PairMerge> merges = trainer.train(rules_.vocabulary, listener);
   if (std::ssize(trainer.symbols()) < rules_.vocabulary)
-    throw DataError("{}: a vocabulary of {} is too large: its repeated pairs yield {}",
-                    place,
-                    rules_.vocabulary,
-                    trainer.symbols().size());
+    throw DataError(
+        "{}: a vocabulary of {} is too large: its repeated pairs yield {}; set {} to at most {}",
+        place,
+        rules_.vocabulary,
+        trainer.symbols().size(),
+        rules_.vocabulary_key,
+        trainer.symbols().size());
   const ordered_json file = {{"version", "1.0"},
                              {"truncation", nullptr},
                              {"padding", nullptr},

@@ -21,6 +21,7 @@ enum class WordCut : std::uint8_t { gpt2, llama3 };
 struct TokenizerRules {
   TrainedKind kind = TrainedKind::byte_pairs;
   std::int64_t vocabulary = 8192;
+  std::string vocabulary_key = "data.tokenizer.vocab_size";  // that sets it, for errors
   // The first ids. For WordPiece they include [UNK], whether it is listed or not.
   std::vector<std::string> special;
   WordCut cut = WordCut::gpt2;  // for BPE

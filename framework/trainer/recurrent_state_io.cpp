@@ -16,7 +16,7 @@ void save_recurrent_state(TrainingState& state,
   const std::int64_t length = carried.length();
   // Recurrent state is contiguous in time.
   const Ranges held = shard_memory(mesh, length).outside();
-  if (pluralize(held) == 0) return;
+  if (total_count(held) == 0) return;
   for (const RecurrentStateTensor& piece : carried.tensors) {
     const Shape whole = piece.tensor.shape().with(0, rows).with(1, before + length);
     std::vector<std::int64_t> offset(static_cast<std::size_t>(whole.dimensions()), 0);
@@ -36,7 +36,7 @@ RecurrentState allocate_recurrent_state(const Checkpoint& checkpoint,
   const std::int64_t saved = saved_length(checkpoint, names, prefix);
   const std::int64_t length = std::min(saved, longest.value_or(saved));
   if (length == 0) return {};
-  const std::int64_t held = pluralize(shard_memory(mesh, length).outside());
+  const std::int64_t held = total_count(shard_memory(mesh, length).outside());
   RecurrentState carried = {.tensors = {}, .all = length};
   for (const std::string& name : names)
     carried.tensors.push_back(

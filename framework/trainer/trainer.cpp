@@ -7,6 +7,7 @@
 #include "framework/autograd/ops.h"
 #include "framework/core/async_copy.h"
 #include "framework/core/dtype.h"
+#include "framework/core/format.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/layer_losses.h"
 #include "framework/optim/parameter_state.h"
@@ -269,15 +270,15 @@ void Trainer::check_divergence(const Batch& batch, const StepResult& result) {
   if (skipped_in_a_row_ < options_.consecutive_skips) return;
   if (result.loss_scale && std::isfinite(result.loss))
     throw DivergedError(
-        "training diverged: {} consecutive steps had gradients that overflow float16 at loss scale "
+        "training diverged: {} had gradients that overflow float16 at loss scale "
         "1; the last is step {} (loss {}); set precision.compute_dtype to bfloat16 or float32",
-        skipped_in_a_row_,
+        pluralize(skipped_in_a_row_, "consecutive step"),
         steps_,
         result.loss);
   throw DivergedError(
-      "training diverged: {} consecutive steps had a non-finite loss or gradient; "
+      "training diverged: {} had a non-finite loss or gradient; "
       "the last is step {} (loss {}, grad norm {}, batch {}); {}",
-      skipped_in_a_row_,
+      pluralize(skipped_in_a_row_, "consecutive step"),
       steps_,
       result.loss,
       result.gradient_norm,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "framework/core/format.h"
+
 namespace longspan {
 namespace {
 
@@ -89,9 +91,9 @@ void declare_pairs(OptionTable& table, const TrainingOptions& options) {
         if (options.schedule != ScheduleKind::warmup_stable_decay || options.warmup + decay <= all)
           return "";
         return fmt::format(
-            "training.lr_scheduler.decay_steps: expected at most the {} updates of the schedule "
+            "training.lr_scheduler.decay_steps: expected at most the {} of the schedule "
             "together with training.lr_scheduler.warmup_steps = {}, found {}",
-            all,
+            pluralize(all, "update"),
             options.warmup,
             decay);
       });
@@ -250,9 +252,9 @@ void declare(OptionTable& table, TrainingOptions& options) {
               [&options]() -> std::string {
                 if (!options.schedule_steps || options.warmup <= *options.schedule_steps) return "";
                 return fmt::format(
-                    "training.lr_scheduler.warmup_steps: expected at most the {} updates of "
+                    "training.lr_scheduler.warmup_steps: expected at most the {} of "
                     "the schedule, found {}",
-                    *options.schedule_steps,
+                    pluralize(*options.schedule_steps, "update"),
                     options.warmup);
               });
   // Not an error: short trial runs override the number of steps.

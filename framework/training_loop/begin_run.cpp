@@ -2,6 +2,7 @@
 
 #include <system_error>
 
+#include "framework/core/format.h"
 #include "framework/tasks/labeled_task.h"
 #include "framework/training_loop/checkpoint_values.h"
 #include "framework/training_loop/init_from.h"
@@ -108,9 +109,9 @@ RunHistory restore_or_initialize(TrainingContext& run) {
 RunHistory resume_or_start(TrainingContext& run) {
   RunHistory history = restore_or_initialize(run);
   if (history.skipped.times > 0)
-    run.log.info("Skipping {} batches; {} rollbacks so far ({})",
-                 history.skipped.batches(),
-                 history.skipped.times,
+    run.log.info("Skipping {}; {} so far ({})",
+                 pluralize(history.skipped.batches(), "batch", "batches"),
+                 pluralize(history.skipped.times, "rollback"),
                  run.directory.skipped().string());
   run.directory.write("config.yaml", run.text.configuration);
   run.tracker.begin({history.id,

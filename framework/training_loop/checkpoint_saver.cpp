@@ -39,7 +39,8 @@ bool CheckpointSaver::save(const CheckpointInfo& info,
   const std::filesystem::path path = save_checkpoint(directory_, info, state, world_);
   step_ = info.step;
   best_ = best_of(state);
-  tell(path, since_begin_.seconds());
+  const double seconds = since_begin_.seconds();
+  tell(path, seconds, seconds);
   return true;
 }
 
@@ -111,14 +112,16 @@ void CheckpointSaver::finish() {
   const Stopwatch waited;
   const std::filesystem::path path = background_->commit();
   background_.reset();
-  tell(path, waited_ + waited.seconds());
+  tell(path, since_begin_.seconds(), waited_ + waited.seconds());
 }
 
-void CheckpointSaver::tell(const std::filesystem::path& path, double waited) {
-  log_.info("Saved {} in {:.2f} s (training blocked for {:.3f} s)",
+void CheckpointSaver::tell(const std::filesystem::path& path, double seconds, double waited) {
+  const std::string took = fmt::format("{:.3f} s", seconds),
+                    blocked = fmt::format("{:.3f} s", waited);
+  log_.info("Saved {} in {}{}",
             path.string(),
-            since_begin_.seconds(),
-            waited);
+            took,
+            blocked == took ? "" : fmt::format(" (training blocked for {})", blocked));
   has_older_ = true;
   last_saved_step_ = step_;
   last_saved_best_ = best_;

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "framework/core/format.h"
 #include "framework/core/system.h"
 #include "framework/data/atomic_file.h"
 #include "framework/profiling/profile_summary.h"
@@ -187,9 +188,9 @@ void Profiler::write() {
   for (const std::string& line : table) log_.info("{}", line);
   if (dropped > 0)
     log_.warning(
-        "{} spans are missing from the profile (limit of {} per thread) and incomplete "
-        "steps from its table; profile fewer steps",
-        dropped,
+        "The profile lacks {} (limit of {} per thread), and its table lacks incomplete steps; "
+        "profile fewer steps",
+        pluralize(dropped, "span"),
         Timeline::default_capacity);
   if (!files.trouble().empty())
     log_.warning("Profile not written: {}", files.trouble());

@@ -22,9 +22,10 @@ double fraction_of(const ProgressState& state) {
 std::vector<std::string> numbers_of(const ProgressState& state) {
   std::vector<std::string> numbers{fmt::format("step {}/{}", state.step, state.steps),
                                    fmt::format("loss {:.4f}", state.loss),
+                                   fmt::format("lr {:.2e}", state.learning_rate),
+                                   fmt::format("grad norm {:.3g}", state.gradient_norm),
                                    fmt::format("{} tokens/s", count_text(state.tokens_per_second))};
-  if (state.utilization)
-    numbers.push_back(fmt::format("{:.0f}% of peak", 100 * *state.utilization));
+  if (state.utilization) numbers.push_back(fmt::format("MFU {:.0f}%", 100 * *state.utilization));
   if (state.seconds_left) {
     numbers.push_back(fmt::format("{} left", duration_text(*state.seconds_left)));
   }
@@ -66,6 +67,8 @@ std::string progress_bar(const ProgressState& state, int width) {
     // "[" cells "] 100%  " numbers
     return width - 9 - static_cast<int>(text_of().size());
   };
+  // The learning rate and the gradient norm.
+  if (cells_left() < fewest_cells) numbers.erase(numbers.begin() + 2, numbers.begin() + 4);
   while (numbers.size() > 1 && cells_left() < fewest_cells) numbers.pop_back();
   const int cells = std::min(max_cells, cells_left());
   const auto percent = static_cast<int>(std::floor(100 * fraction));

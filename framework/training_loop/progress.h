@@ -18,8 +18,10 @@ struct ProgressState {
   std::int64_t step = 0;
   std::int64_t steps = 0;
   double loss = 0;
+  double learning_rate = 0;
+  double gradient_norm = 0;  // before clipping
   double tokens_per_second = 0;
-  std::optional<double> utilization = {};  // of the measured peak, 0 to 1
+  std::optional<double> utilization = {};  // MFU, of the measured peak, 0 to 1
   std::optional<double> seconds_left = {};
 };
 
@@ -28,8 +30,8 @@ std::string duration_text(double seconds);
 // "950", "12.3k", "4.56M".
 std::string count_text(double count);
 
-// Returns a bar and the metrics in at most `width` columns; what does not fit is dropped from the
-// right.
+// Returns a bar and the metrics in at most `width` columns. If they do not fit, it drops the
+// learning rate and the gradient norm, then metrics from the right.
 std::string progress_bar(const ProgressState& state, int width);
 // Returns the same metrics as a log line.
 std::string progress_line(const ProgressState& state);

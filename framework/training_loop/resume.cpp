@@ -221,7 +221,7 @@ void check_resumable(const ResumeContext& run,
   const std::int64_t streams = rows.total;
   if (const std::int64_t saved = checkpoint.shape_of(cursor_name)[0]; saved != streams)
     throw ConfigurationError(
-        "data.global_batch_size: expected {}, the streams of {}, found {}; set it to {}, or {}",
+        "data.global_batch_size: expected {} as in {}, found {}; set it to {}, or {}",
         saved,
         path,
         streams,
@@ -261,12 +261,12 @@ void warn_layout_change(const Log& log, const Checkpoint& checkpoint, const RunL
                            scalars.get_or<std::string>(device_scalar, layout.device)};
   if (saved == layout) return;
   log.info(
-      "Checkpoint saved with data {} x context {} x tensor {}, {} threads per rank and ZeRO "
+      "Checkpoint saved with data {} x context {} x tensor {}, {} per rank and ZeRO "
       "{} on {}: results match up to rounding, not bitwise",
       saved.mesh.data,
       saved.mesh.context,
       saved.mesh.tensor,
-      saved.threads,
+      pluralize(saved.threads, "thread"),
       saved.zero,
       saved.device);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/core/format.h"
 #include "framework/trainer/divergence.h"
 #include "framework/training_loop/run_saving.h"
 
@@ -42,11 +43,10 @@ void end_what_is_under_way(TrainingContext& run,
       run.is_root() ? resume_hint(run.directory.checkpoints(), run.life.resume_request) : "", 0);
   throw DivergedError("{}; {}{}",
                       error.what(),
-                      allowed > 0
-                          ? fmt::format("{} rollbacks so far, training.max_rollbacks is {}; ",
-                                        history.skipped.times,
-                                        allowed)
-                          : "",
+                      allowed > 0 ? fmt::format("{} so far, training.max_rollbacks is {}; ",
+                                                pluralize(history.skipped.times, "rollback"),
+                                                allowed)
+                                  : "",
                       clause);
 }
 
@@ -63,8 +63,8 @@ Batch next_batch(TrainingContext& run, const RunHistory& history) {
   if (passed == 0) return run.loader.next();
   const std::string place = run.loader.next().place;
   for (std::int64_t i = 1; i < passed; ++i) run.loader.next();
-  run.log.info("Skipping {} batches before step {}, the first {}: training diverged on them",
-               passed,
+  run.log.info("Skipping {} before step {}, the first {}: training diverged on them",
+               pluralize(passed, "batch", "batches"),
                step,
                place);
   Batch batch = run.loader.next();

@@ -1,5 +1,6 @@
 #include "framework/training_loop/run_end.h"
 
+#include "framework/core/format.h"
 #include "framework/trainer/divergence.h"
 
 namespace longspan {
@@ -43,10 +44,10 @@ ExitCode finish_run(const TrainingContext& run, const RunHistory& history, const
   }
   const bool had_nothing_to_do = history.first_step >= run.settings.training.steps;
   if (!had_nothing_to_do)
-    run.log.info("Finished: {} steps, {} tokens, {} skipped steps",
-                 trainer.steps(),
-                 trainer.tokens(),
-                 trainer.skipped());
+    run.log.info("Finished: {}, {}, {}",
+                 pluralize(trainer.steps(), "step"),
+                 pluralize(trainer.tokens(), "token"),
+                 pluralize(trainer.skipped(), "skipped step"));
   return ExitCode::ok;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/core/format.h"
 #include "framework/core/gpu.h"
 #include "framework/kernels/matmul.h"
 
@@ -34,21 +35,24 @@ void log_run_summary(const Log& log, const RunSummary& run) {
   const Device& device = run.device;
   for (const std::string& sentence : run.warnings) log.warning("{}", sentence);
   const Parameters& parameters = run.parameters;
-  log.info("{}: {} parameters, {} on data {} x context {} x tensor {}{}{} with {}",
-           settings.family,
-           parameters.global_elements(),
-           config_name_of(settings.precision.compute),
-           mesh.shape.data,
-           mesh.shape.context,
-           mesh.shape.tensor,
-           mesh.shape.sequence ? " (sequence parallel)" : "",
-           parameters.sharing().zero > 0 ? fmt::format(", ZeRO {}", parameters.sharing().zero) : "",
-           device.on_gpu() ? fmt::format("GPU {} on the first rank", device.state().gpu())
-                           : fmt::format("{} threads per rank", run.threads));
+  log.info(
+      "{}: {} parameters, {} on data {} x context {} x tensor {}{}{} with {}; matmul peak {:.0f} "
+      "GFLOP/s",
+      settings.family,
+      parameters.global_elements(),
+      config_name_of(settings.precision.compute),
+      mesh.shape.data,
+      mesh.shape.context,
+      mesh.shape.tensor,
+      mesh.shape.sequence ? " (sequence parallel)" : "",
+      parameters.sharing().zero > 0 ? fmt::format(", ZeRO {}", parameters.sharing().zero) : "",
+      device.on_gpu() ? fmt::format("GPU {} on the first rank", device.state().gpu())
+                      : pluralize(run.threads, "thread") + " per rank",
+      run.peak / 1e9);
   if (const std::int64_t trained = parameters.trained_elements();
       trained != parameters.global_elements())
     log.info("{} trainable parameters, the rest are frozen", trained);
-  log.info("{}; matmul peak {:.0f} GFLOP/s", run.task.overview(), run.peak / 1e9);
+  log.info("{}", run.task.overview());
   for (const std::string& sentence : run.task.warnings()) log.warning("{}", sentence);
   if (device.on_gpu() && mesh.world.size() > 1)
     log.info("GPU collectives use {}",

@@ -24,6 +24,8 @@ void show_progress(TrainingContext& run, const StepResult& result, bool is_logge
       {.step = step,
        .steps = steps,
        .loss = result.loss,
+       .learning_rate = result.learning_rate,
+       .gradient_norm = result.gradient_norm,
        .tokens_per_second = run.speed.tokens_per_second(),
        .utilization = run.speed.utilization(),
        .seconds_left = run.speed.seconds_a_step() * static_cast<double>(steps - step)},

@@ -241,13 +241,14 @@ double TrainingLoop::loss_of_weights() {
 // others are no evidence about the weights.
 double TrainingLoop::tried_loss() {
   if (run_.is_root())
-    notify_launcher(fmt::format("a trial step with the weights of step {}", step()));
+    notify_launcher(fmt::format("an extra step that checks the weights of step {}", step()));
   const Stopwatch stopwatch;
   const StepResult tried = run_.trainer.probe_step(finite_batch_);
   const double seconds = stopwatch.seconds();
   run_.speed.times().saving -= seconds;  // the caller counts this time
   run_.log.info(
-      "step {}: trial step with the saved weights took {:.2f} s: loss {:.4f}, grad norm {:.4f}",
+      "step {}: checked the weights to save with one extra step in {:.2f} s (loss {:.4f}, grad "
+      "norm {:.4f})",
       step(),
       seconds,
       tried.loss,

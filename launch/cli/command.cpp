@@ -36,7 +36,7 @@ void print(const Session& session, const std::string& text) {
 void warn(const Session& session, const std::vector<std::string>& sentences) {
   if (session.world().rank() != 0) return;
   for (const std::string& sentence : sentences)
-    std::fprintf(stderr, "longspan: warning: %s\n", sentence.c_str());
+    std::fprintf(stderr, "warning: %s\n", sentence.c_str());
 }
 
 void inform(const Session& session, const std::string& sentence) {

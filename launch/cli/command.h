@@ -68,7 +68,8 @@ void add_configuration(CLI::App& app, ConfigurationArguments& arguments, bool is
 // written.
 void print(const Session& session, const std::string& text);
 
-// Prints warnings to standard error, one per line, on the lowest rank only.
+// Prints warnings to standard error, one per line and prefixed as in the log of a run, on the
+// lowest rank only.
 void warn(const Session& session, const std::vector<std::string>& sentences);
 
 // Prints the progress of long work to standard error, on the lowest rank only.

@@ -78,6 +78,10 @@ CommandEntry entry_of(const CLI::App& app, std::vector<std::string> words) {
 
 std::string CommandEntry::name() const { return fmt::format("{}", fmt::join(words, " ")); }
 
+std::string_view summary_of(std::string_view description) {
+  return description.substr(0, description.find('\n'));
+}
+
 CommandEntry command_table(const CLI::App& app) { return entry_of(app, {}); }
 
 std::vector<const CommandEntry*> all_commands(const CommandEntry& entry) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace CLI {
@@ -30,6 +31,9 @@ struct CommandEntry {
 
   std::string name() const;  // "tokenizer train"
 };
+
+// Returns the first line of a command's description, for lists of commands.
+std::string_view summary_of(std::string_view description);
 
 // Returns the table of a program with all commands bound, including subcommands.
 CommandEntry command_table(const CLI::App& app);

@@ -165,7 +165,7 @@ std::vector<Diagnostic> errors_under_every_family(const ConfigurationText& sourc
     });
     if (!is_one) continue;
     if (mistake.key.starts_with("model.")) {
-      mistake.message = fmt::format("{}: unknown key in every family{}",
+      mistake.message = fmt::format("{}: unknown key of every model.family{}",
                                     mistake.key,
                                     ++to_any > max_reported ? "" : key_hint(mistake.key, known));
     }

@@ -11,6 +11,25 @@
 namespace longspan {
 namespace {
 
+// Returns the data options before a run that starts from weights: their checkpoint may have a
+// tokenizer.
+DataOptions data_before_start(const Configuration& configuration) {
+  DataOptions data = configuration.data;
+  if (!configuration.training.start_from.path.empty() && data.tokenizer_model.empty())
+    data.saved_tokenizer.emplace();
+  return data;
+}
+
+// Returns the number of ids of the tokenizer and the task, or 0 where only the data determine it.
+std::int64_t vocabulary_before_start(const Configuration& configuration) {
+  const DataOptions data = data_before_start(configuration);
+  const bool has_ids = reads_text(configuration) && data.format != DataFormat::images;
+  const std::int64_t ids = has_ids ? configured_vocabulary(data) : 0;
+  const auto& extra_ids = configuration.task_kind().extra_ids;
+  // A trained tokenizer may include the ids that the task adds to others.
+  return ids == 0 || !extra_ids || trains_tokenizer(data) ? ids : ids + extra_ids(data);
+}
+
 // Returns the inputs from which the configuration's model is built, as far as they are set.
 PlannedBuildOptions planned_setting(const Configuration& configuration) {
   return [&configuration] {
@@ -19,7 +38,8 @@ PlannedBuildOptions planned_setting(const Configuration& configuration) {
     mesh.shape = {.context = static_cast<int>(parallel.context),
                   .tensor = static_cast<int>(parallel.tensor),
                   .sequence = parallel.sequence};
-    return model_setting(configuration, 0, mesh, Device::cpu());
+    return model_setting(
+        configuration, vocabulary_before_start(configuration), mesh, Device::cpu());
   };
 }
 
@@ -94,15 +114,6 @@ void warn_of_unread_keys(OptionTable& table, const Configuration& configuration)
                ? "data.tokenizer.model_type is not unigram"
                : "";
   });
-}
-
-// Returns the data options before a run that starts from weights: their checkpoint may have a
-// tokenizer.
-DataOptions data_before_start(const Configuration& configuration) {
-  DataOptions data = configuration.data;
-  if (!configuration.training.start_from.path.empty() && data.tokenizer_model.empty())
-    data.saved_tokenizer.emplace();
-  return data;
 }
 
 // Checks that the task can read the data.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 
+#include "framework/core/format.h"
 #include "framework/data/corpus/text_files.h"
 #include "framework/tasks/evaluation.h"
 #include "framework/tasks/needle_in_haystack.h"
@@ -71,8 +72,9 @@ void bind_streams(CLI::App& app, EvaluateArguments& arguments) {
       app.add_option(
              "--sliding-window",
              arguments.recompute_context,
-             "window length, in tokens, of an evaluation without memory, which recomputes the "
-             "window at each stride. Only with run.task: language_modeling.")
+             "window length, in tokens, of a strided evaluation without memory, which recomputes "
+             "each window. It does not change model.attention.sliding_window. Only with run.task: "
+             "language_modeling.")
           ->transform(whole_number<std::int64_t>(1))
           ->excludes(memory)
           ->excludes(by_position)
@@ -92,14 +94,13 @@ void bind_streams(CLI::App& app, EvaluateArguments& arguments) {
       ->excludes(needles);
   app.add_option("--seq-length",
                  arguments.segment,
-                 "segment length: tokens of a stream per forward pass (default: data.seq_length). "
-                 "Only with run.task: language_modeling.")
+                 "sequence length per forward pass, in tokens (default: data.seq_length). Only "
+                 "with run.task: language_modeling.")
       ->transform(whole_number<std::int64_t>(1));
-  app.add_option(
-         "--batch-size",
-         arguments.batch,
-         "number of parallel streams, or of passages per forward pass with --needle-in-haystack "
-         "(default: data.global_batch_size). Only with run.task: language_modeling.")
+  app.add_option("--batch-size",
+                 arguments.batch,
+                 "number of sequences per forward pass, or of passages with --needle-in-haystack "
+                 "(default: data.global_batch_size). Only with run.task: language_modeling.")
       ->transform(whole_number<std::int64_t>(1));
 }
 
@@ -160,8 +161,8 @@ EvaluationOptions evaluation_options(const EvaluateArguments& arguments, const D
   options.position_parts = arguments.by_position;
   if (options.position_parts > options.segment)
     throw ConfigurationError(
-        "--loss-by-position: expected at most {} parts (tokens of a segment), found {}",
-        options.segment,
+        "--loss-by-position: expected at most {} (tokens of a segment), found {}",
+        pluralize(options.segment, "part"),
         options.position_parts);
   if (data.reset_attention_mask) options.reset_attention_mask = data.piece;
   if (data.reset_attention_mask && arguments.recompute_context)
@@ -175,11 +176,10 @@ void check_streams(const EvaluateArguments& arguments, const LoadedRun& run, con
   require_pairs(corpus);
   if (!arguments.batch) return;
   if (*arguments.batch > corpus.tokens() - 1)
-    throw ConfigurationError(
-        "--batch-size: expected at most {} streams (predicted tokens of {}), found {}",
-        corpus.tokens() - 1,
-        corpus.path(),
-        *arguments.batch);
+    throw ConfigurationError("--batch-size: expected at most {} (predicted tokens of {}), found {}",
+                             pluralize(corpus.tokens() - 1, "sequence"),
+                             corpus.path(),
+                             *arguments.batch);
   const int ranks = run.model->parameters().mesh().data.size();
   streams_of_rank(*arguments.batch, 0, ranks, "--batch-size");
 }
@@ -189,10 +189,11 @@ std::string manner(const EvaluateArguments& arguments,
                    const EvaluationOptions& options,
                    const Model& model) {
   if (arguments.recompute_context && options.stride > 1)
-    return fmt::format(
-        "sliding window of {} tokens, stride {}", *arguments.recompute_context, options.stride);
+    return fmt::format("sliding window of {}, stride {}",
+                       pluralize(*arguments.recompute_context, "token"),
+                       options.stride);
   if (arguments.recompute_context)
-    return fmt::format("sliding window of {} tokens", *arguments.recompute_context);
+    return "sliding window of " + pluralize(*arguments.recompute_context, "token");
   const std::int64_t memory = options.memory.value_or(model.body().max_mem_len());
   return fmt::format("memory length {}, sequence length {}", memory, options.segment);
 }
@@ -200,14 +201,14 @@ std::string manner(const EvaluateArguments& arguments,
 std::string line(const EvaluationResult& result, const std::string& file, const std::string& how) {
   const auto bits = result.bits_per_byte();
   return fmt::format(
-      "{}: {}loss {:.4f} nats per token, perplexity {:.4f}; {} tokens{} in {:.2f} s ({:.4g} s per "
+      "{}: {}loss {:.4f} nats per token, perplexity {:.4f}; {}{} in {:.2f} s ({:.4g} s per "
       "token); {}{}{}\n",
       file,
       bits ? fmt::format("{:.4f} bits per byte; ", *bits) : "",
       result.loss(),
       result.perplexity(),
-      result.tokens,
-      bits ? fmt::format(", {} bytes", result.bytes) : "",
+      pluralize(result.tokens, "token"),
+      bits ? ", " + pluralize(result.bytes, "byte") : "",
       result.seconds,
       result.seconds / static_cast<double>(result.tokens),
       how,
@@ -262,14 +263,14 @@ std::string needle_lines(const std::vector<NeedlePosition>& places,
                          const std::string& file) {
   std::int64_t found = 0;
   for (const NeedlePosition& place : places) found += place.found;
-  std::string lines = fmt::format("{}: found {} of {} needles, sequence length {}\n",
+  std::string lines = fmt::format("{}: found {} of {}, sequence length {}\n",
                                   file,
                                   found,
-                                  options.depths * options.count,
+                                  pluralize(options.depths * options.count, "needle"),
                                   options.segment);
   for (const NeedlePosition& place : places)
-    lines += fmt::format("  distance {} tokens: found {} of {}; loss {:.4f} nats per token\n",
-                         place.distance,
+    lines += fmt::format("  distance {}: found {} of {}; loss {:.4f} nats per token\n",
+                         pluralize(place.distance, "token"),
                          place.found,
                          options.count,
                          place.loss);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "framework/core/format.h"
 #include "framework/core/quote.h"
 #include "framework/interop/adapters.h"
 #include "framework/interop/atomic_directory.h"
@@ -386,10 +387,10 @@ void export_run(const ExportArguments& arguments, Session& session) {
   const Architecture& architecture = write_fitting(exported, folder.inside() / model_config_name);
   const auto tell = [&](const std::string& what) {
     print(session,
-          fmt::format("{}: {}, {} layers, {}, step {} of {}\n",
+          fmt::format("{}: {}, {}, {}, step {} of {}\n",
                       arguments.folder,
                       what,
-                      values.text("model.num_hidden_layers"),
+                      pluralize(values.integer("model.num_hidden_layers"), "layer"),
                       stored_name_of(dtype),
                       checkpoint.info().step,
                       arguments.run));

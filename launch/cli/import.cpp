@@ -230,10 +230,10 @@ void import(const ImportArguments& arguments, const Session& session) {
   const auto tensors = std::ssize(weights.names());
   const std::int64_t layers = layers_of(values);
   if (tensors < layers)
-    throw DataError("{}: expected at least a tensor for each of {} layers, found {} tensors in {}",
+    throw DataError("{}: expected at least a tensor for each of {}, found {} in {}",
                     config.place(),
-                    layers,
-                    tensors,
+                    pluralize(layers, "layer"),
+                    pluralize(tensors, "tensor"),
                     folder.string());
   const auto model = or_of_data(config.place(), [&] {
     // The classes of a backbone without a head are unknown.
@@ -284,10 +284,10 @@ void import(const ImportArguments& arguments, const Session& session) {
   if (imported.elements().contains("F64")) remarks.push_back("F64 values were rounded to float32");
   warn(session, remarks);
   print(session,
-        fmt::format("{}: {}, {} layers, {} parameters ({})\n",
+        fmt::format("{}: {}, {}, {} parameters ({})\n",
                     arguments.run,
                     architecture.name,
-                    values.text("model.num_hidden_layers"),
+                    pluralize(values.integer("model.num_hidden_layers"), "layer"),
                     sum_of(imported.elements()),
                     dtypes_text(imported.elements())));
 }

@@ -60,8 +60,7 @@ std::string losses_text(const Checkpoint& checkpoint) {
 std::string summary(const Checkpoint& checkpoint) {
   const CheckpointInfo& info = checkpoint.info();
   std::string text = fmt::format(
-      "{}\n  run {}, step {}\n{}{}  saved with data {} x context {} x tensor {}\n  {} in {} "
-      "tensors\n",
+      "{}\n  run {}, step {}\n{}{}  saved with data {} x context {} x tensor {}\n  {} in {}\n",
       checkpoint.path().string(),
       truncated(info.run_id),
       info.step,
@@ -71,10 +70,10 @@ std::string summary(const Checkpoint& checkpoint) {
       info.layout.context,
       info.layout.tensor,
       format_bytes(static_cast<double>(checkpoint.file_bytes())),
-      checkpoint.tensors().size());
+      pluralize(std::ssize(checkpoint.tensors()), "tensor"));
 
   struct Group {
-    std::size_t tensors = 0;
+    std::int64_t tensors = 0;
     std::int64_t elements = 0;
     std::int64_t bytes = 0;
   };
@@ -86,10 +85,10 @@ std::string summary(const Checkpoint& checkpoint) {
     group.bytes += tensor.bytes();
   }
   for (const auto& [name, group] : groups) {
-    text += fmt::format("    {:<24} {:>6} tensors {:>14} elements {:>12}\n",
+    text += fmt::format("    {:<24} {:>14} {:>23} {:>12}\n",
                         name,
-                        group.tensors,
-                        group.elements,
+                        pluralize(group.tensors, "tensor"),
+                        pluralize(group.elements, "element"),
                         format_bytes(static_cast<double>(group.bytes)));
   }
   for (const auto& [name, value] : checkpoint.scalars().values()) {
@@ -101,11 +100,11 @@ std::string summary(const Checkpoint& checkpoint) {
 std::string tensor_table(const Checkpoint& checkpoint) {
   std::string text;
   for (const CheckpointTensor& tensor : checkpoint.tensors()) {
-    text += fmt::format("{:<56} {:<4} {:<20} {:>3} pieces {:>12}\n",
+    text += fmt::format("{:<56} {:<4} {:<20} {:>10} {:>12}\n",
                         tensor.name,
                         name_of(tensor.dtype),
                         tensor.shape.to_string(),
-                        tensor.pieces,
+                        pluralize(tensor.pieces, "piece"),
                         format_bytes(static_cast<double>(tensor.bytes())));
   }
   return text;

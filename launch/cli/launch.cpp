@@ -14,12 +14,12 @@
 #include <sstream>
 
 #include "framework/core/error.h"
+#include "framework/core/format.h"
 #include "framework/core/quote.h"
 #include "framework/distributed/launcher.h"
 #include "launch/cli/command.h"
 #include "launch/cli/job.h"
 #include "launch/cli/layout_choice.h"
-#include "launch/cli/plan_text.h"
 #include "launch/cli/retry.h"
 #include "mpirun_environment.h"
 
@@ -248,10 +248,12 @@ Command launch_command() {
   return {
       .name = "launch",
       .description =
-          "Start a command on several ranks with mpirun: longspan launch [-n RANKS] "
-          "[--max-restarts N] [--restart-delay SECONDS] [MPIRUN OPTIONS] -- COMMAND ...\n"
+          "Start a command on several ranks with mpirun\n"
+          "longspan launch [-n RANKS] [--max-restarts N] [--restart-delay SECONDS] "
+          "[MPIRUN OPTIONS] -- COMMAND ...\n"
           "-n RANKS: number of ranks (default: the ranks of parallel.* in the configuration, else "
-          "one per GPU, else one per NUMA node, in the fastest layout of longspan plan).\n"
+          "one per GPU, else one per NUMA node). If the configuration sets no size of parallel.*, "
+          "`train` uses the layout with the shortest step time that `longspan plan` predicts.\n"
           "--max-restarts N: maximum number of restarts of `train` after a rank failed, hung or "
           "was killed, or a host was lost (default: no restarts). `train` resumes from the newest "
           "checkpoint on the hosts of --host and --hostfile that respond, with fewer ranks if "

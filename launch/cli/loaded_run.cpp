@@ -5,7 +5,6 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <charconv>
-#include <cstdio>
 #include <map>
 #include <optional>
 
@@ -63,10 +62,11 @@ void add_run(CLI::App& app, RunArguments& arguments) {
          "checkpoint to use: a directory, the name or number of a step of the run, or best, by "
          "checkpoint.best_metric (default: newest valid checkpoint)")
       ->check(not_empty_text());
-  app.add_option("--set",
-                 arguments.settings,
-                 "configuration key and its value; repeatable. Keys of parallel.* have effect only "
-                 "here, not in the configuration.")
+  app.add_option(
+         "--set",
+         arguments.settings,
+         "configuration key and its value; repeatable. parallel.* of the run's configuration is "
+         "ignored: only --set changes the layout.")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all()
@@ -92,10 +92,7 @@ LoadedRun load_run(const RunArguments& arguments, Session& session, DefaultAxis 
       open_checkpoint(named, run, world, reading_progress(run.string(), session));
   if (!found) throw DataError("{}", no_checkpoint_message(run));
   OpenedCheckpoint& opened = *found;
-  if (world.rank() == 0) {
-    for (const std::string& sentence : opened.skipped)
-      std::fprintf(stderr, "longspan: skipped: %s\n", sentence.c_str());
-  }
+  for (const std::string& sentence : opened.skipped) warn(session, {"skipped: " + sentence});
 
   // Another program may have saved it without a configuration.
   if (const std::string& trained = opened.checkpoint.info().configuration; !trained.empty())

@@ -25,6 +25,7 @@
 #include "framework/distributed/launcher.h"
 #include "framework/options/field_names.h"
 #include "launch/cli/command.h"
+#include "launch/cli/command_table.h"
 #include "launch/cli/launch.h"
 #include "launch/cli/reference.h"
 #include "launch/cli/version.h"
@@ -92,7 +93,7 @@ std::string meant_word(const std::string& word, const std::vector<std::string>& 
   if (std::string near = closest_match(word, known); !near.empty()) return near;
   if (std::ranges::count(known, "--set") == 0) return "";
   for (const FieldName& entry : field_names())
-    if (!entry.key.empty() && entry.value.empty() && match(word, entry) == NameMatch::whole)
+    if (!entry.key.empty() && entry.value.empty() && match(word, entry) >= NameMatch::whole)
       return fmt::format("--set {}=VALUE", entry.key);
   const std::string leaf = "." + word.substr(word.find_first_not_of('-'));
   for (const OptionDescription& option : configuration_reference())
@@ -143,6 +144,14 @@ std::string validate_options(const CLI::App& command) {
   return "";
 }
 
+// Returns the parser's message. It lists unexpected arguments in reverse order.
+std::string message_of(const CLI::ParseError& error, const CLI::App& app) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
+  const std::vector<std::string> words = app.remaining(true);
+  return fmt::format(
+      "unexpected argument{}: {}", words.size() == 1 ? "" : "s", fmt::join(words, " "));
+}
+
 CommandLine tell(const TextAction& text, const CLI::App& program) try {
   return say(text(program));
 } catch (const Error& error) {
@@ -175,11 +184,14 @@ CommandLine read_command_line(int count, char** words) {
     app.parse(count, words);
   } catch (const CLI::CallForHelp&) {
     std::string words_before;
-    const CLI::App* chosen = &app;
+    CLI::App* chosen = &app;
     while (!chosen->get_subcommands().empty()) {
       words_before += (words_before.empty() ? "" : " ") + chosen->get_name();
       chosen = chosen->get_subcommands().front();
     }
+    // A list of commands shows one line for each.
+    for (CLI::App* below : chosen->get_subcommands([](CLI::App*) { return true; }))
+      below->description(std::string(summary_of(below->get_description())));
     return say(chosen->help(words_before));
   } catch (const CLI::CallForVersion& version) {
     return say(version.what());
@@ -189,7 +201,7 @@ CommandLine read_command_line(int count, char** words) {
         !sentence.empty())
       return mistake(sentence);
     const std::string which = chosen.empty() ? "longspan" : "longspan " + chosen[0]->get_name();
-    return mistake(fmt::format("{}; see {} --help", error.what(), which));
+    return mistake(fmt::format("{}; see {} --help", message_of(error, app), which));
   }
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (!app.got_subcommand(known[i].name)) continue;

@@ -197,8 +197,7 @@ std::string examples_of(const CommandEntry& command) {
 std::string commands_of(const CommandEntry& command) {
   std::string text;
   for (const CommandEntry& below : command.commands) {
-    const std::string_view description = below.description;
-    const std::string_view first = description.substr(0, description.find('\n'));
+    const std::string_view first = summary_of(below.description);
     if (command.words.empty())
       text += ".TP\n" + bold(page_name(below)) + "(1)\n" + roff(first) + "\n";
     else
@@ -229,16 +228,17 @@ std::string man_page(const CommandEntry& program,
   std::ranges::transform(title, title.begin(), [](char c) {
     return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   });
-  const std::string_view description = command.description;
-  const std::string_view first = description.substr(0, description.find('\n'));
   return fmt::format(
              ".\\\" Made by: longspan man{}{}\n.TH {} 1 \"\" \"longspan {}\" \"Longspan\"\n",
              command.words.empty() ? "" : " ",
              command.name(),
              roff(title),
              roff(version)) +
-         section("NAME", roff(page_name(command)) + " \\- " + roff(first) + "\n") +
-         section("SYNOPSIS", synopsis(command)) + section("DESCRIPTION", paragraphs(description)) +
+         section(
+             "NAME",
+             roff(page_name(command)) + " \\- " + roff(summary_of(command.description)) + "\n") +
+         section("SYNOPSIS", synopsis(command)) +
+         section("DESCRIPTION", paragraphs(command.description)) +
          section("OPTIONS", options_of(command)) + section("COMMANDS", commands_of(command)) +
          section("EXAMPLES", as_written(examples_of(command))) +
          section(

@@ -173,10 +173,17 @@ MetricsPart metrics_from(const std::filesystem::path& file, std::int64_t begin) 
 }
 
 std::string format_metric(const MetricsLine& line, const std::string& name, int digits) {
+  return format_metric(
+      line, name, [digits](double number) { return fmt::format("{:.{}g}", number, digits); });
+}
+
+std::string format_metric(const MetricsLine& line,
+                          const std::string& name,
+                          const std::function<std::string(double)>& text) {
   const auto found = line.find(name);
   if (found == line.end()) return "";
   if (found->is_number_integer()) return found->dump();
-  if (found->is_number()) return fmt::format("{:.{}g}", found->get<double>(), digits);
+  if (found->is_number()) return text(found->get<double>());
   const auto reason = line.find(name + "_reason");
   return reason != line.end() && reason->is_string() ? reason->get<std::string>() : "?";
 }

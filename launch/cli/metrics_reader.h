@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -34,6 +35,10 @@ MetricsPart metrics_from(const std::filesystem::path& file, std::int64_t begin);
 // Formats a member with at most `digits` significant digits, or "nan", "inf" or "-inf". Returns ""
 // if the line lacks the member.
 std::string format_metric(const MetricsLine& line, const std::string& name, int digits = 5);
+// As format_metric, with the text of a finite number that is no integer.
+std::string format_metric(const MetricsLine& line,
+                          const std::string& name,
+                          const std::function<std::string(double)>& text);
 // Returns whether a member is a validation metric: "validation_loss", not "validation_seconds".
 bool is_validation_metric(std::string_view name);
 // Returns the first validation metric of the line, its primary quality metric. Examples:

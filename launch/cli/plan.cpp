@@ -203,21 +203,21 @@ std::string layouts_text(const LayoutPlans& layouts,
                          const DataSizes& ids) {
   if (!layouts.fitting.empty()) {
     const bool has_time = machine.flops_of(layouts.fitting.front().compute) > 0;
-    return fmt::format("\nlayouts of {} ranks that fit, {} first\n{}",
-                       ranks,
+    return fmt::format("\nlayouts of {} that fit, {} first\n{}",
+                       pluralize(ranks, "rank"),
                        has_time ? "fastest" : "smallest",
                        table(layouts.fitting, machine));
   }
   if (layouts.too_large.empty())
-    throw ConfigurationError("{}: no layout of {} ranks supports this model; last one tried: {}",
+    throw ConfigurationError("{}: no layout of {} supports this model; last one tried: {}",
                              source.file,
-                             ranks,
+                             pluralize(ranks, "rank"),
                              layouts.refused);
   const StepPlan& smallest = layouts.too_large.front();
   ConfigurationText as_smallest = source;
   std::ranges::move(layout_settings(smallest), std::back_inserter(as_smallest.settings));
-  return fmt::format("\nno layout of {} ranks fits; the smallest\n{}for the first one: {}",
-                     ranks,
+  return fmt::format("\nno layout of {} fits; the smallest\n{}for the first one: {}",
+                     pluralize(ranks, "rank"),
                      table(layouts.too_large, machine),
                      savings_text(reconfiguration(as_smallest), smallest, machine, ids));
 }
@@ -378,7 +378,7 @@ Command plan_command() {
       .bind = [](CLI::App& app) -> Action {
         const auto arguments = std::make_shared<PlanArguments>();
         add_configuration(app, arguments->configuration, false);
-        app.add_option("--ranks",
+        app.add_option("-n,--ranks",
                        arguments->ranks,
                        "number of ranks (default: ranks of the job, or of parallel.*)")
             ->transform(whole_number(1, 1 << 20));

@@ -24,10 +24,6 @@ std::string rate_text(const StepPlan& plan, const MachineProfile& machine) {
 
 }  // namespace
 
-std::string pluralize(std::int64_t count, std::string_view name) {
-  return fmt::format("{} {}{}", count, name, count == 1 ? "" : "s");
-}
-
 std::string format_si(double count) {
   for (const auto& [unit, name] :
        {std::pair{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
@@ -68,11 +64,11 @@ std::string describe(const StepPlan& plan,
       model_flops ? format_si(*model_flops / plan.tokens) : "unknown",
       format_si(plan.flops * mesh.size() / plan.tokens));
   for (const auto& [name, axis] : plan.traffic)
-    text += fmt::format("sent per rank and step over {} ({} ranks): {} in {} collectives\n",
+    text += fmt::format("sent per rank and step over {} ({}): {} in {}\n",
                         name,
-                        axis.ranks,
+                        pluralize(axis.ranks, "rank"),
                         format_bytes(axis.bytes),
-                        axis.collectives);
+                        pluralize(axis.collectives, "collective"));
   if (machine.flops_of(plan.compute) == 0) return text;
   const StepTime time = step_time(plan, machine);
   text += fmt::format(

@@ -7,8 +7,6 @@
 
 namespace longspan {
 
-// Returns, for example, "1 rank", "2 ranks".
-std::string pluralize(std::int64_t count, std::string_view name);
 // Formats with three digits and an SI prefix: "1.5 T".
 std::string format_si(double count);
 

@@ -16,11 +16,11 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/error.h"
+#include "framework/core/format.h"
 #include "framework/training_loop/log.h"
 #include "framework/training_loop/resume.h"
 #include "framework/training_loop/run_state.h"
 #include "launch/cli/configuration.h"
-#include "launch/cli/plan_text.h"
 #include "launch/cli/retry_hosts.h"
 #include "launch/cli/run_record.h"
 

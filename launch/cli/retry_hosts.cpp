@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "framework/core/error.h"
+#include "framework/core/format.h"
 #include "framework/core/system.h"
 #include "launch/cli/layout_choice.h"
-#include "launch/cli/plan_text.h"
 
 namespace longspan {
 

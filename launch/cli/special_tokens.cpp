@@ -1,7 +1,6 @@
 #include "launch/cli/special_tokens.h"
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "framework/core/error.h"
@@ -11,10 +10,6 @@
 
 namespace longspan {
 namespace {
-
-// Usual names of special tokens that end a document.
-constexpr std::array<const char*, 5> usual_ends = {
-    "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>"};
 
 // Returns a member of a JSON object that is an ID, or a list of IDs.
 std::vector<std::int64_t> ids_at(const nlohmann::json& object, const char* key) {
@@ -88,14 +83,11 @@ DocumentTokens document_tokens_of(const Scalars& scalars,
                                   const Tokenizer& tokenizer,
                                   const DataOptions& data) {
   std::vector<std::int64_t> found;
-  if (const auto end = end_of_text_id(data.documents, tokenizer)) found.push_back(*end);
+  if (const auto end = find_end_of_text(data.documents, tokenizer)) found.push_back(*end);
   const std::vector<std::int64_t> imported = imported_ids(scalars, "eos_token_id");
   found.insert(found.end(), imported.begin(), imported.end());
-  const JsonTokenizer* const model = tokenizer.json_tokenizer();
-  if (found.empty() && model != nullptr)
-    for (const char* const name : usual_ends)
-      if (const std::int64_t id = model->id_of(name); found.empty() && model->is_special(id))
-        found.push_back(id);
+  if (found.empty() && tokenizer.json_tokenizer() != nullptr)
+    found.push_back(own_end_of_text(tokenizer));
   const auto is_known = [&](std::int64_t id) { return id >= 0 && id < tokenizer.vocabulary(); };
   DocumentTokens tokens;
   for (const std::int64_t id : found)

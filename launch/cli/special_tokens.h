@@ -39,8 +39,8 @@ struct DocumentTokens {
 // Returns the begin and end tokens of documents. Ends: data.documents.end_token, those of an
 // imported generation_config.json or config.json, or else the tokenizer's special token with a
 // usual name, as <|endoftext|>. Begin: the imported bos_token_id, or else the first end, which
-// precedes all documents but the first. Leaves out IDs outside the tokenizer's vocabulary. Throws
-// ConfigurationError as end_of_text_id does.
+// precedes all documents but the first. Leaves out IDs and names that the tokenizer lacks: the run
+// did not use them.
 DocumentTokens document_tokens_of(const Scalars& scalars,
                                   const Tokenizer& tokenizer,
                                   const DataOptions& data);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <thread>
 
+#include "framework/training_loop/progress.h"
 #include "framework/training_loop/run_state.h"
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"
@@ -26,8 +27,8 @@ struct TailArguments {
   bool follow = false;
 };
 
-// Column widths are fixed, as later lines follow. A line may contain anything, even terminal escape
-// sequences.
+// The values have the form of the console's. Column widths are fixed, as later lines follow. A line
+// may contain anything, even terminal escape sequences.
 std::string row(const std::vector<std::string>& cells) {
   std::string text;
   for (const std::string& cell : cells) text += fmt::format("{:>11}  ", on_one_line(cell));
@@ -35,18 +36,19 @@ std::string row(const std::vector<std::string>& cells) {
   return text + "\n";
 }
 
-std::string header() { return row({"step", "loss", "rate", "gradient", "tokens/s", "validation"}); }
+std::string header() { return row({"step", "loss", "lr", "grad_norm", "tokens/s", "validation"}); }
 
 std::string row_of(const MetricsLine& line) {
   const std::string name = validation_name(line);
   std::string validation = format_metric(line, name);
   if (!name.empty() && name != "validation_loss")
     validation += " " + name.substr(name.find('_') + 1);
+  const auto rate = [](double number) { return fmt::format("{:.2e}", number); };
   return row({format_metric(line, "step"),
               format_metric(line, "loss"),
-              format_metric(line, "learning_rate", 4),
-              format_metric(line, "grad_norm", 4),
-              format_metric(line, "tokens_per_second", 4),
+              format_metric(line, "learning_rate", rate),
+              format_metric(line, "grad_norm", 3),
+              format_metric(line, "tokens_per_second", count_text),
               validation});
 }
 

@@ -22,7 +22,6 @@
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"
 #include "launch/cli/configuration.h"
-#include "launch/cli/plan_text.h"
 #include "launch/cli/saved_tokenizer.h"
 
 namespace longspan {

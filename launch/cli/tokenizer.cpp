@@ -31,6 +31,7 @@ namespace longspan {
 namespace {
 
 constexpr std::size_t text_at_once = std::size_t{1} << 16;  // bytes
+constexpr const char* vocabulary_option = "--vocab-size";
 
 struct TokenizerArguments {
   std::string text;
@@ -122,6 +123,7 @@ TokenizerRules json_rules(const TokenizerArguments& arguments) {
   TokenizerRules rules =
       usual_rules(of_pieces ? TrainedKind::word_pieces : TrainedKind::byte_pairs);
   rules.vocabulary = arguments.vocabulary;
+  rules.vocabulary_key = vocabulary_option;
   if (!arguments.special.empty()) rules.special = arguments.special;
   if (arguments.cut == "llama3") rules.cut = WordCut::llama3;
   if (!arguments.score.empty())
@@ -159,8 +161,12 @@ void train(const TokenizerArguments& arguments, const Session& session) {
   if (is_json(arguments.output)) return train_json(arguments, session);
   require_none_of_json(arguments);
   const std::string kind = arguments.kind.empty() ? "unigram" : arguments.kind;
-  const SentencePieceModel model = train_subwords_of_documents(
-      texts_of(arguments), form_of(arguments), kind_of(kind), arguments.vocabulary);
+  const SentencePieceModel model = train_subwords_of_documents(texts_of(arguments),
+                                                               form_of(arguments),
+                                                               kind_of(kind),
+                                                               arguments.vocabulary,
+                                                               {},
+                                                               vocabulary_option);
   write_subword_model(model, arguments.output);
   print(session, fmt::format("{}: {} pieces ({})\n", arguments.output, model.vocabulary(), kind));
 }
@@ -236,7 +242,7 @@ void bind_train(CLI::App& app, TokenizerArguments& arguments) {
                   "line for a .model file, a document for a tokenizer.json.")
       ->required()
       ->check(not_empty_text());
-  sub->add_option("--vocab-size", arguments.vocabulary, "vocabulary size, in tokens")
+  sub->add_option(vocabulary_option, arguments.vocabulary, "vocabulary size, in tokens")
       ->required()
       ->transform(whole_number<std::int64_t>(min_subword_vocabulary, max_subword_vocabulary));
   sub->add_option("--model-type",

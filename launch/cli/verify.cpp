@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "checkpoints/checkpoint.h"
+#include "framework/core/format.h"
 #include "framework/training_loop/checkpoint_values.h"
 #include "framework/training_loop/resume.h"
 #include "launch/cli/command.h"
@@ -46,8 +47,8 @@ std::vector<std::string> judged(const Checkpoint& checkpoint) {
 }
 
 ExitCode run_verify(const std::string& path, Session& session) {
-  std::size_t damaged = 0;
-  std::size_t checked = 0;
+  std::int64_t damaged = 0;
+  std::int64_t checked = 0;
   for (const auto& step : listed(path, session.world())) {
     const auto problems =
         verify_checkpoint(step, session.world(), judged, reading_progress(step.string(), session));
@@ -67,7 +68,7 @@ ExitCode run_verify(const std::string& path, Session& session) {
     if (!problems.empty()) ++damaged;
   }
   if (damaged > 0) {
-    throw DataError("{}: {} of {} checkpoints corrupt", path, damaged, checked);
+    throw DataError("{}: {} of {} corrupt", path, damaged, pluralize(checked, "checkpoint"));
   }
   return ExitCode::ok;
 }

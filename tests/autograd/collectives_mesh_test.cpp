@@ -173,10 +173,10 @@ TEST(SequenceToHeads, GathersRowsInOrderAndInverts) {
       const std::int64_t batch = 3, heads = 4, dim = 2;
       const std::int64_t own_heads = heads / ranks.size();
       std::int64_t total = 0;
-      for (const Ranges& ranges : positions) total += pluralize(ranges);
+      for (const Ranges& ranges : positions) total += total_count(ranges);
       const Tensor whole = random_tensor({batch, total, heads * dim}, 1);
       const Ranges& own = positions[static_cast<std::size_t>(ranks.rank())];
-      const std::int64_t rows = pluralize(own);
+      const std::int64_t rows = total_count(own);
       const Tensor mine = Tensor::empty({batch, rows, heads, dim}, DType::f64, backend_device());
       const Tensor expected =
           Tensor::empty({batch, total, own_heads, dim}, DType::f64, backend_device());

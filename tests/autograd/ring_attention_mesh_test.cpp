@@ -181,7 +181,7 @@ Tensor rows_at(const Tensor& x, const Ranges& positions, std::int64_t first) {
   const Shape& shape = x.shape();
   const std::int64_t width = shape.elements() / (shape[0] * shape[1]);
   const Tensor result =
-      Tensor::empty(shape.with(1, pluralize(positions)), DType::f64, backend_device());
+      Tensor::empty(shape.with(1, total_count(positions)), DType::f64, backend_device());
   double* to = result.data<double>();
   for (std::int64_t b = 0; b < shape[0]; ++b)
     for (const Range& range : positions)

@@ -72,6 +72,14 @@ TEST_F(CommandLine, PrintsHelpWithExamplesAndVersion) {
   EXPECT_TRUE(version.output.starts_with("longspan ")) << version.output;
   for (const char* const library : {"HDF5 ", "oneDNN ", "CUDA"})
     EXPECT_NE(version.output.find(library), std::string::npos) << library;
+  EXPECT_EQ(version.output.find(" ,"), std::string::npos) << "missing version: " << version.output;
+}
+
+TEST_F(CommandLine, ListsOneLineForEachCommand) {
+  const std::string list = longspan("--help").output;
+  EXPECT_NE(list.find("Start a command on several ranks with mpirun\n  train "), std::string::npos)
+      << list;
+  EXPECT_NE(longspan("launch --help").output.find("\n--max-restarts N: "), std::string::npos);
 }
 
 TEST_F(CommandLine, ReportsUsageErrorsOnOneLineWithCodeTwo) {
@@ -125,6 +133,7 @@ TEST_F(CommandLine, ReportsUsageErrorsOnOneLineWithCodeTwo) {
        "--data: expected a name, found nothing; see longspan evaluate --help\n"},
       {"evaluate r --checkpoint ''",
        "--checkpoint: expected a name, found nothing; see longspan evaluate --help\n"},
+      {"plan a.yaml -m 2 b", "unexpected arguments: -m 2 b; see longspan plan --help\n"},
       {"plan a.yaml --memory-per-rank 1e400",
        "expected a finite number above 0, found \"1e400\"; see longspan plan --help\n"},
   };
@@ -285,7 +294,7 @@ TEST_F(CommandLine, VerifyRejectsStepWithoutManifest) {
   fs::create_directories(directory_ / "checkpoints" / "step-000000007");
   const Result verify = longspan("verify " + directory_.string());
   EXPECT_EQ(verify.code, 3);
-  EXPECT_NE(verify.output.find("1 of 1 checkpoints corrupt\n"), std::string::npos) << verify.output;
+  EXPECT_NE(verify.output.find("1 of 1 checkpoint corrupt\n"), std::string::npos) << verify.output;
   EXPECT_EQ(longspan("inspect " + directory_.string()).code, 3);
 }
 

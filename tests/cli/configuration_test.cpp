@@ -116,6 +116,14 @@ TEST(Configuration, ReportsErrorsWithLocation) {
        "4, found 1022"},
       {head + "parallel:\n  zero_stage: 3\n",
        "c.yaml:8:3: parallel.zero_stage: expected an integer, 0 to 2, found \"3\""},
+      {head + "training:\n  lr_scheduler:\n    foo: 3\n",
+       "c.yaml:9:5: training.lr_scheduler.foo: unknown key; use one of the keys of "
+       "training.lr_scheduler: type, min_lr, warmup_steps, warmup_init_lr, total_steps, after_end, "
+       "decay_steps, decay_type"},
+      {head + "  tokenizer:\n    type: bpe\n",
+       "c.yaml:8:5: data.tokenizer.type: expected byte, char, sentencepiece, huggingface or none, "
+       "found \"bpe\"; set data.tokenizer.type to huggingface (byte-level, tokenizer.json) or "
+       "sentencepiece, and data.tokenizer.model_type to bpe"},
       {head + "parallel:\n  data_parallel_size: 3\n",
        "c.yaml:8:3: data.global_batch_size: expected a multiple of parallel.data_parallel_size = "
        "3, found 8"},
@@ -221,8 +229,36 @@ TEST(Configuration, RejectsIncompatibleModelKeysWithLocation) {
   EXPECT_EQ(
       decoder("",
               "training: {gradient_accumulation_steps: 8}\nparallel: {data_parallel_size: 2}\n"),
-      "c.yaml:5:12: training.gradient_accumulation_steps: expected a divisor of the 4 streams per "
-      "data rank (data.global_batch_size 8 over 2 data ranks), found 8");
+      "c.yaml:5:12: training.gradient_accumulation_steps: expected a divisor of the 4 sequences "
+      "per data rank (data.global_batch_size 8 over 2 data ranks), found 8");
+}
+
+TEST(Configuration, RejectsVocabularySmallerThanTokenizer) {
+  const auto problem = [](const std::string& size, std::vector<std::string> set) {
+    set.push_back("model.vocab_size=" + size);
+    return error_of(good, std::move(set));
+  };
+  const auto message = [](int ids, const std::string& size) {
+    return fmt::format(
+        "--set: model.vocab_size: expected at least the {} ids of the tokenizer, found {}",
+        ids,
+        size);
+  };
+  EXPECT_EQ(problem("255", {}), message(256, "255"));
+  EXPECT_EQ(problem("256", {}), "no error");
+  const std::vector<std::string> subwords = {"data.tokenizer.type=sentencepiece",
+                                             "data.tokenizer.vocab_size=320"};
+  EXPECT_EQ(problem("319", subwords), message(320, "319"));
+  EXPECT_EQ(problem("320", subwords), "no error");
+  for (const std::string known_later : {"data.tokenizer.model=a.model",
+                                        "data.tokenizer.model_type=char",
+                                        "training.init_from.path=other"})
+    EXPECT_EQ(problem("319", {subwords[0], subwords[1], known_later}), "no error") << known_later;
+  // A translation begins and ends with ids of its own.
+  EXPECT_EQ(
+      problem("257",
+              {"run.task=translation", "model.family=encoder_decoder", "data.train_target=b.txt"}),
+      message(258, "257"));
 }
 
 TEST(Configuration, SequenceLengthChecksIncludeMemory) {
@@ -381,53 +417,6 @@ TEST(Configuration, CompareRefusesChangedGlobalProjections) {
       refused("[global_local, full]", "[full, global_local]", true),
       std::vector<std::string>{"model.attention.layer_types: checkpoint has [global_local, full], "
                                "config has [full, global_local] (--set)"});
-}
-
-TEST(Configuration, HintsResolveCommonAliases) {
-  const auto hint = [](const std::string& setting) {
-    const std::string error = error_of(good, {setting});
-    return error.substr(error.find(';') + 2);
-  };
-  for (const auto& [setting, key] :
-       {std::pair("training.lr=1", "training.learning_rate"),
-        {"lr=1", "training.learning_rate"},
-        {"learning_rate=1", "training.learning_rate"},
-        {"model.optimizer.lr=1", "training.learning_rate"},
-        {"training.batch_size=1", "data.global_batch_size"},
-        {"model.d_model=1", "model.hidden_size"},
-        {"model.width=1", "model.hidden_size"},
-        {"model.hiddenSize=1", "model.hidden_size"},
-        {"model.hiden_size=1", "model.hidden_size"},
-        {"model.n_embd=1", "model.hidden_size"},
-        {"model.n_layer=1", "model.num_hidden_layers"},
-        {"training.gradient_accumulation=1", "training.gradient_accumulation_steps"},
-        {"training.grad_accum=1", "training.gradient_accumulation_steps"},
-        {"training.max_iters=1", "training.max_steps"},
-        {"training.steps=1", "training.max_steps"},
-        {"training.adam_eps=1", "training.optimizer.eps"},
-        {"model.rms_norm_eps=1", "model.norm.eps"},
-        {"model.weight_tying=true", "model.tie_word_embeddings"},
-        {"training.warmup_steps=1", "training.lr_scheduler.warmup_steps"},
-        {"model.norm.epsilon=1", "model.norm.eps"},
-        {"model.norm.kind=rms", "model.norm.type"},
-        {"model.norm=rmsnorm", "model.norm.type"},
-        {"training.optimizer=adamw", "training.optimizer.type"},
-        {"model.attention.type=full", "model.attention.layer_types"},
-        {"checkpoint.interval=1", "checkpoint.save_interval"},
-        {"parallel.tp=1", "parallel.tensor_parallel_size"},
-        {"checkpoint.save_total_limit=1", "checkpoint.keep_latest"},
-        {"metrics.logging_steps=1", "metrics.log_interval"}})
-    EXPECT_TRUE(hint(setting).ends_with(fmt::format("did you mean \"{}\"?", key)))
-        << setting << ": " << hint(setting);
-  EXPECT_NE(hint("model.use_flash_attention=true").find("as in FlashAttention"), std::string::npos);
-  EXPECT_NE(hint("training.nucleus=1").find("longspan generate --top-p"), std::string::npos);
-  for (const auto& [setting, value] : {std::pair("precision.compute_dtype=bf16", "bfloat16"),
-                                       {"precision.compute_dtype=fp16", "float16"},
-                                       {"model.norm.type=rms_norm", "rmsnorm"},
-                                       {"run.task=causal_lm", "language_modeling"},
-                                       {"training.lr_scheduler.type=noam", "inverse_sqrt"},
-                                       {"run.device=gpu", "cuda"}})
-    EXPECT_TRUE(hint(setting).ends_with(fmt::format("did you mean \"{}\"?", value))) << setting;
 }
 
 TEST(Configuration, OmitsLineNumbersForGeneratedText) {

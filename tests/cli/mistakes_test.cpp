@@ -42,15 +42,15 @@ TEST(ConfigurationError, ReportsOtherErrorsWithUnknownFamily) {
       std::string(unknown_family) +
           "\n"
           "c.yaml:4:3: model.num_hidden_layers: expected an integer, 1 to 65536, found \"none\"\n"
-          "c.yaml:5:3: model.num_hiden_layers: unknown key in every family; did you mean "
+          "c.yaml:5:3: model.num_hiden_layers: unknown key of every model.family; did you mean "
           "\"model.num_hidden_layers\"?\n"
           "c.yaml:7:3: model.clamp_len: expected none or an integer, 0 to 68719476736, found "
           "\"many\"\n"
-          "c.yaml:9:3: model.zebra: unknown key in every family\n"
+          "c.yaml:9:3: model.zebra: unknown key of every model.family\n"
           "c.yaml:10:18: data.global_batch_size: expected an integer, 1 to 16777216, found \"0\"\n"
           "c.yaml:12:3: training.max_stepz: unknown key; did you mean \"training.max_steps\"?\n"
           "--set: run.sead: unknown key; did you mean \"run.seed\"?\n"
-          "--set: model.vocab_sise: unknown key in every family; did you mean "
+          "--set: model.vocab_sise: unknown key of every model.family; did you mean "
           "\"model.vocab_size\"?\n"
           "--set: model.hidden_size: expected a multiple of model.num_attention_heads = 3, found "
           "100; set model.head_dim or change one of them");
@@ -102,15 +102,17 @@ std::string repeated(const std::string& line, int count) {
 }
 
 TEST(ConfigurationError, SuggestsModelFamilyForModelType) {
-  EXPECT_NE(refusal("run: {output_dir: r}\nmodel: {type: decoder}\n")
-                .find("model.type: unknown key in every family; did you mean \"model.family\"?"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal("run: {output_dir: r}\nmodel: {type: decoder}\n")
+          .find("model.type: unknown key of every model.family; did you mean \"model.family\"?"),
+      std::string::npos);
 }
 
 TEST(ConfigurationError, TruncatesManyDuplicateKeysQuickly) {
   constexpr int count = 140000 / share;
   const std::string message = quick_refusal("model:\n" + repeated("  a: 1\n", count));
-  EXPECT_NE(message.find("\nc.yaml:2:3: model.a: unknown key in every family\n"), std::string::npos)
+  EXPECT_NE(message.find("\nc.yaml:2:3: model.a: unknown key of every model.family\n"),
+            std::string::npos)
       << message;
   EXPECT_NE(message.find("c.yaml:3:3: model.a: duplicate key, first set at c.yaml:2:3\n"),
             std::string::npos);

@@ -41,7 +41,7 @@ TEST(MpirunStderrFilter, ParsesExitCodeReportedByRank) {
   for (const std::string line :
        {"longspan ends the job: 3\n", "[1,3]<stderr>:longspan ends the job: 3\n"}) {
     MpirunStderrFilter words;
-    const std::string sentence = "longspan: warning: the job continues after a message\n";
+    const std::string sentence = "longspan: the job continues after a message\n";
     EXPECT_EQ(words.push(sentence), sentence);
     EXPECT_FALSE(words.end_code());
     EXPECT_EQ(words.push(line + "longspan ends the job: 5\n"), "");

@@ -123,8 +123,10 @@ TEST(FieldNames, MapsToExistingKeysAndValues) {
     for (const OptionDescription& option : reference) {
       if (option.key != entry.key) continue;
       exists = true;
-      const auto choices = values_of(option).rule.choices;
-      has_value = has_value || std::ranges::count(choices, entry.value) > 0;
+      const OptionValues values = values_of(option);
+      has_value =
+          has_value || std::ranges::count(values.rule.choices, entry.value) > 0 ||
+          (values.type == WordType::boolean && (entry.value == "true" || entry.value == "false"));
       // The documentation lists the attention types.
       if (option.key == "model.attention.layer_types")
         has_value = has_value || starts_word_piece(option.documentation, entry.value);

@@ -1,4 +1,4 @@
-// Source locations as text.
+// Counts and source locations as text.
 #include <gtest/gtest.h>
 
 #include "framework/core/format.h"
@@ -18,6 +18,13 @@ struct Holder {
 
 std::string of_lambda() {
   return [](int) { return here(); }(1);
+}
+
+TEST(Pluralize, FollowsCount) {
+  EXPECT_EQ(pluralize(1, "rank"), "1 rank");
+  EXPECT_EQ(pluralize(0, "rank"), "0 ranks");
+  EXPECT_EQ(pluralize(1, "batch", "batches"), "1 batch");
+  EXPECT_EQ(pluralize(2, "batch", "batches"), "2 batches");
 }
 
 TEST(ShortFunctionName, ReturnsNameOnly) {

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <iterator>
+
 #include "framework/core/error.h"
 #include "framework/data/corpus/stream_reader.h"
 #include "tests/data/temporary_file.h"
@@ -82,10 +85,16 @@ TEST_F(BatchLoaderTest, ThrowsReadErrorAfterEarlierBatches) {
 }
 
 TEST_F(BatchLoaderTest, DestructorStopsPrefetchThread) {
+  const auto threads = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+  };
+  const auto before = threads();
   for (int i = 0; i < 200; ++i) {
     BatchLoader loader(source(), 1 + static_cast<std::size_t>(i % 3));
+    EXPECT_EQ(threads(), before + 1);
     for (int k = 0; k < i % 4; ++k) loader.next();
   }
+  EXPECT_EQ(threads(), before);
 }
 
 }  // namespace

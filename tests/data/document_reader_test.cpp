@@ -277,7 +277,18 @@ TEST(EndOfTextId, ResolvesTokenNamesAndIds) {
   EXPECT_EQ(end_of_text_id({.end_of_text = "5"}, subwords), 5);
   EXPECT_THAT(
       message_of<ConfigurationError>([&] { end_of_text_id({.end_of_text = "<eod>"}, subwords); }),
-      HasSubstr("data.documents.end_token: expected an id from 0 to "));
+      AllOf(HasSubstr("data.documents.end_token: expected an id from 0 to "),
+            HasSubstr(" or the name of a token of the tokenizer, found \"<eod>\"; set it to "
+                      "\"</s>\", the end token of the tokenizer")));
+  EXPECT_EQ(find_end_of_text({.end_of_text = "<eod>"}, subwords), std::nullopt);
+}
+
+TEST(EndOfTextId, IgnoresTokenOfFileWithoutDocuments) {
+  const auto text = NamedFile("a.txt", "text").open();
+  DocumentFormat form = {.end_of_text = "256"};
+  EXPECT_EQ(end_of_text_id(*text, form, Tokenizer()), std::nullopt);
+  form.boundary = DocumentBoundary::line;
+  EXPECT_THROW(end_of_text_id(*text, form, Tokenizer()), ConfigurationError);
 }
 
 }  // namespace

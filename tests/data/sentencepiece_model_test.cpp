@@ -194,10 +194,11 @@ TEST(TrainSentencePiece, RejectsUnsuitableVocabularyOrText) {
     EXPECT_THAT(error_of(kind, 5000),
                 AllOf(HasSubstr(file.path() + ": a vocabulary of 5000 is too large: model_type " +
                                 std::string(name_of(kind)) + " yields "),
-                      HasSubstr(" pieces")));
+                      HasSubstr(" pieces; set data.tokenizer.vocab_size to at most ")));
   EXPECT_EQ(error_of(SentencePieceModelType::bpe, 261),
             file.path() +
-                ": a vocabulary of 261 is too small: its characters and the 256 bytes require 273");
+                ": a vocabulary of 261 is too small: its characters and the 256 bytes require 273; "
+                "set data.tokenizer.vocab_size to at least 273");
   file.write("\n\n\n");
   EXPECT_EQ(error_of(SentencePieceModelType::bpe, 300), file.path() + ": has only empty lines");
   file.write("ab\xFFz\n");
@@ -218,15 +219,21 @@ TEST(SentencePieceModel, RejectsInvalidModels) {
 TEST(SentencePieceModel, SurvivesDamagedModels) {
   std::mt19937 generator(3);
   for (const std::string& good : {subword_model().bytes(), foreign_model("true", "2")}) {
+    int rejected = 0;
     for (int i = 0; i < 150; ++i) {
       std::string damaged = good;
       damaged[generator() % damaged.size()] = static_cast<char>(generator() % 256);
       try {
         const Tokenizer tokenizer = Tokenizer::subwords(SentencePieceModel(damaged, "m.model"));
         tokenizer.decode(tokenizer.encode(" balo \xE6\xBC\xA2\n\nx", "text"));
-      } catch (const DataError&) {
+      } catch (const DataError& error) {
+        EXPECT_TRUE(std::string_view(error.what()).starts_with("m.model: ")) << error.what();
+        ++rejected;
       }
     }
+    // A damaged piece or score leaves the model readable; a damaged length or type does not.
+    EXPECT_GT(rejected, 0);
+    EXPECT_LT(rejected, 150);
   }
 }
 

@@ -293,7 +293,7 @@ TEST(DataOptions, ReportsDocumentKeysWithoutEffect) {
   options.documents.field = "body";
   EXPECT_THAT(unread_document_key(options, "data.documents.text_field"), HasSubstr("no file"));
   EXPECT_THAT(unread_document_key(options, "data.documents.end_token"),
-              HasSubstr("data.documents.sample_by"));
+              HasSubstr("set data.documents.sample_by to document, paragraph or line"));
   options.train = folder.write("a.json", "{\"body\": \"a\"}\n");
   EXPECT_EQ(unread_document_key(options, "data.documents.text_field"), "");
   EXPECT_EQ(unread_document_key(options, "data.documents.end_token"), "");

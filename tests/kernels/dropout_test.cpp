@@ -182,7 +182,7 @@ TEST(Dropout, NoncontiguousRowsMatchFullTensor) {
                               .inner_begin = features.begin,
                               .inner_total = inner,
                               .middle_ranges = held},
-                             pluralize(held),
+                             total_count(held),
                              features.count());
     std::size_t at = 0;
     for (std::int64_t o = 0; o < outer; ++o)

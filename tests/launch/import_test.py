@@ -173,9 +173,9 @@ class ImportDecoders(ImportTestCase):
         self.folder()
         result = self.take()
         self.assertEqual(result.output, "taken: GPT-2, 2 layers, 3656 parameters (3656 F32)\n")
-        self.assertEqual(result.errors, "longspan: warning: in training, model.dropout also applies inside feed-forward layers; "
+        self.assertEqual(result.errors, "warning: in training, model.dropout also applies inside feed-forward layers; "
                                         "GPT-2 does not apply it there\n"
-                                        "longspan: warning: model has no tokenizer.json, vocab.json with merges.txt, vocab.txt, tokenizer.model or "
+                                        "warning: model has no tokenizer.json, vocab.json with merges.txt, vocab.txt, tokenizer.model or "
                                         "spiece.model; the run reads ids from 0 to "
                                         "258 (data.tokenizer.type: none): data are files of ids (data.format: tokens), a prompt is ids "
                                         "separated by blanks\n")

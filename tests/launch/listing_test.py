@@ -158,6 +158,13 @@ class RunListing(jobs.TestCase):
         self.assertEqual((found["step"], found["errors"]), (1, []))
         self.assertRegex(self.longspan("tail", run).output, r"(?m)^ +1 +nan$")
 
+    def test_tail_shows_numbers_as_the_console(self):
+        run = self.write_run("one", '{"step": 1, "tokens": 64, "loss": 2.5, "learning_rate": 0.0003, "grad_norm": 1.4012, '
+                                    '"tokens_per_second": 16712.5, "validation_loss": 2.25}')
+        rows = [line.split() for line in self.longspan("tail", run).output.splitlines()]
+        self.assertEqual(rows, [["step", "loss", "lr", "grad_norm", "tokens/s", "validation"],
+                                ["1", "2.5", "3.00e-04", "1.4", "16.7k", "2.25"]])
+
     def test_control_characters_are_escaped(self):
         run = self.write_run("loud", json.dumps({"step": 1, "loss": None, "loss_reason": "\x1b[2Jred", "validation_a\u009b2J": 3}))
         for command in ["tail", run], ["list", "runs"], ["compare", run, run]:

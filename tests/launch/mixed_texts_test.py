@@ -50,14 +50,14 @@ class DataMixture(jobs.TestCase):
         self.train("one", settings={"data.train": "whole.txt", "data.validation": ""})
         self.train("three", settings={"data.train": "[books/0.txt, books/1.txt, books/2.txt]", "data.validation": ""})
         output = self.train("pattern", settings={"data.train": "books/*.txt", "data.validation": ""}).output
-        self.assertIn(f"books/*.txt: {len(whole)} tokens in ", output)
+        self.assertIn(f"books/*.txt: {len(whole)} tokens; batches of 8 sequences that continue across steps, ", output)
         self.assertEqual(self.losses("three"), self.losses("one"))
         self.assertEqual(self.losses("pattern"), self.losses("one"))
 
     def test_weighted_mixture_is_shuffled_by_seed(self):
         output = self.train_mixed("run").output
         self.assertRegex(output, r"books/\*\.txt: \d+ tokens in 120 documents, weight 3; news\.jsonl\.gz: \d+ tokens in 60 "
-                         r"documents, weight 1; 8 streams of documents, shuffled")
+                         r"documents, weight 1; batches of 8 sequences, documents shuffled\n")
         self.train_mixed("other", **{"run.seed": 9})
         self.assertNotEqual(self.losses("other"), self.losses("run"))
 

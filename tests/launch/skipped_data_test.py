@@ -143,7 +143,7 @@ class Rollback(jobs.TestCase):
 
     def test_error_names_command_to_resume(self):
         result = self.run_to_end("run", code=4, training__max_rollbacks=1, checkpoint__resume_from="never")
-        self.assert_one_sentence(result, "1 rollbacks so far, training.max_rollbacks is 1; run the same command "
+        self.assert_one_sentence(result, "1 rollback so far, training.max_rollbacks is 1; run the same command "
                                          "with checkpoint.resume_from: auto to resume from ")
 
     def test_rolls_back_to_initial_checkpoint(self):
@@ -177,7 +177,7 @@ class Rollback(jobs.TestCase):
         for time in 1, 2:
             result = self.run_to_end("run", code=4, **changes)
             self.assert_one_sentence(result, "training diverged: 10 consecutive steps had a non-finite loss or gradient",
-                                     "1 rollbacks so far", "no checkpoint was saved")
+                                     "1 rollback so far", "no checkpoint was saved")
             self.assertEqual(result.output.count("rolling back to step 0 (rollback 1 of 1"), 1, time)
             self.assertEqual(self.run_at().entries(), [])
             for line in self.run_at().metrics():

@@ -43,7 +43,7 @@ class TokenFiles(jobs.TestCase):
 
     def test_trains_and_evaluates_without_bits_per_byte(self):
         output = self.train_ids("run", **{"training.max_steps": 60, "training.learning_rate": 0.03}).output
-        self.assertIn("train.bin: 6000 tokens in 8 streams, 93 steps per epoch", output)
+        self.assertIn("train.bin: 6000 tokens; batches of 8 sequences that continue across steps, 93 steps per epoch\n", output)
         self.assertRegex(output, r"validation loss \d+\.\d{4}\n")
         self.assertNotIn("bits per byte", output)
         last = self.run_at().metrics()[-1]
@@ -62,7 +62,7 @@ class TokenFiles(jobs.TestCase):
     def test_validation_fraction_is_reported(self):
         output = self.train_ids("run", **{"training.validation.max_batches": 2}).output
         self.assertAlmostEqual(self.run_at().metrics()[-1]["validation_fraction"], 2 * 8 * 8 / 499)
-        self.assertRegex(output, r"validation loss \d+\.\d{4}; 25.7% of the text\n")
+        self.assertRegex(output, r"validation loss \d+\.\d{4}; on 25.7% of the text \(training.validation.max_batches: 2\)\n")
 
     def test_generates_ids(self):
         self.train_ids("run")

@@ -88,16 +88,18 @@ class TokenizerCommand(Subwords):
         (self.directory / "bytes.txt").write_bytes(b"abc\xff\n")
         train = "train", "text.txt", "--output", "b.model", "--vocab-size"
         json = "train", "text.txt", "--output", "b.json", "--vocab-size"
-        for arguments, given, code, message in [
-                ((*train, "50000"), None, 3, "text.txt: a vocabulary of 50000 is too large: model_type unigram yields "),
-                ((*train, "262"), None, 3, "text.txt: a vocabulary of 262 is too small"),
+        for arguments, given, code, *messages in [
+                ((*train, "50000"), None, 3, "text.txt: a vocabulary of 50000 is too large: model_type unigram yields ",
+                 "; set --vocab-size to at most "),
+                ((*train, "262"), None, 3, "text.txt: a vocabulary of 262 is too small", "; set --vocab-size to at least "),
                 ((*train, "10"), None, 2, "--vocab-size: expected an integer from 260 to "),
                 ((*train, "300", "--model-type", "wordpiece"), None, 2, '--model-type: expected unigram, bpe, char or word for a .model file, found "wordpiece"'),
                 ((*train, "300", "--special-tokens", "<s>"), None, 2, " requires --output FILE.json, found "),
                 ((*json, "300", "--model-type", "unigram"), None, 2, '--model-type: expected bpe or wordpiece for a tokenizer.json, found "unigram"'),
                 ((*json, "300", "--cased"), None, 2, "--cased requires "),
                 ((*json, "300", "--special-tokens", "a", "--special-tokens", "a"), None, 2, 'duplicate special token "a"'),
-                ((*json, "50000"), None, 3, "text.txt: a vocabulary of 50000 is too large: its repeated pairs "),
+                ((*json, "50000"), None, 3, "text.txt: a vocabulary of 50000 is too large: its repeated pairs ",
+                 "; set --vocab-size to at most "),
                 (("train", "bytes.txt", "--output", "b.json", "--vocab-size", "300"), None, 3,
                  "bytes.txt: byte 3: expected UTF-8, found bytes ff"),
                 (("train", "bytes.txt", "--output", "b.model", "--vocab-size", "300"), None, 3,
@@ -112,7 +114,7 @@ class TokenizerCommand(Subwords):
                 ((), None, 2, "see longspan tokenizer --help")]:
             with self.subTest(arguments=arguments):
                 result = self.tokenizer(*arguments, code=code, given=given)
-                self.assert_one_sentence(result, message)
+                self.assert_one_sentence(result, *messages)
         self.assertFalse((self.directory / "b.model").exists() or (self.directory / "b.json").exists())
 
     def test_trains_tokenizer_json(self):
@@ -223,16 +225,29 @@ class SubwordTraining(Subwords):
     def test_rejects_invalid_models_and_texts(self):
         (self.directory / "half.model").write_bytes(b"\x0a\x0e\x0a\x05<unk>")
         (self.directory / "bytes.txt").write_bytes(b"balo tir\n" * 100 + b"\xff\n")
-        for number, (more, message) in enumerate([
-                ({"data.tokenizer.vocab_size": 50000}, "text.txt: a vocabulary of 50000 is too large"),
+        for number, (more, *messages) in enumerate([
+                ({"data.tokenizer.vocab_size": 50000}, "text.txt: a vocabulary of 50000 is too large",
+                 "; set data.tokenizer.vocab_size to at most "),
+                ({"data.documents.sample_by": "line", "data.documents.end_token": "<eod>"}, "data.documents.end_token: expected an id ",
+                 'found "<eod>"; set it to "</s>", the end token of the tokenizer'),
                 ({"data.tokenizer.model": "half.model"}, "half.model: expected a SentencePiece model"),
                 ({"data.tokenizer.model": "nowhere.model"}, "nowhere.model: cannot be opened"),
                 ({"data.train": "bytes.txt", "data.tokenizer.vocab_size": 262}, "bytes.txt: byte 900: expected UTF-8, found bytes ff"),
                 ({"data.validation": "bytes.txt"}, "bytes.txt: byte 900: expected UTF-8, found bytes ff")]):
             for layout in Layout(1, 1), Layout(2, 1):
                 with self.subTest(more=more, layout=str(layout)):
-                    result = self.train(f"wrong-{number}-{layout.ranks}", layout, {**self.subwords, **more}, code=3)
-                    self.assert_one_sentence(result, message)
+                    code = 2 if "data.documents.end_token" in more else 3
+                    result = self.train(f"wrong-{number}-{layout.ranks}", layout, {**self.subwords, **more}, code=code)
+                    self.assert_one_sentence(result, *messages)
+
+    def test_ignores_end_token_without_documents(self):
+        for kind, token in (self.subwords["data.tokenizer.type"], "<eod>"), ("byte", "256"):
+            with self.subTest(tokenizer=kind):
+                settings = {**self.subwords, "data.tokenizer.type": kind, "data.documents.end_token": token}
+                result = self.train(kind, settings=settings)
+                self.assertIn("data.documents.end_token is ignored: data.documents.sample_by is none, and files have no document ends; "
+                              "set data.documents.sample_by to document, paragraph or line", result.output)
+                self.longspan("generate", kind, "--prompt", "balo", "--max-new-tokens", 2)
 
     def test_plan_needs_no_tokenizer(self):
         result = self.longspan("plan", "tiny.yaml", *jobs.flat(self.subwords))

@@ -23,7 +23,7 @@ Tensor values_at(const Held& held,
                  DType dtype,
                  double (*value)(std::int64_t stream, std::int64_t position, std::int64_t i)) {
   const Tensor result = Tensor::empty(
-      {held.streams.count(), pluralize(held.positions), width}, dtype, testing::backend_device());
+      {held.streams.count(), total_count(held.positions), width}, dtype, testing::backend_device());
   with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
     T* to = result.data<T>();
     for (std::int64_t stream = held.streams.begin; stream < held.streams.end; ++stream)

@@ -13,7 +13,7 @@ using testing::values_of;
 Tensor rows_at(const Ranges& positions) {
   const std::int64_t streams = 2;
   const Tensor result =
-      Tensor::empty({streams, pluralize(positions), 2}, DType::f64, backend_device());
+      Tensor::empty({streams, total_count(positions), 2}, DType::f64, backend_device());
   double* to = result.data<double>();
   for (std::int64_t stream = 0; stream < streams; ++stream)
     for (const Range& range : positions)
@@ -43,8 +43,8 @@ TEST(SequenceShard, AssignsEachPositionToOneRank) {
         mesh.time.all_reduce(held, Reduction::sum);
         for (const std::int64_t times : held.span<std::int64_t>()) EXPECT_EQ(times, 1);
         // A region joins the positions of its tensor ranks.
-        const std::int64_t inside = pluralize(division.inside());
-        const std::int64_t outside = pluralize(division.outside());
+        const std::int64_t inside = total_count(division.inside());
+        const std::int64_t outside = total_count(division.outside());
         EXPECT_EQ(inside,
                   mesh.shape.sequence ? mesh.tensor.all_reduce(outside, Reduction::sum) : outside);
       }

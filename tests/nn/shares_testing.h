@@ -38,7 +38,7 @@ struct Held {
   Tensor cut(const Tensor& whole, const Ranges& positions) const {
     const std::int64_t n = whole.shape()[2];
     const Tensor result =
-        Tensor::empty({rows.count(), pluralize(positions), n}, whole.dtype(), backend_device());
+        Tensor::empty({rows.count(), total_count(positions), n}, whole.dtype(), backend_device());
     T* to = result.data<T>();
     for (std::int64_t b = rows.begin; b < rows.end; ++b)
       for (const Range& range : positions)

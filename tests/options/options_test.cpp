@@ -145,12 +145,40 @@ TEST(OptionTable, ReportsEachError) {
        R"(run.yaml:1:3: training.rate: unknown key; did you mean "training.optimizer.rate"?)"},
       {scalar("data.zebra", "1"),
        R"(run.yaml:1:3: data.zebra: unknown key; use one of the keys of data: path, mode)"},
+      {scalar("training.optimizer.zebra", "1"),
+       R"(run.yaml:1:3: training.optimizer.zebra: unknown key; use one of the keys of training.optimizer: rate)"},
+      {scalar("optimizer.zebra", "1"),
+       R"(run.yaml:1:3: optimizer.zebra: unknown key; use one of the keys of training.optimizer: rate)"},
+      {scalar("optimizer.rate", "1"),
+       R"(run.yaml:1:3: optimizer.rate: unknown key; did you mean "training.optimizer.rate"?)"},
+      {scalar("model.sizes", "none"),
+       R"(run.yaml:1:3: model.sizes: expected a list of integers, each 1 to 8, found "none"; write [] for none, or [1, 2])"},
       {scalar("zebra.stripes", "1"),
        R"(run.yaml:1:3: zebra.stripes: unknown key; use one of the sections training, model, data)"},
       {from_set("model.kind", "gate"),
        R"(--set: model.kind: expected plain or gated, found "gate"; did you mean "gated"?)"},
   };
   for (const auto& [assignment, message] : cases) EXPECT_EQ(error_of({assignment}), message);
+}
+
+TEST(OptionTable, HintsAtValuesOfLists) {
+  const auto message = [](std::vector<std::string> names, const Assignment& assignment) {
+    OptionTable table;
+    table.add("model.parts", names, "parts", one_of({"query", "key", "value"}));
+    table.assign(std::vector<Assignment>{assignment});
+    return table.diagnostics().front().message;
+  };
+  const std::string expected =
+      "model.parts: expected a list of strings, each query, key or value, found ";
+  EXPECT_EQ(message({"key"}, scalar("model.parts", "true")),
+            expected + "\"true\"; write [] for none, or [key]");
+  EXPECT_EQ(message({}, scalar("model.parts", "false")), expected + "\"false\"; write [] for none");
+  EXPECT_EQ(message({},
+                    {"model.parts",
+                     Assignment::Kind::list,
+                     {{"querry"}, {"key"}, {"vlaue"}, {"zebra"}},
+                     {"run.yaml", 1, 3}}),
+            expected + "the list [querry, key, vlaue, zebra]; did you mean \"query\", \"value\"?");
 }
 
 TEST(OptionTable, ReportsAllErrorsInFileOrder) {

@@ -116,9 +116,11 @@ TEST(TokenizerTrainer, RejectsUnsuitableVocabularyOrSpecialTokens) {
   };
   EXPECT_THAT(refusal(rules_of(TrainedKind::byte_pairs, 256)),
               HasSubstr("text.txt: a vocabulary of 256 is too small: its 256 bytes and the special "
-                        "tokens require 257"));
-  EXPECT_THAT(refusal(rules_of(TrainedKind::byte_pairs, 400)),
-              HasSubstr("text.txt: a vocabulary of 400 is too large: its repeated pairs yield 26"));
+                        "tokens require 257; set data.tokenizer.vocab_size to at least 257"));
+  EXPECT_THAT(
+      refusal(rules_of(TrainedKind::byte_pairs, 400)),
+      AllOf(HasSubstr("text.txt: a vocabulary of 400 is too large: its repeated pairs yield 26"),
+            HasSubstr("; set data.tokenizer.vocab_size to at most 26")));
   EXPECT_THAT(refusal(rules_of(TrainedKind::word_pieces, 10)), HasSubstr("its characters and"));
   TokenizerRules rules = rules_of(TrainedKind::byte_pairs, 258);
   rules.special = {"<s>", "<s>"};

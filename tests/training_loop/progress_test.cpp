@@ -39,6 +39,8 @@ ProgressState halfway_state() {
   return {.step = 50,
           .steps = 100,
           .loss = 1.23456,
+          .learning_rate = 3e-4,
+          .gradient_norm = 1.4,
           .tokens_per_second = 12345,
           .utilization = 0.614,
           .seconds_left = 185};
@@ -46,8 +48,11 @@ ProgressState halfway_state() {
 
 TEST(ProgressBar, ShowsFieldsThatFit) {
   EXPECT_EQ(progress_bar(halfway_state(), 120),
+            "[###########...........]  50%  step 50/100  loss 1.2346  lr 3.00e-04  grad norm 1.4  "
+            "12.3k tokens/s  MFU 61%  3m05s left");
+  EXPECT_EQ(progress_bar(halfway_state(), 100),
             "[###############...............]  50%  step 50/100  loss 1.2346  12.3k tokens/s  "
-            "61% of peak  3m05s left");
+            "MFU 61%  3m05s left");
   EXPECT_EQ(progress_bar(halfway_state(), 60),
             "[#####......]  50%  step 50/100  loss 1.2346  12.3k tokens/s");
   EXPECT_EQ(progress_bar(halfway_state(), 12), " 50%  step 5");
@@ -89,13 +94,21 @@ TEST(Progress, PrintsLoggedStepsAsLinesWithoutTerminal) {
   const Screen screen;
   const Console console(screen.stream(), Terminal());
   Progress progress(console, Log(console, "", LogLevel::info), ConsoleKind::automatic);
-  progress.update({.step = 1, .steps = 3, .loss = 2, .tokens_per_second = 10}, false);
-  progress.update({.step = 2, .steps = 3, .loss = 2, .tokens_per_second = 10}, true);
-  progress.update({.step = 3, .steps = 3, .loss = 1, .tokens_per_second = 10}, false);
+  ProgressState state = {.step = 1,
+                         .steps = 3,
+                         .loss = 2,
+                         .learning_rate = 3e-4,
+                         .gradient_norm = 12.34,
+                         .tokens_per_second = 10};
+  progress.update(state, false);
+  state.step = 2;
+  progress.update(state, true);
+  state.step = 3;
+  progress.update(state, false);
   progress.finish();
   EXPECT_EQ(screen.text(),
-            "step 2/3  loss 2.0000  10 tokens/s\n"
-            "step 3/3  loss 1.0000  10 tokens/s\n");
+            "step 2/3  loss 2.0000  lr 3.00e-04  grad norm 12.3  10 tokens/s\n"
+            "step 3/3  loss 2.0000  lr 3.00e-04  grad norm 12.3  10 tokens/s\n");
 }
 
 TEST(Progress, WritesLoggedStepsToLogFileWithTerminal) {
@@ -116,8 +129,12 @@ TEST(Progress, WritesLoggedStepsToLogFileWithTerminal) {
   std::vector<std::string> lines;
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_TRUE(lines[0].ends_with(" info step 2/3  loss 2.0000  10 tokens/s")) << lines[0];
-  EXPECT_TRUE(lines[1].ends_with(" info step 3/3  loss 1.0000  10 tokens/s")) << lines[1];
+  EXPECT_TRUE(
+      lines[0].ends_with(" info step 2/3  loss 2.0000  lr 0.00e+00  grad norm 0  10 tokens/s"))
+      << lines[0];
+  EXPECT_TRUE(
+      lines[1].ends_with(" info step 3/3  loss 1.0000  lr 0.00e+00  grad norm 0  10 tokens/s"))
+      << lines[1];
 }
 
 TEST(Console, PrintsLogLinesAboveStatus) {
@@ -230,8 +247,13 @@ TEST(Log, ThrowsIfFileCannotBeOpened) {
 }
 
 TEST(Log, DefaultLogDiscardsMessages) {
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
   const Log log;
-  log.error("nobody hears it");
+  log.error("discarded");
+  std::fflush(nullptr);
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 }  // namespace

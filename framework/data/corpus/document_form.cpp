@@ -14,6 +14,23 @@
 #include "framework/tokenizers/json_tokenizer.h"
 
 namespace longspan {
+namespace {
+
+// Usual names of special tokens that end a document.
+constexpr std::array<const char*, 5> usual_ends = {
+    "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>"};
+
+// Returns a hint at the tokenizer's own end token, or "".
+std::string own_end_hint(const Tokenizer& tokenizer) {
+  const std::int64_t id = own_end_of_text(tokenizer);
+  if (id < 0) return "";
+  const SentencePieceModel* const model = tokenizer.subword_model();
+  return fmt::format(
+      "; set it to {}, the end token of the tokenizer",
+      quote(model != nullptr ? model->piece(id) : tokenizer.json_tokenizer()->token(id)));
+}
+
+}  // namespace
 
 std::string_view name_of(DocumentBoundary boundary) {
   switch (boundary) {
@@ -78,7 +95,8 @@ bool has_documents(const InputFile& file, const DocumentFormat& form) {
   return form.boundary != DocumentBoundary::none || is_json_lines(file, form);
 }
 
-std::optional<std::int64_t> end_of_text_id(const DocumentFormat& form, const Tokenizer& tokenizer) {
+std::optional<std::int64_t> find_end_of_text(const DocumentFormat& form,
+                                             const Tokenizer& tokenizer) {
   if (!form.end_of_text) return std::nullopt;
   const std::string& name = *form.end_of_text;
   std::int64_t id = -1;
@@ -88,16 +106,37 @@ std::optional<std::int64_t> end_of_text_id(const DocumentFormat& form, const Tok
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), id);
   const bool is_id = error == std::errc() && end == name.data() + name.size() && id >= 0 &&
                      id < tokenizer.vocabulary();
-  if (!is_id)
-    throw ConfigurationError("data.documents.end_token: expected an id from 0 to {}{}, found {}",
-                             tokenizer.vocabulary() - 1,
-                             tokenizer.needs_token_file()
-                                 ? " or the name of a token of data.tokenizer.model"
-                                 : fmt::format(" (data.tokenizer.type: {} does not support token "
-                                               "names)",
-                                               name_of(tokenizer.kind())),
-                             quote(name));
+  return is_id ? std::optional(id) : std::nullopt;
+}
+
+std::optional<std::int64_t> end_of_text_id(const DocumentFormat& form, const Tokenizer& tokenizer) {
+  const std::optional<std::int64_t> id = find_end_of_text(form, tokenizer);
+  if (form.end_of_text && !id)
+    throw ConfigurationError(
+        "data.documents.end_token: expected an id from 0 to {}{}, found {}{}",
+        tokenizer.vocabulary() - 1,
+        tokenizer.needs_token_file()
+            ? " or the name of a token of the tokenizer"
+            : fmt::format(" (data.tokenizer.type: {} does not support token names)",
+                          name_of(tokenizer.kind())),
+        quote(*form.end_of_text),
+        own_end_hint(tokenizer));
   return id;
+}
+
+std::optional<std::int64_t> end_of_text_id(const InputFile& file,
+                                           const DocumentFormat& form,
+                                           const Tokenizer& tokenizer) {
+  return has_documents(file, form) ? end_of_text_id(form, tokenizer) : std::nullopt;
+}
+
+std::int64_t own_end_of_text(const Tokenizer& tokenizer) {
+  if (const SentencePieceModel* const model = tokenizer.subword_model())
+    return model->sentence_end();
+  if (const JsonTokenizer* const json = tokenizer.json_tokenizer())
+    for (const char* const name : usual_ends)
+      if (const std::int64_t id = json->id_of(name); json->is_special(id)) return id;
+  return -1;
 }
 
 }  // namespace longspan

@@ -41,8 +41,21 @@ bool is_json_lines(const InputFile& file, const DocumentFormat& form);
 // Returns whether the file has documents, by its format or by the options.
 bool has_documents(const InputFile& file, const DocumentFormat& form);
 
-// Returns the id of the end-of-document token. Throws ConfigurationError when the tokenizer lacks
+// Returns the id of data.documents.end_token; none where it is unset or the tokenizer lacks it.
+std::optional<std::int64_t> find_end_of_text(const DocumentFormat& form,
+                                             const Tokenizer& tokenizer);
+
+// Returns the id of data.documents.end_token. Throws ConfigurationError when the tokenizer lacks
 // it.
 std::optional<std::int64_t> end_of_text_id(const DocumentFormat& form, const Tokenizer& tokenizer);
+
+// Returns that id, or none for a file without documents, which does not use the token.
+std::optional<std::int64_t> end_of_text_id(const InputFile& file,
+                                           const DocumentFormat& form,
+                                           const Tokenizer& tokenizer);
+
+// Returns the id of the tokenizer's own end token, or -1: the end of a sentence of a SentencePiece
+// model, or the special token of a tokenizer.json with a usual name, such as <|endoftext|>.
+std::int64_t own_end_of_text(const Tokenizer& tokenizer);
 
 }  // namespace longspan

@@ -124,7 +124,8 @@ SentencePieceModel train_subwords_of_documents(
     const DocumentFormat& form,
     SentencePieceModelType kind,
     std::int64_t vocabulary,
-    const ProgressCallback& listener) {
+    const ProgressCallback& listener,
+    std::string_view key) {
   const std::int64_t bytes = subword_sample_bytes / std::ssize(texts);
   std::vector<std::shared_ptr<const InputFile>> plain;
   std::vector<const InputFile*> files;
@@ -133,7 +134,7 @@ SentencePieceModel train_subwords_of_documents(
                                                : sample_of_documents(text, form, bytes, listener));
     files.push_back(plain.back().get());
   }
-  return train_sentencepiece(files, kind, vocabulary, listener);
+  return train_sentencepiece(files, kind, vocabulary, listener, subword_sample_bytes, key);
 }
 
 }  // namespace longspan

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "framework/core/input_file.h"
 #include "framework/data/corpus/document_form.h"
@@ -36,6 +37,7 @@ SentencePieceModel train_subwords_of_documents(
     const DocumentFormat& form,
     SentencePieceModelType kind,
     std::int64_t vocabulary,
-    const ProgressCallback& listener = {});
+    const ProgressCallback& listener = {},
+    std::string_view key = "data.tokenizer.vocab_size");
 
 }  // namespace longspan

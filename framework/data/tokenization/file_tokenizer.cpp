@@ -71,7 +71,7 @@ FileTokenizer::FileTokenizer(std::shared_ptr<const InputFile> text,
       key_(key),
       on_progress_(heard),
       making_(making),
-      end_of_text_(has_documents(*text_, form) ? end_of_text_id(form, tokenizer) : std::nullopt),
+      end_of_text_(end_of_text_id(*text_, form, tokenizer)),
       reader_(text_, form, reading_of(tokenizer)) {}
 
 FileTokenizer::~FileTokenizer() {

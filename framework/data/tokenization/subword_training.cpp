@@ -98,18 +98,25 @@ std::int64_t number_after(std::string_view sentence, std::string_view words) {
 [[noreturn]] void refuse(const std::string& texts,
                          SentencePieceModelType kind,
                          std::int64_t vocabulary,
+                         std::string_view key,
                          const std::string& sentence) {
   if (const std::int64_t most = number_after(sentence, "value <= "); most >= 0)
-    throw DataError("{}: a vocabulary of {} is too large: model_type {} yields {} pieces",
-                    texts,
-                    vocabulary,
-                    name_of(kind),
-                    most);
-  if (const std::int64_t least = number_after(sentence, " vs "); least >= 0)
     throw DataError(
-        "{}: a vocabulary of {} is too small: its characters and the 256 bytes require {}",
+        "{}: a vocabulary of {} is too large: model_type {} yields {} pieces; set {} to at most {}",
         texts,
         vocabulary,
+        name_of(kind),
+        most,
+        key,
+        most);
+  if (const std::int64_t least = number_after(sentence, " vs "); least >= 0)
+    throw DataError(
+        "{}: a vocabulary of {} is too small: its characters and the 256 bytes require {}; set {} "
+        "to at least {}",
+        texts,
+        vocabulary,
+        least,
+        key,
         least);
   throw DataError("{}: cannot train a vocabulary of {} as {} (SentencePiece: {})",
                   texts,
@@ -124,7 +131,8 @@ SentencePieceModel train_sentencepiece(std::span<const InputFile* const> texts,
                                        SentencePieceModelType kind,
                                        std::int64_t vocabulary,
                                        const ProgressCallback& listener,
-                                       std::int64_t sample_bytes) {
+                                       std::int64_t sample_bytes,
+                                       std::string_view key) {
   require(vocabulary >= min_subword_vocabulary && vocabulary <= max_subword_vocabulary,
           "invalid vocabulary of {} subwords",
           vocabulary);
@@ -148,7 +156,7 @@ SentencePieceModel train_sentencepiece(std::span<const InputFile* const> texts,
        {"minloglevel", "2"}},
       &sentences,
       &bytes);
-  if (!status.ok()) refuse(places, kind, vocabulary, status.ToString());
+  if (!status.ok()) refuse(places, kind, vocabulary, key, status.ToString());
   return SentencePieceModel(std::move(bytes), places);
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -43,11 +42,11 @@ void make_directory(const fs::path& directory) {
 // Hash of the format as it applies to this file.
 std::uint64_t form_of(const InputFile& file,
                       const DocumentFormat& form,
-                      std::optional<std::int64_t> end_of_text) {
+                      const Tokenizer& tokenizer) {
   if (!has_documents(file, form)) return hash_of("none");
   const std::string what = is_json_lines(file, form) ? "field " + form.text_field()
                                                      : std::string(name_of(form.boundary));
-  return hash_of(fmt::format("{} {}", what, end_of_text.value_or(-1)));
+  return hash_of(fmt::format("{} {}", what, end_of_text_id(form, tokenizer).value_or(-1)));
 }
 
 TokenFileKey key_of(const InputFile& text,
@@ -56,7 +55,7 @@ TokenFileKey key_of(const InputFile& text,
                     std::uint64_t hash) {
   return {.text = hash,
           .tokenizer = tokenizer.fingerprint(),
-          .form = form_of(text, form, end_of_text_id(form, tokenizer)),
+          .form = form_of(text, form, tokenizer),
           .file_bytes = text.size(),
           .vocabulary = tokenizer.vocabulary()};
 }
@@ -128,7 +127,7 @@ TokenizedFile tokenize_file(const ConfigPath& file,
                             const ProgressCallback& listener,
                             const TokenizationOptions& making) {
   const auto text = open_text(file);
-  end_of_text_id(form, tokenizer);  // fails before the text is read
+  end_of_text_id(*text, form, tokenizer);  // fails before the text is read
   const TokenFileKey key = key_of(*text, form, tokenizer, hash_of_file(*text, listener));
   TokenizedFile made = make(text, form, tokenizer, cache, key, listener, making);
   made.tokens = std::make_shared<const TokenFile>(made.path, key);
@@ -142,7 +141,7 @@ std::shared_ptr<const TokenFile> tokens_of_documents(const ConfigPath& file,
                                                      const Communicator& all,
                                                      const ProgressCallback& listener) {
   const auto text = open_text(file);
-  end_of_text_id(form, tokenizer);
+  end_of_text_id(*text, form, tokenizer);
   const auto work = [text, form, tokenizer, cache](const TokenFileKey& key,
                                                    const ProgressCallback& heard) {
     make(text, form, tokenizer, cache, key, heard, {});

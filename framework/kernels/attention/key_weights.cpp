@@ -8,12 +8,12 @@ void check(const KeyPaddingMask& hidden) {
   const Shape& shape = hidden.log_weight.shape();
   const DType dtype = hidden.log_weight.dtype();
   require(shape.dimensions() == 3 && (dtype == DType::f32 || dtype == DType::f64) &&
-              pluralize(hidden.positions) == shape[1] &&
+              total_count(hidden.positions) == shape[1] &&
               std::ssize(hidden.positions) <= max_key_ranges,
           "hide_keys: weights {} {} do not match {} positions in {} ranges",
           name_of(dtype),
           shape,
-          pluralize(hidden.positions),
+          total_count(hidden.positions),
           hidden.positions.size());
   require(!hidden.padding.defined() ||
               (hidden.padding.dtype() == DType::u8 && hidden.padding.shape().dimensions() == 2 &&

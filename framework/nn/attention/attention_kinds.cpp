@@ -84,6 +84,26 @@ std::string validate_documents(const std::string& kind) {
       kind);
 }
 
+// Returns the message about the unknown types of all elements.
+std::string unknown_types(const AttentionOptions& options) {
+  const std::vector<std::string> names = all_names(options);
+  std::vector<std::string> unknown;
+  std::vector<std::string> quoted;
+  for (const std::string& element : options.kinds)
+    for (const std::string& part : split(element, '/'))
+      for (const std::string& name : split(part, '+')) {
+        if (std::ranges::count(names, name) > 0 || std::ranges::count(unknown, name) > 0) continue;
+        unknown.push_back(name);
+        quoted.push_back(quote(name));
+      }
+  return fmt::format(
+      "model.attention.layer_types: expected one of {} (a/b divides the heads between types a and "
+      "b, a+b combines their masks), found {}{}",
+      fmt::join(names, ", "),
+      fmt::join(quoted, ", "),
+      value_hint("model.attention.layer_types", unknown, names));
+}
+
 // Checks one element of model.attention.layer_types.
 std::string problem_of(const std::string& element,
                        const AttentionOptions& options,
@@ -103,13 +123,7 @@ std::string problem_of(const std::string& element,
             quote(element),
             own->alone);
       const MaskedAttentionKind* const kind = find_mask_kind(name);
-      if (kind == nullptr)
-        return fmt::format(
-            "model.attention.layer_types: expected one of {} (/ divides heads among "
-            "types, + combines types), found {}{}",
-            fmt::join(all_names(options), ", "),
-            quote(name),
-            value_hint("model.attention.layer_types", name, all_names(options)));
+      if (kind == nullptr) return unknown_types(options);
       if (setting.memory && !kind->shifts)
         return fmt::format(
             "model.attention.layer_types: {} does not support model.mem_len; use "

@@ -205,7 +205,7 @@ SynthesizerAttention::Member SynthesizerAttention::member(const Scope& scope,
 // Returns rows of a table, equal for all batch rows: [1, positions, heads, features].
 Variable SynthesizerAttention::rows_at(const Weight& table, const Ranges& positions) const {
   const Shape& shape = table->shape;
-  const std::int64_t width = shape[1] * shape[2], count = pluralize(positions);
+  const std::int64_t width = shape[1] * shape[2], count = total_count(positions);
   const Variable whole = reshape(table->variable, {1, shape[0], width});
   Variable rows;
   for (const Range& range : positions)
