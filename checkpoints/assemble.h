@@ -31,8 +31,6 @@ void write_manifest(const std::filesystem::path& directory,
                     const CheckpointInfo& info,
                     const std::vector<RankFileReport>& reports);
 
-// view.h5: virtual datasets that present full tensors to h5py and h5dump.
-
 // Writes and syncs the view of the manifest, next to its rank files. Omits empty tensors. Throws
 // Failure.
 ManifestFile write_view(const std::filesystem::path& directory, const Manifest& manifest);

@@ -117,8 +117,6 @@ class Reader {
 
 namespace longspan {
 
-// The checksum of HDF5's Fletcher32 filter.
-
 // Equal to HDF5's checksum of these bytes, and many times faster.
 std::uint32_t fletcher32(const std::byte* bytes, std::size_t size);
 

@@ -2,7 +2,6 @@
 
 #include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/positions.h"
-#include "models/rotary_options.h"
 #include "models/stack.h"
 
 namespace longspan {

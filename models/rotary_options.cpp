@@ -1,6 +1,6 @@
-#include "models/rotary_options.h"
-
 #include <algorithm>
+
+#include "models/positions.h"
 
 namespace longspan {
 namespace {

@@ -1,6 +1,8 @@
 // Input of a stack's first layer.
 #pragma once
 
+#include "framework/modeling/backbone.h"
+#include "framework/nn/embedding.h"
 #include "models/positions.h"
 
 namespace longspan {
@@ -47,6 +49,32 @@ class TokenInput {
   PositionEmbedding positions_;
   Weight types_;
   std::optional<Norm> norm_;
+};
+
+// Fields: `previous_action` [rows, time] i64, negative if none, embedded with the table
+// "previous_action"; `reward` [rows, time] f64, multiplied by a vector "reward".
+class PreviousActionInputs {
+ public:
+  PreviousActionInputs(const Scope& scope,
+                       std::int64_t width,
+                       const Initializer& initial,
+                       const ModelBuildOptions& setting);
+
+  // Returns x [rows, time, width], the embedded observations, plus both inputs. scale: of the
+  // table's rows.
+  Variable operator()(const Variable& x,
+                      const ModelInput& reading,
+                      double scale,
+                      const SequenceShard& time) const;
+
+ private:
+  // [rows, positions, 1] of this rank's positions outside split regions.
+  Variable rewards(const ModelInput& reading, const SequenceShard& time) const;
+
+  Device device_;
+  DType compute_;
+  TokenEmbedding action_;
+  Linear reward_;
 };
 
 }  // namespace longspan

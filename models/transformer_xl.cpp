@@ -8,8 +8,8 @@
 #include "framework/nn/embedding.h"
 #include "framework/nn/positions.h"
 #include "models/declare_family.h"
-#include "models/previous_action_inputs.h"
 #include "models/stack.h"
+#include "models/token_input.h"
 
 namespace longspan {
 namespace {

@@ -8,15 +8,11 @@
 
 namespace longspan {
 
-// Pixel losses under mixtures of logistics as a recorded op.
-
 // As kernels/logistic_mixture.h: parameters [..., mixture_parameters], values [..., channels] with
 // equal pixel counts. Returns [pixels].
 Variable logistic_mixture_losses(const Variable& parameters,
                                  const Tensor& values,
                                  std::int64_t mixtures);
-
-// Policy and value losses as recorded ops.
 
 // Targets of actions, as in kernels/policy.h. Those that a function does not read may be undefined.
 struct PolicyTargets {

@@ -156,27 +156,17 @@ Variable reshape(const Variable& x, const Shape& shape);
 // Returns the values in another floating dtype.
 Variable cast(const Variable& x, DType dtype);
 
-// Soft cap of values.
-
 // Returns cap tanh(x / cap), in x's dtype (kernels/soft_cap.h).
 Variable soft_cap(const Variable& x, double cap);
-
-// Hyperbolic tangent as a recorded op.
 
 // As kernels/tanh.h.
 Variable tanh(const Variable& x);
 
-// Product of a variable and a constant.
-
 // Returns factor * x, in x's dtype.
 Variable multiply_scalar(const Variable& x, double factor);
 
-// L2 normalization of rows as a recorded op.
-
 // Returns x / |x| over the last axis, as in kernels/l2_normalize.h.
 Variable l2_normalize(const Variable& x);
-
-// Recorded gates that replace a residual sum.
 
 // As kernels/gate.h. x, change (undefined if the function has none) and logits: [..., width] in one
 // dtype; bias: [width], a parameter, undefined if the function has none.
@@ -186,19 +176,13 @@ Variable gate(GateFunction function,
               const Variable& logits,
               const Variable& bias);
 
-// Token-dependent attention spans.
-
 // Returns limit / (1 + exp(-x - bias)), in the accumulator dtype. x: [..., heads]; bias: [heads],
 // in that dtype.
 Variable token_spans(const Variable& x, const Variable& bias, double limit);
 
-// Key heads shared by several query heads.
-
 // Repeats each head `times` times in succession. x: [batch, time, heads, dim]. Returns [batch,
 // time, times * heads, dim], or x if times = 1.
 Variable repeat_kv(const Variable& x, std::int64_t times);
-
-// Rotary position embedding of queries and keys.
 
 // Rotates x [batch, time, heads, dim] by `table` [time, 2 pairs], as in kernels/rotary.h. Writes in
 // place if x has no other owner.

@@ -60,8 +60,6 @@ Variable ring_attention(const Variable& query,
                         const std::optional<AttentionDropout>& dropout,
                         const SequenceShards& shares);
 
-// Rows of one rank in a sharded sequence, range by range. Private to framework/autograd.
-
 // Copies rows of x [batch, time, heads, dim] between tensors.
 void move_rows(const Tensor& from,
                std::int64_t from_begin,

@@ -173,8 +173,6 @@ void dispatch_on_host(const Device& device, F&& f) {
   f();
 }
 
-// FLOPs counted on a dry device that the mathematics does not require.
-
 // The redundant part of DeviceState::flops() of a dry device. Counts recomputation, as of the
 // scores in attention's backward pass, and results that nothing reads.
 struct RedundantFlops {

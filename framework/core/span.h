@@ -106,8 +106,6 @@ class BackwardSpan {
   Span span_;
 };
 
-// An open span of a timeline, for asynchronous activity that ends elsewhere.
-
 // The begin of asynchronous activity, its layer, and its recording (0: none).
 struct OpenSpan {
   std::int64_t begin = 0;

@@ -6,17 +6,11 @@
 
 namespace longspan {
 
-// Messages of the operating system's error codes.
-
 // Returns the message of an errno value, such as "No such file or directory".
 std::string errno_message(int error = errno);
 
-// The host name.
-
 // Returns the system's host name, empty if unavailable. Names may not be unique across machines.
 std::string host_name();
-
-// Temporary files that no other process can open.
 
 // Returns the descriptor of an empty, unnamed file in this directory, which is removed with its
 // last descriptor. Returns -1 on failure, with errno set.

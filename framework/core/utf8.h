@@ -27,8 +27,6 @@ void append_utf8(std::string& text, char32_t code_point);
 // Returns a character's name for messages: "U+00E9 'é'"; without quotation for control characters.
 std::string describe_code_point(char32_t code_point);
 
-// A generated text sample.
-
 // Sample of a validation input. UTF-8.
 struct TextSample {
   std::string input;

@@ -111,8 +111,6 @@ class TokenFile {
   std::vector<std::int64_t> first_bytes_;  // text offset of each block
 };
 
-// Buffer of numbers that spills to disk.
-
 // Holds a few numbers in memory and the rest in an unlinked file, which is deleted with the object.
 class SpillBuffer {
  public:

@@ -16,8 +16,6 @@
 
 namespace longspan {
 
-// Layout of token ids in a file.
-
 // data.token_dtype. `fitting`: 16 bits if the vocabulary has at most 65,536 ids, else 32.
 enum class TokenDType : std::uint8_t { fitting, sixteen, thirty_two, sixty_four };
 
@@ -75,8 +73,6 @@ class TokenIdFile {
   IdLayout layout_;
   std::int64_t tokens_;
 };
-
-// Token ids as human-readable text: numbers separated by blanks.
 
 // Calls sink(id, begin, end) for each number of a text, with the byte range of its digits. Throws
 // DataError, with `place` and the word, for anything but a number below `vocabulary`.

@@ -32,8 +32,6 @@ void sample_images(const Model& model,
                    std::span<PartialImage> images,
                    const ImageGenerationOptions& options);
 
-// Samples a pixel from a mixture of logistics.
-
 // Samples `values`, a pixel's channels, in order: a mixture component by its logit, then for each
 // channel the level (of 256) nearest to a draw from its logistic. Earlier channels shift the mean
 // (kernels/logistic_mixture.h). numbers: mixture_parameters. The temperature divides the logits and

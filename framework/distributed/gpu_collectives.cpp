@@ -9,7 +9,6 @@
 
 #include "framework/core/system.h"
 #include "framework/distributed/runtime.h"
-#include "framework/distributed/watch.h"
 
 namespace longspan {
 namespace {

@@ -1,6 +1,7 @@
 // Supported Hugging Face architectures: one file each, and the registry.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -9,12 +10,63 @@
 #include <utility>
 #include <vector>
 
+#include "framework/core/tensor.h"
 #include "framework/interop/model_config.h"
 #include "framework/interop/safetensors.h"
-#include "framework/interop/tensor_pair.h"
-#include "framework/interop/token_ids.h"
 
 namespace longspan {
+
+// Orientation of the Hugging Face matrix: [out, in] as here, or [in, out].
+enum class Orientation : std::uint8_t { same, transposed };
+
+struct TensorPair {
+  std::string hf_name;
+  // One tensor, or several that are concatenated along their first axis (before transposition),
+  // such as queries, keys and values.
+  std::vector<std::string> longspan_names;
+  Orientation orientation = Orientation::same;
+  std::vector<std::int64_t> shape = {};  // of the Hugging Face tensor; empty: as here
+  bool optional = false;                 // some models lack it
+};
+
+// Returns the Hugging Face shape for the shapes here, which may differ only in their first axis. A
+// transposed tensor is a matrix. A pair with a different `shape` has one tensor here, with as many
+// elements.
+Shape hf_shape(const TensorPair& pair, const std::vector<Shape>& here);
+
+// Extracts tensor number `index` here from a Hugging Face tensor of the required shape.
+Tensor shard_range(const TensorPair& pair,
+                   const Tensor& there,
+                   const std::vector<Shape>& here,
+                   std::size_t index);
+
+// Inverse of shard_range: copies tensor number `index` here into its part of `there`. Both are f32
+// or f64 on the host.
+void put_part(const TensorPair& pair,
+              const Tensor& part,
+              const std::vector<Shape>& here,
+              std::size_t index,
+              const Tensor& there);
+
+// Special token ids of config.json and generation_config.json.
+
+inline constexpr const char* generation_config_name = "generation_config.json";
+
+// By key: "eos_token_id" -> 2. Absent tokens have no entry.
+using TokenIds = std::map<std::string, std::int64_t>;
+
+// Reads the ids of a seq2seq model. generation_config.json next to `config` takes precedence over
+// `config`, and that over `otherwise`; null means none. Throws DataError for ids not below
+// `vocabulary`, and for a forced end without an id.
+TokenIds read_token_ids(const ModelConfig& config,
+                        std::int64_t vocabulary,
+                        const TokenIds& otherwise);
+
+// Returns unsupported generation keys of both files, such as "num_beams".
+std::vector<std::string> unsupported_generation_settings(const ModelConfig& config);
+
+// Sets all keys that read_token_ids reads; null without an id.
+void write_token_ids(const TokenIds& ids, nlohmann::ordered_json& config);
 
 // Configuration values by key, as written: "model.hidden_size" -> "768". "none" means absent.
 class ModelValues {

@@ -40,8 +40,6 @@ struct RowPlacement {
 };
 std::vector<RowPlacement> placed_rows(const ShardPlacement& placement, std::int64_t rows);
 
-// Dropout and residual addition in one pass over memory.
-
 // y = base + dropout(x), bitwise equal to `dropout` followed by `add`. base: shape and dtype of y,
 // which it may alias.
 void dropout_add(Cpu, const Tensor& base, const Dropout&);

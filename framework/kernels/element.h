@@ -42,8 +42,6 @@ void with_both_types(const Tensor& x, const Tensor& y, const F& f) {
   });
 }
 
-// Shape and dtype checks of kernel arguments.
-
 // Throws Failure, naming `kernel` and `name`, unless the tensor has that shape and dtype.
 inline void require_tensor(
     const char* kernel, const char* name, const Tensor& found, const Shape& shape, DType dtype) {
@@ -57,8 +55,6 @@ inline void require_tensor(
           found.defined() ? found.shape().to_string() : "");
 }
 
-// Dispatch on the dtype in which kernels accumulate.
-
 // Calls f(TypeTag<A>{}), where A is the C++ type of an accumulator dtype (f64 or f32). Throws
 // Failure for any other dtype.
 template <typename F>
@@ -67,8 +63,6 @@ decltype(auto) with_accumulator_type(DType dtype, F&& f) {
     throw Failure("expected f32 or f64 sums, found {}", name_of(dtype));
   return dtype == DType::f64 ? f(TypeTag<double>{}) : f(TypeTag<float>{});
 }
-
-// Conversion of tensors for computation on the host.
 
 // Returns a copy of x, of any floating dtype and device, in f64 on the host.
 Tensor to_host_f64(const Tensor& x);

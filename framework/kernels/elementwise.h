@@ -70,13 +70,9 @@ void soft_cap(Cuda, double cap, const Tensor& x, const Tensor& y);
 void softcap_backward(Cpu, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx);
 void softcap_backward(Cuda, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx);
 
-// Element-wise clamping.
-
 // Clamps every element of x (f32 or f64) to [least, most] in place. NaN stays NaN.
 void clamp(Cpu, const Tensor& x, double least, double most);
 void clamp(Cuda, const Tensor& x, double least, double most);
-
-// Element-wise hyperbolic tangent.
 
 // y = tanh(x). x, y: any shape, same dtype. Overwrites y, which may alias x. NaN propagates.
 void tanh(Cpu, const Tensor& x, const Tensor& y);

@@ -48,8 +48,6 @@ void layer_norm_backward(Cuda, const LayerNormGradient&);
 void check(const LayerNorm&);
 void check(const LayerNormGradient&);
 
-// Dropout, residual sum and layer normalization; one pass over memory on a GPU.
-
 // norm.x = base + dropout(change), bitwise equal to `dropout_add`; then normalizes it. change.y is
 // norm.x. base: its shape and dtype. norm.y may alias change.x.
 void residual_layer_norm(Cpu, const Tensor& base, const Dropout& change, const LayerNorm& norm);

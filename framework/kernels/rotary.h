@@ -40,8 +40,6 @@ struct RotaryArguments {
 void apply_rotary(Cpu, const RotaryArguments&);
 void apply_rotary(Cuda, const RotaryArguments&);
 
-// Sinusoidal position encodings.
-
 // Common layouts, which are not interchangeable.
 enum class SinusoidLayout : std::uint8_t {
   interleaved,  // sin and cos alternate, 10000^(-2m/d) (Vaswani et al. 2017)

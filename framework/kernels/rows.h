@@ -18,8 +18,6 @@ void token_spans(Cuda, double limit, const Tensor& x, const Tensor& bias, const 
 void token_spans_backward(Cpu, double limit, const Tensor& z, const Tensor& dz, const Tensor& dx);
 void token_spans_backward(Cuda, double limit, const Tensor& z, const Tensor& dz, const Tensor& dx);
 
-// Zeroes padding rows before operations that mix rows.
-
 // y[b, t, :] = x[b, t, :] for rows t of [begin, end), or 0 if the row is padding. A row is padding
 // if its position, `position` + t - begin, is at least `length`[b], or if `padding`[b, position] is
 // 1. x, y: [batch, time, ...], one floating dtype; y may alias x. length: [batch] i64; padding:
@@ -52,8 +50,6 @@ void repeat_kv(Cuda, const Tensor& x, const Tensor& y);
 // with `add`.
 void sum_grouped_heads(Cpu, const Tensor& dy, const Tensor& dx, bool add = false);
 void sum_grouped_heads(Cuda, const Tensor& dy, const Tensor& dx, bool add = false);
-
-// Column scaling and element-wise products.
 
 // y[r, c] = x[r, c] factors[c]. x, y: [rows, width] (leading axes flattened, width = elements of
 // `factors`), same dtype. factors: that dtype or its accumulator dtype. y may alias x.

@@ -65,4 +65,16 @@ Bleu bleu(const BleuSums& sums, const BleuOptions& options = {});
 // Returns "bleu" and "bleu_brevity_penalty".
 std::vector<MetricValue> metric_values(const BleuSums& sums, const BleuOptions& options = {});
 
+// The tokenizers "13a" of mteval-v13a.pl and "zh", as in sacreBLEU (Post 2018).
+
+// Returns a line's tokens separated by one space, equal to those of
+// sacrebleu.tokenizers.tokenizer_13a.Tokenizer13a. Does not strip trailing white space first, which
+// BLEU does.
+std::string tokenize_13a(std::string_view line);
+
+// Returns tokens equal to those of sacrebleu.tokenizers.tokenizer_zh.TokenizerZh. Each Chinese
+// character and full-width punctuation mark is a token; 13a's rules without its markup split the
+// rest. Japanese kana are not separated.
+std::string tokenize_zh(std::string_view line);
+
 }  // namespace longspan

@@ -10,13 +10,9 @@
 
 namespace longspan {
 
-// Argmax over class scores.
-
 // Returns the argmax of each row, [rows] i64 on the host; ties resolve to the lowest id. scores:
 // [..., classes], f32 or f64, on any device.
 Tensor argmax_classes(const Tensor& scores);
-
-// Argmax over vocabulary-parallel scores at each target position.
 
 // On the host, equal on every rank that shares the rows' time or the vocabulary.
 struct ArgmaxTokens {

@@ -26,8 +26,6 @@
 
 namespace longspan {
 
-// Loss terms and auxiliary metrics of a forward pass.
-
 // A loss term: weight x the sum of `values` over all ranks, divided by the batch's count of that
 // name over all ranks.
 struct LossTerm {

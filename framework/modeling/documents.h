@@ -19,8 +19,6 @@ Tensor document_lookback(const ModelInput& reading,
 // positions] i64, on the device; undefined where the field is absent.
 Tensor document_positions(const ModelInput& reading, const Ranges& positions, const Device& device);
 
-// Masks recurrent state that a row can no longer attend to, and rows with several episodes.
-
 // Returns 1 for keys of the recurrent state from before the start of the row's current sequence,
 // given by the field `earlier`. u8 [rows, state length + time], on the device, equal on all ranks
 // that share the rows. Undefined where rows attend to the whole state, or where separate_episodes

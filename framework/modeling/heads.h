@@ -5,8 +5,6 @@
 
 namespace longspan {
 
-// Sequence classification head.
-
 // Predicts ModelBuildOptions::classes classes from one pooled vector per row, in the scope
 // "output". OutputHeadSpec::pooling selects the pooling over the `length` [rows] valid positions:
 // first position, mean, maximum of each feature, or attention pooling. Attention pooling uses a
@@ -18,8 +16,6 @@ namespace longspan {
 // label is negative. Ranks that share time pool collectively, and each computes the losses of a
 // part of the rows.
 OutputHeadFactory classification_head();
-
-// Token tagging head. Each word is tagged at its first token.
 
 // Predicts ModelBuildOptions::classes tags, in the scope "output", with OutputHeadSpec::tags. Loss
 // term "loss", over "tokens": the negative log-likelihood of `targets` [rows, time] in nats, with a
@@ -47,8 +43,6 @@ OutputHeadFactory tagging_head();
 // log-probabilities. Throws ConfigurationError for copying with label smoothing.
 OutputHeadFactory seq2seq_head();
 
-// Pixel output head: distributions over the 256 values of each channel.
-
 // In the scope "output", for a backbone with OutputHeadSpec::pixels, which gives the order of the
 // values. Loss term "loss", over "tokens" (channel values): the negative log-likelihood of `pixels`
 // [rows, columns] in nats. It is 0 for padding and for rows of `length` 0. With
@@ -56,8 +50,6 @@ OutputHeadFactory seq2seq_head();
 // predicts a whole pixel with a mixture of logistics (kernels/logistic_mixture.h), whose parameters
 // are replicated on every tensor rank. Throws ConfigurationError for a backbone without pixels.
 OutputHeadFactory pixel_head();
-
-// Actor-critic output head: action probabilities and values.
 
 // A softmax "policy" over ModelBuildOptions::classes actions, and a "value" at each position.
 // Fields, each [rows, time]: `actions`, negative where nothing is learned; `log_probabilities` of

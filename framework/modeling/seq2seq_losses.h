@@ -11,8 +11,6 @@
 
 namespace longspan {
 
-// Pointer-generator scores: tokens are generated from a vocabulary or copied from a source.
-
 // logits: [rows, time, this rank's shard], or with `only_last` [rows, 1, this rank's shard] of the
 // last position. gate: [rows, time, 1]. attention: [rows, time, columns], whose first columns are
 // those of `source` [rows, positions] i64.
@@ -31,8 +29,6 @@ struct PointerGeneratorLogits {
 Tensor pointer_generator_logits(const PointerGeneratorLogits& of,
                                 const ShardRange& part,
                                 const Communicator& tensor);
-
-// Cross-attention weights of a decoder, for losses and copying.
 
 // Target of the guided attention loss in training.
 enum class GuidedAttentionType : std::uint8_t {
@@ -58,8 +54,6 @@ struct CrossAttentionWeights {
   Variable embedding = {};  // decoder input embeddings of the positions outside split regions,
                             // [rows, time, width]; for copying
 };
-
-// Targets of the guided attention loss, for each source position.
 
 // Returns the attention cost 1 - exp(-(s / S - t / T)^2 / (2 width^2)) (Tachibana et al. 2018,
 // equation 12). S and T are the source and target lengths of each row. Fields: `source`,

@@ -34,8 +34,6 @@ std::shared_ptr<const ActiveRows> make_active_rows(const std::vector<bool>& take
                                                    std::int64_t first_stream,
                                                    const Device& device);
 
-// Error of the streams that reversible stacks reconstruct.
-
 // Sums over the backward passes of a step, for each sublayer.
 class ReconstructionError {
  public:

@@ -15,8 +15,6 @@
 
 namespace longspan {
 
-// Entry to and exit from the part of a layer that is split over tensor ranks.
-
 // Value type. Inside a region each tensor rank holds its part of the features or heads. Outside,
 // all tensor ranks hold the same activations or, with sequence parallelism, each its share of the
 // positions. In the latter case every gradient outside is this rank's summand of a sum over the

@@ -63,8 +63,6 @@ Tensor update_memory(const Tensor& before,
                      std::int64_t longest,
                      const ProcessMesh& mesh);
 
-// Gathers a sequence that is sharded over time ranks.
-
 // Returns the positions of all ranks in time order, [batch, all rows, width]. x: [batch, own rows,
 // width]. `positions`: the positions of each rank. Backward: sums the gradients of this rank's rows
 // over the ranks. Collective over `ranks`.

@@ -71,8 +71,6 @@ inline OptimizerRange range_of(const Parameter& parameter,
           .weight_decay = parameter.decays ? weight_decay : 0};
 }
 
-// Optimizer state with one value per element, such as a moment.
-
 // Initially zero, with the dtype and the sharding of the masters. The parameters must outlive it.
 class StateBuffer {
  public:

@@ -35,8 +35,7 @@ constexpr FieldName names_of_keys[] = {
      "",
      {},
      "set model.attention.bias to [] and model.mlp_bias to false for none, or to [query, key, "
-     "value, "
-     "out] and true for all"},
+     "value, out] and true for all"},
     {"attention.scale", "model.attention.scale_attn_weights"},
     {"lsh.rounds", "model.attention.lsh.num_hashes"},
     {"routing.decay", "model.attention.routing.ema_decay"},

@@ -68,8 +68,6 @@ MachineProfile shared_among(const MachineProfile& measured, int ranks, int threa
 void write_machine(const MachineProfile& machine, const std::string& path);
 MachineProfile read_machine(const std::string& path);
 
-// Peak performance of this machine, for comparison with a training step.
-
 // Returns the peak FLOP/s of square matrix products of `dtype` with this process's threads. Sizes
 // go up to 1024 (float64: 256), or on a GPU up to a product of one millisecond. The best of the
 // runs in about `seconds` counts.

@@ -92,8 +92,6 @@ std::vector<MemorySaving> plan_savings(const Reconfigure& reconfigure,
 // "weights 1.2 GB, gradients ...": the tags with non-zero memory.
 std::string bytes_by_tag(const StepPlan& plan);
 
-// Memory that rollouts need in addition to training.
-
 // Runs a rollout of all environments of a rank on a dry device, with recurrent state of maximum
 // length. The device's peak restarts with it. Returns what is retained while training on the
 // rollout: the recurrent state at its start and at its end.

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "framework/profiling/span_names.h"
+#include "framework/profiling/trace_text.h"
 
 namespace longspan {
 

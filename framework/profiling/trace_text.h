@@ -4,12 +4,26 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
+#include "framework/core/timeline.h"
 #include "framework/distributed/communicator.h"
-#include "framework/profiling/span_names.h"
 
 namespace longspan {
+
+// Formats display names; function names are cached.
+class SpanNames {
+ public:
+  // Returns "step 7", "layers/0/attention", "linear", "linear (backward)" or "waiting for
+  // all_reduce". `texts`: those of the recording.
+  std::string name_of(const TimedSpan& span, const std::deque<std::string>& texts);
+
+ private:
+  const std::string& function(const std::source_location& place);
+
+  std::unordered_map<const char*, std::string> functions_;
+};
 
 // The recording of one thread.
 struct ThreadSpans {
@@ -64,8 +78,6 @@ class TraceText {
 // Return the text before and after the events of all ranks. `about`: a JSON object.
 std::string trace_head(const std::string& about);
 std::string trace_tail();
-
-// Gathers text of all ranks on the first rank, in blocks.
 
 // Collective. `next` returns this rank's next block, empty at the end; `take` receives each block
 // on the first rank, in rank order. No rank holds more than two blocks at a time.

@@ -39,8 +39,6 @@ std::optional<ClassColumn> class_column_of(std::string_view column);
 // last, in the given order.
 std::vector<Chart> charts_of(std::span<const std::string> columns);
 
-// The chart library of the reports, as found at build time.
-
 // dygraphs (https://dygraphs.com), to be embedded in a page.
 struct ChartLibrary {
   std::string_view name;     // "dygraphs 2.2.1"

@@ -1,5 +1,3 @@
-#include "framework/report/page_data.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +5,7 @@
 #include <set>
 
 #include "framework/report/page_text.h"
+#include "framework/report/report_page.h"
 
 namespace longspan {
 namespace {

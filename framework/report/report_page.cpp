@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <set>
 
-#include "framework/report/page_data.h"
 #include "framework/report/page_text.h"
 
 namespace longspan {

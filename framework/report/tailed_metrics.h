@@ -15,8 +15,6 @@
 
 namespace longspan {
 
-// Parses a line of metrics.jsonl without building a JSON tree.
-
 // One member of the object. `none`: null, which replaces a non-finite number.
 struct LineField {
   enum class Kind : std::uint8_t { number, none, text };
@@ -48,8 +46,6 @@ class MetricLineReader {
   std::vector<LineField> fields_;
   std::deque<std::string> texts_;  // storage for the views of a line that is not plain
 };
-
-// Parses metrics lines incrementally into the data of the charts.
 
 // A line whose step is not greater than the previous line's. Earlier lines with its step or a later
 // one are superseded.

@@ -77,8 +77,6 @@ class RolloutSource : public BatchSource {
   Fields fields_ = {};         // of the current rollout
 };
 
-// Generalized advantage estimation.
-
 // The steps of a rollout in one environment.
 struct Trajectory {
   std::span<const double> reward;

@@ -15,8 +15,6 @@
 
 namespace longspan {
 
-// Losses by position in a segment, which show the benefit of context.
-
 // The mean loss of the positions [begin, end) of a segment, in nats.
 struct PositionLoss {
   std::int64_t begin = 0;
@@ -115,8 +113,6 @@ struct PaddedRows {
   Tensor lengths;  // [rows]
 };
 PaddedRows padded_rows(std::span<const std::vector<std::int64_t>* const> rows, const Device& host);
-
-// Losses of an evaluation pass on the host.
 
 // Returns the first term's losses of each row at this rank's positions.
 std::vector<double> row_losses(const Losses& losses);

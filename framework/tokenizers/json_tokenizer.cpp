@@ -14,8 +14,6 @@
 #include "framework/tokenizers/pattern.h"
 #include "framework/tokenizers/pre_tokenizers.h"
 #include "framework/tokenizers/text_parts.h"
-#include "framework/tokenizers/token_template.h"
-#include "framework/tokenizers/word_cache.h"
 
 namespace longspan {
 namespace {

@@ -1,5 +1,7 @@
 #include "framework/tokenizers/text_parts.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -9,6 +11,7 @@
 #include "framework/tokenizers/chunk_boundaries.h"
 
 namespace longspan {
+
 namespace {
 
 std::string text_of(const nlohmann::json& json, const char* key) {
@@ -127,6 +130,82 @@ PartCut cut_of_parts(const nlohmann::json& pre_tokenizer) {
     if (cut == PartCut::cuts) all = cut;
   }
   return all;
+}
+
+namespace {
+
+std::int64_t id_of(const JsonCursor& json) { return json.integer(0, (1 << 24) - 1); }
+
+TokenTemplate read_single(const JsonCursor& json) {
+  TokenTemplate result;
+  const JsonCursor single = json["single"];
+  bool has_text = false;
+  for (std::size_t i = 0; i < single.size(); ++i) {
+    const JsonCursor part = single[i];
+    if (part.has("Sequence")) {
+      if (has_text || part["Sequence"]["id"].text() != "A")
+        part.throw_data_error("the sequence A, once");
+      has_text = true;
+      continue;
+    }
+    const JsonCursor token = json["special_tokens"][part["SpecialToken"]["id"].text()];
+    const JsonCursor ids = token["ids"];
+    for (std::size_t j = 0; j < ids.size(); ++j)
+      (has_text ? result.after : result.before).push_back(id_of(ids[j]));
+  }
+  if (!has_text) single.throw_data_error("the sequence A in it");
+  return result;
+}
+
+}  // namespace
+
+TokenTemplate read_token_template(const JsonCursor& json) {
+  if (!json.is_present()) return {};
+  const JsonCursor type = json["type"];
+  const std::string& kind = type.text();
+  if (kind == "TemplateProcessing") return read_single(json);
+  if (kind == "BertProcessing" || kind == "RobertaProcessing")
+    return {{id_of(json["cls"][std::size_t{1}])}, {id_of(json["sep"][std::size_t{1}])}};
+  if (kind == "ByteLevel") return {};
+  if (kind != "Sequence")
+    type.unknown("TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel or Sequence");
+  TokenTemplate result;
+  const JsonCursor list = json["processors"];
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const TokenTemplate step = read_token_template(list[i]);
+    result.before.insert(result.before.begin(), step.before.begin(), step.before.end());
+    result.after.insert(result.after.end(), step.after.begin(), step.after.end());
+  }
+  return result;
+}
+
+namespace {
+
+constexpr std::size_t slots = std::size_t{1} << 18;
+
+}  // namespace
+
+WordCache::WordCache() : slots_(slots) {}
+
+std::span<const WordToken> WordCache::encode(std::string_view word, const WordModel& model) {
+  if (2 * words_ > slots) *this = WordCache();
+  const std::uint64_t hash = XXH3_64bits(word.data(), word.size()) | 1;
+  std::size_t at = (hash >> 1) & (slots - 1);
+  for (; slots_[at].hash != 0; at = (at + 1) & (slots - 1)) {
+    const Slot& slot = slots_[at];
+    if (slot.hash == hash && std::string_view(texts_).substr(slot.text, slot.bytes) == word)
+      return std::span(tokens_).subspan(slot.tokens, slot.count);
+  }
+  const std::size_t begin = tokens_.size();
+  model.encode(word, tokens_);
+  slots_[at] = {hash,
+                static_cast<std::uint32_t>(texts_.size()),
+                static_cast<std::uint32_t>(begin),
+                static_cast<std::uint16_t>(word.size()),
+                static_cast<std::uint16_t>(tokens_.size() - begin)};
+  texts_.append(word);
+  ++words_;
+  return std::span(tokens_).subspan(begin);
 }
 
 }  // namespace longspan

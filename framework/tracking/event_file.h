@@ -43,8 +43,6 @@ std::string next_event_file(const std::filesystem::path& folder, std::int64_t no
 // on. Throws Failure where a file cannot be opened, read or truncated.
 void truncate_events(const std::filesystem::path& folder, std::int64_t last_step);
 
-// The checksum of TFRecord files.
-
 // Returns the CRC-32C (Castagnoli) of RFC 3720.
 std::uint32_t crc32c(std::string_view bytes);
 

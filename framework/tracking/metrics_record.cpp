@@ -1,8 +1,13 @@
 #include "framework/tracking/metrics_record.h"
 
+#include <algorithm>
+#include <bit>
 #include <chrono>
+#include <cmath>
+#include <numeric>
 
 namespace longspan {
+
 namespace {
 
 std::string_view name_of(MetricGroup group) {
@@ -36,6 +41,110 @@ std::string tag_of(const MetricField& field) {
 
 double number_of(const MetricField& field) {
   return std::visit([](auto value) { return static_cast<double>(value); }, field.value);
+}
+
+namespace {
+
+// A bucket's index is the leading bits of a double without its sign: the exponent and three bits of
+// mantissa. So bucket ends are exact, without a rounded logarithm.
+constexpr int bits_left_out = 52 - 3;
+constexpr double least = 0x1p-40;
+constexpr double most = 0x1p24;
+
+constexpr std::uint64_t leading_bits(double magnitude) {
+  return std::bit_cast<std::uint64_t>(magnitude) >> bits_left_out;
+}
+
+constexpr std::uint64_t first = leading_bits(least);
+constexpr std::size_t one_side = leading_bits(most) - first;  // buckets per sign
+constexpr std::size_t middle = one_side;                      // around zero
+
+// Returns the lower magnitude bound of bucket `i` of one sign, counted from zero.
+double nearer_end(std::size_t i) { return std::bit_cast<double>((first + i) << bits_left_out); }
+
+// Adds an element to all but the counts. `is_first`: the histogram is empty.
+void add(Histogram& histogram, double value, bool is_first) {
+  histogram.smallest = is_first ? value : std::min(histogram.smallest, value);
+  histogram.largest = is_first ? value : std::max(histogram.largest, value);
+  histogram.sum += value;
+  histogram.sum_of_squares += value * value;
+}
+
+// Sums fixed-size chunks in order, so that the result is bitwise independent of the number of
+// threads.
+template <typename T>
+Histogram histogram_of_elements(std::span<const T> elements, double factor) {
+  constexpr std::size_t piece = 1 << 16;
+  const auto pieces = static_cast<std::int64_t>((elements.size() + piece - 1) / piece);
+  std::vector<Histogram> parts(static_cast<std::size_t>(pieces));
+#pragma omp parallel for schedule(static) if (pieces > 1)
+  for (std::int64_t i = 0; i < pieces; ++i) {
+    Histogram& part = parts[static_cast<std::size_t>(i)];
+    const std::size_t begin = static_cast<std::size_t>(i) * piece;
+    for (const T element : elements.subspan(begin, std::min(piece, elements.size() - begin))) {
+      const double value = static_cast<double>(element) * factor;
+      if (!std::isfinite(value)) continue;
+      add(part, value, part.counts.empty());
+      if (part.counts.empty()) part.counts.resize(histogram_buckets());
+      ++part.counts[bucket_of(value)];
+    }
+  }
+  Histogram whole;
+  for (const Histogram& part : parts) whole = added(whole, part);
+  return whole;
+}
+
+}  // namespace
+
+std::size_t histogram_buckets() { return 2 * one_side + 1; }
+
+double upper_end_of_bucket(std::size_t bucket) {
+  return bucket >= middle ? nearer_end(bucket - middle) : -nearer_end(middle - bucket - 1);
+}
+
+std::size_t bucket_of(double value) {
+  const double magnitude = std::abs(value);
+  if (magnitude < least) return middle;
+  const std::size_t i =
+      magnitude < most ? static_cast<std::size_t>(leading_bits(magnitude) - first) : one_side - 1;
+  return value > 0 ? middle + 1 + i : middle - 1 - i;
+}
+
+std::int64_t Histogram::count() const {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+Histogram histogram_of(const Tensor& tensor, double factor) {
+  return tensor.dtype() == DType::f64 ? histogram_of_elements<double>(tensor.span<double>(), factor)
+                                      : histogram_of_elements<float>(tensor.span<float>(), factor);
+}
+
+Histogram added(const Histogram& one, const Histogram& other) {
+  if (one.counts.empty()) return other;
+  if (other.counts.empty()) return one;
+  Histogram sum = one;
+  for (std::size_t i = 0; i < sum.counts.size(); ++i) sum.counts[i] += other.counts[i];
+  sum.smallest = std::min(sum.smallest, other.smallest);
+  sum.largest = std::max(sum.largest, other.largest);
+  sum.sum += other.sum;
+  sum.sum_of_squares += other.sum_of_squares;
+  return sum;
+}
+
+Bars bars_of(const Histogram& histogram) {
+  Bars bars;
+  const auto is_full = [](std::int64_t count) { return count > 0; };
+  const auto begin = std::ranges::find_if(histogram.counts, is_full);
+  std::size_t bucket = static_cast<std::size_t>(begin - histogram.counts.begin());
+  for (std::int64_t left = histogram.count(); left > 0; ++bucket) {
+    const std::int64_t count = histogram.counts[bucket];
+    left -= count;
+    const bool goes_on = count == 0 && bars.counts.back() == 0;
+    if (!goes_on) bars.counts.push_back(static_cast<double>(count));
+    if (!goes_on) bars.upper_ends.push_back(0);
+    bars.upper_ends.back() = upper_end_of_bucket(bucket);
+  }
+  return bars;
 }
 
 }  // namespace longspan

@@ -11,8 +11,6 @@
 
 namespace longspan {
 
-// Allocated bytes by purpose, with the memory use that the system reports.
-
 // Peak (VmHWM) and current (VmRSS) physical memory of this process, in bytes.
 struct ProcessMemory {
   std::int64_t peak = 0;
@@ -34,8 +32,6 @@ struct MemoryUsage {
 std::string memory_text(const MemoryUsage& account);
 // Logs the usage with the process's own peak.
 void log_memory(const Log& log, const MemoryUsage& account);
-
-// Messages for a run that does not fit in memory.
 
 // Returns, for example, "a rank of this run needs 1.25 GB (weights ...)".
 std::string needs(const StepPlan& plan);

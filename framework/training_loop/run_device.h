@@ -19,8 +19,6 @@ Device run_device(const RunOptions& run,
                   const Communicator& world,
                   int local_rank);
 
-// Threads of a rank, and how they wait for each other.
-
 // Returns an even share of the cores of this process among the `local_ranks` of its machine.
 std::int64_t core_share(int local_ranks);
 

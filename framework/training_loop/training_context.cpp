@@ -5,11 +5,14 @@
 #include <chrono>
 
 #include "framework/core/crash_handler.h"
+#include "framework/core/span.h"
+#include "framework/planning/machine.h"
 #include "framework/training_loop/memory_report.h"
 #include "framework/training_loop/progress.h"
 #include "framework/training_loop/run_device.h"
 
 namespace longspan {
+
 namespace {
 
 ProcessMesh make_mesh(Session& session, const RunConfig& settings) {
@@ -129,6 +132,30 @@ RunLayout TrainingContext::layout() const {
 
 ResumeContext TrainingContext::resuming() const {
   return {settings, text, directory, mesh.world, log, stop_request};
+}
+
+double ThroughputMeter::measure_peak() {
+  peak_ = mesh_.world.all_reduce(matmul_peak(device_, dtype_), Reduction::sum);
+  return peak_;
+}
+
+double ThroughputMeter::flops_of(const Batch& batch, std::int64_t remembered, std::int64_t steps) {
+  if (mesh_.world.rank() != 0) return 0;
+  const Span span({.name = "counting operations"});
+  const TimelineScope nowhere(nullptr);  // no computation runs
+  const auto count = needed_flops_.of(batch.fields, mesh_.data.size(), remembered, steps);
+  return count ? count->total() : 0;
+}
+
+StepTiming ThroughputMeter::timing() {
+  const std::int64_t memory = device_.allocator().report().total.peak;
+  const StepTiming timing = {
+      .tokens_per_second = tokens_per_second(),
+      .mfu = utilization(),
+      .peak_memory_bytes = mesh_.world.all_reduce(memory, Reduction::maximum),
+      .times = meter_.mean_times()};
+  reset();
+  return timing;
 }
 
 }  // namespace longspan

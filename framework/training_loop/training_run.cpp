@@ -9,15 +9,12 @@
 #include "framework/core/system.h"
 #include "framework/distributed/launcher.h"
 #include "framework/trainer/divergence.h"
-#include "framework/training_loop/begin_run.h"
 #include "framework/training_loop/memory_report.h"
 #include "framework/training_loop/rollback.h"
-#include "framework/training_loop/run_end.h"
+#include "framework/training_loop/run_phases.h"
 #include "framework/training_loop/run_saving.h"
 #include "framework/training_loop/run_summary.h"
-#include "framework/training_loop/step_report.h"
 #include "framework/training_loop/stragglers.h"
-#include "framework/training_loop/validation.h"
 
 namespace longspan {
 namespace {

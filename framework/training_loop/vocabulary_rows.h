@@ -21,8 +21,6 @@ struct VocabularyTable {
 // and `<unknown>` to `<unknown>`. Requires tokenizers of one type.
 std::vector<std::int64_t> matching_rows(const VocabularyTable& from, const VocabularyTable& to);
 
-// Copies rows of a checkpoint's full table into a rank's shard of a model's table.
-
 // Returns 0, 1, ..., count - 1.
 std::vector<std::int64_t> same_rows(std::int64_t count);
 

@@ -15,8 +15,8 @@
 
 #include "launch/cli/command.h"
 #include "launch/cli/command_table.h"
-#include "launch/cli/option_schema.h"
 #include "launch/cli/reference.h"
+#include "launch/cli/schema.h"
 
 namespace longspan {
 namespace {

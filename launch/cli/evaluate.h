@@ -14,8 +14,6 @@
 
 namespace longspan {
 
-// Evaluates a trained model.
-
 // Options of `longspan evaluate`.
 struct EvaluateArguments {
   RunArguments run;

@@ -11,8 +11,6 @@
 #include "framework/decoding/generation.h"
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"
-#include "launch/cli/generate_images.h"
-#include "launch/cli/generate_lines.h"
 #include "launch/cli/loaded_run.h"
 #include "launch/cli/prompt_text.h"
 #include "launch/cli/special_tokens.h"

@@ -3,10 +3,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "framework/decoding/generation.h"
 #include "framework/distributed/session.h"
+#include "launch/cli/decoding_arguments.h"
+#include "launch/cli/loaded_run.h"
 
 namespace CLI {
 class App;
@@ -36,5 +40,54 @@ using Generation = std::function<Generated(Session&, const GenerateRequest&)>;
 // Binds the options of the command. Nothing is written: --output and the image options have no
 // effect.
 Generation bind_generation(CLI::App& app);
+
+// `longspan generate` for image models.
+
+struct ImageArguments {
+  std::string sheet;                // a PNG file
+  std::vector<std::string> labels;  // class names, assigned to the images round-robin
+  std::string complete;             // an image file
+};
+// Adds --image-sheet, --class and --inpaint. `arguments` must outlive the action.
+void add_images(CLI::App& app, ImageArguments& arguments);
+
+// Checks the image options against the task. Throws ConfigurationError.
+void check_images(const ImageArguments& arguments, const RunConfig& settings);
+
+// Generates or completes as many images as `options` requests, and writes them as a sheet.
+// Collective. Throws DataError, ConfigurationError, and Failure if the sheet cannot be written.
+ExitCode generate_images(const ImageArguments& arguments,
+                         const GenerationOptions& options,
+                         const LoadedRun& run,
+                         Session& session);
+
+// `longspan generate` for tasks that transform lines.
+
+struct LineArguments {
+  std::string input;         // a file, or "-" for standard input
+  std::string output = "-";  // a file, or "-" for standard output
+  DecodingArguments decoding;
+};
+// Adds --input, --output and the decoding options. `arguments` must outlive the action.
+void add_lines(CLI::App& app, LineArguments& arguments);
+
+// Checks the line options against the task. Throws ConfigurationError.
+void check_lines(const LineArguments& arguments, const RunConfig& settings);
+
+// Returns the results of lines. `name`: the input's name in messages. `after_batch`: see
+// PredictRequest. Collective. Throws DataError.
+std::vector<std::string> results_of_lines(std::span<const std::string> lines,
+                                          const std::string& name,
+                                          const TranslateOptions& decoding,
+                                          const LoadedRun& run,
+                                          const Session& session,
+                                          const std::function<void()>& after_batch = {});
+
+// Reads the lines and writes their results. Collective. Throws DataError, and Failure if the
+// results cannot be written.
+ExitCode generate_lines(const LineArguments& arguments,
+                        const TranslateOptions& decoding,
+                        const LoadedRun& run,
+                        Session& session);
 
 }  // namespace longspan

@@ -1,5 +1,3 @@
-#include "launch/cli/generate_images.h"
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -11,6 +9,7 @@
 #include "framework/data/examples/images.h"
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"
+#include "launch/cli/generate.h"
 
 namespace longspan {
 

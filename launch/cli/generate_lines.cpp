@@ -1,5 +1,3 @@
-#include "launch/cli/generate_lines.h"
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -10,6 +8,7 @@
 #include "framework/data/corpus/lines.h"
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"
+#include "launch/cli/generate.h"
 
 namespace longspan {
 

@@ -47,14 +47,10 @@ struct LoadedRun {
 // ConfigurationError, also if the checkpoint contains another model.
 LoadedRun load_run(const RunArguments& arguments, Session& session, DefaultAxis axis);
 
-// Resolves checkpoint paths of the command line.
-
 // Returns the step directories at `path`, oldest first. These are `path` itself, those in it, or
 // those in its folder checkpoints/ if it is a run's directory. Throws DataError if there are none,
 // with the progress of the run if it is one.
 std::vector<std::filesystem::path> checkpoints_at(const std::filesystem::path& path);
-
-// Describes a run without a checkpoint.
 
 // Returns a message, starting with the run's directory, that it has saved nothing yet. It includes
 // whether the run is training, its progress, and when it saves or how to start it, as far as its

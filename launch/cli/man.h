@@ -8,8 +8,6 @@
 
 namespace longspan {
 
-// Manual pages in roff, for man.
-
 // Returns the page of the program, or of a command with its subcommands. `version`: "0.1.0".
 std::string man_page(const CommandEntry& program,
                      const CommandEntry& command,

@@ -13,8 +13,6 @@
 
 namespace longspan {
 
-// Temporary folder of a process.
-
 // Created under TMPDIR, or /tmp, and removed on destruction.
 class TemporaryFolder {
  public:

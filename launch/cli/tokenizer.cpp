@@ -21,7 +21,6 @@
 #include "framework/data/corpus/document_text.h"
 #include "framework/data/corpus/path_pattern.h"
 #include "framework/data/corpus/text_input.h"
-#include "framework/data/tokenization/subword_training.h"
 #include "framework/data/tokenization/tokenizer_file.h"
 #include "framework/data/tokenization/tokenizer_training.h"
 #include "launch/cli/cli_validators.h"

@@ -11,8 +11,6 @@
 #include "framework/core/quote.h"
 #include "framework/options/field_names.h"
 #include "launch/cli/configuration_text.h"
-#include "launch/cli/source_map.h"
-#include "launch/cli/yaml_text_check.h"
 
 namespace longspan {
 namespace {

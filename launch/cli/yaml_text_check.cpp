@@ -1,8 +1,7 @@
-#include "launch/cli/yaml_text_check.h"
-
 #include <fmt/format.h>
 
 #include "framework/core/utf8.h"
+#include "launch/cli/yaml.h"
 
 namespace longspan {
 

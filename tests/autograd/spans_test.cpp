@@ -3,7 +3,7 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/core/timeline.h"
-#include "framework/profiling/span_names.h"
+#include "framework/profiling/trace_text.h"
 
 namespace longspan::spans_test {
 namespace {

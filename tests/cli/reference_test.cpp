@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "framework/options/field_names.h"
-#include "launch/cli/option_schema.h"
+#include "launch/cli/schema.h"
 
 namespace longspan::reference_test {
 namespace {

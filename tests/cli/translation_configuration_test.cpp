@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "launch/cli/configuration.h"
-#include "launch/cli/generate_lines.h"
+#include "launch/cli/generate.h"
 
 namespace longspan::translation_configuration_test {
 namespace {

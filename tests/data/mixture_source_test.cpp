@@ -9,7 +9,6 @@
 
 #include "framework/core/error.h"
 #include "framework/data/corpus/evaluation_reader.h"
-#include "framework/data/corpus/shuffled_order.h"
 #include "framework/data/corpus/text_files.h"
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "framework/core/input_file.h"
-#include "framework/data/tokenization/subword_training.h"
+#include "framework/data/tokenization/tokenizer_training.h"
 #include "tests/data/temporary_file.h"
 
 namespace longspan {

@@ -3,7 +3,6 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/report/log_warnings.h"
-#include "framework/report/page_data.h"
 #include "framework/report/report_page.h"
 #include "framework/report/tailed_metrics.h"
 #include "launch/cli/metrics_reader.h"

@@ -9,7 +9,6 @@
 #include "framework/metrics/chrf.h"
 #include "framework/metrics/sums.h"
 #include "framework/metrics/text.h"
-#include "framework/metrics/thirteen_a.h"
 #include "tests/metrics/sacrebleu_cases.h"
 
 namespace longspan::bleu_test {

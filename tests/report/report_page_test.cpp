@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/report/charts.h"
-#include "framework/report/page_data.h"
 #include "framework/report/page_text.h"
 
 namespace longspan::report_page_test {

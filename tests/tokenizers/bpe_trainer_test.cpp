@@ -7,7 +7,7 @@
 #include <random>
 
 #include "framework/core/error.h"
-#include "framework/tokenizers/word_counts.h"
+#include "framework/tokenizers/tokenizer_trainer.h"
 
 namespace longspan::bpe_trainer_test {
 namespace {

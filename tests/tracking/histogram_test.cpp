@@ -1,5 +1,3 @@
-#include "framework/tracking/histogram.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +5,8 @@
 #include <limits>
 #include <numeric>
 #include <random>
+
+#include "framework/tracking/metrics_record.h"
 
 namespace longspan::histogram_test {
 namespace {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "framework/core/error.h"
-#include "framework/data/corpus/shuffled_order.h"
+#include "framework/data/corpus/mixture_source.h"
 
 namespace longspan {
 

@@ -54,8 +54,6 @@ std::uint64_t fingerprint(const BatchPlan& plan);
 // Returns the examples of each batch.
 std::vector<std::vector<std::size_t>> examples_of(const BatchPlan& plan);
 
-// Shapes of batches, for memory planning.
-
 // Shape of a global batch.
 struct BatchShape {
   std::int64_t rows = 0;

@@ -12,8 +12,6 @@
 
 namespace longspan {
 
-// Lengths of examples under the options of a configuration.
-
 // Policy for overlong examples. Training (`no`) may skip them; evaluation (`yes`) counts each
 // example and truncates them instead.
 enum class EachCounts : bool { no, yes };

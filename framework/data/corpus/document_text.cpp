@@ -7,7 +7,7 @@
 #include "framework/core/error.h"
 #include "framework/data/corpus/document_reader.h"
 #include "framework/data/tokenization/character_scan.h"
-#include "framework/data/tokenization/subword_training.h"
+#include "framework/data/tokenization/tokenizer_training.h"
 
 namespace longspan {
 namespace {

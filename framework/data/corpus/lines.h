@@ -45,8 +45,6 @@ void parallel_for(std::size_t count,
                   const std::function<void(std::size_t)>& f,
                   std::size_t at_once = 64);
 
-// Short files of lines, read entirely into memory.
-
 // Returns the lines of a text file (open_plain_text), without their ends ("
 // " or "\r
 // "). "-" is standard input. Rank 0 reads and broadcasts. Throws DataError. Collective.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/core/device.h"
+#include "framework/core/random.h"
 #include "framework/data/corpus/document_list.h"
 #include "framework/data/corpus/stream_reader.h"
 #include "framework/data/source.h"
@@ -80,5 +81,12 @@ class WeightedMixtureSource : public BatchSource {
   bool are_texts_ = true;  // the text bytes of tokens are known
   std::vector<Cursor> cursors_;
 };
+
+// A random permutation in constant memory.
+
+// Returns element `at` of a random permutation of 0 .. count - 1. A Feistel network over the bits
+// of `count`, iterated until the result is in range (cycle walking, Black and Rogaway 2002).
+// Requires count >= 1 and at < count.
+std::int64_t shuffled_index(const Random& random, std::int64_t count, std::int64_t at);
 
 }  // namespace longspan

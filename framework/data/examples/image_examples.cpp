@@ -7,9 +7,9 @@
 
 #include "framework/core/error.h"
 #include "framework/data/corpus/decompressed_file.h"
-#include "framework/data/examples/class_rows.h"
 #include "framework/data/examples/image_folder.h"
 #include "framework/data/examples/images.h"
+#include "framework/data/examples/label_examples.h"
 #include "framework/data/rank_zero.h"
 
 namespace longspan {

@@ -41,13 +41,9 @@ std::string png_of(const PngImage& image);
 // Returns the shape of a PNG file, after checking only its beginning and its end.
 ImageShape png_shape(const std::string& path);
 
-// Grids of images.
-
 // Arranges images of one shape, at least one, row by row with `columns` per row. Two white pixels
 // separate and surround them.
 PngImage make_image_grid(std::span<const PngImage> images, std::int64_t columns);
-
-// Byte arrays in IDX files, the format of MNIST.
 
 // A value; copies share the file. Reading is thread-safe.
 class IdxFile {

@@ -12,8 +12,6 @@
 
 namespace longspan {
 
-// Special tokens before and after a text, from the post-processor of Hugging Face tokenizers.
-
 // A value. Empty for other tokenizers.
 class SpecialTokenTemplate {
  public:
@@ -91,8 +89,6 @@ std::int64_t max_sentence_ids(TokenizerKind kind, const SpecialTokenNames& named
 std::string decode_sentence(const Tokenizer& tokenizer,
                             std::span<const std::int64_t> ids,
                             const SpecialTokenNames& named = {});
-
-// Words of a sentence as tokens.
 
 // A value. Words are separated by a space if the tokenizer has one. With a tokenizer.json, each
 // word but the first is encoded with a leading space, as Hugging Face `tokenizers` encode

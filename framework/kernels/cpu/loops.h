@@ -144,8 +144,6 @@ void add_rows_in_order(const A* partial, std::int64_t rows, std::int64_t width, 
   });
 }
 
-// CPU loops over the elements of rows, with the feature of each.
-
 // Calls f(i, c) for every element i of rows of `shape`, with its feature c. Vectorized.
 template <typename F>
 void parallel_elements(Cpu, const Shape& shape, F f) {
@@ -158,8 +156,6 @@ void parallel_elements(Cpu, const Shape& shape, F f) {
     }
   });
 }
-
-// Parallel loops that call one function for each row.
 
 // Calls f(row) for every row, split among threads. `cost`: the number of elements that a row
 // represents.

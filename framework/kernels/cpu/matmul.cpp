@@ -1,7 +1,6 @@
 #include "framework/kernels/matmul.h"
 
-#include "framework/kernels/cpu/matmul_onednn.h"
-#include "framework/kernels/cpu/matmul_reference.h"
+#include "framework/kernels/cpu/matmul_backends.h"
 #include "framework/kernels/elementwise.h"
 
 namespace longspan {

@@ -1,10 +1,10 @@
-#include "framework/kernels/cpu/matmul_onednn.h"
-
 #include <omp.h>
 
 #include <map>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <tuple>
+
+#include "framework/kernels/cpu/matmul_backends.h"
 
 namespace longspan {
 namespace {

@@ -1,6 +1,5 @@
-#include "framework/kernels/cpu/matmul_reference.h"
-
 #include "framework/kernels/cpu/loops.h"
+#include "framework/kernels/cpu/matmul_backends.h"
 
 namespace longspan {
 namespace {

@@ -126,8 +126,6 @@ void parallel_elements(Cuda cuda, const Shape& shape, F f) {
   for_each_element(cuda, shape.elements(), InRows<F>{shape.width(), f});
 }
 
-// Parallel loops that call one function for each row.
-
 // Calls f(row) for every row, one thread each.
 template <typename F>
 void parallel_rows(Cuda cuda, std::int64_t rows, std::int64_t /*cost*/, const F& f) {

@@ -223,8 +223,6 @@ void tanh_backward_on(Backend backend, const Tensor& y, const Tensor& dy, const 
   });
 }
 
-// Backend-independent activations. The backend provides `write_elements`.
-
 // gelu_tanh(x) = x logistic(2u) with u = sqrt(2/pi) (x + 0.044715 x^3): equivalent, but without the
 // cancellation of 1 + tanh.
 template <typename A>

@@ -129,8 +129,6 @@ void turn_on(Backend backend, const RotaryArguments& turning) {
   });
 }
 
-// Backend-independent sinusoidal encodings. The backend provides `for_each_element`.
-
 // Item i is the sine and the cosine of one angle.
 template <typename T>
 struct SinusoidPair {

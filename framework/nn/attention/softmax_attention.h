@@ -13,8 +13,6 @@
 
 namespace longspan {
 
-// Options of a masked softmax in addition to its scores and mask.
-
 // Value type.
 struct SoftmaxOptions {
   // "sinks" [heads]: a term in the softmax denominator of each head (sinks.h)

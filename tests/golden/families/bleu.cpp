@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "framework/metrics/thirteen_a.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"
 #include "tests/kernels/kernel_testing.h"

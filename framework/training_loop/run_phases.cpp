@@ -1,14 +1,20 @@
-#include "framework/training_loop/begin_run.h"
+#include "framework/training_loop/run_phases.h"
 
+#include <cmath>
 #include <system_error>
+#include <utility>
 
 #include "framework/core/format.h"
+#include "framework/core/span.h"
+#include "framework/decoding/sampling.h"
 #include "framework/tasks/labeled_task.h"
+#include "framework/trainer/divergence.h"
 #include "framework/training_loop/checkpoint_values.h"
 #include "framework/training_loop/init_from.h"
 #include "framework/training_loop/run_summary.h"
 
 namespace longspan {
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -135,6 +141,128 @@ RunHistory resume_or_start(TrainingContext& run) {
                    peak});
   run.profiler.warn_missed_steps(history.first_step);
   return history;
+}
+
+namespace {
+
+// All ranks have the same logits, so all skip samples that these do not yield.
+void take_samples(TrainingContext& run) try {
+  const Model& model = run.trainer.model();
+  run.tracker.capture_images(model);
+  if (const std::int64_t count = run.settings.metrics.samples; count > 0)
+    run.tracker.take_texts(run.task->samples(model, count));
+} catch (const InvalidLogits& error) {
+  run.log.warning("No samples at step {}: {}", run.trainer.steps(), error.what());
+}
+
+}  // namespace
+
+std::optional<Measurement> validate(TrainingContext& run) {
+  const ScopedTimer timed(run.speed.times().validating);
+  const Span span({.name = "validation"});
+  const std::optional<Measurement> result = run.trainer.with_eval_weights([&run] {
+    std::optional<Measurement> measured = run.task->validate(run.trainer.model());
+    if (!measured || std::isfinite(measured->metric_values.front().value)) take_samples(run);
+    return measured;
+  });
+  if (result) run.log.info("step {}: {}", run.trainer.steps(), result->text);
+  return result;
+}
+
+namespace {
+
+StepMetrics metrics_after(const TrainingContext& run,
+                          const RunHistory& history,
+                          const StepResult& result,
+                          const std::optional<Measurement>& validation) {
+  StepMetrics metrics = metrics_of(run.trainer, result);
+  if (const std::int64_t batches = history.skipped.until(run.trainer.steps()); batches > 0)
+    metrics.skipped_batches = batches;
+  if (validation) metrics.validation = validation->metric_values;
+  return metrics;
+}
+
+}  // namespace
+
+void show_progress(TrainingContext& run, const StepResult& result, bool is_logged) {
+  const std::int64_t step = run.trainer.steps(), steps = run.settings.training.steps;
+  run.progress.update(
+      {.step = step,
+       .steps = steps,
+       .loss = result.loss,
+       .learning_rate = result.learning_rate,
+       .gradient_norm = result.gradient_norm,
+       .tokens_per_second = run.speed.tokens_per_second(),
+       .utilization = run.speed.utilization(),
+       .seconds_left = run.speed.seconds_a_step() * static_cast<double>(steps - step)},
+      is_logged);
+}
+
+void call_step_hook(const TrainingContext& run,
+                    const RunHistory& history,
+                    const StepResult& result,
+                    const std::optional<Measurement>& validation) {
+  if (run.hooks.after_step) run.hooks.after_step(metrics_after(run, history, result, validation));
+}
+
+void record_step(TrainingContext& run,
+                 const RunHistory& history,
+                 const StepResult& result,
+                 const std::optional<Measurement>& validation) {
+  StepMetrics metrics = metrics_after(run, history, result, validation);
+  metrics.metric_values = run.trainer.model().body().metric_values();
+  for (auto& figure : run.loader.metric_values())
+    metrics.metric_values.push_back(std::move(figure));
+  const StepTiming measured = run.speed.timing();
+  if (run.settings.metrics.timing) metrics.timing = measured;
+  run.tracker.write(metrics);
+}
+
+namespace {
+
+// The weights after the last step give no finite loss or gradient. A stopped run can resume from an
+// earlier save.
+ExitCode end_unsaved(const TrainingContext& run, const RunHistory& history, bool is_stopped) {
+  const std::int64_t step = run.trainer.steps();
+  const bool has_own = run.saver.step() >= 0;
+  const std::int64_t before = has_own ? run.saver.step() : history.first_step;
+  if (is_stopped && before > 0) {
+    run.log.warning(
+        "Stopped after step {} as requested, without saving it. Run the same command{} "
+        "to resume from step {}. If this recurs, {}",
+        step,
+        has_own ? resume_instructions(run.life.resume_request) : "",
+        before,
+        divergence_advice(run.settings.training));
+    return ExitCode::stopped;
+  }
+  throw DivergedError(
+      "training diverged: the weights after step {} give a non-finite loss or "
+      "gradient and are not saved; {}",
+      step,
+      divergence_advice(run.settings.training));
+}
+
+}  // namespace
+
+ExitCode finish_run(const TrainingContext& run, const RunHistory& history, const RunEnd& end) {
+  const Trainer& trainer = run.trainer;
+  if (!end.is_saved) return end_unsaved(run, history, end.is_stopped);
+  if (!end.end_of_data.empty())
+    throw DataError("{}; stopped after step {}, which is saved", end.end_of_data, trainer.steps());
+  if (end.is_stopped) {
+    run.log.info("Stopped after step {} as requested. Run the same command{} to resume.",
+                 trainer.steps(),
+                 resume_instructions(run.life.resume_request));
+    return ExitCode::stopped;
+  }
+  const bool had_nothing_to_do = history.first_step >= run.settings.training.steps;
+  if (!had_nothing_to_do)
+    run.log.info("Finished: {}, {}, {}",
+                 pluralize(trainer.steps(), "step"),
+                 pluralize(trainer.tokens(), "token"),
+                 pluralize(trainer.skipped(), "skipped step"));
+  return ExitCode::ok;
 }
 
 }  // namespace longspan

@@ -1,9 +1,13 @@
-// Matrix products with oneDNN.
+// Matrix products of each backend.
 #pragma once
 
-#include "framework/kernels/cpu/matmul_reference.h"
+#include "framework/kernels/matmul.h"
 
 namespace longspan {
+
+// c = a b + bias or c += a b, without the activation. Each sum is computed in the order of its
+// terms, for any number of threads.
+void matmul_reference(const Matmul&, const MatmulExtents&);
 
 // c = a b + bias or c += a b in f32, or in bf16 if the processor supports it, without the
 // activation. oneDNN's fused relu turns NaN into 0. A separate activation pass over c while it is
