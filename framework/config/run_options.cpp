@@ -104,8 +104,8 @@ void declare(OptionTable& table, ParallelOptions& options) {
             between(1, most));
   table.add("parallel.context_parallel_size",
             options.context,
-            "number of context-parallel ranks, which shard each sequence: a chunk from either end "
-            "of the segment each",
+            "number of context-parallel ranks, which shard each sequence: every rank has two "
+            "chunks of it, one from each half, for equal work under a causal mask",
             between(1, most));
   table.add("parallel.sequence_parallel",
             options.sequence,

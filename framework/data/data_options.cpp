@@ -157,8 +157,8 @@ void declare_order(OptionTable& table, DataOptions& options) {
       "files. Only with run.task: language_modeling");
   table.add("data.documents.reset_attention_mask",
             options.reset_attention_mask,
-            "no attention and no prediction across the documents of a row, in training and "
-            "evaluation; false: a row is one document. Only with run.task: language_modeling");
+            "no attention and no prediction across the documents of a sequence, in training and "
+            "evaluation; false: a sequence is one document. Only with run.task: language_modeling");
   table.add(
       "data.documents.chunk_length",
       options.piece,
@@ -353,14 +353,16 @@ void declare(OptionTable& table, DataOptions& options) {
              {"none", BleuTokens::white_space}});
   declare_ids(table, options);
   declare_order(table, options);
-  table.add("data.global_batch_size",
-            options.batch,
-            "global batch size: number of streams that the text is cut into, over all "
-            "data-parallel ranks; a multiple of parallel.data_parallel_size",
-            between(1, 1 << 24));
+  table.add(
+      "data.global_batch_size",
+      options.batch,
+      "global batch size: number of sequences per step, over all data-parallel ranks. Without "
+      "data.shuffle the text is cut into as many streams, and each step continues each of "
+      "them. A multiple of parallel.data_parallel_size",
+      between(1, 1 << 24));
   table.add("data.seq_length",
             options.segment,
-            "sequence length: tokens of each stream per step",
+            "sequence length in tokens",
             between(1, std::int64_t{1} << 36));
   table.add("data.prefetch_factor",
             options.read_ahead,

@@ -36,13 +36,13 @@ void declare(OptionTable& table, MemoryOptions& options) {
   });
   table.add("memory.num_feed_forward_chunks",
             options.feed_forward_chunks,
-            "number of chunks of rows that a feed-forward layer computes one after another and "
-            "recomputes in the backward pass, at most one per row",
+            "number of chunks of tokens that a feed-forward layer computes one after another and "
+            "recomputes in the backward pass, at most one per token",
             at_least(1));
   table.add("memory.num_loss_chunks",
             options.loss_chunks,
-            "number of chunks of rows of the output layer and the loss, so that the logits of a "
-            "whole segment are never stored at once",
+            "number of chunks of tokens of the output layer and the loss, so that the logits of a "
+            "whole sequence are never stored at once",
             at_least(1));
   table.add("memory.reconstruction_check_interval",
             options.reconstruction_check_every,

@@ -34,9 +34,7 @@ struct Word;
 
 template <>
 struct Word<std::int64_t> {
-  static constexpr const char* name = "integer";
-  static constexpr const char* names = "integers";
-  static constexpr const char* with_article = "an integer";
+  static constexpr WordType type = WordType::integer;
 
   static std::string text(std::int64_t value) { return fmt::format("{}", value); }
   static std::optional<std::string> take(const Scalar& scalar,
@@ -53,9 +51,7 @@ struct Word<std::int64_t> {
 
 template <>
 struct Word<double> {
-  static constexpr const char* name = "number";
-  static constexpr const char* names = "numbers";
-  static constexpr const char* with_article = "a number";
+  static constexpr WordType type = WordType::number;
 
   static std::string text(double value) { return format_number(value); }
   static std::optional<std::string> take(const Scalar& scalar,
@@ -71,9 +67,7 @@ struct Word<double> {
 
 template <>
 struct Word<bool> {
-  static constexpr const char* name = "true or false";
-  static constexpr const char* names = "true or false";
-  static constexpr const char* with_article = "true or false";
+  static constexpr WordType type = WordType::boolean;
 
   static std::string text(bool value) { return value ? "true" : "false"; }
   static std::optional<std::string> take(const Scalar& scalar, const Constraint&, bool& value) {
@@ -86,9 +80,7 @@ struct Word<bool> {
 
 template <>
 struct Word<std::string> {
-  static constexpr const char* name = "string";
-  static constexpr const char* names = "strings";
-  static constexpr const char* with_article = "a string";
+  static constexpr WordType type = WordType::text;
 
   static std::string text(const std::string& value) { return yaml_word(value); }
   static std::optional<std::string> take(const Scalar& scalar,
@@ -102,8 +94,7 @@ struct Word<std::string> {
 
 template <>
 struct Word<ConfigPath> {
-  static constexpr const char* name = "path";
-  static constexpr const char* with_article = "a path";
+  static constexpr WordType type = WordType::path;
 
   static std::string text(const ConfigPath& value) { return yaml_word(value); }
   static std::optional<std::string> take(const Scalar& scalar,
@@ -117,9 +108,7 @@ template <typename T>
 class OneValue : public OptionBinding {
  public:
   explicit OneValue(T& value) : value_(value) {}
-  bool is_list() const override { return false; }
-  std::string type() const override { return Word<T>::name; }
-  std::string type_with_article() const override { return Word<T>::with_article; }
+  ValueForm form() const override { return {.word = Word<T>::type}; }
   std::string text() const override { return Word<T>::text(value_); }
   std::optional<std::string> take(const std::vector<ListItem>& scalars,
                                   const Constraint& rule) override {
@@ -128,7 +117,6 @@ class OneValue : public OptionBinding {
     if (!problem) value_ = std::move(value);
     return problem;
   }
-  bool is_path() const override { return std::same_as<T, ConfigPath>; }
   void set_location(const std::string& key, const std::string& place) override {
     if constexpr (std::same_as<T, ConfigPath>) {
       value_.key = key;
@@ -144,11 +132,7 @@ template <typename T>
 class OptionalValue : public OptionBinding {
  public:
   explicit OptionalValue(std::optional<T>& value) : value_(value) {}
-  bool is_list() const override { return false; }
-  std::string type() const override { return fmt::format("{} or none", Word<T>::name); }
-  std::string type_with_article() const override {
-    return fmt::format("none or {}", Word<T>::with_article);
-  }
+  ValueForm form() const override { return {.word = Word<T>::type, .is_optional = true}; }
   std::string text() const override {
     if (!value_) return "none";
     const std::string text = Word<T>::text(*value_);
@@ -175,11 +159,7 @@ template <typename T>
 class ListValue : public OptionBinding {
  public:
   explicit ListValue(std::vector<T>& values) : values_(values) {}
-  bool is_list() const override { return true; }
-  std::string type() const override { return fmt::format("list of {}", Word<T>::names); }
-  std::string type_with_article() const override {
-    return fmt::format("a list of {}", Word<T>::names);
-  }
+  ValueForm form() const override { return {.word = Word<T>::type, .is_list = true}; }
   std::string text() const override {
     std::string text;
     for (const T& value : values_) {
@@ -210,10 +190,8 @@ class ListValue : public OptionBinding {
 class PathListValue : public OptionBinding {
  public:
   explicit PathListValue(PathList& value) : value_(value) {}
-  bool is_list() const override { return true; }
-  std::string type() const override { return "path or list of paths"; }
-  std::string type_with_article() const override {
-    return "a path, or a list of paths or of {path: PATH, weight: NUMBER}";
+  ValueForm form() const override {
+    return {.word = WordType::path, .is_list = true, .is_weighted = true};
   }
   // A list's text is already in written form.
   std::string text() const override { return value_.is_one() ? yaml_word(value_) : value_.text(); }
@@ -232,7 +210,6 @@ class PathListValue : public OptionBinding {
     value_ = PathList(std::move(paths));
     return std::nullopt;
   }
-  bool is_path() const override { return true; }
   void set_location(const std::string& key, const std::string& place) override {
     value_.name(key, place);
   }
@@ -263,12 +240,8 @@ class NamedValue : public OptionBinding {
  public:
   NamedValue(std::function<std::string()> read, std::function<void(const std::string&)> write)
       : read_(std::move(read)), write_(std::move(write)) {}
-  bool is_list() const override { return false; }
-  std::string type() const override {
-    return is_boolean() ? Word<bool>::name : Word<std::string>::name;
-  }
-  std::string type_with_article() const override {
-    return is_boolean() ? Word<bool>::with_article : Word<std::string>::with_article;
+  ValueForm form() const override {
+    return {.word = is_boolean() ? WordType::boolean : WordType::text};
   }
   std::string text() const override { return is_boolean() ? read_() : yaml_word(read_()); }
   std::optional<std::string> take(const std::vector<ListItem>& scalars,

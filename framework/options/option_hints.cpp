@@ -14,13 +14,13 @@ std::string OptionTable::hint_for_value(const Entry& entry, const Assignment& as
   const bool is_scalar = assignment.kind == Assignment::Kind::scalar;
   const std::string word = is_scalar ? assignment.scalars.front().text : "";
   const bool is_switch = word == "none" || word == "false" || (word == "true" && !choices.empty());
-  if (entry.binding->is_list() && is_switch) {
+  if (entry.binding->form().is_list && is_switch) {
     if (entry.rule.not_empty) return fmt::format("; write a list, such as {}", entry.standard);
     return entry.standard == "[]" ? "; write [] for none"
                                   : fmt::format("; write [] for none, or {}", entry.standard);
   }
-  const bool is_list_of_names =
-      assignment.kind == Assignment::Kind::list && entry.binding->is_list() && !choices.empty();
+  const bool is_list_of_names = assignment.kind == Assignment::Kind::list &&
+                                entry.binding->form().is_list && !choices.empty();
   if (!is_scalar && !is_list_of_names) return "";
   std::vector<std::string> words;
   for (const ListItem& item : assignment.scalars)

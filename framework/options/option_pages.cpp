@@ -1,4 +1,6 @@
 // The option table as text: the resolved configuration, the help and the reference page.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "framework/core/decimal.h"
@@ -39,6 +41,29 @@ std::string details(const OptionDescription& option) {
   return text;
 }
 
+// Singular, plural and with an article.
+struct WordNames {
+  const char* one;
+  const char* many;
+  const char* with_article;
+};
+
+WordNames names_of(WordType type) {
+  switch (type) {
+    case WordType::integer:
+      return {"integer", "integers", "an integer"};
+    case WordType::number:
+      return {"number", "numbers", "a number"};
+    case WordType::boolean:
+      return {"true or false", "true or false", "true or false"};
+    case WordType::text:
+      return {"string", "strings", "a string"};
+    case WordType::path:
+      return {"path", "paths", "a path"};
+  }
+  return {};
+}
+
 std::string in_table_cell(const std::string& text) {
   std::string cell;
   for (const char c : text) {
@@ -49,6 +74,23 @@ std::string in_table_cell(const std::string& text) {
 }
 
 }  // namespace
+
+std::string type_text(const ValueForm& form) {
+  const WordNames names = names_of(form.word);
+  std::string text = form.is_list ? fmt::format("list of {}", names.many) : names.one;
+  if (form.is_weighted) text = fmt::format("{} or {}", names.one, text);
+  return form.is_optional ? text + " or none" : text;
+}
+
+std::string type_text_with_article(const ValueForm& form) {
+  const WordNames names = names_of(form.word);
+  if (form.is_weighted)
+    return fmt::format(
+        "{}, or a list of {} or of {{path: PATH, weight: NUMBER}}", names.with_article, names.many);
+  const std::string text =
+      form.is_list ? fmt::format("a list of {}", names.many) : names.with_article;
+  return form.is_optional ? "none or " + text : text;
+}
 
 std::string allowed_text(const Constraint& rule, bool is_list) {
   std::vector<std::string> parts;

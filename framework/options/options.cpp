@@ -31,15 +31,14 @@ std::string found_text(const Assignment& assignment) {
 }
 
 std::string allowed_sentence(const OptionBinding& binding, const Constraint& rule) {
-  if (!rule.choices.empty() && !binding.is_list()) {
-    const bool optional = binding.type_with_article().starts_with("none");
+  const ValueForm form = binding.form();
+  if (!rule.choices.empty() && !form.is_list) {
     std::vector<std::string> words = rule.choices;
-    if (optional) words.insert(words.begin(), "none");
+    if (form.is_optional) words.insert(words.begin(), "none");
     return join_or(words);
   }
-  const std::string allowed = allowed_text(rule, binding.is_list());
-  return allowed.empty() ? binding.type_with_article()
-                         : fmt::format("{}, {}", binding.type_with_article(), allowed);
+  const std::string type = type_text_with_article(form), allowed = allowed_text(rule, form.is_list);
+  return allowed.empty() ? type : fmt::format("{}, {}", type, allowed);
 }
 
 // Returns whether the message's first word is the key.
@@ -168,7 +167,7 @@ void OptionTable::assign_one(const Assignment& assignment) {
   entry->mark = assignment.mark;
   const bool is_scalar = assignment.kind == Assignment::Kind::scalar;
   const bool is_list = assignment.kind == Assignment::Kind::list;
-  if (!is_scalar && !(is_list && entry->binding->is_list())) {
+  if (!is_scalar && !(is_list && entry->binding->form().is_list)) {
     return report_invalid_value(*entry, assignment, "");
   }
   assign_value(*entry, assignment);
@@ -185,7 +184,7 @@ void OptionTable::assign_value(Entry& entry, const Assignment& assignment) {
       if (named == item.fields->end()) continue;
       path = &named->second;
     }
-    if (!binding.is_path() || !starts_at_home(path->text)) continue;
+    if (binding.form().word != WordType::path || !starts_at_home(path->text)) continue;
     if (!home_) return report_invalid_value(entry, assignment, "~ requires HOME, which is not set");
     path->text = expand_home(path->text, *home_);
   }
@@ -332,11 +331,14 @@ std::vector<const OptionTable::Entry*> OptionTable::by_section() const {
 std::vector<OptionDescription> OptionTable::reference() const {
   std::vector<OptionDescription> descriptions;
   for (const Entry* entry : by_section()) {
+    const ValueForm form = entry->binding->form();
     descriptions.push_back({entry->key,
-                            entry->binding->type(),
-                            allowed_text(entry->rule, entry->binding->is_list()),
+                            type_text(form),
+                            allowed_text(entry->rule, form.is_list),
                             entry->rule.required ? "" : entry->standard,
-                            entry->documentation});
+                            entry->documentation,
+                            form,
+                            entry->rule});
   }
   return descriptions;
 }

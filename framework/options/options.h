@@ -120,6 +120,21 @@ inline Constraint affects_weights(std::function<std::string(const std::string& t
   return {.affects_weights = true, .in_weights = std::move(part)};
 }
 
+enum class WordType : std::uint8_t { integer, number, boolean, text, path };
+
+// Form of a key's values.
+struct ValueForm {
+  WordType word = WordType::text;  // type of the value, or of each list element
+  bool is_list = false;            // a single word is a list of one
+  bool is_weighted = false;        // a path of a list may be {path: PATH, weight: NUMBER}
+  bool is_optional = false;        // may be none
+};
+
+// Return the form as the reference and as a message have it: "integer or none", "none or an
+// integer".
+std::string type_text(const ValueForm& form);
+std::string type_text_with_article(const ValueForm& form);
+
 // A key as the reference describes it.
 struct OptionDescription {
   std::string key;
@@ -127,6 +142,8 @@ struct OptionDescription {
   std::string allowed;        // "at least 1"; empty: every value of the type
   std::string default_value;  // as written in YAML; empty: required key
   std::string documentation;
+  ValueForm form = {};
+  Constraint rule = {};
   std::string set_to = {};  // value in the reference's configuration; empty: not set
   std::string set_at = {};  // location of that setting
 };
@@ -150,10 +167,7 @@ struct OptionValue {
 class OptionBinding {
  public:
   virtual ~OptionBinding() = default;
-  virtual bool is_list() const = 0;
-  // Returns the type's name in the reference and in messages: "integer", "an integer".
-  virtual std::string type() const = 0;
-  virtual std::string type_with_article() const = 0;
+  virtual ValueForm form() const = 0;
   // Returns the current value as written in YAML.
   virtual std::string text() const = 0;
   // Sets the value and returns nothing if every scalar has the type and satisfies the constraint.
@@ -162,7 +176,6 @@ class OptionBinding {
   virtual std::optional<std::string> take(const std::vector<ListItem>& scalars,
                                           const Constraint& rule) = 0;
   // For a variable that stores the key and location that set it.
-  virtual bool is_path() const { return false; }
   virtual void set_location(const std::string& /*key*/, const std::string& /*place*/) {}
 };
 

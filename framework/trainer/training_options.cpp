@@ -26,7 +26,7 @@ void declare_schedule(OptionTable& table, TrainingOptions& options) {
   table.add("training.learning_rate", options.learning_rate, "peak learning rate", at_least(0.0));
   table.add("training.lr_scheduler.min_lr",
             options.end_learning_rate,
-            "final learning rate, that of the update after the last one. Only with "
+            "learning rate at the end of the schedule, after the last update. Only with "
             "training.lr_scheduler.type: linear, cosine or warmup_stable_decay",
             at_least(0.0));
   table.add("training.lr_scheduler.warmup_steps",
@@ -233,11 +233,12 @@ void declare(OptionTable& table, TrainingOptions& options) {
   });
   declare(table, options.sampling);
   declare(table, options.policy);
-  table.add("training.validation.max_batches",
-            options.validation_batches,
-            "maximum number of batches per validation: the first ones of streams, otherwise fixed "
-            "random examples by run.seed; 0: all",
-            between(0, 1 << 26));
+  table.add(
+      "training.validation.max_batches",
+      options.validation_batches,
+      "maximum number of batches per validation: the beginning of each stream of a text, or a "
+      "fixed random sample of the examples by run.seed; 0: all",
+      between(0, 1 << 26));
   declare_start(table, options.start_from);
   declare(table, options.tuning);
   table.warn("training.lora.rank", [&options]() -> std::string {

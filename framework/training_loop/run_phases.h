@@ -1,4 +1,4 @@
-// What a run does around its steps: start or resume, validate, report, end.
+// The parts of a run around its steps: start or resume, validate, report, end.
 #pragma once
 
 #include <optional>

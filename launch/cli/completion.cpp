@@ -16,7 +16,6 @@
 #include "launch/cli/command.h"
 #include "launch/cli/command_table.h"
 #include "launch/cli/reference.h"
-#include "launch/cli/schema.h"
 
 namespace longspan {
 namespace {
@@ -130,11 +129,10 @@ Completion values_of_key(std::string_view key) {
   bool is_path = false;
   for (const OptionDescription& option : configuration_reference()) {
     if (option.key != key) continue;
-    const OptionValues values = values_of(option);
-    is_path = is_path || values.type == WordType::path;
-    std::vector<std::string> more = values.rule.choices;
-    if (values.type == WordType::boolean) more = {"true", "false"};
-    if (values.is_optional) more.emplace_back("none");
+    is_path = is_path || option.form.word == WordType::path;
+    std::vector<std::string> more = option.rule.choices;
+    if (option.form.word == WordType::boolean) more = {"true", "false"};
+    if (option.form.is_optional) more.emplace_back("none");
     for (const std::string& choice : more)
       if (std::ranges::count(choices, choice) == 0) choices.push_back(choice);
   }

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "framework/options/field_names.h"
-#include "launch/cli/schema.h"
 
 namespace longspan::reference_test {
 namespace {
@@ -123,10 +122,9 @@ TEST(FieldNames, MapsToExistingKeysAndValues) {
     for (const OptionDescription& option : reference) {
       if (option.key != entry.key) continue;
       exists = true;
-      const OptionValues values = values_of(option);
-      has_value =
-          has_value || std::ranges::count(values.rule.choices, entry.value) > 0 ||
-          (values.type == WordType::boolean && (entry.value == "true" || entry.value == "false"));
+      has_value = has_value || std::ranges::count(option.rule.choices, entry.value) > 0 ||
+                  (option.form.word == WordType::boolean &&
+                   (entry.value == "true" || entry.value == "false"));
       // The documentation lists the attention types.
       if (option.key == "model.attention.layer_types")
         has_value = has_value || starts_word_piece(option.documentation, entry.value);

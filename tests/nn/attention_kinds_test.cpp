@@ -271,8 +271,8 @@ TEST(AttentionOptions, ReportsInvalidValues) {
                      ConfigurationError);
       };
   expect(with("locl"), "expected one of full, sliding_window,");
-  expect({.kinds = {"locl/full", "sliding_attention"}},
-         "found \"locl\", \"sliding_attention\"; did you mean \"sliding_window\"?");
+  expect({.kinds = {"strde/full", "sliding_attention"}},
+         "found \"strde\", \"sliding_attention\"; did you mean \"strided\", \"sliding_window\"?");
   expect(with("sliding_window+"), "found \"\"");
   expect(with("sliding_window/"), "found \"\"");
   expect(with("sliding_window+sliding_window"), "sliding_window occurs twice in");

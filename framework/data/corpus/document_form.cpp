@@ -47,16 +47,17 @@ std::string_view name_of(DocumentBoundary boundary) {
 }
 
 void declare(OptionTable& table, DocumentFormat& form) {
-  table.add("data.documents.sample_by",
-            form.boundary,
-            "unit of text that is a document: none (one text from end to end), document (a file), "
-            "line, or paragraph (separated by blank lines). Each JSON line "
-            "(data.documents.text_field) is always a document. Files may be compressed by gzip or "
-            "zstd; a document has at most 1 GiB",
-            {{"none", DocumentBoundary::none},
-             {"document", DocumentBoundary::file},
-             {"line", DocumentBoundary::line},
-             {"paragraph", DocumentBoundary::paragraph}});
+  table.add(
+      "data.documents.sample_by",
+      form.boundary,
+      "unit of text that is a document: none (no documents: the files are one text), document "
+      "(a file), line, or paragraph (separated by blank lines). Each JSON line "
+      "(data.documents.text_field) is always a document. Files may be compressed by gzip or "
+      "zstd; a document has at most 1 GiB",
+      {{"none", DocumentBoundary::none},
+       {"document", DocumentBoundary::file},
+       {"line", DocumentBoundary::line},
+       {"paragraph", DocumentBoundary::paragraph}});
   table.add("data.documents.text_field",
             form.field,
             "field with the text in the JSON object of each line of NAME.jsonl, NAME.ndjson or "
@@ -65,7 +66,8 @@ void declare(OptionTable& table, DocumentFormat& form) {
   table.add("data.documents.end_token",
             form.end_of_text,
             "token appended to each document: its id, or its name in the tokenizer, such as "
-            "\"<|endoftext|>\"; none: no token",
+            "\"<|endoftext|>\" of GPT-2 or \"</s>\" of SentencePiece; none: no token. Only with "
+            "documents: data.documents.sample_by other than none, or JSON lines",
             not_empty());
 }
 

@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 
 import importlib.util
+import time
 
 import pytest
 
@@ -87,6 +88,10 @@ longspan.train("tiny.yaml", {"training.max_steps": 1000}, data=documents(), quie
 """)
     assert code == 1
     assert "the disk is gone" in errors
+    # The kernel may still be closing the files of an exited rank, among them the lock of the run.
+    end = time.monotonic() + 10
+    while package.Run("run").state == "running" and time.monotonic() < end:
+        time.sleep(0.1)
     assert package.Run("run").state == "failed"
     assert "OSError: the disk is gone" in (directory / "run" / "log.txt").read_text()
 
