@@ -37,6 +37,11 @@ std::string OptionTable::meant_below(const std::string& section,
     if (entry.key.starts_with(prefix) && assignment.kind == Assignment::Kind::scalar &&
         std::ranges::count(entry.rule.choices, assignment.scalars.front().text) > 0)
       return entry.key;
+  if (assignment.kind == Assignment::Kind::scalar)
+    for (const FieldName& name : field_names())
+      if (name.key.starts_with(prefix) && !name.value.empty() && has(name.key) &&
+          match(assignment.scalars.front().text, name) == NameMatch::whole)
+        return std::string(name.key);
   if (const std::string_view key = renamed_key(section); has(key)) return std::string(key);
   for (const char* const leaf : {"type", "path", "rank", "interval"})
     if (has(prefix + leaf)) return prefix + leaf;

@@ -36,7 +36,8 @@ void log_run_summary(const Log& log, const RunSummary& run) {
   for (const std::string& sentence : run.warnings) log.warning("{}", sentence);
   const Parameters& parameters = run.parameters;
   log.info(
-      "{}: {} parameters, {} on data {} x context {} x tensor {}{}{} with {}; matmul peak {:.0f} "
+      "{}: {} parameters, {} on data {} x context {} x tensor {}{}{} with {}; measured matmul peak "
+      "{:.0f} "
       "GFLOP/s",
       settings.family,
       parameters.global_elements(),

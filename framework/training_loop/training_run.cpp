@@ -244,8 +244,8 @@ double TrainingLoop::tried_loss() {
   const double seconds = stopwatch.seconds();
   run_.speed.times().saving -= seconds;  // the caller counts this time
   run_.log.info(
-      "step {}: checked the weights to save with one extra step in {:.2f} s (loss {:.4f}, grad "
-      "norm {:.4f})",
+      "step {}: probed the weights to save in {:.2f} s, without an update: loss {:.4f}, grad norm "
+      "{:.4f}",
       step(),
       seconds,
       tried.loss,

@@ -154,8 +154,11 @@ std::vector<std::string> differences(const ModelValues& run,
                                      const ModelConfig& written,
                                      const Architecture& other) {
   std::vector<std::string> sentences;
-  const ModelValues again = model_values(
-      *configure_settings(other.read(written).settings, "configuration of the import"));
+  auto settings = other.read(written).settings;
+  // The written files do not limit the ids of the tokenizer; those of characters are unknown here.
+  settings.emplace_back("data.tokenizer.type", "char");
+  const ModelValues again =
+      model_values(*configure_settings(settings, "configuration of the import"));
   for (const auto& [key, value] : again.all()) {
     if (key != "run.task" && !key.starts_with("model.")) continue;
     // Another key determines its positions.

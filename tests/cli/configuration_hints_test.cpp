@@ -92,8 +92,13 @@ TEST(ConfigurationHints, ResolveNamesOfSections) {
         {"lr_scheduler_type=cosine", "training.lr_scheduler.type"},
         {"optim.weight_decay=0", "training.optimizer.weight_decay"},
         {"model.residual.kind=gated", "model.residual.type"},
-        {"rope_scaling.factor=2", "model.rope.scaling.factor"}})
+        {"rope_scaling.factor=2", "model.rope.scaling.factor"},
+        {"training.precision=bf16", "precision.compute_dtype"},
+        {"training.activation_recomputation=true", "memory.recompute_granularity"}})
     EXPECT_EQ(hint(setting), meant(key)) << setting;
+  EXPECT_THAT(hint("precision=bf16"), HasSubstr("did you mean \"precision.compute_dtype\"?"));
+  EXPECT_EQ(hint("model.pre_norm=true"), "set model.norm.position to pre or post");
+  EXPECT_THAT(hint("data.reset_position_ids=true"), HasSubstr("positions restart"));
 }
 
 TEST(ConfigurationHints, ListKeysOfTheDeepestSection) {

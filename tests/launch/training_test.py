@@ -224,7 +224,7 @@ class ThreadCounts(jobs.TestCase):
         self.addCleanup(job.close)
         result = job.wait()
         self.assertEqual(result.code, 0, result.output + result.errors)
-        self.assertRegex(result.output, r"with 2 threads per rank; matmul peak \d+ GFLOP/s\n")
+        self.assertRegex(result.output, r"with 2 threads per rank; measured matmul peak \d+ GFLOP/s\n")
         self.longspan("verify", self.run_at().path)
         again = self.train(layout=Layout(2, 1), settings={"training.max_steps": 9})
         self.assertIn(", 2 threads per rank and ZeRO 0 on cpu: results match up to rounding", again.output)
