@@ -117,7 +117,7 @@ class Reader {
 
 namespace longspan {
 
-// Equal to HDF5's checksum of these bytes, and many times faster.
+// The checksum of HDF5's Fletcher32 filter, many times faster than HDF5's.
 std::uint32_t fletcher32(const std::byte* bytes, std::size_t size);
 
 }  // namespace longspan

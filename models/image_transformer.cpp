@@ -87,7 +87,7 @@ class PixelPlaces {
     }
   }
 
-  // [count_of(positions), width].
+  // [total_count(positions), width].
   Variable of(const Ranges& positions) const {
     std::vector<std::int64_t> rows, columns;
     for (const Range& range : positions)

@@ -40,7 +40,7 @@ class StepTimingSignals {
 
   // Returns the positions of this rank's rows.
   Ranges positions(const ForwardContext& pass) const;
-  // Returns their signals, [count_of(positions), width] in an accumulator dtype; undefined where
+  // Returns their signals, [total_count(positions), width] in an accumulator dtype; undefined where
   // there are none.
   Variable of(const Ranges& positions) const;
   // Returns x [batch, time, width] plus the position signals from `of` and the signal of the step,

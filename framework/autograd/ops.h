@@ -156,10 +156,10 @@ Variable reshape(const Variable& x, const Shape& shape);
 // Returns the values in another floating dtype.
 Variable cast(const Variable& x, DType dtype);
 
-// Returns cap tanh(x / cap), in x's dtype (kernels/soft_cap.h).
+// Returns cap tanh(x / cap), in x's dtype (kernels/elementwise.h).
 Variable soft_cap(const Variable& x, double cap);
 
-// As kernels/tanh.h.
+// As kernels/elementwise.h.
 Variable tanh(const Variable& x);
 
 // Returns factor * x, in x's dtype.

@@ -18,7 +18,7 @@ Variable project_sequence(const Variable& x, const Variable& weight, const Range
 Variable batched_matmul(const Variable& a, const Variable& b, bool transpose_b = false);
 
 // Returns x with padding rows set to zero. x: [batch, time, ...], rows at `positions`; length and
-// padding as in kernels/mask_padding.h, for the full sequence. Returns x if both are undefined.
+// padding as in kernels/rows.h, for the full sequence. Returns x if both are undefined.
 Variable mask_padding(const Variable& x,
                       const Ranges& positions,
                       const Tensor& length,

@@ -24,7 +24,7 @@ class InputFile {
   // when the file is missing, unreadable, empty, or neither a pipe, a terminal nor a regular file.
   // Throws it too when nothing writes to a named pipe within `patience` milliseconds.
   explicit InputFile(ConfigPath path, int patience = 5000);
-  // Copies the output of `read` into a temporary file (unnamed_file.h). `read` fills the given
+  // Copies the output of `read` into a temporary file (system.h). `read` fills the given
   // bytes and returns their number, 0 at the end; `path` appears in messages. Throws DataError for
   // no bytes, and Failure when they cannot be written.
   InputFile(ConfigPath path, const std::function<std::size_t(std::span<char>)>& read);

@@ -243,32 +243,6 @@ bool has_characters(const Tokenizer& tokenizer, const Tokenizer& other) {
   return true;
 }
 
-// Returns why data.documents.end_token cannot be the name or id of a token, or "". Names of a
-// tokenizer file are looked up when it is read.
-std::string validate_end_token(const DataOptions& options) {
-  constexpr const char* key = "data.documents.end_token";
-  if (!options.documents.end_of_text || !unread_document_key(options, key).empty()) return "";
-  const std::string& token = *options.documents.end_of_text;
-  // A tokenizer may have these words as tokens, which end no document.
-  if (token == "true" || token == "false")
-    return fmt::format(
-        "data.documents.end_token: expected a token or its id, found {}; set it to a token, such "
-        "as \"<|endoftext|>\", or to none",
-        token);
-  const bool is_bytes = options.tokenizer == TokenizerKind::bytes;
-  if (!is_bytes && options.tokenizer != TokenizerKind::characters) return "";
-  std::int64_t id = -1;
-  const char* const last = token.data() + token.size();
-  const auto [end, error] = std::from_chars(token.data(), last, id);
-  if (error == std::errc() && end == last && id >= 0 && (!is_bytes || id < 256)) return "";
-  return fmt::format(
-      "data.documents.end_token: expected an id{} (data.tokenizer.type: {} does not support token "
-      "names), found {}",
-      is_bytes ? " from 0 to 255" : "",
-      name_of(options.tokenizer),
-      quote(token));
-}
-
 }  // namespace
 
 void declare(OptionTable& table, DataOptions& options) {
@@ -356,9 +330,11 @@ void declare(OptionTable& table, DataOptions& options) {
   table.add(
       "data.global_batch_size",
       options.batch,
-      "global batch size: number of sequences per step, over all data-parallel ranks. Without "
-      "data.shuffle the text is cut into as many streams, and each step continues each of "
-      "them. A multiple of parallel.data_parallel_size",
+      "global batch size: number of sequences per step, over all data-parallel ranks; a multiple "
+      "of "
+      "parallel.data_parallel_size. A text is cut into as many streams, which each step continues, "
+      "unless data.shuffle, data.documents.reset_attention_mask or weights in data.train have it "
+      "read by documents",
       between(1, 1 << 24));
   table.add("data.seq_length",
             options.segment,
@@ -371,8 +347,6 @@ void declare(OptionTable& table, DataOptions& options) {
   declare(table, options.buckets);
   declare_rollouts(table, options.rollouts);
   declare(table, options.documents);
-  table.check({"data.documents.end_token", "data.tokenizer.type"},
-              [&options] { return validate_end_token(options); });
 }
 
 std::string unread_document_key(const DataOptions& options, std::string_view key) {
@@ -389,6 +363,32 @@ std::string unread_document_key(const DataOptions& options, std::string_view key
     return "data.documents.sample_by is none, and files have no document ends; set "
            "data.documents.sample_by to document, paragraph or line";
   return "";
+}
+
+std::string validate_end_token(const DataOptions& options) {
+  const bool has_documents =
+      options.format == DataFormat::text &&
+      (options.documents.boundary != DocumentBoundary::none || all_are_json_lines(options, true));
+  if (!options.documents.end_of_text || !has_documents) return "";
+  const std::string& token = *options.documents.end_of_text;
+  // A tokenizer may have these words as tokens, which end no document.
+  if (token == "true" || token == "false")
+    return fmt::format(
+        "data.documents.end_token: expected a token or its id, found {}; set it to a token, such "
+        "as \"<|endoftext|>\", or to none",
+        token);
+  const bool is_bytes = options.tokenizer == TokenizerKind::bytes;
+  if (!is_bytes && options.tokenizer != TokenizerKind::characters) return "";
+  std::int64_t id = -1;
+  const char* const last = token.data() + token.size();
+  const auto [end, error] = std::from_chars(token.data(), last, id);
+  if (error == std::errc() && end == last && id >= 0 && (!is_bytes || id < 256)) return "";
+  return fmt::format(
+      "data.documents.end_token: expected an id{} (data.tokenizer.type: {} does not support token "
+      "names), found {}",
+      is_bytes ? " from 0 to 255" : "",
+      name_of(options.tokenizer),
+      quote(token));
 }
 
 std::string validate_tokenizer_type(const DataOptions& options) {

@@ -48,7 +48,7 @@ struct DataOptions {
   SentencePieceModelType tokenizer_kind = SentencePieceModelType::unigram;
   std::int64_t vocabulary = 8192;  // data.tokenizer.vocab_size: trained size; number of ids
   TokenDType token_bits = TokenDType::fitting;         // data.token_dtype: of token id files
-  SpecialTokenNames special_tokens = {};               // for pairs: keys in special_token_ids.h
+  SpecialTokenNames special_tokens = {};               // for pairs: keys in special_tokens.h
   BleuTokens bleu_tokenizer = BleuTokens::thirteen_a;  // data.bleu_tokenizer: of pairs
   ConfigPath token_cache;       // data.cache_dir; empty: one in the run's directory
   std::int64_t batch = 8;       // data.global_batch_size: global streams
@@ -75,6 +75,10 @@ void declare(OptionTable& table, DataOptions& options);
 // Returns why data.documents.sample_by, data.documents.text_field or data.documents.end_token has
 // no effect, or "". Reads the beginnings of the files.
 std::string unread_document_key(const DataOptions& options, std::string_view key);
+
+// Returns why data.documents.end_token cannot be the name or id of a token, or "". Names of a
+// tokenizer file are looked up when it is read. A value that is certainly not read is accepted.
+std::string validate_end_token(const DataOptions& options);
 
 // Returns whether the run trains a subword model on data.train (text_files.h): no model is
 // configured and no checkpoint has one.

@@ -38,7 +38,7 @@ void require_id_bits(const InputFile& file,
                      std::int64_t stated_bytes,
                      const char* by);
 
-// Ids as in id_layout.h. A Megatron-LM index next to the file supplies the dtype and the documents.
+// Ids in an IdLayout. A Megatron-LM index next to the file supplies the dtype and the documents.
 // A value; copies share the file. Reading is thread-safe.
 class TokenIdFile {
  public:

@@ -1,4 +1,4 @@
-// Selection of the transport for collectives of GPU tensors.
+// Selection of the transport for collectives of GPU tensors, and the thread that watches them.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Processes of this machine, from /proc.
+// Processes of this machine, from /proc, and the one that started this rank.
 #pragma once
 
 #include <sys/types.h>

@@ -19,7 +19,7 @@ namespace longspan {
 // on a GPU. `before`, if given, receives the pre-activations: [m, n], c's dtype.
 //
 // With `accumulate`, the product is added to c, without bias or activation. With `derivative`, c =
-// (a b) * activation'(before), without bias. `before` is then `kept` of activation.h: this is the
+// (a b) * activation'(before), without bias. `before` is then `kept` of elementwise.h: this is the
 // gradient of the pre-activations if a b is that of the activations.
 //
 // With a transposed, `a_sums` ([m], accumulator dtype), if given, accumulates the sums of a over k.

@@ -9,7 +9,7 @@
 
 namespace longspan {
 
-// Value type. classification_head.h describes the pooling types.
+// Value type. heads.h describes the pooling types.
 class Pooler {
  public:
   Pooler(const Scope& scope, Pooling kind, std::int64_t width, const Initializer& initial);

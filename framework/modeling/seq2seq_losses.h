@@ -64,7 +64,7 @@ struct CrossAttentionWeights {
 Tensor diagonal_guide(const Fields& fields, const Ranges& positions, double width);
 
 // Returns target attention weights: uniform over the source positions linked to a target position,
-// with sum 1. Fields: `source`, `links` (seq2seq_head.h). Shape as above.
+// with sum 1. Fields: `source`, `links` (heads.h). Shape as above.
 Tensor alignment_guide(const Fields& fields, const Ranges& positions);
 
 // Returns the monotonic expectation of attention [rows, time, source positions] over all target

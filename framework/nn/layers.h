@@ -1,4 +1,4 @@
-// Basic layers: linear, norm, dropout, feed-forward.
+// Basic layers: linear, norm, dropout, feed-forward, and the tensor-parallel region.
 #pragma once
 
 #include <optional>

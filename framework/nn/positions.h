@@ -9,7 +9,7 @@
 
 namespace longspan {
 
-// Returns the encodings of `positions` in order (kernels/sinusoids.h), [count_of(positions), width]
+// Returns the encodings of `positions` in order (kernels/rotary.h), [total_count(positions), width]
 // in `dtype`.
 Tensor sinusoids(SinusoidLayout layout,
                  const Ranges& positions,
@@ -28,7 +28,7 @@ inline Tensor sinusoids(SinusoidLayout layout,
   return sinusoids(layout, Ranges{{first, first + count}}, width, clamp, dtype, device);
 }
 
-// Returns the rows of a table [positions, width] in order: [count_of(rows), width].
+// Returns the rows of a table [positions, width] in order: [total_count(rows), width].
 Variable table_rows(const Variable& table, const Ranges& rows);
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// Newton-Schulz iteration of Muon, distributed over ranks.
+// Newton-Schulz iteration of Muon, distributed over ranks: each matrix has a home rank.
 #pragma once
 
 #include <cstdint>

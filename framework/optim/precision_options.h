@@ -1,4 +1,4 @@
-// The section `precision` of a configuration.
+// The section `precision` of a configuration, and the loss scaler.
 #pragma once
 
 #include <cstdint>

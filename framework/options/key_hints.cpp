@@ -126,6 +126,7 @@ std::string key_with_ending(std::string_view written, std::span<const std::strin
 // Returns a hint where a section of `written` is a common name: of a key, in whose section the rest
 // is looked up ("scheduler.type" as "lr_scheduler.type"), or of one with a note. Else "".
 std::string section_hint(std::string_view written, std::span<const std::string> keys) {
+  std::string hint;  // at a key that has no such part: "grad_clip.value"
   for (std::size_t dot = written.rfind('.'); dot != std::string_view::npos && dot > 0;
        dot = written.rfind('.', dot - 1)) {
     const FieldName* const entry = find_entry(written.substr(0, dot), keys, NameMatch::whole);
@@ -133,8 +134,9 @@ std::string section_hint(std::string_view written, std::span<const std::string> 
     if (!entry->note.empty()) return hint_of(*entry);
     const std::string key = fmt::format("{}{}", parent_of(entry->key), written.substr(dot + 1));
     if (is_among(key, keys)) return meant(key);
+    if (hint.empty() && leaf_of(entry->key) != "type") hint = hint_of(*entry);
   }
-  return "";
+  return hint;
 }
 
 // Returns the key of the same section whose last component is similar to that of `written`.

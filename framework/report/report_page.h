@@ -34,7 +34,7 @@ struct PageParts {
   std::string samples;    // containers of the samples; empty without samples
   std::string attention;  // containers of the attention maps; empty without maps
   std::string tables;     // the other tables, and texts
-  std::string data;       // JSON for the script (page_data.h)
+  std::string data;       // JSON for the script
 };
 
 // made_at: seconds since 1970. The parts stay below 4.5 MB for about 2,500 columns, since series

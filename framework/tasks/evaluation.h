@@ -1,4 +1,4 @@
-// Evaluates a language model on a corpus, with memory or with a sliding window.
+// Evaluates a language model on a corpus, with memory or with a sliding window, also by position.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ struct PositionLoss {
   double loss = 0;
 };
 
-// Loss sums over all passes of an evaluation, for parts of a segment of nearly equal size.
+// Loss sums over all passes of an evaluation, for parts of a segment of nearly equal size, which
+// show the benefit of context.
 class PositionLosses {
  public:
   // parts: 0 for none; at most the number of predicted positions.

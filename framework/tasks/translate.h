@@ -39,7 +39,7 @@ struct Translation {
 };
 
 // Collective; equal on every rank. All ranks must pass the same lines. Returns the results of each
-// line, best first. The tokenizer's template frames each line (special_token_template.h), and
+// line, best first. The tokenizer's template frames each line (special_tokens.h), and
 // results exclude it. Lines are batched by length and sharded over the data ranks. Results are
 // independent of the other lines, and of the layout if the logits are. An empty line has one empty
 // result. `told` receives the number of finished lines. Throws ConfigurationError for options out

@@ -12,9 +12,6 @@
 
 #include <array>
 
-#include "framework/core/error.h"
-#include "framework/core/quote.h"
-
 namespace longspan {
 
 struct TextPattern::Compiled {

@@ -51,7 +51,7 @@ struct StepResult {
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
   std::optional<double> loss_scale;  // of this step, with f16
-  // If it was measured (nn/reconstruction_error.h).
+  // If it was measured (nn/forward_context.h).
   std::optional<double> reconstruction_error;
   // Loss or gradient was not finite: weights, Adam's count and the schedule are unchanged. With a
   // non-finite loss the recurrent state is unchanged as well.

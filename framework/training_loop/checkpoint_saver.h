@@ -66,7 +66,7 @@ class CheckpointSaver {
   void abandon();
   void warn_not_saved(std::int64_t step) const;
   bool copy_fits(const TrainingState& state);
-  // `waited`: the seconds of these for which training was blocked.
+  // `seconds`: duration of the save; `waited`: the part of it for which training was blocked.
   void tell(const std::filesystem::path& path, double seconds, double waited);
   std::optional<std::int64_t> best_of(const TrainingState& state) const;
 

@@ -45,7 +45,7 @@ std::string memory_text(const MemoryUsage& account) {
 
 void log_memory(const Log& log, const MemoryUsage& account) {
   const std::int64_t peak = process_memory().peak;
-  log.info("Peak resident memory of this process: {}", format_bytes(static_cast<double>(peak)));
+  log.info("Peak resident memory of rank 0: {}", format_bytes(static_cast<double>(peak)));
   log.note("Accounted for: {:.1f} MB ({})", megabytes(account.known()), memory_text(account));
 }
 

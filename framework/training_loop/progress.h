@@ -57,7 +57,8 @@ class Progress {
   std::optional<Clock::time_point> drawn_;
 };
 
-// Progress messages and stop requests while long files are read, before the first step.
+// Reading of long files before the first step: progress messages and stop requests.
+
 using StoppedError = ErrorOf<ExitCode::stopped>;
 
 // "reading corpus.txt: 12% of 50.0 GB".

@@ -1,4 +1,4 @@
-// Selects the device that a rank computes on.
+// Device and threads of a rank.
 #pragma once
 
 #include <cstdint>

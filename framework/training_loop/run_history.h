@@ -35,7 +35,7 @@ struct RunHistory {
 TrainingState state_of(const TrainingContext& run, const RunHistory& history);
 
 // Restores that state from a checkpoint that passed check_resumable. Leaves the best step and the
-// skipped data to begin_run.h, as they depend on the run's directory. Collective.
+// skipped data to run_phases.h, as they depend on the run's directory. Collective.
 void restore(TrainingContext& run, RunHistory& history, const Checkpoint& checkpoint);
 
 }  // namespace longspan

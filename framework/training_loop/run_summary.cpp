@@ -37,8 +37,7 @@ void log_run_summary(const Log& log, const RunSummary& run) {
   const Parameters& parameters = run.parameters;
   log.info(
       "{}: {} parameters, {} on data {} x context {} x tensor {}{}{} with {}; measured matmul peak "
-      "{:.0f} "
-      "GFLOP/s",
+      "{:.0f} GFLOP/s",
       settings.family,
       parameters.global_elements(),
       config_name_of(settings.precision.compute),

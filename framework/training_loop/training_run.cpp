@@ -237,19 +237,17 @@ double TrainingLoop::loss_of_weights() {
 // Runs a step that is not counted. Uses a batch that gave a finite loss and gradient before, as
 // others are no evidence about the weights.
 double TrainingLoop::tried_loss() {
-  if (run_.is_root())
-    notify_launcher(fmt::format("an extra step that checks the weights of step {}", step()));
+  if (run_.is_root()) notify_launcher(fmt::format("a test of the weights of step {}", step()));
   const Stopwatch stopwatch;
   const StepResult tried = run_.trainer.probe_step(finite_batch_);
   const double seconds = stopwatch.seconds();
   run_.speed.times().saving -= seconds;  // the caller counts this time
   run_.log.info(
-      "step {}: probed the weights to save in {:.2f} s, without an update: loss {:.4f}, grad norm "
-      "{:.4f}",
+      "step {}: tested the weights before saving them: loss {:.4f}, grad norm {:.4f} ({:.2f} s)",
       step(),
-      seconds,
       tried.loss,
-      tried.gradient_norm);
+      tried.gradient_norm,
+      seconds);
   if (run_.is_root()) notify_launcher(fmt::format("the checkpoint of step {}", step()));
   return tried.can_continue() ? tried.loss : std::numeric_limits<double>::quiet_NaN();
 }

@@ -50,12 +50,12 @@ _longspan() {
     fi
   done
   mapfile -t COMPREPLY < <("${1/#\~/$HOME}" completion bash -- "${words[@]}" 2>/dev/null | cut -f 1)
-  if [[ ${COMPREPLY[0]} == :files ]]; then
+  if [[ ${COMPREPLY[0]-} == :files ]]; then
     COMPREPLY=()
     return
   fi
   compopt +o default 2>/dev/null
-  [[ ${COMPREPLY[0]} != *= ]] || compopt -o nospace 2>/dev/null
+  [[ ${COMPREPLY[0]-} != *= ]] || compopt -o nospace 2>/dev/null
   word=${words[${#words[@]} - 1]}
   if [[ $COMP_WORDBREAKS == *=* && $word == *=* ]]; then
     COMPREPLY=("${COMPREPLY[@]#"${word%=*}="}")
@@ -97,7 +97,9 @@ constexpr const char* fish_script =
 function __longspan_complete
     set -l words (commandline -opc)
     set -l current (commandline -ct)
-    set -l found ($words[1] completion fish -- $words[2..-1] "$current" 2>/dev/null)
+    set -l program (string replace -r '^~(?=/)' $HOME -- $words[1])
+    type -q -- $program; or return
+    set -l found ($program completion fish -- $words[2..-1] "$current" 2>/dev/null)
     if test "$found[1]" = :files
         set -l prefix (string match -r '^.*=' -- $current)
         __fish_complete_path (string replace -r '^.*=' '' -- $current) | string replace -r '^' "$prefix"

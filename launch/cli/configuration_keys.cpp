@@ -164,6 +164,12 @@ void check_data(OptionTable& table, const Configuration& configuration) {
             configuration.task);
     return "";
   });
+  table.check({"data.documents.end_token", "data.tokenizer.type", "data.documents.sample_by"},
+              [&configuration]() -> std::string {
+                return configuration.task == "language_modeling"
+                           ? validate_end_token(configuration.data)
+                           : "";
+              });
   for (const char* key : {"data.shuffle",
                           "data.documents.reset_attention_mask",
                           "data.documents.sample_by",

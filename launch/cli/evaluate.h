@@ -12,6 +12,10 @@
 #include "launch/cli/decoding_arguments.h"
 #include "launch/cli/loaded_run.h"
 
+namespace CLI {
+class App;
+}
+
 namespace longspan {
 
 // Options of `longspan evaluate`.
@@ -42,14 +46,6 @@ struct Evaluated {
 Evaluated evaluate_run(const EvaluateArguments& arguments,
                        Session& session,
                        const ProgressCallback& heard);
-
-}  // namespace longspan
-
-namespace CLI {
-class App;
-}
-
-namespace longspan {
 
 // evaluate_run with the parsed options.
 using Evaluation = std::function<Evaluated(Session&, const ProgressCallback& heard)>;

@@ -154,9 +154,13 @@ std::vector<std::string> differences(const ModelValues& run,
                                      const ModelConfig& written,
                                      const Architecture& other) {
   std::vector<std::string> sentences;
-  auto settings = other.read(written).settings;
-  // The written files do not limit the ids of the tokenizer; those of characters are unknown here.
-  settings.emplace_back("data.tokenizer.type", "char");
+  const ImportedConfig read = other.read(written);
+  auto settings = read.settings;
+  // The ids of a text model are those of a tokenizer that is not read here.
+  if (read.image.empty()) {
+    settings.emplace_back("data.tokenizer.type", "sentencepiece");
+    settings.emplace_back("data.tokenizer.model", "tokenizer.model");
+  }
   const ModelValues again =
       model_values(*configure_settings(settings, "configuration of the import"));
   for (const auto& [key, value] : again.all()) {

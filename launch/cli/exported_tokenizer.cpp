@@ -35,7 +35,6 @@ constexpr const char* code_of_class =
     R"(# The tokenizer of tokenizer.json as it is: AutoTokenizer would read that of Qwen 2 for this model.
 from transformers import PreTrainedTokenizerFast
 
-
 class VerbatimTokenizer(PreTrainedTokenizerFast):
     pass
 )";

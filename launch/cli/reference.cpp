@@ -118,9 +118,12 @@ std::vector<OptionDescription> search(std::vector<OptionDescription> reference,
 std::vector<std::string> notes_about(const std::vector<std::string>& words) {
   std::vector<std::string> notes;
   for (const FieldName& entry : field_names())
-    for (const std::string& word : words)
-      if (entry.key.empty() && match(word, entry) != NameMatch::none)
+    for (const std::string& word : words) {
+      // "model" begins many names that it is not about.
+      const NameMatch found = match(word, entry);
+      if (entry.key.empty() && found != NameMatch::none && found != NameMatch::beginning)
         notes.emplace_back(entry.note);
+    }
   return notes;
 }
 

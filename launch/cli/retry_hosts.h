@@ -1,4 +1,5 @@
-// Hosts of training with restarts: which respond, and which layout fits there.
+// Hosts of training with restarts: which respond, and which layout fits there; and a temporary
+// folder for their list.
 #pragma once
 
 #include <cstdint>

@@ -94,6 +94,7 @@ TEST(ConfigurationHints, ResolveNamesOfSections) {
         {"model.residual.kind=gated", "model.residual.type"},
         {"rope_scaling.factor=2", "model.rope.scaling.factor"},
         {"training.precision=bf16", "precision.compute_dtype"},
+        {"training.grad_clip.value=1", "training.max_grad_norm"},
         {"training.activation_recomputation=true", "memory.recompute_granularity"}})
     EXPECT_EQ(hint(setting), meant(key)) << setting;
   EXPECT_THAT(hint("precision=bf16"), HasSubstr("did you mean \"precision.compute_dtype\"?"));

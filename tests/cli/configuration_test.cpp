@@ -83,13 +83,14 @@ TEST(Configuration, ReportsErrorsWithLocation) {
        "2]"},
       {head + "  tokenizer:\n    allow_unk: yes\n",
        "c.yaml:8:5: data.tokenizer.allow_unk: expected true or false, found \"yes\""},
-      {head + "  documents:\n    end_token: true\n",
+      {head + "  documents:\n    end_token: true\n    sample_by: line\n",
        "c.yaml:8:5: data.documents.end_token: expected a token or its id, found true; set it to a "
        "token, such as \"<|endoftext|>\", or to none"},
-      {head + "  documents:\n    end_token: \"256\"\n",
+      {head + "  documents:\n    end_token: \"256\"\n    sample_by: line\n",
        "c.yaml:8:5: data.documents.end_token: expected an id from 0 to 255 (data.tokenizer.type: "
        "byte does not support token names), found \"256\""},
-      {head + "  documents:\n    end_token: <eod>\n  tokenizer:\n    type: char\n",
+      {head + "  documents:\n    end_token: <eod>\n    sample_by: line\n  tokenizer:\n    type: "
+              "char\n",
        "c.yaml:8:5: data.documents.end_token: expected an id (data.tokenizer.type: char does not "
        "support token names), found \"<eod>\""},
       {head + "  tokenizer:\n    type: bytes\n",

@@ -103,7 +103,8 @@ TEST(Reference, FindsKeysByAlias) {
     EXPECT_TRUE(has(keys_about({name}), key)) << name;
   for (const char* const word : {"flash", "flash_attention_2", "nucleus", "num_gpus"})
     EXPECT_EQ(notes_about({word}).size(), 1u) << word;
-  EXPECT_TRUE(notes_about({"dropout"}).empty());
+  for (const char* const word : {"dropout", "model", "encoder", "validation", "weight"})
+    EXPECT_TRUE(notes_about({word}).empty()) << word;
 }
 
 TEST(Reference, MatchesWordPrefixes) {

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <iterator>
+#include <thread>
 
 #include "framework/core/error.h"
 #include "framework/data/corpus/stream_reader.h"
@@ -91,9 +93,12 @@ TEST_F(BatchLoaderTest, DestructorStopsPrefetchThread) {
   const auto before = threads();
   for (int i = 0; i < 200; ++i) {
     BatchLoader loader(source(), 1 + static_cast<std::size_t>(i % 3));
-    EXPECT_EQ(threads(), before + 1);
+    EXPECT_GT(threads(), before);
     for (int k = 0; k < i % 4; ++k) loader.next();
   }
+  // A joined thread may still be listed.
+  for (int i = 0; i < 1000 && threads() > before; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(threads(), before);
 }
 

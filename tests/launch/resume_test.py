@@ -121,14 +121,14 @@ class Resume(jobs.TestCase):
         step = max(line["step_seconds"] for line in self.run_at("slow").metrics())
         saving = float(re.search(r"Saved .* in ([\d.]+) s\n", result.output).group(1))
         self.assertLess(saving, step / 2, result.output)
-        self.assertNotIn("probed the weights", result.output)
+        self.assertNotIn("tested the weights", result.output)
         # Standard output and the log acknowledge the signal at once.
         answer = "SIGTERM: saving and stopping after this step"
         self.assertEqual(result.output.count(answer), 1, result.output)
         self.assertEqual(self.run_at("slow").log().count(f" info {answer}"), 1)
         # The end of a run has an extra step, which is timed apart from the save.
         ended = self.train("ended", settings={"training.max_steps": 2}).output
-        self.assertRegex(ended, r"step 2: probed the weights to save in [\d.]+ s, without an update: loss [\d.]+, grad norm [\d.]+\nSaved ")
+        self.assertRegex(ended, r"step 2: tested the weights before saving them: loss [\d.]+, grad norm [\d.]+ \([\d.]+ s\)\nSaved ")
 
     def test_stop_keeps_older_checkpoints_until_next_step(self):
         often = {**self.settings, "checkpoint.keep_latest": 1, "checkpoint.save_interval": 5, "training.max_steps": 1000000,

@@ -103,7 +103,7 @@ class TerminalOutput(jobs.TestCase):
         terminal = self.training({"training.max_steps": 8, "run.output_dir": "runs/with-a-long-name"}, columns=44)
         self.assertEqual(terminal.wait(), 0, terminal.text)
         shown = ESCAPE.sub("", terminal.text).replace("\r", "")
-        self.assertEqual(len(re.findall(r"Peak resident memory of this process: [\d.]+ MB\n", shown)), 1, shown)
+        self.assertEqual(len(re.findall(r"Peak resident memory of rank 0: [\d.]+ MB\n", shown)), 1, shown)
         self.assertNotIn("activations", shown)
         log = (self.directory / "runs/with-a-long-name/log.txt").read_text()
         self.assertRegex(log, r"info Accounted for: [\d.]+ MB \(weights [\d.]+ MB, gradients .* program [\d.]+ MB\)\n")

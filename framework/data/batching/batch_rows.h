@@ -1,4 +1,4 @@
-// Rows of a global batch that one data rank reads.
+// Rows of a global batch that one data rank reads, and the lengths of their examples.
 #pragma once
 
 #include <cstdint>

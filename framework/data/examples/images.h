@@ -45,7 +45,8 @@ ImageShape png_shape(const std::string& path);
 // separate and surround them.
 PngImage make_image_grid(std::span<const PngImage> images, std::int64_t columns);
 
-// A value; copies share the file. Reading is thread-safe.
+// Byte array in an IDX file, the format of MNIST. A value; copies share the file. Reading is
+// thread-safe.
 class IdxFile {
  public:
   // Opens a file, which may be compressed by gzip or zstd. Throws DataError when it is not a byte

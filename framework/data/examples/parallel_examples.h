@@ -12,7 +12,7 @@ namespace longspan {
 
 // Fields: `source` [rows, S] and `source_length` [rows]; `tokens` [rows, T], the target after a
 // start token; `targets` [rows, T], the target before an end token; `length` [rows], of both. With
-// a special-token template (special_token_template.h), both sides have its tokens, and the end
+// a special-token template (special_tokens.h), both sides have its tokens, and the end
 // token occurs once. Counts: "tokens" (unmasked targets), "source_tokens", "rows", "cells" (sum of
 // source times target length) and "bytes". "bytes" are the text bytes of those targets, plus one
 // per line for the end that the end token predicts.

@@ -12,7 +12,8 @@
 
 namespace longspan {
 
-// A value. Empty for other tokenizers.
+// Tokens before and after each text, from the post-processor of a tokenizer.json. A value. Empty
+// for other tokenizers.
 class SpecialTokenTemplate {
  public:
   explicit SpecialTokenTemplate(const Tokenizer& tokenizer);
@@ -49,7 +50,6 @@ std::vector<std::int64_t> framed_tokens(const Tokenizer& tokenizer,
                                         std::string_view place,
                                         std::int64_t longest = 0);
 
-// Start and end tokens of generated sequences.
 class OptionTable;
 
 // Configured tokens: by name for a tokenizer.json, by number for a tokenizer of ids. Other

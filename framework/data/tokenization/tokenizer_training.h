@@ -1,4 +1,4 @@
-// Training of tokenizer.json models.
+// Training of tokenizers: tokenizer.json and SentencePiece models.
 #pragma once
 
 #include <cstdint>

@@ -183,10 +183,6 @@ void check_terms(const Attention& a) {
   if (a.hash) check_hash(a);
 }
 
-}  // namespace
-
-namespace {
-
 PlanShape plan_shape(const Attention& a) {
   return {.query_begin = a.mask.query_begin,
           .time = a.query.shape()[1],

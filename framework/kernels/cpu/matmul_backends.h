@@ -1,4 +1,5 @@
-// Matrix products of each backend.
+// Matrix products: by oneDNN, and our own for f64, which oneDNN does not support, and for products
+// with k = 0.
 #pragma once
 
 #include "framework/kernels/matmul.h"

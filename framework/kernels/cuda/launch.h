@@ -111,7 +111,7 @@ void write_elements(Cuda cuda, std::int64_t count, T* out, F f) {
   launch(cuda, {.blocks = blocks, .threads = threads}, write_each_element<T, F>, count, out, f);
 }
 
-// CUDA loops over the elements of rows, with the feature of each.
+// f(i, c) for the elements i of rows, with the feature c of each.
 template <typename F>
 struct InRows {
   std::int64_t width;

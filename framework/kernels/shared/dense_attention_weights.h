@@ -1,4 +1,4 @@
-// Backend-independent probabilities of attention heads. The backend provides `each_row`.
+// Backend-independent probabilities of attention heads. The backend provides `parallel_rows`.
 #pragma once
 
 #include "framework/kernels/dense_attention_weights.h"

@@ -1,4 +1,6 @@
-// Backend-independent sums, multiples and casts. The backend provides `write_elements`.
+// Backend-independent element-wise operations: sums, multiples, casts, caps, clamps, tanh,
+// activations and gated hidden layers. The backend provides `write_elements` and
+// `for_each_element`.
 #pragma once
 
 #include "framework/kernels/element.h"
@@ -99,7 +101,6 @@ void check_scale_and_add_rows(const Tensor& x, const Tensor& table, const Tensor
 void check_add_column_sums(const Tensor& x, const Tensor& out);
 void check_total(const Tensor& total);
 
-// Backend-independent soft capping. The backend provides `write_elements`.
 template <typename T>
 struct SoftCap {
   Accumulator<T> cap;
@@ -147,7 +148,6 @@ void softcap_backward_on(
   });
 }
 
-// Backend-independent clamping. The backend provides `write_elements`.
 template <typename T>
 struct Clamp {
   const T* x;
@@ -177,7 +177,6 @@ void clamp_on(Backend backend, const Tensor& x, double least, double most) {
     write(x.data<float>());
 }
 
-// Backend-independent hyperbolic tangent. The backend provides `write_elements`.
 template <typename A>
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline A tanh(A x) {
   return A{2} * sigmoid(A{2} * x) - A{1};
@@ -323,8 +322,6 @@ void activate_backward_on(Backend backend,
   });
 }
 
-// Backend-independent gated hidden layers. The backend provides `write_elements` and
-// `for_each_element`.
 template <Activation kind, typename T>
 struct GateHidden {
   const T* before;

@@ -1,5 +1,5 @@
-// Backend-independent gates. The backend provides `for_each_place`, which calls f(i, c) for every
-// element i of the rows, with its feature c.
+// Backend-independent gates. The backend provides `parallel_elements`, which calls f(i, c) for
+// every element i of the rows, with its feature c.
 #pragma once
 
 #include <type_traits>

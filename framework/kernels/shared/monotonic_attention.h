@@ -1,4 +1,4 @@
-// Backend-independent monotonic attention. The backend provides `each_row`.
+// Backend-independent monotonic attention. The backend provides `parallel_rows`.
 #pragma once
 
 #include "framework/kernels/element.h"

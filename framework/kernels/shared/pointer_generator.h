@@ -1,4 +1,4 @@
-// Backend-independent functions of cross-attention. The backend provides `each_row`.
+// Backend-independent functions of cross-attention. The backend provides `parallel_rows`.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Backend-independent losses of policies and values. The backend provides `each_row`.
+// Backend-independent losses of policies and values. The backend provides `parallel_rows`.
 #pragma once
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Backend-independent PowerNorm. The backend provides `for_each_place`, which calls f(i, c) for
+// Backend-independent PowerNorm. The backend provides `parallel_elements`, which calls f(i, c) for
 // every element i of the rows, with its feature c, and `for_each_element`, which calls f(i).
 #pragma once
 

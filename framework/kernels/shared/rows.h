@@ -118,8 +118,8 @@ void hide_rows_on(Backend backend, const MaskPadding& hide) {
   });
 }
 
-// Backend-independent repetition of key heads. The backend provides `for_each_place`, which calls
-// f(i, c) for every element i of the rows, with its feature c.
+// Backend-independent repetition of key heads. The backend provides `parallel_elements`, which
+// calls f(i, c) for every element i of the rows, with its feature c.
 
 // One row is a key head; its query heads start at `times` times its offset.
 template <typename T>

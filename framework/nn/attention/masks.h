@@ -21,7 +21,7 @@ Mask sliding_window_mask(const SlidingWindow& local);
 
 // Strided attention (Child et al. 2019): a query attends to keys at multiples of the stride before
 // it, its column. This is factor A2 of the paper's strided pattern. A1 is a window of the stride
-// (local_attention.h).
+// (sliding_window_mask).
 
 // Returns the mask (p - k) mod stride = 0.
 Mask strided_mask(std::int64_t stride);

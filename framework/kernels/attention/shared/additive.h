@@ -1,5 +1,5 @@
-// Backend-independent additive attention. The backend provides `each_row`, which calls f(row) for
-// every row.
+// Backend-independent additive attention. The backend provides `parallel_rows`, which calls f(row)
+// for every row.
 #pragma once
 
 #include <cmath>

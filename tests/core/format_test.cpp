@@ -3,7 +3,7 @@
 
 #include "framework/core/format.h"
 
-namespace longspan::place_text_test {
+namespace longspan::format_test {
 namespace {
 
 std::string here(const std::source_location& place = std::source_location::current()) {
@@ -59,8 +59,8 @@ TEST(ShortFunctionName, ParsesCompilerSpellings) {
 
 TEST(FormatSourceLocation, StartsAtRepositoryRoot) {
   const std::string text = format_source_location(std::source_location::current());
-  EXPECT_TRUE(text.starts_with("tests/core/place_text_test.cpp:")) << text;
+  EXPECT_TRUE(text.starts_with("tests/core/format_test.cpp:")) << text;
 }
 
 }  // namespace
-}  // namespace longspan::place_text_test
+}  // namespace longspan::format_test
