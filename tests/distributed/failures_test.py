@@ -95,24 +95,35 @@ def run_case(program, failure, rank, code, expected, transport, number):
     return seconds, problems
 
 
+def shared_memory_of(mark):
+    """Files in /dev/shm that processes of a job map; other jobs may run at the same time."""
+    files = set()
+    for process, _ in processes_with(mark):
+        try:
+            files |= set(re.findall(r"/dev/shm/\S+", Path(f"/proc/{process}/maps").read_text()))
+        except OSError:
+            pass  # it has exited
+    return files
+
+
 def killed_mpirun(program):
     """After mpirun is killed, its ranks end and leave no shared memory."""
     mark = f"LONGSPAN_TEST_JOB={os.getpid()}-mpirun"
     name, value = mark.split("=")
-    before = set(os.listdir("/dev/shm"))
     with tempfile.TemporaryDirectory() as directory:
         environment = {**os.environ, name: value, "TMPDIR": directory}
         with subprocess.Popen([MPIRUN, "3", program, "hang", "1"], env=environment,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as job:
             time.sleep(1)
+            mapped = shared_memory_of(mark)
             for process, command in processes_with(mark):
                 if command.startswith("mpirun"):
                     os.kill(process, signal.SIGKILL)
             job.wait(timeout=60)
         problems = []
         check(not (found := left_behind(mark)), problems, f"still running: {found}")
-        rest = set(os.listdir("/dev/shm")) - before
-        rest = {file for file in rest if os.stat(f"/dev/shm/{file}").st_uid == os.getuid()}
+        check(mapped, problems, "the ranks map no file in /dev/shm")
+        rest = {file for file in mapped if os.path.exists(file)}
         check(not rest, problems, f"left in /dev/shm: {sorted(rest)}")
     return problems
 
