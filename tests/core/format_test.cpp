@@ -1,7 +1,7 @@
 // Counts and source locations as text.
-#include <gtest/gtest.h>
-
 #include "framework/core/format.h"
+
+#include <gtest/gtest.h>
 
 namespace longspan::format_test {
 namespace {
