@@ -171,8 +171,7 @@ Completion argument(const CommandEntry& program,
 Completion place(const CommandEntry& program, const CommandEntry& command) {
   Completion completion;
   for (const CommandEntry& below : command.commands)
-    completion.words.push_back(
-        {below.words.back(), below.description.substr(0, below.description.find('\n'))});
+    completion.words.push_back({below.words.back(), std::string(summary_of(below.description))});
   for (const CommandOption& each : command.places) {
     const Completion more = argument(program, each, "");
     completion.words.insert(completion.words.end(), more.words.begin(), more.words.end());
@@ -235,7 +234,7 @@ Completion complete(const CommandEntry& program, std::span<const std::string> wo
   } else if (current.starts_with("-")) {
     for (const CommandOption& option : at.command->options)
       for (const std::string& name : option.names)
-        completion.words.push_back({name, option.meaning.substr(0, option.meaning.find('\n'))});
+        completion.words.push_back({name, std::string(summary_of(option.meaning))});
   } else {
     completion = place(program, *at.command);
   }

@@ -18,6 +18,7 @@ import jobs
 COMPLETE = r'''
 source "$1"
 complete -p longspan >/dev/null || exit 9
+compopt() { OPTIONS+="$* "; }
 shift
 COMP_WORDBREAKS=${BREAKS-$' \t\n"\'><=;|&(:'}
 COMP_WORDS=("$@")
@@ -25,7 +26,7 @@ COMP_CWORD=$(($# - 1))
 COMP_LINE="$*"
 COMP_POINT=${#COMP_LINE}
 _longspan longspan
-printf '%s\n' "${COMPREPLY[@]}"
+printf '%s\n' "${OPTIONS-}" "${COMPREPLY[@]}"
 '''
 
 
@@ -41,7 +42,8 @@ class CompletionCommand(jobs.TestCase):
         self.script.write_text(self.longspan("completion", "bash").output)
 
     def complete(self, line, breaks=None):
-        """Returns what bash offers at the end of the line; a trailing blank starts a word."""
+        """Returns what bash offers at the end of the line; a trailing blank starts a word. Without an offer bash completes
+        file names, unless the script disables that (self.offers_files)."""
         words = re.findall(r"=|[^ =]+", line) + ([""] if line.endswith(" ") else [])
         environment = {"PATH": f"{Path(self.program).resolve().parent}:/usr/bin:/bin"}
         if breaks is not None:
@@ -50,7 +52,9 @@ class CompletionCommand(jobs.TestCase):
         result = subprocess.run(["bash", "--noprofile", "--norc", "-c", COMPLETE, "bash", self.script, *words],
                                 env=environment, capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual((result.returncode, result.stderr), (0, ""), line)
-        return result.stdout.split()
+        options, *offers = result.stdout.splitlines()
+        self.offers_files = "+o default" not in options
+        return [offer for offer in offers if offer]
 
     def test_bash_registers_completion_function(self):
         result = subprocess.run(["bash", "-c", 'source "$1" && complete -p longspan', "bash", self.script],
@@ -79,7 +83,8 @@ class CompletionCommand(jobs.TestCase):
 
     def test_leaves_files_to_readline(self):
         for line in "longspan train my", "longspan tail ", "longspan plan a.yaml --machine-profile m":
-            self.assertEqual(self.complete(line), [], line)
+            self.assertEqual((self.complete(line), self.offers_files), ([], True), line)
+        self.assertEqual((self.complete("longspan train a.yaml --set training.max_steps=1"), self.offers_files), ([], False))
 
     def test_completes_config_keys_and_values(self):
         for before in "train a.yaml", "config", "launch -n 2 -- train a.yaml", "evaluate runs/a":
