@@ -67,4 +67,10 @@ decltype(auto) with_accumulator_type(DType dtype, F&& f) {
 // Returns a copy of x, of any floating dtype and device, in f64 on the host.
 Tensor to_host_f64(const Tensor& x);
 
+// Returns the elements of a tensor, or nullptr if it is undefined.
+template <typename T>
+T* elements_or_null(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<T>() : nullptr;
+}
+
 }  // namespace longspan

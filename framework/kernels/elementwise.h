@@ -125,4 +125,14 @@ struct GatedHiddenGradient {
 void gated_hidden_backward(Cpu, const GatedHiddenGradient&);
 void gated_hidden_backward(Cuda, const GatedHiddenGradient&);
 
+// Throws Failure if shapes or dtypes do not match the comments above.
+void check_copy_rows(const Tensor& from,
+                     std::int64_t from_begin,
+                     const Tensor& to,
+                     std::int64_t to_begin,
+                     std::int64_t count);
+void check_scale_and_add_rows(const Tensor& x, const Tensor& table, const Tensor& y);
+void check_add_column_sums(const Tensor& x, const Tensor& out);
+void check_total(const Tensor& total);
+
 }  // namespace longspan

@@ -102,4 +102,12 @@ struct ChooseRows {
 void select_rows(Cpu, const ChooseRows&);
 void select_rows(Cuda, const ChooseRows&);
 
+// Throws Failure if shapes or dtypes do not match the comments above.
+void check(const HaltingDecision&);
+void check(const HaltingWeights&);
+void check(const HaltingWeightsGradient&);
+void check(const JoinRows&);
+void check(const JoinRowsGradient&);
+void check(const ChooseRows&);
+
 }  // namespace longspan

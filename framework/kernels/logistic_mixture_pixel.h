@@ -8,21 +8,11 @@
 
 #include "framework/core/host_device.h"
 #include "framework/kernels/element.h"
+#include "framework/kernels/vector_math.h"
 
 namespace longspan::logistics {
 
 inline constexpr double min_log_scale = -7;
-
-template <typename A>
-LONGSPAN_HOST_DEVICE A softplus(A x) {
-  return (x > 0 ? x : A{0}) + std::log1p(std::exp(x > 0 ? -x : x));
-}
-
-template <typename A>
-LONGSPAN_HOST_DEVICE A sigmoid(A x) {
-  const A small = std::exp(x > 0 ? -x : x);
-  return (x > 0 ? A{1} : small) / (A{1} + small);
-}
 
 // Intensity in [-1, 1] that a value represents.
 template <typename A>

@@ -103,4 +103,13 @@ void schedule_free_update(Cuda, const ScheduleFreeUpdate&);
 void interpolate(Cpu, double share, const Tensor& a, const Tensor& b, const Tensor& out);
 void interpolate(Cuda, double share, const Tensor& a, const Tensor& b, const Tensor& out);
 
+// Throws Failure if dtypes or lengths do not match the comments above.
+void check(const char* kernel, const OptimizerRange& range);
+void check(const AdamUpdate& update);
+void check(const SgdUpdate& update);
+void check(const LionUpdate& update);
+void check(const AdagradUpdate& update);
+void check(const ScheduleFreeUpdate& update);
+void check_interpolate(const Tensor& a, const Tensor& b, const Tensor& out);
+
 }  // namespace longspan

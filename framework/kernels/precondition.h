@@ -80,4 +80,11 @@ struct ApplyUpdate {
 void apply_update(Cpu, const ApplyUpdate&);
 void apply_update(Cuda, const ApplyUpdate&);
 
+// Throws Failure if dtypes or lengths do not match the comments above.
+void check(const AdamPrecondition&);
+void check(const MomentumStep&);
+void check(const RmsPrecondition&);
+void check(const char* kernel, const MatrixPart&);
+void check(const ApplyUpdate&);
+
 }  // namespace longspan

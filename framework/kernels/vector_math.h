@@ -41,6 +41,12 @@ template <typename T>
   return T{1} / (T{1} + fast_exp(x < T{-80} ? T{80} : -x));
 }
 
+// Returns ln(1 + e^x) without overflow. Calls the C library: not for vectorized loops.
+template <typename T>
+LONGSPAN_HOST_DEVICE inline T softplus(T x) {
+  return (x > 0 ? x : T{0}) + std::log1p(std::exp(x > 0 ? -x : x));
+}
+
 // Returns tanh x within a few ulp. Uses a series where 1 - 2 / (e^2x + 1) would cancel.
 [[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline float tanh(float x) {
   const float distance = std::abs(x);

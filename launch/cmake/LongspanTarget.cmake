@@ -4,9 +4,10 @@
 # File-local names must be unique within a target (tests/launch/unity_test); each test has its own namespace for this. GCC
 # warns about file-local types in included files, hence -Wno-subobject-linkage. Unlike with CMake's UNITY_BUILD, the included
 # paths are relative to the tree, so that objects do not contain its location.
-# Excluded are files with their own compile definitions, CPU kernels, which are large, and no_gpu.cpp and no_nccl.cpp: tests
-# with the emulated device define the functions of these two themselves and must not link them from another object. A file
-# of several targets must be in a unity file in all of them; longspan_check_unity_sources() verifies this.
+# Excluded are files with their own compile definitions, kernels of the CPU and of both backends, which are large, and no_gpu.cpp
+# and no_nccl.cpp: tests with the emulated device define the functions of these two themselves and must not link them from
+# another object. A file of several targets must be in a unity file in all of them; longspan_check_unity_sources() verifies
+# this.
 function(longspan_unity_build TARGET)
   if(LONGSPAN_UNITY_BATCH_SIZE EQUAL 1)
     return()
@@ -30,7 +31,7 @@ function(longspan_unity_build TARGET)
     cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder} NORMALIZE)
     get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
     cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${CMAKE_SOURCE_DIR} OUTPUT_VARIABLE place)
-    if(place MATCHES "${chosen}" AND NOT place MATCHES "/cpu/|/no_(gpu|nccl)[.]cpp$" AND NOT definitions)
+    if(place MATCHES "${chosen}" AND NOT place MATCHES "/(cpu|shared)/|/no_(gpu|nccl)[.]cpp$" AND NOT definitions)
       string(APPEND includes "#include \"${place}\"\n")
       math(EXPR count "${count} + 1")
       set_source_files_properties(${source} PROPERTIES HEADER_FILE_ONLY ON)
@@ -70,6 +71,34 @@ function(longspan_check_unity_sources)
   endforeach()
 endfunction()
 
+# longspan_shared_kernels(OUT): the .cu files that compile the kernels with one body for both backends, in the folders
+# framework/kernels/**/shared, for CUDA (framework/kernels/shared/backend.h). Each includes several sources, to share the
+# time of parsing headers.
+function(longspan_shared_kernels OUT)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/framework/kernels/*.cpp)
+  list(FILTER sources INCLUDE REGEX "/shared/")
+  set(size 5)
+  if(LONGSPAN_UNITY_BATCH_SIZE EQUAL 1)
+    set(size 1)
+  elseif(LONGSPAN_UNITY_BATCH_SIZE EQUAL 0)
+    list(LENGTH sources size)
+  endif()
+  set(files "")
+  set(number 0)
+  while(sources)
+    set(content "#define LONGSPAN_BACKEND_CUDA\n")
+    list(SUBLIST sources 0 ${size} several)
+    foreach(source ${several})
+      string(APPEND content "#include \"${source}\"\n")
+    endforeach()
+    list(REMOVE_ITEM sources ${several})
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/shared_kernels/${number}.cu CONTENT "${content}" @ONLY)
+    list(APPEND files ${CMAKE_BINARY_DIR}/shared_kernels/${number}.cu)
+    math(EXPR number "${number} + 1")
+  endwhile()
+  set(${OUT} "${files}" PARENT_SCOPE)
+endfunction()
+
 # longspan_library(NAME FOLDER DEPENDS targets...): a module, built as a static library of the sources in FOLDER, or as an
 # interface library without sources. Its headers are included as "FOLDER/header.h". It exports one include directory, which
 # contains only a link to FOLDER, so a target sees the headers of its dependencies and no others. With the CUDA toolkit, its
@@ -78,6 +107,10 @@ function(longspan_library NAME FOLDER)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${FOLDER}/*.cpp)
   file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${FOLDER}/*.cu)
+  if(NAME STREQUAL kernels)
+    longspan_shared_kernels(shared_kernels)
+    list(APPEND cuda_sources ${shared_kernels})
+  endif()
   set(hopper_sources ${cuda_sources})
   list(FILTER hopper_sources INCLUDE REGEX "/cuda/hopper/")
   list(FILTER cuda_sources EXCLUDE REGEX "/cuda/hopper/")

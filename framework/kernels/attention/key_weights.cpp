@@ -1,7 +1,5 @@
 #include "framework/kernels/attention/key_weights.h"
 
-#include "framework/kernels/attention/shared/key_weights.h"
-
 namespace longspan {
 
 void check(const KeyPaddingMask& hidden) {

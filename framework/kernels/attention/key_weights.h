@@ -9,6 +9,8 @@
 
 namespace longspan {
 
+inline constexpr std::int64_t max_key_ranges = 16;  // of one rank
+
 // Sets log_weight to -inf at padding keys. padding: [batch, positions] u8, 1: the key is padding.
 // length: [batch] i64, keys at that position and after are padding. Either may be undefined.
 // positions: positions of the keys, as ranges.

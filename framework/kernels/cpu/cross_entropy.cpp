@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "framework/kernels/cpu/loops.h"
-#include "framework/kernels/shared/cross_entropy.h"
 #include "framework/kernels/vector_math.h"
 
 namespace longspan {
@@ -102,14 +101,6 @@ void gradient(const CrossEntropyGradient& entropy) {
 
 }  // namespace
 
-// Row by row: vectorized logarithms differ in the last bit.
-template <typename F>
-void for_each_row(Cpu, std::int64_t rows, const F& f) {
-  for_elements(rows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) f(row);
-  });
-}
-
 void cross_entropy_statistics(Cpu, const CrossEntropyStatistics& entropy) {
   check(entropy);
   with_floating_type(entropy.logits.dtype(),
@@ -120,14 +111,6 @@ void cross_entropy_backward(Cpu, const CrossEntropyGradient& entropy) {
   check(entropy);
   with_floating_type(entropy.logits.dtype(),
                      [&](auto tag) { gradient<typename decltype(tag)::type>(entropy); });
-}
-
-void rescale_sums(Cpu cpu, const Tensor& local_maximum, const Tensor& maximum, const Tensor& sum) {
-  rescale_sums_on(cpu, local_maximum, maximum, sum);
-}
-
-void cross_entropy_losses(Cpu cpu, const CrossEntropyLosses& rows) {
-  cross_entropy_losses_on(cpu, rows);
 }
 
 }  // namespace longspan

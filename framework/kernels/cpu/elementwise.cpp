@@ -1,22 +1,8 @@
-#include "framework/kernels/shared/elementwise.h"
+#include "framework/kernels/elementwise.h"
 
 #include "framework/kernels/cpu/loops.h"
 
 namespace longspan {
-
-void add(Cpu cpu, const Tensor& a, const Tensor& b, const Tensor& out) { add_on(cpu, a, b, out); }
-
-void accumulate(Cpu cpu, double factor, const Tensor& x, const Tensor& y) {
-  multiply_on(cpu, "accumulate", factor, x, y, true);
-}
-
-void scale(Cpu cpu, double factor, const Tensor& x, const Tensor& y) {
-  multiply_on(cpu, "scale", factor, x, y, false);
-}
-
-void fill(Cpu cpu, double factor, const Tensor& one, const Tensor& y) {
-  fill_on(cpu, factor, one, y);
-}
 
 void scale_and_add_rows(Cpu, double factor, const Tensor& x, const Tensor& table, const Tensor& y) {
   check_scale_and_add_rows(x, table, y);
@@ -88,35 +74,6 @@ void copy_rows(Cpu,
       }
     });
   });
-}
-
-void soft_cap(Cpu cpu, double cap, const Tensor& x, const Tensor& y) { softcap_on(cpu, cap, x, y); }
-
-void softcap_backward(Cpu cpu, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx) {
-  softcap_backward_on(cpu, cap, x, dy, dx);
-}
-
-void clamp(Cpu cpu, const Tensor& x, double least, double most) { clamp_on(cpu, x, least, most); }
-
-void tanh(Cpu cpu, const Tensor& x, const Tensor& y) { tanh_on(cpu, x, y); }
-
-void tanh_backward(Cpu cpu, const Tensor& y, const Tensor& dy, const Tensor& dx) {
-  tanh_backward_on(cpu, y, dy, dx);
-}
-
-void activate(Cpu cpu, Activation activation, const Tensor& x, const Tensor& y) {
-  activate_on(cpu, activation, x, y);
-}
-
-void activate_backward(
-    Cpu cpu, Activation activation, const Tensor& kept, const Tensor& dy, const Tensor& dx) {
-  activate_backward_on(cpu, activation, kept, dy, dx);
-}
-
-void gated_hidden(Cpu cpu, const GatedHidden& hidden) { gated_hidden_on(cpu, hidden); }
-
-void gated_hidden_backward(Cpu cpu, const GatedHiddenGradient& hidden) {
-  gated_hidden_backward_on(cpu, hidden);
 }
 
 }  // namespace longspan

@@ -157,13 +157,30 @@ void parallel_elements(Cpu, const Shape& shape, F f) {
   });
 }
 
-// Calls f(row) for every row, split among threads. `cost`: the number of elements that a row
-// represents.
+// Calls f(row) for every row, split among threads and not vectorized. `cost`: the number of
+// elements that a row represents.
 template <typename F>
 void parallel_rows(Cpu, std::int64_t rows, std::int64_t cost, const F& f) {
   for_rows(rows, cost, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) f(row);
   });
+}
+
+// For every head of every row of x [batch, time, heads, dim], with h = f.of(its number): h.pair(i)
+// for the first `pairs` features, and h.rest(i) for those from `pairs` to dim - pairs.
+template <typename F>
+void for_each_of_heads(Cpu, const Shape& shape, std::int64_t pairs, F f) {
+  const std::int64_t dim = shape[3];
+  for_rows(shape.elements() / std::max<std::int64_t>(dim, 1),
+           dim,
+           [=](std::int64_t begin, std::int64_t end) {
+             for (std::int64_t row = begin; row < end; ++row) {
+               const auto head = f.of(row);
+#pragma omp simd
+               for (std::int64_t i = 0; i < pairs; ++i) head.pair(i);
+               for (std::int64_t i = pairs; i < dim - pairs; ++i) head.rest(i);
+             }
+           });
 }
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-#include "framework/kernels/shared/power_norm.h"
+#include "framework/kernels/power_norm.h"
 
 #include "framework/kernels/cpu/loops.h"
 
@@ -43,21 +43,6 @@ void add_product_sums(Cpu, const ProductSums& call) {
     sum_blocks<A, T, U>(call, block, partial.data());
     add_rows_in_order(partial.data(), blocks, width, call.sums.data<A>());
   });
-}
-
-void power_norm(Cpu cpu, const PowerNorm& norm) { power_norm_on(cpu, norm); }
-void power_norm_backward(Cpu cpu, const PowerNormGradient& norm) {
-  power_norm_backward_on(cpu, norm);
-}
-void count_rows(Cpu cpu, const CountedRows& rows) { count_rows_on(cpu, rows); }
-void power_inverse(Cpu cpu, const Tensor& squares, double epsilon, const Tensor& inverse) {
-  power_inverse_on(cpu, squares, epsilon, inverse);
-}
-void power_mean(Cpu cpu, const Tensor& sums, const Tensor& count, const Tensor& means) {
-  power_mean_on(cpu, sums, count, means);
-}
-void update_power_statistics(Cpu cpu, const PowerStatisticsUpdate& step) {
-  move_power_on(cpu, step);
 }
 
 }  // namespace longspan

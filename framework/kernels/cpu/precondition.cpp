@@ -1,4 +1,4 @@
-#include "framework/kernels/shared/precondition.h"
+#include "framework/kernels/precondition.h"
 
 #include "framework/kernels/cpu/loops.h"
 
@@ -23,18 +23,6 @@ struct Lines {
 };
 
 }  // namespace
-
-void adam_precondition(Cpu cpu, const AdamPrecondition& step) { adam_direction_on(cpu, step); }
-
-void momentum_step(Cpu cpu, const MomentumStep& step) { momentum_step_on(cpu, step); }
-
-void rms_precondition(Cpu cpu, const RmsPrecondition& step) { root_direction_on(cpu, step); }
-
-void scale_lines(Cpu cpu, double factor, const MatrixPart& part) {
-  scale_lines_on(cpu, factor, part);
-}
-
-void apply_update(Cpu cpu, const ApplyUpdate& update) { directed_update_on(cpu, update); }
 
 void add_squares(Cpu, double factor, double epsilon, const MatrixPart& part) {
   check("add_squares", part);

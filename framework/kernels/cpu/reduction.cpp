@@ -1,7 +1,7 @@
 #include <numeric>
 
 #include "framework/kernels/cpu/loops.h"
-#include "framework/kernels/shared/elementwise.h"
+#include "framework/kernels/elementwise.h"
 
 namespace longspan {
 namespace {

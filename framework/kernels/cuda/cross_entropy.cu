@@ -2,7 +2,6 @@
 
 #include "framework/kernels/cross_entropy.h"
 #include "framework/kernels/cuda/row_io.h"
-#include "framework/kernels/shared/cross_entropy.h"
 #include "framework/kernels/vector_math.h"
 
 namespace longspan {
@@ -97,11 +96,6 @@ __global__ void row_gradients(Columns columns,
 
 }  // namespace
 
-template <typename F>
-void for_each_row(Cuda cuda, std::int64_t rows, const F& f) {
-  for_each_element(cuda, rows, f);
-}
-
 void cross_entropy_statistics(Cuda cuda, const CrossEntropyStatistics& entropy) {
   check(entropy);
   const Shape& shape = entropy.logits.shape();
@@ -136,17 +130,6 @@ void cross_entropy_backward(Cuda cuda, const CrossEntropyGradient& entropy) {
            static_cast<A>(entropy.on_target),
            static_cast<A>(entropy.off_target));
   });
-}
-
-void rescale_sums(Cuda cuda,
-                  const Tensor& local_maximum,
-                  const Tensor& maximum,
-                  const Tensor& sum) {
-  rescale_sums_on(cuda, local_maximum, maximum, sum);
-}
-
-void cross_entropy_losses(Cuda cuda, const CrossEntropyLosses& rows) {
-  cross_entropy_losses_on(cuda, rows);
 }
 
 }  // namespace longspan

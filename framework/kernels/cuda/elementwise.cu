@@ -1,8 +1,7 @@
 #include "framework/kernels/cuda/launch.h"
-#include "framework/kernels/shared/elementwise.h"
+#include "framework/kernels/elementwise.h"
 
 namespace longspan {
-
 namespace {
 
 // factor * x + the table row of the same time.
@@ -73,22 +72,6 @@ void with_bits(const Tensor& x, const F& f) {
 
 }  // namespace
 
-void add(Cuda cuda, const Tensor& a, const Tensor& b, const Tensor& out) {
-  add_on(cuda, a, b, out);
-}
-
-void accumulate(Cuda cuda, double factor, const Tensor& x, const Tensor& y) {
-  multiply_on(cuda, "accumulate", factor, x, y, true);
-}
-
-void scale(Cuda cuda, double factor, const Tensor& x, const Tensor& y) {
-  multiply_on(cuda, "scale", factor, x, y, false);
-}
-
-void fill(Cuda cuda, double factor, const Tensor& one, const Tensor& y) {
-  fill_on(cuda, factor, one, y);
-}
-
 void scale_and_add_rows(
     Cuda cuda, double factor, const Tensor& x, const Tensor& table, const Tensor& y) {
   check_scale_and_add_rows(x, table, y);
@@ -130,39 +113,6 @@ void copy_rows(Cuda cuda,
   with_floating_type(from.dtype(), [&]<typename T>(TypeTag<T>) {
     for_each_element(cuda, elements, AddElement<T>{moved, from.data<T>(), to.data<T>()});
   });
-}
-
-void soft_cap(Cuda cuda, double cap, const Tensor& x, const Tensor& y) {
-  softcap_on(cuda, cap, x, y);
-}
-
-void softcap_backward(Cuda cuda, double cap, const Tensor& x, const Tensor& dy, const Tensor& dx) {
-  softcap_backward_on(cuda, cap, x, dy, dx);
-}
-
-void clamp(Cuda cuda, const Tensor& x, double least, double most) {
-  clamp_on(cuda, x, least, most);
-}
-
-void tanh(Cuda cuda, const Tensor& x, const Tensor& y) { tanh_on(cuda, x, y); }
-
-void tanh_backward(Cuda cuda, const Tensor& y, const Tensor& dy, const Tensor& dx) {
-  tanh_backward_on(cuda, y, dy, dx);
-}
-
-void activate(Cuda cuda, Activation activation, const Tensor& x, const Tensor& y) {
-  activate_on(cuda, activation, x, y);
-}
-
-void activate_backward(
-    Cuda cuda, Activation activation, const Tensor& kept, const Tensor& dy, const Tensor& dx) {
-  activate_backward_on(cuda, activation, kept, dy, dx);
-}
-
-void gated_hidden(Cuda cuda, const GatedHidden& hidden) { gated_hidden_on(cuda, hidden); }
-
-void gated_hidden_backward(Cuda cuda, const GatedHiddenGradient& hidden) {
-  gated_hidden_backward_on(cuda, hidden);
 }
 
 }  // namespace longspan

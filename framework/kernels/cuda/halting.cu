@@ -22,33 +22,21 @@ __global__ void weight_gradients(
 
 }  // namespace
 
-void decide_halting(Cuda cuda, const HaltingDecision& call) { decide_halting_on(cuda, call); }
-void halting_weights(Cuda cuda, const HaltingWeights& call) { halting_weights_on(cuda, call); }
-void halting_weights_backward(Cuda cuda, const HaltingWeightsGradient& call) {
-  halting_weights_backward_on(cuda, call);
-}
-void accumulate_states(Cuda cuda, const JoinRows& call) { join_rows_on(cuda, call); }
-void select_rows(Cuda cuda, const ChooseRows& call) { choose_rows_on(cuda, call); }
-
-void join_rows_backward(Cuda cuda, const JoinRowsGradient& call) {
-  check(call);
-  // Must precede the writes to dbefore, which may alias dy.
-  if (call.dweights.defined())
-    with_floating_type(call.x.dtype(), [&]<typename T>(TypeTag<T>) {
-      using A = Accumulator<T>;
-      const std::int64_t width = call.dy.shape().width();
-      const A* const before =
-          call.join == StateAccumulation::interpolate ? elements_or_null<A>(call.before) : nullptr;
-      launch(cuda,
-             row_grid<A>(call.weights.elements(), width),
-             weight_gradients<T, A>,
-             width,
-             call.x.data<T>(),
-             before,
-             call.dy.data<A>(),
-             call.dweights.data<A>());
-    });
-  join_rows_backward_on(cuda, call);
+void sum_weight_gradients(Cuda cuda, const JoinRowsGradient& call) {
+  with_floating_type(call.x.dtype(), [&]<typename T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    const std::int64_t width = call.dy.shape().width();
+    const A* const before =
+        call.join == StateAccumulation::interpolate ? elements_or_null<A>(call.before) : nullptr;
+    launch(cuda,
+           row_grid<A>(call.weights.elements(), width),
+           weight_gradients<T, A>,
+           width,
+           call.x.data<T>(),
+           before,
+           call.dy.data<A>(),
+           call.dweights.data<A>());
+  });
 }
 
 }  // namespace longspan

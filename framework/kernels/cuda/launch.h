@@ -132,4 +132,28 @@ void parallel_rows(Cuda cuda, std::int64_t rows, std::int64_t /*cost*/, const F&
   for_each_element(cuda, rows, f);
 }
 
+// The pairs and the rest of the features of a head, one each.
+template <typename F>
+struct OfHeads {
+  std::int64_t items, pairs;
+  F f;
+
+  __device__ void operator()(std::int64_t i) const {
+    const auto head = f.of(i / items);
+    const std::int64_t item = i % items;
+    if (item < pairs)
+      head.pair(item);
+    else
+      head.rest(item);
+  }
+};
+
+// For every head of every row of x [batch, time, heads, dim], with h = f.of(its number): h.pair(i)
+// for the first `pairs` features, and h.rest(i) for those from `pairs` to dim - pairs.
+template <typename F>
+void for_each_of_heads(Cuda cuda, const Shape& shape, std::int64_t pairs, F f) {
+  const std::int64_t items = shape[3] - pairs;
+  for_each_element(cuda, shape[0] * shape[1] * shape[2] * items, OfHeads<F>{items, pairs, f});
+}
+
 }  // namespace longspan

@@ -1,5 +1,5 @@
 #include "framework/kernels/cuda/launch.h"
-#include "framework/kernels/shared/power_norm.h"
+#include "framework/kernels/power_norm.h"
 
 namespace longspan {
 namespace {
@@ -63,21 +63,6 @@ void add_product_sums(Cuda cuda, const ProductSums& call) {
     for_each_element(
         cuda, width, AddBlocks<A>{blocks, width, partial.data<A>(), call.sums.data<A>()});
   });
-}
-
-void power_norm(Cuda cuda, const PowerNorm& norm) { power_norm_on(cuda, norm); }
-void power_norm_backward(Cuda cuda, const PowerNormGradient& norm) {
-  power_norm_backward_on(cuda, norm);
-}
-void count_rows(Cuda cuda, const CountedRows& rows) { count_rows_on(cuda, rows); }
-void power_inverse(Cuda cuda, const Tensor& squares, double epsilon, const Tensor& inverse) {
-  power_inverse_on(cuda, squares, epsilon, inverse);
-}
-void power_mean(Cuda cuda, const Tensor& sums, const Tensor& count, const Tensor& means) {
-  power_mean_on(cuda, sums, count, means);
-}
-void update_power_statistics(Cuda cuda, const PowerStatisticsUpdate& step) {
-  move_power_on(cuda, step);
 }
 
 }  // namespace longspan

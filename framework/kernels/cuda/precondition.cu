@@ -1,5 +1,5 @@
 #include "framework/kernels/cuda/launch.h"
-#include "framework/kernels/shared/precondition.h"
+#include "framework/kernels/precondition.h"
 
 namespace longspan {
 namespace {
@@ -46,18 +46,6 @@ struct AddColumn {
 };
 
 }  // namespace
-
-void adam_precondition(Cuda cuda, const AdamPrecondition& step) { adam_direction_on(cuda, step); }
-
-void momentum_step(Cuda cuda, const MomentumStep& step) { momentum_step_on(cuda, step); }
-
-void rms_precondition(Cuda cuda, const RmsPrecondition& step) { root_direction_on(cuda, step); }
-
-void scale_lines(Cuda cuda, double factor, const MatrixPart& part) {
-  scale_lines_on(cuda, factor, part);
-}
-
-void apply_update(Cuda cuda, const ApplyUpdate& update) { directed_update_on(cuda, update); }
 
 // One thread for each line: simple, and cheap relative to a step's products.
 void add_squares(Cuda cuda, double factor, double epsilon, const MatrixPart& part) {

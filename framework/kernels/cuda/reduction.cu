@@ -2,7 +2,7 @@
 
 #include "framework/kernels/cuda/block_reduce.h"
 #include "framework/kernels/cuda/column_sums.h"
-#include "framework/kernels/shared/elementwise.h"
+#include "framework/kernels/elementwise.h"
 
 namespace longspan {
 namespace {

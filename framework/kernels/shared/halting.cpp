@@ -1,108 +1,208 @@
+// Adaptive computation time.
+#include "framework/kernels/halting.h"
+
+#include "framework/kernels/element.h"
+#include "framework/kernels/shared/backend.h"
 #include "framework/kernels/shared/halting.h"
+#include "framework/kernels/vector_math.h"
 
 namespace longspan {
 namespace {
 
-void require_positions(const char* kernel, const Tensor& logits, const Tensor& tensor) {
-  require(tensor.dtype() == logits.dtype() && tensor.elements() == logits.elements(),
-          "{}: {} logits {} do not match {} elements {}",
-          kernel,
-          logits.elements(),
-          name_of(logits.dtype()),
-          tensor.elements(),
-          name_of(tensor.dtype()));
-}
+template <typename A>
+struct DecideHalting {
+  const A* logits;
+  const A* sums;
+  const std::uint8_t* before;
+  std::uint8_t* now;
+  A threshold;
+  bool last;
 
-void require_decisions(const char* kernel, const Tensor& decisions, std::int64_t positions) {
-  require(decisions.dtype() == DType::u8 && decisions.elements() == positions,
-          "{}: {} decisions {} do not match {} positions",
-          kernel,
-          decisions.elements(),
-          name_of(decisions.dtype()),
-          positions);
-}
+  LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    const bool under_way = before[i] == Halting::running;
+    const bool halts = last || sums[i] + sigmoid(logits[i]) >= threshold;
+    now[i] = !under_way ? Halting::rests : halts ? Halting::halts : Halting::running;
+  }
+};
 
-void require_logits(const char* kernel, const Tensor& logits) {
-  require(logits.dtype() == accumulator_of(logits.dtype()),
-          "{}: expected f32 or f64 logits, found {}",
-          kernel,
-          name_of(logits.dtype()));
-}
+template <typename A>
+struct WeighStep {
+  const A* logits;
+  const A* sums;
+  const A* costs;
+  const std::uint8_t* now;
+  A* weights;
+  A* next_sums;
+  A* next_costs;
 
-void require_rows(const char* kernel, const Tensor& x, DType dtype, const Tensor& tensor) {
-  require(tensor.dtype() == dtype && tensor.elements() == x.elements(),
-          "{}: rows {} {} do not match {} elements {}",
-          kernel,
-          x.shape().to_string(),
-          name_of(x.dtype()),
-          tensor.elements(),
-          name_of(tensor.dtype()));
-}
+  LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    const A probability = sigmoid(logits[i]);
+    const bool goes_on = now[i] == Halting::running;
+    const bool halts = now[i] == Halting::halts;
+    const A rest = A{1} - sums[i];
+    weights[i] = goes_on ? probability : halts ? rest : A{0};
+    next_sums[i] = goes_on ? sums[i] + probability : halts ? A{1} : sums[i];
+    next_costs[i] = goes_on ? costs[i] + A{1} : halts ? costs[i] + A{1} + rest : costs[i];
+  }
+};
 
-void require_weights(const char* kernel, const Tensor& x, const Tensor& weights) {
-  require(weights.dtype() == accumulator_of(x.dtype()) && weights.elements() == x.shape().rows(),
-          "{}: {} weights {} do not match rows {} {}",
-          kernel,
-          weights.elements(),
-          name_of(weights.dtype()),
-          x.shape().to_string(),
-          name_of(x.dtype()));
-}
+template <typename A>
+struct WeighStepBackward {
+  const A* logits;
+  const std::uint8_t* now;
+  const A* dweights;
+  const A* dnext_sums;
+  const A* dnext_costs;
+  A* dlogits;
+  A* dsums;
+
+  LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    const A probability = sigmoid(logits[i]);
+    const A dweight = dweights == nullptr ? A{0} : dweights[i];
+    const A dnext_sum = dnext_sums == nullptr ? A{0} : dnext_sums[i];
+    const A dnext_cost = dnext_costs == nullptr ? A{0} : dnext_costs[i];
+    const bool goes_on = now[i] == Halting::running;
+    const bool halts = now[i] == Halting::halts;
+    dlogits[i] = goes_on ? (dweight + dnext_sum) * probability * (A{1} - probability) : A{0};
+    dsums[i] = halts ? -dweight - dnext_cost : dnext_sum;
+  }
+};
+
+template <typename T>
+struct JoinElement {
+  using A = Accumulator<T>;
+  const T* x;
+  const A* weights;
+  const A* before;
+  std::int64_t width;
+  bool interpolate;
+
+  LONGSPAN_HOST_DEVICE A operator()(std::int64_t i) const {
+    const A weight = weights[i / width];
+    const A added = weight * wide(x[i]);
+    if (before == nullptr) return added;
+    return interpolate ? (A{1} - weight) * before[i] + added : before[i] + added;
+  }
+};
+
+// dy times the weight of each row, or times its complement for interpolated rows.
+template <typename A>
+struct WeighedGradient {
+  const A* dy;
+  const A* weights;
+  std::int64_t width;
+  bool rest;
+
+  LONGSPAN_HOST_DEVICE A operator()(std::int64_t i) const {
+    const A weight = weights[i / width];
+    return (rest ? A{1} - weight : weight) * dy[i];
+  }
+};
+
+template <typename T>
+struct ChooseElement {
+  const std::uint8_t* now;
+  const T* moving;
+  const T* resting;
+  std::int64_t width;
+
+  LONGSPAN_HOST_DEVICE T operator()(std::int64_t i) const {
+    const T* const from = now[i / width] != Halting::rests ? moving : resting;
+    return from == nullptr ? T{} : from[i];
+  }
+};
 
 }  // namespace
 
-void check(const HaltingDecision& call) {
-  constexpr const char* kernel = "decide_halting";
-  require_logits(kernel, call.logits);
-  require_positions(kernel, call.logits, call.sums);
-  for (const Tensor& decisions : {call.before, call.now})
-    require_decisions(kernel, decisions, call.logits.elements());
+void decide_halting(Backend backend, const HaltingDecision& call) {
+  check(call);
+  const auto run = [&]<typename A>(TypeTag<A>) {
+    for_each_element(backend,
+                     call.logits.elements(),
+                     DecideHalting<A>{call.logits.data<A>(),
+                                      call.sums.data<A>(),
+                                      call.before.data<std::uint8_t>(),
+                                      call.now.data<std::uint8_t>(),
+                                      static_cast<A>(call.threshold),
+                                      call.last});
+  };
+  call.logits.dtype() == DType::f64 ? run(TypeTag<double>()) : run(TypeTag<float>());
 }
 
-void check(const HaltingWeights& call) {
-  constexpr const char* kernel = "halting_weights";
-  require_logits(kernel, call.logits);
-  for (const Tensor& tensor :
-       {call.sums, call.costs, call.weights, call.next_sums, call.next_costs})
-    require_positions(kernel, call.logits, tensor);
-  require_decisions(kernel, call.now, call.logits.elements());
+void halting_weights(Backend backend, const HaltingWeights& call) {
+  check(call);
+  const auto run = [&]<typename A>(TypeTag<A>) {
+    for_each_element(backend,
+                     call.logits.elements(),
+                     WeighStep<A>{call.logits.data<A>(),
+                                  call.sums.data<A>(),
+                                  call.costs.data<A>(),
+                                  call.now.data<std::uint8_t>(),
+                                  call.weights.data<A>(),
+                                  call.next_sums.data<A>(),
+                                  call.next_costs.data<A>()});
+  };
+  call.logits.dtype() == DType::f64 ? run(TypeTag<double>()) : run(TypeTag<float>());
 }
 
-void check(const HaltingWeightsGradient& call) {
-  constexpr const char* kernel = "halting_weights_backward";
-  require_logits(kernel, call.logits);
-  for (const Tensor& tensor :
-       {call.dweights, call.dnext_sums, call.dnext_costs, call.dlogits, call.dsums})
-    if (tensor.defined()) require_positions(kernel, call.logits, tensor);
-  require_decisions(kernel, call.now, call.logits.elements());
+void halting_weights_backward(Backend backend, const HaltingWeightsGradient& call) {
+  check(call);
+  const auto run = [&]<typename A>(TypeTag<A>) {
+    for_each_element(backend,
+                     call.logits.elements(),
+                     WeighStepBackward<A>{call.logits.data<A>(),
+                                          call.now.data<std::uint8_t>(),
+                                          elements_or_null<A>(call.dweights),
+                                          elements_or_null<A>(call.dnext_sums),
+                                          elements_or_null<A>(call.dnext_costs),
+                                          call.dlogits.data<A>(),
+                                          call.dsums.data<A>()});
+  };
+  call.logits.dtype() == DType::f64 ? run(TypeTag<double>()) : run(TypeTag<float>());
 }
 
-void check(const JoinRows& call) {
-  constexpr const char* kernel = "join_rows";
-  require_weights(kernel, call.x, call.weights);
-  const DType wide = accumulator_of(call.x.dtype());
-  if (call.before.defined()) require_rows(kernel, call.x, wide, call.before);
-  require_rows(kernel, call.x, wide, call.y);
+void accumulate_states(Backend backend, const JoinRows& call) {
+  check(call);
+  with_floating_type(call.x.dtype(), [&]<typename T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    write_elements(backend,
+                   call.x.elements(),
+                   call.y.data<A>(),
+                   JoinElement<T>{call.x.data<T>(),
+                                  call.weights.data<A>(),
+                                  elements_or_null<A>(call.before),
+                                  call.x.shape().width(),
+                                  call.join == StateAccumulation::interpolate});
+  });
 }
 
-void check(const JoinRowsGradient& call) {
-  constexpr const char* kernel = "join_rows_backward";
-  require_weights(kernel, call.x, call.weights);
-  const DType wide = accumulator_of(call.x.dtype());
-  require_rows(kernel, call.x, wide, call.dy);
-  if (call.dx.defined()) require_rows(kernel, call.x, call.x.dtype(), call.dx);
-  if (call.dbefore.defined()) require_rows(kernel, call.x, wide, call.dbefore);
-  if (!call.dweights.defined()) return;
-  require_weights(kernel, call.x, call.dweights);
-  if (call.join == StateAccumulation::interpolate && call.before.defined())
-    require_rows(kernel, call.x, wide, call.before);
+void join_rows_backward(Backend backend, const JoinRowsGradient& call) {
+  check(call);
+  // Must precede the writes to dbefore, which may alias dy.
+  if (call.dweights.defined()) sum_weight_gradients(backend, call);
+  with_floating_type(call.x.dtype(), [&]<typename T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    const std::int64_t count = call.dy.elements(), width = call.dy.shape().width();
+    const WeighedGradient<A> weighed = {call.dy.data<A>(), call.weights.data<A>(), width, false};
+    if (call.dx.defined()) write_elements(backend, count, call.dx.data<T>(), weighed);
+    if (!call.dbefore.defined()) return;
+    WeighedGradient<A> rest = weighed;
+    rest.rest = true;
+    write_elements(backend, count, call.dbefore.data<A>(), rest);
+  });
 }
 
-void check(const ChooseRows& call) {
-  constexpr const char* kernel = "choose_rows";
-  require_decisions(kernel, call.now, call.y.shape().rows());
-  for (const Tensor& rows : {call.moving, call.resting})
-    if (rows.defined()) require_rows(kernel, call.y, call.y.dtype(), rows);
+void select_rows(Backend backend, const ChooseRows& call) {
+  check(call);
+  with_floating_type(call.y.dtype(), [&]<typename T>(TypeTag<T>) {
+    write_elements(backend,
+                   call.y.elements(),
+                   call.y.data<T>(),
+                   ChooseElement<T>{call.now.data<std::uint8_t>(),
+                                    elements_or_null<T>(call.moving),
+                                    elements_or_null<T>(call.resting),
+                                    call.y.shape().width()});
+  });
 }
 
 }  // namespace longspan

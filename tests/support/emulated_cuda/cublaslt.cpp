@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "framework/kernels/element.h"
-#include "framework/kernels/shared/elementwise.h"
+#include "framework/kernels/shared/activation.h"
 
 struct cublasLtContext {};
 struct cublasLtMatmulDescOpaque_t {

@@ -46,14 +46,4 @@ void sinkhorn_weights_backward(Cpu, const SinkhornWeightsGradient& gradient) {
   });
 }
 
-void choose_blocks(Cpu cpu, const TopWeights& top) { choose_blocks_on(cpu, top); }
-void top_weights(Cpu cpu, const TopWeights& top) { top_weights_on(cpu, top); }
-void top_weights_backward(Cpu cpu, const TopWeightsGradient& gradient) {
-  top_weights_backward_on(cpu, gradient);
-}
-void count_blocks(Cpu cpu, const Tensor& length, std::int64_t size, const Tensor& blocks) {
-  count_blocks_on(cpu, length, size, blocks);
-}
-void mixed_padding(Cpu cpu, const MixedPadding& mixed) { mixed_padding_on(cpu, mixed); }
-
 }  // namespace longspan

@@ -1,4 +1,4 @@
-#include "framework/kernels/attention/shared/clusters.h"
+#include "framework/kernels/attention/clusters.h"
 
 #include <algorithm>
 #include <numeric>
@@ -59,8 +59,6 @@ void cluster_members(Cpu, const ClusterMembers& members) {
   });
 }
 
-void nearest_cluster(Cpu cpu, const NearestCluster& nearest) { nearest_cluster_on(cpu, nearest); }
-
 void add_cluster_sums(Cpu, const ClusterSums& sums) {
   check(sums);
   const Shape& shape = sums.x.shape();
@@ -85,9 +83,5 @@ void add_cluster_sums(Cpu, const ClusterSums& sums) {
     });
   });
 }
-
-void update_centroids(Cpu cpu, const UpdateCentroids& move) { move_centroids_on(cpu, move); }
-
-void divide_rows(Cpu cpu, const DivideRows& divide) { divide_rows_on(cpu, divide); }
 
 }  // namespace longspan

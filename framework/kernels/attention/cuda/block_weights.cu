@@ -45,14 +45,4 @@ void sinkhorn_weights_backward(Cuda cuda, const SinkhornWeightsGradient& gradien
   });
 }
 
-void choose_blocks(Cuda cuda, const TopWeights& top) { choose_blocks_on(cuda, top); }
-void top_weights(Cuda cuda, const TopWeights& top) { top_weights_on(cuda, top); }
-void top_weights_backward(Cuda cuda, const TopWeightsGradient& gradient) {
-  top_weights_backward_on(cuda, gradient);
-}
-void count_blocks(Cuda cuda, const Tensor& length, std::int64_t size, const Tensor& blocks) {
-  count_blocks_on(cuda, length, size, blocks);
-}
-void mixed_padding(Cuda cuda, const MixedPadding& mixed) { mixed_padding_on(cuda, mixed); }
-
 }  // namespace longspan

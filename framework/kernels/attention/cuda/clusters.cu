@@ -1,6 +1,6 @@
 #include <bit>
 
-#include "framework/kernels/attention/shared/clusters.h"
+#include "framework/kernels/attention/clusters.h"
 #include "framework/kernels/cuda/block_reduce.h"
 #include "framework/kernels/cuda/launch.h"
 
@@ -103,10 +103,6 @@ void cluster_members(Cuda cuda, const ClusterMembers& members) {
   });
 }
 
-void nearest_cluster(Cuda cuda, const NearestCluster& nearest) {
-  nearest_cluster_on(cuda, nearest);
-}
-
 void add_cluster_sums(Cuda cuda, const ClusterSums& sums) {
   check(sums);
   const Shape& shape = sums.x.shape();
@@ -125,9 +121,5 @@ void add_cluster_sums(Cuda cuda, const ClusterSums& sums) {
                                       sums.counts.data<A>()});
   });
 }
-
-void update_centroids(Cuda cuda, const UpdateCentroids& move) { move_centroids_on(cuda, move); }
-
-void divide_rows(Cuda cuda, const DivideRows& divide) { divide_rows_on(cuda, divide); }
 
 }  // namespace longspan

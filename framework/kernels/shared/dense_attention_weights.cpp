@@ -1,11 +1,12 @@
-// Backend-independent probabilities of attention heads. The backend provides `parallel_rows`.
-#pragma once
-
+// Probabilities of attention heads, and their gradients.
 #include "framework/kernels/dense_attention_weights.h"
+
 #include "framework/kernels/element.h"
+#include "framework/kernels/shared/backend.h"
 #include "framework/kernels/vector_math.h"
 
 namespace longspan {
+namespace {
 
 template <typename T>
 struct HeadView {
@@ -151,8 +152,9 @@ struct HeadKeyGradient {
   }
 };
 
-template <typename Backend>
-void head_attention_on(Backend backend, const DenseAttentionWeights& call) {
+}  // namespace
+
+void dense_attention_weights(Backend backend, const DenseAttentionWeights& call) {
   check(call);
   with_floating_type(call.query.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
@@ -164,8 +166,7 @@ void head_attention_on(Backend backend, const DenseAttentionWeights& call) {
   });
 }
 
-template <typename Backend>
-void head_attention_backward_on(Backend backend, const HeadAttentionGradient& call) {
+void head_attention_backward(Backend backend, const HeadAttentionGradient& call) {
   check(call);
   with_floating_type(call.forward.query.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;

@@ -1,19 +1,17 @@
-// Per-element functions of key weights, shared by the CPU and CUDA kernels.
-#pragma once
+// Weights of keys: padding, shifted keys, gates.
+#include "framework/kernels/attention/key_weights.h"
 
 #include <algorithm>
-#include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "framework/core/host_device.h"
-#include "framework/kernels/attention/key_weights.h"
 #include "framework/kernels/element.h"
-#include "framework/kernels/shared/soft_plus.h"
+#include "framework/kernels/shared/backend.h"
 #include "framework/kernels/vector_math.h"
 
 namespace longspan {
-
-inline constexpr std::int64_t max_key_ranges = 16;  // of one rank
+namespace {
 
 template <typename A>
 struct HideKey {
@@ -141,8 +139,8 @@ struct GateLog {
   A *decay, *log_weight;
 
   LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
-    decay[i] = -soft_plus(-wide(gate[i]));
-    log_weight[i] = -soft_plus(wide(gate[i]));
+    decay[i] = -softplus(-wide(gate[i]));
+    log_weight[i] = -softplus(wide(gate[i]));
   }
 };
 
@@ -158,5 +156,77 @@ struct GateGradient {
     put(dgate[i], ddecay[i] * (1 - kept) - dlog_weight[i] * kept);
   }
 };
+
+}  // namespace
+
+void mask_keys(Backend backend, const KeyPaddingMask& hidden) {
+  check(hidden);
+  with_accumulator_type(hidden.log_weight.dtype(), [&]<typename A>(TypeTag<A>) {
+    parallel_rows(backend, hidden.log_weight.elements(), 1, HideKey<A>(hidden));
+  });
+}
+
+void weigh_shifted(Backend backend, const ShiftedKeys& keys) {
+  check(keys);
+  const Shape& shape = keys.shift.shape();
+  with_accumulator_type(keys.shift.dtype(), [&]<typename A>(TypeTag<A>) {
+    parallel_rows(
+        backend, std::ssize(keys.parts) * shape[0] * shape[2], shape[1], WeighShifted<A>(keys));
+  });
+}
+
+void max_shifts(Backend backend, const Tensor& shift, const Ranges& parts, const Tensor& tops) {
+  with_accumulator_type(shift.dtype(), [&]<typename A>(TypeTag<A>) {
+    parallel_rows(backend,
+                  tops.elements(),
+                  shift.shape()[1],
+                  LargestShift<A>{ShiftRows<A>(shift, parts), tops.data<A>()});
+  });
+}
+
+void scan_tops(Backend backend, const TopScan& scan) {
+  const Shape& shape = scan.tops.shape();
+  const std::int64_t count = shape[1] * shape[2];
+  const Tensor sums =
+      scan.last.defined()
+          ? scan.last
+          : Tensor::empty(
+                {shape[1], shape[2]}, scan.tops.dtype(), scan.tops.device(), MemoryTag::workspace);
+  with_accumulator_type(scan.tops.dtype(), [&]<typename A>(TypeTag<A>) {
+    if (scan.first.defined())
+      sums.copy_from(scan.first);
+    else
+      parallel_rows(backend, count, 1, Nothing<A>{sums.data<A>()});
+    for (const std::int64_t part : scan.order)
+      parallel_rows(
+          backend, count, 1, ScanTop<A>{count, part, scan.tops.data<A>(), sums.data<A>()});
+  });
+}
+
+void gate_logs(Backend backend, const GateLogs& call) {
+  require_as_many("gate_logs", call.gate, call.decay);
+  require_as_many("gate_logs", call.gate, call.log_weight);
+  with_floating_type(call.gate.dtype(), [&]<typename T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    parallel_rows(backend,
+                  call.gate.elements(),
+                  1,
+                  GateLog<T>{call.gate.data<T>(), call.decay.data<A>(), call.log_weight.data<A>()});
+  });
+}
+
+void gate_logs_backward(Backend backend, const GateLogsGradient& call) {
+  require_as_many("gate_logs_backward", call.gate, call.dgate);
+  with_floating_type(call.gate.dtype(), [&]<typename T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    parallel_rows(backend,
+                  call.gate.elements(),
+                  1,
+                  GateGradient<T>{call.gate.data<T>(),
+                                  call.ddecay.data<A>(),
+                                  call.dlog_weight.data<A>(),
+                                  call.dgate.data<T>()});
+  });
+}
 
 }  // namespace longspan

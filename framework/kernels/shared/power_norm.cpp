@@ -1,13 +1,13 @@
-// Backend-independent PowerNorm. The backend provides `parallel_elements`, which calls f(i, c) for
-// every element i of the rows, with its feature c, and `for_each_element`, which calls f(i).
-#pragma once
+// PowerNorm, apart from its sums over rows.
+#include "framework/kernels/power_norm.h"
 
 #include <cmath>
 
 #include "framework/kernels/element.h"
-#include "framework/kernels/power_norm.h"
+#include "framework/kernels/shared/backend.h"
 
 namespace longspan {
+namespace {
 
 template <typename T, typename Y>
 struct PowerNormAt {
@@ -100,8 +100,9 @@ struct MovePowerAt {
   }
 };
 
-template <typename Backend>
-void power_norm_on(Backend backend, const PowerNorm& norm) {
+}  // namespace
+
+void power_norm(Backend backend, const PowerNorm& norm) {
   check(norm);
   with_both_types(norm.x, norm.y, [&]<typename T, typename Y>(TypeTag<T>, TypeTag<Y>) {
     using A = Accumulator<T>;
@@ -115,8 +116,7 @@ void power_norm_on(Backend backend, const PowerNorm& norm) {
   });
 }
 
-template <typename Backend>
-void power_norm_backward_on(Backend backend, const PowerNormGradient& norm) {
+void power_norm_backward(Backend backend, const PowerNormGradient& norm) {
   check(norm);
   with_both_types(norm.x, norm.dy, [&]<typename T, typename Y>(TypeTag<T>, TypeTag<Y>) {
     using A = Accumulator<T>;
@@ -141,8 +141,7 @@ void power_norm_backward_on(Backend backend, const PowerNormGradient& norm) {
   });
 }
 
-template <typename Backend>
-void count_rows_on(Backend backend, const CountedRows& call) {
+void count_rows(Backend backend, const CountedRows& call) {
   check(call);
   with_accumulator_type(call.counted.dtype(), [&]<typename A>(TypeTag<A>) {
     const std::int64_t rows = call.end - call.begin;
@@ -158,11 +157,7 @@ void count_rows_on(Backend backend, const CountedRows& call) {
   });
 }
 
-template <typename Backend>
-void power_inverse_on(Backend backend,
-                      const Tensor& squares,
-                      double epsilon,
-                      const Tensor& inverse) {
+void power_inverse(Backend backend, const Tensor& squares, double epsilon, const Tensor& inverse) {
   require_same_shape("power_inverse", squares, inverse);
   with_accumulator_type(squares.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_element(
@@ -172,8 +167,7 @@ void power_inverse_on(Backend backend,
   });
 }
 
-template <typename Backend>
-void power_mean_on(Backend backend, const Tensor& sums, const Tensor& count, const Tensor& means) {
+void power_mean(Backend backend, const Tensor& sums, const Tensor& count, const Tensor& means) {
   require_same_shape("power_mean", sums, means);
   with_accumulator_type(sums.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_element(
@@ -181,8 +175,7 @@ void power_mean_on(Backend backend, const Tensor& sums, const Tensor& count, con
   });
 }
 
-template <typename Backend>
-void move_power_on(Backend backend, const PowerStatisticsUpdate& step) {
+void update_power_statistics(Backend backend, const PowerStatisticsUpdate& step) {
   check(step);
   with_accumulator_type(step.square.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_element(backend,

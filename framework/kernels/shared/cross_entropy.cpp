@@ -1,13 +1,13 @@
-// Backend-independent losses of rows from their statistics over all ranks. The backend provides
-// `for_each_row`.
-#pragma once
+// Losses of rows from their statistics over all ranks.
+#include "framework/kernels/cross_entropy.h"
 
 #include <cmath>
 
-#include "framework/kernels/cross_entropy.h"
 #include "framework/kernels/element.h"
+#include "framework/kernels/shared/backend.h"
 
 namespace longspan {
+namespace {
 
 template <typename A>
 struct RescaleSum {
@@ -41,36 +41,40 @@ struct RowLoss {
   }
 };
 
-template <typename Backend>
-void rescale_sums_on(Backend backend,
-                     const Tensor& local_maximum,
-                     const Tensor& maximum,
-                     const Tensor& sum) {
+}  // namespace
+
+// By rows, which are not vectorized: vectorized logarithms differ in the last bit.
+
+void rescale_sums(Backend backend,
+                  const Tensor& local_maximum,
+                  const Tensor& maximum,
+                  const Tensor& sum) {
   require_same_shape("rescale_sums", local_maximum, maximum);
   require_same_shape("rescale_sums", maximum, sum);
   with_accumulator_type(sum.dtype(), [&]<typename A>(TypeTag<A>) {
-    for_each_row(backend,
-                 sum.elements(),
-                 RescaleSum<A>{local_maximum.data<A>(), maximum.data<A>(), sum.data<A>()});
+    parallel_rows(backend,
+                  sum.elements(),
+                  1,
+                  RescaleSum<A>{local_maximum.data<A>(), maximum.data<A>(), sum.data<A>()});
   });
 }
 
-template <typename Backend>
-void cross_entropy_losses_on(Backend backend, const CrossEntropyLosses& rows) {
+void cross_entropy_losses(Backend backend, const CrossEntropyLosses& rows) {
   check(rows);
   with_accumulator_type(rows.sum.dtype(), [&]<typename A>(TypeTag<A>) {
-    for_each_row(backend,
-                 rows.targets.elements(),
-                 RowLoss<A>{rows.targets.data<std::int64_t>(),
-                            rows.maximum.data<A>(),
-                            rows.sum.data<A>(),
-                            rows.target.data<A>(),
-                            rows.total.defined() ? rows.total.data<A>() : nullptr,
-                            rows.mass,
-                            rows.on_target,
-                            rows.off_target,
-                            rows.log_sum_exp.data<A>(),
-                            rows.losses.data<A>()});
+    parallel_rows(backend,
+                  rows.targets.elements(),
+                  1,
+                  RowLoss<A>{rows.targets.data<std::int64_t>(),
+                             rows.maximum.data<A>(),
+                             rows.sum.data<A>(),
+                             rows.target.data<A>(),
+                             rows.total.defined() ? rows.total.data<A>() : nullptr,
+                             rows.mass,
+                             rows.on_target,
+                             rows.off_target,
+                             rows.log_sum_exp.data<A>(),
+                             rows.losses.data<A>()});
   });
 }
 

@@ -1,18 +1,18 @@
-// Backend-independent additive attention. The backend provides `parallel_rows`, which calls f(row)
-// for every row.
-#pragma once
+// Additive attention.
+#include "framework/kernels/attention/additive.h"
 
 #include <cmath>
 #include <limits>
 
-#include "framework/kernels/attention/additive.h"
 #include "framework/kernels/attention/shared/pair_math.h"
 #include "framework/kernels/element.h"
+#include "framework/kernels/shared/backend.h"
 #include "framework/kernels/vector_math.h"
 
-namespace longspan::additive {
+namespace longspan {
+namespace {
 
-inline constexpr int widest = widest_additive_head;
+constexpr int widest = widest_additive_head;
 
 template <typename T>
 struct View {
@@ -113,7 +113,7 @@ struct View {
 #pragma omp simd reduction(+ : sum)
 #endif
     for (std::int64_t d = 0; d < dim; ++d) {
-      tangent[d] = A{2} * sigmoid(A{2} * tangent[d]) - A{1};
+      tangent[d] = tanh(tangent[d]);
       sum += w[d] * tangent[d];
     }
     return sum;
@@ -131,7 +131,7 @@ struct View {
 };
 
 template <typename A>
-LONGSPAN_HOST_DEVICE inline void clear(A* x, std::int64_t n) {
+LONGSPAN_HOST_DEVICE void clear(A* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) x[i] = A{0};
 }
 
@@ -369,8 +369,9 @@ struct WalkBack {
   }
 };
 
-template <typename Backend>
-void run(Backend backend, const AdditiveAttention& call) {
+}  // namespace
+
+void additive_attention(Backend backend, const AdditiveAttention& call) {
   check(call);
   with_floating_type(call.query.dtype(), [&]<typename T>(TypeTag<T>) {
     const View<T> view(call);
@@ -382,8 +383,7 @@ void run(Backend backend, const AdditiveAttention& call) {
   });
 }
 
-template <typename Backend>
-void run_back(Backend backend, const AdditiveAttentionGradient& call) {
+void additive_attention_backward(Backend backend, const AdditiveAttentionGradient& call) {
   check(call);
   with_floating_type(call.forward.query.dtype(), [&]<typename T>(TypeTag<T>) {
     const Gradients<T> of(call);
@@ -399,4 +399,4 @@ void run_back(Backend backend, const AdditiveAttentionGradient& call) {
   });
 }
 
-}  // namespace longspan::additive
+}  // namespace longspan

@@ -1,12 +1,13 @@
-// Backend-independent losses of policies and values. The backend provides `parallel_rows`.
-#pragma once
+// Losses of policies and values.
+#include "framework/kernels/policy.h"
 
 #include <cmath>
 
 #include "framework/kernels/element.h"
-#include "framework/kernels/policy.h"
+#include "framework/kernels/shared/backend.h"
 
 namespace longspan {
+namespace {
 
 // Inputs of one row.
 template <typename A>
@@ -132,10 +133,11 @@ struct ScoreRowBackward {
 
 // Cost of an exponential in elements of a simple loop, approximately, used to choose the number of
 // threads.
-inline constexpr std::int64_t cost_of_score = 16;
+constexpr std::int64_t cost_of_score = 16;
 
-template <typename Backend>
-void policy_score_on(Backend backend, const PolicyLoss& score) {
+}  // namespace
+
+void policy_loss(Backend backend, const PolicyLoss& score) {
   check(score);
   with_accumulator_type(score.x.dtype(), [&]<typename A>(TypeTag<A>) {
     parallel_rows(backend,
@@ -145,8 +147,7 @@ void policy_score_on(Backend backend, const PolicyLoss& score) {
   });
 }
 
-template <typename Backend>
-void policy_score_backward_on(Backend backend, const PolicyScoreGradient& gradient) {
+void policy_score_backward(Backend backend, const PolicyScoreGradient& gradient) {
   check(gradient);
   const PolicyLoss& score = gradient.forward;
   with_accumulator_type(score.x.dtype(), [&]<typename A>(TypeTag<A>) {

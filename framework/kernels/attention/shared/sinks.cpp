@@ -1,12 +1,13 @@
-// Backend-independent attention sinks. The backend provides `write_elements`.
-#pragma once
+// Attention sinks.
+#include "framework/kernels/attention/sinks.h"
 
 #include <cmath>
 
-#include "framework/kernels/attention/sinks.h"
 #include "framework/kernels/element.h"
+#include "framework/kernels/shared/backend.h"
 
 namespace longspan {
+namespace {
 
 // Offset of the log-sum-exp of a row [batch, time, heads].
 struct SumPosition {
@@ -63,7 +64,7 @@ struct SinkGradient {
   }
 };
 
-inline void check_sinks(const Tensor& sink, const Tensor& out, const Tensor& log_sum_exp) {
+void check_sinks(const Tensor& sink, const Tensor& out, const Tensor& log_sum_exp) {
   const Shape& shape = out.shape();
   const DType sums = accumulator_of(out.dtype());
   require(shape.dimensions() == 4 && log_sum_exp.shape() == Shape{shape[0], shape[2], shape[1]} &&
@@ -78,11 +79,9 @@ inline void check_sinks(const Tensor& sink, const Tensor& out, const Tensor& log
           shape);
 }
 
-template <typename Backend>
-void join_sinks_on(Backend backend,
-                   const Tensor& sink,
-                   const Tensor& out,
-                   const Tensor& log_sum_exp) {
+}  // namespace
+
+void join_sinks(Backend backend, const Tensor& sink, const Tensor& out, const Tensor& log_sum_exp) {
   check_sinks(sink, out, log_sum_exp);
   const Shape& shape = out.shape();
   with_floating_type(out.dtype(), [&]<typename T>(TypeTag<T>) {
@@ -98,8 +97,7 @@ void join_sinks_on(Backend backend,
   });
 }
 
-template <typename Backend>
-void sink_gradients_on(Backend backend, const SinkGradients& g) {
+void sink_gradients(Backend backend, const SinkGradients& g) {
   check_sinks(g.sink, g.out, g.log_sum_exp);
   const Shape& shape = g.out.shape();
   require(g.dout.shape() == shape && g.dout.dtype() == g.out.dtype() &&

@@ -1,14 +1,16 @@
-// Bodies of rows.h for both backends.
-#pragma once
+// Rows: token-dependent spans, padding, repeated key heads, column scaling.
+#include "framework/kernels/rows.h"
 
 #include <cmath>
 
 #include "framework/kernels/element.h"
-#include "framework/kernels/rows.h"
+#include "framework/kernels/shared/backend.h"
 
 namespace longspan {
+namespace {
 
-// Backend-independent token-dependent spans. The backend provides `write_elements`.
+// Token-dependent spans.
+
 template <typename T>
 struct TokenSpan {
   using A = Accumulator<T>;
@@ -33,50 +35,8 @@ struct TokenSpanGradient {
   }
 };
 
-template <typename Backend>
-void token_spans_on(
-    Backend backend, double limit, const Tensor& x, const Tensor& bias, const Tensor& z) {
-  require(x.elements() == z.elements() && z.dtype() == accumulator_of(x.dtype()) &&
-              bias.dtype() == z.dtype() && bias.elements() == x.shape().width(),
-          "token_spans: z {} {} and bias {} {} do not match x {} {}",
-          name_of(z.dtype()),
-          z.shape(),
-          name_of(bias.dtype()),
-          bias.shape(),
-          name_of(x.dtype()),
-          x.shape());
-  with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
-    using A = Accumulator<T>;
-    write_elements(
-        backend,
-        x.elements(),
-        z.data<A>(),
-        TokenSpan<T>{static_cast<A>(limit), x.data<T>(), bias.data<A>(), bias.elements()});
-  });
-}
+// Zeroing of padding rows.
 
-template <typename Backend>
-void token_spans_backward_on(
-    Backend backend, double limit, const Tensor& z, const Tensor& dz, const Tensor& dx) {
-  require(z.elements() == dz.elements() && z.elements() == dx.elements() &&
-              z.dtype() == dz.dtype() && z.dtype() == accumulator_of(dx.dtype()),
-          "token_spans_backward: dz {} {} and dx {} {} do not match z {} {}",
-          name_of(dz.dtype()),
-          dz.shape(),
-          name_of(dx.dtype()),
-          dx.shape(),
-          name_of(z.dtype()),
-          z.shape());
-  with_floating_type(dx.dtype(), [&]<typename T>(TypeTag<T>) {
-    using A = Accumulator<T>;
-    write_elements(backend,
-                   z.elements(),
-                   dx.data<T>(),
-                   TokenSpanGradient<A>{static_cast<A>(limit), z.data<A>(), dz.data<A>()});
-  });
-}
-
-// Backend-independent zeroing of padding rows. The backend provides `for_each_element`.
 template <typename T>
 struct HideElement {
   std::int64_t rows, row, time, begin, width, position, positions;
@@ -108,18 +68,7 @@ struct HideElement {
   }
 };
 
-template <typename Backend>
-void hide_rows_on(Backend backend, const MaskPadding& hide) {
-  check(hide);
-  if (hide.x.elements() == 0) return;
-  with_floating_type(hide.x.dtype(), [&](auto tag) {
-    const HideElement<typename decltype(tag)::type> element(hide);
-    for_each_element(backend, hide.x.shape()[0] * element.width, element);
-  });
-}
-
-// Backend-independent repetition of key heads. The backend provides `parallel_elements`, which
-// calls f(i, c) for every element i of the rows, with its feature c.
+// Repetition of key heads.
 
 // One row is a key head; its query heads start at `times` times its offset.
 template <typename T>
@@ -152,7 +101,7 @@ struct SumHeads {
 };
 
 // Returns the ratio of `many` heads to `few` heads.
-inline std::int64_t times_of(const Tensor& few, const Tensor& many) {
+std::int64_t times_of(const Tensor& few, const Tensor& many) {
   const Shape &a = few.shape(), &b = many.shape();
   const bool equal = a.dimensions() == b.dimensions() && a.dimensions() >= 3 &&
                      a.width() == b.width() &&
@@ -166,34 +115,8 @@ inline std::int64_t times_of(const Tensor& few, const Tensor& many) {
   return b[-2] / a[-2];
 }
 
-template <typename Backend>
-void repeat_heads_on(Backend backend, const Tensor& x, const Tensor& y) {
-  const std::int64_t times = times_of(x, y);
-  require(x.dtype() == y.dtype(), "repeat_kv: expected tensors of one dtype");
-  with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
-    parallel_elements(
-        backend, x.shape(), RepeatHead<T>{times, x.shape().width(), x.data<T>(), y.data<T>()});
-  });
-}
+// Column scaling, products.
 
-template <typename Backend>
-void sum_heads_on(Backend backend, const Tensor& dy, const Tensor& dx, bool add) {
-  const std::int64_t times = times_of(dx, dy);
-  with_floating_type(dx.dtype(), [&]<typename T>(TypeTag<T>) {
-    const auto sum = [&]<typename From>(TypeTag<From>) {
-      parallel_elements(
-          backend,
-          dx.shape(),
-          SumHeads<From, T>{times, dx.shape().width(), dy.data<From>(), dx.data<T>(), add});
-    };
-    if (dy.dtype() == dx.dtype())
-      sum(TypeTag<T>());
-    else
-      sum(TypeTag<Accumulator<T>>());
-  });
-}
-
-// Backend-independent column scaling. The backend provides `write_elements`.
 template <typename T, typename F>
 struct ScaleColumn {
   std::int64_t width;
@@ -215,8 +138,84 @@ struct Multiply {
   }
 };
 
-template <typename Backend>
-void scale_columns_on(Backend backend, const Tensor& x, const Tensor& factors, const Tensor& y) {
+}  // namespace
+
+void token_spans(
+    Backend backend, double limit, const Tensor& x, const Tensor& bias, const Tensor& z) {
+  require(x.elements() == z.elements() && z.dtype() == accumulator_of(x.dtype()) &&
+              bias.dtype() == z.dtype() && bias.elements() == x.shape().width(),
+          "token_spans: z {} {} and bias {} {} do not match x {} {}",
+          name_of(z.dtype()),
+          z.shape(),
+          name_of(bias.dtype()),
+          bias.shape(),
+          name_of(x.dtype()),
+          x.shape());
+  with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    write_elements(
+        backend,
+        x.elements(),
+        z.data<A>(),
+        TokenSpan<T>{static_cast<A>(limit), x.data<T>(), bias.data<A>(), bias.elements()});
+  });
+}
+
+void token_spans_backward(
+    Backend backend, double limit, const Tensor& z, const Tensor& dz, const Tensor& dx) {
+  require(z.elements() == dz.elements() && z.elements() == dx.elements() &&
+              z.dtype() == dz.dtype() && z.dtype() == accumulator_of(dx.dtype()),
+          "token_spans_backward: dz {} {} and dx {} {} do not match z {} {}",
+          name_of(dz.dtype()),
+          dz.shape(),
+          name_of(dx.dtype()),
+          dx.shape(),
+          name_of(z.dtype()),
+          z.shape());
+  with_floating_type(dx.dtype(), [&]<typename T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    write_elements(backend,
+                   z.elements(),
+                   dx.data<T>(),
+                   TokenSpanGradient<A>{static_cast<A>(limit), z.data<A>(), dz.data<A>()});
+  });
+}
+
+void mask_padding(Backend backend, const MaskPadding& hide) {
+  check(hide);
+  if (hide.x.elements() == 0) return;
+  with_floating_type(hide.x.dtype(), [&](auto tag) {
+    const HideElement<typename decltype(tag)::type> element(hide);
+    for_each_element(backend, hide.x.shape()[0] * element.width, element);
+  });
+}
+
+void repeat_kv(Backend backend, const Tensor& x, const Tensor& y) {
+  const std::int64_t times = times_of(x, y);
+  require(x.dtype() == y.dtype(), "repeat_kv: expected tensors of one dtype");
+  with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
+    parallel_elements(
+        backend, x.shape(), RepeatHead<T>{times, x.shape().width(), x.data<T>(), y.data<T>()});
+  });
+}
+
+void sum_grouped_heads(Backend backend, const Tensor& dy, const Tensor& dx, bool add) {
+  const std::int64_t times = times_of(dx, dy);
+  with_floating_type(dx.dtype(), [&]<typename T>(TypeTag<T>) {
+    const auto sum = [&]<typename From>(TypeTag<From>) {
+      parallel_elements(
+          backend,
+          dx.shape(),
+          SumHeads<From, T>{times, dx.shape().width(), dy.data<From>(), dx.data<T>(), add});
+    };
+    if (dy.dtype() == dx.dtype())
+      sum(TypeTag<T>());
+    else
+      sum(TypeTag<Accumulator<T>>());
+  });
+}
+
+void scale_columns(Backend backend, const Tensor& x, const Tensor& factors, const Tensor& y) {
   require_same_shape("scale_columns", x, y);
   const std::int64_t width = factors.elements();
   require(width > 0 && x.elements() % width == 0 &&
@@ -240,8 +239,7 @@ void scale_columns_on(Backend backend, const Tensor& x, const Tensor& factors, c
   });
 }
 
-template <typename Backend>
-void multiply_on(Backend backend, const Tensor& a, const Tensor& b, const Tensor& out) {
+void multiply(Backend backend, const Tensor& a, const Tensor& b, const Tensor& out) {
   require_same_shape("multiply", a, b);
   require_same_shape("multiply", a, out);
   with_floating_type(a.dtype(), [&]<typename T>(TypeTag<T>) {

@@ -1,13 +1,13 @@
-// Per-token and per-centroid functions, backend-independent. The backend provides
-// `for_each_element` and `write_elements`.
-#pragma once
+// Nearest clusters, updates of centroids, division of rows.
+#include "framework/kernels/attention/clusters.h"
 
 #include <cmath>
 
-#include "framework/kernels/attention/clusters.h"
 #include "framework/kernels/element.h"
+#include "framework/kernels/shared/backend.h"
 
 namespace longspan {
+namespace {
 
 template <typename A>
 struct FindNearest {
@@ -78,16 +78,16 @@ struct DivideElement {
   }
 };
 
-template <typename Backend>
-void nearest_cluster_on(Backend backend, const NearestCluster& nearest) {
+}  // namespace
+
+void nearest_cluster(Backend backend, const NearestCluster& nearest) {
   check(nearest);
   with_accumulator_type(nearest.scores.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_element(backend, nearest.cluster.elements(), FindNearest<A>(nearest));
   });
 }
 
-template <typename Backend>
-void move_centroids_on(Backend backend, const UpdateCentroids& move) {
+void update_centroids(Backend backend, const UpdateCentroids& move) {
   check(move);
   with_accumulator_type(move.centroids.dtype(), [&]<typename A>(TypeTag<A>) {
     for_each_element(backend,
@@ -101,8 +101,7 @@ void move_centroids_on(Backend backend, const UpdateCentroids& move) {
   });
 }
 
-template <typename Backend>
-void divide_rows_on(Backend backend, const DivideRows& divide) {
+void divide_rows(Backend backend, const DivideRows& divide) {
   check(divide);
   with_both_types(divide.x, divide.y, [&]<typename X, typename Y>(TypeTag<X>, TypeTag<Y>) {
     with_accumulator_type(divide.count.dtype(), [&]<typename C>(TypeTag<C>) {

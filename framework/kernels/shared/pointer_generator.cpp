@@ -1,15 +1,15 @@
-// Backend-independent functions of cross-attention. The backend provides `parallel_rows`.
-#pragma once
+// Pointer-generator, coverage and guided-attention losses of cross-attention.
+#include "framework/kernels/pointer_generator.h"
 
 #include <cmath>
-#include <limits>
+#include <type_traits>
 
 #include "framework/kernels/element.h"
-#include "framework/kernels/pointer_generator.h"
-#include "framework/kernels/shared/soft_plus.h"
+#include "framework/kernels/shared/backend.h"
 #include "framework/kernels/vector_math.h"
 
 namespace longspan {
+namespace {
 
 // Layout of the rows of batch x time.
 struct SourceRows {
@@ -59,8 +59,8 @@ struct MixLosses {
       losses[i] = 0;
       return;
     }
-    const A left = soft_plus(-gate[i]) + generated[i];
-    const A right = soft_plus(gate[i]) - std::log(copied[i]);
+    const A left = softplus(-gate[i]) + generated[i];
+    const A right = softplus(gate[i]) - std::log(copied[i]);
     const A least = left < right ? left : right;
     const A most = left < right ? right : left;
     // Both may be infinite.
@@ -80,10 +80,10 @@ struct MixGradient {
     if (forward.targets[i] < 0 || std::isinf(loss)) return;
     const A gate = forward.gate[i];
     // The vocabulary's share of the target probability.
-    const A share = fast_exp(loss - soft_plus(-gate) - forward.generated[i]);
+    const A share = fast_exp(loss - softplus(-gate) - forward.generated[i]);
     dgenerated[i] = dlosses[i] * share;
     dgate[i] = dlosses[i] * (sigmoid(gate) - share);
-    const A power = loss - soft_plus(gate);
+    const A power = loss - softplus(gate);
     dcopied[i] = -dlosses[i] * fast_exp(power < A{80} ? power : A{80});
   }
 };
@@ -185,34 +185,6 @@ struct GuideGradient {
   }
 };
 
-template <typename Backend>
-void copied_mass_on(Backend backend, const CopyProbability& call) {
-  check(call);
-  const Shape& shape = call.attention.shape();
-  with_accumulator_type(call.attention.dtype(), [&]<typename A>(TypeTag<A>) {
-    const SourceRows rows = {
-        shape[1], shape[2], call.source.data<std::int64_t>(), call.targets.data<std::int64_t>()};
-    parallel_rows(backend,
-                  shape.rows(),
-                  shape[2],
-                  AddCopied<A>{rows, call.attention.data<A>(), call.copied.data<A>()});
-  });
-}
-
-template <typename Backend>
-void copied_mass_backward_on(Backend backend, const CopiedMassGradient& call) {
-  check(call);
-  const Shape& shape = call.dattention.shape();
-  with_accumulator_type(call.dattention.dtype(), [&]<typename A>(TypeTag<A>) {
-    const SourceRows rows = {
-        shape[1], shape[2], call.source.data<std::int64_t>(), call.targets.data<std::int64_t>()};
-    parallel_rows(backend,
-                  shape.rows(),
-                  shape[2],
-                  CopiedGradient<A>{rows, call.dcopied.data<A>(), call.dattention.data<A>()});
-  });
-}
-
 template <typename A>
 MixLosses<A> mix_of(const PointerGeneratorLosses& call) {
   return {call.generated.data<A>(),
@@ -220,67 +192,6 @@ MixLosses<A> mix_of(const PointerGeneratorLosses& call) {
           call.copied.data<A>(),
           call.targets.data<std::int64_t>(),
           call.losses.data<A>()};
-}
-
-template <typename Backend>
-void copy_losses_on(Backend backend, const PointerGeneratorLosses& call) {
-  check(call);
-  with_accumulator_type(call.losses.dtype(), [&]<typename A>(TypeTag<A>) {
-    parallel_rows(backend, call.losses.elements(), 16, mix_of<A>(call));
-  });
-}
-
-template <typename Backend>
-void copy_losses_backward_on(Backend backend, const CopyLossesGradient& call) {
-  check(call);
-  with_accumulator_type(call.dlosses.dtype(), [&]<typename A>(TypeTag<A>) {
-    parallel_rows(backend,
-                  call.dlosses.elements(),
-                  16,
-                  MixGradient<A>{mix_of<A>(call.forward),
-                                 call.dlosses.data<A>(),
-                                 call.dgenerated.data<A>(),
-                                 call.dgate.data<A>(),
-                                 call.dcopied.data<A>()});
-  });
-}
-
-template <typename Backend>
-void coverage_losses_on(Backend backend, const CoverageLosses& call) {
-  check(call);
-  const Shape& shape = call.attention.shape();
-  with_accumulator_type(call.attention.dtype(), [&]<typename A>(TypeTag<A>) {
-    const A* const attention = call.attention.data<A>();
-    A* const coverage = call.coverage.data<A>();
-    parallel_rows(
-        backend, shape[0] * shape[2], shape[1], Cover<A>{shape[1], shape[2], attention, coverage});
-    parallel_rows(backend,
-                  shape.rows(),
-                  shape[2],
-                  AddCovered<A>{shape[2],
-                                attention,
-                                coverage,
-                                call.targets.data<std::int64_t>(),
-                                call.losses.data<A>()});
-  });
-}
-
-template <typename Backend>
-void coverage_losses_backward_on(Backend backend, const CoverageLossesGradient& call) {
-  check(call);
-  const Shape& shape = call.dattention.shape();
-  with_accumulator_type(call.dattention.dtype(), [&]<typename A>(TypeTag<A>) {
-    parallel_rows(backend,
-                  shape[0] * shape[2],
-                  shape[1],
-                  CoverGradient<A>{shape[1],
-                                   shape[2],
-                                   call.forward.attention.data<A>(),
-                                   call.forward.coverage.data<A>(),
-                                   call.forward.targets.data<std::int64_t>(),
-                                   call.dlosses.data<A>(),
-                                   call.dattention.data<A>()});
-  });
 }
 
 // Calls f with the guide functor of the call's loss.
@@ -302,8 +213,92 @@ void with_guide(const GuidedAttentionLosses& call, const F& f) {
     f(guide_of(std::integral_constant<GuidedAttentionLoss, cross_entropy>()));
 }
 
-template <typename Backend>
-void guide_losses_on(Backend backend, const GuidedAttentionLosses& call) {
+}  // namespace
+
+void copy_probability(Backend backend, const CopyProbability& call) {
+  check(call);
+  const Shape& shape = call.attention.shape();
+  with_accumulator_type(call.attention.dtype(), [&]<typename A>(TypeTag<A>) {
+    const SourceRows rows = {
+        shape[1], shape[2], call.source.data<std::int64_t>(), call.targets.data<std::int64_t>()};
+    parallel_rows(backend,
+                  shape.rows(),
+                  shape[2],
+                  AddCopied<A>{rows, call.attention.data<A>(), call.copied.data<A>()});
+  });
+}
+
+void copied_mass_backward(Backend backend, const CopiedMassGradient& call) {
+  check(call);
+  const Shape& shape = call.dattention.shape();
+  with_accumulator_type(call.dattention.dtype(), [&]<typename A>(TypeTag<A>) {
+    const SourceRows rows = {
+        shape[1], shape[2], call.source.data<std::int64_t>(), call.targets.data<std::int64_t>()};
+    parallel_rows(backend,
+                  shape.rows(),
+                  shape[2],
+                  CopiedGradient<A>{rows, call.dcopied.data<A>(), call.dattention.data<A>()});
+  });
+}
+
+void pointer_generator_losses(Backend backend, const PointerGeneratorLosses& call) {
+  check(call);
+  with_accumulator_type(call.losses.dtype(), [&]<typename A>(TypeTag<A>) {
+    parallel_rows(backend, call.losses.elements(), 16, mix_of<A>(call));
+  });
+}
+
+void copy_losses_backward(Backend backend, const CopyLossesGradient& call) {
+  check(call);
+  with_accumulator_type(call.dlosses.dtype(), [&]<typename A>(TypeTag<A>) {
+    parallel_rows(backend,
+                  call.dlosses.elements(),
+                  16,
+                  MixGradient<A>{mix_of<A>(call.forward),
+                                 call.dlosses.data<A>(),
+                                 call.dgenerated.data<A>(),
+                                 call.dgate.data<A>(),
+                                 call.dcopied.data<A>()});
+  });
+}
+
+void coverage_losses(Backend backend, const CoverageLosses& call) {
+  check(call);
+  const Shape& shape = call.attention.shape();
+  with_accumulator_type(call.attention.dtype(), [&]<typename A>(TypeTag<A>) {
+    const A* const attention = call.attention.data<A>();
+    A* const coverage = call.coverage.data<A>();
+    parallel_rows(
+        backend, shape[0] * shape[2], shape[1], Cover<A>{shape[1], shape[2], attention, coverage});
+    parallel_rows(backend,
+                  shape.rows(),
+                  shape[2],
+                  AddCovered<A>{shape[2],
+                                attention,
+                                coverage,
+                                call.targets.data<std::int64_t>(),
+                                call.losses.data<A>()});
+  });
+}
+
+void coverage_losses_backward(Backend backend, const CoverageLossesGradient& call) {
+  check(call);
+  const Shape& shape = call.dattention.shape();
+  with_accumulator_type(call.dattention.dtype(), [&]<typename A>(TypeTag<A>) {
+    parallel_rows(backend,
+                  shape[0] * shape[2],
+                  shape[1],
+                  CoverGradient<A>{shape[1],
+                                   shape[2],
+                                   call.forward.attention.data<A>(),
+                                   call.forward.coverage.data<A>(),
+                                   call.forward.targets.data<std::int64_t>(),
+                                   call.dlosses.data<A>(),
+                                   call.dattention.data<A>()});
+  });
+}
+
+void guided_attention_losses(Backend backend, const GuidedAttentionLosses& call) {
   check(call);
   const Shape& shape = call.attention.shape();
   with_accumulator_type(call.attention.dtype(), [&]<typename A>(TypeTag<A>) {
@@ -314,8 +309,7 @@ void guide_losses_on(Backend backend, const GuidedAttentionLosses& call) {
   });
 }
 
-template <typename Backend>
-void guide_losses_backward_on(Backend backend, const GuideLossesGradient& call) {
+void guide_losses_backward(Backend backend, const GuideLossesGradient& call) {
   check(call);
   const Shape& shape = call.dattention.shape();
   with_accumulator_type(call.dattention.dtype(), [&]<typename A>(TypeTag<A>) {

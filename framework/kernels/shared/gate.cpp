@@ -1,15 +1,14 @@
-// Backend-independent gates. The backend provides `parallel_elements`, which calls f(i, c) for
-// every element i of the rows, with its feature c.
-#pragma once
+// Gates of residual connections.
+#include "framework/kernels/gate.h"
 
 #include <type_traits>
 
 #include "framework/kernels/element.h"
-#include "framework/kernels/gate.h"
-#include "framework/kernels/shared/elementwise.h"
+#include "framework/kernels/shared/backend.h"
 #include "framework/kernels/vector_math.h"
 
 namespace longspan {
+namespace {
 
 // Inputs of a gate at element i, which has feature c. All inputs are read before any output is
 // written, because they may alias.
@@ -120,22 +119,17 @@ void with_gate_function(GateFunction function, const F& f) {
   }
 }
 
-// nullptr for an undefined tensor.
-template <typename T>
-T* elements_of(const Tensor& tensor) {
-  return tensor.defined() ? tensor.data<T>() : nullptr;
-}
-
 template <GateFunction function, typename T, typename Tensors>
 GateInputs<function, T> inputs_of(const Tensors& gate) {
   return {gate.x.template data<T>(),
-          elements_of<T>(gate.change),
+          elements_or_null<T>(gate.change),
           gate.logits.template data<T>(),
-          elements_of<Accumulator<T>>(gate.bias)};
+          elements_or_null<Accumulator<T>>(gate.bias)};
 }
 
-template <typename Backend>
-void gate_on(Backend backend, const Gating& gating) {
+}  // namespace
+
+void gate(Backend backend, const Gating& gating) {
   check(gating);
   with_floating_type(gating.x.dtype(), [&]<typename T>(TypeTag<T>) {
     with_gate_function(gating.function, [&](auto function) {
@@ -147,8 +141,7 @@ void gate_on(Backend backend, const Gating& gating) {
   });
 }
 
-template <typename Backend>
-void gate_backward_on(Backend backend, const GatingGradient& gating) {
+void gate_backward(Backend backend, const GatingGradient& gating) {
   check(gating);
   with_floating_type(gating.x.dtype(), [&]<typename T>(TypeTag<T>) {
     with_gate_function(gating.function, [&](auto function) {
@@ -157,7 +150,7 @@ void gate_backward_on(Backend backend, const GatingGradient& gating) {
                         GateBackwardAt<function(), T>{inputs_of<function(), T>(gating),
                                                       gating.dy.data<T>(),
                                                       gating.dx.data<T>(),
-                                                      elements_of<T>(gating.dchange),
+                                                      elements_or_null<T>(gating.dchange),
                                                       gating.dlogits.data<T>()});
     });
   });

@@ -1,10 +1,11 @@
-// Backend-independent monotonic attention. The backend provides `parallel_rows`.
-#pragma once
-
-#include "framework/kernels/element.h"
+// Monotonic attention.
 #include "framework/kernels/monotonic_attention.h"
 
+#include "framework/kernels/element.h"
+#include "framework/kernels/shared/backend.h"
+
 namespace longspan {
+namespace {
 
 // One batch row; processes target positions sequentially.
 template <typename A>
@@ -38,8 +39,9 @@ struct WalkOn {
   }
 };
 
-template <typename Backend>
-void monotonic_walk_on(Backend backend, const MonotonicAttention& call) {
+}  // namespace
+
+void monotonic_attention(Backend backend, const MonotonicAttention& call) {
   check(call);
   const Shape& shape = call.attention.shape();
   const auto run = [&]<typename A>(TypeTag<A>) {

@@ -1,13 +1,14 @@
-// Backend-independent rotary embeddings. The backend provides `for_each_element`, and
-// `for_each_of_heads` for every pair and every unrotated feature of every head of x.
-#pragma once
-
-#include <cmath>
-
-#include "framework/kernels/element.h"
+// Rotary and sinusoidal positions.
 #include "framework/kernels/rotary.h"
 
+#include <cmath>
+#include <type_traits>
+
+#include "framework/kernels/element.h"
+#include "framework/kernels/shared/backend.h"
+
 namespace longspan {
+namespace {
 
 // Item i is one pair of one position.
 template <typename A>
@@ -75,8 +76,34 @@ void with_turning(const RotaryArguments& turning, const F& f) {
     run(std::integral_constant<RotaryLayout, RotaryLayout::neighbors>());
 }
 
-template <typename Backend>
-void fill_rotations_on(Backend backend, const CosSinTable& rotations) {
+// Item i is the sine and the cosine of one angle.
+template <typename T>
+struct SinusoidPair {
+  SinusoidLayout layout;
+  std::int64_t first, clamp, width;
+  T* out;
+
+  LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t pairs = (width + 1) / 2, half = width / 2;
+    const std::int64_t row = i / pairs, m = i % pairs;
+    T* const to = out + row * width;
+    const bool alternate = layout == SinusoidLayout::interleaved;
+    if (m == half) return put(to[width - 1], 0.0);  // odd width
+    const std::int64_t steps = half > 2 ? half - 1 : 1;
+    const double exponent = layout == SinusoidLayout::halves_geometric
+                                ? static_cast<double>(m) / static_cast<double>(steps)
+                                : 2 * static_cast<double>(m) / static_cast<double>(width);
+    const std::int64_t position = clamp >= 0 && first + row > clamp ? clamp : first + row;
+    const double angle = static_cast<double>(position) * pow(10000.0, -exponent);
+    const std::int64_t sine = alternate ? 2 * m : m, cosine = alternate ? 2 * m + 1 : half + m;
+    put(to[sine], sin(angle));
+    put(to[cosine], cos(angle));
+  }
+};
+
+}  // namespace
+
+void fill_cos_sin_table(Backend backend, const CosSinTable& rotations) {
   const std::int64_t pairs = rotations.frequencies.elements();
   const Tensor& out = rotations.out;
   require(
@@ -98,8 +125,7 @@ void fill_rotations_on(Backend backend, const CosSinTable& rotations) {
   });
 }
 
-template <typename Backend>
-void turn_on(Backend backend, const RotaryArguments& turning) {
+void apply_rotary(Backend backend, const RotaryArguments& turning) {
   const Tensor& x = turning.x;
   const Tensor& table = turning.table;
   require_same_shape("turn", x, turning.y);
@@ -129,33 +155,7 @@ void turn_on(Backend backend, const RotaryArguments& turning) {
   });
 }
 
-// Item i is the sine and the cosine of one angle.
-template <typename T>
-struct SinusoidPair {
-  SinusoidLayout layout;
-  std::int64_t first, clamp, width;
-  T* out;
-
-  LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
-    const std::int64_t pairs = (width + 1) / 2, half = width / 2;
-    const std::int64_t row = i / pairs, m = i % pairs;
-    T* const to = out + row * width;
-    const bool alternate = layout == SinusoidLayout::interleaved;
-    if (m == half) return put(to[width - 1], 0.0);  // odd width
-    const std::int64_t steps = half > 2 ? half - 1 : 1;
-    const double exponent = layout == SinusoidLayout::halves_geometric
-                                ? static_cast<double>(m) / static_cast<double>(steps)
-                                : 2 * static_cast<double>(m) / static_cast<double>(width);
-    const std::int64_t position = clamp >= 0 && first + row > clamp ? clamp : first + row;
-    const double angle = static_cast<double>(position) * pow(10000.0, -exponent);
-    const std::int64_t sine = alternate ? 2 * m : m, cosine = alternate ? 2 * m + 1 : half + m;
-    put(to[sine], sin(angle));
-    put(to[cosine], cos(angle));
-  }
-};
-
-template <typename Backend>
-void fill_sinusoids_on(Backend backend, const Sinusoids& sinusoids) {
+void fill_sinusoids(Backend backend, const Sinusoids& sinusoids) {
   const std::int64_t rows = sinusoids.out.shape().rows(), width = sinusoids.out.shape().width();
   with_floating_type(sinusoids.out.dtype(), [&]<typename T>(TypeTag<T>) {
     for_each_element(
