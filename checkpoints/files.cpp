@@ -19,16 +19,8 @@ namespace {
 
 constexpr std::size_t buffer_bytes = 1 << 20;
 
-// Retries a call interrupted by a signal. Network file systems may interrupt any call.
-template <typename F>
-auto uninterrupted(F&& call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR) result = call();
-  return result;
-}
-
 Descriptor open_file(const std::filesystem::path& path, int flags) {
-  return Descriptor(uninterrupted([&] { return open(path.c_str(), flags | O_CLOEXEC, 0666); }));
+  return Descriptor(retry_interrupted([&] { return open(path.c_str(), flags | O_CLOEXEC, 0666); }));
 }
 
 // Reads at an offset; returns fewer bytes only at the end of the file. Throws DataError.
@@ -39,7 +31,7 @@ std::size_t read_at(const Descriptor& file,
                     const std::filesystem::path& path) {
   std::size_t done = 0;
   while (done < bytes) {
-    const ssize_t count = uninterrupted([&] {
+    const ssize_t count = retry_interrupted([&] {
       return pread(file.get(), buffer + done, bytes - done, offset + static_cast<off_t>(done));
     });
     if (count < 0) throw DataError("{}: cannot read: {}", path.string(), errno_message());
@@ -50,7 +42,7 @@ std::size_t read_at(const Descriptor& file,
 }
 
 void sync(const Descriptor& file, const std::filesystem::path& path) {
-  if (!file.defined() || uninterrupted([&] { return fsync(file.get()); }) != 0)
+  if (!file.defined() || retry_interrupted([&] { return fsync(file.get()); }) != 0)
     throw Failure("{}: fsync failed: {}", path.string(), errno_message());
 }
 
@@ -144,7 +136,7 @@ std::vector<std::string> names_of(DIR* directory, const std::filesystem::path& p
 
 bool remove_tree_in(int directory, const char* name) {
   constexpr int no_link = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-  const int descriptor = uninterrupted([&] { return openat(directory, name, no_link); });
+  const int descriptor = retry_interrupted([&] { return openat(directory, name, no_link); });
   if (descriptor < 0 && errno == ENOENT) return true;
   if (descriptor < 0 && errno != ENOTDIR && errno != ELOOP) return false;
   if (descriptor < 0) return unlinkat(directory, name, 0) == 0;
@@ -188,7 +180,7 @@ void write_text_file(const std::filesystem::path& path, std::string_view text) {
     throw Failure("{}: cannot create the file: {}", path.string(), errno_message());
   while (!text.empty()) {
     const ssize_t count =
-        uninterrupted([&] { return ::write(file.get(), text.data(), text.size()); });
+        retry_interrupted([&] { return ::write(file.get(), text.data(), text.size()); });
     if (count < 0) throw Failure("{}: cannot write: {}", path.string(), errno_message());
     text.remove_prefix(static_cast<std::size_t>(count));
   }
@@ -198,7 +190,8 @@ void write_text_file(const std::filesystem::path& path, std::string_view text) {
 void sync_file(const std::filesystem::path& path) { sync(open_file(path, O_RDONLY), path); }
 void sync_directory(const std::filesystem::path& path) {
   const Descriptor directory = open_file(path, O_RDONLY | O_DIRECTORY);
-  const int done = directory.defined() ? uninterrupted([&] { return fsync(directory.get()); }) : -1;
+  const int done =
+      directory.defined() ? retry_interrupted([&] { return fsync(directory.get()); }) : -1;
   // Some file systems cannot sync a directory and report EINVAL.
   if (done != 0 && !(directory.defined() && errno == EINVAL))
     throw Failure("{}: fsync failed: {}", path.string(), errno_message());
@@ -244,7 +237,7 @@ LockFile LockFile::create(const std::filesystem::path& path) {
   if (!lock.descriptor_.defined())
     throw Failure("{}: cannot create the file: {}", path.string(), errno_message());
   // Without lock support, the age of the file is used instead: see acquire_abandoned.
-  uninterrupted([&] { return flock(lock.descriptor_.get(), LOCK_EX); });
+  retry_interrupted([&] { return flock(lock.descriptor_.get(), LOCK_EX); });
   struct stat mine {};
   if (fstat(lock.descriptor_.get(), &mine) != 0 || mine.st_nlink == 0)
     lock.descriptor_ = Descriptor();
@@ -264,7 +257,7 @@ std::optional<LockFile> LockFile::acquire_abandoned(const std::filesystem::path&
   if (!lock.descriptor_.defined() && errno == ENOENT) return lock;
   if (!lock.descriptor_.defined()) return {};
   const auto take = [&] { return flock(lock.descriptor_.get(), LOCK_EX | LOCK_NB); };
-  if (uninterrupted(take) == 0) return lock;
+  if (retry_interrupted(take) == 0) return lock;
   if (errno == EWOULDBLOCK) return {};
   constexpr std::int64_t hours = 3600;
   struct stat status {};

@@ -3,10 +3,10 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
-#include <sstream>
 #include <vector>
 
 #include "framework/core/error.h"
+#include "framework/core/quote.h"
 
 namespace longspan {
 
@@ -15,8 +15,7 @@ void* open_cuda_library(const std::string& name,
                         const std::string& toolkit) {
   std::vector<std::string> places;
   const char* const chosen = std::getenv("LONGSPAN_CUDA_LIBRARIES");
-  std::istringstream folders(chosen == nullptr ? "" : chosen);
-  for (std::string folder; std::getline(folders, folder, ':');)
+  for (const std::string& folder : split(chosen == nullptr ? "" : chosen, ':'))
     if (!folder.empty()) places.push_back(folder + "/" + name);
   places.push_back(name);
   places.push_back(toolkit + "/" + name);

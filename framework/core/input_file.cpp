@@ -105,8 +105,8 @@ int copied(const ConfigPath& path, const std::function<std::size_t(std::span<cha
     while (const std::size_t count = read(block)) {
       std::string_view left(block.data(), count);
       while (!left.empty()) {
-        const ssize_t written = ::write(file, left.data(), left.size());
-        if (written < 0 && errno == EINTR) continue;
+        const ssize_t written =
+            retry_interrupted([&] { return ::write(file, left.data(), left.size()); });
         require_written(written > 0);
         left.remove_prefix(static_cast<std::size_t>(written));
       }
@@ -131,9 +131,8 @@ int copied_stream(int descriptor, int patience, const ConfigPath& path) {
       // Clears O_NONBLOCK so that reads block.
       ::fcntl(descriptor, F_SETFL, ::fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
       copy->second = copied(path, [&](std::span<char> out) {
-        ssize_t count = -1;
-        do count = ::read(descriptor, out.data(), out.size());
-        while (count < 0 && errno == EINTR);
+        const ssize_t count =
+            retry_interrupted([&] { return ::read(descriptor, out.data(), out.size()); });
         if (count < 0) throw DataError("{}: cannot be read: {}", path.describe(), errno_message());
         return static_cast<std::size_t>(count);
       });
@@ -218,8 +217,8 @@ void InputFile::copy(std::int64_t offset, std::span<char> out) const {
           offset + length,
           size_);
   while (!out.empty()) {
-    const ssize_t copied = ::pread(descriptor_, out.data(), out.size(), dropped_ + offset);
-    if (copied < 0 && errno == EINTR) continue;
+    const ssize_t copied = retry_interrupted(
+        [&] { return ::pread(descriptor_, out.data(), out.size(), dropped_ + offset); });
     if (copied < 0)
       throw DataError("{}: byte {} cannot be read: {}", path_, offset, errno_message());
     if (copied == 0)

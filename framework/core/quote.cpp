@@ -89,6 +89,16 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char letter : text)
+    if (letter == separator)
+      parts.emplace_back();
+    else
+      parts.back() += letter;
+  return parts;
+}
+
 std::string join_or(std::span<const std::string> words) {
   std::string text;
   for (std::size_t i = 0; i < words.size(); ++i) {

@@ -1,9 +1,10 @@
-// Quoting, truncation and comparison of text for messages and files.
+// Quoting, truncation, splitting and comparison of text for messages and files.
 #pragma once
 
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace longspan {
 
@@ -23,6 +24,10 @@ std::string some_in_quotes(std::span<const std::string> words, const std::string
 
 // Returns the text with A to Z in lowercase.
 std::string lower_case(std::string_view text);
+
+// Returns the parts between the separators: one more than there are separators, each possibly
+// empty.
+std::vector<std::string> split(std::string_view text, char separator);
 
 // Returns "a, b or c".
 std::string join_or(std::span<const std::string> words);

@@ -9,6 +9,15 @@ namespace longspan {
 // Returns the message of an errno value, such as "No such file or directory".
 std::string errno_message(int error = errno);
 
+// Repeats a system call while a signal interrupts it: on network file systems any call. Returns its
+// last result, negative on failure, with errno set.
+template <typename Call>
+auto retry_interrupted(const Call& call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR) result = call();
+  return result;
+}
+
 // Returns the system's host name, empty if unavailable. Names may not be unique across machines.
 std::string host_name();
 

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <random>
 #include <string>
 #include <string_view>
@@ -44,8 +43,7 @@ void remove_unlocked(const fs::path& path) {
 
 // Returns false when another process removed the file before it was locked.
 bool lock(std::FILE* file) {
-  while (::flock(::fileno(file), LOCK_EX) != 0 && errno == EINTR) {
-  }
+  retry_interrupted([&] { return ::flock(::fileno(file), LOCK_EX); });
   struct stat status {};
   return ::fstat(::fileno(file), &status) != 0 || status.st_nlink > 0;
 }

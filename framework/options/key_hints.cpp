@@ -31,16 +31,6 @@ std::string without_underscores(std::string text) {
   return text;
 }
 
-std::vector<std::string_view> words_of(std::string_view text) {
-  std::vector<std::string_view> words;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(' '), text.size());
-    words.push_back(text.substr(0, end));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return words;
-}
-
 NameMatch match_name(const std::string& written, std::string_view name) {
   using enum NameMatch;
   if (name.find('.') != std::string_view::npos) {
@@ -163,8 +153,8 @@ std::string key_of_near_leaf(std::string_view written, std::span<const std::stri
   std::vector<std::string_view> targets;
   for (const FieldName& entry : field_names()) {
     if (entry.key.empty() || !entry.value.empty() || !is_among(entry.key, keys)) continue;
-    for (const std::string_view name : words_of(entry.names)) {
-      names.emplace_back(name);
+    for (const std::string& name : split(entry.names, ' ')) {
+      names.push_back(name);
       targets.push_back(entry.key);
     }
   }
@@ -191,7 +181,7 @@ NameMatch match(std::string_view written, const FieldName& entry) {
   NameMatch best = NameMatch::none;
   if (written.empty() || written.size() > max_name_length) return best;
   const std::string normal_word = normal(written);
-  for (const std::string_view name : words_of(entry.names))
+  for (const std::string& name : split(entry.names, ' '))
     best = std::max(best, match_name(normal_word, name));
   return best;
 }

@@ -10,16 +10,6 @@
 namespace longspan {
 namespace {
 
-std::vector<std::string_view> split_key(std::string_view key) {
-  std::vector<std::string_view> parts;
-  for (std::size_t dot = key.find('.'); dot != std::string_view::npos; dot = key.find('.')) {
-    parts.push_back(key.substr(0, dot));
-    key.remove_prefix(dot + 1);
-  }
-  parts.push_back(key);
-  return parts;
-}
-
 // A file name may contain newlines; a comment must stay on one line.
 std::string on_one_line(std::string text) {
   std::replace_if(
@@ -118,10 +108,10 @@ std::string allowed_text(const Constraint& rule, bool is_list) {
 std::string OptionTable::resolved() const {
   constexpr std::size_t comment_column = 44;
   std::string yaml;
-  std::vector<std::string_view> open;  // sections that contain the last line
+  std::vector<std::string> open;  // sections that contain the last line
   const std::vector<OptionValue> all = values();
   for (const OptionValue& value : all) {
-    const auto path = split_key(value.key);
+    const auto path = split(value.key, '.');
     const std::size_t depth = path.size() - 1;
     std::size_t common = 0;
     while (common < std::min(open.size(), depth) && open[common] == path[common]) ++common;

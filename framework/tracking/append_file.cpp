@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <cerrno>
-
 #include "framework/core/error.h"
 #include "framework/core/system.h"
 
@@ -14,10 +12,8 @@ void fail_with_errno(const std::filesystem::path& path, const char* what) {
 }
 
 void write_all(int file, const std::filesystem::path& path, std::string_view bytes) {
-  ssize_t count = 0;
-  do {
-    count = ::write(file, bytes.data(), bytes.size());
-  } while (count < 0 && errno == EINTR);
+  const ssize_t count =
+      retry_interrupted([&] { return ::write(file, bytes.data(), bytes.size()); });
   if (count < 0) fail_with_errno(path, "cannot be written");
   // A partial line (full disk) would otherwise be mistaken for the remains of a killed run.
   if (static_cast<std::size_t>(count) != bytes.size())

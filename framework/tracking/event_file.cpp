@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <optional>
@@ -17,6 +16,7 @@
 #include <system_error>
 #include <vector>
 
+#include "framework/core/system.h"
 #include "framework/tracking/append_file.h"
 
 namespace longspan {
@@ -86,11 +86,13 @@ class OpenFile {
     std::string bytes(count, '\0');
     std::size_t done = 0;
     while (done < count) {
-      const ssize_t got = ::pread(
-          file_, bytes.data() + done, count - done, begin + static_cast<std::int64_t>(done));
+      const ssize_t got = retry_interrupted([&] {
+        return ::pread(
+            file_, bytes.data() + done, count - done, begin + static_cast<std::int64_t>(done));
+      });
+      if (got < 0) fail_with_errno(path_, "cannot be read");
       if (got == 0) break;
-      if (got < 0 && errno != EINTR) fail_with_errno(path_, "cannot be read");
-      if (got > 0) done += static_cast<std::size_t>(got);
+      done += static_cast<std::size_t>(got);
     }
     bytes.resize(done);
     return bytes;

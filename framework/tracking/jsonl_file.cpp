@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "framework/core/error.h"
+#include "framework/core/system.h"
 #include "framework/tracking/append_file.h"
 
 namespace longspan {
@@ -20,13 +21,10 @@ std::string read_all(int file, const std::filesystem::path& path) {
   std::string text;
   char block[1 << 16];
   for (;;) {
-    const ssize_t count = ::read(file, block, sizeof block);
+    const ssize_t count = retry_interrupted([&] { return ::read(file, block, sizeof block); });
+    if (count < 0) fail_with_errno(path, "cannot be read");
     if (count == 0) return text;
-    if (count > 0) {
-      text.append(block, static_cast<std::size_t>(count));
-    } else if (errno != EINTR) {
-      fail_with_errno(path, "cannot be read");
-    }
+    text.append(block, static_cast<std::size_t>(count));
   }
 }
 

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdlib>
 
 #include "checkpoints/files.h"
@@ -31,8 +30,8 @@ std::string read_file(const std::string& file) {
   ::fcntl(descriptor.get(), F_SETFL, 0);
   std::string text;
   char block[4096];
-  while (const ssize_t count = ::read(descriptor.get(), block, sizeof block)) {
-    if (count < 0 && errno == EINTR) continue;
+  while (const ssize_t count =
+             retry_interrupted([&] { return ::read(descriptor.get(), block, sizeof block); })) {
     if (count < 0) throw ConfigurationError("{}: cannot be read: {}", file, errno_message());
     text.append(block, static_cast<std::size_t>(count));
     if (text.size() > max_configuration_bytes)

@@ -19,6 +19,7 @@
 #include <system_error>
 
 #include "framework/core/error.h"
+#include "framework/core/quote.h"
 #include "launch/cli/job.h"
 
 namespace longspan {
@@ -37,13 +38,6 @@ constexpr std::chrono::milliseconds between_answers{20};
 
 bool is_among(const auto& known, const std::string& word) {
   return std::ranges::find(known, word) != known.end();
-}
-
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> parts;
-  std::istringstream stream(text);
-  for (std::string part; std::getline(stream, part, at);) parts.push_back(part);
-  return parts;
 }
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -105,7 +99,8 @@ std::vector<std::string> lines_of(const std::string& file) {
 std::string list_without(const std::string& list, const std::vector<std::string>& gone) {
   std::string left;
   for (const std::string& word : split(list, ','))
-    if (!is_among(gone, host_of_word(word).name)) left += (left.empty() ? "" : ",") + word;
+    if (!word.empty() && !is_among(gone, host_of_word(word).name))
+      left += (left.empty() ? "" : ",") + word;
   return left;
 }
 
@@ -139,7 +134,7 @@ bool is_program(const std::string& name) {
   if (name.find('/') != std::string::npos) return ::access(name.c_str(), X_OK) == 0;
   const char* const folders = std::getenv("PATH");
   return std::ranges::any_of(split(folders ? folders : "", ':'), [&](const std::string& folder) {
-    return ::access((folder + "/" + name).c_str(), X_OK) == 0;
+    return !folder.empty() && ::access((folder + "/" + name).c_str(), X_OK) == 0;
   });
 }
 
@@ -210,13 +205,15 @@ struct Asked {
 std::vector<NamedHost> listed_hosts(const std::vector<std::string>& options) {
   std::vector<NamedHost> of_lists, of_files, of_default_files;
   for (std::size_t i = 0; i + 1 < options.size(); ++i) {
-    if (is_among(list_options, options[i]))
-      for (const std::string& word : split(options[i + 1], ',')) add(of_lists, host_of_word(word));
-    else if (is_among(file_options, options[i]))
+    if (is_among(list_options, options[i])) {
+      for (const std::string& word : split(options[i + 1], ','))
+        if (!word.empty()) add(of_lists, host_of_word(word));
+    } else if (is_among(file_options, options[i])) {
       for (const std::string& line : lines_of(options[i + 1])) add(of_files, host_of_line(line));
-    else if (is_among(default_file_options, options[i]))
+    } else if (is_among(default_file_options, options[i])) {
       for (const std::string& line : lines_of(options[i + 1]))
         add(of_default_files, host_of_line(line));
+    }
   }
   if (of_files.empty()) of_files = of_default_files;
   if (of_files.empty()) return of_lists;

@@ -11,7 +11,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
-#include <sstream>
 
 #include "framework/core/error.h"
 #include "framework/core/format.h"
@@ -116,9 +115,8 @@ std::string own_program() {
 
 void require_mpirun() {
   const char* const variable = std::getenv("PATH");
-  std::istringstream folders(variable ? variable : "");
-  for (std::string folder; std::getline(folders, folder, ':');)
-    if (::access((folder + "/mpirun").c_str(), X_OK) == 0) return;
+  for (const std::string& folder : split(variable ? variable : "", ':'))
+    if (!folder.empty() && ::access((folder + "/mpirun").c_str(), X_OK) == 0) return;
   throw Failure("longspan launch: mpirun not found in PATH; install Open MPI");
 }
 

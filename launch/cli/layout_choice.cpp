@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 
 #include "framework/core/format.h"
 #include "framework/core/gpu.h"
+#include "framework/core/quote.h"
 #include "framework/planning/machine.h"
 #include "framework/planning/plan.h"
 
@@ -25,8 +25,7 @@ constexpr std::int64_t usual_classes = 32;
 
 // Whether this process may use one of the processors of a list such as "0-3,8".
 bool may_use(const std::string& list, const cpu_set_t& allowed) {
-  std::istringstream ranges(list);
-  for (std::string range; std::getline(ranges, range, ',');) {
+  for (const std::string& range : split(list, ',')) {
     unsigned first = 0, last = 0;
     const int read = std::sscanf(range.c_str(), "%u-%u", &first, &last);
     if (read < 1) continue;

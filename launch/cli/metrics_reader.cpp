@@ -49,11 +49,12 @@ Window read_window(const std::filesystem::path& file,
   window.text.resize(static_cast<std::size_t>(size - window.begin));
   std::size_t filled = 0;
   while (filled < window.text.size()) {
-    const ssize_t count = ::pread(descriptor.get(),
-                                  window.text.data() + filled,
-                                  window.text.size() - filled,
-                                  window.begin + static_cast<off_t>(filled));
-    if (count < 0 && errno == EINTR) continue;
+    const ssize_t count = retry_interrupted([&] {
+      return ::pread(descriptor.get(),
+                     window.text.data() + filled,
+                     window.text.size() - filled,
+                     window.begin + static_cast<off_t>(filled));
+    });
     if (count < 0) return fail("cannot be read: " + errno_message());
     if (count == 0) break;  // truncated meanwhile
     filled += static_cast<std::size_t>(count);

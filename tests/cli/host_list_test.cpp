@@ -37,6 +37,7 @@ class HostFile : public ::testing::Test {
 TEST(NamedHosts, CountsSlotsInHostLists) {
   EXPECT_THAT(listed({"--host", "a,b:4,a,user@c:*,+n0"}), ElementsAre("a 2", "b 4", "user@c"));
   EXPECT_THAT(listed({"-H", "a", "-n", "2"}), ElementsAre("a 1"));
+  EXPECT_THAT(listed({"--host", "a,,b,"}), ElementsAre("a 1", "b 1"));
   EXPECT_THAT(listed({"--bind-to", "none"}), IsEmpty());
 }
 

@@ -42,16 +42,6 @@ const AttentionKind* find_attention_kind(const AttentionOptions& options, std::s
   return added == options.added.end() ? nullptr : &*added;
 }
 
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> parts(1);
-  for (const char letter : text)
-    if (letter == at)
-      parts.emplace_back();
-    else
-      parts.back() += letter;
-  return parts;
-}
-
 // Returns the types that a part of an element combines.
 std::vector<const MaskedAttentionKind*> united(const std::string& part) {
   std::vector<const MaskedAttentionKind*> result;
@@ -324,8 +314,7 @@ std::string layers_of_other_weights(std::string_view kinds,
                                     std::int64_t layers,
                                     bool global_projections) {
   if (kinds.starts_with('[')) kinds = kinds.substr(1, kinds.size() - 2);
-  AttentionOptions options = {.kinds = split(std::string(kinds), ','),
-                              .global_projections = global_projections};
+  AttentionOptions options = {.kinds = split(kinds, ','), .global_projections = global_projections};
   for (std::string& element : options.kinds) element.erase(0, element.find_first_not_of(' '));
   std::string result;
   for (std::int64_t layer = 0; layer < layers; ++layer) {
