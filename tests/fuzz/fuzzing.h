@@ -1,5 +1,5 @@
 // Shared by all fuzzers. NAME_fuzz.cpp has the function that libFuzzer calls for each input.
-// Without libFuzzer, replay.cpp calls it for the inputs in corpus/NAME.
+// Without libFuzzer, replay.cpp calls it for the inputs in corpus.tar.zst.
 #pragma once
 
 #include <cstddef>

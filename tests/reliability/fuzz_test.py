@@ -6,7 +6,7 @@
 launch/setup --preset fuzz builds the directory: a program for each file tests/fuzz/PARSER_fuzz.cpp, with libFuzzer and
 the address and undefined-behavior sanitizers. A case is a step of 10,000 inputs, seeded by its number. --full runs
 10,000 steps per parser, 10^8 inputs. Inputs that cover new code of a parser are stored next to the programs, in
-corpus/PARSER. The next step starts from them and from tests/fuzz/corpus.
+corpus/PARSER. The next step starts from them and from tests/fuzz/corpus.tar.zst.
 
 An input must be read, or rejected as bad data (exit code 3) or configuration (2). Findings are other exceptions,
 reports of a sanitizer, and inputs that need more than 5 seconds or more than 256 MiB. They are stored in
@@ -25,7 +25,6 @@ INPUTS_OF_A_STEP = 10_000
 STEPS = 10_000
 SECONDS_OF_A_STEP = 900
 TREE = Path(__file__).resolve().parents[2]
-KEPT = TREE / "tests" / "fuzz" / "corpus"
 DICTIONARIES = TREE / "tests" / "fuzz" / "dictionaries"
 # Maximum lengths of parsers whose usual inputs exceed the default of 4096 bytes.
 LENGTHS = {"sentencepiece": 16384, "hdf5": 16384}
@@ -42,9 +41,10 @@ def sanitizer_options():
 def step(folder, name, number, full):
     """Runs one step. Returns why it failed, or None. Without `full` the timeout allows for a busy machine."""
     grown, findings = folder / "corpus" / name, folder / "findings" / name
+    kept = folder.parent / "tests" / "fuzz" / "corpus" / name  # CMake extracts the archive
     for each in (grown, findings):
         each.mkdir(parents=True, exist_ok=True)
-    command = [folder / f"{name}_fuzz", grown, KEPT / name, f"-runs={INPUTS_OF_A_STEP}", f"-seed={number + 1}",
+    command = [folder / f"{name}_fuzz", grown, kept, f"-runs={INPUTS_OF_A_STEP}", f"-seed={number + 1}",
                f"-timeout={5 if full else 60}", "-malloc_limit_mb=256", "-rss_limit_mb=1024", f"-max_len={LENGTHS.get(name, 4096)}",
                "-print_final_stats=1", f"-artifact_prefix={findings}/"]
     dictionary = DICTIONARIES / f"{name}.txt"
@@ -59,9 +59,9 @@ def step(folder, name, number, full):
         runs = re.search(r"stat::number_of_executed_units: (\d+)", done.stderr)
         return None if runs and int(runs[1]) >= INPUTS_OF_A_STEP else "it ran fewer inputs than it was asked for"
     reports = re.findall(r"(?:FINDING|ERROR|SUMMARY|runtime error|what\(\)|terminate called)[^\n]*", done.stderr)
-    kept = re.findall(r"Test unit written to (\S+)", done.stderr)
+    written = re.findall(r"Test unit written to (\S+)", done.stderr)
     return (f"exit code {done.returncode}: {'; '.join(reports[:3]) or done.stderr[-500:]}; "
-            f"the input is {' '.join(kept) or 'not kept'}")
+            f"the input is {' '.join(written) or 'not kept'}")
 
 
 def main():
