@@ -24,49 +24,48 @@ from jobs import SOURCE
 
 PROGRAM = "build/launch/longspan"
 
-# {prefix of a command: (file of tests/launch that runs it with other values, words of that file)}. None: the file
-# contains the verb and the options of the command literally.
+# {prefix of a command: the file of tests/launch that runs it with other values}.
 RUN_BY = {
-    "launch/corpus": ("corpus_test", ["launch/corpus"]),
-    "launch/example families": ("example_test.py", ["families"]),
-    "launch/example tagging": ("example_test.py", ["tagging"]),
-    "launch/bundle --with-gpu-check": ("bundle_test", ["launch/bundle"]),
-    "launch/bundle": ("bundle_test", ["launch/bundle"]),
-    "launch/package": ("debian_test", ["launch/package"]),
-    "launch/gpu-check": ("gpu_check_test", ["launch/gpu-check"]),
-    "cmake --install": ("package_test.cmake", ["--install", "--prefix"]),
-    f"{PROGRAM} launch -n 2 -- train pairs.yaml --set": ("masked_translation_test.py", None),
-    f"{PROGRAM} launch -n 2 -- train pairs.yaml": ("translation_test.py", ["pairs.yaml"]),
-    f"{PROGRAM} evaluate runs/pairs": ("translation_test.py", None),
-    f"{PROGRAM} generate runs/pairs --input questions.en": ("translation_test.py", None),
-    f"{PROGRAM} generate runs/pairs --input verses.train.en": ("masked_translation_test.py", None),
-    f"{PROGRAM} evaluate runs/nat": ("masked_translation_test.py", None),
-    f"{PROGRAM} generate runs/image-generation": ("pixels_test.py", None),
-    f"{PROGRAM} launch -n 2 -- train runs/gpt2/config.yaml": ("adapters_test.py", None),
-    f"{PROGRAM} export runs/tuned --output-dir ~/models/tuned": ("adapters_test.py", ['give(run="tuned")']),
-    f"{PROGRAM} export runs/tuned --output-dir ~/models/adapters": ("adapters_test.py", ['give("--adapter-only"', 'run="tuned"']),
-    f"{PROGRAM} import ~/models/bert": ("adapters_test.py", ["self.take()", "class EncoderAdapters"]),
-    f"{PROGRAM} launch -n 2 -- train runs/bert/config.yaml": ("adapters_test.py", None),
-    f"{PROGRAM} generate runs/classifier": ("adapters_test.py", None),
-    f"{PROGRAM} export runs/classifier": ("adapters_test.py", ['self.give("kinds"']),
-    f"{PROGRAM} import": ("import_test.py", None),
-    f"{PROGRAM} evaluate runs/gpt2": ("import_test.py", None),
-    f"{PROGRAM} export runs/mine": ("import_test.py", None),
-    f"{PROGRAM} import ~/models/bart": ("import_pairs_test.py", ["self.take()", "BartForConditionalGeneration"]),
-    f"{PROGRAM} generate runs/bart": ("import_pairs_test.py", None),
-    f"{PROGRAM} train runs/bart/config.yaml": ("import_pairs_test.py", None),
-    f"{PROGRAM} launch -n 2 -- train my-run.yaml --profile-steps": ("profile_test.py", None),
-    f"{PROGRAM} launch --max-restarts 20": ("retry_test.py", ["--max-restarts", "--hostfile", "train"]),
-    f"{PROGRAM} report": ("report_test.py", None),
-    f"{PROGRAM} attention-maps": ("attention_maps_test.py", None),
-    f"{PROGRAM} compare": ("listing_test.py", None),
-    f"source <({PROGRAM} completion": ("completion_test.py", ['"completion", "bash"']),
-    f"{PROGRAM} man": ("completion_test.py", ['"man"', '["train"]']),
-    f"{PROGRAM} plan --calibrate": ("commands_test.py", None),
-    "pip install -v launch/python": ("python_test.py", ['"install"', '"launch" / "python"']),
-    "launch/package --wheel": ("python_test.py", ['"launch" / "package", "--wheel"']),
-    "mpirun -n 2 python": ("python_test.py", ["ranks_test.py"]),
-    "mpirun -n 2": ("commands_test.py", ["mpirun", "train"]),
+    "launch/corpus": "corpus_test",
+    "launch/example families": "example_test.py",
+    "launch/example tagging": "example_test.py",
+    "launch/bundle --with-gpu-check": "bundle_test",
+    "launch/bundle": "bundle_test",
+    "launch/package": "debian_test",
+    "launch/gpu-check": "gpu_check_test",
+    "cmake --install": "package_test.cmake",
+    f"{PROGRAM} launch -n 2 -- train pairs.yaml --set": "masked_translation_test.py",
+    f"{PROGRAM} launch -n 2 -- train pairs.yaml": "translation_test.py",
+    f"{PROGRAM} evaluate runs/pairs": "translation_test.py",
+    f"{PROGRAM} generate runs/pairs --input questions.en": "translation_test.py",
+    f"{PROGRAM} generate runs/pairs --input verses.train.en": "masked_translation_test.py",
+    f"{PROGRAM} evaluate runs/nat": "masked_translation_test.py",
+    f"{PROGRAM} generate runs/image-generation": "pixels_test.py",
+    f"{PROGRAM} launch -n 2 -- train runs/gpt2/config.yaml": "adapters_test.py",
+    f"{PROGRAM} export runs/tuned --output-dir ~/models/tuned": "adapters_test.py",
+    f"{PROGRAM} export runs/tuned --output-dir ~/models/adapters": "adapters_test.py",
+    f"{PROGRAM} import ~/models/bert": "adapters_test.py",
+    f"{PROGRAM} launch -n 2 -- train runs/bert/config.yaml": "adapters_test.py",
+    f"{PROGRAM} generate runs/classifier": "adapters_test.py",
+    f"{PROGRAM} export runs/classifier": "adapters_test.py",
+    f"{PROGRAM} import": "import_test.py",
+    f"{PROGRAM} evaluate runs/gpt2": "import_test.py",
+    f"{PROGRAM} export runs/mine": "import_test.py",
+    f"{PROGRAM} import ~/models/bart": "import_pairs_test.py",
+    f"{PROGRAM} generate runs/bart": "import_pairs_test.py",
+    f"{PROGRAM} train runs/bart/config.yaml": "import_pairs_test.py",
+    f"{PROGRAM} launch -n 2 -- train my-run.yaml --profile-steps": "profile_test.py",
+    f"{PROGRAM} launch --max-restarts 20": "retry_test.py",
+    f"{PROGRAM} report": "report_test.py",
+    f"{PROGRAM} attention-maps": "attention_maps_test.py",
+    f"{PROGRAM} compare": "listing_test.py",
+    f"source <({PROGRAM} completion": "completion_test.py",
+    f"{PROGRAM} man": "completion_test.py",
+    f"{PROGRAM} plan --calibrate": "commands_test.py",
+    "pip install -v launch/python": "python_test.py",
+    "launch/package --wheel": "python_test.py",
+    "mpirun -n 2 python": "python_test.py",
+    "mpirun -n 2": "commands_test.py",
 }
 
 # launch/quickstart also runs, in a copy of launch/ (test_quickstart_trains_and_generates).
@@ -270,7 +269,7 @@ class PageCommands(jobs.TestCase):
                         words == ". launch/mpirun-environment"]
                 self.assertEqual(sum(ways), 1, "is run by no test, and not here: see the head of this file")
 
-    def test_listed_tests_contain_their_commands(self):
+    def test_listed_tests_exist(self):
         registered = (SOURCE / "tests" / "CMakeLists.txt").read_text()
         used = set()
         for page, _, words in all_commands():
@@ -278,24 +277,10 @@ class PageCommands(jobs.TestCase):
             if begin is None:
                 continue
             used.add(begin)
-            file, expected = RUN_BY[begin]
+            file = RUN_BY[begin]
             with self.subTest(page=page, command=words, test=file):
                 self.assertIn(file.removesuffix("_test.py").removesuffix(".py"), registered)
-                text = (SOURCE / "tests" / "launch" / file).read_text()
-                for word in expected or self.verb_and_options(words):
-                    self.assertTrue(word in text, f"{file} has no {word}")
         self.assertEqual(sorted(set(RUN_BY) - used), [], "no document has such a command any more")
-
-    def verb_and_options(self, command):
-        """Returns the words of a test that runs the command: "evaluate", --beam, the keys of --set."""
-        words = command.split()
-        after = words.index("--") + 1 if "--" in words else 1
-        verb, rest = words[after], words[after + 1:]
-        keys = [setting.split("=")[0] for flag, setting in zip(rest, rest[1:]) if flag == "--set"]
-        own = {"run.output_dir", "data.train"}  # of the scratch directories there
-        found = [word for word in rest if word.startswith("--") and word not in ("--set", "--output-dir", "--data")]
-        verbs = [] if verb == "train" else [f'"{verb}"']
-        return verbs + found + [key for key in keys if key not in own]
 
     def test_setup_options_exist_in_help(self):
         for page, _, words in all_commands():
