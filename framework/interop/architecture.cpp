@@ -253,12 +253,12 @@ void put_part(const TensorPair& pair,
 
 namespace {
 
-constexpr std::array<const char*, 6> keys = {"bos_token_id",
-                                             "pad_token_id",
-                                             "eos_token_id",
-                                             "decoder_start_token_id",
-                                             "forced_bos_token_id",
-                                             "forced_eos_token_id"};
+constexpr std::array<const char*, 6> token_id_keys = {"bos_token_id",
+                                                      "pad_token_id",
+                                                      "eos_token_id",
+                                                      "decoder_start_token_id",
+                                                      "forced_bos_token_id",
+                                                      "forced_eos_token_id"};
 constexpr std::array<const char*, 14> requests = {"do_sample",
                                                   "num_beams",
                                                   "num_beam_groups",
@@ -288,7 +288,7 @@ TokenIds read_token_ids(const ModelConfig& config,
                         const TokenIds& otherwise) {
   const std::optional<ModelConfig> generation = generation_config(config);
   TokenIds ids;
-  for (const char* const key : keys) {
+  for (const char* const key : token_id_keys) {
     const ModelConfig& source = generation && generation->has(key) ? *generation : config;
     if (source.is_list(key)) source.throw_data_error(key, "expected one id, found a list");
     const bool is_configured =
@@ -317,7 +317,7 @@ std::vector<std::string> unsupported_generation_settings(const ModelConfig& conf
 }
 
 void write_token_ids(const TokenIds& ids, nlohmann::ordered_json& config) {
-  for (const char* const key : keys) {
+  for (const char* const key : token_id_keys) {
     const auto found = ids.find(key);
     config[key] = nullptr;
     if (found != ids.end()) config[key] = found->second;
