@@ -116,6 +116,19 @@ TYPED_TEST(AdditiveAttentionTest, MatchesSoftmaxDefinition) {
   }
 }
 
+// Near 0, tanh keeps its relative precision, which 2 sigmoid(2x) - 1 would lose.
+TEST(AdditiveAttention, KeepsPrecisionOfSmallScores) {
+  constexpr double x = 1.25e-5, large = 1e4;
+  const AdditiveAttention call = {.query = tensor_of<float>({x}, {1, 1, 1, 1}),
+                                  .key = tensor_of<float>({0}, {1, 1, 1, 1}),
+                                  .value = tensor_of<float>({1}, {1, 1, 1, 1}),
+                                  .weight = tensor_of<float>({large}, {1, 1}),
+                                  .out = poisoned<float>({1, 1, 1, 1}),
+                                  .log_sum_exp = poisoned<float>({1, 1, 1})};
+  additive_attention(backend(), call);
+  EXPECT_NEAR(values_of(call.log_sum_exp).at(0), large * std::tanh(x), 1e-6);
+}
+
 // A query without keys has a zero output and passes no gradient.
 TEST(AdditiveAttention, ReturnsZeroOutputAndGradientsWithoutKeys) {
   const Inputs<float> inputs;

@@ -27,9 +27,7 @@ PROGRAM = "build/launch/longspan"
 # {prefix of a command: the file of tests/launch that runs it with other values}.
 RUN_BY = {
     "launch/corpus": "corpus_test",
-    "launch/example families": "example_test.py",
-    "launch/example tagging": "example_test.py",
-    "launch/bundle --with-gpu-check": "bundle_test",
+    "launch/example": "example_test.py",
     "launch/bundle": "bundle_test",
     "launch/package": "debian_test",
     "launch/gpu-check": "gpu_check_test",
@@ -42,8 +40,7 @@ RUN_BY = {
     f"{PROGRAM} evaluate runs/nat": "masked_translation_test.py",
     f"{PROGRAM} generate runs/image-generation": "pixels_test.py",
     f"{PROGRAM} launch -n 2 -- train runs/gpt2/config.yaml": "adapters_test.py",
-    f"{PROGRAM} export runs/tuned --output-dir ~/models/tuned": "adapters_test.py",
-    f"{PROGRAM} export runs/tuned --output-dir ~/models/adapters": "adapters_test.py",
+    f"{PROGRAM} export runs/tuned": "adapters_test.py",
     f"{PROGRAM} import ~/models/bert": "adapters_test.py",
     f"{PROGRAM} launch -n 2 -- train runs/bert/config.yaml": "adapters_test.py",
     f"{PROGRAM} generate runs/classifier": "adapters_test.py",

@@ -9,7 +9,8 @@
 
 namespace longspan {
 
-inline constexpr std::int64_t max_key_ranges = 16;  // of one rank
+// Largest number of ranges of KeyPaddingMask::positions and ShiftedKeys::parts, both of one rank.
+inline constexpr std::int64_t max_key_ranges = 16;
 
 // Sets log_weight to -inf at padding keys. padding: [batch, positions] u8, 1: the key is padding.
 // length: [batch] i64, keys at that position and after are padding. Either may be undefined.

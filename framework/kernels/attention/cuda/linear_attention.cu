@@ -106,7 +106,7 @@ void linear_states(Cuda cuda,
              v,
              table,
              states.data<A>(),
-             LinearView<T>::template of<A>(decays));
+             elements_or_null<A>(decays));
     });
   });
 }

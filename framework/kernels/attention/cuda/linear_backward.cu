@@ -14,12 +14,12 @@ struct GradientView {
 
   explicit GradientView(const LinearAttentionGradient& g)
       : dout(g.dout.data<T>()),
-        after(LinearView<T>::template of<A>(g.after)),
-        dquery(LinearView<T>::template of<T>(g.dquery)),
-        dkey(LinearView<T>::template of<T>(g.dkey)),
-        dvalue(LinearView<T>::template of<T>(g.dvalue)),
-        dlog_weight(LinearView<T>::template of<A>(g.dlog_weight)),
-        ddecay(LinearView<T>::template of<A>(g.ddecay)) {}
+        after(elements_or_null<A>(g.after)),
+        dquery(elements_or_null<T>(g.dquery)),
+        dkey(elements_or_null<T>(g.dkey)),
+        dvalue(elements_or_null<T>(g.dvalue)),
+        dlog_weight(elements_or_null<A>(g.dlog_weight)),
+        ddecay(elements_or_null<A>(g.ddecay)) {}
 };
 
 // The gradients of n, followed by those of d. All threads of the block must call it.

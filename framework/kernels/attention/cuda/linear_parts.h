@@ -42,20 +42,16 @@ struct LinearView {
         query(call.query.data<T>()),
         key(call.key.data<T>()),
         value(call.value.data<T>()),
-        log_weight(of<A>(call.log_weight)),
-        decay(of<A>(call.decay)),
-        before(of<A>(call.before)),
-        out(of<T>(call.out)),
-        divisors(of<A>(call.divisors)),
+        log_weight(elements_or_null<A>(call.log_weight)),
+        decay(elements_or_null<A>(call.decay)),
+        before(elements_or_null<A>(call.before)),
+        out(elements_or_null<T>(call.out)),
+        divisors(elements_or_null<A>(call.divisors)),
         epsilon(static_cast<A>(call.epsilon)),
         map(call.map),
         divisor(call.divisor),
         causal(call.causal) {}
 
-  template <typename X>
-  static X* of(const Tensor& tensor) {
-    return tensor.defined() ? tensor.data<X>() : nullptr;
-  }
   LONGSPAN_HOST_DEVICE std::int64_t columns() const { return values + 1; }
   std::int64_t state_elements() const { return features * columns(); }
 };

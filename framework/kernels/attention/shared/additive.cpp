@@ -43,10 +43,10 @@ struct View {
         key(call.key.data<T>()),
         value(call.value.data<T>()),
         weight(call.weight.data<A>()),
-        tap(of<A>(call.kernel_size)),
-        before(of<A>(call.before)),
-        length(of<std::int64_t>(call.length)),
-        padding(of<std::uint8_t>(call.padding)),
+        tap(elements_or_null<A>(call.kernel_size)),
+        before(elements_or_null<A>(call.before)),
+        length(elements_or_null<std::int64_t>(call.length)),
+        padding(elements_or_null<std::uint8_t>(call.padding)),
         causal(call.causal),
         query_begin(call.query_begin),
         key_begin(call.key_begin),
@@ -55,13 +55,8 @@ struct View {
         random(drops ? call.dropout->random : Random(0)),
         index(call.dropout.value_or(AttentionDropout{.random = Random(0)}), time, keys, heads),
         out(call.out.data<T>()),
-        log_sum_exp(of<A>(call.log_sum_exp)),
-        probabilities(of<A>(call.probabilities)) {}
-
-  template <typename E>
-  static E* of(const Tensor& tensor) {
-    return tensor.defined() ? tensor.data<E>() : nullptr;
-  }
+        log_sum_exp(elements_or_null<A>(call.log_sum_exp)),
+        probabilities(elements_or_null<A>(call.probabilities)) {}
 
   LONGSPAN_HOST_DEVICE std::int64_t query_at(std::int64_t b, std::int64_t i, std::int64_t h) const {
     return (b * time + i) * heads + h;
@@ -184,7 +179,7 @@ struct Gradients {
         dkey(call.dkey.data<A>()),
         dvalue(call.dvalue.data<A>()),
         dweight(call.dweight.data<A>()),
-        dtaps(View<T>::template of<A>(call.dtaps)) {}
+        dtaps(elements_or_null<A>(call.dtaps)) {}
 };
 
 // One query and head: dquery and its contribution to dweight. Also saves the mean of its
