@@ -74,36 +74,34 @@ void declare(OptionTable& table, SpanOptions& options, const ModelOptions& commo
       "Sukhbaatar et al. 2019) or dynamic (predicted for each token). The last two use a learned "
       "key per relative position",
       {{"none", SpanKind::none}, {"adaptive", SpanKind::adaptive}, {"dynamic", SpanKind::dynamic}},
-      affects_weights());
+      affects_weights(),
+      excludes(is("run.task", {"reinforcement_learning"})));
   table.add("model.adaptive_span.max_span",
             options.form.limit,
-            "maximum span in keys. Only with model.adaptive_span.type: adaptive or dynamic",
+            "maximum span in keys",
             between(1, 1 << 24),
-            affects_weights());
+            affects_weights(),
+            only_with(is("model.adaptive_span.type", {"adaptive", "dynamic"})));
   table.add("model.adaptive_span.ramp",
             options.form.ramp,
-            "length of the soft ramp beyond a span, in keys. Only with model.adaptive_span.type: "
-            "adaptive or dynamic",
-            between(1, 1 << 20));
+            "length of the soft ramp beyond a span, in keys",
+            between(1, 1 << 20),
+            only_with(is("model.adaptive_span.type", {"adaptive", "dynamic"})));
   table.add("model.adaptive_span.init_span",
             options.initial,
             "initial span in keys, without the ramp; none: 0 for adaptive, "
-            "model.adaptive_span.max_span / (1 + e^4) for dynamic. Only with "
-            "model.adaptive_span.type: adaptive or dynamic",
-            at_least(0.0));
+            "model.adaptive_span.max_span / (1 + e^4) for dynamic",
+            at_least(0.0),
+            only_with(is("model.adaptive_span.type", {"adaptive", "dynamic"})));
   table.add("model.adaptive_span.attend_self",
             options.form.self,
-            "attention of a query to its own key; false: to earlier keys only. Only with "
-            "model.adaptive_span.type: adaptive or dynamic");
+            "attention of a query to its own key; false: to earlier keys only",
+            only_with(is("model.adaptive_span.type", {"adaptive", "dynamic"})));
   table.add("model.adaptive_span.loss_weight",
             options.penalty,
-            "loss per key of a layer's mean span. Only with model.adaptive_span.type: adaptive or "
-            "dynamic",
-            at_least(0.0));
-  for (const std::string key : {"max_span", "ramp", "init_span", "attend_self", "loss_weight"})
-    table.warn("model.adaptive_span." + key, [&options]() -> std::string {
-      return options.any() ? "" : "model.adaptive_span.type is none";
-    });
+            "loss per key of a layer's mean span",
+            at_least(0.0),
+            only_with(is("model.adaptive_span.type", {"adaptive", "dynamic"})));
   table.check({"model.adaptive_span.type",
                "model.adaptive_span.max_span",
                "model.adaptive_span.init_span",

@@ -173,8 +173,9 @@ void declare(OptionTable& table, DecoderOptions& options, const PlannedBuildOpti
   table.add("model.per_layer_position_embeddings",
             options.positions_each_layer,
             "learned position table per layer, added to its input, instead of one at the bottom "
-            "(Al-Rfou et al. 2018). Only with model.position_embedding_type: learned",
-            affects_weights());
+            "(Al-Rfou et al. 2018)",
+            affects_weights(),
+            only_with(is("model.position_embedding_type", {"learned"})));
   table.check({"model.per_layer_position_embeddings",
                "model.position_embedding_type",
                "model.adaptive_span.type"},

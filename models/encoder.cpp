@@ -103,30 +103,30 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedBuildOpti
   declare(table, options.patches);
   declare(table, options.positions, options.common, encoder_traits.sequences, planned);
   declare_recurrence(table, options.recurrence, options.positions);
-  table.check(recurrence_keys("model.recurrence.type"), [&options] {
-    return validate_recurrence(options.recurrence, options.common, "model.recurrence.type");
-  });
-  table.add(
-      "model.use_crf",
-      options.tags,
-      "linear-chain CRF over the tags (Lafferty et al. 2001); false: independent tags. Only with "
-      "run.task: tagging",
-      {{"false", TaggingHeadType::softmax}, {"true", TaggingHeadType::crf}},
-      affects_weights());
+  table.check(recurrence_keys(),
+              [&options] { return validate_recurrence(options.recurrence, options.common); });
+  table.add("model.use_crf",
+            options.tags,
+            "linear-chain CRF over the tags (Lafferty et al. 2001); false: independent tags",
+            {{"false", TaggingHeadType::softmax}, {"true", TaggingHeadType::crf}},
+            affects_weights(),
+            only_with(is("run.task", {"tagging"})));
   table.add("model.pooling",
             options.pooling,
             "pooling of a sequence: first (its first position), mean, max or attention (by a "
-            "learned query). Only with run.task: classification",
+            "learned query)",
             {{"first", Pooling::first},
              {"mean", Pooling::mean},
              {"max", Pooling::maximum},
              {"attention", Pooling::attention}},
-            affects_weights());
+            affects_weights(),
+            only_with(is("run.task", {"classification"})));
   table.add("model.add_pooling_layer",
             options.class_layer,
             "tanh(W x + b) with model.dropout between the pooling and the classifier (Devlin et "
-            "al. 2019). Only with run.task: classification",
-            affects_weights());
+            "al. 2019)",
+            affects_weights(),
+            only_with(is("run.task", {"classification"})));
   std::vector<std::string> keys = {"model.patch_size",
                                    "model.position_embedding_type",
                                    "model.position_embedding_offset",
@@ -143,8 +143,7 @@ BackboneFactory encoder_body(const EncoderOptions& options) {
         if (options.patches.side) return patch_encoder(scope, options, setting);
         throw_if_error(validate_positions(
             options.positions, options.common, encoder_traits.sequences, setting.segment));
-        throw_if_error(
-            validate_recurrence(options.recurrence, options.common, "model.recurrence.type"));
+        throw_if_error(validate_recurrence(options.recurrence, options.common));
         return std::make_unique<Encoder>(scope, options, setting);
       };
 }

@@ -35,7 +35,7 @@ std::string validate_writing(const EncoderDecoderOptions& options) {
 std::string validate_steps(const EncoderDecoderOptions& options) {
   const RecurrenceOptions& recurrence = options.recurrence;
   for (const ModelOptions& stack : {options.common, options.encoder()}) {
-    std::string problem = validate_recurrence(recurrence, stack, "model.recurrence.type");
+    std::string problem = validate_recurrence(recurrence, stack);
     if (!problem.empty()) return problem;
   }
   if (recurrence.is_recurrent() && options.wiring != CrossAttentionMapping::last)
@@ -136,7 +136,7 @@ void declare_encoder_attention(OptionTable& table,
                                    "model.attention.logit_softcapping",
                                    "model.attention.scale_attn_weights"};
   if (planned)
-    std::ranges::copy(attention_keys_and_common(EncoderDecoderOptions::encoder_traits()),
+    std::ranges::copy(attention_keys_and_common(table, EncoderDecoderOptions::encoder_traits()),
                       std::back_inserter(keys));
   table.check(std::move(keys),
               [&options, planned] { return validate_encoder_attention(options, planned); });
@@ -170,15 +170,10 @@ void declare_cross_scores(OptionTable& table,
             affects_weights());
   table.add("model.cross_attention.location_kernel_size",
             options.scores.kernel_size,
-            "kernel size of the convolution over the previous attention, odd. Only with "
-            "model.cross_attention.score_function: location",
+            "kernel size of the convolution over the previous attention, odd",
             between(1, 255),
-            affects_weights());
-  table.warn("model.cross_attention.location_kernel_size", [&options]() -> std::string {
-    return options.scores.kind == CrossAttentionScore::location
-               ? ""
-               : "model.cross_attention.score_function is not location";
-  });
+            affects_weights(),
+            only_with(is("model.cross_attention.score_function", {"location"})));
   std::vector<std::string> keys = {"model.cross_attention.score_function",
                                    "model.attention.scale_attn_weights",
                                    "model.cross_attention.location_kernel_size",
@@ -202,8 +197,9 @@ void declare_source_look(OptionTable& table, EncoderDecoderOptions& options) {
   table.add("model.use_pointer_generator",
             source.copies,
             "pointer-generator output, which can copy source tokens by the attention of the "
-            "alignment heads (See et al. 2017); cannot be combined with training.label_smoothing",
-            affects_weights());
+            "alignment heads (See et al. 2017)",
+            affects_weights(),
+            excludes(is_set("training.label_smoothing")));
   table.add("model.coverage_loss_weight",
             source.coverage,
             "weight of the coverage loss of the alignment heads (See et al. 2017: 1); 0: no loss",
@@ -215,50 +211,38 @@ void declare_source_look(OptionTable& table, EncoderDecoderOptions& options) {
             {{"none", GuidedAttentionType::none},
              {"diagonal", GuidedAttentionType::diagonal},
              {"monotonic", GuidedAttentionType::monotonic},
-             {"alignment", GuidedAttentionType::alignments}});
+             {"alignment", GuidedAttentionType::alignments}},
+            value_needs("alignment", is_set("data.train_alignments")));
   table.add("model.guided_attention.loss_weight",
             source.guide_weight,
-            "weight of the guided attention loss. Only with model.guided_attention.type other "
-            "than none",
-            between(0, 1e6));
+            "weight of the guided attention loss",
+            between(0, 1e6),
+            only_with(is_not("model.guided_attention.type", "none")));
   table.add("model.guided_attention.sigma",
             source.guide_width,
-            "width of the diagonal, as a fraction of the sequence length. Only with "
-            "model.guided_attention.type: diagonal",
-            between(1e-3, 10));
-  table.add("model.alignment_heads",
-            options.alignment_heads,
-            "number of alignment heads, the first heads of a layer's cross-attention, which are "
-            "averaged. Only with model.use_pointer_generator, model.coverage_loss_weight or "
-            "model.guided_attention.type",
-            between(1, 1 << 16));
+            "width of the diagonal, as a fraction of the sequence length",
+            between(1e-3, 10),
+            only_with(is("model.guided_attention.type", {"diagonal"})));
+  table.add(
+      "model.alignment_heads",
+      options.alignment_heads,
+      "number of alignment heads, the first heads of a layer's cross-attention, which are averaged",
+      between(1, 1 << 16),
+      only_with(any_of({is_set("model.use_pointer_generator"),
+                        is_set("model.coverage_loss_weight"),
+                        is_set("model.guided_attention.type")})));
   table.add("model.alignment_layer",
             options.alignment_layer,
-            "decoder layer of the alignment heads, counted from 0; none: the last layer. Only "
-            "with model.use_pointer_generator, model.coverage_loss_weight or "
-            "model.guided_attention.type",
-            between(0, (1 << 16) - 1));
+            "decoder layer of the alignment heads, counted from 0; none: the last layer",
+            between(0, (1 << 16) - 1),
+            only_with(any_of({is_set("model.use_pointer_generator"),
+                              is_set("model.coverage_loss_weight"),
+                              is_set("model.guided_attention.type")})));
   table.check({"model.alignment_heads",
                "model.num_attention_heads",
                "model.alignment_layer",
                "model.num_hidden_layers"},
               [&options] { return validate_alignment(options); });
-  const auto unread = [&source]() -> std::string {
-    return source.is_requested()
-               ? ""
-               : "model.use_pointer_generator is false, model.coverage_loss_weight "
-                 "is 0 and model.guided_attention.type is none";
-  };
-  table.warn("model.alignment_heads", unread);
-  table.warn("model.alignment_layer", unread);
-  table.warn("model.guided_attention.loss_weight", [&source]() -> std::string {
-    return source.guide == GuidedAttentionType::none ? "model.guided_attention.type is none" : "";
-  });
-  table.warn("model.guided_attention.sigma", [&source]() -> std::string {
-    return source.guide == GuidedAttentionType::diagonal
-               ? ""
-               : "model.guided_attention.type is not diagonal";
-  });
 }
 
 }  // namespace
@@ -343,23 +327,6 @@ void declare(OptionTable& table,
                "model.use_pointer_generator",
                "model.guided_attention.type"},
               [&options] { return validate_steps(options); });
-  if (planned)
-    table.check({"model.guided_attention.type", "data.train_alignments"},
-                [&options, &table]() -> std::string {
-                  const bool is_guided = options.source.guide == GuidedAttentionType::alignments;
-                  if (table.is_default("data.train_alignments") != is_guided) return "";
-                  return is_guided ? "model.guided_attention.type: alignment requires "
-                                     "data.train_alignments"
-                                   : "data.train_alignments requires model.guided_attention.type: "
-                                     "alignment";
-                });
-  if (planned)
-    table.check({"model.use_pointer_generator", "training.label_smoothing"},
-                [&options, planned]() -> std::string {
-                  if (!options.source.copies || planned().smoothing.share == 0) return "";
-                  return "model.use_pointer_generator cannot be combined with "
-                         "training.label_smoothing; set training.label_smoothing to 0";
-                });
   if (planned)
     table.check(
         {"memory.recompute_num_layers", "memory.recompute_granularity", "model.num_encoder_layers"},

@@ -291,12 +291,10 @@ void declare(OptionTable& table,
             affects_weights());
   table.add("model.num_mixtures",
             options.mixtures,
-            "number of logistic components. Only with model.pixel_distribution: logistic_mixture",
+            "number of logistic components",
             between(1, 1 << 10),
-            affects_weights());
-  table.warn("model.num_mixtures", [&options]() -> std::string {
-    return options.values == PixelValues::mixtures ? "" : "model.pixel_distribution is categorical";
-  });
+            affects_weights(),
+            only_with(is("model.pixel_distribution", {"logistic_mixture"})));
   table.add(
       "model.pixel_position_embedding_type",
       options.positions,
@@ -307,14 +305,9 @@ void declare(OptionTable& table,
   table.add("model.right_shift_blockwise",
             options.shift_each_block,
             "prediction of a block's first value from the block's surroundings only "
-            "(tensor2tensor); false: also from the last value of the previous block. Only with "
-            "layer type local_2d",
-            affects_weights());
-  table.warn("model.right_shift_blockwise", [&options]() -> std::string {
-    return has_kind(options.common.attention, "local_2d")
-               ? ""
-               : "no layer of model.attention.layer_types has local_2d";
-  });
+            "(tensor2tensor); false: also from the last value of the previous block",
+            affects_weights(),
+            only_with(layer_type({"local_2d"})));
   table.add("model.class_conditional",
             options.of_classes,
             "learned class embedding at each position, for class-conditional generation",

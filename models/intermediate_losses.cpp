@@ -53,37 +53,32 @@ void declare(OptionTable& table,
   table.add("model.intermediate_losses.end_fraction",
             options.end,
             "end of the intermediate losses, as a fraction e of training: that of layer l of n "
-            "ends at e l / n. Only with model.intermediate_losses.schedule: drop or decay",
+            "ends at e l / n",
             more_than(0.0),
-            at_most(1.0));
+            at_most(1.0),
+            only_with(is("model.intermediate_losses.schedule", {"drop", "decay"})));
   table.add("model.intermediate_losses.weight",
             options.weight,
-            "weight of the intermediate losses relative to that of the last layer. Only with "
-            "model.intermediate_losses.schedule: drop or decay",
-            at_least(0.0));
+            "weight of the intermediate losses relative to that of the last layer",
+            at_least(0.0),
+            only_with(is("model.intermediate_losses.schedule", {"drop", "decay"})));
   table.add("model.intermediate_losses.reduction",
             options.total,
-            "reduction over the intermediate losses: sum, which shrinks as they end, or mean. "
-            "Only with model.intermediate_losses.schedule: drop or decay",
-            {{"sum", Total::sum}, {"mean", Total::mean}});
+            "reduction over the intermediate losses: sum, which shrinks as they end, or mean",
+            {{"sum", Total::sum}, {"mean", Total::mean}},
+            only_with(is("model.intermediate_losses.schedule", {"drop", "decay"})));
   table.add("model.num_future_tokens",
             options.targets,
             "number of future tokens that each position predicts in training, each with its own "
             "classifier",
             between(1, 64),
-            affects_weights());
+            affects_weights(),
+            needs(is("run.task", {"language_modeling"})));
   table.add("model.future_token_loss_weight",
             options.target_weight,
-            "weight of the losses of tokens after the next one, relative to the next one's. Only "
-            "with model.num_future_tokens above 1",
-            at_least(0.0));
-  for (const std::string key : {"end_fraction", "weight", "reduction"})
-    table.warn("model.intermediate_losses." + key, [&options]() -> std::string {
-      return options.inner == Inner::none ? "model.intermediate_losses.schedule is none" : "";
-    });
-  table.warn("model.future_token_loss_weight", [&options]() -> std::string {
-    return options.targets == 1 ? "model.num_future_tokens is 1" : "";
-  });
+            "weight of the losses of tokens after the next one, relative to the next one's",
+            at_least(0.0),
+            only_with(is_above("model.num_future_tokens", 1)));
   table.check({"model.intermediate_losses.schedule", "model.num_hidden_layers"},
               [&options, &common] { return validate_auxiliary(options, common, 0); });
   if (!planned) return;

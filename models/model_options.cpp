@@ -8,13 +8,12 @@
 namespace longspan {
 namespace {
 
-const std::vector<std::string> attention_keys = {"model.attention.layer_types",
-                                                 "model.num_hidden_layers",
-                                                 "model.num_attention_heads",
-                                                 "model.attention.sliding_window",
-                                                 "model.attention.stride",
-                                                 "model.attention.summary.num_columns",
-                                                 "model.attention.summary.num_patterns"};
+// Returns the keys of the attention of a stack that its own check reads.
+std::vector<std::string> attention_keys(const OptionTable& table) {
+  std::vector<std::string> keys = table.keys_of("model.attention");
+  keys.insert(keys.end(), {"model.num_hidden_layers", "model.num_attention_heads"});
+  return keys;
+}
 
 // Returns why grouped key heads are unsupported; empty if they are supported.
 std::string validate_key_heads(const ModelOptions& options, const MeshShape& mesh) {
@@ -45,11 +44,12 @@ void check_combinations(OptionTable& table,
                         const ModelOptions& options,
                         const PlannedBuildOptions& planned,
                         const FamilyTraits& traits) {
-  table.check(attention_keys_and_common(traits), [&options, planned, traits]() -> std::string {
-    const bool is_reported =
-        !problem_of(options.attention, options.attention_setting(traits, 0)).empty();
-    return is_reported ? "" : validate_attention(options, planned(), traits);
-  });
+  table.check(attention_keys_and_common(table, traits),
+              [&options, planned, traits]() -> std::string {
+                const bool is_reported =
+                    !problem_of(options.attention, options.attention_setting(traits, 0)).empty();
+                return is_reported ? "" : validate_attention(options, planned(), traits);
+              });
   table.check({"model.num_attention_heads", "parallel.tensor_parallel_size"},
               [&options, planned] { return validate_heads(options.heads, planned().mesh.shape); });
   table.check({"model.num_key_value_heads", "parallel.tensor_parallel_size"},
@@ -64,8 +64,6 @@ void check_combinations(OptionTable& table,
                "model.residual.type",
                "model.num_hidden_layers"},
               [&options, planned] { return validate_recompute(options, planned().memory); });
-  table.check({"memory.reconstruction_check_interval", "model.residual.type"},
-              [&options, planned] { return validate_reconstruction(options, planned().memory); });
   table.check({"model.vocab_size",
                "data.tokenizer.vocab_size",
                "data.tokenizer.type",
@@ -112,7 +110,8 @@ void declare_sizes(OptionTable& table, ModelOptions& options) {
       options.query_key_norm,
       "normalization of queries and keys by model.norm.type over the features of each head (Henry "
       "et al. 2020)",
-      affects_weights());
+      affects_weights(),
+      excludes(is("model.norm.type", {"powernorm"})));
   declare_scores(table, options);
   table.add("model.attention.bias",
             options.attention_bias,
@@ -164,7 +163,8 @@ void declare_stream(OptionTable& table, ModelOptions& options) {
       "normalization: layernorm (Ba et al. 2016), rmsnorm (no bias, Zhang and Sennrich 2019) or "
       "powernorm (running root mean square of each feature over all tokens, Shen et al. 2020)",
       {{"layernorm", NormKind::layer}, {"rmsnorm", NormKind::rms}, {"powernorm", NormKind::power}},
-      affects_weights());
+      affects_weights(),
+      value_excludes("powernorm", is("run.task", {"reinforcement_learning"})));
   table.add("model.norm.eps",
             options.norm_epsilon,
             "epsilon added to the variance or the mean square",
@@ -172,20 +172,16 @@ void declare_stream(OptionTable& table, ModelOptions& options) {
             affects_weights());
   table.add("model.norm.power_alpha",
             options.power.decay,
-            "decay of the running averages. Only with model.norm.type: powernorm",
+            "decay of the running averages",
             at_least(0.0),
-            less_than(1.0));
-  table.add(
-      "model.norm.power_warmup_steps",
-      options.power.warmup,
-      "number of first training steps that use the mean square of the batch, or of the "
-      "micro-batch with training.gradient_accumulation_steps, and its exact gradient. Only with "
-      "model.norm.type: powernorm",
-      at_least(0));
-  for (const char* key : {"model.norm.power_alpha", "model.norm.power_warmup_steps"})
-    table.warn(key, [&options]() -> std::string {
-      return options.norm_kind == NormKind::power ? "" : "model.norm.type is not powernorm";
-    });
+            less_than(1.0),
+            only_with(is("model.norm.type", {"powernorm"})));
+  table.add("model.norm.power_warmup_steps",
+            options.power.warmup,
+            "number of first training steps that use the mean square of the batch, or of the "
+            "micro-batch with training.gradient_accumulation_steps, and its exact gradient",
+            at_least(0),
+            only_with(is("model.norm.type", {"powernorm"})));
   table.add("model.norm.final",
             options.final_norm,
             "norm after the last layer; none: true with model.norm.position: pre",
@@ -197,13 +193,17 @@ void declare_stream(OptionTable& table, ModelOptions& options) {
             {{"standard", ResidualKind::plain},
              {"reversible", ResidualKind::reversible},
              {"gated", ResidualKind::gated}},
-            affects_weights());
+            affects_weights(),
+            value_needs("gated", is("model.norm.position", {"pre"})),
+            value_needs("reversible", is("model.norm.position", {"pre"})));
   table.add("model.residual.reversible_output",
             options.reversible_output,
             "reduction of the two streams to the output: mean, or concat, which doubles the width "
-            "of the output layer. Only with model.residual.type: reversible",
+            "of the output layer",
             {{"mean", StreamMerge::mean}, {"concat", StreamMerge::concatenate}},
-            affects_weights());
+            affects_weights(),
+            needs(is("model.residual.type", {"reversible"})),
+            value_excludes("concat", is("model.tie_word_embeddings", {"true"})));
 }
 
 void declare_gate(OptionTable& table, GateOptions& gate) {
@@ -212,54 +212,35 @@ void declare_gate(OptionTable& table, GateOptions& gate) {
       gate.kind,
       "gate of the stream x and a sublayer's output y, with the logistic function s: sum, x + y; "
       "input, s(W x) x + y; output, x + s(W x - b) y; highway, s(W x + b) x + (1 - s(W x + b)) y; "
-      "sigtanh, x + s(W y - b) tanh(U y); gru, (1 - z) x + z h of a GRU with input y. Only with "
-      "model.residual.type: gated",
+      "sigtanh, x + s(W y - b) tanh(U y); gru, (1 - z) x + z h of a GRU with input y",
       {{"gru", GateKind::gru},
        {"highway", GateKind::highway},
        {"input", GateKind::input},
        {"output", GateKind::output},
        {"sigtanh", GateKind::sigtanh},
        {"sum", GateKind::sum}},
-      affects_weights());
+      affects_weights(),
+      needs(is("model.residual.type", {"gated"})));
   table.add("model.residual.gate.bias_init",
             gate.bias,
-            "initial value of the gate biases b, larger values closer to the identity; none: 2 "
-            "for gru, otherwise 1. Only with model.residual.gate.type: gru, highway, output or "
-            "sigtanh",
-            between(-100.0, 100.0));
+            "initial value of the gate biases b, larger values closer to the identity; none: 2 for "
+            "gru, otherwise 1",
+            between(-100.0, 100.0),
+            needs(is("model.residual.type", {"gated"})),
+            needs(is("model.residual.gate.type", {"gru", "highway", "output", "sigtanh"})));
   table.add("model.residual.gate.extra_biases",
             gate.biases,
-            "biases of the reset gate and the candidate, which the paper does not have. Only with "
-            "model.residual.gate.type: gru or sigtanh",
-            affects_weights());
+            "biases of the reset gate and the candidate, which the paper does not have",
+            affects_weights(),
+            needs(is("model.residual.type", {"gated"})),
+            needs(is("model.residual.gate.type", {"gru", "sigtanh"})));
   table.add("model.residual.gate.relu",
             gate.relu,
-            "ReLU on a sublayer's output before its gate. Only with model.residual.type: gated");
+            "ReLU on a sublayer's output before its gate",
+            needs(is("model.residual.type", {"gated"})));
 }
 
 // Returns why the gate options are invalid; empty if they are valid.
-std::string validate_gate(const ModelOptions& options) {
-  const GateOptions& gate = options.gate;
-  if (options.residual != ResidualKind::gated) {
-    const std::pair<const char*, bool> set[] = {{"type", gate.kind != GateKind::gru},
-                                                {"bias_init", gate.bias.has_value()},
-                                                {"extra_biases", gate.biases},
-                                                {"relu", !gate.relu}};
-    for (const auto& [key, given] : set)
-      if (given)
-        return fmt::format("model.residual.gate.{} requires model.residual.type: gated", key);
-    return "";
-  }
-  if (options.norm == NormPosition::post)
-    return "model.residual.type: gated requires model.norm.position: pre";
-  if (gate.bias && (gate.kind == GateKind::sum || gate.kind == GateKind::input))
-    return "model.residual.gate.bias_init requires model.residual.gate.type: gru, highway, output "
-           "or sigtanh; omit it or change the type";
-  if (gate.biases && gate.kind != GateKind::gru && gate.kind != GateKind::sigtanh)
-    return "model.residual.gate.extra_biases requires model.residual.gate.type: gru or sigtanh";
-  return "";
-}
-
 void declare_dropout(OptionTable& table, ModelOptions& options) {
   table.add("model.dropout",
             options.dropout,
@@ -283,13 +264,6 @@ void declare(OptionTable& table,
   declare_sizes(table, options);
   declare_stream(table, options);
   declare_gate(table, options.gate);
-  table.check({"model.residual.type",
-               "model.residual.gate.type",
-               "model.residual.gate.bias_init",
-               "model.residual.gate.extra_biases",
-               "model.residual.gate.relu",
-               "model.norm.position"},
-              [&options] { return validate_gate(options); });
   declare_dropout(table, options);
   declare(table, options.attention, [&options](const std::string& kinds) {
     return layers_of_other_weights(kinds, options.layers, options.attention.global_projections);
@@ -304,7 +278,7 @@ void declare(OptionTable& table,
       "standard deviation of the initial weights; none: Xavier initialization of matrices (Glorot "
       "and Bengio 2010), 1 / sqrt(model.hidden_size) for embeddings",
       at_least(0.0));
-  table.check(attention_keys, [&options, traits] {
+  table.check(attention_keys(table), [&options, traits] {
     return problem_of(options.attention, options.attention_setting(traits, 0));
   });
   if (!traits.has_cross_attention)
@@ -314,21 +288,6 @@ void declare(OptionTable& table,
                  : "no layer of model.attention.layer_types has attention probabilities";
     });
   if (planned) check_combinations(table, options, planned, traits);
-  table.check({"model.residual.type", "model.norm.position"}, [&options]() -> std::string {
-    if (options.residual != ResidualKind::reversible || options.norm == NormPosition::pre)
-      return "";
-    return "model.residual.type: reversible requires model.norm.position: pre";
-  });
-  table.check(
-      {"model.residual.reversible_output", "model.residual.type", "model.tie_word_embeddings"},
-      [&options]() -> std::string {
-        if (options.reversible_output != StreamMerge::concatenate) return "";
-        if (options.residual != ResidualKind::reversible)
-          return "model.residual.reversible_output requires model.residual.type: reversible";
-        if (!options.tied_embeddings) return "";
-        return "model.residual.reversible_output: concat does not support tied embeddings; set "
-               "model.tie_word_embeddings to false";
-      });
   if (traits.has_cross_attention)
     table.check({"model.use_parallel_residual"}, [&options]() -> std::string {
       if (!options.use_parallel_residual) return "";
@@ -342,11 +301,6 @@ void declare(OptionTable& table,
   table.check(
       {"model.num_key_value_heads", "model.num_attention_heads", "model.attention.layer_types"},
       [&options] { return validate_key_heads(options, {}); });
-  table.check({"model.attention.qk_norm", "model.norm.type"}, [&options]() -> std::string {
-    if (!options.query_key_norm || options.norm_kind != NormKind::power) return "";
-    return "model.attention.qk_norm does not support model.norm.type: powernorm; set "
-           "model.norm.type to layernorm or rmsnorm";
-  });
   table.check({"model.hidden_size", "model.num_attention_heads", "model.head_dim"},
               [&options]() -> std::string {
                 if (options.head_width || options.width % options.heads == 0) return "";
@@ -388,15 +342,9 @@ ProjectionBiases ModelOptions::projection_biases() const {
   return biases;
 }
 
-std::vector<std::string> attention_keys_and_common(const FamilyTraits& traits) {
-  std::vector<std::string> keys = attention_keys;
-  for (const std::string name : {"dilation",
-                                 "global_local.global_positions",
-                                 "global_local.num_random_blocks",
-                                 "global_local.block_size",
-                                 "global_local.random_seed"})
-    keys.push_back("model.attention." + name);
-  for (const auto& [key, kinds] : kinds_by_key()) keys.push_back("model." + key);
+std::vector<std::string> attention_keys_and_common(const OptionTable& table,
+                                                   const FamilyTraits& traits) {
+  std::vector<std::string> keys = attention_keys(table);
   keys.push_back(traits.sequences == Sequences::segments ? "data.seq_length" : "data.max_length");
   for (const std::string key : {"parallel.context_parallel_size",
                                 "parallel.tensor_parallel_size",

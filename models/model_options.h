@@ -159,7 +159,8 @@ void declare(OptionTable& table,
 std::string validate_attention(const ModelOptions& options,
                                const ModelBuildOptions& setting,
                                const FamilyTraits& traits);
-std::vector<std::string> attention_keys_and_common(const FamilyTraits& traits);
+std::vector<std::string> attention_keys_and_common(const OptionTable& table,
+                                                   const FamilyTraits& traits);
 
 // Declares the keys model.attention.learned_sinks, model.attention.logit_softcapping and
 // model.attention.scale_attn_weights. `declare` calls it.

@@ -11,66 +11,37 @@ using DecoderKind = EncoderDecoderOptions::Decoder;
 void declare_lengths(OptionTable& table, EncoderDecoderOptions& options) {
   table.add("model.nat.length_loss_factor",
             options.masking.length_weight,
-            "weight of the length loss. Only with model.decoder_type: non_autoregressive",
-            between(0, 1e6));
+            "weight of the length loss",
+            between(0, 1e6),
+            only_with(is("model.decoder_type", {"non_autoregressive"})));
   table.add("model.nat.pred_length_offset",
             options.masking.length_offset,
-            "prediction of the length difference between target and source, -128 to 127; false: "
-            "of the target length, up to 255. Only with model.decoder_type: non_autoregressive",
-            affects_weights());
+            "prediction of the length difference between target and source, -128 to 127; false: of "
+            "the target length, up to 255",
+            affects_weights(),
+            only_with(is("model.decoder_type", {"non_autoregressive"})));
   table.add("model.nat.sg_length_pred",
             options.masking.length_detached,
-            "stop-gradient between the length loss and the encoder. Only with model.decoder_type: "
-            "non_autoregressive");
+            "stop-gradient between the length loss and the encoder",
+            only_with(is("model.decoder_type", {"non_autoregressive"})));
 }
 
 void declare_refinement(OptionTable& table, EncoderDecoderOptions& options) {
   table.add("model.nat.num_refinement_passes",
             options.masking.passes,
-            "number of refinement passes in training, whose losses are summed. Only with "
-            "model.nat.objective: iterative",
-            between(1, 64));
+            "number of refinement passes in training, whose losses are summed",
+            between(1, 64),
+            only_with(is("model.nat.objective", {"iterative"})));
   table.add("model.nat.dae_ratio",
             options.masking.denoised,
             "fraction of rows that read corrupted gold tokens instead of the previous pass "
-            "(denoising autoencoder). Only with model.nat.objective: iterative",
-            between(0, 1));
-  table.add(
-      "model.nat.single_random_pass",
-      options.masking.one_pass,
-      "loss of one random pass per step; false: of all passes. Only with model.nat.objective: "
-      "iterative");
-}
-
-void warn_of_unread(OptionTable& table,
-                    const EncoderDecoderOptions& options,
-                    const PlannedBuildOptions& planned) {
-  const auto unmasked = [&options]() -> std::string {
-    return options.decoder == DecoderKind::masked ? "" : "model.decoder_type is autoregressive";
-  };
-  const auto unrefined = [&options, unmasked]() -> std::string {
-    if (const std::string reason = unmasked(); !reason.empty()) return reason;
-    return options.masking.masking == NatObjective::refined
-               ? ""
-               : "model.nat.objective is not iterative";
-  };
-  for (const char* key : {"model.nat.objective",
-                          "model.nat.length_loss_factor",
-                          "model.nat.pred_length_offset",
-                          "model.nat.sg_length_pred"})
-    table.warn(key, unmasked);
-  for (const char* key :
-       {"model.nat.num_refinement_passes", "model.nat.dae_ratio", "model.nat.single_random_pass"})
-    table.warn(key, unrefined);
-  if (planned && table.has("data.tokenizer.forced_bos_token"))
-    table.warn("data.tokenizer.forced_bos_token", [&options]() -> std::string {
-      return options.decoder == DecoderKind::masked ? "model.decoder_type is non_autoregressive"
-                                                    : "";
-    });
-  table.warn("model.nat.src_embedding_copy", [&options, unmasked]() -> std::string {
-    if (const std::string reason = unmasked(); !reason.empty()) return reason;
-    return options.masking.masking == NatObjective::random ? "model.nat.objective is cmlm" : "";
-  });
+            "(denoising autoencoder)",
+            between(0, 1),
+            only_with(is("model.nat.objective", {"iterative"})));
+  table.add("model.nat.single_random_pass",
+            options.masking.one_pass,
+            "loss of one random pass per step; false: of all passes",
+            only_with(is("model.nat.objective", {"iterative"})));
 }
 
 }  // namespace
@@ -88,18 +59,18 @@ void declare_nat(OptionTable& table,
             options.masking.masking,
             "training objective: cmlm (a random number of masked tokens, Ghazvininejad et al. "
             "2019), vanilla (all tokens, Gu et al. 2018) or iterative (all tokens, refined in "
-            "several passes, Lee et al. 2018). Only with model.decoder_type: non_autoregressive",
+            "several passes, Lee et al. 2018)",
             {{"cmlm", NatObjective::random},
              {"vanilla", NatObjective::all},
              {"iterative", NatObjective::refined}},
-            affects_weights());
-  table.add(
-      "model.nat.src_embedding_copy",
-      options.masking.first,
-      "source tokens at proportional positions as decoder input; false: mask tokens. Only with "
-      "model.nat.objective: vanilla or iterative",
-      {{"false", NatDecoderInput::mask}, {"true", NatDecoderInput::source}},
-      affects_weights());
+            affects_weights(),
+            only_with(is("model.decoder_type", {"non_autoregressive"})));
+  table.add("model.nat.src_embedding_copy",
+            options.masking.first,
+            "source tokens at proportional positions as decoder input; false: mask tokens",
+            {{"false", NatDecoderInput::mask}, {"true", NatDecoderInput::source}},
+            affects_weights(),
+            only_with(is("model.nat.objective", {"vanilla", "iterative"})));
   declare_lengths(table, options);
   declare_refinement(table, options);
   std::vector<std::string> keys = {"model.decoder_type",
@@ -111,7 +82,11 @@ void declare_nat(OptionTable& table,
   table.check(std::move(keys), [&options, planned] {
     return validate_masked(options, planned ? planned().sampling : ScheduledSampling());
   });
-  warn_of_unread(table, options, planned);
+  if (planned && table.has("data.tokenizer.forced_bos_token"))
+    table.warn("data.tokenizer.forced_bos_token", [&options]() -> std::string {
+      return options.decoder == DecoderKind::masked ? "model.decoder_type is non_autoregressive"
+                                                    : "";
+    });
 }
 
 std::string validate_masked(const EncoderDecoderOptions& options,

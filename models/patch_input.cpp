@@ -71,25 +71,21 @@ void declare(OptionTable& table, PatchOptions& options) {
   table.add("model.patch_size",
             options.side,
             "side of a patch in pixels; patches are embedded by a linear layer and follow a "
-            "learned token (Dosovitskiy et al. 2021); none: each pixel value is a token. Only "
-            "with data.format: images",
+            "learned token (Dosovitskiy et al. 2021); none: each pixel value is a token",
             between(1, 1 << 12),
-            affects_weights());
+            affects_weights(),
+            only_with(is("data.format", {"images"})));
   table.add("model.image_mean",
             options.mean,
-            "mean subtracted from pixel values in 0 to 1; one value, or one per channel. Only with "
-            "model.patch_size",
-            affects_weights());
+            "mean subtracted from pixel values in 0 to 1; one value, or one per channel",
+            affects_weights(),
+            only_with(is_set("model.patch_size")));
   table.add("model.image_std",
             options.deviation,
-            "standard deviation that pixel values are divided by; one value, or one per channel. "
-            "Only with model.patch_size",
+            "standard deviation that pixel values are divided by; one value, or one per channel",
             more_than(0.0),
-            affects_weights());
-  for (const char* const key : {"model.image_mean", "model.image_std"})
-    table.warn(key, [&options]() -> std::string {
-      return options.side ? "" : "model.patch_size is none";
-    });
+            affects_weights(),
+            only_with(is_set("model.patch_size")));
 }
 
 PatchInput::PatchInput(const Scope& scope,

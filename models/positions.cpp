@@ -144,39 +144,29 @@ void declare(OptionTable& table,
                : "no effect on training, as model.position_embedding_type is neither learned nor "
                  "rope";
   });
-  table.add("model.position_embedding_offset",
-            options.first,
-            "table row of the first position of a sequence (RoBERTa: 2), which adds as many unused "
-            "rows. Only with model.position_embedding_type: learned",
-            between(0, 1 << 20),
-            affects_weights());
-  table.warn("model.position_embedding_offset", [&options]() -> std::string {
-    return options.learned() ? "" : "model.position_embedding_type is not learned";
-  });
-  table.add("model.relative_attention_max_distance",
-            options.relative_max_distance,
-            "maximum relative position with its own embedding, in either direction; for "
-            "relative_bias, start of the last bucket, more than half of "
-            "model.relative_attention_num_buckets (T5: 128). Only with "
-            "model.position_embedding_type: relative, relative_key, relative_key_query or "
-            "relative_bias",
-            between(1, 1 << 20),
-            affects_weights());
-  table.warn("model.relative_attention_max_distance", [&options]() -> std::string {
-    return options.has_tables() || options.biased()
-               ? ""
-               : "model.position_embedding_type has no relative position tables";
-  });
+  table.add(
+      "model.position_embedding_offset",
+      options.first,
+      "table row of the first position of a sequence (RoBERTa: 2), which adds as many unused rows",
+      between(0, 1 << 20),
+      affects_weights(),
+      only_with(is("model.position_embedding_type", {"learned"})));
+  table.add(
+      "model.relative_attention_max_distance",
+      options.relative_max_distance,
+      "maximum relative position with its own embedding, in either direction; for relative_bias, "
+      "start of the last bucket, more than half of model.relative_attention_num_buckets (T5: 128)",
+      between(1, 1 << 20),
+      affects_weights(),
+      only_with(is("model.position_embedding_type",
+                   {"relative", "relative_key", "relative_key_query", "relative_bias"})));
   table.add("model.relative_attention_num_buckets",
             options.buckets,
             "number of buckets of relative positions, even; small ones have their own bucket, "
-            "larger ones logarithmic buckets, half for each direction in a bidirectional stack. "
-            "Only with model.position_embedding_type: relative_bias",
+            "larger ones logarithmic buckets, half for each direction in a bidirectional stack",
             between(4, 1 << 16),
-            affects_weights());
-  table.warn("model.relative_attention_num_buckets", [&options]() -> std::string {
-    return options.biased() ? "" : "model.position_embedding_type is not relative_bias";
-  });
+            affects_weights(),
+            only_with(is("model.position_embedding_type", {"relative_bias"})));
   table.check({"model.relative_attention_num_buckets",
                "model.relative_attention_max_distance",
                "model.position_embedding_type"},

@@ -20,39 +20,42 @@ void declare_halting(OptionTable& table, RecurrenceOptions& options) {
                   options.is_recurrent() && options.signals.kind == StepTimingSignalType::learned;
               return has_rows ? steps : "";
             }));
-  table.add("model.act.epsilon",
-            halting.slack,
-            "halting threshold: a position halts where its halting probabilities sum to 1 - "
-            "epsilon. Only with model.recurrence.type: act",
-            more_than(0.0),
-            less_than(1.0));
+  table.add(
+      "model.act.epsilon",
+      halting.slack,
+      "halting threshold: a position halts where its halting probabilities sum to 1 - epsilon",
+      more_than(0.0),
+      less_than(1.0),
+      only_with(is("model.recurrence.type", {"act"})));
   table.add("model.act.halting_bias_init",
             halting.bias,
-            "initial bias of the halting logit, larger values for fewer steps. Only with "
-            "model.recurrence.type: act");
+            "initial bias of the halting logit, larger values for fewer steps",
+            only_with(is("model.recurrence.type", {"act"})));
   table.add(
       "model.act.halting_input",
       halting.reads,
       "state that gives the halting probability of a step: state_after (Graves 2016) or "
-      "state_before (tensor2tensor). Only with model.recurrence.type: act",
-      {{"state_after", ActOptions::Reads::after}, {"state_before", ActOptions::Reads::before}});
+      "state_before (tensor2tensor)",
+      {{"state_after", ActOptions::Reads::after}, {"state_before", ActOptions::Reads::before}},
+      only_with(is("model.recurrence.type", {"act"})));
   table.add("model.act.output",
             halting.output,
-            "output state: mean (weighted by the halting probabilities, Graves 2016), "
-            "interpolated (step by step, tensor2tensor) or last. Only with model.recurrence.type: "
-            "act",
+            "output state: mean (weighted by the halting probabilities, Graves 2016), interpolated "
+            "(step by step, tensor2tensor) or last",
             {{"mean", ActOptions::Output::mean},
              {"interpolated", ActOptions::Output::interpolated},
-             {"last", ActOptions::Output::last}});
+             {"last", ActOptions::Output::last}},
+            only_with(is("model.recurrence.type", {"act"})));
   table.add("model.act.freeze_halted",
             halting.freeze,
             "constant state of halted positions, for other positions to attend to; false: it keeps "
-            "changing (tensor2tensor). Only with model.recurrence.type: act");
+            "changing (tensor2tensor)",
+            only_with(is("model.recurrence.type", {"act"})));
   table.add("model.act.skip_halted",
             halting.compaction,
             "computation of a step's last layer for running positions only, with the same result; "
-            "no effect with model.cross_attention.score_function: location. Only with "
-            "model.recurrence.type: act");
+            "no effect with model.cross_attention.score_function: location",
+            only_with(is("model.recurrence.type", {"act"})));
   table.warn("model.act.skip_halted", [&options]() -> std::string {
     if (!options.adaptive() || options.halting.freeze) return "";
     return "model.act.freeze_halted is false, so all positions are computed";
@@ -60,13 +63,13 @@ void declare_halting(OptionTable& table, RecurrenceOptions& options) {
   table.add("model.act.use_final_remainder",
             halting.remainder_at_end,
             "remainder of the weight on the last state of positions that reach "
-            "model.recurrence.num_steps (Graves 2016); false: no remainder (tensor2tensor). Only "
-            "with model.recurrence.type: act");
+            "model.recurrence.num_steps (Graves 2016); false: no remainder (tensor2tensor)",
+            only_with(is("model.recurrence.type", {"act"})));
   table.add("model.act.loss_weight",
             options.ponder_weight,
-            "weight of the ponder cost, the mean of steps and remainders. Only with "
-            "model.recurrence.type: act",
-            at_least(0.0));
+            "weight of the ponder cost, the mean of steps and remainders",
+            at_least(0.0),
+            only_with(is("model.recurrence.type", {"act"})));
 }
 
 // Returns 1 at this rank's positions of `time` that are not padding, [rows, positions] u8;
@@ -126,23 +129,14 @@ std::vector<Layer> of_taken(const std::vector<Layer>& layers,
 
 }  // namespace
 
-void declare(OptionTable& table,
-             RecurrenceOptions& options,
-             const PositionOptions& positions,
-             const std::string& key) {
+void declare(OptionTable& table, RecurrenceOptions& options, const PositionOptions& positions) {
   declare(table, options.signals, positions);
   declare_halting(table, options);
-  for (const char* const each : {"model.act.epsilon",
-                                 "model.act.halting_bias_init",
-                                 "model.act.halting_input",
-                                 "model.act.output",
-                                 "model.act.freeze_halted",
-                                 "model.act.skip_halted",
-                                 "model.act.use_final_remainder",
-                                 "model.act.loss_weight"})
-    table.warn(each, [&options, key]() -> std::string {
-      return options.adaptive() ? "" : fmt::format("{} is not act", key);
-    });
+  for (const char* const key : {"model.recurrence.num_steps",
+                                "model.recurrence.step_timing_signal",
+                                "model.recurrence.timing_signal_layout",
+                                "model.recurrence.max_position_shift"})
+    table.add_rule(key, only_with(is_not("model.recurrence.type", "none")));
 }
 
 void declare_recurrence(OptionTable& table,
@@ -157,39 +151,29 @@ void declare_recurrence(OptionTable& table,
              {"fixed", RecurrenceType::fixed},
              {"act", RecurrenceType::adaptive}},
             affects_weights());
-  declare(table, options, positions, "model.recurrence.type");
-  for (const char* const each : {"model.recurrence.num_steps",
-                                 "model.recurrence.step_timing_signal",
-                                 "model.recurrence.timing_signal_layout",
-                                 "model.recurrence.max_position_shift"})
-    table.warn(each, [&options]() -> std::string {
-      return options.is_recurrent() ? "" : "model.recurrence.type is none";
-    });
+  declare(table, options, positions);
 }
 
-std::string validate_recurrence(const RecurrenceOptions& options,
-                                const ModelOptions& common,
-                                const std::string& key) {
+std::string validate_recurrence(const RecurrenceOptions& options, const ModelOptions& common) {
   if (!options.adaptive()) return "";
   if (common.residual == ResidualKind::reversible)
-    return fmt::format(
-        "model.residual.type: reversible cannot be combined with {}: act; change one of them", key);
+    return "model.residual.type: reversible cannot be combined with model.recurrence.type: act; "
+           "change one of them";
   if (options.halting.output == ActOptions::Output::last && !options.halting.freeze)
     return "model.act.output: last cannot be combined with model.act.freeze_halted: false; change "
            "one of them";
   if (has_kind(common.attention, "routing"))
-    return fmt::format(
-        "model.attention.layer_types: routing cannot be combined with {}: act; change one of them",
-        key);
+    return "model.attention.layer_types: routing cannot be combined with model.recurrence.type: "
+           "act; change one of them";
   if (common.norm_kind == NormKind::power)
-    return fmt::format(
-        "model.norm.type: powernorm cannot be combined with {}: act; change one of them", key);
+    return "model.norm.type: powernorm cannot be combined with model.recurrence.type: act; change "
+           "one of them";
   return "";
 }
 
-std::vector<std::string> recurrence_keys(const std::string& key) {
+std::vector<std::string> recurrence_keys() {
   return {"model.residual.type",
-          key,
+          "model.recurrence.type",
           "model.act.output",
           "model.act.freeze_halted",
           "model.attention.layer_types",

@@ -21,24 +21,17 @@ struct RecurrenceOptions {
   bool adaptive() const { return count == RecurrenceType::adaptive; }
 };
 
-// Declares the keys of signals, steps and halting, without the recurrence type, whose name is
-// `key`.
-void declare(OptionTable& table,
-             RecurrenceOptions& options,
-             const PositionOptions& positions,
-             const std::string& key);
+// Declares the keys of signals, steps and halting, without model.recurrence.type.
+void declare(OptionTable& table, RecurrenceOptions& options, const PositionOptions& positions);
 // Declares these keys and model.recurrence.type, for families without recurrence by default.
 void declare_recurrence(OptionTable& table,
                         RecurrenceOptions& options,
                         const PositionOptions& positions);
 
-// Returns why a stack with these options does not support recurrence; empty if it does. key: as in
-// declare.
-std::string validate_recurrence(const RecurrenceOptions& options,
-                                const ModelOptions& common,
-                                const std::string& key);
-// Returns the keys that recurrence reads, including those of `key`.
-std::vector<std::string> recurrence_keys(const std::string& key);
+// Returns why a stack with these options does not support recurrence; empty if it does.
+std::string validate_recurrence(const RecurrenceOptions& options, const ModelOptions& common);
+// Returns the keys that validate_recurrence reads.
+std::vector<std::string> recurrence_keys();
 
 // Returns the positions added to embeddings: none where each step adds its own.
 PositionOptions positions_of_embedding(const PositionOptions& positions,

@@ -8,108 +8,81 @@ namespace {
 using enum RotaryScaling;
 
 void declare_scaling(OptionTable& table, RotaryOptions& turning) {
-  table.add(
-      "model.rope.scaling.type",
-      turning.scaling,
-      "extension of rotary positions beyond the training length: none, linear (angles divided by "
-      "the factor, Chen et al. 2023), ntk (larger base), dynamic (larger base by sequence "
-      "length), yarn (Peng et al. 2024) or llama3 (low frequencies divided), or longrope (a "
-      "divisor per pair, Ding et al. 2024). Only with model.position_embedding_type: rope",
-      {{"none", none},
-       {"linear", linear},
-       {"dynamic", dynamic},
-       {"ntk", ntk},
-       {"yarn", yarn},
-       {"llama3", llama3},
-       {"longrope", longrope}},
-      affects_weights());
+  table.add("model.rope.scaling.type",
+            turning.scaling,
+            "extension of rotary positions beyond the training length: none, linear (angles "
+            "divided by the factor, Chen et al. 2023), ntk (larger base), dynamic (larger base by "
+            "sequence length), yarn (Peng et al. 2024) or llama3 (low frequencies divided), or "
+            "longrope (a divisor per pair, Ding et al. 2024)",
+            {{"none", none},
+             {"linear", linear},
+             {"dynamic", dynamic},
+             {"ntk", ntk},
+             {"yarn", yarn},
+             {"llama3", llama3},
+             {"longrope", longrope}},
+            affects_weights(),
+            only_with(is("model.position_embedding_type", {"rope"})));
   table.add("model.rope.scaling.factor",
             turning.factor,
-            "ratio of the sequence length to model.rope.scaling.original_max_position_embeddings. "
-            "Only with model.rope.scaling.type other than none",
+            "ratio of the sequence length to model.rope.scaling.original_max_position_embeddings",
             at_least(1.0),
-            affects_weights());
+            affects_weights(),
+            only_with(is_not("model.rope.scaling.type", "none")));
   table.add("model.rope.scaling.original_max_position_embeddings",
             turning.original,
-            "sequence length that the weights were originally trained with. Only with "
-            "model.rope.scaling.type other than none",
+            "sequence length that the weights were originally trained with",
             between(2, max_sequence_length),
-            affects_weights());
-  table.add(
-      "model.rope.scaling.attention_factor",
-      turning.attention_factor,
-      "factor of the rotated queries and keys; none: 0.1 ln(factor) + 1 for yarn, sqrt(1 + "
-      "ln(factor) / ln(original)) for longrope, otherwise 1. Only with model.rope.scaling.type "
-      "other than none",
-      more_than(0.0),
-      affects_weights());
+            affects_weights(),
+            only_with(is("model.rope.scaling.type", {"dynamic", "yarn", "llama3", "longrope"})));
+  table.add("model.rope.scaling.attention_factor",
+            turning.attention_factor,
+            "factor of the rotated queries and keys; none: 0.1 ln(factor) + 1 for yarn, sqrt(1 + "
+            "ln(factor) / ln(original)) for longrope, otherwise 1",
+            more_than(0.0),
+            affects_weights(),
+            only_with(is_not("model.rope.scaling.type", "none")));
 }
 
 void declare_ramps(OptionTable& table, RotaryOptions& turning) {
-  table.add("model.rope.scaling.low_freq_factor",
-            turning.low_frequency,
-            "rotations over the original length up to which a pair's frequency is divided by the "
-            "factor. Only with model.rope.scaling.type: llama3",
-            more_than(0.0),
-            affects_weights());
+  table.add(
+      "model.rope.scaling.low_freq_factor",
+      turning.low_frequency,
+      "rotations over the original length up to which a pair's frequency is divided by the factor",
+      more_than(0.0),
+      affects_weights(),
+      only_with(is("model.rope.scaling.type", {"llama3"})));
   table.add("model.rope.scaling.high_freq_factor",
             turning.high_frequency,
-            "rotations over the original length from which on a pair's frequency is unchanged. "
-            "Only with model.rope.scaling.type: llama3",
+            "rotations over the original length from which on a pair's frequency is unchanged",
             more_than(0.0),
-            affects_weights());
+            affects_weights(),
+            only_with(is("model.rope.scaling.type", {"llama3"})));
   table.add("model.rope.scaling.beta_fast",
             turning.beta_fast,
-            "rotations over the original length from which on a pair's frequency is unchanged. "
-            "Only with model.rope.scaling.type: yarn",
+            "rotations over the original length from which on a pair's frequency is unchanged",
             more_than(0.0),
-            affects_weights());
-  table.add("model.rope.scaling.beta_slow",
-            turning.beta_slow,
-            "rotations over the original length up to which a pair's frequency is divided by the "
-            "factor. Only with model.rope.scaling.type: yarn",
-            more_than(0.0),
-            affects_weights());
+            affects_weights(),
+            only_with(is("model.rope.scaling.type", {"yarn"})));
+  table.add(
+      "model.rope.scaling.beta_slow",
+      turning.beta_slow,
+      "rotations over the original length up to which a pair's frequency is divided by the factor",
+      more_than(0.0),
+      affects_weights(),
+      only_with(is("model.rope.scaling.type", {"yarn"})));
   table.add("model.rope.scaling.short_factor",
             turning.short_factors,
-            "divisor of each pair's frequency in sequences up to the original length. Only with "
-            "model.rope.scaling.type: longrope",
+            "divisor of each pair's frequency in sequences up to the original length",
             more_than(0.0),
-            affects_weights());
+            affects_weights(),
+            only_with(is("model.rope.scaling.type", {"longrope"})));
   table.add("model.rope.scaling.long_factor",
             turning.long_factors,
-            "divisor of each pair's frequency in longer sequences. Only with "
-            "model.rope.scaling.type: longrope",
+            "divisor of each pair's frequency in longer sequences",
             more_than(0.0),
-            affects_weights());
-}
-
-// Warns about keys that the selected scaling does not read.
-void warn_of_unread(OptionTable& table, const PositionOptions& options) {
-  const std::vector<std::pair<std::string, std::vector<RotaryScaling>>> readers = {
-      {"scaling.factor", {linear, dynamic, ntk, yarn, llama3, longrope}},
-      {"scaling.original_max_position_embeddings", {dynamic, yarn, llama3, longrope}},
-      {"scaling.low_freq_factor", {llama3}},
-      {"scaling.high_freq_factor", {llama3}},
-      {"scaling.beta_fast", {yarn}},
-      {"scaling.beta_slow", {yarn}},
-      {"scaling.short_factor", {longrope}},
-      {"scaling.long_factor", {longrope}}};
-  const auto not_rotary = [&options]() -> std::string {
-    return options.rotary() ? "" : "model.position_embedding_type is not rope";
-  };
-  for (const auto& [key, scalings] : readers)
-    table.warn("model.rope." + key, [&options, not_rotary, scalings = scalings] {
-      const std::string reason = not_rotary();
-      const bool read = std::ranges::count(scalings, options.rope.scaling) > 0;
-      return reason.empty() && !read ? "model.rope.scaling.type does not use it" : reason;
-    });
-  for (const char* const key : {"theta",
-                                "partial_rotary_factor",
-                                "interleaved",
-                                "scaling.type",
-                                "scaling.attention_factor"})
-    table.warn("model.rope." + std::string(key), not_rotary);
+            affects_weights(),
+            only_with(is("model.rope.scaling.type", {"longrope"})));
 }
 
 }  // namespace
@@ -122,26 +95,26 @@ void declare_rotary(OptionTable& table,
   table.add("model.rope.theta",
             turning.base,
             "base of the rotary frequencies: pair j of n rotated features rotates by theta^(-2j / "
-            "n) per position. Only with model.position_embedding_type: rope",
+            "n) per position",
             more_than(1.0),
-            affects_weights());
+            affects_weights(),
+            only_with(is("model.position_embedding_type", {"rope"})));
   table.add("model.rope.partial_rotary_factor",
             turning.share,
-            "fraction of a head's features that is rotated, the first ones. Only with "
-            "model.position_embedding_type: rope",
+            "fraction of a head's features that is rotated, the first ones",
             more_than(0.0),
             at_most(1.0),
-            affects_weights());
-  table.add(
-      "model.rope.interleaved",
-      turning.pairs,
-      "rotation of pairs of adjacent features (RoFormer, GPT-J); false: of pairs across the two "
-      "halves (GPT-NeoX, Llama). Only with model.position_embedding_type: rope",
-      {{"false", RotaryLayout::halves}, {"true", RotaryLayout::neighbors}},
-      affects_weights());
+            affects_weights(),
+            only_with(is("model.position_embedding_type", {"rope"})));
+  table.add("model.rope.interleaved",
+            turning.pairs,
+            "rotation of pairs of adjacent features (RoFormer, GPT-J); false: of pairs across the "
+            "two halves (GPT-NeoX, Llama)",
+            {{"false", RotaryLayout::halves}, {"true", RotaryLayout::neighbors}},
+            affects_weights(),
+            only_with(is("model.position_embedding_type", {"rope"})));
   declare_scaling(table, turning);
   declare_ramps(table, turning);
-  warn_of_unread(table, options);
   std::vector<std::string> keys = {"model.position_embedding_type",
                                    "model.hidden_size",
                                    "model.num_attention_heads",

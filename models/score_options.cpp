@@ -34,15 +34,10 @@ void declare_logit_cap(OptionTable& table, ModelOptions& options) {
 void declare_logit_scale(OptionTable& table, ModelOptions& options) {
   table.add("model.scale_decoder_outputs",
             options.scale_decoder_outputs,
-            "division of the last hidden states by sqrt(model.hidden_size) before the output "
-            "layer (first T5). Only with model.tie_word_embeddings: true",
-            affects_weights());
-  table.check({"model.scale_decoder_outputs", "model.tie_word_embeddings"},
-              [&options]() -> std::string {
-                if (!options.scale_decoder_outputs || options.tied_embeddings) return "";
-                return "model.scale_decoder_outputs requires model.tie_word_embeddings: true; set "
-                       "model.scale_decoder_outputs to false";
-              });
+            "division of the last hidden states by sqrt(model.hidden_size) before the output layer "
+            "(first T5)",
+            affects_weights(),
+            needs(is("model.tie_word_embeddings", {"true"})));
 }
 
 const char* softmax_form_key(const ModelOptions& options) {

@@ -198,7 +198,8 @@ void declare(OptionTable& table,
             between(0, max_sequence_length));
   table.add("model.same_length",
             options.same_length,
-            "same context length for all queries, at most the length of the memory");
+            "same context length for all queries, at most the length of the memory",
+            needs(is_above("model.mem_len", 0)));
   table.add("model.clamp_len",
             options.clamp_length,
             "maximum relative position, to which larger ones are clamped; none: unlimited",
@@ -214,33 +215,20 @@ void declare(OptionTable& table,
     table.warn(key, [&options]() -> std::string {
       return options.spans.any() ? "model.adaptive_span.type replaces the relative encodings" : "";
     });
+  // Actions are sampled without dropout; training with it would change their probabilities.
+  const auto check_dropout = [&](const std::string& key, const double& dropout) {
+    table.check({key, "run.task"}, [&dropout, key, planned]() -> std::string {
+      if (dropout == 0 || !planned().is_policy) return "";
+      return fmt::format(
+          "{}: {} cannot be combined with run.task: reinforcement_learning; set it to 0",
+          key,
+          dropout);
+    });
+  };
   if (planned) {
-    // Actions are sampled without dropout; training with it would change their probabilities.
-    const auto check_dropout = [&](const std::string& key, const double& dropout) {
-      table.check({key, "run.task"}, [&dropout, key, planned]() -> std::string {
-        if (dropout == 0 || !planned().is_policy) return "";
-        return fmt::format(
-            "{}: {} cannot be combined with run.task: reinforcement_learning; set it to 0",
-            key,
-            dropout);
-      });
-    };
     check_dropout("model.dropout", options.common.dropout);
     check_dropout("model.attention.dropout", options.common.attention_dropout);
-    table.check({"model.norm.type", "run.task"}, [&options, planned]() -> std::string {
-      if (options.common.norm_kind != NormKind::power || !planned().is_policy) return "";
-      return "model.norm.type: powernorm does not support run.task: reinforcement_learning; set it "
-             "to layernorm or rmsnorm";
-    });
-    table.check({"model.adaptive_span.type", "run.task"}, [&options, planned]() -> std::string {
-      if (!options.spans.any() || !planned().is_policy) return "";
-      return "model.adaptive_span.type does not support run.task: reinforcement_learning";
-    });
   }
-  table.check({"model.same_length", "model.mem_len"}, [&options]() -> std::string {
-    if (!options.same_length || options.memory > 0) return "";
-    return "model.same_length requires model.mem_len of at least 1";
-  });
 }
 
 BackboneFactory transformer_xl_body(const TransformerXlOptions& options) {

@@ -12,8 +12,6 @@
 namespace longspan {
 namespace {
 
-constexpr const char* type_key = "model.recurrence.type";
-
 class UniversalTransformer : public Backbone {
  public:
   UniversalTransformer(const Scope& scope,
@@ -105,9 +103,9 @@ void declare(OptionTable& table,
       "(adaptive computation time per position, Graves 2016). Plans and FLOPs count all steps",
       {{"fixed", RecurrenceType::fixed}, {"act", RecurrenceType::adaptive}},
       affects_weights());
-  declare(table, options, options.positions, type_key);
-  table.check(recurrence_keys(type_key),
-              [&options] { return validate_recurrence(options, options.common, type_key); });
+  declare(table, options, options.positions);
+  table.check(recurrence_keys(),
+              [&options] { return validate_recurrence(options, options.common); });
   if (planned)
     table.check({"model.position_embedding_type", "model.recurrence.type"}, [&options, planned] {
       return validate_documents(options, planned().documents_apart);
@@ -118,7 +116,7 @@ BackboneFactory universal_transformer_body(const UniversalTransformerOptions& op
   return [options](const Scope& scope, const ModelBuildOptions& setting) {
     throw_if_error(validate_positions(
         options.positions, options.common, Sequences::segments, setting.segment));
-    throw_if_error(validate_recurrence(options, options.common, type_key));
+    throw_if_error(validate_recurrence(options, options.common));
     throw_if_error(validate_documents(options, setting.documents_apart));
     return std::make_unique<UniversalTransformer>(scope, options, setting);
   };

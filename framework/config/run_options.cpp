@@ -20,15 +20,16 @@ void declare_boards(OptionTable& table, MetricsOptions& options) {
             "TensorBoard event files in tensorboard/ of run.output_dir");
   table.add("metrics.histogram_interval",
             options.histograms,
-            "steps between TensorBoard histograms of each weight and its gradient; 0: none. Only "
-            "with metrics.enable_tensorboard: true",
-            at_least(0));
+            "steps between TensorBoard histograms of each weight and its gradient; 0: none",
+            at_least(0),
+            only_with(is("metrics.enable_tensorboard", {"true"})));
   table.add("metrics.num_images",
             options.images,
             "number of images generated for TensorBoard every training.validation.interval steps "
-            "and at the end; 0: none. Only with run.task: image_generation and "
-            "metrics.enable_tensorboard: true",
-            between(0, 1000));
+            "and at the end; 0: none",
+            between(0, 1000),
+            only_with(is("run.task", {"image_generation"})),
+            only_with(is("metrics.enable_tensorboard", {"true"})));
   table.add("metrics.export",
             options.exports,
             "services for which metrics are written to export/wandb.jsonl and export/mlflow.jsonl "
@@ -41,17 +42,10 @@ void declare_boards(OptionTable& table, MetricsOptions& options) {
             between(0, max_ports));
   table.add("metrics.prometheus_address",
             options.prometheus_address,
-            "address on the first rank's machine that the Prometheus endpoint listens on; "
-            "0.0.0.0: all addresses. Only with metrics.prometheus_port above 0",
-            not_empty());
-  const auto without_board = [&options]() -> std::string {
-    return options.tensorboard ? "" : "metrics.enable_tensorboard is false";
-  };
-  table.warn("metrics.histogram_interval", without_board);
-  table.warn("metrics.num_images", without_board);
-  table.warn("metrics.prometheus_address", [&options]() -> std::string {
-    return options.prometheus_port > 0 ? "" : "metrics.prometheus_port is 0";
-  });
+            "address on the first rank's machine that the Prometheus endpoint listens on; 0.0.0.0: "
+            "all addresses",
+            not_empty(),
+            only_with(is_above("metrics.prometheus_port", 0)));
 }
 
 }  // namespace
@@ -109,8 +103,8 @@ void declare(OptionTable& table, ParallelOptions& options) {
             between(1, most));
   table.add("parallel.sequence_parallel",
             options.sequence,
-            "sharding of activations outside the tensor-parallel layers along the sequence. Only "
-            "with parallel.tensor_parallel_size above 1");
+            "sharding of activations outside the tensor-parallel layers along the sequence",
+            needs(is_above("parallel.tensor_parallel_size", 1)));
   table.add("parallel.zero_stage",
             options.zero,
             "ZeRO stage, for ranks that hold the same weights: 0 (nothing is sharded), 1 "
@@ -126,12 +120,6 @@ void declare(OptionTable& table, ParallelOptions& options) {
       {{"auto", GpuTransport::automatic},
        {"nccl", GpuTransport::nccl},
        {"mpi", GpuTransport::mpi}});
-  table.check({"parallel.sequence_parallel"}, [&options] {
-    return !options.sequence || options.tensor > 1
-               ? ""
-               : "parallel.sequence_parallel requires parallel.tensor_parallel_size of at least 2, "
-                 "found 1";
-  });
 }
 
 void declare(OptionTable& table, CheckpointOptions& options) {
@@ -176,10 +164,10 @@ void declare(OptionTable& table, MetricsOptions& options) {
   table.add(
       "metrics.num_samples",
       options.samples,
-      "number of generated samples per validation, for samples.jsonl and reports: continuations "
-      "of evenly spaced passages of data.validation, or translations of its first lines; 0: none. "
-      "Only with run.task: language_modeling or translation",
-      between(0, 1000));
+      "number of generated samples per validation, for samples.jsonl and reports: continuations of "
+      "evenly spaced passages of data.validation, or translations of its first lines; 0: none",
+      between(0, 1000),
+      only_with(is("run.task", {"language_modeling", "translation"})));
   declare_boards(table, options);
 }
 

@@ -75,20 +75,20 @@ void declare_subwords(OptionTable& table, DataOptions& options) {
   table.add(
       "data.tokenizer.model",
       options.tokenizer_model,
-      "existing model: a .model file (sentencepiece), or a tokenizer.json, or a directory with "
-      "it, with vocab.json and merges.txt or with vocab.txt (huggingface); empty: that of the "
-      "checkpoint of the run or of training.init_from.path, otherwise one trained on data.train. "
-      "Only with data.tokenizer.type: sentencepiece or huggingface");
+      "existing model: a .model file (sentencepiece), or a tokenizer.json, or a directory with it, "
+      "with vocab.json and merges.txt or with vocab.txt (huggingface); empty: that of the "
+      "checkpoint of the run or of training.init_from.path, otherwise one trained on data.train",
+      only_with(is("data.tokenizer.type", {"sentencepiece", "huggingface"})));
   table.add("data.tokenizer.model_type",
             options.tokenizer_kind,
             "type of the trained model: unigram, bpe, char or word with sentencepiece; bpe "
-            "(byte-level, as in GPT-2) or wordpiece (lower-case, as in BERT) with huggingface. "
-            "Only with data.tokenizer.type: sentencepiece or huggingface",
+            "(byte-level, as in GPT-2) or wordpiece (lower-case, as in BERT) with huggingface",
             {{"unigram", SentencePieceModelType::unigram},
              {"bpe", SentencePieceModelType::bpe},
              {"char", SentencePieceModelType::characters},
              {"word", SentencePieceModelType::words},
-             {"wordpiece", SentencePieceModelType::word_pieces}});
+             {"wordpiece", SentencePieceModelType::word_pieces}},
+            only_with(is("data.tokenizer.type", {"sentencepiece", "huggingface"})));
   table.add("data.tokenizer.vocab_size",
             options.vocabulary,
             "vocabulary size of the trained model, with sentencepiece including 259 ids for bytes, "
@@ -100,7 +100,6 @@ void declare_subwords(OptionTable& table, DataOptions& options) {
             "directory of the cached tokens of text files; empty: tokens/ in the run's directory. "
             "Only with data.tokenizer.type: sentencepiece or huggingface, or with files that are "
             "compressed or divided into documents");
-  table.warn("data.tokenizer.model", [&options] { return unread(options, false); });
   table.warn("data.tokenizer.model_type", [&options] { return unread(options, true); });
   table.warn("data.tokenizer.vocab_size", [&options] {
     return options.tokenizer == TokenizerKind::ids ? "" : unread(options, true);
@@ -123,15 +122,12 @@ void declare_ids(OptionTable& table, DataOptions& options) {
   table.add("data.token_dtype",
             options.token_bits,
             "little-endian type of an id: uint16, uint32, uint64 or auto (that of the .npy header "
-            "or Megatron-LM's .idx, otherwise uint16 for up to 65536 ids, else uint32). Only with "
-            "data.format: tokens",
+            "or Megatron-LM's .idx, otherwise uint16 for up to 65536 ids, else uint32)",
             {{"auto", TokenDType::fitting},
              {"uint16", TokenDType::sixteen},
              {"uint32", TokenDType::thirty_two},
-             {"uint64", TokenDType::sixty_four}});
-  table.warn("data.token_dtype", [&options]() -> std::string {
-    return reads_ids(options) ? "" : "data.format is not tokens";
-  });
+             {"uint64", TokenDType::sixty_four}},
+            only_with(is("data.format", {"tokens"})));
   table.check({"data.tokenizer.type", "data.format"}, [&options]() -> std::string {
     if (!reads_ids(options) || options.tokenizer == TokenizerKind::ids) return "";
     const bool is_model = options.tokenizer == TokenizerKind::sentencepiece ||
@@ -148,30 +144,34 @@ void declare_ids(OptionTable& table, DataOptions& options) {
       });
 }
 
+Condition has_weights(const DataOptions& options) {
+  return {.key = "data.train",
+          .phrase = "weights in data.train",
+          .reason = [&options](const OptionTable&) -> std::string {
+            return options.train.is_weighted() ? "" : "data.train has no weights";
+          }};
+}
+
 // Declares how a language model reads documents.
 void declare_order(OptionTable& table, DataOptions& options) {
-  table.add(
-      "data.shuffle",
-      options.shuffle,
-      "random order of the documents of data.train, different in each epoch; false: order of the "
-      "files. Only with run.task: language_modeling");
+  table.add("data.shuffle",
+            options.shuffle,
+            "random order of the documents of data.train, different in each epoch; false: order of "
+            "the files",
+            only_with(is("run.task", {"language_modeling"})));
   table.add("data.documents.reset_attention_mask",
             options.reset_attention_mask,
             "no attention and no prediction across the documents of a sequence, in training and "
-            "evaluation; false: a sequence is one document. Only with run.task: language_modeling");
-  table.add(
-      "data.documents.chunk_length",
-      options.piece,
-      "chunk length in tokens of texts without documents (data.documents.sample_by), whose chunks "
-      "serve as documents. Only with data.shuffle, data.documents.reset_attention_mask or weights "
-      "in data.train",
-      between(2, std::int64_t{1} << 40));
-  table.warn("data.documents.chunk_length", [&options]() -> std::string {
-    return options.reads_documents()
-               ? ""
-               : "neither data.shuffle, data.documents.reset_attention_mask nor a weight in "
-                 "data.train is set";
-  });
+            "evaluation; false: a sequence is one document",
+            only_with(is("run.task", {"language_modeling"})));
+  table.add("data.documents.chunk_length",
+            options.piece,
+            "chunk length in tokens of texts without documents (data.documents.sample_by), whose "
+            "chunks serve as documents",
+            between(2, std::int64_t{1} << 40),
+            only_with(any_of({is_set("data.shuffle"),
+                              is_set("data.documents.reset_attention_mask"),
+                              has_weights(options)})));
   table.check({"data.train"}, [&options]() -> std::string {
     const auto& parts = options.train.parts;
     const auto weighted = std::ranges::count_if(
@@ -196,30 +196,30 @@ void declare_order(OptionTable& table, DataOptions& options) {
 void declare_rollouts(OptionTable& table, RolloutOptions& options) {
   table.add("ppo.gamma",
             options.discount,
-            "discount factor of rewards per step (0.997 or more for late rewards). Only with "
-            "run.task: reinforcement_learning",
-            between(0.0, 1.0));
+            "discount factor of rewards per step (0.997 or more for late rewards)",
+            between(0.0, 1.0),
+            only_with(is("run.task", {"reinforcement_learning"})));
   table.add("ppo.gae_lambda",
             options.lambda,
-            "lambda of generalized advantage estimation, from 0 (values) to 1 (rewards). Only "
-            "with run.task: reinforcement_learning",
-            between(0.0, 1.0));
+            "lambda of generalized advantage estimation, from 0 (values) to 1 (rewards)",
+            between(0.0, 1.0),
+            only_with(is("run.task", {"reinforcement_learning"})));
   table.add("ppo.num_epochs",
             options.epochs,
-            "number of epochs over each rollout of data.seq_length steps. Only with run.task: "
-            "reinforcement_learning",
-            between(1, 1000));
-  table.add(
-      "ppo.num_minibatches",
-      options.minibatches,
-      "number of minibatches per epoch, groups of the data.global_batch_size environments; a "
-      "rollout gives ppo.num_epochs x ppo.num_minibatches training steps. Only with run.task: "
-      "reinforcement_learning",
-      between(1, 1 << 20));
+            "number of epochs over each rollout of data.seq_length steps",
+            between(1, 1000),
+            only_with(is("run.task", {"reinforcement_learning"})));
+  table.add("ppo.num_minibatches",
+            options.minibatches,
+            "number of minibatches per epoch, groups of the data.global_batch_size environments; a "
+            "rollout gives ppo.num_epochs x ppo.num_minibatches training steps",
+            between(1, 1 << 20),
+            only_with(is("run.task", {"reinforcement_learning"})));
   table.add("ppo.deterministic_eval",
             options.greedy,
             "most likely actions in validation and longspan evaluate; false: sampled actions, as "
-            "in training. Only with run.task: reinforcement_learning");
+            "in training",
+            only_with(is("run.task", {"reinforcement_learning"})));
 }
 
 Tokenizer characters_of_all(const std::vector<Tokenizer>& tokenizers, bool with_unknown) {
@@ -250,14 +250,15 @@ void declare(OptionTable& table, DataOptions& options) {
       "data.format",
       options.format,
       "format of data.train, data.validation and data.test: text, images or tokens. Images: IDX "
-      "files with labels in data.train_target and its counterparts, or a directory with a folder "
-      "of PNG files per class; run.task: classification, or image_generation, for which labels of "
-      "IDX files are optional. Tokens: id files of nanoGPT, Megatron-LM (.bin) or NumPy (.npy); "
-      "run.task: language_modeling",
+      "files with labels in data.train_target and its counterparts (optional with run.task: "
+      "image_generation), or a directory with a folder of PNG files per class. Tokens: id files of "
+      "nanoGPT, Megatron-LM (.bin) or NumPy (.npy)",
       {{"text", DataFormat::text}, {"images", DataFormat::images}, {"tokens", DataFormat::tokens}},
       // Pretokenized data does not change a model.
       affects_weights(
-          [](const std::string& format) { return format == "tokens" ? "text" : format; }));
+          [](const std::string& format) { return format == "tokens" ? "text" : format; }),
+      value_needs("images", is("run.task", {"classification", "image_generation"})),
+      value_needs("tokens", is("run.task", {"language_modeling"})));
   table.add("data.train",
             options.train,
             "training file. With run.task: language_modeling also a list of paths, which may "
@@ -269,29 +270,34 @@ void declare(OptionTable& table, DataOptions& options) {
             options.validation,
             "validation file; empty: none. The loss of each file of a list is measured too");
   table.add("data.test", options.test, "test file, measured at the end; empty: none");
-  table.add(
-      "data.train_target",
-      options.train_target,
-      "file with the target of each line of data.train, or the labels of an IDX file. Only with "
-      "run.task: translation or data.format: images");
+  const Condition has_targets =
+      any_of({is("run.task", {"translation"}), is("data.format", {"images"})});
+  table.add("data.train_target",
+            options.train_target,
+            "file with the target of each line of data.train, or the labels of an IDX file",
+            only_with(has_targets));
   table.add("data.validation_target",
             options.validation_target,
-            "target file of data.validation, as data.train_target");
-  table.add(
-      "data.test_target", options.test_target, "target file of data.test, as data.train_target");
+            "target file of data.validation, as data.train_target",
+            only_with(has_targets));
+  table.add("data.test_target",
+            options.test_target,
+            "target file of data.test, as data.train_target",
+            only_with(has_targets));
   table.add("data.train_alignments",
             options.train_alignments,
             "file with the word alignment of each line of data.train, such as 0-0 1-2: source and "
-            "target tokens of data.tokenizer.type, counted from 0. Only with "
-            "model.guided_attention.type: alignment");
-  table.add(
-      "data.tag_format",
-      options.tag_columns,
-      "format of a line: tsv (word, tab, tag), or conllu_upos or conllu_xpos (CoNLL-U with the "
-      "universal or language-specific part of speech as the tag). Only with run.task: tagging",
-      {{"tsv", TagColumns::two},
-       {"conllu_upos", TagColumns::upos},
-       {"conllu_xpos", TagColumns::xpos}});
+            "target tokens of data.tokenizer.type, counted from 0",
+            needs(is("model.guided_attention.type", {"alignment"})),
+            only_with(is("run.task", {"translation"})));
+  table.add("data.tag_format",
+            options.tag_columns,
+            "format of a line: tsv (word, tab, tag), or conllu_upos or conllu_xpos (CoNLL-U with "
+            "the universal or language-specific part of speech as the tag)",
+            {{"tsv", TagColumns::two},
+             {"conllu_upos", TagColumns::upos},
+             {"conllu_xpos", TagColumns::xpos}},
+            only_with(is("run.task", {"tagging"})));
   table.add(
       "data.tokenizer.type",
       options.tokenizer,
@@ -304,27 +310,28 @@ void declare(OptionTable& table, DataOptions& options) {
        {"sentencepiece", TokenizerKind::sentencepiece},
        {"huggingface", TokenizerKind::tokenizer_json},
        {"none", TokenizerKind::ids}},
-      affects_weights());
-  table.add("data.tokenizer.allow_unk",
-            options.unknown,
-            "id <unknown> for characters that data.train does not contain; false: such a "
-            "character is an error. Measured losses include the choice of the character among all "
-            "such characters. Only with data.tokenizer.type: char",
-            affects_weights());
-  table.warn("data.tokenizer.allow_unk", [&options]() -> std::string {
-    return options.tokenizer == TokenizerKind::characters ? "" : "data.tokenizer.type is not char";
-  });
+      affects_weights(),
+      value_needs(
+          "huggingface",
+          is("run.task", {"language_modeling", "translation", "classification", "tagging"})));
+  table.add(
+      "data.tokenizer.allow_unk",
+      options.unknown,
+      "id <unknown> for characters that data.train does not contain; false: such a character is an "
+      "error. Measured losses include the choice of the character among all such characters",
+      affects_weights(),
+      only_with(is("data.tokenizer.type", {"char"})));
   declare_subwords(table, options);
-  declare(table, options.special_tokens, options.tokenizer);
+  declare(table, options.special_tokens);
   table.add("data.bleu_tokenizer",
             options.bleu_tokenizer,
             "sacreBLEU tokenizer of BLEU: 13a, char (each character, for languages without "
-            "spaces), zh (each Chinese character, 13a for the rest) or none (words between "
-            "spaces). Only with run.task: translation",
+            "spaces), zh (each Chinese character, 13a for the rest) or none (words between spaces)",
             {{"13a", BleuTokens::thirteen_a},
              {"char", BleuTokens::characters},
              {"zh", BleuTokens::chinese},
-             {"none", BleuTokens::white_space}});
+             {"none", BleuTokens::white_space}},
+            only_with(is("run.task", {"translation"})));
   declare_ids(table, options);
   declare_order(table, options);
   table.add(

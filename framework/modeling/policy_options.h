@@ -14,19 +14,20 @@ struct PolicyOptions {
 inline void declare(OptionTable& table, PolicyOptions& options) {
   table.add("ppo.clip_range",
             options.clip,
-            "clipping range of the probability ratio between the new and the old policy. Only "
-            "with run.task: reinforcement_learning",
+            "clipping range of the probability ratio between the new and the old policy",
             more_than(0.0),
-            at_most(1.0));
+            at_most(1.0),
+            only_with(is("run.task", {"reinforcement_learning"})));
   table.add("ppo.vf_coef",
             options.value_weight,
-            "weight of the value loss, half the squared error. Only with run.task: "
-            "reinforcement_learning",
-            at_least(0.0));
+            "weight of the value loss, half the squared error",
+            at_least(0.0),
+            only_with(is("run.task", {"reinforcement_learning"})));
   table.add("ppo.ent_coef",
             options.entropy_weight,
-            "weight of the entropy bonus. Only with run.task: reinforcement_learning",
-            at_least(0.0));
+            "weight of the entropy bonus",
+            at_least(0.0),
+            only_with(is("run.task", {"reinforcement_learning"})));
 }
 
 }  // namespace longspan

@@ -298,115 +298,77 @@ ModelInput mix_in_predictions(const ScheduledSampling& options,
   return mixed;
 }
 
-namespace {
-
-// Warns about keys that the selected method or schedule does not read.
-void warn_of_unread(OptionTable& table, const ScheduledSampling& options) {
-  const auto is_off = [&options] { return options.mixing == ScheduledSamplingMethod::none; };
-  const auto unless = [&](const char* key, const char* reason, const auto& reads) {
-    table.warn(key, [&options, is_off, reason, reads]() -> std::string {
-      if (is_off()) return "training.scheduled_sampling.method is none";
-      return reads(options) ? "" : reason;
-    });
-  };
-  for (const char* const key :
-       {"training.scheduled_sampling.prediction", "training.scheduled_sampling.schedule"})
-    unless(key, "", [](const ScheduledSampling&) { return true; });
-  unless(
-      "training.scheduled_sampling.temperature",
-      "training.scheduled_sampling.prediction is argmax",
-      [](const ScheduledSampling& of) { return of.guess != ScheduledSamplingPrediction::argmax; });
-  unless(
-      "training.scheduled_sampling.num_passes",
-      "training.scheduled_sampling.method is not parallel",
-      [](const ScheduledSampling& of) { return of.mixing == ScheduledSamplingMethod::parallel; });
-  constexpr const char* other = "training.scheduled_sampling.schedule does not use it";
-  for (const char* const key : {"training.scheduled_sampling.initial_gold_prob",
-                                "training.scheduled_sampling.min_gold_prob"})
-    unless(key, other, [](const ScheduledSampling& of) {
-      return of.schedule == GoldProbabilitySchedule::linear;
-    });
-  unless("training.scheduled_sampling.decay", other, [](const ScheduledSampling& of) {
-    return of.schedule != GoldProbabilitySchedule::warmup;
-  });
-  for (const char* const key : {"training.scheduled_sampling.max_sampling_prob",
-                                "training.scheduled_sampling.warmup_steps"})
-    unless(key, other, [](const ScheduledSampling& of) {
-      return of.schedule == GoldProbabilitySchedule::warmup;
-    });
-}
-
-}  // namespace
-
 void declare(OptionTable& table, ScheduledSampling& options) {
-  table.add(
-      "training.scheduled_sampling.method",
-      options.mixing,
-      "scheduled sampling: none, sequential (one pass per token, Bengio et al. 2015), two_pass "
-      "(one pass, Mihaylova and Martins 2019) or parallel (training.scheduled_sampling.num_passes "
-      "passes, Duckworth et al. 2019). Only with run.task: translation",
-      {{"none", ScheduledSamplingMethod::none},
-       {"sequential", ScheduledSamplingMethod::sequential},
-       {"two_pass", ScheduledSamplingMethod::two_pass},
-       {"parallel", ScheduledSamplingMethod::parallel}});
+  table.add("training.scheduled_sampling.method",
+            options.mixing,
+            "scheduled sampling: none, sequential (one pass per token, Bengio et al. 2015), "
+            "two_pass (one pass, Mihaylova and Martins 2019) or parallel "
+            "(training.scheduled_sampling.num_passes passes, Duckworth et al. 2019)",
+            {{"none", ScheduledSamplingMethod::none},
+             {"sequential", ScheduledSamplingMethod::sequential},
+             {"two_pass", ScheduledSamplingMethod::two_pass},
+             {"parallel", ScheduledSamplingMethod::parallel}},
+            needs(is("run.task", {"translation"})));
   table.add("training.scheduled_sampling.prediction",
             options.guess,
-            "decoder input made of the predictions: sample or argmax (a token); with two_pass "
-            "also softmax, gumbel (softmax with Gumbel noise), top5 (softmax of the five most "
-            "likely) or sparsemax (a mean of embeddings). Only with "
-            "training.scheduled_sampling.method other than none",
+            "decoder input made of the predictions: sample or argmax (a token); with two_pass also "
+            "softmax, gumbel (softmax with Gumbel noise), top5 (softmax of the five most likely) "
+            "or sparsemax (a mean of embeddings)",
             {{"sample", ScheduledSamplingPrediction::sample},
              {"argmax", ScheduledSamplingPrediction::argmax},
              {"softmax", ScheduledSamplingPrediction::softmax},
              {"gumbel", ScheduledSamplingPrediction::gumbel},
              {"top5", ScheduledSamplingPrediction::top_five},
-             {"sparsemax", ScheduledSamplingPrediction::sparsemax}});
+             {"sparsemax", ScheduledSamplingPrediction::sparsemax}},
+            only_with(is_not("training.scheduled_sampling.method", "none")));
   table.add("training.scheduled_sampling.temperature",
             options.temperature,
-            "temperature of the prediction, which divides the logits. Only with "
-            "training.scheduled_sampling.prediction other than argmax",
-            more_than(0.0));
+            "temperature of the prediction, which divides the logits",
+            more_than(0.0),
+            only_with(is_not("training.scheduled_sampling.prediction", "argmax")));
   table.add("training.scheduled_sampling.num_passes",
             options.passes,
-            "number of prediction passes. Only with training.scheduled_sampling.method: parallel",
-            between(1, 1 << 16));
+            "number of prediction passes",
+            between(1, 1 << 16),
+            only_with(is("training.scheduled_sampling.method", {"parallel"})));
   table.add("training.scheduled_sampling.schedule",
             options.schedule,
             "probability of feeding the gold token at step i, from 0: linear, max(min_gold_prob, "
-            "initial_gold_prob - decay i); exponential, decay^i; inverse_sigmoid, k / (k + exp(i "
-            "/ k)) with k = decay; or warmup, 1 - max_sampling_prob 0.001^(max(0, w - i) / w) "
-            "with w = warmup_steps. Only with training.scheduled_sampling.method other than none",
+            "initial_gold_prob - decay i); exponential, decay^i; inverse_sigmoid, k / (k + exp(i / "
+            "k)) with k = decay; or warmup, 1 - max_sampling_prob 0.001^(max(0, w - i) / w) with w "
+            "= warmup_steps",
             {{"linear", GoldProbabilitySchedule::linear},
              {"exponential", GoldProbabilitySchedule::exponential},
              {"inverse_sigmoid", GoldProbabilitySchedule::inverse_sigmoid},
-             {"warmup", GoldProbabilitySchedule::warmup}});
+             {"warmup", GoldProbabilitySchedule::warmup}},
+            only_with(is_not("training.scheduled_sampling.method", "none")));
   table.add("training.scheduled_sampling.initial_gold_prob",
             options.start,
-            "initial probability of feeding the gold token. Only with "
-            "training.scheduled_sampling.schedule: linear",
-            at_least(0.0));
+            "initial probability of feeding the gold token",
+            at_least(0.0),
+            only_with(is("training.scheduled_sampling.schedule", {"linear"})));
   table.add("training.scheduled_sampling.min_gold_prob",
             options.least,
-            "lowest probability of feeding the gold token, 0 to 1. Only with "
-            "training.scheduled_sampling.schedule: linear",
-            between(0, 1));
+            "lowest probability of feeding the gold token, 0 to 1",
+            between(0, 1),
+            only_with(is("training.scheduled_sampling.schedule", {"linear"})));
   table.add("training.scheduled_sampling.decay",
             options.decay,
             "decay of the schedule; none: 1e-4 for linear, 0.9999 for exponential, 1000 for "
-            "inverse_sigmoid. Only with training.scheduled_sampling.schedule: linear, exponential "
-            "or inverse_sigmoid",
-            at_least(0.0));
+            "inverse_sigmoid",
+            at_least(0.0),
+            only_with(is("training.scheduled_sampling.schedule",
+                         {"linear", "exponential", "inverse_sigmoid"})));
   table.add("training.scheduled_sampling.max_sampling_prob",
             options.most,
-            "highest probability of feeding a predicted token, 0 to 1. Only with "
-            "training.scheduled_sampling.schedule: warmup",
-            between(0, 1));
+            "highest probability of feeding a predicted token, 0 to 1",
+            between(0, 1),
+            only_with(is("training.scheduled_sampling.schedule", {"warmup"})));
   table.add("training.scheduled_sampling.warmup_steps",
             options.warmup,
-            "steps until the highest probability of feeding a predicted token. Only with "
-            "training.scheduled_sampling.schedule: warmup",
-            at_least(1));
-  warn_of_unread(table, options);
+            "steps until the highest probability of feeding a predicted token",
+            at_least(1),
+            only_with(is("training.scheduled_sampling.schedule", {"warmup"})));
   table.check({"training.scheduled_sampling.prediction",
                "training.scheduled_sampling.method",
                "training.scheduled_sampling.decay",

@@ -81,29 +81,29 @@ void declare(OptionTable& table, FineTuning& options) {
             affects_weights());
   table.add("training.lora.alpha",
             adapters.alpha,
-            "alpha of the adapters' scale alpha / rank; none: training.lora.rank. Only with "
-            "training.lora.rank",
+            "alpha of the adapters' scale alpha / rank; none: training.lora.rank",
             more_than(0.0),
-            affects_weights());
+            affects_weights(),
+            only_with(is_set("training.lora.rank")));
   table.add("training.lora.dropout",
             adapters.dropout,
-            "dropout probability of the inputs of adapters in attention and feed-forward layers. "
-            "Only with training.lora.rank",
+            "dropout probability of the inputs of adapters in attention and feed-forward layers",
             at_least(0.0),
-            less_than(1.0));
+            less_than(1.0),
+            only_with(is_set("training.lora.rank")));
   table.add("training.lora.target_modules",
             adapters.layers,
             "linear layers with an adapter, by consecutive parts of their names: attention, "
-            "attention/query, feed_forward/in, layers/0; [layers]: all. Only with "
-            "training.lora.rank",
+            "attention/query, feed_forward/in, layers/0; [layers]: all",
             not_empty(),
-            affects_weights());
+            affects_weights(),
+            only_with(is_set("training.lora.rank")));
   table.add("training.lora.modules_to_save",
             adapters.modules_to_save,
             "parameters that are fully trained together with the adapters, by parts of their "
-            "names, such as [norm], or [output] for another output vocabulary. Only with "
-            "training.lora.rank",
-            affects_weights());
+            "names, such as [norm], or [output] for another output vocabulary",
+            affects_weights(),
+            only_with(is_set("training.lora.rank")));
   table.add("training.frozen_parameters",
             options.frozen,
             "parameters without gradients and optimizer state, by parts of their names, such as "
@@ -111,13 +111,6 @@ void declare(OptionTable& table, FineTuning& options) {
             "training.lora.rank, which freezes all parameters except the adapters and "
             "training.lora.modules_to_save",
             affects_weights());
-  for (const char* const key : {"training.lora.alpha",
-                                "training.lora.dropout",
-                                "training.lora.target_modules",
-                                "training.lora.modules_to_save"})
-    table.warn(key, [&adapters]() -> std::string {
-      return adapters.rank ? "" : "training.lora.rank is not set";
-    });
   table.warn("training.frozen_parameters", [&adapters]() -> std::string {
     return adapters.rank ? "training.lora.rank freezes all parameters except the adapters and "
                            "training.lora.modules_to_save"

@@ -27,13 +27,9 @@ void declare(OptionTable& table, MemoryOptions& options) {
              {"full", RecomputeGranularity::full}});
   table.add("memory.recompute_num_layers",
             options.recompute_num_layers,
-            "number of layers recomputed as a group. Only with memory.recompute_granularity: full",
-            between(1, 1 << 16));
-  table.warn("memory.recompute_num_layers", [&options]() -> std::string {
-    return options.recompute_granularity == RecomputeGranularity::full
-               ? ""
-               : "memory.recompute_granularity is not full";
-  });
+            "number of layers recomputed as a group",
+            between(1, 1 << 16),
+            only_with(is("memory.recompute_granularity", {"full"})));
   table.add("memory.num_feed_forward_chunks",
             options.feed_forward_chunks,
             "number of chunks of tokens that a feed-forward layer computes one after another and "
@@ -47,17 +43,14 @@ void declare(OptionTable& table, MemoryOptions& options) {
   table.add("memory.reconstruction_check_interval",
             options.reconstruction_check_every,
             "steps between measurements of the reconstruction error, which store the true "
-            "activations of that step; 0: never. Only with model.residual.type: reversible",
-            at_least(0));
+            "activations of that step; 0: never",
+            at_least(0),
+            needs(is("model.residual.type", {"reversible"})));
   table.add("memory.reconstruction_tolerance",
             options.reconstruction_bound,
-            "maximum relative reconstruction error, above which the run is aborted. Only with "
-            "memory.reconstruction_check_interval above 0",
-            more_than(0.0));
-  table.warn("memory.reconstruction_tolerance", [&options]() -> std::string {
-    return options.reconstruction_check_every > 0 ? ""
-                                                  : "memory.reconstruction_check_interval is 0";
-  });
+            "maximum relative reconstruction error, above which the run is aborted",
+            more_than(0.0),
+            only_with(is_above("memory.reconstruction_check_interval", 0)));
 }
 
 }  // namespace longspan

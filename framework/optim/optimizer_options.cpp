@@ -15,13 +15,12 @@ bool reads(const OptimizerKindEntry& entry, std::string_view key) {
   });
 }
 
-void warn_where_unread(OptionTable& table, const OptimizerOptions& options, std::string key) {
-  table.warn(section + key, [&options, key]() -> std::string {
-    const OptimizerKindEntry& entry = entry_of(options.kind);
-    return reads(entry, key)
-               ? ""
-               : fmt::format("training.optimizer.type: {} does not use it", entry.name);
-  });
+// Returns the condition that the optimizer type reads the key.
+Constraint only_where_read(std::string_view key) {
+  std::vector<std::string> readers;
+  for (const OptimizerKindEntry& entry : optimizer_kinds())
+    if (reads(entry, key)) readers.push_back(entry.name);
+  return only_with(is(section + "type", readers));
 }
 
 void declare_shared(OptionTable& table, OptimizerOptions& options) {
@@ -45,18 +44,21 @@ void declare_shared(OptionTable& table, OptimizerOptions& options) {
             options.beta1,
             "decay of the first moment; none: 0.9, with adafactor no first moment",
             at_least(0.0),
-            less_than(1.0));
+            less_than(1.0),
+            only_where_read("beta1"));
   table.add(section + "beta2",
             options.beta2,
             "decay of the second moment, or of lion's moment after an update; none: 0.999, with "
             "lion 0.99, with muon 0.95",
             at_least(0.0),
-            less_than(1.0));
+            less_than(1.0),
+            only_where_read("beta2"));
   table.add(section + "eps",
             options.epsilon,
             "epsilon added to the denominator, with adafactor to squared gradients; none: 1e-8, "
             "with lamb 1e-6, with adagrad 1e-10, with adafactor 1e-30",
-            more_than(0.0));
+            more_than(0.0),
+            only_where_read("eps"));
   table.add(section + "weight_decay",
             options.weight_decay,
             "weight decay of matrices: part of the gradient with adam, sgd and adagrad, part of "
@@ -64,25 +66,26 @@ void declare_shared(OptionTable& table, OptimizerOptions& options) {
             at_least(0.0));
   table.add(section + "momentum",
             options.momentum,
-            "momentum; none: 0.9 for sgd, 0.95 for muon. Only with training.optimizer.type: sgd "
-            "or muon",
+            "momentum; none: 0.9 for sgd, 0.95 for muon",
             at_least(0.0),
-            less_than(1.0));
+            less_than(1.0),
+            only_where_read("momentum"));
   table.add(section + "nesterov",
             options.nesterov,
-            "Nesterov momentum; none: true for muon, false for sgd. Only with "
-            "training.optimizer.type: sgd or muon");
+            "Nesterov momentum; none: true for muon, false for sgd",
+            only_where_read("nesterov"));
 }
 
 void declare_lamb(OptionTable& table, OptimizerOptions& options) {
   table.add(section + "lamb.bias_correction",
             options.lamb.bias_correction,
-            "bias correction of the moments. Only with training.optimizer.type: lamb");
+            "bias correction of the moments",
+            only_where_read("lamb.bias_correction"));
   table.add(section + "lamb.max_weight_norm",
             options.lamb.max_weight_norm,
-            "maximum weight norm of a tensor in the trust ratio; 0: unlimited. Only with "
-            "training.optimizer.type: lamb",
-            at_least(0.0));
+            "maximum weight norm of a tensor in the trust ratio; 0: unlimited",
+            at_least(0.0),
+            only_where_read("lamb.max_weight_norm"));
 }
 
 void declare_adafactor(OptionTable& table, OptimizerOptions& options) {
@@ -91,43 +94,45 @@ void declare_adafactor(OptionTable& table, OptimizerOptions& options) {
   table.add(prefix + "relative_step",
             adafactor.relative_step,
             "step size min(0.01, 1 / sqrt(t)) at update t, instead of training.learning_rate and "
-            "training.lr_scheduler.type. Only with training.optimizer.type: adafactor");
+            "training.lr_scheduler.type",
+            only_where_read("adafactor.relative_step"));
   table.add(prefix + "warmup_init",
             adafactor.slow_start,
-            "relative steps of at most 1e-6 t instead of 0.01. Only with training.optimizer.type: "
-            "adafactor");
+            "relative steps of at most 1e-6 t instead of 0.01",
+            only_where_read("adafactor.warmup_init"));
   table.add(prefix + "scale_parameter",
             adafactor.scale_by_weights,
-            "multiplication of steps by the root mean square of each tensor. Only with "
-            "training.optimizer.type: adafactor");
+            "multiplication of steps by the root mean square of each tensor",
+            only_where_read("adafactor.scale_parameter"));
   table.add(prefix + "min_parameter_scale",
             adafactor.min_scale,
-            "lower bound of the root mean square in training.optimizer.adafactor.scale_parameter. "
-            "Only with training.optimizer.type: adafactor",
-            at_least(0.0));
+            "lower bound of the root mean square in training.optimizer.adafactor.scale_parameter",
+            at_least(0.0),
+            only_where_read("adafactor.min_parameter_scale"));
   table.add(prefix + "clip_threshold",
             adafactor.clipping_threshold,
-            "root mean square to which a tensor's update is clipped. Only with "
-            "training.optimizer.type: adafactor",
-            more_than(0.0));
+            "root mean square to which a tensor's update is clipped",
+            more_than(0.0),
+            only_where_read("adafactor.clip_threshold"));
   table.add(prefix + "decay_rate",
             adafactor.decay_exponent,
-            "exponent r of the second moment's decay 1 - t^-r at update t. Only with "
-            "training.optimizer.type: adafactor",
-            more_than(0.0));
+            "exponent r of the second moment's decay 1 - t^-r at update t",
+            more_than(0.0),
+            only_where_read("adafactor.decay_rate"));
 }
 
 void declare_muon(OptionTable& table, OptimizerOptions& options) {
   table.add(section + "muon.ns_steps",
             options.muon.iterations,
-            "number of Newton-Schulz iterations. Only with training.optimizer.type: muon",
-            between(1, 100));
+            "number of Newton-Schulz iterations",
+            between(1, 100),
+            only_where_read("muon.ns_steps"));
   table.add(section + "muon.adjust_lr_fn",
             options.muon.scale,
             "scale of the orthogonalized update: match_rms_adamw, 0.2 sqrt(max(rows, columns)), "
-            "which suits the learning rate of adamw; or original, sqrt(max(1, rows / columns)). "
-            "Only with training.optimizer.type: muon",
-            {{"match_rms_adamw", MuonScale::adam}, {"original", MuonScale::spectral}});
+            "which suits the learning rate of adamw; or original, sqrt(max(1, rows / columns))",
+            {{"match_rms_adamw", MuonScale::adam}, {"original", MuonScale::spectral}},
+            only_where_read("muon.adjust_lr_fn"));
 }
 
 }  // namespace
@@ -139,26 +144,10 @@ void declare(OptionTable& table, OptimizerOptions& options) {
   declare_muon(table, options);
   table.add(section + "adagrad.grad_clip",
             options.grad_clip,
-            "maximum gradient norm per tensor, by which its step is reduced (adaptive span: "
-            "0.03); 0: unlimited. Only with training.optimizer.type: adagrad",
-            at_least(0.0));
-  for (const char* const key : {"beta1",
-                                "beta2",
-                                "eps",
-                                "momentum",
-                                "nesterov",
-                                "lamb.bias_correction",
-                                "lamb.max_weight_norm",
-                                "adafactor.relative_step",
-                                "adafactor.warmup_init",
-                                "adafactor.scale_parameter",
-                                "adafactor.min_parameter_scale",
-                                "adafactor.clip_threshold",
-                                "adafactor.decay_rate",
-                                "muon.ns_steps",
-                                "muon.adjust_lr_fn",
-                                "adagrad.grad_clip"})
-    warn_where_unread(table, options, key);
+            "maximum gradient norm per tensor, by which its step is reduced (adaptive span: 0.03); "
+            "0: unlimited",
+            at_least(0.0),
+            only_where_read("adagrad.grad_clip"));
 }
 
 // An optimizer needs an entry here, a name in optimizer_options.cpp and a file.

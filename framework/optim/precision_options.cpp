@@ -9,20 +9,8 @@ namespace longspan {
 
 namespace {
 
-// Returns why the loss scale keys are invalid; empty if they are valid.
-std::string problem_of(const PrecisionOptions& options) {
-  const LossScaleOptions& given = options.loss_scale;
-  const LossScaleOptions standard;
-  const auto unused = [](const char* key, const auto& value) {
-    return fmt::format(
-        "precision.loss_scale.{}: {} requires precision.compute_dtype: float16", key, value);
-  };
-  if (options.compute != DType::f16) {
-    if (given.initial != standard.initial) return unused("init_scale", given.initial);
-    if (given.growth_interval != standard.growth_interval)
-      return unused("growth_interval", given.growth_interval);
-    if (given.hysteresis != standard.hysteresis) return unused("hysteresis", given.hysteresis);
-  }
+// Returns why the loss scale is invalid; empty if it is valid.
+std::string problem_of(const LossScaleOptions& given) {
   int exponent = 0;
   if (std::frexp(given.initial, &exponent) == 0.5) return "";
   return fmt::format("precision.loss_scale.init_scale: expected a power of two, found {}",
@@ -44,39 +32,32 @@ void declare(OptionTable& table, PrecisionOptions& options) {
             options.gradient_reduction,
             "data type of the gradient reduction over ranks: float32, or bfloat16, which halves "
             "the communication",
-            {{"float32", DType::f32}, {"bfloat16", DType::bf16}});
+            {{"float32", DType::f32}, {"bfloat16", DType::bf16}},
+            value_excludes("bfloat16", is("precision.compute_dtype", {"float64"})));
   table.add(
       "precision.allow_tf32",
       options.tf32,
       "TF32 (10-bit mantissa) for the factors of float32 products on a GPU: faster, less exact; a "
       "CPU ignores it");
-  table.add(
-      "precision.loss_scale.init_scale",
-      options.loss_scale.initial,
-      "initial loss scale, a power of two; an overflow halves it and skips the step, which does "
-      "not count as divergence. Only with precision.compute_dtype: float16",
-      between(LossScaler::least, std::exp2(32)));
+  table.add("precision.loss_scale.init_scale",
+            options.loss_scale.initial,
+            "initial loss scale, a power of two; an overflow halves it and skips the step, which "
+            "does not count as divergence",
+            between(LossScaler::least, std::exp2(32)),
+            needs(is("precision.compute_dtype", {"float16"})));
   table.add("precision.loss_scale.growth_interval",
             options.loss_scale.growth_interval,
-            "steps without overflow before the loss scale is doubled. Only with "
-            "precision.compute_dtype: float16",
-            at_least(1));
-  table.add("precision.loss_scale.hysteresis",
-            options.loss_scale.hysteresis,
-            "number of overflows before the loss scale is halved, counted again after it is "
-            "doubled. Only with precision.compute_dtype: float16",
-            at_least(1));
-  table.check({"precision.loss_scale.init_scale",
-               "precision.loss_scale.growth_interval",
-               "precision.loss_scale.hysteresis",
-               "precision.compute_dtype"},
-              [&options] { return problem_of(options); });
-  table.check({"precision.grad_reduce_dtype", "precision.compute_dtype"}, [&options] {
-    return options.compute != DType::f64 || options.gradient_reduction == DType::f32
-               ? ""
-               : "precision.grad_reduce_dtype: bfloat16 cannot be combined with "
-                 "precision.compute_dtype: float64; set it to float32";
-  });
+            "steps without overflow before the loss scale is doubled",
+            at_least(1),
+            needs(is("precision.compute_dtype", {"float16"})));
+  table.add(
+      "precision.loss_scale.hysteresis",
+      options.loss_scale.hysteresis,
+      "number of overflows before the loss scale is halved, counted again after it is doubled",
+      at_least(1),
+      needs(is("precision.compute_dtype", {"float16"})));
+  table.check({"precision.loss_scale.init_scale"},
+              [&options] { return problem_of(options.loss_scale); });
 }
 
 namespace {

@@ -28,10 +28,19 @@ std::optional<std::string> validate_choice(const std::string& text, const Constr
   return "";
 }
 
-// For each type: its name, formatting of a value, and parsing of a scalar.
 template <typename T>
 struct Word;
 
+// Returns a value without quotes.
+template <typename T>
+std::string plain_text(const T& value) {
+  if constexpr (std::constructible_from<std::string, const T&>)
+    return std::string(value);
+  else
+    return Word<T>::text(value);
+}
+
+// For each type: its name, formatting of a value, and parsing of a scalar.
 template <>
 struct Word<std::int64_t> {
   static constexpr WordType type = WordType::integer;
@@ -110,6 +119,7 @@ class OneValue : public OptionBinding {
   explicit OneValue(T& value) : value_(value) {}
   ValueForm form() const override { return {.word = Word<T>::type}; }
   std::string text() const override { return Word<T>::text(value_); }
+  std::vector<std::string> words() const override { return {plain_text(value_)}; }
   std::optional<std::string> take(const std::vector<ListItem>& scalars,
                                   const Constraint& rule) override {
     T value{};
@@ -137,6 +147,9 @@ class OptionalValue : public OptionBinding {
     if (!value_) return "none";
     const std::string text = Word<T>::text(*value_);
     return text == "none" ? "\"none\"" : text;
+  }
+  std::vector<std::string> words() const override {
+    return {value_ ? plain_text(*value_) : "none"};
   }
   std::optional<std::string> take(const std::vector<ListItem>& scalars,
                                   const Constraint& rule) override {
@@ -168,6 +181,11 @@ class ListValue : public OptionBinding {
     }
     return fmt::format("[{}]", text);
   }
+  std::vector<std::string> words() const override {
+    std::vector<std::string> words;
+    for (const T& value : values_) words.push_back(plain_text(value));
+    return words;
+  }
   std::optional<std::string> take(const std::vector<ListItem>& scalars,
                                   const Constraint& rule) override {
     if (rule.not_empty && scalars.empty()) return "";
@@ -195,6 +213,11 @@ class PathListValue : public OptionBinding {
   }
   // A list's text is already in written form.
   std::string text() const override { return value_.is_one() ? yaml_word(value_) : value_.text(); }
+  std::vector<std::string> words() const override {
+    std::vector<std::string> words;
+    for (const WeightedPath& part : value_.parts) words.push_back(part.path.text());
+    return words;
+  }
   std::optional<std::string> take(const std::vector<ListItem>& scalars,
                                   const Constraint& rule) override {
     std::vector<WeightedPath> paths;
@@ -244,6 +267,7 @@ class NamedValue : public OptionBinding {
     return {.word = is_boolean() ? WordType::boolean : WordType::text};
   }
   std::string text() const override { return is_boolean() ? read_() : yaml_word(read_()); }
+  std::vector<std::string> words() const override { return {read_()}; }
   std::optional<std::string> take(const std::vector<ListItem>& scalars,
                                   const Constraint& rule) override {
     bool unused = false;

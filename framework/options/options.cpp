@@ -41,6 +41,21 @@ std::string allowed_sentence(const OptionBinding& binding, const Constraint& rul
   return allowed.empty() ? type : fmt::format("{}, {}", type, allowed);
 }
 
+// Returns the sentences on other keys that the reference adds to the documentation.
+std::string conditions_text(const Constraint& rule) {
+  std::string text;
+  for (const Condition& condition : rule.only_with)
+    text += (text.empty() ? ". Only with " : " and ") + condition.text();
+  std::string last = ".";
+  for (const Requirement& requirement : rule.requirements) {
+    const std::string beginning = requirement.beginning();
+    text += (beginning == last ? " and " : fmt::format(". {} ", beginning)) +
+            requirement.condition.text();
+    last = beginning;
+  }
+  return text;
+}
+
 // Returns whether the message's first word is the key.
 bool starts_with_key(const std::string& sentence, const std::string& key) {
   const std::size_t end = sentence.find_first_of(" :");
@@ -74,6 +89,8 @@ void Constraint::merge(const Constraint& other) {
   not_empty = not_empty || other.not_empty;
   affects_weights = affects_weights || other.affects_weights;
   if (other.in_weights) in_weights = other.in_weights;
+  only_with.insert(only_with.end(), other.only_with.begin(), other.only_with.end());
+  requirements.insert(requirements.end(), other.requirements.begin(), other.requirements.end());
 }
 
 void OptionTable::insert(const std::string& key,
@@ -86,11 +103,17 @@ void OptionTable::insert(const std::string& key,
   for (std::size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1)) {
     require(!has(key.substr(0, dot)), "option {}: {} is already a key", key, key.substr(0, dot));
   }
-  Entry entry{key, std::move(documentation), std::move(rule), std::move(binding), "", {}, false};
+  Entry entry{key, std::move(documentation), std::move(rule), std::move(binding)};
   entry.standard = entry.binding->text();
+  entry.default_words = entry.binding->words();
   entry.binding->set_location(key, "default");
   index_.emplace(key, entries_.size());
   entries_.push_back(std::move(entry));
+}
+
+void OptionTable::add_rule(std::string_view key, const Constraint& rule) {
+  require(has(key), "a rule names the undeclared option {}", key);
+  find(key)->rule.merge(rule);
 }
 
 void OptionTable::check(std::vector<std::string> keys, std::function<std::string()> sentence) {
@@ -137,6 +160,13 @@ const OptionTable::Entry& OptionTable::declared(std::string_view key) const {
   return *entry;
 }
 
+std::vector<std::string> OptionTable::keys_of(const std::string& section) const {
+  std::vector<std::string> keys;
+  for (const Entry& entry : entries_)
+    if (entry.key.starts_with(section + ".")) keys.push_back(entry.key);
+  return keys;
+}
+
 std::string OptionTable::place(std::string_view key) const {
   const Entry& entry = declared(key);
   return entry.mark ? entry.mark->to_string() : "default";
@@ -147,6 +177,27 @@ bool OptionTable::is_given(std::string_view key) const { return declared(key).ma
 bool OptionTable::is_default(std::string_view key) const {
   const Entry& entry = declared(key);
   return entry.binding->text() == entry.standard;
+}
+
+std::string OptionTable::text(std::string_view key) const { return declared(key).binding->text(); }
+
+std::vector<std::string> OptionTable::words(std::string_view key) const {
+  return declared(key).binding->words();
+}
+
+bool OptionTable::is_list(std::string_view key) const {
+  return declared(key).binding->form().is_list;
+}
+
+std::string OptionTable::why_ignored(std::string_view key) const {
+  const Entry* const entry = find(key);
+  if (entry == nullptr) return "";
+  for (const Condition& condition : entry->rule.only_with) {
+    std::string reason = why_ignored(condition.key);
+    if (reason.empty()) reason = condition.unmet(*this);
+    if (!reason.empty()) return reason;
+  }
+  return "";
 }
 
 void OptionTable::assign(std::span<const Assignment> assignments) {
@@ -253,16 +304,36 @@ SourceLocation OptionTable::common_location() const {
   return SourceLocation{file_.empty() ? "configuration" : file_};
 }
 
+// Returns whether the key has a valid value.
+bool OptionTable::is_judged(const std::string& key) const {
+  const Entry* const entry = find(key);
+  return entry == nullptr || (!entry->wrong && (entry->mark || !entry->rule.required));
+}
+
+void OptionTable::check_requirements(std::vector<Diagnostic>& found) const {
+  for (const Entry& entry : entries_) {
+    for (const Requirement& requirement : entry.rule.requirements) {
+      const std::string& other = requirement.condition.key;
+      if (!is_judged(entry.key) || !is_judged(other)) continue;
+      std::string sentence = requirement.problem(entry.key, *this);
+      if (sentence.empty()) continue;
+      if (requirement.is_excluded)
+        sentence += requirement.value.empty() ? fmt::format("; set it to {}", entry.standard)
+                                              : "; change one of them";
+      const Entry* const place = entry.mark ? &entry : find(other);
+      found.push_back({place->mark.value_or(common_location()), std::move(sentence), place->key});
+      break;
+    }
+  }
+}
+
 void OptionTable::run_checks(std::vector<Diagnostic>& found) const {
   for (const Check& check : checks_) {
+    if (!std::ranges::all_of(check.keys, [&](const std::string& key) { return is_judged(key); }))
+      continue;
     std::vector<const Entry*> given;
-    bool judged = true;
-    for (const std::string& key : check.keys) {
-      const Entry* entry = find(key);
-      judged = judged && !entry->wrong && !(entry->rule.required && !entry->mark);
-      if (entry->mark) given.push_back(entry);
-    }
-    if (!judged) continue;
+    for (const std::string& key : check.keys)
+      if (const Entry* const entry = find(key); entry->mark) given.push_back(entry);
     std::string sentence = check.message();
     if (sentence.empty()) continue;
     const auto named = std::ranges::find_if(
@@ -285,15 +356,21 @@ std::vector<Diagnostic> OptionTable::diagnostics() const {
                                  allowed_sentence(*entry.binding, entry.rule)),
                      entry.key});
   }
+  check_requirements(found);
   run_checks(found);
   return found;
 }
 
 std::vector<std::string> OptionTable::warnings() const {
   std::vector<Diagnostic> found;
+  for (const Entry& entry : entries_) {
+    if (!entry.mark || is_default(entry.key)) continue;
+    if (const std::string reason = why_ignored(entry.key); !reason.empty())
+      found.push_back({*entry.mark, fmt::format("{} is ignored: {}", entry.key, reason)});
+  }
   for (const Warning& warning : warnings_) {
     const Entry& entry = *find(warning.key);
-    if (!entry.mark || is_default(warning.key)) continue;
+    if (!entry.mark || is_default(warning.key) || !why_ignored(warning.key).empty()) continue;
     const std::string reason = warning.reason();
     if (!reason.empty())
       found.push_back(
@@ -336,9 +413,12 @@ std::vector<OptionDescription> OptionTable::reference() const {
                             type_text(form),
                             allowed_text(entry->rule, form.is_list),
                             entry->rule.required ? "" : entry->standard,
-                            entry->documentation,
+                            entry->documentation + conditions_text(entry->rule),
                             form,
-                            entry->rule});
+                            entry->rule,
+                            "",
+                            "",
+                            entry->default_words});
   }
   return descriptions;
 }

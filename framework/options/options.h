@@ -26,6 +26,7 @@
 
 #include "framework/core/config_path.h"
 #include "framework/core/error.h"
+#include "framework/options/condition.h"
 #include "framework/options/diagnostic.h"
 
 namespace longspan {
@@ -74,6 +75,8 @@ struct Constraint {
   bool affects_weights = false;
   // Returns the part of the value that determines the weights; undefined: the full value.
   std::function<std::string(const std::string& text)> in_weights = {};
+  std::vector<Condition> only_with = {};  // where one is not met, the key is ignored
+  std::vector<Requirement> requirements = {};
 
   void merge(const Constraint& other);
 };
@@ -120,6 +123,24 @@ inline Constraint affects_weights(std::function<std::string(const std::string& t
   return {.affects_weights = true, .in_weights = std::move(part)};
 }
 
+// The key has no effect unless the condition is met: a given key is ignored with a warning.
+inline Constraint only_with(Condition condition) { return {.only_with = {std::move(condition)}}; }
+// Another value than the default is an error unless the condition is met.
+inline Constraint needs(Condition condition) {
+  return {.requirements = {{"", std::move(condition)}}};
+}
+// The value is an error unless the condition is met.
+inline Constraint value_needs(std::string value, Condition condition) {
+  return {.requirements = {{std::move(value), std::move(condition)}}};
+}
+// Another value than the default, or this value, is an error where the condition is met.
+inline Constraint excludes(Condition condition) {
+  return {.requirements = {{"", std::move(condition), true}}};
+}
+inline Constraint value_excludes(std::string value, Condition condition) {
+  return {.requirements = {{std::move(value), std::move(condition), true}}};
+}
+
 enum class WordType : std::uint8_t { integer, number, boolean, text, path };
 
 // Form of a key's values.
@@ -146,6 +167,7 @@ struct OptionDescription {
   Constraint rule = {};
   std::string set_to = {};  // value in the reference's configuration; empty: not set
   std::string set_at = {};  // location of that setting
+  std::vector<std::string> default_words = {};  // without quotes, one for each element of a list
 };
 
 // A key with its current value.
@@ -170,6 +192,8 @@ class OptionBinding {
   virtual ValueForm form() const = 0;
   // Returns the current value as written in YAML.
   virtual std::string text() const = 0;
+  // Returns the current value without quotes, or each element of a list.
+  virtual std::vector<std::string> words() const { return {text()}; }
   // Sets the value and returns nothing if every scalar has the type and satisfies the constraint.
   // Otherwise changes nothing and returns a short description, or "" where the constraint's text
   // suffices.
@@ -223,13 +247,17 @@ class OptionTable {
     insert(key, std::move(documentation), std::move(rule), bind(std::move(read), std::move(write)));
   }
 
-  // Adds a condition over several keys, which `finish` checks once each value alone is valid.
+  // Adds a rule to a key that another component has declared.
+  void add_rule(std::string_view key, const Constraint& rule);
+
+  // Adds a condition over several keys that only_with, needs and excludes do not express, which
+  // `finish` checks once each value alone is valid.
   // `sentence` returns the error, or nothing. The error is reported at the key that it begins with,
   // else at the first of `keys` that was given.
   void check(std::vector<std::string> keys, std::function<std::string()> sentence);
 
-  // Adds a warning for a key that other keys may disable: `reason` returns why, or nothing. The
-  // warning is "KEY is ignored: REASON".
+  // Adds a warning for a key that something else than only_with may disable: `reason` returns why,
+  // or nothing. The warning is "KEY is ignored: REASON".
   void warn(const std::string& key, std::function<std::string()> reason);
   // Adds a warning for a key that has an effect, but probably not the intended one: `message`
   // returns it, or nothing. The warning is "KEY: MESSAGE".
@@ -261,6 +289,16 @@ class OptionTable {
   // given or not. Both throw Failure for an unknown key.
   bool is_given(std::string_view key) const;
   bool is_default(std::string_view key) const;
+  // Return the value as written in YAML, its words without quotes, one for each element of a list,
+  // and whether it is a list. All throw Failure for an unknown key.
+  std::string text(std::string_view key) const;
+  std::vector<std::string> words(std::string_view key) const;
+  bool is_list(std::string_view key) const;
+  // Returns why the key has no effect, by only_with; empty if it has or is undeclared.
+  std::string why_ignored(std::string_view key) const;
+
+  // Returns the keys of a section and its subsections, in order of declaration.
+  std::vector<std::string> keys_of(const std::string& section) const;
 
   // In order of declaration, grouped by section.
   std::vector<OptionDescription> reference() const;
@@ -274,8 +312,9 @@ class OptionTable {
     std::string documentation;
     Constraint rule;
     std::unique_ptr<OptionBinding> binding;
-    std::string standard;                // the default's text
-    std::optional<SourceLocation> mark;  // of the last assignment
+    std::string standard = {};  // the default's text and words
+    std::vector<std::string> default_words = {};
+    std::optional<SourceLocation> mark = {};  // of the last assignment
     bool wrong = false;
   };
   struct Check {
@@ -323,6 +362,8 @@ class OptionTable {
   std::string suggestion(std::string_view key) const;
   std::string meant_below(const std::string& section, const Assignment& assignment) const;
   SourceLocation common_location() const;
+  bool is_judged(const std::string& key) const;
+  void check_requirements(std::vector<Diagnostic>& found) const;
   void run_checks(std::vector<Diagnostic>& found) const;
 
   std::vector<Entry> entries_;

@@ -7,11 +7,8 @@
 namespace longspan {
 namespace {
 
-// Returns why the schedule has no end; empty: it has one.
-std::string endless_schedule(const TrainingOptions& options) {
-  const bool ends =
-      options.schedule != ScheduleKind::constant && options.schedule != ScheduleKind::inverse_sqrt;
-  return ends ? "" : "training.lr_scheduler.type is constant or inverse_sqrt, which has no end";
+bool has_end(ScheduleKind schedule) {
+  return schedule != ScheduleKind::constant && schedule != ScheduleKind::inverse_sqrt;
 }
 
 void declare_schedule(OptionTable& table, TrainingOptions& options) {
@@ -22,63 +19,53 @@ void declare_schedule(OptionTable& table, TrainingOptions& options) {
              {"linear", ScheduleKind::linear},
              {"cosine", ScheduleKind::cosine},
              {"inverse_sqrt", ScheduleKind::inverse_sqrt},
-             {"warmup_stable_decay", ScheduleKind::warmup_stable_decay}});
+             {"warmup_stable_decay", ScheduleKind::warmup_stable_decay}},
+            excludes(is("training.optimizer.type", {"schedule_free_adamw"})));
   table.add("training.learning_rate", options.learning_rate, "peak learning rate", at_least(0.0));
-  table.add("training.lr_scheduler.min_lr",
-            options.end_learning_rate,
-            "learning rate at the end of the schedule, after the last update. Only with "
-            "training.lr_scheduler.type: linear, cosine or warmup_stable_decay",
-            at_least(0.0));
+  table.add(
+      "training.lr_scheduler.min_lr",
+      options.end_learning_rate,
+      "learning rate at the end of the schedule, after the last update",
+      at_least(0.0),
+      only_with(is("training.lr_scheduler.type", {"linear", "cosine", "warmup_stable_decay"})));
   table.add("training.lr_scheduler.warmup_steps",
             options.warmup,
             "number of warm-up updates to the peak learning rate",
             at_least(0));
   table.add("training.lr_scheduler.warmup_init_lr",
             options.warmup_learning_rate,
-            "initial learning rate of the warm-up. Only with training.lr_scheduler.warmup_steps "
-            "above 1",
-            at_least(0.0));
-  table.add("training.lr_scheduler.total_steps",
-            options.schedule_steps,
-            "number of updates of the schedule, including the warm-up; none: training.max_steps. "
-            "Only with training.lr_scheduler.type: linear, cosine or warmup_stable_decay",
-            at_least(1));
-  table.add("training.lr_scheduler.after_end",
-            options.schedule_end,
-            "learning rate after training.lr_scheduler.total_steps: constant "
-            "(training.lr_scheduler.min_lr) or restart (decay from the peak again). Only with "
-            "training.lr_scheduler.total_steps below training.max_steps",
-            {{"constant", ScheduleEnd::hold}, {"restart", ScheduleEnd::restart}});
-  table.add("training.lr_scheduler.decay_steps",
-            options.decay_steps,
-            "number of updates of the final decay; none: a fifth of the schedule. To decay from "
-            "step N, resume from it in another run.output_dir with training.max_steps N + D and "
-            "this key at D. Only with training.lr_scheduler.type: warmup_stable_decay",
-            at_least(0));
+            "initial learning rate of the warm-up",
+            at_least(0.0),
+            only_with(is_above("training.lr_scheduler.warmup_steps", 1)));
+  table.add(
+      "training.lr_scheduler.total_steps",
+      options.schedule_steps,
+      "number of updates of the schedule, including the warm-up; none: training.max_steps",
+      at_least(1),
+      only_with(is("training.lr_scheduler.type", {"linear", "cosine", "warmup_stable_decay"})));
+  table.add(
+      "training.lr_scheduler.after_end",
+      options.schedule_end,
+      "learning rate after training.lr_scheduler.total_steps: constant "
+      "(training.lr_scheduler.min_lr) or restart (decay from the peak again)",
+      {{"constant", ScheduleEnd::hold}, {"restart", ScheduleEnd::restart}},
+      only_with(is("training.lr_scheduler.type", {"linear", "cosine", "warmup_stable_decay"})));
+  table.add(
+      "training.lr_scheduler.decay_steps",
+      options.decay_steps,
+      "number of updates of the final decay; none: a fifth of the schedule. To decay from step N, "
+      "resume from it in another run.output_dir with training.max_steps N + D and this key at D",
+      at_least(0),
+      only_with(is("training.lr_scheduler.type", {"warmup_stable_decay"})));
   table.add("training.lr_scheduler.decay_type",
             options.decay_shape,
-            "shape of the final decay: linear, or 1-sqrt, 1 - sqrt(fraction done). Only with "
-            "training.lr_scheduler.type: warmup_stable_decay",
-            {{"linear", DecayType::linear}, {"1-sqrt", DecayType::square_root}});
-  for (const char* const key :
-       {"training.lr_scheduler.decay_steps", "training.lr_scheduler.decay_type"})
-    table.warn(key, [&options]() -> std::string {
-      return options.schedule == ScheduleKind::warmup_stable_decay
-                 ? ""
-                 : "training.lr_scheduler.type is not warmup_stable_decay";
-    });
-  const auto without_end = [&options] { return endless_schedule(options); };
-  for (const char* const key :
-       {"training.lr_scheduler.min_lr", "training.lr_scheduler.total_steps"})
-    table.warn(key, without_end);
-  table.warn("training.lr_scheduler.after_end", [&options, without_end]() -> std::string {
-    const std::string reason = without_end();
-    return reason.empty() && options.scheduled_updates() >= options.steps
+            "shape of the final decay: linear, or 1-sqrt, 1 - sqrt(fraction done)",
+            {{"linear", DecayType::linear}, {"1-sqrt", DecayType::square_root}},
+            only_with(is("training.lr_scheduler.type", {"warmup_stable_decay"})));
+  table.warn("training.lr_scheduler.after_end", [&options]() -> std::string {
+    return has_end(options.schedule) && options.scheduled_updates() >= options.steps
                ? "training.lr_scheduler.total_steps is not below training.max_steps"
-               : reason;
-  });
-  table.warn("training.lr_scheduler.warmup_init_lr", [&options]() -> std::string {
-    return options.warmup > 1 ? "" : "training.lr_scheduler.warmup_steps is at most 1";
+               : "";
   });
 }
 
@@ -97,26 +84,16 @@ void declare_pairs(OptionTable& table, const TrainingOptions& options) {
             options.warmup,
             decay);
       });
-  table.check({"training.lr_scheduler.min_lr", "training.learning_rate"},
-              [&options]() -> std::string {
-                if (!endless_schedule(options).empty() ||
-                    options.end_learning_rate <= options.learning_rate)
-                  return "";
-                return fmt::format(
-                    "training.lr_scheduler.min_lr: expected at most training.learning_rate = {:g}, "
-                    "found {:g}",
-                    options.learning_rate,
-                    options.end_learning_rate);
-              });
-  table.check({"training.lr_scheduler.type", "training.optimizer.type"},
-              [&options]() -> std::string {
-                if (options.optimizer.kind != OptimizerKind::schedule_free ||
-                    options.schedule == ScheduleKind::constant)
-                  return "";
-                return "training.lr_scheduler.type: training.optimizer.type: schedule_free_adamw "
-                       "does not support a decaying rate; set it to constant "
-                       "(training.lr_scheduler.warmup_steps remains in effect)";
-              });
+  table.check(
+      {"training.lr_scheduler.min_lr", "training.learning_rate"}, [&options]() -> std::string {
+        if (!has_end(options.schedule) || options.end_learning_rate <= options.learning_rate)
+          return "";
+        return fmt::format(
+            "training.lr_scheduler.min_lr: expected at most training.learning_rate = {:g}, "
+            "found {:g}",
+            options.learning_rate,
+            options.end_learning_rate);
+      });
   const auto relative = [&options]() -> std::string {
     const OptimizerOptions& optimizer = options.optimizer;
     return optimizer.kind == OptimizerKind::adafactor && optimizer.adafactor.relative_step
@@ -139,28 +116,23 @@ void declare_start(OptionTable& table, InitFromOptions& options) {
             "run directory (its newest valid checkpoint) or checkpoint whose weights initialize a "
             "new run; empty: random initialization by run.seed. Ignored once the run has a "
             "checkpoint");
+  table.add(vocabulary_key,
+            options.resize_vocab,
+            "vocabulary different from that of training.init_from.path: embedding and output rows "
+            "of common ids (for char, common characters) are copied, the others initialized "
+            "randomly; false: the vocabulary must be the same",
+            only_with(is_set("training.init_from.path")));
+  table.add(reinitialize_key,
+            options.reinitialize,
+            "parameters, by name or prefix, that are initialized randomly instead of loaded, such "
+            "as [output] for another output vocabulary",
+            only_with(is_set("training.init_from.path")));
   table.add(
-      vocabulary_key,
-      options.resize_vocab,
-      "vocabulary different from that of training.init_from.path: embedding and output rows of "
-      "common ids (for char, common characters) are copied, the others initialized randomly; "
-      "false: the vocabulary must be the same. Only with training.init_from.path");
-  table.add(
-      reinitialize_key,
-      options.reinitialize,
-      "parameters, by name or prefix, that are initialized randomly instead of loaded, such as "
-      "[output] for another output vocabulary. Only with training.init_from.path");
-  table.add(changed_key,
-            options.changed,
-            "keys or sections that may differ from those of training.init_from.path although they "
-            "affect the weights, such as [model.rope] for longer sequences or "
-            "[model.attention.layer_types]. Only with training.init_from.path");
-  const auto reason = [&options]() -> std::string {
-    return options.path.empty() ? "training.init_from.path is not set" : "";
-  };
-  table.warn(vocabulary_key, reason);
-  table.warn(reinitialize_key, reason);
-  table.warn(changed_key, reason);
+      changed_key,
+      options.changed,
+      "keys or sections that may differ from those of training.init_from.path although they affect "
+      "the weights, such as [model.rope] for longer sequences or [model.attention.layer_types]",
+      only_with(is_set("training.init_from.path")));
 }
 
 }  // namespace
@@ -209,28 +181,25 @@ void declare(OptionTable& table, TrainingOptions& options) {
             options.validation_every,
             "steps between validations; 0: only at the end",
             at_least(0));
-  table.add(
-      "training.validation.num_decoded_examples",
-      options.validation_decoded,
-      "number of validation examples that are decoded greedily for BLEU, chrF, exact match and "
-      "word error rate; 0: loss only. Only with run.task: translation",
-      at_least(0));
+  table.add("training.validation.num_decoded_examples",
+            options.validation_decoded,
+            "number of validation examples that are decoded greedily for BLEU, chrF, exact match "
+            "and word error rate; 0: loss only",
+            at_least(0),
+            only_with(is("run.task", {"translation"})));
   table.add("training.label_smoothing",
             options.label_smoothing.share,
             "label smoothing: target probability spread over the other classes, in training only "
             "(Szegedy et al. 2016)",
             at_least(0.0),
             less_than(1.0));
-  table.add(
-      "training.label_smoothing_style",
-      options.label_smoothing.kind,
-      "classes that share the smoothed probability: all, including the target (pytorch), or only "
-      "the wrong ones (fairseq). Only with training.label_smoothing above 0",
-      {{"pytorch", LabelSmoothingStyle::all_classes},
-       {"fairseq", LabelSmoothingStyle::wrong_classes}});
-  table.warn("training.label_smoothing_style", [&options]() -> std::string {
-    return options.label_smoothing.share > 0 ? "" : "training.label_smoothing is 0";
-  });
+  table.add("training.label_smoothing_style",
+            options.label_smoothing.kind,
+            "classes that share the smoothed probability: all, including the target (pytorch), or "
+            "only the wrong ones (fairseq)",
+            {{"pytorch", LabelSmoothingStyle::all_classes},
+             {"fairseq", LabelSmoothingStyle::wrong_classes}},
+            only_with(is_above("training.label_smoothing", 0)));
   declare(table, options.sampling);
   declare(table, options.policy);
   table.add(

@@ -63,68 +63,39 @@ void declare_kinds(Configuration& configuration) {
             affects_weights());
 }
 
-// Warns about keys that the task does not read.
-void warn_of_unread_keys(OptionTable& table, const Configuration& configuration) {
-  const auto unless = [&](const std::vector<std::string>& keys, const auto& reads) {
-    for (const std::string& key : keys)
-      table.warn(key, [&configuration, reads]() -> std::string {
-        return reads(configuration) ? "" : "run.task is " + configuration.task;
-      });
+// Adds the rules on keys that only some tasks read.
+void add_task_rules(OptionTable& table) {
+  const auto tasks = [](const auto& is_reader) {
+    std::vector<std::string> names;
+    for (const TaskSpec& known : task_kinds())
+      if (is_reader(known)) names.push_back(known.name);
+    return is("run.task", names);
   };
-  const auto streams = [](const Configuration& of) { return of.task_kind().reads_streams; };
-  const auto buckets = [](const Configuration& of) { return !of.task_kind().reads_streams; };
-  const auto pairs = [](const Configuration& of) { return of.task == "translation"; };
-  const auto targets = [pairs](const Configuration& of) {
-    return pairs(of) || of.data.format == DataFormat::images;
+  const auto only = [&](std::initializer_list<const char*> keys, const Condition& condition) {
+    for (const char* const key : keys) table.add_rule(key, only_with(condition));
   };
-  unless({"data.global_batch_size", "data.seq_length"}, streams);
-  unless({"data.global_batch_tokens",
-          "data.max_length",
-          "data.overlong_examples",
-          "data.pad_to_multiple_of",
-          "data.tokenizer.sampling_alpha"},
-         buckets);
-  unless({"data.validation_target", "data.test_target"}, targets);
-  unless({"training.validation.num_decoded_examples",
-          "data.train_alignments",
-          "data.tokenizer.decoder_start_token",
-          "data.tokenizer.eos_token",
-          "data.tokenizer.forced_bos_token",
-          "data.bleu_tokenizer"},
-         pairs);
-  unless({"ppo.gamma",
-          "ppo.gae_lambda",
-          "ppo.num_epochs",
-          "ppo.num_minibatches",
-          "ppo.deterministic_eval",
-          "ppo.clip_range",
-          "ppo.vf_coef",
-          "ppo.ent_coef"},
-         [](const Configuration& of) { return of.task_kind().is_policy; });
-  table.warn("data.overlong_examples", [&configuration]() -> std::string {
-    const bool reads_images = configuration.data.format == DataFormat::images;
-    return reads_images ? "data.format is images, which are not truncated" : "";
-  });
-  table.warn("data.tokenizer.sampling_alpha", [&configuration]() -> std::string {
-    const DataOptions& data = configuration.data;
-    if (data.tokenizer != TokenizerKind::sentencepiece)
-      return "data.tokenizer.type is not sentencepiece";
-    const bool is_trained = trains_tokenizer(data);
-    return is_trained && data.tokenizer_kind != SentencePieceModelType::unigram
-               ? "data.tokenizer.model_type is not unigram"
-               : "";
-  });
+  only({"data.global_batch_size", "data.seq_length"},
+       tasks([](const TaskSpec& task) { return task.reads_streams; }));
+  only({"data.global_batch_tokens",
+        "data.max_length",
+        "data.overlong_examples",
+        "data.pad_to_multiple_of",
+        "data.tokenizer.sampling_alpha"},
+       tasks([](const TaskSpec& task) { return !task.reads_streams; }));
+  only({"data.documents.sample_by", "data.documents.text_field", "data.documents.end_token"},
+       is("run.task", {"language_modeling"}));
+  only({"data.overlong_examples"}, is_not("data.format", "images"));
+  only({"metrics.num_images"},
+       tasks([](const TaskSpec& task) { return static_cast<bool>(task.generate_images); }));
+  only({"training.validation.interval", "training.validation.max_batches"},
+       is_set("data.validation"));
+  only({"precision.allow_tf32", "parallel.gpu_backend"}, is_not("run.device", "cpu"));
+  table.add_rule("training.label_smoothing",
+                 needs(tasks([](const TaskSpec& task) { return !task.has_labels; })));
 }
 
 // Checks that the task can read the data.
 void check_data(OptionTable& table, const Configuration& configuration) {
-  table.check({"data.tokenizer.type", "run.task"}, [&configuration]() -> std::string {
-    if (configuration.data.tokenizer != TokenizerKind::tokenizer_json || reads_text(configuration))
-      return "";
-    return "data.tokenizer.type: huggingface requires run.task: language_modeling, translation, "
-           "classification or tagging, found " +
-           configuration.task;
-  });
   table.check(
       {"data.tokenizer.type", "data.format", "run.task"}, [&configuration]() -> std::string {
         constexpr std::array<std::string_view, 3> readers = {
@@ -141,14 +112,6 @@ void check_data(OptionTable& table, const Configuration& configuration) {
       });
   table.check({"data.tokenizer.type", "data.tokenizer.model_type"}, [&configuration] {
     return validate_tokenizer_type(data_before_start(configuration));
-  });
-  table.check({"data.format", "run.task"}, [&configuration]() -> std::string {
-    const bool reads_images = configuration.data.format == DataFormat::images;
-    if (!reads_images || configuration.task == "classification" ||
-        configuration.task == "image_generation")
-      return "";
-    return "data.format: images requires run.task: classification or image_generation, found " +
-           configuration.task;
   });
   table.check({"data.train", "run.task"}, [&configuration]() -> std::string {
     const DataOptions& data = configuration.data;
@@ -170,74 +133,14 @@ void check_data(OptionTable& table, const Configuration& configuration) {
                            ? validate_end_token(configuration.data)
                            : "";
               });
-  for (const char* key : {"data.shuffle",
-                          "data.documents.reset_attention_mask",
-                          "data.documents.sample_by",
-                          "data.documents.end_token"})
-    table.warn(key, [&configuration]() -> std::string {
-      return configuration.task == "language_modeling" ? "" : "run.task is " + configuration.task;
-    });
   for (const char* key :
        {"data.documents.sample_by", "data.documents.text_field", "data.documents.end_token"})
-    table.warn(key, [&configuration, key]() -> std::string {
-      return configuration.task == "language_modeling"
-                 ? unread_document_key(configuration.data, key)
-                 : "run.task is " + configuration.task;
-    });
-  table.check({"data.format", "run.task"}, [&configuration]() -> std::string {
-    if (configuration.data.format != DataFormat::tokens ||
-        configuration.task == "language_modeling")
-      return "";
-    return "data.format: tokens requires run.task: language_modeling, found " + configuration.task;
-  });
-}
-
-void check_training(OptionTable& table, const Configuration& configuration) {
-  table.check({"training.scheduled_sampling.method", "run.task"},
-              [&configuration]() -> std::string {
-                if (configuration.training.sampling.mixing == ScheduledSamplingMethod::none ||
-                    configuration.task == "translation")
-                  return "";
-                return "training.scheduled_sampling.method requires run.task: translation, found " +
-                       configuration.task;
-              });
-  table.check({"training.label_smoothing", "run.task"}, [&configuration]() -> std::string {
-    const TaskSpec& task = configuration.task_kind();
-    if (configuration.training.label_smoothing.share == 0 || !task.has_labels) return "";
-    return fmt::format("training.label_smoothing does not support run.task: {}",
-                       configuration.task);
-  });
-}
-
-// Warns about keys that have no effect because of another section.
-void warn_of_idle_keys(OptionTable& table, const Configuration& configuration) {
-  for (const char* const key : {"training.validation.interval", "training.validation.max_batches"})
-    table.warn(key, [&configuration]() -> std::string {
-      return configuration.data.validation.empty() ? "data.validation is empty" : "";
-    });
-  for (const char* const key : {"precision.allow_tf32", "parallel.gpu_backend"})
-    table.warn(key, [&configuration]() -> std::string {
-      return configuration.run.device == DeviceChoice::cpu ? "run.device is cpu" : "";
-    });
+    table.warn(key, [&configuration, key] { return unread_document_key(configuration.data, key); });
 }
 
 void declare_family(Configuration& configuration, const Family& family) {
   OptionTable& table = configuration.table;
   configuration.body = family.declare(table, planned_setting(configuration));
-  if (table.has("model.num_future_tokens"))
-    table.check({"model.num_future_tokens", "run.task"}, [&configuration, &table]() -> std::string {
-      if (configuration.task == "language_modeling" || table.is_default("model.num_future_tokens"))
-        return "";
-      return "model.num_future_tokens requires run.task: language_modeling, found " +
-             configuration.task;
-    });
-  for (const auto& [key, task] : {std::pair{"model.use_crf", "tagging"},
-                                  {"model.pooling", "classification"},
-                                  {"model.add_pooling_layer", "classification"}})
-    if (table.has(key))
-      table.warn(key, [&configuration, task = std::string_view(task)]() -> std::string {
-        return configuration.task == task ? "" : "run.task is " + configuration.task;
-      });
   table.check({"run.task", family_key}, [&configuration, &family]() -> std::string {
     if (std::ranges::count(family.tasks, configuration.task) > 0) return "";
     return fmt::format("model.family: {} requires run.task: {}, found {}",
@@ -254,23 +157,20 @@ void declare_all(Configuration& configuration, const Family* family) {
   declare(table, configuration.run);
   declare_kinds(configuration);
   declare(table, configuration.data);
-  table.warn("data.tag_format", [&configuration]() -> std::string {
-    return configuration.task == "tagging" ? "" : "run.task is " + configuration.task;
-  });
   declare(table, configuration.training);
-  warn_of_unread_keys(table, configuration);
   check_data(table, configuration);
-  check_training(table, configuration);
   declare(table, configuration.parallel);
   declare(table, configuration.memory);
   declare(table, configuration.precision);
   declare(table, configuration.checkpoint);
   declare(table, configuration.metrics);
-  table.warn("metrics.num_images", [&configuration]() -> std::string {
-    const bool draws = static_cast<bool>(configuration.task_kind().generate_images);
-    return draws ? "" : "run.task is " + configuration.task;
+  add_task_rules(table);
+  table.warn("data.tokenizer.sampling_alpha", [&configuration]() -> std::string {
+    const DataOptions& data = configuration.data;
+    return trains_tokenizer(data) && data.tokenizer_kind != SentencePieceModelType::unigram
+               ? "data.tokenizer.model_type is not unigram"
+               : "";
   });
-  warn_of_idle_keys(table, configuration);
   table.check({"checkpoint.best_metric",
                "run.task",
                "data.validation",

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,14 +41,14 @@ void add_bounds(Json& schema, const Constraint& rule) {
   if (rule.multiple) schema["multipleOf"] = *rule.multiple;
 }
 
-// One of the choices; a choice that resembles a number may be written as one.
-Json choice(const Constraint& rule) {
-  Json words = Json::array();
-  for (const std::string& word : rule.choices) {
-    words.push_back(word);
-    if (const Json value = word_value({word}); !value.is_string()) words.push_back(value);
+// One of the words; one that resembles a number may be written as one.
+Json one_of_words(const std::vector<std::string>& words) {
+  Json values = Json::array();
+  for (const std::string& word : words) {
+    values.push_back(word);
+    if (const Json value = word_value({word}); !value.is_string()) values.push_back(value);
   }
-  return {{"enum", words}};
+  return {{"enum", values}};
 }
 
 // Returns the schema of a value, or of each list element.
@@ -64,7 +66,7 @@ Json word_schema(const OptionDescription& option, bool is_empty_refused) {
       break;
     case WordType::text:
     case WordType::path:
-      if (!option.rule.choices.empty()) return choice(option.rule);
+      if (!option.rule.choices.empty()) return one_of_words(option.rule.choices);
       // A word that resembles a number is also valid text here.
       schema["type"] = {"string", "number", "boolean"};
       if (is_empty_refused) schema["minLength"] = 1;
@@ -145,15 +147,87 @@ void add_key(Json& section, const std::string& key, const OptionDescription& opt
   add_key(properties[name], key.substr(dot + 1), option);
 }
 
+using Options = std::map<std::string, OptionDescription>;
+
+Options by_key(const std::vector<OptionDescription>& reference) {
+  Options options;
+  for (const OptionDescription& option : reference) options.emplace(option.key, option);
+  return options;
+}
+
+// Returns the schema of a configuration in which the key's value has a schema. An absent key is
+// valid if `is_met_by_default`.
+Json with_value(std::string_view key, const Json& value, bool is_met_by_default) {
+  const std::size_t dot = key.find('.');
+  const std::string name(key.substr(0, dot));
+  Json schema = {{"properties",
+                  {{name,
+                    dot == std::string_view::npos
+                        ? value
+                        : with_value(key.substr(dot + 1), value, is_met_by_default)}}}};
+  if (!is_met_by_default) schema["required"] = {name};
+  return schema;
+}
+
+// Returns the schema of the values that meet a condition.
+Json values_of(const Condition& condition) {
+  if (condition.bound) return {{"type", "number"}, {"exclusiveMinimum", *condition.bound}};
+  if (condition.values.empty())
+    return {{"not", {{"enum", {"none", "", false, 0, Json::array(), nullptr}}}}};
+  const Json words = one_of_words(condition.values);
+  return condition.is_negated ? Json{{"not", words}}
+                              : any_of(words, {{"contains", words}, {"type", "array"}});
+}
+
+// Returns the schema of a configuration that meets the condition, or null if the condition reads an
+// undeclared key or the schema cannot express it.
+std::optional<Json> condition_schema(const Condition& condition, const Options& options) {
+  if (condition.reason) return std::nullopt;
+  if (!condition.alternatives.empty()) {
+    Json schemas = Json::array();
+    for (const Condition& alternative : condition.alternatives) {
+      const auto schema = condition_schema(alternative, options);
+      if (!schema) return std::nullopt;
+      schemas.push_back(*schema);
+    }
+    return Json{{"anyOf", schemas}};
+  }
+  const auto option = options.find(condition.key);
+  if (option == options.end()) return std::nullopt;
+  return with_value(
+      condition.key, values_of(condition), condition.is_met(option->second.default_words));
+}
+
+// Returns whether the rule reads or belongs to a key of a model family.
+bool is_of_family(const OptionDescription& option, const Requirement& requirement) {
+  const std::string section = std::string(family_section) + ".";
+  return option.key.starts_with(section) || requirement.condition.key.starts_with(section);
+}
+
+// Adds the rules between keys to `all`: those of a family, or those of shared keys.
+void add_requirements(Json& all, const Options& options, bool of_family) {
+  for (const auto& [key, option] : options) {
+    for (const Requirement& requirement : option.rule.requirements) {
+      if (is_of_family(option, requirement) != of_family) continue;
+      const auto met = condition_schema(requirement.condition, options);
+      if (!met) continue;
+      const Json value = requirement.value.empty() ? Json{{"not", {{"const", default_of(option)}}}}
+                                                   : one_of_words({requirement.value});
+      const bool applies_by_default =
+          option.default_words == std::vector<std::string>{requirement.value};
+      all.push_back({{"if", with_value(key, value, applies_by_default)},
+                     {"then", requirement.is_excluded ? Json{{"not", *met}} : *met}});
+    }
+  }
+}
+
 // Returns the section `model` of a family.
-Json model_of(const Family& family) {
-  OptionTable table;
-  const BackboneFactory unused = family.declare(table, {});
+Json model_of(const Family& family, const std::vector<OptionDescription>& reference) {
   Json section = empty_section();
   section["description"] = family.documentation;
   const std::string prefix = std::string(family_section) + ".";
   section["properties"]["family"] = {{"const", family.name}};
-  for (const OptionDescription& option : table.reference()) {
+  for (const OptionDescription& option : reference) {
     require(option.key.starts_with(prefix),
             "family {}: key {} is not in section {}",
             family.name,
@@ -173,8 +247,11 @@ Json configuration_schema() {
   schema["type"] = "object";
   Configuration shared;
   declare_all(shared, nullptr);
-  for (const OptionDescription& option : shared.table.reference())
-    add_key(schema, option.key, option);
+  const std::vector<OptionDescription> shared_reference = shared.table.reference();
+  for (const OptionDescription& option : shared_reference) add_key(schema, option.key, option);
+  const Options shared_options = by_key(shared_reference);
+  schema["allOf"] = Json::array();
+  add_requirements(schema["allOf"], shared_options, false);
   // The other keys are the family's.
   schema["properties"][family_section].erase("additionalProperties");
   for (const Family& family : families()) {
@@ -183,9 +260,16 @@ Json configuration_schema() {
          {{family_section,
            {{"properties", {{"family", {{"const", family.name}}}}}, {"required", {"family"}}}}}},
         {"required", {family_section}}};
-    const Json then = {{"properties", {{family_section, {{"$ref", "#/$defs/" + family.name}}}}}};
+    OptionTable table;
+    const BackboneFactory unused = family.declare(table, {});
+    const std::vector<OptionDescription> reference = table.reference();
+    Options options = by_key(reference);
+    options.insert(shared_options.begin(), shared_options.end());
+    Json then = {{"properties", {{family_section, {{"$ref", "#/$defs/" + family.name}}}}}};
+    then["allOf"] = Json::array();
+    add_requirements(then["allOf"], options, true);
     schema["allOf"].push_back({{"if", is_named}, {"then", then}});
-    schema["$defs"][family.name] = model_of(family);
+    schema["$defs"][family.name] = model_of(family, reference);
   }
   return schema;
 }

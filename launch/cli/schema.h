@@ -7,7 +7,7 @@ namespace longspan {
 
 // Returns a schema (draft 2020-12) from the option tables. It has every section and key with its
 // type, bounds, choices, default and meaning. The keys of `model` depend on the file's family. It
-// does not express constraints between several keys.
+// expresses the rules between keys that are declared with one of them, and no other checks.
 nlohmann::ordered_json configuration_schema();
 
 }  // namespace longspan

@@ -181,8 +181,8 @@ TEST(Configuration, RejectsIncompatibleModelKeysWithLocation) {
             "c.yaml:7:5: model.adaptive_span.type does not support "
             "model.attention.scale_attn_weights; set only one of them");
   EXPECT_EQ(decoder("  scale_decoder_outputs: true\n  tie_word_embeddings: false\n"),
-            "c.yaml:4:3: model.scale_decoder_outputs requires model.tie_word_embeddings: true; set "
-            "model.scale_decoder_outputs to false");
+            "c.yaml:4:3: model.scale_decoder_outputs: true requires model.tie_word_embeddings: "
+            "true, found false");
   EXPECT_EQ(decoder("  adaptive_span:\n    type: adaptive\n"
                     "  attention:\n    layer_types: [full, lsh]\n"),
             "c.yaml:5:5: model.adaptive_span.type: adaptive does not support lsh in "
@@ -223,7 +223,7 @@ TEST(Configuration, RejectsIncompatibleModelKeysWithLocation) {
       "reversible; set it to none");
   EXPECT_EQ(decoder("", "memory: {reconstruction_check_interval: 3}\n"),
             "c.yaml:5:10: memory.reconstruction_check_interval: 3 requires model.residual.type: "
-            "reversible; set it to 0");
+            "reversible, found standard");
   EXPECT_EQ(decoder("", "training: {gradient_accumulation_steps: 3}\n"),
             "c.yaml:5:12: training.gradient_accumulation_steps: expected a divisor of "
             "data.global_batch_size = 8, found 3");

@@ -131,7 +131,7 @@ TEST(TranslationConfiguration, WarnsAboutSubwordSamplingWithoutUnigramModel) {
                 .size(),
             1u);  // the model file determines data.tokenizer.model_type
   for (const auto& [setting, reason] :
-       {std::pair("data.tokenizer.type=byte", "data.tokenizer.type is not sentencepiece"),
+       {std::pair("data.tokenizer.type=byte", "data.tokenizer.type is byte"),
         std::pair("data.tokenizer.model_type=bpe", "data.tokenizer.model_type is not unigram")}) {
     const auto found = warned({"data.tokenizer.type=sentencepiece", setting});
     ASSERT_EQ(found.size(), 1u);
@@ -157,7 +157,8 @@ TEST(TranslationConfiguration, RejectsIncompatibleStacks) {
 TEST(TranslationConfiguration, GuidedAttentionAndAlignmentsRequireEachOther) {
   EXPECT_EQ(refusal({"data.train_alignments="}), "");
   EXPECT_EQ(refusal({"data.train_alignments=links.txt"}),
-            "--set: data.train_alignments requires model.guided_attention.type: alignment");
+            "--set: data.train_alignments: links.txt requires model.guided_attention.type: "
+            "alignment, found none");
   EXPECT_EQ(refusal({"model.guided_attention.type=alignment"}),
             "--set: model.guided_attention.type: alignment requires data.train_alignments");
   EXPECT_EQ(refusal({"model.guided_attention.type=alignment", "data.train_alignments=links.txt"}),

@@ -65,16 +65,16 @@ std::string error_for(const std::vector<std::pair<std::string, std::string>>& se
 
 TEST(RunOptions, RejectsOptionsWithoutEffect) {
   EXPECT_EQ(error_for({{"parallel.sequence_parallel", "true"}}),
-            "a.yaml:1:1: parallel.sequence_parallel requires parallel.tensor_parallel_size of at "
-            "least 2, found 1");
-  const std::string only = " requires precision.compute_dtype: float16";
+            "a.yaml:1:1: parallel.sequence_parallel: true requires parallel.tensor_parallel_size "
+            "above 1, found 1");
+  const std::string only = " requires precision.compute_dtype: float16, found ";
   EXPECT_EQ(error_for({{"precision.compute_dtype", "bfloat16"},
                        {"precision.loss_scale.init_scale", "1024"}}),
-            "a.yaml:2:1: precision.loss_scale.init_scale: 1024" + only);
+            "a.yaml:2:1: precision.loss_scale.init_scale: 1024" + only + "bfloat16");
   EXPECT_EQ(error_for({{"precision.loss_scale.growth_interval", "10"}}),
-            "a.yaml:1:1: precision.loss_scale.growth_interval: 10" + only);
+            "a.yaml:1:1: precision.loss_scale.growth_interval: 10" + only + "float32");
   EXPECT_EQ(error_for({{"precision.loss_scale.hysteresis", "1"}}),
-            "a.yaml:1:1: precision.loss_scale.hysteresis: 1" + only);
+            "a.yaml:1:1: precision.loss_scale.hysteresis: 1" + only + "float32");
   // A resolved configuration contains the default.
   EXPECT_EQ(error_for({{"precision.loss_scale.init_scale", "65536"}}), "");
 }
@@ -92,7 +92,7 @@ TEST(RunOptions, RejectsNarrowGradientsForFloat64) {
   EXPECT_EQ(error_for({{"precision.compute_dtype", "float64"},
                        {"precision.grad_reduce_dtype", "bfloat16"}}),
             "a.yaml:2:1: precision.grad_reduce_dtype: bfloat16 cannot be combined with "
-            "precision.compute_dtype: float64; set it to float32");
+            "precision.compute_dtype: float64; change one of them");
   EXPECT_EQ(error_for({{"precision.compute_dtype", "float64"},
                        {"precision.grad_reduce_dtype", "float32"}}),
             "");

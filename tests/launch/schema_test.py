@@ -96,6 +96,37 @@ class ConfigSchema(WithSchema):
         for section in "run", "model", "data":
             self.assertNotEqual(self.errors({key: value for key, value in good.items() if key != section}), [])
 
+    def test_expresses_rules_between_keys(self):
+        """Each rule of the table, as the program checks it: a given value, a default, an exclusion, a key of a family."""
+        rules = [
+            ({"precision": {"loss_scale": {"init_scale": 1024}}}, {"precision": {"compute_dtype": "float16", "loss_scale": {"init_scale": 1024}}}),
+            ({"parallel": {"sequence_parallel": True}}, {"parallel": {"sequence_parallel": True, "tensor_parallel_size": 2}}),
+            ({"data": {"train": "a", "format": "images"}}, {"data": {"train": "a", "format": "images"}, "run": {"task": "classification"}}),
+            ({"model": {"residual": {"type": "reversible"}}}, {"model": {"residual": {"type": "reversible"}, "norm": {"position": "pre"}}}),
+            ({"model": {"residual": {"gate": {"type": "input"}}}},
+             {"model": {"residual": {"type": "gated", "gate": {"type": "input"}}, "norm": {"position": "pre"}}}),
+            ({"memory": {"reconstruction_check_interval": 2}},
+             {"memory": {"reconstruction_check_interval": 2}, "model": {"residual": {"type": "reversible"}, "norm": {"position": "pre"}}}),
+            ({"training": {"optimizer": {"type": "schedule_free_adamw"}, "lr_scheduler": {"type": "linear"}}},
+             {"training": {"optimizer": {"type": "schedule_free_adamw"}, "lr_scheduler": {"type": "constant"}}}),
+            ({"model": {"family": "encoder_decoder", "guided_attention": {"type": "alignment"}}, "run": {"task": "translation"}},
+             {"model": {"family": "encoder_decoder", "guided_attention": {"type": "alignment"}}, "run": {"task": "translation"},
+              "data": {"train": "a", "train_target": "b", "train_alignments": "c"}}),
+            ({"training": {"label_smoothing": 0.1}, "run": {"task": "tagging"}, "model": {"family": "encoder"}},
+             {"training": {"label_smoothing": 0.1}}),
+        ]
+
+        def joined(good, more):
+            return {section: {**good.get(section, {}), **more.get(section, {})} for section in (*good, *more)}
+
+        good = {"run": {"output_dir": "run"}, "model": {"family": "decoder"}, "data": {"train": "a"}}
+        for invalid, valid in rules:
+            with self.subTest(invalid=invalid):
+                self.assertNotEqual(self.errors(joined(good, invalid)), [])
+                self.assertEqual(self.errors(joined(good, valid)), [])
+                (self.directory / "rule.yaml").write_text(yaml.safe_dump(joined(good, invalid)))
+                self.assertRegex(self.longspan("config", "rule.yaml", code=2).errors, "requires|cannot be combined with")
+
     def test_accepts_alternative_notations(self):
         for section, key, value in [
                 ("data", "train", ["a.txt", "b.txt"]), ("data", "train", [{"path": "a", "weight": 2}]),

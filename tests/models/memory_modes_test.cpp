@@ -65,44 +65,49 @@ std::string error_for(const std::vector<std::pair<std::string, std::string>>& se
 
 TEST(MemoryModes, ReportsRequirementsForReversibleResiduals) {
   EXPECT_EQ(error_for({{"model.residual.type", "reversible"}}),
-            "--set: model.residual.type: reversible requires model.norm.position: pre");
+            "--set: model.residual.type: reversible requires model.norm.position: pre, found post");
   EXPECT_EQ(error_for({{"model.residual.type", "reversible"}, {"model.norm.position", "pre"}}),
             "no error");
   EXPECT_EQ(error_for({{"model.residual.reversible_output", "concat"}}),
-            "--set: model.residual.reversible_output requires model.residual.type: reversible");
+            "--set: model.residual.reversible_output: concat requires model.residual.type: "
+            "reversible, found standard");
   EXPECT_EQ(error_for({{"model.residual.type", "reversible"},
                        {"model.norm.position", "pre"},
                        {"model.residual.reversible_output", "concat"}}),
-            "--set: model.residual.reversible_output: concat does not support tied embeddings; set "
-            "model.tie_word_embeddings to false");
+            "--set: model.residual.reversible_output: concat cannot be combined with "
+            "model.tie_word_embeddings: true; change one of them");
 }
 
 TEST(MemoryModes, ReportsRequirementsForGatedResiduals) {
   const std::pair<std::string, std::string> gated = {"model.residual.type", "gated"};
   const std::pair<std::string, std::string> pre = {"model.norm.position", "pre"};
   EXPECT_EQ(error_for({gated}),
-            "--set: model.residual.type: gated requires model.norm.position: pre");
+            "--set: model.residual.type: gated requires model.norm.position: pre, found post");
   EXPECT_EQ(error_for({gated,
                        pre,
                        {"model.residual.gate.type", "sigtanh"},
                        {"model.residual.gate.extra_biases", "true"}}),
             "no error");
-  EXPECT_EQ(error_for({{"model.residual.gate.type", "input"}}),
-            "--set: model.residual.gate.type requires model.residual.type: gated");
+  EXPECT_EQ(
+      error_for({{"model.residual.gate.type", "input"}}),
+      "--set: model.residual.gate.type: input requires model.residual.type: gated, found standard");
   EXPECT_EQ(error_for({{"model.residual.gate.bias_init", "1"}}),
-            "--set: model.residual.gate.bias_init requires model.residual.type: gated");
-  EXPECT_EQ(error_for({gated,
-                       pre,
-                       {"model.residual.gate.type", "input"},
-                       {"model.residual.gate.bias_init", "1"}}),
-            "--set: model.residual.gate.bias_init requires model.residual.gate.type: gru, highway, "
-            "output or sigtanh; omit it or change the type");
-  EXPECT_EQ(error_for({gated,
-                       pre,
-                       {"model.residual.gate.type", "output"},
-                       {"model.residual.gate.extra_biases", "true"}}),
-            "--set: model.residual.gate.extra_biases requires model.residual.gate.type: gru or "
-            "sigtanh");
+            "--set: model.residual.gate.bias_init: 1 requires model.residual.type: gated, found "
+            "standard");
+  EXPECT_EQ(
+      error_for({gated,
+                 pre,
+                 {"model.residual.gate.type", "input"},
+                 {"model.residual.gate.bias_init", "1"}}),
+      "--set: model.residual.gate.bias_init: 1 requires model.residual.gate.type: gru, highway, "
+      "output or sigtanh, found input");
+  EXPECT_EQ(
+      error_for({gated,
+                 pre,
+                 {"model.residual.gate.type", "output"},
+                 {"model.residual.gate.extra_biases", "true"}}),
+      "--set: model.residual.gate.extra_biases: true requires model.residual.gate.type: gru or "
+      "sigtanh, found output");
   ModelOptions options = tiny_options(NormPosition::pre);
   options.residual = ResidualKind::gated;
   EXPECT_EQ(refusal(options, {.recompute_granularity = RecomputeGranularity::full}), "no error");

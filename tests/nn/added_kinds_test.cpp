@@ -10,7 +10,6 @@ AttentionKind own_kind(const std::string& name) {
   return {.name = name,
           .sees = "nothing",
           .alone = "it is alone",
-          .keys = {},
           .make = [](const Scope&, const AttentionOptions&, const AttentionBuildOptions&) {
             return std::unique_ptr<AttentionOp>();
           }};

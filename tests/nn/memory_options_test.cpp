@@ -38,7 +38,7 @@ TEST(MemoryOptions, WarnsWhenNumLayersIsIgnored) {
   EXPECT_EQ(read("full", "3").warnings, std::vector<std::string>());
   EXPECT_EQ(read("selective", "3").warnings,
             std::vector<std::string>{"--set: memory.recompute_num_layers is ignored: "
-                                     "memory.recompute_granularity is not full"});
+                                     "memory.recompute_granularity is selective"});
 }
 
 TEST(MemoryOptions, RejectsUnknownGranularityAndZeroLayers) {

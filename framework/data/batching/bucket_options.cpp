@@ -32,8 +32,9 @@ void declare(OptionTable& table, BucketOptions& options) {
             options.subword_sampling,
             "subword regularization: exponent of the probabilities from which each epoch samples "
             "one of the 64 best segmentations of a line (usually 0.1 or 0.2); 0: always the best. "
-            "Only with a unigram model of data.tokenizer.type: sentencepiece",
-            between(0.0, 100.0));
+            "Ignored by a model other than unigram",
+            between(0.0, 100.0),
+            only_with(is("data.tokenizer.type", {"sentencepiece"})));
 }
 
 std::string validate_context(const BucketOptions& options, std::int64_t context) {

@@ -94,31 +94,27 @@ void take_tokens(const Tokenizer& tokenizer, const SpecialTokenNames& named, Spe
 
 }  // namespace
 
-void declare(OptionTable& table, SpecialTokenNames& tokens, const TokenizerKind& kind) {
-  table.add(
-      "data.tokenizer.decoder_start_token",
-      tokens.begin,
-      "token, with data.tokenizer.type: none its id, that starts the decoder input (</s> in BART, "
-      "<pad> in T5); none: an extra id after those of the tokenizer. Only with run.task: "
-      "translation and data.tokenizer.type: huggingface or none",
-      affects_weights());
+void declare(OptionTable& table, SpecialTokenNames& tokens) {
+  table.add("data.tokenizer.decoder_start_token",
+            tokens.begin,
+            "token, with data.tokenizer.type: none its id, that starts the decoder input (</s> in "
+            "BART, <pad> in T5); none: an extra id after those of the tokenizer",
+            affects_weights(),
+            only_with(is("run.task", {"translation"})),
+            only_with(is("data.tokenizer.type", {"huggingface", "none"})));
   table.add("data.tokenizer.eos_token",
             tokens.end,
             "token or id that ends a target; none: the last token of the tokenizer's template, or "
-            "an extra id if it has none. Only with run.task: translation and data.tokenizer.type: "
-            "huggingface or none",
-            affects_weights());
+            "an extra id if it has none",
+            affects_weights(),
+            only_with(is("run.task", {"translation"})),
+            only_with(is("data.tokenizer.type", {"huggingface", "none"})));
   table.add("data.tokenizer.forced_bos_token",
             tokens.first,
             "token or id that starts every output and is removed from its text "
-            "(forced_bos_token_id in transformers); none: no such token. Only with run.task: "
-            "translation and data.tokenizer.type: huggingface or none");
-  for (const char* const key : {"data.tokenizer.decoder_start_token",
-                                "data.tokenizer.eos_token",
-                                "data.tokenizer.forced_bos_token"})
-    table.warn(key, [&kind]() -> std::string {
-      return has_names(kind) ? "" : fmt::format("data.tokenizer.type is {}", name_of(kind));
-    });
+            "(forced_bos_token_id in transformers); none: no such token",
+            only_with(is("run.task", {"translation"})),
+            only_with(is("data.tokenizer.type", {"huggingface", "none"})));
 }
 
 SpecialTokenIds sentence_ids(const Tokenizer& tokenizer, const SpecialTokenNames& named) {

@@ -64,7 +64,7 @@ struct SpecialTokenNames {
 
 // Declares data.tokenizer.decoder_start_token, data.tokenizer.eos_token and
 // data.tokenizer.forced_bos_token.
-void declare(OptionTable& table, SpecialTokenNames& tokens, const TokenizerKind& kind);
+void declare(OptionTable& table, SpecialTokenNames& tokens);
 
 // Ids in addition to text tokens. The tokenizer's own ids if it has them; otherwise appended to its
 // vocabulary, whose ids do not change.

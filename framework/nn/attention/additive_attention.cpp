@@ -116,7 +116,6 @@ AttentionKind additive_kind() {
   return {.name = "additive",
           .sees = "as full, by additive scores",
           .alone = "its scores are not dot products",
-          .keys = {},
           .supports_kv_cache = true,
           .own_weights = true,
           .problem = validate_additive,

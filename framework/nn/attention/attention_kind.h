@@ -17,7 +17,6 @@ struct AttentionKind {
   std::string sees;  // keys it attends to, for the reference
   // clause of a message: why a layer cannot combine it with other types
   std::string alone;
-  std::vector<std::string> keys;   // keys of section `model` that it reads
   bool supports_kv_cache = false;  // as AttentionOp::supports_kv_cache
   bool knows_distances = false;    // supports relative positions
   // supports RoPE: scores depend on one query and one key, and increase with their product

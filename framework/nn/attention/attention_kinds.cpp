@@ -276,6 +276,20 @@ bool has_kind(const AttentionOptions& options, std::string_view name) {
                              [&](const std::string& element) { return has_kind(element, name); });
 }
 
+Condition layer_type(std::vector<std::string> kinds) {
+  const auto reason = [kinds](const OptionTable& table) -> std::string {
+    for (const char* const key :
+         {"model.attention.layer_types", "model.attention.encoder_layer_types"}) {
+      if (!table.has(key)) continue;
+      for (const std::string& element : table.words(key))
+        for (const std::string& kind : kinds)
+          if (has_kind(element, kind)) return "";
+    }
+    return fmt::format("no layer of model.attention.layer_types has {}", join_or(kinds));
+  };
+  return {.phrase = "layer type " + join_or(kinds), .reason = reason};
+}
+
 std::string problem_of(const AttentionOptions& options, const AttentionBuildOptions& setting) {
   if (std::ssize(options.kinds) > setting.layers)
     return fmt::format(
@@ -372,20 +386,6 @@ const AttentionKind* first_kind_without_rotary(const AttentionOptions& options) 
     if (own != nullptr && !own->turns) return own;
   }
   return nullptr;
-}
-
-std::vector<std::pair<std::string, std::vector<std::string>>> kinds_by_key() {
-  std::vector<std::pair<std::string, std::vector<std::string>>> readers;
-  for (const AttentionKind& kind : mechanism_kinds())
-    for (const std::string& key : kind.keys) {
-      const auto known =
-          std::ranges::find_if(readers, [&](const auto& reader) { return reader.first == key; });
-      if (known == readers.end())
-        readers.push_back({key, {kind.name}});
-      else
-        known->second.push_back(kind.name);
-    }
-  return readers;
 }
 
 bool projects_global(const AttentionOptions& options, std::int64_t layer) {

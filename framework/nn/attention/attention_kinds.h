@@ -65,12 +65,14 @@ struct AttentionOptions {
   std::vector<AttentionKind> added = {};
 };
 
-// Keys that are set but read by no layer are warnings of the table, because the command line may
-// override model.attention.layer_types. in_weights: returns the part of
+// in_weights: returns the part of
 // model.attention.layer_types, as written, that determines the weights.
 void declare(OptionTable& table,
              AttentionOptions& options,
              std::function<std::string(const std::string&)> in_weights);
+
+// Returns the condition of a key that only these types read: some layer has one of them.
+Condition layer_type(std::vector<std::string> kinds);
 
 // Returns every type with the keys it attends to, for the reference.
 std::string describe_kinds();
@@ -80,9 +82,6 @@ bool has_kind(const AttentionOptions& options, std::string_view name);
 
 // Returns the type of a layer that has its own op. Null if the layer has a pattern.
 const AttentionKind* attention_kind(const AttentionOptions& options, std::int64_t layer);
-
-// Returns the keys of section `model` that ops read, each with the names of these types.
-std::vector<std::pair<std::string, std::vector<std::string>>> kinds_by_key();
 
 // Returns the first type whose layers do not support a KV cache, or null.
 const AttentionKind* first_kind_without_kv_cache(const AttentionOptions& options);

@@ -61,10 +61,10 @@ SortedSequence causal_positions(std::int64_t batch,
 void declare(OptionTable& table, CompressedOptions& options) {
   table.add("model.attention.compression_factor",
             options.width,
-            "number of tokens compressed into one key and one value. Only with layer type "
-            "memory_compressed",
+            "number of tokens compressed into one key and one value",
             between(1, 1 << 16),
-            affects_weights());
+            affects_weights(),
+            only_with(layer_type({"memory_compressed"})));
 }
 
 CompressedAttention::CompressedAttention(const Scope& scope, const Options& options)
@@ -136,7 +136,6 @@ AttentionKind compressed_kind() {
   return {.name = "memory_compressed",
           .sees = "one key for every few tokens",
           .alone = "its keys are not tokens",
-          .keys = {"attention.compression_factor"},
           .own_weights = true,
           .problem = validate_compressed,
           .make = [](const Scope& attention,

@@ -26,7 +26,6 @@ AttentionKind efficient_kind() {
       .name = "efficient",
       .sees = "all keys of an encoder, by a softmax over features and one over positions",
       .alone = "its softmax is not over keys",
-      .keys = {},
       .has_probabilities = false,
       .problem = [](const AttentionOptions&, const AttentionBuildOptions& setting) -> std::string {
         if (setting.causal)

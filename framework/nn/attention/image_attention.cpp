@@ -63,23 +63,23 @@ std::unique_ptr<AttentionOp> make(const Scope&,
 void declare(OptionTable& table, ImageBlockOptions& options) {
   table.add("model.attention.local_2d.query_shape",
             options.block,
-            "rows and columns of an image block, with the channels of a pixel as separate "
-            "columns; images are predicted block by block, each row by row. Only with layer type "
-            "local_2d",
+            "rows and columns of an image block, with the channels of a pixel as separate columns; "
+            "images are predicted block by block, each row by row",
             between(1, 1 << 20),
-            affects_weights());
+            affects_weights(),
+            only_with(layer_type({"local_2d"})));
   table.add("model.attention.local_2d.memory_flange",
             options.flange,
-            "rows above a block and columns on either side of it that its queries attend to, "
-            "where already predicted. Only with layer type local_2d",
-            between(0, 1 << 20));
+            "rows above a block and columns on either side of it that its queries attend to, where "
+            "already predicted",
+            between(0, 1 << 20),
+            only_with(layer_type({"local_2d"})));
 }
 
 AttentionKind local_2d_kind() {
   return {.name = "local_2d",
           .sees = "the query's image block and a flange above it and at its sides, in block order",
           .alone = "it reorders the whole sequence",
-          .keys = {"attention.local_2d.query_shape", "attention.local_2d.memory_flange"},
           .supports_kv_cache = true,
           .turns = true,
           .own_weights = true,  // trained for the block order

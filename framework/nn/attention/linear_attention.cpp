@@ -65,7 +65,6 @@ AttentionKind linear_kind() {
   return {.name = "linear",
           .sees = "as full, by products of features instead of a softmax",
           .alone = "it has no softmax",
-          .keys = {},
           .supports_kv_cache = true,
           .has_probabilities = false,
           .problem =

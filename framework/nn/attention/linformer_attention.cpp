@@ -56,26 +56,27 @@ Weight projection(const Scope& scope,
 void declare(OptionTable& table, LinformerOptions& options) {
   table.add("model.attention.linformer.projected_length",
             options.keys,
-            "number of keys and values that a sequence is projected to. Only with layer type "
-            "linformer",
+            "number of keys and values that a sequence is projected to",
             between(1, 1 << 20),
-            affects_weights());
+            affects_weights(),
+            only_with(layer_type({"linformer"})));
   table.add("model.attention.linformer.sharing",
             options.sharing,
             "parameter sharing of the projections: none, headwise (across the heads of a layer), "
-            "key_value (also between keys and values) or layerwise (also across layers). Only with "
-            "layer type linformer",
+            "key_value (also between keys and values) or layerwise (also across layers)",
             {{"none", LinformerSharing::none},
              {"headwise", LinformerSharing::heads},
              {"key_value", LinformerSharing::keys_values},
              {"layerwise", LinformerSharing::layers}},
-            affects_weights());
+            affects_weights(),
+            only_with(layer_type({"linformer"})));
   table.add("model.attention.linformer.max_length",
             options.longest,
             "maximum sequence length in positions, one row of the projections each; none: that of "
-            "the training data. Only with layer type linformer",
+            "the training data",
             between(1, std::int64_t{1} << 31),
-            affects_weights());
+            affects_weights(),
+            only_with(layer_type({"linformer"})));
 }
 
 LinformerAttention::LinformerAttention(const Scope& scope, const Options& options)
@@ -130,9 +131,6 @@ AttentionKind linformer_kind() {
       .name = "linformer",
       .sees = "all tokens of an encoder, projected to a few keys",
       .alone = "its keys are not tokens",
-      .keys = {"attention.linformer.projected_length",
-               "attention.linformer.sharing",
-               "attention.linformer.max_length"},
       .own_weights = true,
       .longest = [](const AttentionOptions& options,
                     std::int64_t segment) { return options.linformer.longest.value_or(segment); },

@@ -37,46 +37,52 @@ std::string validate_lsh(const AttentionOptions& options, const AttentionBuildOp
 void declare(OptionTable& table, LshOptions& options) {
   table.add("model.attention.lsh.chunk_length",
             options.chunk,
-            "chunk length in tokens; a token attends to its own chunk and the previous one. Only "
-            "with layer type lsh",
-            at_least(1));
+            "chunk length in tokens; a token attends to its own chunk and the previous one",
+            at_least(1),
+            only_with(layer_type({"lsh"})));
   table.add("model.attention.lsh.num_buckets",
             options.buckets,
             "number of hash buckets per round, an even number; none: about 2 x sequence length / "
-            "model.attention.lsh.chunk_length. Only with layer type lsh",
+            "model.attention.lsh.chunk_length",
             between(2, 1 << 20),
-            multiple_of(2));
+            multiple_of(2),
+            only_with(layer_type({"lsh"})));
   table.add("model.attention.lsh.num_hashes",
             options.rounds,
-            "number of hash rounds. Only with layer type lsh",
-            between(1, 64));
+            "number of hash rounds",
+            between(1, 64),
+            only_with(layer_type({"lsh"})));
   table.add("model.attention.lsh.num_eval_hashes",
             options.evaluation_rounds,
-            "number of hash rounds in evaluation; none: model.attention.lsh.num_hashes. Only with "
-            "layer type lsh",
-            between(1, 64));
+            "number of hash rounds in evaluation; none: model.attention.lsh.num_hashes",
+            between(1, 64),
+            only_with(layer_type({"lsh"})));
   table.add("model.attention.lsh.num_chunks_after",
             options.look_ahead,
-            "number of chunks after its own that a token attends to. Only with layer type lsh",
-            between(0, 16));
+            "number of chunks after its own that a token attends to",
+            between(0, 16),
+            only_with(layer_type({"lsh"})));
   table.add("model.attention.lsh.same_bucket_only",
             options.same_bucket,
-            "attention to keys of the token's own bucket only; false: to all keys of the chunks. "
-            "Only with layer type lsh");
+            "attention to keys of the token's own bucket only; false: to all keys of the chunks",
+            only_with(layer_type({"lsh"})));
   table.add("model.attention.lsh.deduplicate",
             options.count_once,
-            "deduplication of keys that several hash rounds find. Only with layer type lsh");
+            "deduplication of keys that several hash rounds find",
+            only_with(layer_type({"lsh"})));
   table.add("model.attention.lsh.scale",
             options.scale,
             "factor of the dot product of a query with a key of unit norm; none: 1 / "
-            "sqrt(model.head_dim). Only with layer type lsh",
-            more_than(0.0));
+            "sqrt(model.head_dim)",
+            more_than(0.0),
+            only_with(layer_type({"lsh"})));
   table.add("model.attention.lsh.self_attention_score",
             options.self_score,
             "score of a token with itself, low enough to count only if it has no other key; none: "
-            "-1e5 with float64, otherwise -1e3, at least -1e4. Only with layer type lsh",
+            "-1e5 with float64, otherwise -1e3, at least -1e4",
             at_least(-1e5),
-            less_than(0.0));
+            less_than(0.0),
+            only_with(layer_type({"lsh"})));
 }
 
 BucketCount bucket_count(const LshOptions& options, std::int64_t time) {
@@ -197,15 +203,6 @@ AttentionKind lsh_kind() {
   return {.name = "lsh",
           .sees = "keys that hashing puts in the same or a nearby chunk",
           .alone = "its queries and keys are one projection",
-          .keys = {"attention.lsh.chunk_length",
-                   "attention.lsh.num_buckets",
-                   "attention.lsh.num_hashes",
-                   "attention.lsh.num_eval_hashes",
-                   "attention.lsh.num_chunks_after",
-                   "attention.lsh.same_bucket_only",
-                   "attention.lsh.deduplicate",
-                   "attention.lsh.scale",
-                   "attention.lsh.self_attention_score"},
           .turns = true,
           .own_weights = true,
           .problem = validate_lsh,

@@ -25,33 +25,36 @@ void declare(OptionTable& table, RandomFeatureOptions& options) {
   table.add("model.attention.random_features.num_features",
             options.count,
             "number of random vectors per head; none: model.head_dim x ln(model.head_dim) for "
-            "performer, model.head_dim for rfa, which uses a sine and a cosine of each. Only with "
-            "layer type performer or rfa",
-            between(1, 1 << 16));
+            "performer, model.head_dim for rfa, which uses a sine and a cosine of each",
+            between(1, 1 << 16),
+            only_with(layer_type({"performer", "rfa"})));
   table.add("model.attention.random_features.seed",
             options.seed,
-            "seed of the random vectors. Only with layer type performer or rfa",
-            at_least(0));
+            "seed of the random vectors",
+            at_least(0),
+            only_with(layer_type({"performer", "rfa"})));
   table.add("model.attention.random_features.kernel",
             options.kernel,
-            "kernel that the random features approximate: softmax, or relu with features max(u, "
-            "0) + 0.001. Only with layer type performer",
-            {{"softmax", RandomMap::softmax}, {"relu", RandomMap::relu}});
+            "kernel that the random features approximate: softmax, or relu with features max(u, 0) "
+            "+ 0.001",
+            {{"softmax", RandomMap::softmax}, {"relu", RandomMap::relu}},
+            only_with(layer_type({"performer"})));
   table.add("model.attention.random_features.redraw_interval",
             options.redraw,
-            "training steps between redraws of the random vectors; 0: never redrawn. Only with "
-            "layer type performer",
-            at_least(0));
+            "training steps between redraws of the random vectors; 0: never redrawn",
+            at_least(0),
+            only_with(layer_type({"performer"})));
   table.add("model.attention.random_features.num_draws",
             options.draws,
-            "number of sets of random vectors, one of which each training step uses. Only with "
-            "layer type rfa",
-            between(1, 1 << 16));
+            "number of sets of random vectors, one of which each training step uses",
+            between(1, 1 << 16),
+            only_with(layer_type({"rfa"})));
   table.add("model.attention.random_features.gated",
             options.gate,
             "per-head gate that decays the state of previous tokens, for causal models (Peng et "
-            "al. 2021). Only with layer type rfa",
-            affects_weights());
+            "al. 2021)",
+            affects_weights(),
+            only_with(layer_type({"rfa"})));
 }
 
 PerformerAttentionOp::PerformerAttentionOp(const Scope& scope, const Options& options)
@@ -124,10 +127,6 @@ AttentionKind performer_kind() {
   return {.name = "performer",
           .sees = "as full, by random features that approximate the softmax",
           .alone = "it has no softmax",
-          .keys = {"attention.random_features.num_features",
-                   "attention.random_features.seed",
-                   "attention.random_features.kernel",
-                   "attention.random_features.redraw_interval"},
           .supports_kv_cache = true,
           .turns = true,
           .has_probabilities = false,

@@ -56,31 +56,33 @@ Tensor directions_of(const Variable& x) {
 void declare(OptionTable& table, RoutingOptions& options) {
   table.add("model.attention.routing.num_clusters",
             options.clusters,
-            "number of clusters per head; none: about sqrt(sequence length). Only with layer type "
-            "routing",
+            "number of clusters per head; none: about sqrt(sequence length)",
             between(1, 1 << 20),
-            affects_weights());
-  table.add(
-      "model.attention.routing.window_size",
-      options.width,
-      "number of tokens per cluster, or with model.attention.routing.strictly_causal of previous "
-      "tokens of the cluster that a token attends to; none: longest sequence of the batch / "
-      "clusters. Only with layer type routing",
-      at_least(1));
+            affects_weights(),
+            only_with(layer_type({"routing"})));
+  table.add("model.attention.routing.window_size",
+            options.width,
+            "number of tokens per cluster, or with model.attention.routing.strictly_causal of "
+            "previous tokens of the cluster that a token attends to; none: longest sequence of the "
+            "batch / clusters",
+            at_least(1),
+            only_with(layer_type({"routing"})));
   table.add("model.attention.routing.share_qk",
             options.shared,
-            "shared projection of queries and keys. Only with layer type routing",
-            affects_weights());
+            "shared projection of queries and keys",
+            affects_weights(),
+            only_with(layer_type({"routing"})));
   table.add(
       "model.attention.routing.strictly_causal",
       options.strict,
       "attention to the last previous tokens of the own cluster, independent of later tokens; "
-      "false: clusters take the nearest tokens of the whole segment (Roy et al. 2020). Only with "
-      "layer type routing");
+      "false: clusters take the nearest tokens of the whole segment (Roy et al. 2020)",
+      only_with(layer_type({"routing"})));
   table.add("model.attention.routing.ema_decay",
             options.decay,
-            "EMA decay of the centroids. Only with layer type routing",
-            between(0.0, 1.0));
+            "EMA decay of the centroids",
+            between(0.0, 1.0),
+            only_with(layer_type({"routing"})));
 }
 
 RoutingAttention::RoutingAttention(const Scope& scope, const Options& options)
@@ -170,11 +172,6 @@ AttentionKind routing_kind() {
   return {.name = "routing",
           .sees = "tokens of the same cluster",
           .alone = "its queries and keys may be one projection",
-          .keys = {"attention.routing.num_clusters",
-                   "attention.routing.window_size",
-                   "attention.routing.share_qk",
-                   "attention.routing.strictly_causal",
-                   "attention.routing.ema_decay"},
           .turns = true,
           .own_weights = true,
           .problem = validate_routing,

@@ -73,27 +73,30 @@ Tensor lengths_of(const Tensor& length,
 void declare(OptionTable& table, SinkhornOptions& options) {
   table.add("model.attention.sinkhorn.block_size",
             options.block,
-            "block size in tokens. Only with layer type sinkhorn",
-            between(1, 1 << 20));
+            "block size in tokens",
+            between(1, 1 << 20),
+            only_with(layer_type({"sinkhorn"})));
   table.add("model.attention.sinkhorn.num_top_blocks",
             options.top,
             "number of other blocks that a block attends to; 0: a mixture of all blocks, which is "
-            "not causal; none: 2 in a causal model, otherwise 0. Only with layer type sinkhorn",
-            between(0, 1 << 10));
+            "not causal; none: 2 in a causal model, otherwise 0",
+            between(0, 1 << 10),
+            only_with(layer_type({"sinkhorn"})));
   table.add("model.attention.sinkhorn.num_iterations",
             options.iterations,
-            "number of Sinkhorn iterations over the rows and columns of the mixture. Only with "
-            "model.attention.sinkhorn.num_top_blocks: 0",
-            between(1, 100));
+            "number of Sinkhorn iterations over the rows and columns of the mixture",
+            between(1, 100),
+            only_with(is("model.attention.sinkhorn.num_top_blocks", {"0", "none"})));
   table.add("model.attention.sinkhorn.temperature",
             options.temperature,
-            "temperature of the scores between blocks; none: 1 in a causal model, otherwise 0.75. "
-            "Only with layer type sinkhorn",
-            more_than(0.0));
+            "temperature of the scores between blocks; none: 1 in a causal model, otherwise 0.75",
+            more_than(0.0),
+            only_with(layer_type({"sinkhorn"})));
   table.add("model.attention.sinkhorn.rotate_half_heads",
             options.rotated,
             "shift of block boundaries by model.attention.sinkhorn.block_size - 1 tokens in half "
-            "of the heads of a causal model. Only with layer type sinkhorn");
+            "of the heads of a causal model",
+            only_with(layer_type({"sinkhorn"})));
 }
 
 SinkhornAttentionOp::SinkhornAttentionOp(const Scope& scope, const Options& options)
@@ -178,11 +181,6 @@ AttentionKind sinkhorn_kind() {
   return {.name = "sinkhorn",
           .sees = "the query's block and the blocks that a learned sorting assigns to it",
           .alone = "it sorts whole blocks",
-          .keys = {"attention.sinkhorn.block_size",
-                   "attention.sinkhorn.num_top_blocks",
-                   "attention.sinkhorn.num_iterations",
-                   "attention.sinkhorn.temperature",
-                   "attention.sinkhorn.rotate_half_heads"},
           .turns = true,
           .own_weights = true,
           .problem = validate_sinkhorn,

@@ -130,29 +130,29 @@ Ranges query_positions(const ProjectedQKV& input, std::int64_t time) {
 void declare(OptionTable& table, SynthesizerOptions& options) {
   table.add("model.attention.synthesizer.variants",
             options.scores,
-            fmt::format("variants of the scores, several of which form a learned mixture: {}. Only "
-                        "with layer type synthesizer",
+            fmt::format("variants of the scores, several of which form a learned mixture: {}",
                         fmt::join(all_scores, ", ")),
             not_empty(),
-            affects_weights());
+            affects_weights(),
+            only_with(layer_type({"synthesizer"})));
   table.add("model.attention.synthesizer.dense_hidden_size",
             options.hidden,
-            "hidden size per head of variant dense; none: model.head_dim. Only with "
-            "model.attention.synthesizer.variants: dense",
+            "hidden size per head of variant dense; none: model.head_dim",
             between(1, 1 << 16),
-            affects_weights());
+            affects_weights(),
+            only_with(is("model.attention.synthesizer.variants", {"dense"})));
   table.add("model.attention.synthesizer.factorized_rank",
             options.rank,
-            "rank of variant factorized_random. Only with model.attention.synthesizer.variants: "
-            "factorized_random",
+            "rank of variant factorized_random",
             between(1, 1 << 16),
-            affects_weights());
+            affects_weights(),
+            only_with(is("model.attention.synthesizer.variants", {"factorized_random"})));
   table.add("model.attention.synthesizer.max_length",
             options.longest,
-            "maximum sequence length in positions; none: that of the training data. Only with "
-            "layer type synthesizer",
+            "maximum sequence length in positions; none: that of the training data",
             between(1, std::int64_t{1} << 20),
-            affects_weights());
+            affects_weights(),
+            only_with(layer_type({"synthesizer"})));
 }
 
 SynthesizerAttention::SynthesizerAttention(const Scope& scope, const Options& options)
@@ -337,10 +337,6 @@ AttentionKind synthesizer_kind() {
       .name = "synthesizer",
       .sees = "as full, by learned or predicted scores",
       .alone = "its scores may have no queries and keys",
-      .keys = {"attention.synthesizer.variants",
-               "attention.synthesizer.dense_hidden_size",
-               "attention.synthesizer.factorized_rank",
-               "attention.synthesizer.max_length"},
       .own_weights = true,
       .longest = [](const AttentionOptions& options,
                     std::int64_t segment) { return options.synthesizer.longest.value_or(segment); },
