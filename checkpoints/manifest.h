@@ -22,7 +22,6 @@
 #include "checkpoints/box.h"
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/files.h"
-#include "checkpoints/hash.h"
 
 namespace longspan {
 

@@ -2,9 +2,9 @@
 #include <chrono>
 #include <exception>
 
-#include "checkpoints/assemble.h"
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/files.h"
+#include "checkpoints/rank_file.h"
 #include "checkpoints/step_directory.h"
 
 namespace longspan {

@@ -1,5 +1,4 @@
-#include "framework/autograd/additive_attention.h"
-
+#include "framework/autograd/attention.h"
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/ops.h"
 #include "framework/kernels/attention/additive.h"

@@ -1,4 +1,3 @@
-#include "framework/autograd/attention_terms.h"
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/external_scores.h"
 

@@ -1,6 +1,5 @@
-#include "framework/autograd/halting.h"
-
 #include "framework/autograd/dtypes.h"
+#include "framework/autograd/ops.h"
 #include "framework/core/error.h"
 
 namespace longspan {

@@ -1,7 +1,6 @@
-#include "framework/autograd/hash_attention.h"
-
 #include <algorithm>
 
+#include "framework/autograd/attention.h"
 #include "framework/autograd/dtypes.h"
 #include "framework/core/device.h"
 #include "framework/kernels/attention/chunk_slots.h"

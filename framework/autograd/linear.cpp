@@ -1,6 +1,5 @@
 // Linear layers, and the two of a feed-forward layer.
-#include "framework/autograd/gated_feed_forward.h"
-#include "framework/autograd/matrix.h"
+#include "framework/autograd/dtypes.h"
 #include "framework/autograd/ops.h"
 #include "framework/autograd/saved_tensor.h"
 #include "framework/kernels/dropout.h"

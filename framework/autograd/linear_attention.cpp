@@ -1,9 +1,8 @@
-#include "framework/autograd/linear_attention.h"
-
 #include <algorithm>
 #include <numeric>
 
-#include "framework/autograd/time_slots.h"
+#include "framework/autograd/attention.h"
+#include "framework/autograd/ring_attention.h"
 #include "framework/core/device.h"
 #include "framework/kernels/attention/sequence_softmax.h"
 

@@ -1,9 +1,12 @@
-// Losses with kernels of their own.
+// Losses with kernels of their own, and the decoder's attention over source positions that some of
+// them read.
 #pragma once
 
 #include <cstdint>
 
 #include "framework/autograd/variable.h"
+#include "framework/core/range.h"
+#include "framework/kernels/pointer_generator.h"
 #include "framework/kernels/policy.h"
 
 namespace longspan {
@@ -55,5 +58,45 @@ struct ViterbiPaths {
 ViterbiPaths viterbi_decode(const Tensor& emissions,
                             const CrfWeights& weights,
                             const Tensor& lengths = {});
+
+// Decoder attention over source positions, and its uses: copying, coverage, guided attention
+// (kernels/dense_attention_weights.h, kernels/pointer_generator.h).
+
+// Returns weight * sum of the probabilities of heads [heads.begin, heads.end), [batch, time,
+// positions] in the accumulator dtype. query: [batch, time, heads, dim], scores are divided by
+// sqrt(dim); key: [batch, positions, heads, dim]; lengths: [batch] i64, number of visible
+// positions. Undefined: all.
+Variable dense_attention_weights(const Variable& query,
+                                 const Variable& key,
+                                 const Tensor& lengths,
+                                 const Range& heads,
+                                 double weight);
+
+// Returns [batch, time]: total attention [batch, time, positions] to source positions equal to the
+// target. source: [batch, positions] i64; targets: [batch, time] i64.
+Variable copy_probability(const Variable& attention, const Tensor& source, const Tensor& targets);
+
+// Returns -log of a target's probability, in the shape of `generated`, f32 or f64. The vocabulary
+// assigns it e^-generated, copying assigns `copied`, and sigmoid(gate) is the weight of the
+// vocabulary (See et al. 2017). 0 where the target is negative. Requires equal element counts.
+Variable pointer_generator_losses(const Variable& generated,
+                                  const Variable& gate,
+                                  const Variable& copied,
+                                  const Tensor& targets);
+
+// Returns [batch, time]: overlap of the attention with that of earlier steps (See et al. 2017). 0
+// where a target is negative.
+Variable coverage_losses(const Variable& attention, const Tensor& targets);
+
+// Returns [batch, time]: guided attention loss for a guide with attention's shape and dtype.
+// `epsilon`: added to attention before the logarithm.
+Variable guided_attention_losses(const Variable& attention,
+                                 const Tensor& guide,
+                                 GuidedAttentionLoss kind,
+                                 double epsilon = 0);
+
+// Returns x, whose gradient is divided by `ranks`. For a value whose full gradient each of `ranks`
+// ranks contributes to a sum over them.
+Variable shared_gradient(const Variable& x, int ranks);
 
 }  // namespace longspan

@@ -1,7 +1,6 @@
 #include "framework/autograd/norms.h"
 
 #include "framework/autograd/dtypes.h"
-#include "framework/autograd/matrix.h"
 #include "framework/autograd/ops.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/layer_norm.h"

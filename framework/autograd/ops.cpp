@@ -3,19 +3,31 @@
 #include <algorithm>
 
 #include "framework/autograd/dtypes.h"
-#include "framework/autograd/matrix.h"
 #include "framework/core/device.h"
 #include "framework/kernels/dropout.h"
-#include "framework/kernels/elementwise.h"
 #include "framework/kernels/embedding.h"
 #include "framework/kernels/l2_normalize.h"
 
 namespace longspan {
-
 namespace {
 
 void run(const Dropout& call) {
   on(call.x.device(), [&](auto backend) { dropout(backend, call); });
+}
+
+// Row i of the result is row from[i] of x, or zeros. `back`: the inverse map, for the gradient.
+Variable moved(const Variable& x, const Tensor& from, const Tensor& back, const Shape& shape) {
+  const auto move = [](const Tensor& rows, const Tensor& ids, const Shape& of) {
+    Tensor result = Tensor::empty(of, rows.dtype(), rows.device());
+    on(rows.device(), [&](auto backend) {
+      embedding_gather(backend, {.table = matrix(rows), .ids = ids, .out = matrix(result)});
+    });
+    return result;
+  };
+  return record(
+      move(x.value(), from, shape), {x}, [move, back, of = x.shape()](BackwardContext& gradients) {
+        gradients.set(0, move(gradients.output(), back, of));
+      });
 }
 
 }  // namespace
@@ -291,6 +303,25 @@ Variable l2_normalize(const Variable& x) {
                              .dx = gradients.accumulate_target(0)});
     });
   });
+}
+
+Variable gather_rows(const Variable& x, const RowSubset& rows) {
+  require(x.shape().rows() == rows.where.elements(),
+          "row subset: expected {} rows, found shape {}",
+          rows.where.elements(),
+          x.shape());
+  return moved(x, rows.which, rows.where, {1, rows.which.elements(), x.shape().width()});
+}
+
+Variable scatter_rows(const Variable& y, const RowSubset& rows, const Shape& shape) {
+  require(shape.rows() == rows.where.elements() && y.shape().rows() == rows.which.elements() &&
+              shape.width() == y.shape().width(),
+          "row subset: cannot write {} of {} rows of shape {} into shape {}",
+          rows.which.elements(),
+          rows.where.elements(),
+          y.shape(),
+          shape);
+  return moved(y, rows.where, rows.which, shape);
 }
 
 }  // namespace longspan

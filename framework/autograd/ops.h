@@ -9,6 +9,7 @@
 #include "framework/kernels/attention/attention.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/gate.h"
+#include "framework/kernels/halting.h"
 #include "framework/kernels/rotary.h"
 
 namespace longspan {
@@ -187,5 +188,65 @@ Variable repeat_kv(const Variable& x, std::int64_t times);
 // Rotates x [batch, time, heads, dim] by `table` [time, 2 pairs], as in kernels/rotary.h. Writes in
 // place if x has no other owner.
 Variable apply_rotary(Variable&& x, RotaryLayout pairs, const Tensor& table);
+
+// Computes only some rows of an activation: gathers the rows, and scatters the results.
+
+// Subset of `whole` rows. Both tensors are i64 on the device of the activation.
+struct RowSubset {
+  Tensor which;  // [n]: distinct row indices; -1: an additional row of zeros
+  Tensor where;  // [whole]: index of a row among the n, or -1
+};
+
+// Returns the rows of x [..., width], which has `whole` rows, as [1, n, width].
+Variable gather_rows(const Variable& x, const RowSubset& rows);
+
+// Scatters y [1, n, width] into `shape`, whose last axis is that of y. Other rows are zeros.
+Variable scatter_rows(const Variable& y, const RowSubset& rows, const Shape& shape);
+
+// Recorded ops of adaptive computation time (kernels/halting.h).
+
+// Weights of a step, and the sums and costs after it: [positions] in an accumulator dtype. `now`:
+// the decision of the step, [positions] u8, which is stored.
+struct ActStepWeights {
+  Variable weights;
+  Variable sums;
+  Variable costs;
+};
+ActStepWeights act_step_weights(const Variable& logits,
+                                const Variable& sums,
+                                const Variable& costs,
+                                const Tensor& now);
+
+// Accumulates x [..., width] into `before`, of x's shape and in its accumulator dtype. Undefined
+// `before`: zeros. The result has that dtype.
+Variable accumulate_states(const Variable& x,
+                           const Variable& weights,
+                           const Variable& before,
+                           StateAccumulation join);
+
+// Returns the rows of `moving`, but of `resting` where the decision `now` [rows] u8 is to rest,
+// bitwise equal.
+Variable select_rows(const Tensor& now, const Variable& moving, const Variable& resting);
+
+// Gated feed-forward layers (Shazeer 2020).
+
+// linear(dropout(activation(linear(x, in, in_bias)) * linear(x, up, up_bias)), out, out_bias).
+// Biases may be undefined. Stores the two factors of the hidden layer. `unread`: as in
+// feed_forward.
+struct GatedForward {
+  Variable in;
+  Variable in_bias;
+  Variable up;
+  Variable up_bias;
+  Variable out;
+  Variable out_bias;
+};
+Variable gated_feed_forward(const Variable& x,
+                            const GatedForward& weights,
+                            const Hidden& hidden,
+                            bool unread = false);
+
+// Hidden layer only: activation(before) * factor. Stores both.
+Variable gated(Activation activation, const Variable& before, const Variable& factor);
 
 }  // namespace longspan

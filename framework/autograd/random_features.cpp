@@ -1,10 +1,8 @@
-#include "framework/autograd/random_features.h"
-
 #include <algorithm>
 
+#include "framework/autograd/attention.h"
 #include "framework/autograd/dtypes.h"
-#include "framework/autograd/matrix.h"
-#include "framework/autograd/time_slots.h"
+#include "framework/autograd/ring_attention.h"
 #include "framework/kernels/attention/key_weights.h"
 #include "framework/kernels/attention/sequence_softmax.h"
 #include "framework/kernels/elementwise.h"

@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "framework/autograd/attention_terms.h"
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/external_scores.h"
 #include "framework/kernels/attention/pair_count.h"

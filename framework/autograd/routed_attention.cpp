@@ -1,5 +1,4 @@
-#include "framework/autograd/routed_attention.h"
-
+#include "framework/autograd/attention.h"
 #include "framework/autograd/dtypes.h"
 #include "framework/kernels/attention/chunk_slots.h"
 #include "framework/kernels/attention/clusters.h"

@@ -1,5 +1,4 @@
 #include "framework/autograd/dtypes.h"
-#include "framework/autograd/matrix.h"
 #include "framework/autograd/ops.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/rows.h"

@@ -1,9 +1,8 @@
-#include "framework/autograd/sinkhorn_attention.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "framework/autograd/routed_attention.h"
+#include "framework/autograd/attention.h"
 #include "framework/autograd/sequence_products.h"
 #include "framework/core/async_copy.h"
 #include "framework/kernels/attention/block_weights.h"

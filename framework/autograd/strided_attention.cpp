@@ -1,5 +1,4 @@
-#include "framework/autograd/strided_attention.h"
-
+#include "framework/autograd/attention.h"
 #include "framework/autograd/dtypes.h"
 #include "framework/kernels/attention/attention.h"
 #include "framework/kernels/elementwise.h"

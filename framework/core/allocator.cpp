@@ -14,7 +14,6 @@
 
 #include "framework/core/format.h"
 #include "framework/core/gpu.h"
-#include "framework/core/out_of_memory.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>

@@ -1,6 +1,7 @@
 // A timed span of a thread's activity, for the profiler.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <source_location>
 #include <string_view>
@@ -111,6 +112,16 @@ struct OpenSpan {
   std::int64_t begin = 0;
   std::uint64_t recording = 0;
   std::uint32_t layer = 0;
+};
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace longspan

@@ -1,17 +1,65 @@
-// A batch: the input of one training step on one rank.
+// A batch: the input of one training step on one rank. Also the recurrent state of its rows between
+// batches, and the sources of batches.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "framework/core/tensor.h"
-#include "framework/data/recurrent_state.h"
 
 namespace longspan {
+
+// Recurrent state of the rows between batches.
+
+struct RecurrentStateTensor {
+  std::string name;  // in a checkpoint: "mems/3"
+  Tensor tensor;     // [rows, n, ...]
+};
+
+// Immutable value; empty if the model has no recurrent state or has read nothing yet. Ranks that
+// shard the time of a row shard its state along axis 1 (shard_memory). Checkpoints save it.
+struct RecurrentState {
+  std::vector<RecurrentStateTensor> tensors = {};
+  std::optional<std::int64_t> all = {};  // n over the ranks; unset: this rank has all of it
+
+  std::int64_t length() const {
+    return tensors.empty() ? 0 : all.value_or(tensors.front().tensor.shape()[1]);
+  }
+};
+
+// Returns rows [begin, end).
+inline RecurrentState rows_of(const RecurrentState& carried, std::int64_t begin, std::int64_t end) {
+  RecurrentState result = {.tensors = {}, .all = carried.all};
+  for (const RecurrentStateTensor& piece : carried.tensors)
+    result.tensors.push_back({piece.name, piece.tensor.slice(begin, end)});
+  return result;
+}
+
+// Returns the selected rows, in that order.
+inline RecurrentState select_rows(const RecurrentState& carried,
+                                  const std::vector<std::int64_t>& rows) {
+  RecurrentState result = {.tensors = {}, .all = carried.all};
+  for (const RecurrentStateTensor& piece : carried.tensors) {
+    const Tensor& from = piece.tensor;
+    const Tensor chosen = Tensor::empty(from.shape().with(0, std::ssize(rows)),
+                                        from.dtype(),
+                                        from.device(),
+                                        MemoryTag::recurrent_state);
+    for (std::int64_t i = 0; i < std::ssize(rows); ++i) {
+      const std::int64_t row = rows[static_cast<std::size_t>(i)];
+      chosen.slice(i, i + 1).copy_from(from.slice(row, row + 1));
+    }
+    result.tensors.push_back({piece.name, chosen});
+  }
+  return result;
+}
 
 // Target value that the loss ignores: padding past the end of a sequence.
 inline constexpr std::int64_t ignored_target = -1;
@@ -58,5 +106,44 @@ struct StreamRange {
 // Returns the streams of a rank. Throws ConfigurationError, which names the option `key`, when
 // `ranks` does not divide `streams`.
 StreamRange streams_of_rank(std::int64_t streams, int rank, int ranks, const char* key);
+
+// Sources of batches.
+
+class Checkpoint;      // checkpoints/checkpoint.h
+struct TrainingState;  // checkpoints/training_state.h
+
+// Rows of the global cursor table that a rank holds.
+struct CursorRows {
+  std::int64_t begin = 0;
+  std::int64_t total = 0;
+  bool shared = false;  // every data rank has the same rows
+};
+
+// Endless batches of one data rank. A batch depends only on the data, the options and the run's
+// seed, so the global batches are equal on every layout.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+
+  // Returns the next batch. Throws DataError for unreadable data.
+  virtual Batch next() = 0;
+
+  // Returns the position: [rows, n] i64, this rank's rows of a table [total, n] that does not
+  // depend on the number of ranks.
+  virtual Tensor cursors() const = 0;
+  virtual CursorRows cursor_rows() const = 0;
+  // Resumes exactly at these cursors. Throws DataError for cursors that are no position in the
+  // data.
+  virtual void restore(const Tensor& cursors) = 0;
+  // Returns a message about changes since the restored state was saved, or "".
+  virtual std::string restore_warning() const { return ""; }
+
+  // State of a source whose batches a model generates, saved in addition to the cursors, which are
+  // restored first.
+  virtual void save_state(TrainingState&) const {}
+  virtual void load_state(const Checkpoint&) {}
+  // Metrics of how the last batch was generated, by name. Collective.
+  virtual std::vector<std::pair<std::string, double>> metric_values() const { return {}; }
+};
 
 }  // namespace longspan

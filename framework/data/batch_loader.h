@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "framework/core/span.h"
-#include "framework/data/source.h"
+#include "framework/data/batch.h"
 
 namespace longspan {
 

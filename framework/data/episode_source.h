@@ -5,7 +5,6 @@
 
 #include "framework/core/device.h"
 #include "framework/data/batch.h"
-#include "framework/data/source.h"
 #include "framework/environments/environment.h"
 
 namespace longspan {

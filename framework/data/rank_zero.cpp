@@ -1,6 +1,7 @@
 #include "framework/data/rank_zero.h"
 
 #include <omp.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <atomic>
@@ -8,17 +9,16 @@
 #include <cmath>
 #include <csignal>
 #include <future>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "framework/core/error.h"
-#include "framework/core/input_file.h"
+#include "framework/data/corpus/corpus.h"
+#include "framework/data/corpus/text_input.h"
 
 namespace longspan {
-
 namespace {
 
 constexpr std::chrono::milliseconds patience(200);
@@ -143,6 +143,44 @@ std::string run_on_rank_zero(const Communicator& all,
                              std::function<std::string(const ProgressCallback&)> work) {
   return all.broadcast(
       run_on_selected_ranks(all, all.rank() == 0, path, size, listener, std::move(work)), 0);
+}
+
+SharedFile open_shared(const ConfigPath& path, const Communicator& all) {
+  return share(open_plain_text(path), all);
+}
+
+SharedFile share(SharedFile file, const Communicator& all) {
+  require_same_corpus(Corpus(file, Tokenizer()), all);
+  return file;
+}
+
+std::string scan_shared(
+    const SharedFile& file,
+    const Communicator& all,
+    const ProgressCallback& listener,
+    std::function<std::string(const InputFile&, const ProgressCallback&)> work) {
+  return run_on_rank_zero(
+      all,
+      file->path(),
+      file->size(),
+      listener,
+      [file, work = std::move(work)](const ProgressCallback& heard) { return work(*file, heard); });
+}
+
+std::uint64_t hash_of_file(const InputFile& file, const ProgressCallback& listener) {
+  const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> hash(XXH3_createState(),
+                                                                             XXH3_freeState);
+  XXH3_64bits_reset(hash.get());
+  std::vector<char> buffer(std::size_t{1} << 20);
+  for (std::int64_t at = 0; at < file.size();) {
+    const auto length = std::min<std::int64_t>(std::ssize(buffer), file.size() - at);
+    const auto bytes = std::span(buffer).first(static_cast<std::size_t>(length));
+    file.copy(at, bytes);
+    XXH3_64bits_update(hash.get(), bytes.data(), bytes.size());
+    at += length;
+    if (listener) listener({file.path(), at, file.size()});
+  }
+  return XXH3_64bits_digest(hash.get());
 }
 
 }  // namespace longspan

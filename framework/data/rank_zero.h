@@ -1,11 +1,13 @@
-// Long file work that rank 0 performs for all ranks.
+// Long file work that rank 0 performs for all ranks, and files that it scans for all.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "framework/core/config_path.h"
+#include "framework/core/input_file.h"
 #include "framework/data/progress.h"
 #include "framework/distributed/communicator.h"
 
@@ -36,5 +38,24 @@ std::string run_on_rank_zero(const Communicator& all,
                              std::int64_t size,
                              const ProgressCallback& listener,
                              std::function<std::string(const ProgressCallback&)> work);
+
+// Files that every rank opens and rank 0 scans for all.
+
+using SharedFile = std::shared_ptr<const InputFile>;
+
+// Opens a text file, as open_plain_text. Throws DataError on every rank when the ranks read
+// different bytes, judged by the size and 256 blocks. Collective.
+SharedFile open_shared(const ConfigPath& path, const Communicator& all);
+// Returns the file that this rank has opened. Throws as open_shared. Collective.
+SharedFile share(SharedFile file, const Communicator& all);
+
+// Returns on every rank what `work` returns on rank 0; see run_on_rank_zero. Collective.
+std::string scan_shared(const SharedFile& file,
+                        const Communicator& all,
+                        const ProgressCallback& listener,
+                        std::function<std::string(const InputFile&, const ProgressCallback&)> work);
+
+// Returns XXH3 of the file, in one read. Throws what the listener throws.
+std::uint64_t hash_of_file(const InputFile& file, const ProgressCallback& listener = {});
 
 }  // namespace longspan

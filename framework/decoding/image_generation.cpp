@@ -1,9 +1,8 @@
-#include "framework/decoding/image_generation.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include "framework/core/error.h"
+#include "framework/decoding/generation.h"
 #include "framework/decoding/sampling.h"
 #include "framework/kernels/logistic_mixture.h"
 #include "framework/kernels/logistic_mixture_pixel.h"

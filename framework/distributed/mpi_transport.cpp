@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "framework/distributed/reduce.h"
-
 namespace longspan {
 namespace {
 

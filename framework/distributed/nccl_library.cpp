@@ -9,8 +9,8 @@
 #include <thread>
 #include <type_traits>
 
-#include "framework/core/cuda_library.h"
 #include "framework/core/gpu.h"
+#include "framework/core/system.h"
 
 namespace longspan::nccl {
 namespace {

@@ -11,8 +11,6 @@
 #include <string>
 #include <thread>
 
-#include "framework/distributed/launcher.h"
-
 namespace longspan {
 namespace {
 

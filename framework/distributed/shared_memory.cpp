@@ -10,8 +10,6 @@
 #include <new>
 #include <random>
 
-#include "framework/distributed/reduce.h"
-
 namespace longspan {
 namespace {
 

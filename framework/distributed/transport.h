@@ -1,11 +1,12 @@
-// Interface of the transports that execute one group's collectives. Private to
-// framework/distributed.
+// Interface of the transports that execute one group's collectives, and the element-wise reduction
+// that the CPU transports share. Private to framework/distributed.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,5 +109,16 @@ class Transport {
   // Returns the error of the layer below, or "".
   virtual const std::string& error() const = 0;
 };
+
+// Element-wise reduction over ranks.
+
+// Computes outputs[j][i] = ((sources[0][i] + sources[1][i]) + sources[2][i]) + ...; bf16 and f16
+// accumulate in f32 and are rounded once. An output may alias one of the sources exactly. Integer
+// sums wrap around.
+void reduce_in_order(DType dtype,
+                     Reduction reduction,
+                     std::span<const std::byte* const> sources,
+                     std::span<std::byte* const> outputs,
+                     std::int64_t elements);
 
 }  // namespace longspan

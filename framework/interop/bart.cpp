@@ -1,8 +1,6 @@
 #include "framework/core/quote.h"
-#include "framework/interop/activation_names.h"
 #include "framework/interop/architecture.h"
-#include "framework/interop/example_length.h"
-#include "framework/interop/seq2seq_config.h"
+#include "framework/interop/config_keys.h"
 
 namespace longspan::bart {
 namespace {

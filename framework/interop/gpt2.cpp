@@ -1,7 +1,7 @@
 #include "framework/core/error.h"
 #include "framework/core/quote.h"
-#include "framework/interop/activation_names.h"
 #include "framework/interop/architecture.h"
+#include "framework/interop/config_keys.h"
 
 namespace longspan::gpt2 {
 namespace {

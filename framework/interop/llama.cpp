@@ -4,10 +4,8 @@
 #include <algorithm>
 
 #include "framework/core/quote.h"
-#include "framework/interop/activation_names.h"
 #include "framework/interop/architecture.h"
-#include "framework/interop/rope.h"
-#include "framework/interop/sliding_windows.h"
+#include "framework/interop/config_keys.h"
 
 namespace longspan::llama {
 namespace {

@@ -2,9 +2,8 @@
 
 #include "framework/core/error.h"
 #include "framework/core/quote.h"
-#include "framework/interop/activation_names.h"
 #include "framework/interop/architecture.h"
-#include "framework/interop/seq2seq_config.h"
+#include "framework/interop/config_keys.h"
 
 namespace longspan::t5 {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "framework/core/quote.h"
 #include "framework/interop/adapters.h"
-#include "framework/interop/saved_weights.h"
 
 namespace longspan {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "framework/core/quote.h"
 #include "framework/interop/architecture.h"
-#include "framework/interop/encoder_keys.h"
+#include "framework/interop/config_keys.h"
 #include "framework/interop/label_names.h"
 
 namespace longspan::vit {

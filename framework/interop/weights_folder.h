@@ -1,4 +1,5 @@
-// Hugging Face model directory: config.json, and weights in one or several files.
+// Hugging Face model directory: config.json, and weights in one or several files. Also directories
+// that appear only when they are complete.
 #pragma once
 
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoints/files.h"
 #include "framework/interop/safetensors.h"
 
 namespace longspan {
@@ -61,6 +63,31 @@ class WeightsFolderWriter {
   std::size_t shard_ = 0;
   std::size_t written_ = 0;  // of the shard
   std::unique_ptr<SafetensorsWriter> writer_;
+};
+
+// A directory that appears at its path only when it is complete.
+
+class AtomicDirectory {
+ public:
+  // Creates a temporary directory next to `path`, which must be missing or an empty directory.
+  // Removes leftovers of killed writers of an equal path. `asked_by`: prefix of messages. Throws
+  // ConfigurationError where `path` exists, and Failure where the directory cannot be created.
+  AtomicDirectory(const std::filesystem::path& path, const std::string& asked_by);
+  AtomicDirectory(const AtomicDirectory&) = delete;
+  AtomicDirectory& operator=(const AtomicDirectory&) = delete;
+  // Deletes the directory recursively unless `finish` was called.
+  ~AtomicDirectory();
+
+  // Path to write into, until `finish`.
+  const std::filesystem::path& inside() const { return temporary_path_; }
+  // Renames the directory to `path`. Its content must be synced. Throws Failure.
+  void finish();
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path temporary_path_;
+  LockFile lock_;  // PATH.lock-ID, held while PATH.tmp-ID is written
+  bool finished_ = false;
 };
 
 }  // namespace longspan

@@ -1,17 +1,66 @@
 #include "framework/metrics/bleu.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <utility>
 
 #include "framework/core/error.h"
-#include "framework/metrics/ngram_matches.h"
 #include "framework/metrics/text.h"
 
 namespace longspan {
-
 namespace {
+
+constexpr std::uint32_t unknown = ~std::uint32_t{0};
+
+// Numbers keys from 0 by first occurrence. Uses open addressing: a sentence needs a dozen small
+// tables, and std::unordered_map would allocate each entry.
+class NumberTable {
+ public:
+  // Clears the table, with capacity for `most` keys.
+  void clear(std::size_t most) {
+    const std::size_t size = std::bit_ceil(2 * most + 2);
+    keys_.assign(size, empty);
+    numbers_.resize(size);
+    count_ = 0;
+  }
+  std::size_t count() const { return count_; }
+
+  std::uint32_t number(std::uint64_t key) {
+    const std::size_t place = slot_of(key);
+    if (keys_[place] == empty) {
+      keys_[place] = key;
+      numbers_[place] = count_++;
+    }
+    return numbers_[place];
+  }
+  std::uint32_t find(std::uint64_t key) const {
+    const std::size_t place = slot_of(key);
+    return keys_[place] == empty ? unknown : numbers_[place];
+  }
+
+ private:
+  // Not a key: numbers are below `unknown`.
+  static constexpr std::uint64_t empty = ~std::uint64_t{0};
+
+  std::size_t slot_of(std::uint64_t key) const {
+    const std::size_t mask = keys_.size() - 1;
+    const std::uint64_t mixed = (key ^ (key >> 32)) * 0x9E3779B97F4A7C15u;
+    std::size_t place = static_cast<std::size_t>(mixed >> 32) & mask;
+    while (keys_[place] != empty && keys_[place] != key) place = (place + 1) & mask;
+    return place;
+  }
+
+  std::vector<std::uint64_t> keys_;
+  std::vector<std::uint32_t> numbers_;
+  std::uint32_t count_ = 0;
+};
+
+// An n-gram is identified by the number of its first n - 1 items and its last item.
+std::uint64_t key_of(std::uint32_t first, std::uint32_t last) {
+  return (std::uint64_t{first} << 32) | last;
+}
 
 using Items = std::vector<std::uint32_t>;
 
@@ -38,7 +87,88 @@ std::vector<Items> items_of(std::span<const std::string_view> texts, BleuTokens 
 // sacreBLEU's replacement of log(0).
 double floored_log(double x) { return x == 0 ? -9999999999. : std::log(x); }
 
+using Orders = std::vector<ChrfSums::Order>;
+
+// Python's string.punctuation: printable ASCII other than letters, digits and space.
+bool is_punctuation(char letter) {
+  return (letter >= '!' && letter <= '/') || (letter >= ':' && letter <= '@') ||
+         (letter >= '[' && letter <= '`') || (letter >= '{' && letter <= '~');
+}
+
+// Splits words, and from each a trailing punctuation mark, else a leading one.
+std::vector<std::string_view> words_and_marks(std::string_view text) {
+  std::vector<std::string_view> result;
+  for (const std::string_view word : words_of(text)) {
+    const std::size_t last = word.size() - 1;
+    std::size_t cut = 0;
+    if (last > 0) cut = is_punctuation(word[last]) ? last : (is_punctuation(word[0]) ? 1 : 0);
+    if (cut > 0) result.push_back(word.substr(0, cut));
+    result.push_back(word.substr(cut));
+  }
+  return result;
+}
+
+void count(const Items& hypothesis, const Items& reference, std::span<ChrfSums::Order> orders) {
+  std::vector<std::int64_t> matches(orders.size(), 0);
+  add_ngram_matches(hypothesis, {&reference, 1}, matches);
+  for (std::size_t n = 1; n <= orders.size(); ++n) {
+    const std::int64_t theirs = ngrams_in(reference.size(), n);
+    orders[n - 1] = {.hypothesis = theirs > 0 ? ngrams_in(hypothesis.size(), n) : 0,
+                     .reference = theirs,
+                     .matches = matches[n - 1]};
+  }
+}
+
+// Returns the F-score of mean precision and mean recall over the orders that both sides have.
+double score_of(const Orders& orders, double beta) {
+  double precision = 0, recall = 0, used = 0;
+  for (const ChrfSums::Order& order : orders) {
+    if (order.hypothesis == 0 || order.reference == 0) continue;
+    const auto matches = static_cast<double>(order.matches);
+    precision += matches / static_cast<double>(order.hypothesis);
+    recall += matches / static_cast<double>(order.reference);
+    ++used;
+  }
+  if (precision + recall == 0) return 0;
+  precision /= used;
+  recall /= used;
+  const double factor = beta * beta;
+  return 100 * ((1 + factor) * precision * recall / (factor * precision + recall));
+}
+
 }  // namespace
+
+void add_ngram_matches(std::span<const std::uint32_t> hypothesis,
+                       std::span<const std::vector<std::uint32_t>> references,
+                       std::span<std::int64_t> matches) {
+  NumberTable table;
+  // Number of the n-gram that begins at each item.
+  std::vector<std::uint32_t> own(hypothesis.size(), 0);
+  std::vector<std::vector<std::uint32_t>> theirs;
+  for (const auto& reference : references) theirs.emplace_back(reference.size(), 0);
+  std::vector<std::int64_t> counts, most, here;
+  for (std::size_t n = 1; n <= matches.size(); ++n) {
+    if (hypothesis.size() < n) return;
+    table.clear(hypothesis.size());
+    counts.assign(hypothesis.size(), 0);
+    for (std::size_t i = 0; i + n <= hypothesis.size(); ++i) {
+      own[i] = table.number(key_of(own[i], hypothesis[i + n - 1]));
+      ++counts[own[i]];
+    }
+    most.assign(table.count(), 0);
+    for (std::size_t r = 0; r < references.size(); ++r) {
+      here.assign(table.count(), 0);
+      for (std::size_t i = 0; i + n <= references[r].size(); ++i) {
+        std::uint32_t& number = theirs[r][i];
+        if (number == unknown) continue;  // longer n-grams are then missing too
+        number = table.find(key_of(number, references[r][i + n - 1]));
+        if (number != unknown) ++here[number];
+      }
+      for (std::size_t k = 0; k < most.size(); ++k) most[k] = std::max(most[k], here[k]);
+    }
+    for (std::size_t k = 0; k < most.size(); ++k) matches[n - 1] += std::min(counts[k], most[k]);
+  }
+}
 
 const char* name_of(BleuTokens tokens) {
   switch (tokens) {
@@ -223,6 +353,38 @@ std::string tokenize_13a(std::string_view line) {
 
 std::string tokenize_zh(std::string_view line) {
   return split_at_marks(with_space_around(without_outer_space(line), is_chinese_of_sacrebleu));
+}
+
+void ChrfSums::add(std::string_view hypothesis, std::span<const std::string> references) {
+  require(!references.empty(), "chrF requires a reference for every sentence");
+  WordNumbers numbers;
+  const bool with_words = word_orders() > 0;
+  const Items letters = letters_of(hypothesis);
+  const Items words = with_words ? numbers.of(words_and_marks(hypothesis)) : Items();
+  Orders best;
+  double best_score = -1;
+  for (const std::string& reference : references) {
+    Orders here(orders_.size());
+    const std::span<Order> all = here;
+    count(letters, letters_of(reference), all.first(letter_orders));
+    if (with_words)
+      count(words, numbers.of(words_and_marks(reference)), all.subspan(letter_orders));
+    const double score = score_of(here, beta_);
+    if (score <= best_score) continue;
+    best_score = score;
+    best = std::move(here);
+  }
+  for (std::size_t i = 0; i < orders_.size(); ++i) {
+    orders_[i].hypothesis += best[i].hypothesis;
+    orders_[i].reference += best[i].reference;
+    orders_[i].matches += best[i].matches;
+  }
+}
+
+double ChrfSums::score() const { return score_of(orders_, beta_); }
+
+std::vector<MetricValue> metric_values(const ChrfSums& sums) {
+  return {{"chrf" + std::string(sums.word_orders(), '+'), sums.score(), "percent"}};
 }
 
 }  // namespace longspan

@@ -1,4 +1,4 @@
-// Corpus BLEU (Papineni et al. 2002), as in sacreBLEU (Post 2018).
+// BLEU (Papineni et al. 2002) and chrF (Popovic 2015, 2017), as in sacreBLEU (Post 2018).
 #pragma once
 
 #include <array>
@@ -12,6 +12,18 @@
 #include "framework/metrics/metric_value.h"
 
 namespace longspan {
+
+// Adds to matches[n - 1], for n = 1 .. matches.size(), the n-grams shared with a reference. Each
+// n-gram is clipped at its highest count in any reference. Items are indices of words or
+// characters. Exact, in time linear in the lengths.
+void add_ngram_matches(std::span<const std::uint32_t> hypothesis,
+                       std::span<const std::vector<std::uint32_t>> references,
+                       std::span<std::int64_t> matches);
+
+// Returns the number of n-grams in a sequence of `items` items.
+inline std::int64_t ngrams_in(std::size_t items, std::size_t n) {
+  return items >= n ? static_cast<std::int64_t>(items - n + 1) : 0;
+}
 
 // sacreBLEU's tokenizers: 13a; none, which splits at white space; char, each non-space character;
 // zh, 13a with each Chinese character separate.
@@ -76,5 +88,46 @@ std::string tokenize_13a(std::string_view line);
 // character and full-width punctuation mark is a token; 13a's rules without its markup split the
 // rest. Japanese kana are not separated.
 std::string tokenize_zh(std::string_view line);
+
+// Sums over the sentences of a corpus for each order: n-grams of non-space characters, and for
+// chrF++ of words.
+class ChrfSums {
+ public:
+  static constexpr std::size_t letter_orders = 6;
+
+  struct Order {
+    std::int64_t hypothesis = 0;  // n-grams of sentences whose reference has any
+    std::int64_t reference = 0;
+    std::int64_t matches = 0;
+  };
+
+  // word_orders: 0 for chrF, 2 for chrF++. beta: weight of recall relative to precision.
+  explicit ChrfSums(std::size_t word_orders = 0, double beta = 2)
+      : orders_(letter_orders + word_orders), beta_(beta) {}
+
+  // Adds a UTF-8 sentence with its references; the reference with the highest score counts. Throws
+  // Failure without a reference.
+  void add(std::string_view hypothesis, std::span<const std::string> references);
+
+  double score() const;  // 0 .. 100
+  std::size_t word_orders() const { return orders_.size() - letter_orders; }
+  double beta() const { return beta_; }
+
+  template <typename Self, typename F>
+  static void each_sum(Self& self, const F& f) {
+    for (auto& order : self.orders_) {
+      f(order.hypothesis);
+      f(order.reference);
+      f(order.matches);
+    }
+  }
+
+ private:
+  std::vector<Order> orders_;
+  double beta_;
+};
+
+// Returns "chrf", or with words "chrf++".
+std::vector<MetricValue> metric_values(const ChrfSums& sums);
 
 }  // namespace longspan

@@ -8,7 +8,7 @@
 #include "framework/modeling/argmax.h"
 #include "framework/modeling/refinement.h"
 #include "framework/nn/attention/kv_cache.h"
-#include "framework/nn/layer_losses.h"
+#include "framework/nn/forward_context.h"
 
 namespace longspan {
 

@@ -4,8 +4,7 @@
 #include <vector>
 
 #include "framework/data/batch.h"
-#include "framework/data/recurrent_state.h"
-#include "framework/nn/encoder_output.h"
+#include "framework/nn/attention/attention_op.h"
 #include "framework/nn/sequence_shard.h"
 
 namespace longspan {

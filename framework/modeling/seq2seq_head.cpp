@@ -1,4 +1,4 @@
-#include "framework/autograd/cross_attention_losses.h"
+#include "framework/autograd/losses.h"
 #include "framework/autograd/ops.h"
 #include "framework/core/async_copy.h"
 #include "framework/kernels/elementwise.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/autograd/halting.h"
+#include "framework/autograd/ops.h"
 #include "framework/core/async_copy.h"
 
 namespace longspan {

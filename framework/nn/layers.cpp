@@ -1,6 +1,5 @@
 #include "framework/nn/layers.h"
 
-#include "framework/autograd/gated_feed_forward.h"
 #include "framework/autograd/norms.h"
 #include "framework/autograd/recompute.h"
 

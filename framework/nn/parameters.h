@@ -12,8 +12,8 @@
 #include "framework/autograd/variable.h"
 #include "framework/core/random.h"
 #include "framework/distributed/process_mesh.h"
-#include "framework/nn/ema_centroids.h"
 #include "framework/nn/fine_tuning.h"
+#include "framework/nn/power_statistics.h"
 
 namespace longspan {
 

@@ -1,5 +1,5 @@
-// Running statistics of a power norm, which follow its rows and their gradients instead of being
-// trained.
+// Running statistics, which follow the activations and their gradients instead of being trained:
+// those of power norms, and cluster centroids.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "framework/autograd/norms.h"
+#include "framework/core/random.h"
+#include "framework/core/tensor.h"
 #include "framework/distributed/communicator.h"
 #include "framework/nn/forward_context.h"
 
@@ -72,5 +74,28 @@ PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
                    const Tensor& length,
                    const ForwardContext& pass,
                    bool second_read = false);
+
+// Cluster centroids, which follow moving averages of the activations instead of gradients.
+
+// Unit vectors [heads, clusters, dim] of this tensor rank's heads. A step sums the vectors nearest
+// to each centroid over all rows and ranks. After the weight update, each centroid moves towards
+// its sum (kernels/attention/clusters.h). Centroids are replicated on every rank that has the
+// heads, and are part of the checkpoint.
+struct EmaCentroids {
+  std::string name;
+  std::int64_t head_begin = 0;
+  std::int64_t heads_total = 0;
+  double decay = 0.999;
+  Tensor centroids = {};  // f32, or f64 when computing in f64
+  Tensor sums = {};       // over this rank's rows in this step
+  Tensor counts = {};     // [heads, clusters]
+
+  Shape global_shape() const { return centroids.shape().with(0, heads_total); }
+  // Initializes the centroids as a function of seed, name and head.
+  void begin(const Random& random) const;
+  // Ends a step: if `moves`, moves the centroids by the sums of all `ranks`. Then clears the sums.
+  // Collective if `moves`.
+  void end_step(const Communicator& ranks, bool moves) const;
+};
 
 }  // namespace longspan

@@ -1,129 +1,56 @@
 // Adafactor (Shazeer & Stern 2018): second moments of a matrix are factored into row and column
 // moments.
-#include "framework/optim/adafactor.h"
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <vector>
 
+#include "checkpoints/training_state.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/precondition.h"
-#include "framework/optim/global_norms.h"
+#include "framework/nn/parameters.h"
 #include "framework/optim/optimizer_options.h"
 #include "framework/optim/optimizer_rule.h"
+#include "framework/optim/parameter_state.h"
 
 namespace longspan {
 
 namespace {
 
-bool is_vector(const Parameter& parameter) { return !FactoredSecondMoment::has(parameter); }
+// Factored second moments (Adafactor): moving averages of squared gradients by row and by column.
 
-class Adafactor : public OptimizerRule {
+// Over the last two axes of every parameter with at least two; earlier axes count matrices. The
+// moments cover unsharded tensors and are small: every rank holds all of them, in f64, and the
+// first rank saves them. The parameters must outlive it.
+class FactoredSecondMoment {
  public:
-  Adafactor(const OptimizerOptions& options, const Parameters& parameters)
-      : options_(options),
-        parameters_(parameters),
-        factored_(parameters),
-        second_("exp_avg_sq", parameters, is_vector) {
-    if (options.beta1) first_.emplace("exp_avg", parameters);
-  }
+  explicit FactoredSecondMoment(const Parameters& parameters);
 
-  double learning_rate(double scheduled, std::int64_t update) const override {
-    if (!options_.adafactor.relative_step) return scheduled;
-    const auto t = static_cast<double>(update);
-    return std::min(options_.adafactor.slow_start ? 1e-6 * t : 1e-2, 1 / std::sqrt(t));
-  }
+  static bool has(const Parameter& parameter) { return parameter.global_shape.dimensions() > 1; }
 
-  void update(const UpdateStep& step) override {
-    // Norms before the step.
-    const std::vector<double> weights = options_.adafactor.scale_by_weights
-                                            ? squared_norms_of_weights(parameters_)
-                                            : std::vector<double>();
-    write_directions(step);
-    const std::vector<double> directions = squared_norms_of_gradients(parameters_);
-    for (std::size_t i = 0; i < directions.size(); ++i) {
-      const Parameter& parameter = *parameters_.trained()[i];
-      if (!parameters_.reads(parameter)) continue;
-      const auto root_mean = [&](double squares) {
-        return std::sqrt(squares / static_cast<double>(parameter.global_shape.elements()));
-      };
-      double rate = step.learning_rate;
-      if (!weights.empty()) rate *= std::max(options_.adafactor.min_scale, root_mean(weights[i]));
-      const double too_long = root_mean(directions[i]) / options_.adafactor.clipping_threshold;
-      follow(parameter, rate, rate / std::max(too_long, 1.0));
-    }
-  }
+  // Collective. means = beta2 * means + (1 - beta2) * means of (factor * gradient)^2 + epsilon.
+  void update(double factor, double epsilon, double beta2);
+  // Replaces shard_gradient of parameter `index` by factor * shard_gradient / sqrt(v). v[r, c] is
+  // row mean r times column mean c over the mean of the rows.
+  void divide_by_root(std::size_t index, double factor) const;
 
-  std::string state_signature() const override {
-    return first_ ? "the factored second moments and the first moment of adafactor"
-                  : "the factored second moments of adafactor";
-  }
-  void add_to(TrainingState& state) const override {
-    factored_.add_to(state);
-    second_.add_to(state);
-    if (first_) first_->add_to(state);
-  }
+  // "optimizer/exp_avg_sq_row/PARAMETER", the shape without the last axis, and
+  // "optimizer/exp_avg_sq_col/PARAMETER", without the last but one.
+  void add_to(TrainingState& state) const;
 
  private:
-  void write_directions(const UpdateStep& step) {
-    const double beta2 =
-        1 - std::pow(static_cast<double>(step.number), -options_.adafactor.decay_exponent);
-    const double epsilon = options_.epsilon.value_or(1e-30);
-    factored_.update(step.gradient_factor, epsilon, beta2);
-    for (std::size_t i = 0; const auto& parameter : parameters_.trained()) {
-      const std::size_t index = i++;
-      if (!parameters_.reads(*parameter)) continue;
-      if (!is_vector(*parameter)) {
-        factored_.divide_by_root(index, step.gradient_factor);
-        continue;
-      }
-      on(parameters_.device(), [&](auto backend) {
-        rms_precondition(backend,
-                         {.gradient = parameter->shard_gradient,
-                          .second = second_.of(*parameter),
-                          .gradient_factor = step.gradient_factor,
-                          .beta2 = beta2,
-                          .epsilon = epsilon});
-      });
-    }
-  }
+  // Moments of a parameter; empty for a vector.
+  struct Means {
+    Tensor rows;
+    Tensor columns;
+    // Indices of this rank's rows and columns in the unsharded tensor.
+    std::vector<std::int64_t> row_positions = {};
+    std::vector<std::int64_t> column_positions = {};
+  };
 
-  // The decay is proportional to the rate, the step to the rate after clipping.
-  void follow(const Parameter& parameter, double rate, double step) const {
-    const double decay = parameter.decays ? options_.weight_decay : 0;
-    ApplyUpdate update = {.weight = parameter.shard_master,
-                          .direction = parameter.shard_gradient,
-                          .compute = parameter.shard_compute,
-                          .decay_factor = 1 - decay * rate,
-                          .rate = step};
-    on(parameters_.device(), [&](auto backend) {
-      if (first_) {
-        const double beta1 = *options_.beta1;
-        const Tensor moment = first_->of(parameter);
-        scale(backend, beta1, moment, moment);
-        accumulate(backend, (1 - beta1) * step, parameter.shard_gradient, moment);
-        update.direction = moment;
-        update.rate = 1;
-      }
-      apply_update(backend, update);
-    });
-  }
-
-  OptimizerOptions options_;
   const Parameters& parameters_;
-  FactoredSecondMoment factored_;
-  StateBuffer second_;  // of vectors
-  std::optional<StateBuffer> first_;
+  std::vector<Means> means_;
 };
-
-}  // namespace
-
-std::unique_ptr<OptimizerRule> make_adafactor(const OptimizerOptions& options,
-                                              const Parameters& parameters) {
-  return std::make_unique<Adafactor>(options, parameters);
-}
-
-namespace {
 
 std::vector<std::int64_t> without(std::span<const std::int64_t> extents, std::size_t axis) {
   std::vector<std::int64_t> rest(extents.begin(), extents.end());
@@ -166,8 +93,6 @@ void move(const Tensor& means, std::span<const double> sums, std::int64_t terms,
       values[i] = beta2 * values[i] + (1 - beta2) * sums[i] / static_cast<double>(terms);
   });
 }
-
-}  // namespace
 
 FactoredSecondMoment::FactoredSecondMoment(const Parameters& parameters) : parameters_(parameters) {
   for (const auto& parameter : parameters.trained()) {
@@ -279,6 +204,113 @@ void FactoredSecondMoment::add_to(TrainingState& state) const {
     state.add("optimizer/exp_avg_sq_row/" + name, means_[i].rows, owned);
     state.add("optimizer/exp_avg_sq_col/" + name, means_[i].columns, owned);
   }
+}
+
+bool is_vector(const Parameter& parameter) { return !FactoredSecondMoment::has(parameter); }
+
+class Adafactor : public OptimizerRule {
+ public:
+  Adafactor(const OptimizerOptions& options, const Parameters& parameters)
+      : options_(options),
+        parameters_(parameters),
+        factored_(parameters),
+        second_("exp_avg_sq", parameters, is_vector) {
+    if (options.beta1) first_.emplace("exp_avg", parameters);
+  }
+
+  double learning_rate(double scheduled, std::int64_t update) const override {
+    if (!options_.adafactor.relative_step) return scheduled;
+    const auto t = static_cast<double>(update);
+    return std::min(options_.adafactor.slow_start ? 1e-6 * t : 1e-2, 1 / std::sqrt(t));
+  }
+
+  void update(const UpdateStep& step) override {
+    // Norms before the step.
+    const std::vector<double> weights = options_.adafactor.scale_by_weights
+                                            ? squared_norms_of_weights(parameters_)
+                                            : std::vector<double>();
+    write_directions(step);
+    const std::vector<double> directions = squared_norms_of_gradients(parameters_);
+    for (std::size_t i = 0; i < directions.size(); ++i) {
+      const Parameter& parameter = *parameters_.trained()[i];
+      if (!parameters_.reads(parameter)) continue;
+      const auto root_mean = [&](double squares) {
+        return std::sqrt(squares / static_cast<double>(parameter.global_shape.elements()));
+      };
+      double rate = step.learning_rate;
+      if (!weights.empty()) rate *= std::max(options_.adafactor.min_scale, root_mean(weights[i]));
+      const double too_long = root_mean(directions[i]) / options_.adafactor.clipping_threshold;
+      follow(parameter, rate, rate / std::max(too_long, 1.0));
+    }
+  }
+
+  std::string state_signature() const override {
+    return first_ ? "the factored second moments and the first moment of adafactor"
+                  : "the factored second moments of adafactor";
+  }
+  void add_to(TrainingState& state) const override {
+    factored_.add_to(state);
+    second_.add_to(state);
+    if (first_) first_->add_to(state);
+  }
+
+ private:
+  void write_directions(const UpdateStep& step) {
+    const double beta2 =
+        1 - std::pow(static_cast<double>(step.number), -options_.adafactor.decay_exponent);
+    const double epsilon = options_.epsilon.value_or(1e-30);
+    factored_.update(step.gradient_factor, epsilon, beta2);
+    for (std::size_t i = 0; const auto& parameter : parameters_.trained()) {
+      const std::size_t index = i++;
+      if (!parameters_.reads(*parameter)) continue;
+      if (!is_vector(*parameter)) {
+        factored_.divide_by_root(index, step.gradient_factor);
+        continue;
+      }
+      on(parameters_.device(), [&](auto backend) {
+        rms_precondition(backend,
+                         {.gradient = parameter->shard_gradient,
+                          .second = second_.of(*parameter),
+                          .gradient_factor = step.gradient_factor,
+                          .beta2 = beta2,
+                          .epsilon = epsilon});
+      });
+    }
+  }
+
+  // The decay is proportional to the rate, the step to the rate after clipping.
+  void follow(const Parameter& parameter, double rate, double step) const {
+    const double decay = parameter.decays ? options_.weight_decay : 0;
+    ApplyUpdate update = {.weight = parameter.shard_master,
+                          .direction = parameter.shard_gradient,
+                          .compute = parameter.shard_compute,
+                          .decay_factor = 1 - decay * rate,
+                          .rate = step};
+    on(parameters_.device(), [&](auto backend) {
+      if (first_) {
+        const double beta1 = *options_.beta1;
+        const Tensor moment = first_->of(parameter);
+        scale(backend, beta1, moment, moment);
+        accumulate(backend, (1 - beta1) * step, parameter.shard_gradient, moment);
+        update.direction = moment;
+        update.rate = 1;
+      }
+      apply_update(backend, update);
+    });
+  }
+
+  OptimizerOptions options_;
+  const Parameters& parameters_;
+  FactoredSecondMoment factored_;
+  StateBuffer second_;  // of vectors
+  std::optional<StateBuffer> first_;
+};
+
+}  // namespace
+
+std::unique_ptr<OptimizerRule> make_adafactor(const OptimizerOptions& options,
+                                              const Parameters& parameters) {
+  return std::make_unique<Adafactor>(options, parameters);
 }
 
 }  // namespace longspan

@@ -3,9 +3,9 @@
 #include <cmath>
 
 #include "framework/kernels/precondition.h"
-#include "framework/optim/global_norms.h"
 #include "framework/optim/optimizer_options.h"
 #include "framework/optim/optimizer_rule.h"
+#include "framework/optim/parameter_state.h"
 
 namespace longspan {
 namespace {

@@ -1,8 +1,10 @@
-// Performance profile of a rank's hardware, for predictions.
+// Performance profile of a rank's hardware, for predictions, and its measurement.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "framework/core/dtype.h"
 #include "framework/core/tensor.h"
 #include "framework/distributed/communicator.h"
+#include "framework/modeling/family.h"
 
 namespace longspan {
 
@@ -72,5 +75,27 @@ MachineProfile read_machine(const std::string& path);
 // go up to 1024 (float64: 256), or on a GPU up to a product of one millisecond. The best of the
 // runs in about `seconds` counts.
 double matmul_peak(const Device& device, DType dtype, double seconds = 0.1);
+
+// Measures the performance of this machine under a training workload.
+
+// A language model of 256 ids, and a rank's input per step.
+struct CalibrationModel {
+  std::int64_t streams = 1;
+  std::int64_t segment = 1;
+  BackboneFactory body;
+};
+
+struct CalibrationModels {
+  CalibrationModel measured;
+  std::vector<CalibrationModel> trials;
+};
+
+// Collective. Measures one rank's share while all ranks of `world` measure, `local_ranks` of them
+// on this machine, each with the configured threads. It measures the step of one model, a sum of
+// long vectors and, with several ranks, an all-reduce. Then it predicts and measures steps of the
+// trial models, which bounds the prediction error. The caller sets the memory. Takes some seconds.
+MachineProfile measure_machine(const Communicator& world,
+                               int local_ranks,
+                               const CalibrationModels& models);
 
 }  // namespace longspan

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
+#include "framework/core/allocator.h"
 #include "framework/core/device.h"
-#include "framework/core/out_of_memory.h"
-#include "framework/distributed/fake_mesh.h"
+#include "framework/distributed/process_mesh.h"
 #include "framework/planning/plan.h"
 
 namespace longspan {

@@ -11,7 +11,7 @@
 #include "framework/autograd/ring_attention.h"
 #include "framework/core/format.h"
 #include "framework/kernels/attention/tile_plan.h"
-#include "framework/rl/step_reader.h"
+#include "framework/rl/vector_env.h"
 #include "framework/trainer/trainer.h"
 
 namespace longspan {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/config/run_config.h"
-#include "framework/distributed/fake_mesh.h"
+#include "framework/distributed/process_mesh.h"
 #include "framework/modeling/model.h"
 #include "framework/planning/machine.h"
 #include "framework/tasks/task.h"

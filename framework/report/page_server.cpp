@@ -1,5 +1,3 @@
-#include "framework/report/page_server.h"
-
 #include <arpa/inet.h>
 #include <event2/buffer.h>
 #include <event2/event.h>
@@ -16,6 +14,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/system.h"
+#include "framework/report/report_page.h"
 
 namespace longspan {
 namespace {

@@ -1,11 +1,14 @@
-// A report of runs as one HTML page that needs no network.
+// A report of runs as one HTML page that needs no network, and its local server.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "framework/report/charts.h"
@@ -80,5 +83,38 @@ std::string page_data(std::span<const ReportedRun> runs, std::span<const PlacedC
 
 // Downsamples series and samples so that all data takes about 4 MB at most.
 void thin_for_page(std::span<ReportedRun> runs);
+
+// A local HTTP server of one page for one user's browser.
+
+// The served content, generated on request by the server's thread.
+struct ServedPage {
+  std::function<std::string()> version;  // of the current data; unchanged if nothing is new
+  std::function<std::string()> page;     // of that version; HTML
+  std::function<std::string()> update;   // of that version; JSON
+};
+
+// Returns whether a request's Host header matches the address: 127.0.0.1 or localhost with the
+// port, which browsers omit for 80.
+bool is_local_host(std::string_view host, std::int64_t port);
+
+// Listens on 127.0.0.1 only and answers 403 without the random part of its address. Serves GET and
+// HEAD at the address and its sibling "update". The ETag is the version; a current client gets 304.
+// Requests for a host other than 127.0.0.1 or localhost are refused, to prevent DNS rebinding.
+class PageServer {
+ public:
+  // `port`: 0 selects a free one. From construction on SIGINT and SIGTERM end `run`. Throws
+  // ConfigurationError where the port is in use or not permitted, and Failure where none is free.
+  PageServer(std::int64_t port, ServedPage page);
+  ~PageServer();
+
+  // "http://127.0.0.1:8080/0123...ef/"
+  std::string address() const;
+  // Returns after SIGINT or SIGTERM.
+  void run();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
 
 }  // namespace longspan

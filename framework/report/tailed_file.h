@@ -1,11 +1,14 @@
-// A file of lines that another process is appending to.
+// Files of a run that another process is appending to: lines, and the warnings of a log.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace longspan {
 
@@ -48,5 +51,20 @@ class TailedFile {
   std::string last_line_ = {};  // its end; a difference there reveals a replaced file
   std::string identity_ = {};   // of the file
 };
+
+// Warnings in a run's log.txt.
+
+inline constexpr std::size_t max_warnings = 40;
+
+// Adds a log line whose level is warning or error, truncated if long, and drops the oldest of more
+// than `most`. Ignores other lines.
+void add_warning(std::deque<std::string>& newest,
+                 std::string_view line,
+                 std::size_t most = max_warnings);
+
+// Returns the newest log lines whose level is warning or error, oldest first. Empty where the file
+// is missing or unreadable. Long lines are truncated.
+std::vector<std::string> log_warnings(const std::filesystem::path& path,
+                                      std::size_t most = max_warnings);
 
 }  // namespace longspan

@@ -5,9 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "framework/data/batch.h"
 #include "framework/data/rollout_options.h"
-#include "framework/data/source.h"
-#include "framework/rl/step_reader.h"
 #include "framework/rl/vector_env.h"
 
 namespace longspan {

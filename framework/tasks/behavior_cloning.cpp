@@ -8,7 +8,6 @@
 #include "framework/core/format.h"
 #include "framework/data/episode_source.h"
 #include "framework/modeling/heads.h"
-#include "framework/tasks/environment_file.h"
 #include "framework/tasks/environment_task.h"
 #include "framework/tasks/example_data.h"
 #include "framework/tasks/registry.h"

@@ -1,5 +1,3 @@
-#include "framework/tasks/data_fingerprint.h"
-
 #include <fmt/chrono.h>
 #include <sys/stat.h>
 
@@ -9,7 +7,8 @@
 
 #include "framework/core/error.h"
 #include "framework/core/system.h"
-#include "framework/data/examples/image_folder.h"
+#include "framework/data/examples/image_examples.h"
+#include "framework/tasks/task.h"
 
 namespace longspan {
 namespace {

@@ -1,4 +1,5 @@
-// Evaluates a language model on a corpus, with memory or with a sliding window, also by position.
+// Evaluates a language model on a corpus, with memory or with a sliding window, also by position,
+// and its retrieval from a long text.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +10,11 @@
 
 #include "framework/core/range.h"
 #include "framework/core/tensor.h"
+#include "framework/data/batch.h"
 #include "framework/data/corpus/corpus.h"
 #include "framework/distributed/process_mesh.h"
 #include "framework/modeling/model.h"
+#include "framework/tasks/task.h"
 
 namespace longspan {
 
@@ -120,5 +123,70 @@ std::vector<double> row_losses(const Losses& losses);
 
 // Throws ConfigurationError if the model does not support `tokens` tokens per pass.
 void check_segment(const Model& model, std::int64_t tokens);
+
+// Sums of auxiliary metrics over the batches of an evaluation.
+
+// Collective. Returns the sum over ranks of vectors, which may be shorter on some ranks.
+std::vector<double> sum_over(const Communicator& ranks, std::vector<double> numbers);
+
+class AuxiliaryMetricSums {
+ public:
+  explicit AuxiliaryMetricSums(const ProcessMesh& mesh) : mesh_(mesh) {}
+
+  // Adds one batch, which has the counts of the means. All batches must have the same metrics.
+  void add(const std::vector<AuxiliaryMetric>& watched, const Batch& batch);
+
+  // Collective over all ranks. Adds to `measured`, for "act_steps": the metrics "act_steps_mean"
+  // and "act_steps_max", the curve "act_steps" where positions are known, and text.
+  void give(Measurement& measured) const;
+
+ private:
+  struct Sums {
+    std::string name = {};
+    double sum = 0;
+    double count = 0;
+    double largest = 0;
+    std::vector<double> at = {};  // sum and rows of each position
+  };
+  ProcessMesh mesh_;
+  std::vector<Sums> sums_;
+};
+
+// Needle-in-a-haystack evaluation (Kamradt 2023): a sentence with a number is hidden in a long
+// text, and the text ends with a question for it.
+
+struct NeedleOptions {
+  std::int64_t segment = 0;  // tokens of an example: text, needle, question and answer
+  std::int64_t batch = 1;    // examples per pass; a multiple of the data ranks
+  std::int64_t depths = 10;  // number of needle depths, from the start of the text to the question
+  std::int64_t count = 1;    // examples per depth
+  // Receives the progress after each pass, in bytes of the corpus. An exception from it ends the
+  // evaluation.
+  ProgressCallback listener = {};
+};
+
+// Result of one depth.
+struct NeedlePosition {
+  std::int64_t distance = 0;  // tokens from the needle's number to the answer
+  std::int64_t found = 0;     // answers whose tokens all have a probability above 1/2
+  double loss = 0;            // nats per token of the answers
+};
+
+// The sentence of an example: question + answer + end is hidden, and the question is asked. The
+// numbers are random and equal for all models.
+struct Needle {
+  std::string question;  // "\nThe number of room 4821 is"
+  std::string answer;    // " 73920"
+  std::string end;       // ".\n"
+};
+Needle needle_of(std::int64_t example);
+
+// Collective; equal on every rank. Returns results by depth, longest distance first. Example e of n
+// uses the stretch of the corpus that starts at fraction e/n. Throws ConfigurationError for options
+// that do not fit the model, the mesh or the sentences. Throws DataError for a corpus that is
+// shorter than a segment or has ids without text.
+std::vector<NeedlePosition> evaluate_needles(const Model& model,
+                                             const Corpus& corpus,
+                                             const NeedleOptions& options);
 
 }  // namespace longspan

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "framework/core/format.h"
-#include "framework/core/stopwatch.h"
+#include "framework/core/span.h"
 #include "framework/data/batching/bucketed_source.h"
 
 namespace longspan {

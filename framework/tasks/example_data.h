@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/data/batching/batch_rows.h"
-#include "framework/data/corpus/sequential_reader.h"
+#include "framework/data/batching/bucketed_source.h"
 #include "framework/data/examples/examples.h"
 #include "framework/tasks/task.h"
 

@@ -1,11 +1,10 @@
-#include "framework/decoding/image_generation.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <numbers>
 
 #include "framework/data/examples/image_examples.h"
+#include "framework/decoding/generation.h"
 #include "framework/modeling/heads.h"
 #include "framework/tasks/labeled_data.h"
 #include "framework/tasks/registry.h"

@@ -7,7 +7,7 @@
 #include "framework/core/dtype.h"
 #include "framework/core/format.h"
 #include "framework/core/quote.h"
-#include "framework/data/corpus/sequential_reader.h"
+#include "framework/data/batching/bucketed_source.h"
 #include "framework/data/corpus/text_files.h"
 #include "framework/tasks/example_data.h"
 

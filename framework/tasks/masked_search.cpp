@@ -1,11 +1,10 @@
-#include "framework/tasks/masked_search.h"
-
 #include <algorithm>
 #include <numeric>
 
 #include "framework/autograd/ops.h"
 #include "framework/modeling/sequence_parallel.h"
 #include "framework/tasks/evaluation.h"
+#include "framework/tasks/translate.h"
 
 namespace longspan {
 namespace {

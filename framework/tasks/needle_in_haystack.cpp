@@ -1,4 +1,3 @@
-#include "framework/tasks/needle_in_haystack.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +10,6 @@
 #include "framework/core/error.h"
 #include "framework/core/format.h"
 #include "framework/core/random.h"
-#include "framework/tasks/auxiliary_metrics.h"
 #include "framework/tasks/evaluation.h"
 
 namespace longspan {

@@ -7,7 +7,6 @@
 #include "framework/core/format.h"
 #include "framework/modeling/heads.h"
 #include "framework/rl/rollouts.h"
-#include "framework/tasks/environment_file.h"
 #include "framework/tasks/environment_task.h"
 #include "framework/tasks/example_data.h"
 #include "framework/tasks/registry.h"

@@ -3,10 +3,9 @@
 #include <optional>
 #include <vector>
 
-#include "framework/data/examples/tag_examples.h"
+#include "framework/data/examples/tagged_words.h"
 #include "framework/data/tokenization/special_tokens.h"
 #include "framework/metrics/classification.h"
-#include "framework/metrics/spans.h"
 #include "framework/metrics/sums.h"
 #include "framework/metrics/text.h"
 #include "framework/modeling/heads.h"

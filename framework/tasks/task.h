@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,20 +12,50 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoints/training_state.h"
 #include "framework/core/utf8.h"
+#include "framework/data/batch.h"
 #include "framework/data/batching/batch_plan.h"
-#include "framework/data/corpus/user_documents.h"
+#include "framework/data/corpus/corpus.h"
 #include "framework/data/data_options.h"
 #include "framework/data/examples/images.h"
 #include "framework/data/examples/label_set.h"
-#include "framework/data/source.h"
 #include "framework/decoding/sampling.h"
 #include "framework/metrics/metric_value.h"
 #include "framework/modeling/model.h"
-#include "framework/tasks/data_fingerprint.h"
 #include "framework/tasks/translate.h"
+#include "framework/tasks/user_document_source.h"
 
 namespace longspan {
+
+// Scalars of a checkpoint. Older checkpoints have only the first.
+inline constexpr const char* corpus_scalar = "data/fingerprint";
+inline constexpr const char* text_time_scalar = "data/modified_time";
+inline constexpr const char* text_hash_scalar = "data/content_hash";
+
+// Fingerprint of training data in checkpoints, which detects changed data. As rank 0 reads it.
+struct DataFingerprint {
+  std::uint64_t sample = 0;   // Corpus::fingerprint: samples of a large corpus
+  std::int64_t modified = 0;  // last modification of the file, in nanoseconds of Unix time
+  // Hash of every byte; none for data too large to read at the start.
+  std::optional<std::uint64_t> hash = {};
+
+  void save(Scalars& scalars) const;
+};
+
+// Collective; equal on every rank. Hashes a corpus of up to one gibibyte.
+DataFingerprint identify_text(const Corpus& corpus, const Communicator& world);
+
+// Collective. Returns the fingerprint of several files or image folders, in this order; empty paths
+// are skipped.
+DataFingerprint identify_files(std::initializer_list<ConfigPath> files, const Communicator& world);
+
+// Returns how the data at `path` differ from those of a checkpoint; empty if they are equal. A
+// changed modification time is ignored if every byte was compared. Throws DataError where the
+// checkpoint has no fingerprint.
+std::string describe_data_change(const Scalars& saved,
+                                 const DataFingerprint& found,
+                                 const std::string& path);
 
 // Context in which a task opens its data.
 struct TaskContext {

@@ -6,11 +6,9 @@
 
 #include "framework/data/batching/batch_plan.h"
 #include "framework/data/tokenization/sentencepiece_model.h"
-#include "framework/data/tokenization/special_tokens.h"
 #include "framework/modeling/all_gather_logits.h"
 #include "framework/nn/attention/kv_cache.h"
 #include "framework/tasks/evaluation.h"
-#include "framework/tasks/masked_search.h"
 
 namespace longspan {
 namespace {

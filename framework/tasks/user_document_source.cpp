@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "checkpoints/checkpoint.h"
-#include "framework/core/error.h"
 #include "framework/core/format.h"
 #include "framework/core/random.h"
 

@@ -1,15 +1,42 @@
-// Training batches from user-supplied documents, as parallel streams.
+// Documents that a program provides through the API instead of files, and training batches from
+// them, as parallel streams.
 #pragma once
 
+#include <compare>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "framework/core/device.h"
+#include "framework/core/error.h"
+#include "framework/data/batch.h"
 #include "framework/data/corpus/stream_reader.h"
-#include "framework/data/corpus/user_documents.h"
-#include "framework/data/source.h"
 #include "framework/distributed/process_mesh.h"
 
 namespace longspan {
+
+struct DocumentCursor {
+  std::int64_t epoch = 0;     // completed passes over the documents
+  std::int64_t document = 0;  // index in the epoch, from 0
+
+  friend auto operator<=>(const DocumentCursor&, const DocumentCursor&) = default;
+};
+
+// Returns the ids of the next document, or nothing at the end of the epoch.
+using DocumentStream = std::function<std::optional<std::vector<std::int64_t>>()>;
+
+// Returns a stream that starts at this document. It must return equal documents on every rank and
+// for every call with equal arguments. Data that can be read only once returns an empty function
+// for the epoch after the last.
+using DocumentStreamFactory = std::function<DocumentStream(const DocumentCursor&)>;
+
+// Thrown when there are no more documents.
+class EndOfDocuments : public DataError {
+ public:
+  using DataError::DataError;
+};
 
 struct SuppliedReading {
   DocumentStreamFactory open;

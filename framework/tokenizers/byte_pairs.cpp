@@ -8,7 +8,6 @@
 
 #include "framework/core/error.h"
 #include "framework/core/quote.h"
-#include "framework/tokenizers/byte_to_unicode.h"
 #include "framework/tokenizers/characters.h"
 #include "framework/tokenizers/chunk_boundaries.h"
 #include "framework/tokenizers/word_model.h"

@@ -1,8 +1,10 @@
 // Character classes as in the package `tokenizers` (unicode_tables.h).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -62,5 +64,14 @@ void append_decomposed(std::u32string& text, char32_t c, bool compatible);
 int mark_order(char32_t c);
 // Returns the composition of two characters, or 0.
 char32_t composed(char32_t first, char32_t second);
+
+// The byte-to-character map of byte-level tokenizers: printable bytes map to themselves, the others
+// to U+0100 and up, in byte order (Radford et al. 2019).
+
+// Indexed by byte.
+const std::array<char32_t, 256>& byte_to_unicode();
+std::string to_byte_letters(std::string_view bytes);
+// Inverts to_byte_letters; nothing where a character maps to no byte.
+std::optional<std::string> from_byte_letters(std::string_view letters);
 
 }  // namespace longspan

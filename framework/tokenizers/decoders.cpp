@@ -1,10 +1,8 @@
-#include "framework/tokenizers/decoders.h"
-
 #include <numeric>
 
-#include "framework/tokenizers/byte_to_unicode.h"
 #include "framework/tokenizers/characters.h"
 #include "framework/tokenizers/pattern.h"
+#include "framework/tokenizers/pre_tokenizers.h"
 
 namespace longspan {
 namespace {

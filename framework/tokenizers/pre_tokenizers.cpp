@@ -1,8 +1,5 @@
 #include "framework/tokenizers/pre_tokenizers.h"
 
-#include <vector>
-
-#include "framework/tokenizers/byte_to_unicode.h"
 #include "framework/tokenizers/characters.h"
 #include "framework/tokenizers/chunk_boundaries.h"
 #include "framework/tokenizers/pattern.h"

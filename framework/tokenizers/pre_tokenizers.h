@@ -1,11 +1,14 @@
-// Pre-tokenizers: split a text into words before the model splits words into tokens.
+// Pre-tokenizers, which split a text into words before the model splits words into tokens, and
+// decoders.
 #pragma once
 
 #include <functional>
+#include <string>
 #include <string_view>
+#include <vector>
 
-#include "framework/tokenizers/aligned_text.h"
 #include "framework/tokenizers/json_place.h"
+#include "framework/tokenizers/normalizers.h"
 
 namespace longspan {
 
@@ -20,8 +23,17 @@ struct ReadPreTokenizer {
 };
 
 // Reads the member "pre_tokenizer" of a file. A final ByteLevel step maps bytes to characters
-// (byte_to_unicode.h); with `leaves_bytes` the caller must do that. Throws DataError for an
+// (characters.h); with `leaves_bytes` the caller must do that. Throws DataError for an
 // unsupported type.
 ReadPreTokenizer read_pre_tokenizer(const JsonCursor& json, bool leaves_bytes);
+
+// Decoders: tokens to text.
+
+// Maps the texts of tokens to consecutive parts of the decoded text.
+using TokenDecoder = std::function<std::vector<std::string>(std::vector<std::string>)>;
+
+// Reads the member "decoder" of a file. Returns empty for null: tokens are then joined by spaces.
+// Throws DataError for an unsupported type.
+TokenDecoder read_token_decoder(const JsonCursor& json);
 
 }  // namespace longspan

@@ -1,8 +1,8 @@
-#include "framework/tokenizers/sentencepiece_file.h"
-
 #include <bit>
 #include <cstdint>
 #include <functional>
+
+#include "framework/tokenizers/slow_tokenizer.h"
 
 namespace longspan {
 namespace {

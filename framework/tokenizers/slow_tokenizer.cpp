@@ -4,16 +4,13 @@
 #include <charconv>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <tuple>
 #include <unordered_map>
-#include <vector>
 
 #include "framework/core/error.h"
 #include "framework/core/json_bounds.h"
 #include "framework/core/quote.h"
 #include "framework/tokenizers/json_tokenizer.h"
-#include "framework/tokenizers/sentencepiece_file.h"
 #include "framework/tokenizers/word_model.h"
 
 namespace longspan {

@@ -24,7 +24,7 @@ class WordModel {
   // unknown token.
   virtual void encode(std::string_view word, std::vector<WordToken>& tokens) const = 0;
   // Returns whether words may be raw bytes, for a vocabulary in byte-level characters
-  // (byte_to_unicode.h).
+  // (characters.h).
   virtual bool supports_bytes() const { return false; }
   // Returns whether words are split before each space character (U+2581) that follows another
   // character. Parts encoded one by one then yield the word's tokens.

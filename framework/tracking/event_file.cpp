@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "framework/core/system.h"
-#include "framework/tracking/append_file.h"
+#include "framework/tracking/jsonl_file.h"
 
 namespace longspan {
 

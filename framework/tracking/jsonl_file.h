@@ -1,4 +1,4 @@
-// A file of JSON lines, each of a step, that resumes at a checkpoint.
+// Files of JSON lines, each of a step, that resume at a checkpoint, and their formats.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,17 @@
 #include "framework/tracking/metrics_record.h"
 
 namespace longspan {
+
+// Helpers for files that a run appends to.
+
+// Throws Failure with the path, the failed operation and the errno message.
+[[noreturn]] void fail_with_errno(const std::filesystem::path& path, const char* what);
+
+// Appends the bytes to an open file with one write(2). Throws Failure on an incomplete write.
+void write_all(int file, const std::filesystem::path& path, std::string_view bytes);
+
+// Flushes written data to disk. Throws Failure.
+void fsync_file(int file, const std::filesystem::path& path);
 
 // Format of the lines of a file: JSON objects in step order.
 struct JsonlFormat {
@@ -56,5 +67,29 @@ class JsonlFile : public MetricsSink {
   JsonlFormat kind_;
   int file_ = -1;
 };
+
+// JSON line formats of a record.
+
+// metrics.jsonl: one object per logged step. Numbers read back to the same bits. A non-finite
+// number becomes null, followed by its reason: "loss": null, "loss_reason": "nan" (or "inf",
+// "-inf").
+JsonlFormat metrics_lines();
+// Returns a metrics line, without its newline.
+std::string json_line(const MetricsRecord& record);
+
+// samples.jsonl: one object per sample, {"step": 100, "sample": 0, "input": "...", "output": "...",
+// "reference": "..."}. Invalid UTF-8 becomes U+FFFD.
+JsonlFormat samples_lines();
+
+// One object per logged step in the history format of Weights & Biases: flat, with "_step",
+// "_timestamp" in seconds, and tags as keys. A non-finite number is a string that Python's float()
+// accepts: "NaN", "Infinity", "-Infinity".
+JsonlFormat wandb_lines();
+
+// One object per number in MLflow's log format: "key", "value", "timestamp" in milliseconds,
+// "step". Keys are made valid for MLflow: disallowed characters become "_", non-ASCII bytes are
+// escaped ("_c3"). Paths have no empty, "." and ".." components. In keys of more than 250
+// characters the middle is replaced by "_".
+JsonlFormat mlflow_lines();
 
 }  // namespace longspan

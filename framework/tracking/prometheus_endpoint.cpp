@@ -1,5 +1,3 @@
-#include "framework/tracking/prometheus_endpoint.h"
-
 #include <fmt/format.h>
 #include <netdb.h>
 #include <prometheus/counter.h>
@@ -19,6 +17,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/system.h"
+#include "framework/tracking/sinks.h"
 
 namespace longspan {
 namespace {

@@ -1,9 +1,8 @@
-#include "framework/tracking/tensorboard.h"
-
 #include <system_error>
 
 #include "framework/core/error.h"
 #include "framework/tracking/event_file.h"
+#include "framework/tracking/sinks.h"
 
 namespace longspan {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "checkpoints/checkpoint.h"
-#include "framework/data/recurrent_state.h"
+#include "framework/data/batch.h"
 #include "framework/distributed/process_mesh.h"
 
 namespace longspan {

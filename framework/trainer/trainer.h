@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,7 +11,7 @@
 #include <vector>
 
 #include "checkpoints/checkpoint.h"
-#include "framework/data/source.h"
+#include "framework/data/batch.h"
 #include "framework/modeling/model.h"
 #include "framework/optim/optimizer.h"
 #include "framework/optim/precision_options.h"
@@ -174,5 +175,18 @@ class Trainer {
   std::int64_t skipped_in_a_row_ = 0;
   std::int64_t tokens_ = 0;
 };
+
+// Messages for diverged runs: what to change, and where to resume.
+
+// Returns advice against unbounded weight growth, given the current options: a clause.
+std::string divergence_advice(const TrainingOptions& options);
+
+// Returns a clause about the checkpoint that the run resumes from and about an earlier one, also if
+// there is none. `resume`: checkpoint.resume_from.
+std::string resume_hint(const std::filesystem::path& checkpoints, const std::string& resume);
+
+// Throws DivergedError if the reconstruction error of a reversible stack exceeds
+// memory.reconstruction_tolerance or is NaN.
+void check_reconstruction_error(std::int64_t step, double error, double bound);
 
 }  // namespace longspan

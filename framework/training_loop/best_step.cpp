@@ -12,6 +12,11 @@ constexpr const char* figure_scalar = "metrics/best_metric";
 constexpr const char* step_scalar = "metrics/best_step";
 constexpr const char* value_scalar = "metrics/best_value";
 
+constexpr const char* loss_scalar = "metrics/loss";
+constexpr const char* validation_step_scalar = "metrics/validation_step";
+constexpr const char* validation_loss_scalar = "metrics/validation_loss";
+constexpr const char* validation_bits_scalar = "metrics/validation_bits_per_byte";
+
 }  // namespace
 
 std::optional<BestStep> best_step(const Scalars& scalars) {
@@ -63,6 +68,25 @@ void BestTracker::save(Scalars& scalars) const {
   scalars.set(figure_scalar, best_->figure);
   scalars.set(step_scalar, best_->step);
   scalars.set(value_scalar, best_->value);
+}
+
+void SavedLosses::save(Scalars& scalars) const {
+  if (loss) scalars.set(loss_scalar, *loss);
+  if (!validation) return;
+  scalars.set(validation_step_scalar, validation->step);
+  scalars.set(validation_loss_scalar, validation->loss);
+  if (validation->bits_per_byte) scalars.set(validation_bits_scalar, *validation->bits_per_byte);
+}
+
+SavedLosses SavedLosses::of(const Scalars& scalars) {
+  SavedLosses losses;
+  if (scalars.has(loss_scalar)) losses.loss = scalars.get<double>(loss_scalar);
+  if (scalars.has(validation_step_scalar))
+    losses.validation = {.step = scalars.get<std::int64_t>(validation_step_scalar),
+                         .loss = scalars.get<double>(validation_loss_scalar)};
+  if (losses.validation && scalars.has(validation_bits_scalar))
+    losses.validation->bits_per_byte = scalars.get<double>(validation_bits_scalar);
+  return losses;
 }
 
 }  // namespace longspan

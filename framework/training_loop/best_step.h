@@ -1,4 +1,4 @@
-// checkpoint.best_metric: the step whose validation was the best so far.
+// Validation results that a checkpoint records: the losses, and the best step.
 #pragma once
 
 #include <cstdint>
@@ -50,5 +50,21 @@ class BestTracker {
 
 // Returns a tracker of checkpoint.best_metric, or nothing if that is empty.
 std::optional<BestTracker> best_so_far(const RunConfig& settings);
+
+// Last measured losses of a run, in nats per token. A value type.
+struct SavedLosses {
+  struct Validation {
+    std::int64_t step = 0;
+    double loss = 0;
+    std::optional<double> bits_per_byte = {};  // if the task has it
+  };
+
+  std::optional<double> loss;  // of the last step, on its own batch
+  std::optional<Validation> validation;
+
+  // The scalars "metrics/...". An older checkpoint has none: the losses stay empty.
+  void save(Scalars& scalars) const;
+  static SavedLosses of(const Scalars& scalars);
+};
 
 }  // namespace longspan

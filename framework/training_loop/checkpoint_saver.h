@@ -7,7 +7,7 @@
 
 #include "checkpoints/background_save.h"
 #include "framework/config/run_options.h"
-#include "framework/core/stopwatch.h"
+#include "framework/core/span.h"
 #include "framework/training_loop/best_step.h"
 #include "framework/training_loop/log.h"
 

@@ -14,15 +14,12 @@
 #include "framework/core/format.h"
 #include "framework/data/rank_zero.h"
 #include "framework/interop/adapters.h"
-#include "framework/interop/saved_weights.h"
 #include "framework/nn/power_statistics.h"
 #include "framework/optim/parameter_state.h"
 #include "framework/tasks/labeled_task.h"
 #include "framework/training_loop/checkpoint_values.h"
 #include "framework/training_loop/loading.h"
-#include "framework/training_loop/named_checkpoint.h"
 #include "framework/training_loop/resume.h"
-#include "framework/training_loop/vocabulary_rows.h"
 
 namespace longspan {
 namespace {

@@ -6,7 +6,6 @@
 #include <fstream>
 
 #include "framework/core/format.h"
-#include "framework/core/out_of_memory.h"
 #include "framework/planning/machine.h"
 #include "framework/training_loop/progress.h"
 

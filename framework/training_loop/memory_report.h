@@ -5,7 +5,6 @@
 #include <string>
 
 #include "framework/core/allocator.h"
-#include "framework/core/out_of_memory.h"
 #include "framework/planning/plan.h"
 #include "framework/training_loop/log.h"
 

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "framework/core/timeline.h"
-#include "framework/distributed/clock_offset.h"
 #include "framework/distributed/process_mesh.h"
 #include "framework/profiling/trace_text.h"
 #include "framework/training_loop/log.h"

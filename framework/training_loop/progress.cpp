@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/core/format.h"
-#include "framework/core/stopwatch.h"
+#include "framework/core/span.h"
 
 namespace longspan {
 

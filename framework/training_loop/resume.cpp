@@ -6,10 +6,9 @@
 #include <system_error>
 
 #include "framework/core/format.h"
-#include "framework/core/stopwatch.h"
+#include "framework/core/span.h"
 #include "framework/training_loop/checkpoint_values.h"
 #include "framework/training_loop/loading.h"
-#include "framework/training_loop/named_checkpoint.h"
 #include "framework/training_loop/step_metrics.h"
 
 namespace longspan {

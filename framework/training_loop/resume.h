@@ -47,7 +47,7 @@ struct ResumeContext {
   const StopRequest& stop;
 };
 
-// Returns the checkpoint that checkpoint.resume_from resolves to (see named_checkpoint.h), or
+// Returns the checkpoint that checkpoint.resume_from resolves to (see loading.h), or
 // nothing for a new run. Logs progress while it reads long files. A stop request ends it with an
 // Error of ExitCode::stopped. Collective. Throws ConfigurationError if resume_from is `never` and
 // there are checkpoints. Throws DataError if none can be read.

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "framework/core/gpu.h"
-#include "framework/core/stopwatch.h"
+#include "framework/core/span.h"
 #include "framework/planning/machine.h"
 
 namespace longspan {

@@ -1,9 +1,10 @@
-// The parts of a run around its steps: start or resume, validate, report, end.
+// The parts of a run around its steps: start or resume, validate, report, roll back, end.
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include "framework/core/error.h"
 #include "framework/training_loop/run_history.h"
 #include "framework/training_loop/training_context.h"
 
@@ -46,5 +47,23 @@ struct RunEnd {
 // DataError if the data ended first. Throws DivergedError if the last weights give no finite loss
 // or gradient: then they are not saved, and a stopped run cannot resume from them.
 ExitCode finish_run(const TrainingContext& run, const RunHistory& history, const RunEnd& end);
+
+// Rolls a diverged run back to its last save and skips the data on which it diverged, up to
+// training.max_rollbacks times.
+
+// Returns whether the run has saved a step since it started.
+bool has_saved(const TrainingContext& run, const RunHistory& history);
+
+// Returns the batch of the next step, after skipping the data listed before that step. Collective.
+Batch next_batch(TrainingContext& run, const RunHistory& history);
+
+// Handles a divergence: ends the save in progress and records in the run's directory the data to
+// skip on restart. The range runs from after the last step that was not skipped (`last_update`) to
+// the step of the error. If the run may not roll back, throws the error with the available starting
+// points. Collective.
+void roll_back(TrainingContext& run,
+               RunHistory& history,
+               const DivergedError& error,
+               std::int64_t last_update);
 
 }  // namespace longspan

@@ -1,7 +1,5 @@
 #include "framework/training_loop/step_metrics.h"
 
-#include "framework/tracking/json_lines.h"
-
 namespace longspan {
 namespace {
 

@@ -11,7 +11,7 @@
 
 #include "framework/core/crash_handler.h"
 #include "framework/core/error.h"
-#include "framework/distributed/launcher.h"
+#include "framework/distributed/session.h"
 
 namespace longspan {
 namespace {

@@ -10,8 +10,6 @@
 #include "framework/core/error.h"
 #include "framework/core/span.h"
 #include "framework/tasks/labeled_task.h"
-#include "framework/tracking/json_lines.h"
-#include "framework/tracking/parameter_histograms.h"
 
 namespace longspan {
 namespace {

@@ -71,7 +71,7 @@ class ThroughputMeter {
   StepMeter meter_;
 };
 
-// State that survives a rollback (rollback.h) and is passed to the run that resumes from the last
+// State that survives a rollback (run_phases.h) and is passed to the run that resumes from the last
 // save.
 struct RestartState {
   ConfigPath resume_request = {};              // checkpoint.resume_from as set by the user

@@ -5,16 +5,14 @@
 #include <limits>
 #include <optional>
 
-#include "framework/core/stopwatch.h"
+#include "framework/core/span.h"
 #include "framework/core/system.h"
-#include "framework/distributed/launcher.h"
-#include "framework/trainer/divergence.h"
+#include "framework/trainer/trainer.h"
 #include "framework/training_loop/memory_report.h"
-#include "framework/training_loop/rollback.h"
+#include "framework/training_loop/run_history.h"
 #include "framework/training_loop/run_phases.h"
-#include "framework/training_loop/run_saving.h"
 #include "framework/training_loop/run_summary.h"
-#include "framework/training_loop/stragglers.h"
+#include "framework/training_loop/step_meter.h"
 
 namespace longspan {
 namespace {

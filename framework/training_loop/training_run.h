@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/corpus/user_documents.h"
 #include "framework/distributed/session.h"
 #include "framework/planning/plan.h"
+#include "framework/tasks/user_document_source.h"
 #include "framework/training_loop/profiler.h"
 
 namespace longspan {

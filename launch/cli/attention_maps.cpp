@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/data/atomic_file.h"
-#include "framework/data/tokenization/text_streamer.h"
+#include "framework/data/tokenization/tokenizer.h"
 #include "framework/nn/attention/attention_recorder.h"
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"

@@ -1,7 +1,7 @@
 // Models that `longspan plan --calibrate` trains.
 #pragma once
 
-#include "framework/planning/calibration.h"
+#include "framework/planning/machine.h"
 
 namespace longspan {
 

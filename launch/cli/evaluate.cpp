@@ -1,5 +1,3 @@
-#include "launch/cli/evaluate.h"
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -10,8 +8,8 @@
 #include "framework/core/format.h"
 #include "framework/data/corpus/text_files.h"
 #include "framework/tasks/evaluation.h"
-#include "framework/tasks/needle_in_haystack.h"
 #include "framework/training_loop/progress.h"
+#include "launch/cli/api.h"
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"
 

@@ -12,10 +12,9 @@
 #include "framework/core/format.h"
 #include "framework/core/quote.h"
 #include "framework/interop/adapters.h"
-#include "framework/interop/atomic_directory.h"
 #include "framework/interop/label_names.h"
-#include "framework/interop/saved_weights.h"
 #include "framework/interop/transfer.h"
+#include "framework/interop/weights_folder.h"
 #include "framework/tasks/labeled_task.h"
 #include "framework/tokenizers/json_tokenizer.h"
 #include "framework/training_loop/checkpoint_values.h"
@@ -27,8 +26,7 @@
 #include "launch/cli/exported_tokenizer.h"
 #include "launch/cli/loaded_run.h"
 #include "launch/cli/model_values.h"
-#include "launch/cli/reading_progress.h"
-#include "launch/cli/special_tokens.h"
+#include "launch/cli/text_table.h"
 
 namespace longspan {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "framework/data/atomic_file.h"
 #include "framework/data/examples/images.h"
+#include "launch/cli/api.h"
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"
-#include "launch/cli/generate.h"
 
 namespace longspan {
 

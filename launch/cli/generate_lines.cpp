@@ -6,9 +6,9 @@
 
 #include "framework/data/atomic_file.h"
 #include "framework/data/corpus/lines.h"
+#include "launch/cli/api.h"
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"
-#include "launch/cli/generate.h"
 
 namespace longspan {
 

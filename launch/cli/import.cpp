@@ -9,9 +9,9 @@
 #include "framework/core/format.h"
 #include "framework/core/quote.h"
 #include "framework/data/tokenization/tokenizer_file.h"
-#include "framework/interop/atomic_directory.h"
 #include "framework/interop/label_names.h"
 #include "framework/interop/transfer.h"
+#include "framework/interop/weights_folder.h"
 #include "framework/optim/parameter_state.h"
 #include "framework/tasks/labeled_task.h"
 #include "framework/training_loop/loading.h"
@@ -21,7 +21,6 @@
 #include "launch/cli/configuration.h"
 #include "launch/cli/exported_tokenizer.h"
 #include "launch/cli/model_values.h"
-#include "launch/cli/special_tokens.h"
 
 namespace longspan {
 namespace {

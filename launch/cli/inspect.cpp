@@ -11,7 +11,6 @@
 #include "framework/core/format.h"
 #include "framework/core/quote.h"
 #include "framework/training_loop/best_step.h"
-#include "framework/training_loop/saved_losses.h"
 #include "launch/cli/command.h"
 #include "launch/cli/loaded_run.h"
 

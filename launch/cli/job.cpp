@@ -13,15 +13,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <optional>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -29,9 +26,8 @@
 #include "framework/core/error.h"
 #include "framework/core/format.h"
 #include "framework/core/system.h"
-#include "framework/distributed/launcher.h"
 #include "framework/distributed/processes.h"
-#include "launch/cli/mpirun_stderr_filter.h"
+#include "framework/distributed/session.h"
 
 namespace longspan {
 namespace {

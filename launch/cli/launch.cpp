@@ -15,11 +15,9 @@
 #include "framework/core/error.h"
 #include "framework/core/format.h"
 #include "framework/core/quote.h"
-#include "framework/distributed/launcher.h"
+#include "framework/distributed/session.h"
 #include "launch/cli/command.h"
-#include "launch/cli/job.h"
 #include "launch/cli/layout_choice.h"
-#include "launch/cli/retry.h"
 #include "mpirun_environment.h"
 
 namespace longspan {

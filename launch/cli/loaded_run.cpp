@@ -14,11 +14,11 @@
 #include "framework/tasks/labeled_task.h"
 #include "framework/training_loop/resume.h"
 #include "framework/training_loop/run_device.h"
-#include "framework/training_loop/run_state.h"
+#include "framework/training_loop/run_directory.h"
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"
-#include "launch/cli/reading_progress.h"
 #include "launch/cli/saved_config.h"
+#include "launch/cli/text_table.h"
 
 namespace longspan {
 

@@ -22,7 +22,7 @@
 #include "framework/core/crash_handler.h"
 #include "framework/core/quote.h"
 #include "framework/core/system.h"
-#include "framework/distributed/launcher.h"
+#include "framework/distributed/session.h"
 #include "framework/options/field_names.h"
 #include "launch/cli/command.h"
 #include "launch/cli/command_table.h"

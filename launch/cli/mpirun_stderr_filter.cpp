@@ -1,5 +1,3 @@
-#include "launch/cli/mpirun_stderr_filter.h"
-
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -8,7 +6,8 @@
 #include <system_error>
 #include <utility>
 
-#include "framework/distributed/launcher.h"
+#include "framework/distributed/session.h"
+#include "launch/cli/job.h"
 
 namespace longspan {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "framework/core/format.h"
 #include "framework/core/gpu.h"
-#include "framework/planning/calibration.h"
+#include "framework/planning/machine.h"
 #include "framework/planning/model_flops.h"
 #include "framework/training_loop/progress.h"
 #include "framework/training_loop/run_device.h"
@@ -25,7 +25,6 @@
 #include "launch/cli/command.h"
 #include "launch/cli/configuration.h"
 #include "launch/cli/layout_choice.h"
-#include "launch/cli/plan_text.h"
 #include "launch/cli/saved_tokenizer.h"
 
 namespace longspan {

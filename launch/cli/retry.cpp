@@ -1,5 +1,3 @@
-#include "launch/cli/retry.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,8 +17,9 @@
 #include "framework/core/format.h"
 #include "framework/training_loop/log.h"
 #include "framework/training_loop/resume.h"
-#include "framework/training_loop/run_state.h"
+#include "framework/training_loop/run_directory.h"
 #include "launch/cli/configuration.h"
+#include "launch/cli/launch.h"
 #include "launch/cli/retry_hosts.h"
 #include "launch/cli/run_record.h"
 
@@ -287,7 +286,7 @@ void Attempts::report_killed(int code) {
       fmt::format("{} {}; {}", failure_of(code), update_progress(), resume_hint()));
 }
 
-// Returns when a run last wrote its mark (run_state.h), or nothing.
+// Returns when a run last wrote its mark (run_directory.h), or nothing.
 std::optional<fs::file_time_type> Attempts::marked_at() const {
   std::error_code error;
   const auto written = fs::last_write_time(directory_ / lock_name, error);

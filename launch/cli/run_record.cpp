@@ -15,7 +15,7 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/error.h"
-#include "framework/training_loop/run_state.h"
+#include "framework/training_loop/run_directory.h"
 
 namespace longspan {
 namespace {

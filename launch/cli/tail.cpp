@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "framework/training_loop/progress.h"
-#include "framework/training_loop/run_state.h"
+#include "framework/training_loop/run_directory.h"
 #include "launch/cli/cli_validators.h"
 #include "launch/cli/command.h"
 #include "launch/cli/run_record.h"

@@ -1,6 +1,10 @@
 #include "launch/cli/text_table.h"
 
 #include <algorithm>
+#include <cstdio>
+
+#include "framework/core/format.h"
+#include "framework/core/span.h"
 
 namespace longspan {
 namespace {
@@ -43,6 +47,21 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
     text += line + '\n';
   }
   return text;
+}
+
+ReadProgress reading_progress(const std::string& name, const Session& session) {
+  constexpr double seconds_between = 5;
+  if (session.world().rank() != 0) return {};
+  return
+      [name, since = Stopwatch(), read = std::int64_t{0}, told = 0.0](std::int64_t bytes) mutable {
+        read += bytes;
+        if (since.seconds() < told + seconds_between) return;
+        told = since.seconds();
+        std::fprintf(stderr,
+                     "longspan: %s: rank 0 has read %s\n",
+                     name.c_str(),
+                     format_bytes(static_cast<double>(read)).c_str());
+      };
 }
 
 }  // namespace longspan

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "framework/core/format.h"
-#include "framework/core/stopwatch.h"
+#include "framework/core/span.h"
 #include "framework/data/corpus/path_pattern.h"
 #include "framework/data/corpus/text_files.h"
 #include "framework/data/rank_zero.h"
-#include "framework/data/tokenization/tokenized_files.h"
+#include "framework/data/tokenization/token_cache.h"
 #include "framework/training_loop/progress.h"
 #include "framework/training_loop/run_device.h"
 #include "launch/cli/cli_validators.h"

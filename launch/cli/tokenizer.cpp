@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "framework/core/quote.h"
-#include "framework/core/text_format.h"
 #include "framework/data/corpus/document_text.h"
 #include "framework/data/corpus/path_pattern.h"
 #include "framework/data/corpus/text_input.h"

@@ -1,6 +1,4 @@
 // longspan train: trains, resumes, stops on request.
-#include "launch/cli/train.h"
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -8,6 +6,7 @@
 #include <csignal>
 #include <memory>
 
+#include "launch/cli/api.h"
 #include "launch/cli/command.h"
 #include "launch/cli/configuration.h"
 #include "launch/cli/saved_tokenizer.h"

@@ -11,7 +11,7 @@
 #include "launch/cli/command.h"
 #include "launch/cli/configuration.h"
 #include "launch/cli/loaded_run.h"
-#include "launch/cli/reading_progress.h"
+#include "launch/cli/text_table.h"
 
 namespace longspan {
 namespace {

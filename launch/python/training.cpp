@@ -11,10 +11,10 @@
 #include <optional>
 #include <utility>
 
-#include "framework/tracking/json_lines.h"
+#include "framework/tracking/jsonl_file.h"
 #include "framework/training_loop/step_metrics.h"
+#include "launch/cli/api.h"
 #include "launch/cli/configuration.h"
-#include "launch/cli/train.h"
 #include "launch/python/python_values.h"
 
 namespace longspan::python {

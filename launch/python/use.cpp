@@ -13,8 +13,7 @@
 #include <vector>
 
 #include "framework/core/error.h"
-#include "launch/cli/evaluate.h"
-#include "launch/cli/generate.h"
+#include "launch/cli/api.h"
 #include "launch/python/python_values.h"
 
 namespace longspan::python {

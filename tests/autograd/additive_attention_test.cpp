@@ -1,6 +1,5 @@
 // Additive attention: gradients against differences, with dropout.
-#include "framework/autograd/additive_attention.h"
-
+#include "framework/autograd/attention.h"
 #include "tests/support/gradient_check.h"
 
 namespace longspan::additive_attention_test {

@@ -1,5 +1,4 @@
-#include "framework/autograd/cross_attention_losses.h"
-
+#include "framework/autograd/losses.h"
 #include "tests/support/gradient_check.h"
 
 namespace longspan::cross_attention_losses_test {

@@ -1,6 +1,5 @@
 // Gated feed-forward layers.
-#include "framework/autograd/gated_feed_forward.h"
-
+#include "framework/autograd/ops.h"
 #include "tests/support/gradient_check.h"
 
 namespace longspan::gated_feed_forward_test {

@@ -1,9 +1,8 @@
 // LSH attention against its definition: one softmax over the keys of all rounds, as a dense sum.
-#include "framework/autograd/hash_attention.h"
-
 #include <algorithm>
 #include <numeric>
 
+#include "framework/autograd/attention.h"
 #include "tests/support/gradient_check.h"
 
 namespace longspan::hash_attention_test {

@@ -1,9 +1,7 @@
-#include "framework/autograd/linear_attention.h"
-
 #include <algorithm>
 
+#include "framework/autograd/attention.h"
 #include "framework/autograd/ops.h"
-#include "framework/autograd/random_features.h"
 #include "tests/support/gradient_check.h"
 
 namespace longspan::linear_attention_test {

@@ -1,7 +1,6 @@
 // Functions that the backward pass recomputes.
 #include "framework/autograd/recompute.h"
 
-#include "framework/autograd/reversible.h"
 #include "tests/support/gradient_check.h"
 
 namespace longspan::recompute_test {

@@ -1,6 +1,5 @@
 // Strided attention against a naive loop with the mask of its definition.
-#include "framework/autograd/strided_attention.h"
-
+#include "framework/autograd/attention.h"
 #include "tests/support/gradient_check.h"
 
 namespace longspan::strided_attention_test {

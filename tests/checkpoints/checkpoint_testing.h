@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoints/assemble.h"
 #include "checkpoints/checkpoint.h"
+#include "checkpoints/rank_file.h"
 #include "checkpoints/training_state.h"
 #include "framework/core/random.h"
 #include "tests/support/message_of.h"  // for its users

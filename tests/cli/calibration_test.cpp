@@ -1,8 +1,7 @@
-#include "framework/planning/calibration.h"
-
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include "framework/planning/machine.h"
 #include "launch/cli/calibration_models.h"
 
 namespace longspan::calibration_test {

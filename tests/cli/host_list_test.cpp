@@ -1,5 +1,3 @@
-#include "launch/cli/host_list.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <sstream>
 
 #include "framework/core/error.h"
+#include "launch/cli/retry_hosts.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::host_list_test {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "framework/core/error.h"
-#include "framework/distributed/launcher.h"
+#include "framework/distributed/session.h"
 
 namespace longspan::job_test {
 namespace {

@@ -1,8 +1,8 @@
-#include "launch/cli/mpirun_stderr_filter.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "launch/cli/job.h"
 
 namespace longspan::mpirun_stderr_filter_test {
 namespace {

@@ -1,5 +1,3 @@
-#include "launch/cli/retry.h"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -15,7 +13,8 @@
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/files.h"
 #include "framework/core/error.h"
-#include "framework/training_loop/run_state.h"
+#include "framework/training_loop/run_directory.h"
+#include "launch/cli/launch.h"
 #include "launch/cli/run_record.h"
 #include "tests/support/temporary_directory.h"
 

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "framework/core/system.h"
-#include "framework/training_loop/run_state.h"
+#include "framework/training_loop/run_directory.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::run_record_test {

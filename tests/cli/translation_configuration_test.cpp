@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "launch/cli/api.h"
 #include "launch/cli/configuration.h"
-#include "launch/cli/generate.h"
 
 namespace longspan::translation_configuration_test {
 namespace {

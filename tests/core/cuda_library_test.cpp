@@ -1,5 +1,3 @@
-#include "framework/core/cuda_library.h"
-
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -7,6 +5,7 @@
 #include <filesystem>
 
 #include "framework/core/error.h"
+#include "framework/core/system.h"
 
 namespace longspan::cuda_library_test {
 namespace {

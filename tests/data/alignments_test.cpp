@@ -1,4 +1,3 @@
-#include "framework/data/examples/alignments.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,6 @@
 #include <set>
 
 #include "framework/data/batch_loader.h"
-#include "framework/data/corpus/sequential_reader.h"
 #include "framework/data/tokenization/sentencepiece_model.h"
 #include "framework/options/options.h"
 #include "tests/data/example_files.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/core/error.h"
-#include "framework/data/corpus/json_field.h"
+#include "framework/data/corpus/document_form.h"
 #include "framework/data/tokenization/tokenizer.h"
 #include "framework/options/options.h"
 #include "framework/tokenizers/characters.h"

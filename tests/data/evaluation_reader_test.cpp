@@ -1,11 +1,10 @@
-#include "framework/data/corpus/evaluation_reader.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "framework/core/error.h"
+#include "framework/data/corpus/stream_reader.h"
 #include "tests/data/temporary_file.h"
 
 namespace longspan::evaluation_reader_test {

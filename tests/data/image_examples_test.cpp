@@ -8,7 +8,6 @@
 #include <functional>
 
 #include "framework/data/batching/bucketed_source.h"
-#include "framework/data/examples/image_folder.h"
 #include "framework/data/examples/images.h"
 #include "tests/data/example_files.h"
 #include "tests/data/packed_text.h"

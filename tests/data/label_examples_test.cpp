@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/data/corpus/lines.h"
-#include "framework/data/examples/example_index.h"
+#include "framework/data/examples/examples.h"
 #include "tests/data/example_files.h"
 
 namespace longspan::label_examples_test {

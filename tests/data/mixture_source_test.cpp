@@ -8,7 +8,7 @@
 #include <set>
 
 #include "framework/core/error.h"
-#include "framework/data/corpus/evaluation_reader.h"
+#include "framework/data/corpus/stream_reader.h"
 #include "framework/data/corpus/text_files.h"
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"

@@ -1,10 +1,9 @@
-#include "framework/data/tokenization/package_tokenizer.h"
-
 #include <gtest/gtest.h>
 
 #include <random>
 
 #include "framework/core/error.h"
+#include "framework/data/tokenization/tokenizer_file.h"
 #include "framework/tokenizers/json_tokenizer.h"
 #include "tests/data/subword_text.h"
 #include "tests/data/third_party_model.h"

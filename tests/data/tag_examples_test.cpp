@@ -1,9 +1,8 @@
-#include "framework/data/examples/tag_examples.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "framework/data/examples/tagged_words.h"
 #include "framework/data/tokenization/sentencepiece_model.h"
 #include "tests/data/example_files.h"
 #include "tests/data/subword_text.h"

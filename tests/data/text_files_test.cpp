@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/core/error.h"
-#include "framework/data/corpus/evaluation_reader.h"
+#include "framework/data/corpus/stream_reader.h"
 #include "framework/data/tokenization/tokenizer_training.h"
 #include "tests/data/packed_text.h"
 #include "tests/data/subword_text.h"

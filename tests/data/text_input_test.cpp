@@ -7,15 +7,14 @@
 #include <filesystem>
 
 #include "framework/core/error.h"
+#include "framework/data/corpus/document_form.h"
 #include "framework/data/corpus/document_reader.h"
-#include "framework/data/corpus/json_field.h"
 #include "framework/data/corpus/lines.h"
 #include "framework/data/corpus/path_pattern.h"
 #include "framework/data/corpus/text_files.h"
-#include "framework/data/examples/alignments.h"
 #include "framework/data/examples/label_examples.h"
 #include "framework/data/examples/parallel_examples.h"
-#include "framework/data/examples/tag_examples.h"
+#include "framework/data/examples/tagged_words.h"
 #include "tests/data/example_files.h"
 #include "tests/data/packed_text.h"
 #include "tests/data/temporary_file.h"

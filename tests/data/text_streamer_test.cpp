@@ -1,8 +1,7 @@
-#include "framework/data/tokenization/text_streamer.h"
-
 #include <gtest/gtest.h>
 
 #include "framework/core/utf8.h"
+#include "framework/data/tokenization/tokenizer.h"
 #include "tests/data/subword_text.h"
 
 namespace longspan::text_streamer_test {

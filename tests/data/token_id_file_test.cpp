@@ -9,8 +9,6 @@
 
 #include "framework/core/error.h"
 #include "framework/data/corpus/corpus.h"
-#include "framework/data/corpus/document_list.h"
-#include "framework/data/corpus/evaluation_reader.h"
 #include "framework/data/corpus/stream_reader.h"
 #include "framework/data/corpus/text_files.h"
 #include "tests/data/temporary_file.h"

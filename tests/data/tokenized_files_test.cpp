@@ -1,5 +1,3 @@
-#include "framework/data/tokenization/tokenized_files.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 
 #include "framework/core/error.h"
 #include "framework/data/corpus/document_text.h"
+#include "framework/data/tokenization/token_cache.h"
 #include "tests/data/packed_text.h"
 #include "tests/data/subword_text.h"
 #include "tests/data/temporary_file.h"

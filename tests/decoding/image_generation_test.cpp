@@ -1,10 +1,9 @@
 // Images sampled value by value.
-#include "framework/decoding/image_generation.h"
-
 #include <cmath>
 #include <map>
 
 #include "framework/autograd/losses.h"
+#include "framework/decoding/generation.h"
 #include "tests/models/image_testing.h"
 
 namespace longspan::image_generation_test {

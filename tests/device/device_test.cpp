@@ -7,8 +7,8 @@
 #include <cmath>
 #include <vector>
 
+#include "framework/core/allocator.h"
 #include "framework/core/gpu.h"
-#include "framework/core/out_of_memory.h"
 #include "framework/core/tensor.h"
 
 namespace longspan::device_test {

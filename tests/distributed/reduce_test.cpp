@@ -1,6 +1,4 @@
 // Reductions and shared segments within one process, and communicators of size 1.
-#include "framework/distributed/reduce.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
@@ -10,6 +8,7 @@
 #include "framework/distributed/process_mesh.h"
 #include "framework/distributed/session.h"
 #include "framework/distributed/shared_memory.h"
+#include "framework/distributed/transport.h"
 
 namespace longspan::reduce_test {
 namespace {

@@ -1,7 +1,6 @@
 // Lines of links "i-j". After 0x1E: source and target of a parallel corpus with these links.
 #include <limits>
 
-#include "framework/data/examples/alignments.h"
 #include "framework/data/examples/parallel_examples.h"
 #include "tests/fuzz/example_rows.h"
 #include "tests/fuzz/fuzzing.h"

@@ -1,6 +1,6 @@
 // Training corpora: plain or .jsonl, optionally compressed by gzip or zstd. Small and large blocks
 // must produce the same documents.
-#include "framework/data/corpus/corpus_file.h"
+#include "framework/data/corpus/corpus.h"
 #include "framework/data/corpus/decompressed_file.h"
 #include "framework/data/corpus/document_reader.h"
 #include "framework/data/corpus/document_text.h"

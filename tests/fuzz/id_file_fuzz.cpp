@@ -1,7 +1,7 @@
 // Files of token ids (data.format: tokens), and ids as text.
 #include <algorithm>
 
-#include "framework/data/corpus/corpus_file.h"
+#include "framework/data/corpus/corpus.h"
 #include "framework/data/token_id_file.h"
 #include "tests/fuzz/fuzzing.h"
 

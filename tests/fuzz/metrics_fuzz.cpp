@@ -2,8 +2,8 @@
 // samples.jsonl, log.txt and a file of attention weights.
 #include <nlohmann/json.hpp>
 
-#include "framework/report/log_warnings.h"
 #include "framework/report/report_page.h"
+#include "framework/report/tailed_file.h"
 #include "framework/report/tailed_metrics.h"
 #include "launch/cli/metrics_reader.h"
 #include "tests/fuzz/fuzzing.h"

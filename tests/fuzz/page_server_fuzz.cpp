@@ -8,7 +8,7 @@
 #include <array>
 #include <thread>
 
-#include "framework/report/page_server.h"
+#include "framework/report/report_page.h"
 #include "tests/fuzz/fuzzing.h"
 
 namespace longspan::fuzzing {

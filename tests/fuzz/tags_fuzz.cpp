@@ -1,5 +1,4 @@
 // Tagged words: two columns, or CoNLL-U.
-#include "framework/data/examples/tag_examples.h"
 #include "framework/data/examples/tagged_words.h"
 #include "tests/fuzz/example_rows.h"
 #include "tests/fuzz/fuzzing.h"

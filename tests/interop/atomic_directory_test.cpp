@@ -1,6 +1,4 @@
 // Directories that appear complete or not at all, and cleanup after killed processes.
-#include "framework/interop/atomic_directory.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/interop/weights_folder.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::atomic_directory_test {

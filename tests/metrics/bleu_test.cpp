@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "framework/core/error.h"
-#include "framework/metrics/chrf.h"
 #include "framework/metrics/sums.h"
 #include "framework/metrics/text.h"
 #include "tests/metrics/sacrebleu_cases.h"

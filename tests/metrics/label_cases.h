@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/metrics/spans.h"
+#include "framework/metrics/classification.h"
 
 namespace longspan::testing {
 

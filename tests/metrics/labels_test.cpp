@@ -5,7 +5,6 @@
 
 #include "framework/core/error.h"
 #include "framework/metrics/classification.h"
-#include "framework/metrics/spans.h"
 #include "framework/metrics/sums.h"
 #include "framework/metrics/text.h"
 #include "tests/metrics/label_cases.h"

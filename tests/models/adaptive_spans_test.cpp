@@ -2,7 +2,7 @@
 #include "models/adaptive_spans.h"
 
 #include "framework/nn/attention/kv_cache.h"
-#include "framework/nn/layer_losses.h"
+#include "framework/nn/forward_context.h"
 #include "framework/trainer/trainer.h"
 #include "tests/models/model_testing.h"
 

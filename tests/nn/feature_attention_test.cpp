@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <numeric>
 
-#include "framework/autograd/random_features.h"
+#include "framework/autograd/attention.h"
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/kv_cache.h"
-#include "framework/nn/attention/performer_attention.h"
+#include "framework/nn/attention/linear_attention.h"
 #include "framework/nn/attention/random_projection.h"
 #include "tests/nn/layer_testing.h"
 

@@ -1,6 +1,6 @@
 // Global positions, windows and random blocks.
 #include "framework/nn/attention/attention.h"
-#include "framework/nn/attention/masks.h"
+#include "framework/nn/attention/masked_attention_kinds.h"
 #include "tests/nn/attention_kinds_testing.h"
 #include "tests/nn/layer_testing.h"
 

@@ -3,7 +3,7 @@
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/lsh_attention.h"
-#include "framework/nn/attention/masks.h"
+#include "framework/nn/attention/masked_attention_kinds.h"
 #include "framework/nn/attention/relative_attention.h"
 #include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/positions.h"

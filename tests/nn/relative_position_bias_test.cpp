@@ -1,5 +1,4 @@
 // Learned relative position biases (Raffel et al. 2020).
-#include "framework/nn/attention/relative_position_bias.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Softmax attention with relative position tables against the definition (Shaw et al. 2018).
-#include "framework/nn/attention/relative_position_bias.h"
+#include "framework/nn/attention/softmax_attention.h"
 #include "tests/nn/attention_kinds_testing.h"
 #include "tests/nn/layer_testing.h"
 

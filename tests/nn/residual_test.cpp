@@ -1,5 +1,5 @@
 // Memory modes change neither outputs nor gradients.
-#include "framework/core/out_of_memory.h"
+#include "framework/core/allocator.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/relative_attention.h"

@@ -1,11 +1,10 @@
-#include "framework/report/downsampled_series.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "framework/core/error.h"
+#include "framework/report/metrics_file.h"
 
 namespace longspan::downsampled_series_test {
 namespace {

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "framework/core/error.h"
-#include "framework/report/log_warnings.h"
+#include "framework/report/tailed_file.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::metrics_file_test {

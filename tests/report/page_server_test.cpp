@@ -1,6 +1,6 @@
-#include "framework/report/page_server.h"
-
 #include <gtest/gtest.h>
+
+#include "framework/report/report_page.h"
 
 namespace longspan::page_server_test {
 namespace {

@@ -1,9 +1,8 @@
 // Detection of a changed data file of the same size.
-#include "framework/tasks/data_fingerprint.h"
-
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "framework/tasks/task.h"
 #include "tests/data/temporary_file.h"
 
 namespace longspan::data_fingerprint_test {

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include "framework/tasks/evaluation.h"
-#include "framework/tasks/needle_in_haystack.h"
 #include "models/universal_transformer.h"
 #include "tests/support/mesh_runner.h"
 #include "tests/support/small_models.h"

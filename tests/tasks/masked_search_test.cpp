@@ -1,11 +1,10 @@
 // Lines from a non-autoregressive decoder.
-#include "framework/tasks/masked_search.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "framework/data/tokenization/special_tokens.h"
+#include "framework/tasks/translate.h"
 #include "tests/tasks/translation_testing.h"
 
 namespace longspan::masked_search_test {

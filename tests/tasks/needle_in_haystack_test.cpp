@@ -1,11 +1,10 @@
-#include "framework/tasks/needle_in_haystack.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
+#include "framework/tasks/evaluation.h"
 #include "framework/trainer/trainer.h"
 #include "tests/support/small_models.h"
 

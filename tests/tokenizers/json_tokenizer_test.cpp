@@ -7,7 +7,6 @@
 #include <random>
 
 #include "framework/core/error.h"
-#include "framework/tokenizers/byte_to_unicode.h"
 #include "framework/tokenizers/characters.h"
 #include "framework/tokenizers/chunk_boundaries.h"
 #include "tests/tokenizers/expected_ids.h"

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "framework/core/error.h"
-#include "framework/tracking/tensorboard.h"
+#include "framework/tracking/sinks.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::event_file_test {

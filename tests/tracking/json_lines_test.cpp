@@ -1,9 +1,9 @@
-#include "framework/tracking/json_lines.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+
+#include "framework/tracking/jsonl_file.h"
 
 namespace longspan::json_lines_test {
 namespace {

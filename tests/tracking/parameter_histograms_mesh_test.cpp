@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "framework/tracking/parameter_histograms.h"
+#include "framework/tracking/metrics_record.h"
 #include "tests/support/mesh_runner.h"
 
 namespace longspan::parameter_histograms_mesh_test {

@@ -1,5 +1,3 @@
-#include "framework/tracking/prometheus_endpoint.h"
-
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -11,6 +9,7 @@
 #include <fstream>
 
 #include "framework/core/error.h"
+#include "framework/tracking/sinks.h"
 
 namespace longspan::prometheus_endpoint_test {
 namespace {

@@ -4,7 +4,7 @@
 #include <sstream>
 
 #include "framework/core/error.h"
-#include "framework/tracking/json_lines.h"
+#include "framework/tracking/jsonl_file.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::samples_lines_test {

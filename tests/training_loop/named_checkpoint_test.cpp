@@ -1,5 +1,3 @@
-#include "framework/training_loop/named_checkpoint.h"
-
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -7,7 +5,8 @@
 #include <fstream>
 
 #include "framework/training_loop/best_step.h"
-#include "framework/training_loop/run_state.h"
+#include "framework/training_loop/loading.h"
+#include "framework/training_loop/run_directory.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::named_checkpoint_test {

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <thread>
 
-#include "framework/training_loop/run_state.h"
+#include "framework/training_loop/run_directory.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::resume_test {

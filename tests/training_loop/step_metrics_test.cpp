@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "framework/core/error.h"
-#include "framework/tracking/json_lines.h"
+#include "framework/tracking/jsonl_file.h"
 
 namespace longspan::step_metrics_test {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "checkpoints/files.h"
 #include "framework/core/crash_handler.h"
-#include "framework/distributed/launcher.h"
+#include "framework/distributed/session.h"
 #include "tests/support/temporary_directory.h"
 
 namespace longspan::stop_request_test {

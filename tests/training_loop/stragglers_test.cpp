@@ -1,6 +1,6 @@
-#include "framework/training_loop/stragglers.h"
-
 #include <gtest/gtest.h>
+
+#include "framework/training_loop/step_meter.h"
 
 namespace longspan::stragglers_test {
 namespace {

@@ -1,10 +1,9 @@
 // Correspondence of embedding rows between two vocabularies.
-#include "framework/training_loop/vocabulary_rows.h"
-
 #include <gtest/gtest.h>
 
 #include <string_view>
 
+#include "framework/training_loop/loading.h"
 #include "tests/data/subword_text.h"
 
 namespace longspan::vocabulary_rows_test {

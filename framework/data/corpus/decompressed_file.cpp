@@ -10,7 +10,7 @@
 
 #include "framework/core/error.h"
 #include "framework/core/quote.h"
-#include "framework/core/text_format.h"
+#include "framework/data/corpus/text_input.h"
 
 namespace longspan {
 

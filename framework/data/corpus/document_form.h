@@ -1,14 +1,16 @@
-// Document boundaries of text files.
+// Document boundaries of text files, and fields of JSON Lines.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "framework/core/input_file.h"
 
 namespace longspan {
 
-class InputFile;
 class OptionTable;
 class Tokenizer;
 
@@ -57,5 +59,22 @@ std::optional<std::int64_t> end_of_text_id(const InputFile& file,
 // Returns the id of the tokenizer's own end token, or -1: the end of a sentence of a SentencePiece
 // model, or the special token of a tokenizer.json with a usual name, such as <|endoftext|>.
 std::int64_t own_end_of_text(const Tokenizer& tokenizer);
+
+// Fields of JSON Lines.
+
+// Returns the string member `field` of the JSON object in a line. The rest is not stored. Throws
+// DataError, prefixed with `place`, for invalid JSON (RFC 8259) or a line that is not an object.
+// Throws it also for a field that is missing, duplicated or not a string.
+std::string json_field(std::string_view line, const std::string& field, const std::string& place);
+
+// First nonblank line of a file, up to 64 KiB.
+struct JsonBeginning {
+  bool is_object = false;                // the line is an object, or its first 64 KiB start one
+  bool is_array_of_objects = false;      // the line starts an array of objects
+  std::vector<std::string> fields = {};  // string members of the object
+};
+
+// Reads the beginning of a file. Throws DataError as DecompressedFile does.
+JsonBeginning beginning_of(const InputFile& file);
 
 }  // namespace longspan

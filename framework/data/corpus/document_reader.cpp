@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "framework/core/error.h"
-#include "framework/data/corpus/json_field.h"
 #include "framework/data/corpus/lines.h"
 #include "framework/data/tokenization/character_scan.h"
 #include "framework/tokenizers/characters.h"

@@ -7,9 +7,9 @@
 
 #include "framework/core/device.h"
 #include "framework/core/random.h"
-#include "framework/data/corpus/document_list.h"
+#include "framework/data/batch.h"
+#include "framework/data/corpus/corpus.h"
 #include "framework/data/corpus/stream_reader.h"
-#include "framework/data/source.h"
 
 namespace longspan {
 

@@ -12,7 +12,6 @@
 #include "framework/data/corpus/document_text.h"
 #include "framework/data/corpus/path_pattern.h"
 #include "framework/data/corpus/text_input.h"
-#include "framework/data/file_hash.h"
 #include "framework/data/rank_zero.h"
 #include "framework/data/tokenization/token_cache.h"
 #include "framework/data/tokenization/tokenizer_file.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/data/shared_file.h"
+#include "framework/data/rank_zero.h"
 
 namespace longspan {
 

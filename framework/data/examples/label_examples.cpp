@@ -6,7 +6,6 @@
 #include "framework/core/error.h"
 #include "framework/core/quote.h"
 #include "framework/data/corpus/lines.h"
-#include "framework/data/examples/example_index.h"
 #include "framework/data/tokenization/character_scan.h"
 #include "framework/data/tokenization/special_tokens.h"
 

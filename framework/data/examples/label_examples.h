@@ -9,7 +9,7 @@
 
 #include "framework/data/examples/examples.h"
 #include "framework/data/examples/label_set.h"
-#include "framework/data/shared_file.h"
+#include "framework/data/rank_zero.h"
 #include "framework/data/tokenization/tokenizer.h"
 
 namespace longspan {

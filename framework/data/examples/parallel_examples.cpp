@@ -1,22 +1,90 @@
 #include "framework/data/examples/parallel_examples.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <optional>
-#include <vector>
 
 #include "framework/core/error.h"
+#include "framework/core/quote.h"
+#include "framework/core/random.h"
 #include "framework/core/range.h"
 #include "framework/data/corpus/document_form.h"
 #include "framework/data/corpus/lines.h"
-#include "framework/data/examples/alignments.h"
-#include "framework/data/examples/example_index.h"
 #include "framework/data/tokenization/document_encoder.h"
-#include "framework/data/tokenization/sampled_subwords.h"
-#include "framework/data/tokenization/special_tokens.h"
+#include "framework/data/tokenization/sentencepiece_model.h"
 
 namespace longspan {
-
 namespace {
+
+// Number of most likely segmentations to sample from.
+constexpr int sampled_segmentations = 64;
+
+// Subword regularization (Kudo 2018): samples a segmentation of the line into at most `most`
+// subwords, with probability proportional to the power `alpha` of its likelihood. Depends only on
+// `place` and the line. Returns the default segmentation where none is that short, and for
+// tokenizers with only one. Throws DataError as Tokenizer::encode.
+//
+// SentencePiece can sample too, but from a thread-local generator that is seeded once. Its samples
+// would depend on earlier reads of that thread.
+std::vector<std::int64_t> sample_subwords(const Tokenizer& tokenizer,
+                                          std::string_view line,
+                                          double alpha,
+                                          std::size_t most,
+                                          const Random& place,
+                                          std::string_view where) {
+  std::vector<std::int64_t> usual = tokenizer.encode(line, where);
+  const SentencePieceModel* const model = tokenizer.subword_model();
+  if (model == nullptr || line.size() > max_line_piece_length) return usual;
+  auto found = model->segmentations(line, sampled_segmentations);
+  std::erase_if(found, [most](const auto& one) { return one.ids.size() > most; });
+  if (found.empty()) return usual;
+  // Differences to the maximum log probability avoid underflow.
+  std::vector<double> cumulative;
+  double sum = 0;
+  for (const auto& one : found)
+    cumulative.push_back(sum +=
+                         std::exp(alpha * (one.log_probability - found.front().log_probability)));
+  const double drawn = static_cast<double>(place.word(0)) * 0x1p-32 * sum;
+  const auto chosen =
+      std::upper_bound(cumulative.begin(), cumulative.end() - 1, drawn) - cumulative.begin();
+  return std::move(found[static_cast<std::size_t>(chosen)].ids);
+}
+
+// Removes and returns the number at the beginning of the text; -1 if there is none.
+std::int64_t take_number(std::string_view& text) {
+  std::int64_t number = -1;
+  if (text.empty() || text.front() == '-') return number;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return -1;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+ExampleIndex scanned(const InputFile& file,
+                     std::int64_t pairs,
+                     const std::function<Lengths(std::int64_t)>& lengths,
+                     const ProgressCallback& heard) {
+  ExampleIndex index;
+  for_each_line_block(file, heard, [&](std::span<const Line> lines) {
+    for (const Line& line : lines) {
+      const std::string place = line_location(file.path(), line.number);
+      if (line.number > pairs)
+        throw DataError(
+            "{}: expected at most {} lines of links, one per pair of lines", place, pairs);
+      index.add(line.offset,
+                std::ssize(parse_alignment(line.text, lengths(line.number - 1), place)),
+                place);
+    }
+  });
+  index.finish(file.size());
+  if (index.size() < pairs)
+    throw DataError("{}: expected {} lines of links, one per pair of lines, found {}",
+                    file.path(),
+                    pairs,
+                    index.size());
+  return index;
+}
 
 // Lines of one file, each with special tokens.
 class Side {
@@ -227,6 +295,59 @@ class PairExamples final : public Examples {
 };
 
 }  // namespace
+
+std::vector<AlignmentLink> parse_alignment(std::string_view line,
+                                           const Lengths& lengths,
+                                           std::string_view place) {
+  std::vector<AlignmentLink> links;
+  while (!line.empty()) {
+    if (line.front() == ' ' || line.front() == '\t') {
+      line.remove_prefix(1);
+      continue;
+    }
+    const std::string_view word = line.substr(0, line.find_first_of(" \t"));
+    std::string_view rest = word;
+    AlignmentLink link;
+    link.source = take_number(rest);
+    const bool is_parted = link.source >= 0 && rest.starts_with('-');
+    if (is_parted) {
+      rest.remove_prefix(1);
+      link.target = take_number(rest);
+    }
+    if (!is_parted || link.target < 0 || !rest.empty())
+      throw DataError(
+          "{}: expected links such as 0-2 (source and target token, counted from 0), found {}",
+          place,
+          quote(word));
+    if (link.source >= lengths.source || link.target >= lengths.target)
+      throw DataError(
+          "{}: link {} is out of range: the pair has {} source and {} target tokens, counted from "
+          "0",
+          place,
+          truncated(word),
+          lengths.source,
+          lengths.target);
+    links.push_back(link);
+    line.remove_prefix(word.size());
+  }
+  return links;
+}
+
+AlignmentFile::AlignmentFile(const ConfigPath& path,
+                             std::int64_t pairs,
+                             const std::function<Lengths(std::int64_t)>& lengths,
+                             const Communicator& all,
+                             const ProgressCallback& listener)
+    : file_(open_shared(path, all)),
+      index_(ExampleIndex::from_bytes(
+          scan_shared(file_, all, listener, [=](const auto& file, const auto& heard) {
+            return scanned(file, pairs, lengths, heard).bytes();
+          }))) {}
+
+std::vector<AlignmentLink> AlignmentFile::read(std::int64_t pair, const Lengths& lengths) const {
+  const std::string bytes = read_bytes(*file_, index_.begin(pair), index_.end(pair));
+  return parse_alignment(without_line_end(bytes), lengths, line_location(file_->path(), pair + 1));
+}
 
 std::shared_ptr<const Examples> open_parallel_corpus(const ConfigPath& source,
                                                      const ConfigPath& target,

@@ -1,15 +1,18 @@
-// Lines of tagged words.
+// Lines of tagged words, and the examples that they form.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "framework/core/input_file.h"
+#include "framework/data/examples/examples.h"
 #include "framework/data/examples/label_set.h"
-#include "framework/data/shared_file.h"
+#include "framework/data/rank_zero.h"
+#include "framework/data/tokenization/tokenizer.h"
 
 namespace longspan {
 
@@ -51,5 +54,23 @@ LearnedLabels learn_tags(const ConfigPath& path,
                          TagColumns columns,
                          const Communicator& all,
                          const ProgressCallback& listener = {});
+
+// Sentences of tagged words.
+
+// Fields: `tokens` [rows, T], the words, separated by spaces if the tokenizer has one; `targets`
+// [rows, T], a word's tag at its first token and ignored_target elsewhere; `length` [rows]. A
+// separate space token before a word has no tag; the first token of its letters has. Truncation may
+// split a word. Then, with BatchRequest::with_left_out, `left_out` [rows, n] has the tags of words
+// that were dropped, padded with -1. Counts: "tokens" (tagged words read), "left_out" (tagged words
+// dropped), "bytes" (text of the words read) and "rows".
+//
+// Rank 0 reads the file once. The index takes 8 bytes a sentence. Throws DataError for an invalid
+// line and for a tag outside of `tags`. Collective.
+std::shared_ptr<const Examples> open_tags(const ConfigPath& path,
+                                          TagColumns columns,
+                                          const LabelSet& tags,
+                                          const Tokenizer& tokenizer,
+                                          const Communicator& all,
+                                          const ProgressCallback& listener = {});
 
 }  // namespace longspan

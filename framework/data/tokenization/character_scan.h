@@ -15,10 +15,27 @@
 namespace longspan {
 
 // Throws DataError for bytes of `place` that are not UTF-8. `bytes` begins at `offset`.
-[[noreturn]] void throw_invalid_utf8(std::string_view place,
-                                     std::int64_t offset,
-                                     std::string_view bytes,
-                                     const Utf8Character& character);
+[[noreturn]] inline void throw_invalid_utf8(std::string_view place,
+                                            std::int64_t offset,
+                                            std::string_view bytes,
+                                            const Utf8Character& character) {
+  std::string found;
+  for (const char byte : bytes.substr(0, static_cast<std::size_t>(character.width)))
+    found += fmt::format(" {:02x}", static_cast<unsigned char>(byte));
+  if (character.status == Utf8Status::incomplete)
+    throw DataError(
+        "{}: byte {}: expected UTF-8, found an incomplete character at the end "
+        "(bytes{})",
+        place,
+        offset,
+        found);
+  throw DataError(
+      "{}: byte {}: expected UTF-8, found bytes{}; convert the file with iconv, or set "
+      "data.tokenizer.type to byte",
+      place,
+      offset,
+      found);
+}
 
 // Calls `f(code_point, offset)` for each character of `text`, which starts at byte `offset` of
 // `place`. If `last` is false, an incomplete character at the end is left. Returns the bytes

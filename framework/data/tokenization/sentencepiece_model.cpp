@@ -14,7 +14,7 @@
 #include "framework/data/corpus/lines.h"
 #include "framework/tokenizers/characters.h"
 #include "framework/tokenizers/chunk_boundaries.h"
-#include "framework/tokenizers/sentencepiece_file.h"
+#include "framework/tokenizers/slow_tokenizer.h"
 
 namespace longspan {
 namespace {

@@ -1,6 +1,6 @@
 #include <dlfcn.h>
 
-#include "framework/core/cuda_library.h"
+#include "framework/core/system.h"
 #include "framework/kernels/cuda/cublaslt.h"
 
 namespace longspan {

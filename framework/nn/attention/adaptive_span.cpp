@@ -5,7 +5,7 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/nn/attention/softmax_attention.h"
-#include "framework/nn/layer_losses.h"
+#include "framework/nn/forward_context.h"
 #include "framework/nn/positions.h"
 
 namespace longspan {

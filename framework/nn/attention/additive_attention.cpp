@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/autograd/additive_attention.h"
+#include "framework/autograd/attention.h"
 #include "framework/kernels/attention/additive.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/attention_kinds.h"

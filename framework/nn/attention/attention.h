@@ -7,7 +7,6 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/nn/attention/attention_op.h"
-#include "framework/nn/encoder_output.h"
 #include "framework/nn/layers.h"
 #include "framework/nn/rotary.h"
 

@@ -6,12 +6,8 @@
 
 #include "framework/core/quote.h"
 #include "framework/nn/attention/additive_attention.h"
-#include "framework/nn/attention/efficient_attention.h"
 #include "framework/nn/attention/linear_attention.h"
 #include "framework/nn/attention/masked_attention_kinds.h"
-#include "framework/nn/attention/masks.h"
-#include "framework/nn/attention/performer_attention.h"
-#include "framework/nn/attention/random_feature_attention.h"
 #include "framework/options/field_names.h"
 
 namespace longspan {

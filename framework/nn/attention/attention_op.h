@@ -9,6 +9,7 @@
 #include "framework/autograd/ring_attention.h"
 #include "framework/nn/forward_context.h"
 #include "framework/nn/parameters.h"
+#include "framework/nn/sequence_shard.h"
 
 namespace longspan {
 
@@ -17,6 +18,21 @@ struct AttentionContext {
   AttentionMask mask;  // mask.query_begin is the length of the memory
   // [memory + time, width]: row d encodes relative position d, if an op requires it
   Variable distances;
+};
+
+// Encoder output that a decoder stack attends to, with its own length and sharding over the ranks.
+// Value type.
+struct EncoderOutput {
+  Variable rows = {};       // [batch, n, width]: positions of this rank
+  SequenceShard time = {};  // layout of all positions
+  // [batch] i64: number of positions of each batch row that are not padding. Identical on all ranks
+  // that share time. Undefined: no padding.
+  Tensor length = {};
+
+  // Returns a context that masks nothing but padding.
+  AttentionContext key_context() const {
+    return {.mask = {.rules = masks::everything(), .key_length = length}, .distances = {}};
+  }
 };
 
 // Projected layer input for this rank's heads. query: [batch, time, heads, dim]; key, value:
@@ -103,5 +119,18 @@ class AttentionOp {
                               const AttentionContext& context,
                               const ForwardContext& pass) const = 0;
 };
+
+// Attention of a sharded sequence over keys that are replicated on every context rank.
+
+// Returns the positions of this rank's keys in the full sequence.
+Ranges key_positions(const ProjectedQKV& input);
+
+// Softmax attention of this rank's queries over all of `key` and `value`, [batch, keys, heads,
+// dim], which are equal on all context ranks. Each rank's gradient covers only its own queries.
+// Dropout draws the same numbers as without sharding.
+Variable attend_replicated_keys(const ProjectedQKV& input,
+                                const Variable& key,
+                                const Variable& value,
+                                const std::optional<AttentionDropout>& dropout);
 
 }  // namespace longspan

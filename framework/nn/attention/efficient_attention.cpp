@@ -1,6 +1,5 @@
-#include "framework/nn/attention/efficient_attention.h"
 
-#include "framework/autograd/random_features.h"
+#include "framework/autograd/attention.h"
 #include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/linear_attention.h"
 

@@ -5,7 +5,7 @@
 #include "framework/autograd/collectives.h"
 #include "framework/autograd/sequence_products.h"
 #include "framework/nn/attention/attention_kinds.h"
-#include "framework/nn/attention/replicated_keys.h"
+#include "framework/nn/attention/attention_op.h"
 #include "framework/nn/attention/softmax_attention.h"
 
 namespace longspan {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "framework/autograd/hash_attention.h"
+#include "framework/autograd/attention.h"
 #include "framework/kernels/attention/hash_buckets.h"
 #include "framework/nn/attention/attention_kind.h"
 #include "framework/options/options.h"

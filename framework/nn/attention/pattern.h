@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "framework/autograd/strided_attention.h"
+#include "framework/autograd/attention.h"
 #include "framework/kernels/attention/attention.h"
 #include "framework/nn/parameters.h"
 

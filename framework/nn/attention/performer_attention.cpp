@@ -1,8 +1,7 @@
-#include "framework/nn/attention/performer_attention.h"
 
 #include <cmath>
 
-#include "framework/autograd/random_features.h"
+#include "framework/autograd/attention.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/linear_attention.h"

@@ -1,7 +1,6 @@
-#include "framework/nn/attention/random_feature_attention.h"
 
+#include "framework/autograd/attention.h"
 #include "framework/autograd/ops.h"
-#include "framework/autograd/random_features.h"
 #include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/linear_attention.h"
 #include "framework/nn/attention/random_projection.h"

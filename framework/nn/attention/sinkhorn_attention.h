@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "framework/autograd/sinkhorn_attention.h"
+#include "framework/autograd/attention.h"
 #include "framework/nn/attention/attention_kind.h"
 #include "framework/options/options.h"
 

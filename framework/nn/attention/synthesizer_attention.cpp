@@ -10,7 +10,7 @@
 #include "framework/core/quote.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/attention_kinds.h"
-#include "framework/nn/attention/replicated_keys.h"
+#include "framework/nn/attention/attention_op.h"
 #include "framework/nn/attention/softmax_attention.h"
 
 namespace longspan {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/nn/encoder_output.h"
+#include "framework/nn/attention/attention_op.h"
 #include "framework/nn/gate.h"
 #include "framework/nn/layers.h"
 #include "framework/nn/memory_options.h"

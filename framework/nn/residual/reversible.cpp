@@ -1,6 +1,6 @@
 #include "framework/nn/residual/reversible.h"
 
-#include "framework/autograd/reversible.h"
+#include "framework/autograd/recompute.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/residual/sublayer.h"
 

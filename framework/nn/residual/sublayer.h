@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "framework/core/out_of_memory.h"
+#include "framework/core/allocator.h"
 #include "framework/nn/residual/residual.h"
 
 namespace longspan {

@@ -1,11 +1,9 @@
 // Linear attention (idiap/fast-transformers) and FAVOR+ (lucidrains/performer-pytorch).
-#include "framework/autograd/linear_attention.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "framework/autograd/random_features.h"
+#include "framework/autograd/attention.h"
 #include "framework/kernels/attention/key_weights.h"
 #include "framework/nn/attention/random_projection.h"
 #include "tests/golden/compare.h"

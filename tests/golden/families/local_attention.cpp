@@ -1,7 +1,7 @@
 // Local attention over windows (lucidrains/local-attention).
 #include "framework/autograd/ops.h"
 #include "framework/kernels/l2_normalize.h"
-#include "framework/nn/attention/masks.h"
+#include "framework/nn/attention/masked_attention_kinds.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"
 

@@ -1,7 +1,7 @@
 // LSH attention with shared queries and keys (lucidrains/reformer-pytorch).
 #include <gtest/gtest.h>
 
-#include "framework/autograd/hash_attention.h"
+#include "framework/autograd/attention.h"
 #include "framework/kernels/attention/hash_buckets.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"

@@ -1,8 +1,7 @@
 // A reversible stack (lucidrains' reformer-pytorch): y1 = x1 + f(x2), y2 = x2 + g(y1), with f = W2
 // tanh(W1 x + b1) + b2, and relu in g.
-#include "framework/autograd/reversible.h"
-
 #include "framework/autograd/ops.h"
+#include "framework/autograd/recompute.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"
 #include "tests/kernels/kernel_testing.h"

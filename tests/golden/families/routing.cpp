@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "framework/autograd/attention.h"
 #include "framework/autograd/ops.h"
-#include "framework/autograd/routed_attention.h"
 #include "framework/autograd/sequence_products.h"
 #include "framework/kernels/attention/clusters.h"
 #include "framework/kernels/matmul.h"

@@ -1,7 +1,7 @@
 // Attention of blocks over mixtures of blocks (lucidrains/sinkhorn-transformer).
 #include <algorithm>
 
-#include "framework/autograd/sinkhorn_attention.h"
+#include "framework/autograd/attention.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"
 

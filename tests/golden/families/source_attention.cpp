@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "framework/autograd/collectives.h"
-#include "framework/autograd/cross_attention_losses.h"
+#include "framework/autograd/losses.h"
 #include "framework/autograd/ops.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"

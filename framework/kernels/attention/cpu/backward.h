@@ -6,7 +6,7 @@
 
 #include "framework/kernels/attention/cpu/attention_problem.h"
 #include "framework/kernels/attention/cpu/dropout.h"
-#include "framework/kernels/attention/cpu/gradient_accumulators.h"
+#include "framework/kernels/attention/cpu/relative_tables.h"
 #include "framework/kernels/attention/cpu/terms.h"
 #include "framework/kernels/attention/cpu/transposed_tile.h"
 
