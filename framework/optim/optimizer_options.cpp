@@ -39,7 +39,8 @@ void declare_shared(OptionTable& table, OptimizerOptions& options) {
        {"radam", OptimizerKind::radam},
        {"lion", OptimizerKind::lion},
        {"muon", OptimizerKind::muon},
-       {"schedule_free_adamw", OptimizerKind::schedule_free}});
+       {"schedule_free_adamw", OptimizerKind::schedule_free}},
+      value_needs("schedule_free_adamw", is("training.lr_scheduler.type", {"constant"})));
   table.add(section + "beta1",
             options.beta1,
             "decay of the first moment; none: 0.9, with adafactor no first moment",

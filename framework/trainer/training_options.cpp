@@ -19,8 +19,7 @@ void declare_schedule(OptionTable& table, TrainingOptions& options) {
              {"linear", ScheduleKind::linear},
              {"cosine", ScheduleKind::cosine},
              {"inverse_sqrt", ScheduleKind::inverse_sqrt},
-             {"warmup_stable_decay", ScheduleKind::warmup_stable_decay}},
-            excludes(is("training.optimizer.type", {"schedule_free_adamw"})));
+             {"warmup_stable_decay", ScheduleKind::warmup_stable_decay}});
   table.add("training.learning_rate", options.learning_rate, "peak learning rate", at_least(0.0));
   table.add(
       "training.lr_scheduler.min_lr",

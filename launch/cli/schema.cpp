@@ -165,7 +165,10 @@ Json with_value(std::string_view key, const Json& value, bool is_met_by_default)
                     dot == std::string_view::npos
                         ? value
                         : with_value(key.substr(dot + 1), value, is_met_by_default)}}}};
-  if (!is_met_by_default) schema["required"] = {name};
+  if (!is_met_by_default) {
+    schema["type"] = "object";  // not an empty section
+    schema["required"] = {name};
+  }
   return schema;
 }
 
@@ -214,6 +217,7 @@ void add_requirements(Json& all, const Options& options, bool of_family) {
       const Json value = requirement.value.empty() ? Json{{"not", {{"const", default_of(option)}}}}
                                                    : one_of_words({requirement.value});
       const bool applies_by_default =
+          !requirement.value.empty() &&
           option.default_words == std::vector<std::string>{requirement.value};
       all.push_back({{"if", with_value(key, value, applies_by_default)},
                      {"then", requirement.is_excluded ? Json{{"not", *met}} : *met}});

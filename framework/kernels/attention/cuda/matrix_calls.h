@@ -4,13 +4,39 @@
 #include <algorithm>
 #include <initializer_list>
 #include <type_traits>
+#include <utility>
 
 #include "framework/kernels/attention/cuda/backward_tile.h"
 #include "framework/kernels/cuda/launch.h"
 
 namespace longspan::tile_attention {
 
-// Whether a call can use matrix units: bf16 or f16, with head width 32, 64, 96 or 128. Products of
+// Head widths with kernels on matrix units; others use the generic kernels. Each takes minutes to
+// compile.
+#ifndef LONGSPAN_ATTENTION_WIDTHS
+#define LONGSPAN_ATTENTION_WIDTHS 32, 64, 96, 128
+#endif
+using MatrixWidths = std::integer_sequence<int, LONGSPAN_ATTENTION_WIDTHS>;
+static_assert([]<int... widths>(std::integer_sequence<int, widths...>) {
+  return ((widths % 32 == 0 && widths > 0 && widths <= 128) && ...);
+}(MatrixWidths()));
+
+// Calls f(integral constant) with the head width, if it is one of the widths and a multiple of
+// `multiple`. Returns whether it is.
+template <int multiple = 32, typename F, int... widths>
+bool with_width(std::int64_t dim, const F& f, std::integer_sequence<int, widths...>) {
+  const auto is_called = [&]<int width>(std::integral_constant<int, width> constant) {
+    if constexpr (width % multiple == 0) {
+      if (dim != width) return false;
+      f(constant);
+      return true;
+    }
+    return false;
+  };
+  return (is_called(std::integral_constant<int, widths>()) || ...);
+}
+
+// Whether a call can use matrix units: bf16 or f16, with a head width of MatrixWidths. Products of
 // keys with the key table, given scores and caps require the generic kernels. In the backward pass,
 // the gradients must also be aligned.
 template <typename In>
@@ -20,7 +46,9 @@ bool uses_tensor_cores(const AttentionCall<In>& call,
     return reinterpret_cast<std::uintptr_t>(rows) % 16 == 0;
   };
   return sizeof(In) == 2 && !call.keys_by_distance && !call.given.any() && call.cap == 0 &&
-         call.dim == call.value_dim && call.dim > 0 && call.dim % 32 == 0 && call.dim <= 128 &&
+         call.dim == call.value_dim &&
+         with_width(
+             call.dim, [](auto) {}, MatrixWidths()) &&
          aligned(call.query) && aligned(call.key) && aligned(call.value) && aligned(call.out) &&
          aligned(call.key_table.lowest) && aligned(call.value_table.lowest) &&
          std::ranges::all_of(gradients, aligned);
@@ -29,18 +57,7 @@ bool uses_tensor_cores(const AttentionCall<In>& call,
 // Calls f(integral constant) with the head width of a supported call.
 template <typename In, typename F>
 void with_matrix_width(const AttentionCall<In>& call, const F& f) {
-  if constexpr (sizeof(In) == 2) {
-    switch (call.dim) {
-      case 32:
-        return f(std::integral_constant<int, 32>());
-      case 64:
-        return f(std::integral_constant<int, 64>());
-      case 96:
-        return f(std::integral_constant<int, 96>());
-      default:
-        return f(std::integral_constant<int, 128>());
-    }
-  }
+  if constexpr (sizeof(In) == 2) with_width(call.dim, f, MatrixWidths());
 }
 
 // Calls f<terms>() with a compile-time bound on the terms of a call that has at most `most`. The
