@@ -74,8 +74,7 @@ void declare(OptionTable& table, SpanOptions& options, const ModelOptions& commo
       "Sukhbaatar et al. 2019) or dynamic (predicted for each token). The last two use a learned "
       "key per relative position",
       {{"none", SpanKind::none}, {"adaptive", SpanKind::adaptive}, {"dynamic", SpanKind::dynamic}},
-      affects_weights(),
-      excludes(is("run.task", {"reinforcement_learning"})));
+      affects_weights());
   table.add("model.adaptive_span.max_span",
             options.form.limit,
             "maximum span in keys",

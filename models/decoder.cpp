@@ -145,9 +145,6 @@ std::string validate_each_layer(const DecoderOptions& options, bool documents_ap
   if (options.spans.any())
     return "model.per_layer_position_embeddings cannot be combined with model.adaptive_span.type; "
            "set only one of them";
-  if (!options.positions.learned())
-    return "model.per_layer_position_embeddings requires model.position_embedding_type: learned; "
-           "set both";
   return "";
 }
 
@@ -175,7 +172,7 @@ void declare(OptionTable& table, DecoderOptions& options, const PlannedBuildOpti
             "learned position table per layer, added to its input, instead of one at the bottom "
             "(Al-Rfou et al. 2018)",
             affects_weights(),
-            only_with(is("model.position_embedding_type", {"learned"})));
+            needs(is("model.position_embedding_type", {"learned"})));
   table.check({"model.per_layer_position_embeddings",
                "model.position_embedding_type",
                "model.adaptive_span.type"},

@@ -199,7 +199,7 @@ void declare_source_look(OptionTable& table, EncoderDecoderOptions& options) {
             "pointer-generator output, which can copy source tokens by the attention of the "
             "alignment heads (See et al. 2017)",
             affects_weights(),
-            excludes(is_set("training.label_smoothing")));
+            value_excludes("true", is_above("training.label_smoothing", 0)));
   table.add("model.coverage_loss_weight",
             source.coverage,
             "weight of the coverage loss of the alignment heads (See et al. 2017: 1); 0: no loss",

@@ -10,8 +10,10 @@ namespace {
 
 // Returns the keys of the attention of a stack that its own check reads.
 std::vector<std::string> attention_keys(const OptionTable& table) {
-  std::vector<std::string> keys = table.keys_of("model.attention");
-  keys.insert(keys.end(), {"model.num_hidden_layers", "model.num_attention_heads"});
+  std::vector<std::string> keys = {
+      "model.attention.layer_types", "model.num_hidden_layers", "model.num_attention_heads"};
+  for (const std::string& key : table.keys_of("model.attention"))
+    if (key != keys.front()) keys.push_back(key);
   return keys;
 }
 
@@ -163,8 +165,7 @@ void declare_stream(OptionTable& table, ModelOptions& options) {
       "normalization: layernorm (Ba et al. 2016), rmsnorm (no bias, Zhang and Sennrich 2019) or "
       "powernorm (running root mean square of each feature over all tokens, Shen et al. 2020)",
       {{"layernorm", NormKind::layer}, {"rmsnorm", NormKind::rms}, {"powernorm", NormKind::power}},
-      affects_weights(),
-      value_excludes("powernorm", is("run.task", {"reinforcement_learning"})));
+      affects_weights());
   table.add("model.norm.eps",
             options.norm_epsilon,
             "epsilon added to the variance or the mean square",
@@ -240,7 +241,6 @@ void declare_gate(OptionTable& table, GateOptions& gate) {
             needs(is("model.residual.type", {"gated"})));
 }
 
-// Returns why the gate options are invalid; empty if they are valid.
 void declare_dropout(OptionTable& table, ModelOptions& options) {
   table.add("model.dropout",
             options.dropout,

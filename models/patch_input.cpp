@@ -74,7 +74,7 @@ void declare(OptionTable& table, PatchOptions& options) {
             "learned token (Dosovitskiy et al. 2021); none: each pixel value is a token",
             between(1, 1 << 12),
             affects_weights(),
-            only_with(is("data.format", {"images"})));
+            needs(is("data.format", {"images"})));
   table.add("model.image_mean",
             options.mean,
             "mean subtracted from pixel values in 0 to 1; one value, or one per channel",

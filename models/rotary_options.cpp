@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "models/positions.h"
 
@@ -41,7 +40,7 @@ void declare_scaling(OptionTable& table, RotaryOptions& turning) {
             "ln(factor) / ln(original)) for longrope, otherwise 1",
             more_than(0.0),
             affects_weights(),
-            only_with(is_not("model.rope.scaling.type", "none")));
+            only_with(is("model.position_embedding_type", {"rope"})));
 }
 
 void declare_ramps(OptionTable& table, RotaryOptions& turning) {

@@ -229,6 +229,9 @@ void declare(OptionTable& table,
     check_dropout("model.dropout", options.common.dropout);
     check_dropout("model.attention.dropout", options.common.attention_dropout);
   }
+  const Condition is_policy = is("run.task", {"reinforcement_learning"});
+  table.add_rule("model.norm.type", value_excludes("powernorm", is_policy));
+  table.add_rule("model.adaptive_span.type", excludes(is_policy));
 }
 
 BackboneFactory transformer_xl_body(const TransformerXlOptions& options) {

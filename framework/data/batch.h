@@ -2,7 +2,6 @@
 // batches, and the sources of batches.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>

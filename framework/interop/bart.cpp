@@ -1,4 +1,3 @@
-#include "framework/core/quote.h"
 #include "framework/interop/architecture.h"
 #include "framework/interop/config_keys.h"
 

@@ -1,5 +1,4 @@
 #include "framework/core/error.h"
-#include "framework/core/quote.h"
 #include "framework/interop/architecture.h"
 #include "framework/interop/config_keys.h"
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "framework/core/quote.h"
 #include "framework/interop/architecture.h"
 #include "framework/interop/config_keys.h"
 

@@ -20,6 +20,7 @@ Constraint only_where_read(std::string_view key) {
   std::vector<std::string> readers;
   for (const OptimizerKindEntry& entry : optimizer_kinds())
     if (reads(entry, key)) readers.push_back(entry.name);
+  require(!readers.empty(), "no optimizer reads {}", key);
   return only_with(is(section + "type", readers));
 }
 

@@ -37,8 +37,7 @@ void declare(OptionTable& table, PrecisionOptions& options) {
   table.add(
       "precision.allow_tf32",
       options.tf32,
-      "TF32 (10-bit mantissa) for the factors of float32 products on a GPU: faster, less exact; a "
-      "CPU ignores it");
+      "TF32 (10-bit mantissa) for the factors of float32 products on a GPU: faster, less exact");
   table.add("precision.loss_scale.init_scale",
             options.loss_scale.initial,
             "initial loss scale, a power of two; an overflow halves it and skips the step, which "

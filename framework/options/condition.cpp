@@ -12,7 +12,7 @@
 namespace longspan {
 namespace {
 
-// Returns whether a key's words set it.
+// Returns whether a key's words set it. A file named 0 or false would not.
 bool is_set(const std::vector<std::string>& words) {
   constexpr std::array<std::string_view, 4> unset = {"none", "false", "0", ""};
   return !std::ranges::all_of(
@@ -27,6 +27,7 @@ bool Condition::is_met(const std::vector<std::string>& words) const {
              return std::ranges::count(values, word) > 0;
            });
   if (!bound) return is_set(words);
+  if (words.empty()) return false;
   const auto number = parse_number(words.front());
   return number.good && number.value > *bound;
 }
@@ -48,7 +49,8 @@ std::string Condition::unmet(const OptionTable& table) const {
   if (!alternatives.empty()) {
     std::vector<std::string> reasons;
     for (const Condition& condition : alternatives) {
-      reasons.push_back(condition.unmet(table));
+      reasons.push_back(table.why_ignored(condition.key));
+      if (reasons.back().empty()) reasons.back() = condition.unmet(table);
       if (reasons.back().empty()) return "";
     }
     return fmt::format("{}", fmt::join(reasons, " and "));
@@ -71,8 +73,13 @@ std::string Requirement::beginning() const {
 }
 
 std::string Requirement::problem(const std::string& key, const OptionTable& table) const {
-  if (!condition.key.empty() && !table.has(condition.key)) return "";
-  const bool applies = value.empty() ? !table.is_default(key) : table.words(key).front() == value;
+  const auto is_undeclared = [&](const Condition& each) {
+    return !each.key.empty() && !table.has(each.key);
+  };
+  if (is_undeclared(condition) || std::ranges::any_of(condition.alternatives, is_undeclared))
+    return "";
+  const bool applies =
+      value.empty() ? !table.is_default(key) : table.words(key) == std::vector<std::string>{value};
   const std::string unmet = condition.unmet(table);
   if (!applies || unmet.empty() != is_excluded) return "";
   const std::string subject = fmt::format("{}: {}", key, table.text(key));

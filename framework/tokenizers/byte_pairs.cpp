@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "framework/core/error.h"
-#include "framework/core/quote.h"
 #include "framework/tokenizers/characters.h"
 #include "framework/tokenizers/chunk_boundaries.h"
 #include "framework/tokenizers/word_model.h"

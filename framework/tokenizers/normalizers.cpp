@@ -1,6 +1,5 @@
 #include "framework/tokenizers/normalizers.h"
 
-#include <algorithm>
 
 #include "framework/core/error.h"
 #include "framework/tokenizers/characters.h"

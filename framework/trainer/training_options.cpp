@@ -46,7 +46,8 @@ void declare_schedule(OptionTable& table, TrainingOptions& options) {
       "training.lr_scheduler.after_end",
       options.schedule_end,
       "learning rate after training.lr_scheduler.total_steps: constant "
-      "(training.lr_scheduler.min_lr) or restart (decay from the peak again)",
+      "(training.lr_scheduler.min_lr) or restart (decay from the peak again). Ignored unless "
+      "training.lr_scheduler.total_steps is below training.max_steps",
       {{"constant", ScheduleEnd::hold}, {"restart", ScheduleEnd::restart}},
       only_with(is("training.lr_scheduler.type", {"linear", "cosine", "warmup_stable_decay"})));
   table.add(

@@ -109,8 +109,6 @@ constexpr const char* manifest_name = "manifest.json";
 // These depend on one run's data and labels.
 constexpr std::array<std::string_view, 2> of_one_run = {"import/token_ids", "import/label_names"};
 
-namespace fs = std::filesystem;
-
 // Returns the row of `from` for the character that `id` has in `to`.
 std::int64_t row_of_character(const Tokenizer& from, const Tokenizer& to, std::int64_t id) {
   const bool is_unknown = to.has_unknown() && id == 0;
@@ -130,6 +128,24 @@ std::int64_t row_of_token(const Tokenizer& from, const Tokenizer& to, std::int64
   if (model == nullptr) return row_of_character(from, to, id);
   const std::string& token = model->token(id);
   return token.empty() ? -1 : from.json_tokenizer()->id_of(token);
+}
+
+template <typename From, typename To>
+void copy_rows(const Tensor& table,
+               const StateTensor& piece,
+               const Tensor& values,
+               const std::vector<std::int64_t>& rows) {
+  const std::int64_t width = table.elements() / table.shape()[0];
+  const std::int64_t count = values.elements() / values.shape()[0];
+  const std::int64_t column = piece.offset.size() > 1 ? piece.offset[1] : 0;
+  for (std::int64_t i = 0; i < values.shape()[0]; ++i) {
+    const std::int64_t row = rows[static_cast<std::size_t>(piece.offset[0] + i)];
+    if (row < 0) continue;
+    const From* const from = table.data<From>() + row * width + column;
+    std::transform(from, from + count, values.data<To>() + i * count, [](From value) {
+      return static_cast<To>(value);
+    });
+  }
 }
 
 }  // namespace
@@ -257,28 +273,6 @@ std::vector<std::int64_t> matching_rows(const VocabularyTable& from, const Vocab
     rows[static_cast<std::size_t>(id)] = row_of_token(from.tokenizer, to.tokenizer, id);
   return rows;
 }
-
-namespace {
-
-template <typename From, typename To>
-void copy_rows(const Tensor& table,
-               const StateTensor& piece,
-               const Tensor& values,
-               const std::vector<std::int64_t>& rows) {
-  const std::int64_t width = table.elements() / table.shape()[0];
-  const std::int64_t count = values.elements() / values.shape()[0];
-  const std::int64_t column = piece.offset.size() > 1 ? piece.offset[1] : 0;
-  for (std::int64_t i = 0; i < values.shape()[0]; ++i) {
-    const std::int64_t row = rows[static_cast<std::size_t>(piece.offset[0] + i)];
-    if (row < 0) continue;
-    const From* const from = table.data<From>() + row * width + column;
-    std::transform(from, from + count, values.data<To>() + i * count, [](From value) {
-      return static_cast<To>(value);
-    });
-  }
-}
-
-}  // namespace
 
 std::vector<std::int64_t> same_rows(std::int64_t count) {
   std::vector<std::int64_t> rows(static_cast<std::size_t>(count));

@@ -69,6 +69,7 @@ void add_task_rules(OptionTable& table) {
     std::vector<std::string> names;
     for (const TaskSpec& known : task_kinds())
       if (is_reader(known)) names.push_back(known.name);
+    require(!names.empty(), "no task reads a key that tasks read");
     return is("run.task", names);
   };
   const auto only = [&](std::initializer_list<const char*> keys, const Condition& condition) {
@@ -85,8 +86,6 @@ void add_task_rules(OptionTable& table) {
   only({"data.documents.sample_by", "data.documents.text_field", "data.documents.end_token"},
        is("run.task", {"language_modeling"}));
   only({"data.overlong_examples"}, is_not("data.format", "images"));
-  only({"metrics.num_images"},
-       tasks([](const TaskSpec& task) { return static_cast<bool>(task.generate_images); }));
   only({"training.validation.interval", "training.validation.max_batches"},
        is_set("data.validation"));
   only({"precision.allow_tf32", "parallel.gpu_backend"}, is_not("run.device", "cpu"));

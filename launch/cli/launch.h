@@ -1,4 +1,5 @@
-// longspan launch: starts a command on several ranks and forwards stop requests.
+// longspan launch: starts a command on several ranks, forwards stop requests, and restarts it after
+// a failure.
 #pragma once
 
 #include <functional>

@@ -88,6 +88,45 @@ std::string rate_text(const StepPlan& plan, const MachineProfile& machine) {
   return format_si(plan.tokens / step_time(plan, machine).total());
 }
 
+std::string saving_line(const MemorySaving& saving, const MachineProfile& machine) {
+  return fmt::format("  {:>12}  {:>10}  {}\n",
+                     format_bytes(saving.plan.bytes()),
+                     step_time_text(saving.plan, machine),
+                     fmt::join(saving.keys, " "));
+}
+
+// Returns, for each batch size key, the largest half, quarter, ... that fits together with `keys`.
+std::vector<MemorySaving> smaller_batches(const Reconfigure& reconfigure,
+                                          const std::vector<std::string>& keys,
+                                          const StepPlan& plan,
+                                          const MachineProfile& machine,
+                                          const DataSizes& ids) {
+  const std::shared_ptr<const RunConfig> settings = reconfigure({});
+  std::vector<std::pair<const char*, std::int64_t>> sizes = {
+      {"data.global_batch_tokens", settings->data.buckets.batch_tokens}};
+  if (settings->task_kind().reads_streams)
+    sizes = {{"data.global_batch_size", settings->data.batch},
+             {"data.seq_length", settings->data.segment}};
+  std::vector<MemorySaving> result;
+  for (const auto& [key, size] : sizes)
+    for (std::int64_t less = size / 2; less > 0; less /= 2) {
+      MemorySaving saving = {keys, {}};
+      std::erase_if(saving.keys, [](const std::string& each) {  // of the global batch
+        return each.starts_with("training.gradient_accumulation_steps=");
+      });
+      saving.keys.push_back(fmt::format("{}={}", key, less));
+      try {
+        saving.plan = plan_step(*reconfigure(saving.keys), plan.mesh, ids, plan.processor);
+      } catch (const ConfigurationError&) {
+        continue;
+      }
+      if (saving.plan.bytes() > machine.memory) continue;
+      result.push_back(std::move(saving));
+      break;
+    }
+  return result;
+}
+
 }  // namespace
 
 std::vector<std::string> layout_settings(const StepPlan& plan) {
@@ -250,49 +289,6 @@ std::string table(const std::vector<StepPlan>& plans, const MachineProfile& mach
     text += fmt::format("  and {} more\n", plans.size() - max_layouts);
   return text;
 }
-
-namespace {
-
-std::string saving_line(const MemorySaving& saving, const MachineProfile& machine) {
-  return fmt::format("  {:>12}  {:>10}  {}\n",
-                     format_bytes(saving.plan.bytes()),
-                     step_time_text(saving.plan, machine),
-                     fmt::join(saving.keys, " "));
-}
-
-// Returns, for each batch size key, the largest half, quarter, ... that fits together with `keys`.
-std::vector<MemorySaving> smaller_batches(const Reconfigure& reconfigure,
-                                          const std::vector<std::string>& keys,
-                                          const StepPlan& plan,
-                                          const MachineProfile& machine,
-                                          const DataSizes& ids) {
-  const std::shared_ptr<const RunConfig> settings = reconfigure({});
-  std::vector<std::pair<const char*, std::int64_t>> sizes = {
-      {"data.global_batch_tokens", settings->data.buckets.batch_tokens}};
-  if (settings->task_kind().reads_streams)
-    sizes = {{"data.global_batch_size", settings->data.batch},
-             {"data.seq_length", settings->data.segment}};
-  std::vector<MemorySaving> result;
-  for (const auto& [key, size] : sizes)
-    for (std::int64_t less = size / 2; less > 0; less /= 2) {
-      MemorySaving saving = {keys, {}};
-      std::erase_if(saving.keys, [](const std::string& each) {  // of the global batch
-        return each.starts_with("training.gradient_accumulation_steps=");
-      });
-      saving.keys.push_back(fmt::format("{}={}", key, less));
-      try {
-        saving.plan = plan_step(*reconfigure(saving.keys), plan.mesh, ids, plan.processor);
-      } catch (const ConfigurationError&) {
-        continue;
-      }
-      if (saving.plan.bytes() > machine.memory) continue;
-      result.push_back(std::move(saving));
-      break;
-    }
-  return result;
-}
-
-}  // namespace
 
 std::string savings_text(const Reconfigure& reconfigure,
                          const StepPlan& plan,

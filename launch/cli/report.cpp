@@ -193,8 +193,6 @@ std::string RunWatcher::version() {
 
 std::string RunWatcher::version_text() const { return fmt::format("{}-{}", beginning_, number_); }
 
-namespace fs = std::filesystem;
-
 struct ReportArguments {
   std::vector<std::string> runs;
   std::string output;

@@ -15,7 +15,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
-#include <string_view>
 #include <system_error>
 #include <utility>
 

@@ -3,6 +3,8 @@
 # (tests/launch/unity_test). GCC warns about file-local types in included files. Files with their own compile options are
 # compiled alone, as are those that longspan_compile_alone() names.
 set(LONGSPAN_UNITY_OPTIONS "")
+# Unity files include absolute paths, which objects must not contain.
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
 if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   set(LONGSPAN_UNITY_OPTIONS $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wno-subobject-linkage>)
@@ -44,7 +46,7 @@ endfunction()
 function(longspan_kernel_files OUT)
   file(GLOB_RECURSE files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/framework/kernels/*.cu)
   file(GLOB_RECURSE shared CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/framework/kernels/*.cpp)
-  list(FILTER shared INCLUDE REGEX "/shared/")
+  list(FILTER shared INCLUDE REGEX "/kernels/(.*/)?shared/[^/]+$")
   set(small ${files})
   list(FILTER small INCLUDE REGEX "/kernels/cuda/[^/]+[.]cu$")
   list(FILTER small EXCLUDE REGEX "/(sort|cublaslt)[.]cu$") # call CUDA libraries
@@ -64,7 +66,7 @@ function(longspan_library NAME FOLDER)
   if(NAME STREQUAL kernels)
     longspan_kernel_files(cuda_sources)
     set(alone ${sources})
-    list(FILTER alone INCLUDE REGEX "/(cpu|shared)/")
+    list(FILTER alone INCLUDE REGEX "/kernels/(.*/)?(cpu|shared)/[^/]+$")
     longspan_compile_alone(${alone})
   else()
     file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${FOLDER}/*.cu)

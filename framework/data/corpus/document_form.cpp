@@ -155,8 +155,8 @@ void declare(OptionTable& table, DocumentFormat& form) {
   table.add("data.documents.end_token",
             form.end_of_text,
             "token appended to each document: its id, or its name in the tokenizer, such as "
-            "\"<|endoftext|>\" of GPT-2 or \"</s>\" of SentencePiece; none: no token. Only with "
-            "documents: data.documents.sample_by other than none, or JSON lines",
+            "\"<|endoftext|>\" of GPT-2 or \"</s>\" of SentencePiece; none: no token. Ignored "
+            "without documents: with data.documents.sample_by: none and no JSON lines",
             not_empty());
 }
 

@@ -1,7 +1,6 @@
 #include "framework/data/tokenization/tokenizer_file.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <protozero/pbf_reader.hpp>

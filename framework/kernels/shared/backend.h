@@ -1,5 +1,5 @@
 // The backend of a kernel with one body for both: each source in a folder `shared` is compiled for
-// `Cpu`, and by the CUDA compiler for `Cuda` (longspan_shared_kernels in CMake). Its functions take
+// `Cpu`, and by the CUDA compiler for `Cuda` (longspan_kernel_files in CMake). Its functions take
 // a `Backend`, and run over elements and rows by the functions that loops.h and launch.h share.
 #pragma once
 

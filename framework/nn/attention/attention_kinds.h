@@ -65,8 +65,8 @@ struct AttentionOptions {
   std::vector<AttentionKind> added = {};
 };
 
-// in_weights: returns the part of
-// model.attention.layer_types, as written, that determines the weights.
+// in_weights: returns the part of model.attention.layer_types, as written, that determines the
+// weights.
 void declare(OptionTable& table,
              AttentionOptions& options,
              std::function<std::string(const std::string&)> in_weights);

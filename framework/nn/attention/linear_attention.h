@@ -1,5 +1,5 @@
-// Linear attention (Katharopoulos et al. 2020): the kernel is the product of features elu(x) + 1,
-// so that the prefix is a state of constant size.
+// Attention with a kernel that is a product of features, so that the prefix is a state of constant
+// size: linear attention, efficient attention, Performer and random feature attention.
 #pragma once
 
 #include <map>
@@ -26,6 +26,7 @@ Variable linear_attend(const ProjectedQKV& input,
                        const Variable& decay,
                        LinearAttentionOptions options);
 
+// Linear attention (Katharopoulos et al. 2020) with features elu(x) + 1.
 class LinearAttentionOp : public AttentionOp {
  public:
   bool supports_kv_cache() const override { return true; }

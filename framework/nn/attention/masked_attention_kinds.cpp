@@ -13,39 +13,6 @@ Mask columns_of(const FixedPattern& fixed) {
   return masks::columns(fixed.stride, first, fixed.summary);
 }
 
-}  // namespace
-
-Mask columns_beyond(std::int64_t left, std::int64_t stride) {
-  if (left < 0) return masks::causal();
-  return masks::window(masks::unlimited, -(left / stride + 1));
-}
-
-Mask sliding_window_mask(const SlidingWindow& local) {
-  require(local.left >= 0 && local.right >= 0 && local.dilation > 0,
-          "local attention: invalid window: {} keys to the left, {} to the right, dilation {}",
-          local.left,
-          local.right,
-          local.dilation);
-  const Mask window = masks::window(local.left * local.dilation, local.right * local.dilation);
-  return local.dilation == 1 ? window : window & masks::stride(local.dilation);
-}
-
-Mask strided_mask(std::int64_t stride) { return masks::stride(stride); }
-
-Mask block_mask(const FixedPattern& fixed) { return masks::block(fixed.stride); }
-
-Mask block_window_keys(const FixedPattern& fixed, std::int64_t before, std::int64_t after) {
-  return masks::block(fixed.stride, before, after);
-}
-
-Mask summary_mask(const FixedPattern& fixed) {
-  return fixed.self ? columns_of(fixed) | masks::self() : columns_of(fixed);
-}
-
-Mask fixed_mask(const FixedPattern& fixed) { return block_mask(fixed) | columns_of(fixed); }
-
-namespace {
-
 // Blocks [0, near_begin) and [near_end, blocks): those outside the window of a block.
 struct FarBlocks {
   std::int64_t near_begin;
@@ -85,6 +52,35 @@ std::int64_t free_blocks(const FarBlocks& far, const std::set<std::int64_t>& tak
 }
 
 }  // namespace
+
+Mask columns_beyond(std::int64_t left, std::int64_t stride) {
+  if (left < 0) return masks::causal();
+  return masks::window(masks::unlimited, -(left / stride + 1));
+}
+
+Mask sliding_window_mask(const SlidingWindow& local) {
+  require(local.left >= 0 && local.right >= 0 && local.dilation > 0,
+          "local attention: invalid window: {} keys to the left, {} to the right, dilation {}",
+          local.left,
+          local.right,
+          local.dilation);
+  const Mask window = masks::window(local.left * local.dilation, local.right * local.dilation);
+  return local.dilation == 1 ? window : window & masks::stride(local.dilation);
+}
+
+Mask strided_mask(std::int64_t stride) { return masks::stride(stride); }
+
+Mask block_mask(const FixedPattern& fixed) { return masks::block(fixed.stride); }
+
+Mask block_window_keys(const FixedPattern& fixed, std::int64_t before, std::int64_t after) {
+  return masks::block(fixed.stride, before, after);
+}
+
+Mask summary_mask(const FixedPattern& fixed) {
+  return fixed.self ? columns_of(fixed) | masks::self() : columns_of(fixed);
+}
+
+Mask fixed_mask(const FixedPattern& fixed) { return block_mask(fixed) | columns_of(fixed); }
 
 bool has_random_blocks(const GlobalLocalPattern& global, std::int64_t positions) {
   const std::int64_t blocks = blocks_of(global, positions);
