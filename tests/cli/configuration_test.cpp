@@ -180,6 +180,16 @@ TEST(Configuration, RejectsIncompatibleModelKeysWithLocation) {
                     "  adaptive_span:\n    type: adaptive\n"),
             "c.yaml:7:5: model.adaptive_span.type does not support "
             "model.attention.scale_attn_weights; set only one of them");
+  EXPECT_EQ(decoder("  per_layer_position_embeddings: true\n  position_embedding_type: alibi\n"),
+            "c.yaml:4:3: model.per_layer_position_embeddings: true requires "
+            "model.position_embedding_type: learned, found alibi");
+  EXPECT_EQ(decoder("", "training: {optimizer: {type: schedule_free_adamw}}\n"),
+            "c.yaml:5:24: training.optimizer.type: schedule_free_adamw requires "
+            "training.lr_scheduler.type: constant, found cosine");
+  EXPECT_EQ(decoder("",
+                    "training: {optimizer: {type: schedule_free_adamw}, lr_scheduler: {type: "
+                    "constant}}\n"),
+            "no error");
   EXPECT_EQ(decoder("  scale_decoder_outputs: true\n  tie_word_embeddings: false\n"),
             "c.yaml:4:3: model.scale_decoder_outputs: true requires model.tie_word_embeddings: "
             "true, found false");

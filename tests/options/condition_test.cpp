@@ -138,6 +138,21 @@ TEST(Condition, RequirementsAreErrors) {
   EXPECT_EQ(reported({given}, excludes(is("c.undeclared", {"yes"}))), "");
 }
 
+// A rule with alternatives applies only where all of them are declared and valid.
+TEST(Condition, AlternativesAreDeclared) {
+  const Condition undeclared = any_of({is_set("c.undeclared"), is_set("b.rank")});
+  EXPECT_EQ(reported({given}, needs(undeclared)), "");
+  EXPECT_EQ(reported({given}, excludes(undeclared)), "");
+  const Condition declared = any_of({is_set("b.rank"), is_above("b.port", 0)});
+  EXPECT_EQ(reported({given}, needs(declared)),
+            "a.dependent: 3 requires b.rank or b.port above 0\n");
+  EXPECT_EQ(reported({given, {"b.port", {ListItem("1")}}}, needs(declared)), "");
+  EXPECT_EQ(reported({given, {"b.port", {ListItem("many")}}}, needs(declared)),
+            "b.port: expected an integer, found \"many\"\n");
+  EXPECT_EQ(reported({}, value_needs("0", declared)),
+            "a.dependent: 0 requires b.rank or b.port above 0\n");
+}
+
 TEST(Condition, InvalidValuesAreReportedOnce) {
   const Constraint rule = needs(is_above("b.port", 0));
   EXPECT_EQ(reported({given, {"b.port", {ListItem("many")}}}, rule),
