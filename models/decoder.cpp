@@ -191,6 +191,9 @@ BackboneFactory decoder_body(const DecoderOptions& options) {
       throw_if_error(validate_positions(
           options.positions, options.common, Sequences::segments, setting.segment));
     throw_if_error(validate_each_layer(options, setting.documents_apart));
+    if (options.positions_each_layer && !options.positions.learned())
+      throw ConfigurationError(
+          "model.per_layer_position_embeddings requires model.position_embedding_type: learned");
     throw_if_error(validate_decoder_combinations(options, setting.documents_apart));
     throw_if_error(validate_auxiliary(options.auxiliary, options.common, setting.segment));
     return std::make_unique<Decoder>(scope, options, setting);

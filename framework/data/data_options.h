@@ -32,10 +32,10 @@ struct DataOptions {
   PathList validation;                   // data.validation: data that `train` evaluates on
   PathList test;                         // data.test: data of the final evaluation
   // Targets of pairs, line by line; label files of IDX images.
-  ConfigPath train_target;                         // data.train_target
-  ConfigPath validation_target;                    // data.validation_target
-  ConfigPath test_target;                          // data.test_target
-  ConfigPath train_alignments;                     // data.train_alignments: of pairs (parallel_examples.h)
+  ConfigPath train_target;       // data.train_target
+  ConfigPath validation_target;  // data.validation_target
+  ConfigPath test_target;        // data.test_target
+  ConfigPath train_alignments;   // data.train_alignments: of pairs (parallel_examples.h)
   TagColumns tag_columns = TagColumns::two;        // data.tag_format: for tagged words
   TokenizerKind tokenizer = TokenizerKind::bytes;  // data.tokenizer.type
   // data.tokenizer.allow_unk: characters absent from the training text map to an unknown id

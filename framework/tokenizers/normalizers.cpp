@@ -1,6 +1,5 @@
 #include "framework/tokenizers/normalizers.h"
 
-
 #include "framework/core/error.h"
 #include "framework/tokenizers/characters.h"
 #include "framework/tokenizers/pattern.h"
