@@ -427,7 +427,7 @@ class ReinforcementLearning(TestCase):
             for part in parts:
                 self.assertIn(part, result.errors)
         refused({"ppo.num_minibatches": 3}, "ppo.num_minibatches: expected a divisor of the 8 environments")
-        refused({"model.adaptive_span.type": "adaptive"}, "model.adaptive_span.type does not support run.task: reinforcement_learning")
+        refused({"model.adaptive_span.type": "adaptive"}, "model.adaptive_span.type: adaptive cannot be combined with run.task: reinforcement_learning; set it to none")
         refused({"model.dropout": 0.1, "model.attention.dropout": 0.2}, "model.dropout: 0.1 cannot be combined with run.task: reinforcement_learning",
                 "model.attention.dropout: 0.2 cannot be combined with run.task: reinforcement_learning", "set it to 0")
         refused({"data.tokenizer.type": "char"}, "data.tokenizer.type: expected byte with run.task: reinforcement_learning")
