@@ -28,7 +28,6 @@ AttentionKind near_and_apart() {
       .name = "near_and_apart",
       .sees = "the keys close before a query and every fourth one",
       .alone = "its mask is its own",
-      .keys = {},
       .has_probabilities = false,  // no dropout of probabilities
       .problem = [](const AttentionOptions&, const AttentionBuildOptions& setting) -> std::string {
         return setting.memory ? "near_and_apart does not support mem_len > 0" : "";
