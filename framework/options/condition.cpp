@@ -91,4 +91,37 @@ std::string Requirement::problem(const std::string& key, const OptionTable& tabl
                      has_found ? ", found " + table.text(condition.key) : "");
 }
 
+std::string OptionTable::why_ignored(std::string_view key) const {
+  const Entry* const entry = find(key);
+  if (entry == nullptr) return "";
+  for (const Condition& condition : entry->rule.only_with) {
+    std::string reason = why_ignored(condition.key);
+    if (reason.empty()) reason = condition.unmet(*this);
+    if (!reason.empty()) return reason;
+  }
+  return "";
+}
+
+void OptionTable::check_requirements(std::vector<Diagnostic>& found) const {
+  for (const Entry& entry : entries_) {
+    for (const Requirement& requirement : entry.rule.requirements) {
+      const std::string& other = requirement.condition.key;
+      const auto& alternatives = requirement.condition.alternatives;
+      if (!is_judged(entry.key) || !is_judged(other) ||
+          !std::ranges::all_of(alternatives,
+                               [&](const Condition& each) { return is_judged(each.key); }))
+        continue;
+      std::string sentence = requirement.problem(entry.key, *this);
+      if (sentence.empty()) continue;
+      if (requirement.is_excluded)
+        sentence += requirement.value.empty() ? fmt::format("; set it to {}", entry.standard)
+                                              : "; change one of them";
+      const Entry* const setter = find(other);
+      const Entry& place = entry.mark || setter == nullptr ? entry : *setter;
+      found.push_back({place.mark.value_or(common_location()), std::move(sentence), place.key});
+      break;
+    }
+  }
+}
+
 }  // namespace longspan

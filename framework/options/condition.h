@@ -16,7 +16,7 @@ namespace longspan {
 class OptionTable;
 
 // A condition that the value of a key meets or not. It counts as met where the key is undeclared.
-// `only_with` a condition on a key that is ignored itself is never met.
+// `only_with` counts it as not met where its key is ignored itself.
 struct Condition {
   std::string key = {};
   // The value, or an element of the list, is one of these, or none of them.

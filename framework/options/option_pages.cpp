@@ -105,6 +105,20 @@ std::string allowed_text(const Constraint& rule, bool is_list) {
   return text;
 }
 
+std::string rules_text(const Constraint& rule) {
+  std::string text;
+  for (const Condition& condition : rule.only_with)
+    text += (text.empty() ? ". Only with " : " and ") + condition.text();
+  std::string last = ".";
+  for (const Requirement& requirement : rule.requirements) {
+    const std::string beginning = requirement.beginning();
+    text += (beginning == last ? " and " : fmt::format(". {} ", beginning)) +
+            requirement.condition.text();
+    last = beginning;
+  }
+  return text;
+}
+
 std::string OptionTable::resolved() const {
   constexpr std::size_t comment_column = 44;
   std::string yaml;

@@ -41,21 +41,6 @@ std::string allowed_sentence(const OptionBinding& binding, const Constraint& rul
   return allowed.empty() ? type : fmt::format("{}, {}", type, allowed);
 }
 
-// Returns the sentences on other keys that the reference adds to the documentation.
-std::string conditions_text(const Constraint& rule) {
-  std::string text;
-  for (const Condition& condition : rule.only_with)
-    text += (text.empty() ? ". Only with " : " and ") + condition.text();
-  std::string last = ".";
-  for (const Requirement& requirement : rule.requirements) {
-    const std::string beginning = requirement.beginning();
-    text += (beginning == last ? " and " : fmt::format(". {} ", beginning)) +
-            requirement.condition.text();
-    last = beginning;
-  }
-  return text;
-}
-
 // Returns whether the message's first word is the key.
 bool starts_with_key(const std::string& sentence, const std::string& key) {
   const std::size_t end = sentence.find_first_of(" :");
@@ -189,17 +174,6 @@ bool OptionTable::is_list(std::string_view key) const {
   return declared(key).binding->form().is_list;
 }
 
-std::string OptionTable::why_ignored(std::string_view key) const {
-  const Entry* const entry = find(key);
-  if (entry == nullptr) return "";
-  for (const Condition& condition : entry->rule.only_with) {
-    std::string reason = why_ignored(condition.key);
-    if (reason.empty()) reason = condition.unmet(*this);
-    if (!reason.empty()) return reason;
-  }
-  return "";
-}
-
 void OptionTable::assign(std::span<const Assignment> assignments) {
   for (const Assignment& assignment : assignments) assign_one(assignment);
 }
@@ -310,28 +284,6 @@ bool OptionTable::is_judged(const std::string& key) const {
   return entry == nullptr || (!entry->wrong && (entry->mark || !entry->rule.required));
 }
 
-void OptionTable::check_requirements(std::vector<Diagnostic>& found) const {
-  for (const Entry& entry : entries_) {
-    for (const Requirement& requirement : entry.rule.requirements) {
-      const std::string& other = requirement.condition.key;
-      const auto& alternatives = requirement.condition.alternatives;
-      if (!is_judged(entry.key) || !is_judged(other) ||
-          !std::ranges::all_of(alternatives,
-                               [&](const Condition& each) { return is_judged(each.key); }))
-        continue;
-      std::string sentence = requirement.problem(entry.key, *this);
-      if (sentence.empty()) continue;
-      if (requirement.is_excluded)
-        sentence += requirement.value.empty() ? fmt::format("; set it to {}", entry.standard)
-                                              : "; change one of them";
-      const Entry* const setter = find(other);
-      const Entry& place = entry.mark || setter == nullptr ? entry : *setter;
-      found.push_back({place.mark.value_or(common_location()), std::move(sentence), place.key});
-      break;
-    }
-  }
-}
-
 void OptionTable::run_checks(std::vector<Diagnostic>& found) const {
   for (const Check& check : checks_) {
     if (!std::ranges::all_of(check.keys, [&](const std::string& key) { return is_judged(key); }))
@@ -418,7 +370,7 @@ std::vector<OptionDescription> OptionTable::reference() const {
                             type_text(form),
                             allowed_text(entry->rule, form.is_list),
                             entry->rule.required ? "" : entry->standard,
-                            entry->documentation + conditions_text(entry->rule),
+                            entry->documentation + rules_text(entry->rule),
                             form,
                             entry->rule,
                             "",

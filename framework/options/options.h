@@ -83,6 +83,9 @@ struct Constraint {
 
 // Returns the constraint's text beyond the type: "at least 1 and below 8"; "" if unconstrained.
 std::string allowed_text(const Constraint& rule, bool is_list);
+// Returns the sentences on other keys that the reference adds to the documentation: ". Only with
+// run.task: tagging"; "" if there are none.
+std::string rules_text(const Constraint& rule);
 
 template <typename T>
 concept Number = std::integral<T> || std::floating_point<T>;
@@ -193,7 +196,7 @@ class OptionBinding {
   // Returns the current value as written in YAML.
   virtual std::string text() const = 0;
   // Returns the current value without quotes, or each element of a list.
-  virtual std::vector<std::string> words() const { return {text()}; }
+  virtual std::vector<std::string> words() const = 0;
   // Sets the value and returns nothing if every scalar has the type and satisfies the constraint.
   // Otherwise changes nothing and returns a short description, or "" where the constraint's text
   // suffices.

@@ -173,13 +173,13 @@ Json with_value(std::string_view key, const Json& value, bool is_met_by_default)
 }
 
 // Returns the schema of the values that meet a condition.
-Json values_of(const Condition& condition) {
+Json values_of(const Condition& condition, bool is_list) {
   if (condition.bound) return {{"type", "number"}, {"exclusiveMinimum", *condition.bound}};
   if (condition.values.empty())
     return {{"not", {{"enum", {"none", "", false, 0, Json::array(), nullptr}}}}};
   const Json words = one_of_words(condition.values);
-  return condition.is_negated ? Json{{"not", words}}
-                              : any_of(words, {{"contains", words}, {"type", "array"}});
+  const Json met = is_list ? any_of(words, {{"contains", words}, {"type", "array"}}) : words;
+  return condition.is_negated ? Json{{"not", met}} : met;
 }
 
 // Returns the schema of a configuration that meets the condition, or null if the condition reads an
@@ -197,8 +197,9 @@ std::optional<Json> condition_schema(const Condition& condition, const Options& 
   }
   const auto option = options.find(condition.key);
   if (option == options.end()) return std::nullopt;
-  return with_value(
-      condition.key, values_of(condition), condition.is_met(option->second.default_words));
+  return with_value(condition.key,
+                    values_of(condition, option->second.form.is_list),
+                    condition.is_met(option->second.default_words));
 }
 
 // Returns whether the rule reads or belongs to a key of a model family.

@@ -1,12 +1,11 @@
 # Unity builds: most of the compile time is parsing headers and instantiating their templates, so compiling several files of a
 # target together takes a third of the time. File-local names must therefore be unique within a target
-# (tests/launch/unity_test). GCC warns about file-local types in included files. Files with their own compile options are
-# compiled alone, as are those that longspan_compile_alone() names.
-set(LONGSPAN_UNITY_OPTIONS "")
-# Unity files include absolute paths, which objects must not contain.
+# (tests/launch/unity_test). GCC warns about file-local types in included files. Unity files include absolute paths, which
+# objects must not contain. Files with their own compile options are compiled alone, as are those that
+# longspan_compile_alone() names.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=>)
 if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-  set(LONGSPAN_UNITY_OPTIONS $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wno-subobject-linkage>)
 endif()
 
@@ -95,7 +94,6 @@ function(longspan_library NAME FOLDER)
     else()
       target_compile_options(${target} PRIVATE ${LONGSPAN_SIZE_OPTIMIZED_OPTIONS})
     endif()
-    target_compile_options(${target} PRIVATE ${LONGSPAN_UNITY_OPTIONS})
     # Tests with the emulated device define the functions of these two and must not link them from another object.
     set(replaced ${sources})
     list(FILTER replaced INCLUDE REGEX "/no_(gpu|nccl)[.]cpp$")
@@ -135,7 +133,7 @@ function(longspan_cuda_library NAME KIND SOURCES OPTIONS)
   add_library(${target} STATIC ${SOURCES})
   add_library(longspan::${NAME}_${KIND} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${NAME}_${KIND})
-  target_compile_options(${target} PRIVATE -Xcompiler=-Wall,-Wextra ${OPTIONS} ${LONGSPAN_UNITY_OPTIONS})
+  target_compile_options(${target} PRIVATE -Xcompiler=-Wall,-Wextra ${OPTIONS})
   target_link_libraries(${target} PRIVATE longspan_${NAME} CUDA::cudart_static)
   set_property(GLOBAL APPEND PROPERTY LONGSPAN_LIBRARIES ${target})
 endfunction()
