@@ -136,11 +136,11 @@ std::unique_ptr<AttentionOp> AdaptiveSpanStack::add_layer(const Scope& attention
       options_.form, layers_.back(), positions_, common_.attention_dropout, pattern);
 }
 
-std::vector<LossTerm> AdaptiveSpanStack::terms() const {
+std::vector<LossTerm> AdaptiveSpanStack::terms(double share) const {
   if (layers_.empty()) return {};
   Variable total;
   for (const AdaptiveSpans& layer : layers_) {
-    const Variable mean = sum(layer.in_keys(), 1 / static_cast<double>(common_.heads));
+    const Variable mean = sum(layer.in_keys(), share / static_cast<double>(common_.heads));
     total = total.defined() ? add(total, mean) : mean;
   }
   if (tensor_.size() > 1) total = reduce_from_tensor_parallel_region(std::move(total), tensor_);

@@ -49,7 +49,7 @@ class AdaptiveSpanStack {
   // Collective over the tensor ranks, as is the rest. Returns the penalty of per-head spans, the
   // sum over the layers of their mean, as the term "adaptive_span". Empty for dynamic spans, whose
   // layers report their own penalty.
-  std::vector<LossTerm> terms() const;
+  std::vector<LossTerm> terms(double share) const;
   // Returns the memory length that covers the spans of all layers, with slack for spans to grow.
   // Where nothing is computed it uses the initial spans; dynamic spans use the limit.
   std::int64_t max_mem_len() const;

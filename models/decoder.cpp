@@ -46,7 +46,7 @@ class Decoder : public Backbone {
                             options_.common.dropout,
                             pass.child("embedding"));
     BackboneOutput states = {.hidden = {}, .time = pass.time};
-    if (spans_) states.terms = spans_->terms();
+    if (spans_) states.terms = spans_->terms(sequence_share(pass));
     LayerRecorder watch;
     if (auxiliary_) watch = auxiliary_->watch(reading, pass, states.terms);
     const StackInputs reads = {.context = {.mask = {.max_lookback = document_lookback(

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "framework/autograd/ops.h"
+#include "framework/nn/attention/kv_cache.h"
 
 namespace longspan {
 namespace {
@@ -163,10 +164,18 @@ IntermediateLosses::Heads IntermediateLosses::heads_of(const Scope& scope,
   return heads;
 }
 
+namespace {
+
+bool is_needed(const ForwardContext& pass) {
+  return pass.training && !(pass.kv_cache && pass.kv_cache->is_state_pass());
+}
+
+}  // namespace
+
 LayerRecorder IntermediateLosses::watch(const ModelInput& reading,
                                         const ForwardContext& pass,
                                         std::vector<LossTerm>& terms) const {
-  if (!pass.training) return {};
+  if (!is_needed(pass)) return {};
   std::vector<double> weights;
   for (std::int64_t layer = 1; layer < common_.layers; ++layer)
     weights.push_back(
@@ -186,7 +195,7 @@ void IntermediateLosses::add_last(const Variable& hidden,
                                   const ModelInput& reading,
                                   const ForwardContext& pass,
                                   std::vector<LossTerm>& terms) const {
-  if (pass.training && options_.target_weight > 0)
+  if (is_needed(pass) && options_.target_weight > 0)
     add_terms(common_.layers, 1, hidden, reading, pass, terms);
 }
 

@@ -66,6 +66,10 @@ void check_combinations(OptionTable& table,
                "model.residual.type",
                "model.num_hidden_layers"},
               [&options, planned] { return validate_recompute(options, planned().memory); });
+  table.check({"memory.bptt_chunk_length", "model.attention.layer_types", "data.seq_length"},
+              [&options, planned] {
+                return validate_bptt_chunks(options, planned().memory, planned().segment);
+              });
   table.check({"model.vocab_size",
                "data.tokenizer.vocab_size",
                "data.tokenizer.type",
@@ -361,6 +365,24 @@ std::string validate_attention(const ModelOptions& options,
   asked.documents = setting.documents_apart;
   if (validate_heads(options.heads, setting.mesh.shape).empty()) asked.mesh = setting.mesh.shape;
   return problem_of(options.attention, asked);
+}
+
+std::string validate_bptt_chunks(const ModelOptions& options,
+                                 const MemoryOptions& memory,
+                                 std::int64_t segment) {
+  if (!memory.bptt_chunk_length) return "";
+  if (const AttentionKind* const kind = first_kind_without_kv_cache(options.attention))
+    return fmt::format(
+        "memory.bptt_chunk_length: {} cannot be combined with model.attention.layer_types: {}, "
+        "which requires the whole sequence; use a type that reads earlier positions only, such as "
+        "full, sliding_window or linear, or omit memory.bptt_chunk_length",
+        *memory.bptt_chunk_length,
+        kind->name);
+  if (segment > 0 && *memory.bptt_chunk_length > segment)
+    return fmt::format("memory.bptt_chunk_length: expected at most data.seq_length = {}, found {}",
+                       segment,
+                       *memory.bptt_chunk_length);
+  return "";
 }
 
 std::string validate_recompute(const ModelOptions& options, const MemoryOptions& memory) {

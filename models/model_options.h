@@ -180,6 +180,10 @@ std::string validate_softmax_type(const ModelOptions& options);
 
 // Returns why the two cannot be combined; empty if they can.
 std::string validate_recompute(const ModelOptions& options, const MemoryOptions& memory);
+// `segment`: data.seq_length; 0: unknown.
+std::string validate_bptt_chunks(const ModelOptions& options,
+                                 const MemoryOptions& memory,
+                                 std::int64_t segment);
 std::string validate_reconstruction(const ModelOptions& options, const MemoryOptions& memory);
 
 // Returns the model's vocabulary size: at least `tokenizer_ids`. Throws ConfigurationError if

@@ -168,6 +168,13 @@ std::unique_ptr<Residual> make_residual(const ModelOptions& options, const Memor
                                                   : ReversibleResidual::Streams::rebuilt);
 }
 
+double sequence_share(const ForwardContext& pass) {
+  if (!pass.kv_cache || !pass.kv_cache->sequence()) return 1;
+  const ChunkedSequence& sequence = *pass.kv_cache->sequence();
+  return static_cast<double>(sequence.chunk(pass.kv_cache->chunk()).count()) /
+         static_cast<double>(sequence.total);
+}
+
 Ranges positions_of(const ForwardContext& pass) {
   Ranges positions = pass.time.outside();
   if (!pass.kv_cache) return positions;

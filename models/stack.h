@@ -49,6 +49,9 @@ std::vector<Layer> make_layers(const Scope& scope,
 std::unique_ptr<Residual> make_residual(const ModelOptions& options,
                                         const MemoryOptions& memory = {});
 
+// Returns the share of the sequence that the pass reads: less than 1 for a chunk.
+double sequence_share(const ForwardContext& pass);
+
 // Returns this rank's positions in the pass, after those in the KV cache.
 Ranges positions_of(const ForwardContext& pass);
 // Returns the end of the positions, over all ranks.

@@ -1,9 +1,11 @@
 #include "models/transformer_xl.h"
 
 #include <cmath>
+#include <utility>
 
 #include "framework/modeling/documents.h"
 #include "framework/modeling/lm_head.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/attention/relative_attention.h"
 #include "framework/nn/embedding.h"
 #include "framework/nn/positions.h"
@@ -59,20 +61,36 @@ class TransformerXl : public Backbone {
     BackboneOutput states = {.time = pass.time};
     if (spans_) {
       states.carried.all = std::min(longest, carried.length() + pass.time.total);
-      states.terms = spans_->terms();
+      states.terms = spans_->terms(sequence_share(pass));
     }
     StackInputs reads = {.context = context(reading, pass)};
-    for (const RecurrentStateTensor& layer : carried.tensors)
-      reads.memories.emplace_back(layer.tensor);
+    // Later chunks of a sequence see the memory through the cached keys of the first one.
+    const std::int64_t chunk = pass.kv_cache ? pass.kv_cache->chunk() : 0;
+    if (chunk == 0)
+      for (const RecurrentStateTensor& layer : carried.tensors)
+        reads.memories.emplace_back(layer.tensor);
+    std::vector<Tensor> memories;
+    for (const Variable& memory : reads.memories) memories.push_back(memory.value());
+    std::int64_t remembered = carried.length(), time = pass.time.total;
+    if (pass.kv_cache) {
+      const ChunkedSequence& sequence = *pass.kv_cache->sequence();
+      time = sequence.chunk(chunk).count();
+      if (chunk > 0) {
+        memories = std::exchange(pass.kv_cache->memories(), {});
+        remembered = std::min(longest, remembered + sequence.chunk(chunk).begin);
+      }
+    }
     const auto keep = [&](std::size_t layer, const Tensor& input) {
-      if (longest == 0) return;
-      const Tensor before = reads.memories.empty() ? Tensor() : carried.tensors[layer].tensor;
+      if (longest == 0 || (pass.kv_cache && !pass.kv_cache->is_new_chunk())) return;
+      const Tensor before = memories.empty() ? Tensor() : memories[layer];
       states.carried.tensors.push_back(
           {memory_name(layer),
-           update_memory(
-               before, carried.length(), input, pass.time.total, longest, setting_.mesh)});
+           update_memory(before, remembered, input, time, longest, setting_.mesh)});
     };
     states.hidden = residual_->run(layers_, x, reads, pass.child("layers"), {.input = keep});
+    if (pass.kv_cache)
+      for (const RecurrentStateTensor& layer : states.carried.tensors)
+        pass.kv_cache->memories().push_back(layer.tensor);
     return states;
   }
 
@@ -85,6 +103,7 @@ class TransformerXl : public Backbone {
     return end;
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
+  bool supports_bptt_chunks() const override { return true; }
   std::int64_t max_mem_len() const override {
     // A dry run cannot truncate by learned spans.
     if (spans_ && setting_.device.state().is_meta())
@@ -143,6 +162,18 @@ class TransformerXl : public Backbone {
                : masks::causal();
   }
 
+  // Returns the largest relative position of a key in the pass, after `memory` positions.
+  std::int64_t largest_distance(std::int64_t memory, const ForwardContext& pass) const {
+    if (!pass.kv_cache) return memory + pass.time.total - 1;
+    const Range chunk = pass.kv_cache->sequence()->chunk(pass.kv_cache->chunk());
+    std::int64_t before = 0;  // keys before the chunk that a layer attends to
+    for (const AttentionPattern& pattern : patterns_)
+      before = std::max(before, pattern.max_distance().value_or(memory + chunk.begin));
+    // The first chunk attends to the whole memory, whatever the window.
+    if (chunk.begin == 0) before = memory;
+    return std::min(before, memory + chunk.begin) + chunk.count() - 1;
+  }
+
   AttentionContext context(const ModelInput& reading, const ForwardContext& pass) const {
     const std::int64_t memory = reading.carried.length();
     const AttentionMask mask = {
@@ -155,7 +186,7 @@ class TransformerXl : public Backbone {
     if (spans_) return {.mask = mask, .distances = {}};
     const Tensor table = sinusoids(SinusoidLayout::halves,
                                    0,
-                                   memory + pass.time.total,
+                                   largest_distance(memory, pass) + 1,
                                    options_.common.width,
                                    options_.clamp_length.value_or(-1),
                                    setting_.compute,

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 
+#include "framework/autograd/chunk_state.h"
 #include "framework/autograd/ops.h"
 #include "framework/autograd/ring_attention.h"
 #include "framework/autograd/variable.h"
@@ -88,10 +89,9 @@ struct LinearAttentionOptions {
   // Divides each key feature by its sum over all keys, which gives a distribution over positions
   // (Shen et al. 2018). Requires causal = false and no divisor.
   bool softmax_keys = false;
-  // [batch, heads, features, value_dim + 1] in the accumulator dtype, or undefined. `first`: state
-  // before the first position, a constant. `last`: receives the state after the last position.
-  Tensor first = {};
-  Tensor last = {};
+  // State before the first and after the last position, [batch, heads, features, value_dim + 1] in
+  // the accumulator dtype. Causal only. Equal on all ranks that share the sequence.
+  ChunkBoundaries state = {};
 };
 
 // query: [batch, time, heads, features]; key: [batch, keys, heads, features]; value: [batch, keys,
@@ -102,7 +102,7 @@ struct LinearAttentionOptions {
 // With `shares` the rows are those of this rank (ring_attention.h), and each rank sums the state of
 // its own ranges. Causal: gathers the states of all ranges, and each range starts from the states
 // before it. Otherwise every query reads the sum over all ranks. Collective over shares.ranks,
-// forward and backward. Throws Failure for a memory, and for `first` or `last` with shares.
+// forward and backward. Throws Failure for a memory.
 Variable linear_attention(const Variable& query,
                           const Variable& key,
                           const Variable& value,

@@ -36,8 +36,6 @@ class Parts {
       call_.parts = linear_parts(device(), pairs, query[1]);
     }
     call_.key_parts = call_.causal ? call_.parts : linear_parts(device(), pairs, keys);
-    call_.before = options_.first;
-    if (options_.first.defined()) call_.before = with_parts(options_.first, 1);
     slots_ = gathers() ? SequenceSlots(*shares_)
                        : SequenceSlots(std::ssize(call_.causal ? call_.parts : call_.key_parts));
   }
@@ -49,7 +47,12 @@ class Parts {
       const Shape& query = call_.query.shape();
       call_.divisors = Tensor::empty({query[0], query[1], query[2]}, sums(), device());
     }
-    if (joins() || options_.last.defined()) join();
+    const Tensor initial = options_.state.initial();
+    const bool needs_decays = initial.defined() && call_.decay.defined();
+    if (joins() || options_.state.needs_final() || needs_decays)
+      join();
+    else if (initial.defined())
+      call_.before = with_parts(initial, 1);
     dispatch_or_meta(device(), [&](auto backend) { linear_attention(backend, call_); });
     count(device(), linear_attention_flops(call_));
     return call_.out;
@@ -66,7 +69,7 @@ class Parts {
     call.dvalue = wanted(2, call_.value);
     if (call_.log_weight.defined()) call.dlog_weight = wanted(3, call_.log_weight);
     if (call_.decay.defined()) call.ddecay = wanted(4, call_.decay);
-    if (joins()) call.after = after_of(call);
+    if (joins() || continues()) call.after = after_of(call);
     dispatch_or_meta(device(), [&](auto backend) { linear_attention_backward(backend, call); });
     count(device(), linear_attention_backward_flops(call_));
     const Tensor all[] = {call.dquery, call.dkey, call.dvalue, call.dlog_weight, call.ddecay};
@@ -78,6 +81,8 @@ class Parts {
   const Device& device() const { return device_; }
   DType sums() const { return accumulator_of(call_.query.dtype()); }
   bool joins() const { return !call_.causal || call_.parts.size() > 1 || shares_; }
+  // Returns whether the sequence is a chunk of a longer one.
+  bool continues() const { return options_.state.before || options_.state.after; }
   // Returns whether the states of all ranks are gathered, rather than summed.
   bool gathers() const { return shares_ && call_.causal; }
 
@@ -115,14 +120,16 @@ class Parts {
     });
     slots_.gather(all);
     if (decays_.defined()) slots_.gather(decays_);
-    Tensor last = options_.last;
+    Tensor last;
     if (!call_.causal) last = without_parts(states(1, MemoryTag::activations));
+    if (options_.state.needs_final())
+      last = options_.state.after->value = without_parts(states(1, MemoryTag::recurrent_state));
     on(device(), [&](auto backend) {
       scan_states(backend,
                   {.states = all,
                    .decays = decays_,
                    .order = slots_.order(),
-                   .first = options_.first,
+                   .first = options_.state.initial(),
                    .last = last});
     });
     if (call_.causal) {
@@ -150,13 +157,18 @@ class Parts {
       std::iota(order.begin(), order.end(), 0);
     }
     std::ranges::reverse(order);
+    const ChunkBoundaries& ends = options_.state;
     const Tensor last = causal ? Tensor() : states(1, MemoryTag::workspace);
+    Tensor dinitial = causal ? Tensor() : without_parts(last);
+    if (ends.before)
+      dinitial = ends.before->gradient = without_parts(states(1, MemoryTag::recurrent_state));
     on(device(), [&](auto backend) {
       scan_states(backend,
                   {.states = all,
                    .decays = decays_,
                    .order = order,
-                   .last = causal ? last : without_parts(last)});
+                   .first = ends.final_gradient(),
+                   .last = dinitial});
     });
     if (causal) return slots_.local(all);
     sum_over_ranks(last);
@@ -184,8 +196,8 @@ Variable linear_attention(const Variable& query,
                           const std::optional<SequenceShards>& shares) {
   require(!options.softmax_keys || (!options.causal && options.divisor == Divisor::none),
           "linear attention: softmax_keys does not support causal attention or a divisor");
-  require(!shares || (!options.first.defined() && !options.last.defined()),
-          "linear attention: context parallelism does not support recurrent states");
+  require(options.causal || (!options.state.before && !options.state.after),
+          "linear attention: a recurrent state requires causal attention");
   LinearAttention call = {.query = query.value(),
                           .key = key.value(),
                           .value = value.value(),

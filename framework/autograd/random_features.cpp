@@ -120,10 +120,14 @@ KeyWeights weights_of_stabilizers(const Tensor& shift,
   const Ranges parts = gathers ? SequenceSlots::rows_of(shares->queries[shares->local_index()])
                                : Ranges{{0, shape[1]}};
   const SequenceSlots slots = gathers ? SequenceSlots(*shares) : SequenceSlots(1);
-  const Tensor tops = Tensor::zeros({slots.total(), shape[0], shape[2]}, shift.dtype(), device);
+  const Tensor tops = Tensor::empty({slots.total(), shape[0], shape[2]}, shift.dtype(), device);
   Tensor top = last;
   if (!causal) top = Tensor::empty({shape[0], shape[2]}, shift.dtype(), device);
-  on(device, [&](auto backend) { max_shifts(backend, shift, parts, slots.local(tops)); });
+  on(device, [&](auto backend) {
+    // Slots without rows are empty parts.
+    if (gathers) max_shifts(backend, shift, Ranges(slots.order().size()), tops);
+    max_shifts(backend, shift, parts, slots.local(tops));
+  });
   slots.gather(tops);
   on(device, [&](auto backend) {
     scan_tops(backend, {.tops = tops, .order = slots.order(), .first = first, .last = top});

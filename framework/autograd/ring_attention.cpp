@@ -371,8 +371,12 @@ void check(const AttentionMask& mask, const AttentionTerms& terms, const Sequenc
           shares.ranks.size(),
           shares.queries.size(),
           shares.keys.size());
-  require(cover_once(shares.queries, {shares.memory, shares.memory + shares.queries_total}) &&
-              cover_once(shares.keys, {0, shares.keys_total}),
+  const bool is_chunk = shares.chunk.count() > 0;
+  const Range queries =
+      is_chunk ? shares.chunk : Range{shares.memory, shares.memory + shares.queries_total};
+  require(cover_once(shares.queries, queries) &&
+              cover_once(shares.keys,
+                         {shares.keys_begin, is_chunk ? shares.chunk.end : shares.keys_total}),
           "ring attention: the ranges of {} ranks do not partition {} queries after {} and {} keys",
           shares.ranks.size(),
           shares.queries_total,

@@ -21,7 +21,9 @@ struct AllocatedAgain {
 
 // Assignment of queries and keys to ranks. Keys have the positions 0 to `keys_total`, queries
 // `queries_total` positions from `memory` on. They can be from one sequence, whose first positions
-// are keys only. They can also be from two, each with its own length and sharding.
+// are keys only. They can also be from two, each with its own length and sharding. Or they are a
+// chunk of a sequence with these totals: the queries at the positions of `chunk`, and the keys from
+// `keys_begin` to its end.
 struct SequenceShards {
   Communicator ranks;
   std::vector<Ranges> queries;  // positions of each rank's query rows, in order
@@ -29,15 +31,23 @@ struct SequenceShards {
   std::int64_t memory = 0;
   std::int64_t queries_total = 0;
   std::int64_t keys_total = 0;
+  std::int64_t keys_begin = 0;
+  Range chunk = {};  // empty: all queries
 
-  // Returns the queries of each rank, counted from the first query.
+  // Returns the queries of each rank, counted from the first query, and the keys from the first
+  // key.
   std::vector<Ranges> query_rows() const {
-    std::vector<Ranges> result = queries;
-    for (Ranges& ranges : result)
-      for (Range& range : ranges) range = {range.begin - memory, range.end - memory};
-    return result;
+    return counted_from(queries, chunk.count() > 0 ? chunk.begin : memory);
   }
+  std::vector<Ranges> key_rows() const { return counted_from(keys, keys_begin); }
   std::size_t local_index() const { return static_cast<std::size_t>(ranks.rank()); }
+
+ private:
+  static std::vector<Ranges> counted_from(std::vector<Ranges> positions, std::int64_t first) {
+    for (Ranges& ranges : positions)
+      for (Range& range : ranges) range = {range.begin - first, range.end - first};
+    return positions;
+  }
 };
 
 // As `attention`, for this rank's queries over the keys of all ranks. query: [batch, own queries,

@@ -117,6 +117,9 @@ class Backbone {
   // at a time.
   virtual bool supports_kv_cache() const { return false; }
 
+  // Whether training can read its sequences in chunks (memory.bptt_chunk_length).
+  virtual bool supports_bptt_chunks() const { return supports_kv_cache(); }
+
   // Returns the number of positions. It is below the number of pixel columns where one position
   // reads several values.
   virtual std::int64_t time_of(const ModelInput& reading) const { return reading.time(); }

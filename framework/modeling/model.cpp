@@ -21,11 +21,26 @@ Model::Model(const ModelBuildOptions& setting,
                                                setting.sharing,
                                                setting.separate_masters,
                                                setting.tuning)),
-      sampling_(setting.sampling) {
+      sampling_(setting.sampling),
+      bptt_chunk_length_(setting.memory.bptt_chunk_length) {
   throw_if_error(problem_of(sampling_));
   const Scope scope(*parameters_);
   body_ = body(scope, setting);
   readout_ = readout(scope, *body_, setting);
+  if (bptt_chunk_length_ && !body_->supports_bptt_chunks())
+    throw ConfigurationError(
+        "memory.bptt_chunk_length: {}: the model has layers that require the whole sequence",
+        *bptt_chunk_length_);
+  if (bptt_chunk_length_ && sampling_.mixing != ScheduledSamplingMethod::none)
+    throw ConfigurationError(
+        "memory.bptt_chunk_length: {} cannot be combined with scheduled sampling, which predicts "
+        "whole sequences; omit one of them",
+        *bptt_chunk_length_);
+  if (bptt_chunk_length_ && !parameters_->power_statistics().empty())
+    throw ConfigurationError(
+        "memory.bptt_chunk_length: {} cannot be combined with model.norm.type: powernorm, whose "
+        "statistics cover whole sequences; omit one of them",
+        *bptt_chunk_length_);
   const OutputHeadSpec end = body_->end();
   if (end.norm) final_norm_.emplace(scope.child("final_norm"), end.width, end.norm_form, *end.norm);
   dropout_ = end.dropout;
@@ -55,7 +70,12 @@ BackboneOutput Model::read(const ModelInput& reading, const ForwardContext& pass
   const ProcessMesh& mesh = parameters().mesh();
   ForwardContext divided = pass;
   const std::int64_t time = body_->time_of(reading);
-  divided.time = pass.kv_cache ? replicate_sequence(time) : shard_sequence(mesh, time);
+  if (!pass.kv_cache)
+    divided.time = shard_sequence(mesh, time);
+  else if (const auto& sequence = pass.kv_cache->sequence())
+    divided.time = shard_chunk(mesh, *sequence, pass.kv_cache->chunk());
+  else
+    divided.time = replicate_sequence(time);
   divided.memory = shard_memory(mesh, reading.carried.length());
   BackboneOutput states = body_->run(reading, divided);
   if (pass.kv_cache) pass.kv_cache->advance(time);
@@ -128,6 +148,22 @@ Losses Model::refined_losses(const ModelInput& given, const ForwardContext& pass
     if (next.defined()) reading.fields["tokens"] = next;
   }
   return result;
+}
+
+ChunkedSequence Model::chunked(const ModelInput& reading) const {
+  const std::int64_t time = body_->time_of(reading);
+  return {.memory = reading.carried.length(),
+          .total = time,
+          .chunk_length = bptt_chunk_length_.value_or(std::max<std::int64_t>(time, 1))};
+}
+
+void Model::advance(const ModelInput& reading, const ForwardContext& given) const {
+  const NoGradGuard unrecorded;
+  ForwardContext pass = given;
+  pass.updates_statistics = false;
+  pass.reconstruction = nullptr;
+  pass.layer_losses = nullptr;
+  static_cast<void>(read(reading, pass));
 }
 
 Predictions Model::predict(const ModelInput& reading, const ForwardContext& pass) const {

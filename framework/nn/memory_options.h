@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace longspan {
@@ -31,6 +32,9 @@ struct MemoryOptions {
   std::int64_t recompute_num_layers = 1;
   std::int64_t feed_forward_chunks = 1;  // memory.num_feed_forward_chunks
   std::int64_t loss_chunks = 1;          // memory.num_loss_chunks
+  // memory.bptt_chunk_length: positions of a chunk in the forward and backward pass; none: the
+  // whole sequence at once.
+  std::optional<std::int64_t> bptt_chunk_length = {};
   std::int64_t reconstruction_check_every =
       0;                               // memory.reconstruction_check_interval: steps; 0: never
   double reconstruction_bound = 1e-3;  // memory.reconstruction_tolerance

@@ -218,6 +218,108 @@ SequenceShard shard_sequence(const ProcessMesh& mesh, std::int64_t total) {
   return divide(mesh, total, segment_share);
 }
 
+SequenceShard shard_chunk(const ProcessMesh& mesh,
+                          const ChunkedSequence& sequence,
+                          std::int64_t chunk) {
+  const Range positions = sequence.chunk(chunk);
+  SequenceShard result = shard_sequence(mesh, positions.count());
+  result.total = sequence.total;
+  for (Ranges& share : result.shares)
+    for (Range& range : share) range = {positions.begin + range.begin, positions.begin + range.end};
+  return result;
+}
+
+namespace {
+
+// Returns the positions of a context rank in a chunk, counted from the start of the memory. The
+// first chunk includes the memory.
+Ranges chunk_share(const MeshShape& mesh,
+                   const ChunkedSequence& sequence,
+                   std::int64_t chunk,
+                   int context) {
+  const Range positions = sequence.chunk(chunk);
+  const std::int64_t first = sequence.memory + positions.begin;
+  Ranges result;
+  if (chunk == 0 && sequence.memory > 0)
+    result.push_back(context_memory(mesh, context, sequence.memory));
+  for (const Range& range : context_share(mesh, context, positions.count()))
+    result.push_back({first + range.begin, first + range.end});
+  return result;
+}
+
+// Adds ranges from `begin` on, joining adjacent ones.
+void add_ranges(Ranges& to, const Ranges& more, std::int64_t begin) {
+  for (const Range& range : more) {
+    const Range seen = {std::max(range.begin, begin), range.end};
+    if (seen.count() <= 0) continue;
+    if (!to.empty() && to.back().end == seen.begin)
+      to.back().end = seen.end;
+    else
+      to.push_back(seen);
+  }
+}
+
+// Returns the positions of the keys that a rank keeps for a chunk, before the chunk's own.
+Ranges keys_before(const MeshShape& mesh,
+                   const ChunkedSequence& sequence,
+                   std::int64_t chunk,
+                   const std::optional<std::int64_t>& window,
+                   int context) {
+  if (chunk == 0) return {};
+  const std::int64_t first = sequence.memory + sequence.chunk(chunk).begin;
+  const std::int64_t begin = window ? std::max<std::int64_t>(0, first - *window) : 0;
+  if (mesh.context == 1) return begin < first ? Ranges{{begin, first}} : Ranges{};
+  const std::int64_t oldest =
+      std::max<std::int64_t>(0, begin - sequence.memory) / sequence.chunk_length;
+  Ranges result;
+  for (std::int64_t i = oldest; i < chunk; ++i)
+    add_ranges(result, chunk_share(mesh, sequence, i, context), begin);
+  return result;
+}
+
+}  // namespace
+
+ChunkKeys chunk_keys(const ProcessMesh& mesh,
+                     const ChunkedSequence& sequence,
+                     std::int64_t chunk,
+                     const std::optional<std::int64_t>& window) {
+  const MeshShape& shape = mesh.shape;
+  const int own = mesh.context_coordinate();
+  const Range queries = sequence.chunk(chunk);
+  ChunkKeys result;
+  result.key_begin = chunk > 0 && window
+                         ? std::max<std::int64_t>(0, sequence.memory + queries.begin - *window)
+                         : 0;
+  result.rows.before = total_count(keys_before(shape, sequence, chunk, window, own));
+  if (window) {
+    result.rows.retained = chunk + 1 < sequence.count()
+                               ? total_count(keys_before(shape, sequence, chunk + 1, window, own))
+                               : 0;
+  } else {
+    result.rows.all = total_count(keys_before(shape, sequence, sequence.count() - 1, {}, own)) +
+                      total_count(chunk_share(shape, sequence, sequence.count() - 1, own));
+  }
+  SequenceShards& shards = result.shards;
+  shards.ranks = mesh.context;
+  shards.memory = sequence.memory;
+  shards.queries_total = sequence.total;
+  shards.keys_total = sequence.memory + sequence.total;
+  shards.keys_begin = result.key_begin;
+  shards.chunk = {sequence.memory + queries.begin, sequence.memory + queries.end};
+  for (int context = 0; context < shape.context; ++context) {
+    Ranges of_queries;
+    for (const Range& range : context_share(shape, context, queries.count()))
+      of_queries.push_back({shards.chunk.begin + range.begin, shards.chunk.begin + range.end});
+    Ranges keys = keys_before(shape, sequence, chunk, window, context);
+    add_ranges(keys, chunk_share(shape, sequence, chunk, context), 0);
+    // Each rank needs a range, which may be empty.
+    if (keys.empty()) keys.push_back(of_queries.front());
+    shards.queries.push_back(std::move(of_queries));
+    shards.keys.push_back(std::move(keys));
+  }
+  return result;
+}
+
 SequenceShard replicate_sequence(std::int64_t total) {
   return {.total = total, .shares = {{{0, total}}}, .local_index = 0, .repeated = true};
 }

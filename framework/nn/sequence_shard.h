@@ -1,6 +1,8 @@
 // Sharding of the positions of a segment over ranks.
 #pragma once
 
+#include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "framework/autograd/collectives.h"
@@ -33,6 +35,43 @@ struct SequenceShard {
 // and 2n - 1 - r of 2n. This balances the work of causal attention. With sequence parallelism the
 // tensor ranks of each split its positions as evenly as possible.
 SequenceShard shard_sequence(const ProcessMesh& mesh, std::int64_t total);
+
+// A sequence that a model reads in chunks, one after another. Value type.
+struct ChunkedSequence {
+  std::int64_t memory = 0;  // positions of the Transformer-XL memory before it
+  std::int64_t total = 0;   // positions of the sequence
+  std::int64_t chunk_length = 0;
+
+  std::int64_t count() const { return (total + chunk_length - 1) / chunk_length; }
+  Range chunk(std::int64_t i) const {
+    return {i * chunk_length, std::min(total, (i + 1) * chunk_length)};
+  }
+};
+
+// Returns the layout of a chunk, which the ranks share as they share a segment.
+SequenceShard shard_chunk(const ProcessMesh& mesh,
+                          const ChunkedSequence& sequence,
+                          std::int64_t chunk);
+
+// Key rows of this rank that its attention layers keep between chunks. `before`: rows of earlier
+// positions that the chunk attends to. `retained`: rows that the next chunk attends to, of both.
+// Without `retained`, all rows are kept, of which the sequence has `all`.
+struct ChunkRows {
+  std::int64_t before = 0;
+  std::int64_t all = 0;
+  std::optional<std::int64_t> retained = {};
+};
+// Returns them for queries that attend to keys at most `window` positions before them (none: any),
+// and the positions, over the memory and the sequence.
+struct ChunkKeys {
+  ChunkRows rows;
+  SequenceShards shards;  // of the chunk's queries and the keys they attend to
+  std::int64_t key_begin = 0;
+};
+ChunkKeys chunk_keys(const ProcessMesh& mesh,
+                     const ChunkedSequence& sequence,
+                     std::int64_t chunk,
+                     const std::optional<std::int64_t>& window);
 
 // Returns the layout of a segment that every rank reads in full, for decoding passes with too few
 // positions to shard.

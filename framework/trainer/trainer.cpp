@@ -12,6 +12,7 @@
 #include "framework/core/error.h"
 #include "framework/core/format.h"
 #include "framework/kernels/elementwise.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/forward_context.h"
 #include "framework/optim/parameter_state.h"
 #include "framework/trainer/recurrent_state_io.h"
@@ -28,6 +29,26 @@ double weight_of(const LossTerm& term,
   const auto count = counts.find(term.count);
   require(count != counts.end(), "the batch has no count `{}`", term.count);
   return term.weight / std::max(count->second, 1.0);
+}
+
+// Adds the losses and metrics of another chunk of the same microbatch.
+template <typename PartLoss>
+void add(PartLoss& sum, PartLoss&& more) {
+  if (sum.terms.empty()) {
+    sum = std::move(more);
+    return;
+  }
+  require(sum.terms.size() == more.terms.size() && sum.watched.size() == more.watched.size(),
+          "the chunks of a sequence have different loss terms");
+  for (std::size_t i = 0; i < sum.losses.size(); ++i) {
+    const Tensor& total = sum.losses[i].value();
+    on(total.device(),
+       [&](auto backend) { accumulate(backend, 1.0, more.losses[i].value(), total); });
+  }
+  for (std::size_t i = 0; i < sum.watched.size(); ++i) {
+    sum.watched[i].sum += more.watched[i].sum;
+    sum.watched[i].largest = std::max(sum.watched[i].largest, more.watched[i].largest);
+  }
 }
 
 }  // namespace
@@ -104,16 +125,43 @@ Trainer::PartLoss Trainer::losses_of(const ModelInput& reading,
 Trainer::PartLoss Trainer::run_part(const Batch& batch, std::size_t part, const Counts& counts) {
   const std::size_t parts = carried_.size();
   const ModelInput reading = reading_of(batch, part);
-  const ForwardContext pass = {
+  ForwardContext pass = {
       .training = true,
       .random = random_.child(static_cast<std::uint64_t>(steps_)),
       .step = steps_,
       .gradient_scale = scale(),
       .first_stream = batch.first_row + reading.rows() * static_cast<std::int64_t>(part),
-      .reconstruction = reconstruction_,
-      .layer_losses = std::make_shared<LayerLossCollector>(seed(), 1 / repeated())};
-  PartLoss found = losses_of(reading, counts, pass, batch.carried ? nullptr : &next_carried_[part]);
-  reduction_.begin(part, parts);
+      .reconstruction = reconstruction_};
+  RecurrentState* const next = batch.carried ? nullptr : &next_carried_[part];
+  const ChunkedSequence sequence = model_->chunked(reading);
+  const auto chunks = static_cast<std::size_t>(sequence.count());
+  if (chunks == 1) return run_backward(reading, counts, pass, next, part, parts);
+  pass.kv_cache = std::make_shared<KVCache>(sequence);
+  for (std::int64_t chunk = 0; chunk + 1 < sequence.count(); ++chunk) {
+    pass.kv_cache->start_chunk(chunk);
+    model_->advance(reading, pass);
+  }
+  // From the last chunk to the first one, which receives the gradients of the states in between.
+  PartLoss result;
+  for (std::size_t i = 0; i < chunks; ++i) {
+    pass.kv_cache->start_chunk(static_cast<std::int64_t>(chunks - 1 - i));
+    add(result,
+        run_backward(
+            reading, counts, pass, i == 0 ? next : nullptr, part * chunks + i, parts * chunks));
+  }
+  return result;
+}
+
+Trainer::PartLoss Trainer::run_backward(const ModelInput& reading,
+                                        const Counts& counts,
+                                        const ForwardContext& given,
+                                        RecurrentState* next,
+                                        std::size_t index,
+                                        std::size_t count) {
+  ForwardContext pass = given;
+  pass.layer_losses = std::make_shared<LayerLossCollector>(seed(), 1 / repeated());
+  PartLoss found = losses_of(reading, counts, pass, next);
+  reduction_.begin(index, count);
   std::vector<Variable> values;
   for (const Variable& loss : found.losses) values.emplace_back(loss.value());
   {

@@ -147,7 +147,16 @@ class Trainer {
                      const Counts& counts,
                      const ForwardContext& pass,
                      RecurrentState* next) const;
+  // Runs the forward and backward pass of a microbatch, in chunks with memory.bptt_chunk_length.
   PartLoss run_part(const Batch& batch, std::size_t part, const Counts& counts);
+  // Runs them with the loss, for the whole sequence or the chunk that the KV cache selects. `index`
+  // of `count` backward passes of the step.
+  PartLoss run_backward(const ModelInput& reading,
+                        const Counts& counts,
+                        const ForwardContext& pass,
+                        RecurrentState* next,
+                        std::size_t index,
+                        std::size_t count);
   const Tensor& seed();
   Sums all_reduce_sums(const std::vector<PartLoss>& parts, const StepRequest& request) const;
   std::vector<AuxiliaryMetricResult> auxiliary_metrics(const std::vector<PartLoss>& parts,

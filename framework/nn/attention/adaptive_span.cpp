@@ -25,7 +25,7 @@ AttentionMask windowed(const AdaptiveSpanOptions& form,
                        const ProjectedQKV& input,
                        const AttentionContext& context,
                        const std::vector<std::int64_t>& windows) {
-  const HeadMasks seen = pattern.rules(context.mask.key_begin + input.positions());
+  const HeadMasks seen = pattern.rules(input.positions(context.mask));
   std::vector<Mask> rules;
   for (std::size_t h = 0; h < windows.size(); ++h)
     rules.push_back(seen.of(input.heads.begin + static_cast<std::int64_t>(h)) &
@@ -131,7 +131,7 @@ Variable AdaptiveSpanAttentionOp::operator()(const ProjectedQKV& input,
   return attend(input,
                 windowed(form_, pattern_, input, context, windows),
                 span_terms(form_, positions_, windows, span),
-                probability_dropout(dropout_, input.heads, pass));
+                probability_dropout(dropout_, input, context.mask, pass));
 }
 
 DynamicSpans::DynamicSpans(const Scope& attention,
@@ -187,7 +187,7 @@ Variable DynamicSpanAttentionOp::operator()(const ProjectedQKV& input,
   return attend(input,
                 windowed(form_, pattern_, input, context, longest),
                 span_terms(form_, positions_, longest, span),
-                probability_dropout(dropout_, input.heads, pass));
+                probability_dropout(dropout_, input, context.mask, pass));
 }
 
 }  // namespace longspan

@@ -93,13 +93,13 @@ Variable AdditiveAttentionOp::operator()(const ProjectedQKV& input,
   const ProjectedQKV all = gather_sequence(input);
   const std::int64_t begin = all.heads.begin - head_begin_, count = all.query.shape()[2];
   const Variable score = heads_of(score_, begin, count);
-  const auto dropout = probability_dropout(options_.dropout, all.heads, pass);
+  const auto dropout = probability_dropout(options_.dropout, all, context.mask, pass);
   if (!location_)
     return local_shard(additive_attention(all.query, all.key, all.value, score, rules, dropout),
                        input);
-  Tensor before;
-  if (input.state != nullptr && !input.state->empty())
-    before = of_keys(input.state->front(), all.key.shape()[1]);
+  const ChunkBoundaries ends = input.state ? input.state->boundaries() : ChunkBoundaries();
+  Tensor before = ends.initial();
+  if (before.defined()) before = of_keys(before, all.key.shape()[1]);
   const LocationAwareAttention found = location_aware_attention(all.query,
                                                                 all.key,
                                                                 all.value,
@@ -108,7 +108,7 @@ Variable AdditiveAttentionOp::operator()(const ProjectedQKV& input,
                                                                 rules,
                                                                 before,
                                                                 dropout);
-  if (input.state != nullptr) *input.state = {found.last};
+  if (ends.needs_final()) ends.after->value = found.last;
   return local_shard(found.out, input);
 }
 

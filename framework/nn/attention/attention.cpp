@@ -82,8 +82,9 @@ ForwardContext over(const ForwardContext& pass, Ranges positions, std::int64_t t
   return result;
 }
 
-ForwardContext over_memory_too(const ForwardContext& pass) {
-  Ranges positions = pass.memory.inside();
+// `with_memory`: the rows of the memory come first.
+ForwardContext over_memory_too(const ForwardContext& pass, bool with_memory) {
+  Ranges positions = with_memory ? pass.memory.inside() : Ranges();
   for (const Range& range : pass.time.inside())
     positions.push_back({pass.memory.total + range.begin, pass.memory.total + range.end});
   return over(pass, std::move(positions), pass.memory.total + pass.time.total);
@@ -144,19 +145,18 @@ Variable MultiHeadAttention::operator()(const Variable& x,
                                         const Variable& memory,
                                         const AttentionContext& context,
                                         const ForwardContext& pass) const {
-  if (pass.kv_cache) {
-    require(!memory.defined(), "a KV cache cannot be combined with recurrent memory");
-    return attend_with_cache(x, context, pass);
-  }
   const Variable asking = region_.enter(x, pass.time);
   const Variable seen =
       memory.defined() ? concat_memory(region_.enter(memory, pass.memory), asking) : asking;
+  const bool has_memory = memory.defined() || (pass.kv_cache && pass.memory.total > 0);
+  const ForwardContext reading = has_memory && pass.time.total > 0
+                                     ? over_memory_too(pass, memory.defined())
+                                     : pass.of_all_rows();
+  if (pass.kv_cache) return attend_with_cache(asking, seen, reading, context, pass);
   std::optional<SequenceShards> shares;
   if (mesh_.context.size() > 1 && !pass.time.repeated)
     shares = sequence_shards(mesh_, memory.defined() ? pass.memory.total : 0, pass.time.total);
-  const bool is_placed = memory.defined() && pass.time.total > 0;
-  return attend(
-      asking, seen, is_placed ? over_memory_too(pass) : pass.of_all_rows(), shares, context, pass);
+  return attend(asking, seen, reading, shares, context, pass);
 }
 
 Variable MultiHeadAttention::operator()(const Variable& x,
@@ -183,29 +183,36 @@ Variable MultiHeadAttention::attend(const Variable& asking,
                                     const std::optional<SequenceShards>& shares,
                                     const AttentionContext& context,
                                     const ForwardContext& pass) const {
-  require(key_ || seen.same_as(asking), "shared queries and keys support self-attention only");
+  ProjectedQKV projected = project(asking, seen, reading, pass);
+  projected.shares = shares;
+  return apply_attention(for_heads(std::move(projected)), context, pass);
+}
+
+ProjectedQKV MultiHeadAttention::project(const Variable& asking,
+                                         const Variable& seen,
+                                         const ForwardContext& reading,
+                                         const ForwardContext& pass) const {
   const bool with_memory = !seen.same_as(asking);
+  require(key_ || !with_memory, "shared queries and keys support self-attention only");
   const Variable query =
       query_ ? normalize_and_rotate(split_heads(this->query(asking, pass)), query_norm_, pass)
              : Variable();
   ProjectedQKV projected = {
       .query = query,
-      .key = key_ ? for_heads(normalize_and_rotate(
-                        split_heads((*key_)(seen, reading)), key_norm_, pass, with_memory))
+      .key = key_ ? normalize_and_rotate(
+                        split_heads((*key_)(seen, reading)), key_norm_, pass, with_memory)
                   : query,
-      .value = for_heads(split_heads(value_(seen, reading))),
+      .value = split_heads(value_(seen, reading)),
       .heads = heads_,
-      .shares = shares,
       .input = asking};
   if (!global_.empty()) {
     require(seen.same_as(asking), "global positions support self-attention only");
     projected.global = {
         .query = normalize_and_rotate(split_heads(global_[0](asking, reading)), query_norm_, pass),
-        .key = for_heads(
-            normalize_and_rotate(split_heads(global_[1](seen, reading)), key_norm_, pass)),
-        .value = for_heads(split_heads(global_[2](seen, reading)))};
+        .key = normalize_and_rotate(split_heads(global_[1](seen, reading)), key_norm_, pass),
+        .value = split_heads(global_[2](seen, reading))};
   }
-  return apply_attention(projected, context, pass);
+  return projected;
 }
 
 Variable MultiHeadAttention::query(const Variable& asking, const ForwardContext& pass) const {
@@ -225,7 +232,8 @@ Variable MultiHeadAttention::normalize_and_rotate(Variable&& given,
   if (!rotary_) return projected;
   const std::int64_t rows = projected.shape()[1];
   const bool placed = pass.time.total > 0;
-  const std::int64_t before = pass.kv_cache ? pass.kv_cache->positions() : pass.memory.total;
+  const bool decodes = pass.kv_cache && !pass.kv_cache->sequence();
+  const std::int64_t before = decodes ? pass.kv_cache->positions() : pass.memory.total;
   Ranges positions = placed ? pass.time.inside() : Ranges{{0, rows}};
   for (Range& range : positions) range = {before + range.begin, before + range.end};
   if (with_memory) {
@@ -235,6 +243,18 @@ Variable MultiHeadAttention::normalize_and_rotate(Variable&& given,
   }
   const std::int64_t length = before + (placed ? pass.time.total : rows);
   return rotary_->turn(std::move(projected), positions, length);
+}
+
+ProjectedQKV MultiHeadAttention::for_heads(ProjectedQKV&& projected) const {
+  if (mechanism_->supports_grouped_kv() || heads_.count == key_heads_.count)
+    return std::move(projected);
+  projected.key = for_all_heads(projected.key);
+  projected.value = for_all_heads(projected.value);
+  if (projected.global) {
+    projected.global->key = for_all_heads(projected.global->key);
+    projected.global->value = for_all_heads(projected.global->value);
+  }
+  return std::move(projected);
 }
 
 // Projects keys and values in one product with the memory rows.

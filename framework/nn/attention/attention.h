@@ -54,9 +54,9 @@ class MultiHeadAttention {
 
   // x: [batch, time, width], which attends to `memory` [batch, n, width] (may be undefined) and
   // then to itself. With pass.active_rows, computes only the active queries if the op treats
-  // queries independently. The other rows of the result are then zeros. With pass.kv_cache, attends
-  // to the cached positions instead of a memory, and appends its own keys and values. Every context
-  // rank then computes the same. Throws ConfigurationError if the op does not support it.
+  // queries independently. The other rows of the result are then zeros. With pass.kv_cache, also
+  // attends to the cached positions, and appends its own. Decoding supports no memory, and every
+  // context rank computes the same. Throws ConfigurationError if the op does not support it.
   Variable operator()(const Variable& x,
                       const Variable& memory,
                       const AttentionContext& context,
@@ -79,15 +79,21 @@ class MultiHeadAttention {
                          const ForwardContext& pass) const;
 
  private:
-  // Attends to this layer's cache in pass.kv_cache. x: [rows, time, width], the next positions.
-  // Always causal, whatever the context.
-  Variable attend_with_cache(const Variable& x,
+  // Continues from this layer's state in pass.kv_cache, and extends it by the rows of `seen`.
+  // Always causal, whatever the context. Parameters as in `attend`.
+  Variable attend_with_cache(const Variable& asking,
+                             const Variable& seen,
+                             const ForwardContext& reading,
                              const AttentionContext& context,
                              const ForwardContext& pass) const;
-  // As above, for an op with a recurrent state.
-  Variable step_recurrent_state(const Variable& x,
-                                const AttentionContext& context,
-                                const ForwardContext& pass) const;
+  // Parts of it, for an op that attends to cached keys: extend `projected` by the cached rows and
+  // return the context for them. The second one is for training on chunks.
+  AttentionContext with_cached_keys(ProjectedQKV& projected,
+                                    const AttentionContext& context,
+                                    const ForwardContext& pass) const;
+  AttentionContext with_chunk_keys(ProjectedQKV& projected,
+                                   const AttentionContext& context,
+                                   const ForwardContext& pass) const;
   Variable cross_attend_with_cache(const Variable& x,
                                    const EncoderOutput& side,
                                    const AttentionContext& context,
@@ -101,10 +107,8 @@ class MultiHeadAttention {
                                 const std::optional<QKNorm>& norm,
                                 const ForwardContext& pass,
                                 bool with_memory = false) const;
-  // Returns keys or values with the number of heads that the op reads.
-  Variable for_heads(const Variable& projected) const {
-    return mechanism_->supports_grouped_kv() ? projected : for_all_heads(projected);
-  }
+  // Returns keys and values with the number of heads that the op reads.
+  ProjectedQKV for_heads(ProjectedQKV&& projected) const;
   // Repeats key heads to one per query head.
   Variable for_all_heads(const Variable& projected) const {
     return repeat_kv(projected, heads_.count / key_heads_.count);
@@ -114,8 +118,13 @@ class MultiHeadAttention {
                            const AttentionContext& context,
                            const ForwardContext& pass) const;
 
-  // `asking` and `seen` are inside the region. `reading`: context with all rows of `seen`.
-  // `shares`: set if context ranks shard them.
+  // Returns the projections, with the model's number of key heads. `asking` and `seen` are inside
+  // the region. `reading`: context with all rows of `seen`.
+  ProjectedQKV project(const Variable& asking,
+                       const Variable& seen,
+                       const ForwardContext& reading,
+                       const ForwardContext& pass) const;
+  // As above; `shares`: set if context ranks shard them.
   Variable attend(const Variable& asking,
                   const Variable& seen,
                   const ForwardContext& reading,

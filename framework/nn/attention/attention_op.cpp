@@ -48,9 +48,10 @@ ProjectedQKV gather_sequence(const ProjectedQKV& input) {
   const Variable query = swap(input.query, shares.query_rows());
   ProjectedQKV result = {
       .query = query,
-      .key = input.key.same_as(input.query) ? query : swap(input.key, shares.keys),
-      .value = swap(input.value, shares.keys),
-      .heads = input.heads};
+      .key = input.key.same_as(input.query) ? query : swap(input.key, shares.key_rows()),
+      .value = swap(input.value, shares.key_rows()),
+      .heads = input.heads,
+      .chunk = input.chunk};
   result.heads.count = input.heads.count / shares.ranks.size();
   result.heads.begin = input.heads.begin + shares.ranks.rank() * result.heads.count;
   return result;

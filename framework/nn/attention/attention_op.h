@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/autograd/ring_attention.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/forward_context.h"
 #include "framework/nn/parameters.h"
 #include "framework/nn/sequence_shard.h"
@@ -35,6 +36,13 @@ struct EncoderOutput {
   }
 };
 
+// Place of a chunk in the sequence that is read in chunks.
+struct ChunkPlacement {
+  std::int64_t begin = 0;    // position of the first query, without the memory
+  std::int64_t queries = 0;  // of the whole sequence
+  std::int64_t keys = 0;     // of the whole sequence, with the memory
+};
+
 // Projected layer input for this rank's heads. query: [batch, time, heads, dim]; key, value:
 // [batch, memory + time, heads, dim]. Ops with supports_grouped_kv receive key and value with the
 // model's number of key heads.
@@ -56,12 +64,17 @@ struct ProjectedQKV {
   Variable distance_keys = {};
   // Input of the projections at the query positions: [batch, time, width].
   Variable input = {};
-  // Recurrent state for decoding: tensors [batch, ...] after the positions read so far, empty at
-  // the start. The op replaces them by those after the current positions.
-  std::vector<Tensor>* state = nullptr;
+  // Set if the rows are a chunk of a sequence: an op with a recurrent state continues from that of
+  // the previous chunk.
+  LayerKVCache* state = nullptr;
+  // Set for training on chunks.
+  std::optional<ChunkPlacement> chunk = {};
 
-  // Returns the number of keys of the full sequence.
-  std::int64_t positions() const { return shares ? shares->keys_total : key.shape()[1]; }
+  // Returns the number of positions of the full sequence, with its memory.
+  std::int64_t positions(const AttentionMask& mask) const {
+    if (chunk) return chunk->keys;
+    return mask.key_begin + (shares ? shares->keys_total : key.shape()[1]);
+  }
 };
 
 // Returns whether the model mask is causal; otherwise every query attends to every key. For types
@@ -97,14 +110,16 @@ class AttentionOp {
   virtual bool projects_query_and_key() const { return true; }
   // Returns whether ProjectedQKV::global is required.
   virtual bool projects_global() const { return false; }
-  // Returns whether it can attend to cached keys, with queries at later positions only.
+  // Returns whether the layer can read a sequence in chunks: it attends to earlier positions only,
+  // through cached keys or a recurrent state.
   virtual bool supports_kv_cache() const { return false; }
   // Returns whether several heads may share a head of ProjectedQKV::key. Otherwise there is one key
   // head per head.
   virtual bool supports_grouped_kv() const { return false; }
   // Returns whether it applies the document bounds of the context's mask.
   virtual bool supports_document_mask() const { return false; }
-  // Returns whether it decodes from a recurrent state (ProjectedQKV::state) instead of keys.
+  // Returns whether its chunks continue from a recurrent state (ProjectedQKV::state) instead of
+  // keys.
   virtual bool has_recurrent_state() const { return false; }
   // Returns the max distance of a key that any head of this rank attends to, if bounded. Bounds the
   // KV cache.

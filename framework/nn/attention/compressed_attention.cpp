@@ -108,7 +108,7 @@ Variable CompressedAttention::operator()(const ProjectedQKV& input,
     return compress(filled_up(real, blocks * width_), weight, all.heads);
   };
   const Variable key = compressed(all.key, keys_), value = compressed(all.value, values_);
-  const auto dropout = probability_dropout(dropout_, all.heads, pass);
+  const auto dropout = probability_dropout(dropout_, all, context.mask, pass);
   AttentionMask mask = {.rules = masks::everything()};
   if (!causal) {
     if (length.defined()) {

@@ -146,15 +146,62 @@ void LayerKVCache::change_rows(std::span<const std::int64_t> rows) {
 }
 
 void LayerKVCache::require_rows(std::int64_t rows) const {
-  for (const Tensor& x : state)
-    require(x.shape()[0] == rows,
-            "recurrent state: expected {} rows, found {}; call KVCache::choose",
-            rows,
-            x.shape()[0]);
+  for (const auto& tensor : boundaries_)
+    for (const auto& [chunk, state] : tensor)
+      require(!state->value.defined() || state->value.shape()[0] == rows,
+              "recurrent state: expected {} rows, found {}; call KVCache::choose",
+              rows,
+              state->value.shape()[0]);
+}
+
+ChunkBoundaries LayerKVCache::boundaries(std::size_t index) {
+  if (boundaries_.size() <= index) boundaries_.resize(index + 1);
+  auto& states = boundaries_[index];
+  ChunkBoundaries ends;
+  if (const auto found = states.find(chunk_); found != states.end()) ends.before = found->second;
+  if (is_last_) return ends;
+  std::shared_ptr<BoundaryTensor>& after = states[chunk_ + 1];
+  if (!after) after = std::make_shared<BoundaryTensor>();
+  ends.after = after;
+  return ends;
+}
+
+std::vector<Variable> LayerKVCache::append_chunk(std::span<const Variable> projections,
+                                                 const ChunkRows& seen) {
+  std::vector<Variable> result;
+  for (std::size_t i = 0; i < projections.size(); ++i) {
+    const Variable& own = projections[i];
+    if (seen.retained) {
+      result.push_back(append_to_state(own, boundaries(i), *seen.retained));
+      continue;
+    }
+    if (all_rows_.size() <= i) all_rows_.push_back(std::make_shared<SequenceRows>());
+    if (!all_rows_[i]->value.defined())
+      all_rows_[i]->value = Tensor::empty(own.shape().with(1, seen.all),
+                                          own.value().dtype(),
+                                          own.value().device(),
+                                          MemoryTag::recurrent_state);
+    result.push_back(append_to_rows(own, all_rows_[i], seen.before));
+  }
+  return result;
+}
+
+void LayerKVCache::start_chunk(std::int64_t chunk, bool last) {
+  chunk_ = chunk;
+  is_last_ = last;
+}
+
+void LayerKVCache::drop_boundaries(bool training) {
+  for (auto& states : boundaries_)
+    std::erase_if(states, [&](const auto& state) {
+      return state.first > chunk_ + 1 || (!training && state.first < chunk_);
+    });
 }
 
 void LayerKVCache::reorder(std::span<const std::int64_t> rows) {
-  for (Tensor& x : state) x = chosen_states(x, rows);
+  for (auto& states : boundaries_)
+    for (auto& [chunk, state] : states)
+      if (state->value.defined()) state->value = chosen_states(state->value, rows);
   if (empty()) return;
   std::vector<std::vector<std::int64_t>> written_by;
   for (const std::int64_t row : rows) {
@@ -170,6 +217,27 @@ void LayerKVCache::reorder(std::span<const std::int64_t> rows) {
     for (Tensor& x : tensors_) x = chosen_rows(x, rows, count_);
   if (length.defined()) length = chosen_lengths(length, rows);
   written_by_ = std::move(written_by);
+}
+
+LayerKVCache& KVCache::layer(std::uint64_t place) {
+  LayerKVCache& layer = layers_[place];
+  layer.start_chunk(chunk_, sequence_ && chunk_ + 1 == sequence_->count());
+  return layer;
+}
+
+void KVCache::start_chunk(std::int64_t chunk) {
+  is_new_chunk_ = chunk >= chunk_;
+  chunk_ = chunk;
+  for (auto& [place, layer] : layers_) {
+    layer.start_chunk(chunk, sequence_ && chunk + 1 == sequence_->count());
+    layer.drop_boundaries(sequence_.has_value());
+  }
+}
+
+void KVCache::advance(std::int64_t time) {
+  if (sequence_) return;
+  positions_ += time;
+  start_chunk(chunk_ + 1);
 }
 
 void KVCache::choose(std::span<const std::int64_t> rows) {

@@ -1,20 +1,24 @@
-// KV cache for incremental decoding: a new token costs one position in each layer instead of the
-// full prefix.
+// State of the attention layers between the chunks of a sequence: cached keys and values, or a
+// recurrent state. A model that decodes reads a few tokens at a time; training by chunked
+// backpropagation through time reads a chunk at a time, and the state has a gradient.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "framework/autograd/chunk_state.h"
 #include "framework/autograd/variable.h"
+#include "framework/nn/sequence_shard.h"
 
 namespace longspan {
 
-// Cache of one attention layer: several projections of the same positions, each [rows, positions,
-// heads of this rank, dim]. The capacity exceeds the number of cached positions, so that appending
-// a few does not copy all. The unused capacity must be masked.
+// State of one attention layer. For decoding: several projections of the same positions, each
+// [rows, positions, heads of this rank, dim]. The capacity exceeds the number of cached positions,
+// so that appending a few does not copy all. The unused capacity must be masked.
 class LayerKVCache {
  public:
   bool empty() const { return tensors_.empty(); }
@@ -38,12 +42,24 @@ class LayerKVCache {
   Tensor length = {};
   // Ops with relative position keys: row d is the key of relative position d.
   Variable distances = {};
-  // Ops with a recurrent state, instead of projections: tensors [rows, ...].
-  std::vector<Tensor> state = {};
-  // Throws Failure if a state has another number of rows.
+  // Throws Failure if the recurrent state has another number of rows.
   void require_rows(std::int64_t rows) const;
 
+  // Returns tensor `index` of the recurrent state, [rows, ...], before and after the current chunk.
+  // Ops with a recurrent state have it instead of projections, or in addition to them.
+  ChunkBoundaries boundaries(std::size_t index = 0);
+
+  // For chunked training: appends the rows of the current chunk, and returns each projection with
+  // the rows that the chunk attends to, `seen.before` and its own.
+  std::vector<Variable> append_chunk(std::span<const Variable> projections, const ChunkRows& seen);
+
  private:
+  friend class KVCache;
+  // Chunk that the layer computes. `last`: no later chunk continues from its state.
+  void start_chunk(std::int64_t chunk, bool last);
+  // Drops the states at all boundaries but those of the current chunk and, for training, those
+  // before it.
+  void drop_boundaries(bool training);
   std::int64_t capacity() const { return empty() ? 0 : tensors_.front().shape()[1]; }
   // Returns the number of positions that two rows have in common.
   std::int64_t common(std::int64_t a, std::int64_t b) const;
@@ -57,31 +73,60 @@ class LayerKVCache {
   // position also have equal earlier positions.
   std::vector<std::vector<std::int64_t>> written_by_;
   Tensor spare_;
+
+  std::int64_t chunk_ = 0;
+  bool is_last_ = false;
+  // By tensor index and chunk: the state before the chunk.
+  std::vector<std::map<std::int64_t, std::shared_ptr<BoundaryTensor>>> boundaries_;
+  // By projection: the rows of the whole sequence, where later chunks attend to all of them.
+  std::vector<std::shared_ptr<SequenceRows>> all_rows_;
 };
 
-// Caches of all layers of a model, by their path (ForwardContext::random). Attention that finds it
-// in ForwardContext::kv_cache attends to the cache and to the current positions, which it appends.
-// Cross-attention projects the encoder output only in the first pass. Each tensor rank caches its
-// own heads.
+// States of all layers of a model, by their path (ForwardContext::random). Attention that finds it
+// in ForwardContext::kv_cache attends to the cached positions and to the current ones, which it
+// appends. Cross-attention projects the encoder output only in the first pass. Each tensor rank
+// caches its own heads.
 class KVCache {
  public:
-  // longest: max number of cached positions that a position attends to before the current ones, as
-  // in a Transformer-XL with that memory length. None: all.
+  // For decoding. longest: max number of cached positions that a position attends to before the
+  // current ones, as in a Transformer-XL with that memory length. None: all.
   explicit KVCache(std::optional<std::int64_t> longest = {}) : longest_(longest) {}
+  // For a sequence that is read in chunks, with the gradients of the states.
+  explicit KVCache(const ChunkedSequence& sequence) : sequence_(sequence) {}
 
-  // Returns the number of positions read so far.
+  // Decoding: returns the number of positions read so far.
   std::int64_t positions() const { return positions_; }
   const std::optional<std::int64_t>& longest() const { return longest_; }
-  LayerKVCache& layer(std::uint64_t place) { return layers_[place]; }
+  LayerKVCache& layer(std::uint64_t place);
 
-  // Requires a call after a pass over `time` positions.
-  void advance(std::int64_t time) { positions_ += time; }
+  // The sequence that is read in chunks, if any, and the current chunk.
+  const std::optional<ChunkedSequence>& sequence() const { return sequence_; }
+  std::int64_t chunk() const { return chunk_; }
+  // Returns whether no earlier pass has read the current chunk.
+  bool is_new_chunk() const { return is_new_chunk_; }
+  // Returns whether the pass only computes the state for later chunks.
+  bool is_state_pass() const {
+    return sequence_ && is_new_chunk_ && chunk_ + 1 < sequence_->count();
+  }
+  // Transformer-XL memory of each layer after the chunks read so far; empty after a pass that is
+  // not the first one over its chunk.
+  std::vector<Tensor>& memories() { return memories_; }
+  // Requires a call before each pass over a chunk: first in order, to compute the states, then in
+  // reverse order, for the gradients.
+  void start_chunk(std::int64_t chunk);
+
+  // Decoding: requires a call after a pass over `time` positions.
+  void advance(std::int64_t time);
   // Replaces row i by the old row rows[i], in all layers.
   void choose(std::span<const std::int64_t> rows);
 
  private:
   std::optional<std::int64_t> longest_;
+  std::optional<ChunkedSequence> sequence_;
   std::int64_t positions_ = 0;
+  std::int64_t chunk_ = 0;
+  bool is_new_chunk_ = true;
+  std::vector<Tensor> memories_;
   std::map<std::uint64_t, LayerKVCache> layers_;
 };
 

@@ -27,21 +27,9 @@ Variable linear_attend(const ProjectedQKV& input,
                        const Variable& log_weight,
                        const Variable& decay,
                        LinearAttentionOptions options) {
-  if (input.state != nullptr) {
-    const Shape& query = input.query.shape();
-    if (!input.state->empty()) options.first = input.state->front();
-    options.last = Tensor::empty({query[0], query[2], query[3], input.value.shape()[3] + 1},
-                                 accumulator_of(input.query.value().dtype()),
-                                 input.query.value().device(),
-                                 MemoryTag::recurrent_state);
-  }
-  const Variable mixed = linear_attention(
+  if (input.state != nullptr) options.state = input.state->boundaries();
+  return linear_attention(
       input.query, input.key, input.value, log_weight, decay, options, input.shares);
-  if (input.state != nullptr) {
-    if (input.state->empty()) input.state->emplace_back();
-    input.state->front() = options.last;
-  }
-  return mixed;
 }
 
 Variable LinearAttentionOp::operator()(const ProjectedQKV& input,

@@ -19,8 +19,8 @@ namespace longspan {
 // Undefined if the mask hides nothing.
 Tensor hidden_keys(const ProjectedQKV& input, const AttentionMask& mask);
 
-// Linear attention of the projections. Continues from ProjectedQKV::state if set: its first tensor
-// is the state, which is updated.
+// Linear attention of the projections. Continues from ProjectedQKV::state if set, whose first
+// tensor is the state.
 Variable linear_attend(const ProjectedQKV& input,
                        const Variable& log_weight,
                        const Variable& decay,

@@ -111,11 +111,11 @@ Variable LinformerAttention::operator()(const ProjectedQKV& input,
     throw ConfigurationError("attention type linformer does not support masks");
   if (mask.query_begin != 0 || mask.key_begin != 0)
     throw ConfigurationError("attention type linformer does not support mem_len > 0");
-  if (input.positions() > longest_)
+  if (input.positions(context.mask) > longest_)
     throw ConfigurationError(
         "expected at most model.attention.linformer.max_length = {} positions, found {}",
         longest_,
-        input.positions());
+        input.positions(context.mask));
   const auto projected = [&](const Variable& x, const Weight& weight) {
     return project(
         mask_padding(x, key_positions(input), mask.key_length, mask.key_padding), weight, input);
@@ -123,7 +123,7 @@ Variable LinformerAttention::operator()(const ProjectedQKV& input,
   return attend_replicated_keys(input,
                                 projected(input.key, keys_),
                                 projected(input.value, values_),
-                                probability_dropout(dropout_, input.heads, pass));
+                                probability_dropout(dropout_, input, context.mask, pass));
 }
 
 AttentionKind linformer_kind() {

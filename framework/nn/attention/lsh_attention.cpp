@@ -195,7 +195,7 @@ Variable LshAttention::operator()(const ProjectedQKV& input,
                      .count_once = options_.count_once,
                      .self_score = options_.self_score.value_or(wide ? -1e5 : -1e3),
                      .scale = options_.scale.value_or(0)},
-                    probability_dropout(dropout_, all.heads, pass));
+                    probability_dropout(dropout_, all, context.mask, pass));
   return local_shard(mixed, input);
 }
 

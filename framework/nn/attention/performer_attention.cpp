@@ -89,37 +89,32 @@ Variable PerformerAttentionOp::operator()(const ProjectedQKV& input,
   const bool causal = is_causal(context.mask, "performer", "its state covers one segment");
   const StabilizedFeatures query = random_features(input.query, projection(pass), map_);
   const StabilizedFeatures key = random_features(input.key, projection(pass), map_);
-  Tensor log_weight = hidden_keys(input, context.mask), decay, top;
+  Tensor log_weight = hidden_keys(input, context.mask), decay;
   if (key.shift.defined()) {
     if (log_weight.defined())
       on(key.shift.device(), [&](auto backend) { accumulate(backend, 1, log_weight, key.shift); });
-    Tensor first;
-    if (input.state != nullptr) {
-      const Shape& shape = key.shift.shape();
-      top = Tensor::empty(
-          {shape[0], shape[2]}, key.shift.dtype(), key.shift.device(), MemoryTag::recurrent_state);
-      if (input.state->size() > 1) first = input.state->back();
-    }
-    const KeyWeights weights = weights_of_stabilizers(key.shift, causal, input.shares, first, top);
+    // The largest shift so far has no gradient: it cancels in the result.
+    const ChunkBoundaries top = input.state ? input.state->boundaries(1) : ChunkBoundaries();
+    if (top.needs_final())
+      top.after->value = Tensor::empty({key.shift.shape()[0], key.shift.shape()[2]},
+                                       key.shift.dtype(),
+                                       key.shift.device(),
+                                       MemoryTag::recurrent_state);
+    const KeyWeights weights = weights_of_stabilizers(
+        key.shift, causal, input.shares, top.initial(), top.after ? top.after->value : Tensor());
     log_weight = weights.log_weight;
     decay = weights.decay;
   }
   ProjectedQKV meeting = input;
   meeting.query = query.features;
   meeting.key = key.features;
-  const Variable mixed =
-      linear_attend(meeting,
-                    Variable(log_weight),
-                    Variable(decay),
-                    {.map = map_.log_gradients ? FeatureMap::exponential : FeatureMap::identity,
-                     .causal = causal,
-                     .divisor = Divisor::sum,
-                     .epsilon = smallest_sum});
-  if (top.defined()) {
-    input.state->resize(2);
-    input.state->back() = top;
-  }
-  return mixed;
+  return linear_attend(meeting,
+                       Variable(log_weight),
+                       Variable(decay),
+                       {.map = map_.log_gradients ? FeatureMap::exponential : FeatureMap::identity,
+                        .causal = causal,
+                        .divisor = Divisor::sum,
+                        .epsilon = smallest_sum});
 }
 
 AttentionKind performer_kind() {

@@ -49,10 +49,9 @@ Variable RelativeAttention::operator()(const ProjectedQKV& input,
   form_.add_to(terms);
   return attend(
       input,
-      with_rules(
-          context.mask, pattern_.rules(context.mask.key_begin + input.positions()), input.heads),
+      with_rules(context.mask, pattern_.rules(input.positions(context.mask)), input.heads),
       terms,
-      probability_dropout(dropout_, input.heads, pass));
+      probability_dropout(dropout_, input, context.mask, pass));
 }
 
 }  // namespace longspan

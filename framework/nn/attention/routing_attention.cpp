@@ -137,7 +137,7 @@ Variable RoutingAttention::operator()(const ProjectedQKV& input,
   const ProjectedQKV all = gather_sequence(input);
   const std::int64_t head = all.heads.begin - centroids_->head_begin;
   const bool wide = all.query.value().dtype() == DType::f64;
-  const auto dropout = probability_dropout(dropout_, all.heads, pass);
+  const auto dropout = probability_dropout(dropout_, all, context.mask, pass);
   const std::optional<double> self_score =
       options_.shared ? std::optional(wide ? -1e5 : -1e3) : std::nullopt;
   const Variable key = options_.shared ? l2_normalize(all.query) : all.key;

@@ -169,11 +169,12 @@ Variable SinkhornAttentionOp::operator()(const ProjectedQKV& input,
     const Variable whole = with_trailing_zeros(x, blocks * block);
     return mask_padding(whole, {{0, blocks * block}}, options.length);
   };
-  const Variable mixed = sinkhorn_attention(prepared(all.query),
-                                            prepared(all.key),
-                                            prepared(all.value),
-                                            options,
-                                            probability_dropout(options_.dropout, all.heads, pass));
+  const Variable mixed =
+      sinkhorn_attention(prepared(all.query),
+                         prepared(all.key),
+                         prepared(all.value),
+                         options,
+                         probability_dropout(options_.dropout, all, context.mask, pass));
   return local_shard(slice_sequence(mixed, 0, time), input);
 }
 

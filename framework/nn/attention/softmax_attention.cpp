@@ -9,14 +9,22 @@
 namespace longspan {
 
 std::optional<AttentionDropout> probability_dropout(double rate,
-                                                    const ShardRange& heads,
+                                                    const ProjectedQKV& input,
+                                                    const AttentionMask& mask,
                                                     const ForwardContext& pass) {
   if (!pass.training || rate == 0) return std::nullopt;
-  return AttentionDropout{.rate = rate,
-                          .random = pass.random.child("probabilities"),
-                          .batch_begin = pass.first_stream,
-                          .head_begin = heads.begin,
-                          .heads_total = heads.total};
+  AttentionDropout dropout = {.rate = rate,
+                              .random = pass.random.child("probabilities"),
+                              .batch_begin = pass.first_stream,
+                              .head_begin = input.heads.begin,
+                              .heads_total = input.heads.total};
+  if (input.chunk) {
+    dropout.time_begin = input.chunk->begin;
+    dropout.time_total = input.chunk->queries;
+    dropout.keys_begin = mask.key_begin;
+    dropout.keys_total = input.chunk->keys;
+  }
+  return dropout;
 }
 
 namespace {
@@ -49,7 +57,7 @@ bool can_fold(const ProjectedQKV& input, const AttentionMask& mask) {
   const bool one_sequence = shares ? shares->queries_total == shares->keys_total
                                    : input.query.shape()[1] == input.key.shape()[1];
   const bool whole = !shares || input.key.shape()[2] % shares->ranks.size() == 0;
-  return one_sequence && whole && mask.query_begin == 0 && mask.key_begin == 0 &&
+  return !input.chunk && one_sequence && whole && mask.query_begin == 0 && mask.key_begin == 0 &&
          mask.rules.one_for_all() && mask.rules.of(0) == masks::causal() &&
          !mask.key_padding.defined() && !mask.key_length.defined() &&
          !mask.max_lookback.defined() && !mask.sorted;
@@ -100,12 +108,12 @@ AttentionTerms SoftmaxAttention::terms() const {
 Variable SoftmaxAttention::by_pattern(const ProjectedQKV& input,
                                       const AttentionContext& context,
                                       const ForwardContext& pass) const {
-  const std::int64_t positions = context.mask.key_begin + input.positions();
+  const std::int64_t positions = input.positions(context.mask);
   const auto unfolded = [&](const ProjectedQKV& rows) {
     return attend(rows,
                   with_rules(context.mask, pattern_.rules(positions), rows.heads),
                   terms(),
-                  probability_dropout(dropout_, rows.heads, pass));
+                  probability_dropout(dropout_, rows, context.mask, pass));
   };
   // Folding changes relative positions, and its merge of partial results does not support sinks and
   // other options.
@@ -115,12 +123,13 @@ Variable SoftmaxAttention::by_pattern(const ProjectedQKV& input,
   const ProjectedQKV whole = gather_sequence(input);
   // If context ranks split the heads, this rank may have none with columns.
   const auto keys = pattern_.folded(whole.heads, positions);
-  const Variable mixed = keys ? strided_attention(whole.query,
-                                                  whole.key,
-                                                  whole.value,
-                                                  *keys,
-                                                  probability_dropout(dropout_, whole.heads, pass))
-                              : unfolded(whole);
+  const Variable mixed =
+      keys ? strided_attention(whole.query,
+                               whole.key,
+                               whole.value,
+                               *keys,
+                               probability_dropout(dropout_, whole, context.mask, pass))
+           : unfolded(whole);
   return local_shard(mixed, input);
 }
 
@@ -135,13 +144,14 @@ Variable SoftmaxAttention::operator()(const ProjectedQKV& input,
                                .key = input.global->key,
                                .value = input.global->value,
                                .heads = input.heads,
-                               .shares = input.shares};
-  const std::int64_t positions = context.mask.key_begin + input.positions();
+                               .shares = input.shares,
+                               .chunk = input.chunk};
+  const std::int64_t positions = input.positions(context.mask);
   return add(mixed,
              attend(global,
                     with_rules(context.mask, pattern_.global_rules(positions), input.heads),
                     terms(),
-                    probability_dropout(dropout_, input.heads, pass)));
+                    probability_dropout(dropout_, input, context.mask, pass)));
 }
 
 std::vector<double> alibi_slopes(std::int64_t heads) {

@@ -153,9 +153,11 @@ class SoftmaxAttention : public AttentionOp {
   SoftmaxOptions form_;
 };
 
-// Returns the dropout of the probabilities of this rank's heads. Nothing outside training.
+// Returns the dropout of the probabilities of a call with this input and mask. Nothing outside
+// training.
 std::optional<AttentionDropout> probability_dropout(double rate,
-                                                    const ShardRange& heads,
+                                                    const ProjectedQKV& input,
+                                                    const AttentionMask& mask,
                                                     const ForwardContext& pass);
 
 // Attention with linear biases (ALiBi, Press et al. 2022): subtracts slope * |p - k| from a score,

@@ -322,14 +322,15 @@ Variable SynthesizerAttention::operator()(const ProjectedQKV& input,
   AttentionTerms terms;
   terms.scale = mixture_ ? 1 : factor_of(members_[0]);
   const Features all = all_features(input, pass);
-  return attention_with_external_scores(all.query,
-                                        all.key,
-                                        input.value,
-                                        context.mask,
-                                        terms,
-                                        all.given,
-                                        probability_dropout(options_.dropout, input.heads, pass),
-                                        input.shares);
+  return attention_with_external_scores(
+      all.query,
+      all.key,
+      input.value,
+      context.mask,
+      terms,
+      all.given,
+      probability_dropout(options_.dropout, input, context.mask, pass),
+      input.shares);
 }
 
 AttentionKind synthesizer_kind() {

@@ -121,9 +121,11 @@ void check_performer(const GoldenFile& file) {
   // Causal: the reference adds 1e-6 to the key sum, as a first key with value 0 does.
   if (options.causal) {
     const std::int64_t count = projection.shape()[0], columns = value.shape()[3] + 1;
-    options.first = filled({shape[0] * shape[1], 1, count, columns}, 0, query.value().device());
-    for (std::int64_t i = columns - 1; i < options.first.elements(); i += columns)
-      options.first.data<double>()[i] = 1e-6;
+    const Tensor initial =
+        filled({shape[0] * shape[1], 1, count, columns}, 0, query.value().device());
+    for (std::int64_t i = columns - 1; i < initial.elements(); i += columns)
+      initial.data<double>()[i] = 1e-6;
+    options.state.before = std::make_shared<BoundaryTensor>(BoundaryTensor{.value = initial});
   }
   const Variable y =
       linear_attention(features(query, false), features(key, true), rows(value), {}, {}, options);

@@ -1,0 +1,167 @@
+// Attention that continues from the state of earlier positions.
+#include <algorithm>
+
+#include "framework/nn/attention/attention.h"
+#include "framework/nn/attention/kv_cache.h"
+
+namespace longspan {
+namespace {
+
+void check_supported(const AttentionOp& mechanism, const ForwardContext& pass) {
+  require(pass.kv_cache->sequence() || (!is_recording() && !pass.training),
+          "decoding with a KV cache requires evaluation without gradients");
+  if (!mechanism.supports_kv_cache())
+    throw ConfigurationError("an attention type of this model does not support a KV cache");
+}
+
+// Returns the context for queries from `begin` on, over the cached keys.
+AttentionContext reading(const AttentionContext& context,
+                         const LayerKVCache& kept,
+                         std::int64_t begin,
+                         const std::optional<std::int64_t>& longest) {
+  AttentionContext result = context;
+  result.mask.query_begin = begin;
+  result.mask.key_begin = kept.begin();
+  // No keys follow the last query, so a causal mask hides the unused capacity.
+  result.mask.rules = context.mask.rules & masks::causal();
+  if (longest && kept.count() > *longest + (kept.end() - begin))
+    result.mask.rules = result.mask.rules & masks::window(*longest, 0);
+  return result;
+}
+
+ChunkPlacement placement_of(const ChunkedSequence& sequence, std::int64_t chunk) {
+  return {.begin = sequence.chunk(chunk).begin,
+          .queries = sequence.total,
+          .keys = sequence.memory + sequence.total};
+}
+
+// Projections of keys and values, which a cache stores.
+std::vector<Variable> cached_projections(const ProjectedQKV& projected) {
+  std::vector<Variable> result = {projected.key, projected.value};
+  if (projected.global) {
+    result.push_back(projected.global->key);
+    result.push_back(projected.global->value);
+  }
+  return result;
+}
+
+void set_projections(ProjectedQKV& projected, std::span<const Variable> rows) {
+  projected.key = rows[0];
+  projected.value = rows[1];
+  if (!projected.global) return;
+  projected.global->key = rows[2];
+  projected.global->value = rows[3];
+}
+
+}  // namespace
+
+Variable MultiHeadAttention::attend_with_cache(const Variable& asking,
+                                               const Variable& seen,
+                                               const ForwardContext& reading,
+                                               const AttentionContext& context,
+                                               const ForwardContext& pass) const {
+  check_supported(*mechanism_, pass);
+  const KVCache& cache = *pass.kv_cache;
+  const bool is_chunk = cache.sequence().has_value();
+  require(is_chunk || seen.same_as(asking),
+          "decoding with a KV cache cannot be combined with recurrent memory");
+  ProjectedQKV projected = project(asking, seen, reading, pass);
+  if (is_chunk) projected.chunk = placement_of(*cache.sequence(), cache.chunk());
+  if (!mechanism_->has_recurrent_state()) {
+    const AttentionContext cached = is_chunk ? with_chunk_keys(projected, context, pass)
+                                             : with_cached_keys(projected, context, pass);
+    return apply_attention(for_heads(std::move(projected)), cached, pass);
+  }
+  require(!cache.longest(), "a recurrent state does not support a limited KV cache");
+  require(!context.mask.key_length.defined() && !context.mask.key_padding.defined(),
+          "a recurrent state does not support padding");
+  LayerKVCache& layer = pass.kv_cache->layer(pass.random.place());
+  layer.require_rows(asking.shape()[0]);
+  projected.state = &layer;
+  if (is_chunk && mesh_.context.size() > 1)
+    projected.shares = chunk_keys(mesh_, *cache.sequence(), cache.chunk(), 0).shards;
+  AttentionContext causal = context;
+  causal.mask.rules = context.mask.rules & masks::causal();
+  return apply_attention(for_heads(std::move(projected)), causal, pass);
+}
+
+AttentionContext MultiHeadAttention::with_chunk_keys(ProjectedQKV& projected,
+                                                     const AttentionContext& context,
+                                                     const ForwardContext& pass) const {
+  const KVCache& cache = *pass.kv_cache;
+  require(!context.mask.key_padding.defined() && !context.mask.sorted,
+          "chunks of a sequence do not support padding of keys or separate episodes");
+  const ChunkKeys keys =
+      chunk_keys(mesh_, *cache.sequence(), cache.chunk(), mechanism_->max_distance());
+  set_projections(projected,
+                  pass.kv_cache->layer(pass.random.place())
+                      .append_chunk(cached_projections(projected), keys.rows));
+  if (mesh_.context.size() > 1) projected.shares = keys.shards;
+  AttentionContext result = context;
+  result.mask.query_begin = keys.shards.chunk.begin;
+  result.mask.key_begin = keys.key_begin;
+  result.mask.rules = context.mask.rules & masks::causal();
+  return result;
+}
+
+AttentionContext MultiHeadAttention::with_cached_keys(ProjectedQKV& projected,
+                                                      const AttentionContext& context,
+                                                      const ForwardContext& pass) const {
+  LayerKVCache& kept = pass.kv_cache->layer(pass.random.place());
+  std::optional<std::int64_t> longest = pass.kv_cache->longest();
+  if (const auto farthest = mechanism_->max_distance())
+    longest = std::min(*farthest, longest.value_or(*farthest));
+  // For one query a window masks older keys, so the cache needs a crop only at intervals. Several
+  // queries attend to the same oldest key, which requires an exact crop.
+  const std::int64_t begin = kept.end();
+  const std::int64_t time = projected.input.shape()[1];
+  if (longest && (time > 1 || kept.count() > 2 * *longest + 64)) kept.crop(*longest);
+  std::vector<Variable> rows = cached_projections(projected);
+  kept.append(rows);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = kept.projection(i);
+  set_projections(projected, rows);
+  if (context.distances.defined() &&
+      (!kept.distances.defined() || kept.distances.shape()[0] < context.distances.shape()[0]))
+    kept.distances = mechanism_->distance_keys(context, pass);
+  projected.distance_keys = kept.distances;
+  return reading(context, kept, begin, longest);
+}
+
+Variable MultiHeadAttention::cross_attend_with_cache(const Variable& x,
+                                                     const EncoderOutput& side,
+                                                     const AttentionContext& context,
+                                                     const ForwardContext& pass) const {
+  check_supported(*mechanism_, pass);
+  LayerKVCache& kept = pass.kv_cache->layer(pass.random.place());
+  if (kept.empty()) {
+    const Variable seen = region_.enter(side.rows, side.time);
+    kept.append(
+        std::vector<Variable>{normalize_and_rotate(split_heads((*key_)(seen)), key_norm_, pass),
+                              split_heads(value_(seen))});
+    kept.length = context.mask.key_length;
+    // The unused capacity after the encoder output is padding.
+    if (!kept.length.defined())
+      kept.length = Tensor::from<std::int64_t>(
+          std::vector<std::int64_t>(static_cast<std::size_t>(kept.rows()), kept.count()),
+          {kept.rows()},
+          seen.value().device());
+  }
+  require(x.shape()[0] == kept.rows(),
+          "KV cache: expected {} rows, found {}; call KVCache::choose",
+          kept.rows(),
+          x.shape()[0]);
+  // An op may have a state in addition to the keys.
+  AttentionContext of_side = context;
+  of_side.mask.key_length = kept.length;
+  return apply_attention(
+      for_heads({.query = normalize_and_rotate(
+                     split_heads((*query_)(region_.enter(x, pass.time))), query_norm_, pass),
+                 .key = kept.projection(0),
+                 .value = kept.projection(1),
+                 .heads = heads_,
+                 .state = &kept}),
+      of_side,
+      pass);
+}
+
+}  // namespace longspan
