@@ -36,7 +36,7 @@ def own(state, *folders):
 class Adapters(jobs.TestCase):
     def setUp(self):
         super().setUp()
-        self.train("old")
+        self.make_once(lambda: self.train("old"))
 
     def tune(self, directory, settings=None, layout=Layout(1, 1), code=0):
         return self.train(directory, layout, {**ADAPTERS, **(settings or {})}, code)

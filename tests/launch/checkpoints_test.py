@@ -32,7 +32,7 @@ class TrainedTestCase(jobs.TestCase):
     def setUp(self):
         super().setUp()
         jobs.write_text(self.directory / "held-out.txt", words=300, seed=2)
-        self.train("run", settings={"data.validation": "held-out.txt", "training.validation.interval": 3})
+        self.make_once(lambda: self.train("run", settings={"data.validation": "held-out.txt", "training.validation.interval": 3}))
         self.step = self.run_at().checkpoint(8)
 
 

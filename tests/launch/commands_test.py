@@ -27,7 +27,8 @@ class TrainedRun(jobs.TestCase):
     def setUp(self):
         super().setUp()
         jobs.write_text(self.directory / "held-out.txt", words=300, seed=2)
-        self.train("run", Layout(1, 2), {"training.max_steps": 24, "checkpoint.save_interval": 12, "data.validation": "held-out.txt"})
+        self.make_once(lambda: self.train("run", Layout(1, 2), {"training.max_steps": 24, "checkpoint.save_interval": 12,
+                                                                "data.validation": "held-out.txt"}))
 
     def evaluate(self, *arguments, ranks=1):
         return json.loads(self.longspan("evaluate", "run", "--json", *arguments, ranks=ranks).output)
@@ -163,7 +164,7 @@ class TrainedRun(jobs.TestCase):
         shutil.rmtree(self.directory / "empty" / "checkpoints")
         os.mkfifo(self.directory / "pipe")
         unsaved = "not running: last logged step 24 of 24; run longspan train empty/config.yaml"
-        for arguments, code, part in [
+        cases = [
                 (["evaluate", "nowhere"], 3, "nowhere: no such run or checkpoint"),
                 (["generate", "nowhere"], 3, "nowhere: no such run or checkpoint"),
                 (["inspect", "nowhere"], 3, "nowhere: no such directory"),
@@ -180,9 +181,11 @@ class TrainedRun(jobs.TestCase):
                 (["generate", "run", "--set", "run.device=cuda"], 2, "run.device: cuda is not available"),
                 (["generate", "run", "--temperature", "-1"], 2, "temperature"),
                 (["generate", "run", "--top-p", "1.5"], 2, "top-p"),
-        ]:
+        ]
+        results = self.results_of([(arguments, 1, code) for arguments, code, _ in cases])
+        for (arguments, _, part), result in zip(cases, results, strict=True):
             with self.subTest(arguments=arguments):
-                self.assert_one_sentence(self.longspan(*arguments, code=code), part)
+                self.assert_one_sentence(result, part)
 
 
 class Training(jobs.TestCase):
@@ -192,7 +195,7 @@ class Training(jobs.TestCase):
         (self.directory / "empty.txt").write_text("")
         (self.directory / "one.txt").write_text("a")
         (self.directory / "short.txt").write_text("short")
-        for arguments, code, parts in [
+        cases = [
                 (["missing.yaml"], 2, ["missing.yaml: cannot be opened"]),
                 (["bad.yaml"], 2, ["bad.yaml:2:"]),
                 (["tiny.yaml", "--set", "training.max_stepz=3"], 2, ['did you mean "training.max_steps"?']),
@@ -212,10 +215,13 @@ class Training(jobs.TestCase):
                 (["tiny.yaml", "--set", "run.device=cuda"], 2, ["run.device: cuda is not available"]),
                 (["tiny.yaml", "--set", "parallel.gpu_backend=nccl"], 2,
                  ["parallel.gpu_backend: nccl is not available: rank 0 runs on the CPU"]),
-        ]:
-            for ranks in 1, 2:
+        ]
+        for ranks in 1, 2:
+            # The jobs run at the same time, each with its own directory.
+            results = self.results_of([(["train", arguments[0], "--set", f"run.output_dir=run-{number}", *arguments[1:]], ranks, code)
+                                       for number, (arguments, code, _) in enumerate(cases)])
+            for (arguments, _, parts), result in zip(cases, results, strict=True):
                 with self.subTest(arguments=arguments, ranks=ranks):
-                    result = self.longspan("train", *arguments, ranks=ranks, code=code)
                     self.assertTrue(result.errors.startswith("longspan: "), result.errors)
                     self.assertEqual(result.errors.count("longspan: "), 1)
                     for part in parts:

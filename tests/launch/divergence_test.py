@@ -70,7 +70,7 @@ class Float16(jobs.TestCase):
 
     sections = {
         "run": {"num_threads": 1},
-        "model": {"family": "decoder", "num_hidden_layers": 1, "hidden_size": 64, "num_attention_heads": 2, "dropout": 0},
+        "model": {"family": "decoder", "num_hidden_layers": 1, "hidden_size": 32, "num_attention_heads": 2, "dropout": 0},
         "data": {"train": "letters.txt", "global_batch_size": 1, "seq_length": 512},
         "training": {"max_steps": 60, "learning_rate": 0.05, "lr_scheduler": {"warmup_steps": 1}},
         "checkpoint": {"save_interval": 0},

@@ -28,7 +28,7 @@ class RemovedDirectory(jobs.TestCase):
              "saving": {"metrics.log_interval": 1000000, "checkpoint.save_interval": 1}}
 
     def start_endless(self, name, layout, settings):
-        job = self.start_training(name, layout, {**settings, "training.max_steps": 1000000})
+        job = self.start_training(name, layout, {**settings, "training.max_steps": 1000000}, self.grace)
         run = self.run_at(name)
         until(lambda: job.ended() or (run.steps() if settings["checkpoint.save_interval"] else run.path.exists() and
                                       (run.path / "metrics.jsonl").exists() and run.metrics()))
@@ -109,7 +109,7 @@ class FullDisk(jobs.TestCase):
                     command = [self.program, "train", "tiny.yaml", *jobs.flat({**settings, "parallel.data_parallel_size": ranks})]
                     if ranks > 1:
                         command = [jobs.MPIRUN, ranks, *command]
-                    job = jobs.Job("/usr/bin/unshare", ["-m", "sh", "-c", script, *command], 1, self.directory)
+                    job = jobs.Job("/usr/bin/unshare", ["-m", "sh", "-c", script, *command], 1, self.directory, self.grace)
                     self.addCleanup(job.close)
                     result = job.wait()
                     self.assertEqual(result.code, 1, result.output + result.errors)

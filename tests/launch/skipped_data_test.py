@@ -18,6 +18,7 @@ from jobs import Layout, until
 from poisoned_model import BATCH, SEGMENT, poison, write_poisoned_llama, write_steep_llama
 
 STEPS = 30
+ALL = "LONGSPAN_ALL" in os.environ  # launch/test --all
 FIRST_BAD, BAD = 10, 9  # batches with a non-finite loss for all weights
 SKIPPED = {"9": 10}      # these batches and the one before them
 
@@ -215,7 +216,9 @@ class Rollback(jobs.TestCase):
         calls = int(report.read_text().split()[0])
         self.assertGreaterEqual(calls, 3 * 3)  # the file is opened, written and renamed, each time
         failed = 0
-        for call in range(1, calls + 1):
+        # The calls of the first rollback and the last call, or all of them with --all.
+        tried = range(1, calls + 1) if ALL else (*range(1, calls // 3 + 1), calls)
+        for call in tried:
             error = (errno.ENOSPC, errno.EIO)[call % 2]
             with self.subTest(call=call, error=errno.errorcode[error]):
                 name = f"faulty-{call}"
@@ -229,7 +232,7 @@ class Rollback(jobs.TestCase):
                 self.assertEqual(self.skipped(name), self.skipped("whole"))
                 self.assertEqual(self.run_at(name).metrics_bytes(), self.run_at("whole").metrics_bytes())
                 self.assertEqual(self.run_at(name).state(STEPS), self.run_at("whole").state(STEPS))
-        self.assertGreaterEqual(failed, 3 * 3)
+        self.assertGreaterEqual(failed, 3 * 3 if ALL else 3)
 
     def test_rejects_invalid_skipped_batches_file(self):
         self.run_to_end("run")

@@ -20,7 +20,7 @@ STILL = {"training.learning_rate": 0, "training.max_steps": 1, "training.lr_sche
 class InitFrom(jobs.TestCase):
     def setUp(self):
         super().setUp()
-        self.train("old")
+        self.make_once(lambda: self.train("old"))
         self.old = self.run_at("old")
 
     def begin(self, directory, settings=None, layout=Layout(1, 1), code=0, start="old"):
@@ -186,7 +186,7 @@ class InitFrom(jobs.TestCase):
             new = {"data.train": "new.txt"}
             # With all keys of the tokenizer, with its type only, and without keys.
             for number, given in enumerate((settings, {"data.tokenizer.type": settings["data.tokenizer.type"]}, {})):
-                for layout in Layout(1, 1), Layout(2, 1):
+                for layout in ((Layout(1, 1), Layout(2, 1)), (Layout(1, 1),), (Layout(2, 1),))[number]:
                     name = f"{kind}-{number}-{layout.ranks}"
                     with self.subTest(run=name):
                         result = self.begin(name, {**new, **given}, layout, start=kind)

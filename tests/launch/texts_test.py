@@ -119,7 +119,7 @@ class EndOfText(jobs.TestCase):
 class Prompts(jobs.TestCase):
     def setUp(self):
         super().setUp()
-        self.train()
+        self.make_once(self.train)
 
     def generate(self, *arguments, ranks=1, code=0):
         return self.longspan("generate", "run", "--max-new-tokens", "12", *arguments, ranks=ranks, code=code)

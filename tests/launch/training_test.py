@@ -21,7 +21,7 @@ from jobs import DIVERGING, Layout, until
 class DamagedCheckpoints(jobs.TestCase):
     def setUp(self):
         super().setUp()
-        self.train("unbroken", settings={"training.max_steps": 12})
+        self.make_once(lambda: self.train("unbroken", settings={"training.max_steps": 12}))
         shutil.copytree(self.directory / "unbroken", self.directory / "run")
         self.run_ = self.run_at()
 
@@ -99,7 +99,7 @@ class DamagedCheckpoints(jobs.TestCase):
 class ConfigChanges(jobs.TestCase):
     def setUp(self):
         super().setUp()
-        self.train()
+        self.make_once(self.train)
         self.before = self.run_at().metrics_bytes()
 
     def refused(self, settings, *parts, layout=Layout(1, 1)):
@@ -252,10 +252,12 @@ class RunLock(jobs.TestCase):
         endless = {"training.max_steps": 1000000, "checkpoint.save_interval": 0}
         first = self.start_training(settings=endless)
         until(lambda: first.ended() or "step 2/" in first.output())
-        for layout in Layout(1, 1), Layout(2, 1):
-            second = self.train("run", layout, endless, code=2)
+        # Each waits some seconds for the end of the first one.
+        others = [self.start_training(layout=layout, settings=endless) for layout in (Layout(1, 1), Layout(2, 1))]
+        for second in [job.wait() for job in others]:
+            self.assertEqual(second.code, 2, second.output + second.errors)
             self.assert_one_sentence(second, "is in use by another run")
-            self.assertNotIn("in use", self.run_at().log())  # the log of the first run
+        self.assertNotIn("in use", self.run_at().log())  # the log of the first run
         first.signal(signal.SIGUSR1)
         self.assertEqual(first.wait().code, 75)
         run = self.run_at()
@@ -296,6 +298,8 @@ class SizeLimits(jobs.TestCase):
 class FinalError(jobs.TestCase):
     """The error that ends a run appears once in its log and once on the console."""
 
+    grace = None  # the other ranks have time for a second error
+
     def assert_final_error(self, directory, result, *parts, last=True):
         self.assert_one_sentence(result, *parts)
         message = result.errors.removeprefix("longspan: ").removesuffix("\n")
@@ -334,16 +338,17 @@ class FinalError(jobs.TestCase):
 
     def test_unresponsive_rank_is_logged(self):
         # Rank 0 writes the log until it is stopped.
-        for rank in 0, 1:
+        settings = {"training.max_steps": 1000000, "run.collective_timeout_seconds": 2}
+        hanging = [self.start_training(f"hangs-{rank}", Layout(2, 1), settings) for rank in (0, 1)]
+        for rank, job in enumerate(hanging):
+            until(lambda: job.ended() or "step 2/" in job.output())
+            job.signal_rank(signal.SIGSTOP, rank)
+        for rank, job in enumerate(hanging):
             with self.subTest(rank=rank):
-                directory = f"hangs-{rank}"
-                job = self.start_training(directory, Layout(2, 1), {"training.max_steps": 1000000, "run.collective_timeout_seconds": 2})
-                until(lambda: job.ended() or "step 2/" in job.output())
-                job.signal_rank(signal.SIGSTOP, rank)
                 result = job.wait()
                 self.assertEqual(result.code, 5, result.output + result.errors)
                 # Rank 0 may write another line when it is terminated.
-                self.assert_final_error(directory, result, f"rank {rank} did not respond", last=rank != 0)
+                self.assert_final_error(f"hangs-{rank}", result, f"rank {rank} did not respond", last=rank != 0)
 
     def test_rejected_resume_is_logged(self):
         self.train()

@@ -29,6 +29,9 @@ DIVERGING = {"training.optimizer.type": "sgd", "training.learning_rate": 1e30, "
 # A job that runs longer counts as hung, even on a busy machine.
 MOST_SECONDS = 240
 
+# mpirun then kills the other ranks of a failed rank at once. By default it waits a second after each of two signals.
+NO_GRACE = {"OMPI_MCA_odls_base_sigkill_timeout": "0"}
+
 
 def processes_with(mark):
     """Returns (id, command) of the running processes whose environment contains the mark."""
@@ -97,7 +100,7 @@ class Job:
 
     numbers = itertools.count()
 
-    def __init__(self, program, arguments, ranks=1, directory="."):
+    def __init__(self, program, arguments, ranks=1, directory=".", environment=None):
         name, value = "LONGSPAN_TEST_JOB", f"{os.getpid()}-{next(self.numbers)}."
         self.mark = f"{name}={value}"
         self.program = str(program)
@@ -108,7 +111,7 @@ class Job:
             command = [str(MPIRUN), str(ranks), *command]
         self._process = subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL,
                                          stdout=self._output, stderr=self._errors,
-                                         env={"OMP_NUM_THREADS": "1", **os.environ, name: value,
+                                         env={"OMP_NUM_THREADS": "1", **os.environ, **(environment or {}), name: value,
                                               "CUDA_VISIBLE_DEVICES": "",  # the same jobs on all machines
                                               "TMPDIR": str(directory)})  # temporary files of mpirun
 
@@ -258,6 +261,7 @@ class TestCase(unittest.TestCase):
     """Runs each test in its own directory, with tiny.yaml, a small model that trains on text.txt."""
 
     program = None
+    grace = NO_GRACE  # environment of jobs that are expected to fail
     sections = {
         "run": {"output_dir": "run", "num_threads": 1},
         "model": {"family": "transformer_xl", "num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 4,
@@ -275,23 +279,44 @@ class TestCase(unittest.TestCase):
         # JSON is YAML.
         (self.directory / "tiny.yaml").write_text(json.dumps(self.sections, indent=1))
 
-    def start(self, *arguments, ranks=1):
-        job = Job(self.program, arguments, ranks, self.directory)
+    def make_once(self, make):
+        """Runs make() in the directory of the first test of a class, and copies the files to those of its other tests."""
+        if "_made" not in vars(type(self)):
+            make()
+            copy = tempfile.mkdtemp(prefix="longspan-test-")
+            self.addClassCleanup(shutil.rmtree, copy)
+            shutil.copytree(self.directory, copy, dirs_exist_ok=True, symlinks=True)
+            type(self)._made = copy
+        else:
+            shutil.copytree(self._made, self.directory, dirs_exist_ok=True, symlinks=True)
+
+    def start(self, *arguments, ranks=1, environment=None):
+        job = Job(self.program, arguments, ranks, self.directory, environment)
         self.addCleanup(job.close)
         return job
 
     def longspan(self, *arguments, ranks=1, code=0):
         """Runs the program and checks its exit code."""
-        result = self.start(*arguments, ranks=ranks).wait()
-        self.assertEqual(result.code, code, f"longspan {' '.join(map(str, arguments))}\n{result.output}{result.errors}")
-        return result
+        return self.results_of([(arguments, ranks, code)])[0]
 
-    def start_training(self, directory="run", layout=Layout(1, 1), settings=None):
+    def results_of(self, rows, at_once=6):
+        """Runs the program for each (arguments, ranks, exit code), several at a time; checks the codes and returns the results."""
+        started, results = [], []
+        for number, (arguments, ranks, code) in enumerate(rows):
+            while len(started) < min(len(rows), number + at_once):
+                words, count, expected = rows[len(started)]
+                started.append(self.start(*words, ranks=count, environment=self.grace if expected else None))
+            result = started[number].wait()
+            self.assertEqual(result.code, code, f"longspan {' '.join(map(str, arguments))}\n{result.output}{result.errors}")
+            results.append(result)
+        return results
+
+    def start_training(self, directory="run", layout=Layout(1, 1), settings=None, environment=None):
         every = {"run.output_dir": directory, **layout.settings(), **(settings or {})}
-        return self.start("train", "tiny.yaml", *flat(every), ranks=layout.ranks)
+        return self.start("train", "tiny.yaml", *flat(every), ranks=layout.ranks, environment=environment)
 
     def train(self, directory="run", layout=Layout(1, 1), settings=None, code=0):
-        result = self.start_training(directory, layout, settings).wait()
+        result = self.start_training(directory, layout, settings, self.grace if code else None).wait()
         self.assertEqual(result.code, code, result.output + result.errors)
         return result
 
