@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -68,6 +69,7 @@ NCCL_CASES = [
 # Seconds: 2 for the limit of a collective, 1 for the reply timeout, 1 or 2 for mpirun to end stopped processes.
 # The rest is for busy machines.
 MOST_SECONDS = 30
+AT_ONCE = 3  # jobs, which mostly wait
 
 
 def check(condition, problems, text):
@@ -76,7 +78,7 @@ def check(condition, problems, text):
 
 
 def run_case(program, failure, rank, code, expected, transport, number):
-    mark = f"LONGSPAN_TEST_JOB={os.getpid()}-{number}"
+    mark = f"LONGSPAN_TEST_JOB={os.getpid()}-{number}."
     name, value = mark.split("=")
     problems = []
     with tempfile.TemporaryDirectory() as directory:
@@ -131,11 +133,12 @@ def killed_mpirun(program):
 def main():
     program = sys.argv[1]
     failed = 0
-    number = 0
-    for transport, cases in ([], CASES), (["--messages"], CASES), (["--nccl"], NCCL_CASES):
-        for failure, rank, code, expected in cases:
-            number += 1
-            seconds, problems = run_case(program, failure, rank, code, expected, transport, number)
+    rows = [(*case, transport) for transport, cases in (([], CASES), (["--messages"], CASES), (["--nccl"], NCCL_CASES))
+            for case in cases]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        results = [pool.submit(run_case, program, *row, number) for number, row in enumerate(rows)]
+        for (failure, rank, _, _, transport), result in zip(rows, results, strict=True):
+            seconds, problems = result.result()
             title = " ".join([failure, f"on rank {rank}", *transport])
             print(f"{'FAILED' if problems else 'ok':6} {title} ({seconds:.1f} s)", flush=True)
             failed += bool(problems)

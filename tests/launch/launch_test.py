@@ -5,12 +5,15 @@
 """
 
 import fcntl
+import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 import unittest
@@ -151,24 +154,6 @@ class LaunchStop(LaunchTestCase):
         self.assertEqual(terminal.wait(), 75, terminal.text)
         self.assert_saved(terminal)
 
-    def test_remote_stop_waits_for_daemons_of_mpirun(self):
-        """mpirun treats an earlier signal as an error. A stub of mpirun starts nothing and stops at SIGUSR1."""
-        programs = self.directory / "programs"
-        programs.mkdir()
-        (programs / "mpirun").write_text("#!/bin/sh\ntrap 'exit 75' USR1\necho begun\nwhile :; do sleep 0.1; done\n")
-        (programs / "mpirun").chmod(0o755)
-        terminals = [self.terminal("-n", 2, "--", "train", "tiny.yaml",
-                                   environment={"PATH": f"{programs}:{os.environ['PATH']}", variable: "1"})
-                     for variable in ("OMPI_MCA_orte_default_hostfile", "SLURM_JOB_ID")]
-        asked = time.monotonic()
-        for terminal in terminals:
-            self.assertTrue(terminal.shows("begun"), terminal.text)
-            terminal.type(b"\x03")
-            self.assertTrue(terminal.shows("waiting for the ranks, then"), terminal.text)
-        for terminal in terminals:
-            self.assertEqual(terminal.wait(), 75, terminal.text)
-            self.assertGreater(time.monotonic() - asked, 5, terminal.text)
-
     def test_nohup_ignores_hangup(self):
         job = jobs.Job("/usr/bin/nohup", [self.program, "launch", "-n", "2", "--", "train", "tiny.yaml",
                                           *jobs.flat({**QUICK, "parallel.data_parallel_size": 2})], 1, self.directory)
@@ -230,8 +215,8 @@ class LaunchStop(LaunchTestCase):
         self.assertEqual(result.errors.count("longspan launch: a rank was killed by signal 9 (Killed)"), 1, result.errors)
 
     def test_second_ctrl_c_ends_at_once(self):
-        terminal = self.training(of={**SLOW, "model.hidden_size": 768, "model.intermediate_size": 3072})
-        self.assertTrue(terminal.shows(r"step [0-9]+/", 300), terminal.text)
+        terminal = self.training(of=SLOW)
+        self.assertTrue(terminal.shows(r"step [0-9]+/"), terminal.text)
         terminal.type(b"\x03")
         self.assertTrue(terminal.shows("stop requested"), terminal.text)
         begin = time.monotonic()
@@ -263,25 +248,10 @@ class LaunchStop(LaunchTestCase):
         self.assertTrue(until(lambda: not jobs.processes_with(terminal.mark), 60))
         self.assertEqual(len(self.run_at().steps()), 1)
 
-    def test_stops_ranks_that_hang_at_startup(self):
-        if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
-            self.skipTest("needs a file system that is too small, which only root can make")
-        script = 'mount -t tmpfs -o size=64k none /dev/shm && mount -t tmpfs -o size=64k none small && exec "$0" "$@"'
-        (self.directory / "small").mkdir()
-        terminal = Terminal(["unshare", "-m", "sh", "-c", script, self.program, "launch", "-n", "2", "--", "train",
-                             "tiny.yaml", *jobs.flat({**QUICK, "parallel.data_parallel_size": 2})], self.directory,
-                            {"TMPDIR": str(self.directory / "small")})
-        self.addCleanup(terminal.close)
-        self.assertTrue(terminal.shows("MPI_INIT"), terminal.text)
-        self.assertTrue(terminal.shows(r"no rank has started after 30 s; .*\(/dev/shm: "), terminal.text)
-        terminal.process.send_signal(signal.SIGTERM)
-        self.assertEqual(terminal.wait(30), 75, terminal.text)
-        self.assertIn("nothing to save", terminal.text)
-
 
 class LaunchCommand(LaunchTestCase):
     def launch_command(self, *words, code=0):
-        result = jobs.Job(self.program, ["launch", *words], 1, self.directory)
+        result = jobs.Job(self.program, ["launch", *words], 1, self.directory, self.grace if code else None)
         self.addCleanup(result.close)
         result = result.wait()
         self.assertEqual(result.code, code, result.output + result.errors)
@@ -341,6 +311,73 @@ class LaunchCommand(LaunchTestCase):
         result = job.wait()
         self.assertEqual(result.code, 1)
         self.assertRegex(result.errors, r"mpirun.*not found")
+
+
+class LaunchTimeouts(LaunchTestCase):
+    """Jobs that wait for many seconds. They start before all tests of this file, and these tests, the last ones, end them."""
+
+    def setUp(self):
+        """Creates no directory."""
+
+    def test_remote_stop_waits_for_daemons_of_mpirun(self):
+        for variable in REMOTE:
+            with self.subTest(variable=variable):
+                terminal, asked = _waiting[variable]
+                self.assertEqual(terminal.wait(), 75, terminal.text)
+                requested = (_waiting["directory"] / variable / "requested").stat().st_mtime
+                self.assertGreater(requested - asked, 5, terminal.text)
+
+    def test_stops_ranks_that_hang_at_startup(self):
+        if "hang" not in _waiting:
+            self.skipTest("needs a file system that is too small, which only root can make")
+        terminal = _waiting["hang"]
+        self.assertTrue(terminal.shows("MPI_INIT"), terminal.text)
+        self.assertTrue(terminal.shows(r"no rank has started after 30 s; .*\(/dev/shm: "), terminal.text)
+        terminal.process.send_signal(signal.SIGTERM)
+        self.assertEqual(terminal.wait(30), 75, terminal.text)
+        self.assertIn("nothing to save", terminal.text)
+
+
+REMOTE = ("OMPI_MCA_orte_default_hostfile", "SLURM_JOB_ID")  # each makes a job remote
+_waiting = {}
+
+
+def _start_remote(directory, variable):
+    """mpirun treats an earlier signal as an error. A stub of mpirun starts nothing and stops at SIGUSR1."""
+    directory.mkdir()
+    (directory / "mpirun").write_text("#!/bin/sh\ntrap 'touch requested; exit 75' USR1\necho begun\nwhile :; do sleep 0.1; done\n")
+    (directory / "mpirun").chmod(0o755)
+    return Terminal([jobs.TestCase.program, "launch", "-n", "2", "--", "train", "../tiny.yaml"], directory,
+                    {"PATH": f"{directory}:{os.environ['PATH']}", variable: "1"})
+
+
+def _start_hanging(directory):
+    """Its ranks find a file system that is too small."""
+    script = 'mount -t tmpfs -o size=64k none /dev/shm && mount -t tmpfs -o size=64k none small && exec "$0" "$@"'
+    (directory / "small").mkdir()
+    return Terminal(["unshare", "-m", "sh", "-c", script, jobs.TestCase.program, "launch", "-n", "2", "--", "train", "tiny.yaml",
+                     *jobs.flat({**QUICK, "parallel.data_parallel_size": 2})], directory, {"TMPDIR": str(directory / "small")})
+
+
+def setUpModule():
+    """Starts the jobs of LaunchTimeouts."""
+    directory = Path(tempfile.mkdtemp(prefix="longspan-test-"))
+    unittest.addModuleCleanup(shutil.rmtree, directory)
+    _waiting["directory"] = directory
+    jobs.write_text(directory / "text.txt")
+    (directory / "tiny.yaml").write_text(json.dumps({**LaunchTestCase.sections, "data": {
+        **LaunchTestCase.sections["data"], "train": str(directory / "text.txt")}}))
+    if os.geteuid() == 0 and subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode == 0:
+        _waiting["hang"] = _start_hanging(directory)
+        unittest.addModuleCleanup(_waiting["hang"].close)
+    for variable in REMOTE:
+        terminal = _start_remote(directory / variable, variable)
+        unittest.addModuleCleanup(terminal.close)
+        shown = terminal.shows("begun")
+        terminal.type(b"\x03")
+        _waiting[variable] = terminal, time.time()
+        if not (shown and terminal.shows("waiting for the ranks, then")):
+            raise AssertionError(terminal.text)
 
 
 if __name__ == "__main__":

@@ -29,12 +29,12 @@ exec unshare --uts sh -c "hostname $host; $*"
 
 
 class RetryTestCase(jobs.TestCase):
-    def start_retrying(self, *words, ranks=2, settings=None, retries=5, wait=0, command="train"):
+    def start_retrying(self, *words, ranks=2, settings=None, retries=5, wait=0, command="train", grace=jobs.NO_GRACE):
         arguments = ["launch", "--max-restarts", retries, "--restart-delay", wait, *words]
         if ranks:
             arguments += ["-n", ranks]
         job = jobs.Job(self.program, [*arguments, "--", command, "tiny.yaml", *jobs.flat(settings or {})], 1,
-                       self.directory)
+                       self.directory, grace)
         self.addCleanup(job.close)
         return job
 
@@ -70,7 +70,7 @@ class RankFailure(RetryTestCase):
         settings = {"parallel.data_parallel_size": 2, "training.max_steps": 400, "checkpoint.save_interval": 20,
                     "precision.compute_dtype": "float64"}
         self.train("whole", jobs.Layout(2, 1), settings)
-        job = self.start_retrying(settings=settings)
+        job = self.start_retrying(settings=settings, grace=None)
         source = random.Random(10)
         for attempt in 1, 2:
             self.attempt_at(job, attempt, step=source.randrange(60, 120) * attempt)
@@ -170,7 +170,7 @@ class StopRequest(RetryTestCase):
         self.assertEqual(self.lines(), [])
 
     def test_rank_killed_during_stop_is_not_restarted(self):
-        job = self.start_retrying(settings={**LONG, "parallel.data_parallel_size": 2})
+        job = self.start_retrying(settings={**LONG, "parallel.data_parallel_size": 2}, grace=None)
         self.attempt_at(job, 1, step=5)
         job.signal_rank(signal.SIGSTOP, 1)
         os.kill(job._process.pid, signal.SIGTERM)
@@ -202,6 +202,9 @@ class PermanentFailure(RetryTestCase):
 
 
 class HostFailure(RetryTestCase):
+    def start_retrying(self, *words, **options):
+        return super().start_retrying(*words, **options, grace=None)
+
     def setUp(self):
         super().setUp()
         if os.geteuid() != 0 or subprocess.run(["unshare", "--uts", "true"], capture_output=True).returncode != 0:
