@@ -121,7 +121,7 @@ def try_reading(counted, folder, runs):
         return steps
     reader = Reader(counted.program, copied())
     ends, times = collections.Counter(), []
-    kind = counted.kind(f"a damaged step of {len(runs)} kinds of runs is refused, or the same", 1500, 50000)
+    kind = counted.kind(f"a damaged step of {len(runs)} kinds of runs is refused, or the same", 500, 50000)
     for number in kind:
         found, more = reader.read(number)
         if found == "failed":

@@ -91,7 +91,7 @@ def end_chain(kind, place, numbers, why):
 
 def main():
     counted = Counted(__doc__)
-    kind = counted.kind("kill -9 and resume, bit for bit", 8, FULL)
+    kind = counted.kind("kill -9 and resume, bit for bit", 6, FULL)
     chains = chains_of(kind.numbers)
     kind.numbers = [number for _, chain in chains for number in chain]
     ends = {chain[-1]: chain for _, chain in chains}

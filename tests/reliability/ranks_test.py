@@ -158,7 +158,7 @@ def slowed(bench, number, moment):
 
     def act(job):
         begin, steps = time.monotonic(), 0
-        while not job.ended() and " slow: " not in place.log() and (time.monotonic() - begin < 60 or steps < 100):
+        while not job.ended() and "Straggler: " not in place.log() and (time.monotonic() - begin < 60 or steps < 100):
             time.sleep(0.1)
             steps = job.output().count("step ")
             if time.monotonic() - begin > 300:

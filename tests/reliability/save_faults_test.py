@@ -79,7 +79,7 @@ def try_calls(counted, folders, ranks, way):
         return
     saves = Saves(counted, folders, ranks, way)
     cases = saves.of_files()
-    kind = counted.kind(name, 150 if ranks == 1 else 60, len(cases))
+    kind = counted.kind(name, 75 if ranks == 1 else 30, len(cases))
 
     def problem_of(number):
         scenario, rank, call, error = cases[number]
@@ -98,7 +98,7 @@ def try_memory(counted, folders, way):
     saves = Saves(counted, folders, 1, way)
     cases = saves.of_memory()
     ends = collections.Counter()
-    kind = counted.kind(name, 60, len(cases))
+    kind = counted.kind(name, 30, len(cases))
     for number in kind:
         scenario, call = cases[number]
         words = saves.ask(scenario, number, f"memory {call} 0 0")
@@ -181,7 +181,7 @@ def try_trainings(counted, ranks, way):
                 return f"call {call} of rank {rank}, {name_of(error)}: {failure}"
             return ""
 
-        counted.kind(name, 4 if ranks == 1 else 2, len(cases)).judge(problem_of)
+        counted.kind(name, 2 if ranks == 1 else 1, len(cases)).judge(problem_of)
 
 
 def main():

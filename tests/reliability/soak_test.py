@@ -3,7 +3,7 @@
 
     tests/reliability/soak_test.py build/launch/longspan [--full] [--cases MINUTES]
 
-A case is a minute. After warm-up, memory of the first run may grow by at most 1%, and its number of open files may not
+A case is a minute, and 15 seconds without --full. After warm-up, memory of the first run may grow by at most 1%, and its number of open files may not
 grow. metrics.jsonl of both runs must have each step once. At the end no files may be left in their directories, in
 TMPDIR or in /dev/shm. /dev/shm is private to the test if the system permits it (unshare).
 """
@@ -157,10 +157,11 @@ def soak(counted, kind, directory):
         broken.poll()
         time.sleep(0.2)
     processes = Processes(steady)
-    first = now = processes.over(min(600, 20 * len(kind.numbers)), broken.poll)
+    seconds = 60 if counted.arguments.full else 15
+    first = now = processes.over(min(600, seconds // 3 * len(kind.numbers)), broken.poll)
     for number in kind:
         try:
-            now = processes.over(60, broken.poll)
+            now = processes.over(seconds, broken.poll)
             why = grown(first, now)
         except (OSError, AssertionError) as error:  # a process has ended
             why = f"{error}\n{steady.output()[-2000:]}{steady.errors()}"
