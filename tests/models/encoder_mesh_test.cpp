@@ -236,18 +236,17 @@ Mode reference_mode(const Mode& mode) {
 // Covers every model in every mode and on every layout.
 void expect_equal(const std::vector<Kind>& all) {
   const std::vector<Mode> every = modes();
-  std::vector<std::vector<Trained>> expected;
-  for (const Kind& kind : all) {
-    expected.emplace_back();
-    for (const Mode& mode : every)
-      expected.back().push_back(train(with(kind, reference_mode(mode), 0), ProcessMesh()));
-  }
+  std::vector<Case> references;
+  for (const Kind& kind : all)
+    for (const Mode& mode : every) references.push_back(with(kind, reference_mode(mode), 0));
+  const std::vector<Trained> expected = testing::train_on_one_process(references);
   std::size_t place = 0;
   for (const Layout& layout : layouts()) {
     testing::for_each_layout({layout.mesh}, [&](const ProcessMesh& mesh) {
       for (std::size_t kind = 0; kind < all.size(); ++kind) {
         const std::size_t mode = (kind + place) % every.size();
-        expect_same_training(with(all[kind], every[mode], layout.zero), expected[kind][mode], mesh);
+        expect_same_training(
+            with(all[kind], every[mode], layout.zero), expected[kind * every.size() + mode], mesh);
       }
     });
     ++place;

@@ -115,28 +115,38 @@ inline bool supports(const Kind& kind, const Mode& mode, const Case& common) {
   }
 }
 
-// References: one process per residual type, without recomputation or reconstruction.
-struct References {
-  std::map<ResidualKind, Trained> all;
+// References: one process per residual type, without recomputation or reconstruction. One per kind.
+using References = std::map<ResidualKind, Trained>;
 
-  References(const Kind& kind, const Case& common) {
-    for (const Mode& mode :
-         {Mode{"plain"},
-          Mode{"two streams", ResidualKind::reversible, {.stores_streams = true}},
-          Mode{"gated", ResidualKind::gated}})
-      if (kind.two_streams || mode.residual != ResidualKind::reversible)
-        all.emplace(mode.residual, train(with(kind, mode, 0, common), ProcessMesh()));
-  }
-  const Trained& of(const Mode& mode) const { return all.at(mode.residual); }
-};
+inline std::vector<Mode> reference_modes() {
+  return {{"plain"},
+          {"two streams", ResidualKind::reversible, {.stores_streams = true}},
+          {"gated", ResidualKind::gated}};
+}
+
+inline std::vector<References> train_references(const std::vector<Kind>& kinds,
+                                                const Case& common) {
+  std::vector<Case> cases;
+  std::vector<std::pair<std::size_t, ResidualKind>> places;
+  for (std::size_t kind = 0; kind < kinds.size(); ++kind)
+    for (const Mode& mode : reference_modes())
+      if (kinds[kind].two_streams || mode.residual != ResidualKind::reversible) {
+        cases.push_back(with(kinds[kind], mode, 0, common));
+        places.emplace_back(kind, mode.residual);
+      }
+  std::vector<Trained> trained = train_on_one_process(cases);
+  std::vector<References> result(kinds.size());
+  for (std::size_t i = 0; i < places.size(); ++i)
+    result[places[i].first].emplace(places[i].second, std::move(trained[i]));
+  return result;
+}
 
 inline void expect_equal(const std::vector<Kind>& kinds,
                          const std::vector<Layout>& layouts,
                          const Case& common) {
   const bool full_product = std::getenv("LONGSPAN_ALL") != nullptr;
   const std::vector<Mode> every = modes(std::max<std::int64_t>(1, common.segment / 8));
-  std::vector<References> references;
-  for (const Kind& kind : kinds) references.emplace_back(kind, common);
+  const std::vector<References> references = train_references(kinds, common);
   std::size_t places = 0;  // pairs of layout and ZeRO stage
   for (const Layout& layout : layouts) places += layout.zeros.size();
   const std::size_t cover = full_product ? 1 : std::min({kinds.size(), every.size(), places});
@@ -149,7 +159,7 @@ inline void expect_equal(const std::vector<Kind>& kinds,
             if (mode % cover == (kind + place) % cover &&
                 supports(kinds[kind], every[mode], common))
               expect_same_training(with(kinds[kind], every[mode], zero, common),
-                                   references[kind].of(every[mode]),
+                                   references[kind].at(every[mode].residual),
                                    mesh);
       });
       ++place;

@@ -104,39 +104,39 @@ std::vector<Case> cases() {
   };
 }
 
-TEST(Layouts, EveryModelMatchesOneProcess) {
-  for (const Case& c : cases()) {
-    const Trained expected = train(c, ProcessMesh());
-    testing::for_each_layout(testing::data_and_tensor_layouts(), [&](const ProcessMesh& mesh) {
-      expect_same_training(c, expected, mesh);
-    });
-  }
+void expect_same_on(const std::vector<MeshShape>& layouts) {
+  const std::vector<Case> all = cases();
+  const std::vector<Trained> expected = testing::train_on_one_process(all);
+  testing::for_each_layout(layouts, [&](const ProcessMesh& mesh) {
+    for (std::size_t i = 0; i < all.size(); ++i) expect_same_training(all[i], expected[i], mesh);
+  });
 }
+
+TEST(Layouts, EveryModelMatchesOneProcess) { expect_same_on(testing::data_and_tensor_layouts()); }
 
 // The segment divides neither by the tensor ranks nor into the chunks of the context ranks:
 // sequence shards are uneven.
-TEST(Layouts, SequenceShardingMatchesOneProcess) {
-  for (const Case& c : cases()) {
-    const Trained expected = train(c, ProcessMesh());
-    testing::for_each_layout(testing::time_layouts(), [&](const ProcessMesh& mesh) {
-      expect_same_training(c, expected, mesh);
-    });
-  }
-}
+TEST(Layouts, SequenceShardingMatchesOneProcess) { expect_same_on(testing::time_layouts()); }
 
 TEST(Layouts, AccumulationMatchesOneProcess) {
-  for (Case c : cases()) {
-    const Trained expected = train(c, ProcessMesh());
+  std::vector<Case> all = cases();
+  const std::vector<Trained> expected = testing::train_on_one_process(all);
+  for (Case& c : all) {
     c.accumulation = 2;
     c.name += ", in two parts";
-    testing::for_each_layout(
-        {{}, {.data = 2}, {.data = 2, .tensor = 2}, {.context = 2, .tensor = 2, .sequence = true}},
-        [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
   }
+  testing::for_each_layout(
+      {{}, {.data = 2}, {.data = 2, .tensor = 2}, {.context = 2, .tensor = 2, .sequence = true}},
+      [&](const ProcessMesh& mesh) {
+        for (std::size_t i = 0; i < all.size(); ++i)
+          expect_same_training(all[i], expected[i], mesh);
+      });
 }
 
-void expect_same_under_zero(Case c, int parts, const std::vector<MeshShape>& layouts) {
-  const Trained expected = train(c, ProcessMesh());
+void expect_same_under_zero(Case c,
+                            const Trained& expected,
+                            int parts,
+                            const std::vector<MeshShape>& layouts) {
   c.accumulation = parts;
   const std::string name = c.name;
   for (c.zero = 1; c.zero <= 2; ++c.zero) {
@@ -148,11 +148,12 @@ void expect_same_under_zero(Case c, int parts, const std::vector<MeshShape>& lay
 
 TEST(Layouts, ZeroShardingMatchesOneProcess) {
   const std::vector<Case> all = cases();
-  for (const Case& c : all) expect_same_under_zero(c, 1, {{.data = 2, .tensor = 2}});
-  const Case& tied = all[0];
-  const Case& untied = all[1];
-  for (const Case& c : {tied, untied})
-    expect_same_under_zero(c,
+  const std::vector<Trained> expected = testing::train_on_one_process(all);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    expect_same_under_zero(all[i], expected[i], 1, {{.data = 2, .tensor = 2}});
+  for (const std::size_t i : {0, 1})  // tied and untied embeddings
+    expect_same_under_zero(all[i],
+                           expected[i],
                            1,
                            {{},
                             {.data = 2},
@@ -161,7 +162,10 @@ TEST(Layouts, ZeroShardingMatchesOneProcess) {
                             {.data = 2, .context = 2},
                             {.context = 2, .tensor = 2, .sequence = true}});
   expect_same_under_zero(
-      tied, 2, {{.data = 2}, {.data = 2, .tensor = 2}, {.data = 2, .tensor = 2, .sequence = true}});
+      all[0],
+      expected[0],
+      2,
+      {{.data = 2}, {.data = 2, .tensor = 2}, {.data = 2, .tensor = 2, .sequence = true}});
 }
 
 TEST(Layouts, RepeatedRunsAreBitIdentical) {

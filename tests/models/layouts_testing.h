@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <optional>
 
@@ -91,11 +92,14 @@ struct Trained {
   Values losses;
   Values norms;
   Values watched;
-  std::vector<std::shared_ptr<Parameter>> parameters;
   std::vector<Values> first_gradients;  // one per parameter
   std::vector<Values> last_weights;
-  std::vector<std::shared_ptr<EmaCentroids>> centroids;  // after the last step
-  std::vector<std::shared_ptr<PowerStatistics>> power;   // after the last step
+  std::vector<Values> centroids;  // after the last step
+  std::vector<Values> power;      // after the last step; two per norm
+  // Names and pieces of the values above. Empty in the result of another rank.
+  std::vector<std::shared_ptr<Parameter>> parameters;
+  std::vector<std::shared_ptr<EmaCentroids>> centroid_pieces;
+  std::vector<std::string> power_names;
 };
 
 inline std::unique_ptr<Trainer> trainer_of(const Case& c, const ProcessMesh& mesh) {
@@ -139,9 +143,89 @@ inline Trained train(const Case& c, const ProcessMesh& mesh) {
         run.last_weights.push_back(values_of(parameter->compute));
   }
   run.parameters = trainer.model().parameters().all();
-  run.centroids = trainer.model().parameters().centroids();
-  run.power = trainer.model().parameters().power_statistics();
+  run.centroid_pieces = trainer.model().parameters().centroids();
+  for (const auto& piece : run.centroid_pieces)
+    run.centroids.push_back(values_of(piece->centroids));
+  for (const auto& statistics : trainer.model().parameters().power_statistics())
+    for (std::size_t j = 0; j < 2; ++j) {
+      run.power_names.push_back(statistics->saved()[j].first);
+      run.power.push_back(values_of(statistics->saved()[j].second));
+    }
   return run;
+}
+
+// Calls action(list) for each list of values of a run.
+template <typename Run, typename Action>
+void for_each_list(Run& run, const Action& action) {
+  for (auto* list : {&run.first_gradients, &run.last_weights, &run.centroids, &run.power})
+    action(*list);
+}
+
+// The values of a run as bytes: the number of values, then the values.
+inline std::string to_bytes(const Trained& run) {
+  std::string bytes;
+  const auto add = [&](const void* from, std::size_t size) {
+    bytes.append(static_cast<const char*>(from), size);
+  };
+  const auto add_values = [&](const Values& values) {
+    const std::size_t count = values.size();
+    add(&count, sizeof count);
+    add(values.data(), count * sizeof(double));
+  };
+  for (const Values* values : {&run.losses, &run.norms, &run.watched}) add_values(*values);
+  for_each_list(run, [&](const std::vector<Values>& list) {
+    const std::size_t count = list.size();
+    add(&count, sizeof count);
+    for (const Values& values : list) add_values(values);
+  });
+  return bytes;
+}
+
+// Reads a run at the beginning of `bytes` and removes it from them.
+inline Trained from_bytes(std::string_view& bytes) {
+  Trained run;
+  const auto take = [&](void* to, std::size_t size) {
+    std::memcpy(to, bytes.substr(0, size).data(), size);
+    bytes.remove_prefix(size);
+  };
+  const auto count = [&] {
+    std::size_t found = 0;
+    take(&found, sizeof found);
+    return found;
+  };
+  const auto read_values = [&](Values& values) {
+    values.resize(count());
+    take(values.data(), values.size() * sizeof(double));
+  };
+  for (Values* values : {&run.losses, &run.norms, &run.watched}) read_values(*values);
+  for_each_list(run, [&](std::vector<Values>& list) {
+    list.resize(count());
+    for (Values& values : list) read_values(values);
+  });
+  return run;
+}
+
+// Trains each case on one process. Collective: the ranks divide the cases and exchange the results.
+inline std::vector<Trained> train_on_one_process(const std::vector<Case>& cases) {
+  const auto ranks = static_cast<std::size_t>(world().size());
+  const auto own_rank = static_cast<std::size_t>(world().rank());
+  std::string own;
+  try {
+    for (std::size_t i = own_rank; i < cases.size(); i += ranks)
+      own += to_bytes(train(cases[i], ProcessMesh()));
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "exception: " << error.what();
+    own.clear();
+  }
+  const std::vector<std::string> all = world().all_gather(own);
+  std::vector<std::string_view> left(all.begin(), all.end());
+  std::vector<Trained> results;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    std::string_view& bytes = left[i % ranks];
+    // Empty after an exception: every comparison fails.
+    results.push_back(bytes.empty() ? Trained() : from_bytes(bytes));
+  }
+  return results;
 }
 
 // This rank's piece of the values of a full parameter.
@@ -184,7 +268,10 @@ inline std::string difference(const Trained& found, const Trained& expected, con
   compare("losses", found.losses, expected.losses, bounds.losses);
   compare("gradients' norms", found.norms, expected.norms, bounds.gradients);
   compare("what is watched", found.watched, expected.watched, bounds.losses);
-  if (found.parameters.size() != expected.parameters.size()) return "other parameters";
+  if (found.parameters.size() != expected.first_gradients.size() ||
+      found.centroids.size() != expected.centroids.size() ||
+      found.power.size() != expected.power.size())
+    return "other parameters";
   for (std::size_t i = 0; i < found.parameters.size(); ++i) {
     const Parameter& parameter = *found.parameters[i];
     bool is_rounding = false;
@@ -207,19 +294,19 @@ inline std::string difference(const Trained& found, const Trained& expected, con
             is_rounding ? 10 * bounds.weights : bounds.weights);
   }
   for (std::size_t i = 0; i < found.centroids.size(); ++i) {
-    const EmaCentroids& part = *found.centroids[i];
-    const std::int64_t begin = part.head_begin, end = begin + part.centroids.shape()[0];
-    compare(part.name,
-            values_of(part.centroids),
-            values_of(expected.centroids[i]->centroids.slice(begin, end)),
+    const EmaCentroids& piece = *found.centroid_pieces[i];
+    const Values& whole = expected.centroids[i];
+    const std::int64_t begin =
+        piece.head_begin * piece.centroids.elements() / piece.centroids.shape()[0];
+    const std::int64_t end = begin + piece.centroids.elements();
+    if (end > std::ssize(whole)) return "other centroids";
+    compare(piece.name,
+            found.centroids[i],
+            {whole.begin() + begin, whole.begin() + end},
             bounds.weights);
   }
   for (std::size_t i = 0; i < found.power.size(); ++i)
-    for (std::size_t j = 0; j < 2; ++j)
-      compare(found.power[i]->saved()[j].first,
-              values_of(found.power[i]->saved()[j].second),
-              values_of(expected.power[i]->saved()[j].second),
-              bounds.weights);
+    compare(found.power_names[i], found.power[i], expected.power[i], bounds.weights);
   return first;
 }
 

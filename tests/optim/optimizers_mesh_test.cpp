@@ -41,12 +41,12 @@ std::vector<Case> cases() {
 }
 
 void expect_same_on(int zero, const std::vector<MeshShape>& layouts) {
-  for (Case c : cases()) {
-    const testing::Trained expected = testing::train(c, ProcessMesh());
-    c.zero = zero;
-    testing::for_each_layout(
-        layouts, [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
-  }
+  std::vector<Case> all = cases();
+  const std::vector<testing::Trained> expected = testing::train_on_one_process(all);
+  for (Case& c : all) c.zero = zero;
+  testing::for_each_layout(layouts, [&](const ProcessMesh& mesh) {
+    for (std::size_t i = 0; i < all.size(); ++i) expect_same_training(all[i], expected[i], mesh);
+  });
 }
 
 TEST(Optimizers, MatchOneProcessOnEveryLayout) {

@@ -1,4 +1,7 @@
 // Predicted memory of a rank on pairs against runs on allowed batches.
+#include <array>
+#include <cstdlib>
+
 #include "framework/planning/plan.h"
 #include "framework/trainer/trainer.h"
 #include "models/encoder_decoder.h"
@@ -115,48 +118,78 @@ void expect_predicted(const RunConfig& settings,
   near(plan.reserved, truth.reserved, 0.1, "reserved");
 }
 
-void expect_all_predicted(const std::vector<BatchShape>& known,
-                          const std::vector<MeshShape>& layouts) {
-  struct Case {
-    std::string name;
-    RunConfig settings;
-  };
-  std::vector<Case> cases = {{"last", settings_of(options_of(CrossAttentionMapping::last))},
-                             {"mix", settings_of(options_of(CrossAttentionMapping::mix))},
-                             {"full", settings_of(options_of(CrossAttentionMapping::full))}};
-  cases.push_back({"layers again", cases.front().settings});
-  cases.back().settings.memory.recompute_granularity = RecomputeGranularity::full;
+struct Case {
+  std::string name;
+  RunConfig settings;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all = {{"last", settings_of(options_of(CrossAttentionMapping::last))},
+                           {"mix", settings_of(options_of(CrossAttentionMapping::mix))},
+                           {"full", settings_of(options_of(CrossAttentionMapping::full))}};
+  all.push_back({"layers again", all.front().settings});
+  all.back().settings.memory.recompute_granularity = RecomputeGranularity::full;
   EncoderDecoderOptions reversible = options_of(CrossAttentionMapping::last);
   reversible.common.residual = ResidualKind::reversible;
-  cases.push_back({"reversible", settings_of(reversible)});
+  all.push_back({"reversible", settings_of(reversible)});
   EncoderDecoderOptions relative = options_of(CrossAttentionMapping::last);
   relative.positions.kind = PositionEmbeddingType::relative;
-  cases.push_back({"relative", settings_of(relative)});
+  all.push_back({"relative", settings_of(relative)});
   EncoderDecoderOptions biased = options_of(CrossAttentionMapping::last);
   biased.positions = {.kind = PositionEmbeddingType::relative_bias, .relative_max_distance = 128};
-  cases.push_back({"biases by distance", settings_of(biased)});
+  all.push_back({"biases by distance", settings_of(biased)});
   EncoderDecoderOptions chosen = options_of(CrossAttentionMapping::last);
   chosen.common.attention.encoder_kinds = {"linformer", "efficient"};
   chosen.common.attention.linformer.keys = 16;
-  cases.push_back({"linformer and efficient", settings_of(chosen)});
-  testing::for_each_layout(layouts, [&](const ProcessMesh& mesh) {
-    for (const Case& each : cases) {
-      SCOPED_TRACE(each.name);
-      expect_predicted(each.settings, known, mesh);
-    }
-  });
+  all.push_back({"linformer and efficient", settings_of(chosen)});
+  return all;
+}
+
+// The ranks divide the cases, each of which runs on one rank.
+void expect_predicted_on_one_process(const std::vector<BatchShape>& known) {
+  const std::vector<Case> all = cases();
+  const auto ranks = static_cast<std::size_t>(testing::world().size());
+  for (auto i = static_cast<std::size_t>(testing::world().rank()); i < all.size(); i += ranks) {
+    SCOPED_TRACE(all[i].name);
+    expect_predicted(all[i].settings, known, ProcessMesh());
+  }
+}
+
+// Two layouts run half of the cases each, or all of them if LONGSPAN_ALL is set.
+void expect_predicted_on(const std::vector<BatchShape>& known,
+                         const std::vector<std::array<MeshShape, 2>>& layouts) {
+  const std::vector<Case> all = cases();
+  const bool full = std::getenv("LONGSPAN_ALL") != nullptr;
+  for (const std::array<MeshShape, 2>& pair : layouts)
+    for (std::size_t half = 0; half < 2; ++half)
+      testing::for_each_layout({pair[half]}, [&](const ProcessMesh& mesh) {
+        for (std::size_t i = full ? 0 : half; i < all.size(); i += full ? 1 : 2) {
+          SCOPED_TRACE(all[i].name);
+          expect_predicted(all[i].settings, known, mesh);
+        }
+      });
 }
 
 TEST(PairsPlan, PredictsMemoryForLargestBatch) {
-  expect_all_predicted(
-      {},
-      {{}, {.data = 2}, {.data = 2, .tensor = 2}, {.context = 2}, {.tensor = 2, .sequence = true}});
+  expect_predicted_on_one_process({});
+  expect_predicted_on({},
+                      {{{{.data = 2}, {.data = 2, .tensor = 2}}},
+                       {{{.tensor = 2, .sequence = true}, {.context = 2}}}});
 }
 
 TEST(PairsPlan, PredictsMemoryForKnownBatches) {
   // Long sources with short targets, and the reverse.
-  expect_all_predicted({{9, {96, 8}}, {5, {64, 16}}, {7, {32, 24}}}, {{}, {.data = 2}});
-  expect_all_predicted({{9, {8, 96}}, {8, {16, 104}}}, {{}, {.data = 2}});
+  for (const std::vector<BatchShape>& known :
+       {std::vector<BatchShape>{{9, {96, 8}}, {5, {64, 16}}, {7, {32, 24}}},
+        std::vector<BatchShape>{{9, {8, 96}}, {8, {16, 104}}}}) {
+    expect_predicted_on_one_process(known);
+    testing::for_each_layout({{.data = 2}}, [&](const ProcessMesh& mesh) {
+      for (const Case& each : cases()) {
+        SCOPED_TRACE(each.name);
+        expect_predicted(each.settings, known, mesh);
+      }
+    });
+  }
 }
 
 }  // namespace

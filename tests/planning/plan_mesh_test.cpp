@@ -12,7 +12,7 @@
 namespace longspan::plan_mesh_test {
 namespace {
 
-constexpr std::int64_t streams = 4;
+constexpr std::int64_t streams = 2;
 constexpr std::int64_t segment = 256;
 
 struct Case {
@@ -125,8 +125,10 @@ std::vector<Case> cases() {
          s.memory.feed_forward_chunks = 8;
          s.memory.loss_chunks = 8;
        })},
-      {"decoder, in two parts",
-       decoder([](RunConfig& s, ModelOptions&) { s.training.accumulation = 2; })},
+      {"decoder, in two parts", decoder([](RunConfig& s, ModelOptions&) {
+         s.data.batch = 2 * streams;  // one for each of two data ranks and two parts
+         s.training.accumulation = 2;
+       })},
       {"decoder, local and strided", decoder(kinds({"sliding_window", "strided"}))},
       {"decoder, lsh, reversible", decoder([&](RunConfig& s, ModelOptions& options) {
          reversible(s, options);
@@ -186,11 +188,11 @@ std::vector<Case> cases() {
   };
 }
 
-Batch batch_of(int step, const ProcessMesh& mesh, const Device& device) {
+Batch batch_of(int step, std::int64_t rows, const ProcessMesh& mesh, const Device& device) {
   const StreamRange range =
-      streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.global_batch_size");
+      streams_of_rank(rows, mesh.data.rank(), mesh.data.size(), "data.global_batch_size");
   Batch batch = testing::batch_of_rows(
-      testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step)), range);
+      testing::random_ids(rows, segment + 1, static_cast<std::uint64_t>(step)), range);
   // Copied to the run's allocator, which counts its memory.
   for (auto& [name, field] : batch.fields)
     field = Tensor::from<std::int64_t>(
@@ -207,7 +209,8 @@ MemoryReport measured(const RunConfig& settings, const ProcessMesh& mesh) {
                   Random(1),
                   settings.precision);
   std::vector<Batch> batches;
-  for (int step = 0; step < 4; ++step) batches.push_back(batch_of(step, mesh, device));
+  for (int step = 0; step < 4; ++step)
+    batches.push_back(batch_of(step, settings.data.batch, mesh, device));
   for (const Batch& batch : batches) trainer.step(batch);
   MemoryReport report = device.allocator().report();
   // A plan predicts the rank with the most memory.
@@ -247,35 +250,37 @@ void expect_predicted(const RunConfig& settings, const ProcessMesh& mesh) {
   EXPECT_NEAR(static_cast<double>(plan.reserved), reserved, 0.1 * reserved + in_flight);
 }
 
-// Every `each`-th of the cases, starting at number `first`.
-void expect_predicted(const MeshShape& layout, std::size_t first, std::size_t each) {
-  const std::vector<Case> all = cases();
-  testing::for_each_layout({layout}, [&](const ProcessMesh& mesh) {
-    for (std::size_t i = first; i < all.size(); i += each) {
-      const bool shares = all[i].shares && mesh.data.size() * mesh.context.size() > 1;
-      const std::int64_t most = shares ? 2 : 0;
-      RunConfig settings = all[i].settings;
-      for (settings.parallel.zero = 0; settings.parallel.zero <= most; ++settings.parallel.zero) {
-        SCOPED_TRACE(fmt::format("{} on {}, ZeRO {}",
-                                 all[i].name,
-                                 testing::to_string(mesh.shape),
-                                 settings.parallel.zero));
-        if (settings.data.batch / mesh.shape.data % settings.training.accumulation == 0)
-          expect_predicted(settings, mesh);
-      }
-    }
-  });
+void expect_predicted(const Case& c, const ProcessMesh& mesh) {
+  const bool shares = c.shares && mesh.data.size() * mesh.context.size() > 1;
+  const std::int64_t most = shares ? 2 : 0;
+  RunConfig settings = c.settings;
+  for (settings.parallel.zero = 0; settings.parallel.zero <= most; ++settings.parallel.zero) {
+    SCOPED_TRACE(fmt::format(
+        "{} on {}, ZeRO {}", c.name, testing::to_string(mesh.shape), settings.parallel.zero));
+    if (settings.data.batch / mesh.shape.data % settings.training.accumulation == 0)
+      expect_predicted(settings, mesh);
+  }
 }
 
-// Each of several layouts runs half of the cases, or all of them if LONGSPAN_ALL is set. In the
-// tests below both halves cover data, tensor, context and sequence ranks.
+// Each layout runs half of the cases, or all of them if LONGSPAN_ALL is set. In the tests below
+// both halves cover data, tensor, context and sequence ranks.
 void expect_all_predicted(const std::vector<MeshShape>& layouts) {
-  const bool all = layouts.size() == 1 || std::getenv("LONGSPAN_ALL") != nullptr;
+  const std::vector<Case> all = cases();
+  const bool full = std::getenv("LONGSPAN_ALL") != nullptr;
   for (std::size_t i = 0; i < layouts.size(); ++i)
-    expect_predicted(layouts[i], all ? 0 : i % 2, all ? 1 : 2);
+    testing::for_each_layout({layouts[i]}, [&](const ProcessMesh& mesh) {
+      for (std::size_t j = full ? 0 : i % 2; j < all.size(); j += full ? 1 : 2)
+        expect_predicted(all[j], mesh);
+    });
 }
 
-TEST(Plan, PredictsMemoryForOneProcess) { expect_all_predicted({{}}); }
+// The ranks divide the cases, each of which runs on one rank.
+TEST(Plan, PredictsMemoryForOneProcess) {
+  const std::vector<Case> all = cases();
+  const auto ranks = static_cast<std::size_t>(testing::world().size());
+  for (auto i = static_cast<std::size_t>(testing::world().rank()); i < all.size(); i += ranks)
+    expect_predicted(all[i], ProcessMesh());
+}
 
 TEST(Plan, PredictsMemoryForDataAndTensorRanks) {
   expect_all_predicted({{.data = 2}, {.data = 2, .tensor = 2}});
