@@ -179,7 +179,7 @@ class LargeReport(ReportTest):
         page = browser.Browser()
         self.addCleanup(page.close)
         first = []
-        for _ in range(3):  # the machine may be busy
+        while len(first) < 3 and not (first and min(first) < 1000):  # the machine may be busy
             page.open(self.directory / "report.html")
             first.append(until(lambda: page.value("performance.getEntriesByName('first-contentful-paint')[0]?.startTime"), 30))
         print(f"first paint after {min(first):.0f} ms")
