@@ -122,7 +122,10 @@ Trainer::PartLoss Trainer::losses_of(const ModelInput& reading,
 }
 
 // The losses remain on the device.
-Trainer::PartLoss Trainer::run_part(const Batch& batch, std::size_t part, const Counts& counts) {
+std::optional<Trainer::PartLoss> Trainer::run_part(const Batch& batch,
+                                                   std::size_t part,
+                                                   const Counts& counts,
+                                                   const StepRequest& request) {
   const std::size_t parts = carried_.size();
   const ModelInput reading = reading_of(batch, part);
   ForwardContext pass = {
@@ -137,10 +140,17 @@ Trainer::PartLoss Trainer::run_part(const Batch& batch, std::size_t part, const 
   const auto chunks = static_cast<std::size_t>(sequence.count());
   if (chunks == 1) return run_backward(reading, counts, pass, next, part, parts);
   pass.kv_cache = std::make_shared<KVCache>(sequence);
+  ChunkProgress progress = {.chunks = sequence.count() - 1,
+                            .part = static_cast<std::int64_t>(part) + 1,
+                            .parts = static_cast<std::int64_t>(parts)};
   for (std::int64_t chunk = 0; chunk + 1 < sequence.count(); ++chunk) {
     pass.kv_cache->start_chunk(chunk);
     model_->advance(reading, pass);
+    progress.chunk = chunk + 1;
+    if (stops_after(progress, request)) return std::nullopt;
   }
+  progress.is_backward = true;
+  progress.chunks = sequence.count();
   // From the last chunk to the first one, which receives the gradients of the states in between.
   PartLoss result;
   for (std::size_t i = 0; i < chunks; ++i) {
@@ -148,8 +158,17 @@ Trainer::PartLoss Trainer::run_part(const Batch& batch, std::size_t part, const 
     add(result,
         run_backward(
             reading, counts, pass, i == 0 ? next : nullptr, part * chunks + i, parts * chunks));
+    progress.chunk = static_cast<std::int64_t>(i) + 1;
+    if (i + 1 < chunks && stops_after(progress, request)) return std::nullopt;
   }
   return result;
+}
+
+bool Trainer::stops_after(const ChunkProgress& progress, const StepRequest& request) const {
+  if (request.after_chunk) request.after_chunk(progress);
+  if (!request.stop) return false;
+  const std::int64_t asked = request.stop() ? 1 : 0;
+  return mesh().world.all_reduce(asked, Reduction::maximum) == 1;
 }
 
 Trainer::PartLoss Trainer::run_backward(const ModelInput& reading,
@@ -240,8 +259,14 @@ StepResult Trainer::compute(const Batch& batch, const StepRequest& request) {
   model_->parameters().clear_gradients();
   reconstruction_ = request.measure ? std::make_shared<ReconstructionError>() : nullptr;
   std::vector<PartLoss> losses;
-  for (std::size_t part = 0; part < carried_.size(); ++part)
-    losses.push_back(run_part(batch, part, counts));
+  for (std::size_t part = 0; part < carried_.size(); ++part) {
+    std::optional<PartLoss> found = run_part(batch, part, counts, request);
+    if (!found) {
+      result.stop_requested = result.is_discarded = true;
+      return result;
+    }
+    losses.push_back(std::move(*found));
+  }
   const Sums sums = all_reduce_sums(losses, request);
   for (std::size_t i = 0; i < sums.losses.size(); ++i) {
     const LossTerm& term = losses.front().terms[i];
@@ -288,6 +313,11 @@ StepResult Trainer::step(const Batch& given, const StepRequest& request) {
       batch.rows() % parts == 0, "expected a multiple of {} rows, found {}", parts, batch.rows());
   if (batch.resets_state) carried_.assign(carried_.size(), {});
   StepResult result = compute(batch, request);
+  if (result.is_discarded) {
+    model_->parameters().end_step(false);
+    next_carried_.assign(carried_.size(), {});
+    return result;
+  }
   result.learning_rate = optimizer_.learning_rate(schedule_.at(optimizer_.updates() + 1));
   if (request.after_loss)
     request.after_loss(result.can_continue() ? result.loss

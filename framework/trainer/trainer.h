@@ -20,9 +20,21 @@
 
 namespace longspan {
 
+// Progress within a step that reads its sequences in chunks.
+struct ChunkProgress {
+  std::int64_t chunk = 0;   // of the current pass, from 1 in the order of the pass
+  std::int64_t chunks = 0;  // of the current pass
+  bool is_backward = false;
+  std::int64_t part = 0;  // microbatch, from 1
+  std::int64_t parts = 0;
+};
+
 struct StepRequest {
-  // Whether this rank requests a stop. Called at the end of the step, because steps may be long.
+  // Whether this rank requests a stop. Called at the end of the step, because steps may be long,
+  // and after each chunk: the step is then discarded.
   std::function<bool()> stop = {};
+  // Called after each chunk.
+  std::function<void(const ChunkProgress&)> after_chunk = {};
   bool measure = false;  // measure the reconstruction error of reversible stacks
   bool writing = false;  // this rank is still writing an earlier state
   // Called on every rank when the loss is known, in all cases, also before a DivergedError. NaN for
@@ -63,8 +75,10 @@ struct StepResult {
   // Whether training can continue from the weights.
   bool can_continue() const { return !skipped || overflowed; }
   bool stop_requested = false;  // by any rank
-  bool writing = false;         // on any rank
-  std::int64_t tokens = 0;      // of the global batch
+  // Stopped between two chunks: nothing has changed, and the other members have no values.
+  bool is_discarded = false;
+  bool writing = false;     // on any rank
+  std::int64_t tokens = 0;  // of the global batch
 };
 
 // The model with its optimizer and the recurrent state of this rank's rows. A step is bitwise
@@ -148,7 +162,13 @@ class Trainer {
                      const ForwardContext& pass,
                      RecurrentState* next) const;
   // Runs the forward and backward pass of a microbatch, in chunks with memory.bptt_chunk_length.
-  PartLoss run_part(const Batch& batch, std::size_t part, const Counts& counts);
+  // Returns nullopt if a rank requests a stop between two chunks.
+  std::optional<PartLoss> run_part(const Batch& batch,
+                                   std::size_t part,
+                                   const Counts& counts,
+                                   const StepRequest& request);
+  // Collective. Returns whether a rank requests a stop after a chunk.
+  bool stops_after(const ChunkProgress& progress, const StepRequest& request) const;
   // Runs them with the loss, for the whole sequence or the chunk that the KV cache selects. `index`
   // of `count` backward passes of the step.
   PartLoss run_backward(const ModelInput& reading,

@@ -84,10 +84,22 @@ std::string progress_line(const ProgressState& state) {
   return fmt::format("{}", fmt::join(numbers_of(state), "  "));
 }
 
+std::string chunk_text(const ChunkProgress& progress, std::int64_t step) {
+  std::string text = fmt::format("Step {}: {} pass, chunk {} of {}",
+                                 step,
+                                 progress.is_backward ? "backward" : "forward",
+                                 progress.chunk,
+                                 progress.chunks);
+  if (progress.parts > 1)
+    text += fmt::format(", microbatch {} of {}", progress.part, progress.parts);
+  return text;
+}
+
 Progress::Progress(const Console& console, const Log& log, ConsoleKind kind)
     : console_(console), log_(log), has_bar_(kind != ConsoleKind::plain && console.has_status()) {}
 
 void Progress::update(const ProgressState& state, bool is_logged) {
+  changed_ = Clock::now();
   const bool is_last = state.step >= state.steps;
   const bool is_reported = is_logged || is_last;
   if (!has_bar_) {
@@ -100,6 +112,19 @@ void Progress::update(const ProgressState& state, bool is_logged) {
   drawn_ = now;
   // The last column stays free, as some terminals wrap after it.
   console_.status(progress_bar(state, console_.width() - 1));
+}
+
+void Progress::update_step(const std::string& text) {
+  const auto now = Clock::now();
+  if (!has_bar_) {
+    if (now - changed_ < std::chrono::minutes(1)) return;
+    changed_ = now;
+    log_.info("{}", text);
+    return;
+  }
+  if (drawn_ && now - *drawn_ < std::chrono::milliseconds(100)) return;
+  drawn_ = now;
+  console_.status(text.substr(0, static_cast<std::size_t>(std::max(console_.width() - 1, 0))));
 }
 
 void Progress::finish() { console_.status(""); }

@@ -9,6 +9,7 @@
 
 #include "framework/core/error.h"
 #include "framework/data/progress.h"
+#include "framework/trainer/trainer.h"
 #include "framework/training_loop/log.h"
 #include "framework/training_loop/stop_request.h"
 
@@ -35,6 +36,8 @@ std::string count_text(double count);
 std::string progress_bar(const ProgressState& state, int width);
 // Returns the same metrics as a log line.
 std::string progress_line(const ProgressState& state);
+// "Step 3: backward pass, chunk 12 of 256".
+std::string chunk_text(const ChunkProgress& progress, std::int64_t step);
 
 class Progress {
  public:
@@ -45,6 +48,9 @@ class Progress {
   // Call after each step. Draws the bar at most ten times a second. Writes a line if the step
   // `is_logged` or is the last: with a bar, only to the log's file.
   void update(const ProgressState& state, bool is_logged);
+  // Shows the progress within a long step: on the bar at most ten times a second, otherwise in a
+  // line at most once a minute.
+  void update_step(const std::string& text);
   // Removes the bar.
   void finish();
 
@@ -55,6 +61,7 @@ class Progress {
   Log log_;
   bool has_bar_ = false;
   std::optional<Clock::time_point> drawn_;
+  Clock::time_point changed_ = Clock::now();  // the last line or step
 };
 
 // Reading of long files before the first step: progress messages and stop requests.

@@ -107,6 +107,7 @@ ExitCode TrainingLoop::end() {
 StepResult TrainingLoop::make_step() {
   const Stopwatch stopwatch;
   if (run_.is_root()) notify_launcher(fmt::format("step {}", step() + 1));
+  const Tensor cursors = run_.settings.memory.bptt_chunk_length ? run_.loader.cursors() : Tensor();
   batch_ = next_batch(run_, history_);
   const std::int64_t remembered = batch_.resets_state ? 0
                                   : batch_.carried    ? batch_.carried->length()
@@ -115,6 +116,9 @@ StepResult TrainingLoop::make_step() {
   const auto waited_before = run_.session.waited();
   StepRequest request;
   request.stop = [this] { return run_.should_stop(); };
+  request.after_chunk = [this](const ChunkProgress& progress) {
+    run_.progress.update_step(chunk_text(progress, step() + 1));
+  };
   request.measure = check > 0 && (step() + 1) % check == 0;
   request.writing = run_.saver.writing();
   request.after_loss = [this](double loss) { check_save(loss); };
@@ -125,6 +129,10 @@ StepResult TrainingLoop::make_step() {
   };
   const StepResult result = run_.trainer.step(batch_, request);
   run_.mesh.world.check_ledger();
+  if (result.is_discarded) {
+    run_.loader.restore(cursors);  // the resumed run reads the batch again
+    return result;
+  }
   const double waited = (run_.session.waited() - waited_before).count();
   run_.speed.times().waiting += waited;
   const double seconds = stopwatch.seconds();
@@ -138,6 +146,10 @@ StepResult TrainingLoop::make_step() {
 // Logs the result of a step, and saves if a save is due.
 void TrainingLoop::after_step(const StepResult& result) {
   stopping_ = result.stop_requested;
+  if (result.is_discarded) {
+    run_.log.info("Step {} stopped between two chunks and discarded", step() + 1);
+    return;
+  }
   if (result.skipped)
     run_.log.warning("step {} skipped: loss {}, grad norm {}{}; batch {}",
                      step(),

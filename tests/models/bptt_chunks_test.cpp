@@ -54,5 +54,63 @@ TEST(BpttChunks, EveryMemoryModeMatchesWholeSequences) {
   }
 }
 
+// A stop between two chunks changes nothing: the same step afterwards equals one without a stop.
+TEST(BpttChunks, StopBetweenChunksDiscardsTheStep) {
+  Case common = {.accumulation = 2, .segment = 7, .steps = 2};
+  const Case c = with(kinds().front(), chunks_of(3), 0, common);
+  const auto batch = [&](int step) { return testing::batch_of(c, step, {0, c.streams}); };
+  const std::unique_ptr<Trainer> expected = testing::trainer_of(c, ProcessMesh());
+  std::vector<StepResult> results;
+  for (int step = 0; step < c.steps; ++step) results.push_back(expected->step(batch(step)));
+  // 3 chunks of 2 microbatches: 2 forward and 2 backward passes each are followed by a question.
+  for (int stop_after = 1; stop_after <= 8; ++stop_after) {
+    const std::unique_ptr<Trainer> stopped = testing::trainer_of(c, ProcessMesh());
+    stopped->step(batch(0));
+    int asked = 0;
+    std::vector<std::string> seen;
+    StepRequest request;
+    request.stop = [&] { return ++asked == stop_after; };
+    const StepResult result = stopped->step(batch(1), request);
+    EXPECT_TRUE(result.is_discarded && result.stop_requested) << stop_after;
+    EXPECT_EQ(asked, stop_after);
+    EXPECT_EQ(stopped->steps(), 1);
+    const StepResult again = stopped->step(batch(1));
+    EXPECT_FALSE(again.is_discarded);
+    EXPECT_EQ(again.loss, results[1].loss);
+    EXPECT_EQ(again.gradient_norm, results[1].gradient_norm);
+  }
+}
+
+TEST(BpttChunks, RejectModelsThatRequireWholeSequences) {
+  const auto message = [](const ModelOptions& model) -> std::string {
+    DecoderOptions options;
+    options.common = model;
+    ModelBuildOptions setting = testing::tiny_setting();
+    setting.memory.bptt_chunk_length = 2;
+    try {
+      make_decoder(options, setting);
+      return "";
+    } catch (const ConfigurationError& error) {
+      return error.what();
+    }
+  };
+  ModelOptions options = testing::tiny_options();
+  EXPECT_EQ(message(options), "");
+  options.norm_kind = NormKind::power;
+  EXPECT_EQ(message(options),
+            "memory.bptt_chunk_length: 2 cannot be combined with model.norm.type: powernorm, whose "
+            "statistics cover whole sequences; omit one of them");
+  options = testing::tiny_options();
+  options.attention.kinds = {"lsh"};
+  EXPECT_EQ(message(options),
+            "memory.bptt_chunk_length: 2: the model has layers that require the whole sequence");
+  EXPECT_EQ(validate_bptt_chunks(options, {.bptt_chunk_length = 2}, 8),
+            "memory.bptt_chunk_length: 2 cannot be combined with model.attention.layer_types: lsh, "
+            "which requires the whole sequence; use a type that reads earlier positions only, such "
+            "as full, sliding_window or linear, or omit memory.bptt_chunk_length");
+  EXPECT_EQ(validate_bptt_chunks(testing::tiny_options(), {.bptt_chunk_length = 9}, 8),
+            "memory.bptt_chunk_length: expected at most data.seq_length = 8, found 9");
+}
+
 }  // namespace
 }  // namespace longspan::bptt_chunks_test

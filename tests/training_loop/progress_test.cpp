@@ -46,6 +46,13 @@ ProgressState halfway_state() {
           .seconds_left = 185};
 }
 
+TEST(ChunkText, NamesPassAndMicrobatch) {
+  EXPECT_EQ(chunk_text({.chunk = 12, .chunks = 255, .part = 1, .parts = 1}, 3),
+            "Step 3: forward pass, chunk 12 of 255");
+  EXPECT_EQ(chunk_text({.chunk = 1, .chunks = 256, .is_backward = true, .part = 2, .parts = 4}, 3),
+            "Step 3: backward pass, chunk 1 of 256, microbatch 2 of 4");
+}
+
 TEST(ProgressBar, ShowsFieldsThatFit) {
   EXPECT_EQ(progress_bar(halfway_state(), 120),
             "[###########...........]  50%  step 50/100  loss 1.2346  lr 3.00e-04  grad norm 1.4  "
