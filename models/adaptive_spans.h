@@ -49,6 +49,7 @@ class AdaptiveSpanStack {
   // Collective over the tensor ranks, as is the rest. Returns the penalty of per-head spans, the
   // sum over the layers of their mean, as the term "adaptive_span". Empty for dynamic spans, whose
   // layers report their own penalty.
+  // `share`: of the sequence, in a pass over a chunk.
   std::vector<LossTerm> terms(double share) const;
   // Returns the memory length that covers the spans of all layers, with slack for spans to grow.
   // Where nothing is computed it uses the initial spans; dynamic spans use the limit.

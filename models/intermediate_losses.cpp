@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "framework/autograd/ops.h"
+#include "framework/core/async_copy.h"
 #include "framework/nn/attention/kv_cache.h"
 
 namespace longspan {
@@ -12,21 +13,22 @@ namespace {
 using Inner = AuxiliaryLossOptions::Inner;
 using Total = AuxiliaryLossOptions::Total;
 
-// Shifts next-token targets [rows, time] to the tokens `ahead` positions ahead. The last positions
-// of the segment have none.
-Tensor further_targets(const Tensor& targets, std::int64_t ahead) {
-  if (ahead == 1) return targets;
-  const std::int64_t rows = targets.shape()[0], time = targets.shape()[1];
-  const std::int64_t skipped = std::min(ahead - 1, time);
-  const Tensor result =
-      Tensor::empty(targets.shape(), DType::i64, targets.device(), MemoryTag::workspace);
+// Returns the targets [rows, positions of `time`] of tokens `ahead` positions ahead, from
+// next-token targets [rows, all positions]. The last positions of the segment have none.
+Tensor further_targets(const Tensor& targets, std::int64_t ahead, const SequenceShard& time) {
+  const std::int64_t rows = targets.shape()[0], whole = targets.shape()[1];
+  const Ranges positions = time.inside();
+  const Tensor result = Tensor::empty(
+      {rows, total_count(positions)}, DType::i64, targets.device(), MemoryTag::workspace);
   dispatch_on_host(targets.device(), [&] {
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const std::int64_t* const from = targets.data<std::int64_t>() + row * time;
-      std::int64_t* const to = result.data<std::int64_t>() + row * time;
-      std::copy(from + skipped, from + time, to);
-      std::fill_n(to + time - skipped, skipped, ignored_target);
-    }
+    auto* to = result.data<std::int64_t>();
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (const Range& range : positions)
+        for (std::int64_t i = range.begin; i < range.end; ++i) {
+          const std::int64_t place = i + ahead - 1;
+          *to++ =
+              place < whole ? targets.data<std::int64_t>()[row * whole + place] : ignored_target;
+        }
   });
   return result;
 }
@@ -213,13 +215,10 @@ void IntermediateLosses::add_terms(std::int64_t layer,
   for (const Head& head : heads.each) {
     const std::int64_t known = whole - (head.ahead - 1);
     if (known <= 0 || (head.ahead > 1 && options_.target_weight == 0)) continue;
-    const ModelInput further = {
-        .fields = {{"targets", further_targets(field_of(reading.fields, "targets"), head.ahead)}}};
-    const Variable losses =
-        head.output.losses(states,
-                           columns_of(further, "targets", pass.time, setting_.device),
-                           pass.time,
-                           setting_.smoothing);
+    const Tensor targets =
+        further_targets(field_of(reading.fields, "targets"), head.ahead, pass.time);
+    const Variable losses = head.output.losses(
+        states, copy_async(targets, setting_.device), pass.time, setting_.smoothing);
     // The batch count includes positions without a target.
     const double share = static_cast<double>(whole) / static_cast<double>(known);
     terms.push_back({.name = term_name(layer, layer == common_.layers, head.ahead),

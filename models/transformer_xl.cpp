@@ -73,6 +73,8 @@ class TransformerXl : public Backbone {
     for (const Variable& memory : reads.memories) memories.push_back(memory.value());
     std::int64_t remembered = carried.length(), time = pass.time.total;
     if (pass.kv_cache) {
+      require(pass.kv_cache->sequence().has_value(),
+              "transformer_xl decodes from its memory, without a KV cache");
       const ChunkedSequence& sequence = *pass.kv_cache->sequence();
       time = sequence.chunk(chunk).count();
       if (chunk > 0) {

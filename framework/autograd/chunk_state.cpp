@@ -82,6 +82,11 @@ Variable append_to_rows(const Variable& x,
                         const std::shared_ptr<SequenceRows>& all,
                         std::int64_t first) {
   const std::int64_t time = x.shape()[1];
+  require(first >= 0 && first + time <= all->value.shape()[1],
+          "chunk state: rows [{}, {}) are out of range ({} rows)",
+          first,
+          first + time,
+          all->value.shape()[1]);
   if (time > 0) move_rows(x.value(), 0, all->value, first, time);
   Tensor seen = narrow(all->value, 0, first + time, MemoryTag::activations);
   return record(std::move(seen), {x}, [=](BackwardContext& gradients) {

@@ -37,12 +37,14 @@ struct SequenceRows {
   Tensor gradient = {};
 };
 
-// Returns [before; x] along time. x and the state: [batch, rows, heads, dim]. The state after the
-// chunk is the last `retained` rows of the result.
+// Returns [before; x] along time. x and the state: [batch, rows, heads, dim], of one dtype. The
+// state after the chunk is the last `retained` rows of the result. Throws Failure if there are
+// fewer.
 Variable append_to_state(const Variable& x, const ChunkBoundaries& ends, std::int64_t retained);
 
 // Writes x [batch, time, heads, dim] to the rows of `all` from `first` on, and returns all rows up
-// to its end. Requires backward passes in reverse order of the rows.
+// to its end: a view of a single sequence, a copy of several. Requires backward passes in reverse
+// order of the rows. Throws Failure if `all` has too few rows.
 Variable append_to_rows(const Variable& x,
                         const std::shared_ptr<SequenceRows>& all,
                         std::int64_t first);

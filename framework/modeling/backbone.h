@@ -98,7 +98,8 @@ class Backbone {
   virtual ~Backbone() = default;
 
   // `pass` gives this rank's positions of the input's time and of the recurrent state. With
-  // `pass.kv_cache`, decoding continues after the positions in the KV cache.
+  // `pass.kv_cache`, decoding continues after the positions in the KV cache, or the pass reads its
+  // chunk of the input.
   virtual BackboneOutput run(const ModelInput& reading, const ForwardContext& pass) const = 0;
 
   // Returns the batch as the backbone reads it. `random`: of a training step; none outside
@@ -118,7 +119,7 @@ class Backbone {
   virtual bool supports_kv_cache() const { return false; }
 
   // Whether training can read its sequences in chunks (memory.bptt_chunk_length).
-  virtual bool supports_bptt_chunks() const { return supports_kv_cache(); }
+  virtual bool supports_bptt_chunks() const { return false; }
 
   // Returns the number of positions. It is below the number of pixel columns where one position
   // reads several values.

@@ -157,7 +157,7 @@ ChunkedSequence Model::chunked(const ModelInput& reading) const {
           .chunk_length = bptt_chunk_length_.value_or(std::max<std::int64_t>(time, 1))};
 }
 
-void Model::advance(const ModelInput& reading, const ForwardContext& given) const {
+void Model::compute_states(const ModelInput& reading, const ForwardContext& given) const {
   const NoGradGuard unrecorded;
   ForwardContext pass = given;
   pass.updates_statistics = false;

@@ -38,10 +38,11 @@ class Model {
   // Collective over the ranks that share the rows' time or the weights.
   Losses losses(const ModelInput& reading, const ForwardContext& pass) const;
   Scores scores(const ModelInput& reading, const ForwardContext& pass) const;
-  // The sequences of a batch as training reads them: in chunks of memory.bptt_chunk_length.
+  // Returns the sequences of a batch as training and evaluation read them: in chunks of
+  // memory.bptt_chunk_length.
   ChunkedSequence chunked(const ModelInput& reading) const;
   // Computes the states after the current chunk of pass.kv_cache. Collective; records no gradient.
-  void advance(const ModelInput& reading, const ForwardContext& pass) const;
+  void compute_states(const ModelInput& reading, const ForwardContext& pass) const;
   // Records no gradient.
   Predictions predict(const ModelInput& reading, const ForwardContext& pass) const;
 

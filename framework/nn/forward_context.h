@@ -89,8 +89,8 @@ struct ForwardContext {
   std::shared_ptr<DecisionCache> decisions = {};
   // If set, reversible stacks also store the true streams and measure the reconstruction error.
   std::shared_ptr<ReconstructionError> reconstruction = {};
-  // If set, attention continues from these cached keys, without gradients. All passes over one
-  // sequence need equal `random`, whose paths identify the layers.
+  // If set, attention continues from this state of earlier positions. Decoding records no
+  // gradients. All passes over one sequence need equal `random`, whose paths identify the layers.
   std::shared_ptr<KVCache> kv_cache = {};
   // If set, no later layer reads other rows of the output, and a layer may skip the work that only
   // these need.

@@ -53,21 +53,21 @@ SequenceShard shard_chunk(const ProcessMesh& mesh,
                           const ChunkedSequence& sequence,
                           std::int64_t chunk);
 
-// Key rows of this rank that its attention layers keep between chunks. `before`: rows of earlier
-// positions that the chunk attends to. `retained`: rows that the next chunk attends to, of both.
-// Without `retained`, all rows are kept, of which the sequence has `all`.
+// Numbers of key rows that this rank stores between chunks.
 struct ChunkRows {
-  std::int64_t before = 0;
-  std::int64_t all = 0;
+  std::int64_t before = 0;  // rows of earlier positions that the chunk attends to
+  // Rows that the next chunk attends to, the last ones of `before` and the chunk. None: all.
   std::optional<std::int64_t> retained = {};
+  std::int64_t all = 0;  // without `retained`: rows of the whole sequence
 };
-// Returns them for queries that attend to keys at most `window` positions before them (none: any),
-// and the positions, over the memory and the sequence.
+// Keys of a chunk. Positions count from the start of the memory.
 struct ChunkKeys {
   ChunkRows rows;
-  SequenceShards shards;  // of the chunk's queries and the keys they attend to
-  std::int64_t key_begin = 0;
+  SequenceShards shards;       // of the chunk's queries and of the keys they attend to, by rank
+  std::int64_t key_begin = 0;  // position of the first of these keys, over all ranks
 };
+// Returns the keys of a chunk whose queries attend to keys at most `window` positions before them
+// (none: to all earlier ones). The first chunk also attends to the whole memory.
 ChunkKeys chunk_keys(const ProcessMesh& mesh,
                      const ChunkedSequence& sequence,
                      std::int64_t chunk,

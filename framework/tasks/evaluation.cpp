@@ -12,6 +12,7 @@
 #include "framework/core/span.h"
 #include "framework/data/corpus/stream_reader.h"
 #include "framework/kernels/element.h"
+#include "framework/nn/attention/kv_cache.h"
 
 namespace longspan {
 namespace {
@@ -90,14 +91,12 @@ class Evaluation {
     return true;
   }
 
-  void add(const Losses& losses, const Batch& batch) {
+  // `time`: the positions of the losses.
+  void add(const Losses& losses, const Batch& batch, const SequenceShard& time) {
     const std::vector<double> values = row_losses(losses);
     sums_.add(values, batch);
     positions_ += std::ssize(values);
-    if (by_position_.wanted()) {
-      const std::int64_t time = batch.field("tokens").shape()[1];
-      by_position_.add(values, batch.field("targets"), shard_sequence(mesh_, time).inside());
-    }
+    if (by_position_.wanted()) by_position_.add(values, batch.field("targets"), time.inside());
     result_.watched.resize(losses.watched.size());
     for (std::size_t i = 0; i < losses.watched.size(); ++i) {
       AuxiliaryMetric& all = result_.watched[i];
@@ -245,9 +244,17 @@ EvaluationResult evaluate(const Model& model,
   Batch batch;
   while (evaluation.next(batch)) {
     reading.fields = batch.fields;
-    Losses result = model.losses(reading, ForwardContext{});
-    reading.carried = std::move(result.carried);
-    evaluation.add(result, batch);
+    const ChunkedSequence sequence = model.chunked(reading);
+    ForwardContext pass;
+    if (sequence.count() > 1) pass.kv_cache = std::make_shared<KVCache>(sequence, false);
+    RecurrentState carried;
+    for (std::int64_t chunk = 0; chunk < sequence.count(); ++chunk) {
+      if (pass.kv_cache) pass.kv_cache->start_chunk(chunk);
+      Losses result = model.losses(reading, pass);
+      carried = std::move(result.carried);
+      evaluation.add(result, batch, shard_chunk(model.parameters().mesh(), sequence, chunk));
+    }
+    reading.carried = std::move(carried);
   }
   return evaluation.finish();
 }
@@ -276,7 +283,7 @@ EvaluationResult evaluate_sliding_window(const Model& model,
       for (std::int64_t i = 0; i < count; ++i) windows.push(batch, column + i);
       const Losses result =
           model.losses(windows.reading(batch, column + count - 1, count), ForwardContext{});
-      evaluation.add(result, batch);
+      evaluation.add(result, batch, {});  // without losses by position
     }
   }
   return evaluation.finish();

@@ -58,6 +58,8 @@ class SuppliedSource : public BatchSource {
   void check_document(const std::vector<std::int64_t>& document, const DocumentCursor& place) const;
   void fill(std::int64_t stream);
   void fill_all();
+  // Returns the positions of the streams, without their ids.
+  std::vector<Row> positions() const;
   void check_ranks_agree() const;
   static void append(Row& row, const std::vector<std::int64_t>& ids, std::int64_t begin);
   void replay();
@@ -70,6 +72,12 @@ class SuppliedSource : public BatchSource {
   bool has_tokens_ = false;  // whether the epoch had tokens so far
   bool is_fresh_ = true;
   std::optional<EndOfDocuments> end_;
+  // Positions before the last batch: of the streams and of the next document.
+  struct Before {
+    std::vector<Row> rows;
+    DocumentCursor next;
+  };
+  std::optional<Before> before_;
   Random taken_ = Random(0).child("documents");  // hash of all ids taken, in order
 };
 
@@ -132,12 +140,17 @@ void SuppliedSource::fill(std::int64_t stream) {
   }
 }
 
+std::vector<SuppliedSource::Row> SuppliedSource::positions() const {
+  std::vector<Row> result;
+  for (const Row& row : rows_)
+    result.push_back({.place = row.place, .length = row.length, .left = row.left});
+  return result;
+}
+
 // If there are too few documents, restores the cursors of all streams, so that they can be saved.
 void SuppliedSource::fill_all() {
   const DocumentCursor next = next_;
-  std::vector<Row> before;
-  for (const Row& row : rows_)
-    before.push_back({.place = row.place, .length = row.length, .left = row.left});
+  std::vector<Row> before = positions();
   try {
     for (std::int64_t stream = 0; stream < reading_.layout.streams; ++stream) fill(stream);
   } catch (const EndOfDocuments& error) {
@@ -169,6 +182,7 @@ Batch SuppliedSource::next() {
   const std::int64_t segment = reading_.layout.segment;
   Batch batch;
   batch.place = fmt::format("at document {} of epoch {}", next_.document, next_.epoch);
+  before_ = {positions(), next_};
   if (!end_) {
     fill_all();
     check_ranks_agree();
@@ -217,6 +231,11 @@ void SuppliedSource::restore(const Tensor& cursors) {
         wanted.to_string(),
         pluralize(range_.count(), "stream"),
         cursors.shape().to_string());
+  // A discarded step: the positions before its batch are saved, but nothing is read from there.
+  if (!before_) return;
+  rows_ = std::move(before_->rows);
+  next_ = before_->next;
+  before_.reset();
 }
 
 void SuppliedSource::save_state(TrainingState& state) const {

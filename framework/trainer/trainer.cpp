@@ -139,15 +139,16 @@ std::optional<Trainer::PartLoss> Trainer::run_part(const Batch& batch,
   const ChunkedSequence sequence = model_->chunked(reading);
   const auto chunks = static_cast<std::size_t>(sequence.count());
   if (chunks == 1) return run_backward(reading, counts, pass, next, part, parts);
-  pass.kv_cache = std::make_shared<KVCache>(sequence);
+  pass.kv_cache = std::make_shared<KVCache>(sequence, true);
   ChunkProgress progress = {.chunks = sequence.count() - 1,
                             .part = static_cast<std::int64_t>(part) + 1,
                             .parts = static_cast<std::int64_t>(parts)};
   for (std::int64_t chunk = 0; chunk + 1 < sequence.count(); ++chunk) {
     pass.kv_cache->start_chunk(chunk);
-    model_->advance(reading, pass);
+    model_->compute_states(reading, pass);
     progress.chunk = chunk + 1;
-    if (stops_after(progress, request)) return std::nullopt;
+    if (request.after_chunk) request.after_chunk(progress);
+    if (poll_stop(request)) return std::nullopt;
   }
   progress.is_backward = true;
   progress.chunks = sequence.count();
@@ -159,13 +160,13 @@ std::optional<Trainer::PartLoss> Trainer::run_part(const Batch& batch,
         run_backward(
             reading, counts, pass, i == 0 ? next : nullptr, part * chunks + i, parts * chunks));
     progress.chunk = static_cast<std::int64_t>(i) + 1;
-    if (i + 1 < chunks && stops_after(progress, request)) return std::nullopt;
+    if (request.after_chunk) request.after_chunk(progress);
+    if (i + 1 < chunks && poll_stop(request)) return std::nullopt;
   }
   return result;
 }
 
-bool Trainer::stops_after(const ChunkProgress& progress, const StepRequest& request) const {
-  if (request.after_chunk) request.after_chunk(progress);
+bool Trainer::poll_stop(const StepRequest& request) const {
   if (!request.stop) return false;
   const std::int64_t asked = request.stop() ? 1 : 0;
   return mesh().world.all_reduce(asked, Reduction::maximum) == 1;
@@ -311,9 +312,11 @@ StepResult Trainer::step(const Batch& given, const StepRequest& request) {
   const std::int64_t parts = std::ssize(carried_);
   require(
       batch.rows() % parts == 0, "expected a multiple of {} rows, found {}", parts, batch.rows());
+  std::vector<RecurrentState> before = carried_;
   if (batch.resets_state) carried_.assign(carried_.size(), {});
   StepResult result = compute(batch, request);
   if (result.is_discarded) {
+    carried_ = std::move(before);
     model_->parameters().end_step(false);
     next_carried_.assign(carried_.size(), {});
     return result;

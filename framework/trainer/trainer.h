@@ -31,7 +31,7 @@ struct ChunkProgress {
 
 struct StepRequest {
   // Whether this rank requests a stop. Called at the end of the step, because steps may be long,
-  // and after each chunk: the step is then discarded.
+  // and after each chunk. If any rank requests a stop after a chunk, the step is discarded.
   std::function<bool()> stop = {};
   // Called after each chunk.
   std::function<void(const ChunkProgress&)> after_chunk = {};
@@ -167,8 +167,8 @@ class Trainer {
                                    std::size_t part,
                                    const Counts& counts,
                                    const StepRequest& request);
-  // Collective. Returns whether a rank requests a stop after a chunk.
-  bool stops_after(const ChunkProgress& progress, const StepRequest& request) const;
+  // Collective. Returns whether any rank requests a stop.
+  bool poll_stop(const StepRequest& request) const;
   // Runs them with the loss, for the whole sequence or the chunk that the KV cache selects. `index`
   // of `count` backward passes of the step.
   PartLoss run_backward(const ModelInput& reading,

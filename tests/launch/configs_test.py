@@ -75,6 +75,8 @@ class ConfigFiles(jobs.TestCase):
             (self.directory / "images.idx").write_bytes(images_test.idx(images_test.drawn(9, 1)[0]))
             (self.directory / "labels.idx").write_bytes(images_test.idx_labels(images_test.drawn(9, 1)[1]))
             pairs = dict(SMALL_IMAGES)
+        if "bptt_chunk_length" in text:
+            pairs["memory.bptt_chunk_length"] = 3
         if "model_type: word" in text:
             pairs["data.tokenizer.vocab_size"] = 275  # the text has few words
         settings = {**SMALL, **pairs, "run.output_dir": directory, **(other or {})}

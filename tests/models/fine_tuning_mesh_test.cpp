@@ -94,6 +94,18 @@ TEST(FineTuningLayouts, MatchesOneProcess) {
   }
 }
 
+// Adapters, whose dropout depends on positions, and frozen layers, whose keys have no gradient.
+TEST(FineTuningLayouts, ChunksInTimeMatchOneProcess) {
+  for (Case c : cases()) {
+    const Trained expected = train(c, ProcessMesh());
+    c.name += ", chunks of 2 in time";
+    c.memory.bptt_chunk_length = 2;
+    testing::for_each_layout(
+        {{}, {.tensor = 2, .sequence = true}, {.context = 2, .tensor = 2}},
+        [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
+  }
+}
+
 TEST(FineTuningLayouts, ZeroShardingMatchesOneProcess) {
   const std::vector<Case> all = cases();
   for (Case c : {all[1], all[3], all[6]}) {

@@ -90,12 +90,15 @@ TEST(EvaluationMesh, ChunkedLossMatchesForShortTail) {
     const Corpus corpus(file.path(), Tokenizer());
     const auto single = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
     ModelBuildOptions setting = small_setting(mesh);
-    setting.memory = {.feed_forward_chunks = 3, .loss_chunks = 7};
-    const auto split = make_transformer_xl(small_transformer_xl(2, 6), setting);
     const EvaluationResult expected = evaluate(*single, corpus, options);
-    const EvaluationResult result = evaluate(*split, corpus, options);
-    EXPECT_EQ(result.tokens, 38);
-    EXPECT_NEAR(result.nats, expected.nats, 1e-9 * expected.nats);
+    for (const MemoryOptions& memory : std::vector<MemoryOptions>{
+             {.feed_forward_chunks = 3, .loss_chunks = 7}, {.bptt_chunk_length = 3}}) {
+      setting.memory = memory;
+      const auto split = make_transformer_xl(small_transformer_xl(2, 6), setting);
+      const EvaluationResult result = evaluate(*split, corpus, options);
+      EXPECT_EQ(result.tokens, 38);
+      EXPECT_NEAR(result.nats, expected.nats, 1e-9 * expected.nats);
+    }
   });
 }
 

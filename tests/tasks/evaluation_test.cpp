@@ -115,6 +115,34 @@ TEST(Evaluation, ReportsLossByPositionInSegment) {
               rounding * two.by_position[1].loss);
 }
 
+// Reading a segment in chunks changes only the memory that it needs.
+TEST(Evaluation, ChunksMatchWholeSegments) {
+  const Text file(varied_text(53));
+  const auto expect_same = [&](const auto& make) {
+    ModelBuildOptions setting = small_setting();
+    const EvaluationOptions options = {.streams = 3, .segment = 7, .position_parts = 4};
+    const EvaluationResult whole = evaluate(*make(setting), file.corpus, options);
+    for (const std::int64_t length : {1, 3, 7}) {
+      setting.memory.bptt_chunk_length = length;
+      const EvaluationResult chunked = evaluate(*make(setting), file.corpus, options);
+      EXPECT_NEAR(chunked.nats, whole.nats, rounding * whole.nats) << length;
+      EXPECT_EQ(chunked.tokens, whole.tokens);
+      ASSERT_EQ(chunked.by_position.size(), whole.by_position.size());
+      for (std::size_t i = 0; i < whole.by_position.size(); ++i)
+        EXPECT_NEAR(chunked.by_position[i].loss, whole.by_position[i].loss, rounding * 10);
+    }
+  };
+  expect_same([](const ModelBuildOptions& setting) {
+    return make_transformer_xl(small_transformer_xl(2, 6), setting);
+  });
+  expect_same([](const ModelBuildOptions& setting) {
+    DecoderOptions options = small_decoder(2);
+    options.common.attention.kinds = {"linear", "sliding_window"};
+    options.common.attention.sliding_window = {2};
+    return make_decoder(options, setting);
+  });
+}
+
 TEST(Evaluation, ReportsProgress) {
   const Text file(varied_text(41));
   const auto model = make_transformer_xl(small_transformer_xl(2, 6), small_setting());

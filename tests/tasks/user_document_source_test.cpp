@@ -84,6 +84,26 @@ TEST(UserDocumentSource, NextEpochFollowsLastDocument) {
   EXPECT_THAT(opened, ElementsAre(DocumentCursor{0, 0}, DocumentCursor{1, 0}));
 }
 
+// A discarded step gives its batch back, so that the resumed run reads it again.
+TEST(UserDocumentSource, ResumesBeforeDiscardedBatch) {
+  const Documents documents = numbered({3, 9, 2, 5, 0, 6, 4});
+  const testing::TemporaryDirectory folder;
+  for (int steps = 0; steps < 6; ++steps) {
+    const auto stopped = source(supply(documents));
+    for (int step = 0; step < steps; ++step) stopped->next();
+    const Tensor cursors = stopped->cursors();
+    const Batch discarded = stopped->next();
+    stopped->restore(cursors);
+    const auto path = saved(*stopped, steps, folder.path());
+    const auto resumed = source(supply(documents));
+    resumed->restore(cursors);
+    resumed->load_state(Checkpoint::open(path));
+    const Batch again = resumed->next();
+    for (const std::int64_t stream : {0, 1})
+      EXPECT_EQ(row(again, stream), row(discarded, stream)) << steps;
+  }
+}
+
 TEST(UserDocumentSource, ResumesExactlyFromUnfinishedDocument) {
   const Documents documents = numbered({3, 9, 2, 5, 0, 6, 4});
   const testing::TemporaryDirectory folder;

@@ -15,10 +15,10 @@ void check_supported(const AttentionOp& mechanism, const ForwardContext& pass) {
 }
 
 // Returns the context for queries from `begin` on, over the cached keys.
-AttentionContext reading(const AttentionContext& context,
-                         const LayerKVCache& kept,
-                         std::int64_t begin,
-                         const std::optional<std::int64_t>& longest) {
+AttentionContext cached_context(const AttentionContext& context,
+                                const LayerKVCache& kept,
+                                std::int64_t begin,
+                                const std::optional<std::int64_t>& longest) {
   AttentionContext result = context;
   result.mask.query_begin = begin;
   result.mask.key_begin = kept.begin();
@@ -89,8 +89,9 @@ AttentionContext MultiHeadAttention::with_chunk_keys(ProjectedQKV& projected,
                                                      const AttentionContext& context,
                                                      const ForwardContext& pass) const {
   const KVCache& cache = *pass.kv_cache;
-  require(!context.mask.key_padding.defined() && !context.mask.sorted,
-          "chunks of a sequence do not support padding of keys or separate episodes");
+  if (context.mask.key_padding.defined() || context.mask.sorted)
+    throw ConfigurationError(
+        "memory.bptt_chunk_length does not support padding of keys or separate episodes");
   const ChunkKeys keys =
       chunk_keys(mesh_, *cache.sequence(), cache.chunk(), mechanism_->max_distance());
   set_projections(projected,
@@ -124,7 +125,7 @@ AttentionContext MultiHeadAttention::with_cached_keys(ProjectedQKV& projected,
       (!kept.distances.defined() || kept.distances.shape()[0] < context.distances.shape()[0]))
     kept.distances = mechanism_->distance_keys(context, pass);
   projected.distance_keys = kept.distances;
-  return reading(context, kept, begin, longest);
+  return cached_context(context, kept, begin, longest);
 }
 
 Variable MultiHeadAttention::cross_attend_with_cache(const Variable& x,
@@ -132,6 +133,7 @@ Variable MultiHeadAttention::cross_attend_with_cache(const Variable& x,
                                                      const AttentionContext& context,
                                                      const ForwardContext& pass) const {
   check_supported(*mechanism_, pass);
+  require(!pass.kv_cache->sequence(), "cross-attention does not support chunks of a sequence");
   LayerKVCache& kept = pass.kv_cache->layer(pass.random.place());
   if (kept.empty()) {
     const Variable seen = region_.enter(side.rows, side.time);

@@ -147,11 +147,11 @@ void LayerKVCache::change_rows(std::span<const std::int64_t> rows) {
 
 void LayerKVCache::require_rows(std::int64_t rows) const {
   for (const auto& tensor : boundaries_)
-    for (const auto& [chunk, state] : tensor)
-      require(!state->value.defined() || state->value.shape()[0] == rows,
+    if (const auto state = tensor.find(chunk_); state != tensor.end())
+      require(!state->second->value.defined() || state->second->value.shape()[0] == rows,
               "recurrent state: expected {} rows, found {}; call KVCache::choose",
               rows,
-              state->value.shape()[0]);
+              state->second->value.shape()[0]);
 }
 
 ChunkBoundaries LayerKVCache::boundaries(std::size_t index) {
@@ -192,10 +192,10 @@ void LayerKVCache::start_chunk(std::int64_t chunk, bool last) {
 }
 
 void LayerKVCache::drop_boundaries(bool training) {
-  for (auto& states : boundaries_)
-    std::erase_if(states, [&](const auto& state) {
-      return state.first > chunk_ + 1 || (!training && state.first < chunk_);
-    });
+  for (auto& states : boundaries_) {
+    states.erase(states.upper_bound(chunk_ + 1), states.end());
+    if (!training) states.erase(states.begin(), states.lower_bound(chunk_));
+  }
 }
 
 void LayerKVCache::reorder(std::span<const std::int64_t> rows) {
@@ -230,7 +230,7 @@ void KVCache::start_chunk(std::int64_t chunk) {
   chunk_ = chunk;
   for (auto& [place, layer] : layers_) {
     layer.start_chunk(chunk, sequence_ && chunk + 1 == sequence_->count());
-    layer.drop_boundaries(sequence_.has_value());
+    layer.drop_boundaries(trains_);
   }
 }
 

@@ -91,8 +91,9 @@ class KVCache {
   // For decoding. longest: max number of cached positions that a position attends to before the
   // current ones, as in a Transformer-XL with that memory length. None: all.
   explicit KVCache(std::optional<std::int64_t> longest = {}) : longest_(longest) {}
-  // For a sequence that is read in chunks, with the gradients of the states.
-  explicit KVCache(const ChunkedSequence& sequence) : sequence_(sequence) {}
+  // For a sequence that is read in chunks. trains: the states between all chunks are kept, for
+  // gradients; otherwise those of the current chunk.
+  KVCache(const ChunkedSequence& sequence, bool trains) : sequence_(sequence), trains_(trains) {}
 
   // Decoding: returns the number of positions read so far.
   std::int64_t positions() const { return positions_; }
@@ -105,14 +106,12 @@ class KVCache {
   // Returns whether no earlier pass has read the current chunk.
   bool is_new_chunk() const { return is_new_chunk_; }
   // Returns whether the pass only computes the state for later chunks.
-  bool is_state_pass() const {
-    return sequence_ && is_new_chunk_ && chunk_ + 1 < sequence_->count();
-  }
+  bool is_state_pass() const { return trains_ && is_new_chunk_ && chunk_ + 1 < sequence_->count(); }
   // Transformer-XL memory of each layer after the chunks read so far; empty after a pass that is
   // not the first one over its chunk.
   std::vector<Tensor>& memories() { return memories_; }
-  // Requires a call before each pass over a chunk: first in order, to compute the states, then in
-  // reverse order, for the gradients.
+  // Requires a call before each pass over a chunk: first in order, to compute the states; then, for
+  // the gradients, in reverse order.
   void start_chunk(std::int64_t chunk);
 
   // Decoding: requires a call after a pass over `time` positions.
@@ -123,6 +122,7 @@ class KVCache {
  private:
   std::optional<std::int64_t> longest_;
   std::optional<ChunkedSequence> sequence_;
+  bool trains_ = false;
   std::int64_t positions_ = 0;
   std::int64_t chunk_ = 0;
   bool is_new_chunk_ = true;

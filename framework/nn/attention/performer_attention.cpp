@@ -95,13 +95,14 @@ Variable PerformerAttentionOp::operator()(const ProjectedQKV& input,
       on(key.shift.device(), [&](auto backend) { accumulate(backend, 1, log_weight, key.shift); });
     // The largest shift so far has no gradient: it cancels in the result.
     const ChunkBoundaries top = input.state ? input.state->boundaries(1) : ChunkBoundaries();
+    Tensor last;
     if (top.needs_final())
-      top.after->value = Tensor::empty({key.shift.shape()[0], key.shift.shape()[2]},
-                                       key.shift.dtype(),
-                                       key.shift.device(),
-                                       MemoryTag::recurrent_state);
-    const KeyWeights weights = weights_of_stabilizers(
-        key.shift, causal, input.shares, top.initial(), top.after ? top.after->value : Tensor());
+      last = top.after->value = Tensor::empty({key.shift.shape()[0], key.shift.shape()[2]},
+                                              key.shift.dtype(),
+                                              key.shift.device(),
+                                              MemoryTag::recurrent_state);
+    const KeyWeights weights =
+        weights_of_stabilizers(key.shift, causal, input.shares, top.initial(), last);
     log_weight = weights.log_weight;
     decay = weights.decay;
   }

@@ -38,6 +38,7 @@ class RelativeAttention : public AttentionOp {
   bool supports_kv_cache() const override { return true; }
   bool supports_document_mask() const override { return true; }
   bool supports_grouped_kv() const override { return true; }
+  std::optional<std::int64_t> max_distance() const override { return pattern_.max_distance(); }
   Variable distance_keys(const AttentionContext& context,
                          const ForwardContext& pass) const override;
   // Requires context.distances.
