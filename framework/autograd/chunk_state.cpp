@@ -30,20 +30,16 @@ void add_rows(const Tensor& from,
     });
 }
 
-// Returns rows of x in a tensor of their own, or as a view of a single sequence.
-Tensor narrow(const Tensor& x, std::int64_t begin, std::int64_t count, MemoryTag tag) {
-  const Shape shape = x.shape().with(1, count);
-  if (x.shape()[0] == 1) return rows_of(x, 0, begin, count).reshape(shape);
-  const Tensor result = Tensor::empty(shape, x.dtype(), x.device(), tag);
+Tensor copy_of(const Tensor& x, std::int64_t begin, std::int64_t count, MemoryTag tag) {
+  const Tensor result = Tensor::empty(x.shape().with(1, count), x.dtype(), x.device(), tag);
   if (count > 0) move_rows(x, begin, result, 0, count);
   return result;
 }
 
-Tensor copy_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
-  const Tensor result =
-      Tensor::empty(x.shape().with(1, count), x.dtype(), x.device(), MemoryTag::recurrent_state);
-  if (count > 0) move_rows(x, begin, result, 0, count);
-  return result;
+// Returns rows of x: a view of a single sequence, a copy of several.
+Tensor narrow(const Tensor& x, std::int64_t begin, std::int64_t count) {
+  if (x.shape()[0] > 1) return copy_of(x, begin, count, MemoryTag::activations);
+  return rows_of(x, 0, begin, count).reshape(x.shape().with(1, count));
 }
 
 }  // namespace
@@ -62,7 +58,8 @@ Variable append_to_state(const Variable& x, const ChunkBoundaries& ends, std::in
     move_rows(before, 0, all, 0, rows);
     move_rows(x.value(), 0, all, rows, time);
   }
-  if (ends.needs_final()) ends.after->value = copy_of(all, rows + time - retained, retained);
+  if (ends.needs_final())
+    ends.after->value = copy_of(all, rows + time - retained, retained, MemoryTag::recurrent_state);
   const DType dtype = all.dtype();
   return record(std::move(all), {x}, [=](BackwardContext& gradients) {
     const Tensor final_gradient = ends.final_gradient();
@@ -73,8 +70,8 @@ Variable append_to_state(const Variable& x, const ChunkBoundaries& ends, std::in
     const Tensor total = to_dtype(gradients.release_output(), accumulator_of(dtype));
     if (final_gradient.defined())
       add_rows(final_gradient, 0, total, rows + time - retained, retained);
-    if (rows > 0) ends.before->gradient = copy_of(total, 0, rows);
-    gradients.set(0, to_dtype(narrow(total, rows, time, MemoryTag::activations), dtype));
+    if (rows > 0) ends.before->gradient = copy_of(total, 0, rows, MemoryTag::recurrent_state);
+    gradients.set(0, to_dtype(narrow(total, rows, time), dtype));
   });
 }
 
@@ -88,7 +85,7 @@ Variable append_to_rows(const Variable& x,
           first + time,
           all->value.shape()[1]);
   if (time > 0) move_rows(x.value(), 0, all->value, first, time);
-  Tensor seen = narrow(all->value, 0, first + time, MemoryTag::activations);
+  Tensor seen = narrow(all->value, 0, first + time);
   return record(std::move(seen), {x}, [=](BackwardContext& gradients) {
     const DType dtype = all->value.dtype();
     if (!all->gradient.defined())
@@ -97,7 +94,7 @@ Variable append_to_rows(const Variable& x,
                                     all->value.device(),
                                     MemoryTag::recurrent_state);
     add_rows(gradients.output(), 0, all->gradient, 0, first + time);
-    gradients.set(0, to_dtype(narrow(all->gradient, first, time, MemoryTag::activations), dtype));
+    gradients.set(0, to_dtype(narrow(all->gradient, first, time), dtype));
   });
 }
 
