@@ -67,8 +67,8 @@ class Decoder : public Backbone {
     return longspan::reads_on(options_.common.attention) &&
            (spans_ || options_.positions.supports_kv_cache());
   }
-  bool supports_bptt_chunks() const override {
-    return longspan::reads_on(options_.common.attention);
+  std::string whole_sequence_setting() const override {
+    return whole_sequence_type(options_.common.attention);
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t max_segment_length() const override {

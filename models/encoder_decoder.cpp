@@ -50,6 +50,7 @@ class EncoderDecoder : public Backbone {
     StackInputs reads;
     reads.encoder_outputs =
         reading.encoder_outputs.empty() ? sides(reading, pass, states) : reading.encoder_outputs;
+    // Later passes over the target see no padding: it comes after all other positions.
     if (!pass.kv_cache)
       reads.context.mask.key_length = copy_async(field_of(reading.fields, "length"), device);
     if (masked()) reads.context.mask.rules = masks::everything();
@@ -100,6 +101,12 @@ class EncoderDecoder : public Backbone {
     return prepare_nat_batch(result, vocabulary_size_ - 1, options_.masking, place);
   }
   bool supports_kv_cache() const override { return !masked(); }
+  std::string whole_sequence_setting() const override { return options_.whole_target_setting(); }
+  std::vector<EncoderOutput> encode(const ModelInput& reading,
+                                    const ForwardContext& pass) const override {
+    BackboneOutput unused;  // without adaptive steps an encoder adds no losses
+    return sides(reading, pass, unused);
+  }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t max_segment_length() const override {
     std::int64_t longest = shorter_of(input_.longest(), decoder_.longest());

@@ -37,6 +37,8 @@ struct EncoderDecoderOptions {
   ModelOptions encoder() const;
   static FamilyTraits encoder_traits();
   FamilyTraits decoder_traits() const;
+  // As Backbone::whole_sequence_setting, for the target.
+  std::string whole_target_setting() const;
 };
 
 // Returns why the options are unsupported; empty if they are supported.

@@ -265,6 +265,17 @@ FamilyTraits EncoderDecoderOptions::decoder_traits() const {
   return traits;
 }
 
+std::string EncoderDecoderOptions::whole_target_setting() const {
+  if (decoder == Decoder::masked) return "model.decoder_type: non_autoregressive";
+  if (recurrence.adaptive()) return "model.recurrence.type: act";
+  if (scores.kind == CrossAttentionScore::location)
+    return "model.cross_attention.score_function: location";
+  if (source.coverage > 0) return fmt::format("model.coverage_loss_weight: {}", source.coverage);
+  if (source.guide == GuidedAttentionType::monotonic)
+    return "model.guided_attention.type: monotonic";
+  return whole_sequence_type(common.attention);
+}
+
 std::string problem_of(const EncoderDecoderOptions& options, const MemoryOptions& memory) {
   for (const std::string& problem : {validate_writing(options),
                                      validate_alignment(options),

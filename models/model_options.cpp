@@ -66,10 +66,11 @@ void check_combinations(OptionTable& table,
                "model.residual.type",
                "model.num_hidden_layers"},
               [&options, planned] { return validate_recompute(options, planned().memory); });
-  table.check({"memory.bptt_chunk_length", "model.attention.layer_types", "data.seq_length"},
-              [&options, planned] {
-                return validate_bptt_chunks(options, planned().memory, planned().segment);
-              });
+  table.check(
+      {"memory.bptt_chunk_length", "model.attention.layer_types", length_key(traits.sequences)},
+      [&options, planned, traits] {
+        return validate_bptt_chunks(options, planned().memory, planned().segment, traits.sequences);
+      });
   table.check({"model.vocab_size",
                "data.tokenizer.vocab_size",
                "data.tokenizer.type",
@@ -349,7 +350,7 @@ ProjectionBiases ModelOptions::projection_biases() const {
 std::vector<std::string> attention_keys_and_common(const OptionTable& table,
                                                    const FamilyTraits& traits) {
   std::vector<std::string> keys = attention_keys(table);
-  keys.push_back(traits.sequences == Sequences::segments ? "data.seq_length" : "data.max_length");
+  keys.push_back(length_key(traits.sequences));
   for (const std::string key : {"parallel.context_parallel_size",
                                 "parallel.tensor_parallel_size",
                                 "precision.compute_dtype"})
@@ -369,20 +370,28 @@ std::string validate_attention(const ModelOptions& options,
 
 std::string validate_bptt_chunks(const ModelOptions& options,
                                  const MemoryOptions& memory,
-                                 std::int64_t segment) {
+                                 std::int64_t segment,
+                                 Sequences sequences) {
   if (!memory.bptt_chunk_length) return "";
-  if (const AttentionKind* const kind = first_kind_without_kv_cache(options.attention))
+  if (const std::string type = whole_sequence_type(options.attention); !type.empty())
     return fmt::format(
-        "memory.bptt_chunk_length: {} cannot be combined with model.attention.layer_types: {}, "
-        "which requires the whole sequence; use a type that reads earlier positions only, such as "
-        "full, sliding_window or linear, or omit memory.bptt_chunk_length",
+        "memory.bptt_chunk_length: {} cannot be combined with {}, which requires the whole "
+        "sequence; use a type that reads earlier positions only, such as full, sliding_window or "
+        "linear, or omit memory.bptt_chunk_length",
         *memory.bptt_chunk_length,
-        kind->name);
+        type);
   if (segment > 0 && *memory.bptt_chunk_length > segment)
-    return fmt::format("memory.bptt_chunk_length: expected at most data.seq_length = {}, found {}",
-                       segment,
+    return fmt::format("memory.bptt_chunk_length: expected at most {}, found {}",
+                       sequences == Sequences::segments
+                           ? fmt::format("data.seq_length = {}", segment)
+                           : fmt::format("{} (the longest example)", segment),
                        *memory.bptt_chunk_length);
   return "";
+}
+
+std::string whole_sequence_type(const AttentionOptions& options) {
+  const AttentionKind* const kind = first_kind_without_kv_cache(options);
+  return kind ? "model.attention.layer_types: " + kind->name : "";
 }
 
 std::string validate_recompute(const ModelOptions& options, const MemoryOptions& memory) {

@@ -42,6 +42,10 @@ inline constexpr std::int64_t max_sequence_length = std::int64_t{1} << 36;
 
 // Input of a family: segments of a document, or examples of individual lengths.
 enum class Sequences : std::uint8_t { segments, examples };
+// Returns the key of the longest sequence.
+inline std::string length_key(Sequences sequences) {
+  return sequences == Sequences::segments ? "data.seq_length" : "data.max_length";
+}
 
 // Fixed traits of a family or of one of its stacks.
 struct FamilyTraits {
@@ -180,10 +184,14 @@ std::string validate_softmax_type(const ModelOptions& options);
 
 // Returns why the two cannot be combined; empty if they can.
 std::string validate_recompute(const ModelOptions& options, const MemoryOptions& memory);
-// `segment`: data.seq_length; 0: unknown.
+// `segment`: length of the sequences; 0: unknown.
 std::string validate_bptt_chunks(const ModelOptions& options,
                                  const MemoryOptions& memory,
-                                 std::int64_t segment);
+                                 std::int64_t segment,
+                                 Sequences sequences = Sequences::segments);
+// Returns the first attention type that requires whole sequences, as "key: value"; empty if none
+// does.
+std::string whole_sequence_type(const AttentionOptions& options);
 std::string validate_reconstruction(const ModelOptions& options, const MemoryOptions& memory);
 
 // Returns the model's vocabulary size: at least `tokenizer_ids`. Throws ConfigurationError if

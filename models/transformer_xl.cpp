@@ -105,7 +105,7 @@ class TransformerXl : public Backbone {
     return end;
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
-  bool supports_bptt_chunks() const override { return true; }
+  std::string whole_sequence_setting() const override { return ""; }
   std::int64_t max_mem_len() const override {
     // A dry run cannot truncate by learned spans.
     if (spans_ && setting_.device.state().is_meta())

@@ -65,8 +65,9 @@ class UniversalTransformer : public Backbone {
     return longspan::reads_on(options_.common.attention) && options_.positions.supports_kv_cache();
   }
   // The number of adaptive steps depends on all positions.
-  bool supports_bptt_chunks() const override {
-    return longspan::reads_on(options_.common.attention) && !options_.adaptive();
+  std::string whole_sequence_setting() const override {
+    return options_.adaptive() ? "model.recurrence.type: act"
+                               : whole_sequence_type(options_.common.attention);
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t max_segment_length() const override { return recurrence_.longest(); }

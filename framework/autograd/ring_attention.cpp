@@ -86,9 +86,9 @@ class Ring {
       begin += count;
     }
     if (const Tensor padding = std::exchange(call_.mask.key_padding, Tensor()); padding.defined())
-      padding_ = padding_pieces(padding, form_.key[0], shares_.keys);
+      padding_ = padding_pieces(padding, form_.key[0], shares_.key_rows());
     if (const auto parts = std::exchange(call_.mask.sorted, {}))
-      parts_.emplace(*parts, shares_.query_rows()[shares_.local_index()], shares_.keys);
+      parts_.emplace(*parts, shares_.query_rows()[shares_.local_index()], shares_.key_rows());
     // Their rows are now in the pieces and the block.
     call_.query = call_.key = call_.value = Tensor();
   }
@@ -374,9 +374,8 @@ void check(const AttentionMask& mask, const AttentionTerms& terms, const Sequenc
   const bool is_chunk = shares.chunk.count() > 0;
   const Range queries =
       is_chunk ? shares.chunk : Range{shares.memory, shares.memory + shares.queries_total};
-  require(cover_once(shares.queries, queries) &&
-              cover_once(shares.keys,
-                         {shares.keys_begin, is_chunk ? shares.chunk.end : shares.keys_total}),
+  const Range keys = is_chunk ? shares.chunk_keys : Range{0, shares.keys_total};
+  require(cover_once(shares.queries, queries) && cover_once(shares.keys, keys),
           "ring attention: the ranges of {} ranks do not partition {} queries after {} and {} keys",
           shares.ranks.size(),
           shares.queries_total,

@@ -21,9 +21,8 @@ struct AllocatedAgain {
 
 // Assignment of queries and keys to ranks. Keys have the positions 0 to `keys_total`, queries
 // `queries_total` positions from `memory` on. They can be from one sequence, whose first positions
-// are keys only. They can also be from two, each with its own length and sharding. Or they are a
-// chunk of a sequence with these totals: the queries at the positions of `chunk`, and the keys from
-// `keys_begin` to its end.
+// are keys only. They can also be from two, each with its own length and sharding. Or the queries
+// are a chunk of a sequence with these totals, and attend to a range of the keys.
 struct SequenceShards {
   Communicator ranks;
   std::vector<Ranges> queries;  // positions of each rank's query rows, in order
@@ -31,15 +30,15 @@ struct SequenceShards {
   std::int64_t memory = 0;
   std::int64_t queries_total = 0;
   std::int64_t keys_total = 0;
-  std::int64_t keys_begin = 0;
-  Range chunk = {};  // empty: all queries
+  Range chunk = {};       // positions of the queries; empty: all
+  Range chunk_keys = {};  // positions of the keys that a chunk attends to
 
   // Returns the queries of each rank, counted from the first query, and the keys from the first
   // key.
   std::vector<Ranges> query_rows() const {
     return counted_from(queries, chunk.count() > 0 ? chunk.begin : memory);
   }
-  std::vector<Ranges> key_rows() const { return counted_from(keys, keys_begin); }
+  std::vector<Ranges> key_rows() const { return counted_from(keys, chunk_keys.begin); }
   std::size_t local_index() const { return static_cast<std::size_t>(ranks.rank()); }
 
  private:
@@ -55,7 +54,8 @@ struct SequenceShards {
 // call, except for its document bounds, which are for this rank's queries. Rules, lengths, padding
 // (key_padding: [batch, keys_total]) and terms use positions of the full sequence, and so do sorted
 // sequences ([batch, heads, queries_total] and [batch, heads, keys_total]). Ignores query_begin and
-// key_begin. Dropout draws the same numbers as the unsharded call.
+// key_begin. For a chunk, padding and sorted sequences cover only its queries and the keys of all
+// ranks. Dropout draws the same numbers as the unsharded call.
 //
 // Keys and values circulate around the ring, with transfers overlapping computation. Partial
 // results are merged by log-sum-exp. Skips blocks whose keys are masked for all queries of a rank.
@@ -83,8 +83,11 @@ std::vector<Tensor> pieces_of(const Tensor& x, const Ranges& ranges);
 // Inverse. Requires at least one piece.
 Tensor joined(const std::vector<Tensor>& pieces);
 
-// Returns the padding of each range of each rank, from that of a full sequence, [batch, positions]
-// u8. Throws Failure if it does not cover all positions of the ranks.
+// Returns a range of the last axis of x; undefined if x is.
+Tensor slice_columns(const Tensor& x, const Range& range);
+
+// Returns the padding of each range of each rank, from that of all keys, [batch, positions] u8.
+// Throws Failure if it does not cover all positions of the ranks.
 std::vector<std::vector<Tensor>> padding_pieces(const Tensor& padding,
                                                 std::int64_t batch,
                                                 const std::vector<Ranges>& positions);

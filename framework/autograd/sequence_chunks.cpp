@@ -43,6 +43,16 @@ std::vector<Tensor> pieces_of(const Tensor& x, const Ranges& ranges) {
   return pieces;
 }
 
+Tensor slice_columns(const Tensor& x, const Range& range) {
+  if (!x.defined()) return {};
+  const Shape& shape = x.shape();
+  const std::int64_t rows = shape.with(-1, 1).elements();
+  const Tensor slice = Tensor::empty({rows, range.count(), 1, 1}, x.dtype(), x.device());
+  if (range.count() > 0)
+    move_rows(x.reshape({rows, shape.width(), 1, 1}), range.begin, slice, 0, range.count());
+  return slice.reshape(shape.with(-1, range.count()));
+}
+
 std::vector<std::vector<Tensor>> padding_pieces(const Tensor& padding,
                                                 std::int64_t batch,
                                                 const std::vector<Ranges>& positions) {
@@ -55,34 +65,13 @@ std::vector<std::vector<Tensor>> padding_pieces(const Tensor& padding,
           wanted,
           name_of(padding.dtype()),
           padding.shape());
-  const Tensor rows = padding.reshape({batch, total, 1, 1});
   std::vector<std::vector<Tensor>> result;
   for (const Ranges& ranges : positions) {
     std::vector<Tensor>& pieces = result.emplace_back();
-    for (const Range& range : ranges) {
-      const Tensor piece = Tensor::empty({batch, range.count(), 1, 1}, DType::u8, padding.device());
-      move_rows(rows, range.begin, piece, 0, range.count());
-      pieces.push_back(piece.reshape({batch, range.count()}));
-    }
+    for (const Range& range : ranges) pieces.push_back(slice_columns(padding, range));
   }
   return result;
 }
-
-namespace {
-
-// Returns a range of the last axis of x [batch, heads, positions]; undefined if x is.
-Tensor positions_of(const Tensor& x, const Range& range) {
-  if (!x.defined()) return {};
-  const Shape& shape = x.shape();
-  const Shape result = shape.with(2, range.count());
-  const Tensor piece =
-      Tensor::empty({shape[0] * shape[1], range.count(), 1, 1}, x.dtype(), x.device());
-  const Tensor rows = x.reshape({shape[0] * shape[1], shape[2], 1, 1});
-  if (range.count() > 0) move_rows(rows, range.begin, piece, 0, range.count());
-  return piece.reshape(result);
-}
-
-}  // namespace
 
 SequenceParts::SequenceParts(const SortedSequence& whole,
                              const Ranges& queries,
@@ -95,15 +84,15 @@ SequenceParts::SequenceParts(const SortedSequence& whole,
           total,
           whole.key_position.shape()[2]);
   for (const Range& range : queries)
-    queries_.push_back({.query_position = positions_of(whole.query_position, range),
+    queries_.push_back({.query_position = slice_columns(whole.query_position, range),
                         .key_position = {},
-                        .query_bucket = positions_of(whole.query_bucket, range)});
+                        .query_bucket = slice_columns(whole.query_bucket, range)});
   for (const Ranges& ranges : keys) {
     std::vector<SortedSequence>& pieces = keys_.emplace_back();
     for (const Range& range : ranges)
       pieces.push_back({.query_position = {},
-                        .key_position = positions_of(whole.key_position, range),
-                        .key_bucket = positions_of(whole.key_bucket, range)});
+                        .key_position = slice_columns(whole.key_position, range),
+                        .key_bucket = slice_columns(whole.key_bucket, range)});
   }
 }
 

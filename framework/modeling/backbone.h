@@ -118,8 +118,15 @@ class Backbone {
   // at a time.
   virtual bool supports_kv_cache() const { return false; }
 
-  // Whether training can read its sequences in chunks (memory.bptt_chunk_length).
-  virtual bool supports_bptt_chunks() const { return false; }
+  // Returns the setting that requires whole sequences, "key: value". Empty if training can read
+  // them in chunks (memory.bptt_chunk_length).
+  virtual std::string whole_sequence_setting() const { return "the model family"; }
+  // Returns the encoder outputs that all chunks attend to (ModelInput::encoder_outputs). Empty
+  // without an encoder.
+  virtual std::vector<EncoderOutput> encode(const ModelInput& /*reading*/,
+                                            const ForwardContext& /*pass*/) const {
+    return {};
+  }
 
   // Returns the number of positions. It is below the number of pixel columns where one position
   // reads several values.

@@ -27,10 +27,13 @@ Model::Model(const ModelBuildOptions& setting,
   const Scope scope(*parameters_);
   body_ = body(scope, setting);
   readout_ = readout(scope, *body_, setting);
-  if (bptt_chunk_length_ && !body_->supports_bptt_chunks())
+  if (const std::string whole = body_->whole_sequence_setting();
+      bptt_chunk_length_ && !whole.empty())
     throw ConfigurationError(
-        "memory.bptt_chunk_length: {}: the model has layers that require the whole sequence",
-        *bptt_chunk_length_);
+        "memory.bptt_chunk_length: {} cannot be combined with {}, which requires whole sequences; "
+        "omit one of them",
+        *bptt_chunk_length_,
+        whole);
   if (bptt_chunk_length_ && sampling_.mixing != ScheduledSamplingMethod::none)
     throw ConfigurationError(
         "memory.bptt_chunk_length: {} cannot be combined with scheduled sampling, which predicts "

@@ -41,6 +41,12 @@ class Model {
   // Returns the sequences of a batch as training and evaluation read them: in chunks of
   // memory.bptt_chunk_length.
   ChunkedSequence chunked(const ModelInput& reading) const;
+  // Returns memory.bptt_chunk_length.
+  const std::optional<std::int64_t>& bptt_chunk_length() const { return bptt_chunk_length_; }
+  // Returns the encoder outputs that all chunks of a batch attend to; empty without an encoder.
+  std::vector<EncoderOutput> encode(const ModelInput& reading, const ForwardContext& pass) const {
+    return body_->encode(reading, pass);
+  }
   // Computes the states after the current chunk of pass.kv_cache. Collective; records no gradient.
   void compute_states(const ModelInput& reading, const ForwardContext& pass) const;
   // Records no gradient.

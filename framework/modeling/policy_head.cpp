@@ -1,4 +1,5 @@
 #include "framework/autograd/losses.h"
+#include "framework/autograd/ring_attention.h"
 #include "framework/core/async_copy.h"
 #include "framework/modeling/heads.h"
 #include "framework/modeling/sequence_parallel.h"
@@ -7,7 +8,7 @@
 namespace longspan {
 namespace {
 
-// For all positions.
+// For all positions of a pass.
 struct Outputs {
   Variable logits;  // [rows, time, actions], accumulator dtype
   Variable values;  // [rows, time, 1]
@@ -27,9 +28,10 @@ class Policy : public OutputHead {
 
   std::vector<LossTerm> losses(const BackboneOutput& states,
                                const ModelInput& reading,
-                               const ForwardContext&) const override {
-    const Outputs outputs = of_all(states, reading.time());
-    const PolicyTargets results = own_results(reading, outputs.logits.value().dtype());
+                               const ForwardContext& pass) const override {
+    const Range read = positions_read(pass, reading.time());
+    const Outputs outputs = of_all(states, read);
+    const PolicyTargets results = own_results(reading, read, outputs.logits.value().dtype());
     const auto term = [&](const char* name, PolicyLossKind function, double weight) -> LossTerm {
       const Variable& x = function == PolicyLossKind::square ? outputs.values : outputs.logits;
       Variable values = policy_losses(function, x, results, options_.clip);
@@ -45,9 +47,9 @@ class Policy : public OutputHead {
 
   Variable scores(const BackboneOutput& states,
                   const ModelInput& reading,
-                  const ForwardContext&) const override {
+                  const ForwardContext& pass) const override {
     const NoGradGuard unrecorded;
-    const Outputs outputs = of_all(states, reading.time());
+    const Outputs outputs = of_all(states, positions_read(pass, reading.time()));
     const Tensor logits = in_f64(outputs.logits), values = in_f64(outputs.values);
     const Shape& shape = logits.shape();
     const std::int64_t actions = shape.width();
@@ -66,10 +68,10 @@ class Policy : public OutputHead {
   const ShardRange& part() const override { return part_; }
 
  private:
-  Outputs of_all(const BackboneOutput& states, std::int64_t time) const {
-    const std::int64_t rows = states.hidden.shape()[0];
+  Outputs of_all(const BackboneOutput& states, const Range& read) const {
+    const std::int64_t rows = states.hidden.shape()[0], time = read.count();
     std::vector<std::int64_t> places;
-    for (std::int64_t i = 0; i < rows * time; ++i) places.push_back(i % time);
+    for (std::int64_t i = 0; i < rows * time; ++i) places.push_back(read.begin + i % time);
     // Rounded logits would change probabilities by more than a training step does.
     const DType exact = accumulator_of(states.hidden.value().dtype());
     const Variable hidden = cast(states.hidden, exact);
@@ -84,9 +86,12 @@ class Policy : public OutputHead {
   static Tensor in_f64(const Variable& x) { return cast(x, DType::f64).value().to_host(); }
 
   // Targets of the rows whose losses this rank computes; other rows have no action.
-  PolicyTargets own_results(const ModelInput& reading, DType dtype) const {
-    const Tensor& actions = field_of(reading.fields, "actions");
-    const std::int64_t rows = actions.shape()[0], time = actions.shape()[1];
+  PolicyTargets own_results(const ModelInput& reading, const Range& read, DType dtype) const {
+    const auto columns = [&](const char* name) {
+      return slice_columns(field_of(reading.fields, name), read);
+    };
+    const Tensor actions = columns("actions");
+    const std::int64_t rows = actions.shape()[0], time = read.count();
     const Range own = rows_with_losses(mesh_, rows);
     const Tensor mine =
         Tensor::empty(actions.shape(), DType::i64, device_.host(), MemoryTag::workspace);
@@ -97,9 +102,7 @@ class Policy : public OutputHead {
         mine.data<std::int64_t>()[i] = is_own ? all[static_cast<std::size_t>(i)] : ignored_target;
       }
     });
-    const auto numbers = [&](const char* name) {
-      return numbers_of(field_of(reading.fields, name), dtype);
-    };
+    const auto numbers = [&](const char* name) { return numbers_of(columns(name), dtype); };
     return {.action = copy_async(mine, device_),
             .before = numbers("log_probabilities"),
             .advantage = numbers("advantages"),

@@ -5,9 +5,15 @@
 #include "framework/autograd/collectives.h"
 #include "framework/autograd/ops.h"
 #include "framework/core/async_copy.h"
+#include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/parameters.h"
 
 namespace longspan {
+
+Range positions_read(const ForwardContext& pass, std::int64_t time) {
+  if (!pass.kv_cache || !pass.kv_cache->sequence()) return {0, time};
+  return pass.kv_cache->sequence()->chunk(pass.kv_cache->chunk());
+}
 
 Range rows_with_losses(const ProcessMesh& mesh, std::int64_t rows) {
   const ShardRange part = shard_range(rows, mesh.time.rank(), mesh.time.size());

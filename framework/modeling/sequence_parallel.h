@@ -9,9 +9,13 @@
 #include "framework/autograd/variable.h"
 #include "framework/core/range.h"
 #include "framework/distributed/process_mesh.h"
+#include "framework/nn/forward_context.h"
 #include "framework/nn/sequence_shard.h"
 
 namespace longspan {
+
+// Returns the positions that a pass reads of a sequence of `time`: a chunk of it, or all.
+Range positions_read(const ForwardContext& pass, std::int64_t time);
 
 // Returns the range of rows whose losses this rank computes.
 Range rows_with_losses(const ProcessMesh& mesh, std::int64_t rows);

@@ -18,9 +18,9 @@ struct Words {
   std::vector<std::int64_t> lengths;  // [rows]
 };
 
-// Returns the words whose tag is below `tags`. On a dry device, which has no word boundaries, every
-// token starts a word.
-Words words_of(const Tensor& targets, std::int64_t tags) {
+// Returns the words in `read` whose tag is below `tags`. On a dry device, which has no word
+// boundaries, every token starts a word.
+Words words_of(const Tensor& targets, const Range& read, std::int64_t tags) {
   const std::int64_t rows = targets.shape()[0], time = targets.shape()[1];
   const bool is_dry = targets.device().state().is_meta();
   const auto tag_at = [&](std::int64_t row, std::int64_t place) {
@@ -30,7 +30,8 @@ Words words_of(const Tensor& targets, std::int64_t tags) {
   Words words;
   for (std::int64_t row = 0; row < rows; ++row) {
     std::int64_t length = 0;
-    for (std::int64_t place = 0; place < time; ++place) length += tag_at(row, place) >= 0 ? 1 : 0;
+    for (std::int64_t place = read.begin; place < read.end; ++place)
+      length += tag_at(row, place) >= 0 ? 1 : 0;
     words.lengths.push_back(length);
     words.most = std::max(words.most, length);
   }
@@ -38,7 +39,7 @@ Words words_of(const Tensor& targets, std::int64_t tags) {
   words.tags = words.places;
   for (std::int64_t row = 0; row < rows; ++row) {
     auto at = static_cast<std::size_t>(row * words.most);
-    for (std::int64_t place = 0; place < time; ++place) {
+    for (std::int64_t place = read.begin; place < read.end; ++place) {
       if (tag_at(row, place) < 0) continue;
       words.places[at] = place;
       words.tags[at++] = tag_at(row, place);
@@ -68,9 +69,10 @@ class Tags : public OutputHead {
 
   std::vector<LossTerm> losses(const BackboneOutput& states,
                                const ModelInput& reading,
-                               const ForwardContext&) const override {
+                               const ForwardContext& pass) const override {
     // Words whose tag is absent from training are omitted, since it has no score.
-    const Words words = words_of(field_of(reading.fields, "targets"), part_.total);
+    const Tensor& targets = field_of(reading.fields, "targets");
+    const Words words = words_of(targets, positions_read(pass, targets.shape()[1]), part_.total);
     return {{.name = "loss",
              .values = sequence_losses(losses(of_words(states, words), words), mesh_),
              .count = "tokens"}};
@@ -90,8 +92,8 @@ class Tags : public OutputHead {
                      const ForwardContext&) const override {
     const NoGradGuard unrecorded;
     const Tensor& targets = field_of(reading.fields, "targets");
-    const Words words = words_of(targets, std::numeric_limits<std::int64_t>::max());
     const std::int64_t rows = targets.shape()[0], time = targets.shape()[1];
+    const Words words = words_of(targets, {0, time}, std::numeric_limits<std::int64_t>::max());
     const Variable scores = of_words(states, words);
     const Tensor best =
         kind_ == TaggingHeadType::crf

@@ -304,8 +304,8 @@ ChunkKeys chunk_keys(const ProcessMesh& mesh,
   shards.memory = sequence.memory;
   shards.queries_total = sequence.total;
   shards.keys_total = sequence.memory + sequence.total;
-  shards.keys_begin = result.key_begin;
   shards.chunk = {sequence.memory + queries.begin, sequence.memory + queries.end};
+  shards.chunk_keys = {result.key_begin, shards.chunk.end};
   for (int context = 0; context < shape.context; ++context) {
     Ranges of_queries;
     for (const Range& range : context_share(shape, context, queries.count()))
@@ -358,6 +358,21 @@ SequenceShards cross_attention_shards(const ProcessMesh& mesh,
     result.queries.push_back(context_share(mesh.shape, context, time));
     result.keys.push_back(context_share(mesh.shape, context, keys));
   }
+  return result;
+}
+
+SequenceShards cross_attention_shards(const ProcessMesh& mesh,
+                                      const ChunkedSequence& sequence,
+                                      std::int64_t chunk,
+                                      std::int64_t keys) {
+  const Range positions = sequence.chunk(chunk);
+  SequenceShards result = cross_attention_shards(mesh, positions.count(), keys);
+  for (Ranges& ranges : result.queries)
+    for (Range& range : ranges)
+      range = {positions.begin + range.begin, positions.begin + range.end};
+  result.queries_total = sequence.total;
+  result.chunk = positions;
+  result.chunk_keys = {0, keys};
   return result;
 }
 

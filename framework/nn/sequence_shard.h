@@ -90,6 +90,11 @@ SequenceShards sequence_shards(const ProcessMesh& mesh, std::int64_t memory, std
 SequenceShards cross_attention_shards(const ProcessMesh& mesh,
                                       std::int64_t time,
                                       std::int64_t keys);
+// As above, for a chunk of a sequence.
+SequenceShards cross_attention_shards(const ProcessMesh& mesh,
+                                      const ChunkedSequence& sequence,
+                                      std::int64_t chunk,
+                                      std::int64_t keys);
 
 // Returns the last `longest` rows of [before; input], sharded as a memory of that size. `before`
 // [streams, rows, width] (may be undefined): this rank's shard of a memory of `remembered` rows.

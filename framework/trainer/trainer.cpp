@@ -127,7 +127,7 @@ std::optional<Trainer::PartLoss> Trainer::run_part(const Batch& batch,
                                                    const Counts& counts,
                                                    const StepRequest& request) {
   const std::size_t parts = carried_.size();
-  const ModelInput reading = reading_of(batch, part);
+  ModelInput reading = reading_of(batch, part);
   ForwardContext pass = {
       .training = true,
       .random = random_.child(static_cast<std::uint64_t>(steps_)),
@@ -139,6 +139,19 @@ std::optional<Trainer::PartLoss> Trainer::run_part(const Batch& batch,
   const ChunkedSequence sequence = model_->chunked(reading);
   const auto chunks = static_cast<std::size_t>(sequence.count());
   if (chunks == 1) return run_backward(reading, counts, pass, next, part, parts);
+  // All chunks attend to the same encoder outputs, which accumulate a gradient.
+  std::vector<Variable> encoded;
+  reading.encoder_outputs = model_->encode(reading, pass);
+  for (EncoderOutput& output : reading.encoder_outputs) {
+    if (!output.rows.requires_grad()) continue;
+    encoded.push_back(output.rows);
+    const Tensor& rows = output.rows.value();
+    const DType dtype = accumulator_of(rows.dtype());
+    output.rows = Variable::leaf(
+        rows, dtype, Tensor::empty(rows.shape(), dtype, rows.device(), MemoryTag::activations));
+    output.rows.zero_gradient();
+  }
+  const std::size_t passes = chunks + (encoded.empty() ? 0 : 1);
   pass.kv_cache = std::make_shared<KVCache>(sequence, true);
   ChunkProgress progress = {.chunks = sequence.count() - 1,
                             .part = static_cast<std::int64_t>(part) + 1,
@@ -158,11 +171,18 @@ std::optional<Trainer::PartLoss> Trainer::run_part(const Batch& batch,
     pass.kv_cache->start_chunk(static_cast<std::int64_t>(chunks - 1 - i));
     add(result,
         run_backward(
-            reading, counts, pass, i == 0 ? next : nullptr, part * chunks + i, parts * chunks));
+            reading, counts, pass, i == 0 ? next : nullptr, part * passes + i, parts * passes));
     progress.chunk = static_cast<std::int64_t>(i) + 1;
     if (request.after_chunk) request.after_chunk(progress);
     if (i + 1 < chunks && poll_stop(request)) return std::nullopt;
   }
+  if (encoded.empty()) return result;
+  std::vector<Tensor> gradients;
+  for (const EncoderOutput& output : reading.encoder_outputs)
+    if (output.rows.requires_grad())
+      gradients.push_back(
+          cast(Variable(output.rows.gradient()), output.rows.value().dtype()).value());
+  run_backward(encoded, std::move(gradients), part * passes + chunks, parts * passes);
   return result;
 }
 
@@ -181,19 +201,24 @@ Trainer::PartLoss Trainer::run_backward(const ModelInput& reading,
   ForwardContext pass = given;
   pass.layer_losses = std::make_shared<LayerLossCollector>(seed(), 1 / repeated());
   PartLoss found = losses_of(reading, counts, pass, next);
-  reduction_.begin(index, count);
   std::vector<Variable> values;
   for (const Variable& loss : found.losses) values.emplace_back(loss.value());
+  std::vector<Tensor> seeds(found.losses.size(), seed());
+  run_backward(std::exchange(found.losses, std::move(values)), std::move(seeds), index, count);
+  return found;
+}
+
+void Trainer::run_backward(std::vector<Variable> roots,
+                           std::vector<Tensor> gradients,
+                           std::size_t index,
+                           std::size_t count) {
+  reduction_.begin(index, count);
   {
     const Span span({.name = "backward"});
-    backward(found.losses, std::vector<Tensor>(found.losses.size(), seed()), {.between = [this] {
-               reduction_.progress();
-             }});
+    backward(roots, std::move(gradients), {.between = [this] { reduction_.progress(); }});
   }
   const Span span({.name = "rest of the reduction"});
   reduction_.finish();
-  found.losses = std::move(values);
-  return found;
 }
 
 Trainer::Sums Trainer::all_reduce_sums(const std::vector<PartLoss>& parts,

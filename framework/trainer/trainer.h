@@ -177,6 +177,11 @@ class Trainer {
                         RecurrentState* next,
                         std::size_t index,
                         std::size_t count);
+  // Runs the backward pass of `roots`, and reduces the gradients.
+  void run_backward(std::vector<Variable> roots,
+                    std::vector<Tensor> gradients,
+                    std::size_t index,
+                    std::size_t count);
   const Tensor& seed();
   Sums all_reduce_sums(const std::vector<PartLoss>& parts, const StepRequest& request) const;
   std::vector<AuxiliaryMetricResult> auxiliary_metrics(const std::vector<PartLoss>& parts,

@@ -143,6 +143,12 @@ TEST(EncoderDecoderMesh, EveryRecurrenceMatchesOneProcessOnEveryLayout) {
 }
 
 TEST(EncoderDecoderMesh, EveryLayerMappingMatchesOneProcessOnEveryLayout) {
+  const std::vector<Kind> all = kinds();
+  const testing::Mode chunks = {"chunks", ResidualKind::plain, {.bptt_chunk_length = 2}};
+  EXPECT_EQ(std::ranges::count_if(
+                all, [&](const Kind& kind) { return testing::supports(kind, chunks, {}); }),
+            std::ssize(all) - 2)  // without power norms and location
+      << "targets in chunks";
   testing::expect_equal(kinds(), testing::layouts(), {.steps = 3, .smoothing = {.share = 0.1}});
 }
 

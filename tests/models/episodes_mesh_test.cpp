@@ -73,9 +73,13 @@ TEST(Episodes, TrainingMatchesOneProcessOnEveryLayout) {
         case_of(ResidualKind::gated, {.recompute_granularity = RecomputeGranularity::full}),
         case_of(ResidualKind::plain, {.recompute_granularity = RecomputeGranularity::selective})}) {
     const Trained expected = testing::train(c, ProcessMesh());
-    for (const auto& layouts : {testing::data_and_tensor_layouts(), testing::time_layouts()})
-      testing::for_each_layout(
-          layouts, [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
+    Case chunked = c;
+    chunked.name += ", in chunks";
+    chunked.memory.bptt_chunk_length = 3;
+    for (const Case& read : {c, chunked})
+      for (const auto& layouts : {testing::data_and_tensor_layouts(), testing::time_layouts()})
+        testing::for_each_layout(
+            layouts, [&](const ProcessMesh& mesh) { expect_same_training(read, expected, mesh); });
   }
 }
 

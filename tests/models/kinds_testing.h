@@ -211,6 +211,26 @@ inline Kind with_documents(Kind kind, std::int64_t length) {
   return kind;
 }
 
+// Episodes that start between segments hide a part of the memory. apart: others start within
+// segments.
+inline Kind with_episodes(Kind kind, bool apart) {
+  kind.name += apart ? ", episodes apart" : ", episodes";
+  kind.batch = [apart](const Case& c, int step, const StreamRange& range) {
+    Batch batch = batch_of(c, step, range);
+    const Tensor earlier = Tensor::zeros({range.count()}, DType::i64, backend_device().host());
+    const Tensor episodes = batch.field("tokens").empty_like();
+    for (std::int64_t row = range.begin; row < range.end; ++row) {
+      earlier.data<std::int64_t>()[row - range.begin] = row % 2 == 0 ? row : 100;
+      for (std::int64_t i = 0; i < c.segment; ++i)
+        episodes.data<std::int64_t>()[(row - range.begin) * c.segment + i] = i / (row + 2);
+    }
+    batch.fields["earlier"] = earlier;
+    if (apart) batch.fields["episodes"] = episodes;
+    return batch;
+  };
+  return kind;
+}
+
 // Step 1 uses batch statistics (warm-up), step 2 the running statistics.
 inline Kind with_power_norms(std::int64_t memory) {
   return {fmt::format("{}, power norms", memory > 0 ? "transformer_xl" : "decoder"),
@@ -287,6 +307,9 @@ inline std::vector<Kind> kinds() {
   all.push_back(with_sinks_and_caps(short_attention({"full", "sliding_window"}), 3));
   all.push_back(with_biases(short_attention({"full", "sliding_window/strided"}), 3, 4));
   all.push_back(with_documents(transformer_xl(short_attention({"full", "sliding_window"}), 3), 4));
+  for (const bool apart : {false, true})
+    all.push_back(
+        with_episodes(transformer_xl(short_attention({"full", "sliding_window"}), 3), apart));
   all.push_back(with_documents(decoder(short_attention({"full"})), 2));
   all.push_back(with_documents(with_rotary(short_attention({"full", "strided"}), {}), 3));
   return all;

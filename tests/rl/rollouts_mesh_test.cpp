@@ -18,13 +18,15 @@ struct Result {
 
 Result learn(const TransformerXlOptions& options,
              std::int64_t minibatches,
-             const ProcessMesh& mesh) {
+             const ProcessMesh& mesh,
+             const MemoryOptions& memory = {}) {
   const Environment maze = parse_environment("memory_maze side 3 steps 8", "world");
   TrainingOptions training;
   training.steps = 8;
   training.learning_rate = 0.01;
-  Trainer trainer(
-      testing::acting_model(options, maze, segment, mesh), training, Random(1).child("steps"));
+  Trainer trainer(testing::acting_model(options, maze, segment, mesh, DType::f64, memory),
+                  training,
+                  Random(1).child("steps"));
   RolloutContext setting = testing::rollouts_in(
       maze, environments, segment, {.epochs = 2, .minibatches = minibatches}, mesh);
   setting.staggered = true;
@@ -38,7 +40,8 @@ Result learn(const TransformerXlOptions& options,
 }
 
 // Each residual type runs on every layout with one number of minibatches, or with both if
-// LONGSPAN_ALL is set. Each number of minibatches covers every layout.
+// LONGSPAN_ALL is set. Each number of minibatches covers every layout. Half of the layouts read
+// their segments in chunks.
 TEST(RolloutSource, TrainingMatchesSingleProcessOnEveryLayout) {
   const bool full = std::getenv("LONGSPAN_ALL") != nullptr;
   std::vector<MeshShape> layouts = testing::data_and_tensor_layouts();
@@ -53,7 +56,9 @@ TEST(RolloutSource, TrainingMatchesSingleProcessOnEveryLayout) {
       const Result expected = learn(options, minibatches, ProcessMesh());
       for (std::size_t i = full ? 0 : place % 2; i < layouts.size(); i += full ? 1 : 2)
         testing::for_each_layout({layouts[i]}, [&](const ProcessMesh& mesh) {
-          const Result found = learn(options, minibatches, mesh);
+          MemoryOptions memory;
+          if (i / 2 % 2 == 0) memory.bptt_chunk_length = 2;
+          const Result found = learn(options, minibatches, mesh, memory);
           ASSERT_EQ(found.metrics.size(), expected.metrics.size());
           for (std::size_t j = 0; j < found.metrics.size(); ++j)
             EXPECT_NEAR(found.metrics[j], expected.metrics[j], 1e-12) << "other actions were taken";

@@ -26,7 +26,8 @@ inline std::unique_ptr<Model> acting_model(const TransformerXlOptions& options,
                                            const Environment& world,
                                            std::int64_t segment,
                                            const ProcessMesh& mesh = {},
-                                           DType compute = DType::f64) {
+                                           DType compute = DType::f64,
+                                           const MemoryOptions& memory = {}) {
   return std::make_unique<Model>(ModelBuildOptions{.vocabulary = 256,
                                                    .classes = std::ssize(world.actions),
                                                    .is_policy = true,
@@ -34,7 +35,8 @@ inline std::unique_ptr<Model> acting_model(const TransformerXlOptions& options,
                                                    .compute = compute,
                                                    .device = Device::cpu(),
                                                    .mesh = mesh,
-                                                   .random = Random(1).child("weights")},
+                                                   .random = Random(1).child("weights"),
+                                                   .memory = memory},
                                  transformer_xl_body(options),
                                  policy_head());
 }

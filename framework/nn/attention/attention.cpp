@@ -153,38 +153,30 @@ Variable MultiHeadAttention::operator()(const Variable& x,
                                      ? over_memory_too(pass, memory.defined())
                                      : pass.of_all_rows();
   if (pass.kv_cache) return attend_with_cache(asking, seen, reading, context, pass);
-  std::optional<SequenceShards> shares;
+  ProjectedQKV projected = project(asking, seen, reading, pass);
   if (mesh_.context.size() > 1 && !pass.time.repeated)
-    shares = sequence_shards(mesh_, memory.defined() ? pass.memory.total : 0, pass.time.total);
-  return attend(asking, seen, reading, shares, context, pass);
+    projected.shares =
+        sequence_shards(mesh_, memory.defined() ? pass.memory.total : 0, pass.time.total);
+  return apply_attention(for_heads(std::move(projected)), context, pass);
 }
 
 Variable MultiHeadAttention::operator()(const Variable& x,
                                         const EncoderOutput& side,
                                         const AttentionContext& context,
                                         const ForwardContext& pass) const {
-  if (pass.kv_cache) return cross_attend_with_cache(x, side, context, pass);
-  std::optional<SequenceShards> shares;
-  if (mesh_.context.size() > 1)
-    shares = cross_attention_shards(mesh_, pass.time.total, side.time.total);
+  const KVCache* const chunks =
+      pass.kv_cache && pass.kv_cache->sequence() ? pass.kv_cache.get() : nullptr;
+  if (pass.kv_cache && !chunks) return cross_attend_with_cache(x, side, context, pass);
   const ForwardContext reading =
       side.time.total > 0 ? over(pass, side.time.inside(), side.time.total) : over(pass, {}, 0);
-  return attend(region_.enter(x, pass.time),
-                region_.enter(side.rows, side.time),
-                reading,
-                shares,
-                context,
-                pass);
-}
-
-Variable MultiHeadAttention::attend(const Variable& asking,
-                                    const Variable& seen,
-                                    const ForwardContext& reading,
-                                    const std::optional<SequenceShards>& shares,
-                                    const AttentionContext& context,
-                                    const ForwardContext& pass) const {
-  ProjectedQKV projected = project(asking, seen, reading, pass);
-  projected.shares = shares;
+  ProjectedQKV projected =
+      project(region_.enter(x, pass.time), region_.enter(side.rows, side.time), reading, pass);
+  const std::int64_t keys = side.time.total;
+  if (chunks) projected.chunk = chunk_placement(*chunks, keys);
+  if (mesh_.context.size() > 1)
+    projected.shares =
+        chunks ? cross_attention_shards(mesh_, *chunks->sequence(), chunks->chunk(), keys)
+               : cross_attention_shards(mesh_, pass.time.total, keys);
   return apply_attention(for_heads(std::move(projected)), context, pass);
 }
 
@@ -295,7 +287,7 @@ Variable MultiHeadAttention::probabilities(const Variable& x,
       normalize_and_rotate(split_heads((*query_)(region_.enter(x, pass.time))), query_norm_, pass);
   Variable key;
   Tensor length = side.length;
-  if (pass.kv_cache) {
+  if (pass.kv_cache && !pass.kv_cache->sequence()) {
     const LayerKVCache& kept = pass.kv_cache->layer(pass.random.place());
     require(!kept.empty(), "cross-attention requires encoder outputs");
     key = for_all_heads(kept.projection(0));
@@ -304,7 +296,7 @@ Variable MultiHeadAttention::probabilities(const Variable& x,
     Variable own = (*key_)(region_.enter(side.rows, side.time));
     if (mesh_.context.size() > 1)
       own = all_gather_sequence(
-          own, cross_attention_shards(mesh_, pass.time.total, side.time.total).keys, mesh_.context);
+          own, cross_attention_shards(mesh_, 1, side.time.total).keys, mesh_.context);
     key = for_all_heads(normalize_and_rotate(split_heads(std::move(own)), key_norm_, pass));
   }
   // A rank without any of the heads contributes zeros, because the backward collectives of its

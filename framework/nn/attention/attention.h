@@ -62,8 +62,8 @@ class MultiHeadAttention {
                       const AttentionContext& context,
                       const ForwardContext& pass) const;
   // Cross-attention of x to another sequence, of any length. `context` is for the positions of that
-  // sequence. With pass.kv_cache, only the first pass reads the encoder output. Later its rows may
-  // be undefined.
+  // sequence. With a pass.kv_cache for decoding, only the first pass reads the encoder output.
+  // Later its rows may be undefined.
   Variable operator()(const Variable& x,
                       const EncoderOutput& side,
                       const AttentionContext& context,
@@ -80,7 +80,7 @@ class MultiHeadAttention {
 
  private:
   // Continues from this layer's state in pass.kv_cache, and extends it by the rows of `seen`.
-  // Always causal, whatever the context. Parameters as in `attend`.
+  // Always causal, whatever the context. Parameters as in `project`.
   Variable attend_with_cache(const Variable& asking,
                              const Variable& seen,
                              const ForwardContext& reading,
@@ -124,13 +124,6 @@ class MultiHeadAttention {
                        const Variable& seen,
                        const ForwardContext& reading,
                        const ForwardContext& pass) const;
-  // As above; `shares`: set if context ranks shard them.
-  Variable attend(const Variable& asking,
-                  const Variable& seen,
-                  const ForwardContext& reading,
-                  const std::optional<SequenceShards>& shares,
-                  const AttentionContext& context,
-                  const ForwardContext& pass) const;
 
   ProcessMesh mesh_;
   TensorParallelRegion region_;

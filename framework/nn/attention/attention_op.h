@@ -40,8 +40,10 @@ struct EncoderOutput {
 struct ChunkPlacement {
   std::int64_t begin = 0;    // position of the first query, without the memory
   std::int64_t queries = 0;  // of the whole sequence
-  std::int64_t keys = 0;     // of the whole sequence, with the memory
+  std::int64_t keys = 0;     // of the whole sequence, with the memory, or of the encoder output
 };
+// Returns the place of the current chunk. `keys`: number of keys over all chunks.
+ChunkPlacement chunk_placement(const KVCache& chunks, std::int64_t keys);
 
 // Projected layer input for this rank's heads. query: [batch, time, heads, dim]; key, value:
 // [batch, memory + time, heads, dim]. Ops with supports_grouped_kv receive key and value with the

@@ -29,12 +29,6 @@ AttentionContext cached_context(const AttentionContext& context,
   return result;
 }
 
-ChunkPlacement placement_of(const ChunkedSequence& sequence, std::int64_t chunk) {
-  return {.begin = sequence.chunk(chunk).begin,
-          .queries = sequence.total,
-          .keys = sequence.memory + sequence.total};
-}
-
 // Projections of keys and values, which a cache stores.
 std::vector<Variable> cached_projections(const ProjectedQKV& projected) {
   std::vector<Variable> result = {projected.key, projected.value};
@@ -55,6 +49,11 @@ void set_projections(ProjectedQKV& projected, std::span<const Variable> rows) {
 
 }  // namespace
 
+ChunkPlacement chunk_placement(const KVCache& chunks, std::int64_t keys) {
+  const ChunkedSequence& sequence = *chunks.sequence();
+  return {.begin = sequence.chunk(chunks.chunk()).begin, .queries = sequence.total, .keys = keys};
+}
+
 Variable MultiHeadAttention::attend_with_cache(const Variable& asking,
                                                const Variable& seen,
                                                const ForwardContext& reading,
@@ -66,7 +65,8 @@ Variable MultiHeadAttention::attend_with_cache(const Variable& asking,
   require(is_chunk || seen.same_as(asking),
           "decoding with a KV cache cannot be combined with recurrent memory");
   ProjectedQKV projected = project(asking, seen, reading, pass);
-  if (is_chunk) projected.chunk = placement_of(*cache.sequence(), cache.chunk());
+  if (is_chunk)
+    projected.chunk = chunk_placement(cache, cache.sequence()->memory + cache.sequence()->total);
   if (!mechanism_->has_recurrent_state()) {
     const AttentionContext cached = is_chunk ? with_chunk_keys(projected, context, pass)
                                              : with_cached_keys(projected, context, pass);
@@ -88,20 +88,26 @@ Variable MultiHeadAttention::attend_with_cache(const Variable& asking,
 AttentionContext MultiHeadAttention::with_chunk_keys(ProjectedQKV& projected,
                                                      const AttentionContext& context,
                                                      const ForwardContext& pass) const {
-  const KVCache& cache = *pass.kv_cache;
-  if (context.mask.key_padding.defined() || context.mask.sorted)
-    throw ConfigurationError(
-        "memory.bptt_chunk_length does not support padding of keys or separate episodes");
-  const ChunkKeys keys =
-      chunk_keys(mesh_, *cache.sequence(), cache.chunk(), mechanism_->max_distance());
+  const ChunkedSequence& sequence = *pass.kv_cache->sequence();
+  const std::int64_t chunk = pass.kv_cache->chunk();
+  const ChunkKeys keys = chunk_keys(mesh_, sequence, chunk, mechanism_->max_distance());
   set_projections(projected,
                   pass.kv_cache->layer(pass.random.place())
                       .append_chunk(cached_projections(projected), keys.rows));
   if (mesh_.context.size() > 1) projected.shares = keys.shards;
   AttentionContext result = context;
-  result.mask.query_begin = keys.shards.chunk.begin;
-  result.mask.key_begin = keys.key_begin;
-  result.mask.rules = context.mask.rules & masks::causal();
+  AttentionMask& mask = result.mask;
+  mask.query_begin = keys.shards.chunk.begin;
+  mask.key_begin = keys.key_begin;
+  mask.rules = context.mask.rules & masks::causal();
+  const Range seen = {keys.key_begin, keys.shards.chunk.end};
+  mask.key_padding = slice_columns(mask.key_padding, seen);
+  if (mask.sorted) {
+    mask.sorted->query_position = slice_columns(mask.sorted->query_position, sequence.chunk(chunk));
+    mask.sorted->query_bucket = slice_columns(mask.sorted->query_bucket, sequence.chunk(chunk));
+    mask.sorted->key_position = slice_columns(mask.sorted->key_position, seen);
+    mask.sorted->key_bucket = slice_columns(mask.sorted->key_bucket, seen);
+  }
   return result;
 }
 
@@ -133,7 +139,6 @@ Variable MultiHeadAttention::cross_attend_with_cache(const Variable& x,
                                                      const AttentionContext& context,
                                                      const ForwardContext& pass) const {
   check_supported(*mechanism_, pass);
-  require(!pass.kv_cache->sequence(), "cross-attention does not support chunks of a sequence");
   LayerKVCache& kept = pass.kv_cache->layer(pass.random.place());
   if (kept.empty()) {
     const Variable seen = region_.enter(side.rows, side.time);
