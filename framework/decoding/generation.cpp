@@ -31,17 +31,20 @@ class Reader {
     const std::int64_t longest = model.body().max_segment_length();
     if (longest > 0) segment_ = memory_ > 0 ? std::min(segment_, longest) : longest;
     if (memory_ == 0 && model.body().supports_kv_cache()) kept_ = std::make_shared<KVCache>();
+    if (longest == 0 && kept_) chunk_length_ = model.bptt_chunk_length();
   }
 
   // Returns the logits after the prompt: [vocabulary].
   std::vector<double> read_prompt(const Prompt& prompt) {
-    if (memory_ == 0) {
-      windows_.assign(1, tokens_of(prompt, std::max<std::int64_t>(0, prompt.tokens - segment_)));
+    if (memory_ == 0 && !chunk_length_) {
+      windows_.assign(
+          1, tokens_of(prompt, std::max<std::int64_t>(0, prompt.tokens - segment_), segment_));
       return read_windows();
     }
     std::vector<double> logits;
     for (std::int64_t begin = 0; begin < prompt.tokens;) {
-      const std::vector<std::int64_t> piece = tokens_of(prompt, begin);
+      const std::vector<std::int64_t> piece =
+          tokens_of(prompt, begin, chunk_length_.value_or(segment_));
       logits = read_segment(piece, 1);
       begin += std::ssize(piece);
     }
@@ -51,7 +54,7 @@ class Reader {
   // Continues with `streams` copies of the prompt.
   void repeat(std::int64_t streams) {
     if (memory_ == 0) {
-      windows_.resize(static_cast<std::size_t>(streams), windows_.front());
+      if (!chunk_length_) windows_.resize(static_cast<std::size_t>(streams), windows_.front());
       if (kept_) kept_->choose(std::vector<std::int64_t>(static_cast<std::size_t>(streams), 0));
       return;
     }
@@ -68,7 +71,8 @@ class Reader {
 
   // Returns the logits after one more token of each stream: [streams, vocabulary].
   std::vector<double> read(std::span<const std::int64_t> tokens) {
-    if (memory_ > 0) return read_segment(tokens, static_cast<std::int64_t>(tokens.size()));
+    if (memory_ > 0 || chunk_length_)
+      return read_segment(tokens, static_cast<std::int64_t>(tokens.size()));
     for (std::size_t s = 0; s < tokens.size(); ++s) windows_[s].push_back(tokens[s]);
     if (kept_ && std::ssize(windows_.front()) <= segment_)
       return read_segment(tokens, std::ssize(windows_));
@@ -78,9 +82,11 @@ class Reader {
   }
 
  private:
-  // Returns up to a segment of prompt tokens from `begin` on.
-  std::vector<std::int64_t> tokens_of(const Prompt& prompt, std::int64_t begin) const {
-    const std::int64_t count = std::min(segment_, prompt.tokens - begin);
+  // Returns up to `most` prompt tokens from `begin` on.
+  std::vector<std::int64_t> tokens_of(const Prompt& prompt,
+                                      std::int64_t begin,
+                                      std::int64_t most) const {
+    const std::int64_t count = std::min(most, prompt.tokens - begin);
     std::vector<std::int64_t> tokens(static_cast<std::size_t>(count));
     prompt.read(begin, tokens);
     for (const std::int64_t token : tokens)
@@ -97,14 +103,24 @@ class Reader {
         tokens, {streams, time}, model_.parameters().device().host(), MemoryTag::workspace);
     // Incremental passes are not sharded over context ranks.
     const bool is_divided = !kept_ && model_.parameters().mesh().context.size() > 1;
-    Scores result = model_.scores({.fields = {{"tokens", ids}},
-                                   .carried = std::move(remembered_),
-                                   .max_mem_len = memory_,
-                                   .only_last = !is_divided},
-                                  ForwardContext{.kv_cache = kept_});
+    const ModelInput reading = {.fields = {{"tokens", ids}},
+                                .carried = std::move(remembered_),
+                                .max_mem_len = memory_,
+                                .only_last = !is_divided};
+    ForwardContext pass = {.kv_cache = kept_};
+    const ChunkedSequence sequence = model_.chunked(reading);
+    if (memory_ > 0 && sequence.count() > 1) {
+      pass.kv_cache = std::make_shared<KVCache>(sequence, false);
+      for (std::int64_t chunk = 0; chunk + 1 < sequence.count(); ++chunk) {
+        pass.kv_cache->start_chunk(chunk);
+        model_.compute_states(reading, pass);
+      }
+      pass.kv_cache->start_chunk(sequence.count() - 1);
+    }
+    Scores result = model_.scores(reading, pass);
     remembered_ = std::move(result.carried);
     // Logits that differ in the last bit could make ranks sample different tokens.
-    return is_divided ? of_last_position(result.scores.value(), time)
+    return is_divided ? of_last_position(result.scores.value(), sequence)
                       : broadcast_logits(0, whole(result.scores.value()));
   }
 
@@ -118,11 +134,12 @@ class Reader {
   }
 
   // For segments sharded over context ranks: the rank with the last position broadcasts its logits.
-  std::vector<double> of_last_position(const Tensor& scores, std::int64_t time) const {
+  std::vector<double> of_last_position(const Tensor& scores,
+                                       const ChunkedSequence& sequence) const {
     const ProcessMesh& mesh = model_.parameters().mesh();
-    const Ranges held = shard_sequence(mesh, time).inside();
+    const Ranges held = shard_chunk(mesh, sequence, sequence.count() - 1).inside();
     const bool has_last = std::ranges::any_of(
-        held, [&](const Range& range) { return range.end == time && range.count() > 0; });
+        held, [&](const Range& range) { return range.end == sequence.total && range.count() > 0; });
     const std::int64_t owner = mesh.context.all_reduce(
         has_last ? std::int64_t{mesh.context.rank()} : std::int64_t{-1}, Reduction::maximum);
     const std::int64_t count = scores.shape()[0] * model_.readout().part().total;
@@ -159,6 +176,8 @@ class Reader {
   std::int64_t memory_;
   std::int64_t segment_;
   RecurrentState remembered_;
+  // If set, the KV cache holds the states of the whole text.
+  std::optional<std::int64_t> chunk_length_;
   // Without memory: the windows, and a KV cache if the model supports one, valid until the window
   // moves.
   std::vector<std::vector<std::int64_t>> windows_;

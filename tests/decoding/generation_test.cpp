@@ -158,6 +158,46 @@ TEST(Generation, ReadsPromptOnceInSegmentsOrOnlyItsEnd) {
   EXPECT_EQ(asked, (Asked{{count - 4, 4}}));
 }
 
+// With memory.bptt_chunk_length the context is the whole text, whatever the window.
+TEST(Generation, ContinuesFromStatesOfChunks) {
+  ModelBuildOptions setting = small_setting();
+  setting.memory.bptt_chunk_length = 4;
+  GenerationOptions asked = greedy(20);
+  asked.samples = 2;
+  asked.segment = 6;
+  for (const std::vector<std::string>& kinds :
+       std::vector<std::vector<std::string>>{{"full"}, {"sliding_window", "linear"}, {"rfa"}}) {
+    DecoderOptions options = small_decoder(2);
+    options.common.attention.kinds = kinds;
+    options.common.attention.sliding_window = {3};
+    const auto model = make_decoder(options, setting);
+    const Tokens expected = greedy_in_whole_passes(*model, prompt, 1000, 20);
+    for (const Tokens& found : generate(*model, prompt, asked))
+      EXPECT_EQ(found, expected) << kinds.front();
+    Tokens read;
+    const Prompt pieces = {std::ssize(prompt),
+                           [&](std::int64_t begin, std::span<std::int64_t> out) {
+                             read.push_back(std::ssize(out));
+                             std::copy_n(prompt.begin() + begin, out.size(), out.begin());
+                           }};
+    generate(*model, pieces, asked);
+    EXPECT_EQ(read, (Tokens{4, 4, 3}));
+  }
+}
+
+TEST(Generation, ReadsPromptOfTransformerXlInChunks) {
+  ModelBuildOptions setting = small_setting();
+  const TransformerXlOptions options = small_transformer_xl(2, 4);
+  const auto whole = make_transformer_xl(options, setting);
+  setting.memory.bptt_chunk_length = 3;
+  const auto chunked = make_transformer_xl(options, setting);
+  GenerationOptions asked = greedy(20);
+  for (const std::int64_t segment : {2, 7, 11}) {
+    asked.segment = segment;
+    EXPECT_EQ(generate(*chunked, prompt, asked), generate(*whole, prompt, asked)) << segment;
+  }
+}
+
 TEST(Generation, LearnedPositionsLimitWindow) {
   DecoderOptions learned = small_decoder(2);
   learned.positions.kind = PositionEmbeddingType::learned;
