@@ -127,19 +127,23 @@ MetaBatch usual_batch(const RunConfig& settings,
   return wanted;
 }
 
-StepPlan plan_step(const RunConfig& settings,
-                   const MeshShape& mesh,
-                   const DataSizes& ids,
-                   Processor processor) {
-  require_divisible(settings, mesh);
+namespace {
+
+// Plans a step over segments of `segment` tokens with a model for those of the configuration.
+StepPlan plan_segments(const RunConfig& settings,
+                       std::int64_t segment,
+                       const MeshShape& mesh,
+                       const DataSizes& ids,
+                       Processor processor) {
   const auto traffic = std::make_shared<Traffic>();
   // The last rank has the larger shard of uneven divisions. Among context ranks the last one has
   // contiguous time, which needs fewer copies.
   const int rank = mesh.size() - 1 - (mesh.context - 1) * mesh.tensor;
   const ProcessMesh ranks = fake_mesh(mesh, rank, traffic);
   const Device device = Device::meta(processor), host = device.host();
-  const std::int64_t segment = settings.data.segment;
-  MetaBatch usual = usual_batch(settings, ranks, host, ids);
+  RunConfig read = settings;
+  read.data.segment = segment;
+  MetaBatch usual = usual_batch(read, ranks, host, ids);
   const auto meta_batch = [&](std::int64_t segments, bool fresh) {
     usual.segments = segments;
     usual.resets_state = fresh;
@@ -197,6 +201,24 @@ StepPlan plan_step(const RunConfig& settings,
           .traffic = *traffic};
 }
 
+}  // namespace
+
+StepPlan plan_step(const RunConfig& settings,
+                   const MeshShape& mesh,
+                   const DataSizes& ids,
+                   Processor processor) {
+  require_divisible(settings, mesh);
+  const std::int64_t segment = settings.data.segment;
+  const std::int64_t chunk = settings.memory.bptt_chunk_length.value_or(segment);
+  if (settings.task_kind().reads_streams && segment > ChunkedPlans::most_planned * chunk) {
+    const ChunkedPlans plans([&](std::int64_t chunks) {
+      return plan_segments(settings, chunks * chunk, mesh, ids, processor);
+    });
+    if (plans.hold()) return plans.at(static_cast<double>(segment) / static_cast<double>(chunk));
+  }
+  return plan_segments(settings, segment, mesh, ids, processor);
+}
+
 StepTime step_time(const StepPlan& plan, const MachineProfile& machine) {
   const auto over = [](double amount, double rate) { return rate > 0 ? amount / rate : 0.0; };
   double sent = 0;
@@ -233,60 +255,6 @@ LayoutPlans plan_layouts(const RunConfig& settings,
   std::ranges::stable_sort(result.fitting, std::less<>(), [&](const StepPlan& plan) {
     return step_time(plan, machine).total();
   });
-  return result;
-}
-
-std::vector<MemorySaving> plan_savings(const Reconfigure& reconfigure,
-                                       const StepPlan& plan,
-                                       const DataSizes& ids) {
-  const MeshShape& mesh = plan.mesh;
-  const std::string recompute = "memory.recompute_granularity=full";
-  const std::string each_layer = "memory.recompute_num_layers=1";
-  const std::string reversible = "model.residual.type=reversible";
-  const std::string feed_forward = "memory.num_feed_forward_chunks=16";
-  const std::string loss = "memory.num_loss_chunks=16";
-  // The plan runs every microbatch of a step.
-  const std::shared_ptr<const RunConfig> settings = reconfigure({});
-  const bool reads_streams = settings->task_kind().reads_streams;
-  const std::int64_t streams =
-      reads_streams ? std::max<std::int64_t>(settings->data.batch / std::max(mesh.data, 1), 1) : 8;
-  std::int64_t parts = std::min<std::int64_t>(streams, 64);
-  while (streams % parts != 0) --parts;
-  const std::string accumulation = fmt::format("training.gradient_accumulation_steps={}", parts);
-  const std::string narrow = "precision.compute_dtype=bfloat16";
-  const std::string zero1 = "parallel.zero_stage=1", zero2 = "parallel.zero_stage=2";
-  const std::vector<std::vector<std::string>> tried = {
-      {"memory.recompute_granularity=selective"},
-      {recompute},
-      {reversible},
-      {feed_forward},
-      {loss},
-      {accumulation},
-      {narrow},
-      {zero1},
-      {zero2},
-      {zero2, narrow},
-      {recompute, feed_forward, loss},
-      {reversible, feed_forward, loss},
-      {recompute, feed_forward, loss, accumulation},
-      {reversible, feed_forward, loss, accumulation},
-      {reversible, feed_forward, loss, accumulation, zero2},
-      {reversible, feed_forward, loss, accumulation, zero2, narrow},
-  };
-  std::vector<MemorySaving> result;
-  for (std::vector<std::string> keys : tried) {
-    if (settings->memory.recompute_num_layers != 1 && std::ranges::count(keys, recompute) > 0)
-      keys.push_back(each_layer);
-    try {
-      result.push_back({keys, plan_step(*reconfigure(keys), mesh, ids, plan.processor)});
-    } catch (const ConfigurationError&) {
-    }
-  }
-  const auto order = [&](const MemorySaving& saving) {
-    return std::pair(std::ranges::find(saving.keys, reversible) != saving.keys.end(),
-                     saving.keys.size());
-  };
-  std::ranges::stable_sort(result, std::less<>(), order);
   return result;
 }
 

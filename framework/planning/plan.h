@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,12 +54,35 @@ struct StepTime {
 StepTime step_time(const StepPlan& plan, const MachineProfile& machine);
 
 // Plans a step. With examples of different lengths the memory covers all of the largest batches, in
-// sequence; other values are for the batch with the most tokens. Throws ConfigurationError for what
-// the model, the data or the mesh do not support. `ids`: of the data.
+// sequence; other values are for the batch with the most tokens. A sequence of many chunks is
+// extrapolated from shorter ones. Throws ConfigurationError for what the model, the data or the
+// mesh do not support. `ids`: of the data.
 StepPlan plan_step(const RunConfig& settings,
                    const MeshShape& mesh,
                    const DataSizes& ids,
                    Processor processor);
+
+// Plans of sequences that are read in chunks, as a function of their length. After the first chunks
+// each further one adds as much memory as the one before, and as much more work.
+class ChunkedPlans {
+ public:
+  // plan(n): plans a sequence of n chunks, for few n.
+  explicit ChunkedPlans(const std::function<StepPlan(std::int64_t chunks)>& plan);
+
+  // A sequence of at most as many chunks is planned as it is.
+  static constexpr std::int64_t most_planned = 64;
+  // The shortest chunk that is suggested, since shorter ones are slow.
+  static constexpr std::int64_t shortest_chunk = 512;
+  // Returns whether the shorter sequences confirm the extrapolation. A window of many chunks may
+  // not.
+  bool hold() const;
+  StepPlan at(double chunks) const;
+  // Returns the number of chunks that fit in `memory` bytes.
+  double longest(double memory) const;
+
+ private:
+  std::vector<StepPlan> plans_;
+};
 
 // Layouts of `ranks` ranks that the model supports. Each has the lowest ZeRO stage (at least the
 // configured one), and no sequence parallelism, that fits in `memory` bytes per rank; 0: unlimited.
@@ -84,10 +108,30 @@ struct MemorySaving {
   StepPlan plan;
 };
 // Returns memory savings for the layout of a plan, without unsupported ones. Fewest keys first;
-// those that change the model come last.
+// those that change the model come last. A chunk length is the longest, which is the fastest, that
+// fits in `memory` bytes, or else the shortest tried.
 std::vector<MemorySaving> plan_savings(const Reconfigure& reconfigure,
                                        const StepPlan& plan,
+                                       double memory,
                                        const DataSizes& ids);
+
+// Returns the keys for reading sequences in chunks. Chunks of the feed-forward layer and of the
+// loss would then only be slower.
+std::vector<std::string> bptt_chunk_keys(const RunConfig& settings, std::int64_t chunk_length);
+
+// Longest sequence of a layout that fits in the memory of a rank.
+struct LongestSequence {
+  std::vector<std::string> keys = {};  // memory.bptt_chunk_length, and others for chunks
+  std::int64_t tokens = 0;             // 0: none fits
+  StepPlan plan = {};
+  std::string limit = {};  // what excludes longer ones, if not the memory
+};
+// Returns the longest sequence in one pass, and that in chunks of the best length. Requires a task
+// that reads streams.
+std::vector<LongestSequence> longest_sequences(const Reconfigure& reconfigure,
+                                               const StepPlan& plan,
+                                               double memory,
+                                               const DataSizes& ids);
 
 // "weights 1.2 GB, gradients ...": the tags with non-zero memory.
 std::string bytes_by_tag(const StepPlan& plan);

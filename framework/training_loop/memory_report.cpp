@@ -82,7 +82,7 @@ std::string memory_advice(const StepPlan& plan,
                           double there,
                           const DataSizes& ids,
                           const Reconfigure& reconfigure) {
-  const std::vector<MemorySaving> savings = plan_savings(reconfigure, plan, ids);
+  const std::vector<MemorySaving> savings = plan_savings(reconfigure, plan, there, ids);
   const auto bytes = [](const MemorySaving& saving) { return saving.plan.bytes(); };
   auto chosen = std::ranges::find_if(
       savings, [&](double needed) { return needed <= there; }, bytes);

@@ -290,11 +290,33 @@ std::string table(const std::vector<StepPlan>& plans, const MachineProfile& mach
   return text;
 }
 
+std::string longest_text(const Reconfigure& reconfigure,
+                         const StepPlan& plan,
+                         const MachineProfile& machine,
+                         const DataSizes& ids) {
+  std::string text =
+      fmt::format("\nlongest sequences in {} per rank\n", format_bytes(machine.memory));
+  for (const LongestSequence& longest : longest_sequences(reconfigure, plan, machine.memory, ids)) {
+    const std::string keys = fmt::format("{}", fmt::join(longest.keys, " "));
+    if (longest.tokens == 0)
+      text += fmt::format("  none{}{}{}\n",
+                          keys.empty() ? " in chunks" : " with " + keys,
+                          longest.limit.empty() ? "" : ": ",
+                          longest.limit);
+    else
+      text += saving_line({{fmt::format("data.seq_length={}", longest.tokens), keys}, longest.plan},
+                          machine);
+    if (longest.tokens > 0 && !longest.limit.empty())
+      text += fmt::format("  a longer one is not supported: {}\n", longest.limit);
+  }
+  return text;
+}
+
 std::string savings_text(const Reconfigure& reconfigure,
                          const StepPlan& plan,
                          const MachineProfile& machine,
                          const DataSizes& ids) {
-  const std::vector<MemorySaving> all = plan_savings(reconfigure, plan, ids);
+  const std::vector<MemorySaving> all = plan_savings(reconfigure, plan, machine.memory, ids);
   std::string text;
   std::size_t found = 0;
   for (const MemorySaving& saving : all) {

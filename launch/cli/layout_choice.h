@@ -62,6 +62,11 @@ std::string describe(const StepPlan& plan,
                      const MachineProfile& machine);
 // Formats the first layouts, one per line.
 std::string table(const std::vector<StepPlan>& plans, const MachineProfile& machine);
+// Returns, in lines, the longest sequences of a plan's layout that fit, in one pass and in chunks.
+std::string longest_text(const Reconfigure& reconfigure,
+                         const StepPlan& plan,
+                         const MachineProfile& machine,
+                         const DataSizes& ids);
 // Returns, in lines, the keys that would make a plan fit, or that none does.
 std::string savings_text(const Reconfigure& reconfigure,
                          const StepPlan& plan,

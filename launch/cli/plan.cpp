@@ -42,6 +42,7 @@ struct PlanArguments {
   std::optional<double> bandwidth;
   std::optional<std::string> machine;
   bool calibrate = false;
+  bool longest = false;
 
   std::string table() const { return machine.value_or(usual_table); }
 };
@@ -287,6 +288,19 @@ Planned plan(const PlanArguments& arguments,
   if (machine.flops_of(settings.precision.compute) == 0) text += without_times(arguments, machine);
   const auto own = add_own_layout(text, settings, source, ranks, machine, ids);
   Planned result;
+  if (arguments.longest) {
+    if (machine.memory == 0)
+      throw ConfigurationError(
+          "longspan plan: --longest requires the memory of a rank; set --memory-per-rank");
+    if (!settings.task_kind().reads_streams)
+      throw ConfigurationError(
+          "longspan plan: --longest requires a task with data.seq_length, such as "
+          "language_modeling");
+    if (own) {
+      result.text = text + longest_text(reconfiguration(source), *own, machine, ids);
+      return result;
+    }
+  }
   result.memory = machine.memory;
   if (ranks > 1 || !own) {
     const LayoutPlans layouts = plan_layouts(settings, ranks, machine, ids);
@@ -373,6 +387,7 @@ Command plan_command() {
           "  longspan plan configs/gpt2-124m.yaml --ranks 64 --device h100\n"
           "  longspan plan configs/gpt2-124m.yaml --ranks 8 --memory-per-rank 16GiB "
           "--flops-per-rank 5e13 --bandwidth-per-rank 1e10\n"
+          "  longspan plan configs/any-length-10m.yaml --memory-per-rank 8GB --longest\n"
           "  longspan launch -n 2 -- plan --calibrate\n",
       .bind = [](CLI::App& app) -> Action {
         const auto arguments = std::make_shared<PlanArguments>();
@@ -403,6 +418,10 @@ Command plan_command() {
                            usual_table))
             ->check(not_empty_text())
             ->excludes(device);
+        app.add_flag("--longest",
+                     arguments->longest,
+                     "longest data.seq_length that fits in the memory of a rank, with and without "
+                     "memory.bptt_chunk_length, instead of other layouts");
         app.add_flag("--calibrate",
                      arguments->calibrate,
                      "measurement of this machine with all its cores and all ranks of the job at "
