@@ -8,14 +8,6 @@
 namespace longspan {
 namespace {
 
-// Returns rows of one sequence of x [batch, time, heads, dim], without a copy.
-Tensor rows_of(const Tensor& x, std::int64_t sequence, std::int64_t begin, std::int64_t count) {
-  const Shape& shape = x.shape();
-  return x.slice(sequence, sequence + 1)
-      .reshape({shape[1], shape[2], shape[3]})
-      .slice(begin, begin + count);
-}
-
 // Adds rows of `from` to rows of `to`, which may have another dtype.
 void add_rows(const Tensor& from,
               std::int64_t from_begin,
@@ -25,8 +17,10 @@ void add_rows(const Tensor& from,
   if (count == 0) return;
   for (std::int64_t i = 0; i < from.shape()[0]; ++i)
     on(to.device(), [&](auto backend) {
-      accumulate(
-          backend, 1.0, rows_of(from, i, from_begin, count), rows_of(to, i, to_begin, count));
+      accumulate(backend,
+                 1.0,
+                 rows_of(from, i, from_begin, from_begin + count),
+                 rows_of(to, i, to_begin, to_begin + count));
     });
 }
 
@@ -39,7 +33,7 @@ Tensor copy_of(const Tensor& x, std::int64_t begin, std::int64_t count, MemoryTa
 // Returns rows of x: a view of a single sequence, a copy of several.
 Tensor narrow(const Tensor& x, std::int64_t begin, std::int64_t count) {
   if (x.shape()[0] > 1) return copy_of(x, begin, count, MemoryTag::activations);
-  return rows_of(x, 0, begin, count).reshape(x.shape().with(1, count));
+  return rows_of(x, 0, begin, begin + count).reshape(x.shape().with(1, count));
 }
 
 }  // namespace

@@ -286,12 +286,13 @@ Variable multiply_scalar(const Variable& x, double factor) {
   });
 }
 
-Variable l2_normalize(const Variable& x) {
+Variable l2_normalize(const Variable& x, double epsilon) {
   Tensor y = x.value().empty_like();
   const DType wide = accumulator_of(y.dtype());
   const Tensor inverse = Tensor::empty({y.shape().rows()}, wide, y.device());
   on(y.device(), [&](auto backend) {
-    l2_normalize(backend, {.x = x.value(), .y = y, .inverse_norm = inverse});
+    l2_normalize(backend,
+                 {.x = x.value(), .y = y, .inverse_norm = inverse, .epsilon = epsilon});
   });
   Tensor kept = y;
   return record(std::move(y), {x}, [y = std::move(kept), inverse](BackwardContext& gradients) {

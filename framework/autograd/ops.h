@@ -166,8 +166,8 @@ Variable tanh(const Variable& x);
 // Returns factor * x, in x's dtype.
 Variable multiply_scalar(const Variable& x, double factor);
 
-// Returns x / |x| over the last axis, as in kernels/l2_normalize.h.
-Variable l2_normalize(const Variable& x);
+// Returns x / sqrt(|x|^2 + epsilon) over the last axis, as in kernels/l2_normalize.h.
+Variable l2_normalize(const Variable& x, double epsilon = 1e-24);
 
 // As kernels/gate.h. x, change (undefined if the function has none) and logits: [..., width] in one
 // dtype; bias: [width], a parameter, undefined if the function has none.

@@ -70,6 +70,9 @@ Variable ring_attention(const Variable& query,
                         const std::optional<AttentionDropout>& dropout,
                         const SequenceShards& shares);
 
+// Returns rows [begin, end) of one sequence of x [batch, time, heads, dim], without a copy.
+Tensor rows_of(const Tensor& x, std::int64_t sequence, std::int64_t begin, std::int64_t end);
+
 // Copies rows of x [batch, time, heads, dim] between tensors.
 void move_rows(const Tensor& from,
                std::int64_t from_begin,

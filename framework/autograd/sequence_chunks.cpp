@@ -17,6 +17,13 @@ Tensor in_rows(const Tensor& x) {
 
 }  // namespace
 
+Tensor rows_of(const Tensor& x, std::int64_t sequence, std::int64_t begin, std::int64_t end) {
+  const Shape& shape = x.shape();
+  return x.slice(sequence, sequence + 1)
+      .reshape({shape[1], shape[2], shape[3]})
+      .slice(begin, end);
+}
+
 void move_rows(const Tensor& from,
                std::int64_t from_begin,
                const Tensor& to,

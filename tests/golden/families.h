@@ -42,5 +42,7 @@ void check_pointer_generator(const GoldenFile& file);
 void check_linformer(const GoldenFile& file);
 void check_routing(const GoldenFile& file);
 void check_sinkhorn(const GoldenFile& file);
+void check_gated_recurrence(const GoldenFile& file);
+void check_rwkv7(const GoldenFile& file);
 
 }  // namespace longspan::golden

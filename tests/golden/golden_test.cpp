@@ -54,6 +54,14 @@ const std::vector<Family>& families() {
       {"linformer-", check_linformer},
       {"routing-", check_routing},
       {"sinkhorn-", check_sinkhorn},
+      {"retention-", check_gated_recurrence},
+      {"gla-", check_gated_recurrence},
+      {"delta_rule-", check_gated_recurrence},
+      {"gated_delta_rule-recurrence", check_gated_recurrence},
+      {"gated_delta_rule-initial_state", check_gated_recurrence},
+      {"gated_delta_rule-packed", check_gated_recurrence},
+      {"kda-", check_gated_recurrence},
+      {"rwkv7-", check_rwkv7},
   };
   return all;
 }

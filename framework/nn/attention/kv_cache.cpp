@@ -2,33 +2,13 @@
 
 #include <algorithm>
 
+#include "framework/autograd/ring_attention.h"
 #include "framework/kernels/elementwise.h"
 
 namespace longspan {
 namespace {
 
 constexpr std::int64_t min_capacity = 64;
-
-Tensor in_rows(const Tensor& x) {
-  return x.reshape({x.shape()[0], x.shape()[1], x.shape()[2] * x.shape()[3]});
-}
-
-void copy_positions(const Tensor& from,
-                    std::int64_t from_begin,
-                    const Tensor& to,
-                    std::int64_t to_begin,
-                    std::int64_t count) {
-  on(to.device(), [&](auto backend) {
-    copy_rows(backend, in_rows(from), from_begin, in_rows(to), to_begin, count, false);
-  });
-}
-
-// Returns positions of one row.
-Tensor positions_of(const Tensor& x, std::int64_t row, std::int64_t begin, std::int64_t end) {
-  return x.slice(row, row + 1)
-      .reshape({x.shape()[1], x.shape()[2], x.shape()[3]})
-      .slice(begin, end);
-}
 
 Tensor chosen_rows(const Tensor& x, std::span<const std::int64_t> rows, std::int64_t count) {
   const auto size = static_cast<std::int64_t>(rows.size());
@@ -37,9 +17,9 @@ Tensor chosen_rows(const Tensor& x, std::span<const std::int64_t> rows, std::int
   const std::int64_t capacity = x.shape()[1];
   for (std::int64_t i = 0; i < size; ++i) {
     const std::int64_t row = rows[static_cast<std::size_t>(i)];
-    positions_of(result, i, 0, count).copy_from(positions_of(x, row, 0, count));
+    rows_of(result, i, 0, count).copy_from(rows_of(x, row, 0, count));
     // Masked keys still take part in products, so they must be finite.
-    if (count < capacity) positions_of(result, i, count, capacity).zero();
+    if (count < capacity) rows_of(result, i, count, capacity).zero();
   }
   return result;
 }
@@ -76,7 +56,7 @@ void LayerKVCache::move_to(std::int64_t first, std::int64_t count, std::int64_t 
   for (Tensor& x : tensors_) {
     const Tensor larger = Tensor::zeros(
         x.shape().with(1, capacity), x.dtype(), x.device(), MemoryTag::recurrent_state);
-    if (count > 0) copy_positions(x, first, larger, 0, count);
+    if (count > 0) move_rows(x, first, larger, 0, count);
     x = larger;
   }
   for (auto& row : written_by_) row.erase(row.begin(), row.begin() + first);
@@ -100,7 +80,7 @@ void LayerKVCache::append(std::span<const Variable> projections) {
           projections.front().shape()[0]);
   if (count_ + time > capacity()) move_to(0, count_, std::max(2 * capacity(), count_ + time));
   for (std::size_t i = 0; i < tensors_.size(); ++i)
-    copy_positions(projections[i].value(), 0, tensors_[i], count_, time);
+    move_rows(projections[i].value(), 0, tensors_[i], count_, time);
   count_ += time;
   written_by_.resize(static_cast<std::size_t>(rows()));
   for (std::size_t row = 0; row < written_by_.size(); ++row)
@@ -136,11 +116,11 @@ void LayerKVCache::change_rows(std::span<const std::int64_t> rows) {
       spare_ = x.empty_like(MemoryTag::recurrent_state);
     // Copies through the spare buffer, because a row may be read after it is written.
     for (const Tail& tail : tails)
-      positions_of(spare_, tail.to, tail.begin, count_)
-          .copy_from(positions_of(x, tail.from, tail.begin, count_));
+      rows_of(spare_, tail.to, tail.begin, count_)
+          .copy_from(rows_of(x, tail.from, tail.begin, count_));
     for (const Tail& tail : tails)
-      positions_of(x, tail.to, tail.begin, count_)
-          .copy_from(positions_of(spare_, tail.to, tail.begin, count_));
+      rows_of(x, tail.to, tail.begin, count_)
+          .copy_from(rows_of(spare_, tail.to, tail.begin, count_));
     x = x.slice(0, static_cast<std::int64_t>(rows.size()));
   }
 }
