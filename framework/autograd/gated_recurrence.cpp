@@ -5,7 +5,10 @@
 #include <vector>
 
 #include "framework/autograd/attention.h"
+#include "framework/autograd/ops.h"
 #include "framework/kernels/attention/gated_recurrence.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/kernels/short_convolution.h"
 
 namespace longspan {
 namespace {
@@ -76,6 +79,78 @@ Variable gated_recurrence(const Variable& query,
     count(here, gated_recurrence_backward_flops(call));
     for (std::size_t input = 0; input < std::size(all); ++input)
       if (all[input].first->defined()) gradients.set(input, *all[input].first);
+  });
+}
+
+namespace {
+
+// Returns x after the `rows` rows before it, zeros at the start of a sequence.
+Variable with_rows_before(const Variable& x, std::int64_t rows, const ChunkBoundaries& state) {
+  if (rows == 0) return x;
+  Variable all = x;
+  if (!state.before)
+    all = concat_time(Variable(Tensor::zeros(x.shape().with(1, rows),
+                                             x.value().dtype(),
+                                             x.value().device(),
+                                             MemoryTag::activations)),
+                      x);
+  if (!state.before && !state.after) return all;
+  const Shape& shape = all.shape();
+  const Variable joined =
+      append_to_state(reshape(all, {shape[0], shape[1], 1, shape[2]}), state, rows);
+  return reshape(joined, {shape[0], joined.shape()[1], shape[2]});
+}
+
+}  // namespace
+
+Variable short_convolution(const Variable& x,
+                           const Variable& weight,
+                           const Variable& bias,
+                           const Tensor& document_position,
+                           bool silu,
+                           const ChunkBoundaries& state) {
+  const Variable rows = with_rows_before(x, weight.shape()[1] - 1, state);
+  ShortConvolution call = {.x = rows.value(),
+                           .weight = weight.value(),
+                           .bias = bias.value(),
+                           .document_position = document_position,
+                           .silu = silu};
+  Tensor y = x.value().empty_like(MemoryTag::activations);
+  call.y = y;
+  on(y.device(), [&](auto backend) { short_convolution(backend, call); });
+  call.y = {};
+  return record(std::move(y), {rows, weight, bias}, [call](BackwardContext& gradients) {
+    ShortConvolutionGradient backward = {.forward = call,
+                                         .dy = gradients.output(),
+                                         .dx = call.x.empty_like(),
+                                         .dweight = call.weight.empty_like()};
+    if (call.bias.defined()) backward.dbias = call.bias.empty_like();
+    on(call.x.device(), [&](auto backend) { short_convolution_backward(backend, backward); });
+    if (gradients.needs_gradient(0)) gradients.set(0, backward.dx);
+    if (gradients.needs_gradient(1)) gradients.set(1, backward.dweight);
+    if (call.bias.defined() && gradients.needs_gradient(2)) gradients.set(2, backward.dbias);
+  });
+}
+
+Variable decay_gates(const Variable& x, const Variable& log_rate) {
+  const DecayGate call = {.x = x.value(), .log_rate = log_rate.value(), .g = {}};
+  const DType sums = accumulator_of(x.value().dtype());
+  Tensor g = Tensor::empty(x.shape(), sums, x.value().device());
+  on(g.device(),
+     [&](auto backend) { decay_gate(backend, {.x = call.x, .log_rate = call.log_rate, .g = g}); });
+  return record(std::move(g), {x, log_rate}, [call, sums](BackwardContext& gradients) {
+    const Device& device = call.x.device();
+    const Tensor dx = call.x.empty_like();
+    const Tensor terms = Tensor::empty(
+        {call.x.shape().rows(), call.log_rate.elements()}, sums, device, MemoryTag::workspace);
+    on(device, [&](auto backend) {
+      decay_gate_backward(backend,
+                          {.forward = call, .dg = gradients.output(), .dx = dx, .drate = terms});
+    });
+    if (gradients.needs_gradient(0)) gradients.set(0, dx);
+    if (!gradients.needs_gradient(1)) return;
+    const Tensor drate = gradients.accumulate_target(1);
+    on(device, [&](auto backend) { add_column_sums(backend, terms, drate); });
   });
 }
 

@@ -1,4 +1,4 @@
-// Gated linear recurrences as a recorded op (kernels/attention/gated_recurrence.h).
+// Gated linear recurrences and what surrounds them, as recorded ops.
 #pragma once
 
 #include "framework/autograd/chunk_state.h"
@@ -6,7 +6,7 @@
 
 namespace longspan {
 
-// Gates and corrections, as in GatedRecurrence; undefined ones are absent.
+// Gates and corrections, as in kernels/attention/gated_recurrence.h; undefined ones are absent.
 struct RecurrenceGates {
   Variable log_decay = {};
   Variable beta = {};
@@ -28,5 +28,20 @@ Variable gated_recurrence(const Variable& query,
                           const Variable& value,
                           const RecurrenceGates& gates,
                           const GatedRecurrenceOptions& options);
+
+// Returns act(convolution of x) [batch, time, channels], as in kernels/short_convolution.h. x:
+// [batch, time, channels]; weight: [channels, taps] and bias: [channels] (may be undefined),
+// accumulator dtype. Continues from the last taps - 1 rows of x before a chunk, [batch, taps - 1,
+// 1, channels].
+Variable short_convolution(const Variable& x,
+                           const Variable& weight,
+                           const Variable& bias,
+                           const Tensor& document_position,
+                           bool silu,
+                           const ChunkBoundaries& state = {});
+
+// Returns -e^log_rate softplus(x) in the accumulator dtype. x: [..., heads * n]; log_rate: [heads],
+// accumulator dtype.
+Variable decay_gates(const Variable& x, const Variable& log_rate);
 
 }  // namespace longspan

@@ -44,5 +44,6 @@ void check_routing(const GoldenFile& file);
 void check_sinkhorn(const GoldenFile& file);
 void check_gated_recurrence(const GoldenFile& file);
 void check_rwkv7(const GoldenFile& file);
+void check_short_convolution(const GoldenFile& file);
 
 }  // namespace longspan::golden

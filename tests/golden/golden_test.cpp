@@ -62,6 +62,7 @@ const std::vector<Family>& families() {
       {"gated_delta_rule-packed", check_gated_recurrence},
       {"kda-", check_gated_recurrence},
       {"rwkv7-", check_rwkv7},
+      {"short_convolution-", check_short_convolution},
   };
   return all;
 }

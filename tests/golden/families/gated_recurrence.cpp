@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "framework/autograd/ops.h"
@@ -13,7 +14,7 @@ namespace longspan::golden {
 namespace {
 
 // [batch, time] i64: the position of each token in its document. Document 0 continues the initial
-// state, so that its first token is not at 0.
+// state, so that its first token is far from 0.
 Tensor document_positions(const GoldenFile& file) {
   if (!file.has("inputs/document")) return {};
   const Tensor& document = file.ids("inputs/document");
@@ -22,7 +23,7 @@ Tensor document_positions(const GoldenFile& file) {
   for (std::int64_t i = 0; i < document.elements(); ++i) {
     const auto* const id = document.data<std::int64_t>() + i;
     const bool first = i % time == 0;
-    const std::int64_t before = first ? 0 : result.data<std::int64_t>()[i - 1];
+    const std::int64_t before = first ? 1000 : result.data<std::int64_t>()[i - 1];
     result.data<std::int64_t>()[i] = first || id[0] == id[-1] ? before + 1 : 0;
   }
   return result;
@@ -159,6 +160,47 @@ void check_rwkv7(const GoldenFile& file) {
     draw.data<double>()[i] *= decay.data<double>()[i];
   expect_gradient(file, "w", draw);
   states.check_initial_gradient();
+}
+
+void check_short_convolution(const GoldenFile& file) {
+  const Variable x = leaf_of(file, "inputs/x"), given = leaf_of(file, "weights/weight");
+  const std::int64_t channels = x.shape()[2], taps = file.integer("kernel");
+  expect_extent(file, "batch", x.shape()[0]);
+  expect_extent(file, "len", x.shape()[1]);
+  expect_extent(file, "channels", channels);
+  Variable bias;
+  if (file.flag("bias")) bias = leaf_of(file, "weights/bias");
+  const bool is_segmented = !file.name().ends_with("packed");
+  EXPECT_TRUE(!is_segmented || file.integer("segment") > 0);
+  ChunkBoundaries ends = {.before = {}, .after = std::make_shared<BoundaryTensor>()};
+  const Shape state = {x.shape()[0], taps - 1, 1, channels};
+  if (file.has("inputs/conv_state"))
+    ends.before = std::make_shared<BoundaryTensor>(
+        BoundaryTensor{file.numbers("inputs/conv_state").clone().reshape(state), {}});
+  const Variable y = short_convolution(
+      x, reshape(given, {channels, taps}), bias, document_positions(file), file.flag("silu"), ends);
+  const Shape rows = {state[0], taps - 1, channels};
+  // No tap reads rows of an earlier document, which the reference clears in its state.
+  const auto without_earlier_documents = [&](const Tensor& all) {
+    const Tensor result = all.clone().reshape(rows);
+    const Tensor position = document_positions(file);
+    for (std::int64_t row = 0; position.defined() && row < rows[0]; ++row)
+      for (std::int64_t i = 0; i < rows[1]; ++i) {
+        const std::int64_t time = x.shape()[1];
+        const std::int64_t last = position.data<std::int64_t>()[(row + 1) * time - 1];
+        if (rows[1] - 1 - i > last)
+          std::fill_n(result.data<double>() + (row * rows[1] + i) * channels, channels, 0.0);
+      }
+    return result;
+  };
+  expect_output(file, "final_conv_state", without_earlier_documents(ends.after->value));
+  ends.after->gradient =
+      without_earlier_documents(file.numbers("inputs/upstream_final_conv_state")).reshape(state);
+  run_backward(file, y);
+  expect_gradient(file, "x", gradient_of(x));
+  expect_gradient(file, "weight", gradient_of(given));
+  if (bias.defined()) expect_gradient(file, "bias", gradient_of(bias));
+  if (ends.before) expect_gradient(file, "conv_state", ends.before->gradient.reshape(rows));
 }
 
 }  // namespace longspan::golden

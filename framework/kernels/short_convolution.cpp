@@ -1,0 +1,69 @@
+#include "framework/kernels/short_convolution.h"
+
+#include "framework/kernels/element.h"
+
+namespace longspan {
+namespace {
+
+constexpr const char* kernel = "short convolution";
+
+Shape output_shape(const ShortConvolution& call) {
+  const Shape& x = call.x.shape();
+  return x.with(1, x[1] - call.weight.shape()[1] + 1);
+}
+
+}  // namespace
+
+void check(const ShortConvolution& call) {
+  const Shape& x = call.x.shape();
+  require(x.dimensions() == 3 && is_floating(call.x.dtype()) &&
+              call.weight.shape().dimensions() == 2 && call.weight.shape()[1] >= 1 &&
+              x[1] + 1 >= call.weight.shape()[1],
+          "{}: expected x [batch, rows, channels] and weight [channels, taps], found {} and {}",
+          kernel,
+          x,
+          call.weight.shape());
+  const DType sums = accumulator_of(call.x.dtype());
+  require_tensor(kernel, "weight", call.weight, {x[2], call.weight.shape()[1]}, sums);
+  if (call.bias.defined()) require_tensor(kernel, "bias", call.bias, {x[2]}, sums);
+  const Shape y = output_shape(call);
+  if (call.document_position.defined())
+    require_tensor(kernel, "document_position", call.document_position, {y[0], y[1]}, DType::i64);
+  if (call.y.defined()) require_tensor(kernel, "y", call.y, y, call.x.dtype());
+}
+
+void check(const ShortConvolutionGradient& call) {
+  const ShortConvolution& forward = call.forward;
+  check(forward);
+  require_tensor(kernel, "dy", call.dy, output_shape(forward), forward.x.dtype());
+  require_tensor(kernel, "dx", call.dx, forward.x.shape(), forward.x.dtype());
+  const DType sums = forward.weight.dtype();
+  require_tensor(kernel, "dweight", call.dweight, forward.weight.shape(), sums);
+  if (call.dbias.defined()) require_tensor(kernel, "dbias", call.dbias, forward.bias.shape(), sums);
+}
+
+void check(const DecayGate& call) {
+  const DType sums = accumulator_of(call.x.dtype());
+  const std::int64_t heads = call.log_rate.elements(), width = call.x.shape().width();
+  require(is_floating(call.x.dtype()) && heads > 0 && width % heads == 0,
+          "decay gate: {} features are not divisible by {} heads",
+          width,
+          heads);
+  require_tensor("decay gate", "log_rate", call.log_rate, {heads}, sums);
+  if (call.g.defined()) require_tensor("decay gate", "g", call.g, call.x.shape(), sums);
+}
+
+void check(const DecayGateGradient& call) {
+  check(call.forward);
+  const Tensor& x = call.forward.x;
+  const DType sums = accumulator_of(x.dtype());
+  require_tensor("decay gate", "dg", call.dg, x.shape(), sums);
+  require_tensor("decay gate", "dx", call.dx, x.shape(), x.dtype());
+  require_tensor("decay gate",
+                 "drate",
+                 call.drate,
+                 {x.shape().rows(), call.forward.log_rate.elements()},
+                 sums);
+}
+
+}  // namespace longspan
