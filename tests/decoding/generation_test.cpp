@@ -166,7 +166,12 @@ TEST(Generation, ContinuesFromStatesOfChunks) {
   asked.samples = 2;
   asked.segment = 6;
   for (const std::vector<std::string>& kinds :
-       std::vector<std::vector<std::string>>{{"full"}, {"sliding_window", "linear"}, {"rfa"}}) {
+       std::vector<std::vector<std::string>>{{"full"},
+                                             {"sliding_window", "linear"},
+                                             {"rfa"},
+                                             {"retention", "gla"},
+                                             {"delta_net", "gated_delta_net"},
+                                             {"kimi_delta_attention"}}) {
     DecoderOptions options = small_decoder(2);
     options.common.attention.kinds = kinds;
     options.common.attention.sliding_window = {3};
@@ -234,7 +239,14 @@ TEST(Generation, KVCacheMatchesRecomputedTokens) {
 
 TEST(Generation, KVCacheMatchesRecomputedLogits) {
   const NoGradGuard unrecorded;
-  for (const char* kind : {"full", "sliding_window", "strided"}) {
+  for (const char* kind : {"full",
+                           "sliding_window",
+                           "strided",
+                           "retention",
+                           "gla",
+                           "delta_net",
+                           "gated_delta_net",
+                           "kimi_delta_attention"}) {
     DecoderOptions options = small_decoder(2);
     options.common.attention.kinds = {kind};
     options.common.attention.sliding_window = {4};

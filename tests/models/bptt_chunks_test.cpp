@@ -46,6 +46,8 @@ std::vector<Kind> all_kinds() {
   std::vector<Kind> all = kinds();
   all.push_back(universal_transformer());
   all.push_back(ungated_random_features());
+  all.push_back(testing::with_documents(
+      testing::decoder(testing::short_attention({"gated_delta_net", "retention"})), 3));
   return all;
 }
 
@@ -62,7 +64,7 @@ TEST(BpttChunks, EveryModelMatchesWholeSequences) {
       EXPECT_EQ(difference(train(c, ProcessMesh()), expected, c.bounds), "") << c.name;
     }
   }
-  EXPECT_GE(tested, 32u);
+  EXPECT_GE(tested, 38u);
 }
 
 TEST(BpttChunks, EveryMemoryModeMatchesWholeSequences) {

@@ -54,6 +54,20 @@ TEST(DecoderModel, GradientsMatchFiniteDifferences) {
     }
 }
 
+TEST(DecoderModel, RecurrentLayerGradientsMatchFiniteDifferences) {
+  const ForwardContext pass = {.training = true, .random = Random(3)};
+  for (const char* const kind :
+       {"retention", "gla", "delta_net", "gated_delta_net", "kimi_delta_attention"}) {
+    SCOPED_TRACE(kind);
+    DecoderOptions options = tiny(PositionEmbeddingType::sinusoidal);
+    options.common.attention.kinds = {kind};
+    options.common.dropout = 0.3;
+    const auto model = make_decoder(options, tiny_setting());
+    // The norm of the heads divides by small numbers, whose derivatives grow with their order.
+    testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), pass, 3e-5);
+  }
+}
+
 // Options of Llama and Qwen: RoPE, grouped keys, QK norm, SwiGLU.
 TEST(DecoderModel, LlamaStyleGradientsMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};

@@ -121,6 +121,17 @@ TEST(Documents, PackedRowMatchesSeparateRowsInDecoder) {
     }
 }
 
+TEST(Documents, PackedRowMatchesSeparateRowsInRecurrentLayers) {
+  for (const char* const kind :
+       {"retention", "gla", "delta_net", "gated_delta_net", "kimi_delta_attention"}) {
+    SCOPED_TRACE(kind);
+    DecoderOptions options;
+    options.common = tiny_options(NormPosition::pre);
+    options.common.attention.kinds = {kind, "full"};
+    expect_packed_equals_apart(*make_decoder(options, tiny_setting(total)));
+  }
+}
+
 TEST(Documents, PackedRowMatchesSeparateRowsWithSpans) {
   for (const SpanKind kind : {SpanKind::adaptive, SpanKind::dynamic}) {
     DecoderOptions options;

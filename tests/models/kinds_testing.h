@@ -274,7 +274,12 @@ inline std::vector<Kind> kinds() {
                                  "routing",
                                  "sinkhorn",
                                  "memory_compressed",
-                                 "additive"})
+                                 "additive",
+                                 "retention",
+                                 "gla",
+                                 "delta_net",
+                                 "gated_delta_net",
+                                 "kimi_delta_attention"})
     all.push_back(decoder(short_attention({name})));
   AttentionOptions projected = short_attention({"global_local/full"});
   projected.global_projections = true;

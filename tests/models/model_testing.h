@@ -104,12 +104,13 @@ inline double mean(const Tensor& losses) {
 // Compares the gradients of a model's losses with finite differences, for all weights.
 inline void expect_model_gradients(Model& model,
                                    const ModelInput& segment,
-                                   const ForwardContext& pass) {
+                                   const ForwardContext& pass,
+                                   double step = GradientCheck().step) {
   expect_layer_gradients(
       model.parameters(),
       [&](const std::vector<Variable>&) { return losses_of(model, segment, pass); },
       {},
-      {.directions = 1, .elements = 1});
+      {.step = step, .directions = 1, .elements = 1});
 }
 
 // Gradient descent on one segment. Returns the mean loss before the first step and after the last.

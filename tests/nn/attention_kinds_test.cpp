@@ -368,7 +368,8 @@ TEST(AttentionOptions, WarnsAboutKeysThatNoLayerReads) {
                       "synthesizer",
                       "memory_compressed",
                       "local_1d",
-                      "local_2d"},
+                      "local_2d",
+                      "delta_net"},
                      all),
             std::vector<std::string>{"--set: model.attention.synthesizer.dense_hidden_size is "
                                      "ignored: model.attention.synthesizer.variants does not "

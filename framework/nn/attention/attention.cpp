@@ -208,8 +208,7 @@ ProjectedQKV MultiHeadAttention::project(const Variable& asking,
 }
 
 Variable MultiHeadAttention::query(const Variable& asking, const ForwardContext& pass) const {
-  // Ops that support a KV cache treat queries independently.
-  if (!pass.active_rows || !key_ || !mechanism_->supports_kv_cache())
+  if (!pass.active_rows || !key_ || mechanism_->mixes_queries())
     return (*query_)(asking, pass.of_all_rows());
   const RowSubset& rows = pass.active_rows->rows;
   const Variable some = (*query_)(gather_rows(asking, rows), pass);
@@ -221,7 +220,7 @@ Variable MultiHeadAttention::normalize_and_rotate(Variable&& given,
                                                   const ForwardContext& pass,
                                                   bool with_memory) const {
   Variable projected = norm ? (*norm)(given) : std::move(given);
-  if (!rotary_) return projected;
+  if (!rotary_ || !mechanism_->rotates()) return projected;
   const std::int64_t rows = projected.shape()[1];
   const bool placed = pass.time.total > 0;
   const bool decodes = pass.kv_cache && !pass.kv_cache->sequence();

@@ -17,9 +17,11 @@ struct AttentionKind {
   std::string sees;  // keys it attends to, for the reference
   // clause of a message: why a layer cannot combine it with other types
   std::string alone;
-  bool supports_kv_cache = false;  // as AttentionOp::supports_kv_cache
-  bool knows_distances = false;    // supports relative positions
-  // supports RoPE: scores depend on one query and one key, and increase with their product
+  bool supports_kv_cache = false;   // as AttentionOp::supports_kv_cache
+  bool supports_documents = false;  // as AttentionOp::supports_document_mask
+  bool knows_distances = false;     // supports relative positions
+  // supports RoPE: scores depend on one query and one key, and increase with their product, or the
+  // type ignores it (AttentionOp::rotates)
   bool turns = false;
   bool own_weights = false;       // its weights differ from those of a causal layer
   bool has_probabilities = true;  // has probabilities, to which model.attention.dropout applies

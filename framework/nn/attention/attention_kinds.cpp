@@ -8,6 +8,7 @@
 #include "framework/nn/attention/additive_attention.h"
 #include "framework/nn/attention/linear_attention.h"
 #include "framework/nn/attention/masked_attention_kinds.h"
+#include "framework/nn/attention/recurrent_layers.h"
 #include "framework/options/field_names.h"
 
 namespace longspan {
@@ -15,18 +16,24 @@ namespace {
 
 // Registers attention types that have their own op.
 const std::vector<AttentionKind>& mechanism_kinds() {
-  static const std::vector<AttentionKind> all = {lsh_kind(),
-                                                 linear_kind(),
-                                                 efficient_kind(),
-                                                 performer_kind(),
-                                                 random_features_kind(),
-                                                 linformer_kind(),
-                                                 routing_kind(),
-                                                 sinkhorn_kind(),
-                                                 synthesizer_kind(),
-                                                 compressed_kind(),
-                                                 additive_kind(),
-                                                 local_2d_kind()};
+  static const std::vector<AttentionKind> all = {
+      lsh_kind(),
+      linear_kind(),
+      efficient_kind(),
+      performer_kind(),
+      random_features_kind(),
+      linformer_kind(),
+      routing_kind(),
+      sinkhorn_kind(),
+      synthesizer_kind(),
+      compressed_kind(),
+      additive_kind(),
+      recurrent_kind(RecurrenceKind::retention),
+      recurrent_kind(RecurrenceKind::gla),
+      recurrent_kind(RecurrenceKind::delta_net),
+      recurrent_kind(RecurrenceKind::gated_delta_net),
+      recurrent_kind(RecurrenceKind::kimi_delta_attention),
+      local_2d_kind()};
   return all;
 }
 
@@ -95,7 +102,7 @@ std::string problem_of(const std::string& element,
                        const AttentionOptions& options,
                        const AttentionBuildOptions& setting) {
   if (const AttentionKind* const own = find_attention_kind(options, element)) {
-    if (setting.documents) return validate_documents(own->name);
+    if (setting.documents && !own->supports_documents) return validate_documents(own->name);
     return own->problem != nullptr ? own->problem(options, setting) : "";
   }
   const std::vector<std::string> parts = split(element, '/');

@@ -57,6 +57,7 @@ struct AttentionOptions {
   SynthesizerOptions synthesizer = {};
   CompressedOptions compressed = {};
   ImageBlockOptions image = {};
+  std::int64_t convolution_taps = 4;  // of the delta types
   // Custom attention types, which `kinds` may name. Requires names that differ from the built-in
   // ones, without `/`, `+` and `,`. Configuration files do not contain them: their options are
   // members of the type. The weight compatibility check uses only configuration text and therefore

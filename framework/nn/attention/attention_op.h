@@ -123,6 +123,10 @@ class AttentionOp {
   // Returns whether its chunks continue from a recurrent state (ProjectedQKV::state) instead of
   // keys.
   virtual bool has_recurrent_state() const { return false; }
+  // Returns whether RoPE applies to its queries and keys.
+  virtual bool rotates() const { return true; }
+  // Returns whether the output of a position depends on the queries of others.
+  virtual bool mixes_queries() const { return !supports_kv_cache(); }
   // Returns the max distance of a key that any head of this rank attends to, if bounded. Bounds the
   // KV cache.
   virtual std::optional<std::int64_t> max_distance() const { return std::nullopt; }

@@ -12,6 +12,12 @@ void declare(OptionTable& table,
                   describe_kinds()),
       not_empty(),
       affects_weights(std::move(in_weights)));
+  table.add("model.attention.short_convolution.kernel_size",
+            options.convolution_taps,
+            "kernel size of the causal convolutions of queries, keys and values, in positions",
+            between(1, 64),
+            affects_weights(),
+            only_with(layer_type({"delta_net", "gated_delta_net", "kimi_delta_attention"})));
   table.add("model.attention.sliding_window",
             options.sliding_window,
             "window size w in keys: the query and the w - 1 keys before it, in an encoder also the "

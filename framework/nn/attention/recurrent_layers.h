@@ -1,0 +1,83 @@
+// Layer types with a gated linear recurrence: retention (Sun et al. 2023), gated linear attention
+// (Yang et al. 2023), DeltaNet (Yang et al. 2024), Gated DeltaNet (Yang et al. 2025) and Kimi Delta
+// Attention (Kimi Team 2025). The state of a head is [dim, dim], whatever the length.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "framework/nn/attention/attention_kind.h"
+#include "framework/nn/layers.h"
+
+namespace longspan {
+
+enum class RecurrenceKind : std::uint8_t {
+  retention,
+  gla,
+  delta_net,
+  gated_delta_net,
+  kimi_delta_attention
+};
+
+// Parameters, besides the projections of MultiHeadAttention:
+// - retention: "output_gate". The gate of head h is 1 - 2^(-5 - h).
+// - gla: "decay" (low rank, a gate of each channel), "head_norm", "output_gate"
+// - delta types: "query_convolution", "key_convolution", "value_convolution" [heads * dim, taps],
+//   "beta", "head_norm"
+// - gated_delta_net also "decay", "log_rate" [heads] and "output_gate"; kimi_delta_attention the
+//   same with a gate of each channel and low ranks
+class GatedRecurrenceOp : public AttentionOp {
+ public:
+  struct Options {
+    RecurrenceKind kind = RecurrenceKind::gated_delta_net;
+    std::int64_t heads = 0;
+    std::int64_t dim = 0;
+    std::int64_t width = 0;
+    std::int64_t taps = 4;  // model.attention.short_convolution.kernel_size
+    MeshShape mesh = {};
+  };
+  GatedRecurrenceOp(const Scope& scope, const Options& options);
+
+  bool supports_kv_cache() const override { return true; }
+  bool has_recurrent_state() const override { return true; }
+  bool supports_document_mask() const override { return true; }
+  // As in hybrid models, where only softmax layers have RoPE.
+  bool rotates() const override { return !is_delta(); }
+  bool mixes_queries() const override { return has_convolutions(); }
+  // Throws ConfigurationError for a memory and for other masks than a causal one.
+  Variable operator()(const ProjectedQKV& input,
+                      const AttentionContext& context,
+                      const ForwardContext& pass) const override;
+
+ private:
+  bool is_delta() const { return options_.kind >= RecurrenceKind::delta_net; }
+  bool has_convolutions() const { return is_delta(); }
+  bool has_channel_gates() const {
+    return options_.kind == RecurrenceKind::gla ||
+           options_.kind == RecurrenceKind::kimi_delta_attention;
+  }
+  // Gates of this rank's rows and heads, [batch, time, heads] or [batch, time, heads, dim].
+  Variable log_decay(const ProjectedQKV& input, const ForwardContext& pass) const;
+  Variable convolved(const Variable& x,
+                     std::size_t index,
+                     const ShardRange& heads,
+                     const ProjectedQKV& input,
+                     const Tensor& document_position) const;
+  // Normalizes the heads of the output and applies the output gate.
+  Variable finish(const Variable& y, const Variable& x, const ForwardContext& pass) const;
+
+  Options options_;
+  std::vector<Weight> convolutions_;  // of queries, keys and values
+  std::optional<Linear> beta_;
+  Weight decay_down_;  // low rank
+  std::optional<Linear> decay_;
+  Weight log_rate_;
+  std::optional<QKNorm> norm_;
+  Weight gate_down_;  // low rank
+  std::optional<Linear> output_gate_;
+};
+
+AttentionKind recurrent_kind(RecurrenceKind kind);
+
+}  // namespace longspan
