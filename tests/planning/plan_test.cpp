@@ -146,7 +146,6 @@ TEST(Plan, FindsLongestSequenceThatFits) {
   EXPECT_GT(found[1].tokens, 20 * found[0].tokens);
 }
 
-// Of the chunk lengths that fit, the longest is suggested.
 TEST(Plan, SuggestsLongestChunkThatFits) {
   const RunConfig settings = settings_of(1, 1 << 18, local_and_linear());
   const StepPlan plan = plan_step(settings, {}, vocabulary, Processor::cpu);

@@ -20,7 +20,7 @@ enum class RecurrenceKind : std::uint8_t {
   kimi_delta_attention
 };
 
-// Parameters, besides the projections of MultiHeadAttention:
+// Parameters, in addition to the projections of MultiHeadAttention:
 // - retention: "output_gate". The gate of head h is 1 - 2^(-5 - h).
 // - gla: "decay" (low rank, a gate of each channel), "head_norm", "output_gate"
 // - delta types: "query_convolution", "key_convolution", "value_convolution" [heads * dim, taps],

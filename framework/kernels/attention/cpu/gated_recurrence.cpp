@@ -235,7 +235,7 @@ class Tokens {
   std::vector<T> rows_;
 };
 
-// What a token writes to a block of the state: its values, or their errors.
+// Returns the row that a token writes to a block of the state: its values, or their errors.
 template <Correction kind, typename T>
 HWY_INLINE Row<T> written_row(const Row<T>& value, const Row<T>& correction) {
   return kind == Correction::delta ? value.minus(correction) : value;
