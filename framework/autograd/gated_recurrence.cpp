@@ -125,7 +125,8 @@ Variable short_convolution(const Variable& x,
                                          .dx = call.x.empty_like(),
                                          .dweight = call.weight.empty_like()};
     if (call.bias.defined()) backward.dbias = call.bias.empty_like();
-    on(call.x.device(), [&](auto backend) { short_convolution_backward(backend, backward); });
+    dispatch_or_meta(call.x.device(),
+                     [&](auto backend) { short_convolution_backward(backend, backward); });
     if (gradients.needs_gradient(0)) gradients.set(0, backward.dx);
     if (gradients.needs_gradient(1)) gradients.set(1, backward.dweight);
     if (call.bias.defined() && gradients.needs_gradient(2)) gradients.set(2, backward.dbias);

@@ -19,9 +19,7 @@ Tensor in_rows(const Tensor& x) {
 
 Tensor rows_of(const Tensor& x, std::int64_t sequence, std::int64_t begin, std::int64_t end) {
   const Shape& shape = x.shape();
-  return x.slice(sequence, sequence + 1)
-      .reshape({shape[1], shape[2], shape[3]})
-      .slice(begin, end);
+  return x.slice(sequence, sequence + 1).reshape({shape[1], shape[2], shape[3]}).slice(begin, end);
 }
 
 void move_rows(const Tensor& from,
@@ -53,6 +51,7 @@ std::vector<Tensor> pieces_of(const Tensor& x, const Ranges& ranges) {
 Tensor slice_columns(const Tensor& x, const Range& range) {
   if (!x.defined()) return {};
   const Shape& shape = x.shape();
+  if (range.begin == 0 && range.end == shape.width()) return x;
   const std::int64_t rows = shape.with(-1, 1).elements();
   const Tensor slice = Tensor::empty({rows, range.count(), 1, 1}, x.dtype(), x.device());
   if (range.count() > 0)

@@ -120,7 +120,7 @@ class Backbone {
 
   // Returns the setting that requires whole sequences, "key: value". Empty if training can read
   // them in chunks (memory.bptt_chunk_length).
-  virtual std::string whole_sequence_setting() const { return "the model family"; }
+  virtual std::string whole_sequence_setting() const { return "this model family"; }
   // Returns the encoder outputs that all chunks attend to (ModelInput::encoder_outputs). Empty
   // without an encoder.
   virtual std::vector<EncoderOutput> encode(const ModelInput& /*reading*/,

@@ -31,7 +31,7 @@ Model::Model(const ModelBuildOptions& setting,
       bptt_chunk_length_ && !whole.empty())
     throw ConfigurationError(
         "memory.bptt_chunk_length: {} cannot be combined with {}, which requires whole sequences; "
-        "omit one of them",
+        "set it to none",
         *bptt_chunk_length_,
         whole);
   if (bptt_chunk_length_ && sampling_.mixing != ScheduledSamplingMethod::none)

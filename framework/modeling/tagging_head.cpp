@@ -72,7 +72,10 @@ class Tags : public OutputHead {
                                const ForwardContext& pass) const override {
     // Words whose tag is absent from training are omitted, since it has no score.
     const Tensor& targets = field_of(reading.fields, "targets");
-    const Words words = words_of(targets, positions_read(pass, targets.shape()[1]), part_.total);
+    const Range read = positions_read(pass, targets.shape()[1]);
+    require(kind_ != TaggingHeadType::crf || read.count() == targets.shape()[1],
+            "a CRF requires whole sequences");
+    const Words words = words_of(targets, read, part_.total);
     return {{.name = "loss",
              .values = sequence_losses(losses(of_words(states, words), words), mesh_),
              .count = "tokens"}};

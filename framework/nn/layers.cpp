@@ -68,7 +68,8 @@ Linear::Linear(const Scope& scope, const Options& options)
       split_(options.split),
       weight_(weight_of(scope, options)) {
   if (options.bias)
-    bias_ = scope.bias(options.out, options.split == ParallelMode::columns ? 0 : -1);
+    bias_ = scope.bias(
+        options.out, options.split == ParallelMode::columns ? 0 : -1, options.initial_bias);
   if (!options.hidden) return;
   scope.add_linear_layer();
   if (scope.parameters().tuning().adapters.adapts(name_))

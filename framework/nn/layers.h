@@ -65,7 +65,8 @@ class Linear {
     ParallelMode split = ParallelMode::none;
     bool bias = true;
     std::optional<Initializer> initial = {};  // none: Xavier
-    bool hidden = true;                       // see Parameter::hidden
+    Initializer initial_bias = Initializer::constant(0);
+    bool hidden = true;  // see Parameter::hidden
   };
   Linear(const Scope& scope, const Options& options);
 

@@ -40,23 +40,25 @@ void declare(OptionTable& table, MemoryOptions& options) {
             "number of chunks of tokens of the output layer and the loss, so that the logits of a "
             "whole sequence are never stored at once",
             at_least(1));
-  table.add("memory.bptt_chunk_length",
-            options.bptt_chunk_length,
-            "length in tokens of the chunks in which a step reads its sequences (chunked "
-            "backpropagation through time), so that activation memory does not grow with their "
-            "length. Exact: the layers pass their recurrent states, keys and values, and the "
-            "gradients of these, from chunk to chunk; computes the forward pass of all chunks but "
-            "the last one twice. In an encoder-decoder, chunks of the target; none: whole "
-            "sequences",
-            at_least(1),
-            needs(is("model.family",
-                     {"decoder", "transformer_xl", "universal_transformer", "encoder_decoder"})),
-            needs(is_not("model.decoder_type", "non_autoregressive")),
-            excludes(is("model.cross_attention.score_function", {"location"})),
-            excludes(is_above("model.coverage_loss_weight", 0)),
-            excludes(is("model.guided_attention.type", {"monotonic"})),
-            needs(is_not("model.recurrence.type", "act")),
-            excludes(is("model.norm.type", {"powernorm"})));
+  table.add(
+      "memory.bptt_chunk_length",
+      options.bptt_chunk_length,
+      "length in tokens of the chunks in which a step reads its sequences (chunked "
+      "backpropagation through time), so that activation memory does not grow with their "
+      "length. Exact: the layers pass their recurrent states, keys and values, and the "
+      "gradients of these, from chunk to chunk; computes the forward pass of all chunks but "
+      "the last one twice. In an encoder-decoder, chunks of the target; none: whole "
+      "sequences",
+      at_least(1),
+      needs(is("model.family",
+               {"decoder", "transformer_xl", "universal_transformer", "encoder_decoder"})),
+      needs(is_not("model.decoder_type", "non_autoregressive")),
+      excludes(is("model.cross_attention.score_function", {"location"})),
+      excludes(is_above("model.coverage_loss_weight", 0)),
+      excludes(is("model.guided_attention.type", {"monotonic"})),
+      excludes(is("training.scheduled_sampling.method", {"sequential", "two_pass", "parallel"})),
+      needs(is_not("model.recurrence.type", "act")),
+      excludes(is("model.norm.type", {"powernorm"})));
   table.add("memory.reconstruction_check_interval",
             options.reconstruction_check_every,
             "steps between measurements of the reconstruction error, which store the true "

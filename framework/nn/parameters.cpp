@@ -248,13 +248,9 @@ Weight Scope::inside_weight_of_model(const std::string& name,
   return parameters_->add(name, global_shape, -1, initial, decays, {}, true);
 }
 
-Weight Scope::bias(std::int64_t elements, int split_axis) const {
-  return parameters_->add(child("bias").path(),
-                          {elements},
-                          split_axis,
-                          Initializer::constant(0),
-                          false,
-                          {.bias = true});
+Weight Scope::bias(std::int64_t elements, int split_axis, const Initializer& initial) const {
+  return parameters_->add(
+      child("bias").path(), {elements}, split_axis, initial, false, {.bias = true});
 }
 
 Weight Scope::classes(std::int64_t count, std::int64_t width, const Initializer& initial) const {

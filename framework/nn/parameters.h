@@ -33,6 +33,10 @@ struct Initializer {
   }
   // Uniform in (-bound, bound).
   static Initializer uniform(double bound) { return {Kind::uniform, 0, bound}; }
+  // Uniform in (least, most).
+  static Initializer between(double least, double most) {
+    return {Kind::uniform, (least + most) / 2, (most - least) / 2};
+  }
   // Glorot and Bengio 2010.
   static Initializer xavier(std::int64_t in, std::int64_t out);
 };
@@ -336,7 +340,9 @@ class Scope {
                                 const Shape& global_shape,
                                 const Initializer& initial) const;
   // Creates "bias", which a product adds. Initialized with zeros, without weight decay.
-  Weight bias(std::int64_t elements, int split_axis = -1) const;
+  Weight bias(std::int64_t elements,
+              int split_axis = -1,
+              const Initializer& initial = Initializer::constant(0)) const;
   // Create "weight" [count, width], with weight decay, and "bias" of an output layer with `count`
   // classes, split over the classes.
   Weight classes(std::int64_t count, std::int64_t width, const Initializer& initial) const;

@@ -10,20 +10,24 @@ namespace longspan {
 namespace {
 
 // Numbers of chunks of the plans. Work grows as a polynomial through the last three, which the
-// first confirms. Memory grows on a line through the second and the last, which the third confirms.
+// first confirms. Memory grows on a line through the second and the last.
 constexpr std::array<std::int64_t, 4> samples = {24, 32, 48, ChunkedPlans::most_planned};
 constexpr std::size_t line_begin = 1, line_end = 3;
-// Relative. Memory includes cached blocks, whose sizes grow in steps.
-constexpr double memory_tolerance = 0.02;
+// Largest difference between the growths of memory in both halves of the line. Memory includes
+// cached blocks, whose sizes grow in steps.
+constexpr double growth_tolerance = 0.15;
 constexpr double work_tolerance = 1e-3;
+// Bytes of allocations, too, grow in steps: below this share of the growth a square is noise.
+constexpr double noise = 0.01;
 
-double slope(const std::array<double, 4>& y) {
-  return (y[line_end] - y[line_begin]) /
-         static_cast<double>(samples[line_end] - samples[line_begin]);
+double count_of(std::size_t sample) { return static_cast<double>(samples[sample]); }
+
+double slope(const std::array<double, 4>& y, std::size_t begin, std::size_t end) {
+  return (y[end] - y[begin]) / (count_of(end) - count_of(begin));
 }
 
 double line_at(const std::array<double, 4>& y, double x) {
-  return y[line_end] + slope(y) * (x - static_cast<double>(samples[line_end]));
+  return y[line_end] + slope(y, line_begin, line_end) * (x - count_of(line_end));
 }
 
 double parabola_at(const std::array<double, 4>& y, double x) {
@@ -31,12 +35,15 @@ double parabola_at(const std::array<double, 4>& y, double x) {
   for (std::size_t i = 1; i < samples.size(); ++i) {
     double term = y[i];
     for (std::size_t j = 1; j < samples.size(); ++j)
-      if (j != i)
-        term *=
-            (x - static_cast<double>(samples[j])) / static_cast<double>(samples[i] - samples[j]);
+      if (j != i) term *= (x - count_of(j)) / (count_of(i) - count_of(j));
     sum += term;
   }
   return sum;
+}
+
+double growth_at(const std::array<double, 4>& y, double x) {
+  const double early = slope(y, 1, 2), late = slope(y, 2, 3);
+  return std::abs(late - early) <= noise * std::abs(late) ? line_at(y, x) : parabola_at(y, x);
 }
 
 // Values of one quantity in each plan.
@@ -53,14 +60,14 @@ ChunkedPlans::ChunkedPlans(const std::function<StepPlan(std::int64_t chunks)>& p
   for (const std::int64_t chunks : samples) plans_.push_back(plan(chunks));
 }
 
-bool ChunkedPlans::hold() const {
+bool ChunkedPlans::is_confirmed() const {
   const auto bytes = values_of(plans_, [](const StepPlan& plan) { return plan.bytes(); });
   const auto flops = values_of(plans_, [](const StepPlan& plan) { return plan.flops; });
-  const auto is_near = [](double found, double expected, double tolerance) {
-    return std::abs(found - expected) <= tolerance * expected;
-  };
-  return is_near(line_at(bytes, static_cast<double>(samples[2])), bytes[2], memory_tolerance) &&
-         is_near(parabola_at(flops, static_cast<double>(samples[0])), flops[0], work_tolerance);
+  const double early = slope(bytes, 1, 2), late = slope(bytes, 2, 3);
+  // A sequence of 64 chunks that adds a thousandth adds nothing.
+  const double least = 1e-3 * bytes.back() / count_of(line_end);
+  return std::abs(late - early) <= growth_tolerance * std::max({early, late, least}) &&
+         std::abs(parabola_at(flops, count_of(0)) - flops[0]) <= work_tolerance * flops[0];
 }
 
 StepPlan ChunkedPlans::at(double chunks) const {
@@ -78,7 +85,8 @@ StepPlan ChunkedPlans::at(double chunks) const {
   result.memory.reserved = memory_at([](const StepPlan& plan) { return plan.memory.reserved; });
   result.tokens = work_at([](const StepPlan& plan) { return plan.tokens; });
   result.flops = work_at([](const StepPlan& plan) { return plan.flops; });
-  result.touched = work_at([](const StepPlan& plan) { return plan.touched; });
+  result.touched =
+      growth_at(values_of(plans_, [](const StepPlan& plan) { return plan.touched; }), chunks);
   for (auto& [name, axis] : result.traffic) {
     axis.bytes = work_at([&](const StepPlan& plan) { return plan.traffic.at(name).bytes; });
     axis.collectives = std::llround(
@@ -89,19 +97,21 @@ StepPlan ChunkedPlans::at(double chunks) const {
 
 double ChunkedPlans::longest(double memory) const {
   const auto bytes = values_of(plans_, [](const StepPlan& plan) { return plan.bytes(); });
-  const double each = slope(bytes);
+  const double each = slope(bytes, line_begin, line_end);
   if (each <= 0) return bytes.back() <= memory ? HUGE_VAL : 0;
   return static_cast<double>(samples.back()) + (memory - bytes.back()) / each;
 }
 
 namespace {
 
-constexpr std::int64_t most_tokens = std::int64_t{1} << 36;  // of data.seq_length
+constexpr std::int64_t most_tokens = std::int64_t{1} << 36;  // data.seq_length
 constexpr std::int64_t longest_chunk = 1 << 16;
 
-// Returns at most three digits, in multiples of `unit`.
+// Returns a multiple of `unit`, with three digits if it is much larger.
 std::int64_t rounded_down(double tokens, std::int64_t unit) {
-  const double digit = std::pow(10, std::floor(std::log10(std::max(tokens, 1.0))) - 2);
+  if (tokens < 1000 * static_cast<double>(unit))
+    return static_cast<std::int64_t>(tokens) / unit * unit;
+  const double digit = std::pow(10, std::floor(std::log10(tokens)) - 2);
   return static_cast<std::int64_t>(std::floor(tokens / digit) * digit) / unit * unit;
 }
 
@@ -169,25 +179,29 @@ class LengthSearch {
         const std::vector<std::string> keys = bptt_chunk_keys(*settings_, chunk);
         const ChunkedPlans plans([&](std::int64_t chunks) { return plan(chunks * chunk, keys); });
         const double tokens =
-            plans.hold() ? plans.longest(memory_) * static_cast<double>(chunk) : 0;
+            plans.is_confirmed() ? plans.longest(memory_) * static_cast<double>(chunk) : 0;
         // Longer chunks need fewer states and more activations.
         if (tokens < 0.9 * most) break;
         if (tokens <= most) continue;
         most = std::min(tokens, static_cast<double>(most_tokens));
         best = chunk;
       } catch (const ConfigurationError& error) {
-        result.limit = error.what();
+        if (best == 0) result.limit = error.what();
         break;
       }
     if (best == 0) return result;
     result.keys = bptt_chunk_keys(*settings_, best);
-    // The estimate may be slightly too large.
-    for (; most >= static_cast<double>(best); most *= 0.99) {
-      result.tokens = rounded_down(most, best);
-      result.plan = plan(result.tokens, result.keys);
-      if (result.plan.bytes() <= memory_) return result;
-    }
-    result.tokens = 0;
+    // The estimate may be slightly too large, or the length not supported.
+    for (; most >= static_cast<double>(best); most *= result.limit.empty() ? 0.99 : 0.8) try {
+        const std::int64_t tokens = rounded_down(most, best);
+        StepPlan found = plan(tokens, result.keys);
+        if (found.bytes() > memory_) continue;
+        result.tokens = tokens;
+        result.plan = std::move(found);
+        break;
+      } catch (const ConfigurationError& error) {
+        result.limit = error.what();
+      }
     return result;
   }
 

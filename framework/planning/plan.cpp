@@ -214,7 +214,8 @@ StepPlan plan_step(const RunConfig& settings,
     const ChunkedPlans plans([&](std::int64_t chunks) {
       return plan_segments(settings, chunks * chunk, mesh, ids, processor);
     });
-    if (plans.hold()) return plans.at(static_cast<double>(segment) / static_cast<double>(chunk));
+    if (plans.is_confirmed())
+      return plans.at(static_cast<double>(segment) / static_cast<double>(chunk));
   }
   return plan_segments(settings, segment, mesh, ids, processor);
 }

@@ -62,8 +62,8 @@ StepPlan plan_step(const RunConfig& settings,
                    const DataSizes& ids,
                    Processor processor);
 
-// Plans of sequences that are read in chunks, as a function of their length. After the first chunks
-// each further one adds as much memory as the one before, and as much more work.
+// Plans of sequences that are read in chunks, as a function of their length. Memory grows linearly
+// and work quadratically with the number of chunks.
 class ChunkedPlans {
  public:
   // plan(n): plans a sequence of n chunks, for few n.
@@ -73,9 +73,9 @@ class ChunkedPlans {
   static constexpr std::int64_t most_planned = 64;
   // The shortest chunk that is suggested, since shorter ones are slow.
   static constexpr std::int64_t shortest_chunk = 512;
-  // Returns whether the shorter sequences confirm the extrapolation. A window of many chunks may
+  // Returns whether the sequences of few chunks grow that way. With a window of many chunks they do
   // not.
-  bool hold() const;
+  bool is_confirmed() const;
   StepPlan at(double chunks) const;
   // Returns the number of chunks that fit in `memory` bytes.
   double longest(double memory) const;

@@ -237,11 +237,10 @@ void TrainingLoop::check_save(double loss) {
 double TrainingLoop::loss_of_weights() {
   // A restored state that has made no step had a finite loss when it was saved.
   if (finite_batch_.fields.empty()) return 0;
-  // A job that is asked to stop may have less time left than a step takes, and a step over a
-  // sequence in chunks may take an hour. The last step had a finite loss and gradient, and its update
-  // left finite weights.
-  const bool takes_long = stopping_ || run_.settings.memory.bptt_chunk_length;
-  if (takes_long && is_finite_ && run_.trainer.has_finite_weights())
+  // A job that is asked to stop may have less time left than a step takes, and a step in chunks may
+  // take an hour. The last step had a finite loss and gradient, and its update left finite weights.
+  const bool omits_trial = stopping_ || run_.settings.memory.bptt_chunk_length;
+  if (omits_trial && is_finite_ && run_.trainer.has_finite_weights())
     return history_.losses.loss.value_or(0);
   return tried_loss();
 }

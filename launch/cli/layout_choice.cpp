@@ -299,8 +299,8 @@ std::string longest_text(const Reconfigure& reconfigure,
   for (const LongestSequence& longest : longest_sequences(reconfigure, plan, machine.memory, ids)) {
     const std::string keys = fmt::format("{}", fmt::join(longest.keys, " "));
     if (longest.tokens == 0)
-      text += fmt::format("  none{}{}{}\n",
-                          keys.empty() ? " in chunks" : " with " + keys,
+      text += fmt::format("  none {}{}{}\n",
+                          longest.keys.empty() ? "in chunks" : "in one pass",
                           longest.limit.empty() ? "" : ": ",
                           longest.limit);
     else

@@ -269,6 +269,12 @@ Planned plan(const PlanArguments& arguments,
   std::string speeds;
   const MachineProfile machine =
       machine_of(arguments, settings.precision, here, local_ranks, speeds);
+  if (arguments.longest && machine.memory == 0)
+    throw ConfigurationError(
+        "longspan plan: --longest requires the memory of a rank; set --memory-per-rank");
+  if (arguments.longest && !settings.task_kind().reads_streams)
+    throw ConfigurationError(
+        "longspan plan: --longest requires a task with data.seq_length, such as language_modeling");
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
   const DataSizes ids = planned_ids(settings.task_kind(),
                                     settings.data,
@@ -289,19 +295,14 @@ Planned plan(const PlanArguments& arguments,
   const auto own = add_own_layout(text, settings, source, ranks, machine, ids);
   Planned result;
   if (arguments.longest) {
-    if (machine.memory == 0)
+    if (!own)
       throw ConfigurationError(
-          "longspan plan: --longest requires the memory of a rank; set --memory-per-rank");
-    if (!settings.task_kind().reads_streams)
-      throw ConfigurationError(
-          "longspan plan: --longest requires a task with data.seq_length, such as "
-          "language_modeling");
-    if (own) {
-      result.text = text + longest_text(reconfiguration(source), *own, machine, ids);
-      return result;
-    }
+          "longspan plan: --longest requires a layout of {} in parallel.*; set its keys, or omit "
+          "--ranks",
+          pluralize(ranks, "rank"));
+    result.text = text + longest_text(reconfiguration(source), *own, machine, ids);
+    return result;
   }
-  result.memory = machine.memory;
   if (ranks > 1 || !own) {
     const LayoutPlans layouts = plan_layouts(settings, ranks, machine, ids);
     if (!own && !layouts.fitting.empty()) text += parameters_text(layouts.fitting.front());

@@ -152,7 +152,7 @@ TEST(BpttChunks, RejectModelsThatRequireWholeSequences) {
   options.attention.kinds = {"lsh"};
   EXPECT_EQ(message(options),
             "memory.bptt_chunk_length: 2 cannot be combined with model.attention.layer_types: lsh, "
-            "which requires whole sequences; omit one of them");
+            "which requires whole sequences; set it to none");
   EXPECT_EQ(validate_bptt_chunks(options, {.bptt_chunk_length = 2}, 8),
             "memory.bptt_chunk_length: 2 cannot be combined with model.attention.layer_types: lsh, "
             "which requires the whole sequence; use a type that reads earlier positions only, such "

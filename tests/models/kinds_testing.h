@@ -317,6 +317,7 @@ inline std::vector<Kind> kinds() {
         with_episodes(transformer_xl(short_attention({"full", "sliding_window"}), 3), apart));
   all.push_back(with_documents(decoder(short_attention({"full"})), 2));
   all.push_back(with_documents(with_rotary(short_attention({"full", "strided"}), {}), 3));
+  all.push_back(with_documents(decoder(short_attention({"gated_delta_net", "retention"})), 3));
   return all;
 }
 

@@ -84,7 +84,7 @@ TEST(Plan, ExtrapolatesSequencesOfManyChunks) {
     const ChunkedPlans plans([&](std::int64_t chunks) {
       return plan_step(chunked(chunks, 512, options), {}, vocabulary, Processor::cpu);
     });
-    EXPECT_TRUE(plans.hold());
+    EXPECT_TRUE(plans.is_confirmed());
     for (const std::int64_t chunks : {40, 56}) {
       const StepPlan exact =
           plan_step(chunked(chunks, 512, options), {}, vocabulary, Processor::cpu);

@@ -27,6 +27,7 @@ RecurrenceFlops gated_recurrence_flops(const GatedRecurrence& call) {
 
 RecurrenceFlops gated_recurrence_backward_flops(const GatedRecurrence& call) {
   const double forward = gated_recurrence_flops(call).needed;
+  // States are computed twice, for the next tile and within their own, without outputs.
   const double again = 2 * (forward - 2 * products(call));
   return {2 * forward, 2 * forward + again};
 }
@@ -62,6 +63,11 @@ void check(const GatedRecurrence& call) {
                      {call.segments(), state[0], state[1], state[2], state[3]},
                      sums);
   require_if_defined("out", call.out, call.value.shape(), dtype);
+}
+
+void check_forward(const GatedRecurrence& call) {
+  check(call);
+  require(call.out.defined(), "{}: expected a tensor for the output", kernel);
 }
 
 void check(const GatedRecurrenceGradient& call) {

@@ -3,8 +3,8 @@
 //   S_t = (diag(e^g_t) + b_t a_t^T) S_(t-1) + k_t v_t^T,   y_t = scale S_t^T q_t
 // S: [key_dim, value_dim]. The delta rule with step size beta (Yang et al. 2024) is
 //   S_t = (I - beta_t k_t k_t^T) diag(e^g_t) S_(t-1) + beta_t k_t v_t^T.
-// The state and the gates are in the accumulator dtype. No product or quotient of gates is formed,
-// so that a gate may be as small as it likes.
+// The state and the gates are in the accumulator dtype. Gates are not multiplied with each other,
+// so that they may underflow.
 #pragma once
 
 #include <cstdint>
@@ -80,8 +80,10 @@ struct RecurrenceFlops {
 RecurrenceFlops gated_recurrence_flops(const GatedRecurrence&);
 RecurrenceFlops gated_recurrence_backward_flops(const GatedRecurrence&);
 
-// Throw Failure if shapes or dtypes do not match the comments above.
+// Throw Failure if shapes or dtypes do not match the comments above. check_forward also requires
+// out.
 void check(const GatedRecurrence&);
+void check_forward(const GatedRecurrence&);
 void check(const GatedRecurrenceGradient&);
 
 }  // namespace longspan

@@ -207,11 +207,11 @@ void short_convolution_backward(Backend backend, const ShortConvolutionGradient&
       return Tensor::empty(
           of_sums, call.forward.weight.dtype(), call.dy.device(), MemoryTag::workspace);
     };
-    const Tensor dz = workspace(shape);
+    const Tensor dz = workspace(shape), terms = workspace({groups, of.taps + 1, of.channels});
+    if (backend.state->is_meta()) return;
     parallel_elements(backend, shape, SumGradientAt<T>{of, call.dy.data<T>(), dz.data<A>()});
     parallel_elements(
         backend, call.dx.shape(), InputGradientAt<T>{of, dz.data<A>(), call.dx.data<T>()});
-    const Tensor terms = workspace({groups, of.taps + 1, of.channels});
     parallel_elements(
         backend, terms.shape(), WeightTermsAt<T>{of, rows, dz.data<A>(), terms.data<A>()});
     parallel_elements(backend,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "framework/core/quote.h"
 #include "framework/nn/attention/additive_attention.h"
@@ -16,24 +17,22 @@ namespace {
 
 // Registers attention types that have their own op.
 const std::vector<AttentionKind>& mechanism_kinds() {
-  static const std::vector<AttentionKind> all = {
-      lsh_kind(),
-      linear_kind(),
-      efficient_kind(),
-      performer_kind(),
-      random_features_kind(),
-      linformer_kind(),
-      routing_kind(),
-      sinkhorn_kind(),
-      synthesizer_kind(),
-      compressed_kind(),
-      additive_kind(),
-      recurrent_kind(RecurrenceKind::retention),
-      recurrent_kind(RecurrenceKind::gla),
-      recurrent_kind(RecurrenceKind::delta_net),
-      recurrent_kind(RecurrenceKind::gated_delta_net),
-      recurrent_kind(RecurrenceKind::kimi_delta_attention),
-      local_2d_kind()};
+  static const std::vector<AttentionKind> all = [] {
+    std::vector<AttentionKind> kinds = {lsh_kind(),
+                                        linear_kind(),
+                                        efficient_kind(),
+                                        performer_kind(),
+                                        random_features_kind(),
+                                        linformer_kind(),
+                                        routing_kind(),
+                                        sinkhorn_kind(),
+                                        synthesizer_kind(),
+                                        compressed_kind(),
+                                        additive_kind()};
+    std::ranges::move(recurrent_kinds(), std::back_inserter(kinds));
+    kinds.push_back(local_2d_kind());
+    return kinds;
+  }();
   return all;
 }
 

@@ -3,8 +3,10 @@
 #include <array>
 #include <cmath>
 
+#include "framework/autograd/collectives.h"
 #include "framework/autograd/gated_recurrence.h"
 #include "framework/autograd/norms.h"
+#include "framework/autograd/ring_attention.h"
 #include "framework/autograd/sequence_products.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/attention_kinds.h"
@@ -18,6 +20,9 @@ constexpr double norm_epsilon = 1e-6;
 constexpr double length_epsilon = 1e-6;      // of the L2 norm of queries and keys
 constexpr std::int64_t gla_rank = 16;        // of the gates
 constexpr double gla_normalizer = 1.0 / 16;  // of their logarithms
+// Gates start as e^(-rate step), with rates in [1, 16] and steps in [0.001, 0.1], log-uniform: a
+// head forgets half of its state in 0.4 to 700 tokens. softplus(x) is e^x for steps this small.
+constexpr double least_step = 1e-3, most_step = 0.1, most_rate = 16;
 
 const char* name_of(RecurrenceKind kind) {
   constexpr std::array<const char*, 5> names = {
@@ -59,16 +64,33 @@ Variable constant_gates(const Variable& query, const ShardRange& heads) {
   return Variable(all);
 }
 
-std::string problem_of_recurrence(RecurrenceKind kind, const AttentionBuildOptions& setting) {
+// Positions of all tokens in their documents, [batch, time], from those of this rank's tokens. An
+// undefined tensor remains undefined.
+Tensor of_all_ranks(const Tensor& documents, const std::optional<SequenceShards>& shares) {
+  if (!documents.defined() || !shares) return documents;
+  const std::vector<Ranges> positions = shares->query_rows();
+  std::vector<std::int64_t> rows;
+  for (const Ranges& ranges : positions) rows.push_back(total_count(ranges));
+  const Shape& own = documents.shape();
+  const Tensor gathered = gather_from_sequence_parallel_region(
+                              Variable(documents.reshape({own[0], own[1], 1})), rows, shares->ranks)
+                              .value();
+  const Tensor all = Tensor::empty(gathered.shape(), DType::i64, documents.device());
+  const auto by_row = [](const Tensor& x) { return x.reshape({x.shape()[0], x.shape()[1], 1, 1}); };
+  std::int64_t begin = 0;
+  for (const Ranges& ranges : positions)
+    for (const Range& range : ranges) {
+      move_rows(by_row(gathered), begin, by_row(all), range.begin, range.count());
+      begin += range.count();
+    }
+  return all.reshape({own[0], all.shape()[1]});
+}
+
+std::string problem_of_kind(RecurrenceKind kind, const AttentionBuildOptions& setting) {
   const char* const name = name_of(kind);
   if (!setting.causal)
     return fmt::format(
         "model.attention.layer_types: {} requires a causal model; use it in a decoder", name);
-  if (setting.documents && setting.mesh.context > 1)
-    return fmt::format(
-        "model.attention.layer_types: {} does not support data.documents.reset_attention_mask with "
-        "parallel.context_parallel_size > 1",
-        name);
   if (setting.mesh.context > 1) {
     const std::string problem = validate_head_sharding(name, setting.heads, setting.mesh);
     if (!problem.empty()) return problem;
@@ -86,11 +108,19 @@ GatedRecurrenceOp::GatedRecurrenceOp(const Scope& scope, const Options& options)
     return Linear(scope.child(name),
                   {.in = in, .out = out, .split = ParallelMode::columns, .bias = bias});
   };
+  const auto decay = [&](std::int64_t in, std::int64_t out) {
+    return Linear(
+        scope.child("decay"),
+        {.in = in,
+         .out = out,
+         .split = ParallelMode::columns,
+         .initial_bias = Initializer::between(std::log(least_step), std::log(most_step))});
+  };
   const auto low_rank = [&](const char* name, std::int64_t rank) {
     return scope.child(name).replicated_weight(
         "down", {rank, width}, Initializer::xavier(width, rank));
   };
-  if (has_convolutions())
+  if (is_delta())
     for (const char* const name : {"query_convolution", "key_convolution", "value_convolution"})
       convolutions_.push_back(scope.no_decay_weight(
           name,
@@ -102,13 +132,14 @@ GatedRecurrenceOp::GatedRecurrenceOp(const Scope& scope, const Options& options)
     decay_down_ = low_rank("decay", gla_rank);
     decay_ = linear("decay", gla_rank, heads * dim, true);
   }
-  if (options.kind == gated_delta_net) decay_ = linear("decay", width, heads, true);
+  if (options.kind == gated_delta_net) decay_ = decay(width, heads);
   if (options.kind == kimi_delta_attention) {
     decay_down_ = low_rank("decay", dim);
-    decay_ = linear("decay", dim, heads * dim, true);
+    decay_ = decay(dim, heads * dim);
   }
   if (options.kind == gated_delta_net || options.kind == kimi_delta_attention)
-    log_rate_ = scope.no_decay_weight("log_rate", {heads}, Initializer::normal(1, 1), 0);
+    log_rate_ =
+        scope.no_decay_weight("log_rate", {heads}, Initializer::between(0, std::log(most_rate)), 0);
   if (options.kind != retention)
     norm_.emplace(scope.child("head_norm"), dim, NormOptions(NormKind::rms, {}, norm_epsilon));
   if (options.kind == kimi_delta_attention) {
@@ -162,9 +193,7 @@ Variable GatedRecurrenceOp::operator()(const ProjectedQKV& input,
   const char* const name = name_of(options_.kind);
   if (!is_causal(context.mask, name, "its state covers one segment"))
     throw ConfigurationError("attention type {} requires a causal model", name);
-  const Tensor& documents = context.mask.max_lookback;
-  require(!documents.defined() || !input.shares,
-          "a recurrence over context ranks does not support documents");
+  const Tensor documents = of_all_ranks(context.mask.max_lookback, input.shares);
   // All positions, with some of the heads.
   const ProjectedQKV all = gather_sequence(input);
   const auto gathered = [&](const Variable& x) {
@@ -182,10 +211,11 @@ Variable GatedRecurrenceOp::operator()(const ProjectedQKV& input,
     const Variable logits = (*beta_)(input.input, pass.of_all_rows());
     const Variable zero(
         Tensor::zeros({input.heads.count}, sums, logits.value().device(), MemoryTag::workspace));
+    // The sigmoid of the logits, in the accumulator dtype.
     gates.beta = gathered(token_spans(logits, zero, 1));
   }
   Variable query = all.query, key = all.key, value = all.value;
-  if (has_convolutions()) {
+  if (is_delta()) {
     query = convolved(query, 0, all.heads, input, documents);
     key = convolved(key, 1, all.heads, input, documents);
     value = convolved(value, 2, all.heads, input, documents);
@@ -217,58 +247,50 @@ Variable GatedRecurrenceOp::finish(const Variable& y,
   return gated(Activation::silu, logits, normed);
 }
 
-AttentionKind recurrent_kind(RecurrenceKind kind) {
-  AttentionKind result = {.name = name_of(kind),
-                          .sees = {},
-                          .alone = "its keys are summarized in a state",
-                          .supports_kv_cache = true,
-                          .supports_documents = true,
-                          .turns = true,
-                          .own_weights = true,
-                          .has_probabilities = false};
-  const auto define = [&]<RecurrenceKind of>(std::integral_constant<RecurrenceKind, of>,
-                                             const char* sees) {
-    result.sees = sees;
-    result.problem = [](const AttentionOptions&, const AttentionBuildOptions& setting) {
-      return problem_of_recurrence(of, setting);
-    };
-    result.make = [](const Scope& attention,
-                     const AttentionOptions& options,
-                     const AttentionBuildOptions& setting) -> std::unique_ptr<AttentionOp> {
-      return std::make_unique<GatedRecurrenceOp>(
-          attention,
-          GatedRecurrenceOp::Options{.kind = of,
-                                     .heads = setting.heads,
-                                     .dim = setting.dim,
-                                     .width = setting.width,
-                                     .taps = options.convolution_taps,
-                                     .mesh = setting.mesh});
-    };
-  };
+namespace {
+
+template <RecurrenceKind kind>
+std::string problem_of(const AttentionOptions&, const AttentionBuildOptions& setting) {
+  return problem_of_kind(kind, setting);
+}
+
+template <RecurrenceKind kind>
+std::unique_ptr<AttentionOp> make(const Scope& attention,
+                                  const AttentionOptions& options,
+                                  const AttentionBuildOptions& setting) {
+  return std::make_unique<GatedRecurrenceOp>(
+      attention,
+      GatedRecurrenceOp::Options{.kind = kind,
+                                 .heads = setting.heads,
+                                 .dim = setting.dim,
+                                 .width = setting.width,
+                                 .taps = options.convolution_taps});
+}
+
+template <RecurrenceKind kind>
+AttentionKind recurrent_kind(const char* sees) {
+  return {.name = name_of(kind),
+          .sees = sees,
+          .alone = "its keys are summarized in a state",
+          .supports_kv_cache = true,
+          .supports_documents = true,
+          .turns = true,
+          .own_weights = true,
+          .has_probabilities = false,
+          .problem = problem_of<kind>,
+          .make = make<kind>};
+}
+
+}  // namespace
+
+std::vector<AttentionKind> recurrent_kinds() {
   using enum RecurrenceKind;
-  switch (kind) {
-    case retention:
-      define(std::integral_constant<RecurrenceKind, retention>(),
-             "as full, by a state with a fixed decay of each head");
-      break;
-    case gla:
-      define(std::integral_constant<RecurrenceKind, gla>(),
-             "as full, by a state with a decay of each channel and token");
-      break;
-    case delta_net:
-      define(std::integral_constant<RecurrenceKind, delta_net>(),
-             "as full, by a state that the delta rule corrects");
-      break;
-    case gated_delta_net:
-      define(std::integral_constant<RecurrenceKind, gated_delta_net>(),
-             "as delta_net, with a decay of each token");
-      break;
-    case kimi_delta_attention:
-      define(std::integral_constant<RecurrenceKind, kimi_delta_attention>(),
-             "as delta_net, with a decay of each channel and token");
-      break;
-  }
-  return result;
+  return {
+      recurrent_kind<retention>("as full, by a state with a fixed decay of each head"),
+      recurrent_kind<gla>("as full, by a state with a decay of each channel and token"),
+      recurrent_kind<delta_net>("as full, by a state that the delta rule corrects"),
+      recurrent_kind<gated_delta_net>("as delta_net, with a decay of each token"),
+      recurrent_kind<kimi_delta_attention>("as delta_net, with a decay of each channel and token")};
 }
 
 }  // namespace longspan

@@ -35,7 +35,6 @@ class GatedRecurrenceOp : public AttentionOp {
     std::int64_t dim = 0;
     std::int64_t width = 0;
     std::int64_t taps = 4;  // model.attention.short_convolution.kernel_size
-    MeshShape mesh = {};
   };
   GatedRecurrenceOp(const Scope& scope, const Options& options);
 
@@ -44,7 +43,7 @@ class GatedRecurrenceOp : public AttentionOp {
   bool supports_document_mask() const override { return true; }
   // As in hybrid models, where only softmax layers have RoPE.
   bool rotates() const override { return !is_delta(); }
-  bool mixes_queries() const override { return has_convolutions(); }
+  bool mixes_queries() const override { return is_delta(); }
   // Throws ConfigurationError for a memory and for other masks than a causal one.
   Variable operator()(const ProjectedQKV& input,
                       const AttentionContext& context,
@@ -52,7 +51,6 @@ class GatedRecurrenceOp : public AttentionOp {
 
  private:
   bool is_delta() const { return options_.kind >= RecurrenceKind::delta_net; }
-  bool has_convolutions() const { return is_delta(); }
   bool has_channel_gates() const {
     return options_.kind == RecurrenceKind::gla ||
            options_.kind == RecurrenceKind::kimi_delta_attention;
@@ -78,6 +76,6 @@ class GatedRecurrenceOp : public AttentionOp {
   std::optional<Linear> output_gate_;
 };
 
-AttentionKind recurrent_kind(RecurrenceKind kind);
+std::vector<AttentionKind> recurrent_kinds();
 
 }  // namespace longspan

@@ -129,7 +129,8 @@ void check_gated_recurrence(const GoldenFile& file) {
   states.check_initial_gradient();
 }
 
-// RWKV-7 as in the reference: S_t = S_(t-1) (diag(e^-e^w) + a b^T) + v k^T, with states [value, key].
+// RWKV-7 as in the reference: S_t = S_(t-1) (diag(e^-e^w) + a b^T) + v k^T; states are [value,
+// key].
 void check_rwkv7(const GoldenFile& file) {
   const Variable query = leaf_of(file, "inputs/r"), key = leaf_of(file, "inputs/k");
   const Variable value = leaf_of(file, "inputs/v"), raw = leaf_of(file, "inputs/w");

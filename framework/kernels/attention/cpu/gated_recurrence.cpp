@@ -4,6 +4,7 @@
 #include "framework/kernels/attention/gated_recurrence.h"
 
 #include <algorithm>
+#include <array>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -81,16 +82,50 @@ struct Row {
   HWY_INLINE Row minus(const Row& x) const {
     return {hn::Sub(x0, x.x0), hn::Sub(x1, x.x1), hn::Sub(x2, x.x2), hn::Sub(x3, x.x3)};
   }
-  HWY_INLINE T dot(const Row& x) const {
+  // The products of the elements of two rows, summed to one vector.
+  HWY_INLINE Vector<T> products(const Row& x) const {
     const auto low = hn::MulAdd(x1, x.x1, hn::Mul(x0, x.x0));
     const auto high = hn::MulAdd(x3, x.x3, hn::Mul(x2, x.x2));
-    return sum_of(hn::Add(low, high));
+    return hn::Add(low, high);
   }
-  HWY_INLINE T sum() const { return sum_of(hn::Add(hn::Add(x0, x1), hn::Add(x2, x3))); }
-
- private:
-  static HWY_INLINE T sum_of(Vector<T> x) { return hn::GetLane(hn::SumOfLanes(Tag<T>(), x)); }
+  HWY_INLINE Vector<T> sum() const { return hn::Add(hn::Add(x0, x1), hn::Add(x2, x3)); }
 };
+
+// Adds the sum of the lanes of each vector to an element of `to`.
+template <typename T, std::size_t n>
+HWY_INLINE void add_sums(const std::array<Vector<T>, n>& x, T* to) {
+  const Tag<T> tag;
+#if HWY_MAX_BYTES == 64
+  if constexpr (std::is_same_v<T, float> && n == 4) {
+    // Sums pairs of vectors at a time, then the quarters of one vector that has lanes of all four.
+    const auto pair = [&](Vector<T> a, Vector<T> b) HWY_ATTR {
+      return hn::Add(hn::InterleaveLower(tag, a, b), hn::InterleaveUpper(tag, a, b));
+    };
+    const hn::RebindToUnsigned<Tag<T>> narrow;
+    const hn::RepartitionToWide<decltype(narrow)> wide;
+    const auto first = hn::BitCast(wide, pair(x[0], x[1]));
+    const auto second = hn::BitCast(wide, pair(x[2], x[3]));
+    const auto all = hn::Add(hn::BitCast(tag, hn::InterleaveLower(wide, first, second)),
+                             hn::BitCast(tag, hn::InterleaveUpper(wide, first, second)));
+    const hn::Half<Tag<T>> half;
+    const hn::Half<decltype(half)> quarter;
+    const auto halves = hn::Add(hn::LowerHalf(half, all), hn::UpperHalf(half, all));
+    const auto sums = hn::Add(hn::LowerHalf(quarter, halves), hn::UpperHalf(quarter, halves));
+    hn::StoreU(hn::Add(hn::LoadU(quarter, to), sums), quarter, to);
+    return;
+  }
+#endif
+  for (std::size_t i = 0; i < n; ++i) to[i] += hn::GetLane(hn::SumOfLanes(tag, x[i]));
+}
+
+// Calls f(c, size) for groups of `size` rows that begin at c: four, and single ones at the end.
+template <typename F>
+HWY_INLINE void for_row_groups(std::int64_t rows, const F& f) {
+  constexpr std::int64_t size = 4;
+  std::int64_t c = 0;
+  for (; c + size <= rows; c += size) f(c, std::integral_constant<std::size_t, size>());
+  for (; c < rows; ++c) f(c, std::integral_constant<std::size_t, 1>());
+}
 
 // Extents of a call, and a head of it.
 template <typename In>
@@ -138,17 +173,17 @@ class Tokens {
     key = take(tile);
     decay = take(tile);
     written = take(tile);
-    removed = take(tile);
-    read = take(tile + 1);
+    b_term = take(tile);
+    a_term = take(tile + 1);
   }
 
-  // Reads the tokens [begin, begin + count) of a head; `read` has the token after them too.
+  // Reads the tokens [begin, begin + count) of a head; `a_term` has the token after them too.
   void load(std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t count) {
     b_ = b;
     h_ = h;
     begin_ = begin;
     for (std::int64_t i = 0; i < count; ++i) load_token(i);
-    load_read(count);
+    load_a_term(count);
   }
   // [blocks, block] of token i of x [batch, time, heads, values].
   void load_values(const Tensor& x, std::int64_t count, T* to) const {
@@ -169,10 +204,10 @@ class Tokens {
   }
   T beta(std::int64_t i) const { return p_.beta[place(i)]; }
 
-  T *query, *key;        // scaled; as given
-  T* decay;              // e^g
-  T *written, *removed;  // k and b of the recurrence
-  T* read;               // a, [tile + 1]
+  T *query, *key;       // scaled; as given
+  T* decay;             // e^g
+  T *written, *b_term;  // k and b of the recurrence
+  T* a_term;            // a, [tile + 1]
 
  private:
   void load_token(std::int64_t i) {
@@ -188,16 +223,16 @@ class Tokens {
     load_decay(i, decay + i * n);
     if (p_.beta != nullptr) {
       const T step = beta(i);
-      T* const out = removed + i * n;
+      T* const out = b_term + i * n;
       for (std::int64_t c = 0; c < n; ++c) {
         to[c] = step * k[c];
         out[c] = -to[c];
       }
     } else {
       std::copy_n(k, n, to);
-      if (p_.b != nullptr) convert(p_.b + at, removed + i * n);
+      if (p_.b != nullptr) convert(p_.b + at, b_term + i * n);
     }
-    load_read(i);
+    load_a_term(i);
   }
   void convert(const In* from, T* to) const {
     for (std::int64_t c = 0; c < p_.keys; ++c) to[c] = wide(from[c]);
@@ -213,8 +248,8 @@ class Tokens {
       std::fill_n(to, p_.keys, fast_exp(p_.log_decay[place(i)]));
     }
   }
-  void load_read(std::int64_t i) {
-    T* const to = read + i * p_.keys;
+  void load_a_term(std::int64_t i) {
+    T* const to = a_term + i * p_.keys;
     if (!p_.call.corrects()) return;
     if (begin_ + i >= p_.time) {
       std::fill_n(to, p_.keys, T{});
@@ -255,8 +290,8 @@ HWY_INLINE Row<T> advance(const Tokens<In>& tokens,
   const T* const q = tokens.query + i * keys;
   const T* const w = tokens.decay + i * keys;
   const T* const k = tokens.written + i * keys;
-  const T* const b = tokens.removed + i * keys;
-  const T* const a = tokens.read + (i + 1) * keys;
+  const T* const b = tokens.b_term + i * keys;
+  const T* const a = tokens.a_term + (i + 1) * keys;
   const Row<T> u = written_row<kind>(v, correction);
   Row<T> y = Row<T>::zero(), next = Row<T>::zero();
   for (std::int64_t c = 0; c < keys; ++c) {
@@ -334,7 +369,7 @@ class Forward {
     T* const state = state_.data() + i * p_.keys * block<T>;
     const std::int64_t width = p_.blocks * block<T>;
     Row<T> correction = Row<T>::zero();
-    if constexpr (kind != Correction::none) correction = product(tokens_.read, p_.keys, state);
+    if constexpr (kind != Correction::none) correction = product(tokens_.a_term, p_.keys, state);
     for (std::int64_t t = 0; t < count; ++t) {
       if (tokens_.starts(t)) {
         std::fill_n(state, p_.keys * block<T>, T{});
@@ -415,7 +450,7 @@ class Backward {
     return Row<T>::load(x.data() + (t * p_.blocks + i) * block<T>);
   }
   Row<T> first_correction(const T* state) const {
-    if constexpr (kind != Correction::none) return product(tokens_.read, p_.keys, state);
+    if constexpr (kind != Correction::none) return product(tokens_.a_term, p_.keys, state);
     return Row<T>::zero();
   }
   // Computes the state of block i after token t; returns the next correction.
@@ -485,8 +520,8 @@ class Backward {
   T* row(std::int64_t part, std::int64_t t) { return rows_.data() + (part * tile + t) * p_.keys; }
   T* dquery(std::int64_t t) { return row(0, t); }
   T* dwritten(std::int64_t t) { return row(1, t); }
-  T* dremoved(std::int64_t t) { return row(2, t); }
-  T* dread(std::int64_t t) { return row(3, t); }
+  T* db_term(std::int64_t t) { return row(2, t); }
+  T* da_term(std::int64_t t) { return row(3, t); }
   T* ddecay(std::int64_t t) { return row(4, t); }  // of the log; of a head's gate: in element 0
 
   // Adds what block i contributes to the gradients of token t.
@@ -498,20 +533,27 @@ class Backward {
     const Row<T> correction = Row<T>::load(corrections_.data() + t * block<T>);
     const Row<T> u = written_row<kind>(value_at(value_, t, i), correction);
     const T *const q = tokens_.query + t * keys, *const k = tokens_.written + t * keys;
-    const T* const b = tokens_.removed + t * keys;
-    T *const dq = dquery(t), *const dk = dwritten(t), *const db = dremoved(t);
+    const T* const b = tokens_.b_term + t * keys;
+    T *const dq = dquery(t), *const dk = dwritten(t), *const db = db_term(t);
     Row<T> dv = Row<T>::zero(), dcorrection = Row<T>::zero();
-    for (std::int64_t c = 0; c < keys; ++c) {
-      const Row<T> s = Row<T>::load(d + c * block<T>).plus(q[c], dy);
-      s.store(d + c * block<T>);
-      dq[c] += Row<T>::load(after + c * block<T>).dot(dy);
-      dk[c] += s.dot(u);
-      dv = dv.plus(k[c], s);
-      if constexpr (kind == Correction::given) {
-        db[c] += s.dot(correction);
-        dcorrection = dcorrection.plus(b[c], s);
+    for_row_groups(keys, [&](std::int64_t first, auto size) HWY_ATTR {
+      std::array<Vector<T>, size()> of_query, of_written, of_b_term;
+      for (std::size_t r = 0; r < size(); ++r) {
+        const std::int64_t c = first + static_cast<std::int64_t>(r);
+        const Row<T> s = Row<T>::load(d + c * block<T>).plus(q[c], dy);
+        s.store(d + c * block<T>);
+        of_query[r] = Row<T>::load(after + c * block<T>).products(dy);
+        of_written[r] = s.products(u);
+        dv = dv.plus(k[c], s);
+        if constexpr (kind == Correction::given) {
+          of_b_term[r] = s.products(correction);
+          dcorrection = dcorrection.plus(b[c], s);
+        }
       }
-    }
+      add_sums(of_query, dq + first);
+      add_sums(of_written, dk + first);
+      if constexpr (kind == Correction::given) add_sums(of_b_term, db + first);
+    });
     dv.store(dvalue_.data() + (t * p_.blocks + i) * block<T>);
     if constexpr (kind == Correction::delta) dcorrection = dcorrection.minus(dv);
     if (tokens_.starts(t))
@@ -526,23 +568,29 @@ class Backward {
   void pass_on(std::int64_t t, T* d, const Row<T>& dcorrection) {
     const std::int64_t keys = p_.keys;
     const T* const before = state_at(t);
-    const T *const w = tokens_.decay + t * keys, *const a = tokens_.read + t * keys;
-    T *const da = dread(t), *const dg = ddecay(t);
+    const T *const w = tokens_.decay + t * keys, *const a = tokens_.a_term + t * keys;
+    T *const da = da_term(t), *const dg = ddecay(t);
     Row<T> sum = Row<T>::zero();
-    for (std::int64_t c = 0; c < keys; ++c) {
-      Row<T> s = Row<T>::load(d + c * block<T>).times(w[c]);
-      const Row<T> old = Row<T>::load(before + c * block<T>);
-      if constexpr (by_channel)
-        dg[c] += s.dot(old);
-      else
-        sum = sum.plus_product(s, old);
-      if constexpr (kind != Correction::none) {
-        da[c] += old.dot(dcorrection);
-        s = s.plus(a[c], dcorrection);
+    for_row_groups(keys, [&](std::int64_t first, auto size) HWY_ATTR {
+      std::array<Vector<T>, size()> of_decay, of_a_term;
+      for (std::size_t r = 0; r < size(); ++r) {
+        const std::int64_t c = first + static_cast<std::int64_t>(r);
+        Row<T> s = Row<T>::load(d + c * block<T>).times(w[c]);
+        const Row<T> old = Row<T>::load(before + c * block<T>);
+        if constexpr (by_channel)
+          of_decay[r] = s.products(old);
+        else
+          sum = sum.plus_product(s, old);
+        if constexpr (kind != Correction::none) {
+          of_a_term[r] = old.products(dcorrection);
+          s = s.plus(a[c], dcorrection);
+        }
+        s.store(d + c * block<T>);
       }
-      s.store(d + c * block<T>);
-    }
-    if constexpr (!by_channel) dg[0] += sum.sum();
+      if constexpr (by_channel) add_sums(of_decay, dg + first);
+      if constexpr (kind != Correction::none) add_sums(of_a_term, da + first);
+    });
+    if constexpr (!by_channel) add_sums(std::array<Vector<T>, 1>{sum.sum()}, dg);
   }
 
   // Writes the gradients of a token in the terms of the call.
@@ -559,7 +607,7 @@ class Backward {
       const T step = tokens_.beta(t);
       const T* const k = tokens_.key + t * keys;
       const T* const w = tokens_.decay + t * keys;
-      const T* const da = dread(t);
+      const T* const da = da_term(t);
       T dstep = 0, gates = 0;
       for (std::int64_t c = 0; c < keys; ++c) {
         const T dgate = da[c] * w[c] * k[c];
@@ -571,8 +619,8 @@ class Backward {
       if (!has_channel_gates_) dg[0] += gates;
       if (call_.dbeta.defined()) call_.dbeta.data<T>()[at] = dstep;
     } else {
-      write(call_.da, 1, dread(t));
-      write(call_.db, 1, dremoved(t));
+      write(call_.da, 1, da_term(t));
+      write(call_.db, 1, db_term(t));
     }
     write(call_.dkey, 1, dk);
     if (call_.dlog_decay.defined()) {
@@ -631,7 +679,7 @@ void dispatch(const GatedRecurrence& call, const F& f) {
 
 void gated_recurrence(Cpu cpu, const GatedRecurrence& call) {
   using namespace recurrence_cpu;
-  check(call);
+  check_forward(call);
   if (cpu.state->is_meta()) return;
   dispatch(call, [&]<typename In>(TypeTag<In>, auto kind) {
     const Problem<In> p(call);

@@ -90,13 +90,13 @@ __device__ void each(std::int64_t count, const F& f) {
 // A token in shared memory.
 template <typename A>
 struct Token {
-  A *query, *key, *decay, *written, *removed, *read;  // [keys], as on the CPU
-  A *value, *dout, *correction, *dcorrection;         // [values]
-  A *dstep, *ddecay;                                  // [keys]: terms of sums
+  A *query, *key, *decay, *written, *b_term, *a_term;  // [keys], as on the CPU
+  A *value, *dout, *correction, *dcorrection;          // [values]
+  A *dstep, *ddecay;                                   // [keys]: terms of sums
 
   __device__ Token(std::int64_t keys, std::int64_t values) {
     A* next = shared_memory<A>();
-    for (A** const row : {&query, &key, &decay, &written, &removed, &read, &dstep, &ddecay}) {
+    for (A** const row : {&query, &key, &decay, &written, &b_term, &a_term, &dstep, &ddecay}) {
       *row = next;
       next += keys;
     }
@@ -124,11 +124,11 @@ __device__ void load(const View<T>& v, std::int64_t t, const Token<A>& s) {
     s.written[c] = s.key[c];
     if (v.beta != nullptr) {
       s.written[c] = v.beta[at] * s.key[c];
-      s.removed[c] = -s.written[c];
-      s.read[c] = s.decay[c] * s.key[c];
+      s.b_term[c] = -s.written[c];
+      s.a_term[c] = s.decay[c] * s.key[c];
     } else if (v.a != nullptr) {
-      s.removed[c] = wide(v.b[i]);
-      s.read[c] = wide(v.a[i]);
+      s.b_term[c] = wide(v.b[i]);
+      s.a_term[c] = wide(v.a[i]);
     }
   });
   each(v.values, [&](std::int64_t c) { s.value[c] = wide(v.value[at * v.values + c]); });
@@ -141,11 +141,11 @@ __device__ A advance(const View<T>& v, const Token<A>& s, const A* from, A* to, 
   A correction = 0, y = 0;
   const bool corrects = v.corrects() && from != nullptr;
   if (corrects)
-    for (std::int64_t k = 0; k < v.keys; ++k) correction += s.read[k] * from[k * v.values + c];
+    for (std::int64_t k = 0; k < v.keys; ++k) correction += s.a_term[k] * from[k * v.values + c];
   for (std::int64_t k = 0; k < v.keys; ++k) {
     A state = s.written[k] * s.value[c];
     if (from != nullptr) state += s.decay[k] * from[k * v.values + c];
-    if (corrects) state += s.removed[k] * correction;
+    if (corrects) state += s.b_term[k] * correction;
     to[k * v.values + c] = state;
     y += s.query[k] * state;
   }
@@ -206,8 +206,8 @@ __device__ void differentiate(const View<T>& v,
       d += s.query[k] * s.dout[c];
       dvalue += s.written[k] * d;
       if (corrects) {
-        correction += s.read[k] * before[k * v.values + c];
-        dcorrection += s.removed[k] * d;
+        correction += s.a_term[k] * before[k * v.values + c];
+        dcorrection += s.b_term[k] * d;
       }
     }
     s.correction[c] = correction;
@@ -216,31 +216,31 @@ __device__ void differentiate(const View<T>& v,
   });
   __syncthreads();
   each(v.keys, [&](std::int64_t k) {
-    A dquery = 0, dwritten = 0, dremoved = 0, dread = 0, ddecay = 0;
+    A dquery = 0, dwritten = 0, db_term = 0, da_term = 0, ddecay = 0;
     for (std::int64_t c = 0; c < v.values; ++c) {
       const std::int64_t i = k * v.values + c;
       dquery += after[i] * s.dout[c];
       dwritten += gradient[i] * s.value[c];
       if (before != nullptr) ddecay += gradient[i] * before[i];
       if (corrects) {
-        dremoved += gradient[i] * s.correction[c];
-        dread += before[i] * s.dcorrection[c];
+        db_term += gradient[i] * s.correction[c];
+        da_term += before[i] * s.dcorrection[c];
       }
     }
     ddecay *= s.decay[k];
     const std::int64_t i = at * v.keys + k;
     A dkey = dwritten;
     if (v.beta != nullptr) {
-      const A outer = dwritten - dremoved;
+      const A outer = dwritten - db_term;
       s.dstep[k] = outer * s.key[k];
-      dkey = v.beta[at] * outer + s.decay[k] * dread;
-      ddecay += dread * s.read[k];
+      dkey = v.beta[at] * outer + s.decay[k] * da_term;
+      ddecay += da_term * s.a_term[k];
     }
     s.ddecay[k] = ddecay;
     if (g.dquery != nullptr) put(g.dquery[i], v.scale * dquery);
     if (g.dkey != nullptr) put(g.dkey[i], dkey);
-    if (g.da != nullptr) put(g.da[i], dread);
-    if (g.db != nullptr) put(g.db[i], dremoved);
+    if (g.da != nullptr) put(g.da[i], da_term);
+    if (g.db != nullptr) put(g.db[i], db_term);
     if (g.dlog_decay != nullptr && v.channel_gates) g.dlog_decay[i] = ddecay;
   });
   __syncthreads();
@@ -257,7 +257,7 @@ __device__ void differentiate(const View<T>& v,
     for (std::int64_t k = 0; k < v.keys; ++k) {
       A& d = gradient[k * v.values + c];
       d = before == nullptr ? A{0} : s.decay[k] * d;
-      if (corrects) d += s.read[k] * s.dcorrection[c];
+      if (corrects) d += s.a_term[k] * s.dcorrection[c];
     }
   });
 }
@@ -287,7 +287,8 @@ __global__ void run_backward(View<T> v, Gradients<T> g, Accumulator<T>* scratch)
     }
   };
   copy(dfinal, gradient);
-  for (std::int64_t segment = (v.time - 1) / recurrence_segment; segment >= 0; --segment) {
+  const std::int64_t segments = (v.time + recurrence_segment - 1) / recurrence_segment;
+  for (std::int64_t segment = segments - 1; segment >= 0; --segment) {
     const std::int64_t begin = segment * recurrence_segment;
     const std::int64_t end =
         v.time < begin + recurrence_segment ? v.time : begin + recurrence_segment;
@@ -335,7 +336,7 @@ Tensor scratch_of(const GatedRecurrence& call, std::int64_t states) {
 
 void gated_recurrence(Cuda cuda, const GatedRecurrence& call) {
   using namespace recurrence_cuda;
-  check(call);
+  check_forward(call);
   with_floating_type(call.query.dtype(), [&]<typename T>(TypeTag<T>) {
     const View<T> v(call);
     const Tensor scratch = scratch_of<T>(call, 1);
