@@ -291,8 +291,7 @@ Variable l2_normalize(const Variable& x, double epsilon) {
   const DType wide = accumulator_of(y.dtype());
   const Tensor inverse = Tensor::empty({y.shape().rows()}, wide, y.device());
   on(y.device(), [&](auto backend) {
-    l2_normalize(backend,
-                 {.x = x.value(), .y = y, .inverse_norm = inverse, .epsilon = epsilon});
+    l2_normalize(backend, {.x = x.value(), .y = y, .inverse_norm = inverse, .epsilon = epsilon});
   });
   Tensor kept = y;
   return record(std::move(y), {x}, [y = std::move(kept), inverse](BackwardContext& gradients) {
