@@ -174,6 +174,7 @@ class ExactResume(jobs.TestCase):
         "schedule free of bfloat16": {"training.optimizer.type": "schedule_free_adamw", "training.lr_scheduler.type": "constant",
                                       "precision.compute_dtype": "bfloat16"},
         "accumulation": {"training.gradient_accumulation_steps": 4},
+        "chunks of a sequence": {"memory.bptt_chunk_length": 3},
         "memory that is not full": {"model.mem_len": 100, "model.same_length": True},
         "no memory": {"model.mem_len": 0},
         "several epochs": {"data.train": "short.txt"},
@@ -270,6 +271,13 @@ class ElasticResume(jobs.TestCase):
         for layout, parts in (Layout(1, 1), 1), (Layout(2, 1), 4), (Layout(2, 2), 2):
             with self.subTest(layout=str(layout), parts=parts):
                 self.resume(run.checkpoint(4), layout, {"training.gradient_accumulation_steps": parts}, run.metrics())
+
+    def test_resumes_with_other_bptt_chunk_length(self):
+        self.train("saved", Layout(1, 1), {**self.settings, "memory.bptt_chunk_length": 3})
+        run = self.run_at("saved")
+        for layout, length in (Layout(1, 1), "none"), (Layout(2, 1), 4), (Layout(1, 1, context=2), 5):
+            with self.subTest(layout=str(layout), length=length):
+                self.resume(run.checkpoint(4), layout, {"memory.bptt_chunk_length": length}, run.metrics())
 
 
 if __name__ == "__main__":
