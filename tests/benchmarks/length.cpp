@@ -54,16 +54,21 @@ double best_seconds(const std::string& kind, std::int64_t time, const Device& de
   const Variable key = mechanism->ties_query_and_key()
                            ? query
                            : Variable::leaf(random_tensor(shape, device, random.child("key")));
+  const Variable input(random_tensor({1, time, heads * dim}, device, random.child("input")));
   const Tensor upstream = random_tensor(shape, device, random.child("upstream"));
   double best = std::numeric_limits<double>::infinity();
   // The first call creates the plan and allocates memory.
   const std::int64_t repetitions = std::clamp<std::int64_t>((1 << 18) / time, 2, 20);
   for (std::int64_t i = 0; i <= repetitions; ++i) {
     const auto begin = std::chrono::steady_clock::now();
-    const Variable y = (*mechanism)(
-        {.query = query, .key = key, .value = value, .heads = {.count = heads, .total = heads}},
-        AttentionContext{},
-        {.training = true, .random = random.child(static_cast<std::uint64_t>(i))});
+    const Variable y =
+        (*mechanism)({.query = query,
+                      .key = key,
+                      .value = value,
+                      .heads = {.count = heads, .total = heads},
+                      .input = input},
+                     AttentionContext{},
+                     {.training = true, .random = random.child(static_cast<std::uint64_t>(i))});
     backward({y}, {upstream});
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
     if (i > 0) best = std::min(best, passed.count());
