@@ -37,12 +37,12 @@ Model::Model(const ModelBuildOptions& setting,
   if (bptt_chunk_length_ && sampling_.mixing != ScheduledSamplingMethod::none)
     throw ConfigurationError(
         "memory.bptt_chunk_length: {} cannot be combined with scheduled sampling, which predicts "
-        "whole sequences; omit one of them",
+        "whole sequences; set it to none",
         *bptt_chunk_length_);
   if (bptt_chunk_length_ && !parameters_->power_statistics().empty())
     throw ConfigurationError(
         "memory.bptt_chunk_length: {} cannot be combined with model.norm.type: powernorm, whose "
-        "statistics cover whole sequences; omit one of them",
+        "statistics cover whole sequences; set it to none",
         *bptt_chunk_length_);
   const OutputHeadSpec end = body_->end();
   if (end.norm) final_norm_.emplace(scope.child("final_norm"), end.width, end.norm_form, *end.norm);

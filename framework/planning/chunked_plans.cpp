@@ -17,8 +17,6 @@ constexpr std::size_t line_begin = 1, line_end = 3;
 // cached blocks, whose sizes grow in steps.
 constexpr double growth_tolerance = 0.15;
 constexpr double work_tolerance = 1e-3;
-// Bytes of allocations, too, grow in steps: below this share of the growth a square is noise.
-constexpr double noise = 0.01;
 
 double count_of(std::size_t sample) { return static_cast<double>(samples[sample]); }
 
@@ -41,9 +39,13 @@ double parabola_at(const std::array<double, 4>& y, double x) {
   return sum;
 }
 
+bool is_on_parabola(const std::array<double, 4>& y) {
+  return std::abs(parabola_at(y, count_of(0)) - y[0]) <= work_tolerance * y[0];
+}
+
+// Bytes of allocations grow in steps, from which no square can be told.
 double growth_at(const std::array<double, 4>& y, double x) {
-  const double early = slope(y, 1, 2), late = slope(y, 2, 3);
-  return std::abs(late - early) <= noise * std::abs(late) ? line_at(y, x) : parabola_at(y, x);
+  return is_on_parabola(y) ? parabola_at(y, x) : line_at(y, x);
 }
 
 // Values of one quantity in each plan.
@@ -64,10 +66,10 @@ bool ChunkedPlans::is_confirmed() const {
   const auto bytes = values_of(plans_, [](const StepPlan& plan) { return plan.bytes(); });
   const auto flops = values_of(plans_, [](const StepPlan& plan) { return plan.flops; });
   const double early = slope(bytes, 1, 2), late = slope(bytes, 2, 3);
-  // A sequence of 64 chunks that adds a thousandth adds nothing.
+  // Growth of less than a thousandth of the memory of 64 chunks is none.
   const double least = 1e-3 * bytes.back() / count_of(line_end);
   return std::abs(late - early) <= growth_tolerance * std::max({early, late, least}) &&
-         std::abs(parabola_at(flops, count_of(0)) - flops[0]) <= work_tolerance * flops[0];
+         is_on_parabola(flops);
 }
 
 StepPlan ChunkedPlans::at(double chunks) const {
@@ -104,15 +106,11 @@ double ChunkedPlans::longest(double memory) const {
 
 namespace {
 
-constexpr std::int64_t most_tokens = std::int64_t{1} << 36;  // data.seq_length
+constexpr std::int64_t most_tokens = std::int64_t{1} << 36;  // the most that data.seq_length allows
 constexpr std::int64_t longest_chunk = 1 << 16;
 
-// Returns a multiple of `unit`, with three digits if it is much larger.
 std::int64_t rounded_down(double tokens, std::int64_t unit) {
-  if (tokens < 1000 * static_cast<double>(unit))
-    return static_cast<std::int64_t>(tokens) / unit * unit;
-  const double digit = std::pow(10, std::floor(std::log10(tokens)) - 2);
-  return static_cast<std::int64_t>(std::floor(tokens / digit) * digit) / unit * unit;
+  return static_cast<std::int64_t>(tokens) / unit * unit;
 }
 
 // Plans of a layout by sequence and chunk length.
@@ -171,15 +169,15 @@ class LengthSearch {
   }
 
   LongestSequence in_chunks() const {
-    LongestSequence result;
+    LongestSequence result = {.in_chunks = true};
     std::int64_t best = 0;
     double most = 0;
     for (std::int64_t chunk = ChunkedPlans::shortest_chunk; chunk <= longest_chunk; chunk *= 2)
       try {
         const std::vector<std::string> keys = bptt_chunk_keys(*settings_, chunk);
         const ChunkedPlans plans([&](std::int64_t chunks) { return plan(chunks * chunk, keys); });
-        const double tokens =
-            plans.is_confirmed() ? plans.longest(memory_) * static_cast<double>(chunk) : 0;
+        if (!plans.is_confirmed()) continue;
+        const double tokens = plans.longest(memory_) * static_cast<double>(chunk);
         // Longer chunks need fewer states and more activations.
         if (tokens < 0.9 * most) break;
         if (tokens <= most) continue;
@@ -192,16 +190,30 @@ class LengthSearch {
     if (best == 0) return result;
     result.keys = bptt_chunk_keys(*settings_, best);
     // The estimate may be slightly too large, or the length not supported.
-    for (; most >= static_cast<double>(best); most *= result.limit.empty() ? 0.99 : 0.8) try {
-        const std::int64_t tokens = rounded_down(most, best);
+    std::int64_t fits = 0, fails = most_tokens + best;
+    for (std::int64_t tokens = rounded_down(most, best); tokens > fits && tokens < fails;) {
+      const bool is_estimate = fails > most_tokens;
+      try {
         StepPlan found = plan(tokens, result.keys);
-        if (found.bytes() > memory_) continue;
-        result.tokens = tokens;
-        result.plan = std::move(found);
-        break;
+        if (found.bytes() <= memory_) {
+          fits = tokens;
+          result.plan = std::move(found);
+        } else {
+          fails = tokens;
+          result.limit.clear();
+        }
       } catch (const ConfigurationError& error) {
+        fails = tokens;
         result.limit = error.what();
       }
+      if (fits == tokens && is_estimate) break;
+      const auto top = static_cast<double>(fails), bottom = static_cast<double>(fits);
+      if (top <= 1.01 * bottom) break;
+      // A sequence that needs too much memory is only slightly too long.
+      tokens =
+          rounded_down(fits == 0 && result.limit.empty() ? 0.99 * top : (bottom + top) / 2, best);
+    }
+    result.tokens = fits;
     return result;
   }
 

@@ -207,17 +207,25 @@ StepPlan plan_step(const RunConfig& settings,
                    const MeshShape& mesh,
                    const DataSizes& ids,
                    Processor processor) {
-  require_divisible(settings, mesh);
   const std::int64_t segment = settings.data.segment;
   const std::int64_t chunk = settings.memory.bptt_chunk_length.value_or(segment);
   if (settings.task_kind().reads_streams && segment > ChunkedPlans::most_planned * chunk) {
+    require_divisible(settings, mesh);
     const ChunkedPlans plans([&](std::int64_t chunks) {
       return plan_segments(settings, chunks * chunk, mesh, ids, processor);
     });
     if (plans.is_confirmed())
       return plans.at(static_cast<double>(segment) / static_cast<double>(chunk));
   }
-  return plan_segments(settings, segment, mesh, ids, processor);
+  return plan_every_chunk(settings, mesh, ids, processor);
+}
+
+StepPlan plan_every_chunk(const RunConfig& settings,
+                          const MeshShape& mesh,
+                          const DataSizes& ids,
+                          Processor processor) {
+  require_divisible(settings, mesh);
+  return plan_segments(settings, settings.data.segment, mesh, ids, processor);
 }
 
 StepTime step_time(const StepPlan& plan, const MachineProfile& machine) {

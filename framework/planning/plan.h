@@ -62,8 +62,14 @@ StepPlan plan_step(const RunConfig& settings,
                    const DataSizes& ids,
                    Processor processor);
 
+// As above, but plans every chunk, however many.
+StepPlan plan_every_chunk(const RunConfig& settings,
+                          const MeshShape& mesh,
+                          const DataSizes& ids,
+                          Processor processor);
+
 // Plans of sequences that are read in chunks, as a function of their length. Memory grows linearly
-// and work quadratically with the number of chunks.
+// with the number of chunks, and work at most quadratically.
 class ChunkedPlans {
  public:
   // plan(n): plans a sequence of n chunks, for few n.
@@ -73,8 +79,7 @@ class ChunkedPlans {
   static constexpr std::int64_t most_planned = 64;
   // The shortest chunk that is suggested, since shorter ones are slow.
   static constexpr std::int64_t shortest_chunk = 512;
-  // Returns whether the sequences of few chunks grow that way. With a window of many chunks they do
-  // not.
+  // Returns whether the sequences of few chunks grow that way. A window of many chunks does not.
   bool is_confirmed() const;
   StepPlan at(double chunks) const;
   // Returns the number of chunks that fit in `memory` bytes.
@@ -122,7 +127,8 @@ std::vector<std::string> bptt_chunk_keys(const RunConfig& settings, std::int64_t
 // Longest sequence of a layout that fits in the memory of a rank.
 struct LongestSequence {
   std::vector<std::string> keys = {};  // memory.bptt_chunk_length, and others for chunks
-  std::int64_t tokens = 0;             // 0: none fits
+  bool in_chunks = false;
+  std::int64_t tokens = 0;  // 0: none fits
   StepPlan plan = {};
   std::string limit = {};  // what excludes longer ones, if not the memory
 };

@@ -300,7 +300,7 @@ std::string longest_text(const Reconfigure& reconfigure,
     const std::string keys = fmt::format("{}", fmt::join(longest.keys, " "));
     if (longest.tokens == 0)
       text += fmt::format("  none {}{}{}\n",
-                          longest.keys.empty() ? "in chunks" : "in one pass",
+                          longest.in_chunks ? "in chunks" : "in one pass",
                           longest.limit.empty() ? "" : ": ",
                           longest.limit);
     else

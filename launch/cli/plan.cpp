@@ -293,7 +293,7 @@ Planned plan(const PlanArguments& arguments,
   text += speeds;
   if (machine.flops_of(settings.precision.compute) == 0) text += without_times(arguments, machine);
   const auto own = add_own_layout(text, settings, source, ranks, machine, ids);
-  Planned result;
+  Planned result = {.text = {}, .memory = machine.memory};
   if (arguments.longest) {
     if (!own)
       throw ConfigurationError(

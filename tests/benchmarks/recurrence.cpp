@@ -1,6 +1,6 @@
 // Gated linear recurrences: FLOP/s of the forward and backward pass against the peak of matrix
-// products measured in the same run. One sequence of 4,096 tokens, 4 heads, f32. Counts needed
-// operations only, not the states that the backward pass computes again.
+// products measured in the same run. One sequence of 4,096 tokens, 4 heads, f32. The FLOPs are
+// those needed, without those for the states that the backward pass computes again.
 //   benchmark_recurrence [--device cuda]      OMP_NUM_THREADS: number of cores
 #include <fmt/format.h>
 

@@ -7,6 +7,7 @@
 import json
 import os
 import random
+import re
 import sys
 from pathlib import Path
 
@@ -83,6 +84,36 @@ class PlanCommand(jobs.TestCase):
                 # Without data, the plan assumes full batches, which these pairs nearly reach.
                 absent = self.longspan("plan", "tiny.yaml", *jobs.flat({**layout, "data.train": "not-there"}), ranks=ranks).output
                 self.assertGreater(jobs.bytes_of(absent, "peak"), 0.99 * held)
+
+    def test_finds_longest_sequences(self):
+        layers = ("--set", "model.family=decoder", "--set", "model.attention.layer_types=[sliding_window, linear]")
+        sections = {name: dict(keys) for name, keys in self.sections.items()}
+        del sections["model"]["mem_len"]
+        (self.directory / "tiny.yaml").write_text(json.dumps(sections))
+        output = self.plan("--longest", "--memory-per-rank", "1GB", *layers)
+        lengths = [int(length) for length in re.findall(r"data\.seq_length=(\d+) ", output)]
+        self.assertEqual(len(lengths), 2, output)  # in one pass, and in chunks
+        self.assertGreater(lengths[1], lengths[0])
+        self.assertIn("\nlongest sequences in 1.00 GB per rank\n", output)
+        # The printed keys fit, and a longer sequence does not.
+        keys = re.search(r"(data\.seq_length=\d+) (memory\.bptt_chunk_length=\d+)", output).groups()
+        chosen = [word for key in keys for word in ("--set", key)]
+        self.plan("--memory-per-rank", "1GB", *layers, *chosen)
+        chosen[1] = f"data.seq_length={2 * lengths[1]}"
+        self.longspan("plan", "tiny.yaml", "--memory-per-rank", "1GB", *layers, *chosen, code=2)
+        nothing = self.plan("--longest", "--memory-per-rank", "100KB", *layers)
+        self.assertIn("\n  none in one pass", nothing)
+        self.assertIn("\n  none in chunks", nothing)
+
+    def test_longest_requires_streams_and_one_layout(self):
+        def refused(*arguments):
+            return self.longspan("plan", "tiny.yaml", "--longest", "--memory-per-rank", "1GB", *arguments, code=2).errors
+        self.assertIn("--longest requires a layout of 2 ranks in parallel.*", refused("--ranks", "2", "--set", "parallel.data_parallel_size=1"))
+        (self.directory / "classes").write_text("a\tone\nb\ttwo\n")
+        (self.directory / "tiny.yaml").write_text(json.dumps({
+            "run": {"output_dir": "run", "task": "classification"}, "model": {
+                "family": "encoder", "num_hidden_layers": 1, "hidden_size": 8, "num_attention_heads": 2}, "data": {"train": "classes"}}))
+        self.assertIn("--longest requires a task with data.seq_length", refused())
 
     def test_describes_batches_of_the_task(self):
         (self.directory / "classes").write_text("a\tone\nb\ttwo\n")

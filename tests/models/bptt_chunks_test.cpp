@@ -47,7 +47,7 @@ std::vector<Kind> all_kinds() {
   all.push_back(universal_transformer());
   all.push_back(ungated_random_features());
   all.push_back(testing::with_documents(
-      testing::decoder(testing::short_attention({"gated_delta_net", "retention"})), 3));
+      testing::decoder(testing::short_attention({"kimi_delta_attention", "gla"})), 3));
   return all;
 }
 
@@ -147,7 +147,7 @@ TEST(BpttChunks, RejectModelsThatRequireWholeSequences) {
   options.norm_kind = NormKind::power;
   EXPECT_EQ(message(options),
             "memory.bptt_chunk_length: 2 cannot be combined with model.norm.type: powernorm, whose "
-            "statistics cover whole sequences; omit one of them");
+            "statistics cover whole sequences; set it to none");
   options = testing::tiny_options();
   options.attention.kinds = {"lsh"};
   EXPECT_EQ(message(options),

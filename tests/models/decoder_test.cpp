@@ -68,6 +68,30 @@ TEST(DecoderModel, RecurrentLayerGradientsMatchFiniteDifferences) {
   }
 }
 
+// Each head forgets at its own rate from the start.
+TEST(DecoderModel, DecayGatesStartLogUniform) {
+  for (const char* const kind : {"gated_delta_net", "kimi_delta_attention"}) {
+    DecoderOptions options = tiny(PositionEmbeddingType::sinusoidal);
+    options.common.attention.kinds = {kind};
+    const auto model = make_decoder(options, tiny_setting());
+    std::size_t tested = 0;
+    for (const auto& parameter : model->parameters().all()) {
+      const bool is_step = parameter->name.ends_with("decay/bias");
+      if (!is_step && !parameter->name.ends_with("log_rate")) continue;
+      ++tested;
+      const double least = is_step ? std::log(0.001) : 0, most = std::log(is_step ? 0.1 : 16);
+      double smallest = most, largest = least;
+      for (const double value : parameter->master.span<double>()) {
+        EXPECT_TRUE(value > least && value < most) << kind << ": " << parameter->name;
+        smallest = std::min(smallest, value);
+        largest = std::max(largest, value);
+      }
+      EXPECT_GT(largest, smallest);
+    }
+    EXPECT_EQ(tested, 2 * static_cast<std::size_t>(options.common.layers));
+  }
+}
+
 // Options of Llama and Qwen: RoPE, grouped keys, QK norm, SwiGLU.
 TEST(DecoderModel, LlamaStyleGradientsMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};

@@ -80,18 +80,20 @@ RunConfig chunked(std::int64_t chunks, std::int64_t length, const ModelOptions& 
 TEST(Plan, ExtrapolatesSequencesOfManyChunks) {
   ModelOptions with_full = local_and_linear();
   with_full.attention.kinds.push_back("full");
-  for (const ModelOptions& options : {local_and_linear(), with_full}) {
+  ModelOptions with_recurrences = local_and_linear();
+  with_recurrences.attention.kinds = {"gated_delta_net", "retention"};
+  for (const ModelOptions& options : {local_and_linear(), with_full, with_recurrences}) {
     const ChunkedPlans plans([&](std::int64_t chunks) {
       return plan_step(chunked(chunks, 512, options), {}, vocabulary, Processor::cpu);
     });
     EXPECT_TRUE(plans.is_confirmed());
-    for (const std::int64_t chunks : {40, 56}) {
+    for (const std::int64_t chunks : {40, 200}) {
       const StepPlan exact =
-          plan_step(chunked(chunks, 512, options), {}, vocabulary, Processor::cpu);
+          plan_every_chunk(chunked(chunks, 512, options), {}, vocabulary, Processor::cpu);
       const StepPlan found = plans.at(static_cast<double>(chunks));
       EXPECT_NEAR(found.bytes() / exact.bytes(), 1, 0.03) << chunks;
       EXPECT_NEAR(found.flops / exact.flops, 1, 1e-3) << chunks;
-      EXPECT_NEAR(found.touched / exact.touched, 1, 0.01) << chunks;
+      EXPECT_NEAR(found.touched / exact.touched, 1, 0.02) << chunks;
       EXPECT_EQ(found.tokens, exact.tokens);
     }
   }

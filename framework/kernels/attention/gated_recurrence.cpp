@@ -27,7 +27,8 @@ RecurrenceFlops gated_recurrence_flops(const GatedRecurrence& call) {
 
 RecurrenceFlops gated_recurrence_backward_flops(const GatedRecurrence& call) {
   const double forward = gated_recurrence_flops(call).needed;
-  // States are computed twice, for the next tile and within their own, without outputs.
+  // States are computed twice more, without outputs: once to find the state before each tile, once
+  // within each tile.
   const double again = 2 * (forward - 2 * products(call));
   return {2 * forward, 2 * forward + again};
 }

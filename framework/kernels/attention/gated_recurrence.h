@@ -4,7 +4,7 @@
 // S: [key_dim, value_dim]. The delta rule with step size beta (Yang et al. 2024) is
 //   S_t = (I - beta_t k_t k_t^T) diag(e^g_t) S_(t-1) + beta_t k_t v_t^T.
 // The state and the gates are in the accumulator dtype. Gates are not multiplied with each other,
-// so that they may underflow.
+// so a gate that underflows to 0 is harmless.
 #pragma once
 
 #include <cstdint>

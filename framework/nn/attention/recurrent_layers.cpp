@@ -20,9 +20,13 @@ constexpr double norm_epsilon = 1e-6;
 constexpr double length_epsilon = 1e-6;      // of the L2 norm of queries and keys
 constexpr std::int64_t gla_rank = 16;        // of the gates
 constexpr double gla_normalizer = 1.0 / 16;  // of their logarithms
-// Gates start as e^(-rate step), with rates in [1, 16] and steps in [0.001, 0.1], log-uniform: a
-// head forgets half of its state in 0.4 to 700 tokens. softplus(x) is e^x for steps this small.
+
+// For an input of 0, gates start as e^(-rate step), with rates in [1, 16] and steps in [0.001,
+// 0.1], both log-uniform (of the published models, some draw uniform rates): a head forgets half of
+// its state in 0.4 to 700 tokens. The bias of a step is its logarithm, as softplus(x) is close to
+// e^x.
 constexpr double least_step = 1e-3, most_step = 0.1, most_rate = 16;
+constexpr double decay_deviation = 0.02;  // of the weights, so that the input changes gates little
 
 const char* name_of(RecurrenceKind kind) {
   constexpr std::array<const char*, 5> names = {
@@ -66,7 +70,8 @@ Variable constant_gates(const Variable& query, const ShardRange& heads) {
 
 // Positions of all tokens in their documents, [batch, time], from those of this rank's tokens. An
 // undefined tensor remains undefined.
-Tensor of_all_ranks(const Tensor& documents, const std::optional<SequenceShards>& shares) {
+Tensor document_positions_of_all_ranks(const Tensor& documents,
+                                       const std::optional<SequenceShards>& shares) {
   if (!documents.defined() || !shares) return documents;
   const std::vector<Ranges> positions = shares->query_rows();
   std::vector<std::int64_t> rows;
@@ -114,6 +119,7 @@ GatedRecurrenceOp::GatedRecurrenceOp(const Scope& scope, const Options& options)
         {.in = in,
          .out = out,
          .split = ParallelMode::columns,
+         .initial = Initializer::normal(decay_deviation),
          .initial_bias = Initializer::between(std::log(least_step), std::log(most_step))});
   };
   const auto low_rank = [&](const char* name, std::int64_t rank) {
@@ -193,7 +199,7 @@ Variable GatedRecurrenceOp::operator()(const ProjectedQKV& input,
   const char* const name = name_of(options_.kind);
   if (!is_causal(context.mask, name, "its state covers one segment"))
     throw ConfigurationError("attention type {} requires a causal model", name);
-  const Tensor documents = of_all_ranks(context.mask.max_lookback, input.shares);
+  const Tensor documents = document_positions_of_all_ranks(context.mask.max_lookback, input.shares);
   // All positions, with some of the heads.
   const ProjectedQKV all = gather_sequence(input);
   const auto gathered = [&](const Variable& x) {
