@@ -43,7 +43,7 @@ bool is_on_parabola(const std::array<double, 4>& y) {
   return std::abs(parabola_at(y, count_of(0)) - y[0]) <= work_tolerance * y[0];
 }
 
-// Bytes of allocations grow in steps, from which no square can be told.
+// Steps in the bytes of allocations may hide the square: then a line.
 double growth_at(const std::array<double, 4>& y, double x) {
   return is_on_parabola(y) ? parabola_at(y, x) : line_at(y, x);
 }

@@ -269,7 +269,7 @@ class Training(jobs.TestCase):
         def refused(memory, *arguments):
             result = self.longspan("plan", "tiny.yaml", "--memory-per-rank", f"{memory:.0f}", *arguments, code=2)
             self.assert_one_sentence(result, "tiny.yaml: expected at most ", " per rank, found ")
-            self.assertRegex(result.output, r"expected at most [1-9][\d.]* \S+ per rank")
+            self.assertRegex(result.errors, r"expected at most [1-9][\d.]* \S+ per rank")
             return result.output
         one, two = needed(), needed("--ranks", "2", "--set", "parallel.tensor_parallel_size=2")
         keys = r"settings that make it fit(?:, with smaller batches)?\n +[\d.]+ .?B +unknown  (\S.*)\n"
