@@ -5,7 +5,7 @@
 namespace longspan {
 namespace {
 
-constexpr const char* kernel = "short convolution";
+constexpr const char* convolution_kernel = "short convolution";
 
 Shape output_shape(const ShortConvolution& call) {
   const Shape& x = call.x.shape();
@@ -20,26 +20,28 @@ void check(const ShortConvolution& call) {
               call.weight.shape().dimensions() == 2 && call.weight.shape()[1] >= 1 &&
               x[1] + 1 >= call.weight.shape()[1],
           "{}: expected x [batch, rows, channels] and weight [channels, taps], found {} and {}",
-          kernel,
+          convolution_kernel,
           x,
           call.weight.shape());
   const DType sums = accumulator_of(call.x.dtype());
-  require_tensor(kernel, "weight", call.weight, {x[2], call.weight.shape()[1]}, sums);
-  if (call.bias.defined()) require_tensor(kernel, "bias", call.bias, {x[2]}, sums);
+  require_tensor(convolution_kernel, "weight", call.weight, {x[2], call.weight.shape()[1]}, sums);
+  if (call.bias.defined()) require_tensor(convolution_kernel, "bias", call.bias, {x[2]}, sums);
   const Shape y = output_shape(call);
   if (call.document_position.defined())
-    require_tensor(kernel, "document_position", call.document_position, {y[0], y[1]}, DType::i64);
-  if (call.y.defined()) require_tensor(kernel, "y", call.y, y, call.x.dtype());
+    require_tensor(
+        convolution_kernel, "document_position", call.document_position, {y[0], y[1]}, DType::i64);
+  if (call.y.defined()) require_tensor(convolution_kernel, "y", call.y, y, call.x.dtype());
 }
 
 void check(const ShortConvolutionGradient& call) {
   const ShortConvolution& forward = call.forward;
   check(forward);
-  require_tensor(kernel, "dy", call.dy, output_shape(forward), forward.x.dtype());
-  require_tensor(kernel, "dx", call.dx, forward.x.shape(), forward.x.dtype());
+  require_tensor(convolution_kernel, "dy", call.dy, output_shape(forward), forward.x.dtype());
+  require_tensor(convolution_kernel, "dx", call.dx, forward.x.shape(), forward.x.dtype());
   const DType sums = forward.weight.dtype();
-  require_tensor(kernel, "dweight", call.dweight, forward.weight.shape(), sums);
-  if (call.dbias.defined()) require_tensor(kernel, "dbias", call.dbias, forward.bias.shape(), sums);
+  require_tensor(convolution_kernel, "dweight", call.dweight, forward.weight.shape(), sums);
+  if (call.dbias.defined())
+    require_tensor(convolution_kernel, "dbias", call.dbias, forward.bias.shape(), sums);
 }
 
 void check(const DecayGate& call) {

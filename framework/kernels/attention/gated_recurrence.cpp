@@ -5,10 +5,10 @@
 namespace longspan {
 namespace {
 
-constexpr const char* kernel = "gated recurrence";
+constexpr const char* recurrence_kernel = "gated recurrence";
 
-void require_if_defined(const char* name, const Tensor& found, const Shape& shape, DType dtype) {
-  if (found.defined()) require_tensor(kernel, name, found, shape, dtype);
+void require_optional(const char* name, const Tensor& found, const Shape& shape, DType dtype) {
+  if (found.defined()) require_tensor(recurrence_kernel, name, found, shape, dtype);
 }
 
 // Multiply-adds of one product of every token with the state.
@@ -38,37 +38,37 @@ void check(const GatedRecurrence& call) {
   const DType dtype = call.query.dtype();
   require(key.dimensions() == 4 && is_floating(dtype) && call.value.shape().dimensions() == 4,
           "{}: expected key and value [batch, time, heads, dim], found {} {} and {}",
-          kernel,
+          recurrence_kernel,
           name_of(dtype),
           key,
           call.value.shape());
-  require_tensor(kernel, "query", call.query, key, dtype);
-  require_tensor(kernel, "key", call.key, key, dtype);
+  require_tensor(recurrence_kernel, "query", call.query, key, dtype);
+  require_tensor(recurrence_kernel, "key", call.key, key, dtype);
   const std::int64_t values = call.value.shape()[3];
-  require_tensor(kernel, "value", call.value, key.with(3, values), dtype);
+  require_tensor(recurrence_kernel, "value", call.value, key.with(3, values), dtype);
   const DType sums = accumulator_of(dtype);
   const Shape by_head = {key[0], key[1], key[2]};
-  require_if_defined("log_decay", call.log_decay, call.has_channel_gates() ? key : by_head, sums);
-  require_if_defined("beta", call.beta, by_head, sums);
-  require_if_defined("a", call.a, key, dtype);
-  require_if_defined("b", call.b, key, dtype);
+  require_optional("log_decay", call.log_decay, call.has_channel_gates() ? key : by_head, sums);
+  require_optional("beta", call.beta, by_head, sums);
+  require_optional("a", call.a, key, dtype);
+  require_optional("b", call.b, key, dtype);
   require(call.a.defined() == call.b.defined() && !(call.a.defined() && call.beta.defined()),
           "{}: expected a and b, beta, or none of them",
-          kernel);
-  require_if_defined("document_position", call.document_position, {key[0], key[1]}, DType::i64);
+          recurrence_kernel);
+  require_optional("document_position", call.document_position, {key[0], key[1]}, DType::i64);
   const Shape state = {key[0], key[2], key[3], values};
-  require_if_defined("initial", call.initial, state, sums);
-  require_if_defined("final_state", call.final_state, state, sums);
-  require_if_defined("checkpoints",
-                     call.checkpoints,
-                     {call.segments(), state[0], state[1], state[2], state[3]},
-                     sums);
-  require_if_defined("out", call.out, call.value.shape(), dtype);
+  require_optional("initial", call.initial, state, sums);
+  require_optional("final_state", call.final_state, state, sums);
+  require_optional("checkpoints",
+                   call.checkpoints,
+                   {call.segments(), state[0], state[1], state[2], state[3]},
+                   sums);
+  require_optional("out", call.out, call.value.shape(), dtype);
 }
 
 void check_forward(const GatedRecurrence& call) {
   check(call);
-  require(call.out.defined(), "{}: expected a tensor for the output", kernel);
+  require(call.out.defined(), "{}: expected a tensor for the output", recurrence_kernel);
 }
 
 void check(const GatedRecurrenceGradient& call) {
@@ -76,13 +76,14 @@ void check(const GatedRecurrenceGradient& call) {
   check(forward);
   require(forward.checkpoints.defined() || forward.query.shape()[1] == 0,
           "{}: the backward pass requires checkpoints",
-          kernel);
+          recurrence_kernel);
   const auto require_gradient = [](const char* name, const Tensor& found, const Tensor& of) {
     if (!found.defined()) return;
-    require(of.defined(), "{}: {} is the gradient of an undefined tensor", kernel, name);
-    require_tensor(kernel, name, found, of.shape(), of.dtype());
+    require(of.defined(), "{}: {} is the gradient of an undefined tensor", recurrence_kernel, name);
+    require_tensor(recurrence_kernel, name, found, of.shape(), of.dtype());
   };
-  require_tensor(kernel, "dout", call.dout, forward.value.shape(), forward.value.dtype());
+  require_tensor(
+      recurrence_kernel, "dout", call.dout, forward.value.shape(), forward.value.dtype());
   require_gradient("dquery", call.dquery, forward.query);
   require_gradient("dkey", call.dkey, forward.key);
   require_gradient("dvalue", call.dvalue, forward.value);
@@ -93,8 +94,8 @@ void check(const GatedRecurrenceGradient& call) {
   const Shape& key = forward.key.shape();
   const Shape state = {key[0], key[2], key[3], forward.value.shape()[3]};
   const DType sums = accumulator_of(forward.query.dtype());
-  require_if_defined("dfinal", call.dfinal, state, sums);
-  require_if_defined("dinitial", call.dinitial, state, sums);
+  require_optional("dfinal", call.dfinal, state, sums);
+  require_optional("dinitial", call.dinitial, state, sums);
 }
 
 }  // namespace longspan

@@ -35,7 +35,7 @@ const char* name_of(RecurrenceKind kind) {
 }
 
 // [batch, time, heads * n] as [batch, time, heads, n].
-Variable by_head(const Variable& x, std::int64_t heads) {
+Variable in_heads(const Variable& x, std::int64_t heads) {
   const Shape& shape = x.shape();
   return reshape(x, {shape[0], shape[1], heads, shape[2] / heads});
 }
@@ -166,7 +166,7 @@ Variable GatedRecurrenceOp::log_decay(const ProjectedQKV& input, const ForwardCo
       options_.kind == RecurrenceKind::gla
           ? multiply_scalar(gated_weights(logits).decay, gla_normalizer)
           : decay_gates(logits, cast(log_rate_->variable, accumulator_of(logits.value().dtype())));
-  return has_channel_gates() ? by_head(gates, input.heads.count) : gates;
+  return has_channel_gates() ? in_heads(gates, input.heads.count) : gates;
 }
 
 Variable GatedRecurrenceOp::convolved(const Variable& x,
@@ -184,13 +184,13 @@ Variable GatedRecurrenceOp::convolved(const Variable& x,
                             heads.count);
   ChunkBoundaries state;
   if (input.state != nullptr) state = input.state->boundaries(1 + index);
-  return by_head(short_convolution(flat(x),
-                                   reshape(weight, {heads.count * dim, taps}),
-                                   Variable(),
-                                   document_position,
-                                   true,
-                                   state),
-                 heads.count);
+  return in_heads(short_convolution(flat(x),
+                                    reshape(weight, {heads.count * dim, taps}),
+                                    Variable(),
+                                    document_position,
+                                    true,
+                                    state),
+                  heads.count);
 }
 
 Variable GatedRecurrenceOp::operator()(const ProjectedQKV& input,
@@ -247,7 +247,7 @@ Variable GatedRecurrenceOp::finish(const Variable& y,
           : rms_norm(y, Variable(filled(1, options_.dim, dtype, y.value().device())), norm_epsilon);
   if (!output_gate_) return normed;
   const Variable from = gate_down_ ? longspan::linear(x, gate_down_->variable, Variable()) : x;
-  const Variable logits = by_head((*output_gate_)(from, pass.of_all_rows()), y.shape()[2]);
+  const Variable logits = in_heads((*output_gate_)(from, pass.of_all_rows()), y.shape()[2]);
   if (options_.kind == RecurrenceKind::kimi_delta_attention)
     return gate(GateFunction::reset, normed, {}, logits, {});
   return gated(Activation::silu, logits, normed);
