@@ -119,8 +119,9 @@ def left_over(directory, runs):
         if len(run.steps()) > 4:
             found.append(f"{len(run.steps())} steps of {run.path.name}")
     known = {run.path.name for run in runs} | INPUT
-    # Open MPI's directory remains; only its contents count.
-    found += [path for path in directory.iterdir() if path.name not in known and (path.is_file() or list(path.rglob("*")))]
+    # Open MPI's directory remains, with the file that keeps it; only its other contents count.
+    found += [path for path in directory.iterdir() if path.name not in known and
+              (path.is_file() or any(inner.name != ".keep" for inner in path.rglob("*")))]
     if OWN in os.environ:
         found += list(Path("/dev/shm").iterdir())
     return f"left over: {', '.join(map(str, found))}" if found else ""
@@ -159,6 +160,8 @@ def soak(counted, kind, directory):
     while not steady.ended() and (runs[0].steps() or [0])[-1] < WARM:
         broken.poll()
         time.sleep(0.2)
+    if steady.ended():
+        raise AssertionError(f"the run has ended\n{steady.output()[-2000:]}{steady.errors()}")
     processes = Processes(steady)
     seconds = 60 if counted.arguments.full else 15
     first = now = processes.over(min(600, seconds // 3 * len(kind.numbers)), broken.poll)
