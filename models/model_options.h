@@ -135,6 +135,8 @@ struct ModelOptions {
             .dim = head_dim(),
             .width = width,
             .dropout = attention_dropout,
+            .value_bias = projection_biases().value,
+            .norm_epsilon = norm_epsilon,
             .memory = traits.memory,
             .segment = segment,
             .causal = traits.causal,

@@ -16,8 +16,13 @@ class LayerMaker {
     const Scope scope = layer_.child("attention");
     MultiHeadAttention::Options options = heads();
     options.rotary = options_.rotary;
-    const auto attention =
-        std::make_shared<MultiHeadAttention>(scope, options, mechanism(scope, place));
+    std::unique_ptr<AttentionOp> op = mechanism(scope, place);
+    if (const std::optional<HeadShape> shape = op->head_shape()) {
+      options.heads = shape->heads;
+      options.dim = shape->dim;
+      options.key_heads.reset();
+    }
+    const auto attention = std::make_shared<MultiHeadAttention>(scope, options, std::move(op));
     return sublayer(
         scope,
         Reads::memory,

@@ -8,6 +8,7 @@
 #include "framework/autograd/ops.h"
 #include "framework/kernels/attention/gated_recurrence.h"
 #include "framework/kernels/elementwise.h"
+#include "framework/kernels/recurrence_gates.h"
 #include "framework/kernels/short_convolution.h"
 
 namespace longspan {
@@ -133,12 +134,38 @@ Variable short_convolution(const Variable& x,
   });
 }
 
-Variable decay_gates(const Variable& x, const Variable& log_rate) {
-  const DecayGate call = {.x = x.value(), .log_rate = log_rate.value(), .g = {}};
+Variable step_sizes(const Variable& x, double least, double most) {
+  StepSize call = {.x = x.value(), .least = least, .most = most, .d = {}};
+  Tensor d = Tensor::empty(x.shape(), accumulator_of(x.value().dtype()), x.value().device());
+  call.d = d;
+  on(d.device(), [&](auto backend) { step_size(backend, call); });
+  call.d = {};
+  return record(std::move(d), {x}, [call](BackwardContext& gradients) {
+    const Tensor dx = call.x.empty_like();
+    on(dx.device(), [&](auto backend) {
+      step_size_backward(backend, {.forward = call, .dd = gradients.output(), .dx = dx});
+    });
+    gradients.set(0, dx);
+  });
+}
+
+namespace {
+
+// Sets gradient `input`, [n], to the sums of terms [rows, n].
+void set_column_sums(BackwardContext& gradients, std::size_t input, const Tensor& terms) {
+  const Tensor sums = gradients.accumulate_target(input);
+  on(terms.device(), [&](auto backend) { add_column_sums(backend, terms, sums); });
+}
+
+}  // namespace
+
+Variable decay_gates(const Variable& x, const Variable& log_rate, bool is_step) {
+  DecayGate call = {.x = x.value(), .log_rate = log_rate.value(), .is_step = is_step, .g = {}};
   const DType sums = accumulator_of(x.value().dtype());
   Tensor g = Tensor::empty(x.shape(), sums, x.value().device());
-  on(g.device(),
-     [&](auto backend) { decay_gate(backend, {.x = call.x, .log_rate = call.log_rate, .g = g}); });
+  call.g = g;
+  on(g.device(), [&](auto backend) { decay_gate(backend, call); });
+  call.g = {};
   return record(std::move(g), {x, log_rate}, [call, sums](BackwardContext& gradients) {
     const Device& device = call.x.device();
     const Tensor dx = call.x.empty_like();
@@ -149,10 +176,52 @@ Variable decay_gates(const Variable& x, const Variable& log_rate) {
                           {.forward = call, .dg = gradients.output(), .dx = dx, .drate = terms});
     });
     if (gradients.needs_gradient(0)) gradients.set(0, dx);
-    if (!gradients.needs_gradient(1)) return;
-    const Tensor drate = gradients.accumulate_target(1);
-    on(device, [&](auto backend) { add_column_sums(backend, terms, drate); });
+    if (gradients.needs_gradient(1)) set_column_sums(gradients, 1, terms);
   });
+}
+
+Variable scale_heads(const Variable& x, const Variable& factor) {
+  HeadScale call = {.x = x.value(), .factor = factor.value(), .y = {}};
+  Tensor y = x.value().empty_like(MemoryTag::activations);
+  call.y = y;
+  on(y.device(), [&](auto backend) { head_scale(backend, call); });
+  call.y = {};
+  return record(std::move(y), {x, factor}, [call](BackwardContext& gradients) {
+    const Shape& shape = call.x.shape();
+    const Device& device = call.x.device();
+    HeadScaleGradient backward = {.forward = call, .dy = gradients.output()};
+    if (gradients.needs_gradient(0)) backward.dx = call.x.empty_like();
+    const Shape& of_factor = call.factor.shape();
+    const std::int64_t heads = shape[-2], rows = shape.elements() / shape.width() / heads;
+    const bool for_all_rows = of_factor.dimensions() == 1;
+    if (gradients.needs_gradient(1))
+      backward.dfactor =
+          for_all_rows
+              ? Tensor::empty({rows, heads}, call.factor.dtype(), device, MemoryTag::workspace)
+              : call.factor.empty_like();
+    on(device, [&](auto backend) { head_scale_backward(backend, backward); });
+    if (backward.dx.defined()) gradients.set(0, backward.dx);
+    if (!backward.dfactor.defined()) return;
+    if (for_all_rows)
+      set_column_sums(gradients, 1, backward.dfactor);
+    else
+      gradients.set(1, backward.dfactor);
+  });
+}
+
+Variable state_space(const StateSpaceInput& input,
+                     const Variable& log_rate,
+                     const Variable& skip,
+                     const GatedRecurrenceOptions& options) {
+  const std::int64_t each = input.x.shape()[2] / input.b.shape()[2];
+  GatedRecurrenceOptions unscaled = options;
+  unscaled.scale = 1;
+  const Variable y = gated_recurrence(repeat_kv(input.c, each),
+                                      repeat_kv(input.b, each),
+                                      scale_heads(input.x, input.step),
+                                      {.log_decay = decay_gates(input.step, log_rate, true)},
+                                      unscaled);
+  return add(y, scale_heads(input.x, skip));
 }
 
 }  // namespace longspan

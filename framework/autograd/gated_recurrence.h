@@ -1,6 +1,8 @@
 // Gated linear recurrences and what surrounds them, as recorded ops.
 #pragma once
 
+#include <limits>
+
 #include "framework/autograd/chunk_state.h"
 #include "framework/autograd/variable.h"
 
@@ -40,8 +42,33 @@ Variable short_convolution(const Variable& x,
                            bool silu,
                            const ChunkBoundaries& state = {});
 
-// Returns -e^log_rate softplus(x) in the accumulator dtype. x: [..., heads * n]; log_rate: [heads],
-// accumulator dtype.
-Variable decay_gates(const Variable& x, const Variable& log_rate);
+// Returns softplus(x) clamped to [least, most], in the accumulator dtype.
+Variable step_sizes(const Variable& x,
+                    double least = 0,
+                    double most = std::numeric_limits<double>::infinity());
+
+// Returns -e^log_rate softplus(x) or, if x is a step size, -e^log_rate x, in the accumulator dtype.
+// x: [..., heads * n]; log_rate: [heads], accumulator dtype.
+Variable decay_gates(const Variable& x, const Variable& log_rate, bool is_step = false);
+
+// Returns factor x, in x's dtype. x: [..., heads, n]; factor: [..., heads] or, for all rows,
+// [heads], accumulator dtype.
+Variable scale_heads(const Variable& x, const Variable& factor);
+
+// State space duality (Mamba-2; Dao and Gu 2024), with one decay rate for each head:
+//   S_t = e^(-e^log_rate d_t) S_(t-1) + d_t B_t x_t^T,   y_t = S_t^T C_t + skip x_t
+// x: [batch, time, heads, dim]; b, c: [batch, time, groups, state_dim], each shared by heads /
+// groups successive heads; step d: [batch, time, heads] from step_sizes; log_rate, skip: [heads],
+// accumulator dtype. Returns [batch, time, heads, dim]. options.scale is ignored.
+struct StateSpaceInput {
+  Variable x;
+  Variable b;
+  Variable c;
+  Variable step;
+};
+Variable state_space(const StateSpaceInput& input,
+                     const Variable& log_rate,
+                     const Variable& skip,
+                     const GatedRecurrenceOptions& options);
 
 }  // namespace longspan

@@ -44,28 +44,4 @@ void check(const ShortConvolutionGradient& call) {
     require_tensor(convolution_kernel, "dbias", call.dbias, forward.bias.shape(), sums);
 }
 
-void check(const DecayGate& call) {
-  const DType sums = accumulator_of(call.x.dtype());
-  const std::int64_t heads = call.log_rate.elements(), width = call.x.shape().width();
-  require(is_floating(call.x.dtype()) && heads > 0 && width % heads == 0,
-          "decay gate: {} features are not divisible by {} heads",
-          width,
-          heads);
-  require_tensor("decay gate", "log_rate", call.log_rate, {heads}, sums);
-  if (call.g.defined()) require_tensor("decay gate", "g", call.g, call.x.shape(), sums);
-}
-
-void check(const DecayGateGradient& call) {
-  check(call.forward);
-  const Tensor& x = call.forward.x;
-  const DType sums = accumulator_of(x.dtype());
-  require_tensor("decay gate", "dg", call.dg, x.shape(), sums);
-  require_tensor("decay gate", "dx", call.dx, x.shape(), x.dtype());
-  require_tensor("decay gate",
-                 "drate",
-                 call.drate,
-                 {x.shape().rows(), call.forward.log_rate.elements()},
-                 sums);
-}
-
 }  // namespace longspan

@@ -1,5 +1,4 @@
-// Short causal convolution of each channel, and the decay gates of Mamba-2 and the gated delta
-// rules.
+// Short causal convolution of each channel.
 #pragma once
 
 #include "framework/core/tensor.h"
@@ -33,31 +32,8 @@ struct ShortConvolutionGradient {
 void short_convolution_backward(Cpu, const ShortConvolutionGradient&);
 void short_convolution_backward(Cuda, const ShortConvolutionGradient&);
 
-// g = -e^log_rate softplus(x), in the accumulator dtype. x, g: [rows, heads * n] (leading axes
-// flattened); log_rate: [heads], accumulator dtype.
-struct DecayGate {
-  Tensor x;
-  Tensor log_rate;
-  Tensor g;
-};
-void decay_gate(Cpu, const DecayGate&);
-void decay_gate(Cuda, const DecayGate&);
-
-// Overwrites dx, in x's dtype, and drate [rows, heads], whose sum over the rows is the gradient of
-// log_rate. dg, drate: accumulator dtype. Does not read forward.g.
-struct DecayGateGradient {
-  DecayGate forward;
-  Tensor dg;
-  Tensor dx;
-  Tensor drate;
-};
-void decay_gate_backward(Cpu, const DecayGateGradient&);
-void decay_gate_backward(Cuda, const DecayGateGradient&);
-
 // Throw Failure if shapes or dtypes do not match the comments above.
 void check(const ShortConvolution&);
 void check(const ShortConvolutionGradient&);
-void check(const DecayGate&);
-void check(const DecayGateGradient&);
 
 }  // namespace longspan

@@ -171,8 +171,10 @@ TEST(Generation, ContinuesFromStatesOfChunks) {
                                              {"rfa"},
                                              {"retention", "gla"},
                                              {"delta_net", "gated_delta_net"},
-                                             {"kimi_delta_attention"}}) {
+                                             {"kimi_delta_attention"},
+                                             {"mamba2"}}) {
     DecoderOptions options = small_decoder(2);
+    options.common.attention.mamba2 = {.dim = 4, .state = 3};
     options.common.attention.kinds = kinds;
     options.common.attention.sliding_window = {3};
     const auto model = make_decoder(options, setting);
@@ -246,8 +248,10 @@ TEST(Generation, KVCacheMatchesRecomputedLogits) {
                            "gla",
                            "delta_net",
                            "gated_delta_net",
-                           "kimi_delta_attention"}) {
+                           "kimi_delta_attention",
+                           "mamba2"}) {
     DecoderOptions options = small_decoder(2);
+    options.common.attention.mamba2 = {.dim = 4, .state = 3, .step_limit = {0.01, 0.05}};
     options.common.attention.kinds = {kind};
     options.common.attention.sliding_window = {4};
     options.common.attention.stride = 4;

@@ -78,21 +78,27 @@ void load(const GoldenFile& file,
           const Parameters& parameters,
           const std::vector<std::string>& names) {
   const Tensor& stacked = file.numbers("weights/" + weight);
-  const auto count = static_cast<std::int64_t>(names.size());
-  if (stacked.elements() % count != 0)
-    throw DataError("{}: {} cannot be divided by {}", file.name(), weight, count);
-  const Tensor parts = stacked.reshape({count, stacked.elements() / count});
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Parameter& parameter = parameters.named(names[static_cast<std::size_t>(i)]);
-    if (parameter.master.elements() != parts.shape()[1])
+  const Tensor elements = stacked.reshape({stacked.elements()});
+  std::int64_t begin = 0;
+  for (const std::string& name : names) {
+    const Parameter& parameter = parameters.named(name);
+    const std::int64_t end = begin + parameter.master.elements();
+    if (end > stacked.elements())
       throw DataError("{}: {} of shape {} does not fit {} of shape {}",
                       file.name(),
                       weight,
                       stacked.shape().to_string(),
                       parameter.name,
                       parameter.shape.to_string());
-    parameter.master.copy_from(parts.slice(i, i + 1));
+    parameter.master.copy_from(elements.slice(begin, end).reshape(parameter.master.shape()));
+    begin = end;
   }
+  if (begin != stacked.elements())
+    throw DataError("{}: {} of {} elements of {} fit the parameters",
+                    file.name(),
+                    begin,
+                    stacked.elements(),
+                    weight);
 }
 
 void expect_weight_gradient(const GoldenFile& file,

@@ -33,8 +33,8 @@ Variable leaf_of(const GoldenFile& file, const std::string& dataset);
 // A leaf's gradient; zeros where none arrived.
 Tensor gradient_of(const Variable& leaf);
 
-// Copies weights/NAME into the parameters. Several names receive equal parts of the leading axis
-// (stacked projections).
+// Copies weights/NAME into the parameters. Several names receive successive parts of the leading
+// axis (stacked projections).
 void load(const GoldenFile& file,
           const std::string& weight,
           const Parameters& parameters,

@@ -44,6 +44,8 @@ void check_routing(const GoldenFile& file);
 void check_sinkhorn(const GoldenFile& file);
 void check_gated_recurrence(const GoldenFile& file);
 void check_rwkv7(const GoldenFile& file);
+void check_state_space(const GoldenFile& file);
+void check_mamba2(const GoldenFile& file);
 void check_short_convolution(const GoldenFile& file);
 
 }  // namespace longspan::golden

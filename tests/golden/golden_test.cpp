@@ -62,6 +62,8 @@ const std::vector<Family>& families() {
       {"gated_delta_rule-packed", check_gated_recurrence},
       {"kda-", check_gated_recurrence},
       {"rwkv7-", check_rwkv7},
+      {"mamba2-ssd", check_state_space},
+      {"mamba2-mixer", check_mamba2},
       {"short_convolution-", check_short_convolution},
   };
   return all;

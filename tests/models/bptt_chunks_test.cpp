@@ -47,7 +47,7 @@ std::vector<Kind> all_kinds() {
   all.push_back(universal_transformer());
   all.push_back(ungated_random_features());
   all.push_back(testing::with_documents(
-      testing::decoder(testing::short_attention({"kimi_delta_attention", "gla"})), 3));
+      testing::decoder(testing::short_attention({"kimi_delta_attention", "mamba2"})), 3));
   return all;
 }
 

@@ -57,10 +57,12 @@ TEST(DecoderModel, GradientsMatchFiniteDifferences) {
 TEST(DecoderModel, RecurrentLayerGradientsMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};
   for (const char* const kind :
-       {"retention", "gla", "delta_net", "gated_delta_net", "kimi_delta_attention"}) {
+       {"retention", "gla", "delta_net", "gated_delta_net", "kimi_delta_attention", "mamba2"}) {
     SCOPED_TRACE(kind);
     DecoderOptions options = tiny(PositionEmbeddingType::sinusoidal);
     options.common.attention.kinds = {kind};
+    options.common.attention.mamba2 = {
+        .dim = 4, .state = 3, .groups = 2, .step_limit = {0.003, 0.08}};
     options.common.dropout = 0.3;
     const auto model = make_decoder(options, tiny_setting());
     // The norm of the heads divides by small numbers, whose derivatives grow with their order.

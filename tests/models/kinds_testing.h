@@ -19,7 +19,8 @@ inline AttentionOptions short_attention(std::vector<std::string> names) {
           .block = 1,
           .lsh = {.chunk = 2},
           .routing = {.clusters = 2, .width = 3},
-          .sinkhorn = {.block = 2}};
+          .sinkhorn = {.block = 2},
+          .mamba2 = {.dim = 3, .state = 2, .groups = 4}};
 }
 
 inline AttentionOptions long_attention(std::vector<std::string> names) {
@@ -33,7 +34,8 @@ inline AttentionOptions long_attention(std::vector<std::string> names) {
           .block = 16,
           .lsh = {.chunk = 16},
           .routing = {.clusters = 9},
-          .sinkhorn = {.block = 16}};
+          .sinkhorn = {.block = 16},
+          .mamba2 = {.dim = 3, .state = 5, .groups = 2}};
 }
 
 inline Kind decoder(const AttentionOptions& attention,
@@ -279,7 +281,8 @@ inline std::vector<Kind> kinds() {
                                  "gla",
                                  "delta_net",
                                  "gated_delta_net",
-                                 "kimi_delta_attention"})
+                                 "kimi_delta_attention",
+                                 "mamba2"})
     all.push_back(decoder(short_attention({name})));
   AttentionOptions projected = short_attention({"global_local/full"});
   projected.global_projections = true;

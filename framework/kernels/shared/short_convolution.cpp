@@ -1,4 +1,4 @@
-// Short convolutions and decay gates.
+// Short convolutions.
 #include "framework/kernels/short_convolution.h"
 
 #include "framework/kernels/element.h"
@@ -144,48 +144,6 @@ struct WeightSumAt {
   }
 };
 
-template <typename T>
-struct DecayAt {
-  using A = Accumulator<T>;
-  const T* x;
-  const A* log_rate;
-  std::int64_t each;  // gates of a head
-  A* g;
-
-  LONGSPAN_HOST_DEVICE void operator()(std::int64_t i, std::int64_t c) const {
-    g[i] = -std::exp(log_rate[c / each]) * softplus(wide(x[i]));
-  }
-};
-
-template <typename T>
-struct DecayInputGradientAt {
-  using A = Accumulator<T>;
-  const T* x;
-  const A *log_rate, *dg;
-  std::int64_t each;
-  T* dx;
-
-  LONGSPAN_HOST_DEVICE void operator()(std::int64_t i, std::int64_t c) const {
-    put(dx[i], -dg[i] * std::exp(log_rate[c / each]) * sigmoid(wide(x[i])));
-  }
-};
-
-template <typename T>
-struct DecayRateGradientAt {
-  using A = Accumulator<T>;
-  const T* x;
-  const A *log_rate, *dg;
-  std::int64_t each;
-  A* drate;
-
-  LONGSPAN_HOST_DEVICE void operator()(std::int64_t i, std::int64_t head) const {
-    A sum = 0;
-    for (std::int64_t c = 0; c < each; ++c)
-      sum += dg[i * each + c] * softplus(wide(x[i * each + c]));
-    drate[i] = -std::exp(log_rate[head]) * sum;
-  }
-};
-
 }  // namespace
 
 void short_convolution(Backend backend, const ShortConvolution& call) {
@@ -222,37 +180,6 @@ void short_convolution_backward(Backend backend, const ShortConvolutionGradient&
                                      terms.data<A>(),
                                      call.dweight.data<A>(),
                                      elements_or_null<A>(call.dbias)});
-  });
-}
-
-void decay_gate(Backend backend, const DecayGate& call) {
-  check(call);
-  with_floating_type(call.x.dtype(), [&]<typename T>(TypeTag<T>) {
-    using A = Accumulator<T>;
-    parallel_elements(backend,
-                      call.x.shape(),
-                      DecayAt<T>{call.x.data<T>(),
-                                 call.log_rate.data<A>(),
-                                 call.x.shape().width() / call.log_rate.elements(),
-                                 call.g.data<A>()});
-  });
-}
-
-void decay_gate_backward(Backend backend, const DecayGateGradient& call) {
-  check(call);
-  with_floating_type(call.forward.x.dtype(), [&]<typename T>(TypeTag<T>) {
-    using A = Accumulator<T>;
-    const T* const x = call.forward.x.data<T>();
-    const A* const log_rate = call.forward.log_rate.data<A>();
-    const std::int64_t each = call.forward.x.shape().width() / call.forward.log_rate.elements();
-    parallel_elements(
-        backend,
-        call.dx.shape(),
-        DecayInputGradientAt<T>{x, log_rate, call.dg.data<A>(), each, call.dx.data<T>()});
-    parallel_elements(
-        backend,
-        call.drate.shape(),
-        DecayRateGradientAt<T>{x, log_rate, call.dg.data<A>(), each, call.drate.data<A>()});
   });
 }
 

@@ -30,6 +30,7 @@ const std::vector<AttentionKind>& mechanism_kinds() {
                                         compressed_kind(),
                                         additive_kind()};
     std::ranges::move(recurrent_kinds(), std::back_inserter(kinds));
+    kinds.push_back(mamba2_kind());
     kinds.push_back(local_2d_kind());
     return kinds;
   }();

@@ -11,6 +11,7 @@
 #include "framework/nn/attention/image_attention.h"
 #include "framework/nn/attention/linformer_attention.h"
 #include "framework/nn/attention/lsh_attention.h"
+#include "framework/nn/attention/mamba2_layer.h"
 #include "framework/nn/attention/pattern.h"
 #include "framework/nn/attention/random_projection.h"
 #include "framework/nn/attention/routing_attention.h"
@@ -57,7 +58,8 @@ struct AttentionOptions {
   SynthesizerOptions synthesizer = {};
   CompressedOptions compressed = {};
   ImageBlockOptions image = {};
-  std::int64_t convolution_taps = 4;  // of the delta types
+  std::int64_t convolution_taps = 4;  // of the delta types and mamba2
+  Mamba2Options mamba2 = {};
   // Custom attention types, which `kinds` may name. Requires names that differ from the built-in
   // ones, without `/`, `+` and `,`. Configuration files do not contain them: their options are
   // members of the type. The weight compatibility check uses only configuration text and therefore
@@ -114,9 +116,11 @@ struct AttentionBuildOptions {
   std::int64_t heads = 1;
   std::int64_t dim = 1;  // per head
   std::int64_t width = 1;
-  double dropout = 0;        // on the attention probabilities
-  bool memory = false;       // the model has Transformer-XL memory: positions are not absolute
-  std::int64_t segment = 0;  // positions of a training sequence; 0: unknown
+  double dropout = 0;          // on the attention probabilities
+  bool value_bias = true;      // the value projection has a bias
+  double norm_epsilon = 1e-5;  // of the model's norms
+  bool memory = false;         // the model has Transformer-XL memory: positions are not absolute
+  std::int64_t segment = 0;    // positions of a training sequence; 0: unknown
   // false: windows extend equally to both sides and every type is bidirectional
   bool causal = true;
   bool documents = false;  // rows contain documents that do not attend to each other

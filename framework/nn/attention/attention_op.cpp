@@ -2,6 +2,7 @@
 
 #include "framework/autograd/collectives.h"
 #include "framework/autograd/sequence_products.h"
+#include "framework/kernels/elementwise.h"
 
 namespace longspan {
 namespace {
@@ -60,6 +61,41 @@ ProjectedQKV gather_sequence(const ProjectedQKV& input) {
 Variable local_shard(const Variable& mixed, const ProjectedQKV& input) {
   if (!input.shares) return mixed;
   return heads_to_sequence(mixed, input.shares->query_rows(), input.shares->ranks);
+}
+
+Variable gather_heads(const Variable& x, const std::optional<SequenceShards>& shares) {
+  if (!shares || !x.defined()) return x;
+  const Shape& shape = x.shape();
+  const Variable rows = shape.dimensions() == 4 ? x : reshape(x, {shape[0], shape[1], shape[2], 1});
+  const Variable whole = sequence_to_heads(rows, shares->query_rows(), shares->ranks);
+  const Shape& of_whole = whole.shape();
+  return shape.dimensions() == 4 ? whole : reshape(whole, {of_whole[0], of_whole[1], of_whole[2]});
+}
+
+Tensor gather_document_positions(const AttentionMask& mask,
+                                 const std::optional<SequenceShards>& shares) {
+  const Tensor& documents = mask.max_lookback;
+  if (!documents.defined() || !shares) return documents;
+  const std::vector<Ranges> positions = shares->query_rows();
+  std::vector<std::int64_t> rows;
+  for (const Ranges& ranges : positions) rows.push_back(total_count(ranges));
+  const Shape& own = documents.shape();
+  const Tensor gathered = gather_from_sequence_parallel_region(
+                              Variable(documents.reshape({own[0], own[1], 1})), rows, shares->ranks)
+                              .value();
+  const Tensor all = Tensor::empty(gathered.shape(), DType::i64, documents.device());
+  const auto by_row = [](const Tensor& x) { return x.reshape({x.shape()[0], x.shape()[1], 1, 1}); };
+  std::int64_t begin = 0;
+  for (const Ranges& ranges : positions)
+    for (const Range& range : ranges) {
+      move_rows(by_row(gathered), begin, by_row(all), range.begin, range.count());
+      begin += range.count();
+    }
+  return all.reshape({own[0], all.shape()[1]});
+}
+
+ChunkBoundaries chunk_state(const ProjectedQKV& input, std::size_t index) {
+  return input.state != nullptr ? input.state->boundaries(index) : ChunkBoundaries();
 }
 
 Ranges key_positions(const ProjectedQKV& input) {

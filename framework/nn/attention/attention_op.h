@@ -99,6 +99,21 @@ Variable attend(const ProjectedQKV& input,
 // ConfigurationError if the heads are not divisible by the context ranks.
 ProjectedQKV gather_sequence(const ProjectedQKV& input);
 Variable local_shard(const Variable& mixed, const ProjectedQKV& input);
+// Returns x [batch, own rows, heads] or [batch, own rows, heads, n] as gather_sequence returns the
+// projections. An undefined x remains undefined.
+Variable gather_heads(const Variable& x, const std::optional<SequenceShards>& shares);
+// Returns the positions of all tokens in their documents, [batch, time], from those of this rank's
+// tokens (AttentionMask::max_lookback). Undefined if rows have no documents.
+Tensor gather_document_positions(const AttentionMask& mask,
+                                 const std::optional<SequenceShards>& shares);
+// Returns tensor `index` of an op's recurrent state, at the ends of the current chunk.
+ChunkBoundaries chunk_state(const ProjectedQKV& input, std::size_t index);
+
+// Heads of an op whose number and width differ from those of the model.
+struct HeadShape {
+  std::int64_t heads = 0;
+  std::int64_t dim = 0;
+};
 
 // Attention type of a layer. May own parameters, which it creates in the scope of its layer.
 class AttentionOp {
@@ -110,6 +125,9 @@ class AttentionOp {
   // Returns whether queries and keys are projected. Otherwise ProjectedQKV has neither, and the
   // layer supports only self-attention.
   virtual bool projects_query_and_key() const { return true; }
+  // Returns the heads of ProjectedQKV::value and of the result, if they differ from the model's.
+  // Then it projects no queries and keys.
+  virtual std::optional<HeadShape> head_shape() const { return std::nullopt; }
   // Returns whether ProjectedQKV::global is required.
   virtual bool projects_global() const { return false; }
   // Returns whether the layer can read a sequence in chunks: it attends to earlier positions only,

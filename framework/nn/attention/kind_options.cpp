@@ -12,12 +12,13 @@ void declare(OptionTable& table,
                   describe_kinds()),
       not_empty(),
       affects_weights(std::move(in_weights)));
-  table.add("model.attention.short_convolution.kernel_size",
-            options.convolution_taps,
-            "kernel size of the causal convolutions of queries, keys and values, in positions",
-            between(1, 64),
-            affects_weights(),
-            only_with(layer_type({"delta_net", "gated_delta_net", "kimi_delta_attention"})));
+  table.add(
+      "model.attention.short_convolution.kernel_size",
+      options.convolution_taps,
+      "kernel size of the causal convolutions of queries, keys and values, in positions",
+      between(1, 64),
+      affects_weights(),
+      only_with(layer_type({"delta_net", "gated_delta_net", "kimi_delta_attention", "mamba2"})));
   table.add("model.attention.sliding_window",
             options.sliding_window,
             "window size w in keys: the query and the w - 1 keys before it, in an encoder also the "
@@ -95,6 +96,7 @@ void declare(OptionTable& table,
   declare(table, options.synthesizer);
   declare(table, options.compressed);
   declare(table, options.image);
+  declare(table, options.mamba2);
 }
 
 }  // namespace longspan

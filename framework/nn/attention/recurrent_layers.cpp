@@ -68,29 +68,6 @@ Variable constant_gates(const Variable& query, const ShardRange& heads) {
   return Variable(all);
 }
 
-// Positions of all tokens in their documents, [batch, time], from those of this rank's tokens. An
-// undefined tensor remains undefined.
-Tensor document_positions_of_all_ranks(const Tensor& documents,
-                                       const std::optional<SequenceShards>& shares) {
-  if (!documents.defined() || !shares) return documents;
-  const std::vector<Ranges> positions = shares->query_rows();
-  std::vector<std::int64_t> rows;
-  for (const Ranges& ranges : positions) rows.push_back(total_count(ranges));
-  const Shape& own = documents.shape();
-  const Tensor gathered = gather_from_sequence_parallel_region(
-                              Variable(documents.reshape({own[0], own[1], 1})), rows, shares->ranks)
-                              .value();
-  const Tensor all = Tensor::empty(gathered.shape(), DType::i64, documents.device());
-  const auto by_row = [](const Tensor& x) { return x.reshape({x.shape()[0], x.shape()[1], 1, 1}); };
-  std::int64_t begin = 0;
-  for (const Ranges& ranges : positions)
-    for (const Range& range : ranges) {
-      move_rows(by_row(gathered), begin, by_row(all), range.begin, range.count());
-      begin += range.count();
-    }
-  return all.reshape({own[0], all.shape()[1]});
-}
-
 std::string problem_of_kind(RecurrenceKind kind, const AttentionBuildOptions& setting) {
   const char* const name = name_of(kind);
   if (!setting.causal)
@@ -104,6 +81,24 @@ std::string problem_of_kind(RecurrenceKind kind, const AttentionBuildOptions& se
 }
 
 }  // namespace
+
+Variable heads_of_vector(const Variable& x, const ShardRange& heads, const ShardRange& own) {
+  if (heads.count == own.count) return x;
+  const std::int64_t dim = x.shape().elements() / own.count;
+  const Variable some =
+      slice_sequence(reshape(x, {1, own.count, dim}), heads.begin - own.begin, heads.count);
+  const Shape& shape = x.shape();
+  return reshape(some, shape.with(0, shape[0] / own.count * heads.count));
+}
+
+Variable convolve_heads(const Variable& x,
+                        const Variable& weight,
+                        const Variable& bias,
+                        const Tensor& document_position,
+                        const ChunkBoundaries& state) {
+  const std::int64_t heads = x.shape()[2];
+  return in_heads(short_convolution(flat(x), weight, bias, document_position, true, state), heads);
+}
 
 GatedRecurrenceOp::GatedRecurrenceOp(const Scope& scope, const Options& options)
     : options_(options) {
@@ -169,70 +164,45 @@ Variable GatedRecurrenceOp::log_decay(const ProjectedQKV& input, const ForwardCo
   return has_channel_gates() ? in_heads(gates, input.heads.count) : gates;
 }
 
-Variable GatedRecurrenceOp::convolved(const Variable& x,
-                                      std::size_t index,
-                                      const ShardRange& heads,
-                                      const ProjectedQKV& input,
-                                      const Tensor& document_position) const {
-  const std::int64_t dim = options_.dim, taps = options_.taps;
-  const DType sums = accumulator_of(x.value().dtype());
-  Variable weight = cast(convolutions_[index]->variable, sums);
-  // Context ranks each have some of the heads.
-  if (heads.count != input.heads.count)
-    weight = slice_sequence(reshape(weight, {1, input.heads.count, dim, taps}),
-                            heads.begin - input.heads.begin,
-                            heads.count);
-  ChunkBoundaries state;
-  if (input.state != nullptr) state = input.state->boundaries(1 + index);
-  return in_heads(short_convolution(flat(x),
-                                    reshape(weight, {heads.count * dim, taps}),
-                                    Variable(),
-                                    document_position,
-                                    true,
-                                    state),
-                  heads.count);
-}
-
 Variable GatedRecurrenceOp::operator()(const ProjectedQKV& input,
                                        const AttentionContext& context,
                                        const ForwardContext& pass) const {
   const char* const name = name_of(options_.kind);
   if (!is_causal(context.mask, name, "its state covers one segment"))
     throw ConfigurationError("attention type {} requires a causal model", name);
-  const Tensor documents = document_positions_of_all_ranks(context.mask.max_lookback, input.shares);
+  const Tensor documents = gather_document_positions(context.mask, input.shares);
   // All positions, with some of the heads.
   const ProjectedQKV all = gather_sequence(input);
-  const auto gathered = [&](const Variable& x) {
-    if (!input.shares || !x.defined()) return x;
-    const Shape& shape = x.shape();
-    const bool by_channel = shape.dimensions() == 4;
-    const Variable rows = by_channel ? x : reshape(x, {shape[0], shape[1], shape[2], 1});
-    const Variable whole = sequence_to_heads(rows, input.shares->query_rows(), input.shares->ranks);
-    const Shape& of_whole = whole.shape();
-    return by_channel ? whole : reshape(whole, {of_whole[0], of_whole[1], of_whole[2]});
-  };
   const DType sums = accumulator_of(input.query.value().dtype());
-  RecurrenceGates gates = {.log_decay = gathered(log_decay(input, pass))};
+  RecurrenceGates gates = {.log_decay = gather_heads(log_decay(input, pass), input.shares)};
   if (beta_) {
     const Variable logits = (*beta_)(input.input, pass.of_all_rows());
     const Variable zero(
         Tensor::zeros({input.heads.count}, sums, logits.value().device(), MemoryTag::workspace));
     // The sigmoid of the logits, in the accumulator dtype.
-    gates.beta = gathered(token_spans(logits, zero, 1));
+    gates.beta = gather_heads(token_spans(logits, zero, 1), input.shares);
   }
   Variable query = all.query, key = all.key, value = all.value;
   if (is_delta()) {
-    query = convolved(query, 0, all.heads, input, documents);
-    key = convolved(key, 1, all.heads, input, documents);
-    value = convolved(value, 2, all.heads, input, documents);
+    const auto convolved = [&](const Variable& x, std::size_t index) {
+      const Variable weight = cast(convolutions_[index]->variable, sums);
+      return convolve_heads(x,
+                            heads_of_vector(weight, all.heads, input.heads),
+                            {},
+                            documents,
+                            chunk_state(input, 1 + index));
+    };
+    query = convolved(query, 0);
+    key = convolved(key, 1);
+    value = convolved(value, 2);
   }
   if (is_delta()) {
     query = l2_normalize(query, length_epsilon);
     key = l2_normalize(key, length_epsilon);
   }
-  GatedRecurrenceOptions options = {.scale = 1 / std::sqrt(static_cast<double>(options_.dim)),
-                                    .document_position = documents};
-  if (input.state != nullptr) options.state = input.state->boundaries(0);
+  const GatedRecurrenceOptions options = {.scale = 1 / std::sqrt(static_cast<double>(options_.dim)),
+                                          .document_position = documents,
+                                          .state = chunk_state(input, 0)};
   const Variable y = gated_recurrence(query, key, value, gates, options);
   return finish(local_shard(y, input), input.input, pass);
 }

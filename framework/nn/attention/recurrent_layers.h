@@ -57,11 +57,6 @@ class GatedRecurrenceOp : public AttentionOp {
   }
   // Gates of this rank's rows and heads, [batch, time, heads] or [batch, time, heads, dim].
   Variable log_decay(const ProjectedQKV& input, const ForwardContext& pass) const;
-  Variable convolved(const Variable& x,
-                     std::size_t index,
-                     const ShardRange& heads,
-                     const ProjectedQKV& input,
-                     const Tensor& document_position) const;
   // Normalizes the heads of the output and applies the output gate.
   Variable finish(const Variable& y, const Variable& x, const ForwardContext& pass) const;
 
@@ -75,6 +70,18 @@ class GatedRecurrenceOp : public AttentionOp {
   Weight gate_down_;  // low rank
   std::optional<Linear> output_gate_;
 };
+
+// Returns the rows of a parameter [heads * n, ...] that belong to `heads`, which are among those of
+// this rank, `own`.
+Variable heads_of_vector(const Variable& x, const ShardRange& heads, const ShardRange& own);
+
+// Returns silu of the short convolution of x [batch, time, heads, dim]. weight: [heads * dim,
+// taps]; bias: [heads * dim], or undefined.
+Variable convolve_heads(const Variable& x,
+                        const Variable& weight,
+                        const Variable& bias,
+                        const Tensor& document_position,
+                        const ChunkBoundaries& state);
 
 std::vector<AttentionKind> recurrent_kinds();
 
