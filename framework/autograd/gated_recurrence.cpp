@@ -9,7 +9,6 @@
 #include "framework/kernels/attention/gated_recurrence.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/recurrence_gates.h"
-#include "framework/kernels/short_convolution.h"
 
 namespace longspan {
 namespace {
@@ -80,57 +79,6 @@ Variable gated_recurrence(const Variable& query,
     count(here, gated_recurrence_backward_flops(call));
     for (std::size_t input = 0; input < std::size(all); ++input)
       if (all[input].first->defined()) gradients.set(input, *all[input].first);
-  });
-}
-
-namespace {
-
-// Returns x after the `rows` rows before it, zeros at the start of a sequence.
-Variable with_rows_before(const Variable& x, std::int64_t rows, const ChunkBoundaries& state) {
-  if (rows == 0) return x;
-  Variable all = x;
-  if (!state.before)
-    all = concat_time(Variable(Tensor::zeros(x.shape().with(1, rows),
-                                             x.value().dtype(),
-                                             x.value().device(),
-                                             MemoryTag::activations)),
-                      x);
-  if (!state.before && !state.after) return all;
-  const Shape& shape = all.shape();
-  const Variable joined =
-      append_to_state(reshape(all, {shape[0], shape[1], 1, shape[2]}), state, rows);
-  return reshape(joined, {shape[0], joined.shape()[1], shape[2]});
-}
-
-}  // namespace
-
-Variable short_convolution(const Variable& x,
-                           const Variable& weight,
-                           const Variable& bias,
-                           const Tensor& document_position,
-                           bool silu,
-                           const ChunkBoundaries& state) {
-  const Variable rows = with_rows_before(x, weight.shape()[1] - 1, state);
-  ShortConvolution call = {.x = rows.value(),
-                           .weight = weight.value(),
-                           .bias = bias.value(),
-                           .document_position = document_position,
-                           .silu = silu};
-  Tensor y = x.value().empty_like(MemoryTag::activations);
-  call.y = y;
-  on(y.device(), [&](auto backend) { short_convolution(backend, call); });
-  call.y = {};
-  return record(std::move(y), {rows, weight, bias}, [call](BackwardContext& gradients) {
-    ShortConvolutionGradient backward = {.forward = call,
-                                         .dy = gradients.output(),
-                                         .dx = call.x.empty_like(),
-                                         .dweight = call.weight.empty_like()};
-    if (call.bias.defined()) backward.dbias = call.bias.empty_like();
-    dispatch_or_meta(call.x.device(),
-                     [&](auto backend) { short_convolution_backward(backend, backward); });
-    if (gradients.needs_gradient(0)) gradients.set(0, backward.dx);
-    if (gradients.needs_gradient(1)) gradients.set(1, backward.dweight);
-    if (call.bias.defined() && gradients.needs_gradient(2)) gradients.set(2, backward.dbias);
   });
 }
 

@@ -31,17 +31,6 @@ Variable gated_recurrence(const Variable& query,
                           const RecurrenceGates& gates,
                           const GatedRecurrenceOptions& options);
 
-// Returns act(convolution of x) [batch, time, channels], as in kernels/short_convolution.h. x:
-// [batch, time, channels]; weight: [channels, taps] and bias: [channels] (may be undefined),
-// accumulator dtype. Continues from the last taps - 1 rows of x before a chunk, [batch, taps - 1,
-// 1, channels].
-Variable short_convolution(const Variable& x,
-                           const Variable& weight,
-                           const Variable& bias,
-                           const Tensor& document_position,
-                           bool silu,
-                           const ChunkBoundaries& state = {});
-
 // Returns softplus(x) clamped to [least, most], in the accumulator dtype.
 Variable step_sizes(const Variable& x,
                     double least = 0,

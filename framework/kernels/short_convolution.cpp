@@ -23,13 +23,18 @@ void check(const ShortConvolution& call) {
           convolution_kernel,
           x,
           call.weight.shape());
+  require(call.later >= 0 && call.later < call.weight.shape()[1],
+          "{}: expected 0 to {} later taps, found {}",
+          convolution_kernel,
+          call.weight.shape()[1] - 1,
+          call.later);
   const DType sums = accumulator_of(call.x.dtype());
   require_tensor(convolution_kernel, "weight", call.weight, {x[2], call.weight.shape()[1]}, sums);
   if (call.bias.defined()) require_tensor(convolution_kernel, "bias", call.bias, {x[2]}, sums);
   const Shape y = output_shape(call);
-  if (call.document_position.defined())
-    require_tensor(
-        convolution_kernel, "document_position", call.document_position, {y[0], y[1]}, DType::i64);
+  for (const auto& [name, bound] : {std::pair("document_position", call.document_position),
+                                    {"document_remaining", call.document_remaining}})
+    if (bound.defined()) require_tensor(convolution_kernel, name, bound, {y[0], y[1]}, DType::i64);
   if (call.y.defined()) require_tensor(convolution_kernel, "y", call.y, y, call.x.dtype());
 }
 

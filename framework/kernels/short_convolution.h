@@ -1,4 +1,4 @@
-// Short causal convolution of each channel.
+// Short convolution of each channel over time.
 #pragma once
 
 #include "framework/core/tensor.h"
@@ -6,15 +6,18 @@
 namespace longspan {
 
 // y_t = act(bias + sum_j weight_j x_(t + j)), over the rows of x [batch, taps - 1 + time,
-// channels], whose first taps - 1 rows precede the sequence. y: [batch, time, channels], in x's
-// dtype. weight: [channels, taps], whose last tap is the token itself; bias: [channels] or
-// undefined; both in the accumulator dtype.
+// channels], whose last `later` rows follow the sequence and whose first taps - 1 - later rows
+// precede it. y: [batch, time, channels], in x's dtype. weight: [channels, taps], whose last tap
+// but `later` is the token itself; bias: [channels] or undefined; both in the accumulator dtype.
 struct ShortConvolution {
   Tensor x;
   Tensor weight;
   Tensor bias = {};
-  // [batch, time] i64: the position of each token in its document; no tap reads an earlier one.
+  std::int64_t later = 0;
+  // [batch, time] i64: number of tokens before and after each token in its document; no tap reads
+  // another document. Undefined: not bounded on that side.
   Tensor document_position = {};
+  Tensor document_remaining = {};
   bool silu = true;
   Tensor y = {};
 };

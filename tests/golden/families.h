@@ -47,5 +47,6 @@ void check_rwkv7(const GoldenFile& file);
 void check_state_space(const GoldenFile& file);
 void check_mamba2(const GoldenFile& file);
 void check_short_convolution(const GoldenFile& file);
+void check_separable_convolution(const GoldenFile& file);
 
 }  // namespace longspan::golden

@@ -65,6 +65,7 @@ const std::vector<Family>& families() {
       {"mamba2-ssd", check_state_space},
       {"mamba2-mixer", check_mamba2},
       {"short_convolution-", check_short_convolution},
+      {"separable_convolution-", check_separable_convolution},
   };
   return all;
 }

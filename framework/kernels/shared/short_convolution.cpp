@@ -14,26 +14,33 @@ constexpr std::int64_t rows_of_sum = 128;
 template <typename T>
 struct Convolution {
   using A = Accumulator<T>;
-  std::int64_t time, channels, taps;
+  std::int64_t time, channels, taps, before;
   const T* x;
   const A *weight, *bias;
-  const std::int64_t* position;
+  const std::int64_t *position, *remaining;
   bool silu;
 
   explicit Convolution(const ShortConvolution& call)
       : time(call.x.shape()[1] - call.weight.shape()[1] + 1),
         channels(call.x.shape()[2]),
         taps(call.weight.shape()[1]),
+        before(taps - 1 - call.later),
         x(call.x.data<T>()),
         weight(call.weight.data<A>()),
         bias(elements_or_null<A>(call.bias)),
         position(elements_or_null<std::int64_t>(call.document_position)),
+        remaining(elements_or_null<std::int64_t>(call.document_remaining)),
         silu(call.silu) {}
 
   // First tap that output row `row` of [batch * time] reads.
   [[gnu::always_inline]] LONGSPAN_HOST_DEVICE std::int64_t first_tap(std::int64_t row) const {
-    if (position == nullptr || position[row] >= taps - 1) return 0;
-    return taps - 1 - position[row];
+    if (position == nullptr || position[row] >= before) return 0;
+    return before - position[row];
+  }
+  // End of the taps that output row `row` reads.
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE std::int64_t end_tap(std::int64_t row) const {
+    if (remaining == nullptr || remaining[row] >= taps - 1 - before) return taps;
+    return before + 1 + remaining[row];
   }
   // Row of x that tap 0 of an output row reads.
   [[gnu::always_inline]] LONGSPAN_HOST_DEVICE std::int64_t source(std::int64_t row) const {
@@ -43,7 +50,8 @@ struct Convolution {
   [[gnu::always_inline]] LONGSPAN_HOST_DEVICE A sum(std::int64_t row, std::int64_t c) const {
     A z = bias == nullptr ? A{0} : bias[c];
     const T* const from = x + source(row) * channels + c;
-    for (std::int64_t j = first_tap(row); j < taps; ++j)
+    const std::int64_t end = end_tap(row);
+    for (std::int64_t j = first_tap(row); j < end; ++j)
       z += weight[c * taps + j] * wide(from[j * channels]);
     return z;
   }
@@ -94,7 +102,8 @@ struct InputGradientAt {
       const std::int64_t t = place - j;
       if (t < 0 || t >= of.time) continue;
       const std::int64_t row = batch * of.time + t;
-      if (j >= of.first_tap(row)) sum += of.weight[c * of.taps + j] * dz[row * of.channels + c];
+      if (j >= of.first_tap(row) && j < of.end_tap(row))
+        sum += of.weight[c * of.taps + j] * dz[row * of.channels + c];
     }
     put(dx[i], sum);
   }
@@ -118,7 +127,7 @@ struct WeightTermsAt {
       const A d = dz[row * of.channels + c];
       if (tap == of.taps)
         sum += d;
-      else if (tap >= of.first_tap(row))
+      else if (tap >= of.first_tap(row) && tap < of.end_tap(row))
         sum += d * wide(of.x[(of.source(row) + tap) * of.channels + c]);
     }
     terms[i] = sum;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/autograd/convolution.h"
 #include "framework/autograd/norms.h"
 #include "framework/autograd/sequence_products.h"
 #include "framework/nn/attention/attention_kinds.h"

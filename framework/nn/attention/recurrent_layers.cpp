@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "framework/autograd/collectives.h"
+#include "framework/autograd/convolution.h"
 #include "framework/autograd/gated_recurrence.h"
 #include "framework/autograd/norms.h"
 #include "framework/autograd/ring_attention.h"

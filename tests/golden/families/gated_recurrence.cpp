@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/autograd/convolution.h"
 #include "framework/autograd/ops.h"
 #include "framework/autograd/sequence_products.h"
 #include "framework/nn/attention/attention.h"
