@@ -329,6 +329,9 @@ void declare(OptionTable& table,
   declare_nat(table, options, planned);
   declare_encoder_attention(table, options, planned);
   table.check({"model.recurrence.type",
+               "model.recurrence.transition",
+               "model.recurrence.kernel_sizes",
+               "model.activation",
                "model.residual.type",
                "model.act.output",
                "model.act.freeze_halted",

@@ -1,5 +1,8 @@
 #include "models/recurrence.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "framework/core/async_copy.h"
@@ -57,6 +60,8 @@ void declare_halting(OptionTable& table, RecurrenceOptions& options) {
             "no effect with model.cross_attention.score_function: location",
             only_with(is("model.recurrence.type", {"act"})));
   table.warn("model.act.skip_halted", [&options]() -> std::string {
+    if (options.adaptive() && options.convolves())
+      return "model.recurrence.transition is separable_convolution, so all positions are computed";
     if (!options.adaptive() || options.halting.freeze) return "";
     return "model.act.freeze_halted is false, so all positions are computed";
   });
@@ -70,6 +75,39 @@ void declare_halting(OptionTable& table, RecurrenceOptions& options) {
             "weight of the ponder cost, the mean of steps and remainders",
             at_least(0.0),
             only_with(is("model.recurrence.type", {"act"})));
+}
+
+void declare_transition(OptionTable& table, RecurrenceOptions& options) {
+  table.add("model.recurrence.transition",
+            options.transition,
+            "function of a layer after its attention: feed_forward, or separable_convolution (two "
+            "depthwise-separable convolutions with model.intermediate_size features between them, "
+            "centered in bidirectional stacks)",
+            {{"feed_forward", Transition::feed_forward},
+             {"separable_convolution", Transition::separable_convolution}},
+            affects_weights(),
+            value_excludes("separable_convolution", is_above("memory.num_feed_forward_chunks", 1)));
+  table.add("model.recurrence.kernel_sizes",
+            options.kernel_sizes,
+            "kernel sizes of the two convolutions in positions, odd",
+            between(1, 255),
+            affects_weights(),
+            only_with(is("model.recurrence.transition", {"separable_convolution"})));
+}
+
+// Returns why the transition is unsupported; empty if it is supported.
+std::string validate_transition(const RecurrenceOptions& options, const ModelOptions& common) {
+  if (!options.convolves()) return "";
+  const std::vector<std::int64_t>& sizes = options.kernel_sizes;
+  if (sizes.size() != 2 ||
+      std::ranges::any_of(sizes, [](std::int64_t size) { return size < 1 || size % 2 == 0; }))
+    return fmt::format("model.recurrence.kernel_sizes: expected 2 odd numbers, found [{}]",
+                       fmt::join(sizes, ", "));
+  if (common.gated())
+    return "model.activation: gated activations cannot be combined with "
+           "model.recurrence.transition: separable_convolution; set it to relu, gelu, gelu_tanh or "
+           "silu";
+  return "";
 }
 
 // Returns 1 at this rank's positions of `time` that are not padding, [rows, positions] u8;
@@ -131,8 +169,10 @@ std::vector<Layer> of_taken(const std::vector<Layer>& layers,
 
 void declare(OptionTable& table, RecurrenceOptions& options, const PositionOptions& positions) {
   declare(table, options.signals, positions);
+  declare_transition(table, options);
   declare_halting(table, options);
   for (const char* const key : {"model.recurrence.num_steps",
+                                "model.recurrence.transition",
                                 "model.recurrence.step_timing_signal",
                                 "model.recurrence.timing_signal_layout",
                                 "model.recurrence.max_position_shift"})
@@ -155,6 +195,7 @@ void declare_recurrence(OptionTable& table,
 }
 
 std::string validate_recurrence(const RecurrenceOptions& options, const ModelOptions& common) {
+  if (std::string problem = validate_transition(options, common); !problem.empty()) return problem;
   if (!options.adaptive()) return "";
   if (common.residual == ResidualKind::reversible)
     return "model.residual.type: reversible cannot be combined with model.recurrence.type: act; "
@@ -174,6 +215,9 @@ std::string validate_recurrence(const RecurrenceOptions& options, const ModelOpt
 std::vector<std::string> recurrence_keys() {
   return {"model.residual.type",
           "model.recurrence.type",
+          "model.recurrence.transition",
+          "model.recurrence.kernel_sizes",
+          "model.activation",
           "model.act.output",
           "model.act.freeze_halted",
           "model.attention.layer_types",
@@ -227,8 +271,11 @@ Recurrence::Recurrence(const Scope& scope, const Options& options, const ModelBu
                 .steps = options.recurrence.halting.steps,
                 .initial = options.initial},
                setting) {
-  if (options.recurrence.adaptive())
-    halting_.emplace(scope.child("halting"), options.width, options.recurrence.halting);
+  if (!options.recurrence.adaptive()) return;
+  ActOptions halting = options.recurrence.halting;
+  // Convolutions of running positions read the states of halted ones.
+  if (options.recurrence.convolves()) halting.compaction = false;
+  halting_.emplace(scope.child("halting"), options.width, halting);
 }
 
 // Returns the layers unrolled over the steps. Both reversible streams run through them without

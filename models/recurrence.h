@@ -11,14 +11,23 @@ namespace longspan {
 // Number of steps: one pass, a fixed number, or adaptive per position.
 enum class RecurrenceType : std::uint8_t { none, fixed, adaptive };
 
+// Function of a layer after its attention: a feed-forward layer on each position, or separable
+// convolutions over positions.
+enum class Transition : std::uint8_t { feed_forward, separable_convolution };
+
 struct RecurrenceOptions {
   StepSignalOptions signals = {};
+  Transition transition = Transition::feed_forward;
+  std::vector<std::int64_t> kernel_sizes = {3, 5};  // of the separable convolutions
   RecurrenceType count = RecurrenceType::fixed;
   ActOptions halting = {};  // its number of steps also applies to `fixed`
   double ponder_weight = 0.01;
 
   bool is_recurrent() const { return count != RecurrenceType::none; }
   bool adaptive() const { return count == RecurrenceType::adaptive; }
+  bool convolves() const {
+    return is_recurrent() && transition == Transition::separable_convolution;
+  }
 };
 
 // Declares the keys of signals, steps and halting, without model.recurrence.type.

@@ -2,6 +2,7 @@
 
 #include "framework/nn/attention/kv_cache.h"
 #include "framework/nn/residual/gated.h"
+#include "framework/nn/separable_convolution.h"
 
 namespace longspan {
 
@@ -63,24 +64,46 @@ class LayerMaker {
     return made;
   }
 
-  Sublayer feed_forward() const {
+  Sublayer transition() const {
     const Scope scope = layer_.child("feed_forward");
-    return sublayer(scope,
-                    Reads::nothing,
-                    [feed = feed_forward(scope)](
-                        const Variable& x, const SublayerInputs&, const ForwardContext& pass) {
-                      return (*feed)(x, pass);
-                    });
+    return sublayer(scope, Reads::nothing, transition_of(scope));
   }
   // Parallel block: adds a feed-forward branch that reads the same norm.
-  void add_feed_forward(Sublayer& block) const {
-    block.run = [feed = feed_forward(layer_.child("feed_forward")), run = block.run](
+  void add_transition(Sublayer& block) const {
+    block.run = [branch = transition_of(layer_.child("feed_forward")), run = block.run](
                     const Variable& x, const SublayerInputs& reads, const ForwardContext& pass) {
-      return add(run(x, reads, pass), (*feed)(x, pass.child("feed_forward")));
+      return add(run(x, reads, pass), branch(x, reads, pass.child("feed_forward")));
     };
   }
 
  private:
+  decltype(Sublayer::run) transition_of(const Scope& scope) const {
+    if (options_.recurrence && options_.recurrence->convolves()) return convolution(scope);
+    return [feed = feed_forward(scope)](const Variable& x,
+                                        const SublayerInputs&,
+                                        const ForwardContext& pass) { return (*feed)(x, pass); };
+  }
+  decltype(Sublayer::run) convolution(const Scope& scope) const {
+    const ModelOptions& common = options_.common;
+    if (options_.memory.feed_forward_chunks > 1)
+      throw ConfigurationError(
+          "memory.num_feed_forward_chunks: model.recurrence.transition: separable_convolution "
+          "supports only 1");
+    const auto convolution = std::make_shared<const SeparableConvolution>(
+        scope,
+        SeparableConvolution::Options{.width = common.width,
+                                      .hidden = common.hidden(),
+                                      .kernel_sizes = options_.recurrence->kernel_sizes,
+                                      .activation = nonlinearity(common.activation),
+                                      .dropout = common.dropout,
+                                      .initial = common.initial(),
+                                      .initial_out = options_.initial_out,
+                                      .bias = common.feed_forward_bias});
+    return
+        [convolution](const Variable& x, const SublayerInputs& reads, const ForwardContext& pass) {
+          return (*convolution)(x, reads.context, pass);
+        };
+  }
   std::shared_ptr<const FeedForward> feed_forward(const Scope& scope) const {
     const ModelOptions& common = options_.common;
     return std::make_shared<const FeedForward>(
@@ -147,10 +170,10 @@ std::vector<Layer> make_layers(const Scope& scope,
     Layer layer;
     layer.sublayers.push_back(make.attention(mechanism, i));
     if (options.common.use_parallel_residual) {
-      make.add_feed_forward(layer.sublayers.back());
+      make.add_transition(layer.sublayers.back());
     } else {
       if (options.cross) layer.sublayers.push_back(make.cross_attention(i));
-      layer.sublayers.push_back(make.feed_forward());
+      layer.sublayers.push_back(make.transition());
     }
     layers.push_back(std::move(layer));
   }

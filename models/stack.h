@@ -34,7 +34,7 @@ struct StackOptions {
   MemoryOptions memory = {};
   Initializer initial_gain = {.mean = 1};  // of the norms
   std::optional<CrossAttentionOptions> cross = {};
-  // Layers that run several times, with positions added at each step.
+  // Layers that run several times, with positions added at each step, and their transition.
   std::optional<RecurrenceOptions> recurrence = {};
   PositionOptions positions = {};
   std::optional<Rotary> rotary = {};  // of self-attention

@@ -35,6 +35,7 @@ class UniversalTransformer : public Backbone {
             scope.child("block"),
             {.common = options.common,
              .memory = setting.memory,
+             .recurrence = options,
              .rotary = rotary_of(options.positions, options.common, setting)},
             attention_ops(
                 scope.child("block"), options.common, options.positions, {}, setting.segment))),

@@ -160,7 +160,11 @@ TEST(Documents, PackedRowMatchesSeparateRowsWithRecurrence) {
   options.common = tiny_options(NormPosition::pre);
   options.positions.kind = PositionEmbeddingType::alibi;
   options.halting.steps = 3;
-  expect_packed_equals_apart(*make_universal_transformer(options, tiny_setting(total)));
+  for (const Transition transition :
+       {Transition::feed_forward, Transition::separable_convolution}) {
+    options.transition = transition;
+    expect_packed_equals_apart(*make_universal_transformer(options, tiny_setting(total)));
+  }
 }
 
 // Documents span segments: the memory shows only tokens of the same document.

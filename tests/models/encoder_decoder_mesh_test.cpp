@@ -119,21 +119,28 @@ std::vector<Kind> kinds() {
 }
 
 std::vector<Kind> recurrent_kinds() {
-  const auto recurrent = [](RecurrenceType count, NormPosition norm) {
+  const auto recurrent = [](RecurrenceType count,
+                            NormPosition norm,
+                            Transition transition = Transition::feed_forward) {
     return [=](EncoderDecoderOptions& options) {
       options.recurrence.count = count;
+      options.recurrence.transition = transition;
       options.recurrence.halting = {.steps = 3, .bias = -0.5};
       options.recurrence.signals.max_position_shift = 7;
       options.common.initial_deviation = 0.05;  // as above
       if (options.common.residual == ResidualKind::plain) options.common.norm = norm;
     };
   };
-  std::vector<Kind> kinds = {kind("fixed steps",
-                                  CrossAttentionMapping::last,
-                                  recurrent(RecurrenceType::fixed, NormPosition::pre)),
-                             kind("adaptive steps",
-                                  CrossAttentionMapping::last,
-                                  recurrent(RecurrenceType::adaptive, NormPosition::post))};
+  std::vector<Kind> kinds = {
+      kind("fixed steps",
+           CrossAttentionMapping::last,
+           recurrent(RecurrenceType::fixed, NormPosition::pre)),
+      kind("adaptive steps",
+           CrossAttentionMapping::last,
+           recurrent(RecurrenceType::adaptive, NormPosition::post)),
+      kind("separable convolutions",
+           CrossAttentionMapping::last,
+           recurrent(RecurrenceType::fixed, NormPosition::pre, Transition::separable_convolution))};
   kinds[1].two_streams = false;
   return kinds;
 }

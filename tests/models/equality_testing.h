@@ -105,7 +105,7 @@ inline Case with(const Kind& kind, const Mode& mode, int zero, Case c) {
 // Returns whether a model supports a mode.
 inline bool supports(const Kind& kind, const Mode& mode, const Case& common) {
   if (mode.residual == ResidualKind::reversible && !kind.two_streams) return false;
-  if (!mode.memory.bptt_chunk_length) return true;
+  if (!mode.memory.bptt_chunk_length && mode.memory.feed_forward_chunks == 1) return true;
   const Case c = with(kind, mode, 0, common);
   try {
     c.make(c.setting(ProcessMesh()));

@@ -55,6 +55,7 @@ TEST(Recurrence, GradientsMatchFiniteDifferences) {
     for (const bool recomputes : {false, true}) {
       EncoderDecoderOptions options = tiny(count);
       options.common.dropout = options.common.attention_dropout = 0.3;
+      if (recomputes) options.recurrence.transition = Transition::separable_convolution;
       options.recurrence.signals.kind =
           recomputes ? StepTimingSignalType::learned : StepTimingSignalType::sinusoidal;
       if (recomputes) options.positions.kind = PositionEmbeddingType::learned;
@@ -155,6 +156,8 @@ TEST(Recurrence, CachedLogitsMatchFullPass) {
       options.positions = {.kind = positions, .relative_max_distance = 2};
       if (count == RecurrenceType::fixed && positions == PositionEmbeddingType::sinusoidal)
         options.common.residual = ResidualKind::reversible;
+      if (positions == PositionEmbeddingType::relative)
+        options.recurrence.transition = Transition::separable_convolution;
       const auto model = make_encoder_decoder(options, tiny_setting());
       const ModelInput all = reading();
       const Values expected = scores_of(*model, all);
@@ -198,22 +201,26 @@ TEST(Recurrence, DoesNotAttendToLaterTokens) {
 
 // Results depend neither on the values nor on the amount of padding.
 TEST(Recurrence, PaddingDoesNotTakeSteps) {
-  for (const RecurrenceType count : counts) {
-    const auto model = make_encoder_decoder(tiny(count), tiny_setting());
-    const Losses narrow = model->losses(reading(), {}), wide = model->losses(reading({9, 7}), {});
-    ASSERT_EQ(narrow.terms.size(), count == RecurrenceType::adaptive ? 3u : 1u);
-    for (std::size_t i = 0; i < narrow.terms.size(); ++i)
-      EXPECT_NEAR(sum(narrow.terms[i].values).value().item(),
-                  sum(wide.terms[i].values).value().item(),
-                  1e-11);
-    if (count == RecurrenceType::fixed) continue;
-    std::map<std::string, double> steps;
-    for (const AuxiliaryMetric& each : narrow.watched) steps[each.name] = each.sum;
-    EXPECT_GE(steps.at("encoder_act_steps"), 6);
-    EXPECT_LE(steps.at("encoder_act_steps"), 6 * 3);
-    EXPECT_GE(steps.at("decoder_act_steps"), 12);
-    EXPECT_LE(steps.at("decoder_act_steps"), 12 * 3);
-  }
+  for (const RecurrenceType count : counts)
+    for (const Transition transition :
+         {Transition::feed_forward, Transition::separable_convolution}) {
+      EncoderDecoderOptions options = tiny(count);
+      options.recurrence.transition = transition;
+      const auto model = make_encoder_decoder(options, tiny_setting());
+      const Losses narrow = model->losses(reading(), {}), wide = model->losses(reading({9, 7}), {});
+      ASSERT_EQ(narrow.terms.size(), count == RecurrenceType::adaptive ? 3u : 1u);
+      for (std::size_t i = 0; i < narrow.terms.size(); ++i)
+        EXPECT_NEAR(sum(narrow.terms[i].values).value().item(),
+                    sum(wide.terms[i].values).value().item(),
+                    1e-11);
+      if (count == RecurrenceType::fixed) continue;
+      std::map<std::string, double> steps;
+      for (const AuxiliaryMetric& each : narrow.watched) steps[each.name] = each.sum;
+      EXPECT_GE(steps.at("encoder_act_steps"), 6);
+      EXPECT_LE(steps.at("encoder_act_steps"), 6 * 3);
+      EXPECT_GE(steps.at("decoder_act_steps"), 12);
+      EXPECT_LE(steps.at("decoder_act_steps"), 12 * 3);
+    }
 }
 
 // A very low bias runs all steps with all weight on the last one; a very high bias runs one step.

@@ -1,7 +1,7 @@
 // The Universal Transformer matches one process on every layout and in every memory mode, including
 // its halting steps.
 #include "models/universal_transformer.h"
-#include "tests/models/equality_testing.h"
+#include "tests/models/kinds_testing.h"
 
 namespace longspan::universal_transformer_mesh_test {
 namespace {
@@ -40,13 +40,38 @@ std::vector<Kind> kinds() {
   before.halting.reads = ActOptions::Reads::before;
   before.halting.output = ActOptions::Output::interpolated;
   before.halting.freeze = before.halting.remainder_at_end = false;
+  UniversalTransformerOptions convolution = fixed;
+  convolution.transition = Transition::separable_convolution;
+  UniversalTransformerOptions adaptive_convolution = adaptive;
+  adaptive_convolution.transition = Transition::separable_convolution;
+  adaptive_convolution.kernel_sizes = {1, 3};
   return {universal("fixed", fixed),
           universal("adaptive", adaptive),
-          universal("adaptive as tensor2tensor", before)};
+          universal("adaptive as tensor2tensor", before),
+          universal("separable convolution", convolution),
+          universal("adaptive, separable convolution", adaptive_convolution)};
 }
 
 TEST(UniversalTransformerLayouts, EveryModelMatchesOneProcess) {
   testing::expect_equal(kinds(), testing::layouts(), {.steps = 2});
+}
+
+// Packed documents cut the taps, also at the borders of the ranks. Kernels longer than the ranks'
+// ranges read rows of several ranks.
+TEST(UniversalTransformerLayouts, ConvolutionsMatchOneProcess) {
+  UniversalTransformerOptions options;
+  options.common = dropped_options(NormPosition::pre);
+  options.common.initial_deviation = 0.04;
+  options.transition = Transition::separable_convolution;
+  options.positions.kind = PositionEmbeddingType::alibi;
+  options.halting.steps = 2;
+  UniversalTransformerOptions long_kernels = options;
+  long_kernels.kernel_sizes = {9, 7};
+  testing::expect_equal(
+      {testing::with_documents(universal("convolution, documents", options), 5),
+       universal("long kernels", long_kernels)},
+      {{{.context = 2}}, {{.context = 4}}, {{.context = 2, .tensor = 2, .sequence = true}}},
+      {.segment = 9, .steps = 2});
 }
 
 }  // namespace

@@ -27,6 +27,13 @@ UniversalTransformerOptions tiny(RecurrenceType count, NormPosition norm = NormP
   return options;
 }
 
+// With and without convolutions.
+std::vector<UniversalTransformerOptions> tiny_of_transitions(RecurrenceType count) {
+  std::vector<UniversalTransformerOptions> result(2, tiny(count));
+  result[1].transition = Transition::separable_convolution;
+  return result;
+}
+
 Variable first_losses(const Model& model,
                       const ModelInput& reading,
                       const ForwardContext& pass = {}) {
@@ -48,6 +55,8 @@ TEST(UniversalTransformerModel, GradientsMatchFiniteDifferences) {
           positions == PositionEmbeddingType::learned    ? StepTimingSignalType::learned
           : positions == PositionEmbeddingType::relative ? StepTimingSignalType::none
                                                          : StepTimingSignalType::sinusoidal;
+      if (positions == PositionEmbeddingType::relative)
+        options.transition = Transition::separable_convolution;
       const auto model = make_universal_transformer(options, tiny_setting());
       testing::expect_layer_gradients(model->parameters(),
                                       [&](const std::vector<Variable>&) {
@@ -102,8 +111,11 @@ TEST(UniversalTransformerModel, SharedLayerMatchesUnrolledLayers) {
 }
 
 TEST(UniversalTransformerModel, DoesNotAttendToLaterTokens) {
-  for (const auto count : {RecurrenceType::fixed, RecurrenceType::adaptive}) {
-    const auto model = make_universal_transformer(tiny(count), tiny_setting());
+  std::vector<UniversalTransformerOptions> all;
+  for (const auto count : {RecurrenceType::fixed, RecurrenceType::adaptive})
+    std::ranges::copy(tiny_of_transitions(count), std::back_inserter(all));
+  for (const UniversalTransformerOptions& options : all) {
+    const auto model = make_universal_transformer(options, tiny_setting());
     const Tensor text = random_ids(1, 6, 1);
     for (std::int64_t id = 0; id < testing::vocabulary; ++id) {
       const Tensor changed = text.clone();
@@ -134,32 +146,36 @@ TEST(UniversalTransformerModel, ReportsActSteps) {
   EXPECT_NEAR(losses.terms[1].values.value().item(), 20, 1e-9);
 }
 
-// Cached tokens have keys of every step, also after they halted.
-TEST(UniversalTransformerModel, CachedLogitsMatchFullPass) {
+void expect_cached_logits_match(const UniversalTransformerOptions& options) {
   const NoGradGuard unrecorded;
   const Tensor text = random_ids(2, 6, 1);
-  for (const auto count : {RecurrenceType::fixed, RecurrenceType::adaptive})
-    for (const bool freeze : {true, false}) {
-      UniversalTransformerOptions options = tiny(count);
-      options.halting.bias = 0.5;
-      options.halting.freeze = freeze;
-      const auto model = make_universal_transformer(options, tiny_setting());
-      ASSERT_TRUE(model->body().supports_kv_cache());
-      const Values whole =
-          values_of(model->scores(segment_of(text, 0, 5), ForwardContext()).scores.value());
-      const auto cache = std::make_shared<KVCache>();
-      for (const auto& [begin, end] : std::vector<Range>{{0, 2}, {2, 3}, {3, 5}}) {
-        const Values now = values_of(
-            model->scores(segment_of(text, begin, end - begin), ForwardContext{.kv_cache = cache})
-                .scores.value());
-        for (std::int64_t row = 0; row < 2; ++row) {
-          const auto part = now.begin() + row * (end - begin) * testing::vocabulary;
-          const auto expected = whole.begin() + (row * 5 + begin) * testing::vocabulary;
-          const std::int64_t elements = (end - begin) * testing::vocabulary;
-          expect_close({part, part + elements}, {expected, expected + elements}, 1e-12);
-        }
-      }
+  const auto model = make_universal_transformer(options, tiny_setting());
+  ASSERT_TRUE(model->body().supports_kv_cache());
+  const Values whole =
+      values_of(model->scores(segment_of(text, 0, 5), ForwardContext()).scores.value());
+  const auto cache = std::make_shared<KVCache>();
+  for (const auto& [begin, end] : std::vector<Range>{{0, 2}, {2, 3}, {3, 5}}) {
+    const Values now = values_of(
+        model->scores(segment_of(text, begin, end - begin), ForwardContext{.kv_cache = cache})
+            .scores.value());
+    for (std::int64_t row = 0; row < 2; ++row) {
+      const auto part = now.begin() + row * (end - begin) * testing::vocabulary;
+      const auto expected = whole.begin() + (row * 5 + begin) * testing::vocabulary;
+      const std::int64_t elements = (end - begin) * testing::vocabulary;
+      expect_close({part, part + elements}, {expected, expected + elements}, 1e-12);
     }
+  }
+}
+
+// Cached tokens have keys, and rows before a convolution, of every step, also after they halted.
+TEST(UniversalTransformerModel, CachedLogitsMatchFullPass) {
+  for (const auto count : {RecurrenceType::fixed, RecurrenceType::adaptive})
+    for (const bool freeze : {true, false})
+      for (UniversalTransformerOptions options : tiny_of_transitions(count)) {
+        options.halting.bias = 0.5;
+        options.halting.freeze = freeze;
+        expect_cached_logits_match(options);
+      }
 }
 
 TEST(UniversalTransformerModel, PositionShiftAppliesOnlyInTraining) {
@@ -181,6 +197,22 @@ TEST(UniversalTransformerModel, RejectsReversibleResidualWithAct) {
   UniversalTransformerOptions options = tiny(RecurrenceType::adaptive, NormPosition::pre);
   options.common.residual = ResidualKind::reversible;
   EXPECT_THROW(make_universal_transformer(options, tiny_setting()), ConfigurationError);
+}
+
+TEST(UniversalTransformerModel, RejectsUnsupportedConvolutions) {
+  const UniversalTransformerOptions valid = tiny_of_transitions(RecurrenceType::fixed)[1];
+  for (const std::vector<std::int64_t>& sizes :
+       std::vector<std::vector<std::int64_t>>{{3}, {3, 4}, {3, 5, 7}, {0, 1}}) {
+    UniversalTransformerOptions options = valid;
+    options.kernel_sizes = sizes;
+    EXPECT_THROW(make_universal_transformer(options, tiny_setting()), ConfigurationError);
+  }
+  UniversalTransformerOptions gated = valid;
+  gated.common.activation = FeedForwardActivation::swiglu;
+  EXPECT_THROW(make_universal_transformer(gated, tiny_setting()), ConfigurationError);
+  ModelBuildOptions chunks = tiny_setting();
+  chunks.memory.feed_forward_chunks = 2;
+  EXPECT_THROW(make_universal_transformer(valid, chunks), ConfigurationError);
 }
 
 // The steps of the slowest position depend on the rest of the batch; results must not.
