@@ -44,78 +44,6 @@ std::int64_t max_positions(const ImageTransformerOptions& options,
   return (setting.segment + together - 1) / together;
 }
 
-// Sinusoids of `count` rows or columns of an image in one half of the features, zeros in the other.
-// Sines and cosines are interleaved as in Vaswani et al. 2017.
-Variable sinusoids_in_half(std::int64_t count,
-                           std::int64_t width,
-                           bool second,
-                           const ModelBuildOptions& setting) {
-  const std::int64_t half = width / 2;
-  const std::int64_t begin = second ? half : 0;
-  const std::int64_t features = second ? width - half : half;
-  std::vector<double> table(static_cast<std::size_t>(count * width), 0);
-  for (std::int64_t place = 0; place < count; ++place)
-    for (std::int64_t i = 0; i < features; ++i) {
-      const double exponent = static_cast<double>(i / 2 * 2) / static_cast<double>(features);
-      const double angle = static_cast<double>(place) * std::pow(10000.0, -exponent);
-      table[static_cast<std::size_t>(place * width + begin + i)] =
-          i % 2 == 0 ? std::sin(angle) : std::cos(angle);
-    }
-  const Tensor made =
-      Tensor::from<double>(table, {count, width}, setting.device.host(), MemoryTag::workspace);
-  return cast(Variable(made.to(setting.device)), setting.compute);
-}
-
-// Position encoding of values in their image: the sum of a row vector and a column vector.
-class PixelPlaces {
- public:
-  PixelPlaces(const Scope& scope,
-              const PixelSequence& sequence,
-              PixelPositions kind,
-              const ModelOptions& common,
-              const ModelBuildOptions& setting)
-      : sequence_(sequence), device_(setting.device) {
-    const auto learned = [&](const char* name, std::int64_t count) {
-      return scope.weight(name, {count, common.width}, common.table_initial());
-    };
-    if (kind == PixelPositions::learned) {
-      row_weights_ = learned("rows/weight", sequence.rows());
-      column_weights_ = learned("columns/weight", sequence.columns());
-    } else {
-      rows_ = sinusoids_in_half(sequence.rows(), common.width, false, setting);
-      columns_ = sinusoids_in_half(sequence.columns(), common.width, true, setting);
-    }
-  }
-
-  // [total_count(positions), width].
-  Variable of(const Ranges& positions) const {
-    std::vector<std::int64_t> rows, columns;
-    for (const Range& range : positions)
-      for (std::int64_t position = range.begin; position < range.end; ++position) {
-        const std::int64_t place =
-            position < sequence_.positions() ? sequence_.position_of(position) : 0;
-        rows.push_back(place / sequence_.columns());
-        columns.push_back(place % sequence_.columns());
-      }
-    return add(looked_up(row_weights_ ? row_weights_->variable : rows_, rows),
-               looked_up(column_weights_ ? column_weights_->variable : columns_, columns));
-  }
-
- private:
-  Variable looked_up(const Variable& table, const std::vector<std::int64_t>& ids) const {
-    const std::int64_t count = std::ssize(ids);
-    const Variable found = embedding(table, host_field(ids, {1, count}, device_), 0, 1);
-    return reshape(found, {count, found.shape()[2]});
-  }
-
-  PixelSequence sequence_;
-  Device device_;
-  Weight row_weights_;
-  Weight column_weights_;
-  Variable rows_;
-  Variable columns_;
-};
-
 // Input embedding of each position.
 class PixelInput {
  public:
@@ -185,8 +113,9 @@ class ImageTransformer : public Backbone {
         sequence_(sequence_of(options, setting)),
         input_(scope, sequence_, options, setting),
         places_(scope.child("positions"), sequence_, options.positions, options.common, setting),
+        source_(source_encoder(scope, options, setting)),
         layers_(make_layers(scope,
-                            {.common = options.common, .memory = setting.memory},
+                            stack_options(options, setting),
                             attention_ops(scope,
                                           options.common,
                                           {},
@@ -207,7 +136,9 @@ class ImageTransformer : public Backbone {
     x = drop(scale_and_add_positions(x, 1, places_.of(positions_of(pass))),
              common_.dropout,
              pass.child("embedding"));
-    return {.hidden = residual_->run(layers_, x, {}, pass.child("layers")), .time = pass.time};
+    StackInputs reads;
+    if (source_) reads.encoder_outputs = (*source_)(reading, pass);
+    return {.hidden = residual_->run(layers_, x, reads, pass.child("layers")), .time = pass.time};
   }
 
   std::int64_t time_of(const ModelInput& reading) const override {
@@ -219,6 +150,7 @@ class ImageTransformer : public Backbone {
     end.pixels = sequence_;
     end.mixtures = mixtures_;
     end.reads_classes = classes_.has_value();
+    if (source_) end.source_image = source_->shape();
     return end;
   }
   bool supports_kv_cache() const override { return longspan::reads_on(common_.attention); }
@@ -249,12 +181,27 @@ class ImageTransformer : public Backbone {
     return copy_async(result, setting_.device);
   }
 
+  static std::optional<SourceImageEncoder> source_encoder(const Scope& scope,
+                                                          const ImageTransformerOptions& options,
+                                                          const ModelBuildOptions& setting) {
+    if (!options.source.side) return std::nullopt;
+    return SourceImageEncoder(scope, options.source, options.common, options.positions, setting);
+  }
+  static StackOptions stack_options(const ImageTransformerOptions& options,
+                                    const ModelBuildOptions& setting) {
+    StackOptions stack = {.common = options.common, .memory = setting.memory};
+    if (options.source.side)
+      stack.cross = CrossAttentionOptions{.encoder_width = options.common.output_width()};
+    return stack;
+  }
+
   ModelOptions common_;
   ModelBuildOptions setting_;
   std::int64_t mixtures_;
   PixelSequence sequence_;
   PixelInput input_;
   PixelPlaces places_;
+  std::optional<SourceImageEncoder> source_;
   std::vector<Layer> layers_;
   std::unique_ptr<Residual> residual_;
   std::optional<TokenEmbedding> classes_;
@@ -274,6 +221,13 @@ std::string validate_tied(const ImageTransformerOptions& options) {
              ? "model.tie_word_embeddings: model.family: image_transformer does not support it "
                "(256 input ids per channel, 256 output values); set it to false"
              : "";
+}
+
+std::string validate_conditions(const ImageTransformerOptions& options) {
+  return options.of_classes && options.source.side ? "model.class_conditional: true cannot be "
+                                                     "combined with model.source_size; change one "
+                                                     "of them"
+                                                   : "";
 }
 
 }  // namespace
@@ -312,8 +266,21 @@ void declare(OptionTable& table,
             options.of_classes,
             "learned class embedding at each position, for class-conditional generation",
             affects_weights());
+  declare(table, options.source);
+  std::vector<std::string> source_keys = {
+      "model.source_size", "model.use_parallel_residual", "model.num_encoder_layers"};
+  if (planned)
+    for (const char* const key : {"memory.recompute_num_layers", "memory.recompute_granularity"})
+      source_keys.emplace_back(key);
+  table.check(std::move(source_keys), [&options, planned] {
+    if (!planned) return validate_source(options.source, options.common, {}, {});
+    const ModelBuildOptions setting = planned();
+    return validate_source(options.source, options.common, setting.memory, setting.image);
+  });
   table.check({"model.tie_word_embeddings"}, [&options] { return validate_tied(options); });
   table.check({"model.norm.type"}, [&options] { return validate_norm(options); });
+  table.check({"model.class_conditional", "model.source_size"},
+              [&options] { return validate_conditions(options); });
   table.warn("model.vocab_size", []() -> std::string { return "pixel values have their own ids"; });
 }
 
@@ -321,6 +288,8 @@ BackboneFactory image_transformer_body(const ImageTransformerOptions& options) {
   return [options](const Scope& scope, const ModelBuildOptions& setting) {
     throw_if_error(validate_tied(options));
     throw_if_error(validate_norm(options));
+    throw_if_error(validate_conditions(options));
+    throw_if_error(validate_source(options.source, options.common, setting.memory, setting.image));
     throw_if_error(problem_of(
         options.common.attention,
         options.common.attention_setting(traits_of({}), max_positions(options, setting))));

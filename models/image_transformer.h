@@ -4,11 +4,10 @@
 
 #include "framework/modeling/family.h"
 #include "models/model_options.h"
+#include "models/pixel_positions.h"
+#include "models/source_image.h"
 
 namespace longspan {
-
-// Encoding of a value's row and column.
-enum class PixelPositions : std::uint8_t { sinusoidal, learned };
 
 // Prediction of a position: one channel value, or all channels of a pixel under a mixture of
 // logistics (Salimans et al. 2017).
@@ -21,6 +20,7 @@ struct ImageTransformerOptions {
   std::int64_t mixtures = 10;
   bool shift_each_block = false;  // see PixelOrder
   bool of_classes = false;        // the class embedding of an image is added at each position
+  SourceImageOptions source = {};
 };
 
 void declare(OptionTable& table,

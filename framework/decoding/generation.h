@@ -83,6 +83,8 @@ struct PartialImage {
   // In raster order, channels last: 0 .. 255, or -1 to generate. A pixel has all channels or none.
   std::vector<std::int64_t> values;
   std::int64_t label = -1;  // class id; -1: none
+  // Values of the source image, in raster order (OutputHeadSpec::source_image).
+  std::vector<std::int64_t> source = {};
 };
 
 struct ImageGenerationOptions {
@@ -94,7 +96,8 @@ struct ImageGenerationOptions {
 // Collective; the result is equal on every rank. Generates values of -1 in generation order, each
 // conditioned on the values before it. Image i uses its own random numbers, so results are
 // independent of the batch. Throws ConfigurationError for a model without KV cache support, for
-// top-k or top-p with mixtures, and for context parallelism.
+// top-k or top-p with mixtures, and for context parallelism. Requires sources if the model reads
+// them.
 void sample_images(const Model& model,
                    std::span<PartialImage> images,
                    const ImageGenerationOptions& options);

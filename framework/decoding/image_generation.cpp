@@ -21,6 +21,12 @@ class Drawing {
     std::vector<std::int64_t> labels;
     for (const PartialImage& image : images) labels.push_back(image.label);
     labels_ = host_tensor(labels, {std::ssize(labels)});
+    const std::optional<ImageShape> source = model.body().end().source_image;
+    if (!source) return;
+    std::vector<std::int64_t> sources;
+    for (const PartialImage& image : images)
+      sources.insert(sources.end(), image.source.begin(), image.source.end());
+    sources_ = host_tensor(sources, {std::ssize(images), source->values()});
   }
 
   // Returns the first position from `begin` on at which an image has a value to generate.
@@ -42,10 +48,11 @@ class Drawing {
     for (const PartialImage& image : images_)
       for (std::int64_t i = begin; i < end; ++i, to += together)
         sequence_.read_at(i, image.values.data(), to);
-    const ModelInput reading = {
+    ModelInput reading = {
         .fields = {{"tokens", host_tensor(ids, {std::ssize(images_), (end - begin) * together})},
                    {"label", labels_}},
         .only_last = true};
+    if (sources_.defined()) reading.fields["source"] = sources_;
     const Scores result = model_.scores(reading, ForwardContext{.kv_cache = kept_});
     const ShardRange& part = model_.readout().part();
     const Communicator shared =
@@ -75,6 +82,7 @@ class Drawing {
   std::span<PartialImage> images_;
   PixelSequence sequence_;
   Tensor labels_;
+  Tensor sources_;  // undefined if the model reads none
   std::shared_ptr<KVCache> kept_ = std::make_shared<KVCache>();
 };
 
@@ -132,6 +140,12 @@ void sample_images(const Model& model,
             "expected an image of {} values, found {}",
             end.pixels->shape().values(),
             image.values.size());
+  if (end.source_image)
+    for (const PartialImage& image : images)
+      require(std::ssize(image.source) == end.source_image->values(),
+              "expected a source image of {} values, found {}",
+              end.source_image->values(),
+              image.source.size());
   const NoGradGuard unrecorded;
   const auto together = static_cast<std::size_t>(options.batch_size);
   for (std::size_t begin = 0; begin < images.size(); begin += together)

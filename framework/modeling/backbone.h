@@ -90,7 +90,8 @@ struct OutputHeadSpec {
   std::optional<NatTargets> masked = {};     // for non-autoregressive decoding
   std::optional<PixelSequence> pixels = {};  // of a pixel head
   bool reads_classes = false;  // the model reads the field `label` together with the pixels
-  std::int64_t mixtures = 0;   // logistic mixture components per pixel; 0: categorical values
+  std::optional<ImageShape> source_image = {};  // the model reads a field `source` of this shape
+  std::int64_t mixtures = 0;  // logistic mixture components per pixel; 0: categorical values
 };
 
 class Backbone {

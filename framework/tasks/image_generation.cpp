@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <numbers>
 
 #include "framework/data/examples/image_examples.h"
@@ -87,12 +88,86 @@ PngImage png_image_of(const ImageShape& shape, const std::vector<std::int64_t>& 
   return image;
 }
 
-std::vector<PngImage> draw_images(const ImageGenerationRequest& request) {
+// An image to enlarge: its source and, if the file has it, the original.
+struct UpscaledImage {
+  std::vector<std::int64_t> source;
+  std::optional<Pixels> original;
+};
+
+std::vector<UpscaledImage> images_to_upscale(const ImageGenerationRequest& request,
+                                             const ImageShape& source) {
+  std::error_code unused;
+  std::vector<std::string> files = {request.upscale.text()};
+  if (std::filesystem::is_directory(request.upscale.text(), unused))
+    files = images_in(request.upscale);
+  std::vector<UpscaledImage> result;
+  for (const std::string& file : files) {
+    if (std::ssize(result) >= request.samples) break;
+    for (Pixels& image : read_images(file, request.model.parameters().mesh().world)) {
+      if (std::ssize(result) >= request.samples) break;
+      if (image.shape == source) {
+        result.push_back({std::move(image.values), std::nullopt});
+      } else if (image.shape == request.image) {
+        std::vector<std::int64_t> reduced(static_cast<std::size_t>(source.values()));
+        average_areas(image.shape, image.values, source, reduced);
+        result.push_back({std::move(reduced), std::move(image)});
+      } else {
+        throw DataError("{}: expected images of {} or {}, found {}",
+                        file,
+                        to_string(source),
+                        to_string(request.image),
+                        to_string(image.shape));
+      }
+      if (result.back().original.has_value() != result.front().original.has_value())
+        throw DataError("{}: expected images of one shape", request.upscale.describe());
+    }
+  }
+  return result;
+}
+
+// Returns a group for each image: source, sample, and original if there is one.
+GeneratedImages upscale_images(const ImageGenerationRequest& request, const ImageShape& source) {
+  const std::vector<UpscaledImage> given = images_to_upscale(request, source);
+  std::vector<PartialImage> drafts;
+  for (const UpscaledImage& image : given)
+    drafts.push_back(
+        {.values = std::vector<std::int64_t>(static_cast<std::size_t>(request.image.values()), -1),
+         .source = image.source});
+  sample_images(request.model, drafts, {.sampling = request.sampling, .seed = request.seed});
+  GeneratedImages result;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    result.images.push_back(enlarge_image(png_image_of(source, given[i].source), request.image));
+    result.images.push_back(png_image_of(request.image, drafts[i].values));
+    if (given[i].original)
+      result.images.push_back(png_image_of(request.image, given[i].original->values));
+  }
+  result.group_size = !given.empty() && given.front().original ? 3 : 2;
+  return result;
+}
+
+// Returns the shape of the sources that the model reads, if any. Throws ConfigurationError if the
+// request does not match the model.
+std::optional<ImageShape> requested_source(const ImageGenerationRequest& request) {
+  const std::optional<ImageShape> source = request.model.body().end().source_image;
+  if (!source && !request.upscale.empty())
+    throw ConfigurationError("enlarging images requires a model with model.source_size");
+  if (source && !request.complete.empty())
+    throw ConfigurationError("a model with model.source_size does not complete images");
+  if (source && request.upscale.empty())
+    throw ConfigurationError(
+        "a model with model.source_size requires images to enlarge; set --upscale, or "
+        "data.validation for metrics.num_images");
+  return source;
+}
+
+GeneratedImages draw_images(const ImageGenerationRequest& request) {
+  const std::optional<ImageShape> source = requested_source(request);
   const bool completes = !request.complete.empty();
   std::vector<Pixels> before;
   if (completes) before = images_to_complete(request);
   const std::int64_t count = completes ? std::ssize(before) : request.samples;
   const std::vector<std::int64_t> labels = labels_of_images(request, count);
+  if (source) return upscale_images(request, *source);
   const std::int64_t given =
       request.image.height / 2 * request.image.width * request.image.channels;
   std::vector<PartialImage> drafts;
@@ -102,12 +177,13 @@ std::vector<PngImage> draw_images(const ImageGenerationRequest& request) {
     drafts.push_back({std::move(values), labels[i]});
   }
   sample_images(request.model, drafts, {.sampling = request.sampling, .seed = request.seed});
-  std::vector<PngImage> images;
+  GeneratedImages result = {.images = {}, .group_size = completes ? 2 : 1};
+  std::vector<PngImage>& images = result.images;
   for (std::size_t i = 0; i < drafts.size(); ++i) {
     if (completes) images.push_back(png_image_of(request.image, before[i].values));
     images.push_back(png_image_of(request.image, drafts[i].values));
   }
-  return images;
+  return result;
 }
 
 }  // namespace

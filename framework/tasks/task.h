@@ -184,8 +184,17 @@ struct ImageGenerationRequest {
   // class-conditional.
   std::vector<std::string> classes = {};
   std::string complete = {};  // file of images whose lower half is regenerated; empty: none
+  // File, or folder of images, whose sources a model with model.source_size enlarges.
+  ConfigPath upscale = {};
   SamplingOptions sampling = {};
   std::uint64_t seed = 0;
+};
+
+// Images in groups of equal size. A completed image follows its original. A group of an enlarged
+// image has its source, the sample, and the original if it is given.
+struct GeneratedImages {
+  std::vector<PngImage> images;
+  std::int64_t group_size = 1;
 };
 
 // A validation metric that measures model quality.
@@ -234,9 +243,8 @@ struct TaskSpec {
   std::function<Measurement(const EvaluateRequest&)> evaluate = {};
   // Returns the output lines of the input lines.
   std::function<std::vector<std::string>(const PredictRequest&)> write = {};
-  // Collective. Returns images; completed ones each follow their original. Throws DataError and
-  // ConfigurationError.
-  std::function<std::vector<PngImage>(const ImageGenerationRequest&)> generate_images = {};
+  // Collective. Throws DataError and ConfigurationError.
+  std::function<GeneratedImages(const ImageGenerationRequest&)> generate_images = {};
 };
 
 // In the order of the help. Each task is one line in registry.cpp.

@@ -113,12 +113,16 @@ void Tracker::capture_weights(const Trainer& trainer) {
 }
 
 std::vector<PngImage> Tracker::sample_images(const Model& model, std::int64_t samples) const {
-  return settings_.task_kind().generate_images(
-      {.model = model,
-       .labels = labels_,
-       .image = *image_,
-       .samples = samples,
-       .seed = static_cast<std::uint64_t>(settings_.run.seed)});
+  const bool reads_sources = model.body().end().source_image.has_value();
+  const ConfigPath& validation = settings_.data.validation;
+  return settings_.task_kind()
+      .generate_images({.model = model,
+                        .labels = labels_,
+                        .image = *image_,
+                        .samples = samples,
+                        .upscale = reads_sources ? validation : ConfigPath(),
+                        .seed = static_cast<std::uint64_t>(settings_.run.seed)})
+      .images;
 }
 
 void Tracker::capture_images(const Model& model) {

@@ -74,8 +74,9 @@ struct ImageArguments {
   std::string sheet;                // a PNG file
   std::vector<std::string> labels;  // class names, assigned to the images round-robin
   std::string complete;             // an image file
+  std::string upscale;              // an image file or a folder
 };
-// Adds --image-sheet, --class and --inpaint. `arguments` must outlive the action.
+// Adds --image-sheet, --class, --inpaint and --upscale. `arguments` must outlive the action.
 void add_images(CLI::App& app, ImageArguments& arguments);
 
 // Checks the image options against the task. Throws ConfigurationError.

@@ -36,6 +36,14 @@ void add_images(CLI::App& app, ImageArguments& arguments) {
          "--num-samples images, each next to its result. Only with --image-sheet.")
       ->check(not_empty_text())
       ->needs(sheet);
+  app.add_option(
+         "--upscale",
+         arguments.upscale,
+         "PNG or IDX file of images, or a folder of images, that a model with model.source_size "
+         "enlarges: small ones, or large ones, which are reduced first. The sheet shows the first "
+         "--num-samples images: source, sample, and the large one. Only with --image-sheet.")
+      ->check(not_empty_text())
+      ->needs(sheet);
 }
 
 void check_images(const ImageArguments& arguments, const RunConfig& settings) {
@@ -56,20 +64,21 @@ ExitCode generate_images(const ImageArguments& arguments,
   // Opened first, so that a missing folder is reported before hours of work.
   std::optional<AtomicFile> file;
   if (session.world().rank() == 0) file.emplace(arguments.sheet);
-  const std::vector<PngImage> images =
+  const auto [images, group_size] =
       run.configuration->task_kind().generate_images({.model = *run.model,
                                                       .labels = run.labels,
                                                       .image = run.image.value_or(ImageShape()),
                                                       .samples = options.samples,
                                                       .classes = arguments.labels,
                                                       .complete = arguments.complete,
+                                                      .upscale = ConfigPath(arguments.upscale),
                                                       .sampling = options.sampling,
                                                       .seed = options.seed});
   if (!file) return ExitCode::ok;
   const auto square =
       static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(images.size()))));
-  // An image and its completion are side by side.
-  const std::int64_t columns = arguments.complete.empty() ? square : square + square % 2;
+  // The images of a group are side by side.
+  const std::int64_t columns = (square + group_size - 1) / group_size * group_size;
   file->write(png_of(make_image_grid(images, columns)));
   file->finish();
   return ExitCode::ok;

@@ -344,6 +344,44 @@ TEST(PngImage, ReadsInterlacedRowsInOrder) {
   EXPECT_EQ(values_read(image), expected);
 }
 
+std::vector<std::int64_t> averaged(const ImageShape& image,
+                                   const std::vector<std::int64_t>& values,
+                                   const ImageShape& reduced) {
+  std::vector<std::int64_t> result(static_cast<std::size_t>(reduced.values()));
+  average_areas(image, values, reduced, result);
+  return result;
+}
+
+TEST(AverageAreas, RoundsDownTheMeanOfEachArea) {
+  EXPECT_THAT(averaged({2, 4, 1}, {1, 2, 3, 4, 5, 6, 7, 9}, {1, 2, 1}), ElementsAre(3, 5));
+  EXPECT_THAT(averaged({1, 4, 1}, {255, 255, 255, 254}, {1, 2, 1}), ElementsAre(255, 254));
+  // Areas of 1.5 values: (2 * 10 + 20) / 3 and (20 + 2 * 40) / 3.
+  EXPECT_THAT(averaged({1, 3, 1}, {10, 20, 40}, {1, 2, 1}), ElementsAre(13, 33));
+  EXPECT_THAT(averaged({1, 2, 2}, {1, 100, 3, 200}, {1, 1, 2}), ElementsAre(2, 150));
+  EXPECT_THAT(averaged({2, 2, 1}, {1, 2, 3, 4}, {2, 2, 1}), ElementsAre(1, 2, 3, 4));
+}
+
+// 28 = 3.5 * 8: an area has rows and columns of half their weight.
+TEST(AverageAreas, MatchesExactMeansOfFractionalAreas) {
+  const ImageShape image = {28, 28, 1}, reduced = {8, 8, 1};
+  std::vector<std::int64_t> values;
+  for (std::int64_t i = 0; i < image.values(); ++i) values.push_back(i * i % 256);
+  const std::vector<std::int64_t> found = averaged(image, values, reduced);
+  for (std::int64_t row = 0; row < 8; ++row)
+    for (std::int64_t column = 0; column < 8; ++column) {
+      std::int64_t quarters = 0;  // sum over quarters of values
+      for (std::int64_t y = 7 * row; y < 7 * row + 7; ++y)
+        for (std::int64_t x = 7 * column; x < 7 * column + 7; ++x)
+          quarters += values[static_cast<std::size_t>(y / 2 * 28 + x / 2)];
+      EXPECT_EQ(found[static_cast<std::size_t>(row * 8 + column)], quarters / 49);
+    }
+}
+
+TEST(EnlargeImage, RepeatsPixels) {
+  const PngImage image = {{1, 2, 1}, {7, 9}};
+  EXPECT_THAT(enlarge_image(image, {2, 3, 1}).values, ElementsAre(7, 7, 9, 7, 7, 9));
+}
+
 TEST(ImageExamples, RejectsTruncatedOrDamagedPngFiles) {
   const PngFolder folder;
   EXPECT_EQ(folder.refused(), "");

@@ -16,8 +16,10 @@ constexpr ImageShape image = {4, 2, 3};  // 24 values
 
 std::unique_ptr<Model> make(const std::string& attention,
                             bool of_classes = true,
-                            PixelValues values = PixelValues::categories) {
+                            PixelValues values = PixelValues::categories,
+                            std::optional<std::int64_t> source = {}) {
   ImageTransformerOptions options;
+  options.source.side = source;
   options.common = testing::tiny_options(NormPosition::pre);
   options.common.tied_embeddings = false;
   options.common.attention.kinds = {attention};
@@ -39,6 +41,16 @@ std::vector<PartialImage> drafts(std::int64_t count) {
   return result;
 }
 
+// Images whose sources of 2 x 2 x 3 values differ.
+std::vector<PartialImage> drafts_with_sources(std::int64_t count) {
+  std::vector<PartialImage> result = drafts(count);
+  const Tensor sources = random_pixels(count, {2, 2, 3}, 12, 7);
+  for (std::int64_t i = 0; i < count; ++i)
+    result[static_cast<std::size_t>(i)].source.assign(sources.data<std::int64_t>() + i * 12,
+                                                      sources.data<std::int64_t>() + (i + 1) * 12);
+  return result;
+}
+
 // Expects the most probable value at each drawn position, computed in a pass over the full image.
 void expect_likeliest(const Model& model,
                       const PartialImage& drawn,
@@ -47,6 +59,9 @@ void expect_likeliest(const Model& model,
       Tensor::from<std::int64_t>(drawn.values, {1, image.values()}, testing::backend_device());
   Fields fields = image_fields(pixels, image.values());
   fields["label"].data<std::int64_t>()[0] = drawn.label;
+  if (!drawn.source.empty())
+    fields["source"] = Tensor::from<std::int64_t>(
+        drawn.source, {1, std::ssize(drawn.source)}, testing::backend_device());
   const Tensor scores = model.scores({.fields = fields}, ForwardContext()).scores.value();
   const PixelSequence sequence = *model.body().end().pixels;
   for (std::int64_t i = 0; i < image.values(); ++i) {
@@ -65,6 +80,18 @@ TEST(SampleImages, MatchesArgmaxAtTemperatureZero) {
     sample_images(*model, images, {.sampling = {.temperature = 0}, .batch_size = 2});
     for (const PartialImage& drawn : images)
       expect_likeliest(*model, drawn, std::vector<bool>(24, true));
+  }
+}
+
+TEST(SampleImages, EnlargesSources) {
+  for (const char* const attention : {"local_1d", "local_2d"}) {
+    const auto model = make(attention, false, PixelValues::categories, 2);
+    std::vector<PartialImage> images = drafts_with_sources(3);
+    sample_images(*model, images, {.sampling = {.temperature = 0}, .batch_size = 2});
+    for (const PartialImage& drawn : images)
+      expect_likeliest(*model, drawn, std::vector<bool>(24, true));
+    std::vector<PartialImage> without = drafts(1);
+    EXPECT_THROW(sample_images(*model, without, {}), Failure);
   }
 }
 

@@ -75,6 +75,8 @@ class ConfigFiles(jobs.TestCase):
             (self.directory / "images.idx").write_bytes(images_test.idx(images_test.drawn(9, 1)[0]))
             (self.directory / "labels.idx").write_bytes(images_test.idx_labels(images_test.drawn(9, 1)[1]))
             pairs = dict(SMALL_IMAGES)
+            if "\n  source_size: " in text:
+                pairs["model.source_size"] = 3
         if types := re.search(r"\n    layer_types: \[(.*)\]\n", text):
             pairs["model.num_hidden_layers"] = max(2, len(types[1].split(",")))
         if "bptt_chunk_length" in text:

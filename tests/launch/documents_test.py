@@ -39,6 +39,7 @@ RUN_BY = {
     f"{PROGRAM} generate runs/pairs --input verses.train.en": "masked_translation_test.py",
     f"{PROGRAM} evaluate runs/nat": "masked_translation_test.py",
     f"{PROGRAM} generate runs/image-generation": "pixels_test.py",
+    f"{PROGRAM} generate runs/super-resolution": "pixels_test.py",
     f"{PROGRAM} launch -n 2 -- train runs/gpt2/config.yaml": "adapters_test.py",
     f"{PROGRAM} export runs/tuned": "adapters_test.py",
     f"{PROGRAM} import ~/models/bert": "adapters_test.py",

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import images_test
 import jobs
-from images_test import SIDE, idx_labels
+from images_test import SIDE, idx, idx_labels
 
 
 def read_png(content):
@@ -120,11 +120,45 @@ class ImageGeneration(images_test.TestCase):
             with self.subTest(part):
                 self.assert_one_sentence(self.longspan("generate", "run", *arguments, code=code), part)
 
+    def test_enlarges_sources(self):
+        settings = {**self.task, "model.class_conditional": False, "model.source_size": 3, "model.num_encoder_layers": 1}
+        self.train(settings={**settings, "training.max_steps": 4, "checkpoint.save_interval": 2, "metrics.enable_tensorboard": True,
+                             "metrics.num_images": 2, "training.validation.interval": 2})
+        self.assertIn("bits per dim", self.longspan("evaluate", "run").output)
+        images = self.parts["validation"][0]
+        step = SIDE // 3
+        small = [[[sum(image[y][x] for y in range(step * row, step * row + step) for x in range(step * column, step * column + step))
+                   // step ** 2 for column in range(3)] for row in range(3)] for image in images]
+        self.bytes("small.images", idx(small))
+        for ranks in 1, 2:
+            self.longspan("generate", "run", "--image-sheet", f"large{ranks}.png", "--num-samples", "2", "--upscale", "validation.images", ranks=ranks)
+        sheet = (self.directory / "large1.png").read_bytes()
+        self.assertEqual(sheet, (self.directory / "large2.png").read_bytes())
+        self.longspan("generate", "run", "--image-sheet", "small.png", "--num-samples", "2", "--upscale", "small.images")
+        def cells(name, row):
+            rows = read_png((self.directory / name).read_bytes())
+            top = 2 + row * (SIDE + 2)
+            return [[line[left:left + SIDE] for line in rows[top:top + SIDE]] for left in range(2, len(rows[0]), SIDE + 2)]
+        for row in 0, 1:
+            source, sample, original = cells("large1.png", row)
+            self.assertEqual(source, [[small[row][y // step][x // step] for x in range(SIDE)] for y in range(SIDE)])
+            self.assertEqual(original, images[row])
+        # The same sources give the same samples, here without originals.
+        self.assertEqual(cells("small.png", 0), cells("large1.png", 0)[:2])
+        for arguments, code, part in ((["--image-sheet", "x.png"], 2, "requires images to enlarge; set --upscale"),
+                                      (["--image-sheet", "x.png", "--inpaint", "validation.images"], 2, "does not complete images"),
+                                      (["--image-sheet", "x.png", "--upscale", "none.png"], 3, "none.png")):
+            with self.subTest(part):
+                self.assert_one_sentence(self.longspan("generate", "run", *arguments, code=code), part)
+
     def test_rejects_incompatible_settings(self):
         for settings, part in (({"data.format": "text"}, "run.task: image_generation requires data.format: images"),
                                ({"model.family": "encoder"}, "run.task"),
                                ({"model.tie_word_embeddings": True}, "model.tie_word_embeddings: model.family: image_transformer does not support it"),
                                ({"model.norm.type": "powernorm"}, "model.norm.type: model.family: image_transformer does not support powernorm"),
+                               ({"model.source_size": 3}, "model.class_conditional: true cannot be combined with model.source_size"),
+                               ({"model.source_size": 7, "model.class_conditional": False},
+                                f"model.source_size: expected at most {SIDE} (images of {SIDE} x {SIDE} x 1), found 7"),
                                ({"model.attention.local_2d.query_shape": "[2]"},
                                 "model.attention.local_2d.query_shape: expected 2 elements"),
                                ({"model.attention.local_2d.query_shape": "[0, 2]"}, "model.attention.local_2d.query_shape"),

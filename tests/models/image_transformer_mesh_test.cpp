@@ -32,7 +32,8 @@ Kind kind_of(const std::string& name,
              const std::vector<std::string>& attention,
              PixelPositions positions,
              bool of_classes,
-             PixelValues values = PixelValues::categories) {
+             PixelValues values = PixelValues::categories,
+             std::optional<std::int64_t> source = {}) {
   Kind kind;
   kind.name = name;
   kind.make = [=](ResidualKind residual, const ModelBuildOptions& setting) {
@@ -50,6 +51,7 @@ Kind kind_of(const std::string& name,
     options.of_classes = of_classes;
     options.values = values;
     options.mixtures = 2;
+    options.source.side = source;
     return testing::make_image_transformer(options, setting);
   };
   kind.batch = batch_of_images;
@@ -66,7 +68,13 @@ TEST(ImageTransformerLayouts, EveryModelMatchesOneProcess) {
                {"local_2d"},
                PixelPositions::sinusoidal,
                false,
-               PixelValues::mixtures)},
+               PixelValues::mixtures),
+       kind_of("of a source",
+               {"local_1d", "local_2d"},
+               PixelPositions::learned,
+               false,
+               PixelValues::categories,
+               2)},
       testing::layouts(),
       common);
 }

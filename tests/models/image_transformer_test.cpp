@@ -261,6 +261,109 @@ TEST(ImageTransformer, MixturesDoNotAttendToLaterPixels) {
   }
 }
 
+ImageTransformerOptions with_source(const std::string& attention = "local_2d") {
+  ImageTransformerOptions options = tiny(attention);
+  options.source = {.side = 2, .layers = 1};
+  return options;
+}
+
+// Sources of `image`, as a field.
+Tensor sources_of(const Tensor& pixels, const ImageShape& image, std::int64_t side) {
+  const ImageShape shape = {side, side, image.channels};
+  const std::int64_t rows = pixels.shape()[0], columns = pixels.shape()[1];
+  const Tensor result =
+      Tensor::empty({rows, shape.values()}, DType::i64, testing::backend_device());
+  for (std::int64_t row = 0; row < rows; ++row)
+    average_areas(
+        image,
+        {pixels.data<std::int64_t>() + row * columns, static_cast<std::size_t>(image.values())},
+        shape,
+        {result.data<std::int64_t>() + row * shape.values(),
+         static_cast<std::size_t>(shape.values())});
+  return result;
+}
+
+TEST(SuperResolution, GradientsMatchFiniteDifferences) {
+  const ForwardContext pass = {.training = true, .random = Random(3)};
+  for (const PixelPositions positions : {PixelPositions::sinusoidal, PixelPositions::learned}) {
+    ImageTransformerOptions options = with_source();
+    options.positions = positions;
+    options.common.dropout = options.common.attention_dropout = 0.3;
+    if (positions == PixelPositions::learned) options.values = PixelValues::mixtures;
+    testing::expect_model_gradients(
+        *make(options, color), reading_of(random_pixels(2, color, 20, 1), color), pass);
+  }
+}
+
+TEST(SuperResolution, SourceIsTheAverageOfAreas) {
+  for (const ImageShape& image : {gray, color}) {
+    const auto model = make(with_source(), image);
+    EXPECT_EQ(model->body().end().source_image, (ImageShape{2, 2, image.channels}));
+    ModelInput reading = reading_of(random_pixels(2, image, image.values() + 1, 1), image);
+    const Tensor expected = scores_of(*model, reading);
+    reading.fields["source"] = sources_of(reading.fields.at("pixels"), image, 2);
+    EXPECT_TRUE(testing::same_bits(scores_of(*model, reading), expected));
+  }
+}
+
+// Each value of the source affects each score; values of the image affect only later ones.
+TEST(SuperResolution, EveryScoreDependsOnTheWholeSource) {
+  for (const char* const attention : {"local_1d", "local_2d"}) {
+    const auto model = make(with_source(attention), color);
+    const PixelSequence sequence = *model->body().end().pixels;
+    ModelInput reading = reading_of(random_pixels(1, color, 18, 1), color);
+    reading.fields["source"] = random_pixels(1, {2, 2, 3}, 12, 2);
+    const Tensor before = scores_of(*model, reading);
+    const auto differs = [&](const Tensor& after, std::int64_t i) {
+      return !std::equal(before.data<double>() + i * 256,
+                         before.data<double>() + (i + 1) * 256,
+                         after.data<double>() + i * 256);
+    };
+    for (std::int64_t changed = 0; changed < 12; ++changed) {
+      ModelInput other = reading;
+      other.fields["source"] = reading.fields.at("source").clone();
+      std::int64_t& value = other.fields["source"].data<std::int64_t>()[changed];
+      value = (value + 100) % 256;
+      const Tensor after = scores_of(*model, other);
+      for (std::int64_t i = 0; i < 18; ++i) EXPECT_TRUE(differs(after, i)) << changed << ", " << i;
+    }
+    for (std::int64_t changed = 0; changed < 17; ++changed) {
+      ModelInput other = reading;
+      other.fields["pixels"] = reading.fields.at("pixels").clone();
+      std::int64_t& value =
+          other.fields["pixels"].data<std::int64_t>()[sequence.position_of(changed)];
+      value = (value + 100) % 256;
+      const Tensor after = scores_of(*model, other);
+      for (std::int64_t i = 0; i <= changed; ++i) EXPECT_FALSE(differs(after, i));
+    }
+  }
+}
+
+TEST(SuperResolution, EmptyRowsHaveZeroLoss) {
+  const auto model = make(with_source(), color);
+  const Tensor pixels = random_pixels(2, color, 24, 1);
+  const Tensor losses = losses_of(*model, {.fields = image_fields(pixels, 18, 1)}).value();
+  for (std::int64_t i = 0; i < 48; ++i) EXPECT_EQ(losses.data<double>()[i] == 0, i >= 18) << i;
+}
+
+TEST(SuperResolution, RejectsInvalidOptions) {
+  const auto expect_rejected = [](const auto& change, const std::string& part) {
+    ImageTransformerOptions options = with_source();
+    change(options);
+    try {
+      make(options, color);
+      ADD_FAILURE() << part;
+    } catch (const ConfigurationError& error) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  };
+  expect_rejected([](auto& options) { options.source.side = 3; },
+                  "model.source_size: expected at most 2 (images of 3 x 2 x 3), found 3");
+  expect_rejected([](auto& options) { options.of_classes = true; }, "model.class_conditional");
+  expect_rejected([](auto& options) { options.common.use_parallel_residual = true; },
+                  "model.use_parallel_residual");
+}
+
 TEST(ImageTransformer, RejectsInvalidOptions) {
   EXPECT_THROW(make_image_transformer(tiny(), testing::tiny_setting()), ConfigurationError);
   ImageTransformerOptions tied = tiny();

@@ -205,6 +205,63 @@ ImageShape png_shape(const std::string& path) {
   return shape;
 }
 
+void average_areas(const ImageShape& image,
+                   std::span<const std::int64_t> values,
+                   const ImageShape& reduced,
+                   std::span<std::int64_t> to) {
+  require(reduced.values() > 0 && reduced.height <= image.height && reduced.width <= image.width &&
+              reduced.channels == image.channels,
+          "an image of {} cannot be reduced to {}",
+          to_string(image),
+          to_string(reduced));
+  // With `from` source and `n` reduced rows, a source row has the length n and an area the length
+  // `from`, so that all overlaps are whole numbers.
+  struct Part {
+    std::int64_t place, weight;
+  };
+  const auto parts_of = [](std::int64_t area, std::int64_t from, std::int64_t n) {
+    std::vector<Part> parts;
+    const std::int64_t begin = area * from, end = begin + from;
+    for (std::int64_t place = begin / n; place * n < end; ++place)
+      parts.push_back({place, std::min(end, (place + 1) * n) - std::max(begin, place * n)});
+    return parts;
+  };
+  const std::int64_t channels = image.channels, total = image.height * image.width;
+  std::size_t next = 0;
+  for (std::int64_t row = 0; row < reduced.height; ++row) {
+    const std::vector<Part> rows = parts_of(row, image.height, reduced.height);
+    for (std::int64_t column = 0; column < reduced.width; ++column) {
+      const std::vector<Part> columns = parts_of(column, image.width, reduced.width);
+      for (std::int64_t channel = 0; channel < channels; ++channel) {
+        std::int64_t sum = 0;
+        for (const Part& y : rows)
+          for (const Part& x : columns)
+            sum += y.weight * x.weight *
+                   values[static_cast<std::size_t>((y.place * image.width + x.place) * channels +
+                                                   channel)];
+        to[next++] = sum / total;
+      }
+    }
+  }
+}
+
+PngImage enlarge_image(const PngImage& image, const ImageShape& shape) {
+  require(image.shape.values() > 0 && image.shape.channels == shape.channels,
+          "an image of {} cannot be enlarged to {}",
+          to_string(image.shape),
+          to_string(shape));
+  PngImage result = {shape, {}};
+  for (std::int64_t row = 0; row < shape.height; ++row)
+    for (std::int64_t column = 0; column < shape.width; ++column)
+      for (std::int64_t channel = 0; channel < shape.channels; ++channel)
+        result.values.push_back(image.values[static_cast<std::size_t>(
+            (row * image.shape.height / shape.height * image.shape.width +
+             column * image.shape.width / shape.width) *
+                shape.channels +
+            channel)]);
+  return result;
+}
+
 PngImage make_image_grid(std::span<const PngImage> images, std::int64_t columns) {
   constexpr std::int64_t gap = 2;
   require(!images.empty() && columns > 0,

@@ -41,6 +41,18 @@ std::string png_of(const PngImage& image);
 // Returns the shape of a PNG file, after checking only its beginning and its end.
 ImageShape png_shape(const std::string& path);
 
+// Reduces an image to a smaller or equal shape with as many channels: each value is the average
+// over its area of the image, rounded down. Source values that lie in several areas count with the
+// fractions of their own area. values, to: [height, width, channels].
+void average_areas(const ImageShape& image,
+                   std::span<const std::int64_t> values,
+                   const ImageShape& reduced,
+                   std::span<std::int64_t> to);
+
+// Returns the image in a larger shape with as many channels: each pixel has the values of the
+// source pixel at its place.
+PngImage enlarge_image(const PngImage& image, const ImageShape& shape);
+
 // Arranges images of one shape, at least one, row by row with `columns` per row. Two white pixels
 // separate and surround them.
 PngImage make_image_grid(std::span<const PngImage> images, std::int64_t columns);
