@@ -7,6 +7,7 @@
 #include "framework/kernels/dense_attention_weights.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/logistic_mixture.h"
+#include "framework/kernels/sequence_losses.h"
 
 namespace longspan {
 
@@ -62,6 +63,48 @@ Variable policy_losses(PolicyLossKind function,
     on(score.x.device(), [&](auto backend) { policy_score_backward(backend, gradient); });
     gradients.set(0, gradient.dx.reshape(shape));
   });
+}
+
+namespace {
+
+// Records the gradient dx[r, i] = dy[r] slopes[r, i].
+Variable record_rows(const Tensor& y, const Variable& x, const Tensor& slopes) {
+  return record(y, {x}, [slopes, shape = x.shape()](BackwardContext& gradients) {
+    const Tensor dx = slopes.empty_like();
+    on(slopes.device(), [&](auto backend) {
+      weighted_row_sums_backward(backend, {.weight = slopes, .dy = gradients.output(), .dx = dx});
+    });
+    gradients.set(0, dx.reshape(shape));
+  });
+}
+
+}  // namespace
+
+Variable weighted_row_sums(const Variable& x, const Tensor& weights) {
+  const Tensor y = Tensor::empty({weights.shape()[0]}, weights.dtype(), weights.device());
+  on(y.device(), [&](auto backend) {
+    weighted_row_sums(backend,
+                      {.x = x.value().reshape(weights.shape()), .weight = weights, .y = y});
+  });
+  return record_rows(y, x, weights);
+}
+
+Variable expected_costs(const Variable& log_probabilities,
+                        const CandidateCosts& candidates,
+                        double alpha) {
+  const Tensor& cost = candidates.cost;
+  const Tensor y = Tensor::empty({cost.shape()[0]}, cost.dtype(), cost.device());
+  const Tensor slope = cost.empty_like();
+  on(cost.device(), [&](auto backend) {
+    expected_costs(backend,
+                   {.log_probability = log_probabilities.value().reshape(cost.shape()),
+                    .cost = cost,
+                    .present = candidates.present,
+                    .alpha = alpha,
+                    .y = y,
+                    .slope = slope});
+  });
+  return record_rows(y, log_probabilities, slope);
 }
 
 namespace {

@@ -31,6 +31,25 @@ Variable policy_losses(PolicyLossKind function,
                        const PolicyTargets& results,
                        double clip = 0);
 
+// Losses of whole output sequences (kernels/sequence_losses.h).
+
+// Returns sum_t weights[r, t] x[r, t], [rows]. x: [rows, time], f32 or f64. weights: constants of
+// that shape and dtype.
+Variable weighted_row_sums(const Variable& x, const Tensor& weights);
+
+// Candidate outputs of each input. Both: [groups, candidates].
+struct CandidateCosts {
+  Tensor cost;     // in the dtype of the log-probabilities
+  Tensor present;  // i64; 0: no candidate
+};
+
+// Returns the expected cost of each group under Q = softmax(alpha l) over its candidates, [groups]
+// (minimum risk training, Shen et al. 2016); 0 without candidates. log_probabilities: l, with as
+// many elements as the costs. Costs have no gradient. d expected / d l = alpha Q (cost - expected).
+Variable expected_costs(const Variable& log_probabilities,
+                        const CandidateCosts& candidates,
+                        double alpha);
+
 // Linear-chain conditional random field (CRF) over tags (kernels/crf.h).
 
 // start, end: [tags]; transitions: [tags, tags], from and to. Parameters, or in the accumulator

@@ -70,20 +70,6 @@ std::string tokenized(std::string_view sentence, BleuTokens tokens) {
   return tokens == BleuTokens::chinese ? tokenize_zh(text) : std::string(text);
 }
 
-// Maps the tokens of each text to shared indices.
-std::vector<Items> items_of(std::span<const std::string_view> texts, BleuTokens tokens) {
-  std::vector<Items> items;
-  if (tokens == BleuTokens::characters) {
-    for (const std::string_view text : texts) items.push_back(letters_of(text));
-    return items;
-  }
-  std::vector<std::string> split;  // owns the text that the words refer to
-  for (const std::string_view text : texts) split.push_back(tokenized(text, tokens));
-  WordNumbers numbers;
-  for (const std::string& text : split) items.push_back(numbers.of(words_of(text)));
-  return items;
-}
-
 // sacreBLEU's replacement of log(0).
 double floored_log(double x) { return x == 0 ? -9999999999. : std::log(x); }
 
@@ -170,6 +156,20 @@ void add_ngram_matches(std::span<const std::uint32_t> hypothesis,
   }
 }
 
+std::vector<std::vector<std::uint32_t>> bleu_items(std::span<const std::string_view> texts,
+                                                   BleuTokens tokens) {
+  std::vector<Items> items;
+  if (tokens == BleuTokens::characters) {
+    for (const std::string_view text : texts) items.push_back(letters_of(text));
+    return items;
+  }
+  std::vector<std::string> split;  // owns the text that the words refer to
+  for (const std::string_view text : texts) split.push_back(tokenized(text, tokens));
+  WordNumbers numbers;
+  for (const std::string& text : split) items.push_back(numbers.of(words_of(text)));
+  return items;
+}
+
 const char* name_of(BleuTokens tokens) {
   switch (tokens) {
     case BleuTokens::thirteen_a:
@@ -190,7 +190,7 @@ void BleuSums::add(std::string_view hypothesis,
   require(!references.empty(), "BLEU requires a reference for every sentence");
   std::vector<std::string_view> texts = {hypothesis};
   texts.insert(texts.end(), references.begin(), references.end());
-  const std::vector<Items> items = items_of(texts, tokens);
+  const std::vector<Items> items = bleu_items(texts, tokens);
   const Items& own = items.front();
   const std::span<const Items> theirs = std::span(items).subspan(1);
 

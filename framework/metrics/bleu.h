@@ -32,6 +32,10 @@ enum class BleuTokens : std::uint8_t { thirteen_a, white_space, characters, chin
 // Returns sacreBLEU's name: "13a", "none", "char" or "zh".
 const char* name_of(BleuTokens tokens);
 
+// Returns the words of each text, by numbers that the texts share.
+std::vector<std::vector<std::uint32_t>> bleu_items(std::span<const std::string_view> texts,
+                                                   BleuTokens tokens);
+
 // Sums over the sentences of a corpus.
 struct BleuSums {
   static constexpr std::size_t orders = 4;
