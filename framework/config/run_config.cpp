@@ -34,6 +34,7 @@ ModelBuildOptions model_setting(const RunConfig& settings,
       .tuning = settings.training.tuning,
       .smoothing = settings.training.label_smoothing,
       .sampling = settings.training.sampling,
+      .sequence_level = settings.data.sequence_level,
       .policy = settings.training.policy,
       .image = ids.image,
       .steps = settings.training.scheduled_updates()};

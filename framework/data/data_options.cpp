@@ -353,6 +353,7 @@ void declare(OptionTable& table, DataOptions& options) {
             between(1, 1024));
   declare(table, options.buckets);
   declare_rollouts(table, options.rollouts);
+  declare(table, options.sequence_level);
   declare(table, options.documents);
 }
 

@@ -13,6 +13,7 @@
 #include "framework/data/corpus/stream_reader.h"
 #include "framework/data/examples/tagged_words.h"
 #include "framework/data/rollout_options.h"
+#include "framework/data/sequence_level_options.h"
 #include "framework/data/token_id_file.h"
 #include "framework/data/tokenization/sentencepiece_model.h"
 #include "framework/data/tokenization/special_tokens.h"
@@ -63,9 +64,10 @@ struct DataOptions {
   // Returns whether data.train is read by documents rather than as contiguous streams.
   bool reads_documents() const { return shuffle || reset_attention_mask || train.is_weighted(); }
 
-  BucketOptions buckets = {};     // for data that is not streamed
-  RolloutOptions rollouts = {};   // for reinforcement learning environments
-  DocumentFormat documents = {};  // for text
+  BucketOptions buckets = {};                // for data that is not streamed
+  RolloutOptions rollouts = {};              // for reinforcement learning environments
+  SequenceLevelOptions sequence_level = {};  // for pairs
+  DocumentFormat documents = {};             // for text
 
   StreamLayout layout() const { return {batch, segment}; }
 };

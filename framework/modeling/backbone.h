@@ -11,6 +11,7 @@
 
 #include "framework/autograd/variable.h"
 #include "framework/data/batching/batch_plan.h"
+#include "framework/data/sequence_level_options.h"
 #include "framework/modeling/label_readout_options.h"
 #include "framework/modeling/model_input.h"
 #include "framework/modeling/non_autoregressive.h"
@@ -173,12 +174,13 @@ struct ModelBuildOptions {
   Random random{0};       // for weight initialization
   MemoryOptions memory = {};
   ZeroOptions sharing = {};
-  bool separate_masters = false;         // see Parameters
-  FineTuning tuning = {};                // which parameters are trained
-  LabelSmoothing smoothing = {};         // of targets, in training
-  ScheduledSampling sampling = {};       // of inputs, in training
-  PolicyOptions policy = {};             // of actions, in training
-  std::optional<ImageShape> image = {};  // as in DataSizes
+  bool separate_masters = false;             // see Parameters
+  FineTuning tuning = {};                    // which parameters are trained
+  LabelSmoothing smoothing = {};             // of targets, in training
+  ScheduledSampling sampling = {};           // of inputs, in training
+  SequenceLevelOptions sequence_level = {};  // of candidate outputs, in training
+  PolicyOptions policy = {};                 // of actions, in training
+  std::optional<ImageShape> image = {};      // as in DataSizes
   // Planned training steps. 0: inference only, without what only training needs.
   std::int64_t steps = 0;
 };

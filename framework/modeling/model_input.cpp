@@ -20,10 +20,15 @@ Tensor columns_of(const Tensor& whole, const SequenceShard& time, const Device& 
   if (positions == Ranges{{0, columns}}) return copy_async(whole, device);
   const Tensor result = Tensor::empty(
       {rows, total_count(positions)}, whole.dtype(), whole.device(), MemoryTag::workspace);
-  auto* to = result.data<std::int64_t>();
-  for (std::int64_t row = 0; row < rows; ++row)
-    for (const Range& range : positions)
-      to = std::copy_n(whole.data<std::int64_t>() + row * columns + range.begin, range.count(), to);
+  const auto copy = [&]<typename T>(const T* from, T* to) {
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (const Range& range : positions)
+        to = std::copy_n(from + row * columns + range.begin, range.count(), to);
+  };
+  if (whole.dtype() == DType::f64)
+    copy(whole.data<double>(), result.data<double>());
+  else
+    copy(whole.data<std::int64_t>(), result.data<std::int64_t>());
   return copy_async(result, device);
 }
 

@@ -29,8 +29,8 @@ struct ModelInput {
   std::int64_t time() const { return field_of(fields, ids()).shape()[1]; }
 };
 
-// Returns the columns of a host tensor or field [rows, time] at this rank's positions inside split
-// regions, on the device.
+// Returns the columns of a host tensor or field [rows, time], i64 or f64, at this rank's positions
+// inside split regions, on the device.
 Tensor columns_of(const Tensor& whole, const SequenceShard& time, const Device& device);
 Tensor columns_of(const ModelInput& reading,
                   std::string_view field,

@@ -8,6 +8,7 @@
 #include "framework/modeling/non_autoregressive.h"
 #include "framework/modeling/pooling.h"
 #include "framework/modeling/seq2seq_losses.h"
+#include "framework/modeling/sequence_level.h"
 #include "framework/modeling/sequence_parallel.h"
 #include "framework/nn/layers.h"
 #include "framework/nn/sequence_shard.h"
@@ -45,7 +46,9 @@ class PairReadout : public OutputHead {
         masked_(body.end().masked),
         device_(setting.device),
         mesh_(setting.mesh),
-        sum_(accumulator_of(setting.compute)) {
+        sum_(accumulator_of(setting.compute)),
+        sequence_level_(setting.sequence_level) {
+    throw_if_error(validate_sequence_level(body.end(), setting));
     if (masked_)
       lengths_.emplace(scope.child("length"), masked_->encoder_hidden_size, body.end().initial);
     if (!options_.copies) return;
@@ -62,6 +65,9 @@ class PairReadout : public OutputHead {
     std::vector<LossTerm> terms = words_->losses(states, reading, pass);
     if (options_.copies) terms.front().values = copied(terms.front().values, states, reading);
     if (!pass.training) return terms;
+    if (has_candidates(reading))
+      return sequence_level_losses(
+          terms.front().values, reading, states.time, sequence_level_, mesh_.context);
     if (masked_ && !states.encoder_outputs.empty())
       terms.push_back({.name = "length",
                        .values = length_losses(states, reading),
@@ -224,6 +230,7 @@ class PairReadout : public OutputHead {
   Device device_;
   ProcessMesh mesh_;
   DType sum_;
+  SequenceLevelOptions sequence_level_;
   std::optional<Gate> gate_;
   std::optional<LengthScores> lengths_;
 };

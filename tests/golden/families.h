@@ -48,5 +48,9 @@ void check_state_space(const GoldenFile& file);
 void check_mamba2(const GoldenFile& file);
 void check_short_convolution(const GoldenFile& file);
 void check_separable_convolution(const GoldenFile& file);
+void check_minimum_risk(const GoldenFile& file);
+void check_self_critical(const GoldenFile& file);
+void check_leave_one_out(const GoldenFile& file);
+void check_sentence_bleu(const GoldenFile& file);
 
 }  // namespace longspan::golden

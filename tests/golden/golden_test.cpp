@@ -66,6 +66,10 @@ const std::vector<Family>& families() {
       {"mamba2-mixer", check_mamba2},
       {"short_convolution-", check_short_convolution},
       {"separable_convolution-", check_separable_convolution},
+      {"sequence_level-minimum_risk", check_minimum_risk},
+      {"sequence_level-self_critical", check_self_critical},
+      {"sequence_level-leave_one_out", check_leave_one_out},
+      {"sequence_level-sentence_bleu", check_sentence_bleu},
   };
   return all;
 }
