@@ -328,6 +328,14 @@ void declare(OptionTable& table,
   declare_cross_scores(table, options, planned);
   declare_nat(table, options, planned);
   declare_encoder_attention(table, options, planned);
+  if (planned && table.has("training.sequence_level.method"))
+    table.caution("training.sequence_level.method", [&options, planned]() -> std::string {
+      const bool drops = std::max(options.common.dropout, options.common.attention_dropout) > 0;
+      return drops && planned().sequence_level.is_used()
+                 ? "candidates are sampled without dropout, which biases gradients; set "
+                   "model.dropout and model.attention.dropout to 0"
+                 : "";
+    });
   table.check({"model.recurrence.type",
                "model.recurrence.transition",
                "model.recurrence.kernel_sizes",

@@ -23,7 +23,8 @@ struct SourceBatch {
 // copying each step also needs the source ids.
 class Reader {
  public:
-  Reader(const Model& model, const SourceBatch& batch) : model_(model), batch_(batch) {}
+  Reader(const Model& model, std::span<const std::vector<std::int64_t>> ids)
+      : model_(model), ids_(ids) {}
 
   Tensor operator()(std::span<const std::int64_t> tokens, std::span<const std::int64_t> rows) {
     const auto count = static_cast<std::int64_t>(tokens.size());
@@ -47,15 +48,14 @@ class Reader {
 
   void add_sources(Fields& fields, std::span<const std::int64_t> rows) const {
     std::vector<const std::vector<std::int64_t>*> sources;
-    for (const std::int64_t row : rows)
-      sources.push_back(&batch_.ids[static_cast<std::size_t>(row)]);
+    for (const std::int64_t row : rows) sources.push_back(&ids_[static_cast<std::size_t>(row)]);
     const PaddedRows source = padded_rows(sources, host());
     fields["source"] = source.ids;
     fields["source_length"] = source.lengths;
   }
 
   const Model& model_;
-  const SourceBatch& batch_;
+  std::span<const std::vector<std::int64_t>> ids_;
   std::vector<std::int64_t> sentences_;  // index in the batch, per hypothesis
   std::shared_ptr<KVCache> kept_ = std::make_shared<KVCache>();
 };
@@ -97,24 +97,10 @@ std::vector<SourceBatch> batches_of(const Model& model,
   return batches;
 }
 
-SearchVocabulary vocabulary_of(const Tokenizer& tokenizer, const SpecialTokenIds& special) {
-  SearchVocabulary vocabulary = {.end = special.end, .size = special.vocabulary};
-  if (!special.allows_bos) vocabulary.forbidden.push_back(special.begin);
-  // Its tokens may contain line ends within other text; they are removed from the result later.
-  if (tokenizer.json_tokenizer() != nullptr) return vocabulary;
-  // Without a known line end id.
-  if (tokenizer.kind() == TokenizerKind::ids) return vocabulary;
-  // A result is one line.
-  const SentencePieceModel* subwords = tokenizer.subword_model();
-  const std::int64_t line_end = subwords ? subwords->line_end() : '\n';
-  if (line_end >= 0 && line_end != special.end) vocabulary.forbidden.push_back(line_end);
-  return vocabulary;
-}
-
 BeamOptions beam_of(const Tokenizer& tokenizer,
                     const TranslateOptions& options,
                     const SpecialTokenIds& special) {
-  return {.vocabulary = vocabulary_of(tokenizer, special),
+  return {.vocabulary = target_vocabulary(tokenizer, special),
           .beam = options.beam,
           .n_best = options.n_best,
           .penalty = options.penalty,
@@ -124,7 +110,7 @@ BeamOptions beam_of(const Tokenizer& tokenizer,
 MaskedSearchOptions masked_of(const Tokenizer& tokenizer,
                               const TranslateOptions& options,
                               const SpecialTokenIds& special) {
-  return {.vocabulary = vocabulary_of(tokenizer, special),
+  return {.vocabulary = target_vocabulary(tokenizer, special),
           .iterations = options.iterations,
           .lengths = options.length_beam,
           .n_best = options.n_best};
@@ -188,22 +174,11 @@ std::vector<std::vector<Hypothesis>> search(const Model& model,
   }
   if (model.body().end().masked)
     return masked_search(model, batch.ids, inputs, masked_of(tokenizer, options, special));
-  Reader reader(model, batch);
-  bool is_first = true;
-  const SearchStep step = [&](std::span<const std::int64_t> tokens,
-                              std::span<const std::int64_t> rows) {
-    const Tensor logits = reader(tokens, rows);
-    if (!std::exchange(is_first, false) || !special.first) return logits;
-    // Forced first token of every result.
-    const std::vector<std::int64_t> firsts(tokens.size(), *special.first);
-    std::vector<std::int64_t> same(tokens.size());
-    std::iota(same.begin(), same.end(), 0);
-    return reader(firsts, same);
-  };
+  const SearchStep step = target_step(model, batch.ids, special);
   if (options.sampling)
     return sample(step,
                   inputs,
-                  {.vocabulary = vocabulary_of(tokenizer, special),
+                  {.vocabulary = target_vocabulary(tokenizer, special),
                    .samples = options.n_best,
                    .seed = options.seed,
                    .sampling = *options.sampling});
@@ -265,6 +240,36 @@ std::vector<std::vector<Hypothesis>> unpacked(std::string bytes, std::size_t lin
 }
 
 }  // namespace
+
+SearchStep target_step(const Model& model,
+                       std::span<const std::vector<std::int64_t>> sources,
+                       const SpecialTokenIds& special) {
+  return
+      [reader = std::make_shared<Reader>(model, sources), first = special.first, is_first = true](
+          std::span<const std::int64_t> tokens, std::span<const std::int64_t> rows) mutable {
+        const Tensor logits = (*reader)(tokens, rows);
+        if (!std::exchange(is_first, false) || !first) return logits;
+        // Forced first token of every result.
+        const std::vector<std::int64_t> firsts(tokens.size(), *first);
+        std::vector<std::int64_t> same(tokens.size());
+        std::iota(same.begin(), same.end(), 0);
+        return (*reader)(firsts, same);
+      };
+}
+
+SearchVocabulary target_vocabulary(const Tokenizer& tokenizer, const SpecialTokenIds& special) {
+  SearchVocabulary vocabulary = {.end = special.end, .size = special.vocabulary};
+  if (!special.allows_bos) vocabulary.forbidden.push_back(special.begin);
+  // Its tokens may contain line ends within other text; they are removed from the result later.
+  if (tokenizer.json_tokenizer() != nullptr) return vocabulary;
+  // Without a known line end id.
+  if (tokenizer.kind() == TokenizerKind::ids) return vocabulary;
+  // A result is one line.
+  const SentencePieceModel* subwords = tokenizer.subword_model();
+  const std::int64_t line_end = subwords ? subwords->line_end() : '\n';
+  if (line_end >= 0 && line_end != special.end) vocabulary.forbidden.push_back(line_end);
+  return vocabulary;
+}
 
 std::vector<std::vector<Translation>> translate(
     const Model& model,

@@ -55,6 +55,16 @@ std::vector<std::vector<Translation>> translate(
     const std::function<std::string(std::size_t)>& place,
     const std::function<void(std::size_t)>& told = {});
 
+// Returns the step of incremental decoding (beam_search.h). It encodes each source, token ids with
+// special tokens, in the first call. A call is collective over the ranks that share the rows' time
+// or the weights. `model` and `sources` must outlive the step.
+SearchStep target_step(const Model& model,
+                       std::span<const std::vector<std::int64_t>> sources,
+                       const SpecialTokenIds& special);
+
+// Returns the ids that results may have.
+SearchVocabulary target_vocabulary(const Tokenizer& tokenizer, const SpecialTokenIds& special);
+
 // Decoding of non-autoregressive models.
 
 struct MaskedSearchOptions {

@@ -18,6 +18,7 @@
 #include "framework/tasks/evaluation.h"
 #include "framework/tasks/example_data.h"
 #include "framework/tasks/registry.h"
+#include "framework/tasks/sequence_level.h"
 
 namespace longspan {
 namespace {
@@ -137,6 +138,7 @@ class TranslationTask : public Task {
         validation_sides_(setting.data.validation, setting.data.validation_target),
         sentence_(setting.data.special_tokens),
         bleu_tokenizer_(setting.data.bleu_tokenizer),
+        sequence_level_(setting.data.sequence_level),
         tokenizer_(
             prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),
         data_(setting, [&](const ConfigPath& source, const ConfigPath& target) {
@@ -156,6 +158,18 @@ class TranslationTask : public Task {
   const Tokenizer& tokenizer() const override { return tokenizer_; }
   const DataFingerprint& identity() const override { return data_.identity(); }
   std::unique_ptr<BatchSource> source() const override { return data_.source(); }
+  std::unique_ptr<BatchSource> source_by(const Model& model) const override {
+    if (!sequence_level_.is_used()) return source();
+    return std::make_unique<CandidateSource>(
+        source(),
+        model,
+        CandidateContext{.options = sequence_level_,
+                         .tokenizer = tokenizer_,
+                         .special_tokens = sentence_,
+                         .bleu_tokenizer = bleu_tokenizer_,
+                         .length_multiple = data_.buckets().length_multiple,
+                         .seed = sample_.seed});
+  }
   std::vector<BatchShape> batches() const override { return data_.batches(); }
   std::string overview() const override {
     return data_.introduction(pluralize(data_.examples().size(), "pair"));
@@ -215,6 +229,7 @@ class TranslationTask : public Task {
   std::pair<ConfigPath, ConfigPath> validation_sides_;
   SpecialTokenNames sentence_;
   BleuTokens bleu_tokenizer_;
+  SequenceLevelOptions sequence_level_;
   Tokenizer tokenizer_;
   ExampleData data_;
 };
@@ -355,7 +370,8 @@ TaskSpec translation_task() {
                 // Upper bound.
                 batch.counts["linked"] = batch.counts["tokens"];
                 batch.counts["cells"] = batch.counts["tokens"] * batch.field("source").shape()[1];
-                return batch;
+                return wanted.data.sequence_level.is_used() ? meta_candidates(batch, wanted.data)
+                                                            : batch;
               },
           .goals = {{"loss", false}, {"perplexity", false}, {"bits_per_byte", false}},
           .decoded_goals = {{"bleu"},

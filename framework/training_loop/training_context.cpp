@@ -81,7 +81,8 @@ std::unique_ptr<Model> make_model(const Session& session,
 
 // Data that the model or the program generates is not read ahead.
 std::size_t batches_ahead(const RunConfig& settings, const TrainingHooks& hooks) {
-  const bool is_made = settings.task_kind().is_policy || hooks.documents;
+  const bool is_made =
+      settings.task_kind().is_policy || hooks.documents || settings.data.sequence_level.is_used();
   return is_made ? 0 : static_cast<std::size_t>(settings.data.read_ahead);
 }
 
