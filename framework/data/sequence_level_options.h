@@ -18,7 +18,7 @@ enum class SequenceLevelMethod : std::uint8_t {
   leave_one_out   // REINFORCE, baseline: mean reward of the other candidates
 };
 
-// What a metric compares.
+// Units that a metric compares.
 enum class SentenceUnit : std::uint8_t { words, tokens };
 
 // Divisor of the REINFORCE losses, over all ranks.

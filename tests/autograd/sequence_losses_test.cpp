@@ -71,7 +71,7 @@ TEST(ExpectedCosts, ConstantCostsDoNotChangeGradients) {
   expect_close(gradient_for(l, costs_of(3, 7), 1), gradient_for(l, costs_of(), 1), 1e-13);
 }
 
-// Probabilities of e^-500 and e^-4000 are no numbers of any dtype.
+// No dtype represents probabilities of e^-500 and e^-4000.
 TEST(ExpectedCosts, AcceptTinyProbabilities) {
   const CandidateCosts costs = {
       tensor_of<float>({1, 2, 3}, {1, 3}),

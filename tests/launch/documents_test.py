@@ -32,6 +32,8 @@ RUN_BY = {
     "launch/package": "debian_test",
     "launch/gpu-check": "gpu_check_test",
     "cmake --install": "package_test.cmake",
+    f"{PROGRAM} launch -n 2 -- train pairs.yaml --set run.output_dir=runs/risk": "sequence_level_test.py",
+    f"{PROGRAM} train configs/g2p-cmudict.yaml": "sequence_level_test.py",
     f"{PROGRAM} launch -n 2 -- train pairs.yaml --set": "masked_translation_test.py",
     f"{PROGRAM} launch -n 2 -- train pairs.yaml": "translation_test.py",
     f"{PROGRAM} evaluate runs/pairs": "translation_test.py",
