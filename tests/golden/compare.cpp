@@ -23,6 +23,7 @@ FeedForwardActivation activation_of(const GoldenFile& file) {
   const std::string& name = file.text("activation");
   if (name == "relu") return FeedForwardActivation::relu;
   if (name == "gelu") return FeedForwardActivation::gelu;
+  if (name == "gelu_tanh") return FeedForwardActivation::gelu_tanh;
   throw DataError("{}: there is no activation {}", file.name(), name);
 }
 

@@ -52,5 +52,9 @@ void check_minimum_risk(const GoldenFile& file);
 void check_self_critical(const GoldenFile& file);
 void check_leave_one_out(const GoldenFile& file);
 void check_sentence_bleu(const GoldenFile& file);
+void check_attention_free(const GoldenFile& file);
+void check_fourier_mixing(const GoldenFile& file);
+void check_spatial_gate(const GoldenFile& file);
+void check_mlp_mixer(const GoldenFile& file);
 
 }  // namespace longspan::golden

@@ -70,6 +70,10 @@ const std::vector<Family>& families() {
       {"sequence_level-self_critical", check_self_critical},
       {"sequence_level-leave_one_out", check_leave_one_out},
       {"sequence_level-sentence_bleu", check_sentence_bleu},
+      {"aft-", check_attention_free},
+      {"fnet-", check_fourier_mixing},
+      {"gmlp-", check_spatial_gate},
+      {"mlp_mixer-", check_mlp_mixer},
   };
   return all;
 }
