@@ -12,9 +12,11 @@ AttentionOpFactory attention_ops(const Scope& stack,
   const AttentionBuildOptions setting = options.attention_setting(traits, segment);
   const auto patterns = attention_patterns(options.attention, setting);
   const auto bias = distance_bias(stack, positions, options, traits.causal);
-  return [=](const Scope& attention, std::int64_t layer) -> std::unique_ptr<AttentionOp> {
-    if (const AttentionKind* const own = attention_kind(options.attention, layer))
+  return [=](const Scope& attention, std::int64_t layer) -> AttentionOrMixer {
+    if (const AttentionKind* const own = attention_kind(options.attention, layer)) {
+      if (own->make_mixer != nullptr) return own->make_mixer(attention, options.attention, setting);
       return own->make(attention, options.attention, setting);
+    }
     RelativeTerms distances = distance_terms(attention, positions, options);
     distances.bias = bias;
     return std::make_unique<SoftmaxAttention>(options.attention_dropout,

@@ -15,9 +15,18 @@ class LayerMaker {
 
   Sublayer attention(const AttentionOpFactory& mechanism, std::int64_t place) const {
     const Scope scope = layer_.child("attention");
+    AttentionOrMixer made = mechanism(scope, place);
+    if (auto* const own = std::get_if<std::unique_ptr<TokenMixer>>(&made))
+      return sublayer(
+          scope,
+          Reads::memory,
+          [mixer = std::shared_ptr<const TokenMixer>(std::move(*own))](
+              const Variable& x, const SublayerInputs& reads, const ForwardContext& pass) {
+            return (*mixer)(x, reads.context, pass);
+          });
     MultiHeadAttention::Options options = heads();
     options.rotary = options_.rotary;
-    std::unique_ptr<AttentionOp> op = mechanism(scope, place);
+    std::unique_ptr<AttentionOp> op = std::get<std::unique_ptr<AttentionOp>>(std::move(made));
     if (const std::optional<HeadShape> shape = op->head_shape()) {
       options.heads = shape->heads;
       options.dim = shape->dim;

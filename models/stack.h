@@ -4,19 +4,22 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "framework/modeling/backbone.h"
 #include "framework/nn/attention/additive_attention.h"
 #include "framework/nn/attention/cross_attention.h"
+#include "framework/nn/attention/token_mixer.h"
 #include "framework/nn/residual/residual.h"
 #include "models/recurrence.h"
 
 namespace longspan {
 
-// Creates a layer's attention, in that attention's scope.
+// Creates a layer's attention, or what replaces it, in that attention's scope.
+using AttentionOrMixer = std::variant<std::unique_ptr<AttentionOp>, std::unique_ptr<TokenMixer>>;
 using AttentionOpFactory =
-    std::function<std::unique_ptr<AttentionOp>(const Scope& attention, std::int64_t layer)>;
+    std::function<AttentionOrMixer(const Scope& attention, std::int64_t layer)>;
 
 // Cross-attention of a decoder's layers.
 struct CrossAttentionOptions {

@@ -92,11 +92,14 @@ class Circle {
   std::vector<double> sines_;
 };
 
-Tensor constant(const std::vector<double>& values,
-                const Shape& shape,
-                DType dtype,
-                const Device& device) {
-  return cast(Variable(Tensor::from<double>(values, shape, device)), dtype).value();
+// Returns a constant of the values that `add_to` appends in order. A dry device has none.
+template <typename F>
+Variable constant(const Shape& shape, DType dtype, const Device& device, const F& add_to) {
+  if (device.state().is_meta()) return Variable(Tensor::empty(shape, dtype, device));
+  std::vector<double> values;
+  values.reserve(static_cast<std::size_t>(shape.elements()));
+  add_to(values);
+  return cast(Variable(Tensor::from<double>(values, shape, device)), dtype);
 }
 
 // The largest divisor up to the square root; 1 for short lengths, whose products are small.
@@ -117,31 +120,30 @@ std::int64_t first_factor(std::int64_t length) {
 FourierTransform::FourierTransform(std::int64_t length, DType dtype, const Device& device)
     : length_(length), steps_(first_factor(length)) {
   const std::int64_t a = steps_, b = length / a;
-  std::vector<double> values;
-  if (a > 1) {
-    const Circle circle(a);
-    for (const bool imaginary : {false, true})
-      for (std::int64_t k = 0; k < a; ++k)
-        for (std::int64_t n = 0; n < a; ++n)
-          values.push_back(imaginary ? -circle.sine(n * k) : circle.cosine(n * k));
-    first_ = Variable(constant(values, {1, 2 * a, a}, dtype, device));
-    values.clear();
-  }
-  const Circle circle(length);
+  if (a > 1)
+    first_ = constant({1, 2 * a, a}, dtype, device, [&](std::vector<double>& values) {
+      const Circle circle(a);
+      for (const bool imaginary : {false, true})
+        for (std::int64_t k = 0; k < a; ++k)
+          for (std::int64_t n = 0; n < a; ++n)
+            values.push_back(imaginary ? -circle.sine(n * k) : circle.cosine(n * k));
+    });
   const std::int64_t parts = a > 1 ? 2 : 1;  // real and imaginary, of the input of the second step
-  for (std::int64_t k1 = 0; k1 < a; ++k1)
-    for (const bool imaginary : {false, true})
-      for (std::int64_t k2 = 0; k2 < b; ++k2)
-        for (std::int64_t part = 0; part < parts; ++part)
-          for (std::int64_t n = 0; n < b; ++n) {
-            const std::int64_t angle = n * (k1 + a * k2);
-            const double sine = circle.sine(angle);
-            if (imaginary == (part == 1))
-              values.push_back(circle.cosine(angle));
-            else
-              values.push_back(imaginary ? -sine : sine);
-          }
-  second_ = Variable(constant(values, {a, 2 * b, parts * b}, dtype, device));
+  second_ = constant({a, 2 * b, parts * b}, dtype, device, [&](std::vector<double>& values) {
+    const Circle circle(length);
+    for (std::int64_t k1 = 0; k1 < a; ++k1)
+      for (const bool imaginary : {false, true})
+        for (std::int64_t k2 = 0; k2 < b; ++k2)
+          for (std::int64_t part = 0; part < parts; ++part)
+            for (std::int64_t n = 0; n < b; ++n) {
+              const std::int64_t angle = n * (k1 + a * k2);
+              const double sine = circle.sine(angle);
+              if (imaginary == (part == 1))
+                values.push_back(circle.cosine(angle));
+              else
+                values.push_back(imaginary ? -sine : sine);
+            }
+  });
 }
 
 Variable FourierTransform::operator()(const Variable& x) const {
@@ -168,17 +170,21 @@ Tensor fourier_features(std::int64_t width,
                         std::int64_t blocks,
                         DType dtype,
                         const Device& device) {
-  const Circle circle(width);
   const std::int64_t each = count / blocks;
-  std::vector<double> values;
-  for (std::int64_t out = 0; out < width; ++out)
-    for (std::int64_t block = 0; block < blocks; ++block)
-      for (const bool imaginary : {false, true})
-        for (std::int64_t i = 0; i < each; ++i) {
-          const std::int64_t angle = (begin + block * each + i) * out;
-          values.push_back(imaginary ? circle.sine(angle) : circle.cosine(angle));
-        }
-  return constant(values, {width, 2 * count}, dtype, device);
+  return constant({width, 2 * count},
+                  dtype,
+                  device,
+                  [&](std::vector<double>& values) {
+                    const Circle circle(width);
+                    for (std::int64_t out = 0; out < width; ++out)
+                      for (std::int64_t block = 0; block < blocks; ++block)
+                        for (const bool imaginary : {false, true})
+                          for (std::int64_t i = 0; i < each; ++i) {
+                            const std::int64_t angle = (begin + block * each + i) * out;
+                            values.push_back(imaginary ? circle.sine(angle) : circle.cosine(angle));
+                          }
+                  })
+      .value();
 }
 
 }  // namespace longspan

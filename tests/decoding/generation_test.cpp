@@ -172,7 +172,8 @@ TEST(Generation, ContinuesFromStatesOfChunks) {
                                              {"retention", "gla"},
                                              {"delta_net", "gated_delta_net"},
                                              {"kimi_delta_attention"},
-                                             {"mamba2"}}) {
+                                             {"mamba2"},
+                                             {"aft_simple"}}) {
     DecoderOptions options = small_decoder(2);
     options.common.attention.mamba2 = {.dim = 4, .state = 3};
     options.common.attention.kinds = kinds;
@@ -249,12 +250,18 @@ TEST(Generation, KVCacheMatchesRecomputedLogits) {
                            "delta_net",
                            "gated_delta_net",
                            "kimi_delta_attention",
-                           "mamba2"}) {
+                           "mamba2",
+                           "aft_full",
+                           "aft_local",
+                           "aft_simple",
+                           "gmlp"}) {
     DecoderOptions options = small_decoder(2);
     options.common.attention.mamba2 = {.dim = 4, .state = 3, .step_limit = {0.01, 0.05}};
     options.common.attention.kinds = {kind};
     options.common.attention.sliding_window = {4};
     options.common.attention.stride = 4;
+    options.common.attention.mixing = {
+        .longest = 16, .window = 3, .gate_heads = 2, .gate_attention = 3};
     const auto model = make_decoder(options, small_setting());
     const auto cache = std::make_shared<KVCache>();
     const std::span<const std::int64_t> all(prompt);

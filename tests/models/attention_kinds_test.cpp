@@ -23,7 +23,8 @@ AttentionOptions attention_of(const std::vector<std::string>& kinds) {
           .random = 1,
           .block = 2,
           // With few features the normalizer is sometimes near 0, and training depends on rounding.
-          .features = {.count = 256}};
+          .features = {.count = 256},
+          .mixing = {.window = 4}};
 }
 
 std::unique_ptr<Model> decoder_of(const std::vector<std::string>& kinds) {
@@ -47,7 +48,11 @@ const std::vector<std::vector<std::string>> all_kinds = {{"full"},
                                                          {"linear"},
                                                          {"performer"},
                                                          {"rfa"},
-                                                         {"additive"}};
+                                                         {"additive"},
+                                                         {"aft_full"},
+                                                         {"aft_local"},
+                                                         {"aft_simple"},
+                                                         {"gmlp"}};
 
 bool is_mechanism(const std::vector<std::string>& kinds) {
   return attention_kind({.kinds = kinds}, 0) != nullptr;
@@ -127,7 +132,7 @@ TEST(EncoderAttention, MatchesPatternAndMasksPadding) {
   constexpr std::int64_t length = time - 2;
   const Tensor text = random_ids(1, time, 1);
   std::vector<std::vector<std::string>> encoder_kinds = all_kinds;
-  encoder_kinds.push_back({"efficient"});
+  for (const char* const kind : {"efficient", "fnet", "mlp_mixer"}) encoder_kinds.push_back({kind});
   for (const auto& kinds : encoder_kinds)
     for (const PositionEmbeddingType positions :
          {PositionEmbeddingType::sinusoidal, PositionEmbeddingType::relative}) {

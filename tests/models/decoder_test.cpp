@@ -70,6 +70,19 @@ TEST(DecoderModel, RecurrentLayerGradientsMatchFiniteDifferences) {
   }
 }
 
+TEST(DecoderModel, MixingLayerGradientsMatchFiniteDifferences) {
+  const ForwardContext pass = {.training = true, .random = Random(3)};
+  for (const char* const kind : {"aft_full", "aft_local", "aft_simple", "gmlp"}) {
+    SCOPED_TRACE(kind);
+    DecoderOptions options = tiny(PositionEmbeddingType::sinusoidal);
+    options.common.attention.kinds = {kind};
+    options.common.attention.mixing = {.window = 2, .gate_heads = 2, .gate_attention = 3};
+    options.common.dropout = 0.3;
+    const auto model = make_decoder(options, tiny_setting());
+    testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), pass);
+  }
+}
+
 // Each head forgets at its own rate from the start.
 TEST(DecoderModel, DecayGatesStartLogUniform) {
   for (const char* const kind : {"gated_delta_net", "kimi_delta_attention"}) {

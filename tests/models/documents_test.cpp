@@ -121,14 +121,22 @@ TEST(Documents, PackedRowMatchesSeparateRowsInDecoder) {
     }
 }
 
-TEST(Documents, PackedRowMatchesSeparateRowsInRecurrentLayers) {
-  for (const char* const kind :
-       {"retention", "gla", "delta_net", "gated_delta_net", "kimi_delta_attention", "mamba2"}) {
+TEST(Documents, PackedRowMatchesSeparateRowsInLayersWithoutSoftmax) {
+  for (const char* const kind : {"retention",
+                                 "gla",
+                                 "delta_net",
+                                 "gated_delta_net",
+                                 "kimi_delta_attention",
+                                 "mamba2",
+                                 "aft_full",
+                                 "aft_local",
+                                 "aft_simple"}) {
     SCOPED_TRACE(kind);
     DecoderOptions options;
     options.common = tiny_options(NormPosition::pre);
     options.common.attention.kinds = {kind, "full"};
     options.common.attention.mamba2 = {.dim = 4, .state = 3, .groups = 2};
+    options.common.attention.mixing.window = 2;
     expect_packed_equals_apart(*make_decoder(options, tiny_setting(total)));
   }
 }

@@ -143,6 +143,11 @@ std::vector<Kind> attention_kinds() {
   all.push_back({.name = "tags by compressed, synthesizer",
                  .has_tags = true,
                  .attention = {"memory_compressed", "synthesizer"}});
+  for (const auto& names : std::vector<std::vector<std::string>>{
+           {"aft_full", "aft_local"}, {"aft_simple", "gmlp"}, {"fnet", "mlp_mixer"}})
+    all.push_back({.name = fmt::format("tags by {}", fmt::join(names, ", ")),
+                   .has_tags = true,
+                   .attention = names});
   return all;
 }
 
@@ -197,7 +202,11 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
                               .linformer = {.keys = 3, .sharing = kind.linformer},
                               .routing = {.clusters = 3},
                               .sinkhorn = {.block = 2},
-                              .synthesizer = {.scores = {"factorized_dense", "dot_product"}}};
+                              .synthesizer = {.scores = {"factorized_dense", "dot_product"}},
+                              .mixing = {.window = 3, .gate_heads = 2, .gate_attention = 3}};
+  // The first feature of a Fourier transform is the sum of normalized features, 0 up to rounding,
+  // which a ReLU would pass or not.
+  options.common.gate.relu = std::ranges::count(kind.attention, "fnet") == 0;
   options.pooling = kind.pooling;
   if (kind.as_bert) {
     options.input = {.scaled = false, .norm = true, .token_types = 2};

@@ -20,7 +20,8 @@ inline AttentionOptions short_attention(std::vector<std::string> names) {
           .lsh = {.chunk = 2},
           .routing = {.clusters = 2, .width = 3},
           .sinkhorn = {.block = 2},
-          .mamba2 = {.dim = 3, .state = 2, .groups = 4}};
+          .mamba2 = {.dim = 3, .state = 2, .groups = 4},
+          .mixing = {.window = 2}};
 }
 
 inline AttentionOptions long_attention(std::vector<std::string> names) {
@@ -35,7 +36,8 @@ inline AttentionOptions long_attention(std::vector<std::string> names) {
           .lsh = {.chunk = 16},
           .routing = {.clusters = 9},
           .sinkhorn = {.block = 16},
-          .mamba2 = {.dim = 3, .state = 5, .groups = 2}};
+          .mamba2 = {.dim = 3, .state = 5, .groups = 2},
+          .mixing = {.window = 41}};
 }
 
 inline Kind decoder(const AttentionOptions& attention,
@@ -282,8 +284,16 @@ inline std::vector<Kind> kinds() {
                                  "delta_net",
                                  "gated_delta_net",
                                  "kimi_delta_attention",
-                                 "mamba2"})
+                                 "mamba2",
+                                 "aft_full",
+                                 "aft_local",
+                                 "aft_simple",
+                                 "gmlp"})
     all.push_back(decoder(short_attention({name})));
+  AttentionOptions gates = short_attention({"gmlp"});
+  gates.mixing.gate_heads = 2;
+  gates.mixing.gate_attention = 3;
+  all.push_back(decoder(gates));
   AttentionOptions projected = short_attention({"global_local/full"});
   projected.global_projections = true;
   all.push_back(decoder(projected));
@@ -321,6 +331,8 @@ inline std::vector<Kind> kinds() {
   all.push_back(with_documents(decoder(short_attention({"full"})), 2));
   all.push_back(with_documents(with_rotary(short_attention({"full", "strided"}), {}), 3));
   all.push_back(with_documents(decoder(short_attention({"gated_delta_net", "retention"})), 3));
+  all.push_back(with_documents(decoder(short_attention({"aft_local", "aft_simple"})), 3));
+  all.push_back(with_documents(decoder(short_attention({"aft_full"})), 4));
   return all;
 }
 

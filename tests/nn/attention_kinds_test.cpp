@@ -369,7 +369,10 @@ TEST(AttentionOptions, WarnsAboutKeysThatNoLayerReads) {
                       "memory_compressed",
                       "local_1d",
                       "local_2d",
-                      "delta_net"},
+                      "delta_net",
+                      "aft_local",
+                      "gmlp",
+                      "mlp_mixer"},
                      all),
             std::vector<std::string>{"--set: model.attention.synthesizer.dense_hidden_size is "
                                      "ignored: model.attention.synthesizer.variants does not "

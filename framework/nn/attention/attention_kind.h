@@ -1,4 +1,5 @@
-// Attention type with its own computation, not a masked softmax over the keys of a pattern.
+// Attention type with its own computation, not a masked softmax over the keys of a pattern, or
+// layer type in place of attention.
 #pragma once
 
 #include <memory>
@@ -11,6 +12,7 @@ namespace longspan {
 
 struct AttentionOptions;  // attention_kinds.h
 struct AttentionBuildOptions;
+class TokenMixer;  // token_mixer.h
 
 struct AttentionKind {
   std::string name;  // value in model.attention.layer_types
@@ -36,6 +38,10 @@ struct AttentionKind {
   std::unique_ptr<AttentionOp> (*make)(const Scope& attention,
                                        const AttentionOptions&,
                                        const AttentionBuildOptions&) = nullptr;
+  // Set instead of `make`: creates what replaces the layer's attention, projections included.
+  std::unique_ptr<TokenMixer> (*make_mixer)(const Scope& attention,
+                                            const AttentionOptions&,
+                                            const AttentionBuildOptions&) = nullptr;
 };
 
 // Returns the reason why the model does not support a type that needs full sequences, with the

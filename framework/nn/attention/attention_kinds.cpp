@@ -7,6 +7,7 @@
 
 #include "framework/core/quote.h"
 #include "framework/nn/attention/additive_attention.h"
+#include "framework/nn/attention/attention_free_layers.h"
 #include "framework/nn/attention/linear_attention.h"
 #include "framework/nn/attention/masked_attention_kinds.h"
 #include "framework/nn/attention/recurrent_layers.h"
@@ -31,6 +32,10 @@ const std::vector<AttentionKind>& mechanism_kinds() {
                                         additive_kind()};
     std::ranges::move(recurrent_kinds(), std::back_inserter(kinds));
     kinds.push_back(mamba2_kind());
+    std::ranges::move(attention_free_kinds(), std::back_inserter(kinds));
+    kinds.push_back(fourier_kind());
+    kinds.push_back(spatial_gating_kind());
+    kinds.push_back(mlp_mixer_kind());
     kinds.push_back(local_2d_kind());
     return kinds;
   }();
@@ -303,7 +308,8 @@ std::string problem_of(const AttentionOptions& options, const AttentionBuildOpti
   for (const AttentionKind& kind : options.added) {
     if (kind.name.empty() || kind.name.find_first_of("/+,") != std::string::npos)
       return fmt::format("attention type {}: expected a name without / + and ,", quote(kind.name));
-    if (kind.make == nullptr) return fmt::format("attention type {}: `make` is missing", kind.name);
+    if (kind.make == nullptr && kind.make_mixer == nullptr)
+      return fmt::format("attention type {}: `make` is missing", kind.name);
     if (find_mask_kind(kind.name) != nullptr || find_attention_kind(options, kind.name) != &kind)
       return fmt::format("attention type {} already exists", kind.name);
   }

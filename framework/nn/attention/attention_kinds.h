@@ -17,6 +17,7 @@
 #include "framework/nn/attention/routing_attention.h"
 #include "framework/nn/attention/sinkhorn_attention.h"
 #include "framework/nn/attention/synthesizer_attention.h"
+#include "framework/nn/attention/token_mixer.h"
 #include "framework/options/options.h"
 
 namespace longspan {
@@ -60,6 +61,7 @@ struct AttentionOptions {
   ImageBlockOptions image = {};
   std::int64_t convolution_taps = 4;  // of the delta types and mamba2
   Mamba2Options mamba2 = {};
+  TokenMixingOptions mixing = {};
   // Custom attention types, which `kinds` may name. Requires names that differ from the built-in
   // ones, without `/`, `+` and `,`. Configuration files do not contain them: their options are
   // members of the type. The weight compatibility check uses only configuration text and therefore
