@@ -278,7 +278,7 @@ class Example(jobs.TestCase):
 
     def test_compared_systems_have_valid_settings(self):
         for example, part, configurations, least in (("families", "", ["families"], 20),
-                                                     ("long-range", "", ["long-range", "listops"], 12),
+                                                     ("long-range", "", ["long-range", "listops"], 18),
                                                      ("positions", "decoder", ["families"], 10),
                                                      ("positions", "encoder-decoder", ["g2p-cmudict"], 3)):
             systems = subprocess.run(["bash", "-c", f". launch/scripts/examples/{example} && part={part} && systems"], cwd=jobs.SOURCE,
@@ -316,10 +316,10 @@ class Example(jobs.TestCase):
         small = ("--set training.max_steps=2 --set training.lr_scheduler.warmup_steps=1 "
                  "--set model.num_hidden_layers=1 --set model.hidden_size=8 --set metrics.log_interval=1 "
                  "--set run.num_threads=1 --set training.validation.interval=0")
-        output = self.example("long-range", "local", "linear", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
-        self.assertEqual(len(re.findall(r"(?m)^(?:local|linear) +\d+\.\d{3} +[\d,]+ +\d+$", output)), 8, output)
+        output = self.example("long-range", "local", "linear", "fnet", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
+        self.assertEqual(len(re.findall(r"(?m)^(?:local|linear|fnet) +\d+\.\d{3} +[\d,]+ +\d+$", output)), 12, output)
         picture = (folder / "accuracy-speed.svg").read_text()
-        self.assertEqual(picture.count("<circle"), 8)
+        self.assertEqual(picture.count("<circle"), 12)
         self.assertEqual(xml.etree.ElementTree.fromstring(picture).tag, "{http://www.w3.org/2000/svg}svg")
 
     def test_help_lists_examples(self):
