@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "framework/nn/attention/attention_kinds.h"
 #include "framework/options/field_names.h"
 #include "launch/cli/configuration_keys.h"
 #include "launch/cli/saved_config.h"
@@ -216,6 +217,18 @@ std::unique_ptr<Configuration> configure(const ConfigurationText& source) {
   return configuration;
 }
 
+namespace {
+
+// Returns whether equal weights compute another function in sequences of another maximum length.
+bool depends_on_length(const OptionTable& table) {
+  if (!layer_type({"fnet"}).reason(table).empty()) return false;
+  return std::ranges::any_of(table.values(), [](const OptionValue& value) {
+    return value.key == "model.attention.token_mixing.max_length" && value.text == "none";
+  });
+}
+
+}  // namespace
+
 ConfigurationChange compare(const Configuration& configuration, const std::string& saved) {
   std::map<std::string, std::string> before;
   const ParsedYaml written = read_yaml(saved, "configuration");
@@ -237,7 +250,9 @@ ConfigurationChange compare(const Configuration& configuration, const std::strin
     if (was == value.text) continue;
     std::string sentence = fmt::format(
         "{}: checkpoint has {}, config has {} ({})", value.key, was, value.text, value.place);
-    if (value.other_weights(was)) change.refused.push_back(sentence);
+    const bool is_length = value.key == "data.max_length" || value.key == "data.seq_length";
+    if (value.other_weights(was) || (is_length && depends_on_length(configuration.table)))
+      change.refused.push_back(sentence);
     change.differences.push_back(std::move(sentence));
   }
   for (const auto& [key, text] : before) {

@@ -391,6 +391,24 @@ TEST(Configuration, CompareListsChangedAndRefusedKeys) {
                                 "zebra.stripes: checkpoint has 7, config has no such key"}));
 }
 
+// A Fourier transform has no weights, but depends on the maximum length.
+TEST(Configuration, CompareRefusesOtherLengthsOfFourierLayers) {
+  const auto refused = [](const std::string& type, const std::string& length) {
+    const std::vector<std::string> set = {"run.task=classification",
+                                          "model.family=encoder",
+                                          "model.attention.layer_types=" + type,
+                                          "model.attention.token_mixing.max_length=" + length,
+                                          "data.max_length=40"};
+    std::vector<std::string> now = set;
+    now.back() = "data.max_length=48";
+    return compare(*from(good, now), from(good, set)->table.resolved()).refused;
+  };
+  EXPECT_EQ(refused("[fnet]", "none"),
+            std::vector<std::string>{"data.max_length: checkpoint has 40, config has 48 (--set)"});
+  EXPECT_TRUE(refused("[fnet]", "64").empty());
+  EXPECT_TRUE(refused("[full]", "none").empty());
+}
+
 // LSH layers have no key projection.
 TEST(Configuration, CompareRefusesChangesToOrFromLshLayers) {
   const auto refused = [](const std::string& before, const std::string& after) {
