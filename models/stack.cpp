@@ -26,13 +26,8 @@ class LayerMaker {
           });
     MultiHeadAttention::Options options = heads();
     options.rotary = options_.rotary;
-    std::unique_ptr<AttentionOp> op = std::get<std::unique_ptr<AttentionOp>>(std::move(made));
-    if (const std::optional<HeadShape> shape = op->head_shape()) {
-      options.heads = shape->heads;
-      options.dim = shape->dim;
-      options.key_heads.reset();
-    }
-    const auto attention = std::make_shared<MultiHeadAttention>(scope, options, std::move(op));
+    const auto attention = std::make_shared<MultiHeadAttention>(
+        scope, options, std::get<std::unique_ptr<AttentionOp>>(std::move(made)));
     return sublayer(
         scope,
         Reads::memory,

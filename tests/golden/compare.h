@@ -74,5 +74,8 @@ Tensor mask_of(const GoldenFile& file, const std::string& dataset);
 // The file's key mask under any of its names, as u8 with 1 for padding. Padding masks have 1 for
 // padding; other masks have 1 for visible keys.
 Tensor padding_of(const GoldenFile& file);
+// [batch, time] i64: the position of each token in its document, from inputs/document; undefined
+// without it. Document 0 continues the initial state, so that its first token is far from 0.
+Tensor document_positions(const GoldenFile& file);
 
 }  // namespace longspan::golden

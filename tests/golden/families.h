@@ -43,6 +43,7 @@ void check_linformer(const GoldenFile& file);
 void check_routing(const GoldenFile& file);
 void check_sinkhorn(const GoldenFile& file);
 void check_gated_recurrence(const GoldenFile& file);
+void check_gated_delta_net(const GoldenFile& file);
 void check_rwkv7(const GoldenFile& file);
 void check_state_space(const GoldenFile& file);
 void check_mamba2(const GoldenFile& file);

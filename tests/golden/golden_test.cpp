@@ -60,6 +60,7 @@ const std::vector<Family>& families() {
       {"gated_delta_rule-recurrence", check_gated_recurrence},
       {"gated_delta_rule-initial_state", check_gated_recurrence},
       {"gated_delta_rule-packed", check_gated_recurrence},
+      {"gated_delta_rule-layer_", check_gated_delta_net},
       {"kda-", check_gated_recurrence},
       {"rwkv7-", check_rwkv7},
       {"mamba2-ssd", check_state_space},

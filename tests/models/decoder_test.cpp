@@ -83,6 +83,57 @@ TEST(DecoderModel, MixingLayerGradientsMatchFiniteDifferences) {
   }
 }
 
+// Fewer key heads than value heads, of other dimensions than the model's heads.
+TEST(DecoderModel, DeltaRuleProjectionGradientsMatchFiniteDifferences) {
+  const ForwardContext pass = {.training = true, .random = Random(3)};
+  for (const char* const kind : {"delta_net", "gated_delta_net", "kimi_delta_attention"}) {
+    SCOPED_TRACE(kind);
+    DecoderOptions options = tiny(PositionEmbeddingType::sinusoidal);
+    options.common.attention.kinds = {kind};
+    options.common.attention.delta_rule = {
+        .key_heads = 2, .value_heads = 6, .key_dim = 3, .value_dim = 5};
+    options.common.dropout = 0.3;
+    const auto model = make_decoder(options, tiny_setting());
+    EXPECT_EQ(model->parameters().named("layers/0/attention/query/weight").shape[0], 6);
+    EXPECT_EQ(model->parameters().named("layers/0/attention/value/weight").shape[0], 30);
+    testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), pass, 3e-5);
+  }
+}
+
+// The model's own heads, written out.
+TEST(DecoderModel, DeltaRuleProjectionsDefaultToModelHeads) {
+  const auto losses = [](const DeltaRuleOptions& projections) {
+    DecoderOptions options = tiny(PositionEmbeddingType::sinusoidal);
+    options.common.attention.kinds = {"gated_delta_net"};
+    options.common.attention.delta_rule = projections;
+    const auto model = make_decoder(options, tiny_setting());
+    const Tensor found = losses_of(*model, segment_of(random_ids(2, 6, 1), 0, 5)).value();
+    const auto values = found.span<double>();
+    return std::vector<double>(values.begin(), values.end());
+  };
+  const DecoderOptions options = tiny(PositionEmbeddingType::sinusoidal);
+  EXPECT_EQ(losses({.key_heads = options.common.heads,
+                    .value_heads = options.common.heads,
+                    .key_dim = options.common.head_dim(),
+                    .value_dim = options.common.head_dim()}),
+            losses({}));
+}
+
+TEST(DecoderModel, RejectsDeltaRuleKeyHeadsThatDoNotDivideValueHeads) {
+  DecoderOptions options = tiny(PositionEmbeddingType::sinusoidal);
+  options.common.attention.kinds = {"gated_delta_net"};
+  options.common.attention.delta_rule = {.key_heads = 4, .value_heads = 6};
+  EXPECT_EQ(problem_of(options.common.attention, options.common.attention_setting({}, 0)),
+            "model.attention.delta_rule.num_key_heads: expected a divisor of the 6 value heads, "
+            "found 4");
+  options.common.attention.delta_rule = {.key_heads = 2, .value_heads = 6};
+  AttentionBuildOptions setting = options.common.attention_setting({}, 0);
+  setting.mesh = {.context = 2, .tensor = 2};
+  EXPECT_EQ(problem_of(options.common.attention, setting),
+            "model.attention.delta_rule.num_key_heads: expected a multiple of 2 x 2 (tensor and "
+            "context ranks), found 2; use fewer of these ranks");
+}
+
 // Each head forgets at its own rate from the start.
 TEST(DecoderModel, DecayGatesStartLogUniform) {
   for (const char* const kind : {"gated_delta_net", "kimi_delta_attention"}) {

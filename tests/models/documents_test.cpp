@@ -138,6 +138,9 @@ TEST(Documents, PackedRowMatchesSeparateRowsInLayersWithoutSoftmax) {
     options.common.attention.mamba2 = {.dim = 4, .state = 3, .groups = 2};
     options.common.attention.mixing.window = 2;
     expect_packed_equals_apart(*make_decoder(options, tiny_setting(total)));
+    options.common.attention.delta_rule = {
+        .key_heads = 1, .value_heads = 3, .key_dim = 4, .value_dim = 3};
+    expect_packed_equals_apart(*make_decoder(options, tiny_setting(total)));
   }
 }
 

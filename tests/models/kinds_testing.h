@@ -40,6 +40,12 @@ inline AttentionOptions long_attention(std::vector<std::string> names) {
           .mixing = {.window = 41}};
 }
 
+// Delta types with fewer key heads than value heads, and other dimensions than the model's heads.
+inline AttentionOptions with_own_heads(AttentionOptions attention) {
+  attention.delta_rule = {.key_heads = 4, .value_heads = 8, .key_dim = 3, .value_dim = 5};
+  return attention;
+}
+
 inline Kind decoder(const AttentionOptions& attention,
                     std::int64_t heads = 4,
                     PositionEmbeddingType positions = PositionEmbeddingType::sinusoidal) {
@@ -294,6 +300,8 @@ inline std::vector<Kind> kinds() {
   gates.mixing.gate_heads = 2;
   gates.mixing.gate_attention = 3;
   all.push_back(decoder(gates));
+  all.push_back(
+      decoder(with_own_heads(short_attention({"gated_delta_net", "kimi_delta_attention"}))));
   AttentionOptions projected = short_attention({"global_local/full"});
   projected.global_projections = true;
   all.push_back(decoder(projected));

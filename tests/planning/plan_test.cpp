@@ -82,6 +82,8 @@ TEST(Plan, ExtrapolatesSequencesOfManyChunks) {
   with_full.attention.kinds.push_back("full");
   ModelOptions with_recurrences = local_and_linear();
   with_recurrences.attention.kinds = {"gated_delta_net", "retention"};
+  with_recurrences.attention.delta_rule = {
+      .key_heads = 4, .value_heads = 8, .key_dim = 32, .value_dim = 48};
   for (const ModelOptions& options : {local_and_linear(), with_full, with_recurrences}) {
     const ChunkedPlans plans([&](std::int64_t chunks) {
       return plan_step(chunked(chunks, 512, options), {}, vocabulary, Processor::cpu);

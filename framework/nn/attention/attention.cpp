@@ -34,14 +34,18 @@ std::string validate_key_heads(std::int64_t key_heads, std::int64_t heads, const
 
 namespace {
 
-ShardRange heads_of(const Scope& scope, std::int64_t heads) {
-  throw_if_error(validate_heads(heads, scope.parameters().mesh().shape));
-  return scope.part(heads);
+ShardRange heads_of(const Scope& scope,
+                    const MultiHeadAttention::Options& options,
+                    const AttentionOp& mechanism) {
+  if (const auto own = mechanism.projection_shape()) return scope.part(own->value_heads);
+  throw_if_error(validate_heads(options.heads, scope.parameters().mesh().shape));
+  return scope.part(options.heads);
 }
 
 ShardRange key_heads_of(const Scope& scope,
                         const MultiHeadAttention::Options& options,
                         const AttentionOp& mechanism) {
+  if (const auto own = mechanism.projection_shape()) return scope.part(own->value_heads);
   const std::int64_t key_heads = options.key_heads.value_or(options.heads);
   throw_if_error(validate_key_heads(key_heads, options.heads, scope.parameters().mesh().shape));
   if (mechanism.ties_query_and_key() && key_heads != options.heads)
@@ -54,24 +58,31 @@ ShardRange key_heads_of(const Scope& scope,
 
 Linear projection(const Scope& scope,
                   const MultiHeadAttention::Options& options,
-                  std::int64_t heads,
+                  std::int64_t features,
                   bool bias,
                   std::optional<std::int64_t> in = {}) {
   return Linear(scope,
                 {.in = in.value_or(options.width),
-                 .out = heads * options.dim,
+                 .out = features,
                  .split = ParallelMode::columns,
                  .bias = bias,
                  .initial = options.initial});
 }
-Linear query_projection(const Scope& scope, const MultiHeadAttention::Options& options) {
-  return projection(scope, options, options.heads, options.bias.query);
-}
-Linear key_projection(const Scope& scope,
-                      const MultiHeadAttention::Options& options,
-                      bool bias,
-                      std::optional<std::int64_t> in = {}) {
-  return projection(scope, options, options.key_heads.value_or(options.heads), bias, in);
+
+// Numbers of features of the projections.
+struct ProjectionWidths {
+  std::int64_t query;
+  std::int64_t key;
+  std::int64_t value;
+};
+ProjectionWidths projection_widths(const MultiHeadAttention::Options& options,
+                                   const AttentionOp& mechanism) {
+  if (const auto own = mechanism.projection_shape()) {
+    const std::int64_t keys = own->key_heads * own->key_dim;
+    return {.query = keys, .key = keys, .value = own->value_heads * own->value_dim};
+  }
+  const std::int64_t keys = options.key_heads.value_or(options.heads) * options.dim;
+  return {.query = options.heads * options.dim, .key = keys, .value = keys};
 }
 
 // Returns the context for all rows of [memory; x], or of an encoder output, as one segment. Each
@@ -103,7 +114,7 @@ std::vector<Linear> global_projections(const Scope& scope,
     copy.initial->as = scope.child(name).path() + "/weight";
     const bool bias =
         is_query ? options.bias.query : (name == "key" ? options.bias.key : options.bias.value);
-    result.push_back(projection(scope.child("global_" + name), copy, heads, bias));
+    result.push_back(projection(scope.child("global_" + name), copy, heads * options.dim, bias));
   }
   return result;
 }
@@ -115,21 +126,32 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope,
                                        std::unique_ptr<AttentionOp> mechanism)
     : mesh_(scope.parameters().mesh()),
       region_(mesh_.tensor),
-      heads_(heads_of(scope, options.heads)),
+      heads_(heads_of(scope, options, *mechanism)),
       key_heads_(key_heads_of(scope, options, *mechanism)),
-      dim_(options.dim),
+      dim_(mechanism->projection_shape() ? mechanism->projection_shape()->key_dim : options.dim),
+      value_dim_(mechanism->projection_shape() ? mechanism->projection_shape()->value_dim
+                                               : options.dim),
       query_(mechanism->projects_query_and_key()
-                 ? std::optional(query_projection(scope.child("query"), options))
+                 ? std::optional(projection(scope.child("query"),
+                                            options,
+                                            projection_widths(options, *mechanism).query,
+                                            options.bias.query))
                  : std::nullopt),
       key_(mechanism->ties_query_and_key() || !mechanism->projects_query_and_key()
                ? std::nullopt
-               : std::optional(key_projection(
-                     scope.child("key"), options, options.bias.key, options.encoder_hidden_size))),
-      value_(key_projection(
-          scope.child("value"), options, options.bias.value, options.encoder_hidden_size)),
+               : std::optional(projection(scope.child("key"),
+                                          options,
+                                          projection_widths(options, *mechanism).key,
+                                          options.bias.key,
+                                          options.encoder_hidden_size))),
+      value_(projection(scope.child("value"),
+                        options,
+                        projection_widths(options, *mechanism).value,
+                        options.bias.value,
+                        options.encoder_hidden_size)),
       global_(global_projections(scope, options, *mechanism)),
       out_(scope.child("out"),
-           {.in = options.heads * options.dim,
+           {.in = heads_.total * value_dim_,
             .out = options.width,
             .split = ParallelMode::rows,
             .bias = options.bias.out,
@@ -187,22 +209,23 @@ ProjectedQKV MultiHeadAttention::project(const Variable& asking,
   const bool with_memory = !seen.same_as(asking);
   require(key_ || !with_memory, "shared queries and keys support self-attention only");
   const Variable query =
-      query_ ? normalize_and_rotate(split_heads(this->query(asking, pass)), query_norm_, pass)
+      query_ ? normalize_and_rotate(split_heads(this->query(asking, pass), dim_), query_norm_, pass)
              : Variable();
   ProjectedQKV projected = {
       .query = query,
       .key = key_ ? normalize_and_rotate(
-                        split_heads((*key_)(seen, reading)), key_norm_, pass, with_memory)
+                        split_heads((*key_)(seen, reading), dim_), key_norm_, pass, with_memory)
                   : query,
-      .value = split_heads(value_(seen, reading)),
+      .value = split_heads(value_(seen, reading), value_dim_),
       .heads = heads_,
       .input = asking};
   if (!global_.empty()) {
     require(seen.same_as(asking), "global positions support self-attention only");
     projected.global = {
-        .query = normalize_and_rotate(split_heads(global_[0](asking, reading)), query_norm_, pass),
-        .key = normalize_and_rotate(split_heads(global_[1](seen, reading)), key_norm_, pass),
-        .value = split_heads(global_[2](seen, reading))};
+        .query =
+            normalize_and_rotate(split_heads(global_[0](asking, reading), dim_), query_norm_, pass),
+        .key = normalize_and_rotate(split_heads(global_[1](seen, reading), dim_), key_norm_, pass),
+        .value = split_heads(global_[2](seen, reading), value_dim_)};
   }
   return projected;
 }
@@ -255,10 +278,10 @@ Variable MultiHeadAttention::concat_memory(const Variable& memory, const Variabl
   return concat_time(memory, x, products);
 }
 
-Variable MultiHeadAttention::split_heads(Variable&& projected) const {
+Variable MultiHeadAttention::split_heads(Variable&& projected, std::int64_t dim) {
   const Variable rows = std::move(projected);  // sole owner, so that it may be overwritten
   const Shape& shape = rows.shape();
-  return reshape(rows, {shape[0], shape[1], shape[2] / dim_, dim_});
+  return reshape(rows, {shape[0], shape[1], shape[2] / dim, dim});
 }
 
 Variable MultiHeadAttention::apply_attention(const ProjectedQKV& projected,
@@ -270,7 +293,7 @@ Variable MultiHeadAttention::apply_attention(const ProjectedQKV& projected,
   const Variable mixed = (*mechanism_)(projected, context, pass);
   if (pass.watch) pass.watch->see(*mechanism_, projected, context, pass, mixed);
   const Shape& shape = mixed.shape();
-  const Variable heads = reshape(mixed, {shape[0], shape[1], heads_.count * dim_});
+  const Variable heads = reshape(mixed, {shape[0], shape[1], heads_.count * value_dim_});
   if (!pass.active_rows) return out_(heads, pass);
   const RowSubset& rows = pass.active_rows->rows;
   const Variable some = out_(gather_rows(heads, rows), pass);
@@ -282,8 +305,8 @@ Variable MultiHeadAttention::probabilities(const Variable& x,
                                            std::int64_t heads,
                                            const ForwardContext& pass) const {
   require(key_.has_value(), "shared queries and keys support self-attention only");
-  const Variable query =
-      normalize_and_rotate(split_heads((*query_)(region_.enter(x, pass.time))), query_norm_, pass);
+  const Variable query = normalize_and_rotate(
+      split_heads((*query_)(region_.enter(x, pass.time)), dim_), query_norm_, pass);
   Variable key;
   Tensor length = side.length;
   if (pass.kv_cache && !pass.kv_cache->sequence()) {
@@ -296,7 +319,7 @@ Variable MultiHeadAttention::probabilities(const Variable& x,
     if (mesh_.context.size() > 1)
       own = all_gather_sequence(
           own, cross_attention_shards(mesh_, 1, side.time.total).keys, mesh_.context);
-    key = for_all_heads(normalize_and_rotate(split_heads(std::move(own)), key_norm_, pass));
+    key = for_all_heads(normalize_and_rotate(split_heads(std::move(own), dim_), key_norm_, pass));
   }
   // A rank without any of the heads contributes zeros, because the backward collectives of its
   // projections need every rank.

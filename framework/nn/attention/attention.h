@@ -99,7 +99,7 @@ class MultiHeadAttention {
                                    const AttentionContext& context,
                                    const ForwardContext& pass) const;
   Variable concat_memory(const Variable& memory, const Variable& x) const;
-  Variable split_heads(Variable&& projected) const;
+  static Variable split_heads(Variable&& projected, std::int64_t dim);
   Variable query(const Variable& asking, const ForwardContext& pass) const;
   // Applies QK norm and, if enabled, RoPE to queries or keys [batch, time, heads, dim].
   // `with_memory`: the first rows are those of pass.memory.
@@ -127,9 +127,10 @@ class MultiHeadAttention {
 
   ProcessMesh mesh_;
   TensorParallelRegion region_;
-  ShardRange heads_;
-  ShardRange key_heads_;
-  std::int64_t dim_;
+  ShardRange heads_;      // of the op's output
+  ShardRange key_heads_;  // of keys and values, which heads_ share
+  std::int64_t dim_;      // of queries and keys
+  std::int64_t value_dim_;
   std::optional<Linear> query_;  // none if the op projects no queries
   std::optional<Linear> key_;    // none if tied to the query
   Linear value_;

@@ -14,6 +14,7 @@
 #include "framework/nn/attention/mamba2_layer.h"
 #include "framework/nn/attention/pattern.h"
 #include "framework/nn/attention/random_projection.h"
+#include "framework/nn/attention/recurrent_layers.h"
 #include "framework/nn/attention/routing_attention.h"
 #include "framework/nn/attention/sinkhorn_attention.h"
 #include "framework/nn/attention/synthesizer_attention.h"
@@ -62,6 +63,7 @@ struct AttentionOptions {
   std::int64_t convolution_taps = 4;  // of the delta types and mamba2
   Mamba2Options mamba2 = {};
   TokenMixingOptions mixing = {};
+  DeltaRuleOptions delta_rule = {};
   // Custom attention types, which `kinds` may name. Requires names that differ from the built-in
   // ones, without `/`, `+` and `,`. Configuration files do not contain them: their options are
   // members of the type. The weight compatibility check uses only configuration text and therefore

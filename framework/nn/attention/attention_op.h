@@ -45,9 +45,18 @@ struct ChunkPlacement {
 // Returns the place of the current chunk. `keys`: number of keys over all chunks.
 ChunkPlacement chunk_placement(const KVCache& chunks, std::int64_t keys);
 
+// Heads and dimensions of a layer's projections: queries and keys [key_heads, key_dim], values and
+// the op's output [value_heads, value_dim].
+struct ProjectionShape {
+  std::int64_t key_heads = 0;
+  std::int64_t value_heads = 0;
+  std::int64_t key_dim = 0;
+  std::int64_t value_dim = 0;
+};
+
 // Projected layer input for this rank's heads. query: [batch, time, heads, dim]; key, value:
 // [batch, memory + time, heads, dim]. Ops with supports_grouped_kv receive key and value with the
-// model's number of key heads.
+// model's number of key heads, and those with a projection_shape all with their own.
 struct ProjectedQKV {
   Variable query;
   Variable key;
@@ -109,12 +118,6 @@ Tensor gather_document_positions(const AttentionMask& mask,
 // Returns tensor `index` of an op's recurrent state, at the ends of the current chunk.
 ChunkBoundaries chunk_state(const ProjectedQKV& input, std::size_t index);
 
-// Heads of an op whose number and width differ from those of the model.
-struct HeadShape {
-  std::int64_t heads = 0;
-  std::int64_t dim = 0;
-};
-
 // Attention type of a layer. May own parameters, which it creates in the scope of its layer.
 class AttentionOp {
  public:
@@ -125,9 +128,9 @@ class AttentionOp {
   // Returns whether queries and keys are projected. Otherwise ProjectedQKV has neither, and the
   // layer supports only self-attention.
   virtual bool projects_query_and_key() const { return true; }
-  // Returns the heads of ProjectedQKV::value and of the result, if they differ from the model's.
-  // Then it projects no queries and keys.
-  virtual std::optional<HeadShape> head_shape() const { return std::nullopt; }
+  // Returns the shape of its projections, if it differs from the model's. Tensor and context ranks
+  // must divide the numbers of heads.
+  virtual std::optional<ProjectionShape> projection_shape() const { return std::nullopt; }
   // Returns whether ProjectedQKV::global is required.
   virtual bool projects_global() const { return false; }
   // Returns whether the layer can read a sequence in chunks: it attends to earlier positions only,

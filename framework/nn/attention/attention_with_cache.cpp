@@ -142,9 +142,9 @@ Variable MultiHeadAttention::cross_attend_with_cache(const Variable& x,
   LayerKVCache& kept = pass.kv_cache->layer(pass.random.place());
   if (kept.empty()) {
     const Variable seen = region_.enter(side.rows, side.time);
-    kept.append(
-        std::vector<Variable>{normalize_and_rotate(split_heads((*key_)(seen)), key_norm_, pass),
-                              split_heads(value_(seen))});
+    kept.append(std::vector<Variable>{
+        normalize_and_rotate(split_heads((*key_)(seen), dim_), key_norm_, pass),
+        split_heads(value_(seen), value_dim_)});
     kept.length = context.mask.key_length;
     // The unused capacity after the encoder output is padding.
     if (!kept.length.defined())
@@ -162,7 +162,7 @@ Variable MultiHeadAttention::cross_attend_with_cache(const Variable& x,
   of_side.mask.key_length = kept.length;
   return apply_attention(
       for_heads({.query = normalize_and_rotate(
-                     split_heads((*query_)(region_.enter(x, pass.time))), query_norm_, pass),
+                     split_heads((*query_)(region_.enter(x, pass.time)), dim_), query_norm_, pass),
                  .key = kept.projection(0),
                  .value = kept.projection(1),
                  .heads = heads_,

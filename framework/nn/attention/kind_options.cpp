@@ -19,6 +19,7 @@ void declare(OptionTable& table,
       between(1, 64),
       affects_weights(),
       only_with(layer_type({"delta_net", "gated_delta_net", "kimi_delta_attention", "mamba2"})));
+  declare(table, options.delta_rule);
   table.add("model.attention.sliding_window",
             options.sliding_window,
             "window size w in keys: the query and the w - 1 keys before it, in an encoder also the "

@@ -235,7 +235,7 @@ Variable Mamba2Op::operator()(const ProjectedQKV& input,
   const Shape& shape = mixed.shape();
   const std::int64_t features = shape[2] * shape[3];
   const std::int64_t local_groups =
-      options_.mamba2.groups * features / (options_.mamba2.dim * head_shape()->heads);
+      options_.mamba2.groups * features / (options_.mamba2.dim * projection_shape()->value_heads);
   const Variable normed = gated_group_norm(reshape(mixed, {shape[0], shape[1], features}),
                                            gate_(input.input, rows),
                                            norm_->variable,

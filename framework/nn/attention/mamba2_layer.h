@@ -51,8 +51,9 @@ class Mamba2Op : public AttentionOp {
   Mamba2Op(const Scope& scope, const Options& options);
 
   bool projects_query_and_key() const override { return false; }
-  std::optional<HeadShape> head_shape() const override {
-    return HeadShape{options_.mamba2.heads_of(options_.width), options_.mamba2.dim};
+  std::optional<ProjectionShape> projection_shape() const override {
+    return ProjectionShape{.value_heads = options_.mamba2.heads_of(options_.width),
+                           .value_dim = options_.mamba2.dim};
   }
   bool supports_kv_cache() const override { return true; }
   bool has_recurrent_state() const override { return true; }

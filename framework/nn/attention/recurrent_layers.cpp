@@ -17,8 +17,6 @@ namespace longspan {
 namespace {
 
 // As in the authors' code.
-constexpr double norm_epsilon = 1e-6;
-constexpr double length_epsilon = 1e-6;      // of the L2 norm of queries and keys
 constexpr std::int64_t gla_rank = 16;        // of the gates
 constexpr double gla_normalizer = 1.0 / 16;  // of their logarithms
 
@@ -39,10 +37,6 @@ const char* name_of(RecurrenceKind kind) {
 Variable in_heads(const Variable& x, std::int64_t heads) {
   const Shape& shape = x.shape();
   return reshape(x, {shape[0], shape[1], heads, shape[2] / heads});
-}
-Variable flat(const Variable& x) {
-  const Shape& shape = x.shape();
-  return reshape(x, {shape[0], shape[1], shape[2] * shape[3]});
 }
 
 Tensor filled(double value, std::int64_t count, DType dtype, const Device& device) {
@@ -69,16 +63,41 @@ Variable constant_gates(const Variable& query, const ShardRange& heads) {
   return Variable(all);
 }
 
-std::string problem_of_kind(RecurrenceKind kind, const AttentionBuildOptions& setting) {
+bool is_delta_type(RecurrenceKind kind) { return kind >= RecurrenceKind::delta_net; }
+
+// Value heads stay on the rank of their key head.
+std::string validate_projections(const ProjectionShape& shape, const MeshShape& mesh) {
+  if (shape.value_heads % shape.key_heads != 0)
+    return fmt::format(
+        "model.attention.delta_rule.num_key_heads: expected a divisor of the {} value heads, found "
+        "{}",
+        shape.value_heads,
+        shape.key_heads);
+  const std::int64_t ranks = std::int64_t{mesh.tensor} * mesh.context;
+  if (shape.key_heads % ranks == 0) return "";
+  return fmt::format(
+      "model.attention.delta_rule.num_key_heads: expected a multiple of {} x {} (tensor and "
+      "context ranks), found {}; use fewer of these ranks",
+      mesh.tensor,
+      mesh.context,
+      shape.key_heads);
+}
+
+std::string problem_of_kind(RecurrenceKind kind,
+                            const AttentionOptions& options,
+                            const AttentionBuildOptions& setting) {
   const char* const name = name_of(kind);
   if (!setting.causal)
     return fmt::format(
         "model.attention.layer_types: {} requires a causal model; use it in a decoder", name);
-  if (setting.mesh.context > 1) {
-    const std::string problem = validate_head_sharding(name, setting.heads, setting.mesh);
-    if (!problem.empty()) return problem;
-  }
-  return validate_memory(name, setting);
+  const auto projections =
+      is_delta_type(kind) ? delta_rule_projections(options.delta_rule, setting) : std::nullopt;
+  std::string problem;
+  if (projections)
+    problem = validate_projections(*projections, setting.mesh);
+  else if (setting.mesh.context > 1)
+    problem = validate_head_sharding(name, setting.heads, setting.mesh);
+  return problem.empty() ? validate_memory(name, setting) : problem;
 }
 
 }  // namespace
@@ -92,19 +111,53 @@ Variable heads_of_vector(const Variable& x, const ShardRange& heads, const Shard
   return reshape(some, shape.with(0, shape[0] / own.count * heads.count));
 }
 
-Variable convolve_heads(const Variable& x,
-                        const Variable& weight,
-                        const Variable& bias,
-                        const Tensor& document_position,
-                        const ChunkBoundaries& state) {
-  const std::int64_t heads = x.shape()[2];
-  return in_heads(short_convolution(flat(x), weight, bias, document_position, true, state), heads);
+void declare(OptionTable& table, DeltaRuleOptions& options) {
+  const auto add = [&](const char* key, auto& option, const char* text) {
+    table.add(key,
+              option,
+              text,
+              between(1, 1 << 16),
+              affects_weights(),
+              only_with(layer_type({"delta_net", "gated_delta_net", "kimi_delta_attention"})));
+  };
+  add("model.attention.delta_rule.num_key_heads",
+      options.key_heads,
+      "number of query and key heads, each shared by a group of consecutive value heads; none: "
+      "one for each value head");
+  add("model.attention.delta_rule.num_value_heads",
+      options.value_heads,
+      "number of value heads, each with a state; none: model.num_attention_heads");
+  add("model.attention.delta_rule.key_head_dim",
+      options.key_dim,
+      "dimension of a query or key head; none: that of an attention head");
+  add("model.attention.delta_rule.value_head_dim",
+      options.value_dim,
+      "dimension of a value head; none: that of an attention head");
+  table.add("model.attention.delta_rule.norm_eps",
+            options.norm_epsilon,
+            "epsilon of the RMS norm of each head's output",
+            more_than(0.0),
+            affects_weights(),
+            only_with(layer_type({"delta_net", "gated_delta_net", "kimi_delta_attention"})));
+}
+
+std::optional<ProjectionShape> delta_rule_projections(const DeltaRuleOptions& options,
+                                                      const AttentionBuildOptions& setting) {
+  if (!options.key_heads && !options.value_heads && !options.key_dim && !options.value_dim)
+    return std::nullopt;
+  const std::int64_t heads = options.value_heads.value_or(setting.heads);
+  return ProjectionShape{.key_heads = options.key_heads.value_or(heads),
+                         .value_heads = heads,
+                         .key_dim = options.key_dim.value_or(setting.dim),
+                         .value_dim = options.value_dim.value_or(setting.dim)};
 }
 
 GatedRecurrenceOp::GatedRecurrenceOp(const Scope& scope, const Options& options)
     : options_(options) {
   using enum RecurrenceKind;
-  const std::int64_t heads = options.heads, dim = options.dim, width = options.width;
+  const std::int64_t heads = options.heads, width = options.width;
+  const std::int64_t key_dim = options.key_dim, value_dim = options.value_dim;
+  const std::int64_t key_heads = options.projections ? options.projections->key_heads : heads;
   const auto linear = [&](const char* name, std::int64_t in, std::int64_t out, bool bias) {
     return Linear(scope.child(name),
                   {.in = in, .out = out, .split = ParallelMode::columns, .bias = bias});
@@ -123,32 +176,35 @@ GatedRecurrenceOp::GatedRecurrenceOp(const Scope& scope, const Options& options)
         "down", {rank, width}, Initializer::xavier(width, rank));
   };
   if (is_delta())
-    for (const char* const name : {"query_convolution", "key_convolution", "value_convolution"})
+    for (const auto& [name, channels] : {std::pair("query_convolution", key_heads * key_dim),
+                                         std::pair("key_convolution", key_heads * key_dim),
+                                         std::pair("value_convolution", heads * value_dim)})
       convolutions_.push_back(scope.no_decay_weight(
           name,
-          {heads * dim, options.taps},
+          {channels, options.taps},
           Initializer::uniform(1 / std::sqrt(static_cast<double>(options.taps))),
           0));
   if (is_delta()) beta_ = linear("beta", width, heads, false);
   if (options.kind == gla) {
     decay_down_ = low_rank("decay", gla_rank);
-    decay_ = linear("decay", gla_rank, heads * dim, true);
+    decay_ = linear("decay", gla_rank, heads * key_dim, true);
   }
   if (options.kind == gated_delta_net) decay_ = decay(width, heads);
   if (options.kind == kimi_delta_attention) {
-    decay_down_ = low_rank("decay", dim);
-    decay_ = decay(dim, heads * dim);
+    decay_down_ = low_rank("decay", key_dim);
+    decay_ = decay(key_dim, heads * key_dim);
   }
   if (options.kind == gated_delta_net || options.kind == kimi_delta_attention)
     log_rate_ =
         scope.no_decay_weight("log_rate", {heads}, Initializer::between(0, std::log(most_rate)), 0);
   if (options.kind != retention)
-    norm_.emplace(scope.child("head_norm"), dim, NormOptions(NormKind::rms, {}, norm_epsilon));
+    head_gain_ =
+        scope.child("head_norm").replicated_weight("weight", {value_dim}, Initializer::constant(1));
   if (options.kind == kimi_delta_attention) {
-    gate_down_ = low_rank("output_gate", dim);
-    output_gate_ = linear("output_gate", dim, heads * dim, true);
+    gate_down_ = low_rank("output_gate", value_dim);
+    output_gate_ = linear("output_gate", value_dim, heads * value_dim, true);
   } else if (options.kind != delta_net) {
-    output_gate_ = linear("output_gate", width, heads * dim, false);
+    output_gate_ = linear("output_gate", width, heads * value_dim, false);
   }
 }
 
@@ -163,6 +219,22 @@ Variable GatedRecurrenceOp::log_decay(const ProjectedQKV& input, const ForwardCo
           ? multiply_scalar(gated_weights(logits).decay, gla_normalizer)
           : decay_gates(logits, cast(log_rate_->variable, accumulator_of(logits.value().dtype())));
   return has_channel_gates() ? in_heads(gates, input.heads.count) : gates;
+}
+
+DeltaRuleConvolution GatedRecurrenceOp::convolution(std::size_t index,
+                                                    const ProjectedQKV& all,
+                                                    const ProjectedQKV& input) const {
+  // Context ranks each have an equal part of the heads.
+  const auto heads = [index](const ProjectedQKV& x) {
+    return (index == 2 ? x.value : (index == 1 ? x.key : x.query)).shape()[2];
+  };
+  const std::int64_t some = heads(all), own = heads(input);
+  const std::int64_t begin = input.shares ? input.shares->ranks.rank() * some : 0;
+  const DType sums = accumulator_of(input.query.value().dtype());
+  return {.weight = heads_of_vector(cast(convolutions_[index]->variable, sums),
+                                    {.begin = begin, .count = some, .total = own},
+                                    {.begin = 0, .count = own, .total = own}),
+          .state = chunk_state(input, 1 + index)};
 }
 
 Variable GatedRecurrenceOp::operator()(const ProjectedQKV& input,
@@ -183,65 +255,67 @@ Variable GatedRecurrenceOp::operator()(const ProjectedQKV& input,
     // The sigmoid of the logits, in the accumulator dtype.
     gates.beta = gather_heads(token_spans(logits, zero, 1), input.shares);
   }
-  Variable query = all.query, key = all.key, value = all.value;
-  if (is_delta()) {
-    const auto convolved = [&](const Variable& x, std::size_t index) {
-      const Variable weight = cast(convolutions_[index]->variable, sums);
-      return convolve_heads(x,
-                            heads_of_vector(weight, all.heads, input.heads),
-                            {},
-                            documents,
-                            chunk_state(input, 1 + index));
-    };
-    query = convolved(query, 0);
-    key = convolved(key, 1);
-    value = convolved(value, 2);
-  }
-  if (is_delta()) {
-    query = l2_normalize(query, length_epsilon);
-    key = l2_normalize(key, length_epsilon);
-  }
-  const GatedRecurrenceOptions options = {.scale = 1 / std::sqrt(static_cast<double>(options_.dim)),
+  const ChunkBoundaries state = chunk_state(input, 0);
+  if (is_delta())
+    return finish(local_shard(delta_rule({.query = all.query,
+                                          .key = all.key,
+                                          .value = all.value,
+                                          .gates = gates,
+                                          .convolutions = {convolution(0, all, input),
+                                                           convolution(1, all, input),
+                                                           convolution(2, all, input)},
                                           .document_position = documents,
-                                          .state = chunk_state(input, 0)};
-  const Variable y = gated_recurrence(query, key, value, gates, options);
+                                          .state = state}),
+                              input),
+                  input.input,
+                  pass);
+  const double scale = 1 / std::sqrt(static_cast<double>(options_.key_dim));
+  const Variable y =
+      gated_recurrence(all.query,
+                       all.key,
+                       all.value,
+                       gates,
+                       {.scale = scale, .document_position = documents, .state = state});
   return finish(local_shard(y, input), input.input, pass);
 }
 
 Variable GatedRecurrenceOp::finish(const Variable& y,
                                    const Variable& x,
                                    const ForwardContext& pass) const {
-  const DType dtype = y.value().dtype();
-  const Variable normed =
-      norm_
-          ? (*norm_)(y)
-          : rms_norm(y, Variable(filled(1, options_.dim, dtype, y.value().device())), norm_epsilon);
-  if (!output_gate_) return normed;
+  const Variable gain =
+      head_gain_ ? head_gain_->variable
+                 : Variable(filled(1, options_.value_dim, y.value().dtype(), y.value().device()));
+  if (!output_gate_) return rms_norm(y, gain, options_.norm_epsilon);
   const Variable from = gate_down_ ? longspan::linear(x, gate_down_->variable, Variable()) : x;
   const Variable logits = in_heads((*output_gate_)(from, pass.of_all_rows()), y.shape()[2]);
   if (options_.kind == RecurrenceKind::kimi_delta_attention)
-    return gate(GateFunction::reset, normed, {}, logits, {});
-  return gated(Activation::silu, logits, normed);
+    return gate(GateFunction::reset, rms_norm(y, gain, options_.norm_epsilon), {}, logits, {});
+  return gated_head_norm(y, gain, options_.norm_epsilon, logits);
 }
 
 namespace {
 
 template <RecurrenceKind kind>
-std::string problem_of(const AttentionOptions&, const AttentionBuildOptions& setting) {
-  return problem_of_kind(kind, setting);
+std::string problem_of(const AttentionOptions& options, const AttentionBuildOptions& setting) {
+  return problem_of_kind(kind, options, setting);
 }
 
 template <RecurrenceKind kind>
 std::unique_ptr<AttentionOp> make(const Scope& attention,
                                   const AttentionOptions& options,
                                   const AttentionBuildOptions& setting) {
+  const auto own =
+      is_delta_type(kind) ? delta_rule_projections(options.delta_rule, setting) : std::nullopt;
   return std::make_unique<GatedRecurrenceOp>(
       attention,
       GatedRecurrenceOp::Options{.kind = kind,
-                                 .heads = setting.heads,
-                                 .dim = setting.dim,
+                                 .heads = own ? own->value_heads : setting.heads,
+                                 .key_dim = own ? own->key_dim : setting.dim,
+                                 .value_dim = own ? own->value_dim : setting.dim,
                                  .width = setting.width,
-                                 .taps = options.convolution_taps});
+                                 .taps = options.convolution_taps,
+                                 .norm_epsilon = options.delta_rule.norm_epsilon,
+                                 .projections = own});
 }
 
 template <RecurrenceKind kind>

@@ -1,6 +1,6 @@
 // Layer types with a gated linear recurrence: retention (Sun et al. 2023), gated linear attention
 // (Yang et al. 2023), DeltaNet (Yang et al. 2024), Gated DeltaNet (Yang et al. 2025) and Kimi Delta
-// Attention (Kimi Team 2025). The state of a head is [dim, dim], whatever the length.
+// Attention (Kimi Team 2025). The state of a head is [key dim, value dim], whatever the length.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "framework/nn/attention/attention_kind.h"
+#include "framework/nn/attention/delta_rule.h"
 #include "framework/nn/layers.h"
+#include "framework/options/options.h"
 
 namespace longspan {
 
@@ -20,11 +22,27 @@ enum class RecurrenceKind : std::uint8_t {
   kimi_delta_attention
 };
 
+// Section model.attention.delta_rule: projections of the delta types. Numbers that are not set are
+// the model's; see delta_rule_projections.
+struct DeltaRuleOptions {
+  std::optional<std::int64_t> key_heads = {};    // of queries and keys
+  std::optional<std::int64_t> value_heads = {};  // of values, gates and outputs
+  std::optional<std::int64_t> key_dim = {};      // per head
+  std::optional<std::int64_t> value_dim = {};
+  double norm_epsilon = 1e-6;  // of the norm of each head's output
+};
+void declare(OptionTable& table, DeltaRuleOptions& options);
+
+// Returns the shape of the projections; nothing if no option sets it, so that the model's
+// attention heads, and its key and value heads, define it.
+std::optional<ProjectionShape> delta_rule_projections(const DeltaRuleOptions& options,
+                                                      const AttentionBuildOptions& setting);
+
 // Parameters, in addition to the projections of MultiHeadAttention:
 // - retention: "output_gate". The gate of head h is 1 - 2^(-5 - h).
 // - gla: "decay" (low rank, a gate of each channel), "head_norm", "output_gate"
-// - delta types: "query_convolution", "key_convolution", "value_convolution" [heads * dim, taps],
-//   "beta", "head_norm"
+// - delta types: "query_convolution" and "key_convolution" [key heads * key dim, taps],
+//   "value_convolution" [heads * value dim, taps], "beta", "head_norm" [value dim]
 // - gated_delta_net also "decay", "log_rate" [heads] and "output_gate"; kimi_delta_attention the
 //   same with a gate of each channel and low ranks
 class GatedRecurrenceOp : public AttentionOp {
@@ -32,9 +50,14 @@ class GatedRecurrenceOp : public AttentionOp {
   struct Options {
     RecurrenceKind kind = RecurrenceKind::gated_delta_net;
     std::int64_t heads = 0;
-    std::int64_t dim = 0;
+    std::int64_t key_dim = 0;
+    std::int64_t value_dim = 0;
     std::int64_t width = 0;
-    std::int64_t taps = 4;  // model.attention.short_convolution.kernel_size
+    std::int64_t taps = 4;       // model.attention.short_convolution.kernel_size
+    double norm_epsilon = 1e-6;  // of the norm of each head
+    // Projections that differ from those of other attention types (model.attention.recurrence).
+    // Only delta types.
+    std::optional<ProjectionShape> projections = {};
   };
   GatedRecurrenceOp(const Scope& scope, const Options& options);
 
@@ -43,6 +66,7 @@ class GatedRecurrenceOp : public AttentionOp {
   bool supports_document_mask() const override { return true; }
   // As in hybrid models, where only softmax layers have RoPE.
   bool rotates() const override { return !is_delta(); }
+  std::optional<ProjectionShape> projection_shape() const override { return options_.projections; }
   bool mixes_queries() const override { return is_delta(); }
   // Throws ConfigurationError for a memory and for other masks than a causal one.
   Variable operator()(const ProjectedQKV& input,
@@ -57,6 +81,11 @@ class GatedRecurrenceOp : public AttentionOp {
   }
   // Gates of this rank's rows and heads, [batch, time, heads] or [batch, time, heads, dim].
   Variable log_decay(const ProjectedQKV& input, const ForwardContext& pass) const;
+  // The convolution of queries (0), keys (1) or values (2), for the heads of `all`, all positions
+  // of `input`.
+  DeltaRuleConvolution convolution(std::size_t index,
+                                   const ProjectedQKV& all,
+                                   const ProjectedQKV& input) const;
   // Normalizes the heads of the output and applies the output gate.
   Variable finish(const Variable& y, const Variable& x, const ForwardContext& pass) const;
 
@@ -66,7 +95,7 @@ class GatedRecurrenceOp : public AttentionOp {
   Weight decay_down_;  // low rank
   std::optional<Linear> decay_;
   Weight log_rate_;
-  std::optional<QKNorm> norm_;
+  Weight head_gain_;
   Weight gate_down_;  // low rank
   std::optional<Linear> output_gate_;
 };
@@ -74,14 +103,6 @@ class GatedRecurrenceOp : public AttentionOp {
 // Returns the rows of a parameter [heads * n, ...] that belong to `heads`, which are among those of
 // this rank, `own`.
 Variable heads_of_vector(const Variable& x, const ShardRange& heads, const ShardRange& own);
-
-// Returns silu of the short convolution of x [batch, time, heads, dim]. weight: [heads * dim,
-// taps]; bias: [heads * dim], or undefined.
-Variable convolve_heads(const Variable& x,
-                        const Variable& weight,
-                        const Variable& bias,
-                        const Tensor& document_position,
-                        const ChunkBoundaries& state);
 
 std::vector<AttentionKind> recurrent_kinds();
 

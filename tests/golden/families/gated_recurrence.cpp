@@ -18,22 +18,6 @@
 namespace longspan::golden {
 namespace {
 
-// [batch, time] i64: the position of each token in its document. Document 0 continues the initial
-// state, so that its first token is far from 0.
-Tensor document_positions(const GoldenFile& file) {
-  if (!file.has("inputs/document")) return {};
-  const Tensor& document = file.ids("inputs/document");
-  const Tensor result = document.empty_like();
-  const std::int64_t time = document.shape()[1];
-  for (std::int64_t i = 0; i < document.elements(); ++i) {
-    const auto* const id = document.data<std::int64_t>() + i;
-    const bool first = i % time == 0;
-    const std::int64_t before = first ? 1000 : result.data<std::int64_t>()[i - 1];
-    result.data<std::int64_t>()[i] = first || id[0] == id[-1] ? before + 1 : 0;
-  }
-  return result;
-}
-
 // Swaps the last two axes of [batch, heads, m, n].
 Tensor transposed(const Tensor& x) {
   const Shape& shape = x.shape();

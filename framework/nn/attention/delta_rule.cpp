@@ -1,0 +1,57 @@
+#include "framework/nn/attention/delta_rule.h"
+
+#include <cmath>
+
+#include "framework/autograd/convolution.h"
+#include "framework/autograd/norms.h"
+#include "framework/autograd/ops.h"
+
+namespace longspan {
+namespace {
+
+constexpr double length_epsilon = 1e-6;  // of the L2 norm, as in the authors' code
+
+}  // namespace
+
+Variable convolve_heads(const Variable& x,
+                        const Variable& weight,
+                        const Variable& bias,
+                        const Tensor& document_position,
+                        const ChunkBoundaries& state) {
+  const Shape& shape = x.shape();
+  const Variable rows = reshape(x, {shape[0], shape[1], shape[2] * shape[3]});
+  return reshape(short_convolution(rows, weight, bias, document_position, true, state), shape);
+}
+
+Variable delta_rule(const DeltaRule& layer) {
+  const std::int64_t key_heads = layer.key.shape()[2], heads = layer.value.shape()[2];
+  require(heads % key_heads == 0,
+          "delta rule: expected a divisor of {} value heads, found {} key heads",
+          heads,
+          key_heads);
+  const auto convolved = [&](const Variable& x, std::size_t index) {
+    const auto& [weight, state] = layer.convolutions[index];
+    return convolve_heads(x, weight, {}, layer.document_position, state);
+  };
+  const auto unit = [&](const Variable& x, std::size_t index) {
+    return repeat_kv(l2_normalize(convolved(x, index), length_epsilon), heads / key_heads);
+  };
+  const Variable query = unit(layer.query, 0), key = unit(layer.key, 1);
+  const double dim = static_cast<double>(layer.key.shape()[3]);
+  return gated_recurrence(query,
+                          key,
+                          convolved(layer.value, 2),
+                          layer.gates,
+                          {.scale = 1 / std::sqrt(dim),
+                           .document_position = layer.document_position,
+                           .state = layer.state});
+}
+
+Variable gated_head_norm(const Variable& y,
+                         const Variable& gain,
+                         double epsilon,
+                         const Variable& gate) {
+  return gated(Activation::silu, gate, rms_norm(y, gain, epsilon));
+}
+
+}  // namespace longspan
