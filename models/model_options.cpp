@@ -119,6 +119,13 @@ void declare_sizes(OptionTable& table, ModelOptions& options) {
       "et al. 2020)",
       affects_weights(),
       excludes(is("model.norm.type", {"powernorm"})));
+  table.add("model.attention.output_gate",
+            options.output_gate,
+            "gate of the self-attention output: its product with sigmoid(W x) of the layer's input "
+            "x, before the output projection; gated linear recurrences have gates of their own "
+            "(Qiu et al. "
+            "2025)",
+            affects_weights());
   declare_scores(table, options);
   table.add("model.attention.bias",
             options.attention_bias,
@@ -175,6 +182,11 @@ void declare_stream(OptionTable& table, ModelOptions& options) {
             options.norm_epsilon,
             "epsilon added to the variance or the mean square",
             more_than(0.0),
+            affects_weights());
+  table.add("model.norm.zero_centered",
+            options.zero_centered_gains,
+            "gains stored as their difference from 1, as in Gemma and Qwen3-Next; false: as they "
+            "are",
             affects_weights());
   table.add("model.norm.power_alpha",
             options.power.decay,

@@ -72,6 +72,7 @@ struct ModelOptions {
   std::optional<std::int64_t> head_width = {};  // default: width / heads
   std::optional<std::int64_t> key_heads = {};   // default: heads
   bool query_key_norm = false;
+  bool output_gate = false;  // of self-attention
   bool attention_sinks = false;
   std::optional<double> score_cap = {};
   // Divide attention scores by sqrt(head dimension); T5 does not (Raffel et al. 2020).
@@ -90,6 +91,7 @@ struct ModelOptions {
   NormPosition norm = NormPosition::post;
   NormKind norm_kind = NormKind::layer;
   double norm_epsilon = 1e-5;
+  bool zero_centered_gains = false;
   PowerOptions power = {};              // of norms of kind power
   std::optional<bool> final_norm = {};  // of pre-norm stacks
   ResidualKind residual = ResidualKind::plain;
@@ -127,7 +129,11 @@ struct ModelOptions {
   double logits_factor() const {
     return scale_decoder_outputs ? 1 / std::sqrt(static_cast<double>(width)) : 1;
   }
-  NormOptions norm_form() const { return {norm_kind, power, norm_epsilon}; }
+  NormOptions norm_form() const {
+    NormOptions form = {norm_kind, power, norm_epsilon};
+    form.zero_centered = zero_centered_gains;
+    return form;
+  }
   bool has_final_norm() const { return final_norm.value_or(norm == NormPosition::pre); }
   AttentionBuildOptions attention_setting(const FamilyTraits& traits, std::int64_t segment) const {
     return {.layers = layers,

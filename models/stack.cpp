@@ -26,6 +26,7 @@ class LayerMaker {
           });
     MultiHeadAttention::Options options = heads();
     options.rotary = options_.rotary;
+    options.output_gate = options_.common.output_gate;
     const auto attention = std::make_shared<MultiHeadAttention>(
         scope, options, std::get<std::unique_ptr<AttentionOp>>(std::move(made)));
     return sublayer(

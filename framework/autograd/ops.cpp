@@ -42,6 +42,18 @@ Variable add(const Variable& a, const Variable& b) {
   });
 }
 
+Variable add_scalar(const Variable& x, double value) {
+  const Device& device = x.value().device();
+  Tensor out = Tensor::zeros(x.shape(), x.value().dtype(), device, MemoryTag::activations);
+  on(device, [&](auto backend) {
+    clamp(backend, out, value, value);
+    accumulate(backend, 1, x.value(), out);
+  });
+  return record(std::move(out), {x}, [](BackwardContext& gradients) {
+    gradients.set(0, gradients.output());
+  });
+}
+
 Variable add_bias(const Variable& x, const Variable& bias) {
   const Tensor& value = x.value();
   const Shape rows = {value.shape().rows(), 1, value.shape().width()};

@@ -163,6 +163,9 @@ Variable soft_cap(const Variable& x, double cap);
 // As kernels/elementwise.h.
 Variable tanh(const Variable& x);
 
+// Returns x + value. x: an accumulator dtype.
+Variable add_scalar(const Variable& x, double value);
+
 // Returns factor * x, in x's dtype.
 Variable multiply_scalar(const Variable& x, double factor);
 

@@ -120,20 +120,31 @@ Variable Linear::join(Variable&& shares, const SequenceShard& time) const {
   return bias_ ? add_bias(y, bias_->variable) : y;
 }
 
+namespace {
+
+// The initializer of a weight whose gain starts as `gain`.
+Initializer initial_weight(Initializer gain, bool zero_centered) {
+  if (zero_centered) gain.mean -= 1;
+  return gain;
+}
+
+}  // namespace
+
 Norm::Norm(const Scope& scope, std::int64_t width, const NormOptions& form, const Initializer& gain)
-    : epsilon_(form.epsilon), weight_(scope.weight("weight", {width}, gain)) {
+    : epsilon_(form.epsilon),
+      gain_{scope.weight("weight", {width}, initial_weight(gain, form.zero_centered)),
+            form.zero_centered} {
   if (form.kind != NormKind::rms) bias_ = scope.weight("bias", {width}, Initializer::constant(0));
   if (form.kind == NormKind::power)
     statistics_ = scope.power_statistics(width, form.power, form.epsilon);
 }
 
 Variable Norm::operator()(const Variable& x, std::optional<DType> dtype) const {
-  const Span span({.kind = ActivityKind::layer, .layer = layer_of(weight_)});
+  const Span span({.kind = ActivityKind::layer, .layer = layer_of(gain_.weight)});
   if (statistics_)
-    return power_norm(
-        x, weight_->variable, bias_->variable, divided_by_average(*statistics_), dtype);
-  if (!bias_) return rms_norm(x, weight_->variable, epsilon_, dtype);
-  return layer_norm(x, weight_->variable, bias_->variable, epsilon_, dtype);
+    return power_norm(x, gain_(), bias_->variable, divided_by_average(*statistics_), dtype);
+  if (!bias_) return rms_norm(x, gain_(), epsilon_, dtype);
+  return layer_norm(x, gain_(), bias_->variable, epsilon_, dtype);
 }
 
 Variable Norm::operator()(const Variable& x,
@@ -141,9 +152,9 @@ Variable Norm::operator()(const Variable& x,
                           const Tensor& length,
                           std::optional<DType> dtype) const {
   if (!statistics_) return (*this)(x, dtype);
-  const Span span({.kind = ActivityKind::layer, .layer = layer_of(weight_)});
+  const Span span({.kind = ActivityKind::layer, .layer = layer_of(gain_.weight)});
   const PowerRows rows = followed(statistics_, x.value(), length, pass);
-  return power_norm(x, weight_->variable, bias_->variable, rows, dtype);
+  return power_norm(x, gain_(), bias_->variable, rows, dtype);
 }
 
 Variable Norm::second_read(const Variable& x,
@@ -151,9 +162,9 @@ Variable Norm::second_read(const Variable& x,
                            const Tensor& length,
                            std::optional<DType> dtype) const {
   if (!statistics_) return (*this)(x, dtype);
-  const Span span({.kind = ActivityKind::layer, .layer = layer_of(weight_)});
+  const Span span({.kind = ActivityKind::layer, .layer = layer_of(gain_.weight)});
   const PowerRows rows = followed(statistics_, x.value(), length, pass, true);
-  return power_norm(x, weight_->variable, bias_->variable, rows, dtype);
+  return power_norm(x, gain_(), bias_->variable, rows, dtype);
 }
 
 ResidualNorm Norm::of_sum(const Variable& x,
@@ -161,7 +172,7 @@ ResidualNorm Norm::of_sum(const Variable& x,
                           double rate,
                           const ForwardContext& pass,
                           const Tensor& length) const {
-  const Span span({.kind = ActivityKind::layer, .layer = layer_of(weight_)});
+  const Span span({.kind = ActivityKind::layer, .layer = layer_of(gain_.weight)});
   if (statistics_) {
     Variable sum = longspan::dropout_add(x, change, rate, pass);
     change = {};
@@ -172,15 +183,19 @@ ResidualNorm Norm::of_sum(const Variable& x,
   const double dropped = pass.training ? rate : 0;
   if (!bias_)
     return residual_rms_norm(
-        x, std::move(change), dropped, pass.random, placement, weight_->variable, epsilon_);
-  return residual_layer_norm(x,
-                             std::move(change),
-                             dropped,
-                             pass.random,
-                             placement,
-                             weight_->variable,
-                             bias_->variable,
-                             epsilon_);
+        x, std::move(change), dropped, pass.random, placement, gain_(), epsilon_);
+  return residual_layer_norm(
+      x, std::move(change), dropped, pass.random, placement, gain_(), bias_->variable, epsilon_);
+}
+
+QKNorm::QKNorm(const Scope& scope, std::int64_t dim, const NormOptions& form)
+    : epsilon_(form.epsilon),
+      gain_{scope.replicated_weight(
+                "weight", {dim}, initial_weight(Initializer::constant(1), form.zero_centered)),
+            form.zero_centered} {
+  require(form.kind != NormKind::power, "QK norm does not support powernorm");
+  if (form.kind == NormKind::layer)
+    bias_ = scope.replicated_weight("bias", {dim}, Initializer::constant(0));
 }
 
 Variable drop(const Variable& x,

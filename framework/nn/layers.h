@@ -110,10 +110,21 @@ enum class NormKind : std::uint8_t {
 struct NormOptions {
   NormKind kind = NormKind::layer;
   PowerOptions power = {};
-  double epsilon = 1e-5;  // added to the mean square
+  double epsilon = 1e-5;       // added to the mean square
+  bool zero_centered = false;  // the gain is 1 + weight, and weights start at 0 (Gemma, Qwen3-Next)
 
   NormOptions(NormKind of = NormKind::layer, const PowerOptions& moving = {}, double added = 1e-5)
       : kind(of), power(moving), epsilon(added) {}
+};
+
+// Gain of a norm: a weight [width], or 1 + weight. Value type.
+struct Gain {
+  Weight weight;
+  bool zero_centered = false;
+
+  Variable operator()() const {
+    return zero_centered ? add_scalar(weight->variable, 1) : weight->variable;
+  }
 };
 
 // Parameters: "weight" [width] and, except for rms, "bias" [width]. A power norm also has running
@@ -147,7 +158,7 @@ class Norm {
 
  private:
   double epsilon_;
-  Weight weight_;
+  Gain gain_;
   Weight bias_;                                  // none for rms
   std::shared_ptr<PowerStatistics> statistics_;  // only for power
 };
@@ -208,22 +219,16 @@ class FeedForward {
 class QKNorm {
  public:
   // Throws Failure for a power norm, whose averages require the features of a stream.
-  QKNorm(const Scope& scope, std::int64_t dim, const NormOptions& form)
-      : epsilon_(form.epsilon),
-        weight_(scope.replicated_weight("weight", {dim}, Initializer::constant(1))) {
-    require(form.kind != NormKind::power, "QK norm does not support powernorm");
-    if (form.kind == NormKind::layer)
-      bias_ = scope.replicated_weight("bias", {dim}, Initializer::constant(0));
-  }
+  QKNorm(const Scope& scope, std::int64_t dim, const NormOptions& form);
   // x: [batch, time, heads, dim].
   Variable operator()(const Variable& x) const {
-    return bias_ ? layer_norm(x, weight_->variable, bias_->variable, epsilon_)
-                 : rms_norm(x, weight_->variable, epsilon_);
+    return bias_ ? layer_norm(x, gain_(), bias_->variable, epsilon_)
+                 : rms_norm(x, gain_(), epsilon_);
   }
 
  private:
   double epsilon_;
-  Weight weight_;
+  Gain gain_;
   Weight bias_;
 };
 

@@ -36,6 +36,13 @@ TEST(OpGradient, AddBiasMatchesDifferences) {
   expect_gradients(f, {random_tensor({2, 3, 4}, 1), random_tensor({4}, 2)});
 }
 
+TEST(OpGradient, AddScalarMatchesDifferences) {
+  const auto f = [](const auto& in) { return add_scalar(in[0], -1.5); };
+  expect_gradients(f, {random_tensor({2, 3}, 1)});
+  const Variable y = add_scalar(Variable(Tensor::zeros({2}, DType::f64, backend_device())), -1.5);
+  EXPECT_EQ(y.value().span<double>()[1], -1.5);
+}
+
 TEST(OpGradient, ActivationsMatchDifferences) {
   for (const Activation activation :
        {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh}) {

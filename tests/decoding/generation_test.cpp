@@ -263,6 +263,7 @@ TEST(Generation, KVCacheMatchesRecomputedLogits) {
     options.common.attention.mixing = {
         .longest = 16, .window = 3, .gate_heads = 2, .gate_attention = 3};
     options.common.attention.delta_rule = {.key_heads = 2, .value_heads = 4, .value_dim = 7};
+    options.common.output_gate = true;
     const auto model = make_decoder(options, small_setting());
     const auto cache = std::make_shared<KVCache>();
     const std::span<const std::int64_t> all(prompt);

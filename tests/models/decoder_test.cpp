@@ -83,6 +83,69 @@ TEST(DecoderModel, MixingLayerGradientsMatchFiniteDifferences) {
   }
 }
 
+// Options of Qwen3.5: delta types and gated softmax attention, QK norm of 1 + weight, RoPE of some
+// features.
+DecoderOptions hybrid_options() {
+  DecoderOptions options = tiny(PositionEmbeddingType::rotary);
+  options.positions.rope.share = 0.5;
+  options.common.head_width = 4;
+  options.common.key_heads = 1;
+  options.common.norm_kind = NormKind::rms;
+  options.common.zero_centered_gains = true;
+  options.common.query_key_norm = true;
+  options.common.output_gate = true;
+  options.common.attention_bias = {};
+  options.common.feed_forward_bias = false;
+  options.common.activation = FeedForwardActivation::swiglu;
+  options.common.attention.kinds = {"gated_delta_net", "full"};
+  options.common.attention.delta_rule = {
+      .key_heads = 2, .value_heads = 4, .key_dim = 3, .value_dim = 5};
+  return options;
+}
+
+TEST(DecoderModel, HybridGradientsMatchFiniteDifferences) {
+  const ForwardContext pass = {.training = true, .random = Random(3)};
+  DecoderOptions options = hybrid_options();
+  options.common.dropout = options.common.attention_dropout = 0.3;
+  const auto model = make_decoder(options, tiny_setting());
+  testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), pass, 3e-5);
+}
+
+// QK norm and the output gate are those of softmax layers.
+TEST(DecoderModel, DeltaTypesHaveNeitherQkNormNorOutputGateOfSoftmaxLayers) {
+  const auto model = make_decoder(hybrid_options(), tiny_setting());
+  const Parameters& parameters = model->parameters();
+  for (const std::string name : {"query_norm/weight", "key_norm/weight"}) {
+    EXPECT_EQ(parameters.find("layers/0/attention/" + name), nullptr) << name;
+    EXPECT_NE(parameters.find("layers/1/attention/" + name), nullptr) << name;
+  }
+  const std::int64_t width = hybrid_options().common.width;
+  const std::string gate = "attention/output_gate/weight";
+  EXPECT_EQ(parameters.named("layers/0/" + gate).shape, (Shape{4 * 5, width}));
+  EXPECT_EQ(parameters.named("layers/1/" + gate).shape, (Shape{2 * 4, width}));
+}
+
+TEST(DecoderModel, ZeroCenteredGainsStartAsOnes) {
+  for (const NormKind kind : {NormKind::layer, NormKind::rms, NormKind::power}) {
+    std::vector<std::vector<double>> losses;
+    for (const bool is_centered : {false, true}) {
+      DecoderOptions options = tiny(PositionEmbeddingType::sinusoidal);
+      options.common.norm_kind = kind;
+      options.common.query_key_norm = kind != NormKind::power;
+      options.common.zero_centered_gains = is_centered;
+      const auto model = make_decoder(options, tiny_setting());
+      for (const auto& parameter : model->parameters().all()) {
+        if (!parameter->name.ends_with("norm/weight")) continue;
+        EXPECT_EQ(parameter->master.span<double>()[0], is_centered ? 0 : 1) << parameter->name;
+      }
+      const Tensor found = losses_of(*model, segment_of(random_ids(2, 6, 1), 0, 5)).value();
+      const auto values = found.span<double>();
+      losses.emplace_back(values.begin(), values.end());
+    }
+    EXPECT_EQ(losses[0], losses[1]);
+  }
+}
+
 // Fewer key heads than value heads, of other dimensions than the model's heads.
 TEST(DecoderModel, DeltaRuleProjectionGradientsMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};

@@ -142,6 +142,28 @@ inline Kind llama_style(const AttentionOptions& attention) {
           }};
 }
 
+// Options of Qwen3.5: delta types and gated softmax attention, norms with gains of 1 + weight, RoPE
+// of some features.
+inline Kind hybrid_style() {
+  return {"hybrid decoder", [](ResidualKind residual, const ModelBuildOptions& setting) {
+            DecoderOptions options;
+            options.common = dropped_options(NormPosition::pre);
+            options.common.head_width = 6;
+            options.common.key_heads = 2;
+            options.common.query_key_norm = true;
+            options.common.output_gate = true;
+            options.common.norm_kind = NormKind::rms;
+            options.common.zero_centered_gains = true;
+            options.common.attention_bias = {};
+            options.common.feed_forward_bias = false;
+            options.common.activation = FeedForwardActivation::swiglu;
+            options.common.residual = residual;
+            options.common.attention = with_own_heads(short_attention({"gated_delta_net", "full"}));
+            options.positions = {.kind = PositionEmbeddingType::rotary, .rope = {.share = 0.4}};
+            return make_decoder(options, setting);
+          }};
+}
+
 // Attention sinks, softcapping and parallel sublayers.
 inline Kind with_sinks_and_caps(const AttentionOptions& attention, std::int64_t memory) {
   return {fmt::format("{}, {}, sinks and caps",
@@ -326,6 +348,7 @@ inline std::vector<Kind> kinds() {
                              .factor = 2,
                              .original = 3}));
   all.push_back(llama_style(short_attention({"full", "global_local"})));
+  all.push_back(hybrid_style());
   all.push_back(with_inner_losses());
   all.push_back(with_power_norms(0));
   all.push_back(with_power_norms(3));

@@ -150,6 +150,12 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope,
                         options.bias.value,
                         options.encoder_hidden_size)),
       global_(global_projections(scope, options, *mechanism)),
+      output_gate_(options.output_gate && !mechanism->gates_output()
+                       ? std::optional(projection(scope.child("output_gate"),
+                                                  options,
+                                                  heads_.total * value_dim_,
+                                                  options.bias.query))
+                       : std::nullopt),
       out_(scope.child("out"),
            {.in = heads_.total * value_dim_,
             .out = options.width,
@@ -158,7 +164,7 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope,
             .initial = options.initial_out ? options.initial_out : options.initial}),
       rotary_(options.rotary),
       mechanism_(std::move(mechanism)) {
-  if (!options.query_key_norm) return;
+  if (!options.query_key_norm || !mechanism_->supports_qk_norm()) return;
   if (query_) query_norm_.emplace(scope.child("query_norm"), dim_, *options.query_key_norm);
   if (key_) key_norm_.emplace(scope.child("key_norm"), dim_, *options.query_key_norm);
 }
@@ -290,8 +296,12 @@ Variable MultiHeadAttention::apply_attention(const ProjectedQKV& projected,
   if (context.mask.max_lookback.defined() && !mechanism_->supports_document_mask())
     throw ConfigurationError(
         "an attention type of this model does not support data.documents.reset_attention_mask");
-  const Variable mixed = (*mechanism_)(projected, context, pass);
+  Variable mixed = (*mechanism_)(projected, context, pass);
   if (pass.watch) pass.watch->see(*mechanism_, projected, context, pass, mixed);
+  if (output_gate_) {
+    Variable logits = (*output_gate_)(projected.input, pass.of_all_rows());
+    mixed = gate(GateFunction::reset, mixed, {}, split_heads(std::move(logits), value_dim_), {});
+  }
   const Shape& shape = mixed.shape();
   const Variable heads = reshape(mixed, {shape[0], shape[1], heads_.count * value_dim_});
   if (!pass.active_rows) return out_(heads, pass);

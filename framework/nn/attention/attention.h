@@ -39,7 +39,10 @@ class MultiHeadAttention {
         {};  // width of the encoder output, if it differs
     ProjectionBiases bias = true;
     std::optional<NormOptions> query_key_norm = {};  // layer or rms, before the rotation
-    std::optional<Initializer> initial = {};         // none: Xavier
+    // Multiplies the op's output by sigmoid(W x), elementwise, of the input x of the queries. Only
+    // self-attention, and not for ops with a gate of their own.
+    bool output_gate = false;
+    std::optional<Initializer> initial = {};  // none: Xavier
     std::optional<Initializer> initial_out = {};
     std::optional<Rotary> rotary = {};  // RoPE of queries and keys
   };
@@ -137,6 +140,7 @@ class MultiHeadAttention {
   // Query, key and value projections of global positions, if the op uses them. Initialized as
   // copies of the others.
   std::vector<Linear> global_;
+  std::optional<Linear> output_gate_;
   Linear out_;
   std::optional<QKNorm> query_norm_;
   std::optional<QKNorm> key_norm_;

@@ -146,6 +146,10 @@ class AttentionOp {
   virtual bool has_recurrent_state() const { return false; }
   // Returns whether RoPE applies to its queries and keys.
   virtual bool rotates() const { return true; }
+  // Returns whether QK norm applies to its queries and keys.
+  virtual bool supports_qk_norm() const { return true; }
+  // Returns whether it gates its output by the layer's input.
+  virtual bool gates_output() const { return false; }
   // Returns whether the output of a position depends on the queries of others.
   virtual bool mixes_queries() const { return !supports_kv_cache(); }
   // Returns the max distance of a key that any head of this rank attends to, if bounded. Bounds the

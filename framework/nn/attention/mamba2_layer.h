@@ -59,6 +59,7 @@ class Mamba2Op : public AttentionOp {
   bool has_recurrent_state() const override { return true; }
   bool supports_document_mask() const override { return true; }
   bool rotates() const override { return false; }
+  bool gates_output() const override { return true; }
   bool mixes_queries() const override { return true; }
   // Throws ConfigurationError for a memory and for other masks than a causal one.
   Variable operator()(const ProjectedQKV& input,

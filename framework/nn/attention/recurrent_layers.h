@@ -66,6 +66,9 @@ class GatedRecurrenceOp : public AttentionOp {
   bool supports_document_mask() const override { return true; }
   // As in hybrid models, where only softmax layers have RoPE.
   bool rotates() const override { return !is_delta(); }
+  // The delta types normalize queries and keys after their convolution.
+  bool supports_qk_norm() const override { return !is_delta(); }
+  bool gates_output() const override { return true; }
   std::optional<ProjectionShape> projection_shape() const override { return options_.projections; }
   bool mixes_queries() const override { return is_delta(); }
   // Throws ConfigurationError for a memory and for other masks than a causal one.
