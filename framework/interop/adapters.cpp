@@ -28,6 +28,7 @@ struct JoinedAdapter {
   std::int64_t in = 0;
   std::int64_t out = 0;
   std::vector<std::int64_t> out_begin;  // per layer
+  std::int64_t groups = 1;              // as TensorPair::groups
 
   Tensor down(const Checkpoint& checkpoint) const;
   Tensor up(const Checkpoint& checkpoint) const;
@@ -52,11 +53,13 @@ Tensor JoinedAdapter::up(const Checkpoint& checkpoint) const {
   std::int64_t column = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const Tensor part = read_full(checkpoint, layers[i] + adapter_up);
-    const std::int64_t width = part.shape()[1];
-    for (std::int64_t row = 0; row < part.shape()[0]; ++row)
+    const std::int64_t width = part.shape()[1], rows = part.shape()[0] / groups;
+    for (std::int64_t row = 0; row < part.shape()[0]; ++row) {
+      const std::int64_t place = (row / rows * out + out_begin[i]) / groups + row % rows;
       std::copy_n(part.bytes() + row * width * element,
                   width * element,
-                  whole.bytes() + ((out_begin[i] + row) * rank + column) * element);
+                  whole.bytes() + (place * rank + column) * element);
+    }
     column += width;
   }
   return whole;
@@ -67,6 +70,7 @@ std::vector<JoinedAdapter> joined_adapters(const Checkpoint& checkpoint,
   std::vector<JoinedAdapter> all;
   for (const TensorPair& pair : pairs) {
     JoinedAdapter joined;
+    joined.groups = pair.groups;
     for (const std::string& weight : pair.longspan_names) {
       const Shape& shape = checkpoint.shape_of(weight);
       if (const auto layer = adapted_layer(checkpoint, weight)) {

@@ -35,6 +35,10 @@ std::vector<std::string> model_types() {
   return names;
 }
 
+// Model types that share dense layers with supported ones.
+constexpr std::array<const char*, 3> mixtures_of_experts = {
+    "qwen3_next", "qwen3_5_moe", "qwen3_5_moe_text"};
+
 std::vector<const Architecture*> of_type(const std::string& model_type) {
   std::vector<const Architecture*> found;
   for (const Architecture& each : architectures())
@@ -59,6 +63,13 @@ std::vector<const Architecture*> candidates(const ModelConfig& config) {
   if (config.has("model_type")) {
     const std::string type = config.text("model_type");
     const std::vector<const Architecture*> found = of_type(type);
+    if (std::ranges::count(mixtures_of_experts, type) > 0)
+      config.throw_data_error(
+          "model_type",
+          fmt::format(
+              "the mixture-of-experts layers of {} are not supported; import a dense model, "
+              "such as one of qwen3_5",
+              type));
     if (found.empty())
       config.throw_data_error(
           "model_type", fmt::format("expected {}, found {}", join_or(model_types()), quote(type)));
@@ -181,7 +192,14 @@ void for_each_piece(const TensorPair& pair,
   const std::int64_t before = rows_before(here, index);
   const std::int64_t rows = here[index][0];
   const std::int64_t width = rows == 0 ? 0 : here[index].elements() / rows;
-  if (pair.orientation == Orientation::same) return f(before * width, 0, rows * width);
+  if (pair.orientation == Orientation::same) {
+    const std::int64_t all = rows_before(here, here.size()), groups = pair.groups;
+    for (std::int64_t group = 0; group < groups; ++group)
+      f((group * all + before) / groups * width,
+        group * (rows / groups) * width,
+        rows / groups * width);
+    return;
+  }
   constexpr std::int64_t side = 32;
   const std::int64_t all_rows = rows_before(here, here.size());
   for (std::int64_t top = 0; top < rows; top += side)
@@ -212,12 +230,13 @@ void copy_part(const TensorPair& pair,
 
 Shape hf_shape(const TensorPair& pair, const std::vector<Shape>& here) {
   const Shape whole = here.front().with(0, rows_before(here, here.size()));
-  for (const Shape& shape : here)
+  for (const Shape& shape : here) {
     require(shape.with(0, whole[0]) == whole, "\"{}\": shapes of its parts differ", pair.hf_name);
+    require(shape[0] % pair.groups == 0, "\"{}\": unequal groups of rows", pair.hf_name);
+  }
   if (!pair.shape.empty()) {
     const Shape other(pair.shape);
-    require(here.size() == 1 && other.elements() == whole.elements() &&
-                pair.orientation == Orientation::same,
+    require(other.elements() == whole.elements() && pair.orientation == Orientation::same,
             "\"{}\": number of elements differs",
             pair.hf_name);
     return other;

@@ -25,13 +25,15 @@ struct TensorPair {
   // such as queries, keys and values.
   std::vector<std::string> longspan_names;
   Orientation orientation = Orientation::same;
+  // Number of equal parts of each tensor here whose rows alternate: part 0 of all, part 1 of all,
+  // ... For a query and its gate, the number of heads.
+  std::int64_t groups = 1;
   std::vector<std::int64_t> shape = {};  // of the Hugging Face tensor; empty: as here
   bool optional = false;                 // some models lack it
 };
 
 // Returns the Hugging Face shape for the shapes here, which may differ only in their first axis. A
-// transposed tensor is a matrix. A pair with a different `shape` has one tensor here, with as many
-// elements.
+// transposed tensor is a matrix. A different `shape` has as many elements.
 Shape hf_shape(const TensorPair& pair, const std::vector<Shape>& here);
 
 // Extracts tensor number `index` here from a Hugging Face tensor of the required shape.
@@ -142,6 +144,8 @@ struct Architecture {
   std::function<bool(std::string_view name)> is_unsupported_tensor = {};
   // The output head is untrained: only its optional tensors exist.
   bool is_headless = false;
+  // Only part of the published model is imported; export writes another architecture.
+  bool is_import_only = false;
   // Optional, for image models: returns preprocessor_config.json, with the pixel transformation.
   // `values` then also has the keys image.height, image.width and image.channels.
   std::function<nlohmann::ordered_json(const ModelValues& values)> write_pixels = {};
@@ -182,9 +186,10 @@ Architecture architecture();
 
 namespace longspan::llama {
 
-// Llama 2 and 3 (Touvron et al. 2023; Dubey et al. 2024), Mistral (Jiang et al. 2023), Qwen 2 and 3
-// (Yang et al. 2024, 2025) of Hugging Face `transformers`. Family decoder with RoPE, RMSNorm before
-// the sublayers and gated feed-forward layers.
+// Llama 2 and 3 (Touvron et al. 2023; Dubey et al. 2024), Mistral (Jiang et al. 2023), Qwen 2, 3
+// and 3.5 (Yang et al. 2024, 2025) of Hugging Face `transformers`. Family decoder with RoPE,
+// RMSNorm before the sublayers and gated feed-forward layers. Of Qwen 3.5, the dense models and
+// their text part (framework/interop/hybrid_layers.h).
 std::vector<Architecture> architectures();
 
 }  // namespace longspan::llama

@@ -76,7 +76,6 @@ void pass_over_other_kinds(const ModelConfig& rope) {
   for (const NamedNumber& each : llama3_numbers) rope.ignore_keys({each.there});
   // A factor without a type would change the scaling.
   if (rope.has("rope_type") || rope.has("type")) rope.ignore_keys({"factor"});
-  rope.require_number("partial_rotary_factor", 1, "all features of a head are rotated");
   rope.require_number("attn_factor", 1, "\"attention_factor\" scales scores");
   rope.require_number("extrapolation_factor", 1, "high frequencies are not interpolated");
 }
@@ -181,6 +180,18 @@ nlohmann::ordered_json hf_rope_scaling(const ModelValues& values) {
   return there;
 }
 
+constexpr NumberRange of_share = {
+    .least = 1e-300, .below = 1 + 1e-12, .text = "a number above 0 and at most 1"};
+
+void write_positions(const ModelValues& values, nlohmann::ordered_json& config) {
+  // Dynamic scaling begins at this position.
+  const bool dynamic = values.is("model.rope.scaling.type", "dynamic");
+  config["max_position_embeddings"] =
+      dynamic ? values.integer_or("model.rope.scaling.original_max_position_embeddings", 1)
+              : std::max(values.integer_or("model.max_position_embeddings", 1),
+                         values.integer("data.seq_length"));
+}
+
 constexpr const char* hf_full = "full_attention";
 constexpr const char* hf_local = "sliding_attention";
 constexpr const char* longspan_full = "full";
@@ -188,23 +199,12 @@ constexpr const char* longspan_local = "sliding_window";
 
 constexpr std::int64_t max_window = std::int64_t{1} << 40;
 
-// Returns the shortest list whose repetition equals this one.
-std::vector<std::string> period(const std::vector<std::string>& kinds) {
-  const auto count = kinds.size();
-  for (std::size_t length = 1; length < count; ++length) {
-    bool repeats = true;
-    for (std::size_t i = length; repeats && i < count; ++i) repeats = kinds[i] == kinds[i - length];
-    if (repeats) return {kinds.begin(), kinds.begin() + static_cast<std::ptrdiff_t>(length)};
-  }
-  return kinds;
-}
-
 void set_layer_types(const std::vector<std::string>& kinds,
                      std::int64_t window,
                      ModelSettings& settings) {
   if (std::ranges::count(kinds, longspan_local) == 0) return;
   settings.emplace_back("model.attention.layer_types",
-                        fmt::format("[{}]", fmt::join(period(kinds), ", ")));
+                        fmt::format("[{}]", fmt::join(shortest_period(kinds), ", ")));
   settings.emplace_back("model.attention.sliding_window", fmt::format("[{}]", window));
 }
 
@@ -265,7 +265,21 @@ std::string to_hf_activation(const std::string& here) {
   return (found == activations.end() ? activations.front() : *found).there;
 }
 
-void read_rope(const ModelConfig& config, std::int64_t positions, ModelSettings& settings) {
+std::vector<std::string> shortest_period(const std::vector<std::string>& kinds) {
+  const auto count = kinds.size();
+  for (std::size_t length = 1; length < count; ++length) {
+    bool repeats = true;
+    for (std::size_t i = length; repeats && i < count; ++i) repeats = kinds[i] == kinds[i - length];
+    if (repeats) return {kinds.begin(), kinds.begin() + static_cast<std::ptrdiff_t>(length)};
+  }
+  return kinds;
+}
+
+void read_rope(const ModelConfig& config,
+               std::int64_t positions,
+               ModelSettings& settings,
+               std::optional<double> rotated) {
+  constexpr const char* share = "partial_rotary_factor";
   const bool newer = config.has("rope_parameters");
   const bool scaled = config.has("rope_scaling");
   if (newer && scaled)
@@ -274,24 +288,47 @@ void read_rope(const ModelConfig& config, std::int64_t positions, ModelSettings&
   const auto set_theta = [&](double found) {
     settings.emplace_back("model.rope.theta", fmt::format("{}", found));
   };
+  const auto read_share = [&](const ModelConfig& from) {
+    if (rotated)
+      rotated = from.number(share, *rotated, of_share);
+    else
+      from.require_number(share, 1, "all features of a head are rotated");
+  };
+  const auto set_share = [&] {
+    if (rotated)
+      settings.emplace_back("model.rope.partial_rotary_factor", fmt::format("{}", *rotated));
+  };
   settings.emplace_back("model.position_embedding_type", "rope");
-  if (!newer && !scaled) return set_theta(base);
+  read_share(config);
+  if (!newer && !scaled) {
+    set_theta(base);
+    return set_share();
+  }
   const ModelConfig rope = config.section(newer ? "rope_parameters" : "rope_scaling");
   set_theta(rope.number("rope_theta", base, from_1));
+  read_share(rope);
+  set_share();
   std::ranges::move(read_scaling(rope, positions), std::back_inserter(settings));
   pass_over_other_kinds(rope);
+  // The three position grids of Qwen are equal for texts.
+  if (rotated) rope.ignore_keys({"mrope_section", "mrope_interleaved"});
   rope.finish();
 }
 
 void write_rope(const ModelValues& values, nlohmann::ordered_json& config) {
-  // Dynamic scaling begins at this position.
-  const bool dynamic = values.is("model.rope.scaling.type", "dynamic");
-  config["max_position_embeddings"] =
-      dynamic ? values.integer_or("model.rope.scaling.original_max_position_embeddings", 1)
-              : std::max(values.integer_or("model.max_position_embeddings", 1),
-                         values.integer("data.seq_length"));
+  write_positions(values, config);
   config["rope_theta"] = values.number_or("model.rope.theta", 10000);
   config["rope_scaling"] = hf_rope_scaling(values);
+}
+
+void write_rope_parameters(const ModelValues& values, nlohmann::ordered_json& config) {
+  write_positions(values, config);
+  nlohmann::ordered_json rope = {{"rope_type", "default"}};
+  if (const nlohmann::ordered_json scaling = hf_rope_scaling(values); !scaling.is_null())
+    rope = scaling;
+  rope["rope_theta"] = values.number_or("model.rope.theta", 10000);
+  rope["partial_rotary_factor"] = values.number_or("model.rope.partial_rotary_factor", 1);
+  config["rope_parameters"] = rope;
 }
 
 void read_windows(const ModelConfig& config,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,11 +37,20 @@ std::string to_hf_activation(const std::string& here);
 // "rope_parameters".
 
 // Adds model.position_embedding_type and the keys of model.rope. `positions`:
-// "max_position_embeddings". Throws DataError for unsupported settings.
-void read_rope(const ModelConfig& config, std::int64_t positions, ModelSettings& settings);
+// "max_position_embeddings". `rotated`: default of "partial_rotary_factor"; none: the architecture
+// rotates all features. Throws DataError for unsupported settings.
+void read_rope(const ModelConfig& config,
+               std::int64_t positions,
+               ModelSettings& settings,
+               std::optional<double> rotated = {});
 
 // Inverse of read_rope: sets "rope_theta", "rope_scaling" and "max_position_embeddings".
 void write_rope(const ModelValues& values, nlohmann::ordered_json& config);
+// As above, with the object "rope_parameters" and its "partial_rotary_factor".
+void write_rope_parameters(const ModelValues& values, nlohmann::ordered_json& config);
+
+// Returns the shortest list whose repetition equals this one.
+std::vector<std::string> shortest_period(const std::vector<std::string>& kinds);
 
 // Sliding-window layers.
 

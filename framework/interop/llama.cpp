@@ -5,6 +5,7 @@
 
 #include "framework/interop/architecture.h"
 #include "framework/interop/config_keys.h"
+#include "framework/interop/hybrid_layers.h"
 
 namespace longspan::llama {
 namespace {
@@ -28,6 +29,9 @@ struct LlamaKind {
   AttentionBias bias = AttentionBias::none;
   bool feed_forward_bias = false;  // whether "mlp_bias" is read
   bool query_key_norm = false;
+  // Layers of framework/interop/hybrid_layers.h, RoPE of a quarter of a head, and gains of 1 +
+  // weight.
+  bool hybrid = false;
   bool heads_divide = false;  // required by `transformers`, even with another "head_dim"
   WindowKeys windows = WindowKeys::none;
   std::int64_t window = 0;      // default of "sliding_window"
@@ -61,7 +65,16 @@ constexpr LlamaKind kinds[] = {{.model_type = "llama",
                                 .windows = WindowKeys::by_layer,
                                 .window = 4096,
                                 .key_heads = 32,
-                                .head_width = 128}};
+                                .head_width = 128},
+                               {.model_type = "qwen3_5_text",
+                                .name = "Qwen 3.5",
+                                .model_class = "Qwen3_5",
+                                .query_key_norm = true,
+                                .hybrid = true,
+                                .key_heads = 4,
+                                .head_width = 256}};
+constexpr const LlamaKind& hybrid_kind = kinds[4];
+constexpr double hybrid_rotary_share = 0.25;
 
 // Reads the attention heads. Defaults are omitted, as in an export.
 void read_heads(const LlamaKind& kind,
@@ -110,7 +123,6 @@ ImportedConfig read(const LlamaKind& kind, const ModelConfig& config) {
   // Partitioned matrix products with an equal sum, provenance, and a key that older versions wrote
   // in addition to "max_position_embeddings".
   config.ignore_keys({"pretraining_tp", "is_llama_config", "max_sequence_length"});
-  config.require_number("partial_rotary_factor", 1, "all features of a head are rotated");
   config.require_flag("use_mrope", false, "positions are one-dimensional");
   config.require_flag("rope_interleaved", false, "the two halves of a head are rotated");
   const std::int64_t width = config.integer("hidden_size", 1, most);
@@ -146,7 +158,9 @@ ImportedConfig read(const LlamaKind& kind, const ModelConfig& config) {
   if (kind.query_key_norm) settings.emplace_back("model.attention.qk_norm", "true");
   read_heads(kind, config, width, settings);
   read_biases(kind, config, settings);
-  read_rope(config, positions, settings);
+  read_rope(
+      config, positions, settings, kind.hybrid ? std::optional(hybrid_rotary_share) : std::nullopt);
+  if (kind.hybrid) read_hybrid_layers(config, layers, settings);
   read_windows(config, kind.windows, layers, kind.window, settings);
   if (segment < positions)
     meaning.remarks.push_back(fmt::format(
@@ -182,12 +196,17 @@ nlohmann::ordered_json write(const LlamaKind& kind, const ModelValues& values) {
       {"eos_token_id", nullptr}};
   if (kind.bias == AttentionBias::by_key) config["attention_bias"] = has_bias(values, "query");
   if (kind.feed_forward_bias) config["mlp_bias"] = values.is("model.mlp_bias", "true");
+  if (kind.hybrid) {
+    write_rope_parameters(values, config);
+    write_hybrid_layers(values, config);
+    return config;
+  }
   write_rope(values, config);
   write_windows(values, kind.windows, config);
   return config;
 }
 
-std::vector<TensorPair> tensors(const ModelValues& values) {
+std::vector<TensorPair> tensors(const LlamaKind& kind, const ModelValues& values) {
   std::vector<TensorPair> pairs = {{"model.embed_tokens.weight", {"embedding/weight"}}};
   const auto add = [&](const std::string& there, const std::string& here, bool bias = false) {
     pairs.push_back({there + ".weight", {here + "/weight"}});
@@ -199,13 +218,21 @@ std::vector<TensorPair> tensors(const ModelValues& values) {
     const std::string attention = fmt::format("layers/{}/attention/", layer);
     const std::string feed = fmt::format("layers/{}/feed_forward/", layer);
     add(there + "input_layernorm", attention + "norm");
-    add(there + "self_attn.q_proj", attention + "query", has_bias(values, "query"));
-    add(there + "self_attn.k_proj", attention + "key", has_bias(values, "key"));
-    add(there + "self_attn.v_proj", attention + "value", has_bias(values, "value"));
-    add(there + "self_attn.o_proj", attention + "out", has_bias(values, "out"));
-    if (values.is("model.attention.qk_norm", "true")) {
-      add(there + "self_attn.q_norm", attention + "query_norm");
-      add(there + "self_attn.k_norm", attention + "key_norm");
+    if (kind.hybrid && is_linear_layer(values, layer)) {
+      add_linear_attention(values, there, attention, pairs);
+    } else {
+      add(there + "self_attn.q_proj", attention + "query", has_bias(values, "query"));
+      if (kind.hybrid) {
+        pairs.back().longspan_names.push_back(attention + "output_gate/weight");
+        pairs.back().groups = values.integer("model.num_attention_heads");
+      }
+      add(there + "self_attn.k_proj", attention + "key", has_bias(values, "key"));
+      add(there + "self_attn.v_proj", attention + "value", has_bias(values, "value"));
+      add(there + "self_attn.o_proj", attention + "out", has_bias(values, "out"));
+      if (values.is("model.attention.qk_norm", "true")) {
+        add(there + "self_attn.q_norm", attention + "query_norm");
+        add(there + "self_attn.k_norm", attention + "key_norm");
+      }
     }
     add(there + "post_attention_layernorm", feed + "norm");
     add(there + "mlp.gate_proj", feed + "in", feed_bias);
@@ -225,22 +252,74 @@ std::vector<std::pair<std::string, std::string>> copies(const ModelValues& value
   return {{"lm_head.weight", "model.embed_tokens.weight"}};
 }
 
+// Reads the text part of a model of texts and images.
+ImportedConfig read_text_part(const ModelConfig& config) {
+  config.pass_over_common();
+  config.ignore_keys({"vision_config",
+                      "image_token_id",
+                      "video_token_id",
+                      "vision_start_token_id",
+                      "vision_end_token_id",
+                      "language_model_only"});
+  const bool is_tied = config.flag("tie_word_embeddings", false);
+  ImportedConfig meaning = read(hybrid_kind, config.section("text_config"));
+  config.finish();
+  // Both parts of the file may have the key.
+  if (is_tied)
+    for (auto& [key, value] : meaning.settings)
+      if (key == "model.tie_word_embeddings") value = "true";
+  return meaning;
+}
+
+// A tied model may store the output layer, but one without it is tied.
+void resolve_text_part(const TensorFinder& find, ImportedConfig& meaning) {
+  for (auto& [key, value] : meaning.settings)
+    if (key == "model.tie_word_embeddings" && find("lm_head.weight") == nullptr) value = "true";
+}
+
+// Name in a model of texts and images.
+std::string text_part_name(const std::string& name) {
+  const std::string prefix = "model.";
+  if (!name.starts_with(prefix)) return "language_model." + name;
+  return "model.language_model." + name.substr(prefix.size());
+}
+
+// The image encoder, and layers that predict later tokens.
+bool is_beside_text_part(std::string_view name) {
+  return name.starts_with("model.visual.") || name.starts_with("visual.") ||
+         name.starts_with("mtp.");
+}
+
 }  // namespace
 
 std::vector<Architecture> architectures() {
   std::vector<Architecture> all;
   for (const LlamaKind& kind : kinds) {
     const std::string model_class = kind.model_class;
+    const std::string backbone = kind.hybrid ? "TextModel" : "Model";
     all.push_back({.model_type = kind.model_type,
                    .name = kind.name,
                    .family = "decoder",
-                   .model_classes = {model_class + "ForCausalLM", model_class + "Model"},
+                   .model_classes = {model_class + "ForCausalLM", model_class + backbone},
                    .prefix = "model.",
                    .read = [&kind](const ModelConfig& config) { return read(kind, config); },
                    .write = [&kind](const ModelValues& values) { return write(kind, values); },
-                   .tensors = tensors,
+                   .tensors = [&kind](const ModelValues& values) { return tensors(kind, values); },
                    .is_constant = is_constant,
                    .copies = copies});
+  }
+  Architecture text_part = all.back();
+  text_part.model_type = "qwen3_5";
+  text_part.model_classes = {"Qwen3_5ForConditionalGeneration", "Qwen3_5Model"};
+  text_part.read = read_text_part;
+  text_part.resolve = resolve_text_part;
+  text_part.is_import_only = true;
+  all.push_back(std::move(text_part));
+  // Files of either type may have the names and tensors of the other.
+  for (Architecture& each : all) {
+    if (each.name != std::string(hybrid_kind.name)) continue;
+    each.legacy_name = text_part_name;
+    each.is_unsupported_tensor = is_beside_text_part;
   }
   return all;
 }

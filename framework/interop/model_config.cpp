@@ -177,6 +177,8 @@ std::vector<double> ModelConfig::numbers(const std::string& key) const {
 
 nlohmann::ordered_json ModelConfig::special_tokens() const {
   nlohmann::ordered_json tokens = nlohmann::ordered_json::object();
+  // A model of texts and images may name them for its texts.
+  if (has("text_config")) tokens = section("text_config").special_tokens();
   const auto is_id = [](const Json& id) { return id.is_number_integer(); };
   for (const char* const key : special_token_keys) {
     if (!is_present(key)) continue;

@@ -98,6 +98,28 @@ std::int64_t rotary_positions(const ModelValues& values, const Scalars& scalars)
                    scalars.get_or<std::int64_t>(import_positions_scalar, 0)});
 }
 
+// Sets the sizes of the delta rule projections that default to those of the attention heads.
+void set_delta_rule_sizes(const ModelValues& read, std::map<std::string, std::string>& values) {
+  const std::string section = "model.attention.delta_rule.";
+  if (!values.contains(section + "num_key_heads")) return;
+  const std::vector<std::string> types = read.texts("model.attention.layer_types");
+  if (std::ranges::count(types, "gated_delta_net") == 0) return;
+  const std::int64_t heads = read.integer("model.num_attention_heads");
+  const std::int64_t dim =
+      read.integer_or("model.head_dim", read.integer("model.hidden_size") / heads);
+  const std::int64_t value_heads = read.integer_or(section + "num_value_heads", heads);
+  const std::pair<const char*, std::int64_t> sizes[] = {{"num_value_heads", heads},
+                                                        {"num_key_heads", value_heads},
+                                                        {"key_head_dim", dim},
+                                                        {"value_head_dim", dim}};
+  // Without any of them, keys and values have the model's numbers of heads.
+  const bool has_own = std::ranges::any_of(
+      sizes, [&](const auto& size) { return !read.is(section + size.first, "none"); });
+  if (!has_own && !read.is("model.num_key_value_heads", "none")) return;
+  for (const auto& [name, otherwise] : sizes)
+    values[section + name] = fmt::format("{}", read.integer_or(section + name, otherwise));
+}
+
 // Replaces values that the run derived from its data and other keys by explicit ones, and drops
 // defaults.
 ModelValues plain_values(const Configuration& configuration, const Checkpoint& checkpoint) {
@@ -137,6 +159,7 @@ ModelValues plain_values(const Configuration& configuration, const Checkpoint& c
       if (std::ranges::count(given, name) > 0) biases.emplace_back(name);
     values["model.attention.bias"] = fmt::format("[{}]", fmt::join(biases, ", "));
   }
+  set_delta_rule_sizes(read, values);
   if (values.contains("model.num_key_value_heads") &&
       read.is("model.num_key_value_heads", read.text("model.num_attention_heads")))
     values["model.num_key_value_heads"] = "none";
@@ -237,7 +260,8 @@ nlohmann::ordered_json special_tokens_of(const Scalars& scalars, const std::stri
 std::vector<const Architecture*> candidates(const Exported& run) {
   std::vector<const Architecture*> found;
   for (const Architecture& each : architectures())
-    if (run.values.is("model.family", each.family) && each.is_headless == run.is_headless)
+    if (run.values.is("model.family", each.family) && each.is_headless == run.is_headless &&
+        !each.is_import_only)
       found.push_back(&each);
   std::ranges::stable_partition(
       found, [&](const Architecture* each) { return each->model_type == run.type; });

@@ -169,7 +169,7 @@ void add_remarks(const ImportedWeights& imported,
                  const Architecture& architecture,
                  std::vector<std::string>& remarks) {
   if (!imported.left_out().empty())
-    remarks.push_back(fmt::format("not imported and not exported: {} (unsupported head)",
+    remarks.push_back(fmt::format("not imported and not exported: {} (unsupported)",
                                   join_first(imported.left_out())));
   if (architecture.is_headless)
     remarks.push_back(fmt::format(

@@ -88,6 +88,51 @@ TEST_F(LlamaConfig, ReadsQwen25) {
   EXPECT_EQ(value_of(found, "model.rope.scaling.type"), "nothing");
 }
 
+// The text part of the published Qwen3.5-9B.
+constexpr const char* qwen35_text = R"({"attention_bias": false, "attention_dropout": 0.0,
+  "attn_output_gate": true, "dtype": "bfloat16", "eos_token_id": 248044,
+  "full_attention_interval": 4, "head_dim": 256, "hidden_act": "silu", "hidden_size": 4096,
+  "initializer_range": 0.02, "intermediate_size": 12288, "linear_conv_kernel_dim": 4,
+  "linear_key_head_dim": 128, "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+  "linear_value_head_dim": 128, "mamba_ssm_dtype": "float32", "max_position_embeddings": 262144,
+  "mlp_only_layers": [], "model_type": "qwen3_5_text", "mtp_num_hidden_layers": 1,
+  "mtp_use_dedicated_embeddings": false, "num_attention_heads": 16, "num_hidden_layers": 32,
+  "num_key_value_heads": 4, "rms_norm_eps": 1e-06, "use_cache": true, "vocab_size": 248320,
+  "rope_parameters": {"mrope_interleaved": true, "mrope_section": [11, 11, 10],
+  "rope_type": "default", "rope_theta": 10000000, "partial_rotary_factor": 0.25}})";
+
+TEST_F(LlamaConfig, ReadsQwen35) {
+  const std::string whole = R"({"architectures": ["Qwen3_5ForConditionalGeneration"],
+    "image_token_id": 248056, "model_type": "qwen3_5", "tie_word_embeddings": false,
+    "video_token_id": 248057, "vision_config": {"depth": 27}, "vision_end_token_id": 248054,
+    "vision_start_token_id": 248053, "text_config": )";
+  for (const std::string& text : {std::string(qwen35_text), whole + qwen35_text + "}"}) {
+    const auto found = settings(text);
+    for (const auto& [key, value] : std::map<std::string, std::string>{
+             {"model.attention.layer_types",
+              "[gated_delta_net, gated_delta_net, gated_delta_net, full]"},
+             {"model.attention.delta_rule.num_key_heads", "16"},
+             {"model.attention.delta_rule.num_value_heads", "32"},
+             {"model.attention.delta_rule.key_head_dim", "128"},
+             {"model.attention.delta_rule.value_head_dim", "128"},
+             {"model.attention.delta_rule.norm_eps", "1e-06"},
+             {"model.attention.short_convolution.kernel_size", "4"},
+             {"model.attention.output_gate", "true"},
+             {"model.attention.qk_norm", "true"},
+             {"model.attention.bias", "[]"},
+             {"model.norm.zero_centered", "true"},
+             {"model.norm.type", "rmsnorm"},
+             {"model.num_attention_heads", "16"},
+             {"model.num_key_value_heads", "4"},
+             {"model.head_dim", "nothing"},
+             {"model.rope.theta", "10000000"},
+             {"model.rope.partial_rotary_factor", "0.25"},
+             {"model.rope.scaling.type", "nothing"},
+             {"model.tie_word_embeddings", "false"}})
+      EXPECT_EQ(value_of(found, key), value) << key;
+  }
+}
+
 TEST_F(LlamaConfig, ReadsMistral01) {
   const std::string begin = R"({"architectures": ["MistralForCausalLM"], "model_type": "mistral",
     "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 4096,

@@ -53,6 +53,15 @@ KINDS = {
     "qwen3-windows": (t.Qwen3Config, {**SIZES, "use_sliding_window": True, "sliding_window": 5, "attention_bias": True,
                                       "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}),
 }
+# Since version 5.2 of the package.
+if hasattr(t, "Qwen3_5TextConfig"):
+    HYBRID = {**SIZES, "num_hidden_layers": 4, "head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+              "linear_key_head_dim": 8, "linear_value_head_dim": 12, "tie_word_embeddings": False}
+    KINDS["qwen3_5"] = (t.Qwen3_5TextConfig, HYBRID)
+    KINDS["qwen3_5-types"] = (t.Qwen3_5TextConfig, {
+        **HYBRID, "layer_types": ["full_attention", "linear_attention", "linear_attention", "full_attention"],
+        "tie_word_embeddings": True, "linear_conv_kernel_dim": 3, "rms_norm_eps": 1e-3,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1]}})
 
 
 def make_one(kind, folder):
@@ -63,6 +72,8 @@ def make_one(kind, folder):
         for name, weight in model.named_parameters():
             # Larger than the initial values, so that each weight affects the loss. No bias is zero.
             gain = ("norm" in name or "ln_" in name) and name.endswith("weight")
+            # Most norms of Qwen 3.5 multiply by 1 + weight.
+            gain = gain and (not kind.startswith("qwen3_5") or "linear_attn" in name)
             weight.copy_(torch.randn_like(weight) * 0.15 + (1 if gain else 0))
     model.save_pretrained(folder)
     # The format of older versions of the package.
