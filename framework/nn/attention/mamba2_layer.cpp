@@ -246,7 +246,7 @@ Variable Mamba2Op::operator()(const ProjectedQKV& input,
 
 AttentionKind mamba2_kind() {
   return {.name = "mamba2",
-          .sees = "as full, by a state with a decay of each head and token (state space duality)",
+          .sees = "as full, by a state with a decay and a step size of each head and token",
           .alone = "its keys are summarized in a state",
           .supports_kv_cache = true,
           .supports_documents = true,
