@@ -134,9 +134,10 @@ void declare_sizes(OptionTable& table, ModelOptions& options) {
             affects_weights());
   table.add("model.intermediate_size",
             options.feed_forward,
-            "hidden size of the feed-forward layers; none: 4 model.hidden_size, or with a gated "
-            "model.activation 8/3 of it, rounded up to a multiple of 8",
-            between(1, 1 << 28),
+            "hidden size of the feed-forward layers; 0: layers have none (Mamba-2, gMLP); none: 4 "
+            "model.hidden_size, or with a gated model.activation 8/3 of it, rounded up to a "
+            "multiple of 8",
+            between(0, 1 << 28),
             affects_weights());
   table.add("model.mlp_bias",
             options.feed_forward_bias,
@@ -310,6 +311,8 @@ void declare(OptionTable& table,
       if (!options.use_parallel_residual) return "";
       return "model.use_parallel_residual cannot be combined with cross-attention; set it to false";
     });
+  table.check({"model.intermediate_size", "model.residual.type", "model.use_parallel_residual"},
+              [&options] { return validate_feed_forward(options); });
   table.check({"model.attention.learned_sinks",
                "model.attention.logit_softcapping",
                "model.attention.scale_attn_weights",
@@ -420,6 +423,19 @@ std::string validate_recompute(const ModelOptions& options, const MemoryOptions&
         options.layers,
         memory.recompute_num_layers);
   return "";
+}
+
+std::string validate_feed_forward(const ModelOptions& options) {
+  if (options.has_feed_forward()) return "";
+  const char* const other = options.residual == ResidualKind::reversible
+                                ? "model.residual.type: reversible"
+                            : options.use_parallel_residual ? "model.use_parallel_residual"
+                                                            : nullptr;
+  return other == nullptr ? ""
+                          : fmt::format(
+                                "model.intermediate_size: 0 cannot be combined with {}, "
+                                "which requires feed-forward layers",
+                                other);
 }
 
 std::string validate_reconstruction(const ModelOptions& options, const MemoryOptions& memory) {

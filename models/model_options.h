@@ -110,6 +110,8 @@ struct ModelOptions {
   std::int64_t hidden() const {
     return feed_forward.value_or(gated() ? (8 * width + 23) / 24 * 8 : 4 * width);
   }
+  // Mamba-2 has only mixing layers.
+  bool has_feed_forward() const { return feed_forward != 0; }
   // Width of the stack's output, before the final norm and the output head.
   std::int64_t output_width() const {
     const bool both =
@@ -200,6 +202,8 @@ std::string validate_bptt_chunks(const ModelOptions& options,
 // Returns the first attention type that requires whole sequences, as "key: value"; empty if none
 // does.
 std::string whole_sequence_type(const AttentionOptions& options);
+// Returns why the stack requires feed-forward layers, if it has none. Otherwise empty.
+std::string validate_feed_forward(const ModelOptions& options);
 std::string validate_reconstruction(const ModelOptions& options, const MemoryOptions& memory);
 
 // Returns the model's vocabulary size: at least `tokenizer_ids`. Throws ConfigurationError if

@@ -98,6 +98,9 @@ void declare_transition(OptionTable& table, RecurrenceOptions& options) {
 // Returns why the transition is unsupported; empty if it is supported.
 std::string validate_transition(const RecurrenceOptions& options, const ModelOptions& common) {
   if (!options.convolves()) return "";
+  if (!common.has_feed_forward())
+    return "model.recurrence.transition: separable_convolution requires model.intermediate_size "
+           "above 0";
   const std::vector<std::int64_t>& sizes = options.kernel_sizes;
   if (sizes.size() != 2 ||
       std::ranges::any_of(sizes, [](std::int64_t size) { return size < 1 || size % 2 == 0; }))

@@ -167,6 +167,7 @@ std::vector<Layer> make_layers(const Scope& scope,
                                const StackOptions& options,
                                const AttentionOpFactory& mechanism) {
   const std::int64_t count = options.common.layers;
+  throw_if_error(validate_feed_forward(options.common));
   if (options.cross)
     throw_if_error(validate_wiring(options.cross->wiring, options.cross->encoder_layers, count));
   std::vector<Layer> layers;
@@ -178,7 +179,7 @@ std::vector<Layer> make_layers(const Scope& scope,
       make.add_transition(layer.sublayers.back());
     } else {
       if (options.cross) layer.sublayers.push_back(make.cross_attention(i));
-      layer.sublayers.push_back(make.transition());
+      if (options.common.has_feed_forward()) layer.sublayers.push_back(make.transition());
     }
     layers.push_back(std::move(layer));
   }

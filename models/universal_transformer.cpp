@@ -71,7 +71,10 @@ class UniversalTransformer : public Backbone {
                                : whole_sequence_type(options_.common.attention);
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
-  std::int64_t max_segment_length() const override { return recurrence_.longest(); }
+  std::int64_t max_segment_length() const override {
+    return shorter_of(recurrence_.longest(),
+                      max_sequence_length_of(options_.common.attention, setting_.segment));
+  }
 
  private:
   UniversalTransformerOptions options_;

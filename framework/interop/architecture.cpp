@@ -135,6 +135,7 @@ const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> all = [] {
     std::vector<Architecture> each = {gpt2::architecture()};
     for (Architecture& other : llama::architectures()) each.push_back(std::move(other));
+    each.push_back(mamba2::architecture());
     for (Architecture& other : bert::architectures()) each.push_back(std::move(other));
     for (Architecture& other : vit::architectures()) each.push_back(std::move(other));
     each.push_back(bart::architecture());

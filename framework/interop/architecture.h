@@ -136,6 +136,8 @@ struct Architecture {
   std::function<std::vector<std::pair<std::string, std::vector<std::int64_t>>>(
       const ModelValues& values)>
       zeros = {};
+  // Keys of the family that do not affect such a model.
+  std::vector<std::string> unused_keys = {};
   // Optional: resolves ambiguities of config.json by the existing tensors.
   std::function<void(const TensorFinder& find, ImportedConfig& meaning)> resolve = {};
   // Optional: legacy name of a weight; "" if it had no other.
@@ -193,6 +195,14 @@ namespace longspan::llama {
 std::vector<Architecture> architectures();
 
 }  // namespace longspan::llama
+
+namespace longspan::mamba2 {
+
+// Mamba-2 (Dao and Gu 2024) of Hugging Face `transformers`: family decoder with mamba2 layers,
+// RMSNorm before them and no feed-forward layers.
+Architecture architecture();
+
+}  // namespace longspan::mamba2
 
 namespace longspan::t5 {
 

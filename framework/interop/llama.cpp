@@ -73,7 +73,8 @@ constexpr LlamaKind kinds[] = {{.model_type = "llama",
                                 .hybrid = true,
                                 .key_heads = 4,
                                 .head_width = 256}};
-constexpr const LlamaKind& hybrid_kind = kinds[4];
+constexpr const LlamaKind& hybrid_kind = kinds[std::size(kinds) - 1];
+static_assert(hybrid_kind.hybrid);
 constexpr double hybrid_rotary_share = 0.25;
 
 // Reads the attention heads. Defaults are omitted, as in an export.

@@ -22,6 +22,27 @@ constexpr std::array<const char*, 7> special_token_keys = {"bos_token_id",
                                                            "cls_token_id",
                                                            "mask_token_id"};
 
+// Returns the text with the largest number in place of Infinity, which Python writes though JSON
+// has none ("time_step_limit" of Mamba-2).
+std::string without_infinity(const std::string& text) {
+  constexpr std::string_view word = "Infinity";
+  std::string result;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (!in_string && text.compare(i, word.size(), word) == 0) {
+      result += "1.7976931348623157e308";
+      i += word.size() - 1;
+      continue;
+    }
+    if (in_string && text[i] == '\\' && i + 1 < text.size())
+      result += text[i++];
+    else if (text[i] == '"')
+      in_string = !in_string;
+    result += text[i];
+  }
+  return result;
+}
+
 // Rejects deep nesting and duplicate keys, of which a parser would pick either value.
 Json parse(const std::string& text, const std::string& place) {
   std::vector<std::set<std::string>> keys;
@@ -36,7 +57,7 @@ Json parse(const std::string& text, const std::string& place) {
     return true;
   };
   try {
-    return Json::parse(text, judge);
+    return Json::parse(without_infinity(text), judge);
   } catch (const Json::exception& error) {
     throw DataError("{}: invalid JSON: {}", place, truncated(error.what(), 200));
   }
@@ -166,7 +187,13 @@ std::vector<std::string> ModelConfig::texts(const std::string& key) const {
 
 std::vector<double> ModelConfig::numbers(const std::string& key) const {
   std::vector<double> numbers;
+  // As `transformers` 5 writes it.
+  const Json infinity = {{"__float__", "Infinity"}};
   for (const Json& entry : list(key)) {
+    if (entry == infinity) {
+      numbers.push_back(std::numeric_limits<double>::max());
+      continue;
+    }
     if (!entry.is_number())
       throw_data_error(key,
                        fmt::format("expected numbers in the list, found {}", found_text(entry)));

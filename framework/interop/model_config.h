@@ -52,6 +52,7 @@ class ModelConfig {
   bool is_list(const std::string& key) const;
   // Returns the strings of a list; empty for a missing key.
   std::vector<std::string> texts(const std::string& key) const;
+  // As above, of numbers. The largest one represents infinity.
   std::vector<double> numbers(const std::string& key) const;
   // Returns the special tokens, such as "bos_token_id": an id, a list of ids or null, each as
   // written. Throws for other types.

@@ -195,7 +195,10 @@ std::vector<PairCandidates> CandidateSource::candidates_of(const Batch& pairs) c
   const NoGradGuard unrecorded;
   const SequenceLevelOptions& options = context_.options;
   const std::int64_t before = special_.first ? 2 : 1;  // tokens read before the first prediction
-  const std::int64_t limit = model_->body().max_segment_length();
+  // Columns are padded to a multiple, which the model must support too.
+  const std::int64_t multiple = context_.length_multiple;
+  std::int64_t limit = model_->body().max_segment_length();
+  if (limit >= multiple) limit = limit / multiple * multiple;
   Random random = Random(context_.seed).child("candidates");
   const auto position = pairs_->cursors();  // epoch and batch, which follow this one
   for (std::int64_t i = 0; i < 2; ++i)

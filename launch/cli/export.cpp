@@ -120,6 +120,16 @@ void set_delta_rule_sizes(const ModelValues& read, std::map<std::string, std::st
     values[section + name] = fmt::format("{}", read.integer_or(section + name, otherwise));
 }
 
+// As above, for the heads of mamba2 layers.
+void set_mamba2_heads(const ModelValues& read, std::map<std::string, std::string>& values) {
+  const std::string section = "model.attention.mamba2.";
+  if (!values.contains(section + "num_heads") || !read.is(section + "num_heads", "none")) return;
+  const std::vector<std::string> types = read.texts("model.attention.layer_types");
+  if (std::ranges::count(types, "mamba2") == 0) return;
+  values[section + "num_heads"] =
+      fmt::format("{}", 2 * read.integer("model.hidden_size") / read.integer(section + "head_dim"));
+}
+
 // Replaces values that the run derived from its data and other keys by explicit ones, and drops
 // defaults.
 ModelValues plain_values(const Configuration& configuration, const Checkpoint& checkpoint) {
@@ -160,6 +170,7 @@ ModelValues plain_values(const Configuration& configuration, const Checkpoint& c
     values["model.attention.bias"] = fmt::format("[{}]", fmt::join(biases, ", "));
   }
   set_delta_rule_sizes(read, values);
+  set_mamba2_heads(read, values);
   if (values.contains("model.num_key_value_heads") &&
       read.is("model.num_key_value_heads", read.text("model.num_attention_heads")))
     values["model.num_key_value_heads"] = "none";
@@ -188,6 +199,7 @@ std::vector<std::string> differences(const ModelValues& run,
     if (key != "run.task" && !key.starts_with("model.")) continue;
     // Another key determines its positions.
     if (key == "model.max_position_embeddings" && run.is(key, "none")) continue;
+    if (std::ranges::count(other.unused_keys, key) > 0) continue;
     if (std::ranges::count(of_training, key) > 0 || run.is(key, value)) continue;
     sentences.push_back(
         fmt::format("{} requires {}: {}, found {}", other.name, key, value, run.text(key)));

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Import and export of hybrid decoders: Qwen 3.5.
+"""Import and export of decoders with recurrent layers: Qwen 3.5 and Mamba-2.
 
     tests/launch/import_hybrid_test.py build/launch/longspan
 
@@ -176,6 +176,103 @@ class ImportHybrids(ImportTestCase):
                 ({"model_type": "qwen3_5_moe"}, "the mixture-of-experts layers of qwen3_5_moe are not supported"))):
             with self.subTest(part):
                 self.write(f"model-{number}", {**TEXT, **change}, self.text)
+                self.assert_one_sentence(self.take(f"model-{number}", "no", code=3), f"model-{number}/config.json: ", part)
+
+
+# 6 heads of 8 features in 2 groups.
+MAMBA = {"model_type": "mamba2", "vocab_size": 40, "hidden_size": 24, "num_hidden_layers": 2, "num_heads": 6, "head_dim": 8,
+         "state_size": 5, "n_groups": 2, "conv_kernel": 4, "expand": 2, "use_bias": False, "use_conv_bias": True, "hidden_act": "silu",
+         "layer_norm_epsilon": 1e-5, "tie_word_embeddings": False}
+
+
+def mamba_shapes():
+    """Returns {name: shape} of the tensors of such a model in export order."""
+    found = {"backbone.embeddings.weight": [40, 24]}
+    for layer in range(2):
+        mixer = {"dt_bias": [6], "A_log": [6], "D": [6], "conv1d.weight": [68, 1, 4], "conv1d.bias": [68], "in_proj.weight": [122, 24],
+                 "norm.weight": [48], "out_proj.weight": [24, 48]}
+        found[f"backbone.layers.{layer}.norm.weight"] = [24]
+        found.update({f"backbone.layers.{layer}.mixer.{name}": shape for name, shape in mixer.items()})
+    return {**found, "backbone.norm_f.weight": [24], "lm_head.weight": [40, 24]}
+
+
+class ImportMamba(ImportTestCase):
+    def setUp(self):
+        super().setUp()
+        shapes = mamba_shapes()
+        self.tensors = {name: ("F32", shapes[name], data) for name, data in random_weights(shapes).items()}
+
+    def write(self, name, config):
+        path = self.directory / name
+        path.mkdir()
+        (path / "config.json").write_text(config if isinstance(config, str) else json.dumps(config))
+        write_safetensors(path / "model.safetensors", self.tensors)
+
+    def test_round_trip_is_exact(self):
+        # As transformers 4 and 5 write it: JSON has no Infinity.
+        self.write("model", json.dumps({**MAMBA, "time_step_limit": [0.0, float("inf")]}))
+        self.write("model-5", {**MAMBA, "time_step_limit": [0.0, {"__float__": "Infinity"}]})
+        self.take("model-5", "taken-5")
+        self.assertIn("taken: Mamba-2, 2 layers, ", self.take().output)
+        self.give()
+        self.assertEqual(self.given(), self.tensors)
+        config = json.loads((self.directory / "given" / "config.json").read_text())
+        self.assertEqual(config["architectures"], ["Mamba2ForCausalLM"])
+        for key, value in MAMBA.items():
+            self.assertEqual(config[key], value, key)
+        self.take("given", "again")
+        self.assertEqual(self.loss(IDS, "again"), self.loss(IDS))
+
+    def test_exports_trained_model_with_default_sizes(self):
+        (self.directory / "train.bin").write_bytes(array.array("H", IDS * 20).tobytes())
+        settings = {"run.output_dir": "mine", "run.num_threads": 1, "data.train": "train.bin", "data.format": "tokens",
+                    "data.tokenizer.type": "none", "data.tokenizer.vocab_size": 40, "data.seq_length": 8, "data.global_batch_size": 1,
+                    "training.max_steps": 2, "training.lr_scheduler.warmup_steps": 0, "model.family": "decoder",
+                    "model.num_hidden_layers": 2, "model.hidden_size": 32, "model.num_attention_heads": 2, "model.intermediate_size": 0,
+                    "model.norm.type": "rmsnorm", "model.norm.position": "pre", "model.position_embedding_type": "rope",
+                    "model.attention.layer_types": "[mamba2]", "model.attention.bias": "[]"}
+        (self.directory / "mine.yaml").write_text("{}")
+        self.longspan("train", "mine.yaml", *jobs.flat(settings))
+        self.give(run="mine")
+        config = json.loads((self.directory / "given" / "config.json").read_text())
+        self.assertEqual([config[key] for key in ("num_heads", "head_dim", "state_size", "n_groups", "expand")], [1, 64, 128, 1, 2])
+        self.take("given", "again")
+        self.assertEqual(self.loss(IDS, "again"), self.loss(IDS, "mine"))
+
+    def test_step_limits_change_the_model(self):
+        self.write("model", {**MAMBA, "time_step_limit": [0.6, 0.65]})
+        self.take()
+        self.give()
+        config = json.loads((self.directory / "given" / "config.json").read_text())
+        self.assertEqual(config["time_step_limit"], [0.6, 0.65])
+        self.write("without", MAMBA)
+        self.take("without", "other")
+        self.assertNotEqual(self.loss(IDS, "other"), self.loss(IDS))
+
+    def test_fine_tunes_and_generates(self):
+        self.write("model", MAMBA)
+        self.take()
+        self.longspan("generate", "taken", "--prompt", "17 4", "--max-new-tokens", 5)
+        (self.directory / "train.bin").write_bytes(array.array("H", IDS * 20).tobytes())
+        settings = {"data.train": "train.bin", "training.init_from.path": "taken", "training.max_steps": 2,
+                    "training.lr_scheduler.warmup_steps": 0, "run.num_threads": 1, "data.seq_length": 8, "data.global_batch_size": 2}
+        losses = []
+        for layout in {}, {"parallel.tensor_parallel_size": 2}, {"parallel.context_parallel_size": 2}:
+            name = f"tuned-{len(losses)}"
+            self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, **layout, "run.output_dir": name}), ranks=2 if layout else 1)
+            losses.append(self.loss(IDS, name))
+        for loss in losses[1:]:
+            self.assertLess(abs(loss - losses[0]), 1e-5)
+        self.assertNotEqual(losses[0], self.loss(IDS))
+
+    def test_rejects_unsupported_configs(self):
+        for number, (change, part) in enumerate((
+                ({"use_bias": True}, '"use_bias": expected false, found true'),
+                ({"hidden_act": "gelu"}, '"hidden_act": expected silu'),
+                ({"num_heads": 5}, '"num_heads": expected hidden_size * expand = 48 divided by head_dim = 8, found 5'),
+                ({"time_step_limit": [2, 1]}, '"time_step_limit": expected [least, most]'))):
+            with self.subTest(part):
+                self.write(f"model-{number}", {**MAMBA, **change})
                 self.assert_one_sentence(self.take(f"model-{number}", "no", code=3), f"model-{number}/config.json: ", part)
 
 

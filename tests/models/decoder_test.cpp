@@ -197,6 +197,31 @@ TEST(DecoderModel, RejectsDeltaRuleKeyHeadsThatDoNotDivideValueHeads) {
             "context ranks), found 2; use fewer of these ranks");
 }
 
+// Layers without feed-forward layers, as in Mamba-2.
+TEST(DecoderModel, GradientsWithoutFeedForwardMatchFiniteDifferences) {
+  const ForwardContext pass = {.training = true, .random = Random(3)};
+  DecoderOptions options = tiny(PositionEmbeddingType::rotary);
+  options.common.feed_forward = 0;
+  options.common.attention.kinds = {"mamba2", "full"};
+  options.common.attention.mamba2 = {.dim = 4, .state = 3, .groups = 2};
+  const auto model = make_decoder(options, tiny_setting());
+  for (const auto& parameter : model->parameters().all())
+    EXPECT_EQ(parameter->name.find("feed_forward"), std::string::npos) << parameter->name;
+  testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), pass, 3e-5);
+}
+
+TEST(DecoderModel, RejectsReversibleLayersWithoutFeedForward) {
+  DecoderOptions options = tiny(PositionEmbeddingType::sinusoidal);
+  options.common.feed_forward = 0;
+  EXPECT_EQ(validate_feed_forward(options.common), "");
+  options.common.use_parallel_residual = true;
+  EXPECT_EQ(validate_feed_forward(options.common),
+            "model.intermediate_size: 0 cannot be combined with model.use_parallel_residual, which "
+            "requires feed-forward layers");
+  options.common.residual = ResidualKind::reversible;
+  EXPECT_THROW(make_decoder(options, tiny_setting()), ConfigurationError);
+}
+
 // Each head forgets at its own rate from the start.
 TEST(DecoderModel, DecayGatesStartLogUniform) {
   for (const char* const kind : {"gated_delta_net", "kimi_delta_attention"}) {

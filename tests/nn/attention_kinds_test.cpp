@@ -370,6 +370,7 @@ TEST(AttentionOptions, WarnsAboutKeysThatNoLayerReads) {
                       "local_1d",
                       "local_2d",
                       "delta_net",
+                      "mamba2",
                       "aft_local",
                       "gmlp",
                       "mlp_mixer"},

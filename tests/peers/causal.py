@@ -62,6 +62,12 @@ if hasattr(t, "Qwen3_5TextConfig"):
         **HYBRID, "layer_types": ["full_attention", "linear_attention", "linear_attention", "full_attention"],
         "tie_word_embeddings": True, "linear_conv_kernel_dim": 3, "rms_norm_eps": 1e-3,
         "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5, "mrope_section": [2, 1, 1]}})
+if hasattr(t, "Mamba2Config"):
+    MAMBA = {"vocab_size": SIZES["vocab_size"], "hidden_size": 24, "num_hidden_layers": 2, "num_heads": 6, "head_dim": 8, "state_size": 5,
+             "n_groups": 2, "chunk_size": 16, "tie_word_embeddings": False}
+    KINDS["mamba2"] = (t.Mamba2Config, MAMBA)
+    KINDS["mamba2-limits"] = (t.Mamba2Config, {**MAMBA, "num_heads": 9, "expand": 3, "n_groups": 1, "conv_kernel": 3, "use_conv_bias": False,
+                                               "time_step_limit": (0.2, 0.9), "layer_norm_epsilon": 1e-3, "tie_word_embeddings": True})
 
 
 def make_one(kind, folder):

@@ -77,9 +77,11 @@ std::string problem_of_mamba2(const AttentionOptions& options,
         local,
         each);
   const std::vector<double>& limit = mamba2.step_limit;
-  if (!limit.empty() && (limit.size() != 2 || limit[0] > limit[1]))
-    return fmt::format("model.attention.mamba2.time_step_limit: expected [least, most], found [{}]",
-                       fmt::join(limit, ", "));
+  if (!limit.empty() && (limit.size() != 2 || limit[0] > limit[1] || limit[1] == 0))
+    return fmt::format(
+        "model.attention.mamba2.time_step_limit: expected [least, most] with most above 0, found "
+        "[{}]",
+        fmt::join(limit, ", "));
   return validate_memory("mamba2", setting);
 }
 

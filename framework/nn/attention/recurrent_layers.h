@@ -55,7 +55,7 @@ class GatedRecurrenceOp : public AttentionOp {
     std::int64_t width = 0;
     std::int64_t taps = 4;       // model.attention.short_convolution.kernel_size
     double norm_epsilon = 1e-6;  // of the norm of each head
-    // Projections that differ from those of other attention types (model.attention.recurrence).
+    // Projections that differ from those of other attention types (model.attention.delta_rule).
     // Only delta types.
     std::optional<ProjectionShape> projections = {};
   };

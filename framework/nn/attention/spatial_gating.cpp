@@ -240,12 +240,16 @@ std::string validate_gating(const AttentionOptions& options, const AttentionBuil
           validate_channel_sharding(gmlp, hidden_key, hidden / 2, setting.mesh);
       !problem.empty())
     return problem + " features in half of the hidden layer";
-  if (ranks % heads != 0 && heads % ranks != 0)
+  const auto divide = [heads](std::int64_t count) {
+    return count % heads == 0 || heads % count == 0;
+  };
+  // Passes that repeat the sequence divide the channels among the tensor ranks alone.
+  if (!divide(ranks) || !divide(setting.mesh.tensor))
     return fmt::format(
-        "model.attention.gmlp.num_heads: expected a divisor or a multiple of {} x {} (tensor and "
-        "context ranks), found {}",
+        "model.attention.gmlp.num_heads: expected a divisor or a multiple of {} (tensor ranks) "
+        "and of {} (tensor and context ranks), found {}",
         setting.mesh.tensor,
-        setting.mesh.context,
+        ranks,
         heads);
   return "";
 }
