@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "framework/core/error.h"
 #include "framework/core/input_file.h"
