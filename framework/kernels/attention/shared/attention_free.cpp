@@ -390,6 +390,12 @@ struct AftBiasGradientAt {
   }
 };
 
+// Workspace for the sums over far keys, or over far queries.
+Tensor far_sums(const AttentionFree& call, std::int64_t rows, std::int64_t channels) {
+  const Shape shape = {call.key.shape()[0], rows, 3, channels};
+  return Tensor::empty(shape, call.log_sum.dtype(), call.key.device(), MemoryTag::workspace);
+}
+
 }  // namespace
 
 void attention_free(Backend backend, const AttentionFree& call) {
@@ -399,11 +405,7 @@ void attention_free(Backend backend, const AttentionFree& call) {
     const AftCall<T> of(call);
     const std::int64_t batch = call.key.shape()[0];
     Tensor far;
-    if (of.has_far())
-      far = Tensor::empty({batch, of.queries, 3, of.channels},
-                          call.log_sum.dtype(),
-                          call.key.device(),
-                          MemoryTag::workspace);
+    if (of.has_far()) far = far_sums(call, of.queries, of.channels);
     if (backend.state->is_meta()) return;
     if (of.has_far() || call.final_state.defined())
       parallel_rows(backend,
@@ -430,11 +432,7 @@ void attention_free_backward(Backend backend, const AttentionFreeGradient& call)
     const std::int64_t batch = forward.key.shape()[0];
     const T* const dout = call.dout.data<T>();
     Tensor far;
-    if (of.has_far())
-      far = Tensor::empty({batch, of.keys, 3, of.channels},
-                          forward.log_sum.dtype(),
-                          forward.key.device(),
-                          MemoryTag::workspace);
+    if (of.has_far()) far = far_sums(forward, of.keys, of.channels);
     if (backend.state->is_meta()) return;
     if (of.has_far() || call.dinitial.defined())
       parallel_rows(backend,
