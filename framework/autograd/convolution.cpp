@@ -18,7 +18,6 @@ Variable depthwise_convolution(const Variable& rows,
                            .bias = bias.value(),
                            .later = options.later,
                            .document_position = options.document_position,
-                           .document_remaining = options.document_remaining,
                            .silu = options.silu};
   const Shape& shape = rows.shape();
   Tensor y = Tensor::empty(
@@ -78,37 +77,6 @@ Variable rows_at(const Variable& x, const std::vector<std::int64_t>& indices) {
   const Tensor rows = copy_async(
       Tensor::from<std::int64_t>(ids, {batch, count}, device.host(), MemoryTag::workspace), device);
   return embedding(reshape(x, {batch * time, x.shape()[2]}), rows, 0, 1);
-}
-
-Variable separable_convolution(const Variable& x,
-                               const SeparableWeights& weights,
-                               const SeparableOptions& options) {
-  const std::int64_t batch = x.shape()[0], time = x.shape()[1];
-  const std::int64_t taps = weights.depthwise.shape()[1];
-  const std::int64_t later = later_taps(options.padding, taps);
-  const std::uint8_t* const real =
-      options.real.defined() ? options.real.data<std::uint8_t>() : nullptr;
-  std::vector<std::int64_t> indices;
-  for (std::int64_t row = 0; row < batch; ++row)
-    for (std::int64_t i = later + 1 - taps; i < time + later; ++i) {
-      const bool is_read = i >= 0 && i < time && (real == nullptr || real[row * time + i] != 0);
-      indices.push_back(is_read ? i : -1);
-    }
-  const Variable sums = depthwise_convolution(rows_at(x, indices),
-                                              weights.depthwise,
-                                              {},
-                                              {.later = later,
-                                               .document_position = options.document_position,
-                                               .document_remaining = options.document_remaining});
-  return linear(sums, weights.pointwise, weights.bias);
-}
-
-Variable separable_transition(const Variable& x,
-                              const SeparableWeights& in,
-                              const SeparableWeights& out,
-                              const SeparableOptions& options) {
-  return separable_convolution(
-      activate(Activation::relu, separable_convolution(x, in, options)), out, options);
 }
 
 }  // namespace longspan

@@ -13,7 +13,6 @@ namespace longspan {
 struct DepthwiseOptions {
   std::int64_t later = 0;  // number of last taps that read later tokens
   Tensor document_position = {};
-  Tensor document_remaining = {};
   bool silu = false;
 };
 
@@ -48,32 +47,5 @@ enum class ConvolutionPadding : std::uint8_t { same, left };
 inline std::int64_t later_taps(ConvolutionPadding padding, std::int64_t taps) {
   return padding == ConvolutionPadding::same ? taps / 2 : 0;
 }
-
-// One separable convolution. Biases may be undefined.
-struct SeparableWeights {
-  Variable depthwise;  // [in, taps], accumulator dtype
-  Variable pointwise;  // [out, in]
-  Variable bias = {};  // [out]
-};
-struct SeparableOptions {
-  ConvolutionPadding padding = ConvolutionPadding::same;
-  Tensor real = {};  // [batch, time] u8 on the host: 0 for padding; undefined: no padding
-  Tensor document_position = {};
-  Tensor document_remaining = {};
-};
-
-// Returns P (D * (m x)) + b [batch, time, out]: the depthwise convolution D of x [batch, time, in],
-// without padding (m) and with zeros outside the sequence, then the linear layer P. The output at
-// padding is not zero.
-Variable separable_convolution(const Variable& x,
-                               const SeparableWeights& weights,
-                               const SeparableOptions& options);
-
-// Returns the transition of a Universal Transformer [batch, time, out] (Dehghani et al. 2019;
-// tensor2tensor, sepconv_relu_sepconv): h = relu(P1 (D1 * (m x)) + b1); y = P2 (D2 * (m h)) + b2.
-Variable separable_transition(const Variable& x,
-                              const SeparableWeights& in,
-                              const SeparableWeights& out,
-                              const SeparableOptions& options);
 
 }  // namespace longspan

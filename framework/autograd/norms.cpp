@@ -1,5 +1,7 @@
 #include "framework/autograd/norms.h"
 
+#include <cmath>
+
 #include "framework/autograd/dtypes.h"
 #include "framework/autograd/ops.h"
 #include "framework/kernels/elementwise.h"
@@ -170,6 +172,11 @@ ResidualNorm residual_layer_norm(const Variable& a,
                                  double epsilon) {
   return norm_of_sum_by(
       centered_form(weight, bias, epsilon), a, std::move(x), rate, random, placement);
+}
+
+Variable rms_normalize(const Variable& x, double epsilon) {
+  const double width = static_cast<double>(x.shape().width());
+  return multiply_scalar(l2_normalize(x, width * epsilon), std::sqrt(width));
 }
 
 ResidualNorm residual_rms_norm(const Variable& a,

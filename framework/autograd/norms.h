@@ -17,6 +17,9 @@ Variable rms_norm(const Variable& x,
                   double epsilon,
                   std::optional<DType> dtype = {});
 
+// Returns x / sqrt(mean of x^2 + epsilon), without a gain.
+Variable rms_normalize(const Variable& x, double epsilon);
+
 // As residual_layer_norm.
 ResidualNorm residual_rms_norm(const Variable& a,
                                Variable&& x,

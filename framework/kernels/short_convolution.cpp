@@ -32,9 +32,9 @@ void check(const ShortConvolution& call) {
   require_tensor(convolution_kernel, "weight", call.weight, {x[2], call.weight.shape()[1]}, sums);
   if (call.bias.defined()) require_tensor(convolution_kernel, "bias", call.bias, {x[2]}, sums);
   const Shape y = output_shape(call);
-  for (const auto& [name, bound] : {std::pair("document_position", call.document_position),
-                                    {"document_remaining", call.document_remaining}})
-    if (bound.defined()) require_tensor(convolution_kernel, name, bound, {y[0], y[1]}, DType::i64);
+  if (call.document_position.defined())
+    require_tensor(
+        convolution_kernel, "document_position", call.document_position, {y[0], y[1]}, DType::i64);
   if (call.y.defined()) require_tensor(convolution_kernel, "y", call.y, y, call.x.dtype());
 }
 

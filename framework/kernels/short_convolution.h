@@ -14,10 +14,8 @@ struct ShortConvolution {
   Tensor weight;
   Tensor bias = {};
   std::int64_t later = 0;
-  // [batch, time] i64: number of tokens before and after each token in its document; no tap reads
-  // another document. Undefined: not bounded on that side.
+  // [batch, time] i64: the position of each token in its document; no tap reads an earlier one.
   Tensor document_position = {};
-  Tensor document_remaining = {};
   bool silu = true;
   Tensor y = {};
 };

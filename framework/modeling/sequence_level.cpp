@@ -78,17 +78,6 @@ class CandidateLosses {
 
 }  // namespace
 
-Tensor sequence_weights(std::span<const std::int64_t> lengths,
-                        std::span<const double> factors,
-                        std::int64_t time) {
-  const Tensor weights =
-      Tensor::zeros({std::ssize(lengths), time}, DType::f64, Device::cpu(), MemoryTag::workspace);
-  for (std::size_t row = 0; row < lengths.size(); ++row)
-    std::fill_n(
-        weights.data<double>() + static_cast<std::int64_t>(row) * time, lengths[row], factors[row]);
-  return weights;
-}
-
 std::vector<double> leave_one_out_baselines(std::span<const double> rewards, std::size_t samples) {
   require(samples >= 2, "a leave-one-out baseline requires 2 samples, found {}", samples);
   std::vector<double> baselines;

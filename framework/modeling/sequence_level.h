@@ -12,12 +12,6 @@
 
 namespace longspan {
 
-// Returns [rows, time] f64 on the host: factors[r] at the first lengths[r] positions of a row, 0
-// elsewhere. Weights of weighted_row_sums.
-Tensor sequence_weights(std::span<const std::int64_t> lengths,
-                        std::span<const double> factors,
-                        std::int64_t time);
-
 // Returns for each of consecutive groups of `samples` rewards the mean of the group's other rewards
 // (leave-one-out baseline). Throws Failure for less than 2 samples.
 std::vector<double> leave_one_out_baselines(std::span<const double> rewards, std::size_t samples);

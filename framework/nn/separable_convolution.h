@@ -12,10 +12,10 @@
 namespace longspan {
 
 // y = P2 (D2 * (m drop(h))) + b2 with h = f(P1 (D1 * (m x)) + b1) (Dehghani et al. 2019): depthwise
-// convolutions D over time, linear layers P, and a mask m of padding. As separable_transition, for
-// sequences that ranks share or that are read in chunks. The hidden features are split over tensor
-// ranks. Weights: "in" and "out", linear layers, each with "depthwise" [features, kernel size].
-// Value type.
+// convolutions D over time, linear layers P, and a mask m of padding. For
+// sequences of one rank, that ranks share or that are read in chunks. The hidden features are split
+// over tensor ranks. Weights: "in" and "out", linear layers, each with "depthwise" [features,
+// kernel size]. Value type.
 class SeparableConvolution {
  public:
   struct Options {

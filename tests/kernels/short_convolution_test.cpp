@@ -16,19 +16,13 @@ struct Case {
   bool has_documents, has_bias, silu;
 };
 
-// Lengths 1, 2, 3, ... in turn.
-struct Bounds {
-  std::vector<std::int64_t> position, remaining;
-};
-Bounds bounds_of(const Case& c) {
-  Bounds bounds;
+// Positions in documents of lengths 1, 2, 3, ... in turn.
+std::vector<std::int64_t> positions_of(const Case& c) {
+  std::vector<std::int64_t> positions;
   for (std::int64_t row = 0; row < c.batch; ++row)
     for (std::int64_t begin = 0, length = row + 1; begin < c.time; begin += length++)
-      for (std::int64_t i = 0; i < std::min(length, c.time - begin); ++i) {
-        bounds.position.push_back(i);
-        bounds.remaining.push_back(std::min(length, c.time - begin) - 1 - i);
-      }
-  return bounds;
+      for (std::int64_t i = 0; i < std::min(length, c.time - begin); ++i) positions.push_back(i);
+  return positions;
 }
 
 struct Expected {
@@ -37,14 +31,12 @@ struct Expected {
 Expected expected_of(
     const Case& c, const Values& x, const Values& w, const Values& b, const Values& dy) {
   const std::int64_t rows = c.time + c.taps - 1, before = c.taps - 1 - c.later;
-  const Bounds bounds = bounds_of(c);
+  const std::vector<std::int64_t> positions = positions_of(c);
   Expected result = {{}, Values(x.size()), Values(w.size()), Values(b.size())};
   for (std::int64_t row = 0; row < c.batch * c.time; ++row)
     for (std::int64_t channel = 0; channel < c.channels; ++channel) {
       const auto is_read = [&](std::int64_t tap) {
-        const auto place = static_cast<std::size_t>(row);
-        return !c.has_documents ||
-               (before - tap <= bounds.position[place] && tap - before <= bounds.remaining[place]);
+        return !c.has_documents || before - tap <= positions[static_cast<std::size_t>(row)];
       };
       const auto input = [&](std::int64_t tap) {
         return static_cast<std::size_t>((row / c.time * rows + row % c.time + tap) * c.channels +
@@ -91,12 +83,8 @@ TYPED_TEST(ShortConvolutionTest, MatchesDefinitionAndGradient) {
                              .silu = c.silu,
                              .y = poisoned<T>(out)};
     if (c.has_bias) call.bias = tensor_of<A>(b, {c.channels});
-    if (c.has_documents) {
-      const Bounds bounds = bounds_of(c);
-      const Shape shape = {c.batch, c.time};
-      call.document_position = ids_of(bounds.position).reshape(shape);
-      call.document_remaining = ids_of(bounds.remaining).reshape(shape);
-    }
+    if (c.has_documents)
+      call.document_position = ids_of(positions_of(c)).reshape({c.batch, c.time});
     short_convolution(backend(), call);
     expect_close(values_of(call.y), expected.y, tolerance<T>());
     ShortConvolutionGradient gradient = {.forward = call,

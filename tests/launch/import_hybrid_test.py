@@ -42,7 +42,24 @@ def text_shapes():
     return {**found, "model.norm.weight": [8], "lm_head.weight": [40, 8]}
 
 
-class ImportHybrids(ImportTestCase):
+class HybridTestCase(ImportTestCase):
+    def fine_tune_on_layouts(self):
+        """Generates with the imported model, and fine-tunes it to the same loss on each layout."""
+        self.longspan("generate", "taken", "--prompt", "17 4", "--max-new-tokens", 5)
+        (self.directory / "train.bin").write_bytes(array.array("H", IDS * 20).tobytes())
+        settings = {"data.train": "train.bin", "training.init_from.path": "taken", "training.max_steps": 2,
+                    "training.lr_scheduler.warmup_steps": 0, "run.num_threads": 1, "data.seq_length": 8, "data.global_batch_size": 2}
+        losses = []
+        for layout in {}, {"parallel.tensor_parallel_size": 2}, {"parallel.context_parallel_size": 2}:
+            name = f"tuned-{len(losses)}"
+            self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, **layout, "run.output_dir": name}), ranks=2 if layout else 1)
+            losses.append(self.loss(IDS, name))
+        for loss in losses[1:]:
+            self.assertLess(abs(loss - losses[0]), 1e-5)
+        self.assertNotEqual(losses[0], self.loss(IDS))
+
+
+class ImportHybrids(HybridTestCase):
     def setUp(self):
         super().setUp()
         shapes = text_shapes()
@@ -107,18 +124,7 @@ class ImportHybrids(ImportTestCase):
     def test_fine_tunes_and_generates(self):
         self.write("model", TEXT, self.text)
         self.take()
-        self.longspan("generate", "taken", "--prompt", "17 4", "--max-new-tokens", 5)
-        (self.directory / "train.bin").write_bytes(array.array("H", IDS * 20).tobytes())
-        settings = {"data.train": "train.bin", "training.init_from.path": "taken", "training.max_steps": 2,
-                    "training.lr_scheduler.warmup_steps": 0, "run.num_threads": 1, "data.seq_length": 8, "data.global_batch_size": 2}
-        losses = []
-        for layout in {}, {"parallel.tensor_parallel_size": 2}, {"parallel.context_parallel_size": 2}:
-            name = f"tuned-{len(losses)}"
-            self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, **layout, "run.output_dir": name}), ranks=2 if layout else 1)
-            losses.append(self.loss(IDS, name))
-        for loss in losses[1:]:
-            self.assertLess(abs(loss - losses[0]), 1e-5)
-        self.assertNotEqual(losses[0], self.loss(IDS))
+        self.fine_tune_on_layouts()
         self.give(run="tuned-1")
         self.assertEqual([(name, shape) for name, (_, shape, _) in self.given().items()],
                          [(name, shape) for name, (_, shape, _) in self.text.items()])
@@ -196,7 +202,7 @@ def mamba_shapes():
     return {**found, "backbone.norm_f.weight": [24], "lm_head.weight": [40, 24]}
 
 
-class ImportMamba(ImportTestCase):
+class ImportMamba(HybridTestCase):
     def setUp(self):
         super().setUp()
         shapes = mamba_shapes()
@@ -252,18 +258,7 @@ class ImportMamba(ImportTestCase):
     def test_fine_tunes_and_generates(self):
         self.write("model", MAMBA)
         self.take()
-        self.longspan("generate", "taken", "--prompt", "17 4", "--max-new-tokens", 5)
-        (self.directory / "train.bin").write_bytes(array.array("H", IDS * 20).tobytes())
-        settings = {"data.train": "train.bin", "training.init_from.path": "taken", "training.max_steps": 2,
-                    "training.lr_scheduler.warmup_steps": 0, "run.num_threads": 1, "data.seq_length": 8, "data.global_batch_size": 2}
-        losses = []
-        for layout in {}, {"parallel.tensor_parallel_size": 2}, {"parallel.context_parallel_size": 2}:
-            name = f"tuned-{len(losses)}"
-            self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, **layout, "run.output_dir": name}), ranks=2 if layout else 1)
-            losses.append(self.loss(IDS, name))
-        for loss in losses[1:]:
-            self.assertLess(abs(loss - losses[0]), 1e-5)
-        self.assertNotEqual(losses[0], self.loss(IDS))
+        self.fine_tune_on_layouts()
 
     def test_rejects_unsupported_configs(self):
         for number, (change, part) in enumerate((

@@ -143,7 +143,7 @@ class ImageGeneration(images_test.TestCase):
             source, sample, original = cells("large1.png", row)
             self.assertEqual(source, [[small[row][y // step][x // step] for x in range(SIDE)] for y in range(SIDE)])
             self.assertEqual(original, images[row])
-        # The same sources give the same samples, here without originals.
+        # Equal sources yield equal samples; a small file has no originals.
         self.assertEqual(cells("small.png", 0), cells("large1.png", 0)[:2])
         for arguments, code, part in ((["--image-sheet", "x.png"], 2, "requires images to enlarge; set --upscale"),
                                       (["--image-sheet", "x.png", "--inpaint", "validation.images"], 2, "does not complete images"),

@@ -67,12 +67,5 @@ TEST(LeaveOneOut, BaselineIsMeanOfOtherRewards) {
   EXPECT_THROW(leave_one_out_baselines(rewards, 1), Failure);
 }
 
-TEST(SequenceWeights, CoverTokensOfEachRow) {
-  const std::int64_t lengths[] = {2, 0, 3};
-  const double factors[] = {0.5, 1, -2};
-  EXPECT_EQ(values_of(sequence_weights(lengths, factors, 3)),
-            (Values{0.5, 0.5, 0, 0, 0, 0, -2, -2, -2}));
-}
-
 }  // namespace
 }  // namespace longspan::sequence_level_losses_test

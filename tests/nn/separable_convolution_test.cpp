@@ -2,6 +2,7 @@
 #include "framework/nn/separable_convolution.h"
 
 #include "tests/nn/layer_testing.h"
+#include "tests/support/separable_reference.h"
 
 namespace longspan::separable_convolution_test {
 namespace {

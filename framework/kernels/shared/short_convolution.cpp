@@ -17,7 +17,7 @@ struct Convolution {
   std::int64_t time, channels, taps, before;
   const T* x;
   const A *weight, *bias;
-  const std::int64_t *position, *remaining;
+  const std::int64_t* position;
   bool silu;
 
   explicit Convolution(const ShortConvolution& call)
@@ -29,18 +29,12 @@ struct Convolution {
         weight(call.weight.data<A>()),
         bias(elements_or_null<A>(call.bias)),
         position(elements_or_null<std::int64_t>(call.document_position)),
-        remaining(elements_or_null<std::int64_t>(call.document_remaining)),
         silu(call.silu) {}
 
   // First tap that output row `row` of [batch * time] reads.
   [[gnu::always_inline]] LONGSPAN_HOST_DEVICE std::int64_t first_tap(std::int64_t row) const {
     if (position == nullptr || position[row] >= before) return 0;
     return before - position[row];
-  }
-  // End of the taps that output row `row` reads.
-  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE std::int64_t end_tap(std::int64_t row) const {
-    if (remaining == nullptr || remaining[row] >= taps - 1 - before) return taps;
-    return before + 1 + remaining[row];
   }
   // Row of x that tap 0 of an output row reads.
   [[gnu::always_inline]] LONGSPAN_HOST_DEVICE std::int64_t source(std::int64_t row) const {
@@ -50,8 +44,7 @@ struct Convolution {
   [[gnu::always_inline]] LONGSPAN_HOST_DEVICE A sum(std::int64_t row, std::int64_t c) const {
     A z = bias == nullptr ? A{0} : bias[c];
     const T* const from = x + source(row) * channels + c;
-    const std::int64_t end = end_tap(row);
-    for (std::int64_t j = first_tap(row); j < end; ++j)
+    for (std::int64_t j = first_tap(row); j < taps; ++j)
       z += weight[c * taps + j] * wide(from[j * channels]);
     return z;
   }
@@ -102,8 +95,7 @@ struct InputGradientAt {
       const std::int64_t t = place - j;
       if (t < 0 || t >= of.time) continue;
       const std::int64_t row = batch * of.time + t;
-      if (j >= of.first_tap(row) && j < of.end_tap(row))
-        sum += of.weight[c * of.taps + j] * dz[row * of.channels + c];
+      if (j >= of.first_tap(row)) sum += of.weight[c * of.taps + j] * dz[row * of.channels + c];
     }
     put(dx[i], sum);
   }
@@ -127,7 +119,7 @@ struct WeightTermsAt {
       const A d = dz[row * of.channels + c];
       if (tap == of.taps)
         sum += d;
-      else if (tap >= of.first_tap(row) && tap < of.end_tap(row))
+      else if (tap >= of.first_tap(row))
         sum += d * wide(of.x[(of.source(row) + tap) * of.channels + c]);
     }
     terms[i] = sum;

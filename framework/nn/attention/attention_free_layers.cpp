@@ -114,10 +114,7 @@ AttentionKind attention_free_kind(const char* sees) {
                           .has_probabilities = false,
                           .problem = problem_of_aft<kind>,
                           .make = make_aft<kind>};
-  if (std::string_view(kind) != aft_simple)
-    result.longest = [](const AttentionOptions& options, std::int64_t segment) {
-      return options.mixing.longest.value_or(segment);
-    };
+  if (std::string_view(kind) != aft_simple) result.longest = longest_mixing;
   return result;
 }
 

@@ -87,8 +87,7 @@ AttentionKind fourier_kind() {
           .turns = true,
           .own_weights = true,
           .has_probabilities = false,
-          .longest = [](const AttentionOptions& options,
-                        std::int64_t segment) { return options.mixing.longest.value_or(segment); },
+          .longest = longest_mixing,
           .problem = [](const AttentionOptions& options,
                         const AttentionBuildOptions& setting) -> std::string {
             const std::string problem = validate_encoder_mixing(fnet, options, setting);

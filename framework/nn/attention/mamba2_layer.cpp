@@ -15,14 +15,6 @@
 namespace longspan {
 namespace {
 
-// As in the authors' code, but rates and steps are log-uniform.
-constexpr double least_initial_step = 1e-3, most_initial_step = 0.1, most_initial_rate = 16;
-
-Variable ones(std::int64_t count, DType dtype, const Device& device) {
-  const std::vector<double> values(static_cast<std::size_t>(count), 1.0);
-  return cast(Variable(Tensor::from<double>(values, {count}, device)), dtype);
-}
-
 // Returns the groups of these heads, [batch, time, groups, n]. x: all groups of this rank, [batch,
 // time, groups * n], which `own` heads share. Either the heads of a group or those here divide the
 // other.
@@ -147,12 +139,13 @@ Variable gated_group_norm(const Variable& y,
   if (groups == 1) return rms_norm(open, gain, epsilon);
   const Shape& shape = y.shape();
   const std::int64_t width = shape[2], each = width / groups;
-  const DType dtype = y.value().dtype();
-  const Variable normed = rms_norm(reshape(open, {shape[0], shape[1], groups, each}),
-                                   ones(each, gain.value().dtype(), y.value().device()),
-                                   epsilon);
+  const double size = static_cast<double>(each);
+  // The root mean square is the L2 norm over the square root of the size.
+  const Variable normed =
+      l2_normalize(reshape(open, {shape[0], shape[1], groups, each}), size * epsilon);
+  const Variable factors = cast(gain, accumulator_of(y.value().dtype()));
   const Variable scaled = scale_heads(reshape(normed, {shape[0], shape[1], width, 1}),
-                                      cast(gain, accumulator_of(dtype)));
+                                      multiply_scalar(factors, std::sqrt(size)));
   return reshape(scaled, shape);
 }
 
@@ -160,11 +153,10 @@ Mamba2Op::Mamba2Op(const Scope& scope, const Options& options)
     : options_(options),
       key_(columns(scope.child("key"), options, options.mamba2.groups * options.mamba2.state)),
       query_(columns(scope.child("query"), options, options.mamba2.groups * options.mamba2.state)),
-      step_(
-          columns(scope.child("step"),
-                  options,
-                  options.mamba2.heads_of(options.width),
-                  Initializer::between(std::log(least_initial_step), std::log(most_initial_step)))),
+      step_(columns(scope.child("step"),
+                    options,
+                    options.mamba2.heads_of(options.width),
+                    initial_step_bias())),
       gate_(columns(scope.child("output_gate"),
                     options,
                     options.mamba2.heads_of(options.width) * options.mamba2.dim)) {
@@ -173,8 +165,7 @@ Mamba2Op::Mamba2Op(const Scope& scope, const Options& options)
   value_convolution_ = convolution(scope.child("value_convolution"), features);
   key_convolution_ = convolution(scope.child("key_convolution"), mamba2.groups * mamba2.state);
   query_convolution_ = convolution(scope.child("query_convolution"), mamba2.groups * mamba2.state);
-  log_rate_ = scope.no_decay_weight(
-      "log_rate", {heads}, Initializer::between(0, std::log(most_initial_rate)), 0);
+  log_rate_ = scope.no_decay_weight("log_rate", {heads}, initial_log_rate(), 0);
   skip_ = scope.no_decay_weight("skip", {heads}, Initializer::constant(1), 0);
   norm_ = scope.no_decay_weight("output_norm", {features}, Initializer::constant(1), 0);
 }

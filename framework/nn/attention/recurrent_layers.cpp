@@ -39,11 +39,6 @@ Variable in_heads(const Variable& x, std::int64_t heads) {
   return reshape(x, {shape[0], shape[1], heads, shape[2] / heads});
 }
 
-Tensor filled(double value, std::int64_t count, DType dtype, const Device& device) {
-  const std::vector<double> values(static_cast<std::size_t>(count), value);
-  return cast(Variable(Tensor::from<double>(values, {count}, device)), dtype).value();
-}
-
 // The gates of retention for all tokens, [batch, time, heads].
 Variable constant_gates(const Variable& query, const ShardRange& heads) {
   const Tensor& x = query.value();
@@ -101,6 +96,12 @@ std::string problem_of_kind(RecurrenceKind kind,
 }
 
 }  // namespace
+
+Initializer initial_step_bias() {
+  return Initializer::between(std::log(least_step), std::log(most_step));
+}
+
+Initializer initial_log_rate() { return Initializer::between(0, std::log(most_rate)); }
 
 Variable heads_of_vector(const Variable& x, const ShardRange& heads, const ShardRange& own) {
   if (heads.count == own.count) return x;
@@ -163,13 +164,12 @@ GatedRecurrenceOp::GatedRecurrenceOp(const Scope& scope, const Options& options)
                   {.in = in, .out = out, .split = ParallelMode::columns, .bias = bias});
   };
   const auto decay = [&](std::int64_t in, std::int64_t out) {
-    return Linear(
-        scope.child("decay"),
-        {.in = in,
-         .out = out,
-         .split = ParallelMode::columns,
-         .initial = Initializer::normal(decay_deviation),
-         .initial_bias = Initializer::between(std::log(least_step), std::log(most_step))});
+    return Linear(scope.child("decay"),
+                  {.in = in,
+                   .out = out,
+                   .split = ParallelMode::columns,
+                   .initial = Initializer::normal(decay_deviation),
+                   .initial_bias = initial_step_bias()});
   };
   const auto low_rank = [&](const char* name, std::int64_t rank) {
     return scope.child(name).replicated_weight(
@@ -195,8 +195,7 @@ GatedRecurrenceOp::GatedRecurrenceOp(const Scope& scope, const Options& options)
     decay_ = decay(key_dim, heads * key_dim);
   }
   if (options.kind == gated_delta_net || options.kind == kimi_delta_attention)
-    log_rate_ =
-        scope.no_decay_weight("log_rate", {heads}, Initializer::between(0, std::log(most_rate)), 0);
+    log_rate_ = scope.no_decay_weight("log_rate", {heads}, initial_log_rate(), 0);
   if (options.kind != retention)
     head_gain_ =
         scope.child("head_norm").replicated_weight("weight", {value_dim}, Initializer::constant(1));
@@ -282,15 +281,17 @@ Variable GatedRecurrenceOp::operator()(const ProjectedQKV& input,
 Variable GatedRecurrenceOp::finish(const Variable& y,
                                    const Variable& x,
                                    const ForwardContext& pass) const {
-  const Variable gain =
-      head_gain_ ? head_gain_->variable
-                 : Variable(filled(1, options_.value_dim, y.value().dtype(), y.value().device()));
-  if (!output_gate_) return rms_norm(y, gain, options_.norm_epsilon);
+  const auto normed = [&] {
+    return head_gain_ ? rms_norm(y, head_gain_->variable, options_.norm_epsilon)
+                      : rms_normalize(y, options_.norm_epsilon);
+  };
+  if (!output_gate_) return normed();
   const Variable from = gate_down_ ? longspan::linear(x, gate_down_->variable, Variable()) : x;
   const Variable logits = in_heads((*output_gate_)(from, pass.of_all_rows()), y.shape()[2]);
   if (options_.kind == RecurrenceKind::kimi_delta_attention)
-    return gate(GateFunction::reset, rms_norm(y, gain, options_.norm_epsilon), {}, logits, {});
-  return gated_head_norm(y, gain, options_.norm_epsilon, logits);
+    return gate(GateFunction::reset, normed(), {}, logits, {});
+  return head_gain_ ? gated_head_norm(y, head_gain_->variable, options_.norm_epsilon, logits)
+                    : gated(Activation::silu, logits, normed());
 }
 
 namespace {

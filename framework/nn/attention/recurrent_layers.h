@@ -103,6 +103,11 @@ class GatedRecurrenceOp : public AttentionOp {
   std::optional<Linear> output_gate_;
 };
 
+// Initial values of the biases of step sizes, and of the logarithms of decay rates, with which
+// gates start as e^(-rate step).
+Initializer initial_step_bias();
+Initializer initial_log_rate();
+
 // Returns the rows of a parameter [heads * n, ...] that belong to `heads`, which are among those of
 // this rank, `own`.
 Variable heads_of_vector(const Variable& x, const ShardRange& heads, const ShardRange& own);

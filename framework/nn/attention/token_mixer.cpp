@@ -87,10 +87,14 @@ std::string validate_channel_sharding(const std::string& kind,
       channels);
 }
 
+std::int64_t longest_mixing(const AttentionOptions& options, std::int64_t segment) {
+  return options.mixing.longest.value_or(segment);
+}
+
 std::int64_t mixing_length(const std::string& kind,
                            const AttentionOptions& options,
                            const AttentionBuildOptions& setting) {
-  const std::int64_t longest = options.mixing.longest.value_or(setting.segment);
+  const std::int64_t longest = longest_mixing(options, setting.segment);
   if (longest == 0)
     throw ConfigurationError(
         "model.attention.layer_types: {} requires a maximum sequence length; set "

@@ -49,6 +49,8 @@ std::string validate_channel_sharding(const std::string& kind,
                                       std::int64_t channels,
                                       const MeshShape& mesh);
 
+// AttentionKind::longest of the types with weights of positions.
+std::int64_t longest_mixing(const AttentionOptions& options, std::int64_t segment);
 // Returns the positions of the weights. Throws ConfigurationError if neither the options nor the
 // training data limit the length.
 std::int64_t mixing_length(const std::string& kind,

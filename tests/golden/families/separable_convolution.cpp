@@ -2,12 +2,15 @@
 // sepconv_relu_sepconv).
 #include <gtest/gtest.h>
 
-#include "framework/autograd/convolution.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"
+#include "tests/support/separable_reference.h"
 
 namespace longspan::golden {
 namespace {
+
+using testing::SeparableOptions;
+using testing::SeparableWeights;
 
 // 1 at tokens, 0 at padding.
 Tensor real_tokens(const GoldenFile& file) {
@@ -49,7 +52,7 @@ void check_separable_convolution(const GoldenFile& file) {
   SeparableOptions options;
   options.padding = file.flag("causal") ? ConvolutionPadding::left : ConvolutionPadding::same;
   if (file.has("inputs/nonpadding")) options.real = real_tokens(file);
-  const Variable y = separable_transition(x, in, out, options);
+  const Variable y = testing::separable_transition(x, in, out, options);
   expect_extent(file, "d_ff", in.pointwise.shape()[0]);
   expect_extent(file, "d_out", y.shape()[2]);
   expect_output(file, "y", y.value());

@@ -36,7 +36,13 @@ struct Candidates {
 
   // Sums of the log-probabilities times the factor of their candidate.
   Variable sums(const Values& factors) const {
-    return weighted_row_sums(log_probabilities, sequence_weights(lengths, factors, time));
+    const Tensor weights =
+        Tensor::zeros({rows * count, time}, DType::f64, log_probabilities.value().device());
+    for (std::size_t row = 0; row < lengths.size(); ++row)
+      std::fill_n(weights.data<double>() + static_cast<std::int64_t>(row) * time,
+                  lengths[row],
+                  factors[row]);
+    return weighted_row_sums(log_probabilities, weights);
   }
 };
 
