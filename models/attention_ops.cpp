@@ -14,8 +14,11 @@ AttentionOpFactory attention_ops(const Scope& stack,
   const auto bias = distance_bias(stack, positions, options, traits.causal);
   return [=](const Scope& attention, std::int64_t layer) -> AttentionOrMixer {
     if (const AttentionKind* const own = attention_kind(options.attention, layer)) {
-      if (own->make_mixer != nullptr) return own->make_mixer(attention, options.attention, setting);
-      return own->make(attention, options.attention, setting);
+      AttentionBuildOptions of_layer = setting;
+      of_layer.layer = layer;
+      if (own->make_mixer != nullptr)
+        return own->make_mixer(attention, options.attention, of_layer);
+      return own->make(attention, options.attention, of_layer);
     }
     RelativeTerms distances = distance_terms(attention, positions, options);
     distances.bias = bias;

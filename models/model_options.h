@@ -53,6 +53,7 @@ struct FamilyTraits {
   bool causal = true;   // no position attends to a later one
   Sequences sequences = Sequences::segments;
   bool has_cross_attention = false;     // its layers also have softmax cross-attention
+  bool repeats_layers = false;          // depth recurrence
   std::optional<ImageGrid> image = {};  // it predicts the pixels of images of this shape
 };
 
@@ -149,6 +150,7 @@ struct ModelOptions {
             .segment = segment,
             .causal = traits.causal,
             .examples = traits.sequences == Sequences::examples,
+            .value_residual = !traits.has_cross_attention && !traits.repeats_layers,
             .image = traits.image};
   }
   // Initializer of matrices; none: Xavier.

@@ -29,12 +29,33 @@ class LayerMaker {
     options.output_gate = options_.common.output_gate;
     const auto attention = std::make_shared<MultiHeadAttention>(
         scope, options, std::get<std::unique_ptr<AttentionOp>>(std::move(made)));
+    if (attention->reads_first_value()) return value_residual(scope, attention, place);
     return sublayer(
         scope,
         Reads::memory,
         [attention](const Variable& x, const SublayerInputs& reads, const ForwardContext& pass) {
           return (*attention)(x, reads.memory, reads.context, pass);
         });
+  }
+  // Attention that also reads the values of the stack's first layer.
+  Sublayer value_residual(const Scope& scope,
+                          const std::shared_ptr<const MultiHeadAttention>& attention,
+                          std::int64_t place) const {
+    Sublayer made = sublayer(
+        scope,
+        Reads::sides,
+        [attention](const Variable& x, const SublayerInputs& reads, const ForwardContext& pass) {
+          AttentionContext context = reads.context;
+          context.first_value = reads.encoder_outputs.front().rows;
+          return (*attention)(x, reads.memory, context, pass);
+        });
+    if (place == 0)
+      made.first_value = [attention](const Variable& x,
+                                     const AttentionContext& context,
+                                     const ForwardContext& pass) {
+        return attention->first_value(x, context, pass);
+      };
+    return made;
   }
 
   Sublayer cross_attention(std::int64_t place) const {

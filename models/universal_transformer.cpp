@@ -12,6 +12,8 @@
 namespace longspan {
 namespace {
 
+constexpr FamilyTraits universal_traits = {.repeats_layers = true};
+
 class UniversalTransformer : public Backbone {
  public:
   UniversalTransformer(const Scope& scope,
@@ -31,14 +33,16 @@ class UniversalTransformer : public Backbone {
                      .initial = options.common.table_initial(),
                      .reversible = options.common.residual == ResidualKind::reversible},
                     setting),
-        block_(make_layers(
-            scope.child("block"),
-            {.common = options.common,
-             .memory = setting.memory,
-             .recurrence = options,
-             .rotary = rotary_of(options.positions, options.common, setting)},
-            attention_ops(
-                scope.child("block"), options.common, options.positions, {}, setting.segment))),
+        block_(make_layers(scope.child("block"),
+                           {.common = options.common,
+                            .memory = setting.memory,
+                            .recurrence = options,
+                            .rotary = rotary_of(options.positions, options.common, setting)},
+                           attention_ops(scope.child("block"),
+                                         options.common,
+                                         options.positions,
+                                         universal_traits,
+                                         setting.segment))),
         residual_(make_residual(options.common, setting.memory)) {}
 
   BackboneOutput run(const ModelInput& reading, const ForwardContext& pass) const override {
@@ -101,7 +105,7 @@ std::string validate_documents(const UniversalTransformerOptions& options, bool 
 void declare(OptionTable& table,
              UniversalTransformerOptions& options,
              const PlannedBuildOptions& planned) {
-  declare(table, options.common, planned);
+  declare(table, options.common, planned, universal_traits);
   declare_logit_cap(table, options.common);
   declare_logit_scale(table, options.common);
   declare(table, options.positions, options.common, Sequences::segments, planned);

@@ -9,7 +9,10 @@
 namespace longspan {
 namespace {
 
-double draw(const Initializer& initial, const Random& random, std::uint64_t element) {
+double draw(const Initializer& initial,
+            const Random& random,
+            std::uint64_t element,
+            std::int64_t elements) {
   switch (initial.kind) {
     case Initializer::Kind::constant:
       return initial.mean;
@@ -18,6 +21,10 @@ double draw(const Initializer& initial, const Random& random, std::uint64_t elem
     case Initializer::Kind::uniform:
       return initial.mean +
              initial.scale * (2 * static_cast<double>(random.uniform_at(element)) - 1);
+    case Initializer::Kind::power:
+      return initial.mean +
+             initial.scale * std::pow(static_cast<double>(element) / static_cast<double>(elements),
+                                      initial.exponent);
   }
   return 0;
 }
@@ -47,10 +54,10 @@ template <typename T>
 void fill_initial(const Parameter& parameter, const Tensor& piece, const Random& random) {
   const PieceIndex index(parameter);
   T* const values = piece.data<T>();
-  const std::int64_t count = piece.elements();
+  const std::int64_t count = piece.elements(), all = parameter.global_shape.elements();
 #pragma omp parallel for if (count > 65536)
   for (std::int64_t i = 0; i < count; ++i)
-    values[i] = static_cast<T>(draw(parameter.initial, random, index.global(i)));
+    values[i] = static_cast<T>(draw(parameter.initial, random, index.global(i), all));
 }
 
 std::int64_t elements_of_all(const std::vector<std::shared_ptr<Parameter>>& parameters) {

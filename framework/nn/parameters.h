@@ -19,11 +19,12 @@ namespace longspan {
 
 // Initial values of a weight, a function only of the seed, its name and the element's global index.
 struct Initializer {
-  enum class Kind : std::uint8_t { constant, normal, uniform };
+  enum class Kind : std::uint8_t { constant, normal, uniform, power };
 
   Kind kind = Kind::constant;
   double mean = 0;
-  double scale = 0;  // standard deviation, or half the range
+  double scale = 0;     // standard deviation, half the range, or height of the power
+  double exponent = 1;  // of the power
   // name whose random numbers are drawn: the weight starts as a copy of that parameter
   std::string as = {};
 
@@ -36,6 +37,10 @@ struct Initializer {
   // Uniform in (least, most).
   static Initializer between(double least, double most) {
     return {Kind::uniform, (least + most) / 2, (most - least) / 2};
+  }
+  // first + (last - first) (i / n)^exponent for element i of n: a curve over a layer's channels.
+  static Initializer power(double first, double last, double exponent) {
+    return {Kind::power, first, last - first, exponent};
   }
   // Glorot and Bengio 2010.
   static Initializer xavier(std::int64_t in, std::int64_t out);

@@ -173,6 +173,7 @@ TEST(Generation, ContinuesFromStatesOfChunks) {
                                              {"delta_net", "gated_delta_net"},
                                              {"kimi_delta_attention"},
                                              {"mamba2"},
+                                             {"rwkv7"},
                                              {"aft_simple"}}) {
     DecoderOptions options = small_decoder(2);
     options.common.attention.mamba2 = {.dim = 4, .state = 3};
@@ -251,6 +252,7 @@ TEST(Generation, KVCacheMatchesRecomputedLogits) {
                            "gated_delta_net",
                            "kimi_delta_attention",
                            "mamba2",
+                           "rwkv7",
                            "aft_full",
                            "aft_local",
                            "aft_simple",

@@ -51,6 +51,7 @@ std::vector<Kind> all_kinds() {
   all.push_back(ungated_random_features());
   all.push_back(testing::with_documents(
       testing::decoder(testing::short_attention({"kimi_delta_attention", "mamba2"})), 3));
+  all.push_back(testing::with_documents(testing::decoder(testing::short_attention({"rwkv7"})), 3));
   return all;
 }
 

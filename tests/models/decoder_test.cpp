@@ -56,8 +56,13 @@ TEST(DecoderModel, GradientsMatchFiniteDifferences) {
 
 TEST(DecoderModel, RecurrentLayerGradientsMatchFiniteDifferences) {
   const ForwardContext pass = {.training = true, .random = Random(3)};
-  for (const char* const kind :
-       {"retention", "gla", "delta_net", "gated_delta_net", "kimi_delta_attention", "mamba2"}) {
+  for (const char* const kind : {"retention",
+                                 "gla",
+                                 "delta_net",
+                                 "gated_delta_net",
+                                 "kimi_delta_attention",
+                                 "mamba2",
+                                 "rwkv7"}) {
     SCOPED_TRACE(kind);
     DecoderOptions options = tiny(PositionEmbeddingType::sinusoidal);
     options.common.attention.kinds = {kind};

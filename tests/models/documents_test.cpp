@@ -128,6 +128,7 @@ TEST(Documents, PackedRowMatchesSeparateRowsInLayersWithoutSoftmax) {
                                  "gated_delta_net",
                                  "kimi_delta_attention",
                                  "mamba2",
+                                 "rwkv7",
                                  "aft_full",
                                  "aft_local",
                                  "aft_simple"}) {

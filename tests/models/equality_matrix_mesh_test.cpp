@@ -55,6 +55,7 @@ TEST(EqualityMatrix, LongSegmentsMatchOneProcess) {
       with_documents(decoder(long_attention({"full"}), 4, PositionEmbeddingType::learned), 37),
       with_documents(decoder(long_attention({"kimi_delta_attention", "gla"})), 61),
       with_documents(decoder(long_attention({"mamba2", "full"})), 61),
+      with_documents(decoder(long_attention({"rwkv7", "full"})), 61),
       decoder(long_attention({"aft_local", "gmlp"})),
       with_documents(decoder(long_attention({"aft_simple", "aft_local"})), 61)};
   expect_equal(long_kinds,

@@ -313,6 +313,7 @@ inline std::vector<Kind> kinds() {
                                  "gated_delta_net",
                                  "kimi_delta_attention",
                                  "mamba2",
+                                 "rwkv7",
                                  "aft_full",
                                  "aft_local",
                                  "aft_simple",

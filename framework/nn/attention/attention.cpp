@@ -144,11 +144,13 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope,
                                           projection_widths(options, *mechanism).key,
                                           options.bias.key,
                                           options.encoder_hidden_size))),
-      value_(projection(scope.child("value"),
-                        options,
-                        projection_widths(options, *mechanism).value,
-                        options.bias.value,
-                        options.encoder_hidden_size)),
+      value_(mechanism->projects_value()
+                 ? std::optional(projection(scope.child("value"),
+                                            options,
+                                            projection_widths(options, *mechanism).value,
+                                            options.bias.value,
+                                            options.encoder_hidden_size))
+                 : std::nullopt),
       global_(global_projections(scope, options, *mechanism)),
       output_gate_(options.output_gate && !mechanism->gates_output()
                        ? std::optional(projection(scope.child("output_gate"),
@@ -208,6 +210,21 @@ Variable MultiHeadAttention::operator()(const Variable& x,
   return apply_attention(for_heads(std::move(projected)), context, pass);
 }
 
+Variable MultiHeadAttention::first_value(const Variable& x,
+                                         const AttentionContext& context,
+                                         const ForwardContext& pass) const {
+  ProjectedQKV input = {.query = {},
+                        .key = {},
+                        .value = {},
+                        .heads = heads_,
+                        .input = region_.enter(x, pass.time)};
+  if (pass.kv_cache) {
+    input.state = &pass.kv_cache->layer(pass.random.place());
+    input.state->require_rows(x.shape()[0]);
+  }
+  return mechanism_->first_value(input, context, pass);
+}
+
 ProjectedQKV MultiHeadAttention::project(const Variable& asking,
                                          const Variable& seen,
                                          const ForwardContext& reading,
@@ -222,7 +239,7 @@ ProjectedQKV MultiHeadAttention::project(const Variable& asking,
       .key = key_ ? normalize_and_rotate(
                         split_heads((*key_)(seen, reading), dim_), key_norm_, pass, with_memory)
                   : query,
-      .value = split_heads(value_(seen, reading), value_dim_),
+      .value = value_ ? split_heads((*value_)(seen, reading), value_dim_) : Variable(),
       .heads = heads_,
       .input = asking};
   if (!global_.empty()) {

@@ -72,6 +72,12 @@ class MultiHeadAttention {
                       const AttentionContext& context,
                       const ForwardContext& pass) const;
 
+  // See AttentionOp. x: [batch, time, width], outside the region.
+  bool reads_first_value() const { return mechanism_->reads_first_value(); }
+  Variable first_value(const Variable& x,
+                       const AttentionContext& context,
+                       const ForwardContext& pass) const;
+
   // Returns the cross-attention probabilities of the model's first `heads` heads, averaged: [batch,
   // positions of x inside the region, all encoder positions]. In the accumulator dtype, equal on
   // every tensor rank, without dropout. With pass.kv_cache, uses the cached encoder output, and
@@ -136,7 +142,7 @@ class MultiHeadAttention {
   std::int64_t value_dim_;
   std::optional<Linear> query_;  // none if the op projects no queries
   std::optional<Linear> key_;    // none if tied to the query
-  Linear value_;
+  std::optional<Linear> value_;  // none if the op projects no values
   // Query, key and value projections of global positions, if the op uses them. Initialized as
   // copies of the others.
   std::vector<Linear> global_;

@@ -32,6 +32,7 @@ const std::vector<AttentionKind>& mechanism_kinds() {
                                         additive_kind()};
     std::ranges::move(recurrent_kinds(), std::back_inserter(kinds));
     kinds.push_back(mamba2_kind());
+    kinds.push_back(rwkv7_kind());
     std::ranges::move(attention_free_kinds(), std::back_inserter(kinds));
     kinds.push_back(fourier_kind());
     kinds.push_back(spatial_gating_kind());

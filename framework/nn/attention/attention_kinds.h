@@ -16,6 +16,7 @@
 #include "framework/nn/attention/random_projection.h"
 #include "framework/nn/attention/recurrent_layers.h"
 #include "framework/nn/attention/routing_attention.h"
+#include "framework/nn/attention/rwkv7_layer.h"
 #include "framework/nn/attention/sinkhorn_attention.h"
 #include "framework/nn/attention/synthesizer_attention.h"
 #include "framework/nn/attention/token_mixer.h"
@@ -62,6 +63,7 @@ struct AttentionOptions {
   ImageBlockOptions image = {};
   std::int64_t convolution_taps = 4;  // of the delta types and mamba2
   Mamba2Options mamba2 = {};
+  Rwkv7Options rwkv7 = {};
   TokenMixingOptions mixing = {};
   DeltaRuleOptions delta_rule = {};
   // Custom attention types, which `kinds` may name. Requires names that differ from the built-in
@@ -130,6 +132,9 @@ struct AttentionBuildOptions {
   bool documents = false;  // rows contain documents that do not attend to each other
   // sequence length is data.max_length instead of data.seq_length; batches are padded
   bool examples = false;
+  // layers may read the values of the first layer: each runs once, without cross-attention
+  bool value_residual = true;
+  std::int64_t layer = 0;  // that is built
   // Pixel models: grid of an image, in prediction order.
   std::optional<ImageGrid> image = {};
   MeshShape mesh = {};

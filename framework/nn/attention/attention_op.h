@@ -19,6 +19,8 @@ struct AttentionContext {
   AttentionMask mask;  // mask.query_begin is the length of the memory
   // [memory + time, width]: row d encodes relative position d, if an op requires it
   Variable distances;
+  // AttentionOp::first_value of the stack's first layer
+  Variable first_value = {};
 };
 
 // Encoder output that a decoder stack attends to, with its own length and sharding over the ranks.
@@ -128,6 +130,9 @@ class AttentionOp {
   // Returns whether queries and keys are projected. Otherwise ProjectedQKV has neither, and the
   // layer supports only self-attention.
   virtual bool projects_query_and_key() const { return true; }
+  // Returns whether values are projected. Otherwise its projections read ProjectedQKV::input, and
+  // the layer supports only self-attention.
+  virtual bool projects_value() const { return true; }
   // Returns the shape of its projections, if it differs from the model's. Tensor and context ranks
   // must divide the numbers of heads.
   virtual std::optional<ProjectionShape> projection_shape() const { return std::nullopt; }
@@ -155,6 +160,15 @@ class AttentionOp {
   // Returns the max distance of a key that any head of this rank attends to, if bounded. Bounds the
   // KV cache.
   virtual std::optional<std::int64_t> max_distance() const { return std::nullopt; }
+  // Returns whether it reads AttentionContext::first_value (value residual, Zhou et al. 2024).
+  virtual bool reads_first_value() const { return false; }
+  // Returns the values of the stack's first layer, [batch, time, features of this rank], computed
+  // from the layer's input before any layer runs. Undefined for other ops and layers.
+  virtual Variable first_value(const ProjectedQKV&,
+                               const AttentionContext&,
+                               const ForwardContext&) const {
+    return {};
+  }
   // Returns keys of relative positions, [positions, heads, dim], from the context's encodings.
   // Undefined if it has none.
   virtual Variable distance_keys(const AttentionContext&, const ForwardContext&) const {

@@ -144,7 +144,7 @@ Variable MultiHeadAttention::cross_attend_with_cache(const Variable& x,
     const Variable seen = region_.enter(side.rows, side.time);
     kept.append(std::vector<Variable>{
         normalize_and_rotate(split_heads((*key_)(seen), dim_), key_norm_, pass),
-        split_heads(value_(seen), value_dim_)});
+        split_heads((*value_)(seen), value_dim_)});
     kept.length = context.mask.key_length;
     // The unused capacity after the encoder output is padding.
     if (!kept.length.defined())

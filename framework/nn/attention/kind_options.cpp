@@ -98,6 +98,7 @@ void declare(OptionTable& table,
   declare(table, options.compressed);
   declare(table, options.image);
   declare(table, options.mamba2);
+  declare(table, options.rwkv7);
   declare(table, options.mixing);
 }
 

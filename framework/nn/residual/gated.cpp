@@ -28,24 +28,26 @@ struct GatedStep {
 
 }  // namespace
 
-Variable GatedResidual::run(std::span<const Layer> layers,
-                            const Variable& x,
-                            const StackInputs& reads,
-                            const ForwardContext& pass,
-                            const LayerRecorder& watch) const {
+Variable GatedResidual::run_layers(std::span<const Layer> layers,
+                                   const Variable& x,
+                                   const StackInputs& reads,
+                                   const ForwardContext& pass,
+                                   const LayerRecorder& watch) const {
   return run_layer_stack({.step = GatedStep{options_},
-                          .prepared = [](const Sublayer& sublayer,
-                                         const Variable& of,
-                                         const AttentionContext& context,
-                                         const ForwardContext& inner) -> Variable {
-                            return sublayer.norm.second_read(of, inner, context.mask.key_length);
-                          },
+                          .prepared = [this](const auto&... of) { return prepared(of...); },
                           .again = options_.again},
                          layers,
                          x,
                          reads,
                          pass,
                          watch);
+}
+
+Variable GatedResidual::prepared(const Sublayer& sublayer,
+                                 const Variable& x,
+                                 const AttentionContext& context,
+                                 const ForwardContext& pass) const {
+  return sublayer.norm.second_read(x, pass, context.mask.key_length);
 }
 
 }  // namespace longspan

@@ -20,14 +20,19 @@ class GatedResidual : public Residual {
     Recomputation again = {};
   };
   explicit GatedResidual(const Options& options) : options_(options) {}
-  // Throws Failure if a sublayer has no gate.
-  Variable run(std::span<const Layer> layers,
-               const Variable& x,
-               const StackInputs& reads,
-               const ForwardContext& pass,
-               const LayerRecorder& watch = {}) const override;
 
  private:
+  // Throws Failure if a sublayer has no gate.
+  Variable run_layers(std::span<const Layer> layers,
+                      const Variable& x,
+                      const StackInputs& reads,
+                      const ForwardContext& pass,
+                      const LayerRecorder& watch) const override;
+  Variable prepared(const Sublayer& sublayer,
+                    const Variable& x,
+                    const AttentionContext& context,
+                    const ForwardContext& pass) const override;
+
   Options options_;
 };
 

@@ -32,27 +32,46 @@ struct PlainStep {
 
 }  // namespace
 
-Variable StandardResidual::run(std::span<const Layer> layers,
-                               const Variable& x,
-                               const StackInputs& reads,
-                               const ForwardContext& pass,
-                               const LayerRecorder& watch) const {
+Variable StandardResidual::run_layers(std::span<const Layer> layers,
+                                      const Variable& x,
+                                      const StackInputs& reads,
+                                      const ForwardContext& pass,
+                                      const LayerRecorder& watch) const {
   const PlainStep step = {placement_, dropout_};
-  return run_layer_stack(
-      {.step = step,
-       .prepared = [pre = placement_ == NormPosition::pre](
-                       const Sublayer& sublayer,
-                       const Variable& of,
-                       const AttentionContext& context,
-                       const ForwardContext& inner) -> Variable {
-         return pre ? sublayer.norm.second_read(of, inner, context.mask.key_length) : of;
-       },
-       .again = again_},
-      layers,
-      x,
-      reads,
-      pass,
-      watch);
+  return run_layer_stack({.step = step,
+                          .prepared = [this](const auto&... of) { return prepared(of...); },
+                          .again = again_},
+                         layers,
+                         x,
+                         reads,
+                         pass,
+                         watch);
+}
+
+Variable StandardResidual::prepared(const Sublayer& sublayer,
+                                    const Variable& x,
+                                    const AttentionContext& context,
+                                    const ForwardContext& pass) const {
+  if (placement_ == NormPosition::post) return x;
+  return sublayer.norm.second_read(x, pass, context.mask.key_length);
+}
+
+Variable Residual::run(std::span<const Layer> layers,
+                       const Variable& x,
+                       const StackInputs& reads,
+                       const ForwardContext& pass,
+                       const LayerRecorder& watch) const {
+  const Layer& first = layers.front();
+  const auto& first_value = first.sublayers.front().first_value;
+  if (!first_value) return run_layers(layers, x, reads, pass, watch);
+  require(reads.encoder_outputs.empty(),
+          "a value residual cannot be combined with cross-attention");
+  const ForwardContext of_layer = pass.child(0), own = of_layer.child(0);
+  const Variable entered = first.enter ? first.enter(x, of_layer) : x;
+  const Variable input = prepared(first.sublayers.front(), entered, reads.context, own);
+  StackInputs all = reads;
+  all.encoder_outputs = {{.rows = first_value(input, reads.context, own)}};
+  return run_layers(layers, x, all, pass, watch);
 }
 
 }  // namespace longspan

@@ -16,9 +16,11 @@ namespace longspan {
 
 // Inputs of a stack in addition to x. Value type.
 struct StackInputs {
-  std::vector<Variable> memories = {};              // Transformer-XL memory of each layer, or empty
-  AttentionContext context = {};                    // for the positions of x and those before them
-  std::vector<EncoderOutput> encoder_outputs = {};  // encoder outputs for cross-attention
+  std::vector<Variable> memories = {};  // Transformer-XL memory of each layer, or empty
+  AttentionContext context = {};        // for the positions of x and those before them
+  // encoder outputs for cross-attention; in a stack with a value residual instead one entry, whose
+  // rows are the values of the first layer
+  std::vector<EncoderOutput> encoder_outputs = {};
 };
 
 // Subset of StackInputs that one sublayer receives.
@@ -28,8 +30,8 @@ struct SublayerInputs {
   std::vector<EncoderOutput> encoder_outputs = {};
 };
 
-// Input of a sublayer in addition to x and the context. Sublayers that read memory or sides are
-// attention.
+// Input of a sublayer in addition to x and the context. Sublayers that read memory or sides
+// (encoder outputs, or the values of the first layer) are attention.
 enum class Reads : std::uint8_t { nothing, memory, sides };
 
 // A function with its norm. `run` receives the input as the residual strategy prepares it
@@ -45,6 +47,10 @@ struct Sublayer {
   std::function<Variable(
       const Variable& x, const SublayerInputs&, const ForwardContext&, std::int64_t heads)>
       recorder = {};
+  // Only of a stack's first sublayer, with Reads::sides: returns its values, which attention of all
+  // layers reads (AttentionOp::first_value).
+  std::function<Variable(const Variable& x, const AttentionContext&, const ForwardContext&)>
+      first_value = {};
 };
 
 // Sublayers of one layer. The input of the first is what Transformer-XL stores as memory.
@@ -83,11 +89,23 @@ class Residual {
  public:
   virtual ~Residual() = default;
   // x: [batch, time, width]. Sums the gradients of encoder outputs over the layers.
-  virtual Variable run(std::span<const Layer> layers,
-                       const Variable& x,
-                       const StackInputs& reads,
-                       const ForwardContext& pass,
-                       const LayerRecorder& watch = {}) const = 0;
+  Variable run(std::span<const Layer> layers,
+               const Variable& x,
+               const StackInputs& reads,
+               const ForwardContext& pass,
+               const LayerRecorder& watch = {}) const;
+
+ private:
+  virtual Variable run_layers(std::span<const Layer> layers,
+                              const Variable& x,
+                              const StackInputs& reads,
+                              const ForwardContext& pass,
+                              const LayerRecorder& watch) const = 0;
+  // Returns the input of a layer's first sublayer, computed a second time.
+  virtual Variable prepared(const Sublayer& sublayer,
+                            const Variable& x,
+                            const AttentionContext& context,
+                            const ForwardContext& pass) const = 0;
 };
 
 enum class NormPosition : std::uint8_t { post, pre };
@@ -98,13 +116,18 @@ class StandardResidual : public Residual {
  public:
   StandardResidual(NormPosition placement, double dropout, const Recomputation& again = {})
       : placement_(placement), dropout_(dropout), again_(again) {}
-  Variable run(std::span<const Layer> layers,
-               const Variable& x,
-               const StackInputs& reads,
-               const ForwardContext& pass,
-               const LayerRecorder& watch = {}) const override;
 
  private:
+  Variable run_layers(std::span<const Layer> layers,
+                      const Variable& x,
+                      const StackInputs& reads,
+                      const ForwardContext& pass,
+                      const LayerRecorder& watch) const override;
+  Variable prepared(const Sublayer& sublayer,
+                    const Variable& x,
+                    const AttentionContext& context,
+                    const ForwardContext& pass) const override;
+
   NormPosition placement_;
   double dropout_;
   Recomputation again_;

@@ -34,11 +34,11 @@ Variable concatenate(const Variable& a, const Variable& b, DType dtype) {
 
 }  // namespace
 
-Variable ReversibleResidual::run(std::span<const Layer> layers,
-                                 const Variable& x,
-                                 const StackInputs& reads,
-                                 const ForwardContext& pass,
-                                 const LayerRecorder& watch) const {
+Variable ReversibleResidual::run_layers(std::span<const Layer> layers,
+                                        const Variable& x,
+                                        const StackInputs& reads,
+                                        const ForwardContext& pass,
+                                        const LayerRecorder& watch) const {
   check_memories(layers, reads.memories);
   const DType compute = x.value().dtype();
   const auto streams = std::make_shared<ReversibleStreams>();
@@ -95,6 +95,15 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
     if (watch.output) watch.output(i, joined());
   }
   return joined();
+}
+
+Variable ReversibleResidual::prepared(const Sublayer& sublayer,
+                                      const Variable& x,
+                                      const AttentionContext& context,
+                                      const ForwardContext& pass) const {
+  const DType compute = x.value().dtype();
+  return sublayer.norm.second_read(
+      cast(x, accumulator_of(compute)), pass, context.mask.key_length, compute);
 }
 
 }  // namespace longspan

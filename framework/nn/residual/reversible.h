@@ -25,14 +25,19 @@ class ReversibleResidual : public Residual {
 
   ReversibleResidual(StreamMerge join, double dropout, Streams streams = Streams::rebuilt)
       : join_(join), dropout_(dropout), streams_(streams) {}
-  // Returns [batch, time, width or 2 width] in x's dtype.
-  Variable run(std::span<const Layer> layers,
-               const Variable& x,
-               const StackInputs& reads,
-               const ForwardContext& pass,
-               const LayerRecorder& watch = {}) const override;
 
  private:
+  // Returns [batch, time, width or 2 width] in x's dtype.
+  Variable run_layers(std::span<const Layer> layers,
+                      const Variable& x,
+                      const StackInputs& reads,
+                      const ForwardContext& pass,
+                      const LayerRecorder& watch) const override;
+  Variable prepared(const Sublayer& sublayer,
+                    const Variable& x,
+                    const AttentionContext& context,
+                    const ForwardContext& pass) const override;
+
   StreamMerge join_;
   double dropout_;
   Streams streams_;
