@@ -14,9 +14,10 @@
 namespace longspan {
 namespace {
 
-enum class Gates { channel, delta_head, delta_channel };
+enum class Gates { head, channel, delta_head, delta_channel };
 
 const char* name_of(Gates gates) {
+  if (gates == Gates::head) return "decay of each head";
   if (gates == Gates::channel) return "decay of each channel";
   return gates == Gates::delta_head ? "delta rule, decay of each head"
                                     : "delta rule, decay of each channel";
@@ -34,13 +35,14 @@ GatedRecurrenceGradient make(std::int64_t dim, Gates gates, const Device& device
     const std::vector<float> values(static_cast<std::size_t>(shape.elements()), value);
     return Tensor::from<float>(values, shape, device);
   };
+  const bool by_channel = gates == Gates::channel || gates == Gates::delta_channel;
+  const bool corrects = gates == Gates::delta_head || gates == Gates::delta_channel;
   const double unit = std::sqrt(12.0 / static_cast<double>(dim));  // keys of length 1
-  GatedRecurrence call = {
-      .query = random(rows, "query", 1),
-      .key = random(rows, "key", unit),
-      .value = random(rows, "value", 1),
-      .log_decay = constant(gates == Gates::delta_head ? by_head : rows, -0.02F)};
-  if (gates != Gates::channel) call.beta = constant(by_head, 0.5F);
+  GatedRecurrence call = {.query = random(rows, "query", 1),
+                          .key = random(rows, "key", unit),
+                          .value = random(rows, "value", 1),
+                          .log_decay = constant(by_channel ? rows : by_head, -0.02F)};
+  if (corrects) call.beta = constant(by_head, 0.5F);
   call.out = call.value.empty_like();
   call.checkpoints = Tensor::empty({call.segments(), 1, heads, dim, dim}, DType::f32, device);
   GatedRecurrenceGradient result = {.forward = call,
@@ -81,7 +83,7 @@ int main(int count, char** words) {
   using namespace longspan;
   const Device device = bench::device_from(count, words);
   for (const std::int64_t dim : {64, 128})
-    for (const Gates gates : {Gates::channel, Gates::delta_head, Gates::delta_channel})
+    for (const Gates gates : {Gates::head, Gates::channel, Gates::delta_head, Gates::delta_channel})
       measure(dim, gates, device);
   return 0;
 }

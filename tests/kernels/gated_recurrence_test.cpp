@@ -34,16 +34,25 @@ std::vector<Case> cases() {
       carried.has_state = carried.documents = true;
       all.push_back(carried);
     }
-  // Several tiles, segments and blocks of columns.
-  for (const Correction correction : {Correction::none, Correction::delta}) {
-    Case longer = {"long", Gates::channels, correction, 1, slow ? 40 : 300, 2, 21, 70, true, true};
-    all.push_back(longer);
-  }
+  // Several chunks, segments and blocks of columns; with strong gates, chunks of different lengths.
+  for (const Correction correction :
+       {Correction::none, Correction::delta, Correction::explicit_terms})
+    for (const double strength : {1.0, 12.0}) {
+      Case longer = {
+          "long", Gates::channels, correction, 1, slow ? 40 : 300, 2, 21, 70, true, true};
+      longer.strength = strength;
+      all.push_back(longer);
+    }
   Case segments = {"segments", Gates::heads, Correction::delta, 1, 300, 1, 2, 3, true, true};
   all.push_back(segments);
-  Case vanishing = {"vanishing gates", Gates::channels, Correction::delta};
-  vanishing.strength = 300;
-  all.push_back(vanishing);
+  for (const Gates gates : {Gates::heads, Gates::channels})
+    for (const Correction correction :
+         {Correction::none, Correction::delta, Correction::explicit_terms}) {
+      Case vanishing = {"vanishing gates", gates, correction};
+      vanishing.strength = 300;
+      vanishing.has_state = true;
+      all.push_back(vanishing);
+    }
   return all;
 }
 

@@ -20,17 +20,16 @@ double products(const GatedRecurrence& call) {
 }  // namespace
 
 RecurrenceFlops gated_recurrence_flops(const GatedRecurrence& call) {
-  // The output, the written pair and, with a correction, what is read and written back.
-  const double flops = (call.corrects() ? 8 : 4) * products(call);
+  // The output and the written pair; by the delta rule, what is read; with a and b, what is read
+  // and written back.
+  const double flops = (call.a.defined() ? 8 : call.beta.defined() ? 6 : 4) * products(call);
   return {flops, flops};
 }
 
 RecurrenceFlops gated_recurrence_backward_flops(const GatedRecurrence& call) {
   const double forward = gated_recurrence_flops(call).needed;
-  // States are computed twice more, without outputs: once to find the state before each tile, once
-  // within each tile.
-  const double again = 2 * (forward - 2 * products(call));
-  return {2 * forward, 2 * forward + again};
+  // The states before each chunk are computed once more, without outputs.
+  return {2 * forward, 3 * forward - 2 * products(call)};
 }
 
 void check(const GatedRecurrence& call) {

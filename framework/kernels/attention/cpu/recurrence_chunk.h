@@ -1,0 +1,384 @@
+// Chunk of tokens of a gated recurrence, whose products with the state are those of small matrices
+// (the WY form of Yang et al. 2024 for corrected states).
+//
+// In a chunk, with the state S before it, b_i the sum of the log gates up to token i and all
+// exponents by channel, token i has
+//   c_i = (e^(b_(i-1)) a_i)^T S + sum over j < i of (e^(b_(i-1) - b_j) a_i . k_j) u_j + (same with
+//         b_j) c_j,   the correction a_i^T S_(i-1)
+//   y_i = (e^(b_i) q_i)^T S + sum over j <= i of (e^(b_i - b_j) q_i . k_j) u_j + (same) c_j
+// and S becomes e^(b_n) S + sum over j of e^(b_n - b_j) (k_j u_j^T + b_j c_j^T). u_j is the value
+// of token j or, by the delta rule, where a_i = e^(g_i) k_i, its error v_j - c_j. e^(b_i - b_j) is
+// the product of two factors relative to the first token, so a chunk ends before a token whose
+// factor would be too small, and where a document does.
+#pragma once
+
+#include <hwy/cache_control.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "framework/kernels/attention/cpu/recurrence_products.h"
+#include "framework/kernels/attention/gated_recurrence.h"
+#include "framework/kernels/cpu/loops.h"
+#include "framework/kernels/element.h"
+#include "framework/kernels/vector_math.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace longspan::recurrence_cpu {
+
+constexpr std::int64_t most_tokens = 16;  // of a chunk
+static_assert(recurrence_segment % most_tokens == 0);
+constexpr double least_factor = 1e-26;  // e^(b_i - b_1) of a chunk; its inverse is finite in f32
+
+// Columns of a block of the state, which stays in the L1 cache.
+template <typename T>
+inline constexpr std::int64_t block = 4 * lanes<T>;
+
+// How a token corrects the state: not at all; by the delta rule, where it writes the error of its
+// value instead of the value; or by a and b.
+enum class Correction : std::uint8_t { none, delta, given };
+
+// Extents of a call, and its elements.
+template <typename In>
+struct Problem {
+  using T = Accumulator<In>;
+
+  explicit Problem(const GatedRecurrence& from)
+      : call(from),
+        batch(from.query.shape()[0]),
+        time(from.query.shape()[1]),
+        heads(from.query.shape()[2]),
+        keys(from.query.shape()[3]),
+        values(from.value.shape()[3]),
+        key_width(tile_attention::round_up(keys, lanes<T>)),
+        value_width(tile_attention::round_up(values, lanes<T>)),
+        blocks((value_width + block<T> - 1) / block<T>),
+        query(from.query.data<In>()),
+        key(from.key.data<In>()),
+        a(elements_or_null<In>(from.a)),
+        b(elements_or_null<In>(from.b)),
+        log_decay(elements_or_null<T>(from.log_decay)),
+        beta(elements_or_null<T>(from.beta)),
+        position(elements_or_null<std::int64_t>(from.document_position)) {}
+
+  // Elements of a state in blocks, [blocks][keys, columns of the block].
+  std::int64_t state() const { return keys * value_width; }
+  std::int64_t columns(std::int64_t i) const {
+    return std::min(block<T>, value_width - i * block<T>);
+  }
+  Matrix<T> block_of(T* state, std::int64_t i) const {
+    return {state + i * keys * block<T>, columns(i)};
+  }
+  // Index of a token in [batch, time, heads].
+  std::int64_t place(std::int64_t head, std::int64_t t) const {
+    return (head / heads * time + t) * heads + head % heads;
+  }
+  bool starts(std::int64_t head, std::int64_t t) const {
+    return position != nullptr && position[head / heads * time + t] == 0;
+  }
+
+  const GatedRecurrence& call;
+  std::int64_t batch, time, heads, keys, values;
+  std::int64_t key_width, value_width;  // padded to vectors
+  std::int64_t blocks;
+  const In *query, *key, *a, *b;
+  const T *log_decay, *beta;
+  const std::int64_t* position;
+};
+
+template <typename T>
+std::vector<T> zeros(std::int64_t elements) {
+  return std::vector<T>(static_cast<std::size_t>(elements));
+}
+
+// A factor of each channel, or of all.
+template <bool by_channel, typename T>
+struct Factor {
+  explicit Factor(const T* from) : row(from) {}
+  HWY_INLINE T operator[](std::int64_t c) const { return row[c]; }
+  const T* row;
+};
+template <typename T>
+struct Factor<false, T> {
+  explicit Factor(const T* from) : one(*from) {}
+  HWY_INLINE T operator[](std::int64_t) const { return one; }
+  T one;
+};
+
+// A chunk of a head: the factors of its products, in rows of key_width elements for each token.
+// by_channel: gates have a row of key_width elements too; otherwise one element.
+template <typename In, Correction kind, bool by_channel>
+class Chunk {
+ public:
+  using T = Accumulator<In>;
+  using Gate = Factor<by_channel, T>;
+  static constexpr std::int64_t square = most_tokens * most_tokens;
+
+  explicit Chunk(const Problem<In>& problem)
+      : p(problem),
+        gate_width(by_channel ? p.key_width : 1),
+        rows_(zeros<T>(8 * most_tokens * p.key_width)),
+        gates_(zeros<T>((4 * most_tokens + 1) * gate_width)),
+        squares_(zeros<T>(4 * square)),
+        turned_(zeros<T>(2 * most_tokens * p.key_width)) {
+    T* next = rows_.data();
+    for (Matrix<T>* const x :
+         {&query, &query_state, &term, &term_state, &key, &key_end, &b_term, &b_end})
+      *x = {std::exchange(next, next + most_tokens * p.key_width), p.key_width};
+    next = gates_.data();
+    for (Matrix<T>* const x : {&gate, &since_first, &inverse, &until_end})
+      *x = {std::exchange(next, next + most_tokens * gate_width), gate_width};
+    whole = next;
+    T* square_at = squares_.data();
+    for (Matrix<T>* const x : {&query_key, &query_b, &term_key, &term_b})
+      *x = {std::exchange(square_at, square_at + square), most_tokens};
+  }
+
+  // Reads the tokens from `first` on, up to `end` at most; sets the number of tokens. Without
+  // outputs, the factors of queries are not computed.
+  void load(std::int64_t head, std::int64_t first, std::int64_t end, bool outputs = true) {
+    begin = first;
+    starts_document = p.starts(head, first);
+    count = 0;
+    head_ = head;
+    prefetch(first + most_tokens, end);
+    while (count < most_tokens && begin + count < end && load_gate(count)) ++count;
+    for (std::int64_t i = count - 1; i >= 0; --i) load_token(i, outputs);
+    for (std::int64_t c = 0; c < gates(); ++c) whole[c] = until_end.row(0)[c] * gate.row(0)[c];
+    load_squares(outputs);
+  }
+  // Reads the rows of x [batch, time, heads, values] to [columns] rows of each block.
+  void load_values(const Tensor& x, std::vector<T>& to) const {
+    const In* const all = x.data<In>();
+    for (std::int64_t i = 0; i < count; ++i) {
+      const In* const from = all + place(i) * p.values;
+      for_blocks([&](std::int64_t, std::int64_t column, std::int64_t columns) {
+        T* const row = to.data() + most_tokens * column + i * columns;
+        for (std::int64_t v = 0; v < columns; ++v)
+          row[v] = column + v < p.values ? wide(from[column + v]) : T{};
+      });
+    }
+  }
+  void write_values(const std::vector<T>& from, const Tensor& x) const {
+    In* const all = x.data<In>();
+    for (std::int64_t i = 0; i < count; ++i) {
+      In* const to = all + place(i) * p.values;
+      for_blocks([&](std::int64_t, std::int64_t column, std::int64_t columns) {
+        const T* const row = from.data() + most_tokens * column + i * columns;
+        for (std::int64_t v = 0; v < columns && column + v < p.values; ++v)
+          put(to[column + v], row[v]);
+      });
+    }
+  }
+  // The rows of block i of values.
+  Matrix<T> value_rows(std::vector<T>& x, std::int64_t i) const {
+    return {x.data() + most_tokens * i * block<T>, p.columns(i)};
+  }
+  template <typename F>
+  void for_blocks(const F& f) const {
+    for (std::int64_t i = 0; i < p.blocks; ++i) f(i, i * block<T>, p.columns(i));
+  }
+  std::int64_t place(std::int64_t i) const { return p.place(head_, begin + i); }
+  T beta(std::int64_t i) const { return p.beta[place(i)]; }
+
+  // Computes the corrections of a block, and replaces its values by what the tokens write.
+  void correct(const Matrix<T>& state, const Matrix<T>& value, const Matrix<T>& correction) const {
+    if constexpr (kind == Correction::none) return;
+    const std::int64_t columns = state.step;
+    multiply<false, Store::replace>(count, p.keys, columns, term_state, state, correction);
+    if constexpr (kind == Correction::given)
+      multiply<false, Store::add>(count, count, columns, term_key, value, correction);
+    for (std::int64_t i = 0; i < count; ++i) {
+      T* const c = correction.row(i);
+      for (std::int64_t j = 0; j < i; ++j)
+        if constexpr (kind == Correction::given)
+          add_scaled(term_b.row(i)[j], correction.row(j), c, columns);
+        else
+          add_scaled(term_key.row(i)[j], value.row(j), c, columns);
+      if constexpr (kind == Correction::delta) add_scaled(T{-1}, c, value.row(i), columns);
+    }
+  }
+  // Replaces a block of the state by that after the chunk.
+  void advance(const Matrix<T>& state,
+               const Matrix<T>& written,
+               const Matrix<T>& correction) const {
+    const OuterProducts<T> own = {count, key_end, written};
+    if constexpr (kind == Correction::given)
+      update(state, std::array{own, OuterProducts<T>{count, b_end, correction}});
+    else
+      update(state, std::array{own});
+  }
+  // state = whole * state + products.
+  template <std::size_t terms>
+  void update(const Matrix<T>& state, const std::array<OuterProducts<T>, terms>& products) const {
+    const Gate factor(whole);
+    update_state(
+        p.keys, state, [&](std::int64_t c) { return factor[c]; }, products);
+  }
+  // Number of gates of a token.
+  std::int64_t gates() const { return by_channel ? p.keys : 1; }
+  const Problem<In>& p;
+  std::int64_t gate_width;
+  std::int64_t begin = 0, count = 0;
+  bool starts_document = false;
+  Matrix<T> gate;                // e^g
+  Matrix<T> since_first;         // e^(b_i - b_1)
+  Matrix<T> inverse;             // 1 / since_first
+  Matrix<T> until_end;           // e^(b_n - b_i)
+  Matrix<T> query, query_state;  // scaled query, times e^(b_i - b_1) and times e^(b_i)
+  Matrix<T> term, term_state;    // as the query: a, times the factors of the token before
+  Matrix<T> key, key_end;        // k of the recurrence, over e^(b_i - b_1) and times e^(b_n - b_i)
+  Matrix<T> b_term, b_end;       // as the key: b
+  T* whole = nullptr;            // e^(b_n)
+  // Products of query or a with key or b of earlier tokens; those of a query also with its own.
+  Matrix<T> query_key, query_b, term_key, term_b;
+
+ private:
+  // The rows of a head are far apart in memory, so that no hardware finds the next ones.
+  void prefetch(std::int64_t first, std::int64_t end) const {
+    const auto row = [](const auto* from, std::int64_t at, std::int64_t elements) {
+      if (from == nullptr) return;
+      const char* const bytes = reinterpret_cast<const char*>(from + at * elements);
+      for (std::int64_t i = 0; i < elements * static_cast<std::int64_t>(sizeof(*from)); i += 64)
+        hwy::Prefetch(bytes + i);
+    };
+    for (std::int64_t t = first; t < std::min(first + most_tokens, end); ++t) {
+      const std::int64_t at = p.place(head_, t);
+      row(p.query, at, p.keys);
+      row(p.key, at, p.keys);
+      row(p.a, at, p.keys);
+      row(p.b, at, p.keys);
+      if constexpr (by_channel) row(p.log_decay, at, p.keys);
+    }
+  }
+  // Reads the gates of token i. Returns whether it belongs to the chunk.
+  bool load_gate(std::int64_t i) {
+    if (i > 0 && p.starts(head_, begin + i)) return false;
+    const std::int64_t n = gates();
+    T *const w = gate.row(i), *const factor = since_first.row(i), *const over = inverse.row(i);
+    if (p.log_decay == nullptr) {
+      *w = *factor = *over = 1;
+      return true;
+    }
+    const T* const from = p.log_decay + place(i) * n;
+#pragma omp simd
+    for (std::int64_t c = 0; c < n; ++c) w[c] = fast_exp(from[c]);
+    if (i == 0) {
+      std::fill_n(factor, n, T{1});
+      std::fill_n(over, n, T{1});
+      return true;
+    }
+    const T* const before = since_first.row(i - 1);
+    std::int32_t small = 0;
+#pragma omp simd reduction(+ : small)
+    for (std::int64_t c = 0; c < n; ++c) {
+      const T product = before[c] * w[c];
+      factor[c] = product;
+      over[c] = 1 / product;
+      small += product < static_cast<T>(least_factor) ? 1 : 0;
+    }
+    return small == 0;
+  }
+  // Computes the factors of token i, after those of the token after it.
+  void load_token(std::int64_t i, bool outputs) {
+    const std::int64_t at = place(i) * p.keys;
+    T* const end = until_end.row(i);
+    if (i + 1 == count) {
+      std::fill_n(end, gates(), T{1});
+    } else {
+      const T *const after = until_end.row(i + 1), *const w = gate.row(i + 1);
+#pragma omp simd
+      for (std::int64_t c = 0; c < gates(); ++c) end[c] = after[c] * w[c];
+    }
+    const T* const factor = since_first.row(i);
+    if (outputs)
+      load_pair(
+          p.query + at, static_cast<T>(p.call.scale), factor, query.row(i), query_state.row(i));
+    load_key(p.key + at, kind == Correction::delta ? beta(i) : T{1}, i, key.row(i), key_end.row(i));
+    if constexpr (kind == Correction::delta) {
+      load_pair(p.key + at, T{1}, factor, term.row(i), term_state.row(i));
+    } else if constexpr (kind == Correction::given) {
+      load_key(p.b + at, T{1}, i, b_term.row(i), b_end.row(i));
+      if (i > 0) {
+        load_pair(p.a + at, T{1}, since_first.row(i - 1), term.row(i), term_state.row(i));
+      } else {
+        for (std::int64_t c = 0; c < p.keys; ++c)
+          term.row(0)[c] = term_state.row(0)[c] = wide(p.a[at + c]);
+      }
+    }
+  }
+  void load_pair(const In* from, T scale, const T* factor, T* to, T* to_state) const {
+    const Gate by(factor), first(gate.row(0));
+#pragma omp simd
+    for (std::int64_t c = 0; c < p.keys; ++c) {
+      const T x = scale * wide(from[c]) * by[c];
+      to[c] = x;
+      to_state[c] = x * first[c];
+    }
+  }
+  void load_key(const In* from, T scale, std::int64_t i, T* to, T* to_end) const {
+    const Gate over(inverse.row(i)), end(until_end.row(i));
+#pragma omp simd
+    for (std::int64_t c = 0; c < p.keys; ++c) {
+      const T x = scale * wide(from[c]);
+      to[c] = x * over[c];
+      to_end[c] = x * end[c];
+    }
+  }
+  void load_squares(bool outputs) {
+    if (!outputs && kind == Correction::none) return;
+    const Matrix<T> keys = {turned_.data(), most_tokens};
+    transpose(count, p.key_width, key, keys);
+    if (outputs) product(query, keys, query_key, 1);
+    if constexpr (kind != Correction::none) product(term, keys, term_key, 0);
+    if constexpr (kind != Correction::given) return;
+    const Matrix<T> b_terms = {turned_.data() + most_tokens * p.key_width, most_tokens};
+    transpose(count, p.key_width, b_term, b_terms);
+    if (outputs) product(query, b_terms, query_b, 1);
+    product(term, b_terms, term_b, 0);
+  }
+  // The products of a token with the tokens before i + own, zeros after them.
+  void product(const Matrix<T>& left,
+               const Matrix<T>& right,
+               const Matrix<T>& to,
+               std::int64_t own) const {
+    multiply<false, Store::replace>(count, p.keys, most_tokens, left, right, to);
+    for (std::int64_t i = 0; i < count; ++i)
+      std::fill(to.row(i) + i + own, to.row(i) + most_tokens, T{});
+  }
+
+  std::int64_t head_ = 0;
+  std::vector<T> rows_, gates_, squares_, turned_;
+};
+
+// Copies between a state in blocks and one of a tensor; null: zero.
+template <typename In, typename T>
+void read_state(const Problem<In>& p, const T* from, T* to) {
+  std::fill_n(to, p.state(), T{});
+  if (from == nullptr) return;
+  for (std::int64_t i = 0; i < p.blocks; ++i) {
+    const Matrix<T> rows = p.block_of(to, i);
+    const std::int64_t column = i * block<T>, columns = std::min(rows.step, p.values - column);
+    for (std::int64_t c = 0; c < p.keys; ++c)
+      std::copy_n(from + c * p.values + column, columns, rows.row(c));
+  }
+}
+template <typename In, typename T>
+void write_state(const Problem<In>& p, T* from, T* to) {
+  for (std::int64_t i = 0; i < p.blocks; ++i) {
+    const Matrix<T> rows = p.block_of(from, i);
+    const std::int64_t column = i * block<T>, columns = std::min(rows.step, p.values - column);
+    for (std::int64_t c = 0; c < p.keys; ++c)
+      std::copy_n(rows.row(c), columns, to + c * p.values + column);
+  }
+}
+// The state of a head in a tensor [batch, heads, keys, values], or of a checkpoint.
+template <typename T, typename In>
+T* state_of(const Problem<In>& p, const Tensor& x, std::int64_t head, std::int64_t segment = 0) {
+  if (!x.defined()) return nullptr;
+  return x.data<T>() + (segment * p.batch * p.heads + head) * p.keys * p.values;
+}
+
+}  // namespace longspan::recurrence_cpu
+HWY_AFTER_NAMESPACE();
