@@ -69,7 +69,7 @@ Episode Environment::episode(const Random& random) const {
 }
 
 std::span<const EnvironmentKind> environment_kinds() {
-  static const std::array all = {t_maze(), memory_maze(), numpad()};
+  static const std::array all = {t_maze(), memory_maze(), numpad(), associative_recall()};
   return all;
 }
 

@@ -1,5 +1,5 @@
-// Small environments whose correct actions depend on distant observations (the memory tasks of
-// GTrXL, Parisotto et al. 2019).
+// Small environments whose correct actions depend on distant observations: the memory tasks of
+// GTrXL (Parisotto et al. 2019), and associative recall (Arora et al. 2023).
 #pragma once
 
 #include <cstdint>
@@ -92,6 +92,7 @@ std::span<const EnvironmentKind> environment_kinds();
 EnvironmentKind t_maze();
 EnvironmentKind memory_maze();
 EnvironmentKind numpad();
+EnvironmentKind associative_recall();
 
 // Parses the kind's name, then parameter names each with its value; "#" begins a comment up to the
 // end of the line. Throws DataError, prefixed with `place`.

@@ -204,8 +204,9 @@ TaskSpec behavior_cloning_task() {
   TaskSpec kind = environment_task("behavior_cloning");
   kind.documentation =
       "prediction of the expert action at each step of an environment's episodes; data.train and "
-      "data.validation describe the environment: t_maze, memory_maze or numpad, with its "
-      "parameters";
+      "data.validation describe the environment: t_maze, memory_maze, numpad or "
+      "associative_recall, "
+      "with its parameters";
   kind.readout = tagging_head();
   kind.open = [](const TaskContext& setting) -> std::unique_ptr<Task> {
     return std::make_unique<Recall>(setting);

@@ -181,8 +181,8 @@ TaskSpec reinforcement_learning_task() {
   TaskSpec kind = environment_task("reinforcement_learning");
   kind.documentation =
       "reinforcement learning in an environment by PPO with generalized advantage estimation; "
-      "data.train and data.validation describe the environment: t_maze, memory_maze or numpad, "
-      "with its parameters";
+      "data.train and data.validation describe the environment: t_maze, memory_maze, numpad or "
+      "associative_recall, with its parameters";
   kind.is_policy = true;
   kind.readout = policy_head();
   kind.open = [](const TaskContext& setting) -> std::unique_ptr<Task> {

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <set>
+#include <string>
 
 #include "framework/core/error.h"
 
@@ -21,7 +24,7 @@ std::string rejection(const std::string& text) {
   return "no error";
 }
 
-const std::string all[] = {"t_maze", "memory_maze", "numpad"};
+const std::string all[] = {"t_maze", "memory_maze", "numpad", "associative_recall"};
 
 TEST(Environment, EpisodesDependOnlyOnTheirRandomNumbers) {
   for (const std::string& name : all) {
@@ -123,6 +126,57 @@ TEST(Environment, NumpadExpertRepeatsCorrectKeys) {
   }
   EXPECT_GT(asked, 400);
   EXPECT_GT(completed, 60);
+}
+
+// The pairs observed before the queries determine every scored action.
+TEST(Environment, RecallExpertAnswersWithValueOfKey) {
+  constexpr std::size_t pairs = 94;
+  const Environment world = environment("associative_recall pairs 94 values 128");
+  EXPECT_EQ(world.steps, 282);
+  EXPECT_EQ(world.actions.size(), 128U);
+  std::set<std::int64_t> answers;
+  for (std::uint64_t episode = 0; episode < 20; ++episode) {
+    const Episode life = world.episode(Random(1).child(episode));
+    std::string keys, queries = life.observations.substr(2 * pairs);
+    std::map<char, std::int64_t> value_of;
+    for (std::size_t i = 0; i < 2 * pairs; i += 2) {
+      keys += life.observations[i];
+      EXPECT_TRUE(keys.back() >= '!' && keys.back() <= '~');
+      const auto value = static_cast<unsigned char>(life.observations[i + 1]);
+      EXPECT_GE(value, 128);
+      value_of[keys.back()] = value - 128;
+      EXPECT_EQ(life.actions[i], no_action);
+      EXPECT_EQ(life.actions[i + 1], no_action);
+    }
+    EXPECT_EQ(value_of.size(), pairs) << "keys differ";
+    for (std::size_t i = 0; i < pairs; ++i)
+      EXPECT_EQ(life.actions[2 * pairs + i], value_of.at(queries[i]));
+    answers.insert(life.actions.begin() + 2 * pairs, life.actions.end());
+    EXPECT_NE(queries, keys) << "queries have another order";
+    EXPECT_TRUE(std::ranges::is_permutation(queries, keys));
+  }
+  EXPECT_EQ(answers.size(), world.actions.size());
+}
+
+TEST(Environment, RecallRewardsEachAnswer) {
+  const Environment world = environment("associative_recall pairs 3 values 5");
+  for (const bool fails : {false, true}) {
+    const Random random(6);
+    WorldState now = world.begin(random);
+    const auto advise = world.guide(random);
+    EnvStep outcome;
+    double reward = 0;
+    for (int step = 0; step < 9; ++step) {
+      EXPECT_EQ(outcome.ending, Termination::none);
+      EXPECT_FALSE(world.succeeded(now));
+      const std::int64_t answer = advise(now).taken;
+      outcome = world.act(now, fails && step == 7 ? (answer + 1) % 5 : answer, random);
+      reward += outcome.reward;
+    }
+    EXPECT_EQ(outcome.ending, Termination::terminal);
+    EXPECT_EQ(reward, fails ? 2 : 3);
+    EXPECT_EQ(world.succeeded(now), !fails);
+  }
 }
 
 // Returns the observations, rewards and outcome of an episode with random actions.
@@ -235,7 +289,7 @@ TEST(Environment, ParsesDescriptionsAndReportsErrors) {
             "world.txt: expected the name of an environment and its parameters, found nothing");
   EXPECT_EQ(rejection("t_mase length 3"),
             "world.txt: unknown environment \"t_mase\" (choices: t_maze, memory_maze, "
-            "numpad)");
+            "numpad, associative_recall)");
   EXPECT_EQ(rejection("t_maze lenght 3"),
             "world.txt: unknown parameter \"lenght\" of t_maze (choices: length)");
   EXPECT_EQ(rejection("memory_maze side 9"),
