@@ -252,6 +252,23 @@ class Example(jobs.TestCase):
             self.assertRegex(line, r"^\S+ +\d+\.\d{3} +[\d,]+ +\d+$")
         self.assertIn('unknown system "soft" (choices: softmax relative ', self.example("families", "soft", code=1).stderr)
 
+    def test_recall_example_compares_layer_types(self):
+        for stage in 8, 64:  # smaller
+            (self.tree / "configs" / f"recall-{stage}.txt").write_text(f"associative_recall pairs {stage // 4} values 8\n")
+        small = ("--set training.max_steps=2 --set training.lr_scheduler.warmup_steps=1 --set model.hidden_size=16 --set model.head_dim=8 "
+                 "--set data.global_batch_size=4 --set metrics.log_interval=1 --set run.num_threads=1")
+        asked = ["full", "gated_delta_net"]
+        output = self.example("recall", *asked, LONGSPAN_EXAMPLE_SETTINGS=small).stdout
+        lines = output[output.index("type "):].splitlines()[1:]
+        for line, name, state in zip(lines, asked, ["16 per token", "8 x 8"], strict=True):
+            self.assertRegex(line, rf"^{name} +\d+ +{state} +\d+\.\d\d +\d+\.\d\d +\d+$")
+        for name in asked:
+            self.assertIn("Initialized weights from runs/recall/8/" + name, (self.tree / f"runs/recall/64/{name}/log.txt").read_text())
+        # The accuracy is that of all queries of the test episodes.
+        test = json.loads((self.tree / "runs/recall/64/full/test.json").read_text())
+        correct = test["accuracy"] / 100 * test["episodes"] * 16
+        self.assertAlmostEqual(correct, round(correct))
+
     def test_long_context_example_extends_and_exports_model(self):
         folder = self.tree / "runs" / "long-context"
         folder.mkdir(parents=True)
