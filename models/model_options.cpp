@@ -146,13 +146,15 @@ void declare_sizes(OptionTable& table, ModelOptions& options) {
   table.add(
       "model.activation",
       options.activation,
-      "activation f of the feed-forward layers W2 f(W1 x): relu, gelu, gelu_tanh or silu; or of "
-      "gated ones W2 (f(W1 x) * W3 x) (Shazeer 2020): reglu (relu), geglu (gelu), geglu_tanh "
+      "activation f of the feed-forward layers W2 f(W1 x): relu, gelu, gelu_tanh, silu or relu2 "
+      "(the square of relu, So et al. 2021); or of gated ones W2 (f(W1 x) * W3 x) (Shazeer 2020): "
+      "reglu (relu), geglu (gelu), geglu_tanh "
       "(gelu_tanh) or swiglu (silu)",
       {{"relu", FeedForwardActivation::relu},
        {"gelu", FeedForwardActivation::gelu},
        {"gelu_tanh", FeedForwardActivation::gelu_tanh},
        {"silu", FeedForwardActivation::silu},
+       {"relu2", FeedForwardActivation::relu2},
        {"reglu", FeedForwardActivation::reglu},
        {"geglu", FeedForwardActivation::geglu},
        {"geglu_tanh", FeedForwardActivation::geglu_tanh},
@@ -346,6 +348,8 @@ Activation nonlinearity(FeedForwardActivation activation) {
     case FeedForwardActivation::silu:
     case FeedForwardActivation::swiglu:
       return Activation::silu;
+    case FeedForwardActivation::relu2:
+      return Activation::relu2;
   }
   throw Failure("unknown activation of the feed-forward layers");
 }

@@ -24,6 +24,7 @@ enum class FeedForwardActivation : std::uint8_t {
   gelu,
   gelu_tanh,
   silu,
+  relu2,
   reglu,
   geglu,
   geglu_tanh,

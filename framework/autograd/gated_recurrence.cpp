@@ -9,6 +9,7 @@
 #include "framework/kernels/attention/gated_recurrence.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/recurrence_gates.h"
+#include "framework/kernels/rows.h"
 
 namespace longspan {
 namespace {
@@ -19,6 +20,21 @@ void count(const Device& device, const RecurrenceFlops& flops) {
   device.state().get_or_create<RedundantFlops>().flops += flops.made - flops.needed;
 }
 
+// The kernels have a key head for each value head. Copies of shared ones are not stored.
+Tensor repeated(const Tensor& x, std::int64_t heads) {
+  const Shape& shape = x.shape();
+  if (shape[2] == heads) return x;
+  const Tensor y = Tensor::empty(shape.with(2, heads), x.dtype(), x.device(), MemoryTag::workspace);
+  on(x.device(), [&](auto backend) { repeat_kv(backend, x, y); });
+  return y;
+}
+Tensor summed(const Tensor& dy, const Shape& shape) {
+  if (dy.shape() == shape) return dy;
+  const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
+  on(dx.device(), [&](auto backend) { sum_grouped_heads(backend, dy, dx); });
+  return dx;
+}
+
 }  // namespace
 
 Variable gated_recurrence(const Variable& query,
@@ -26,8 +42,13 @@ Variable gated_recurrence(const Variable& query,
                           const Variable& value,
                           const RecurrenceGates& gates,
                           const GatedRecurrenceOptions& options) {
-  GatedRecurrence call = {.query = query.value(),
-                          .key = key.value(),
+  const std::int64_t heads = value.shape()[2];
+  require(key.shape()[2] > 0 && heads % key.shape()[2] == 0,
+          "gated recurrence: expected a divisor of {} value heads, found {} key heads",
+          heads,
+          key.shape()[2]);
+  GatedRecurrence call = {.query = repeated(query.value(), heads),
+                          .key = repeated(key.value(), heads),
                           .value = value.value(),
                           .scale = options.scale,
                           .log_decay = gates.log_decay.value(),
@@ -38,7 +59,7 @@ Variable gated_recurrence(const Variable& query,
                           .initial = options.state.initial()};
   const Device device = query.value().device();
   const Shape& shape = key.shape();
-  const Shape state = {shape[0], shape[2], shape[3], value.shape()[3]};
+  const Shape state = {shape[0], heads, shape[3], value.shape()[3]};
   const DType sums = accumulator_of(query.value().dtype());
   call.out = Tensor::empty(value.shape(), value.value().dtype(), device);
   if (options.state.needs_final())
@@ -55,15 +76,21 @@ Variable gated_recurrence(const Variable& query,
   Tensor out = call.out;
   call.out = {};
   call.final_state = {};
+  call.query = query.value();
+  call.key = key.value();
   return record(std::move(out), inputs, [call, ends = options.state](BackwardContext& gradients) {
-    GatedRecurrenceGradient backward = {.forward = call,
+    const std::int64_t value_heads = call.value.shape()[2];
+    GatedRecurrence forward = call;
+    forward.query = repeated(call.query, value_heads);
+    forward.key = repeated(call.key, value_heads);
+    GatedRecurrenceGradient backward = {.forward = forward,
                                         .dout = gradients.output(),
                                         .dfinal = ends.final_gradient(),
                                         .dquery = {},
                                         .dkey = {},
                                         .dvalue = {}};
-    const std::pair<Tensor*, const Tensor*> all[] = {{&backward.dquery, &call.query},
-                                                     {&backward.dkey, &call.key},
+    const std::pair<Tensor*, const Tensor*> all[] = {{&backward.dquery, &forward.query},
+                                                     {&backward.dkey, &forward.key},
                                                      {&backward.dvalue, &call.value},
                                                      {&backward.dlog_decay, &call.log_decay},
                                                      {&backward.dbeta, &call.beta},
@@ -76,7 +103,11 @@ Variable gated_recurrence(const Variable& query,
       backward.dinitial = ends.before->gradient =
           ends.before->value.empty_like(MemoryTag::recurrent_state);
     dispatch_or_meta(here, [&](auto backend) { gated_recurrence_backward(backend, backward); });
-    count(here, gated_recurrence_backward_flops(call));
+    count(here, gated_recurrence_backward_flops(forward));
+    backward.forward = {};
+    forward.query = forward.key = {};
+    if (backward.dquery.defined()) backward.dquery = summed(backward.dquery, call.query.shape());
+    if (backward.dkey.defined()) backward.dkey = summed(backward.dkey, call.key.shape());
     for (std::size_t input = 0; input < std::size(all); ++input)
       if (all[input].first->defined()) gradients.set(input, *all[input].first);
   });
@@ -161,11 +192,10 @@ Variable state_space(const StateSpaceInput& input,
                      const Variable& log_rate,
                      const Variable& skip,
                      const GatedRecurrenceOptions& options) {
-  const std::int64_t each = input.x.shape()[2] / input.b.shape()[2];
   GatedRecurrenceOptions unscaled = options;
   unscaled.scale = 1;
-  const Variable y = gated_recurrence(repeat_kv(input.c, each),
-                                      repeat_kv(input.b, each),
+  const Variable y = gated_recurrence(input.c,
+                                      input.b,
                                       scale_heads(input.x, input.step),
                                       {.log_decay = decay_gates(input.step, log_rate, true)},
                                       unscaled);

@@ -23,8 +23,9 @@ struct GatedRecurrenceOptions {
   ChunkBoundaries state = {};
 };
 
-// Returns y [batch, time, heads, value_dim]. query, key: [batch, time, heads, key_dim]; value:
-// [batch, time, heads, value_dim].
+// Returns y [batch, time, heads, value_dim]. query, key: [batch, time, key_heads, key_dim], each
+// shared by heads / key_heads successive heads; a and b: a head each; value: [batch, time, heads,
+// value_dim].
 Variable gated_recurrence(const Variable& query,
                           const Variable& key,
                           const Variable& value,

@@ -18,11 +18,12 @@ struct NamedActivation {
   const char* here;
 };
 // Export uses the first name of each.
-constexpr std::array<NamedActivation, 6> activations = {{{"gelu_new", "gelu_tanh"},
+constexpr std::array<NamedActivation, 7> activations = {{{"gelu_new", "gelu_tanh"},
                                                          {"gelu_pytorch_tanh", "gelu_tanh"},
                                                          {"gelu", "gelu"},
                                                          {"relu", "relu"},
                                                          {"silu", "silu"},
+                                                         {"relu2", "relu2"},
                                                          {"swish", "silu"}}};
 
 struct GatedActivation {

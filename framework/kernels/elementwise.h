@@ -88,7 +88,8 @@ enum class Activation : std::uint8_t {
   relu,
   gelu,       // x Phi(x), the exact form with erf
   gelu_tanh,  // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
-  silu        // x / (1 + exp(-x)) (Elfwing et al. 2018)
+  silu,       // x / (1 + exp(-x)) (Elfwing et al. 2018)
+  relu2       // max(x, 0)^2 (So et al. 2021)
 };
 
 // y = activation(x). x, y: any shape, same dtype. Overwrites y, which may alias x.

@@ -68,12 +68,15 @@ void measure(std::int64_t dim, Gates gates, const Device& device) {
       }).best;
   const double needed = gated_recurrence_flops(call.forward).needed;
   const double both = needed + gated_recurrence_backward_flops(call.forward).needed;
-  fmt::print("K = V = {:>3}, {}: forward {:.2f}, forward and backward {:.2f} of {:.0f} GFLOP/s\n",
-             dim,
-             name_of(gates),
-             needed / forward / peak,
-             both / (forward + backward) / peak,
-             1e-9 * peak);
+  fmt::print(
+      "K = V = {:>3}, {}: forward {:.2f}, forward and backward {:.2f} of {:.0f} GFLOP/s, {:.1f} "
+      "ms\n",
+      dim,
+      name_of(gates),
+      needed / forward / peak,
+      both / (forward + backward) / peak,
+      1e-9 * peak,
+      1e3 * (forward + backward));
 }
 
 }  // namespace

@@ -46,6 +46,8 @@ double activated(Activation activation, double x) {
              (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
     case Activation::silu:
       return x / (1 + std::exp(-x));
+    case Activation::relu2:
+      return x < 0 ? 0 : x * x;
   }
   return nan;
 }

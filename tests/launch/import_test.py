@@ -620,6 +620,34 @@ class Peers(PeersTestCase, ImportTestCase):
                         result = self.longspan("evaluate", kind, "--data", "ids-16", "--seq-length", segment, "--json")
                         self.assertLess(abs(json.loads(result.output)["loss"] - loss), 1e-5)
 
+    def test_a_training_step_matches_torch(self):
+        self.peer("make", "models")
+        ids = bytes(range(40)) + b"lord" * 4
+        (self.directory / "bytes").write_bytes(ids)
+        (self.directory / "ids").write_bytes(array.array("H", list(ids)).tobytes())
+        rate = 0.5
+        self.peer("step", "models", "bytes", rate, "theirs")
+        (self.directory / "ours").mkdir()
+        changes = {"training.optimizer.type": "sgd", "training.optimizer.momentum": 0, "training.learning_rate": rate,
+                   "training.lr_scheduler.type": "constant", "training.lr_scheduler.warmup_steps": 0,
+                   "training.max_grad_norm": 0, "training.max_steps": 1, "data.train": "ids", "data.seq_length": len(ids) - 1,
+                   "data.global_batch_size": 1, "model.dropout": 0, "model.attention.dropout": 0}
+        for kind in sorted(os.listdir(self.directory / "models")):
+            with self.subTest(kind=kind):
+                self.take(f"models/{kind}", kind)
+                self.longspan("train", f"{kind}/config.yaml", *(word for key, value in {
+                    **changes, "run.output_dir": f"stepped-{kind}", "training.init_from.path": kind}.items()
+                    for word in ("--set", f"{key}={value}")))
+                self.give(run=f"stepped-{kind}", folder=f"ours/{kind}")
+                before, theirs, ours = (read_safetensors(self.directory / folder / kind / "model.safetensors")
+                                        for folder in ("models", "theirs", "ours"))
+                self.assertEqual(theirs.keys(), ours.keys())
+                for name, (_, _, data) in theirs.items():
+                    was, expected, found = (array.array("f", x) for x in (before[name][2], data, ours[name][2]))
+                    largest = max(abs(a - b) for a, b in zip(was, expected))
+                    difference = max(abs(a - b) for a, b in zip(expected, found))
+                    self.assertLess(difference, 1e-6 + 1e-4 * largest, name)
+
 
 if __name__ == "__main__":
     jobs.main()

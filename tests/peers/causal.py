@@ -4,6 +4,7 @@
     python causal.py make FOLDER [KIND...]          small ones with random weights, each in FOLDER/KIND
     python causal.py losses FOLDER FILE SEGMENT...  nats per token of the bytes of the file, by segment length: JSON,
                                                     {KIND: {SEGMENT: loss}}
+    python causal.py step FOLDER FILE RATE OUTPUT    one step of gradient descent on the bytes of the file, to OUTPUT/KIND
     python causal.py adapted MODEL ADAPTERS FILE SEGMENT
                                                     nats per token without and with adapters of the package peft: JSON,
                                                     {"before": loss, "adapted": loss}
@@ -120,6 +121,17 @@ def losses(folder, file, *segments):
     print(json.dumps(found))
 
 
+def step(folder, file, rate, output):
+    ids = torch.tensor(list(Path(file).read_bytes()))
+    for path in sorted(Path(folder).iterdir()):
+        model = t.AutoModelForCausalLM.from_pretrained(path).eval()  # without dropout
+        torch.nn.functional.cross_entropy(model(ids[None, :-1]).logits[0], ids[1:]).backward()
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight -= float(rate) * weight.grad
+        model.save_pretrained(Path(output) / path.name)
+
+
 def adapted(folder, adapters, file, segment):
     from peft import PeftModel
 
@@ -131,4 +143,4 @@ def adapted(folder, adapters, file, segment):
 
 
 if __name__ == "__main__":
-    {"make": make, "losses": losses, "adapted": adapted}[sys.argv[1]](*sys.argv[2:])
+    {"make": make, "losses": losses, "step": step, "adapted": adapted}[sys.argv[1]](*sys.argv[2:])

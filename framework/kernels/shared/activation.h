@@ -20,6 +20,7 @@ template <Activation kind, typename A>
   if constexpr (kind == Activation::gelu) return x * normal_distribution(x).below;
   if constexpr (kind == Activation::gelu_tanh) return x * sigmoid(tanh_argument(x));
   if constexpr (kind == Activation::silu) return x * sigmoid(x);
+  if constexpr (kind == Activation::relu2) return x < A{0} ? A{0} : x * x;
   return x;
 }
 
@@ -39,6 +40,7 @@ template <Activation kind, typename A>
     const A part = sigmoid(x);
     return part + x * part * (A{1} - part);
   }
+  if constexpr (kind == Activation::relu2) return x < A{0} ? A{0} : 2 * x;
   return A{1};
 }
 

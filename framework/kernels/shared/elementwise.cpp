@@ -180,6 +180,8 @@ void with_activation(Activation activation, const F& f) {
       return f(std::integral_constant<Activation, gelu_tanh>{});
     case silu:
       return f(std::integral_constant<Activation, silu>{});
+    case relu2:
+      return f(std::integral_constant<Activation, relu2>{});
   }
 }
 

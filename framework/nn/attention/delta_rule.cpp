@@ -24,17 +24,12 @@ Variable convolve_heads(const Variable& x,
 }
 
 Variable delta_rule(const DeltaRule& layer) {
-  const std::int64_t key_heads = layer.key.shape()[2], heads = layer.value.shape()[2];
-  require(heads % key_heads == 0,
-          "delta rule: expected a divisor of {} value heads, found {} key heads",
-          heads,
-          key_heads);
   const auto convolved = [&](const Variable& x, std::size_t index) {
     const auto& [weight, state] = layer.convolutions[index];
     return convolve_heads(x, weight, {}, layer.document_position, state);
   };
   const auto unit = [&](const Variable& x, std::size_t index) {
-    return repeat_kv(l2_normalize(convolved(x, index), length_epsilon), heads / key_heads);
+    return l2_normalize(convolved(x, index), length_epsilon);
   };
   const Variable query = unit(layer.query, 0), key = unit(layer.key, 1);
   const double dim = static_cast<double>(layer.key.shape()[3]);

@@ -137,7 +137,7 @@ class Backward {
     for (std::vector<T>* const sum : {&of_state_, &of_end_, &of_whole_, &squares_})
       std::ranges::fill(*sum, T{});
     for (std::int64_t i = 0; i < p_.blocks; ++i) run_block(index, i);
-    chunk_.write_values(dwritten_, call_.dvalue);
+    if (call_.dvalue.defined()) chunk_.write_values(dwritten_, call_.dvalue);
     write_tokens();
     if (chunk_.starts_document) std::ranges::fill(gradient_, T{});
   }
@@ -370,7 +370,7 @@ class Backward {
   Chunk<In, kind, by_channel> chunk_;
   std::int64_t head_ = 0, end_ = 0;
   std::vector<T> gradient_, state_;  // in blocks
-  // Of each chunk of a segment: its first token, the state before it, what it writes, corrections.
+  // The chunks of a segment: the first token, the state before it, what is written, corrections.
   std::vector<std::int64_t> begins_;
   std::vector<std::vector<T>> states_, written_, corrections_;
   std::vector<T> dout_, dwritten_, dcorrection_;   // rows of values

@@ -113,6 +113,7 @@ void update_state(std::int64_t keys,
   while (v < state.step) columns(std::integral_constant<std::int64_t, 1>());
 }
 
+#if HWY_MAX_BYTES >= 16
 // Stores each block of 16 bytes of x to a row of `to`.
 template <typename D, typename V, typename T>
 HWY_INLINE void store_blocks(D tag, V x, T* to, std::int64_t step) {
@@ -125,6 +126,7 @@ HWY_INLINE void store_blocks(D tag, V x, T* to, std::int64_t step) {
     store_blocks(half, hn::UpperHalf(half, x), to + rows * step, step);
   }
 }
+#endif
 
 // to[j, i] = from[i, j]. columns: a multiple of a vector. Also reads and writes the rows up to the
 // next multiple of 4.
@@ -133,6 +135,10 @@ void transpose(std::int64_t rows,
                std::int64_t columns,
                const Matrix<T>& from,
                const Matrix<T>& to) {
+#if HWY_MAX_BYTES < 16
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) to.row(j)[i] = from.row(i)[j];
+#else
   const Tag<T> tag;
   // Successive blocks of a vector hold columns that are `in_block` apart.
   constexpr std::int64_t in_block = 16 / sizeof(T);
@@ -146,7 +152,7 @@ void transpose(std::int64_t rows,
         store(hn::InterleaveLower(tag, row(0), row(1)), 0);
         store(hn::InterleaveUpper(tag, row(0), row(1)), 1);
       } else {
-        const hn::RepartitionToWide<hn::RebindToUnsigned<Tag<T>>> wide_tag;
+        const hn::RepartitionToWide<hn::RebindToUnsigned<Tag<T> > > wide_tag;
         const auto low = [&](std::int64_t r) HWY_ATTR {
           return hn::BitCast(wide_tag, hn::InterleaveLower(tag, row(r), row(r + 1)));
         };
@@ -159,6 +165,7 @@ void transpose(std::int64_t rows,
         store(hn::InterleaveUpper(wide_tag, high(0), high(2)), 3);
       }
     }
+#endif
 }
 
 // to += factor * from; `width` is a multiple of a vector.
