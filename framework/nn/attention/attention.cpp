@@ -213,11 +213,8 @@ Variable MultiHeadAttention::operator()(const Variable& x,
 Variable MultiHeadAttention::first_value(const Variable& x,
                                          const AttentionContext& context,
                                          const ForwardContext& pass) const {
-  ProjectedQKV input = {.query = {},
-                        .key = {},
-                        .value = {},
-                        .heads = heads_,
-                        .input = region_.enter(x, pass.time)};
+  ProjectedQKV input = {
+      .query = {}, .key = {}, .value = {}, .heads = heads_, .input = region_.enter(x, pass.time)};
   if (pass.kv_cache) {
     input.state = &pass.kv_cache->layer(pass.random.place());
     input.state->require_rows(x.shape()[0]);

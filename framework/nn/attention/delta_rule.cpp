@@ -5,6 +5,7 @@
 #include "framework/autograd/convolution.h"
 #include "framework/autograd/norms.h"
 #include "framework/autograd/ops.h"
+#include "framework/autograd/recompute.h"
 
 namespace longspan {
 namespace {
@@ -46,7 +47,11 @@ Variable gated_head_norm(const Variable& y,
                          const Variable& gain,
                          double epsilon,
                          const Variable& gate) {
-  return gated(Activation::silu, gate, rms_norm(y, gain, epsilon));
+  return recompute(
+      [epsilon](const std::vector<Variable>& in) {
+        return gated(Activation::silu, in[2], rms_norm(in[0], in[1], epsilon));
+      },
+      {y, gain, gate});
 }
 
 }  // namespace longspan

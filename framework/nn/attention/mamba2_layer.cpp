@@ -7,6 +7,7 @@
 
 #include "framework/autograd/convolution.h"
 #include "framework/autograd/norms.h"
+#include "framework/autograd/recompute.h"
 #include "framework/autograd/sequence_products.h"
 #include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/linear_attention.h"
@@ -29,6 +30,20 @@ Variable groups_of_heads(const Variable& x,
   const Variable some =
       count == groups ? all : slice_sequence(all, (heads.begin - own.begin) / each, count);
   return reshape(some, {shape[0], shape[1], count, n});
+}
+
+Variable group_norm(const Variable& x, const Variable& gain, std::int64_t groups, double epsilon) {
+  if (groups == 1) return rms_norm(x, gain, epsilon);
+  const Shape& shape = x.shape();
+  const std::int64_t width = shape[2], each = width / groups;
+  const double size = static_cast<double>(each);
+  // The root mean square is the L2 norm over the square root of the size.
+  const Variable normed =
+      l2_normalize(reshape(x, {shape[0], shape[1], groups, each}), size * epsilon);
+  const Variable factors = cast(gain, accumulator_of(x.value().dtype()));
+  const Variable scaled = scale_heads(reshape(normed, {shape[0], shape[1], width, 1}),
+                                      multiply_scalar(factors, std::sqrt(size)));
+  return reshape(scaled, shape);
 }
 
 std::string problem_of_mamba2(const AttentionOptions& options,
@@ -135,18 +150,10 @@ Variable gated_group_norm(const Variable& y,
                           const Variable& gain,
                           std::int64_t groups,
                           double epsilon) {
-  const Variable open = gated(Activation::silu, z, y);
-  if (groups == 1) return rms_norm(open, gain, epsilon);
-  const Shape& shape = y.shape();
-  const std::int64_t width = shape[2], each = width / groups;
-  const double size = static_cast<double>(each);
-  // The root mean square is the L2 norm over the square root of the size.
-  const Variable normed =
-      l2_normalize(reshape(open, {shape[0], shape[1], groups, each}), size * epsilon);
-  const Variable factors = cast(gain, accumulator_of(y.value().dtype()));
-  const Variable scaled = scale_heads(reshape(normed, {shape[0], shape[1], width, 1}),
-                                      multiply_scalar(factors, std::sqrt(size)));
-  return reshape(scaled, shape);
+  const auto norm = [groups, epsilon](const std::vector<Variable>& in) {
+    return group_norm(gated(Activation::silu, in[1], in[0]), in[2], groups, epsilon);
+  };
+  return recompute(norm, {y, z, gain});
 }
 
 Mamba2Op::Mamba2Op(const Scope& scope, const Options& options)

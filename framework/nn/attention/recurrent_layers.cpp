@@ -7,6 +7,7 @@
 #include "framework/autograd/convolution.h"
 #include "framework/autograd/gated_recurrence.h"
 #include "framework/autograd/norms.h"
+#include "framework/autograd/recompute.h"
 #include "framework/autograd/ring_attention.h"
 #include "framework/autograd/sequence_products.h"
 #include "framework/kernels/elementwise.h"
@@ -281,17 +282,18 @@ Variable GatedRecurrenceOp::operator()(const ProjectedQKV& input,
 Variable GatedRecurrenceOp::finish(const Variable& y,
                                    const Variable& x,
                                    const ForwardContext& pass) const {
-  const auto normed = [&] {
-    return head_gain_ ? rms_norm(y, head_gain_->variable, options_.norm_epsilon)
-                      : rms_normalize(y, options_.norm_epsilon);
-  };
-  if (!output_gate_) return normed();
+  if (!output_gate_) return rms_norm(y, head_gain_->variable, options_.norm_epsilon);
   const Variable from = gate_down_ ? longspan::linear(x, gate_down_->variable, Variable()) : x;
   const Variable logits = in_heads((*output_gate_)(from, pass.of_all_rows()), y.shape()[2]);
-  if (options_.kind == RecurrenceKind::kimi_delta_attention)
-    return gate(GateFunction::reset, normed(), {}, logits, {});
-  return head_gain_ ? gated_head_norm(y, head_gain_->variable, options_.norm_epsilon, logits)
-                    : gated(Activation::silu, logits, normed());
+  if (options_.kind != RecurrenceKind::kimi_delta_attention && head_gain_)
+    return gated_head_norm(y, head_gain_->variable, options_.norm_epsilon, logits);
+  const auto finished = [kind = options_.kind,
+                         epsilon = options_.norm_epsilon](const std::vector<Variable>& in) {
+    return kind == RecurrenceKind::kimi_delta_attention
+               ? gate(GateFunction::reset, rms_norm(in[0], in[2], epsilon), {}, in[1], {})
+               : gated(Activation::silu, in[1], rms_normalize(in[0], epsilon));
+  };
+  return recompute(finished, {y, logits, head_gain_ ? head_gain_->variable : Variable()});
 }
 
 namespace {

@@ -5,6 +5,7 @@
 
 #include "framework/autograd/gated_recurrence.h"
 #include "framework/autograd/norms.h"
+#include "framework/autograd/recompute.h"
 #include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/linear_attention.h"
 #include "framework/nn/position_convolution.h"
@@ -265,22 +266,27 @@ Variable Rwkv7Op::operator()(const ProjectedQKV& input,
                         .state = chunk_state(input, 0)}),
       input);
 
-  const Variable normed = layer_norm(
-      y, unit_gain_, no_bias_, norm_epsilon_per_channel * static_cast<double>(options_.dim));
-  const Variable centered =
-      add_bias(scaled(reshape(normed, value.shape()), wide(norm_gain_, x)), wide(norm_bias_, x));
-  // The current token once more, by its own key.
-  const Variable products = in_heads(scaled(scaled(query, wide(key)), wide(bonus_, x)));
-  const Variable shares = linear(products, summands_, Variable());
-  const Shape& shape = products.shape();
-  const Variable own =
-      scale_heads(in_heads(value), wide(reshape(shares, {shape[0], shape[1], shape[2]})));
-  const Variable sum = add(centered, reshape(own, value.shape()));
-
   const Variable low = down(gate_, shifted(x, change, gate_shift_));
   const Variable opening =
       gate_.up(cast(token_spans(low, no_gate_bias_, 1), x.value().dtype()), rows);
-  return in_heads(scaled(sum, wide(opening)));
+  return recompute([this](const std::vector<Variable>& in) { return finish(in); },
+                   {y, in_heads(query), in_heads(key), in_heads(value), in_heads(opening)});
+}
+
+Variable Rwkv7Op::finish(const std::vector<Variable>& in) const {
+  const Variable &y = in[0], &query = in[1], &key = in[2], &value = in[3], &gate = in[4];
+  const Shape& shape = y.shape();
+  const Shape features = {shape[0], shape[1], shape[2] * shape[3]};
+  const auto flat = [&](const Variable& x) { return reshape(x, features); };
+  const Variable normed = layer_norm(
+      y, unit_gain_, no_bias_, norm_epsilon_per_channel * static_cast<double>(options_.dim));
+  const Variable centered =
+      add_bias(scaled(flat(normed), wide(norm_gain_, y)), wide(norm_bias_, y));
+  // The current token once more, by its own key.
+  const Variable products = scaled(scaled(flat(query), wide(flat(key))), wide(bonus_, y));
+  const Variable shares = linear(reshape(products, shape), summands_, Variable());
+  const Variable own = scale_heads(value, wide(reshape(shares, {shape[0], shape[1], shape[2]})));
+  return reshape(scaled(add(centered, flat(own)), wide(flat(gate))), shape);
 }
 
 AttentionKind rwkv7_kind() {

@@ -76,6 +76,9 @@ class Rwkv7Op : public AttentionOp {
   LowRank low_rank(const Scope& scope,
                    std::int64_t rank,
                    const std::optional<Initializer>& bias) const;
+  // Returns gate * (the norm of y + (sum of bonus query key) value). in: y, query, key, value and
+  // gate, [batch, time, heads, dim].
+  Variable finish(const std::vector<Variable>& in) const;
   // Returns x_(t-1) - x_t of the layer's input, with state `index` of a chunk.
   Variable difference(const ProjectedQKV& input,
                       const AttentionContext& context,
