@@ -140,19 +140,20 @@ struct ModelOptions {
   }
   bool has_final_norm() const { return final_norm.value_or(norm == NormPosition::pre); }
   AttentionBuildOptions attention_setting(const FamilyTraits& traits, std::int64_t segment) const {
-    return {.layers = layers,
-            .heads = heads,
-            .dim = head_dim(),
-            .width = width,
-            .dropout = attention_dropout,
-            .value_bias = projection_biases().value,
-            .norm_epsilon = norm_epsilon,
-            .memory = traits.memory,
-            .segment = segment,
-            .causal = traits.causal,
-            .examples = traits.sequences == Sequences::examples,
-            .value_residual = !traits.has_cross_attention && !traits.repeats_layers,
-            .image = traits.image};
+    return {
+        .layers = layers,
+        .heads = heads,
+        .dim = head_dim(),
+        .width = width,
+        .dropout = attention_dropout,
+        .value_bias = projection_biases().value,
+        .norm_epsilon = norm_epsilon,
+        .memory = traits.memory,
+        .segment = segment,
+        .causal = traits.causal,
+        .examples = traits.sequences == Sequences::examples,
+        .value_residual = !traits.has_cross_attention && !traits.repeats_layers && !traits.image,
+        .image = traits.image};
   }
   // Initializer of matrices; none: Xavier.
   std::optional<Initializer> initial() const {

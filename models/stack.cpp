@@ -47,7 +47,7 @@ class LayerMaker {
         [attention](const Variable& x, const SublayerInputs& reads, const ForwardContext& pass) {
           AttentionContext context = reads.context;
           context.first_value = reads.encoder_outputs.front().rows;
-          return (*attention)(x, reads.memory, context, pass);
+          return (*attention)(x, Variable(), context, pass);
         });
     if (place == 0)
       made.first_value = [attention](const Variable& x,

@@ -67,10 +67,11 @@ class PairList {
 
   bool succeeded(const WorldState& now) const { return now[InRecall::correct] == pairs_; }
 
-  // Returns the value of the queried key, or no_action before the queries.
+  // Returns the value of the queried key; no_action outside the queries.
   std::int64_t scored_action(const WorldState& now) const {
     const std::int64_t step = now[InRecall::step];
-    return step < 2 * pairs_ ? no_action : value(now, queried(now, step));
+    const bool is_query = step >= 2 * pairs_ && step < steps();
+    return is_query ? value(now, queried(now, step)) : no_action;
   }
 
  private:

@@ -17,10 +17,10 @@ struct PositionConvolution {
   ChunkBoundaries state = {};
 };
 
-// Returns the convolution of x [batch, time, channels], the positions in pass.time, of one rank,
-// that context ranks share or that are a chunk of a sequence. weight: [channels, taps], accumulator
-// dtype. Throws Failure for centered taps with documents. Collective over the context ranks that
-// share the sequence.
+// Returns the convolution of x [batch, time, channels] over the positions in pass.time. Context
+// ranks may share the sequence, and a pass may be one chunk of it. weight: [channels, taps],
+// accumulator dtype. Throws Failure for centered taps with documents. Collective over the context
+// ranks that share the sequence.
 Variable convolve_positions(const Variable& x,
                             const Variable& weight,
                             const PositionConvolution& options,

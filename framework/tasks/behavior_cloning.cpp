@@ -205,8 +205,7 @@ TaskSpec behavior_cloning_task() {
   kind.documentation =
       "prediction of the expert action at each step of an environment's episodes; data.train and "
       "data.validation describe the environment: t_maze, memory_maze, numpad or "
-      "associative_recall, "
-      "with its parameters";
+      "associative_recall, with its parameters";
   kind.readout = tagging_head();
   kind.open = [](const TaskContext& setting) -> std::unique_ptr<Task> {
     return std::make_unique<Recall>(setting);

@@ -54,7 +54,7 @@ def main():
     for name, found in theirs.items():
         print(f"transformers {transformers.__version__}, PyTorch {torch.__version__}, {name}: {found * 1e3:.1f} ms, "
               f"{found / mine:.2f} times as long")
-    print(f"beside the fastest of them: {min(theirs.values()) / mine:.2f} times as fast")
+    print(f"compared with the fastest of them: {min(theirs.values()) / mine:.2f} times as fast")
 
 
 if __name__ == "__main__":

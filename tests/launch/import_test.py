@@ -620,7 +620,7 @@ class Peers(PeersTestCase, ImportTestCase):
                         result = self.longspan("evaluate", kind, "--data", "ids-16", "--seq-length", segment, "--json")
                         self.assertLess(abs(json.loads(result.output)["loss"] - loss), 1e-5)
 
-    def test_a_training_step_matches_torch(self):
+    def test_training_step_matches_torch(self):
         self.peer("make", "models")
         ids = bytes(range(40)) + b"lord" * 4
         (self.directory / "bytes").write_bytes(ids)

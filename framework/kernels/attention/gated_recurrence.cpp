@@ -28,7 +28,8 @@ RecurrenceFlops gated_recurrence_flops(const GatedRecurrence& call) {
 
 RecurrenceFlops gated_recurrence_backward_flops(const GatedRecurrence& call) {
   const double forward = gated_recurrence_flops(call).needed;
-  // The states before each chunk are computed once more, without outputs.
+  // On a CPU the states before each chunk are computed once more, without outputs. The CUDA kernel
+  // also computes those inside a chunk, which is not counted.
   return {2 * forward, 3 * forward - 2 * products(call)};
 }
 

@@ -3,8 +3,8 @@
 //   S_t = (diag(e^g_t) + b_t a_t^T) S_(t-1) + k_t v_t^T,   y_t = scale S_t^T q_t
 // S: [key_dim, value_dim]. The delta rule with step size beta (Yang et al. 2024) is
 //   S_t = (I - beta_t k_t k_t^T) diag(e^g_t) S_(t-1) + beta_t k_t v_t^T.
-// The state and the gates are in the accumulator dtype. Gates are not multiplied with each other,
-// so a gate that underflows to 0 is harmless.
+// The state and the gates are in the accumulator dtype. Gates are multiplied only while their
+// product is a normal number, so a gate that underflows to 0 is harmless.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +43,6 @@ struct GatedRecurrence {
   bool has_channel_gates() const {
     return log_decay.defined() && log_decay.shape().dimensions() == 4;
   }
-  // Whether the state is corrected by what it holds.
-  bool corrects() const { return beta.defined() || a.defined(); }
   std::int64_t segments() const {
     return (query.shape()[1] + recurrence_segment - 1) / recurrence_segment;
   }

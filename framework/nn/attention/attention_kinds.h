@@ -132,9 +132,10 @@ struct AttentionBuildOptions {
   bool documents = false;  // rows contain documents that do not attend to each other
   // sequence length is data.max_length instead of data.seq_length; batches are padded
   bool examples = false;
-  // layers may read the values of the first layer: each runs once, without cross-attention
+  // layers may read the values of the first layer: each runs once, without cross-attention, and
+  // predicts no pixels
   bool value_residual = true;
-  std::int64_t layer = 0;  // that is built
+  std::int64_t layer = 0;  // index of the layer that is built; only for AttentionKind::make
   // Pixel models: grid of an image, in prediction order.
   std::optional<ImageGrid> image = {};
   MeshShape mesh = {};

@@ -162,8 +162,8 @@ class AttentionOp {
   virtual std::optional<std::int64_t> max_distance() const { return std::nullopt; }
   // Returns whether it reads AttentionContext::first_value (value residual, Zhou et al. 2024).
   virtual bool reads_first_value() const { return false; }
-  // Returns the values of the stack's first layer, [batch, time, features of this rank], computed
-  // from the layer's input before any layer runs. Undefined for other ops and layers.
+  // Returns the values [batch, time, features of this rank] that all layers read, computed from the
+  // input of the stack's first layer before any layer runs. Called on that layer only.
   virtual Variable first_value(const ProjectedQKV&,
                                const AttentionContext&,
                                const ForwardContext&) const {

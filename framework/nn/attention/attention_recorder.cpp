@@ -64,6 +64,11 @@ bool explains(const AttentionMap& map, const Variable& value, const Variable& mi
 
 }  // namespace
 
+[[noreturn]] static void throw_without_weights(std::int64_t layer) {
+  throw ConfigurationError(
+      "attention layer {} does not compute attention weights; its maps cannot be shown", layer);
+}
+
 void AttentionRecorder::see(const AttentionOp& mechanism,
                             const ProjectedQKV& projected,
                             const AttentionContext& context,
@@ -71,9 +76,10 @@ void AttentionRecorder::see(const AttentionOp& mechanism,
                             const Variable& mixed) {
   const std::int64_t layer = layers_++;
   std::vector<AttentionMap> maps;
-  const Shape& shape = projected.value.shape();
+  const Shape shape = projected.value.defined() ? projected.value.shape() : Shape();
   for (const Head& wanted : expected_) {
     if (wanted.layer != layer) continue;
+    if (!projected.value.defined()) throw_without_weights(layer);
     if (wanted.head < 0 || wanted.head >= mixed.shape()[2])
       throw ConfigurationError("attention layer {} has heads 0 to {}, requested head {}",
                                layer,
@@ -96,9 +102,7 @@ void AttentionRecorder::see(const AttentionOp& mechanism,
               at(numbers, found.shape(), time, map.head, i);
   }
   for (AttentionMap& map : maps) {
-    if (!projected.global && !explains(map, projected.value, mixed))
-      throw ConfigurationError(
-          "attention layer {} does not compute attention weights; its maps cannot be shown", layer);
+    if (!projected.global && !explains(map, projected.value, mixed)) throw_without_weights(layer);
     maps_.push_back(std::move(map));
   }
 }

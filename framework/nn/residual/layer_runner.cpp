@@ -120,6 +120,26 @@ Variable run_again(const LayerRunner& walk,
 
 }  // namespace
 
+Variable Residual::run(std::span<const Layer> layers,
+                       const Variable& x,
+                       const StackInputs& reads,
+                       const ForwardContext& pass,
+                       const LayerRecorder& watch) const {
+  const Layer& first = layers.front();
+  const auto& first_value = first.sublayers.front().first_value;
+  if (!first_value) return run_layers(layers, x, reads, pass, watch);
+  require(reads.encoder_outputs.empty(),
+          "a value residual cannot be combined with cross-attention");
+  // The norm is computed twice, but its decisions once.
+  const ForwardContext shared = recomputed(pass);
+  const ForwardContext of_layer = shared.child(0), own = of_layer.child(0);
+  const Variable entered = first.enter ? first.enter(x, of_layer) : x;
+  const Variable input = prepared(first.sublayers.front(), entered, reads.context, own);
+  StackInputs all = reads;
+  all.encoder_outputs = {{.rows = first_value(input, reads.context, own)}};
+  return run_layers(layers, x, all, shared, watch);
+}
+
 Variable run_layer_stack(const LayerRunner& walk,
                          std::span<const Layer> layers,
                          const Variable& x,

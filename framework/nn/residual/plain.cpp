@@ -56,22 +56,4 @@ Variable StandardResidual::prepared(const Sublayer& sublayer,
   return sublayer.norm.second_read(x, pass, context.mask.key_length);
 }
 
-Variable Residual::run(std::span<const Layer> layers,
-                       const Variable& x,
-                       const StackInputs& reads,
-                       const ForwardContext& pass,
-                       const LayerRecorder& watch) const {
-  const Layer& first = layers.front();
-  const auto& first_value = first.sublayers.front().first_value;
-  if (!first_value) return run_layers(layers, x, reads, pass, watch);
-  require(reads.encoder_outputs.empty(),
-          "a value residual cannot be combined with cross-attention");
-  const ForwardContext of_layer = pass.child(0), own = of_layer.child(0);
-  const Variable entered = first.enter ? first.enter(x, of_layer) : x;
-  const Variable input = prepared(first.sublayers.front(), entered, reads.context, own);
-  StackInputs all = reads;
-  all.encoder_outputs = {{.rows = first_value(input, reads.context, own)}};
-  return run_layers(layers, x, all, pass, watch);
-}
-
 }  // namespace longspan

@@ -101,7 +101,9 @@ class Residual {
                               const StackInputs& reads,
                               const ForwardContext& pass,
                               const LayerRecorder& watch) const = 0;
-  // Returns the input of a layer's first sublayer, computed a second time.
+  // Returns the input of a sublayer as `run_layers` prepares it, computed a second time. x: the
+  // stream. (With per-layer positions, narrow dtypes and reversible residuals, x is rounded once
+  // more than there.)
   virtual Variable prepared(const Sublayer& sublayer,
                             const Variable& x,
                             const AttentionContext& context,

@@ -115,19 +115,24 @@ class Backward {
       if (states_.size() == index) {
         states_.push_back(zeros<T>(p_.state()));
         written_.push_back(zeros<T>(most_tokens * p_.value_width));
-        corrections_.push_back(written_.back());
+        if (kind == Correction::given || index == 0) corrections_.push_back(written_.back());
       }
       std::ranges::copy(state_, states_[index].begin());
       chunk_.load_values(p_.call.value, written_[index]);
       for (std::int64_t i = 0; i < p_.blocks; ++i) {
         const Matrix<T> state = p_.block_of(state_.data(), i);
         const Matrix<T> written = chunk_.value_rows(written_[index], i);
-        const Matrix<T> correction = chunk_.value_rows(corrections_[index], i);
+        const Matrix<T> correction = chunk_.value_rows(corrections_of(index), i);
         chunk_.correct(state, written, correction);
         if (begin + chunk_.count < end) chunk_.advance(state, written, correction);
       }
     }
     end_ = end;
+  }
+
+  // Only those of a and b are read later.
+  std::vector<T>& corrections_of(std::size_t index) {
+    return corrections_[kind == Correction::given ? index : 0];
   }
 
   void run_chunk(std::size_t index) {
@@ -181,7 +186,7 @@ class Backward {
     if constexpr (has_b)
       transpose(count,
                 columns,
-                chunk_.value_rows(corrections_[index], i),
+                chunk_.value_rows(corrections_of(index), i),
                 {rows.data + most_tokens, rows.step});
     const Matrix<T> of_state = {of_state_.data(), pair}, of_end = {of_end_.data(), pair};
     multiply<false, Store::add>(keys, columns, gradients.step, state, gradients, of_state);
@@ -247,14 +252,13 @@ class Backward {
       multiply<true, Store::replace>(count, count, width, query_b, chunk_.query, db);
       multiply<true, Store::add>(count, count, width, term_b, chunk_.term, db);
     }
-    for (std::int64_t part = 0; part < 2; ++part) {
-      transpose(keys,
-                most_tokens,
-                {of_state_.data() + part * most_tokens, pair},
-                row_gradients(4 + part));
-      transpose(
-          keys, most_tokens, {of_end_.data() + part * most_tokens, pair}, row_gradients(6 + part));
-    }
+    const auto turn = [&](std::vector<T>& from, std::int64_t part, std::int64_t to) {
+      transpose(keys, most_tokens, {from.data() + part * most_tokens, pair}, row_gradients(to));
+    };
+    turn(of_state_, 0, 4);
+    if constexpr (kind != Correction::none) turn(of_state_, 1, 5);
+    turn(of_end_, 0, 6);
+    if constexpr (kind == Correction::given) turn(of_end_, 1, 7);
     std::ranges::fill(of_gates_, T{});
     std::ranges::fill(whole_gates_, T{});
     for (std::int64_t i = 0; i < count; ++i) write_token(i);

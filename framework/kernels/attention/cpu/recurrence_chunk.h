@@ -15,12 +15,13 @@
 #include <hwy/cache_control.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "framework/kernels/attention/cpu/recurrence_products.h"
 #include "framework/kernels/attention/gated_recurrence.h"
-#include "framework/kernels/cpu/loops.h"
 #include "framework/kernels/element.h"
 #include "framework/kernels/vector_math.h"
 
@@ -29,7 +30,8 @@ namespace longspan::recurrence_cpu {
 
 constexpr std::int64_t most_tokens = 16;  // of a chunk
 static_assert(recurrence_segment % most_tokens == 0);
-constexpr double least_factor = 1e-26;  // e^(b_i - b_1) of a chunk; its inverse is finite in f32
+// e^(b_i - b_1) of a chunk. Its inverse, and its products with gradients, are normal in f32.
+constexpr double least_factor = 1e-18;
 
 // Columns of a block of the state, which stays in the L1 cache.
 template <typename T>
@@ -135,6 +137,8 @@ class Chunk {
       *x = {std::exchange(square_at, square_at + square), most_tokens};
   }
 
+  Chunk(const Chunk&) = delete;
+
   // Reads the tokens from `first` on, up to `end` at most; sets the number of tokens. Without
   // outputs, the factors of queries are not computed.
   void load(std::int64_t head, std::int64_t first, std::int64_t end, bool outputs = true) {
@@ -153,7 +157,7 @@ class Chunk {
     const In* const all = x.data<In>();
     for (std::int64_t i = 0; i < count; ++i) {
       const In* const from = all + place(i) * p.values;
-      for_blocks([&](std::int64_t, std::int64_t column, std::int64_t columns) {
+      for_blocks([&](std::int64_t column, std::int64_t columns) {
         T* const row = to.data() + most_tokens * column + i * columns;
         for (std::int64_t v = 0; v < columns; ++v)
           row[v] = column + v < p.values ? wide(from[column + v]) : T{};
@@ -164,7 +168,7 @@ class Chunk {
     In* const all = x.data<In>();
     for (std::int64_t i = 0; i < count; ++i) {
       In* const to = all + place(i) * p.values;
-      for_blocks([&](std::int64_t, std::int64_t column, std::int64_t columns) {
+      for_blocks([&](std::int64_t column, std::int64_t columns) {
         const T* const row = from.data() + most_tokens * column + i * columns;
         for (std::int64_t v = 0; v < columns && column + v < p.values; ++v)
           put(to[column + v], row[v]);
@@ -177,7 +181,7 @@ class Chunk {
   }
   template <typename F>
   void for_blocks(const F& f) const {
-    for (std::int64_t i = 0; i < p.blocks; ++i) f(i, i * block<T>, p.columns(i));
+    for (std::int64_t i = 0; i < p.blocks; ++i) f(i * block<T>, p.columns(i));
   }
   std::int64_t place(std::int64_t i) const { return p.place(head_, begin + i); }
   T beta(std::int64_t i) const { return p.beta[place(i)]; }
@@ -235,7 +239,7 @@ class Chunk {
   Matrix<T> query_key, query_b, term_key, term_b;
 
  private:
-  // The rows of a head are far apart in memory, so that no hardware finds the next ones.
+  // The rows of a head are far apart in memory, where hardware prefetching does not reach.
   void prefetch(std::int64_t first, std::int64_t end) const {
     const auto row = [](const auto* from, std::int64_t at, std::int64_t elements) {
       if (from == nullptr) return;
