@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/nn/attention/attention.h"
+#include "framework/nn/attention/attention_kinds.h"
 #include "framework/nn/attention/rwkv7_layer.h"
 #include "tests/kernels/kernel_testing.h"
 
@@ -195,6 +196,30 @@ TEST(Rwkv7, MatchesTheFormulasByToken) {
     expect_rows(first, expected.rows);
     expect_rows(second, later.rows);
   }
+}
+
+TEST(Rwkv7, RejectsModelsWithoutValuesOfTheFirstLayer) {
+  const auto problem = [](std::vector<std::string> kinds, const AttentionBuildOptions& setting) {
+    return problem_of({.kinds = std::move(kinds)}, setting);
+  };
+  AttentionBuildOptions setting = {.layers = 2, .heads = heads, .dim = dim, .width = width};
+  EXPECT_EQ(problem({"rwkv7"}, setting), "");
+  EXPECT_EQ(problem({"rwkv7", "full"}, setting), "");
+  EXPECT_EQ(
+      problem({"full", "rwkv7"}, setting),
+      "model.attention.layer_types: rwkv7 layers read the values of the first layer; expected "
+      "rwkv7 as the first element");
+  setting.value_residual = false;
+  EXPECT_EQ(
+      problem({"rwkv7"}, setting),
+      "model.attention.layer_types: rwkv7 reads the values of the first layer, which requires "
+      "layers that run once and have no cross-attention; use it in a decoder");
+  setting.causal = false;
+  EXPECT_EQ(problem({"rwkv7"}, setting),
+            "model.attention.layer_types: rwkv7 requires a causal model; use it in a decoder");
+  setting = {.layers = 2, .heads = heads, .dim = dim, .width = width, .memory = true};
+  EXPECT_EQ(problem({"rwkv7"}, setting),
+            "model.attention.layer_types: rwkv7 does not support model.mem_len");
 }
 
 }  // namespace
