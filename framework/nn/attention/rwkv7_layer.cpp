@@ -229,9 +229,9 @@ Variable Rwkv7Op::operator()(const ProjectedQKV& input,
   const auto down = [](const LowRank& gate, const Variable& from) {
     return linear(from, gate.down->variable, Variable());
   };
-  // The sigmoid of the logits, in the accumulator dtype.
-  const auto open = [&](const LowRank& gate, const Variable& low) {
-    return token_spans(gate.up(low, rows), wide(gate.bias, x), 1);
+  // Returns limit times the sigmoid of the logits, in the accumulator dtype.
+  const auto open = [&](const LowRank& gate, const Variable& low, double limit) {
+    return token_spans(gate.up(low, rows), wide(gate.bias, x), limit);
   };
 
   const Variable query = query_(shifted(x, change, query_shift_), rows);
@@ -246,8 +246,9 @@ Variable Rwkv7Op::operator()(const ProjectedQKV& input,
                  logits,
                  wide(value_residual_->bias, x));
   }
-  const Variable decay = open(decay_, tanh(down(decay_, shifted(x, change, decay_shift_))));
-  const Variable rate = open(rate_, down(rate_, shifted(x, change, rate_shift_)));
+  const Variable log_decay =
+      open(decay_, tanh(down(decay_, shifted(x, change, decay_shift_))), -fastest_decay);
+  const Variable rate = open(rate_, down(rate_, shifted(x, change, rate_shift_)), 1);
 
   const Variable unit = l2_normalize(in_heads(scaled(raw_key, wide(key_scale_, x))));
   const Variable correction = in_heads(scaled(reshape(unit, raw_key.shape()), rate));
@@ -259,7 +260,7 @@ Variable Rwkv7Op::operator()(const ProjectedQKV& input,
       gated_recurrence(all(in_heads(query)),
                        all(in_heads(key)),
                        all(in_heads(value)),
-                       {.log_decay = all(in_heads(multiply_scalar(decay, -fastest_decay))),
+                       {.log_decay = all(in_heads(log_decay)),
                         .a = multiply_scalar(all(unit), -1),
                         .b = all(correction)},
                        {.document_position = gather_document_positions(context.mask, input.shares),
